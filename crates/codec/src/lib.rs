@@ -1,0 +1,1 @@
+//! Unspool's frame format and codecs.

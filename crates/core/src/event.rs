@@ -1,0 +1,131 @@
+//! What happens to a spool: the only input of the core.
+
+use crate::types::{CheckpointId, Nanos, RequestId, TierId, TransferId, Version};
+
+/// Something that happened, in the application or in the background.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Event {
+    /// The application wants to save `bytes` bytes under `version`.
+    /// Answered by [`Command::Grant`](crate::Command::Grant) or `Refuse`, now or after a wait.
+    Save {
+        /// The call that waits.
+        request: RequestId,
+        /// The name of the checkpoint.
+        version: Version,
+        /// Bytes of its payload; zero is allowed.
+        bytes: u64,
+    },
+    /// The bytes of a granted save are in place.
+    Saved {
+        /// The call that was granted.
+        request: RequestId,
+    },
+    /// A granted save was given up (the copy failed): its room is free again, nothing was saved.
+    SaveAborted {
+        /// The call that was granted.
+        request: RequestId,
+    },
+    /// The application wants to read `version`.
+    /// Answered by [`Command::Serve`](crate::Command::Serve) or `Refuse`, now or after a wait.
+    Restore {
+        /// The call that waits.
+        request: RequestId,
+        /// The name of the checkpoint.
+        version: Version,
+    },
+    /// The bytes of a served restore have been copied out.
+    Restored {
+        /// The call that was served.
+        request: RequestId,
+    },
+    /// A served restore was given up or failed: the checkpoint counts as not restored.
+    RestoreAborted {
+        /// The call that was served.
+        request: RequestId,
+    },
+    /// A call that waits (save, restore or flush) is withdrawn: its time was up, or it was
+    /// interrupted. Ignored when it has already been answered with `Grant` or `Serve`; the caller
+    /// then reports `SaveAborted` or `RestoreAborted` instead.
+    Withdraw {
+        /// The call that waits no longer.
+        request: RequestId,
+    },
+    /// One more entry at the end of the restore order queue.
+    Expect {
+        /// The version that will be restored after all those expected before.
+        version: Version,
+    },
+    /// Forget the whole restore order queue.
+    ForgetHints,
+    /// Prefetching may start (the default).
+    StartPrefetch,
+    /// No prefetch is started until [`Event::StartPrefetch`].
+    HoldPrefetch,
+    /// The application will never read `version` again: free it in every tier.
+    /// Unknown versions are ignored (the spool refuses them before).
+    Discard {
+        /// The name of the checkpoint.
+        version: Version,
+    },
+    /// Bring every checkpoint to the slowest tier that can hold it.
+    /// Answered by [`Command::FlushDone`](crate::Command::FlushDone) or `Refuse`.
+    Flush {
+        /// The call that waits.
+        request: RequestId,
+    },
+    /// A transfer is complete: its bytes are in the target.
+    TransferDone {
+        /// Which one.
+        transfer: TransferId,
+        /// How long the transfer itself took, without its time in a queue.
+        took: Nanos,
+    },
+    /// A transfer failed; the target holds nothing of it, the source is as it was.
+    TransferFailed {
+        /// Which one.
+        transfer: TransferId,
+        /// Why.
+        failure: Failure,
+    },
+    /// A transfer was cancelled before it took effect; the target holds nothing of it.
+    TransferCancelled {
+        /// Which one.
+        transfer: TransferId,
+    },
+    /// A store has deleted a frame (or has failed to: the room is given up as lost for now).
+    Deleted {
+        /// The checkpoint whose frame it was.
+        checkpoint: CheckpointId,
+        /// The store.
+        tier: TierId,
+    },
+    /// A checkpoint of an earlier run was found in a store (a durable spool opened again).
+    Adopt {
+        /// Its id there; later saves get ids above it.
+        checkpoint: CheckpointId,
+        /// Its name.
+        version: Version,
+        /// Bytes of its payload.
+        bytes: u64,
+        /// The store that holds it.
+        tier: TierId,
+    },
+    /// Time has passed: the deadline that [`Core::next_deadline`](crate::Core::next_deadline) gave.
+    Tick,
+}
+
+/// Why a transfer failed, as far as the core needs to know in order to decide what comes next.
+/// The text that a person reads stays with whoever reported the failure.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Failure {
+    /// The target has no room (ENOSPC, EDQUOT): trying again helps only after something was freed.
+    NoSpace,
+    /// The device reported an error that may pass (EIO, a time-out): worth another try.
+    Io,
+    /// The bytes that came back are not those that were written: this copy is lost.
+    Corrupt,
+    /// The frame is not there: this copy is lost.
+    Missing,
+    /// Nothing that trying again could help (permission, read-only file system).
+    Permanent,
+}

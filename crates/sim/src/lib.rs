@@ -1,0 +1,1 @@
+//! The whole system in virtual time with injected faults, from a seed.

@@ -1,0 +1,1 @@
+//! Fakes and the conformance suite that every tier passes.

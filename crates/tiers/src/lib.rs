@@ -1,0 +1,1 @@
+//! The places where Unspool's frames rest: memory arenas and disk.

@@ -1,0 +1,1 @@
+//! A small acoustic propagator for Unspool's reverse time migration.
