@@ -1,1 +1,15 @@
 //! The places where Unspool's frames rest: memory arenas and disk.
+//!
+//! A [`Tier`] stores opaque bytes under a checkpoint's id. [`Arena`] is a contiguous buffer whose
+//! places the core chooses; [`Disk`] keeps one file per frame. Limits, faults and throttling are
+//! wrappers of the same trait (see the crate `unspool-testkit`).
+
+mod arena;
+mod disk;
+mod error;
+mod tier;
+
+pub use arena::{Arena, ReadGuard, WriteGuard};
+pub use disk::{Disk, DiskIo, DiskOptions};
+pub use error::{Progress, TierError};
+pub use tier::{Description, Stored, Tier};

@@ -31,12 +31,7 @@ pub trait Tier: Send + Sync + fmt::Debug {
     /// # Errors
     /// When the frame is missing, shorter than asked for, or cannot be read; the content of
     /// `parts` is then unspecified.
-    fn get(
-        &self,
-        id: CheckpointId,
-        skip: u64,
-        parts: &mut [&mut [u8]],
-    ) -> Result<(), TierError>;
+    fn get(&self, id: CheckpointId, skip: u64, parts: &mut [&mut [u8]]) -> Result<(), TierError>;
 
     /// Forgets the frame of `id` and gives its room back.
     ///

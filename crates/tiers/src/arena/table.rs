@@ -1,0 +1,188 @@
+//! The table of an arena: which bytes belong to whom, and who borrows them. Plain bookkeeping.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
+
+use unspool_core::{CheckpointId, Failure};
+
+use crate::tier::Stored;
+
+/// One entry of the table.
+#[derive(Debug)]
+struct Entry {
+    offset: u64,
+    len: u64,
+    state: State,
+}
+
+/// Who may touch the bytes of an entry.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum State {
+    /// Held by the one `WriteGuard`. Commit -> `Complete`; drop -> the entry is removed.
+    Writing,
+    /// Readable, with this many `ReadGuard`s alive. Forget with none alive -> removed.
+    Complete { readers: u32 },
+}
+
+/// A request that the table refuses.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Misuse {
+    Duplicate,
+    OutOfRange { offset: u64, len: u64, capacity: u64 },
+    Overlap { offset: u64, len: u64, other: CheckpointId, other_offset: u64, other_len: u64 },
+    Unknown,
+    StillWritten,
+    StillRead { readers: u32 },
+    TooShort { held: u64, skip: u64, wanted: u64 },
+}
+
+impl Misuse {
+    /// What it means to the core.
+    pub(super) fn failure(self) -> Failure {
+        match self {
+            Misuse::Unknown => Failure::Missing,
+            Misuse::OutOfRange { .. } => Failure::NoSpace,
+            Misuse::TooShort { .. } => Failure::Corrupt,
+            _ => Failure::Permanent,
+        }
+    }
+}
+
+impl fmt::Display for Misuse {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Misuse::Duplicate => write!(f, "the id already has an entry"),
+            Misuse::OutOfRange { offset, len, capacity } => {
+                write!(
+                    f,
+                    "{len} bytes at offset {offset} end beyond the {capacity} bytes there are"
+                )
+            }
+            Misuse::Overlap { offset, len, other, other_offset, other_len } => write!(
+                f,
+                "{len} bytes at offset {offset} overlap frame {}, {other_len} bytes at offset \
+                 {other_offset}",
+                other.0
+            ),
+            Misuse::Unknown => write!(f, "the id has no entry"),
+            Misuse::StillWritten => write!(f, "the entry is still being written"),
+            Misuse::StillRead { readers } => write!(f, "the entry is being read by {readers}"),
+            Misuse::TooShort { held, skip, wanted } => {
+                write!(f, "{wanted} bytes from byte {skip} on were asked for, it has {held}")
+            }
+        }
+    }
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Table {
+    capacity: u64,
+    used: u64,
+    by_id: HashMap<CheckpointId, Entry>,
+    /// The owner of every range that is not empty, by its first byte.
+    by_offset: BTreeMap<u64, CheckpointId>,
+}
+
+impl Table {
+    pub(super) fn new(capacity: u64) -> Table {
+        Table { capacity, used: 0, by_id: HashMap::new(), by_offset: BTreeMap::new() }
+    }
+
+    pub(super) fn used(&self) -> u64 {
+        self.used
+    }
+
+    pub(super) fn create(&mut self, id: CheckpointId, offset: u64, len: u64) -> Result<(), Misuse> {
+        if self.by_id.contains_key(&id) {
+            return Err(Misuse::Duplicate);
+        }
+        let end = offset.checked_add(len).filter(|&end| end <= self.capacity);
+        let end = end.ok_or(Misuse::OutOfRange { offset, len, capacity: self.capacity })?;
+        if let Some((other, other_offset, other_len)) = self.owner_in(offset, end) {
+            return Err(Misuse::Overlap { offset, len, other, other_offset, other_len });
+        }
+        if len > 0 {
+            self.by_offset.insert(offset, id);
+        }
+        self.by_id.insert(id, Entry { offset, len, state: State::Writing });
+        self.used += len;
+        debug_assert!(self.used <= self.capacity);
+        Ok(())
+    }
+
+    /// The last entry that begins before `end`, if it reaches beyond `start`. As entries do not
+    /// overlap, no other one can reach into the range when this one does not.
+    fn owner_in(&self, start: u64, end: u64) -> Option<(CheckpointId, u64, u64)> {
+        let (&offset, &id) = self.by_offset.range(..end).next_back()?;
+        let len = self.by_id.get(&id)?.len;
+        (start < end && offset + len > start).then_some((id, offset, len))
+    }
+
+    pub(super) fn commit(&mut self, id: CheckpointId) {
+        let entry = self.by_id.get_mut(&id);
+        debug_assert!(entry.as_ref().is_some_and(|entry| entry.state == State::Writing));
+        if let Some(entry) = entry {
+            entry.state = State::Complete { readers: 0 };
+        }
+    }
+
+    /// Removes an entry whose writer gave up.
+    pub(super) fn abandon(&mut self, id: CheckpointId) {
+        debug_assert!(self.by_id.get(&id).is_some_and(|entry| entry.state == State::Writing));
+        self.remove(id);
+    }
+
+    /// Counts one more reader and says where the bytes are.
+    pub(super) fn begin_read(&mut self, id: CheckpointId) -> Result<(u64, u64), Misuse> {
+        let entry = self.by_id.get_mut(&id).ok_or(Misuse::Unknown)?;
+        match &mut entry.state {
+            State::Writing => Err(Misuse::StillWritten),
+            State::Complete { readers } => {
+                *readers += 1;
+                Ok((entry.offset, entry.len))
+            }
+        }
+    }
+
+    pub(super) fn end_read(&mut self, id: CheckpointId) {
+        match self.by_id.get_mut(&id).map(|entry| &mut entry.state) {
+            Some(State::Complete { readers }) if *readers > 0 => *readers -= 1,
+            other => debug_assert!(false, "end of a read that never began: {id:?} {other:?}"),
+        }
+    }
+
+    pub(super) fn forget(&mut self, id: CheckpointId) -> Result<(), Misuse> {
+        match self.by_id.get(&id).ok_or(Misuse::Unknown)?.state {
+            State::Writing => Err(Misuse::StillWritten),
+            State::Complete { readers: 0 } => {
+                self.remove(id);
+                Ok(())
+            }
+            State::Complete { readers } => Err(Misuse::StillRead { readers }),
+        }
+    }
+
+    fn remove(&mut self, id: CheckpointId) {
+        if let Some(entry) = self.by_id.remove(&id) {
+            self.used -= entry.len;
+            if entry.len > 0 {
+                let owner = self.by_offset.remove(&entry.offset);
+                debug_assert_eq!(owner, Some(id));
+            }
+        }
+    }
+
+    /// Every complete entry, by id.
+    pub(super) fn list(&self) -> Vec<Stored> {
+        let complete = |entry: &Entry| entry.state != State::Writing;
+        let mut stored: Vec<Stored> = self
+            .by_id
+            .iter()
+            .filter(|(_, entry)| complete(entry))
+            .map(|(&id, entry)| Stored { id, bytes: entry.len })
+            .collect();
+        stored.sort_unstable();
+        stored
+    }
+}
