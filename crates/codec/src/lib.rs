@@ -1,1 +1,33 @@
-//! Unspool's frame format and codecs.
+//! Unspool's frame format: how the arrays of one checkpoint lie in a store.
+//!
+//! A frame is an encoded head, a multiple of 4096 bytes long, followed by the payload. The head
+//! names the regions (arrays) and says where their bytes lie in the payload; it carries the
+//! checksum of the payload and its own. `docs/format.md` is the specification; this crate is its
+//! reference.
+//!
+//! What holds throughout:
+//! - One head has exactly one encoding: [`parse_head`] accepts no other bytes than those that
+//!   [`Head::encode`] makes.
+//! - Parsing never panics and allocates at most a small multiple of the length of its input.
+//! - There is no I/O here and no unsafe code.
+
+#![forbid(unsafe_code)]
+
+mod checksum;
+mod dtype;
+mod error;
+mod head;
+mod limits;
+mod parse;
+mod region;
+
+pub use checksum::{Checksum, checksum};
+pub use dtype::Dtype;
+pub use error::{FrameError, FrameErrorKind};
+pub use head::Head;
+pub use limits::{
+    FORMAT_VERSION, HEAD_ALIGNMENT, MAGIC, MAX_DIMENSION, MAX_HEAD_BYTES, MAX_NAME_BYTES,
+    MAX_PAYLOAD_BYTES, MAX_RANK, MAX_REGIONS, MAX_TAG_BYTES, REGION_ALIGNMENT,
+};
+pub use parse::{head_len, parse_head};
+pub use region::{Region, RegionSpec};
