@@ -1,0 +1,90 @@
+//! What a call reports when it cannot do its work: a kind for programs, sentences for people.
+
+use std::error::Error as StdError;
+use std::fmt;
+
+/// Why a call failed, coarse enough to decide by.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum ErrorKind {
+    /// The version is already saved.
+    Duplicate,
+    /// The version was never saved.
+    Unknown,
+    /// The version was saved and then discarded.
+    Discarded,
+    /// The version is being saved by a call that has not finished.
+    NotYetSaved,
+    /// The checkpoint is larger than every tier.
+    TooLarge,
+    /// No room can be made in any tier.
+    Full,
+    /// A medium failed.
+    Io,
+    /// The bytes that came back are not those that were saved.
+    Corrupt,
+    /// The last copy of the checkpoint is lost.
+    Lost,
+    /// The call waited for as long as it was allowed to.
+    Timeout,
+    /// The caller's own check asked to stop waiting.
+    Interrupted,
+    /// The spool is closed.
+    Closed,
+    /// The spool belongs to the process that forked this one.
+    Forked,
+    /// An argument or a setting makes no sense.
+    Invalid,
+}
+
+/// What a call reports when it cannot do its work. `Display` gives full sentences: what failed,
+/// why, and what to do about it.
+#[derive(Debug)]
+pub struct Error {
+    kind: ErrorKind,
+    message: String,
+    source: Option<Box<dyn StdError + Send + Sync>>,
+}
+
+impl Error {
+    pub(crate) fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
+        Error { kind, message: message.into(), source: None }
+    }
+
+    #[expect(dead_code)]
+    pub(crate) fn caused_by(mut self, source: impl StdError + Send + Sync + 'static) -> Self {
+        self.source = Some(Box::new(source));
+        self
+    }
+
+    /// Why the call failed, for programs.
+    #[must_use]
+    pub fn kind(&self) -> ErrorKind {
+        self.kind
+    }
+
+    /// Why the call failed and what to do, in full sentences.
+    #[must_use]
+    pub fn message(&self) -> &str {
+        &self.message
+    }
+
+    /// Whether the same call may succeed later without any change of the settings: after a
+    /// discard, a restore, or when the medium works again.
+    #[must_use]
+    pub fn is_retryable(&self) -> bool {
+        use ErrorKind::{Full, Interrupted, Io, NotYetSaved, Timeout};
+        matches!(self.kind, NotYetSaved | Full | Io | Timeout | Interrupted)
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl StdError for Error {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        self.source.as_ref().map(|source| source.as_ref() as &(dyn StdError + 'static))
+    }
+}

@@ -1,0 +1,88 @@
+//! What a spool is opened with: plain values, no components.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use unspool_core::PolicyKind;
+
+/// The settings of a [`Spool`](crate::Spool). At least one of `device`, `host` and `disk` is
+/// needed; every other field has a default that suits most runs.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Settings {
+    /// Bytes of the device tier: an arena in plain memory that stands for the GPU's.
+    pub device: Option<u64>,
+    /// Bytes of the host tier: an arena in plain memory.
+    pub host: Option<u64>,
+    /// The disk tier.
+    pub disk: Option<DiskSettings>,
+    /// Whether a checkpoint is discarded once its last expected restore is done.
+    pub discard_after_restore: bool,
+    /// How room is made in the arenas.
+    pub policy: PolicyKind,
+    /// The longest that one call waits unless its [`Wait`](crate::Wait) says otherwise.
+    pub timeout: Duration,
+    /// Whether the checksum of what is read back from a store is compared. The head of a frame
+    /// is always compared.
+    pub verify: bool,
+    /// Whether spans are kept for [`Spool::write_trace`](crate::Spool::write_trace).
+    pub trace: bool,
+    /// The most spans that are kept; later ones are counted and dropped.
+    pub trace_spans: usize,
+    /// A file that receives every decision of the core, one line each; it can be replayed.
+    pub record: Option<PathBuf>,
+    /// The most bytes in flight on one link in one direction.
+    pub in_flight_bytes: u64,
+    /// The most transfers in flight on one link in one direction.
+    pub in_flight: u32,
+    /// Threads for each direction of a link to a store.
+    pub store_workers: usize,
+    /// How often a failed transfer is tried again before its link counts as failing.
+    pub max_retries: u32,
+    /// The wait before the first retry; doubled for each further one.
+    pub retry_delay: Duration,
+    /// The most bytes of idle staging buffers that are kept for the next direct read of a store.
+    pub staging_bytes: u64,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Settings {
+            device: None,
+            host: None,
+            disk: None,
+            discard_after_restore: false,
+            policy: PolicyKind::default(),
+            timeout: Duration::from_secs(300),
+            verify: true,
+            trace: false,
+            trace_spans: 1 << 20,
+            record: None,
+            in_flight_bytes: 256 << 20,
+            in_flight: 8,
+            store_workers: 2,
+            max_retries: 4,
+            retry_delay: Duration::from_millis(50),
+            staging_bytes: 256 << 20,
+        }
+    }
+}
+
+/// The disk tier of a spool.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct DiskSettings {
+    /// The directory. An ephemeral spool makes a directory of its own in it and removes that at
+    /// close; a durable one keeps its frames in it.
+    pub path: PathBuf,
+    /// The most bytes that the frames may take; `None` when only the file system sets a limit.
+    pub capacity: Option<u64>,
+    /// Whether the frames outlive the spool: [`Spool::flush`](crate::Spool::flush) then makes
+    /// them survive a crash of the machine, and opening the directory again finds them.
+    pub durable: bool,
+}
+
+impl DiskSettings {
+    /// An ephemeral disk tier in the directory `path`, without a limit of its own.
+    pub fn new(path: impl Into<PathBuf>) -> Self {
+        DiskSettings { path: path.into(), capacity: None, durable: false }
+    }
+}

@@ -1,0 +1,125 @@
+//! What a spool has done so far, as plain numbers.
+
+use std::time::Duration;
+
+use unspool_core::TierKind;
+
+/// What a spool has done since it was opened.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Stats {
+    /// The application's calls and its waits.
+    pub application: ApplicationStats,
+    /// Every tier, fastest first.
+    pub tiers: Vec<TierStats>,
+    /// `links[i]` lies between `tiers[i]` and `tiers[i + 1]`.
+    pub links: Vec<LinkStats>,
+}
+
+/// The application's calls and its waits.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct ApplicationStats {
+    /// Saves that were committed.
+    pub saves: u64,
+    /// Payload bytes of those saves.
+    pub saved_bytes: u64,
+    /// Restores that were finished.
+    pub restores: u64,
+    /// Payload bytes of those restores.
+    pub restored_bytes: u64,
+    /// Time that saves waited for room, and for a store when no arena had room.
+    pub save_stall: Duration,
+    /// Time that restores waited for their data, direct reads of a store included.
+    pub restore_stall: Duration,
+    /// The longest single wait.
+    pub longest_stall: Option<Stall>,
+    /// How long prefetched checkpoints were in the fastest arena before their restore asked for
+    /// them; `None` before the first such restore.
+    pub prefetch_lead: Option<Lead>,
+    /// Checkpoints that are saved and not discarded.
+    pub checkpoints: u64,
+    /// Spans that did not fit into the trace.
+    pub dropped_spans: u64,
+    /// What went wrong without stopping anything, in sentences for people.
+    pub notes: Vec<String>,
+}
+
+/// One wait of the application.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Stall {
+    /// The call that waited: `"save"` or `"restore"`.
+    pub call: &'static str,
+    /// The version that it named.
+    pub version: i64,
+    /// How long it waited.
+    pub time: Duration,
+    /// What it waited for, in words.
+    pub awaited: String,
+}
+
+/// How far ahead of their restores the prefetches were.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Lead {
+    /// The shortest.
+    pub min: Duration,
+    /// The median of the last 1024.
+    pub median: Duration,
+    /// The mean of all.
+    pub mean: Duration,
+}
+
+/// One tier.
+#[derive(Clone, PartialEq, Debug)]
+pub struct TierStats {
+    /// What it is made of.
+    pub kind: TierKind,
+    /// Where it is, for people: a directory, "memory".
+    pub location: String,
+    /// Bytes that it may hold; `u64::MAX` when only the medium itself sets a limit.
+    pub capacity: u64,
+    /// Bytes in use, reservations included.
+    pub used: u64,
+    /// The most bytes that were in use at once.
+    pub peak: u64,
+    /// Copies of checkpoints in it.
+    pub copies: u64,
+    /// Copies that made room for others.
+    pub evictions: u64,
+    /// Restores that were served from it.
+    pub restores: u64,
+    /// What was found out about the medium and what it fell back to, in sentences for people.
+    pub notes: Vec<String>,
+}
+
+/// The movement between two neighbouring tiers.
+#[derive(Clone, PartialEq, Debug)]
+pub struct LinkStats {
+    /// The faster tier.
+    pub fast: TierKind,
+    /// The slower tier.
+    pub slow: TierKind,
+    /// Movement to the slower tier.
+    pub flush: DirectionStats,
+    /// Movement to the faster tier.
+    pub prefetch: DirectionStats,
+    /// Flushes that were not needed any more: nobody will read those bytes.
+    pub flushes_skipped: u64,
+    /// The last failure on this link, in sentences for people.
+    pub last_failure: Option<String>,
+}
+
+/// The movement in one direction of a link.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct DirectionStats {
+    /// Transfers that were completed.
+    pub transfers: u64,
+    /// Payload bytes of those.
+    pub bytes: u64,
+    /// The time that they took, summed over transfers, without their time in a queue.
+    pub busy: Duration,
+    /// Transfers that were cancelled before they took effect.
+    pub cancelled: u64,
+    /// Transfers that failed.
+    pub failed: u64,
+    /// Failed transfers that were tried again.
+    pub retried: u64,
+}
