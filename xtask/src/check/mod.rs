@@ -1,0 +1,17 @@
+//! One check per file. A check looks at the tree and says what it found; it changes nothing.
+
+pub mod columns;
+pub mod core_purity;
+pub mod dependencies;
+pub mod file_length;
+pub mod function_length;
+pub mod links;
+pub mod machine_paths;
+pub mod opening;
+pub mod planning;
+pub mod readme;
+pub mod unsafe_code;
+pub mod versions;
+
+/// The extensions of what counts as source code.
+pub const SOURCE: &[&str] = &["rs", "py", "pyi", "cu", "c", "h"];
