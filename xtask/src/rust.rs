@@ -78,7 +78,8 @@ mod tests {
 
     #[test]
     fn methods_and_nested_functions_are_measured_without_their_docs() {
-        let text = "/// Doc.\n#[inline]\nfn a() {\n    fn b() {}\n}\nimpl X {\n    fn c(\n    ) {\n    }\n}";
+        let text = "/// Doc.\n#[inline]\nfn a() {\n    fn b() {}\n}\n\
+                    impl X {\n    fn c(\n    ) {\n    }\n}";
         let found = functions(text).unwrap();
         let short: Vec<(&str, usize, usize)> =
             found.iter().map(|f| (f.name.as_str(), f.line, f.lines)).collect();

@@ -1,0 +1,92 @@
+# What the README names: `make demo` and `make test` set up everything that they need.
+# A second call installs nothing again: stamp files in .venv depend on what they were made from.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+# cargo and pip use the cores that there are; two of them at once would only get in their way.
+.NOTPARALLEL:
+
+PYTHON ?= python3
+CARGO ?= cargo
+SEEDS ?= 1000
+FUZZ_SECONDS ?= 60
+
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+PACKAGE := bindings/python
+
+RUST_SOURCES := $(shell find crates $(PACKAGE)/src -name '*.rs' -path '*/src/*') \
+	$(wildcard Cargo.toml Cargo.lock crates/*/Cargo.toml $(PACKAGE)/Cargo.toml)
+PYTHON_SOURCES := $(PACKAGE)/pyproject.toml \
+	$(shell find $(PACKAGE)/python -name '*.py' -o -name '*.pyi' -o -name py.typed)
+
+.PHONY: help demo test test-rust test-python bench lint fmt sim fuzz clean need-rust
+
+help: ## show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+demo: $(VENV)/.rtm ## migrate the default model through a spool and write pictures to demo-output/
+	$(BIN)/unspool rtm --out demo-output
+	@echo
+	@echo "The migrated image: demo-output/"
+
+test: test-rust test-python ## run all tests: Rust and Python
+	@echo
+	@echo "All tests passed: the Rust workspace and the Python package."
+
+test-rust: need-rust ## run the Rust tests
+	$(CARGO) test --workspace --locked
+
+test-python: $(VENV)/.test ## run the Python tests on the release wheel
+	$(BIN)/python -m pytest $(PACKAGE)
+
+bench: need-rust $(VENV)/.rtm ## print tables of what things cost, against the raw operation of the same run
+	$(CARGO) run --locked --release --package unspool-benches
+
+lint: need-rust $(VENV)/.tools ## check formatting, lints (warnings are errors) and the style budgets
+	$(CARGO) fmt --all --check
+	$(BIN)/ruff format --check
+	$(BIN)/ruff check
+	$(CARGO) clippy --workspace --all-targets --locked -- --deny warnings
+	RUSTDOCFLAGS='--deny warnings' $(CARGO) doc --workspace --no-deps --locked --quiet
+	$(CARGO) x tidy
+
+fmt: need-rust $(VENV)/.tools ## format all sources
+	$(CARGO) fmt --all
+	$(BIN)/ruff format
+	$(BIN)/ruff check --fix-only
+
+clean: ## remove everything that was built or written here
+	rm -rf $(VENV) dist demo-output .pytest_cache .ruff_cache .hypothesis
+	$(CARGO) clean
+
+need-rust:
+	@for tool in $(CARGO) cc; do command -v "$$tool" >/dev/null || \
+		{ echo "$$tool is not there: install Rust (rustup.rs) and a C compiler (gcc)" >&2; exit 1; }; \
+	done
+
+$(VENV)/.made: xtask/venv.sh
+	xtask/venv.sh "$(PYTHON)" $(VENV)
+	@touch $@
+
+$(VENV)/.tools: $(VENV)/.made xtask/requirements.txt
+	$(PIP) install --requirement xtask/requirements.txt
+	@touch $@
+
+# The wheel as users get it: built in release, installed without touching its dependencies.
+$(VENV)/.unspool: $(VENV)/.tools $(RUST_SOURCES) $(PYTHON_SOURCES) | need-rust
+	rm -rf dist
+	$(BIN)/maturin build --release --locked --quiet --manifest-path $(PACKAGE)/Cargo.toml --out dist
+	$(PIP) install --force-reinstall --no-deps dist/unspool-*.whl
+	@touch $@
+
+$(VENV)/.rtm: $(VENV)/.unspool
+	wheel=$$(echo dist/unspool-*.whl); $(PIP) install "$$wheel[rtm]"
+	@touch $@
+
+$(VENV)/.test: $(VENV)/.rtm $(PACKAGE)/tests/requirements.txt
+	$(PIP) install --requirement $(PACKAGE)/tests/requirements.txt
+	@touch $@
