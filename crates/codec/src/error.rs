@@ -80,7 +80,9 @@ impl FrameError {
                 "Save it again, and check the storage: its bytes have changed."
             }
             FrameErrorKind::Malformed => "Save it again with another writer; this one is faulty.",
-            FrameErrorKind::Limit => "Split the checkpoint into several versions or arrays.",
+            FrameErrorKind::Limit => {
+                "Split or reshape the array, shorten its name, or use several versions."
+            }
             FrameErrorKind::Invalid => "Give every array of a checkpoint a name of its own.",
         }
     }

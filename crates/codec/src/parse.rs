@@ -18,11 +18,14 @@ use crate::region::{Region, check, entry_bytes, quoted};
 /// When the bytes are fewer than 64, are not the beginning of a frame, or come from a newer
 /// format.
 pub fn head_len(start: &[u8]) -> Result<u64, FrameError> {
-    let mut input = Input::new(start);
+    let seen = start.len().min(MAGIC.len());
+    if start[..seen] != MAGIC[..seen] {
+        return Err(foreign());
+    }
     if start.len() < FIXED_BYTES {
         return Err(truncated(start.len(), FIXED_BYTES as u64));
     }
-    input.magic()?;
+    let mut input = Input { bytes: start, at: MAGIC.len() };
     input.format_version()?;
     input.u32()?;
     input.head_bytes()
@@ -38,7 +41,7 @@ pub fn parse_head(bytes: &[u8]) -> Result<(Head, u64), FrameError> {
     let head = usize::try_from(head_bytes).ok().and_then(|len| bytes.get(..len));
     let head = head.ok_or_else(|| truncated(bytes.len(), head_bytes))?;
     check_checksum(head)?;
-    Input::new(head).head()
+    Input { bytes: head, at: MAGIC.len() }.head()
 }
 
 fn check_checksum(head: &[u8]) -> Result<(), FrameError> {
@@ -49,6 +52,11 @@ fn check_checksum(head: &[u8]) -> Result<(), FrameError> {
     }
     let what = format!("the checksum of the head is {found:#018x}, it was {written:#018x}");
     Err(FrameError::new(FrameErrorKind::Damaged, what).at(HEAD_CHECKSUM_AT))
+}
+
+fn foreign() -> FrameError {
+    let what = "these bytes do not begin like a frame of Unspool";
+    FrameError::new(FrameErrorKind::Foreign, what).at(0)
 }
 
 fn truncated(found: usize, expected: u64) -> FrameError {
@@ -76,12 +84,7 @@ struct Entry {
 }
 
 impl<'a> Input<'a> {
-    fn new(bytes: &'a [u8]) -> Input<'a> {
-        Input { bytes, at: 0 }
-    }
-
     fn head(&mut self) -> Result<(Head, u64), FrameError> {
-        self.magic()?;
         self.format_version()?;
         self.flags()?;
         let head_bytes = self.head_bytes()?;
@@ -100,14 +103,6 @@ impl<'a> Input<'a> {
             return Err(malformed(what).at(32));
         }
         Ok((Head { version, regions, payload_bytes }, payload_checksum))
-    }
-
-    fn magic(&mut self) -> Result<(), FrameError> {
-        if self.take()? == MAGIC {
-            return Ok(());
-        }
-        let what = "these bytes do not begin like a frame of Unspool";
-        Err(FrameError::new(FrameErrorKind::Foreign, what).at(0))
     }
 
     fn format_version(&mut self) -> Result<(), FrameError> {

@@ -1,0 +1,79 @@
+//! What several tests of this crate share.
+
+#![allow(dead_code)] // each test binary uses a part of it
+
+use unspool_codec::{Dtype, Head, RegionSpec, checksum};
+
+/// The version of the golden head.
+pub const GOLDEN_VERSION: i64 = -1_234_567_890_123;
+
+/// A description of an array.
+pub fn spec(name: &str, dtype: Dtype, shape: &[u64]) -> RegionSpec {
+    RegionSpec { name: name.to_owned(), dtype, shape: shape.to_vec() }
+}
+
+/// An opaque dtype.
+pub fn opaque(itemsize: u64, tag: &str) -> Dtype {
+    Dtype::Opaque { itemsize, tag: tag.to_owned() }
+}
+
+/// A head with every special case: a scalar, an array without items, the highest rank, names
+/// that are empty and not ASCII, opaque items with and without bytes, every dtype.
+pub fn golden_head() -> Head {
+    let mut specs = vec![
+        spec("u", Dtype::Float32, &[3, 5]),
+        spec("", Dtype::Complex128, &[]),
+        spec("leer", Dtype::Float64, &[0, 9_223_372_036_854_775_807, 7]),
+        spec("Größe ∂u/∂t", opaque(12, "T{<i:a:<d:b:}"), &[2]),
+        spec("nothing", opaque(0, "|V0"), &[4]),
+        spec("untagged", opaque(3, ""), &[1, 2]),
+        spec("deep", Dtype::Int8, &[1; 64]),
+    ];
+    for dtype in Dtype::ALL {
+        specs.push(spec(&format!("all/{dtype}"), dtype.clone(), &[2, 1]));
+    }
+    Head::layout(GOLDEN_VERSION, specs).expect("the golden head is within every limit")
+}
+
+/// The payload of the golden frame: the low byte of `7 * position + 1`, zeros in the gaps.
+pub fn golden_payload(head: &Head) -> Vec<u8> {
+    let mut payload: Vec<u8> = (0..head.payload_bytes).map(|i| (7 * i + 1) as u8).collect();
+    for gap in head.gaps() {
+        payload[gap.start as usize..gap.end as usize].fill(0);
+    }
+    payload
+}
+
+/// The golden frame: head and payload.
+pub fn golden_frame() -> Vec<u8> {
+    let head = golden_head();
+    let payload = golden_payload(&head);
+    let mut frame = head.encode(checksum(&payload));
+    frame.extend_from_slice(&payload);
+    frame
+}
+
+/// Computes the checksum of an encoded head anew, as a writer with other rules would.
+pub fn seal(head: &mut [u8]) {
+    head[24..32].fill(0);
+    let sum = checksum(head);
+    head[24..32].copy_from_slice(&sum.to_le_bytes());
+}
+
+/// Pseudorandom numbers from a seed (xorshift64*).
+pub struct Random(pub u64);
+
+impl Random {
+    /// The next number.
+    pub fn next(&mut self) -> u64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
+    }
+
+    /// A number below `limit`.
+    pub fn below(&mut self, limit: usize) -> usize {
+        (self.next() % limit as u64) as usize
+    }
+}

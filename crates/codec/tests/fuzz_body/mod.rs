@@ -1,0 +1,55 @@
+//! What must hold for any bytes whatever: the body of the fuzz target and of its smoke test.
+
+use unspool_codec::{
+    FORMAT_VERSION, FrameErrorKind, Head, MAGIC, RegionSpec, checksum, head_len, parse_head,
+};
+
+/// The longest head that the repaired variant has: enough for every rule of the format.
+const REPAIRED_BYTES: usize = 16 << 10;
+
+/// Checks the bytes as they are, then as a head whose beginning and checksum are right, so that
+/// the rules behind the checksum are reached. Gives the two outcomes.
+pub fn check(data: &[u8]) -> [Result<(), FrameErrorKind>; 2] {
+    [check_bytes(data), check_bytes(&repaired(data))]
+}
+
+/// What is accepted encodes to the same bytes and is what `layout` makes of its arrays; what is
+/// refused is refused with a text and a place within the input.
+fn check_bytes(bytes: &[u8]) -> Result<(), FrameErrorKind> {
+    match parse_head(bytes) {
+        Ok((head, payload_checksum)) => {
+            let len = head.encoded_len();
+            assert_eq!(head_len(bytes), Ok(len));
+            assert_eq!(head.encode(payload_checksum), bytes[..len as usize]);
+            assert_eq!(Head::layout(head.version, specs(&head)), Ok(head));
+            Ok(())
+        }
+        Err(error) => {
+            assert!(error.to_string().len() > 20);
+            assert!(error.offset().is_none_or(|at| at <= bytes.len() as u64));
+            Err(error.kind())
+        }
+    }
+}
+
+fn specs(head: &Head) -> Vec<RegionSpec> {
+    let spec = |r: &unspool_codec::Region| RegionSpec {
+        name: r.name.clone(),
+        dtype: r.dtype.clone(),
+        shape: r.shape.clone(),
+    };
+    head.regions.iter().map(spec).collect()
+}
+
+fn repaired(data: &[u8]) -> Vec<u8> {
+    let mut head = data[..data.len().min(REPAIRED_BYTES)].to_vec();
+    head.resize(head.len().max(1).next_multiple_of(4096), 0);
+    let head_bytes = head.len() as u64;
+    head[..8].copy_from_slice(&MAGIC);
+    head[8..12].copy_from_slice(&FORMAT_VERSION.to_le_bytes());
+    head[16..24].copy_from_slice(&head_bytes.to_le_bytes());
+    head[24..32].fill(0);
+    let sum = checksum(&head);
+    head[24..32].copy_from_slice(&sum.to_le_bytes());
+    head
+}

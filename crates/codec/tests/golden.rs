@@ -1,0 +1,49 @@
+//! Frames of earlier releases can be read, and the same head is written as the same bytes.
+
+mod common;
+
+use common::{GOLDEN_VERSION, golden_frame, golden_head, golden_payload};
+use unspool_codec::{Dtype, checksum, parse_head};
+
+fn path(version: u32) -> String {
+    format!("{}/tests/golden/v{version}.frame", env!("CARGO_MANIFEST_DIR"))
+}
+
+fn v1() -> Vec<u8> {
+    std::fs::read(path(1)).expect("the golden frame is committed")
+}
+
+#[test]
+fn golden_frame_of_version_1_is_read() {
+    let frame = v1();
+    let (head, payload_checksum) = parse_head(&frame).unwrap();
+    let payload = &frame[head.encoded_len() as usize..];
+    assert_eq!(head, golden_head());
+    assert_eq!(head.version, GOLDEN_VERSION);
+    assert_eq!(payload, golden_payload(&head));
+    assert_eq!(payload_checksum, checksum(payload));
+}
+
+#[test]
+fn golden_frame_of_version_1_is_written_byte_for_byte() {
+    assert_eq!(golden_frame(), v1());
+}
+
+/// The facts are written out here, so that a change of `layout` and of the golden head at the
+/// same time is noticed.
+#[test]
+fn golden_frame_has_its_regions_where_they_were() {
+    let (head, _) = parse_head(&v1()).unwrap();
+    assert_eq!(head.regions.len(), 7 + Dtype::ALL.len());
+    let places: Vec<_> = head.regions.iter().map(|r| (r.offset, r.bytes)).take(8).collect();
+    let expected = [(0, 60), (64, 16), (128, 0), (128, 24), (192, 0), (192, 6), (256, 1), (320, 2)];
+    assert_eq!(places, expected);
+}
+
+/// Writes the golden frame of a new format version. It never replaces an old one.
+#[test]
+#[ignore = "writes a file; run by hand once for a new format version"]
+fn write_golden_frame() {
+    let mut file = std::fs::File::create_new(path(unspool_codec::FORMAT_VERSION)).unwrap();
+    std::io::Write::write_all(&mut file, &golden_frame()).unwrap();
+}

@@ -1,0 +1,106 @@
+//! What holds for every head.
+
+mod common;
+
+use common::opaque;
+use proptest::prelude::*;
+use unspool_codec::{Dtype, Head, RegionSpec, head_len, parse_head};
+
+fn any_dtype() -> impl Strategy<Value = Dtype> {
+    let known = prop::sample::select(Dtype::ALL);
+    let odd = (0..100_u64, ".{0,40}").prop_map(|(itemsize, tag)| opaque(itemsize, &tag));
+    prop_oneof![3 => known, 1 => odd]
+}
+
+/// Shapes from scalars to the highest rank, with zeros, up to 2^56 items.
+fn any_shape() -> impl Strategy<Value = Vec<u64>> {
+    prop_oneof![
+        4 => prop::collection::vec(0..100_u64, 0..4),
+        1 => prop::collection::vec(1..2_u64, 0..=64),
+        1 => prop::collection::vec(0..(1_u64 << 28), 0..=2),
+    ]
+}
+
+fn any_specs() -> impl Strategy<Value = Vec<RegionSpec>> {
+    prop::collection::vec((".{0,30}", any_dtype(), any_shape()), 0..40).prop_map(|arrays| {
+        let numbered = |(i, (name, dtype, shape)): (usize, (String, Dtype, Vec<u64>))| RegionSpec {
+            name: format!("{name}{i}"),
+            dtype,
+            shape,
+        };
+        arrays.into_iter().enumerate().map(numbered).collect()
+    })
+}
+
+fn any_head() -> impl Strategy<Value = Head> {
+    (any::<i64>(), any_specs())
+        .prop_filter_map("above the largest payload", |(v, specs)| Head::layout(v, specs).ok())
+}
+
+proptest! {
+    #[test]
+    fn head_is_read_as_it_was_written(head in any_head(), sum: u64, tail in 0..5000_usize) {
+        let mut bytes = head.encode(sum);
+        prop_assert_eq!(bytes.len() as u64, head.encoded_len());
+        prop_assert_eq!(bytes.len() % 4096, 0);
+        bytes.resize(bytes.len() + tail, 0xaa);
+        prop_assert_eq!(head_len(&bytes[..4096]), Ok(head.encoded_len()));
+        prop_assert_eq!(parse_head(&bytes), Ok((head, sum)));
+    }
+
+    #[test]
+    fn regions_are_aligned_apart_and_within_the_payload(specs in any_specs()) {
+        let head = Head::layout(1, specs.clone());
+        prop_assume!(head.is_ok());
+        let head = head.unwrap();
+        let mut end = 0;
+        for (region, spec) in head.regions.iter().zip(&specs) {
+            prop_assert_eq!(region.offset % 64, 0);
+            prop_assert!(region.offset >= end && region.offset - end < 64);
+            let items: u128 = spec.shape.iter().map(|&d| u128::from(d)).product();
+            prop_assert_eq!(u128::from(region.bytes), items * u128::from(spec.dtype.itemsize()));
+            end = region.end();
+        }
+        prop_assert_eq!(head.payload_bytes, end);
+        prop_assert_eq!(head.regions.len(), specs.len());
+    }
+
+    #[test]
+    fn gaps_and_regions_cover_the_payload_once(head in any_head()) {
+        let mut ranges: Vec<_> = head.regions.iter().map(|r| r.range()).chain(head.gaps()).collect();
+        ranges.retain(|range| !range.is_empty());
+        ranges.sort_by_key(|range| range.start);
+        let mut end = 0;
+        for range in ranges {
+            prop_assert_eq!(range.start, end);
+            end = range.end;
+        }
+        prop_assert_eq!(end, head.payload_bytes);
+    }
+
+    #[test]
+    fn changed_byte_is_refused(head in any_head(), at: prop::sample::Index, flip in 1..=255_u8) {
+        let mut bytes = head.encode(1);
+        let at = at.index(bytes.len());
+        bytes[at] ^= flip;
+        prop_assert!(parse_head(&bytes).is_err(), "byte {}", at);
+    }
+
+    #[test]
+    fn truncated_head_is_refused(head in any_head(), len: prop::sample::Index) {
+        let bytes = head.encode(1);
+        prop_assert!(parse_head(&bytes[..len.index(bytes.len())]).is_err());
+    }
+
+    #[test]
+    fn random_bytes_are_refused(bytes in prop::collection::vec(any::<u8>(), 0..10_000)) {
+        prop_assert!(head_len(&bytes).is_err());
+        prop_assert!(parse_head(&bytes).is_err());
+    }
+
+    #[test]
+    fn dtype_is_found_by_its_name(dtype in any_dtype()) {
+        prop_assert_eq!(Dtype::from_name(&dtype.name()), Some(dtype.clone()));
+        prop_assert_eq!(dtype.to_string(), dtype.name());
+    }
+}
