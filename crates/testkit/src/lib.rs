@@ -1,1 +1,20 @@
 //! Fakes and the conformance suite that every tier passes.
+//!
+//! Faults, gates, throttling and counting are wrappers of the same trait [`unspool_tiers::Tier`],
+//! so they stack: `Counting::new(Faulty::new(disk))`.
+
+#![forbid(unsafe_code)]
+
+mod counting;
+mod faulty;
+mod gated;
+mod operation;
+mod pattern;
+mod throttled;
+
+pub use counting::{Counting, Counts};
+pub use faulty::{Fault, Faulty};
+pub use gated::{Gate, Gated};
+pub use operation::Operation;
+pub use pattern::{Pattern, first_difference};
+pub use throttled::Throttled;
