@@ -1,0 +1,273 @@
+//! The engine: lanes, their threads, and the way in and out.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use unspool_core::{
+    CheckpointId, Event, Failure, Nanos, Place, TierId, TierKind, TransferId, TransferKind,
+};
+use unspool_tiers::Tier;
+
+use crate::clock::{Clock, SystemClock};
+use crate::error::TransferError;
+use crate::execute::{Mover, Outcome};
+use crate::job::{Answer, Job, Task, Work};
+use crate::lane::Lane;
+use crate::span::Span;
+use crate::staging::Pool;
+use crate::sync::{Mutex, lock, thread};
+use crate::timer::Timer;
+use crate::worker::{Crew, work};
+
+/// Where the reports go. It is called on worker threads and by [`Engine::shutdown`]; it must be
+/// quick, and may call the engine back.
+pub trait Sink: Send + Sync {
+    /// Something that the core has to know, and for a failure its text.
+    fn event(&self, event: Event, error: Option<TransferError>);
+
+    /// A piece of work on the timeline; only with [`Options::trace`].
+    fn span(&self, span: Span);
+}
+
+/// The settings of an engine.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The most transfers that the core has in flight on one link in one direction.
+    pub in_flight: u32,
+    /// Threads for each direction of a link to a store. With two, the checksum of one checkpoint
+    /// is computed while another is written.
+    pub store_workers: usize,
+    /// Threads for each direction of a link between arenas.
+    pub arena_workers: usize,
+    /// Whether the checksum of what is read from a store is compared.
+    pub verify: bool,
+    /// Whether spans are reported.
+    pub trace: bool,
+    /// Where time comes from.
+    pub clock: Arc<dyn Clock>,
+    /// Where staging buffers come from.
+    pub buffers: Arc<Pool>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options {
+            in_flight: 8,
+            store_workers: 2,
+            arena_workers: 1,
+            verify: true,
+            trace: false,
+            clock: Arc::new(SystemClock::default()),
+            buffers: Pool::new(256 << 20),
+        }
+    }
+}
+
+/// What becomes of the work that is left.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Shutdown {
+    /// It is done.
+    Drain,
+    /// It is reported as cancelled, unless it has begun and cannot be stopped.
+    Cancel,
+}
+
+/// The background threads of a spool. See the crate for what they guarantee.
+pub struct Engine {
+    /// `links[i]` lies between tier `i` and tier `i + 1`: its flushes, its prefetches.
+    links: Vec<[Arc<Lane>; 2]>,
+    /// The deletions of each store, by tier.
+    deletions: Vec<Option<Arc<Lane>>>,
+    timer: Arc<Timer>,
+    crew: Arc<Crew>,
+    threads: Mutex<Vec<thread::JoinHandle<()>>>,
+}
+
+impl Engine {
+    /// Starts the threads for this stack of tiers, fastest first.
+    ///
+    /// # Errors
+    /// When the system gives no thread.
+    pub fn start(
+        tiers: Vec<Arc<dyn Tier>>,
+        options: Options,
+        sink: Arc<dyn Sink>,
+    ) -> Result<Engine, TransferError> {
+        let kinds: Vec<TierKind> = tiers.iter().map(|tier| tier.describe().kind).collect();
+        let Options { verify, trace, clock, buffers, .. } = options.clone();
+        let mover = Mover { tiers, buffers, verify };
+        let engine = Engine {
+            links: kinds.windows(2).map(|pair| link(pair[0], pair[1], &options)).collect(),
+            deletions: kinds.iter().map(|kind| deletions(*kind)).collect(),
+            timer: Arc::new(Timer::default()),
+            crew: Arc::new(Crew { mover, clock, sink, trace }),
+            threads: Mutex::new(Vec::new()),
+        };
+        engine.spawn_all(&kinds, &options)?;
+        Ok(engine)
+    }
+
+    /// Takes a job. When the answer is [`Answer::ReportFollows`], the sink gets exactly one of
+    /// `TransferDone`, `TransferFailed` and `TransferCancelled` for it.
+    pub fn submit(&self, job: Job) -> Answer {
+        let lane = self.lane(job.kind, job.from, job.to);
+        lane.push(Task::new(Work::Move(job), self.crew.clock.now()))
+    }
+
+    /// The result of `transfer` is no longer wanted. A job that has not begun is dropped, and the
+    /// answer is then its report; one that runs is stopped if that is cheap.
+    pub fn cancel(&self, transfer: TransferId) -> Answer {
+        let mut lanes = self.links.iter().flatten();
+        let dropped = lanes.any(|lane| lane.cancel(transfer) == Answer::NeverRuns);
+        if dropped { Answer::NeverRuns } else { Answer::ReportFollows }
+    }
+
+    /// Removes a frame from a store. When the answer is [`Answer::ReportFollows`], the sink gets
+    /// exactly one `Deleted` for it, with an error when the store has failed to.
+    pub fn delete(&self, checkpoint: CheckpointId, tier: TierId) -> Answer {
+        let lane = self.deletions.get(usize::from(tier.0)).and_then(Option::as_ref);
+        let task = Task::new(Work::Delete { checkpoint, tier }, self.crew.clock.now());
+        lane.map_or(Answer::NeverRuns, |lane| lane.push(task))
+    }
+
+    /// The sink gets a `Tick` when this time is reached. There is one such alarm: a later call
+    /// replaces it.
+    pub fn wake_at(&self, deadline: Option<Nanos>) {
+        self.timer.set(deadline);
+    }
+
+    /// Ends all threads: waits at most `timeout` for what is left. Every job that was accepted is
+    /// reported, those that still run at the end of `timeout` when they end.
+    ///
+    /// # Errors
+    /// When some work is not done after `timeout`; the text names it.
+    pub fn shutdown(&self, how: Shutdown, timeout: Duration) -> Result<(), TransferError> {
+        self.timer.close();
+        match how {
+            Shutdown::Drain => self.lanes().for_each(|lane| lane.close()),
+            Shutdown::Cancel => self.drop_queued(),
+        }
+        let clock = &*self.crew.clock;
+        let deadline = clock.now().plus(nanos(timeout));
+        if !self.lanes().all(|lane| lane.wait_empty(deadline, clock)) {
+            return Err(self.unfinished(timeout));
+        }
+        for thread in lock(&self.threads).drain(..) {
+            // A worker's own panics are caught, so this is the end of the thread itself.
+            let _ = thread.join();
+        }
+        Ok(())
+    }
+
+    /// Reports everything that is queued as cancelled, and asks the workers to stop.
+    fn drop_queued(&self) {
+        for task in self.lanes().flat_map(|lane| lane.close_and_drop()) {
+            self.crew.report(&task.work, Outcome::Cancelled, Nanos(0));
+        }
+    }
+
+    fn unfinished(&self, timeout: Duration) -> TransferError {
+        let now = self.crew.clock.now();
+        let running: Vec<String> = self.lanes().flat_map(|lane| lane.running(now)).collect();
+        let message = format!(
+            "The workers did not end within {:.1} s. Still running: {}. They end by themselves \
+             once the medium answers; nothing that was acknowledged is lost.",
+            timeout.as_secs_f64(),
+            if running.is_empty() { "queued work".to_owned() } else { running.join("; ") },
+        );
+        TransferError::new(Failure::Io, message)
+    }
+
+    fn lanes(&self) -> impl Iterator<Item = &Arc<Lane>> {
+        self.links.iter().flatten().chain(self.deletions.iter().flatten())
+    }
+
+    /// The lane of a movement: that of the link next to its slower end, which sets its pace.
+    fn lane(&self, kind: TransferKind, from: Place, to: Place) -> &Lane {
+        let slower = usize::from(from.tier.0.max(to.tier.0));
+        debug_assert_ne!(from.tier, to.tier, "a movement is between two tiers");
+        &self.links[slower - 1][direction(kind)]
+    }
+
+    fn spawn_all(&self, kinds: &[TierKind], options: &Options) -> Result<(), TransferError> {
+        for (lanes, pair) in self.links.iter().zip(kinds.windows(2)) {
+            for lane in lanes {
+                self.spawn_workers(lane, workers(pair[0], pair[1], options))?;
+            }
+        }
+        for lane in self.deletions.iter().flatten() {
+            self.spawn_workers(lane, 1)?;
+        }
+        let (timer, crew) = (Arc::clone(&self.timer), Arc::clone(&self.crew));
+        self.spawn("unspool-timer".to_owned(), move || timer.run(&*crew.clock, &*crew.sink))
+    }
+
+    fn spawn_workers(&self, lane: &Arc<Lane>, workers: usize) -> Result<(), TransferError> {
+        for worker in 0..workers {
+            let name = format!("unspool-{}-{worker}", lane.name);
+            let (lane, crew) = (Arc::clone(lane), Arc::clone(&self.crew));
+            self.spawn(name, move || work(&lane, worker as u32, &crew))?;
+        }
+        Ok(())
+    }
+
+    fn spawn(
+        &self,
+        name: String,
+        body: impl FnOnce() + Send + 'static,
+    ) -> Result<(), TransferError> {
+        let spawned = thread::Builder::new().name(name.clone()).spawn(body);
+        let thread = spawned.map_err(|cause| {
+            let message = format!(
+                "The system gives no thread for {name} ({cause}). Raise the limit of threads of \
+                 this process (`ulimit -u`)."
+            );
+            TransferError::new(Failure::Permanent, message)
+        })?;
+        lock(&self.threads).push(thread);
+        Ok(())
+    }
+}
+
+impl Drop for Engine {
+    /// Cancels what is left and does not wait: threads end by themselves.
+    fn drop(&mut self) {
+        self.timer.close();
+        self.drop_queued();
+    }
+}
+
+impl fmt::Debug for Engine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Engine").field("links", &self.links).finish_non_exhaustive()
+    }
+}
+
+fn direction(kind: TransferKind) -> usize {
+    match kind {
+        TransferKind::Flush => 0,
+        TransferKind::Prefetch => 1,
+    }
+}
+
+fn workers(fast: TierKind, slow: TierKind, options: &Options) -> usize {
+    let arenas = fast.is_arena() && slow.is_arena();
+    if arenas { options.arena_workers.max(1) } else { options.store_workers.max(1) }
+}
+
+/// The two lanes between two neighbouring tiers.
+fn link(fast: TierKind, slow: TierKind, options: &Options) -> [Arc<Lane>; 2] {
+    let (workers, limit) = (workers(fast, slow, options), options.in_flight.max(1) as usize);
+    let lane = |name: String| Arc::new(Lane::new(name, limit, workers));
+    [lane(format!("{fast}-{slow}")), lane(format!("{slow}-{fast}"))]
+}
+
+/// The lane for the deletions of a store; every frame in it may be deleted at once.
+fn deletions(kind: TierKind) -> Option<Arc<Lane>> {
+    (!kind.is_arena()).then(|| Arc::new(Lane::new(format!("{kind}-delete"), usize::MAX, 1)))
+}
+
+fn nanos(span: Duration) -> Nanos {
+    Nanos(u64::try_from(span.as_nanos()).unwrap_or(u64::MAX))
+}

@@ -1,0 +1,66 @@
+//! Why a movement failed.
+
+use std::error::Error;
+use std::fmt;
+
+use unspool_codec::FrameError;
+use unspool_core::Failure;
+use unspool_tiers::TierError;
+
+/// Why a movement failed: a word for the core, sentences for people. Cheap enough to clone.
+#[derive(Clone, Debug)]
+pub struct TransferError {
+    kind: Failure,
+    message: String,
+    cause: Option<TierError>,
+}
+
+impl TransferError {
+    /// An error that no tier reported.
+    #[must_use]
+    pub fn new(kind: Failure, message: impl Into<String>) -> Self {
+        TransferError { kind, message: message.into(), cause: None }
+    }
+
+    /// The same error, with what was being done in front: `"{doing}: {message}"`.
+    #[must_use]
+    pub fn while_doing(self, doing: impl fmt::Display) -> Self {
+        TransferError { message: format!("{doing}: {}", self.message), ..self }
+    }
+
+    /// What the core needs to know.
+    #[must_use]
+    pub fn kind(&self) -> Failure {
+        self.kind
+    }
+
+    /// The error of the tier behind it, if a tier reported it.
+    #[must_use]
+    pub fn tier_error(&self) -> Option<&TierError> {
+        self.cause.as_ref()
+    }
+}
+
+impl From<TierError> for TransferError {
+    fn from(cause: TierError) -> Self {
+        TransferError { kind: cause.kind(), message: cause.to_string(), cause: Some(cause) }
+    }
+}
+
+impl From<FrameError> for TransferError {
+    fn from(cause: FrameError) -> Self {
+        TransferError::new(cause.failure(), cause.to_string())
+    }
+}
+
+impl fmt::Display for TransferError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl Error for TransferError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        self.cause.as_ref().map(|cause| cause as &(dyn Error + 'static))
+    }
+}

@@ -1,0 +1,139 @@
+//! The threads of a lane: take a task, do it, report it.
+
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use unspool_core::{CheckpointId, Event, Failure, Nanos, TierId, TransferKind};
+
+use crate::clock::Clock;
+use crate::engine::Sink;
+use crate::error::TransferError;
+use crate::execute::{Mover, Outcome};
+use crate::job::{Job, Task, Work};
+use crate::lane::Lane;
+use crate::span::Span;
+
+/// What every worker has.
+pub(crate) struct Crew {
+    pub(crate) mover: Mover,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) sink: Arc<dyn Sink>,
+    pub(crate) trace: bool,
+}
+
+/// Tells the lane that a worker has ended, however it ends.
+struct Leave<'a>(&'a Lane);
+
+impl Drop for Leave<'_> {
+    fn drop(&mut self) {
+        self.0.leave();
+    }
+}
+
+/// Works until the lane is closed and empty.
+pub(crate) fn work(lane: &Lane, worker: u32, crew: &Crew) {
+    let _leave = Leave(lane);
+    while let Some((task, start)) = lane.next(&*crew.clock) {
+        let outcome = crew.outcome(&task);
+        let end = crew.clock.now();
+        lane.finish(&task);
+        // A panic of the sink must not end the worker: the jobs behind this one need it.
+        let _ = catch_unwind(AssertUnwindSafe(|| {
+            if crew.trace {
+                crew.sink.span(span(lane, worker, &task, &outcome, (start, end)));
+            }
+            crew.report(&task.work, outcome, end.since(start));
+        }));
+    }
+}
+
+impl Crew {
+    /// Does `task`. A panic on the way becomes a failure.
+    fn outcome(&self, task: &Task) -> Outcome {
+        let done = catch_unwind(AssertUnwindSafe(|| match &task.work {
+            Work::Move(job) => self.mover.run(job, task),
+            Work::Delete { checkpoint, tier } => self.delete(*checkpoint, *tier),
+        }));
+        match done.unwrap_or_else(|panic| Outcome::Failed(panicked(&*panic))) {
+            Outcome::Failed(error) => Outcome::Failed(error.while_doing(self.describe(&task.work))),
+            other => other,
+        }
+    }
+
+    fn delete(&self, checkpoint: CheckpointId, tier: TierId) -> Outcome {
+        let done = self.mover.tier(tier).and_then(|store| Ok(store.delete(checkpoint)?));
+        done.map_or_else(Outcome::Failed, |()| Outcome::Done)
+    }
+
+    /// Gives the one report that `work` owes.
+    pub(crate) fn report(&self, work: &Work, outcome: Outcome, took: Nanos) {
+        let error = match &outcome {
+            Outcome::Failed(error) => Some(error.clone()),
+            _ => None,
+        };
+        let event = match work {
+            Work::Move(job) => report_of(job, &outcome, took),
+            Work::Delete { checkpoint, tier } => {
+                Event::Deleted { checkpoint: *checkpoint, tier: *tier }
+            }
+        };
+        self.sink.event(event, error);
+    }
+
+    fn describe(&self, work: &Work) -> String {
+        let name = |tier: TierId| {
+            let tier = self.mover.tiers.get(usize::from(tier.0));
+            tier.map_or("nowhere", |tier| tier.describe().kind.name())
+        };
+        match work {
+            Work::Move(job) => {
+                format!("{work}, from {} to {}", name(job.from.tier), name(job.to.tier))
+            }
+            Work::Delete { tier, .. } => format!("{work} in {}", name(*tier)),
+        }
+    }
+}
+
+fn report_of(job: &Job, outcome: &Outcome, took: Nanos) -> Event {
+    let transfer = job.transfer;
+    match outcome {
+        Outcome::Done => Event::TransferDone { transfer, took },
+        Outcome::Cancelled => Event::TransferCancelled { transfer },
+        Outcome::Failed(error) => Event::TransferFailed { transfer, failure: error.kind() },
+    }
+}
+
+fn panicked(panic: &(dyn Any + Send)) -> TransferError {
+    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
+    let text = text.unwrap_or_else(|| "no message".to_owned());
+    let message = format!("a worker panicked ({text}). This is a fault in Unspool; report it.");
+    TransferError::new(Failure::Permanent, message)
+}
+
+fn span(
+    lane: &Lane,
+    worker: u32,
+    task: &Task,
+    outcome: &Outcome,
+    (start, end): (Nanos, Nanos),
+) -> Span {
+    let (label, version, bytes) = match &task.work {
+        Work::Move(job) => {
+            let label = match job.kind {
+                TransferKind::Flush => "flush",
+                TransferKind::Prefetch => "prefetch",
+            };
+            (label, Some(job.version.0), job.bytes)
+        }
+        Work::Delete { .. } => ("delete", None, 0),
+    };
+    let outcome = match outcome {
+        Outcome::Done => "done",
+        Outcome::Cancelled => "cancelled",
+        Outcome::Failed(_) => "failed",
+    };
+    let lane = Arc::clone(&lane.name);
+    Span { lane, worker, label, outcome, version, bytes, queued: task.queued, start, end }
+}
