@@ -10,6 +10,23 @@
 //!   [`Head::encode`] makes.
 //! - Parsing never panics and allocates at most a small multiple of the length of its input.
 //! - There is no I/O here and no unsafe code.
+//!
+//! ```
+//! use unspool_codec::{Dtype, Head, RegionSpec, checksum, parse_head};
+//!
+//! # fn main() -> Result<(), unspool_codec::FrameError> {
+//! let wave = RegionSpec { name: "u".into(), dtype: Dtype::Float32, shape: vec![3, 5] };
+//! let head = Head::layout(7, vec![wave])?;
+//! let payload = vec![0; head.payload_bytes as usize];
+//! let mut frame = head.encode(checksum(&payload));
+//! frame.extend_from_slice(&payload);
+//!
+//! let (read, payload_checksum) = parse_head(&frame)?;
+//! assert_eq!(read.regions[0].shape, [3, 5]);
+//! assert_eq!(checksum(&frame[read.encoded_len() as usize..]), payload_checksum);
+//! # Ok(())
+//! # }
+//! ```
 
 #![forbid(unsafe_code)]
 

@@ -232,10 +232,11 @@ impl<'a> Input<'a> {
     fn zeros_until(&mut self, end: usize) -> Result<(), FrameError> {
         let at = self.at;
         let padding = self.slice(end.saturating_sub(at))?;
-        match padding.iter().position(|&byte| byte != 0) {
-            None => Ok(()),
-            Some(i) => Err(malformed("a reserved byte is not zero").at(at + i)),
+        if padding.iter().fold(0, |all, byte| all | byte) == 0 {
+            return Ok(());
         }
+        let zeros = padding.iter().take_while(|&&byte| byte == 0).count();
+        Err(malformed("a reserved byte is not zero").at(at + zeros))
     }
 
     fn slice(&mut self, len: usize) -> Result<&'a [u8], FrameError> {

@@ -4,7 +4,7 @@ mod common;
 
 use common::opaque;
 use proptest::prelude::*;
-use unspool_codec::{Dtype, Head, RegionSpec, head_len, parse_head};
+use unspool_codec::{Dtype, Head, Region, RegionSpec, head_len, parse_head};
 
 fn any_dtype() -> impl Strategy<Value = Dtype> {
     let known = prop::sample::select(Dtype::ALL);
@@ -63,11 +63,14 @@ proptest! {
         }
         prop_assert_eq!(head.payload_bytes, end);
         prop_assert_eq!(head.regions.len(), specs.len());
+        prop_assert_eq!(head.frame_bytes(), head.encoded_len() + end);
+        prop_assert!(head.regions.iter().all(|r| head.region(&r.name) == Some(r)));
     }
 
     #[test]
     fn gaps_and_regions_cover_the_payload_once(head in any_head()) {
-        let mut ranges: Vec<_> = head.regions.iter().map(|r| r.range()).chain(head.gaps()).collect();
+        let mut ranges: Vec<_> = head.regions.iter().map(Region::range).collect();
+        ranges.extend(head.gaps());
         ranges.retain(|range| !range.is_empty());
         ranges.sort_by_key(|range| range.start);
         let mut end = 0;

@@ -178,6 +178,14 @@ fn overflowing_array_is_refused() {
 }
 
 #[test]
+fn array_that_reaches_beyond_the_largest_payload_is_refused() {
+    let items = MAX_PAYLOAD_BYTES / 3;
+    let numbers = [3 * items, 3 * items, items];
+    let bytes: Vec<u8> = numbers.iter().flat_map(|n| n.to_le_bytes()).collect();
+    assert_refused(SECOND + 32, &bytes, Malformed, SECOND + 32, "the largest payload");
+}
+
+#[test]
 fn known_dtype_with_a_tag_or_another_item_size_is_refused() {
     assert_refused(FIRST + 16, &[8], Malformed, FIRST + 16, "float32 cannot have 8");
     let code = Dtype::UInt8.code().to_le_bytes();
