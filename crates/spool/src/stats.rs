@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use unspool_core::TierKind;
+use unspool_core::{Lead, TierKind};
 
 /// What a spool has done since it was opened.
 #[derive(Clone, PartialEq, Debug, Default)]
@@ -32,9 +32,15 @@ pub struct ApplicationStats {
     pub restore_stall: Duration,
     /// The longest single wait.
     pub longest_stall: Option<Stall>,
-    /// How long prefetched checkpoints were in the fastest arena before their restore asked for
-    /// them; `None` before the first such restore.
-    pub prefetch_lead: Option<Lead>,
+    /// Over the restores that the restore order announced: how many of the restores after each
+    /// had their bytes in the fastest tier already, without a break.
+    pub prefetch_lead: Lead,
+    /// Restores that the restore order announced.
+    pub hinted_restores: u64,
+    /// Entries of the restore order that are still to come.
+    pub hints: u64,
+    /// Checkpoints that were discarded, by the user or after their last restore.
+    pub discards: u64,
     /// Checkpoints that are saved and not discarded.
     pub checkpoints: u64,
     /// Spans that did not fit into the trace.
@@ -54,17 +60,6 @@ pub struct Stall {
     pub time: Duration,
     /// What it waited for, in words.
     pub awaited: String,
-}
-
-/// How far ahead of their restores the prefetches were.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Lead {
-    /// The shortest.
-    pub min: Duration,
-    /// The median of the last 1024.
-    pub median: Duration,
-    /// The mean of all.
-    pub mean: Duration,
 }
 
 /// One tier.
@@ -108,7 +103,7 @@ pub struct LinkStats {
 }
 
 /// The movement in one direction of a link.
-#[derive(Clone, PartialEq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct DirectionStats {
     /// Transfers that were completed.
     pub transfers: u64,
@@ -122,4 +117,8 @@ pub struct DirectionStats {
     pub failed: u64,
     /// Failed transfers that were tried again.
     pub retried: u64,
+    /// Transfers that are under way now.
+    pub in_flight: u32,
+    /// The rate that was learned from the transfers, in bytes per second.
+    pub rate: f64,
 }
