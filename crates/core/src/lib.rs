@@ -8,13 +8,25 @@
 #![forbid(unsafe_code)]
 
 extern crate alloc;
+#[cfg(test)]
+extern crate std;
 
 mod command;
 mod config;
 mod event;
+mod hints;
+mod lifecycle;
+mod machine;
+mod policy;
+mod stats;
+mod time_model;
+pub mod trace;
 mod types;
 
 pub use command::{Command, Refusal, TransferKind};
 pub use config::{Config, LinkConfig, MAX_TIERS, PolicyKind, TierConfig};
 pub use event::{Event, Failure};
+pub use lifecycle::state::CopyState;
+pub use machine::{ConfigError, Core};
+pub use stats::{CoreStats, DirectionStats, Lead, LinkStats, TierStats};
 pub use types::{CheckpointId, Nanos, Place, RequestId, TierId, TierKind, TransferId, Version};

@@ -1,0 +1,247 @@
+//! The one table of all checkpoints and their copies.
+
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+
+use crate::config::MAX_TIERS;
+use crate::event::Failure;
+use crate::lifecycle::ranges::Ranges;
+use crate::lifecycle::state::CopyState;
+use crate::types::{CheckpointId, Nanos, TierId, TransferId, Version};
+
+/// The row of a checkpoint in the table. Rows are reused, ids are not.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub(crate) struct Row(pub u32);
+
+/// The presence of one checkpoint in one tier.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Copy {
+    pub state: CopyState,
+    /// First byte in an arena; 0 in a store.
+    pub offset: u64,
+    /// Restores of the application that read this copy now.
+    pub readers: u32,
+    /// The transfer that brings this copy.
+    pub inbound: Option<TransferId>,
+    /// The transfer that reads this copy for a slower tier.
+    pub flush: Option<TransferId>,
+    /// The transfer that reads this copy for a faster tier.
+    pub prefetch: Option<TransferId>,
+    /// This copy stands in the queue of its flush link.
+    pub queued: bool,
+    /// Room is needed: flush this copy even if it would be consumed before long.
+    pub urgent: bool,
+    /// When the flush that is queued or in flight will probably be done.
+    pub ready_guess: Nanos,
+}
+
+impl Copy {
+    pub fn new(state: CopyState, offset: u64) -> Copy {
+        Copy {
+            state,
+            offset,
+            readers: 0,
+            inbound: None,
+            flush: None,
+            prefetch: None,
+            queued: false,
+            urgent: false,
+            ready_guess: Nanos(0),
+        }
+    }
+
+    /// Whether any operation that has not finished names this copy.
+    pub fn is_busy(&self) -> bool {
+        self.readers > 0
+            || self.inbound.is_some()
+            || self.flush.is_some()
+            || self.prefetch.is_some()
+            || !self.state.is_complete()
+    }
+}
+
+/// One saved state, and where it is.
+#[derive(Clone, Debug)]
+pub(crate) struct Checkpoint {
+    pub id: CheckpointId,
+    pub version: Version,
+    /// Bytes of the payload.
+    pub bytes: u64,
+    pub copies: [Option<Copy>; MAX_TIERS],
+    /// The application has written all bytes: the checkpoint exists.
+    pub saved: bool,
+    /// It was restored at least once.
+    pub restored: bool,
+    /// Discarded: every copy goes as soon as nothing names it.
+    pub doomed: bool,
+    /// Set when the last copy was lost.
+    pub lost: Option<Failure>,
+    /// Failed transfers in a row.
+    pub attempts: u32,
+    /// No transfer of this checkpoint starts before this time.
+    pub not_before: Nanos,
+    /// The failure that made the core give up moving this checkpoint.
+    pub stuck: Option<Failure>,
+}
+
+impl Checkpoint {
+    /// The fastest tier that holds all the bytes.
+    pub fn fastest_complete(&self) -> Option<TierId> {
+        self.complete_tiers().next()
+    }
+
+    /// The fastest tier slower than `tier` that holds all the bytes.
+    pub fn slower_complete(&self, tier: TierId) -> Option<TierId> {
+        self.complete_tiers().find(|&t| t > tier)
+    }
+
+    /// The tiers that hold all the bytes, fastest first.
+    pub fn complete_tiers(&self) -> impl Iterator<Item = TierId> + '_ {
+        self.tiers().filter(|&t| self.copy(t).is_some_and(|c| c.state.is_complete()))
+    }
+
+    /// The tiers that hold a copy in any state, fastest first.
+    pub fn tiers(&self) -> impl Iterator<Item = TierId> + '_ {
+        (0..MAX_TIERS).filter(|&t| self.copies[t].is_some()).map(tier_id)
+    }
+
+    /// The application is reading a copy.
+    pub fn is_being_read(&self) -> bool {
+        self.copies.iter().flatten().any(|c| c.readers > 0)
+    }
+
+    pub fn copy(&self, tier: TierId) -> Option<&Copy> {
+        self.copies[usize::from(tier.0)].as_ref()
+    }
+
+    pub fn copy_mut(&mut self, tier: TierId) -> Option<&mut Copy> {
+        self.copies[usize::from(tier.0)].as_mut()
+    }
+}
+
+/// The id of the tier at place `index` of the stack.
+pub(crate) fn tier_id(index: usize) -> TierId {
+    debug_assert!(index < MAX_TIERS);
+    TierId(index as u8)
+}
+
+/// All checkpoints, by row, by version and by id.
+#[derive(Default, Debug)]
+pub(crate) struct Table {
+    rows: Vec<Option<Checkpoint>>,
+    free: Vec<Row>,
+    by_version: BTreeMap<Version, Row>,
+    discarded: Ranges,
+    next_id: u64,
+    /// Saved, living checkpoints and the sum of their payload bytes: the mean size.
+    pub live: u64,
+    pub live_bytes: u64,
+}
+
+impl Table {
+    /// Adds a checkpoint without any copy. Its version must be free.
+    pub fn insert(&mut self, version: Version, bytes: u64) -> Row {
+        let id = CheckpointId(self.next_id);
+        self.insert_as(id, version, bytes)
+    }
+
+    /// As [`Table::insert`], with the id that an earlier run gave.
+    pub fn insert_as(&mut self, id: CheckpointId, version: Version, bytes: u64) -> Row {
+        assert!(id.0 >= self.next_id, "ids are never reused");
+        assert!(!self.by_version.contains_key(&version), "the version is free");
+        self.next_id = id.0 + 1;
+        let row = self.free.pop().unwrap_or_else(|| {
+            self.rows.push(None);
+            Row(u32::try_from(self.rows.len() - 1).expect("fewer than 2^32 checkpoints at a time"))
+        });
+        self.rows[row.0 as usize] = Some(Checkpoint {
+            id,
+            version,
+            bytes,
+            copies: [None; MAX_TIERS],
+            saved: false,
+            restored: false,
+            doomed: false,
+            lost: None,
+            attempts: 0,
+            not_before: Nanos(0),
+            stuck: None,
+        });
+        self.by_version.insert(version, row);
+        row
+    }
+
+    /// The id that the next checkpoint gets.
+    pub fn next_id(&self) -> CheckpointId {
+        CheckpointId(self.next_id)
+    }
+
+    /// The application has written the bytes.
+    pub fn mark_saved(&mut self, row: Row) {
+        let ckpt = self.get_mut(row);
+        assert!(!ckpt.saved && !ckpt.doomed);
+        ckpt.saved = true;
+        let (version, bytes) = (ckpt.version, ckpt.bytes);
+        self.live += 1;
+        self.live_bytes += bytes;
+        self.discarded.remove(version.0);
+    }
+
+    /// Takes the version away from the checkpoint; its copies go when nothing names them.
+    pub fn doom(&mut self, row: Row) {
+        let ckpt = self.rows[row.0 as usize].as_mut().expect("a living row");
+        assert!(!ckpt.doomed);
+        ckpt.doomed = true;
+        let removed = self.by_version.remove(&ckpt.version);
+        debug_assert_eq!(removed, Some(row));
+        if ckpt.saved {
+            self.live -= 1;
+            self.live_bytes -= ckpt.bytes;
+            self.discarded.insert(ckpt.version.0);
+        }
+    }
+
+    /// Removes a doomed checkpoint that has no copy left.
+    pub fn remove(&mut self, row: Row) {
+        let ckpt = self.rows[row.0 as usize].take().expect("a living row");
+        assert!(ckpt.doomed && ckpt.copies.iter().all(Option::is_none));
+        self.free.push(row);
+    }
+
+    pub fn get(&self, row: Row) -> &Checkpoint {
+        self.rows[row.0 as usize].as_ref().expect("a living row")
+    }
+
+    /// The checkpoint in `row`, when the row is in use.
+    pub fn row(&self, row: Row) -> Option<&Checkpoint> {
+        self.rows.get(row.0 as usize).and_then(Option::as_ref)
+    }
+
+    pub fn get_mut(&mut self, row: Row) -> &mut Checkpoint {
+        self.rows[row.0 as usize].as_mut().expect("a living row")
+    }
+
+    /// The row of `version`, unless it was discarded or never saved.
+    pub fn find(&self, version: Version) -> Option<Row> {
+        self.by_version.get(&version).copied()
+    }
+
+    pub fn was_discarded(&self, version: Version) -> bool {
+        self.discarded.contains(version.0)
+    }
+
+    /// The saved versions in ascending order.
+    pub fn versions(&self) -> impl Iterator<Item = Version> + '_ {
+        self.by_version.iter().filter(|(_, row)| self.get(**row).saved).map(|(v, _)| *v)
+    }
+
+    /// All rows in use, doomed ones too.
+    pub fn rows(&self) -> impl Iterator<Item = Row> + '_ {
+        (0..self.rows.len()).filter(|&i| self.rows[i].is_some()).map(|i| Row(i as u32))
+    }
+
+    /// The mean payload of the saved checkpoints, in bytes; 0 when there are none.
+    pub fn mean_bytes(&self) -> u64 {
+        self.live_bytes.checked_div(self.live).unwrap_or(0)
+    }
+}

@@ -1,0 +1,111 @@
+//! The life cycle at work: every copy is brought into the state that its situation demands.
+
+use super::Core;
+use crate::hints::NO_USE;
+use crate::lifecycle::state::CopyState;
+use crate::lifecycle::table::{Checkpoint, Copy, Row};
+use crate::types::{Nanos, TierId};
+
+impl Core {
+    /// Brings every complete copy of `row` into the state that hints, other copies and readers
+    /// demand, fastest tier first because slower copies look at faster ones; refreshes what the
+    /// policies know about them; queues the flushes that are due.
+    pub(super) fn settle(&mut self, row: Row) {
+        for tier in self.tier_ids() {
+            let Some(copy) = self.table.get(row).copy(tier) else { continue };
+            if copy.state.is_complete() && !self.table.get(row).doomed {
+                let next = self.settled_state(row, tier);
+                self.set_state(row, tier, next);
+                self.queue_flush(row, tier);
+            }
+            self.refresh(row, tier);
+        }
+    }
+
+    fn settled_state(&self, row: Row, tier: TierId) -> CopyState {
+        let ckpt = self.table.get(row);
+        let backed = ckpt.slower_complete(tier).is_some();
+        let promoted = is_promoted(ckpt, tier);
+        let next_use = self.next_use_in(row, tier);
+        if !promoted && next_use < self.tier(tier).cursor {
+            return CopyState::ReadComplete;
+        }
+        // The bytes were used, or wait in a faster tier for their last use.
+        let used = next_use == NO_USE && (promoted || ckpt.restored);
+        let safe = backed || (promoted && self.config.discard_after_restore);
+        match (used && safe, backed) {
+            (true, _) => CopyState::Consumed,
+            (false, true) => CopyState::Flushed,
+            (false, false) => CopyState::WriteComplete,
+        }
+    }
+
+    /// The position of the next hint for which the copy in `tier` itself will be read: the copy
+    /// that waits in a faster tier takes the first one.
+    fn next_use_in(&self, row: Row, tier: TierId) -> u64 {
+        let ckpt = self.table.get(row);
+        self.hints.nth_use(ckpt.version, usize::from(is_promoted(ckpt, tier)))
+    }
+
+    pub(super) fn set_state(&mut self, row: Row, tier: TierId, next: CopyState) {
+        let copy = self.table.get_mut(row).copy_mut(tier).expect("a copy in this tier");
+        if copy.state == next {
+            return;
+        }
+        assert!(copy.state.may_become(next), "no arrow from {:?} to {next:?}", copy.state);
+        copy.state = next;
+    }
+
+    /// Tells the allocation table when the copy may go and when it is used next.
+    fn refresh(&mut self, row: Row, tier: TierId) {
+        let ckpt = self.table.get(row);
+        let Some(copy) = ckpt.copy(tier) else { return };
+        if self.tier(tier).arena.is_none() || self.tier(tier).size_of(ckpt.bytes) == 0 {
+            return;
+        }
+        let (offset, ready_at) = (copy.offset, self.ready_at(ckpt, copy, tier));
+        let next_use = self.next_use_in(row, tier);
+        let state = self.tier_mut(tier);
+        state.generation += u64::from(ready_at == Nanos(0));
+        let arena = state.arena.as_mut().expect("checked above");
+        let resident = arena.resident_mut(offset);
+        (resident.ready_at, resident.next_use) = (ready_at, next_use);
+    }
+
+    /// When the copy may be evicted: `predict_evictable` of Score, Algorithm 1.
+    fn ready_at(&self, ckpt: &Checkpoint, copy: &Copy, tier: TierId) -> Nanos {
+        let being_flushed = copy.flush.is_some();
+        if copy.readers > 0 || copy.prefetch.is_some() || copy.inbound.is_some() || ckpt.doomed {
+            return Nanos::NEVER;
+        }
+        match copy.state {
+            CopyState::Flushed | CopyState::Consumed if being_flushed => copy.ready_guess,
+            CopyState::Flushed | CopyState::Consumed => Nanos(0),
+            CopyState::WriteComplete if being_flushed || copy.queued => copy.ready_guess,
+            CopyState::WriteComplete if ckpt.stuck.is_none() => {
+                match self.flush_target(ckpt, tier) {
+                    Some(_) => self.flush_lane(tier).model.predict(ckpt.bytes, self.now),
+                    None => Nanos::NEVER,
+                }
+            }
+            _ => Nanos::NEVER,
+        }
+    }
+
+    /// The application touches the copy: what LRU looks at.
+    pub(super) fn touch(&mut self, row: Row, tier: TierId) {
+        let ckpt = self.table.get(row);
+        let Some(offset) = ckpt.copy(tier).map(|c| c.offset) else { return };
+        if self.tier(tier).arena.is_some() && self.tier(tier).size_of(ckpt.bytes) > 0 {
+            self.touches += 1;
+            let touches = self.touches;
+            self.arena_mut(tier).resident_mut(offset).last_use = touches;
+        }
+    }
+}
+
+/// A faster tier holds the bytes for the next restore.
+fn is_promoted(ckpt: &Checkpoint, tier: TierId) -> bool {
+    let waits = |t: TierId| ckpt.copy(t).is_some_and(|c| c.state == CopyState::ReadComplete);
+    (0..tier.0).map(TierId).any(waits)
+}

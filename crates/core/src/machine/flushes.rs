@@ -1,0 +1,198 @@
+//! Flushes: copies move down so that their room can be given up.
+//!
+//! With `discard_after_restore`, a checkpoint that will be restored and discarded while it still
+//! fits into its tier is spared: moving its bytes would serve nobody. Should room be needed after
+//! all, a window that waits for it demands its flush.
+
+use alloc::vec::Vec;
+use core::ops::Range;
+
+use super::room::Room;
+use super::{Core, WaitingFlush};
+use crate::command::{Command, Refusal, TransferKind};
+use crate::event::Failure;
+use crate::hints::NO_USE;
+use crate::lifecycle::state::CopyState;
+use crate::lifecycle::table::{Checkpoint, Row};
+use crate::types::{CheckpointId, Nanos, RequestId, TierId};
+
+/// What became of an attempt to start the first flush of a queue.
+#[derive(PartialEq, Eq)]
+enum Attempt {
+    Started,
+    /// It needs no flush any more.
+    Passed,
+    /// Something was asked for that may make room.
+    Asked,
+    Blocked,
+}
+
+impl Core {
+    /// The tier that a copy in `tier` is flushed to, if it needs a flush at all.
+    pub(super) fn flush_target(&self, ckpt: &Checkpoint, tier: TierId) -> Option<TierId> {
+        let below = |t: TierId| t > tier;
+        if ckpt.tiers().any(below) { None } else { self.next_slower(tier, ckpt.bytes) }
+    }
+
+    fn needs_flush(&self, row: Row, tier: TierId) -> bool {
+        let ckpt = self.table.get(row);
+        let Some(copy) = ckpt.copy(tier) else { return false };
+        ckpt.saved
+            && !ckpt.doomed
+            && ckpt.stuck.is_none()
+            && ckpt.not_before <= self.now
+            && copy.state.is_complete()
+            && copy.flush.is_none()
+            && self.flush_target(ckpt, tier).is_some()
+            && (copy.urgent || self.is_flush_asked(ckpt.id) || !self.is_spared(ckpt, tier))
+    }
+
+    /// The checkpoint will be consumed before it could be evicted: among the hints before it and
+    /// itself there are no more bytes than this tier and the faster ones can hold, with a quarter
+    /// left for checkpoints on their way down. Or it is being restored for the last time.
+    fn is_spared(&self, ckpt: &Checkpoint, tier: TierId) -> bool {
+        if !self.config.discard_after_restore {
+            return false;
+        }
+        let next_use = self.hints.next_use(ckpt.version);
+        if next_use == NO_USE && ckpt.is_being_read() {
+            return true;
+        }
+        let ahead = next_use.saturating_sub(self.hints.head());
+        let bytes = ahead.saturating_add(1).saturating_mul(self.mean_size(tier));
+        bytes <= self.claimable(tier, true)
+    }
+
+    fn is_flush_asked(&self, id: CheckpointId) -> bool {
+        self.waiting_flushes.iter().any(|w| id < w.before)
+    }
+
+    /// Puts the copy into the queue of its lane when it needs a flush and is not there.
+    pub(super) fn queue_flush(&mut self, row: Row, tier: TierId) {
+        if self.table.get(row).copy(tier).is_none_or(|c| c.queued) || !self.needs_flush(row, tier) {
+            return;
+        }
+        let (id, bytes, now) = (self.table.get(row).id, self.table.get(row).bytes, self.now);
+        let lane = self.flush_lane_mut(tier);
+        lane.queue.push_back((row, id));
+        let guess = lane.model.enqueue(bytes, now);
+        let copy = self.table.get_mut(row).copy_mut(tier).expect("checked above");
+        (copy.queued, copy.ready_guess) = (true, guess.max(Nanos(1)));
+    }
+
+    /// Someone waits for this window: flushes what in it was spared. True when that was new.
+    pub(super) fn demand_flush(&mut self, tier: TierId, window: Range<usize>) -> bool {
+        let residents = self.arena(tier).as_slice()[window].iter();
+        let rows: Vec<Row> = residents.filter_map(|f| f.resident.map(|r| r.row)).collect();
+        let mut asked = false;
+        for row in rows {
+            let copy = self.table.get_mut(row).copy_mut(tier).expect("a resident copy");
+            if copy.state == CopyState::WriteComplete && !copy.queued && copy.flush.is_none() {
+                copy.urgent = true;
+                self.queue_flush(row, tier);
+                asked |= self.table.get(row).copy(tier).is_some_and(|c| c.queued);
+            }
+        }
+        asked
+    }
+
+    /// Starts what the lanes take, the slowest link first.
+    pub(super) fn start_flushes(&mut self, out: &mut Vec<Command>) -> bool {
+        let mut progress = false;
+        for index in (0..self.flush_lanes.len()).rev() {
+            let from = TierId(index as u8);
+            loop {
+                match self.start_next_flush(from, out) {
+                    Attempt::Blocked => break,
+                    Attempt::Asked => {
+                        progress = true;
+                        break;
+                    }
+                    Attempt::Started => progress = true,
+                    Attempt::Passed => {}
+                }
+            }
+        }
+        progress
+    }
+
+    fn start_next_flush(&mut self, from: TierId, out: &mut Vec<Command>) -> Attempt {
+        let Some(&(row, id)) = self.flush_lane(from).queue.front() else { return Attempt::Blocked };
+        let current =
+            self.table.row(row).is_some_and(|c| c.id == id) && self.needs_flush(row, from);
+        if !current {
+            self.leave_queue(row, id, from);
+            return Attempt::Passed;
+        }
+        let ckpt = self.table.get(row);
+        let bytes = ckpt.bytes;
+        let to = self.flush_target(ckpt, from).expect("it needs a flush");
+        if !self.has_space(TransferKind::Flush, from, bytes)
+            || self.tier(to).deleting.contains_key(&id)
+        {
+            return Attempt::Blocked;
+        }
+        match self.find_room(to, bytes, None) {
+            room @ (Room::Window(_) | Room::Free) => {
+                self.leave_queue(row, id, from);
+                self.start(TransferKind::Flush, row, from, to, room, out);
+                Attempt::Started
+            }
+            Room::AfterFlush(window) if self.demand_flush(to, window.clone()) => Attempt::Asked,
+            Room::None if self.tier(to).arena.is_none() && !self.tier(to).full => {
+                if self.evict_last_used(to, out) { Attempt::Asked } else { Attempt::Blocked }
+            }
+            _ => Attempt::Blocked,
+        }
+    }
+
+    fn leave_queue(&mut self, row: Row, id: CheckpointId, from: TierId) {
+        self.flush_lane_mut(from).queue.pop_front();
+        if self.table.row(row).is_some_and(|c| c.id == id)
+            && let Some(copy) = self.table.get_mut(row).copy_mut(from)
+        {
+            copy.queued = false;
+        }
+    }
+
+    pub(super) fn on_flush(&mut self, request: RequestId) {
+        let before = self.table.next_id();
+        self.waiting_flushes.push(WaitingFlush { request, before });
+        self.retry_everything();
+        let rows: Vec<Row> = self.unflushed.range(..before).map(|(_, row)| *row).collect();
+        for row in rows {
+            self.settle(row);
+        }
+    }
+
+    /// Answers the flush calls whose checkpoints are all there, or cannot get there.
+    pub(super) fn answer_flushes(&mut self, out: &mut Vec<Command>) -> bool {
+        let mut progress = false;
+        for i in (0..self.waiting_flushes.len()).rev() {
+            let WaitingFlush { request, before } = self.waiting_flushes[i];
+            let Some((_, &row)) = self.unflushed.range(..before).next() else {
+                self.waiting_flushes.remove(i);
+                out.push(Command::FlushDone { request });
+                progress = true;
+                continue;
+            };
+            if !self.is_still() || !self.open.is_empty() {
+                continue;
+            }
+            progress = true;
+            if !self.reclaim() {
+                self.waiting_flushes.remove(i);
+                Core::refuse(request, self.flush_refusal(row), out);
+            }
+        }
+        progress
+    }
+
+    fn flush_refusal(&self, row: Row) -> Refusal {
+        let ckpt = self.table.get(row);
+        let at = ckpt.complete_tiers().last().unwrap_or(TierId(0));
+        let tier = self.next_slower(at, ckpt.bytes).unwrap_or(at);
+        let failure = ckpt.stuck.or(self.tier(tier).failure).unwrap_or(Failure::NoSpace);
+        Refusal::FlushFailed { version: ckpt.version, tier: self.tier(tier).config.kind, failure }
+    }
+}

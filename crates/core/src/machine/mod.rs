@@ -1,0 +1,179 @@
+//! The state machine: an event and the time go in, commands come out.
+//!
+//! Each step has two halves. The event changes the table (one small function an event); then
+//! [`Core::pump`] starts everything that has become possible: restores first, then saves, then
+//! flushes from the slowest link up (so that room travels towards the application), then
+//! prefetches from the slowest tier up (so that bytes travel towards it).
+
+mod copies;
+mod discards;
+mod flushes;
+mod invariants;
+mod prefetches;
+mod queries;
+mod restores;
+mod retries;
+mod room;
+mod saves;
+mod setup;
+mod transfers;
+
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::vec::Vec;
+
+use crate::command::{Command, Refusal};
+use crate::config::Config;
+use crate::event::Event;
+use crate::hints::{Hints, Removed};
+use crate::lifecycle::table::{Row, Table};
+use crate::policy::Policy;
+use crate::stats::CoreStats;
+use crate::types::{CheckpointId, Nanos, RequestId, TierId, TransferId};
+
+pub use setup::ConfigError;
+
+use retries::Retry;
+use room::TierState;
+use transfers::{Lane, Transfer};
+
+/// The pure core of a spool. See the crate's documentation.
+pub struct Core {
+    config: Config,
+    policy: &'static (dyn Policy + Send + Sync),
+    now: Nanos,
+    table: Table,
+    hints: Hints,
+    /// One entry a tier, fastest first.
+    tiers: Vec<TierState>,
+    /// `flush_lanes[t]` carries what leaves tier `t` for a slower one.
+    flush_lanes: Vec<Lane>,
+    /// `prefetch_lanes[t]` carries what comes to tier `t` from a slower one.
+    prefetch_lanes: Vec<Lane>,
+    transfers: BTreeMap<TransferId, Transfer>,
+    next_transfer: u64,
+    /// Calls that were granted or served and have not reported back.
+    open: BTreeMap<RequestId, Open>,
+    waiting_saves: VecDeque<WaitingSave>,
+    waiting_restores: VecDeque<WaitingRestore>,
+    waiting_flushes: Vec<WaitingFlush>,
+    /// Saved checkpoints that are not in the slowest tier that can hold them.
+    unflushed: BTreeMap<CheckpointId, Row>,
+    retries: Vec<Retry>,
+    /// Prefetching is not held back.
+    prefetching: bool,
+    /// Claims were given up for a save: no new ones before the next restore.
+    reclaimed: bool,
+    /// The last call of the application was a save: leave room for more of them.
+    writing: bool,
+    /// Every hint before this position has its bytes ready in the fastest tier.
+    ready_until: u64,
+    touches: u64,
+    arrivals: u64,
+    stats: CoreStats,
+    removed: Vec<Removed>,
+}
+
+/// A call that the application works on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Open {
+    Granted { row: Row, tier: TierId },
+    Served { row: Row, tier: TierId },
+}
+
+#[derive(Clone, Copy, Debug)]
+struct WaitingSave {
+    request: RequestId,
+    row: Row,
+    /// What had failed was tried once more for this save.
+    retried: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct WaitingRestore {
+    request: RequestId,
+    row: Row,
+    id: CheckpointId,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct WaitingFlush {
+    request: RequestId,
+    /// Checkpoints before this id are meant.
+    before: CheckpointId,
+}
+
+impl Core {
+    /// Takes in what happened at time `now` and appends what is to be done to `out`.
+    ///
+    /// Time never runs backwards: an earlier `now` than before counts as the latest one. Events
+    /// that name a request or transfer which is not open are ignored.
+    pub fn step(&mut self, event: Event, now: Nanos, out: &mut Vec<Command>) {
+        self.now = self.now.max(now);
+        self.take_due_retries();
+        self.apply(event, out);
+        self.pump(out);
+    }
+
+    fn apply(&mut self, event: Event, out: &mut Vec<Command>) {
+        match event {
+            Event::Save { request, version, bytes } => {
+                self.on_save(request, version, bytes, out);
+            }
+            Event::Saved { request } => self.on_saved(request),
+            Event::SaveAborted { request } => self.on_save_aborted(request),
+            Event::Restore { request, version } => self.on_restore(request, version, out),
+            Event::Restored { request } => self.on_restored(request, out),
+            Event::RestoreAborted { request } => self.on_restore_aborted(request, out),
+            Event::Withdraw { request } => self.on_withdraw(request),
+            Event::Expect { version } => self.on_expect(version),
+            Event::ForgetHints => self.on_forget_hints(),
+            Event::StartPrefetch => (self.prefetching, self.reclaimed) = (true, false),
+            Event::HoldPrefetch => self.prefetching = false,
+            Event::Discard { version } => self.on_discard(version, out),
+            Event::Flush { request } => self.on_flush(request),
+            Event::TransferDone { transfer, took } => self.on_done(transfer, took, out),
+            Event::TransferFailed { transfer, failure } => self.on_failed(transfer, failure, out),
+            Event::TransferCancelled { transfer } => self.on_cancelled(transfer, out),
+            Event::Deleted { checkpoint, tier } => self.on_deleted(checkpoint, tier),
+            Event::Adopt { checkpoint, version, bytes, tier } => {
+                self.on_adopt(checkpoint, version, bytes, tier, out);
+            }
+            Event::Tick => {}
+        }
+    }
+
+    /// Starts everything that is possible now. Every round that goes on has answered a call,
+    /// started a transfer or moved a planner forward, so the rounds come to an end.
+    fn pump(&mut self, out: &mut Vec<Command>) {
+        loop {
+            let restored = self.serve_restores(out);
+            let saved = self.place_saves(out);
+            let flushed = self.start_flushes(out);
+            let fetched = self.start_prefetches(out);
+            let answered = self.answer_flushes(out);
+            if !(restored || saved || flushed || fetched || answered) {
+                return;
+            }
+        }
+    }
+
+    fn on_withdraw(&mut self, request: RequestId) {
+        self.waiting_restores.retain(|w| w.request != request);
+        self.waiting_flushes.retain(|w| w.request != request);
+        if let Some(i) = self.waiting_saves.iter().position(|w| w.request == request) {
+            let save = self.waiting_saves.remove(i).expect("the index was just found");
+            self.forget_unsaved(save.row);
+        }
+    }
+
+    fn refuse(request: RequestId, refusal: Refusal, out: &mut Vec<Command>) {
+        out.push(Command::Refuse { request, refusal });
+    }
+
+    /// Nothing in the background can change the situation any more.
+    fn is_still(&self) -> bool {
+        self.transfers.is_empty()
+            && self.retries.is_empty()
+            && self.tiers.iter().all(|t| t.deleting.is_empty())
+    }
+}

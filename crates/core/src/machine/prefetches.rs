@@ -1,0 +1,247 @@
+//! The prefetch planner: fills the faster tiers in the order of the hints.
+//!
+//! Every arena has a cursor in the restore order queue: what is hinted before it is in this tier,
+//! in a faster one, or on its way. Copies before the cursor are claimed (`ReadComplete`): they
+//! stay until they are restored. The cursor moves on while the bytes of the hints before it fit
+//! into this tier and the faster ones together, so with room for c checkpoints the planner is
+//! c - 1 ahead of the restore in progress. Hints whose checkpoint is not saved yet count with the
+//! mean size: a save will bring them.
+
+use alloc::vec::Vec;
+
+use super::Core;
+use super::room::Room;
+use crate::command::{Command, TransferKind};
+use crate::hints::{NO_USE, Removed};
+use crate::lifecycle::state::CopyState;
+use crate::lifecycle::table::Row;
+use crate::types::{TierId, Version};
+
+/// What the planner does about one hint.
+enum Plan {
+    /// Nothing: it is here already, will be saved here, or cannot be moved.
+    Pass,
+    /// Fetch it from this tier.
+    Fetch(Row, TierId),
+    /// Not before a slower planner has brought it closer.
+    Later,
+}
+
+impl Core {
+    pub(super) fn on_expect(&mut self, version: Version) {
+        self.hints.push(version);
+        if let Some(row) = self.table.find(version) {
+            // What is expected exists: the forward pass is over, its room can be used.
+            self.writing &= !self.table.get(row).saved;
+            self.settle(row);
+        }
+    }
+
+    pub(super) fn on_forget_hints(&mut self) {
+        let mut removed = core::mem::take(&mut self.removed);
+        self.hints.clear(&mut removed);
+        self.after_removal(removed);
+    }
+
+    /// `version` is being restored: its hint leaves, and those that realignment drops.
+    pub(super) fn take_hint(&mut self, version: Version) {
+        let mut removed = core::mem::take(&mut self.removed);
+        self.hints.take(version, &mut removed);
+        self.after_removal(removed);
+    }
+
+    fn after_removal(&mut self, mut removed: Vec<Removed>) {
+        for entry in &removed {
+            self.uncharge(entry);
+        }
+        for entry in removed.drain(..) {
+            if let Some(row) = self.table.find(entry.version) {
+                self.settle(row);
+            }
+        }
+        self.removed = removed;
+    }
+
+    /// Takes an entry's bytes out of the windows; a later entry of that version now counts.
+    fn uncharge(&mut self, entry: &Removed) {
+        let bytes = entry.charge.unwrap_or(0);
+        let later = self.hints.next_use(entry.version);
+        let recharge = later != NO_USE && self.hints.charge(later) == Some(0);
+        if recharge {
+            self.hints.set_charge(later, bytes);
+        }
+        for tier in &mut self.tiers {
+            if entry.position < tier.cursor {
+                tier.window -= bytes;
+            }
+            if recharge && later < tier.cursor {
+                tier.window += bytes;
+            }
+            tier.generation += 1;
+        }
+    }
+
+    /// Moves the planners forward, the slowest tier first.
+    pub(super) fn start_prefetches(&mut self, out: &mut Vec<Command>) -> bool {
+        if !self.prefetching || self.reclaimed || !self.waiting_saves.is_empty() {
+            return false;
+        }
+        let mut progress = false;
+        for index in (0..self.prefetch_lanes.len()).rev() {
+            let tier = TierId(index as u8);
+            while self.tier(tier).arena.is_some() && self.advance(tier, out) {
+                progress = true;
+            }
+        }
+        progress
+    }
+
+    /// Provides for the hint at the cursor, when there is room.
+    fn advance(&mut self, tier: TierId, out: &mut Vec<Command>) -> bool {
+        let position = self.next_position(tier);
+        let Some(version) = self.hints.get(position) else { return false };
+        let charge = self.charge(tier, position, version);
+        let window = self.tier(tier).window;
+        let limit = self.claimable(tier, self.writing);
+        if window > 0 && window.saturating_add(charge) > limit {
+            return false;
+        }
+        match self.plan(tier, position, version) {
+            Plan::Later => return false,
+            Plan::Pass => {}
+            Plan::Fetch(row, from) => {
+                if !self.fetch(tier, row, from, position, out) {
+                    return false;
+                }
+            }
+        }
+        let state = self.tier_mut(tier);
+        state.cursor = position + 1;
+        state.window += charge;
+        if let Some(row) = self.table.find(version) {
+            self.settle(row);
+        }
+        true
+    }
+
+    /// Moves the cursor to the next entry that counts.
+    fn next_position(&mut self, tier: TierId) -> u64 {
+        let mut position = self.tier(tier).cursor.max(self.hints.head());
+        while position < self.hints.end() && self.hints.get(position).is_none() {
+            position += 1;
+        }
+        self.tier_mut(tier).cursor = position;
+        position
+    }
+
+    /// The bytes that the windows count for an entry: nothing for a version that an earlier entry
+    /// names already.
+    fn charge(&mut self, tier: TierId, position: u64, version: Version) -> u64 {
+        if let Some(bytes) = self.hints.charge(position) {
+            return bytes;
+        }
+        let saved = self.table.find(version).filter(|&r| self.table.get(r).saved);
+        let bytes = match saved {
+            _ if self.hints.next_use(version) != position => 0,
+            Some(row) => self.tier(tier).size_of(self.table.get(row).bytes),
+            None => self.mean_size(tier),
+        };
+        self.hints.set_charge(position, bytes);
+        bytes
+    }
+
+    fn plan(&self, tier: TierId, position: u64, version: Version) -> Plan {
+        let saved = self.table.find(version).filter(|&r| self.table.get(r).saved);
+        let Some(row) = saved else { return Plan::Pass };
+        let ckpt = self.table.get(row);
+        let here = ckpt.tiers().any(|t| t <= tier);
+        let idle = ckpt.lost.is_some() || ckpt.stuck.is_some() || ckpt.not_before > self.now;
+        let first = self.hints.next_use(version) == position;
+        if here || idle || !first || !self.tier(tier).can_hold(ckpt.bytes) {
+            return Plan::Pass;
+        }
+        let Some(from) = ckpt.slower_complete(tier) else { return Plan::Later };
+        let between = self.next_slower(tier, ckpt.bytes);
+        let step = between.is_some_and(|t| t < from && self.tier(t).arena.is_some());
+        if step { Plan::Later } else { Plan::Fetch(row, from) }
+    }
+
+    /// Starts the prefetch if the lane takes it and nothing has to go that is needed sooner.
+    fn fetch(
+        &mut self,
+        tier: TierId,
+        row: Row,
+        from: TierId,
+        position: u64,
+        out: &mut Vec<Command>,
+    ) -> bool {
+        let bytes = self.table.get(row).bytes;
+        let asked = (position, self.tier(tier).generation);
+        if self.tier(tier).blocked == Some(asked)
+            || !self.has_space(TransferKind::Prefetch, tier, bytes)
+        {
+            return false;
+        }
+        match self.find_room(tier, bytes, Some(position)) {
+            room @ (Room::Window(_) | Room::Free) => {
+                self.start(TransferKind::Prefetch, row, from, tier, room, out);
+                true
+            }
+            _ => {
+                self.tier_mut(tier).blocked = Some(asked);
+                false
+            }
+        }
+    }
+
+    /// The hint at `position` is not provided for after all: the planner must look at it again.
+    pub(super) fn retreat(&mut self, tier: TierId, position: u64) {
+        let cursor = self.tier(tier).cursor;
+        if position >= cursor || self.tier(tier).arena.is_none() {
+            return;
+        }
+        let charges = (position..cursor).filter_map(|p| self.hints.live_charge(p));
+        let bytes: u64 = charges.sum();
+        let state = self.tier_mut(tier);
+        state.cursor = position;
+        state.window -= bytes;
+        state.generation += 1;
+    }
+
+    /// A save would fail: gives up every claim that is not being read, until the next restore.
+    /// True when there was one.
+    pub(super) fn reclaim(&mut self) -> bool {
+        self.reclaimed = true;
+        let head = self.hints.head();
+        let mut reclaimed = 0;
+        for tier in self.tier_ids() {
+            self.retreat(tier, head);
+            let claimed = |row: &Row| {
+                let copy = self.table.get(*row).copy(tier);
+                copy.is_some_and(|c| c.state == CopyState::ReadComplete)
+            };
+            let rows: Vec<Row> = self.table.rows().filter(claimed).collect();
+            reclaimed += rows.len() as u64;
+            rows.into_iter().for_each(|row| self.settle(row));
+        }
+        self.stats.reclaims += reclaimed;
+        reclaimed > 0
+    }
+
+    /// The bytes that claims may take in this tier and the faster ones together. While the
+    /// application saves, a quarter of every arena (at least one checkpoint) is left for that.
+    pub(super) fn claimable(&self, tier: TierId, writing: bool) -> u64 {
+        let arenas = self.tier_ids().filter(|&t| t <= tier && self.tier(t).arena.is_some());
+        let of_one = |t: TierId| {
+            let capacity = self.arena(t).capacity();
+            let reserve = if writing { (capacity / 4).max(self.mean_size(t)) } else { 0 };
+            capacity.saturating_sub(reserve)
+        };
+        arenas.map(of_one).fold(0, u64::saturating_add)
+    }
+
+    /// The room that a checkpoint of the mean size takes in a tier.
+    pub(super) fn mean_size(&self, tier: TierId) -> u64 {
+        self.tier(tier).size_of(self.table.mean_bytes())
+    }
+}

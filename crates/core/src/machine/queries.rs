@@ -1,0 +1,128 @@
+//! Looking into a core without changing it.
+
+use alloc::vec::Vec;
+
+use super::Core;
+use crate::command::{Command, Refusal};
+use crate::config::{Config, MAX_TIERS};
+use crate::lifecycle::state::CopyState;
+use crate::stats::{CoreStats, LinkStats};
+use crate::types::{CheckpointId, TierId, Version};
+
+impl Core {
+    /// The settings that the core was made from.
+    #[must_use]
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// The counters.
+    #[must_use]
+    pub fn stats(&self) -> CoreStats {
+        let mut stats = self.stats.clone();
+        stats.hints = self.hints.len() as u64;
+        for (counters, tier) in stats.tiers.iter_mut().zip(&self.tiers) {
+            (counters.used, counters.copies) = (tier.used(), tier.copies);
+        }
+        for (i, link) in stats.links.iter_mut().enumerate() {
+            let direction = |lane: &super::Lane| crate::stats::DirectionStats {
+                rate: lane.model.rate(),
+                in_flight: lane.in_flight,
+                ..lane.stats
+            };
+            *link = LinkStats {
+                flush: direction(&self.flush_lanes[i]),
+                prefetch: direction(&self.prefetch_lanes[i]),
+            };
+        }
+        stats
+    }
+
+    /// Whether `version` is saved and not discarded.
+    #[must_use]
+    pub fn contains(&self, version: Version) -> bool {
+        self.table.find(version).is_some_and(|row| self.table.get(row).saved)
+    }
+
+    /// The saved versions, ascending.
+    #[must_use]
+    pub fn versions(&self) -> Vec<Version> {
+        self.table.versions().collect()
+    }
+
+    /// The id of the checkpoint that is saved under `version`.
+    #[must_use]
+    pub fn checkpoint(&self, version: Version) -> Option<CheckpointId> {
+        let row = self.table.find(version).filter(|&r| self.table.get(r).saved)?;
+        Some(self.table.get(row).id)
+    }
+
+    /// The state of the copy in every tier, fastest first.
+    #[must_use]
+    pub fn copies(&self, version: Version) -> [Option<CopyState>; MAX_TIERS] {
+        let Some(row) = self.table.find(version) else { return [None; MAX_TIERS] };
+        self.table.get(row).copies.map(|copy| copy.map(|c| c.state))
+    }
+
+    /// The number of hints between the head of the restore order queue and the next one that
+    /// names `version`. O(log n).
+    #[must_use]
+    pub fn prefetch_distance(&self, version: Version) -> Option<u64> {
+        self.hints.distance(version)
+    }
+
+    /// Whether the copy in the slowest tier that can hold this checkpoint is complete.
+    #[must_use]
+    pub fn is_flushed(&self, version: Version) -> bool {
+        self.checkpoint(version).is_some_and(|id| !self.unflushed.contains_key(&id))
+    }
+
+    /// Transfers in flight.
+    #[must_use]
+    pub fn transfers_in_flight(&self) -> usize {
+        self.transfers.len()
+    }
+
+    /// Calls that wait for an answer.
+    #[must_use]
+    pub fn waiting(&self) -> usize {
+        self.waiting_saves.len() + self.waiting_restores.len() + self.waiting_flushes.len()
+    }
+
+    pub(super) fn on_adopt(
+        &mut self,
+        checkpoint: CheckpointId,
+        version: Version,
+        bytes: u64,
+        tier: TierId,
+        out: &mut Vec<Command>,
+    ) {
+        use crate::lifecycle::table::Copy;
+        let valid = self.tiers.get(usize::from(tier.0)).is_some_and(|t| t.arena.is_none());
+        if !valid || checkpoint < self.table.next_id() {
+            return;
+        }
+        // An earlier run may have stopped between saving a version anew and deleting the old one.
+        self.on_discard(version, out);
+        let row = self.table.insert_as(checkpoint, version, bytes);
+        self.table.mark_saved(row);
+        let size = self.tier(tier).size_of(bytes);
+        let state = self.tier_mut(tier);
+        state.store_used = state.store_used.saturating_add(size);
+        state.copies += 1;
+        self.table.get_mut(row).copies[usize::from(tier.0)] =
+            Some(Copy::new(CopyState::WriteComplete, 0));
+        if self.bottom(bytes) != Some(tier) {
+            self.unflushed.insert(checkpoint, row);
+        }
+        self.settle(row);
+    }
+}
+
+impl Refusal {
+    /// Whether the same call may succeed later without any change of settings.
+    #[must_use]
+    pub fn may_pass(&self) -> bool {
+        matches!(self, Refusal::Full { .. } | Refusal::FlushFailed { .. } | Refusal::NotYetSaved)
+    }
+}

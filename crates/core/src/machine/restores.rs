@@ -1,0 +1,148 @@
+//! Restores: served from the fastest tier that has the bytes.
+
+use alloc::vec::Vec;
+
+use super::{Core, Open, WaitingRestore};
+use crate::command::{Command, Refusal};
+use crate::hints::NO_USE;
+use crate::lifecycle::table::Row;
+use crate::types::{Place, RequestId, TierId, Version};
+
+impl Core {
+    pub(super) fn on_restore(
+        &mut self,
+        request: RequestId,
+        version: Version,
+        out: &mut Vec<Command>,
+    ) {
+        (self.writing, self.reclaimed) = (false, false);
+        let Some(row) = self.table.find(version) else {
+            let discarded = self.table.was_discarded(version);
+            let refusal = if discarded { Refusal::Discarded } else { Refusal::Unknown };
+            return Core::refuse(request, refusal, out);
+        };
+        if !self.table.get(row).saved {
+            return Core::refuse(request, Refusal::NotYetSaved, out);
+        }
+        let id = self.table.get(row).id;
+        self.waiting_restores.push_back(WaitingRestore { request, row, id });
+    }
+
+    /// Serves every waiting restore whose bytes are in reach.
+    pub(super) fn serve_restores(&mut self, out: &mut Vec<Command>) -> bool {
+        let mut progress = false;
+        for _ in 0..self.waiting_restores.len() {
+            let wait = self.waiting_restores.pop_front().expect("counted above");
+            if self.serve(wait, out) {
+                progress = true;
+            } else {
+                self.waiting_restores.push_back(wait);
+            }
+        }
+        progress
+    }
+
+    fn serve(&mut self, wait: WaitingRestore, out: &mut Vec<Command>) -> bool {
+        if let Some(refusal) = self.gone(wait) {
+            Core::refuse(wait.request, refusal, out);
+            return true;
+        }
+        let Some(tier) = self.source_of_restore(wait.row) else { return false };
+        self.count_restore(wait.row, tier);
+        let version = self.table.get(wait.row).version;
+        let ckpt = self.table.get_mut(wait.row);
+        let copy = ckpt.copy_mut(tier).expect("the source has a copy");
+        copy.readers += 1;
+        let place = Place { tier, offset: copy.offset };
+        let checkpoint = ckpt.id;
+        self.open.insert(wait.request, Open::Served { row: wait.row, tier });
+        self.take_hint(version);
+        self.touch(wait.row, tier);
+        self.settle(wait.row);
+        out.push(Command::Serve { request: wait.request, checkpoint, place });
+        true
+    }
+
+    /// Why a restore that waited can no longer be served.
+    fn gone(&self, wait: WaitingRestore) -> Option<Refusal> {
+        match self.table.row(wait.row) {
+            Some(ckpt) if ckpt.id == wait.id && !ckpt.doomed => {
+                ckpt.lost.map(|failure| Refusal::Lost { failure })
+            }
+            _ => Some(Refusal::Discarded),
+        }
+    }
+
+    /// The tier to read from; `None` while a prefetch is about to bring the bytes to a faster one.
+    fn source_of_restore(&self, row: Row) -> Option<TierId> {
+        let ckpt = self.table.get(row);
+        let best = ckpt.fastest_complete()?;
+        let arriving = |t: TierId| {
+            let inbound = ckpt.copy(t).and_then(|c| c.inbound);
+            inbound.and_then(|id| self.transfers.get(&id)).is_some_and(|t| !t.cancelled)
+        };
+        if (0..best.0).map(TierId).any(arriving) { None } else { Some(best) }
+    }
+
+    fn count_restore(&mut self, row: Row, tier: TierId) {
+        let (version, bytes) = (self.table.get(row).version, self.table.get(row).bytes);
+        self.stats.restores += 1;
+        self.stats.restored_bytes += bytes;
+        self.stats.tier(tier).hits += 1;
+        if self.hints.next_use(version) == NO_USE {
+            return;
+        }
+        self.stats.hinted_restores += 1;
+        let lead = self.lead(self.hints.next_use(version) + 1);
+        self.stats.count_lead(lead);
+    }
+
+    /// How many hints from `position` on, without a break, have their bytes in the fastest tier.
+    fn lead(&mut self, position: u64) -> usize {
+        self.ready_until = self.ready_until.max(position);
+        while self.ready_until < self.hints.end() && self.is_ready(self.ready_until) {
+            self.ready_until += 1;
+        }
+        usize::try_from(self.ready_until - position).unwrap_or(usize::MAX)
+    }
+
+    fn is_ready(&self, position: u64) -> bool {
+        // An entry that was taken out of order needs nothing.
+        let Some(version) = self.hints.get(position) else { return true };
+        self.table.find(version).is_some_and(|row| {
+            self.table.get(row).copy(TierId(0)).is_some_and(|c| c.state.is_complete())
+        })
+    }
+
+    pub(super) fn on_restored(&mut self, request: RequestId, out: &mut Vec<Command>) {
+        let Some(row) = self.end_service(request) else { return };
+        if self.table.get(row).doomed {
+            return self.clear_doomed(row, out);
+        }
+        self.table.get_mut(row).restored = true;
+        let waited_for = self.waiting_restores.iter().any(|w| w.row == row);
+        let last = self.hints.next_use(self.table.get(row).version) == NO_USE && !waited_for;
+        if last && self.config.discard_after_restore {
+            self.discard(row, out);
+        } else {
+            self.settle(row);
+        }
+    }
+
+    pub(super) fn on_restore_aborted(&mut self, request: RequestId, out: &mut Vec<Command>) {
+        let Some(row) = self.end_service(request) else { return };
+        if self.table.get(row).doomed {
+            return self.clear_doomed(row, out);
+        }
+        self.settle(row);
+    }
+
+    fn end_service(&mut self, request: RequestId) -> Option<Row> {
+        let Some(&Open::Served { row, tier }) = self.open.get(&request) else { return None };
+        self.open.remove(&request);
+        let copy = self.table.get_mut(row).copy_mut(tier).expect("a copy that was read exists");
+        assert!(copy.readers > 0, "a reader leaves once");
+        copy.readers -= 1;
+        Some(row)
+    }
+}

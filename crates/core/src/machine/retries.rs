@@ -1,0 +1,122 @@
+//! Failures: what is tried again, what is given up, what is lost.
+
+use alloc::vec::Vec;
+
+use super::Core;
+use super::transfers::Transfer;
+use crate::command::{Command, TransferKind};
+use crate::event::Failure;
+use crate::lifecycle::table::Row;
+use crate::types::{CheckpointId, Nanos, TierId};
+
+/// A transfer that will be tried again.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Retry {
+    pub row: Row,
+    pub id: CheckpointId,
+    pub at: Nanos,
+}
+
+impl Core {
+    /// When the next [`Event::Tick`](crate::Event::Tick) is due, if any.
+    #[must_use]
+    pub fn next_deadline(&self) -> Option<Nanos> {
+        self.retries.iter().map(|r| r.at).min()
+    }
+
+    pub(super) fn learn_failure(
+        &mut self,
+        transfer: &Transfer,
+        failure: Failure,
+        out: &mut Vec<Command>,
+    ) {
+        let Transfer { row, from, to, kind, .. } = *transfer;
+        let blamed = if kind == TransferKind::Flush { to } else { from };
+        self.tier_mut(blamed).failure = Some(failure);
+        match failure {
+            Failure::Corrupt | Failure::Missing => self.lose_copy(row, from, failure, out),
+            Failure::NoSpace if self.tier(to).arena.is_none() => self.tier_mut(to).full = true,
+            Failure::Io => self.plan_retry(row),
+            Failure::NoSpace | Failure::Permanent => {
+                self.table.get_mut(row).stuck = Some(failure);
+            }
+        }
+    }
+
+    fn plan_retry(&mut self, row: Row) {
+        let (now, limit, delay) = (self.now, self.config.max_retries, self.config.retry_delay);
+        let ckpt = self.table.get_mut(row);
+        ckpt.attempts += 1;
+        if ckpt.attempts > limit {
+            ckpt.stuck = Some(Failure::Io);
+            return;
+        }
+        let doubled = delay.0.saturating_mul(1 << (ckpt.attempts - 1).min(20));
+        ckpt.not_before = now.plus(Nanos(doubled.max(1)));
+        let retry = Retry { row, id: ckpt.id, at: ckpt.not_before };
+        self.retries.retain(|r| r.row != row);
+        self.retries.push(retry);
+    }
+
+    /// The bytes in `tier` are not what was written. Other copies stay; without one, the
+    /// checkpoint is lost, and restores will say so.
+    fn lose_copy(&mut self, row: Row, tier: TierId, failure: Failure, out: &mut Vec<Command>) {
+        let ckpt = self.table.get(row);
+        if ckpt.copy(tier).is_some_and(|c| c.is_busy()) {
+            // Someone else reads it and will find out too; nothing is moved from it any more.
+            self.table.get_mut(row).stuck = Some(failure);
+            return;
+        }
+        let (id, bytes) = (ckpt.id, ckpt.bytes);
+        self.drop_copy(row, tier, out);
+        let ckpt = self.table.get_mut(row);
+        if ckpt.fastest_complete().is_none() {
+            ckpt.lost = Some(failure);
+            self.unflushed.remove(&id);
+        } else if self.bottom(bytes) == Some(tier) {
+            self.unflushed.insert(id, row);
+        }
+    }
+
+    /// Lets go of the retries whose time has come.
+    pub(super) fn take_due_retries(&mut self) {
+        while let Some(i) = self.retries.iter().position(|r| r.at <= self.now) {
+            let retry = self.retries.swap_remove(i);
+            if self.table.row(retry.row).is_some_and(|c| c.id == retry.id && !c.doomed) {
+                self.look_again(retry.row);
+            }
+        }
+    }
+
+    /// Tries once more what was given up: someone needs the room. True when there was something.
+    pub(super) fn retry_everything(&mut self) -> bool {
+        let mut any = false;
+        for tier in &mut self.tiers {
+            any |= core::mem::take(&mut tier.full);
+        }
+        let stuck = |row: &Row| {
+            let ckpt = self.table.get(*row);
+            ckpt.stuck.is_some() && !ckpt.doomed && ckpt.lost.is_none()
+        };
+        let rows: Vec<Row> = self.table.rows().filter(stuck).collect();
+        for row in rows {
+            any = true;
+            let ckpt = self.table.get_mut(row);
+            (ckpt.stuck, ckpt.attempts) = (None, 0);
+            self.look_again(row);
+        }
+        any
+    }
+
+    /// The checkpoint may be moved again: flushes are queued, planners look at its hint.
+    fn look_again(&mut self, row: Row) {
+        let position = self.hints.next_use(self.table.get(row).version);
+        for tier in self.tier_ids() {
+            let missing = self.table.get(row).tiers().all(|t| t > tier);
+            if missing {
+                self.retreat(tier, position);
+            }
+        }
+        self.settle(row);
+    }
+}

@@ -1,0 +1,279 @@
+//! Room in the tiers: finding it, taking it, giving it back.
+
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+use core::ops::Range;
+
+use super::Core;
+use crate::command::Command;
+use crate::config::TierConfig;
+use crate::event::Failure;
+use crate::lifecycle::table::{Copy, Row, tier_id};
+use crate::policy::fragments::{Fragments, Resident};
+use crate::policy::{Choice, Need};
+use crate::types::{CheckpointId, Nanos, Place, TierId};
+
+/// One tier and what the planner knows about it.
+pub(super) struct TierState {
+    pub config: TierConfig,
+    /// The allocation table of an arena; `None` for a store.
+    pub arena: Option<Fragments>,
+    /// Bytes held or reserved in a store, alignment included, until they are really deleted.
+    pub store_used: u64,
+    /// Bytes of `store_used` whose deletion is on its way.
+    pub deleting_bytes: u64,
+    /// Those deletions, with the bytes that each will free.
+    pub deleting: BTreeMap<CheckpointId, u64>,
+    /// Copies in the tier.
+    pub copies: u64,
+    /// The medium says that it is full, whatever the capacity is.
+    pub full: bool,
+    /// The last failure of a transfer into this tier, until one succeeds.
+    pub failure: Option<Failure>,
+    /// Hints before this position have been provided for in this tier or a faster one.
+    pub cursor: u64,
+    /// The charges of the hints before the cursor.
+    pub window: u64,
+    /// Counts the changes that may have made room.
+    pub generation: u64,
+    /// No room for the hint at this position at that generation: not worth asking again.
+    pub blocked: Option<(u64, u64)>,
+}
+
+/// Whether there is room in a tier.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum Room {
+    /// Now: these fragments of an arena may be taken.
+    Window(Range<usize>),
+    /// Now: nothing needs to be taken (a store with room, or a checkpoint of zero bytes).
+    Free,
+    /// Later, when the copies in these fragments have been flushed.
+    AfterFlush(Range<usize>),
+    /// Later, when deletions that are under way are done.
+    AfterDelete,
+    /// Not as things are.
+    None,
+}
+
+impl TierState {
+    pub fn new(config: &TierConfig) -> TierState {
+        let whole = config.capacity & !(config.alignment - 1);
+        TierState {
+            config: *config,
+            arena: config.kind.is_arena().then(|| Fragments::new(whole)),
+            store_used: 0,
+            deleting_bytes: 0,
+            deleting: BTreeMap::new(),
+            copies: 0,
+            full: false,
+            failure: None,
+            cursor: 0,
+            window: 0,
+            generation: 0,
+            blocked: None,
+        }
+    }
+
+    /// Bytes that a checkpoint of `bytes` takes here: aligned, and with its head in a store.
+    pub fn size_of(&self, bytes: u64) -> u64 {
+        let unit = self.config.alignment;
+        let whole = bytes.checked_next_multiple_of(unit).unwrap_or(u64::MAX);
+        if self.arena.is_some() { whole } else { whole.saturating_add(unit) }
+    }
+
+    /// Whether a checkpoint of `bytes` fits when the tier is empty.
+    pub fn can_hold(&self, bytes: u64) -> bool {
+        let capacity = self.arena.as_ref().map_or(self.config.capacity, Fragments::capacity);
+        let size = self.size_of(bytes);
+        size <= capacity && size < u64::MAX
+    }
+
+    /// Bytes held or reserved.
+    pub fn used(&self) -> u64 {
+        self.arena.as_ref().map_or(self.store_used, |a| a.capacity() - a.free())
+    }
+}
+
+impl Core {
+    pub(super) fn tier(&self, tier: TierId) -> &TierState {
+        &self.tiers[usize::from(tier.0)]
+    }
+
+    pub(super) fn tier_mut(&mut self, tier: TierId) -> &mut TierState {
+        &mut self.tiers[usize::from(tier.0)]
+    }
+
+    pub(super) fn tier_ids(&self) -> impl DoubleEndedIterator<Item = TierId> + use<> {
+        (0..self.tiers.len()).map(tier_id)
+    }
+
+    /// The next tier slower than `tier` that can hold `bytes`.
+    pub(super) fn next_slower(&self, tier: TierId, bytes: u64) -> Option<TierId> {
+        self.tier_ids().find(|&t| t > tier && self.tier(t).can_hold(bytes))
+    }
+
+    /// The slowest tier that can hold `bytes`.
+    pub(super) fn bottom(&self, bytes: u64) -> Option<TierId> {
+        self.tier_ids().rev().find(|&t| self.tier(t).can_hold(bytes))
+    }
+
+    /// Looks for room for `bytes` in `tier`, evicting only what is used after `later_than`.
+    pub(super) fn find_room(&self, tier: TierId, bytes: u64, later_than: Option<u64>) -> Room {
+        let state = self.tier(tier);
+        let size = state.size_of(bytes);
+        match &state.arena {
+            Some(_) if size == 0 => Room::Free,
+            Some(arena) => {
+                let need = Need { bytes: size, now: self.now, later_than };
+                match self.policy.choose(arena.as_slice(), &need) {
+                    Choice::Take(window) => Room::Window(window),
+                    Choice::Wait(window, _) => Room::AfterFlush(window),
+                    Choice::Nothing => Room::None,
+                }
+            }
+            None if state.full => Room::None,
+            None => store_room(state, size),
+        }
+    }
+
+    /// Takes the room that [`Core::find_room`] found and puts a copy of `row` there.
+    pub(super) fn take_room(
+        &mut self,
+        tier: TierId,
+        row: Row,
+        room: Room,
+        make: impl FnOnce(u64) -> Copy,
+        out: &mut Vec<Command>,
+    ) -> Place {
+        let offset = match room {
+            Room::Window(window) => self.occupy(tier, row, window, out),
+            Room::Free => 0,
+            other => unreachable!("no room was found: {other:?}"),
+        };
+        let size = self.tier(tier).size_of(self.table.get(row).bytes);
+        let state = self.tier_mut(tier);
+        state.copies += 1;
+        if state.arena.is_none() {
+            state.store_used += size;
+            assert!(state.store_used <= state.config.capacity, "a store never overflows");
+        }
+        let used = state.used();
+        let counters = self.stats.tier(tier);
+        counters.peak = counters.peak.max(used);
+        let slot = &mut self.table.get_mut(row).copies[usize::from(tier.0)];
+        assert!(slot.is_none(), "one copy a tier");
+        *slot = Some(make(offset));
+        Place { tier, offset }
+    }
+
+    fn occupy(
+        &mut self,
+        tier: TierId,
+        row: Row,
+        window: Range<usize>,
+        out: &mut Vec<Command>,
+    ) -> u64 {
+        let start = self.arena(tier).as_slice()[window.start].offset;
+        let victims: Vec<Row> = self.arena(tier).as_slice()[window]
+            .iter()
+            .filter_map(|f| f.resident.map(|r| r.row))
+            .collect();
+        for victim in victims {
+            self.evict(victim, tier, out);
+        }
+        let size = self.tier(tier).size_of(self.table.get(row).bytes);
+        (self.touches, self.arrivals) = (self.touches + 1, self.arrivals + 1);
+        let resident = Resident {
+            row,
+            ready_at: Nanos::NEVER,
+            next_use: self.hints.next_use(self.table.get(row).version),
+            last_use: self.touches,
+            arrived: self.arrivals,
+        };
+        let arena = self.arena_mut(tier);
+        let gap = arena.gap_at(start);
+        arena.place(gap..gap + 1, size, resident)
+    }
+
+    /// Takes an evictable copy out of its tier. Another complete copy exists.
+    pub(super) fn evict(&mut self, row: Row, tier: TierId, out: &mut Vec<Command>) {
+        let ckpt = self.table.get(row);
+        let copy = ckpt.copy(tier).expect("an evicted copy exists");
+        assert!(copy.state.is_evictable() && !copy.is_busy(), "the life cycle allows to evict");
+        assert!(ckpt.complete_tiers().count() > 1, "the last copy is never evicted");
+        self.stats.tier(tier).evictions += 1;
+        self.drop_copy(row, tier, out);
+        self.settle(row);
+    }
+
+    /// Removes an idle copy from the table and has its bytes removed from the tier.
+    pub(super) fn drop_copy(&mut self, row: Row, tier: TierId, out: &mut Vec<Command>) {
+        let (id, copy, size) = self.remove_copy(row, tier);
+        let state = self.tier_mut(tier);
+        if state.arena.is_some() {
+            out.push(Command::Evict { checkpoint: id, place: Place { tier, offset: copy.offset } });
+        } else {
+            state.deleting_bytes += size;
+            state.deleting.insert(id, size);
+            out.push(Command::Delete { checkpoint: id, tier });
+        }
+    }
+
+    /// A copy that never came to be: its room is free at once, there is nothing to remove.
+    pub(super) fn undo_copy(&mut self, row: Row, tier: TierId) {
+        let (_, copy, size) = self.remove_copy(row, tier);
+        assert!(!copy.state.is_complete(), "a complete copy is dropped, not undone");
+        let state = self.tier_mut(tier);
+        if state.arena.is_none() {
+            state.store_used -= size;
+        }
+    }
+
+    /// Takes a copy out of the table and, in an arena, its fragment out of the allocation table.
+    fn remove_copy(&mut self, row: Row, tier: TierId) -> (CheckpointId, Copy, u64) {
+        let ckpt = self.table.get_mut(row);
+        let copy = ckpt.copies[usize::from(tier.0)].take().expect("the copy exists");
+        assert!(copy.readers == 0 && copy.inbound.is_none(), "nothing names the copy");
+        assert!(copy.flush.is_none() && copy.prefetch.is_none(), "nothing reads the copy");
+        let (id, bytes, version) = (ckpt.id, ckpt.bytes, ckpt.version);
+        if tier == TierId(0) {
+            self.ready_until = self.ready_until.min(self.hints.next_use(version));
+        }
+        let state = self.tier_mut(tier);
+        state.copies -= 1;
+        state.generation += 1;
+        let size = state.size_of(bytes);
+        if let Some(arena) = state.arena.as_mut().filter(|_| size > 0) {
+            arena.release(copy.offset);
+        }
+        (id, copy, size)
+    }
+
+    pub(super) fn on_deleted(&mut self, checkpoint: CheckpointId, tier: TierId) {
+        let Some(state) = self.tiers.get_mut(usize::from(tier.0)) else { return };
+        let Some(size) = state.deleting.remove(&checkpoint) else { return };
+        state.deleting_bytes -= size;
+        state.store_used -= size;
+        state.generation += 1;
+        state.full = false;
+    }
+
+    pub(super) fn arena(&self, tier: TierId) -> &Fragments {
+        self.tier(tier).arena.as_ref().expect("an arena")
+    }
+
+    pub(super) fn arena_mut(&mut self, tier: TierId) -> &mut Fragments {
+        self.tier_mut(tier).arena.as_mut().expect("an arena")
+    }
+}
+
+fn store_room(state: &TierState, size: u64) -> Room {
+    let capacity = state.config.capacity;
+    if state.store_used.checked_add(size).is_some_and(|used| used <= capacity) {
+        Room::Free
+    } else if (state.store_used - state.deleting_bytes).saturating_add(size) <= capacity {
+        Room::AfterDelete
+    } else {
+        Room::None
+    }
+}

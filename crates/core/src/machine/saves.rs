@@ -1,0 +1,161 @@
+//! Saves: room in the fastest tier that can give it.
+
+use alloc::vec::Vec;
+
+use super::room::Room;
+use super::{Core, Open, WaitingSave};
+use crate::command::{Command, Refusal};
+use crate::lifecycle::state::CopyState;
+use crate::lifecycle::table::{Copy, Row};
+use crate::types::{RequestId, TierId, Version};
+
+/// What became of an attempt to place a save.
+#[derive(PartialEq, Eq)]
+enum Placed {
+    Granted,
+    Refused,
+    /// Something that was started may make room.
+    Wait,
+    /// Something was changed so that another attempt is worth while.
+    Again,
+}
+
+impl Core {
+    pub(super) fn on_save(
+        &mut self,
+        request: RequestId,
+        version: Version,
+        bytes: u64,
+        out: &mut Vec<Command>,
+    ) {
+        self.writing = true;
+        if self.table.find(version).is_some() {
+            return Core::refuse(request, Refusal::Duplicate, out);
+        }
+        if self.bottom(bytes).is_none() {
+            let largest = self.tiers.iter().map(|t| t.config.capacity).max().unwrap_or(0);
+            return Core::refuse(request, Refusal::TooLarge { largest }, out);
+        }
+        let row = self.table.insert(version, bytes);
+        self.waiting_saves.push_back(WaitingSave { request, row, retried: false });
+    }
+
+    /// Grants or refuses waiting saves, first come, first served.
+    pub(super) fn place_saves(&mut self, out: &mut Vec<Command>) -> bool {
+        let mut progress = false;
+        while let Some(save) = self.waiting_saves.front().copied() {
+            match self.place_save(save, out) {
+                Placed::Wait => break,
+                Placed::Again => return true,
+                Placed::Granted | Placed::Refused => {
+                    self.waiting_saves.pop_front();
+                    progress = true;
+                }
+            }
+        }
+        progress
+    }
+
+    fn place_save(&mut self, save: WaitingSave, out: &mut Vec<Command>) -> Placed {
+        let bytes = self.table.get(save.row).bytes;
+        for tier in self.tier_ids() {
+            if !self.tier(tier).can_hold(bytes) {
+                continue;
+            }
+            match self.find_room(tier, bytes, None) {
+                room @ (Room::Window(_) | Room::Free) => {
+                    self.grant(save, tier, room, out);
+                    return Placed::Granted;
+                }
+                Room::AfterFlush(window) if self.demand_flush(tier, window.clone()) => {
+                    return Placed::Again;
+                }
+                // While anything moves, room comes here; a slower tier would cost a stall now and
+                // a prefetch later.
+                Room::AfterFlush(_) | Room::AfterDelete if !self.is_still() => {
+                    return Placed::Wait;
+                }
+                _ => {}
+            }
+        }
+        self.without_room(save, out)
+    }
+
+    /// Nothing moves and no tier has room: what else can be given up, in this order.
+    fn without_room(&mut self, save: WaitingSave, out: &mut Vec<Command>) -> Placed {
+        if self.reclaim() || self.evict_from_stores(save.row, out) {
+            return Placed::Again;
+        }
+        if !self.is_still() {
+            return Placed::Wait;
+        }
+        if !save.retried {
+            self.waiting_saves.front_mut().expect("this save waits").retried = true;
+            if self.retry_everything() {
+                return Placed::Again;
+            }
+        }
+        if !self.open.is_empty() {
+            return Placed::Wait;
+        }
+        let refusal = self.full(self.table.get(save.row).bytes);
+        Core::refuse(save.request, refusal, out);
+        self.forget_unsaved(save.row);
+        Placed::Refused
+    }
+
+    fn full(&self, bytes: u64) -> Refusal {
+        let tier = self.bottom(bytes).expect("a save that fits nowhere was refused before");
+        let state = self.tier(tier);
+        Refusal::Full {
+            tier: state.config.kind,
+            capacity: state.config.capacity,
+            used: state.used(),
+            failure: state.failure,
+        }
+    }
+
+    fn grant(&mut self, save: WaitingSave, tier: TierId, room: Room, out: &mut Vec<Command>) {
+        let make = |offset| Copy::new(CopyState::WriteInProgress, offset);
+        let place = self.take_room(tier, save.row, room, make, out);
+        let checkpoint = self.table.get(save.row).id;
+        self.open.insert(save.request, Open::Granted { row: save.row, tier });
+        out.push(Command::Grant { request: save.request, checkpoint, place });
+    }
+
+    pub(super) fn on_saved(&mut self, request: RequestId) {
+        let Some(&Open::Granted { row, tier }) = self.open.get(&request) else { return };
+        self.open.remove(&request);
+        self.table.mark_saved(row);
+        let (id, bytes, version) = {
+            let ckpt = self.table.get(row);
+            (ckpt.id, ckpt.bytes, ckpt.version)
+        };
+        self.stats.saves += 1;
+        self.stats.saved_bytes += bytes;
+        self.set_state(row, tier, CopyState::WriteComplete);
+        if self.bottom(bytes) != Some(tier) {
+            self.unflushed.insert(id, row);
+        }
+        // Saved below a tier whose planner counts on it already: let that planner look again.
+        let position = self.hints.next_use(version);
+        for faster in (0..tier.0).map(TierId) {
+            self.retreat(faster, position);
+        }
+        self.settle(row);
+    }
+
+    pub(super) fn on_save_aborted(&mut self, request: RequestId) {
+        let Some(&Open::Granted { row, tier }) = self.open.get(&request) else { return };
+        self.open.remove(&request);
+        self.undo_copy(row, tier);
+        self.forget_unsaved(row);
+    }
+
+    /// Removes a checkpoint that never came to be.
+    pub(super) fn forget_unsaved(&mut self, row: Row) {
+        assert!(!self.table.get(row).saved);
+        self.table.doom(row);
+        self.table.remove(row);
+    }
+}

@@ -1,0 +1,198 @@
+//! The allocation table of an arena: every byte belongs to one fragment, a copy or a gap.
+
+use alloc::vec;
+use alloc::vec::Vec;
+use core::ops::Range;
+
+use crate::lifecycle::table::Row;
+use crate::types::Nanos;
+
+/// A copy in an arena, with what the policies judge it by.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Resident {
+    pub row: Row,
+    /// Zero: may be evicted now. [`Nanos::NEVER`]: must not. Else when it probably may be.
+    pub ready_at: Nanos,
+    /// The position of its next use in the restore order queue, `u64::MAX` when there is none.
+    pub next_use: u64,
+    /// When it was last touched, as a count of touches.
+    pub last_use: u64,
+    /// When it came, as a count of arrivals.
+    pub arrived: u64,
+}
+
+/// A part of the arena.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Fragment {
+    pub offset: u64,
+    pub bytes: u64,
+    /// What is there; `None` for a gap.
+    pub resident: Option<Resident>,
+}
+
+/// All fragments in address order; no two gaps stand side by side, no fragment is empty.
+///
+/// Copies of zero bytes take no room and are not in the table.
+#[derive(Debug)]
+pub(crate) struct Fragments {
+    list: Vec<Fragment>,
+    capacity: u64,
+    free: u64,
+}
+
+impl Fragments {
+    pub fn new(capacity: u64) -> Fragments {
+        let list = match capacity {
+            0 => Vec::new(),
+            bytes => vec![Fragment { offset: 0, bytes, resident: None }],
+        };
+        Fragments { list, capacity, free: capacity }
+    }
+
+    pub fn as_slice(&self) -> &[Fragment] {
+        &self.list
+    }
+
+    pub fn capacity(&self) -> u64 {
+        self.capacity
+    }
+
+    /// Bytes in gaps.
+    pub fn free(&self) -> u64 {
+        self.free
+    }
+
+    /// The copy that begins at `offset`.
+    pub fn resident_mut(&mut self, offset: u64) -> &mut Resident {
+        let index = self.index_of(offset);
+        self.list[index].resident.as_mut().expect("a copy begins here")
+    }
+
+    /// Turns the copy at `offset` into a gap and joins it with the gaps beside it.
+    pub fn release(&mut self, offset: u64) -> Resident {
+        let index = self.index_of(offset);
+        let resident = self.list[index].resident.take().expect("a copy begins here");
+        self.free += self.list[index].bytes;
+        self.join_gaps_around(index);
+        resident
+    }
+
+    /// Puts a copy at the beginning of the fragments `window`, all of which must be gaps.
+    pub fn place(&mut self, window: Range<usize>, bytes: u64, resident: Resident) -> u64 {
+        let parts = &self.list[window.clone()];
+        assert!(parts.iter().all(|f| f.resident.is_none()), "a window is empty before it is used");
+        let offset = parts[0].offset;
+        let room: u64 = parts.iter().map(|f| f.bytes).sum();
+        assert!(0 < bytes && bytes <= room, "a window is large enough");
+        let copy = Fragment { offset, bytes, resident: Some(resident) };
+        let rest = Fragment { offset: offset + bytes, bytes: room - bytes, resident: None };
+        if rest.bytes == 0 && window.len() == 1 {
+            self.list[window.start] = copy;
+        } else if rest.bytes == 0 {
+            self.list.splice(window, [copy]);
+        } else {
+            let after = window.start + 1;
+            self.list.splice(window, [copy, rest]);
+            self.join_gaps_around(after);
+        }
+        self.free -= bytes;
+        offset
+    }
+
+    /// The index of the gap that contains the byte at `offset`.
+    pub fn gap_at(&self, offset: u64) -> usize {
+        let index = self.list.partition_point(|f| f.offset <= offset) - 1;
+        assert!(self.list[index].resident.is_none(), "byte {offset} is in a gap");
+        index
+    }
+
+    /// The index of the fragment that begins at `offset`.
+    pub fn index_of(&self, offset: u64) -> usize {
+        self.list
+            .binary_search_by_key(&offset, |f| f.offset)
+            .unwrap_or_else(|_| panic!("a fragment begins at {offset}"))
+    }
+
+    fn join_gaps_around(&mut self, index: usize) {
+        let is_gap = |f: &Fragment| f.resident.is_none();
+        let first = if index > 0 && is_gap(&self.list[index - 1]) { index - 1 } else { index };
+        let last = if self.list.get(index + 1).is_some_and(is_gap) { index + 1 } else { index };
+        if first == last {
+            return;
+        }
+        self.list[first].bytes = self.list[first..=last].iter().map(|f| f.bytes).sum();
+        self.list.drain(first + 1..=last);
+    }
+
+    /// Panics unless the fragments cover the arena, in order, with joined gaps.
+    pub fn assert_invariants(&self) {
+        let mut at = 0;
+        for pair in self.list.windows(2) {
+            assert!(pair[0].resident.is_some() || pair[1].resident.is_some(), "gaps are joined");
+        }
+        for fragment in &self.list {
+            assert_eq!(fragment.offset, at, "fragments are contiguous");
+            assert!(fragment.bytes > 0, "no fragment is empty");
+            at += fragment.bytes;
+        }
+        assert_eq!(at, self.capacity, "fragments cover the arena");
+        let gaps = self.list.iter().filter(|f| f.resident.is_none());
+        assert_eq!(gaps.map(|f| f.bytes).sum::<u64>(), self.free);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    pub(super) fn resident(row: u32) -> Resident {
+        Resident { row: Row(row), ready_at: Nanos(0), next_use: 0, last_use: 0, arrived: 0 }
+    }
+
+    #[test]
+    fn releasing_a_copy_between_gaps_leaves_one_gap() {
+        let mut fragments = Fragments::new(100);
+        for row in 0..4 {
+            let last = fragments.as_slice().len() - 1;
+            fragments.place(last..last + 1, 25, resident(row));
+        }
+        for offset in [0, 50, 25] {
+            fragments.release(offset);
+            fragments.assert_invariants();
+        }
+        assert_eq!(fragments.as_slice()[0].bytes, 75);
+        assert_eq!(fragments.free(), 75);
+    }
+
+    #[test]
+    fn an_arena_without_bytes_has_no_fragments() {
+        let fragments = Fragments::new(0);
+        assert!(fragments.as_slice().is_empty());
+        fragments.assert_invariants();
+    }
+
+    proptest! {
+        #[test]
+        fn every_sequence_of_places_and_releases_keeps_the_table_whole(
+            ops in prop::collection::vec((0u64..40, any::<prop::sample::Index>()), 1..200)
+        ) {
+            let mut fragments = Fragments::new(256);
+            for (bytes, pick) in ops {
+                let fits = |f: &Fragment| f.resident.is_none() && f.bytes >= bytes;
+                let gap = fragments.as_slice().iter().position(fits);
+                match gap {
+                    Some(i) if bytes > 0 => { fragments.place(i..i + 1, bytes, resident(1)); }
+                    _ => {
+                        let copies: Vec<u64> = fragments.as_slice().iter()
+                            .filter(|f| f.resident.is_some()).map(|f| f.offset).collect();
+                        if !copies.is_empty() {
+                            fragments.release(copies[pick.index(copies.len())]);
+                        }
+                    }
+                }
+                fragments.assert_invariants();
+            }
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! The policies: each one is a tally of what a window would give up.
+
+use alloc::collections::VecDeque;
+
+use crate::policy::fragments::{Fragment, Resident};
+use crate::policy::window::{Tally, best_window};
+use crate::policy::{Choice, Need, Policy};
+
+/// The prefetch distance of a copy that no hint names: farther than every hint.
+const NO_HINT: u64 = 1 << 40;
+/// The prefetch distance of a gap: farthest of all.
+const GAP: u64 = 1 << 41;
+
+/// Score, HPDC'23, section 4.1.6: maximise the sum of the prefetch distances.
+pub(crate) struct Score;
+/// Least recently used: the window whose latest use is longest ago.
+pub(crate) struct Lru;
+/// First in, first out: the window whose latest arrival is longest ago.
+pub(crate) struct Fifo;
+/// Farthest next use (Belady, 1966), for windows: maximise the nearest next use.
+/// A bound for the other policies when the queue holds the whole future.
+pub(crate) struct Belady;
+
+impl Policy for Score {
+    fn choose(&self, fragments: &[Fragment], need: &Need) -> Choice {
+        best_window(fragments, need, &mut Sum(0))
+    }
+}
+
+impl Policy for Lru {
+    fn choose(&self, fragments: &[Fragment], need: &Need) -> Choice {
+        best_window(fragments, need, &mut Nearest::by(|r| u64::MAX - r.last_use))
+    }
+}
+
+impl Policy for Fifo {
+    fn choose(&self, fragments: &[Fragment], need: &Need) -> Choice {
+        best_window(fragments, need, &mut Nearest::by(|r| u64::MAX - r.arrived))
+    }
+}
+
+impl Policy for Belady {
+    fn choose(&self, fragments: &[Fragment], need: &Need) -> Choice {
+        best_window(fragments, need, &mut Nearest::by(|r| r.next_use))
+    }
+}
+
+/// The sum of the prefetch distances. Positions stand for distances: within one pass they differ
+/// from them by the same amount, the position of the head.
+struct Sum(u64);
+
+fn distance(resident: Option<&Resident>) -> u64 {
+    resident.map_or(GAP, |r| r.next_use.min(NO_HINT))
+}
+
+impl Tally for Sum {
+    fn enter(&mut self, _: usize, resident: Option<&Resident>) {
+        self.0 += distance(resident);
+    }
+
+    fn leave(&mut self, _: usize, resident: Option<&Resident>) {
+        self.0 -= distance(resident);
+    }
+
+    fn score(&self) -> u64 {
+        self.0
+    }
+
+    fn reset(&mut self) {
+        self.0 = 0;
+    }
+}
+
+/// The smallest key in the window, by a queue in which keys ascend. Gaps have no key.
+struct Nearest<F> {
+    key: F,
+    ascending: VecDeque<(usize, u64)>,
+}
+
+impl<F: Fn(&Resident) -> u64> Nearest<F> {
+    fn by(key: F) -> Self {
+        Nearest { key, ascending: VecDeque::new() }
+    }
+}
+
+impl<F: Fn(&Resident) -> u64> Tally for Nearest<F> {
+    fn enter(&mut self, index: usize, resident: Option<&Resident>) {
+        let Some(resident) = resident else { return };
+        let key = (self.key)(resident);
+        while self.ascending.back().is_some_and(|(_, k)| *k >= key) {
+            self.ascending.pop_back();
+        }
+        self.ascending.push_back((index, key));
+    }
+
+    fn leave(&mut self, index: usize, _: Option<&Resident>) {
+        if self.ascending.front().is_some_and(|(i, _)| *i == index) {
+            self.ascending.pop_front();
+        }
+    }
+
+    fn score(&self) -> u64 {
+        self.ascending.front().map_or(u64::MAX, |(_, k)| *k)
+    }
+
+    fn reset(&mut self) {
+        self.ascending.clear();
+    }
+}

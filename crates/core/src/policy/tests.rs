@@ -1,0 +1,164 @@
+//! Policies against small cases by hand, and against a search of every window.
+
+use alloc::vec::Vec;
+use core::ops::Range;
+
+use proptest::prelude::*;
+
+use super::fragments::{Fragment, Resident};
+use super::{Choice, Need, policy};
+use crate::config::PolicyKind;
+use crate::lifecycle::table::Row;
+use crate::types::Nanos;
+
+fn copy(bytes: u64, ready_at: Nanos, next_use: u64) -> (u64, Option<Resident>) {
+    (bytes, Some(Resident { row: Row(0), ready_at, next_use, last_use: 0, arrived: 0 }))
+}
+
+fn gap(bytes: u64) -> (u64, Option<Resident>) {
+    (bytes, None)
+}
+
+fn arena(parts: &[(u64, Option<Resident>)]) -> Vec<Fragment> {
+    let mut offset = 0;
+    let mut list = Vec::new();
+    for (i, (bytes, resident)) in parts.iter().enumerate() {
+        let resident = resident.map(|r| Resident {
+            last_use: i as u64 * 7 % 5,
+            arrived: i as u64 * 3 % 7,
+            ..r
+        });
+        list.push(Fragment { offset, bytes: *bytes, resident });
+        offset += bytes;
+    }
+    list
+}
+
+fn choose(kind: PolicyKind, parts: &[(u64, Option<Resident>)], bytes: u64) -> Choice {
+    let need = Need { bytes, now: Nanos(0), later_than: None };
+    policy(kind).choose(&arena(parts), &need)
+}
+
+const NOW: Nanos = Nanos(0);
+const STAYS: Nanos = Nanos::NEVER;
+
+#[test]
+fn the_smallest_gap_that_fits_is_taken_before_anything_is_evicted() {
+    let parts = [gap(9), copy(5, NOW, u64::MAX), gap(6), copy(5, NOW, u64::MAX), gap(2)];
+    assert_eq!(choose(PolicyKind::Score, &parts, 6), Choice::Take(2..3));
+}
+
+#[test]
+fn a_small_copy_between_gaps_is_given_up_before_a_large_one_that_is_used_later() {
+    let parts = [copy(8, NOW, 90), gap(4), copy(1, NOW, 10), gap(4), copy(8, NOW, 90)];
+    assert_eq!(choose(PolicyKind::Score, &parts, 8), Choice::Take(1..4));
+}
+
+#[test]
+fn no_wait_is_better_than_a_far_next_use() {
+    let parts = [copy(8, Nanos(50), 1000), copy(8, NOW, 1)];
+    assert_eq!(choose(PolicyKind::Score, &parts, 8), Choice::Take(1..2));
+}
+
+#[test]
+fn the_shortest_wait_wins_when_every_window_must_wait() {
+    let parts = [copy(8, Nanos(70), 5), copy(8, Nanos(50), 1), copy(8, STAYS, 9)];
+    assert_eq!(choose(PolicyKind::Score, &parts, 8), Choice::Wait(1..2, Nanos(50)));
+}
+
+#[test]
+fn a_window_never_reaches_across_a_copy_that_must_stay() {
+    let parts = [copy(4, NOW, 9), copy(4, STAYS, 9), copy(4, NOW, 9)];
+    assert_eq!(choose(PolicyKind::Score, &parts, 8), Choice::Nothing);
+}
+
+#[test]
+fn a_prefetch_never_pushes_out_what_is_needed_sooner() {
+    let parts = arena(&[copy(4, NOW, 3), copy(4, NOW, 7)]);
+    let need = |later_than| Need { bytes: 4, now: NOW, later_than: Some(later_than) };
+    assert_eq!(policy(PolicyKind::Score).choose(&parts, &need(5)), Choice::Take(1..2));
+    assert_eq!(policy(PolicyKind::Score).choose(&parts, &need(7)), Choice::Nothing);
+}
+
+#[test]
+fn a_copy_past_its_estimate_still_costs_a_wait() {
+    let parts = arena(&[copy(4, Nanos(10), 3), copy(4, NOW, 3)]);
+    let need = Need { bytes: 4, now: Nanos(500), later_than: None };
+    assert_eq!(policy(PolicyKind::Score).choose(&parts, &need), Choice::Take(1..2));
+}
+
+/// Every window that cannot be shortened, judged one by one.
+fn search(kind: PolicyKind, list: &[Fragment], bytes: u64) -> Option<(u64, u64)> {
+    let minimal = |w: &Range<usize>| {
+        let size = |r: Range<usize>| list[r].iter().map(|f| f.bytes).sum::<u64>();
+        size(w.clone()) >= bytes
+            && size(w.start + 1..w.end) < bytes
+            && size(w.start..w.end - 1) < bytes
+    };
+    let windows = (0..list.len()).flat_map(|i| (i + 1..=list.len()).map(move |j| i..j));
+    windows
+        .filter(|w| list[w.clone()].iter().all(|f| f.resident.is_none_or(|r| r.ready_at != STAYS)))
+        .filter(minimal)
+        .map(|w| judge(kind, &list[w]))
+        .min()
+}
+
+/// (wait, how bad it is to give this window up): smaller is better.
+fn judge(kind: PolicyKind, window: &[Fragment]) -> (u64, u64) {
+    let copies = || window.iter().filter_map(|f| f.resident);
+    let wait = copies().map(|r| r.ready_at.0).sum();
+    let sum: u64 =
+        window.iter().map(|f| f.resident.map_or(1 << 41, |r| r.next_use.min(1 << 40))).sum();
+    let loss = match kind {
+        PolicyKind::Score => u64::MAX - sum,
+        PolicyKind::Lru => copies().map(|r| r.last_use).max().unwrap_or(0),
+        PolicyKind::Fifo => copies().map(|r| r.arrived).max().unwrap_or(0),
+        PolicyKind::Belady => u64::MAX - copies().map(|r| r.next_use).min().unwrap_or(u64::MAX),
+    };
+    (wait, loss)
+}
+
+prop_compose! {
+    fn any_part()(
+        bytes in 1u64..9,
+        kind in 0u8..8,
+        next_use in prop_oneof![0u64..30, Just(u64::MAX)],
+        wait in 1u64..40,
+    ) -> (u64, Option<Resident>) {
+        match kind {
+            0 | 1 => gap(bytes),
+            2 => copy(bytes, STAYS, next_use),
+            3 | 4 => copy(bytes, Nanos(wait), next_use),
+            _ => copy(bytes, NOW, next_use),
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2000))]
+    #[test]
+    fn the_window_is_as_good_as_the_best_of_an_exhaustive_search(
+        parts in prop::collection::vec(any_part(), 1..14),
+        bytes in 1u64..30,
+    ) {
+        let list = arena(&parts);
+        let single_gap = list.iter().any(|f| f.resident.is_none() && f.bytes >= bytes);
+        for kind in [PolicyKind::Score, PolicyKind::Lru, PolicyKind::Fifo, PolicyKind::Belady] {
+            let best = search(kind, &list, bytes);
+            match choose(kind, &parts, bytes) {
+                Choice::Nothing => prop_assert_eq!(best, None),
+                Choice::Take(w) if single_gap => {
+                    prop_assert!(w.len() == 1 && list[w.start].resident.is_none());
+                }
+                Choice::Take(w) => {
+                    prop_assert_eq!(Some(judge(kind, &list[w.clone()])), best);
+                    prop_assert!(list[w].iter().map(|f| f.bytes).sum::<u64>() >= bytes);
+                }
+                Choice::Wait(w, until) => {
+                    prop_assert_eq!(Some(judge(kind, &list[w])), best);
+                    prop_assert_eq!(Some(until.0), best.map(|b| b.0));
+                }
+            }
+        }
+    }
+}

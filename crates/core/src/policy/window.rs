@@ -1,0 +1,121 @@
+//! The sliding window over the fragments of an arena (Score, HPDC'23, Algorithm 1).
+//!
+//! The printed listing is garbled (it grows the window for `size_target`, a name that it does not
+//! define, and may end before the last windows are judged); this follows its prose: slide a window
+//! of variable length over all fragments, keep both scores up to date as fragments enter and
+//! leave, and retain the best. Each fragment enters and leaves once, so a pass is O(fragments).
+
+use core::ops::Range;
+
+use crate::policy::fragments::{Fragment, Resident};
+use crate::policy::{Choice, Need};
+use crate::types::Nanos;
+
+/// The second score of a window, kept up to date while it slides.
+pub(crate) trait Tally {
+    /// The fragment at `index` enters on the right.
+    fn enter(&mut self, index: usize, resident: Option<&Resident>);
+    /// The fragment at `index` leaves on the left.
+    fn leave(&mut self, index: usize, resident: Option<&Resident>);
+    /// The score of the window: larger is better to give up.
+    fn score(&self) -> u64;
+    /// The window is empty again.
+    fn reset(&mut self);
+}
+
+/// The best window seen so far.
+struct Best {
+    window: Range<usize>,
+    wait: u64,
+    score: u64,
+}
+
+/// The window with the smallest wait, then the largest tally.
+///
+/// A single gap that is large enough is taken at once, the smallest such gap: nothing needs to be
+/// given up for it.
+pub(crate) fn best_window(fragments: &[Fragment], need: &Need, tally: &mut dyn Tally) -> Choice {
+    assert!(need.bytes > 0, "a copy of zero bytes needs no room");
+    if let Some(gap) = smallest_gap(fragments, need.bytes) {
+        return Choice::Take(gap..gap + 1);
+    }
+    let mut best: Option<Best> = None;
+    let mut slide = Slide { start: 0, end: 0, bytes: 0, wait: 0 };
+    while slide.end < fragments.len() {
+        slide.grow(fragments, need, tally);
+        while slide.bytes >= need.bytes {
+            // Only windows that cannot be shortened: nothing is given up needlessly.
+            if slide.bytes - fragments[slide.start].bytes < need.bytes {
+                slide.offer(&mut best, tally.score());
+            }
+            slide.shrink(fragments, need, tally);
+        }
+    }
+    match best {
+        None => Choice::Nothing,
+        Some(b) if b.wait == 0 => Choice::Take(b.window),
+        Some(b) => Choice::Wait(b.window, need.now.plus(Nanos(b.wait))),
+    }
+}
+
+fn smallest_gap(fragments: &[Fragment], bytes: u64) -> Option<usize> {
+    let fits = |f: &Fragment| f.resident.is_none() && f.bytes >= bytes;
+    let gaps = fragments.iter().enumerate().filter(|(_, f)| fits(f));
+    gaps.min_by_key(|(_, f)| f.bytes).map(|(i, _)| i)
+}
+
+/// The window `start..end` with its size and its total wait in nanoseconds.
+struct Slide {
+    start: usize,
+    end: usize,
+    bytes: u64,
+    wait: u64,
+}
+
+impl Slide {
+    /// Makes this window the best one if it is better.
+    fn offer(&self, best: &mut Option<Best>, score: u64) {
+        let better = |b: &Best| (self.wait, b.score) < (b.wait, score);
+        if best.as_ref().is_none_or(better) {
+            *best = Some(Best { window: self.start..self.end, wait: self.wait, score });
+        }
+    }
+
+    /// Takes in the next fragment; begins again behind it when it must stay.
+    fn grow(&mut self, fragments: &[Fragment], need: &Need, tally: &mut dyn Tally) {
+        let fragment = &fragments[self.end];
+        self.end += 1;
+        let Some(wait) = wait_for(fragment, need) else {
+            (self.start, self.bytes, self.wait) = (self.end, 0, 0);
+            tally.reset();
+            return;
+        };
+        self.bytes += fragment.bytes;
+        self.wait += wait;
+        tally.enter(self.end - 1, fragment.resident.as_ref());
+    }
+
+    /// Gives up the leftmost fragment.
+    fn shrink(&mut self, fragments: &[Fragment], need: &Need, tally: &mut dyn Tally) {
+        let fragment = &fragments[self.start];
+        self.bytes -= fragment.bytes;
+        self.wait -= wait_for(fragment, need).expect("only what may go is in the window");
+        tally.leave(self.start, fragment.resident.as_ref());
+        self.start += 1;
+    }
+}
+
+/// Nanoseconds until the fragment may be overwritten; `None` when it must stay.
+/// At most about 13 days, so that the waits of a whole window can be added up.
+fn wait_for(fragment: &Fragment, need: &Need) -> Option<u64> {
+    let Some(resident) = &fragment.resident else { return Some(0) };
+    let needed_sooner = need.later_than.is_some_and(|limit| resident.next_use <= limit);
+    if needed_sooner || resident.ready_at == Nanos::NEVER {
+        return None;
+    }
+    if resident.ready_at == Nanos(0) {
+        return Some(0);
+    }
+    // A copy that is not evictable yet costs some wait, even when its estimate has passed.
+    Some(resident.ready_at.since(need.now).0.clamp(1, 1 << 50))
+}

@@ -1,0 +1,228 @@
+//! What a user of the core can rely on, one small story a test.
+
+mod support;
+
+use support::{Bench, config};
+use unspool_core::{Command, CopyState, Event, Failure, Refusal, TierId, Version};
+
+const DEVICE: TierId = TierId(0);
+
+fn refusal(answer: Command) -> Refusal {
+    match answer {
+        Command::Refuse { refusal, .. } => refusal,
+        other => panic!("not refused: {other:?}"),
+    }
+}
+
+#[test]
+fn a_history_ten_times_the_device_comes_back_in_reverse_from_the_device() {
+    let mut bench = Bench::new(config(8, 4, 8, 100));
+    (0..40).for_each(|v| assert!(matches!(bench.save(v, 8), Command::Grant { .. })));
+    bench.settle();
+    bench.expect((0..40).rev());
+    for v in (0..40).rev() {
+        bench.settle();
+        assert_eq!(bench.restore(v), Ok(DEVICE), "version {v}");
+    }
+    assert_eq!(bench.core.stats().lead_summary().median, 3, "c - 1 ahead");
+}
+
+#[test]
+fn every_order_comes_back_right() {
+    let forward: Vec<i64> = (0..30).collect();
+    let irregular: Vec<i64> = (0..30).map(|i| i * 7 % 30).collect();
+    let repeated: Vec<i64> = (0..60).map(|i| (i * i) % 30).collect();
+    for order in [forward, irregular, repeated] {
+        let mut bench = Bench::new(config(8, 3, 5, 100));
+        bench.save_all(0..30, 8);
+        bench.expect(order.iter().copied());
+        order.iter().for_each(|&v| assert!(bench.restore(v).is_ok()));
+    }
+}
+
+#[test]
+fn spared_checkpoints_are_never_flushed_and_discarded_after_their_restore() {
+    let mut settings = config(8, 8, 16, 100);
+    settings.discard_after_restore = true;
+    let mut bench = Bench::new(settings);
+    bench.expect((0..5).rev());
+    bench.save_all(0..5, 8);
+    (0..5).rev().for_each(|v| assert_eq!(bench.restore(v), Ok(DEVICE)));
+    assert_eq!(bench.transfers_to(1), 0, "nothing was moved");
+    let stats = bench.core.stats();
+    assert_eq!((stats.discards, stats.tiers[0].used), (5, 0));
+    assert_eq!(stats.links[0].flush.skipped, 5);
+}
+
+#[test]
+fn consumption_cancels_pending_flushes() {
+    let mut settings = config(8, 4, 8, 100);
+    settings.discard_after_restore = true;
+    let mut bench = Bench::new(settings);
+    bench.save(0, 8);
+    assert_eq!(bench.moving.len(), 1, "without a hint it is flushed at once");
+    assert_eq!(bench.restore(0), Ok(DEVICE));
+    assert!(bench.moving[0].cancelled);
+    bench.settle();
+    assert_eq!(bench.core.stats().tiers.iter().map(|t| t.used).sum::<u64>(), 0);
+}
+
+#[test]
+fn a_checkpoint_can_be_restored_while_its_flush_is_pending() {
+    let mut bench = Bench::new(config(8, 4, 8, 100));
+    bench.save(0, 8);
+    assert_eq!(bench.restore(0), Ok(DEVICE));
+    assert_eq!(bench.restore(0), Ok(DEVICE));
+    assert!(!bench.moving.is_empty());
+}
+
+#[test]
+fn a_save_that_no_arena_can_hold_goes_to_the_disk_and_comes_back() {
+    let mut bench = Bench::new(config(8, 2, 4, 100));
+    let answer = bench.save(0, 100);
+    assert!(matches!(answer, Command::Grant { place, .. } if place.tier == TierId(2)));
+    assert_eq!(bench.restore(0), Ok(TierId(2)));
+}
+
+#[test]
+fn what_fits_nowhere_is_refused_with_the_largest_capacity() {
+    let mut bench = Bench::new(config(8, 2, 4, 0));
+    assert_eq!(refusal(bench.save(0, 100)), Refusal::TooLarge { largest: 32 });
+    assert!(matches!(bench.save(0, 8), Command::Grant { .. }), "the version is still free");
+}
+
+#[test]
+fn a_full_stack_refuses_the_save_and_names_the_slowest_tier() {
+    let mut bench = Bench::new(config(8, 1, 2, 0));
+    (0..3).for_each(|v| assert!(matches!(bench.save(v, 8), Command::Grant { .. }), "{v}"));
+    let Refusal::Full { tier, used, .. } = refusal(bench.save(3, 8)) else { panic!("full") };
+    assert_eq!((tier.name(), used), ("host", 16));
+    bench.step(Event::Discard { version: Version(1) });
+    assert!(matches!(bench.save(3, 8), Command::Grant { .. }));
+    for v in [0, 2, 3] {
+        assert!(bench.restore(v).is_ok(), "{v}");
+    }
+}
+
+#[test]
+fn a_failed_flush_leaves_the_bytes_where_they_were() {
+    let mut bench = Bench::new(config(8, 2, 0, 100));
+    bench.save(0, 8);
+    assert!(bench.fail_one(Failure::Permanent));
+    assert_eq!(bench.restore(0), Ok(DEVICE));
+    assert_eq!(bench.core.copies(Version(0))[0], Some(CopyState::WriteComplete));
+}
+
+#[test]
+fn a_failing_disk_is_tried_again_for_a_save_that_needs_room_and_then_named() {
+    let mut bench = Bench::new(config(8, 1, 0, 100));
+    bench.save(0, 8);
+    bench.fail_one(Failure::Permanent);
+    let request = bench.request();
+    bench.step(Event::Save { request, version: Version(1), bytes: 8 });
+    // The arena cannot be emptied, so the save is offered the disk itself.
+    let answer = bench.answer(request);
+    assert!(matches!(answer, Command::Grant { place, .. } if place.tier == TierId(1)));
+}
+
+#[test]
+fn an_io_error_is_tried_again_after_a_delay() {
+    let mut bench = Bench::new(config(8, 2, 0, 100));
+    bench.save(0, 8);
+    bench.fail_one(Failure::Io);
+    assert!(bench.moving.is_empty());
+    let deadline = bench.core.next_deadline().expect("a retry is planned");
+    bench.now = deadline;
+    bench.step(Event::Tick);
+    assert_eq!(bench.moving.len(), 1);
+    assert_eq!(bench.core.stats().links[0].flush.retried, 1);
+}
+
+#[test]
+fn a_corrupt_copy_is_lost_and_only_the_last_one_takes_the_checkpoint_with_it() {
+    let mut bench = Bench::new(config(8, 1, 0, 100));
+    bench.save_all(0..2, 8);
+    bench.settle();
+    bench.expect([0]);
+    assert!(bench.fail_one(Failure::Corrupt), "version 0 is on its way back");
+    let lost = Refusal::Lost { failure: Failure::Corrupt };
+    assert_eq!(refusal(bench.restore(0).expect_err("lost")), lost);
+    assert!(bench.restore(1).is_ok());
+}
+
+#[test]
+fn unread_prefetches_are_given_up_rather_than_failing_a_save() {
+    let mut bench = Bench::new(config(8, 2, 0, 100));
+    bench.save_all(0..4, 8);
+    bench.expect([0, 1, 2]);
+    let _ = bench.restore(3);
+    bench.settle();
+    (4..9).for_each(|v| assert!(matches!(bench.save(v, 8), Command::Grant { .. }), "{v}"));
+    (0..9).for_each(|v| assert!(bench.restore(v).is_ok()));
+}
+
+#[test]
+fn a_version_can_be_saved_again_after_its_discard() {
+    let mut bench = Bench::new(config(8, 2, 4, 100));
+    bench.save(5, 8);
+    assert_eq!(refusal(bench.save(5, 8)), Refusal::Duplicate);
+    bench.step(Event::Discard { version: Version(5) });
+    assert_eq!(refusal(bench.restore(5).expect_err("discarded")), Refusal::Discarded);
+    assert!(matches!(bench.save(5, 8), Command::Grant { .. }));
+    bench.settle();
+    assert!(bench.restore(5).is_ok());
+    assert_eq!(refusal(bench.restore(6).expect_err("unknown")), Refusal::Unknown);
+}
+
+#[test]
+fn a_flush_brings_everything_to_the_disk() {
+    let mut settings = config(8, 4, 4, 100);
+    settings.discard_after_restore = true;
+    let mut bench = Bench::new(settings);
+    bench.expect((0..4).rev());
+    bench.save_all(0..4, 8);
+    assert_eq!(bench.transfers_to(2), 0, "spared until someone asks");
+    let request = bench.request();
+    bench.step(Event::Flush { request });
+    assert_eq!(bench.answer(request), Command::FlushDone { request });
+    (0..4).for_each(|v| assert!(bench.core.copies(Version(v))[2].is_some()));
+}
+
+#[test]
+fn a_flush_that_cannot_finish_names_the_checkpoint_and_the_tier() {
+    let mut bench = Bench::new(config(8, 4, 0, 2));
+    bench.save_all(0..3, 8);
+    let request = bench.request();
+    bench.step(Event::Flush { request });
+    let Refusal::FlushFailed { version, tier, .. } = refusal(bench.answer(request)) else {
+        panic!("the disk is full");
+    };
+    assert_eq!((version, tier.name()), (Version(2), "disk"));
+}
+
+#[test]
+fn prefetching_waits_until_it_is_started() {
+    let mut bench = Bench::new(config(8, 2, 0, 100));
+    bench.step(Event::HoldPrefetch);
+    bench.save_all(0..6, 8);
+    bench.settle();
+    bench.expect(0..6);
+    assert!(bench.moving.is_empty());
+    bench.step(Event::StartPrefetch);
+    assert!(!bench.moving.is_empty());
+}
+
+#[test]
+fn prefetches_chain_from_the_disk_through_the_host() {
+    let mut bench = Bench::new(config(8, 2, 4, 100));
+    bench.save_all(0..20, 8);
+    bench.settle();
+    bench.expect(0..20);
+    bench.settle();
+    for v in 0..2 {
+        assert_eq!(bench.core.copies(Version(v))[0], Some(CopyState::ReadComplete), "{v}");
+    }
+    for v in 2..5 {
+        assert_eq!(bench.core.copies(Version(v))[1], Some(CopyState::ReadComplete), "{v}");
+    }
+}

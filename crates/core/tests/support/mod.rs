@@ -1,0 +1,203 @@
+//! A small executor around the core: transfers end when the test says so, bytes are tags.
+
+#![allow(dead_code)]
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+
+use unspool_core::{
+    CheckpointId, Command, Config, Core, Event, Failure, LinkConfig, Nanos, Place, PolicyKind,
+    RequestId, TierConfig, TierId, TierKind, TransferId, Version,
+};
+
+/// A stack of arenas and a disk with room for `rooms` checkpoints of `unit` bytes each.
+pub fn config(unit: u64, device: u64, host: u64, disk: u64) -> Config {
+    let tier = |kind, capacity| TierConfig { kind, capacity, alignment: 1 };
+    let link = LinkConfig {
+        flush_rate: 1e9,
+        prefetch_rate: 1e9,
+        latency: Nanos(0),
+        max_in_flight_bytes: u64::MAX,
+        max_in_flight: 2,
+    };
+    let disk_bytes = disk * (unit + 1);
+    let tiers = [
+        tier(TierKind::Device, device * unit),
+        tier(TierKind::Host, host * unit),
+        tier(TierKind::Disk, disk_bytes),
+    ];
+    let tiers: Vec<_> = tiers.into_iter().filter(|t| t.capacity > 0).collect();
+    Config {
+        links: vec![link; tiers.len() - 1],
+        tiers,
+        discard_after_restore: false,
+        policy: PolicyKind::Score,
+        max_retries: 2,
+        retry_delay: Nanos(1000),
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Moving {
+    pub id: TransferId,
+    pub checkpoint: CheckpointId,
+    pub version: Version,
+    pub from: Place,
+    pub to: Place,
+    pub cancelled: bool,
+}
+
+/// The core, its transfers in flight and what the tiers hold.
+pub struct Bench {
+    pub core: Core,
+    pub now: Nanos,
+    pub moving: VecDeque<Moving>,
+    pub deleting: VecDeque<(CheckpointId, TierId)>,
+    pub answers: HashMap<RequestId, Command>,
+    pub bytes: BTreeMap<(CheckpointId, TierId), u64>,
+    pub log: Vec<Command>,
+    next: u64,
+}
+
+impl Bench {
+    pub fn new(config: Config) -> Bench {
+        Bench {
+            core: Core::new(config).expect("a valid configuration"),
+            now: Nanos(0),
+            moving: VecDeque::new(),
+            deleting: VecDeque::new(),
+            answers: HashMap::new(),
+            bytes: BTreeMap::new(),
+            log: Vec::new(),
+            next: 0,
+        }
+    }
+
+    pub fn request(&mut self) -> RequestId {
+        self.next += 1;
+        RequestId(self.next)
+    }
+
+    pub fn step(&mut self, event: Event) {
+        self.now = self.now.plus(Nanos(1));
+        let mut out = Vec::new();
+        self.core.step(event, self.now, &mut out);
+        for command in out {
+            self.log.push(command);
+            self.take(command);
+        }
+        self.core.assert_invariants();
+    }
+
+    fn take(&mut self, command: Command) {
+        match command {
+            Command::Grant { request, .. }
+            | Command::Serve { request, .. }
+            | Command::FlushDone { request }
+            | Command::Refuse { request, .. } => {
+                assert!(self.answers.insert(request, command).is_none(), "one answer a call");
+            }
+            Command::Transfer { transfer: id, checkpoint, version, from, to, .. } => {
+                let moving = Moving { id, checkpoint, version, from, to, cancelled: false };
+                self.moving.push_back(moving);
+            }
+            Command::Cancel { transfer } => {
+                let found = self.moving.iter_mut().find(|m| m.id == transfer);
+                found.expect("only what moves is cancelled").cancelled = true;
+            }
+            Command::Delete { checkpoint, tier } => self.deleting.push_back((checkpoint, tier)),
+            Command::Evict { checkpoint, place } => {
+                assert!(self.bytes.remove(&(checkpoint, place.tier)).is_some(), "evicted once");
+            }
+        }
+    }
+
+    /// Ends the oldest transfer. False when nothing moves.
+    pub fn finish_one(&mut self) -> bool {
+        let Some(m) = self.moving.pop_front() else { return false };
+        if m.cancelled {
+            self.step(Event::TransferCancelled { transfer: m.id });
+            return true;
+        }
+        let bytes = self.bytes[&(m.checkpoint, m.from.tier)];
+        self.bytes.insert((m.checkpoint, m.to.tier), bytes);
+        self.step(Event::TransferDone { transfer: m.id, took: Nanos(10) });
+        true
+    }
+
+    pub fn fail_one(&mut self, failure: Failure) -> bool {
+        let Some(m) = self.moving.pop_front() else { return false };
+        self.step(Event::TransferFailed { transfer: m.id, failure });
+        true
+    }
+
+    pub fn delete_one(&mut self) -> bool {
+        let Some((checkpoint, tier)) = self.deleting.pop_front() else { return false };
+        self.bytes.remove(&(checkpoint, tier));
+        self.step(Event::Deleted { checkpoint, tier });
+        true
+    }
+
+    /// Ends everything that moves.
+    pub fn settle(&mut self) {
+        while self.delete_one() || self.finish_one() {}
+    }
+
+    /// Ends transfers until `request` is answered.
+    pub fn answer(&mut self, request: RequestId) -> Command {
+        loop {
+            if let Some(answer) = self.answers.remove(&request) {
+                return answer;
+            }
+            if !(self.delete_one() || self.finish_one()) {
+                let deadline = self.core.next_deadline().expect("a call waits for nothing");
+                self.now = self.now.max(deadline);
+                self.step(Event::Tick);
+            }
+        }
+    }
+
+    pub fn save(&mut self, version: i64, bytes: u64) -> Command {
+        let request = self.request();
+        self.step(Event::Save { request, version: Version(version), bytes });
+        let answer = self.answer(request);
+        if let Command::Grant { checkpoint, place, .. } = answer {
+            self.bytes.insert((checkpoint, place.tier), checkpoint.0);
+            self.step(Event::Saved { request });
+        }
+        answer
+    }
+
+    /// Saves every version and asserts that each is granted.
+    pub fn save_all(&mut self, versions: impl IntoIterator<Item = i64>, bytes: u64) {
+        for v in versions {
+            let answer = self.save(v, bytes);
+            assert!(matches!(answer, Command::Grant { .. }), "version {v}: {answer:?}");
+        }
+    }
+
+    /// Restores and checks the bytes. Returns the tier that served, or the refusal.
+    pub fn restore(&mut self, version: i64) -> Result<TierId, Command> {
+        let request = self.request();
+        self.step(Event::Restore { request, version: Version(version) });
+        match self.answer(request) {
+            Command::Serve { checkpoint, place, .. } => {
+                let found = self.bytes[&(checkpoint, place.tier)];
+                assert_eq!(found, checkpoint.0, "the bytes of another checkpoint were served");
+                self.step(Event::Restored { request });
+                Ok(place.tier)
+            }
+            other => Err(other),
+        }
+    }
+
+    pub fn expect(&mut self, versions: impl IntoIterator<Item = i64>) {
+        for v in versions {
+            self.step(Event::Expect { version: Version(v) });
+        }
+    }
+
+    pub fn transfers_to(&self, tier: u8) -> usize {
+        let to = |c: &&Command| matches!(c, Command::Transfer { to, .. } if to.tier.0 == tier);
+        self.log.iter().filter(to).count()
+    }
+}
