@@ -7,6 +7,7 @@
 mod arena;
 mod disk;
 mod error;
+mod text;
 mod tier;
 
 pub use arena::{Arena, ReadGuard, WriteGuard};

@@ -1,24 +1,25 @@
-//! The bytes of an arena: one anonymous mapping.
+//! The bytes of an arena: one buffer that costs memory only where it was written.
 
 use std::ptr::NonNull;
 
-use rustix::mm::{MapFlags, ProtFlags};
-use unspool_core::{Failure, TierKind};
+use unspool_core::TierKind;
 
+use crate::arena::limit::Promise;
 use crate::error::TierError;
 
 /// The alignment of the first byte.
 pub(super) const PAGE: u64 = 4096;
 
-/// One contiguous buffer, zero at first, backed by memory only where it was written.
+/// One contiguous buffer of initialised bytes, zero at first.
 #[derive(Debug)]
 pub(super) struct Memory {
     base: NonNull<u8>,
     len: u64,
+    promise: Promise,
     notes: Vec<String>,
 }
 
-// SAFETY: `Memory` owns its mapping and gives out addresses only; who may touch which bytes is
+// SAFETY: `Memory` owns its buffer and gives out addresses only; who may touch which bytes is
 // decided by the arena's table.
 unsafe impl Send for Memory {}
 // SAFETY: as above.
@@ -26,29 +27,11 @@ unsafe impl Sync for Memory {}
 
 impl Memory {
     pub(super) fn reserve(kind: TierKind, len: u64) -> Result<Memory, TierError> {
-        if len == 0 {
-            return Ok(Memory { base: NonNull::dangling(), len, notes: Vec::new() });
-        }
-        // SAFETY: a new private mapping at an address that the kernel chooses; it replaces nothing.
-        let base = unsafe {
-            rustix::mm::mmap_anonymous(
-                std::ptr::null_mut(),
-                len as usize,
-                ProtFlags::READ | ProtFlags::WRITE,
-                MapFlags::PRIVATE | MapFlags::NORESERVE,
-            )
-        }
-        .map_err(|errno| {
-            TierError::new(
-                Failure::NoSpace,
-                "reserve",
-                format!("{kind} memory"),
-                format!("{len} bytes cannot be reserved"),
-            )
-            .with_cause(errno.into())
-        })?;
-        let base = NonNull::new(base.cast()).unwrap_or(NonNull::dangling());
-        Ok(Memory { base, len, notes: Vec::new() })
+        let promise = Promise::make(kind, len)?;
+        let mut notes = Vec::new();
+        let base = if len == 0 { NonNull::dangling() } else { system::map(kind, len, &mut notes)? };
+        assert!(base.as_ptr().addr() % PAGE as usize == 0 || len == 0, "aligned to pages");
+        Ok(Memory { base, len, promise, notes })
     }
 
     pub(super) fn len(&self) -> u64 {
@@ -59,11 +42,13 @@ impl Memory {
         &self.notes
     }
 
-    /// The address of byte `offset`. The caller has checked that `[offset, offset + len)` is in
-    /// range.
+    /// The address of byte `offset`, of which `len` bytes are about to be lent. The table has
+    /// checked that they are in range.
     pub(super) fn at(&self, offset: u64, len: u64) -> NonNull<u8> {
         assert!(offset <= self.len && len <= self.len - offset, "checked by the table");
-        // SAFETY: the range lies in the mapping, as just asserted.
+        self.promise.kept_up_to(offset + len);
+        // SAFETY: the range lies in the buffer, as just asserted; the address of its end is
+        // allowed too.
         unsafe { self.base.add(offset as usize) }
     }
 }
@@ -71,8 +56,131 @@ impl Memory {
 impl Drop for Memory {
     fn drop(&mut self) {
         if self.len > 0 {
-            // SAFETY: the mapping is ours, and the guards that borrow the arena are gone.
-            let _ = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.len as usize) };
+            // SAFETY: the buffer came from `map` with this length, and the guards that borrow the
+            // arena are gone.
+            unsafe { system::unmap(self.base, self.len) };
         }
+    }
+}
+
+/// The real thing: an anonymous private mapping.
+#[cfg(not(miri))]
+mod system {
+    use std::fs;
+    use std::ptr::NonNull;
+
+    use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
+    use unspool_core::{Failure, TierKind};
+
+    use crate::error::TierError;
+    use crate::text::Bytes;
+
+    /// The size of a huge page where pages have 4 KiB. Elsewhere the alignment does no harm.
+    const HUGE: usize = 2 << 20;
+
+    pub(super) fn map(
+        kind: TierKind,
+        len: u64,
+        notes: &mut Vec<String>,
+    ) -> Result<NonNull<u8>, TierError> {
+        let mapped = usize::try_from(len).ok().and_then(map_aligned);
+        let base = mapped.ok_or_else(|| refused(kind, len))?;
+        if len >= HUGE as u64 {
+            ask_for_huge_pages(base, len as usize, notes);
+        }
+        Ok(base)
+    }
+
+    fn refused(kind: TierKind, len: u64) -> TierError {
+        let reason = format!("the system does not give {} of address space", Bytes(len));
+        TierError::new(Failure::NoSpace, "reserve", format!("{kind} memory"), reason)
+            .with_progress(len, 0)
+            .with_cause(std::io::Error::last_os_error())
+            .with_advice(format!(
+                "Make the option `{kind}` smaller, or raise the limit on address space \
+                 (`ulimit -v`, vm.overcommit_memory)."
+            ))
+    }
+
+    /// A mapping of `len` bytes whose first byte is at a multiple of the size of a huge page when
+    /// it is that long: it is mapped with room to spare and the ends are given back.
+    fn map_aligned(len: usize) -> Option<NonNull<u8>> {
+        let spare = if len >= HUGE { HUGE } else { 0 };
+        let whole = len.checked_next_multiple_of(super::PAGE as usize)?.checked_add(spare)?;
+        let access = ProtFlags::READ | ProtFlags::WRITE;
+        let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
+        // SAFETY: a new mapping at an address that the kernel chooses replaces nothing.
+        let start = unsafe { mmap_anonymous(std::ptr::null_mut(), whole, access, flags) }.ok()?;
+        let head = if spare == 0 { 0 } else { start.align_offset(HUGE) };
+        let tail = spare - head;
+        // SAFETY: `head <= spare`, so this stays in the mapping.
+        let base = unsafe { start.add(head) };
+        give_back(start, head);
+        // SAFETY: the last `tail` bytes of the mapping.
+        give_back(unsafe { start.add(whole - tail) }, tail);
+        NonNull::new(base.cast())
+    }
+
+    /// Unmaps an end of a mapping that nobody has seen yet.
+    fn give_back(start: *mut std::ffi::c_void, len: usize) {
+        if len > 0 {
+            // SAFETY: the range is part of our new mapping and no address in it was given out.
+            // If it fails, address space stays in use and no memory does.
+            let _ = unsafe { munmap(start, len) };
+        }
+    }
+
+    fn ask_for_huge_pages(base: NonNull<u8>, len: usize, notes: &mut Vec<String>) {
+        // SAFETY: the range is our mapping; the advice changes no bytes.
+        let advised = unsafe { madvise(base.as_ptr().cast(), len, Advice::LinuxHugepage) };
+        let setting = fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled");
+        let never = setting.is_ok_and(|setting| setting.contains("[never]"));
+        if advised.is_err() || never {
+            notes.push(
+                "The system gives no transparent huge pages: first use of the memory is slower."
+                    .to_owned(),
+            );
+        }
+    }
+
+    /// # Safety
+    /// `base` and `len` are from `map`, and no address in the mapping is used any more.
+    pub(super) unsafe fn unmap(base: NonNull<u8>, len: u64) {
+        let whole = (len as usize).next_multiple_of(super::PAGE as usize);
+        // SAFETY: by this function's contract. It can only fail for an argument that is not a
+        // mapping, which would be a defect of `map_aligned`.
+        let unmapped = unsafe { munmap(base.as_ptr().cast(), whole) };
+        debug_assert!(unmapped.is_ok());
+    }
+}
+
+/// The heap, for Miri, which knows no mappings.
+#[cfg(miri)]
+mod system {
+    use std::alloc::{Layout, alloc_zeroed, dealloc};
+    use std::ptr::NonNull;
+
+    use unspool_core::TierKind;
+
+    use crate::error::TierError;
+
+    fn layout(len: u64) -> Layout {
+        Layout::from_size_align(len as usize, super::PAGE as usize).unwrap()
+    }
+
+    pub(super) fn map(
+        _kind: TierKind,
+        len: u64,
+        _notes: &mut Vec<String>,
+    ) -> Result<NonNull<u8>, TierError> {
+        // SAFETY: the caller asks for at least one byte.
+        Ok(NonNull::new(unsafe { alloc_zeroed(layout(len)) }).unwrap())
+    }
+
+    /// # Safety
+    /// `base` and `len` are from `map`, and no address in the buffer is used any more.
+    pub(super) unsafe fn unmap(base: NonNull<u8>, len: u64) {
+        // SAFETY: by this function's contract.
+        unsafe { dealloc(base.as_ptr(), layout(len)) };
     }
 }

@@ -8,6 +8,7 @@
 //! - The one lock guards the table and is held for bookkeeping only, never while bytes are copied.
 
 mod guard;
+mod limit;
 mod memory;
 mod table;
 
@@ -164,3 +165,6 @@ impl Tier for Arena {
         Some(self)
     }
 }
+
+#[cfg(test)]
+mod tests;

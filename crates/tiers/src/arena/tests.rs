@@ -1,0 +1,191 @@
+use super::*;
+use unspool_core::Failure;
+
+const A: CheckpointId = CheckpointId(1);
+const B: CheckpointId = CheckpointId(2);
+
+fn arena(capacity: u64) -> Arena {
+    Arena::new(TierKind::Host, capacity).unwrap()
+}
+
+fn fill(arena: &Arena, id: CheckpointId, offset: u64, len: u64, byte: u8) {
+    let mut guard = arena.create(id, offset, len).unwrap();
+    guard.fill(byte);
+    guard.commit();
+}
+
+#[test]
+fn what_was_written_and_committed_is_read_by_many() {
+    let arena = arena(8192);
+    fill(&arena, A, 4096, 100, 7);
+    let (one, two) = (arena.read(A).unwrap(), arena.read(A).unwrap());
+    assert_eq!(*one, [7; 100]);
+    assert_eq!(*one, *two);
+    assert_eq!(arena.used(), 100);
+}
+
+#[test]
+fn the_first_byte_is_at_a_page() {
+    let arena = arena(1 << 22);
+    let guard = arena.create(A, 0, 1).unwrap();
+    assert_eq!(guard.as_ptr().align_offset(4096), 0);
+}
+
+#[test]
+fn a_guard_that_is_dropped_without_commit_forgets_the_entry() {
+    let arena = arena(4096);
+    drop(arena.create(A, 0, 10).unwrap());
+    assert_eq!(arena.read(A).unwrap_err().kind(), Failure::Missing);
+    assert_eq!(arena.used(), 0);
+    fill(&arena, A, 0, 10, 1);
+}
+
+#[test]
+fn reading_before_commit_is_an_error() {
+    let arena = arena(4096);
+    let guard = arena.create(A, 0, 10).unwrap();
+    let error = arena.read(A).unwrap_err();
+    assert_eq!(error.kind(), Failure::Permanent);
+    assert!(error.to_string().contains("still being written"), "{error}");
+    guard.commit();
+    assert!(arena.read(A).is_ok());
+}
+
+#[test]
+fn an_id_has_one_entry() {
+    let arena = arena(4096);
+    fill(&arena, A, 0, 10, 1);
+    let error = arena.create(A, 100, 10).unwrap_err();
+    assert!(error.to_string().contains("already has an entry"), "{error}");
+}
+
+#[test]
+fn ranges_that_overlap_are_refused_and_neighbours_are_not() {
+    let arena = arena(100);
+    fill(&arena, A, 40, 20, 1);
+    for (offset, len) in [(40, 20), (39, 2), (59, 1), (45, 5), (0, 100), (40, 1)] {
+        let error = arena.create(B, offset, len).unwrap_err();
+        assert!(error.to_string().contains("overlap frame 1"), "{offset} {len}: {error}");
+    }
+    fill(&arena, B, 0, 40, 2);
+    fill(&arena, CheckpointId(3), 60, 40, 3);
+    assert_eq!(*arena.read(A).unwrap(), [1; 20]);
+}
+
+#[test]
+fn a_range_beyond_the_end_is_refused() {
+    let arena = arena(100);
+    for (offset, len) in [(0, 101), (100, 1), (u64::MAX, 1), (1, u64::MAX), (101, 0)] {
+        let error = arena.create(A, offset, len).unwrap_err();
+        assert_eq!(error.kind(), Failure::NoSpace, "{offset} {len}");
+    }
+}
+
+#[test]
+fn entries_without_bytes_lie_anywhere_and_stop_nobody() {
+    let arena = arena(100);
+    fill(&arena, A, 0, 100, 1);
+    fill(&arena, B, 50, 0, 0);
+    fill(&arena, CheckpointId(3), 100, 0, 0);
+    assert!(arena.read(B).unwrap().is_empty());
+    arena.forget(A).unwrap();
+    fill(&arena, A, 10, 80, 2);
+    arena.forget(B).unwrap();
+    assert_eq!(arena.used(), 80);
+}
+
+#[test]
+fn an_entry_cannot_be_forgotten_while_it_is_borrowed() {
+    let arena = arena(100);
+    let writer = arena.create(A, 0, 10).unwrap();
+    assert!(arena.forget(A).is_err());
+    writer.commit();
+    let (one, two) = (arena.read(A).unwrap(), arena.read(A).unwrap());
+    assert!(arena.forget(A).unwrap_err().to_string().contains("read by 2"));
+    drop(one);
+    assert!(arena.forget(A).is_err());
+    drop(two);
+    arena.forget(A).unwrap();
+    assert_eq!(arena.forget(A).unwrap_err().kind(), Failure::Missing);
+}
+
+#[test]
+fn threads_write_and_read_neighbouring_ranges_at_once() {
+    let arena = arena(4 * 64);
+    std::thread::scope(|scope| {
+        for thread in 0..4u64 {
+            let arena = &arena;
+            scope.spawn(move || {
+                for round in 0..20 {
+                    let id = CheckpointId(thread * 100 + round);
+                    fill(arena, id, thread * 64, 64, id.0 as u8);
+                    assert_eq!(*arena.read(id).unwrap(), [id.0 as u8; 64]);
+                    arena.forget(id).unwrap();
+                }
+            });
+        }
+    });
+    assert_eq!(arena.used(), 0);
+}
+
+#[test]
+fn room_that_was_forgotten_is_used_again_while_old_guards_are_dropped_elsewhere() {
+    let arena = arena(64);
+    fill(&arena, A, 0, 64, 1);
+    let guard = arena.read(A).unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            assert_eq!(guard[0], 1);
+            drop(guard);
+        });
+        while arena.forget(A).is_err() {
+            std::thread::yield_now();
+        }
+        fill(&arena, B, 0, 64, 2);
+    });
+    assert_eq!(*arena.read(B).unwrap(), [2; 64]);
+}
+
+#[test]
+fn a_get_beyond_the_end_says_how_much_there_is() {
+    let arena = arena(100);
+    arena.put(A, 0, &[b"abc", b"", b"de"]).unwrap();
+    let mut out = [0; 3];
+    arena.get(A, 2, &mut [&mut out]).unwrap();
+    assert_eq!(&out, b"cde");
+    let error = arena.get(A, 3, &mut [&mut out]).unwrap_err();
+    assert_eq!(error.kind(), Failure::Corrupt);
+    assert!(error.to_string().contains("3 bytes from byte 3 on were asked for, it has 5"));
+    assert!(arena.get(A, u64::MAX, &mut [&mut out]).is_err());
+}
+
+#[test]
+fn an_arena_of_no_bytes_holds_frames_of_no_bytes() {
+    let arena = arena(0);
+    fill(&arena, A, 0, 0, 0);
+    assert!(arena.read(A).unwrap().is_empty());
+    assert!(arena.create(B, 0, 1).is_err());
+}
+
+#[test]
+#[cfg(not(miri))]
+fn a_large_arena_is_made_at_once_and_costs_nothing_until_it_is_written() {
+    let resident = || {
+        let text = std::fs::read_to_string("/proc/self/statm").unwrap();
+        text.split(' ').nth(1).unwrap().parse::<u64>().unwrap() * 4096
+    };
+    let before = resident();
+    let arena = arena(4 << 30);
+    fill(&arena, A, (4 << 30) - 4096, 4096, 9);
+    // Other tests of this process use a few MiB meanwhile.
+    assert!(resident() < before + (256 << 20), "{} then {}", before, resident());
+    assert_eq!(*arena.read(A).unwrap(), [9; 4096]);
+}
+
+#[test]
+#[cfg(not(miri))]
+fn more_than_this_machine_has_is_refused_with_a_remedy() {
+    let error = Arena::new(TierKind::Device, 1 << 60).unwrap_err();
+    assert_eq!(error.kind(), Failure::NoSpace);
+    assert!(error.advice().contains("option `device`"), "{error}");
+}
