@@ -1,9 +1,33 @@
-//! The Python bindings of Unspool.
+//! The Python bindings of Unspool: the extension module `unspool._unspool`.
+//!
+//! Python's arrays are taken in (`array`), matched with the regions of a checkpoint (`regions`),
+//! and copied straight to and from the spool's memory (`strided`, `call`) while other Python
+//! threads run (`waiting`). Errors become exceptions (`errors`), panics end here (`panics`).
+
+mod array;
+mod call;
+mod errors;
+mod live;
+mod load;
+mod options;
+mod panics;
+mod regions;
+mod sizes;
+mod spool;
+mod stats;
+mod strided;
+mod waiting;
+mod wave;
 
 use pyo3::prelude::*;
 
 /// The extension module `unspool._unspool`.
 #[pymodule]
 fn _unspool(m: &Bound<'_, PyModule>) -> PyResult<()> {
-    m.add("__version__", env!("CARGO_PKG_VERSION"))
+    panics::keep_quiet();
+    m.add("__version__", env!("CARGO_PKG_VERSION"))?;
+    m.add_class::<spool::Spool>()?;
+    m.add_class::<array::Exporter>()?;
+    m.add_function(wrap_pyfunction!(live::close_all, m)?)?;
+    wave::register(m)
 }

@@ -1,0 +1,49 @@
+"""Records every step of a simulation and plays it back, in any order.
+
+A `Spool` holds the history of a computation: checkpoints, named by integers, which flow through
+tiers (memory, then disk) and come back before they are asked for.
+
+    import numpy as np
+    import unspool
+
+    u = np.zeros((1601, 401), np.float32)
+    with unspool.Spool(host="4GiB", disk="/scratch") as spool:
+        for step in range(1000):
+            advance(u)
+            spool.save(step, u)
+        spool.expect(reversed(range(1000)))
+        for step in reversed(range(1000)):
+            spool.restore(step, u)
+            adjoint(u)
+        print(spool.stats())
+
+Arrays may be those of NumPy, PyTorch and JAX on the CPU, and everything else that has DLPack or
+the buffer protocol. All errors are `unspool.Error`s; `unspool.errors` lists them.
+"""
+
+import atexit as _atexit
+
+from ._types import Disk, Region
+from ._unspool import Spool, __version__
+from ._unspool import close_all as _close_all
+from .errors import *  # noqa: F403
+from .errors import __all__ as _errors
+from .statistics import DirectionStats, Lead, LinkStats, Stall, Stats, TierStats
+
+__all__ = [
+    "DirectionStats",
+    "Disk",
+    "Lead",
+    "LinkStats",
+    "Region",
+    "Spool",
+    "Stall",
+    "Stats",
+    "TierStats",
+    "__version__",
+]
+__all__ += _errors
+
+# Spools that nobody closed are closed while the interpreter still works: their workers end and
+# their directories are removed.
+_atexit.register(_close_all)

@@ -1,0 +1,162 @@
+"""What goes wrong, as exceptions.
+
+Every exception of this package is an `Error`. Its text says what failed, why, and what to do. Where
+Python has a class for the same thing (`KeyError`, `TimeoutError`, ...), the exception is one of
+those too, so that programs which catch those go on working.
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "CheckpointTooLargeError",
+    "ClosedError",
+    "CorruptCheckpointError",
+    "DiscardedVersionError",
+    "DtypeMismatchError",
+    "Error",
+    "ForkedError",
+    "InternalError",
+    "InterruptedWaitError",
+    "LayoutError",
+    "LostCheckpointError",
+    "MissingLibraryError",
+    "NotPicklableError",
+    "NotYetSavedError",
+    "OptionError",
+    "OverlappingTargetError",
+    "ReadOnlyTargetError",
+    "RegionMismatchError",
+    "ShapeMismatchError",
+    "StorageError",
+    "TierFullError",
+    "UnknownOptionError",
+    "UnknownVersionError",
+    "UnsupportedArrayError",
+    "VersionExistsError",
+    "WaitTimeoutError",
+]
+
+
+class Error(Exception):
+    """The base of all exceptions of this package.
+
+    Attributes:
+        version: the version that the failing call named, or None.
+        retryable: whether the same call may succeed later without any change of the options:
+            after a discard, a restore, or when the medium works again.
+    """
+
+    version: int | None = None
+    retryable: bool = False
+
+    def __str__(self) -> str:
+        return str(self.args[0]) if self.args else ""
+
+
+class VersionExistsError(Error, ValueError):
+    """The version is already saved; discard it first, or use another number."""
+
+
+class UnknownVersionError(Error, KeyError):
+    """The version was never saved."""
+
+
+class DiscardedVersionError(Error, KeyError):
+    """The version was saved and then discarded."""
+
+
+class NotYetSavedError(Error):
+    """Another thread is saving the version at this moment."""
+
+
+class CheckpointTooLargeError(Error, ValueError):
+    """The checkpoint is larger than every tier."""
+
+
+class TierFullError(Error):
+    """No room can be made in any tier."""
+
+
+class StorageError(Error, OSError):
+    """A medium failed.
+
+    Attributes:
+        errno: the number of the operating system's error, or None.
+        filename: the file or directory that it is about, or None.
+    """
+
+    def __reduce__(self) -> tuple[object, ...]:
+        state = {**self.__dict__, "errno": self.errno, "filename": self.filename}
+        return type(self), self.args, state
+
+
+class CorruptCheckpointError(Error):
+    """The bytes that came back are not those that were saved. Nothing was given out."""
+
+
+class LostCheckpointError(Error):
+    """The last copy of the checkpoint is lost."""
+
+
+class WaitTimeoutError(Error, TimeoutError):
+    """A call waited for as long as the option `timeout` allows."""
+
+
+class InterruptedWaitError(Error):
+    """A wait was ended early, and no signal handler raised an exception of its own."""
+
+
+class ClosedError(Error, ValueError):
+    """The spool is closed."""
+
+
+class ForkedError(Error, RuntimeError):
+    """The spool belongs to the process that forked this one; open another one here."""
+
+
+class OptionError(Error, ValueError):
+    """A value of an option makes no sense."""
+
+
+class UnknownOptionError(Error, TypeError):
+    """There is no such option."""
+
+
+class MissingLibraryError(Error, ImportError):
+    """A library that a call needs is not installed."""
+
+
+class NotPicklableError(Error, TypeError):
+    """A spool cannot be copied, pickled or sent to another process."""
+
+
+class InternalError(Error, RuntimeError):
+    """A mistake in Unspool itself: please report it."""
+
+
+class LayoutError(Error):
+    """The arrays of a call are not those that it needs: the base of the classes below."""
+
+
+class UnsupportedArrayError(LayoutError, TypeError):
+    """What was given is no array, or one whose memory cannot be used from here."""
+
+
+class RegionMismatchError(LayoutError, ValueError):
+    """Other arrays were given than those that were saved: their number or their names differ."""
+
+
+class ShapeMismatchError(LayoutError, ValueError):
+    """The target of a restore has another shape than the array that was saved."""
+
+
+class DtypeMismatchError(LayoutError, TypeError):
+    """The target of a restore has another dtype than the array that was saved."""
+
+
+class ReadOnlyTargetError(LayoutError, ValueError):
+    """The target of a restore must not be written."""
+
+
+class OverlappingTargetError(LayoutError, ValueError):
+    """Elements of the targets of a restore share memory, so that they cannot all be right."""

@@ -1,0 +1,283 @@
+"""What a spool has done so far, as plain figures: what `Spool.stats()` returns.
+
+Bytes are payload bytes: those of the arrays, without heads and padding. Times are in seconds.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+__all__ = ["DirectionStats", "Lead", "LinkStats", "Stall", "Stats", "TierStats"]
+
+
+@dataclass(frozen=True, slots=True)
+class Stall:
+    """One wait of the application.
+
+    Attributes:
+        call: `"save"` or `"restore"`.
+        version: the version that it named.
+        seconds: how long it waited.
+        awaited: what it waited for, in words.
+    """
+
+    call: str
+    version: int
+    seconds: float
+    awaited: str
+
+
+@dataclass(frozen=True, slots=True)
+class Lead:
+    """How far ahead of the restores the prefetches were: how many of the restores after each one
+    had their bytes in the fastest tier already, without a break.
+
+    Attributes:
+        min: the fewest.
+        median: the median.
+        max: the most.
+        mean: the mean.
+    """
+
+    min: int
+    median: int
+    max: int
+    mean: float
+
+
+@dataclass(frozen=True, slots=True)
+class TierStats:
+    """One tier.
+
+    Attributes:
+        name: the option that sizes it: `"device"`, `"host"` or `"disk"`.
+        location: where it is: a directory, or `"memory"`.
+        capacity: bytes that it may hold; None when only the medium itself sets a limit.
+        used: bytes in use, reservations included.
+        peak: the most bytes that were in use at once.
+        copies: copies of checkpoints in it.
+        evictions: copies that made room for others.
+        restores: restores that were served from it.
+        notes: what was found out about the medium, and what it fell back to.
+    """
+
+    name: str
+    location: str
+    capacity: int | None
+    used: int
+    peak: int
+    copies: int
+    evictions: int
+    restores: int
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DirectionStats:
+    """The movement in one direction between two tiers.
+
+    Attributes:
+        transfers: transfers that were completed.
+        bytes: payload bytes of those.
+        busy_seconds: the time that they took, summed over transfers, without time in a queue.
+        cancelled: transfers that were cancelled before they took effect.
+        failed: transfers that failed.
+        retried: failed transfers that were tried again.
+        in_flight: transfers that are under way now.
+        bytes_per_second: the rate that was learned from the transfers.
+    """
+
+    transfers: int
+    bytes: int
+    busy_seconds: float
+    cancelled: int
+    failed: int
+    retried: int
+    in_flight: int
+    bytes_per_second: float
+
+
+@dataclass(frozen=True, slots=True)
+class LinkStats:
+    """The movement between two neighbouring tiers.
+
+    Attributes:
+        fast: the name of the faster tier.
+        slow: the name of the slower tier.
+        flush: movement to the slower tier.
+        prefetch: movement to the faster tier.
+        flushes_skipped: flushes that were not needed any more: nobody will read those bytes.
+        last_failure: the last failure on this link, in words, or None.
+    """
+
+    fast: str
+    slow: str
+    flush: DirectionStats
+    prefetch: DirectionStats
+    flushes_skipped: int
+    last_failure: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Stats:
+    """What a spool has done since it was opened; `print` it for a table.
+
+    Attributes:
+        saves: saves that were completed.
+        saved_bytes: their bytes.
+        restores: restores that were completed, `load` included.
+        restored_bytes: their bytes.
+        save_stall_seconds: time that saves waited for room.
+        restore_stall_seconds: time that restores waited for their data.
+        longest_stall: the longest single wait, or None.
+        prefetch_lead: how far ahead the prefetches were, over the restores that `expect`
+            announced, or None before the first one.
+        hinted_restores: restores that `expect` announced.
+        hints: entries of the restore order that are still to come.
+        discards: checkpoints that were discarded, by `discard` or after their last restore.
+        checkpoints: checkpoints that are saved and not discarded.
+        dropped_spans: spans that did not fit into the trace.
+        notes: what went wrong without stopping anything.
+        tiers: every tier, fastest first.
+        links: `links[i]` lies between `tiers[i]` and `tiers[i + 1]`.
+    """
+
+    saves: int
+    saved_bytes: int
+    restores: int
+    restored_bytes: int
+    save_stall_seconds: float
+    restore_stall_seconds: float
+    longest_stall: Stall | None
+    prefetch_lead: Lead | None
+    hinted_restores: int
+    hints: int
+    discards: int
+    checkpoints: int
+    dropped_spans: int
+    notes: tuple[str, ...]
+    tiers: tuple[TierStats, ...]
+    links: tuple[LinkStats, ...]
+
+    def as_dict(self) -> dict[str, Any]:
+        """All figures as nested dictionaries, lists and numbers, ready for `json.dump`."""
+        return dataclasses.asdict(self)
+
+    def __str__(self) -> str:
+        blocks = [_calls(self), _tiers(self.tiers)]
+        if self.links:
+            blocks.append(_links(self.links))
+        notes = list(_notes(self))
+        if notes:
+            blocks.append("\n".join(notes))
+        return "\n\n".join(blocks)
+
+
+def _calls(stats: Stats) -> str:
+    rows = [
+        ("calls", "count", "bytes", "stall"),
+        ("save", f"{stats.saves:,}", size(stats.saved_bytes), time(stats.save_stall_seconds)),
+        (
+            "restore",
+            f"{stats.restores:,}",
+            size(stats.restored_bytes),
+            time(stats.restore_stall_seconds),
+        ),
+    ]
+    lines = [_table(rows)]
+    if stats.longest_stall is not None:
+        stall = stats.longest_stall
+        lines.append(
+            f"longest stall: {time(stall.seconds)} in {stall.call}({stall.version}), "
+            f"waiting for {stall.awaited}"
+        )
+    if stats.prefetch_lead is not None:
+        lead = stats.prefetch_lead
+        lines.append(
+            f"prefetched ahead of restores: min {lead.min:,}, median {lead.median:,}, "
+            f"mean {lead.mean:,.1f} checkpoints"
+        )
+    return "\n".join(lines)
+
+
+def _tiers(tiers: Sequence[TierStats]) -> str:
+    rows = [("tier", "capacity", "used", "peak", "copies", "evictions", "restores")]
+    rows += [
+        (
+            tier.name,
+            "-" if tier.capacity is None else size(tier.capacity),
+            size(tier.used),
+            size(tier.peak),
+            f"{tier.copies:,}",
+            f"{tier.evictions:,}",
+            f"{tier.restores:,}",
+        )
+        for tier in tiers
+    ]
+    return _table(rows)
+
+
+def _links(links: Sequence[LinkStats]) -> str:
+    rows = [("movement", "count", "bytes", "rate", "skipped", "cancelled", "failed", "retried")]
+    for link in links:
+        rows.append(_movement(f"{link.fast} -> {link.slow}", link.flush, link.flushes_skipped))
+        rows.append(_movement(f"{link.slow} -> {link.fast}", link.prefetch, 0))
+    return _table(rows)
+
+
+def _movement(name: str, moved: DirectionStats, skipped: int) -> tuple[str, ...]:
+    rate = f"{moved.bytes / moved.busy_seconds / 1e9:.2f} GB/s" if moved.busy_seconds else "-"
+    counts = (skipped, moved.cancelled, moved.failed, moved.retried)
+    return (
+        name,
+        f"{moved.transfers:,}",
+        size(moved.bytes),
+        rate,
+        *(f"{count:,}" for count in counts),
+    )
+
+
+def _notes(stats: Stats) -> Iterator[str]:
+    yield from (f"note: {note}" for note in stats.notes)
+    for tier in stats.tiers:
+        yield from (f"note on {tier.name}: {note}" for note in tier.notes)
+    for link in stats.links:
+        if link.last_failure is not None:
+            yield f"last failure of {link.fast} -> {link.slow}: {link.last_failure}"
+    if stats.dropped_spans:
+        yield f"note: {stats.dropped_spans:,} spans did not fit into the trace"
+
+
+def _table(rows: Sequence[tuple[str, ...]]) -> str:
+    """Columns as wide as their widest entry: the first to the left, all others to the right."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+
+    def line(row: tuple[str, ...]) -> str:
+        first, *others = zip(row, widths, strict=True)
+        cells = [first[0].ljust(first[1]), *(text.rjust(width) for text, width in others)]
+        return "  ".join(cells).rstrip()
+
+    return "\n".join(map(line, rows))
+
+
+def size(count: int) -> str:
+    """Bytes for people: `1.5 GiB`."""
+    value = float(count)
+    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
+        if value < 1024:
+            break
+        value /= 1024
+    else:
+        unit = "PiB"
+    return f"{count} B" if unit == "B" else f"{value:.2f} {unit}"
+
+
+def time(seconds: float) -> str:
+    """A duration for people: `12.3 ms`."""
+    for factor, unit in ((1.0, "s"), (1e-3, "ms"), (1e-6, "us")):
+        if seconds >= factor:
+            return f"{seconds / factor:.3g} {unit}" if seconds < 1000 else f"{seconds:,.0f} s"
+    return "0 s" if seconds == 0 else f"{seconds * 1e9:.3g} ns"

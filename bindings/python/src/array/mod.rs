@@ -1,0 +1,151 @@
+//! Arrays of any library as addresses, strides and dtypes: how Python's data comes in.
+//!
+//! Two protocols are spoken, both by hand and both without a copy: the buffer protocol (NumPy,
+//! `bytearray`, `array`, `memoryview`, `ctypes`, JAX) and DLPack (PyTorch, JAX, everything else).
+//! Whatever an exporter lends stays lent until the [`Array`] is dropped, on every path.
+
+mod buffer;
+mod dlpack;
+mod format;
+mod numpy;
+mod take;
+mod torch;
+
+use pyo3::exceptions::PyException;
+use pyo3::prelude::*;
+use unspool::Dtype;
+
+pub use format::Exporter;
+pub use take::{Label, is_immutable, take};
+
+use crate::strided::Walk;
+
+/// Memory of an array, lent by the object that was passed in.
+#[derive(Debug)]
+pub struct Array {
+    data: *mut u8,
+    dtype: Dtype,
+    shape: Vec<usize>,
+    strides: Vec<isize>,
+    access: Access,
+    /// Gives the memory back when it is dropped.
+    _owner: Owner,
+}
+
+/// Whether the memory may be written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Access {
+    /// It may.
+    Writable,
+    /// The array is marked read-only.
+    ReadOnly,
+    /// Arrays of this library never change.
+    Immutable,
+    /// What was lent is a copy: writing to it would change nothing that anybody sees.
+    Copied,
+    /// The exporter could not say.
+    Unknown,
+}
+
+/// What keeps the memory alive.
+#[derive(Debug)]
+enum Owner {
+    /// A view of the buffer protocol.
+    Buffer { _view: buffer::View },
+    /// A tensor of DLPack.
+    Dlpack { _tensor: dlpack::Tensor },
+    /// The object itself.
+    Object { _object: Py<PyAny> },
+}
+
+/// Why an object lends no memory.
+#[derive(Debug)]
+enum Refusal {
+    /// A reason that goes into our own error.
+    Why(String),
+    /// Something that is no answer to the question, such as Ctrl-C.
+    Raised(PyErr),
+}
+
+impl Refusal {
+    fn from_exception(py: Python<'_>, raised: PyErr) -> Refusal {
+        if raised.is_instance_of::<PyException>(py) {
+            return Refusal::Why(raised.value(py).to_string().trim_end_matches('.').to_owned());
+        }
+        Refusal::Raised(raised)
+    }
+}
+
+impl From<String> for Refusal {
+    fn from(why: String) -> Refusal {
+        Refusal::Why(why)
+    }
+}
+
+impl Array {
+    /// Checks what an exporter said, and joins it with what keeps it alive.
+    fn new(
+        data: *mut u8,
+        dtype: Dtype,
+        (shape, strides): (Vec<usize>, Vec<isize>),
+        access: Access,
+        owner: Owner,
+    ) -> Result<Array, String> {
+        let bytes = checked_bytes(&shape, dtype.itemsize())?;
+        if shape.len() != strides.len() {
+            return Err("its shape and its strides have different lengths".to_owned());
+        }
+        if bytes > 0 && data.is_null() {
+            return Err("it has no memory (its address is null)".to_owned());
+        }
+        Ok(Array { data, dtype, shape, strides, access, _owner: owner })
+    }
+
+    /// The address of its first element; may be null when it has no elements.
+    pub fn data(&self) -> *mut u8 {
+        self.data
+    }
+
+    /// The type of its items.
+    pub fn dtype(&self) -> &Dtype {
+        &self.dtype
+    }
+
+    /// Its dimensions, slowest first.
+    pub fn shape(&self) -> &[usize] {
+        &self.shape
+    }
+
+    /// Whether it may be written.
+    pub fn access(&self) -> Access {
+        self.access
+    }
+
+    /// The way over its elements.
+    pub fn walk(&self) -> Walk {
+        Walk::new(&self.shape, &self.strides, self.dtype.itemsize() as usize)
+    }
+}
+
+/// The bytes of all elements, when they fit into the address space.
+fn checked_bytes(shape: &[usize], itemsize: u64) -> Result<usize, String> {
+    if shape.contains(&0) {
+        return Ok(0);
+    }
+    shape
+        .iter()
+        .try_fold(usize::try_from(itemsize).unwrap_or(usize::MAX), |n, &d| n.checked_mul(d))
+        .filter(|&bytes| bytes <= isize::MAX as usize)
+        .ok_or_else(|| format!("its shape {shape:?} has more bytes than memory can have"))
+}
+
+/// The strides in bytes of a C-contiguous array.
+fn dense_strides(shape: &[usize], itemsize: usize) -> Vec<isize> {
+    let mut strides = vec![0; shape.len()];
+    let mut step = itemsize as isize;
+    for (stride, &extent) in strides.iter_mut().zip(shape).rev() {
+        *stride = step;
+        step = step.wrapping_mul(extent as isize);
+    }
+    strides
+}

@@ -1,0 +1,120 @@
+//! Any object as an array, by the cheapest protocol that it speaks.
+
+use std::fmt;
+
+use pyo3::prelude::*;
+
+use super::{Access, Array, Refusal, buffer, dlpack, numpy, torch};
+use crate::errors::{Class, error};
+
+/// Which array of which call an error is about.
+#[derive(Clone, Copy, Debug)]
+pub struct Label<'a> {
+    /// The method that was called.
+    pub call: &'static str,
+    /// The version that it named.
+    pub version: i64,
+    /// The name or the position of the array.
+    pub name: &'a str,
+}
+
+impl fmt::Display for Label<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Label { call, version, name } = self;
+        write!(f, "{call}({version}): array {name:?}")
+    }
+}
+
+/// Borrows the memory of `object`.
+///
+/// # Errors
+/// `UnsupportedArrayError`, when it is no array or its memory cannot be used from here.
+pub fn take(object: &Bound<'_, PyAny>, label: Label<'_>) -> PyResult<Array> {
+    borrow(object).map_err(|refusal| {
+        let why = match refusal {
+            Refusal::Why(why) => why,
+            Refusal::Raised(raised) => return raised,
+        };
+        let class = object.get_type();
+        let message = format!("{label} ({}) cannot be used: {why}.", class_name(&class));
+        error(object.py(), Class::UnsupportedArray, message)
+    })
+}
+
+fn borrow(object: &Bound<'_, PyAny>) -> Result<Array, Refusal> {
+    let mut refusal = None;
+    if buffer::speaks(object) {
+        match buffer::borrow(object) {
+            Ok(array) => return Ok(unmasked(object, array)?),
+            Err(why) => refusal = Some(why),
+        }
+        if let Some(answer) = numpy::borrow(object) {
+            return Ok(unmasked(object, answer?)?);
+        }
+    }
+    if let Some(why) = torch::objection(object) {
+        return Err(why.to_owned().into());
+    }
+    let answer = if torch::is_plain(object) { dlpack::exchange(object) } else { None };
+    match answer.or_else(|| dlpack::borrow(object)) {
+        Some(Ok(array)) => Ok(settle_access(object, array)),
+        Some(Err(why)) => unpacked(object).map_or(Err(why), |answer| Ok(answer?)),
+        None => Err(refusal.unwrap_or_else(|| no_array(object).into())),
+    }
+}
+
+/// A masked array lends its data without its mask: half of it would be lost without a word.
+fn unmasked(object: &Bound<'_, PyAny>, array: Array) -> Result<Array, String> {
+    let class = object.get_type();
+    if class.name().is_ok_and(|name| name == "MaskedArray") {
+        let advice = "its mask would be lost: save array.data and array.mask as two arrays";
+        return Err(advice.to_owned());
+    }
+    Ok(array)
+}
+
+/// Capsules without flags do not say whether the memory may be written: the library does.
+fn settle_access(object: &Bound<'_, PyAny>, mut array: Array) -> Array {
+    if array.access == Access::Unknown {
+        array.access = if is_immutable(object) { Access::Immutable } else { Access::Writable };
+    }
+    array
+}
+
+/// JAX gives dtypes narrower than a byte only through NumPy, one item a byte, as a copy.
+fn unpacked(object: &Bound<'_, PyAny>) -> Option<Result<Array, String>> {
+    if !is_immutable(object) {
+        return None;
+    }
+    let copy = object.call_method0("__array__").ok()?;
+    let mut array = numpy::borrow(&copy)?;
+    if let Ok(array) = &mut array {
+        array.access = Access::Immutable;
+    }
+    Some(array)
+}
+
+/// Whether arrays of this library never change.
+pub fn is_immutable(object: &Bound<'_, PyAny>) -> bool {
+    let module = object.get_type().module();
+    module.is_ok_and(|module| {
+        let module = module.to_string_lossy();
+        ["jax", "tensorflow"].iter().any(|library| module.starts_with(library))
+    })
+}
+
+fn no_array(object: &Bound<'_, PyAny>) -> String {
+    let advice = if object.hasattr("__array__").unwrap_or(false) {
+        "pass numpy.asarray(it)"
+    } else if object.hasattr("__len__").unwrap_or(false) {
+        "pass arrays one by one, such as save(version, u, v) or save(version, **arrays)"
+    } else {
+        "pass an array of NumPy, PyTorch or JAX"
+    };
+    format!("it has neither the buffer protocol nor DLPack; {advice}")
+}
+
+fn class_name(class: &Bound<'_, pyo3::types::PyType>) -> String {
+    let qualified = class.fully_qualified_name().map(|name| name.to_string());
+    qualified.unwrap_or_else(|_| "an object".to_owned())
+}

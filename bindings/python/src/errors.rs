@@ -1,0 +1,130 @@
+//! Errors as Python exceptions.
+//!
+//! The classes are defined in `python/unspool/errors.py`, where a class can be both an
+//! `unspool.Error` and what Python programs already catch (`KeyError`, `TimeoutError`, ...).
+
+use std::error::Error as StdError;
+
+use pyo3::exceptions::PyKeyboardInterrupt;
+use pyo3::prelude::*;
+use pyo3::types::PyType;
+use unspool::ErrorKind;
+
+/// The classes that this crate raises by itself.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Class {
+    /// A value of an option makes no sense.
+    Option,
+    /// There is no such option.
+    UnknownOption,
+    /// What was given is no array, or none that can be read or written here.
+    UnsupportedArray,
+    /// The target must not be written.
+    ReadOnlyTarget,
+    /// Elements of the target share memory.
+    OverlappingTarget,
+    /// The target has another shape.
+    ShapeMismatch,
+    /// The target has another dtype.
+    DtypeMismatch,
+    /// Other arrays were given than those that were saved.
+    RegionMismatch,
+    /// Something is wrong in Unspool itself.
+    Internal,
+    /// A thing that must not be copied or pickled was.
+    NotPicklable,
+}
+
+impl Class {
+    fn name(self) -> &'static str {
+        match self {
+            Class::Option => "OptionError",
+            Class::UnknownOption => "UnknownOptionError",
+            Class::UnsupportedArray => "UnsupportedArrayError",
+            Class::ReadOnlyTarget => "ReadOnlyTargetError",
+            Class::OverlappingTarget => "OverlappingTargetError",
+            Class::ShapeMismatch => "ShapeMismatchError",
+            Class::DtypeMismatch => "DtypeMismatchError",
+            Class::RegionMismatch => "RegionMismatchError",
+            Class::Internal => "InternalError",
+            Class::NotPicklable => "NotPicklableError",
+        }
+    }
+}
+
+/// An exception of `class` that says `message`.
+pub fn error(py: Python<'_>, class: Class, message: impl Into<String>) -> PyErr {
+    exception(py, class.name(), &message.into())
+}
+
+/// An error of the spool as an exception, with the version that the call named.
+pub fn from_spool(py: Python<'_>, error: &unspool::Error, version: Option<i64>) -> PyErr {
+    let raised = exception(py, class_of(error.kind()), error.message());
+    // An attribute that cannot be set is no reason to hide the error itself.
+    let _ = decorate(py, &raised, error, version);
+    raised
+}
+
+fn class_of(kind: ErrorKind) -> &'static str {
+    match kind {
+        ErrorKind::Duplicate => "VersionExistsError",
+        ErrorKind::Unknown => "UnknownVersionError",
+        ErrorKind::Discarded => "DiscardedVersionError",
+        ErrorKind::NotYetSaved => "NotYetSavedError",
+        ErrorKind::TooLarge => "CheckpointTooLargeError",
+        ErrorKind::Full => "TierFullError",
+        ErrorKind::Io => "StorageError",
+        ErrorKind::Corrupt => "CorruptCheckpointError",
+        ErrorKind::Lost => "LostCheckpointError",
+        ErrorKind::Timeout => "WaitTimeoutError",
+        ErrorKind::Interrupted => "InterruptedWaitError",
+        ErrorKind::Closed => "ClosedError",
+        ErrorKind::Forked => "ForkedError",
+        ErrorKind::Invalid => "OptionError",
+    }
+}
+
+fn exception(py: Python<'_>, class: &str, message: &str) -> PyErr {
+    let built = py
+        .import("unspool.errors")
+        .and_then(|module| module.getattr(class))
+        .and_then(|found| Ok(found.cast_into::<PyType>()?));
+    match built {
+        Ok(class) => PyErr::from_type(class, (message.to_owned(),)),
+        Err(broken) => broken,
+    }
+}
+
+fn decorate(
+    py: Python<'_>,
+    raised: &PyErr,
+    error: &unspool::Error,
+    version: Option<i64>,
+) -> PyResult<()> {
+    let value = raised.value(py);
+    value.setattr("version", version)?;
+    value.setattr("retryable", error.is_retryable())?;
+    if error.kind() == ErrorKind::Io
+        && let Some(code) = os_error(error)
+    {
+        value.setattr("errno", code)?;
+    }
+    Ok(())
+}
+
+/// The number of the operating system's error at the root of `error`.
+fn os_error(error: &unspool::Error) -> Option<i32> {
+    let mut cause = error.source();
+    while let Some(current) = cause {
+        if let Some(io) = current.downcast_ref::<std::io::Error>() {
+            return io.raw_os_error();
+        }
+        cause = current.source();
+    }
+    None
+}
+
+/// The exception of a wait that Ctrl-C ended when Python gave none of its own.
+pub fn interrupted() -> PyErr {
+    PyKeyboardInterrupt::new_err(())
+}

@@ -1,0 +1,30 @@
+//! The spools that are open, so that the interpreter closes them when it exits.
+
+use std::sync::{Arc, Mutex, Weak};
+
+use pyo3::prelude::*;
+use unspool::Spool;
+
+static LIVE: Mutex<Vec<Weak<Spool>>> = Mutex::new(Vec::new());
+
+/// Remembers an open spool for as long as it lives.
+pub fn remember(spool: &Arc<Spool>) {
+    // A lock that a thread of a forked parent holds is never given back: the spool is then only
+    // closed when it is dropped.
+    if let Ok(mut live) = LIVE.try_lock() {
+        live.retain(|known| known.strong_count() > 0);
+        live.push(Arc::downgrade(spool));
+    }
+}
+
+/// Closes every spool that is still open. Runs at exit, when nobody is left to be told of errors.
+#[pyfunction]
+pub fn close_all(py: Python<'_>) {
+    let known = LIVE.try_lock().map(|mut live| std::mem::take(&mut *live)).unwrap_or_default();
+    let open: Vec<Arc<Spool>> = known.iter().filter_map(Weak::upgrade).collect();
+    py.detach(|| {
+        for spool in open {
+            let _ = spool.close();
+        }
+    });
+}

@@ -1,0 +1,151 @@
+//! The options of `Spool(...)` as settings, with errors that say what to write.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyString, PyTuple};
+use unspool::{DiskSettings, PolicyKind};
+
+use crate::errors::{Class, error};
+use crate::sizes;
+
+/// The names of all options, for the error about one that does not exist.
+const OPTIONS: &str = "device, host, disk, discard_after_restore, policy, timeout, verify, trace, \
+                       record";
+
+/// The longest time-out: a year; every wait has an end.
+const LONGEST: f64 = 366.0 * 86_400.0;
+
+/// Refuses options that do not exist.
+///
+/// # Errors
+/// `UnknownOptionError`.
+pub fn no_others(py: Python<'_>, others: Option<&Bound<'_, PyDict>>) -> PyResult<()> {
+    let Some((name, _)) = others.and_then(|others| others.iter().next()) else {
+        return Ok(());
+    };
+    let message = format!("Spool has no option {name}; it has {OPTIONS}.");
+    Err(error(py, Class::UnknownOption, message))
+}
+
+fn wrong(py: Python<'_>, name: &str, why: &str) -> PyErr {
+    error(py, Class::Option, format!("Spool({name}=...): {why}."))
+}
+
+/// The bytes of a size: a string with a unit, or a whole number.
+///
+/// # Errors
+/// `OptionError`.
+pub fn size(name: &str, value: &Bound<'_, PyAny>) -> PyResult<Option<u64>> {
+    let py = value.py();
+    if value.is_none() {
+        return Ok(None);
+    }
+    let bytes = if let Ok(text) = value.cast::<PyString>() {
+        sizes::parse(&text.to_string_lossy()).map_err(|why| wrong(py, name, &why))?
+    } else {
+        whole(value).ok_or_else(|| {
+            let shown = value.repr().map_or_else(|_| "this".to_owned(), |repr| repr.to_string());
+            let advice = "write a string such as \"512MiB\" or \"1.5GB\", or a whole number of \
+                          bytes";
+            wrong(py, name, &format!("{shown} is no size; {advice}"))
+        })?
+    };
+    if bytes == 0 {
+        return Err(wrong(py, name, "a tier of 0 bytes holds nothing; leave it out instead"));
+    }
+    Ok(Some(bytes))
+}
+
+/// A whole number: `int`, anything with `__index__`, and floats such as `4e9`.
+fn whole(value: &Bound<'_, PyAny>) -> Option<u64> {
+    if value.is_instance_of::<PyBool>() {
+        return None;
+    }
+    if let Ok(float) = value.cast::<PyFloat>() {
+        let float = float.value();
+        let exact = float.fract() == 0.0 && (0.0..9e15).contains(&float);
+        return exact.then_some(float as u64);
+    }
+    value.extract().ok()
+}
+
+/// The disk tier: a path, a path and a size, or an `unspool.Disk`.
+///
+/// # Errors
+/// `OptionError`.
+pub fn disk(value: &Bound<'_, PyAny>) -> PyResult<Option<DiskSettings>> {
+    let py = value.py();
+    if value.is_none() {
+        return Ok(None);
+    }
+    if let Ok(pair) = value.cast::<PyTuple>() {
+        if pair.len() != 2 {
+            return Err(wrong(py, "disk", DISK_ADVICE));
+        }
+        let capacity = size("disk", &pair.get_item(1)?)?;
+        let path = path("disk", &pair.get_item(0)?)?;
+        return Ok(Some(DiskSettings { capacity, ..DiskSettings::new(path) }));
+    }
+    if value.hasattr(intern!(py, "capacity"))? {
+        return described_disk(value).map(Some);
+    }
+    Ok(Some(DiskSettings::new(path("disk", value)?)))
+}
+
+const DISK_ADVICE: &str = "write a path, a pair such as (\"/scratch\", \"100GiB\"), or \
+                           unspool.Disk(path, capacity=..., durable=...)";
+
+fn described_disk(value: &Bound<'_, PyAny>) -> PyResult<DiskSettings> {
+    let py = value.py();
+    let path = path("disk", &value.getattr(intern!(py, "path"))?)?;
+    let capacity = size("disk", &value.getattr(intern!(py, "capacity"))?)?;
+    let durable = value.getattr(intern!(py, "durable"))?.is_truthy()?;
+    Ok(DiskSettings { capacity, durable, ..DiskSettings::new(path) })
+}
+
+/// A path: `str`, `bytes` or `os.PathLike`.
+///
+/// # Errors
+/// `OptionError`.
+pub fn path(name: &str, value: &Bound<'_, PyAny>) -> PyResult<PathBuf> {
+    let py = value.py();
+    let number = value.is_instance_of::<PyInt>();
+    let found: Option<PathBuf> = if number { None } else { value.extract().ok() };
+    match found {
+        Some(path) if !path.as_os_str().is_empty() => Ok(path),
+        _ if name == "disk" => Err(wrong(py, name, DISK_ADVICE)),
+        _ => Err(wrong(py, name, "write a path")),
+    }
+}
+
+/// The policy by its name.
+///
+/// # Errors
+/// `OptionError`.
+pub fn policy(py: Python<'_>, name: &str) -> PyResult<PolicyKind> {
+    match name {
+        "score" => Ok(PolicyKind::Score),
+        "lru" => Ok(PolicyKind::Lru),
+        "fifo" => Ok(PolicyKind::Fifo),
+        "belady" => Ok(PolicyKind::Belady),
+        _ => {
+            let why = format!("there is no policy {name:?}; write score, lru, fifo or belady");
+            Err(wrong(py, "policy", &why))
+        }
+    }
+}
+
+/// The longest wait of one call.
+///
+/// # Errors
+/// `OptionError`.
+pub fn timeout(py: Python<'_>, seconds: f64) -> PyResult<Duration> {
+    if seconds > 0.0 && seconds <= LONGEST {
+        return Ok(Duration::from_secs_f64(seconds));
+    }
+    let why = format!("{seconds} is no time-out; write seconds above 0 and at most {LONGEST}");
+    Err(wrong(py, "timeout", &why))
+}

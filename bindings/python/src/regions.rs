@@ -1,0 +1,268 @@
+//! The arrays of a call: positional or by name, and how they meet the regions of a checkpoint.
+
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyTuple};
+use unspool::{Head, Region, RegionSpec};
+
+use crate::array::{Access, Array, Label, is_immutable, take};
+use crate::errors::{Class, error};
+use crate::strided::Walk;
+
+/// The call that an error is about.
+#[derive(Clone, Copy, Debug)]
+pub struct Call {
+    /// The method.
+    pub name: &'static str,
+    /// The version that it named.
+    pub version: i64,
+}
+
+impl Call {
+    fn label(self, name: &str) -> Label<'_> {
+        Label { call: self.name, version: self.version, name }
+    }
+
+    fn mismatch(self, py: Python<'_>, what: &str) -> PyErr {
+        let message = format!("{}({}): {what}", self.name, self.version);
+        error(py, Class::RegionMismatch, message)
+    }
+}
+
+/// Arrays with the names under which they are kept: their own, or `"0"`, `"1"`, ... by position.
+#[derive(Debug)]
+pub struct Given<'py> {
+    call: Call,
+    by_name: bool,
+    entries: Vec<(String, Bound<'py, PyAny>)>,
+}
+
+impl<'py> Given<'py> {
+    /// The arrays of a call.
+    ///
+    /// # Errors
+    /// `RegionMismatchError` when there are none, or some of both kinds.
+    pub fn collect(
+        call: Call,
+        positional: &Bound<'py, PyTuple>,
+        named: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Given<'py>> {
+        let py = positional.py();
+        let named = named.filter(|named| !named.is_empty());
+        match (positional.is_empty(), named) {
+            (false, None) => {
+                let entries = positional.iter().enumerate();
+                let entries = entries.map(|(i, array)| (i.to_string(), array)).collect();
+                Ok(Given { call, by_name: false, entries })
+            }
+            (true, Some(named)) => {
+                let entries = named.iter().map(|(name, array)| Ok((name.extract()?, array)));
+                Ok(Given { call, by_name: true, entries: entries.collect::<PyResult<_>>()? })
+            }
+            (true, None) => Err(call.mismatch(py, "no array was given.")),
+            (false, Some(_)) => Err(call.mismatch(
+                py,
+                "some arrays were given by position and some by name; give all of them the same \
+                 way.",
+            )),
+        }
+    }
+
+    /// Borrows all arrays to be read.
+    ///
+    /// # Errors
+    /// `UnsupportedArrayError`.
+    pub fn sources(&self) -> PyResult<Vec<Array>> {
+        self.entries.iter().map(|(name, array)| take(array, self.call.label(name))).collect()
+    }
+
+    /// Borrows all arrays to be written, in the order of the regions of `head`.
+    ///
+    /// # Errors
+    /// The classes of `LayoutError`, when they are not arrays that these regions fit into.
+    pub fn targets(&self, head: &Head) -> PyResult<Vec<Array>> {
+        self.check_names(head)?;
+        let mut targets = Vec::with_capacity(head.regions.len());
+        for region in &head.regions {
+            let found = self.entries.iter().find(|(name, _)| *name == region.name);
+            let Some((name, object)) = found else {
+                return Err(self.wrong_names(head));
+            };
+            let label = self.call.label(name);
+            let target = take(object, label)?;
+            check_target(object, &target, region, label)?;
+            targets.push(target);
+        }
+        check_disjoint(self.py(), self.call, &targets)?;
+        Ok(targets)
+    }
+
+    fn py(&self) -> Python<'py> {
+        self.entries[0].1.py()
+    }
+
+    fn check_names(&self, head: &Head) -> PyResult<()> {
+        let same_kind = is_positional(head) != self.by_name;
+        if same_kind && head.regions.len() == self.entries.len() {
+            return Ok(());
+        }
+        Err(self.wrong_names(head))
+    }
+
+    fn wrong_names(&self, head: &Head) -> PyErr {
+        let names: Vec<&str> = self.entries.iter().map(|(name, _)| name.as_str()).collect();
+        let given = wording(self.by_name, &names);
+        let kept: Vec<&str> = head.regions.iter().map(|region| region.name.as_str()).collect();
+        let kept = wording(!is_positional(head), &kept);
+        let what = format!("{given} given, but the checkpoint has {kept}; give the same ones.");
+        self.call.mismatch(self.py(), &what)
+    }
+}
+
+/// Whether the arrays of a checkpoint were given by position.
+pub fn is_positional(head: &Head) -> bool {
+    head.regions.iter().enumerate().all(|(i, region)| region.name == i.to_string())
+}
+
+fn wording(by_name: bool, names: &[&str]) -> String {
+    let plural = if names.len() == 1 { "" } else { "s" };
+    if by_name {
+        return format!("the array{plural} named {}", names.join(", "));
+    }
+    format!("{} array{plural} by position", names.len())
+}
+
+/// What a save has to make room for.
+pub fn specs(given: &Given<'_>, arrays: &[Array]) -> Vec<RegionSpec> {
+    let named = given.entries.iter().zip(arrays);
+    let spec = |((name, _), array): (&(String, _), &Array)| RegionSpec {
+        name: name.clone(),
+        dtype: array.dtype().clone(),
+        shape: array.shape().iter().map(|&extent| extent as u64).collect(),
+    };
+    named.map(spec).collect()
+}
+
+fn check_target(
+    object: &Bound<'_, PyAny>,
+    target: &Array,
+    region: &Region,
+    label: Label<'_>,
+) -> PyResult<()> {
+    let py = object.py();
+    if *target.dtype() != region.dtype {
+        let (here, there) = (target.dtype(), &region.dtype);
+        let message = format!(
+            "{label} has dtype {here}, and was saved with dtype {there}. Nothing is converted: \
+             pass an array of that dtype."
+        );
+        return Err(error(py, Class::DtypeMismatch, message));
+    }
+    if !target.shape().iter().map(|&extent| extent as u64).eq(region.shape.iter().copied()) {
+        let (here, there) = (tuple(target.shape()), tuple(&region.shape));
+        let message = format!(
+            "{label} has shape {here}, and was saved with shape {there}. Pass an array of that \
+             shape, or use load({}).",
+            label.version
+        );
+        return Err(error(py, Class::ShapeMismatch, message));
+    }
+    check_access(object, target, label)?;
+    if target.walk().may_overlap() {
+        let message = format!(
+            "{label} has elements that share memory (a broadcast or sliding view), so that they \
+             cannot all be restored. Pass an array whose elements are apart."
+        );
+        return Err(error(py, Class::OverlappingTarget, message));
+    }
+    Ok(())
+}
+
+fn check_access(object: &Bound<'_, PyAny>, target: &Array, label: Label<'_>) -> PyResult<()> {
+    let version = label.version;
+    let why = match target.access() {
+        Access::Writable | Access::Unknown => return Ok(()),
+        _ if is_immutable(object) => {
+            let module = object.get_type().module()?.to_string();
+            let to = if module.starts_with("jax") { ", to=\"jax\"" } else { "" };
+            format!("never changes once it is made: use array = spool.load({version}{to}) instead")
+        }
+        Access::Copied => "lends only a copy of its memory: pass an array in CPU memory".to_owned(),
+        Access::ReadOnly | Access::Immutable => {
+            format!("is read-only: pass one that can be written, or use load({version})")
+        }
+    };
+    Err(error(object.py(), Class::ReadOnlyTarget, format!("{label} {why}.")))
+}
+
+/// Two targets must not share memory: one of them would be wrong afterwards. Views that only
+/// interleave (such as `u[::2]` and `u[1::2]`) are left to the caller.
+fn check_disjoint(py: Python<'_>, call: Call, targets: &[Array]) -> PyResult<()> {
+    if targets.len() < 2 {
+        return Ok(());
+    }
+    let mut ranges: Vec<(usize, usize)> = targets.iter().filter_map(dense_range).collect();
+    ranges.sort_unstable();
+    if ranges.windows(2).any(|pair| pair[1].0 < pair[0].1) {
+        let message = format!(
+            "{}({}): two of the arrays share memory, so that they cannot both be restored. Pass \
+             arrays that are apart.",
+            call.name, call.version
+        );
+        return Err(error(py, Class::OverlappingTarget, message));
+    }
+    Ok(())
+}
+
+/// The addresses of an array that fills all of them.
+fn dense_range(array: &Array) -> Option<(usize, usize)> {
+    let walk = array.walk();
+    let (low, high) = walk.span();
+    let full = walk.bytes() > 0 && (high - low) as usize == walk.bytes();
+    let first = array.data().addr().wrapping_add_signed(low);
+    full.then(|| (first, first + walk.bytes()))
+}
+
+/// A shape as Python writes it.
+pub fn tuple<T: ToString>(shape: &[T]) -> String {
+    let entries: Vec<String> = shape.iter().map(ToString::to_string).collect();
+    let comma = if entries.len() == 1 { "," } else { "" };
+    format!("({}{comma})", entries.join(", "))
+}
+
+/// One array's memory on its way through a copy that runs without Python attached.
+#[derive(Debug)]
+pub struct Piece {
+    data: *mut u8,
+    walk: Walk,
+}
+
+// SAFETY: a piece is only an address and a description. Whoever uses it keeps the array that it
+// was made from on the stack of the same call, and copies on the same thread.
+unsafe impl Send for Piece {}
+// SAFETY: as above; nothing in it changes.
+unsafe impl Sync for Piece {}
+
+impl Piece {
+    /// The memory of `array`, which has to outlive every copy.
+    pub fn of(array: &Array) -> Piece {
+        Piece { data: array.data(), walk: array.walk() }
+    }
+
+    /// Copies the elements into `room`.
+    ///
+    /// # Safety
+    /// The array that this was made from is still borrowed.
+    pub unsafe fn gather(&self, room: &mut [u8]) {
+        // SAFETY: the exporter lends the memory of all elements, and `room` is the spool's own.
+        unsafe { crate::strided::gather(self.data, &self.walk, room) }
+    }
+
+    /// Copies `bytes` into the elements.
+    ///
+    /// # Safety
+    /// The array that this was made from is still borrowed, and may be written.
+    pub unsafe fn scatter(&self, bytes: &[u8]) {
+        // SAFETY: as above.
+        unsafe { crate::strided::scatter(bytes, &self.walk, self.data) }
+    }
+}

@@ -1,0 +1,121 @@
+//! The figures of a spool as the dataclasses of `python/unspool/statistics.py`.
+
+use std::time::Duration;
+
+use pyo3::prelude::*;
+use pyo3::types::{IntoPyDict, PyDict, PyTuple};
+use unspool::{ApplicationStats, DirectionStats, LinkStats, Stall, Stats, TierStats};
+
+/// Makes the dataclasses.
+struct Maker<'py> {
+    module: Bound<'py, PyModule>,
+}
+
+/// `stats` as an `unspool.Stats`.
+///
+/// # Errors
+/// Whatever Python raises when it makes the objects.
+pub fn to_python<'py>(py: Python<'py>, stats: &Stats) -> PyResult<Bound<'py, PyAny>> {
+    let maker = Maker { module: py.import("unspool.statistics")? };
+    let tiers = stats.tiers.iter().map(|tier| maker.tier(tier)).collect::<PyResult<Vec<_>>>()?;
+    let links = stats.links.iter().map(|link| maker.link(link)).collect::<PyResult<Vec<_>>>()?;
+    let app = &stats.application;
+    let fields = [
+        ("saves", app.saves),
+        ("saved_bytes", app.saved_bytes),
+        ("restores", app.restores),
+        ("restored_bytes", app.restored_bytes),
+        ("checkpoints", app.checkpoints),
+        ("hinted_restores", app.hinted_restores),
+        ("hints", app.hints),
+        ("discards", app.discards),
+        ("dropped_spans", app.dropped_spans),
+    ]
+    .into_py_dict(py)?;
+    fields.set_item("save_stall_seconds", seconds(app.save_stall))?;
+    fields.set_item("restore_stall_seconds", seconds(app.restore_stall))?;
+    let longest = app.longest_stall.as_ref().map(|stall| maker.stall(stall)).transpose()?;
+    fields.set_item("longest_stall", longest)?;
+    fields.set_item("prefetch_lead", lead(&maker, app)?)?;
+    fields.set_item("notes", PyTuple::new(py, &app.notes)?)?;
+    fields.set_item("tiers", PyTuple::new(py, tiers)?)?;
+    fields.set_item("links", PyTuple::new(py, links)?)?;
+    maker.make("Stats", &fields)
+}
+
+fn seconds(time: Duration) -> f64 {
+    time.as_secs_f64()
+}
+
+fn lead<'py>(maker: &Maker<'py>, app: &ApplicationStats) -> PyResult<Option<Bound<'py, PyAny>>> {
+    if app.prefetch_lead.samples == 0 {
+        return Ok(None);
+    }
+    let fields = PyDict::new(maker.py());
+    fields.set_item("min", app.prefetch_lead.min)?;
+    fields.set_item("median", app.prefetch_lead.median)?;
+    fields.set_item("max", app.prefetch_lead.max)?;
+    fields.set_item("mean", app.prefetch_lead.mean)?;
+    maker.make("Lead", &fields).map(Some)
+}
+
+impl<'py> Maker<'py> {
+    fn make(&self, class: &str, fields: &Bound<'py, PyDict>) -> PyResult<Bound<'py, PyAny>> {
+        self.module.getattr(class)?.call((), Some(fields))
+    }
+
+    fn py(&self) -> Python<'py> {
+        self.module.py()
+    }
+
+    fn stall(&self, stall: &Stall) -> PyResult<Bound<'py, PyAny>> {
+        let fields = PyDict::new(self.py());
+        fields.set_item("call", stall.call)?;
+        fields.set_item("version", stall.version)?;
+        fields.set_item("seconds", seconds(stall.time))?;
+        fields.set_item("awaited", &stall.awaited)?;
+        self.make("Stall", &fields)
+    }
+
+    fn tier(&self, tier: &TierStats) -> PyResult<Bound<'py, PyAny>> {
+        let fields = [
+            ("used", tier.used),
+            ("peak", tier.peak),
+            ("copies", tier.copies),
+            ("evictions", tier.evictions),
+            ("restores", tier.restores),
+        ]
+        .into_py_dict(self.py())?;
+        fields.set_item("name", tier.kind.name())?;
+        fields.set_item("location", &tier.location)?;
+        fields.set_item("capacity", Some(tier.capacity).filter(|&bytes| bytes != u64::MAX))?;
+        fields.set_item("notes", PyTuple::new(self.py(), &tier.notes)?)?;
+        self.make("TierStats", &fields)
+    }
+
+    fn link(&self, link: &LinkStats) -> PyResult<Bound<'py, PyAny>> {
+        let fields = PyDict::new(self.py());
+        fields.set_item("fast", link.fast.name())?;
+        fields.set_item("slow", link.slow.name())?;
+        fields.set_item("flush", self.direction(&link.flush)?)?;
+        fields.set_item("prefetch", self.direction(&link.prefetch)?)?;
+        fields.set_item("flushes_skipped", link.flushes_skipped)?;
+        fields.set_item("last_failure", link.last_failure.as_deref())?;
+        self.make("LinkStats", &fields)
+    }
+
+    fn direction(&self, direction: &DirectionStats) -> PyResult<Bound<'py, PyAny>> {
+        let fields = [
+            ("transfers", direction.transfers),
+            ("bytes", direction.bytes),
+            ("cancelled", direction.cancelled),
+            ("failed", direction.failed),
+            ("retried", direction.retried),
+            ("in_flight", u64::from(direction.in_flight)),
+        ]
+        .into_py_dict(self.py())?;
+        fields.set_item("busy_seconds", seconds(direction.busy))?;
+        fields.set_item("bytes_per_second", direction.rate)?;
+        self.make("DirectionStats", &fields)
+    }
+}

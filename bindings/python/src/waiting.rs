@@ -1,0 +1,55 @@
+//! Calls that may wait: without Python attached, and ended early by Ctrl-C.
+
+use std::sync::Mutex;
+
+use pyo3::prelude::*;
+use unspool::{Error, ErrorKind, Wait};
+
+use crate::errors::{from_spool, interrupted};
+
+/// Runs `work` while other Python threads run, and turns its error into an exception.
+///
+/// While the spool waits it asks, several times a second, whether to go on; signal handlers of
+/// Python run then, and what one of them raises (`KeyboardInterrupt`) ends the wait.
+pub fn waiting<T: Send>(
+    py: Python<'_>,
+    version: Option<i64>,
+    work: impl FnOnce(&Wait<'_>) -> Result<T, Error> + Send,
+) -> PyResult<T> {
+    let raised: Mutex<Option<PyErr>> = Mutex::new(None);
+    let outcome = py.detach(|| {
+        let interrupted = || signalled(&raised);
+        work(&Wait { timeout: None, interrupted: &interrupted })
+    });
+    outcome.map_err(|error| {
+        let handler = raised.into_inner().unwrap_or_default();
+        match (error.kind(), handler) {
+            (ErrorKind::Interrupted, Some(raised)) => raised,
+            (ErrorKind::Interrupted, None) => interrupted(),
+            _ => from_spool(py, &error, version),
+        }
+    })
+}
+
+/// Runs the signal handlers of Python; whether one of them raised, or Python is going away.
+fn signalled(raised: &Mutex<Option<PyErr>>) -> bool {
+    let Some(outcome) = Python::try_attach(|py| py.check_signals()) else {
+        return true;
+    };
+    let Err(exception) = outcome else {
+        return false;
+    };
+    if let Ok(mut slot) = raised.lock() {
+        *slot = Some(exception);
+    }
+    true
+}
+
+/// Runs `work` while other Python threads run; it does not wait for anything but locks and media.
+pub fn detached<T: Send>(
+    py: Python<'_>,
+    version: Option<i64>,
+    work: impl FnOnce() -> Result<T, Error> + Send,
+) -> PyResult<T> {
+    py.detach(work).map_err(|error| from_spool(py, &error, version))
+}
