@@ -1,3 +1,35 @@
 //! `make bench`: tables of what the core's decisions cost and what its policies are worth.
+//!
+//! Nothing here is asserted: every figure stands beside one of the same run to compare it with.
 
-fn main() {}
+// A command-line tool: its tables are its output.
+#![allow(clippy::print_stdout, clippy::print_stderr)]
+
+mod decisions;
+mod machine;
+mod policies;
+mod random;
+mod table;
+mod traces;
+
+use std::process::ExitCode;
+
+const USAGE: &str = "usage: unspool-benches [decisions] [policies]   (default: both)";
+
+fn main() -> ExitCode {
+    let asked: Vec<String> = std::env::args().skip(1).collect();
+    if let Some(unknown) =
+        asked.iter().find(|name| !["decisions", "policies"].contains(&name.as_str()))
+    {
+        eprintln!("there is no benchmark {unknown}\n{USAGE}");
+        return ExitCode::FAILURE;
+    }
+    let wanted = |name: &str| asked.is_empty() || asked.iter().any(|asked| asked == name);
+    if wanted("decisions") {
+        decisions::run();
+    }
+    if wanted("policies") {
+        policies::run();
+    }
+    ExitCode::SUCCESS
+}

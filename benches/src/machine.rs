@@ -1,0 +1,270 @@
+//! A machine in virtual time that does what the core says: links are queues with a rate, and a
+//! copy takes as long as its bytes need. There are no faults here, and no bytes: what is measured
+//! is the core. (Faults and bytes are the simulator's, in `crates/sim`.)
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap, HashMap, VecDeque};
+use std::time::Instant;
+
+use unspool_core::{
+    Command, Config, Core, Event, Nanos, Place, Refusal, RequestId, TransferId, TransferKind,
+    Version,
+};
+
+use crate::traces::{Action, Trace};
+
+/// Bytes per second at which an application copies into and out of the fastest tier.
+const COPY_RATE: f64 = 1.1e12;
+
+/// What a run amounted to.
+#[derive(Clone, Default, Debug)]
+pub struct Outcome {
+    /// Virtual time from the first action to the last.
+    pub total: Nanos,
+    /// Virtual time in which the application waited in saves beyond the bare copy.
+    pub save_stall: Nanos,
+    /// The same for restores.
+    pub restore_stall: Nanos,
+    /// Bytes moved to slower tiers.
+    pub flushed: u64,
+    /// Bytes moved to faster tiers.
+    pub prefetched: u64,
+    /// Restores answered by each tier.
+    pub served: [u64; 4],
+    /// Real time of every call of `Core::step`, in nanoseconds.
+    pub steps: Vec<u32>,
+}
+
+/// One direction of the link below a tier.
+type Lane = (usize, TransferKind);
+
+/// One transfer on its way or waiting for its link.
+struct Job {
+    transfer: TransferId,
+    bytes: u64,
+    from: Place,
+    to: Place,
+}
+
+/// The machine and the application on it.
+pub struct Machine {
+    core: Core,
+    config: Config,
+    now: Nanos,
+    /// Waiting and running transfers by (link, direction); the front one runs.
+    lanes: BTreeMap<Lane, VecDeque<Job>>,
+    /// What will have happened at which time: an index into `events`, which also keeps equal
+    /// times in order.
+    due: BinaryHeap<Reverse<(Nanos, usize)>>,
+    /// The events, and the lane whose front transfer ends with them.
+    events: Vec<(Event, Option<Lane>)>,
+    answers: HashMap<RequestId, Result<Place, Refusal>>,
+    commands: Vec<Command>,
+    next_request: u64,
+    outcome: Outcome,
+}
+
+impl Machine {
+    /// A machine with an empty core. `config` is one that the core accepts.
+    pub fn new(config: Config) -> Result<Machine, String> {
+        Ok(Machine {
+            core: Core::new(config.clone()).map_err(|error| format!("{error:?}"))?,
+            config,
+            now: Nanos(0),
+            lanes: BTreeMap::new(),
+            due: BinaryHeap::new(),
+            events: Vec::new(),
+            answers: HashMap::new(),
+            commands: Vec::new(),
+            next_request: 0,
+            outcome: Outcome::default(),
+        })
+    }
+
+    /// Plays `trace`; a step of computation takes `step`.
+    pub fn play(mut self, trace: &Trace, step: Nanos) -> Result<Outcome, String> {
+        for action in &trace.actions {
+            match *action {
+                Action::Compute(steps) => self.pass(Nanos(step.0 * steps)),
+                Action::Save(version) => self.save(version, trace.sizes[version as usize])?,
+                Action::Restore(version) => self.restore(version, trace.sizes[version as usize])?,
+                Action::Discard(version) => self.feed(Event::Discard { version: Version(version) }),
+                Action::ExpectAll => self.expect_all(trace),
+                Action::HoldPrefetch => self.feed(Event::HoldPrefetch),
+                Action::StartPrefetch => self.feed(Event::StartPrefetch),
+            }
+        }
+        self.outcome.total = self.now;
+        Ok(self.outcome)
+    }
+
+    fn expect_all(&mut self, trace: &Trace) {
+        for version in trace.restores() {
+            self.feed(Event::Expect { version: Version(version) });
+        }
+    }
+
+    fn save(&mut self, version: i64, bytes: u64) -> Result<(), String> {
+        let begin = self.now;
+        let request = self.request();
+        self.feed(Event::Save { request, version: Version(version), bytes });
+        let place = self.answer(request)?;
+        self.pass(self.reach(place, bytes, TransferKind::Flush));
+        self.feed(Event::Saved { request });
+        let stall = self.now.since(begin).since(bare_copy(bytes));
+        self.outcome.save_stall = self.outcome.save_stall.plus(stall);
+        Ok(())
+    }
+
+    fn restore(&mut self, version: i64, bytes: u64) -> Result<(), String> {
+        let begin = self.now;
+        let request = self.request();
+        self.feed(Event::Restore { request, version: Version(version) });
+        let place = self.answer(request)?;
+        self.outcome.served[usize::from(place.tier.0)] += 1;
+        self.pass(self.reach(place, bytes, TransferKind::Prefetch));
+        self.feed(Event::Restored { request });
+        let stall = self.now.since(begin).since(bare_copy(bytes));
+        self.outcome.restore_stall = self.outcome.restore_stall.plus(stall);
+        Ok(())
+    }
+
+    fn request(&mut self) -> RequestId {
+        self.next_request += 1;
+        RequestId(self.next_request)
+    }
+
+    /// Lets time pass until the core has answered.
+    fn answer(&mut self, request: RequestId) -> Result<Place, String> {
+        loop {
+            if let Some(answer) = self.answers.remove(&request) {
+                return answer.map_err(|refusal| format!("refused: {refusal:?}"));
+            }
+            let next = self.next_time().ok_or("the core waits and nothing is under way")?;
+            self.happen(next);
+        }
+    }
+
+    /// Lets `span` pass, with everything that happens in it.
+    fn pass(&mut self, span: Nanos) {
+        let end = self.now.plus(span);
+        while let Some(next) = self.next_time().filter(|next| *next <= end) {
+            self.happen(next);
+        }
+        self.now = end;
+    }
+
+    fn next_time(&self) -> Option<Nanos> {
+        let due = self.due.peek().map(|Reverse((time, _))| *time);
+        [due, self.core.next_deadline()].into_iter().flatten().min()
+    }
+
+    /// Goes to `time` and lets the one thing happen that is due then.
+    fn happen(&mut self, time: Nanos) {
+        self.now = self.now.max(time);
+        let is_due = self.due.peek().is_some_and(|Reverse((due, _))| *due <= time);
+        if !is_due {
+            return self.feed(Event::Tick);
+        }
+        let Some(Reverse((_, index))) = self.due.pop() else { return };
+        let (event, lane) = self.events[index];
+        if let Some(lane) = lane {
+            self.lanes.entry(lane).or_default().pop_front();
+            self.begin(lane);
+        }
+        self.feed(event);
+    }
+
+    /// One step of the core, timed, and everything that it commands.
+    fn feed(&mut self, event: Event) {
+        let begin = Instant::now();
+        self.core.step(event, self.now, &mut self.commands);
+        let nanos = u32::try_from(begin.elapsed().as_nanos()).unwrap_or(u32::MAX);
+        self.outcome.steps.push(nanos);
+        let mut commands = std::mem::take(&mut self.commands);
+        for command in commands.drain(..) {
+            self.obey(command);
+        }
+        self.commands = commands;
+    }
+
+    fn obey(&mut self, command: Command) {
+        match command {
+            Command::Grant { request, place, .. } | Command::Serve { request, place, .. } => {
+                self.answers.insert(request, Ok(place));
+            }
+            Command::Refuse { request, refusal } => {
+                self.answers.insert(request, Err(refusal));
+            }
+            Command::Transfer { transfer, bytes, kind, from, to, .. } => {
+                self.enqueue(Job { transfer, bytes, from, to }, kind);
+            }
+            Command::Cancel { transfer } => self.cancel(transfer),
+            Command::Delete { checkpoint, tier } => {
+                self.schedule(self.now, Event::Deleted { checkpoint, tier }, None);
+            }
+            Command::FlushDone { .. } | Command::Evict { .. } => {}
+        }
+    }
+
+    fn enqueue(&mut self, job: Job, kind: TransferKind) {
+        let lane = (usize::from(job.from.tier.0.min(job.to.tier.0)), kind);
+        let jobs = self.lanes.entry(lane).or_default();
+        jobs.push_back(job);
+        if jobs.len() == 1 {
+            self.begin(lane);
+        }
+    }
+
+    /// Starts the front transfer of a link.
+    fn begin(&mut self, lane: Lane) {
+        let Some(job) = self.lanes.get(&lane).and_then(VecDeque::front) else { return };
+        let (first, last) = (job.from.tier.min(job.to.tier), job.from.tier.max(job.to.tier));
+        let took = self.travel(usize::from(first.0), usize::from(last.0), job.bytes, lane.1);
+        let event = Event::TransferDone { transfer: job.transfer, took };
+        match lane.1 {
+            TransferKind::Flush => self.outcome.flushed += job.bytes,
+            TransferKind::Prefetch => self.outcome.prefetched += job.bytes,
+        }
+        self.schedule(self.now.plus(took), event, Some(lane));
+    }
+
+    /// Drops a transfer that has not begun; one that runs goes on to its end.
+    fn cancel(&mut self, transfer: TransferId) {
+        for jobs in self.lanes.values_mut() {
+            let waiting = jobs.iter().skip(1).position(|job| job.transfer == transfer);
+            if let Some(job) = waiting.and_then(|at| jobs.remove(at + 1)) {
+                let event = Event::TransferCancelled { transfer: job.transfer };
+                return self.schedule(self.now, event, None);
+            }
+        }
+    }
+
+    fn schedule(&mut self, time: Nanos, event: Event, lane: Option<Lane>) {
+        self.due.push(Reverse((time, self.events.len())));
+        self.events.push((event, lane));
+    }
+
+    /// The time that the application's own copy to or from `place` takes.
+    fn reach(&self, place: Place, bytes: u64, kind: TransferKind) -> Nanos {
+        let links = self.travel(0, usize::from(place.tier.0), bytes, kind);
+        bare_copy(bytes).plus(links)
+    }
+
+    /// The time that `bytes` need from tier `first` to tier `last` or back: the slowest link sets
+    /// the pace, every link adds its latency.
+    fn travel(&self, first: usize, last: usize, bytes: u64, kind: TransferKind) -> Nanos {
+        let links = &self.config.links[first..last];
+        let rate = links.iter().map(|link| match kind {
+            TransferKind::Flush => link.flush_rate,
+            TransferKind::Prefetch => link.prefetch_rate,
+        });
+        let slowest = rate.fold(f64::INFINITY, f64::min);
+        let latency: u64 = links.iter().map(|link| link.latency.0).sum();
+        Nanos(latency + (bytes as f64 / slowest * 1e9) as u64)
+    }
+}
+
+fn bare_copy(bytes: u64) -> Nanos {
+    Nanos((bytes as f64 / COPY_RATE * 1e9) as u64)
+}

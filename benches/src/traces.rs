@@ -1,0 +1,183 @@
+//! What an application does: the histories on which policies are compared.
+
+use crate::random::Random;
+
+/// One step of an application.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Action {
+    /// Compute for the time of so many steps.
+    Compute(u64),
+    /// Save a version.
+    Save(i64),
+    /// Restore a version.
+    Restore(i64),
+    /// Say that a version will not be read again.
+    Discard(i64),
+    /// Give all hints of the history, in the order of its restores.
+    ExpectAll,
+    /// Keep the tiers free for saves.
+    HoldPrefetch,
+    /// Bring what will be restored.
+    StartPrefetch,
+}
+
+/// A history: sizes by version and what is done in which order.
+pub struct Trace {
+    /// Its name in tables.
+    pub name: &'static str,
+    /// Payload bytes of version `i`.
+    pub sizes: Vec<u64>,
+    /// What is done.
+    pub actions: Vec<Action>,
+}
+
+impl Trace {
+    /// The versions that are restored, in that order: the hints.
+    pub fn restores(&self) -> impl Iterator<Item = i64> {
+        self.actions.iter().filter_map(|action| match action {
+            Action::Restore(version) => Some(*version),
+            _ => None,
+        })
+    }
+
+    /// Bytes that are saved.
+    pub fn saved_bytes(&self) -> u64 {
+        let saves = self.actions.iter().filter_map(|action| match action {
+            Action::Save(version) => Some(*version),
+            _ => None,
+        });
+        saves.map(|version| self.sizes[version as usize]).sum()
+    }
+}
+
+/// `count` checkpoints of `bytes` each.
+pub fn uniform(count: usize, bytes: u64) -> Vec<u64> {
+    vec![bytes; count]
+}
+
+/// `count` checkpoints of a third to nearly three times `bytes`, most of them small; `bytes` is
+/// about their mean.
+pub fn variable(count: usize, bytes: u64, seed: u64) -> Vec<u64> {
+    let mut random = Random::new(seed);
+    let third = bytes / 3;
+    // The smaller of two uniform draws: small ones are more frequent, as in adaptive meshes.
+    let mut draw = || third + random.below(8).min(random.below(8)) * third;
+    (0..count).map(|_| draw()).collect()
+}
+
+/// When the hints of a history are given.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Hints {
+    /// Before the first save; prefetching is held back until the first restore.
+    FirstHeld,
+    /// Before the first save, and prefetching may start at once.
+    First,
+    /// After the last save.
+    AfterSaves,
+}
+
+/// Every step saved, then all restored in the order of `versions`.
+pub fn forward_then(name: &'static str, sizes: Vec<u64>, versions: &[i64], hints: Hints) -> Trace {
+    let (before, between): (&[Action], &[Action]) = match hints {
+        Hints::FirstHeld => (&[Action::HoldPrefetch, Action::ExpectAll], &[Action::StartPrefetch]),
+        Hints::First => (&[Action::ExpectAll], &[]),
+        Hints::AfterSaves => (&[], &[Action::ExpectAll]),
+    };
+    let saves = (0..sizes.len()).flat_map(|index| [Action::Compute(1), Action::Save(index as i64)]);
+    let restores = versions.iter().flat_map(|&v| [Action::Restore(v), Action::Compute(1)]);
+    let before = before.iter().copied();
+    let actions = before.chain(saves).chain(between.iter().copied()).chain(restores).collect();
+    Trace { name, sizes, actions }
+}
+
+/// `0..count` backwards.
+pub fn reverse(count: usize) -> Vec<i64> {
+    (0..count as i64).rev().collect()
+}
+
+/// `0..count` forwards.
+pub fn sequential(count: usize) -> Vec<i64> {
+    (0..count as i64).collect()
+}
+
+/// `0..count` in a random order.
+pub fn irregular(count: usize, seed: u64) -> Vec<i64> {
+    let mut versions = sequential(count);
+    Random::new(seed).shuffle(&mut versions);
+    versions
+}
+
+/// Saves and restores interleaved as a memory-bounded adjoint does it: the forward pass saves the
+/// begin of each of `parts` ranges; then, from the last range to the first, a range is split, its
+/// right part is reversed from a checkpoint at the split, then the left part from the checkpoint
+/// at its begin, which is restored again for every part (Griewank and Walther, "Revolve", 2000,
+/// with the split in the middle).
+pub fn interleaved(name: &'static str, sizes: Vec<u64>, parts: usize) -> Trace {
+    let length = sizes.len() / parts;
+    let begins: Vec<i64> = (0..parts).map(|part| (part * length) as i64).collect();
+    let mut actions = vec![Action::ExpectAll];
+    for begin in &begins {
+        actions.extend([Action::Save(*begin), Action::Compute(length as u64)]);
+    }
+    for begin in begins.iter().rev() {
+        reverse_range(*begin, *begin + length as i64, &mut actions);
+        actions.push(Action::Discard(*begin));
+    }
+    Trace { name, sizes, actions }
+}
+
+/// Reverses the steps `begin..end`, with a checkpoint at `begin` in place.
+fn reverse_range(begin: i64, end: i64, actions: &mut Vec<Action>) {
+    actions.push(Action::Restore(begin));
+    if end - begin == 1 {
+        actions.push(Action::Compute(1));
+        return;
+    }
+    let middle = begin + (end - begin) / 2;
+    actions.push(Action::Compute((middle - begin) as u64));
+    actions.push(Action::Save(middle));
+    reverse_range(middle, end, actions);
+    actions.push(Action::Discard(middle));
+    reverse_range(begin, middle, actions);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Action, interleaved, irregular, uniform, variable};
+    use std::collections::HashSet;
+
+    #[test]
+    fn an_interleaved_trace_restores_only_what_it_holds_and_reverses_every_step_in_order() {
+        let trace = interleaved("x", uniform(48, 1), 6);
+        let (mut held, mut reversed) = (HashSet::new(), Vec::new());
+        for pair in trace.actions.windows(2) {
+            match pair[0] {
+                Action::Save(version) => assert!(held.insert(version)),
+                Action::Discard(version) => assert!(held.remove(&version)),
+                Action::Restore(version) => {
+                    assert!(held.contains(&version));
+                    let saves_next = trace.actions.iter().filter(|a| **a == Action::Save(version));
+                    assert_eq!(saves_next.count(), 1);
+                    reversed.extend((pair[1] == Action::Compute(1)).then_some(version));
+                }
+                _ => {}
+            }
+        }
+        let mut last_restores: Vec<i64> = Vec::new();
+        for version in reversed.into_iter().rev() {
+            if !last_restores.contains(&version) {
+                last_restores.push(version);
+            }
+        }
+        assert_eq!(last_restores, (0..48).collect::<Vec<i64>>());
+    }
+
+    #[test]
+    fn seeds_decide_orders_and_sizes() {
+        assert_eq!(irregular(50, 1), irregular(50, 1));
+        assert_ne!(irregular(50, 1), irregular(50, 2));
+        let sizes = variable(1000, 1024, 3);
+        assert!(sizes.iter().all(|bytes| (341..=2728).contains(bytes)));
+        assert!(sizes.iter().collect::<HashSet<_>>().len() > 5);
+    }
+}
