@@ -1,1 +1,23 @@
 //! The whole system in virtual time with injected faults, from a seed.
+//!
+//! A run takes the real [`Core`](unspool_core::Core), a fake machine and a random application,
+//! all from one seed, and looks at every step whether the rules of [`check::Rule`] hold. The same
+//! seed gives the same run, to the last byte of its trace.
+//!
+//! ```
+//! let outcome = unspool_sim::run_seed(7);
+//! assert!(outcome.is_ok());
+//! ```
+
+pub mod canary;
+pub mod check;
+pub mod content;
+pub mod device;
+pub mod history;
+mod panics;
+pub mod plan;
+pub mod random;
+pub mod report;
+pub mod world;
+
+pub use report::{Failure, run_plan, run_seed};

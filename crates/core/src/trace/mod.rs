@@ -1,7 +1,7 @@
 //! A run as text: every event and every command, one on a line, and its replay.
 //!
 //! The spool writes a trace when it is told to record, the simulator writes one when a run fails.
-//! A replay feeds the events of a trace to a fresh core and compares the commands: because the
+//! [`replay`] feeds the events of a trace to a fresh core and compares the commands: because the
 //! core is deterministic, a trace is a test, a bug report and the input of a policy study.
 //!
 //! # Grammar
@@ -36,12 +36,14 @@
 mod field;
 mod read;
 mod record;
+mod replay;
 mod write;
 
 #[cfg(test)]
 mod tests;
 
 pub use read::{Line, ParseError, Reader};
+pub use replay::{Difference, ReplayError, ReplayReport, replay};
 pub use write::{write_command, write_end, write_event, write_header, write_step};
 
 /// The first line of every trace of this form.

@@ -1,0 +1,116 @@
+//! The books of one checkpoint: where its bytes are, and who uses them.
+
+use unspool_core::{CheckpointId, Failure, MAX_TIERS, TierConfig, TierId, Version};
+
+/// How far a checkpoint has come.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Stage {
+    /// Granted; the application has not reported yet.
+    Saving,
+    /// Saved: it must be restorable.
+    Live,
+    /// Discarded or never saved: its copies go away.
+    Gone,
+}
+
+/// The room that one checkpoint has in one tier.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Holding {
+    /// First byte in an arena.
+    pub offset: u64,
+    /// Bytes with alignment and, in a store, the head.
+    pub size: u64,
+    /// All the bytes are there.
+    pub ready: bool,
+    /// The application or a transfer is writing the bytes.
+    pub filling: bool,
+    /// Unfinished reads by the application.
+    pub readers: u32,
+    /// Unfinished transfers that read.
+    pub sources: u32,
+    /// A deletion is under way.
+    pub deleting: bool,
+    /// A transfer has found the bytes damaged or missing.
+    pub bad: bool,
+}
+
+impl Holding {
+    /// Room for `size` bytes that are about to be written.
+    #[must_use]
+    pub fn filling(offset: u64, size: u64) -> Holding {
+        let (ready, filling, deleting, bad) = (false, true, false, false);
+        Holding { offset, size, ready, filling, readers: 0, sources: 0, deleting, bad }
+    }
+
+    /// Whether an unfinished operation names this room.
+    #[must_use]
+    pub fn is_used(&self) -> bool {
+        self.filling || self.readers > 0 || self.sources > 0 || self.deleting
+    }
+
+    /// Whether the bytes can be read.
+    #[must_use]
+    pub fn is_good(&self) -> bool {
+        self.ready && !self.bad && !self.deleting
+    }
+}
+
+/// The books of one checkpoint.
+#[derive(Clone, Debug)]
+pub struct Books {
+    /// Its id.
+    pub id: CheckpointId,
+    /// Its name.
+    pub version: Version,
+    /// Its payload.
+    pub bytes: u64,
+    /// How far it has come.
+    pub stage: Stage,
+    /// Its room in each tier.
+    pub holdings: [Option<Holding>; MAX_TIERS],
+    /// The last failure that cost it a copy.
+    pub harm: Option<Failure>,
+}
+
+impl Books {
+    /// A checkpoint without any room.
+    #[must_use]
+    pub fn new(id: CheckpointId, version: Version, bytes: u64, stage: Stage) -> Books {
+        Books { id, version, bytes, stage, holdings: [None; MAX_TIERS], harm: None }
+    }
+
+    /// Its room in `tier`.
+    #[must_use]
+    pub fn at(&self, tier: TierId) -> Option<&Holding> {
+        self.holdings.get(usize::from(tier.0))?.as_ref()
+    }
+
+    /// Whether the bytes can be read in any tier.
+    #[must_use]
+    pub fn is_readable(&self) -> bool {
+        self.holdings.iter().flatten().any(Holding::is_good)
+    }
+
+    /// Whether the bytes can be read in a tier other than `tier`.
+    #[must_use]
+    pub fn is_readable_outside(&self, tier: usize) -> bool {
+        let others = self.holdings.iter().enumerate().filter(|(t, _)| *t != tier);
+        others.filter_map(|(_, holding)| holding.as_ref()).any(Holding::is_good)
+    }
+}
+
+/// Bytes that a payload takes in a tier: aligned, and in a store with a unit for its head.
+#[must_use]
+pub fn size_in(tier: &TierConfig, bytes: u64) -> u64 {
+    let aligned = bytes.checked_next_multiple_of(tier.alignment).unwrap_or(u64::MAX);
+    if tier.kind.is_arena() { aligned } else { aligned.saturating_add(tier.alignment) }
+}
+
+/// Whether an empty tier can hold a payload.
+#[must_use]
+pub fn can_hold(tier: &TierConfig, bytes: u64) -> bool {
+    let whole = tier.capacity - tier.capacity % tier.alignment;
+    let capacity = if tier.kind.is_arena() { whole } else { tier.capacity };
+    let size = size_in(tier, bytes);
+    size <= capacity && size < u64::MAX
+}

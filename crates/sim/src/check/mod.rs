@@ -1,0 +1,77 @@
+//! What must always hold. The checkers keep books of their own, from events and commands alone;
+//! they ask the core for nothing that they judge it by.
+
+pub mod clocks;
+pub mod copies;
+pub mod durable;
+pub mod ledger;
+pub mod refusals;
+pub mod requests;
+pub mod room;
+
+use std::fmt;
+
+/// A rule that a run can break.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Rule {
+    /// Restored bytes are the saved ones; unfilled and freed memory is never read.
+    Bytes,
+    /// What is held and reserved fits into each tier, aligned, at offsets that exist.
+    Capacity,
+    /// No two copies share a byte.
+    Overlap,
+    /// Nothing is freed or overwritten while an unfinished operation names it.
+    InUse,
+    /// No access is unordered with one that it depends on.
+    Order,
+    /// Every accepted checkpoint is restorable or reported lost; commands name what exists.
+    Known,
+    /// A call is only refused for a reason that is true.
+    Refusal,
+    /// Every call is answered exactly once.
+    Answer,
+    /// Every transfer is reported exactly once, and within the limits of its link.
+    Transfer,
+    /// A flush is done when it is done, and what was acknowledged as durable survives a crash.
+    Durable,
+    /// No call waits while nothing moves.
+    Stuck,
+    /// When nothing fails any more, everything comes to rest.
+    Rest,
+    /// The core agrees with the books of the checkers.
+    Books,
+    /// The core breaks no assertion of its own.
+    Assertion,
+}
+
+/// A broken rule.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Violation {
+    /// Which rule.
+    pub rule: Rule,
+    /// What happened, for people.
+    pub what: String,
+}
+
+impl Violation {
+    /// A violation of `rule`.
+    #[must_use]
+    pub fn new(rule: Rule, what: impl Into<String>) -> Violation {
+        Violation { rule, what: what.into() }
+    }
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}: {}", self.rule, self.what)
+    }
+}
+
+/// Fails with a violation of `rule` unless `holds`.
+pub fn ensure(
+    holds: bool,
+    rule: Rule,
+    what: impl FnOnce() -> String,
+) -> Result<(), Violation> {
+    if holds { Ok(()) } else { Err(Violation::new(rule, what())) }
+}

@@ -1,0 +1,85 @@
+//! Is a refusal justified? Judged by the books as they were before the step that refused.
+
+use unspool_core::{Failure, Refusal, TierKind, Version};
+
+use super::copies::{Stage, can_hold};
+use super::ledger::Ledger;
+use super::requests::{Call, Requests};
+use super::{Rule, Violation, ensure, room};
+
+/// What a refusal is judged by.
+#[derive(Clone, Copy, Debug)]
+pub struct Court<'a> {
+    /// The books.
+    pub ledger: &'a Ledger,
+    /// The calls; the refused one has been answered.
+    pub requests: &'a Requests,
+    /// Whether any operation has failed in this life.
+    pub failures: bool,
+}
+
+impl Court<'_> {
+    /// Judges a refusal of `call`.
+    pub fn judge(&self, call: Call, refusal: Refusal) -> Result<(), Violation> {
+        let just = match call {
+            Call::Save { version, bytes } => self.save(version, bytes, refusal),
+            Call::Restore { version } => self.restore(version, refusal),
+            Call::Flush { .. } => self.flush(refusal),
+        };
+        ensure(just, Rule::Refusal, || format!("{call:?} is refused as {refusal:?}"))
+    }
+
+    fn save(&self, version: Version, bytes: u64, refusal: Refusal) -> bool {
+        let tiers = self.ledger.tiers();
+        match refusal {
+            Refusal::Duplicate => self.is_taken(version),
+            Refusal::TooLarge { largest } => {
+                let real = tiers.iter().map(|tier| tier.capacity).max();
+                real == Some(largest) && !tiers.iter().any(|tier| can_hold(tier, bytes))
+            }
+            Refusal::Full { failure, capacity, used, .. } => {
+                let fits = tiers.iter().any(|tier| can_hold(tier, bytes));
+                let excuse = self.failures || failure.is_none();
+                let room = room::find(self.ledger, bytes);
+                fits && used <= capacity && excuse && (room.is_none() || self.failures)
+            }
+            _ => false,
+        }
+    }
+
+    fn is_taken(&self, version: Version) -> bool {
+        self.ledger.named(version).is_some() || self.requests.is_saving(version)
+    }
+
+    fn restore(&self, version: Version, refusal: Refusal) -> bool {
+        let books = self.ledger.named(version);
+        let stage = books.map(|books| books.stage);
+        match refusal {
+            Refusal::Unknown => !self.is_taken(version) && !self.ledger.was_discarded(version),
+            Refusal::Discarded => !self.is_taken(version) && self.ledger.was_discarded(version),
+            Refusal::NotYetSaved => {
+                stage == Some(Stage::Saving) || (books.is_none() && self.is_taken(version))
+            }
+            Refusal::Lost { failure } => books
+                .is_some_and(|b| b.stage == Stage::Live && !b.is_readable() && b.harm == Some(failure)),
+            _ => false,
+        }
+    }
+
+    fn flush(&self, refusal: Refusal) -> bool {
+        let Refusal::FlushFailed { version, tier, failure } = refusal else { return false };
+        let Some(books) = self.ledger.named(version) else { return false };
+        let bottom = self.ledger.bottom(books.bytes);
+        let missing = bottom.is_some_and(|t| !books.holdings[t].is_some_and(|h| h.is_good()));
+        let below = self.ledger.tiers().iter().any(|t| t.kind == tier);
+        missing && below && (self.failures || self.is_full(tier, books.bytes, failure))
+    }
+
+    /// Without any failure of the machine, only a tier without room stops a flush.
+    fn is_full(&self, kind: TierKind, bytes: u64, failure: Failure) -> bool {
+        let Some(tier) = self.ledger.tiers().iter().position(|t| t.kind == kind) else {
+            return false;
+        };
+        failure == Failure::NoSpace && !room::certain(self.ledger, tier, bytes)
+    }
+}

@@ -1,0 +1,5 @@
+//! The machine: streams, memory and stores.
+
+pub mod arena;
+pub mod store;
+pub mod streams;

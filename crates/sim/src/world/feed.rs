@@ -1,0 +1,177 @@
+//! One step of the core: the event goes into the books, the core decides, its commands are judged
+//! and carried out.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use unspool_core::{Command, Event, Failure, Nanos};
+
+use super::{Checked, World};
+use crate::canary::Canary;
+use crate::check::clocks::Clock;
+use crate::check::requests::Call;
+use crate::check::{Rule, Violation};
+use crate::panics;
+use crate::world::agenda::Action;
+
+impl World {
+    /// Tells the core what has happened; `known` is what the teller knows.
+    pub(crate) fn feed(&mut self, event: Event, known: &Clock) -> Checked {
+        self.events += 1;
+        self.hub_knows(known);
+        let entered = self.enter(&event);
+        let commands = self.step_core(event);
+        let (now, commands) = match commands {
+            Ok(commands) => (self.now, commands),
+            Err(violation) => {
+                self.history.step(self.now, event, Vec::new());
+                return Err(violation);
+            }
+        };
+        self.history.step(now, event, commands.clone());
+        self.enforce(entered)?;
+        self.expect_discard(&event)?;
+        for command in commands {
+            let command = self.spoil_command(command);
+            let done = self.execute(command);
+            self.enforce(done)?;
+        }
+        self.check_core()?;
+        self.plan_tick();
+        Ok(())
+    }
+
+    fn step_core(&mut self, event: Event) -> Result<Vec<Command>, Violation> {
+        let (core, now) = (&mut self.core, self.now);
+        let step = || {
+            let mut commands = Vec::new();
+            core.step(event, now, &mut commands);
+            core.assert_invariants();
+            commands
+        };
+        panics::silenced(|| catch_unwind(AssertUnwindSafe(step)))
+            .map_err(|_| Violation::new(Rule::Assertion, panics::last_message()))
+    }
+
+    /// Enters the event into the books.
+    fn enter(&mut self, event: &Event) -> Checked {
+        match *event {
+            Event::Save { request, version, bytes } => {
+                self.requests.open(request, Call::Save { version, bytes });
+            }
+            Event::Restore { request, version } => {
+                self.requests.open(request, Call::Restore { version });
+            }
+            Event::Flush { request } => {
+                let before = self.ledger.next_checkpoint();
+                self.requests.open(request, Call::Flush { before });
+            }
+            Event::Withdraw { request } => self.requests.withdraw(request),
+            Event::Saved { request } => self.enter_saved(request, true),
+            Event::SaveAborted { request } => self.enter_saved(request, false),
+            Event::Restored { request } | Event::RestoreAborted { request } => {
+                if let Some((id, tier)) = self.requests.close(request) {
+                    self.ledger.released(id, tier);
+                }
+            }
+            Event::Expect { version } => self.hints.expect(version),
+            Event::ForgetHints => self.hints.forget(),
+            Event::StartPrefetch => self.prefetch_held = false,
+            Event::HoldPrefetch => self.prefetch_held = true,
+            Event::Discard { version } => self.enter_discard(version),
+            Event::Tick => {}
+            _ => return self.enter_report(event),
+        }
+        Ok(())
+    }
+
+    fn enter_report(&mut self, event: &Event) -> Checked {
+        match *event {
+            Event::TransferDone { transfer, .. } => {
+                self.promise_arrival(transfer);
+                self.ledger.reported(transfer, true, None)
+            }
+            Event::TransferFailed { transfer, failure } => {
+                self.failures = true;
+                self.ledger.reported(transfer, false, Some(failure))
+            }
+            Event::TransferCancelled { transfer } => self.ledger.reported(transfer, false, None),
+            Event::Deleted { checkpoint, tier } => {
+                self.ledger.deleted(checkpoint, tier);
+                Ok(())
+            }
+            Event::Adopt { checkpoint, version, bytes, tier } => {
+                self.ledger.adopt(checkpoint, version, bytes, tier);
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn enter_saved(&mut self, request: unspool_core::RequestId, complete: bool) {
+        let Some((id, tier)) = self.requests.close(request) else { return };
+        self.ledger.saved(id, tier, complete);
+        if complete && self.plan.machine.sync_each_put {
+            self.promise_frame(id, tier);
+        }
+    }
+
+    fn enter_discard(&mut self, version: unspool_core::Version) {
+        self.ledger.discard(version);
+        if self.ledger.named(version).is_none() {
+            self.promises.release(version);
+        }
+    }
+
+    /// The background reports; a planted bug may lose or repeat it.
+    pub(crate) fn report(&mut self, event: Event, known: &Clock) -> Checked {
+        let done = matches!(event, Event::TransferDone { .. });
+        if done && self.sings(Canary::LostReport) {
+            return Ok(());
+        }
+        self.feed(event, known)?;
+        if done && self.sings(Canary::DoubleReport) {
+            return self.feed(event, known);
+        }
+        Ok(())
+    }
+
+    /// Whether the planted bug is this one and strikes now: once, not at the first occasion.
+    pub(crate) fn sings(&mut self, canary: Canary) -> bool {
+        let planted = self.plan.canary == Some(canary) && !self.canary_sang;
+        self.canary_sang |= planted && self.happens(0.2);
+        planted && self.canary_sang
+    }
+
+    fn plan_tick(&mut self) {
+        let Some(deadline) = self.core.next_deadline() else {
+            self.next_tick = Nanos::NEVER;
+            return;
+        };
+        if deadline != self.next_tick {
+            self.next_tick = deadline;
+            let late = self.delay(self.plan.machine.tick_delay);
+            self.agenda.plan(deadline.max(self.now).plus(late), Action::Tick);
+        }
+    }
+
+    pub(crate) fn tick(&mut self) -> Checked {
+        if self.core.next_deadline().is_none() && !self.happens(0.1) {
+            return Ok(());
+        }
+        self.next_tick = Nanos::NEVER;
+        self.feed(Event::Tick, &Clock::default())
+    }
+
+    /// A tick that nobody asked for, now and then.
+    pub(crate) fn stray_tick(&mut self) -> Checked {
+        if self.happens(self.plan.faults.tick) {
+            return self.feed(Event::Tick, &Clock::default());
+        }
+        Ok(())
+    }
+
+    pub(crate) fn failed(&mut self, failure: Failure, what: impl FnOnce() -> String) {
+        self.failures = true;
+        self.history.note(self.now, || format!("{failure:?}: {}", what()));
+    }
+}

@@ -1,0 +1,74 @@
+//! What a run cost the application.
+
+use unspool_core::{CoreStats, MAX_TIERS, Nanos, TierId};
+
+/// The calls of one kind.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct CallFigures {
+    /// Calls that were granted or served.
+    pub calls: u64,
+    /// Their payload.
+    pub bytes: u64,
+    /// The time that they waited in all.
+    pub stall: Nanos,
+    /// The longest wait.
+    pub longest: Nanos,
+    /// Calls that waited at all.
+    pub stalled: u64,
+}
+
+impl CallFigures {
+    fn count(&mut self, bytes: u64, stall: Nanos) {
+        self.calls += 1;
+        self.bytes += bytes;
+        self.stall = self.stall.plus(stall);
+        self.longest = self.longest.max(stall);
+        self.stalled += u64::from(stall > Nanos(0));
+    }
+}
+
+/// Counters while a run goes on.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Counters {
+    pub saves: CallFigures,
+    pub restores: CallFigures,
+    pub hits: [u64; MAX_TIERS],
+    pub leads: Vec<u64>,
+    pub refused: u64,
+}
+
+impl Counters {
+    pub fn save(&mut self, bytes: u64, stall: Nanos) {
+        self.saves.count(bytes, stall);
+    }
+
+    pub fn restore(&mut self, bytes: u64, stall: Nanos, tier: TierId) {
+        self.restores.count(bytes, stall);
+        self.hits[usize::from(tier.0)] += 1;
+    }
+
+    pub fn lead(&mut self, lead: u64) {
+        self.leads.push(lead);
+    }
+}
+
+/// What a run came to.
+#[derive(Clone, PartialEq, Debug)]
+pub struct RunFigures {
+    /// Events that the core has taken.
+    pub events: u64,
+    /// When everything was at rest.
+    pub finished: Nanos,
+    /// Calls that were refused.
+    pub refused: u64,
+    /// The saves.
+    pub saves: CallFigures,
+    /// The restores.
+    pub restores: CallFigures,
+    /// Restores that were served from each tier.
+    pub hits: [u64; MAX_TIERS],
+    /// For each restore in order: how many of the next ones were ready in the fastest tier.
+    pub leads: Vec<u64>,
+    /// The counters of the core.
+    pub core: CoreStats,
+}

@@ -1,0 +1,89 @@
+//! The end of a run: the faults stop, every checkpoint is read once more, and everything comes to
+//! rest.
+
+use unspool_core::CheckpointId;
+
+use super::{Checked, RunFigures, World};
+use crate::canary::Canary;
+use crate::check::{Rule, ensure};
+use crate::plan::script::{Care, Script, Step};
+use crate::random::{Random, Topic};
+
+impl World {
+    /// The application has come to its end: it reads everything once more, then it is over.
+    pub(crate) fn next_stage(&mut self) -> Checked {
+        if self.settled.is_some() {
+            return Ok(());
+        }
+        if self.calm && self.threads.len() > self.life().threads.len() {
+            self.settled = Some(self.events);
+            return Ok(());
+        }
+        if !self.calm {
+            self.become_calm();
+        }
+        let script = self.last_script();
+        self.start_thread(script);
+        Ok(())
+    }
+
+    fn last_script(&self) -> Script {
+        let mut random = Random::of(self.plan.seed, Topic::Script, u64::MAX);
+        let mut versions: Vec<i64> = self.ledger.live().map(|books| books.version.0).collect();
+        random.shuffle(&mut versions);
+        let mut steps = vec![];
+        if self.prefetch_held {
+            steps.push(Step::StartPrefetch);
+        }
+        if self.plan.content {
+            let flush_first = random.chance(0.5);
+            steps.extend(flush_first.then_some(Step::Flush(Care::default())));
+            steps.extend(versions.into_iter().map(Step::restore));
+            steps.push(Step::Flush(Care::default()));
+        }
+        Script { steps }
+    }
+
+    /// Nothing is planned any more: everything must be at rest.
+    pub(crate) fn finish(&self) -> Checked {
+        let rest = |holds: bool, what: &str| ensure(holds, Rule::Rest, || what.to_owned());
+        rest(self.settled.is_some(), "the application has not come to its end")?;
+        rest(self.hardware.streams.is_idle(), "an operation never begins")?;
+        rest(self.core.transfers_in_flight() == 0, "the core waits for a transfer")?;
+        rest(self.core.waiting() == 0, "the core lets a call wait")?;
+        rest(self.ledger.movements().next().is_none(), "a transfer was never reported")?;
+        rest(!self.ledger.is_deleting(), "a deletion was never reported")?;
+        rest(!self.requests.is_any_open(), "a ticket stays open")
+    }
+
+    /// After a flush: everything in the stores is made durable, and called so.
+    pub(crate) fn sync_stores(&mut self, before: CheckpointId) {
+        let skipped = self.sings(Canary::SkippedSync);
+        if !skipped {
+            self.hardware.stores.iter_mut().flatten().for_each(|store| store.sync());
+        }
+        let stored = self.ledger.live().filter(|books| books.id < before).filter(|books| {
+            let frames = self.hardware.stores.iter().flatten();
+            frames.into_iter().any(|s| if skipped { s.get(books.id).is_some() } else { s.is_synced(books.id) })
+        });
+        let durable: Vec<_> = stored.map(|books| (books.version, books.id)).collect();
+        for (version, id) in durable {
+            self.promises.promise(version, id);
+        }
+    }
+
+    /// What the run came to.
+    #[must_use]
+    pub fn figures(&self) -> RunFigures {
+        RunFigures {
+            events: self.events,
+            finished: self.now,
+            refused: self.counters.refused,
+            saves: self.counters.saves,
+            restores: self.counters.restores,
+            hits: self.counters.hits,
+            leads: self.counters.leads.clone(),
+            core: self.core.stats(),
+        }
+    }
+}

@@ -1,0 +1,237 @@
+//! The whole system in virtual time: the real core, a fake machine, an application from a script,
+//! and the checkers, which look at every step.
+
+pub mod agenda;
+mod commands;
+mod copies;
+mod crash;
+mod feed;
+mod figures;
+mod finish;
+mod judge;
+pub mod machine;
+mod replies;
+mod threads;
+mod transfers;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use unspool_core::{CheckpointId, Core, Nanos, RequestId, TransferId, Version};
+
+use crate::check::clocks::Clock;
+use crate::check::durable::Promises;
+use crate::check::ledger::Ledger;
+use crate::check::requests::Requests;
+use crate::check::{Rule, Violation};
+use crate::device::streams::OpId;
+use crate::history::History;
+use crate::plan::Plan;
+use crate::plan::script::Life;
+use crate::random::{Random, Topic};
+use crate::world::agenda::{Action, Agenda, ThreadId};
+use crate::world::figures::Counters;
+use crate::world::judge::HintMirror;
+use crate::world::machine::{CORE_AGENT, Hardware};
+use crate::world::replies::Reply;
+use crate::world::threads::{Thread, Ticket};
+use crate::world::transfers::Job;
+
+pub use figures::{CallFigures, RunFigures};
+
+/// What a step of the simulation comes to.
+pub(crate) type Checked = Result<(), Violation>;
+
+/// The most events in one life; a run that goes on longer does not come to rest.
+const MOST_EVENTS: u64 = 200_000;
+
+/// One run.
+pub struct World {
+    pub(crate) plan: Plan,
+    pub(crate) now: Nanos,
+    pub(crate) agenda: Agenda,
+    pub(crate) core: Core,
+    pub(crate) hardware: Hardware,
+    pub(crate) ledger: Ledger,
+    pub(crate) requests: Requests,
+    pub(crate) promises: Promises,
+    pub(crate) hints: HintMirror,
+    pub(crate) threads: Vec<Thread>,
+    pub(crate) jobs: BTreeMap<TransferId, Job>,
+    pub(crate) ops: BTreeMap<OpId, Work>,
+    pub(crate) replies: BTreeMap<RequestId, (ThreadId, Option<Reply>)>,
+    /// What the core knows of the others.
+    pub(crate) hub: Clock,
+    /// The version and the bytes of every checkpoint of all lives.
+    pub(crate) ever: BTreeMap<CheckpointId, (Version, u64)>,
+    /// Rules that the checkers keep silent about, to test that others notice too.
+    pub(crate) blind: BTreeSet<Rule>,
+    pub(crate) history: History,
+    pub(crate) counters: Counters,
+    pub(crate) life: usize,
+    pub(crate) events: u64,
+    pub(crate) draws: u64,
+    next_request: u64,
+    /// Faults have stopped.
+    pub(crate) calm: bool,
+    /// Whether any operation has failed in this life.
+    pub(crate) failures: bool,
+    /// The planted bug has struck.
+    pub(crate) canary_sang: bool,
+    /// When the application and the faults were over, and how many events there were then.
+    pub(crate) settled: Option<u64>,
+    pub(crate) prefetch_held: bool,
+    pub(crate) next_tick: Nanos,
+}
+
+/// What an operation of a stream does.
+#[derive(Clone, Debug)]
+pub(crate) enum Work {
+    Transfer(TransferId),
+    Delete { checkpoint: CheckpointId, tier: unspool_core::TierId },
+    Copy(ThreadId, Ticket),
+}
+
+impl World {
+    /// A machine that has just been switched on.
+    ///
+    /// # Panics
+    /// When the plan has settings that no core can have.
+    #[must_use]
+    pub fn new(plan: Plan) -> World {
+        let config = plan.config.clone();
+        let faults_stop = plan.faults.until;
+        let mut world = World {
+            now: Nanos(0),
+            agenda: Agenda::default(),
+            core: Core::new(config.clone()).expect("plans have valid settings"),
+            hardware: Hardware::new(&plan),
+            ledger: Ledger::new(&config),
+            requests: Requests::default(),
+            promises: Promises::default(),
+            hints: HintMirror::default(),
+            threads: Vec::new(),
+            jobs: BTreeMap::new(),
+            ops: BTreeMap::new(),
+            replies: BTreeMap::new(),
+            hub: Clock::default(),
+            ever: BTreeMap::new(),
+            blind: BTreeSet::new(),
+            history: History::new(&config),
+            counters: Counters::default(),
+            life: 0,
+            events: 0,
+            draws: 0,
+            next_request: 0,
+            calm: false,
+            failures: false,
+            canary_sang: false,
+            settled: None,
+            prefetch_held: false,
+            next_tick: Nanos::NEVER,
+            plan,
+        };
+        if faults_stop != Nanos::NEVER {
+            world.agenda.plan(faults_stop, Action::FaultsStop);
+        }
+        world.begin_life();
+        world
+    }
+
+    /// Runs to the end of the last life, until everything is at rest.
+    ///
+    /// # Errors
+    /// At the first rule that is broken.
+    pub fn run(&mut self) -> Checked {
+        while let Some((at, action)) = self.agenda.next() {
+            self.now = self.now.max(at);
+            self.perform(action)?;
+            self.begin_ready()?;
+            if self.is_crash_due() {
+                self.crash()?;
+            }
+            self.check_pace()?;
+        }
+        self.finish()
+    }
+
+    fn perform(&mut self, action: Action) -> Checked {
+        match action {
+            Action::Wake(thread) => self.wake(thread),
+            Action::Answer(thread, request) => self.see_answer(thread, request),
+            Action::GiveUp(thread, request) => self.give_up(thread, request),
+            Action::OpDone(op) => self.op_done(op),
+            Action::Report(event, known) => self.report(event, &known),
+            Action::Tick => self.tick(),
+            Action::FaultsStop => {
+                self.become_calm();
+                Ok(())
+            }
+        }
+    }
+
+    fn check_pace(&mut self) -> Checked {
+        if self.threads.iter().all(Thread::is_finished) && !self.is_crash_planned() {
+            self.next_stage()?;
+        }
+        let since = self.settled.map_or(0, |then| self.events - then);
+        let copies = (self.ledger.all().count() * self.plan.config.tiers.len()) as u64;
+        let limit = 200 + 40 * copies;
+        crate::check::ensure(since <= limit && self.events < MOST_EVENTS, Rule::Rest, || {
+            format!("{since} events since the application ended, {} in this life", self.events)
+        })
+    }
+
+    fn life(&self) -> &Life {
+        &self.plan.lives[self.life]
+    }
+
+    pub(crate) fn is_crash_planned(&self) -> bool {
+        self.life().crash_after.is_some()
+    }
+
+    fn is_crash_due(&self) -> bool {
+        let at = self.life().crash_after;
+        let over = self.threads.iter().all(Thread::is_finished);
+        at.is_some_and(|events| self.events >= events || over)
+    }
+
+    fn begin_life(&mut self) {
+        let scripts = self.life().threads.clone();
+        for script in scripts {
+            self.start_thread(script);
+        }
+    }
+
+    pub(crate) fn become_calm(&mut self) {
+        self.calm = true;
+        self.hardware.repair();
+        self.history.note(self.now, || "nothing fails any more".to_owned());
+    }
+
+    pub(crate) fn new_request(&mut self) -> RequestId {
+        self.next_request += 1;
+        RequestId(self.next_request)
+    }
+
+    /// A random span of at most `most`.
+    pub(crate) fn delay(&mut self, most: Nanos) -> Nanos {
+        self.draws += 1;
+        Nanos(Random::of(self.plan.seed, Topic::Delay, self.draws).below(most.0 + 1))
+    }
+
+    /// Whether a share of things happens to this one.
+    pub(crate) fn happens(&mut self, share: f64) -> bool {
+        self.draws += 1;
+        Random::of(self.plan.seed, Topic::Delay, self.draws).chance(share)
+    }
+
+    /// A violation unless the checker of that rule is switched off.
+    pub(crate) fn enforce(&self, checked: Checked) -> Checked {
+        checked.or_else(|v| if self.blind.contains(&v.rule) { Ok(()) } else { Err(v) })
+    }
+
+    pub(crate) fn hub_knows(&mut self, known: &Clock) {
+        self.hub.join(known);
+        self.hub.tick(CORE_AGENT);
+    }
+}

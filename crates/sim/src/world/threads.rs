@@ -1,0 +1,235 @@
+//! Application threads: they run scripts, wait for answers, give up, and keep tickets open.
+
+use unspool_core::{CheckpointId, Event, Nanos, Place, RequestId, Version};
+
+use super::{Checked, World};
+use crate::check::clocks::{Agent, Clock};
+use crate::device::streams::StreamId;
+use crate::plan::script::{Care, Script, Step};
+use crate::world::agenda::{Action, ThreadId};
+use crate::world::replies::Reply;
+
+/// How long a thread waits at most that keeps a ticket open: it may wait for itself.
+const PATIENCE: Nanos = Nanos(5_000_000);
+
+/// A granted save or a served restore.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ticket {
+    pub request: RequestId,
+    pub id: CheckpointId,
+    pub bytes: u64,
+    pub place: Place,
+    pub save: bool,
+    /// The copy fails half-way.
+    pub abort: bool,
+    /// The step before which the bytes are copied.
+    pub due: usize,
+    /// The core was told when the copy was enqueued.
+    pub reported: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum State {
+    Going,
+    Waiting { request: RequestId, since: Nanos, care: Care },
+    Copying,
+    Finished,
+}
+
+/// One thread.
+#[derive(Clone, Debug)]
+pub(crate) struct Thread {
+    script: Script,
+    at: usize,
+    pub clock: Clock,
+    agent: Agent,
+    pub stream: StreamId,
+    pub state: State,
+    tickets: Vec<Ticket>,
+}
+
+impl Thread {
+    pub fn is_finished(&self) -> bool {
+        self.state == State::Finished
+    }
+
+    /// The versions that this thread restores next.
+    fn restores_ahead(&self) -> impl Iterator<Item = Version> + '_ {
+        self.script.steps[self.at..].iter().filter_map(|step| match step {
+            Step::Restore { version, .. } => Some(*version),
+            _ => None,
+        })
+    }
+
+    fn take_due_ticket(&mut self) -> Option<Ticket> {
+        let over = self.at >= self.script.steps.len();
+        let due = self.tickets.iter().position(|ticket| over || ticket.due <= self.at)?;
+        Some(self.tickets.remove(due))
+    }
+}
+
+impl World {
+    pub(crate) fn start_thread(&mut self, script: Script) {
+        let agent = self.hardware.new_agent();
+        let thread = Thread {
+            script,
+            at: 0,
+            clock: Clock::default(),
+            agent,
+            stream: self.hardware.new_stream(),
+            state: State::Going,
+            tickets: Vec::new(),
+        };
+        self.threads.push(thread);
+        self.agenda.plan(self.now, Action::Wake(ThreadId(self.threads.len() - 1)));
+    }
+
+    pub(crate) fn thread(&mut self, thread: ThreadId) -> &mut Thread {
+        &mut self.threads[thread.0]
+    }
+
+    /// The thread goes on with its next step.
+    pub(crate) fn go_on(&mut self, thread: ThreadId) {
+        self.thread(thread).state = State::Going;
+        self.agenda.plan(self.now, Action::Wake(thread));
+    }
+
+    pub(crate) fn wake(&mut self, id: ThreadId) -> Checked {
+        let thread = self.thread(id);
+        let agent = thread.agent;
+        thread.clock.tick(agent);
+        if let Some(ticket) = thread.take_due_ticket() {
+            return self.enqueue_copy(id, ticket);
+        }
+        let Some(step) = thread.script.steps.get(thread.at).copied() else {
+            thread.state = State::Finished;
+            return Ok(());
+        };
+        thread.at += 1;
+        self.stray_tick()?;
+        self.take_step(id, step)
+    }
+
+    fn take_step(&mut self, id: ThreadId, step: Step) -> Checked {
+        let request = self.new_request();
+        match step {
+            Step::Compute(span) => {
+                self.agenda.plan(self.now.plus(span), Action::Wake(id));
+                Ok(())
+            }
+            Step::Save { version, bytes, care } => {
+                self.call(id, request, care, Event::Save { request, version, bytes })
+            }
+            Step::Restore { version, care } => {
+                self.count_lead(id);
+                self.call(id, request, care, Event::Restore { request, version })
+            }
+            Step::Flush(care) => self.call(id, request, care, Event::Flush { request }),
+            Step::Expect(version) => self.tell(id, Event::Expect { version }),
+            Step::ForgetHints => self.tell(id, Event::ForgetHints),
+            Step::StartPrefetch => self.tell(id, Event::StartPrefetch),
+            Step::HoldPrefetch => self.tell(id, Event::HoldPrefetch),
+            Step::Discard(version) => self.tell(id, Event::Discard { version }),
+        }
+    }
+
+    /// An event that needs no answer.
+    fn tell(&mut self, id: ThreadId, event: Event) -> Checked {
+        let known = self.thread(id).clock.clone();
+        self.feed(event, &known)?;
+        self.go_on(id);
+        Ok(())
+    }
+
+    fn call(&mut self, id: ThreadId, request: RequestId, care: Care, event: Event) -> Checked {
+        let since = self.now;
+        let thread = self.thread(id);
+        thread.state = State::Waiting { request, since, care };
+        let (known, open) = (thread.clock.clone(), !thread.tickets.is_empty());
+        if let Some(span) = care.give_up.or(open.then_some(PATIENCE)) {
+            self.agenda.plan(self.now.plus(span), Action::GiveUp(id, request));
+        }
+        self.replies.insert(request, (id, None));
+        self.feed(event, &known)
+    }
+
+    /// How many of the restores after this one find their bytes in the fastest tier.
+    fn count_lead(&mut self, id: ThreadId) {
+        let ready = |version: &Version| {
+            let books = self.ledger.named(*version);
+            books.and_then(|b| b.holdings[0]).is_some_and(|held| held.is_good())
+        };
+        let lead = self.threads[id.0].restores_ahead().take_while(ready).count();
+        self.counters.lead(lead as u64);
+    }
+
+    /// The thread sees the answer to its call, unless it has given up before.
+    pub(crate) fn see_answer(&mut self, id: ThreadId, request: RequestId) -> Checked {
+        let State::Waiting { request: awaited, since, care } = self.thread(id).state else {
+            return Ok(());
+        };
+        if awaited != request {
+            return Ok(());
+        }
+        let Some((_, Some(reply))) = self.replies.remove(&request) else { return Ok(()) };
+        let hub = self.hub.clone();
+        self.thread(id).clock.join(&hub);
+        let stall = self.now.since(since);
+        match reply {
+            Reply::Granted { id: checkpoint, bytes, place, .. } => {
+                self.counters.save(bytes, stall);
+                self.open_ticket(id, request, care, true, (checkpoint, bytes, place));
+            }
+            Reply::Served { id: checkpoint, bytes, place, .. } => {
+                self.counters.restore(bytes, stall, place.tier);
+                self.open_ticket(id, request, care, false, (checkpoint, bytes, place));
+            }
+            Reply::Flushed { before } => self.sync_stores(before),
+            Reply::Refused(_) => self.counters.refused += 1,
+        }
+        self.go_on(id);
+        Ok(())
+    }
+
+    fn open_ticket(
+        &mut self,
+        id: ThreadId,
+        request: RequestId,
+        care: Care,
+        save: bool,
+        (checkpoint, bytes, place): (CheckpointId, u64, Place),
+    ) {
+        let thread = self.thread(id);
+        let due = thread.at + usize::from(care.keep);
+        let ticket = Ticket {
+            request,
+            id: checkpoint,
+            bytes,
+            place,
+            save,
+            abort: care.abort,
+            due,
+            reported: false,
+        };
+        thread.tickets.push(ticket);
+    }
+
+    /// The call has waited long enough: it is withdrawn, and if it was granted or served in the
+    /// meantime, given up.
+    pub(crate) fn give_up(&mut self, id: ThreadId, request: RequestId) -> Checked {
+        let known = self.thread(id).clock.clone();
+        match self.thread(id).state {
+            State::Waiting { request: awaited, .. } if awaited == request => {}
+            _ => return Ok(()),
+        }
+        self.feed(Event::Withdraw { request }, &known)?;
+        let reply = self.replies.remove(&request).and_then(|(_, reply)| reply);
+        match reply {
+            Some(Reply::Granted { .. }) => self.feed(Event::SaveAborted { request }, &known)?,
+            Some(Reply::Served { .. }) => self.feed(Event::RestoreAborted { request }, &known)?,
+            Some(Reply::Flushed { .. } | Reply::Refused(_)) | None => {}
+        }
+        self.go_on(id);
+        Ok(())
+    }
+}
