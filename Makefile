@@ -39,18 +39,35 @@ test: test-rust test-python ## run all tests: Rust and Python
 
 test-rust: need-rust ## run the Rust tests
 	$(CARGO) test --workspace --locked
+	$(CARGO) test --locked --package unspool-transfer --features shuttle --test shuttle
 
 test-python: $(VENV)/.test ## run the Python tests on the release wheel
 	$(BIN)/python -m pytest $(PACKAGE)
+	$(BIN)/python -m pytest docs
 
 bench: need-rust $(VENV)/.rtm ## print tables of what things cost, against the raw operation of the same run
 	$(CARGO) run --locked --release --package unspool-benches
+	$(CARGO) bench --locked --package unspool-codec
+	$(CARGO) bench --locked --package unspool-tiers
+	$(BIN)/python benches/python_calls.py
+
+sim: need-rust ## run SEEDS=1000 seeds of the simulator
+	$(CARGO) run --locked --release --package unspool-sim -- --seeds $(SEEDS)
+
+fuzz: need-rust ## fuzz the frame parser for FUZZ_SECONDS=60 (needs a nightly Rust and cargo-fuzz)
+	@$(CARGO) +nightly fuzz --version >/dev/null 2>&1 || { echo "fuzzing needs a nightly Rust and" \
+		"cargo-fuzz: rustup toolchain install nightly; cargo install cargo-fuzz" >&2; exit 1; }
+	@mkdir -p fuzz/corpus/head
+	$(CARGO) +nightly fuzz run head fuzz/corpus/head crates/codec/tests/golden -- \
+		-max_len=16384 -max_total_time=$(FUZZ_SECONDS)
 
 lint: need-rust $(VENV)/.tools ## check formatting, lints (warnings are errors) and the style budgets
 	$(CARGO) fmt --all --check
 	$(BIN)/ruff format --check
 	$(BIN)/ruff check
 	$(CARGO) clippy --workspace --all-targets --locked -- --deny warnings
+	$(CARGO) clippy --locked --package unspool-transfer --features shuttle --all-targets -- \
+		--deny warnings
 	RUSTDOCFLAGS='--deny warnings' $(CARGO) doc --workspace --no-deps --locked --quiet
 	$(CARGO) x tidy
 
