@@ -32,7 +32,8 @@ impl Core {
         }
         // The bytes were used, or wait in a faster tier for their last use.
         let used = next_use == NO_USE && (promoted || ckpt.restored);
-        let safe = backed || (promoted && self.config.discard_after_restore);
+        let spent = promoted && self.config.discard_after_restore && !self.is_flush_asked(ckpt.id);
+        let safe = backed || spent;
         match (used && safe, backed) {
             (true, _) => CopyState::Consumed,
             (false, true) => CopyState::Flushed,

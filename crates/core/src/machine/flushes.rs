@@ -44,16 +44,23 @@ impl Core {
             && copy.state.is_complete()
             && copy.flush.is_none()
             && self.flush_target(ckpt, tier).is_some()
-            && (copy.urgent || self.is_flush_asked(ckpt.id) || !self.is_spared(ckpt, tier))
+            && (self.is_flush_asked(ckpt.id) || self.is_worth_flushing(ckpt, tier))
+    }
+
+    fn is_worth_flushing(&self, ckpt: &Checkpoint, tier: TierId) -> bool {
+        if !self.config.discard_after_restore {
+            return true;
+        }
+        let copy = ckpt.copy(tier);
+        // A claimed copy stays until it is restored and discarded.
+        let claimed = copy.is_some_and(|c| c.state == CopyState::ReadComplete);
+        !claimed && (copy.is_some_and(|c| c.urgent) || !self.is_spared(ckpt, tier))
     }
 
     /// The checkpoint will be consumed before it could be evicted: among the hints before it and
     /// itself there are no more bytes than this tier and the faster ones can hold, with a quarter
     /// left for checkpoints on their way down. Or it is being restored for the last time.
     fn is_spared(&self, ckpt: &Checkpoint, tier: TierId) -> bool {
-        if !self.config.discard_after_restore {
-            return false;
-        }
         let next_use = self.hints.next_use(ckpt.version);
         if next_use == NO_USE && ckpt.is_being_read() {
             return true;
@@ -63,7 +70,8 @@ impl Core {
         bytes <= self.claimable(tier, true)
     }
 
-    fn is_flush_asked(&self, id: CheckpointId) -> bool {
+    /// A flush call waits for this checkpoint.
+    pub(super) fn is_flush_asked(&self, id: CheckpointId) -> bool {
         self.waiting_flushes.iter().any(|w| id < w.before)
     }
 

@@ -36,6 +36,9 @@ use retries::Retry;
 use room::TierState;
 use transfers::{Lane, Transfer};
 
+/// Far more rounds of [`Core::pump`] than any step needs: a limit on everything.
+const MAX_ROUNDS: usize = 10_000;
+
 /// The pure core of a spool. See the crate's documentation.
 pub struct Core {
     config: Config,
@@ -145,7 +148,7 @@ impl Core {
     /// Starts everything that is possible now. Every round that goes on has answered a call,
     /// started a transfer or moved a planner forward, so the rounds come to an end.
     fn pump(&mut self, out: &mut Vec<Command>) {
-        loop {
+        for _ in 0..MAX_ROUNDS {
             let restored = self.serve_restores(out);
             let saved = self.place_saves(out);
             let flushed = self.start_flushes(out);
@@ -155,6 +158,7 @@ impl Core {
                 return;
             }
         }
+        debug_assert!(false, "the core goes round in circles");
     }
 
     fn on_withdraw(&mut self, request: RequestId) {
