@@ -50,7 +50,6 @@ impl Error {
         Error { kind, message: message.into(), source: None }
     }
 
-    #[expect(dead_code)]
     pub(crate) fn caused_by(mut self, source: impl StdError + Send + Sync + 'static) -> Self {
         self.source = Some(Box::new(source));
         self

@@ -1,14 +1,57 @@
 //! Records every step of a simulation and plays it back, in any order, faster than it is asked for.
+//!
+//! A [`Spool`] holds the history of a computation: immutable checkpoints, each named by an integer
+//! version. It moves them through its tiers by itself, and brings each back before it is asked
+//! for when [`Spool::expect`] has told the order.
+//!
+//! ```
+//! use unspool::{Dtype, RegionSpec, Settings, Spool, Wait};
+//!
+//! let spool = Spool::open(Settings { host: Some(1 << 20), ..Settings::default() })?;
+//! let wait = Wait::default();
+//! for step in 0..10 {
+//!     let spec = RegionSpec { name: "u".into(), dtype: Dtype::UInt8, shape: vec![100] };
+//!     let mut ticket = spool.save(step, vec![spec], &wait)?;
+//!     ticket.region_mut(0).fill(step as u8);
+//!     ticket.commit()?;
+//! }
+//! spool.expect((0..10).rev())?;
+//! for step in (0..10).rev() {
+//!     let ticket = spool.restore(step, &wait)?;
+//!     assert_eq!(ticket.region(0), [step as u8; 100]);
+//!     ticket.finish()?;
+//! }
+//! spool.close()?;
+//! # Ok::<(), unspool::Error>(())
+//! ```
+//!
+//! What holds throughout:
+//! - Bytes that a restore lends are those that were saved, or the restore is an error.
+//! - Every wait is bounded, and its error says what was waited for.
+//! - A save or restore that is given up, by an error or a panic, leaves the spool usable.
 
 #![forbid(unsafe_code)]
 
+mod adopt;
+mod brain;
+mod catalogue;
+mod close;
+mod durability;
 mod error;
+mod figures;
+mod hub;
+mod reasons;
 mod restore;
 mod save;
 mod settings;
 mod spool;
+mod stack;
+mod state;
 mod stats;
+mod tally;
+mod timeline;
 mod wait;
+mod waiting;
 
 pub use error::{Error, ErrorKind};
 pub use restore::RestoreTicket;

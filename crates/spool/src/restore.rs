@@ -1,24 +1,113 @@
 //! A restore in progress.
 
-use crate::error::{Error, ErrorKind};
-use crate::spool::Spool;
+use std::fmt;
+use std::sync::Arc;
+
 use unspool_codec::Head;
+use unspool_core::{CheckpointId, Event, Failure, Nanos, Place, RequestId, Version};
+use unspool_tiers::ReadGuard;
+use unspool_transfer::{Buffer, Frame, TransferError, read_frame, staging};
+
+use crate::error::Error;
+use crate::hub::{Hub, check_open};
+use crate::reasons;
+use crate::save::in_memory;
+use crate::spool::Spool;
+use crate::state::Answer;
+use crate::tally::Call;
+use crate::wait::Wait;
+use crate::waiting::{Answered, Asked, Until};
 
 /// The bytes of one checkpoint, verified: copy them out, then
 /// [`finish`](RestoreTicket::finish). Dropping the ticket gives the restore up: it does not count
 /// as restored.
 #[must_use = "a restore that is not finished does not count"]
-#[derive(Debug)]
 pub struct RestoreTicket<'a> {
-    _spool: &'a Spool,
-    head: std::sync::Arc<Head>,
+    hub: &'a Hub,
+    frame: Arc<Frame>,
+    /// `None` once the restore was reported.
+    data: Option<Data<'a>>,
+    request: RequestId,
+    checkpoint: CheckpointId,
+    began: Nanos,
 }
 
-impl RestoreTicket<'_> {
+/// The memory that the caller reads.
+enum Data<'a> {
+    /// It lies in the arena where the checkpoint is.
+    Arena(ReadGuard<'a>),
+    /// It was read from a store.
+    Staged(Buffer),
+}
+
+impl Spool {
+    /// Waits for the bytes of a checkpoint and lends them.
+    ///
+    /// # Errors
+    /// `Unknown`, `Discarded`, `NotYetSaved`, `Io`, `Corrupt`, `Lost`, `Timeout`, `Interrupted`,
+    /// `Closed`, `Forked`.
+    pub fn restore(&self, version: i64, wait: &Wait<'_>) -> Result<RestoreTicket<'_>, Error> {
+        let hub = self.hub();
+        let began = hub.time_of_call();
+        let asked = Asked::Restore { version: Version(version) };
+        let mut answered = hub.ask(hub.enter()?, asked, wait, Until::Closing)?;
+        if let Some(awaited) = answered.awaited.take() {
+            let waited = answered.waited;
+            answered.state.tally.stalled(Call::Restore, version, waited, || awaited);
+        }
+        let Answered { request, answer, state, .. } = answered;
+        drop(state);
+        let Answer::Served(checkpoint, place, frame) = answer else {
+            unreachable!("a restore is served or refused")
+        };
+        let ticket = RestoreTicket { hub, frame, data: None, request, checkpoint, began };
+        ticket.enter(place)
+    }
+}
+
+impl<'a> RestoreTicket<'a> {
+    /// Borrows or reads the bytes.
+    fn enter(mut self, place: Place) -> Result<Self, Error> {
+        match self.data_at(place) {
+            Ok(data) => self.data = Some(data),
+            Err(cause) => {
+                self.abort();
+                return Err(reasons::direct_failed("restored", self.version(), cause));
+            }
+        }
+        Ok(self)
+    }
+
+    fn data_at(&self, place: Place) -> Result<Data<'a>, TransferError> {
+        match self.hub.arena(place) {
+            Some(arena) => Ok(Data::Arena(arena.read(self.checkpoint)?)),
+            None => Ok(Data::Staged(self.read(place)?)),
+        }
+    }
+
+    /// Reads the checkpoint from its store. The application waits meanwhile.
+    fn read(&self, place: Place) -> Result<Buffer, TransferError> {
+        let start = self.hub.clock.now();
+        let mut buffer = staging(&self.hub.buffers, self.frame.head().payload_bytes)?;
+        let mut done = self.read_into(place, &mut buffer);
+        if done.as_ref().is_err_and(|error| error.kind() == Failure::Io) {
+            done = self.read_into(place, &mut buffer);
+        }
+        let took = self.hub.clock.now().since(start);
+        let awaited = || format!("its direct read from the {} tier", self.hub.kind(place));
+        self.hub.state().tally.stalled(Call::Restore, self.version(), took, awaited);
+        done.map(|()| buffer)
+    }
+
+    fn read_into(&self, place: Place, payload: &mut [u8]) -> Result<(), TransferError> {
+        let (store, verify) = (self.hub.tier(place), self.hub.settings.verify);
+        read_frame(store, self.checkpoint, &self.frame, verify, payload, &self.hub.buffers)
+    }
+
     /// The regions and where they lie in the payload.
     #[must_use]
-    pub fn head(&self) -> &Head {
-        &self.head
+    pub fn head(&self) -> &Arc<Head> {
+        self.frame.head()
     }
 
     /// The bytes of region `index`.
@@ -26,8 +115,17 @@ impl RestoreTicket<'_> {
     /// # Panics
     /// When the checkpoint has no region `index`.
     #[must_use]
-    pub fn region(&self, _index: usize) -> &[u8] {
-        &[]
+    pub fn region(&self, index: usize) -> &[u8] {
+        let range = in_memory(&self.frame.head().regions[index]);
+        match &self.data {
+            Some(Data::Arena(guard)) => &guard[range],
+            Some(Data::Staged(buffer)) => &buffer[range],
+            None => &[],
+        }
+    }
+
+    fn version(&self) -> i64 {
+        self.frame.head().version
     }
 
     /// The bytes were copied out: the restore counts, and the checkpoint may be discarded when
@@ -35,7 +133,51 @@ impl RestoreTicket<'_> {
     ///
     /// # Errors
     /// `Closed` when the spool was closed meanwhile; the bytes that were copied are right.
-    pub fn finish(self) -> Result<(), Error> {
-        Err(Error::new(ErrorKind::Closed, "This build of the spool has no bodies."))
+    pub fn finish(mut self) -> Result<(), Error> {
+        self.hub.check_process()?;
+        // The memory is lent no more before the core hears that it may be used again.
+        self.data = None;
+        let open = self.report(Event::Restored { request: self.request });
+        self.hub.span_of_call(Call::Restore, &self.frame, self.began, "done");
+        open
+    }
+
+    /// Tells the core how the restore ended.
+    ///
+    /// # Errors
+    /// `Closed` when nobody listens any more.
+    fn report(&self, event: Event) -> Result<(), Error> {
+        let mut state = self.hub.state();
+        let open = check_open(&state);
+        self.hub.feed(&mut state, event);
+        state.forget_if_gone(Version(self.version()), self.checkpoint);
+        open
+    }
+
+    /// The checkpoint counts as not restored.
+    fn abort(&self) {
+        // A spool that was closed meanwhile needs no report.
+        let _ = self.report(Event::RestoreAborted { request: self.request });
+    }
+}
+
+impl Drop for RestoreTicket<'_> {
+    fn drop(&mut self) {
+        let Some(data) = self.data.take() else { return };
+        if self.hub.is_forked() {
+            // The locks behind it may be held for ever in this process.
+            std::mem::forget(data);
+            return;
+        }
+        drop(data);
+        self.abort();
+        self.hub.span_of_call(Call::Restore, &self.frame, self.began, "given up");
+    }
+}
+
+impl fmt::Debug for RestoreTicket<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let version = self.version();
+        f.debug_struct("RestoreTicket").field("version", &version).finish_non_exhaustive()
     }
 }

@@ -1,23 +1,111 @@
 //! A save in progress.
 
+use std::fmt;
+use std::ops::Range;
+use std::sync::Arc;
+
+use unspool_codec::{Head, Region, RegionSpec};
+use unspool_core::{CheckpointId, Event, Nanos, Place, RequestId, Version};
+use unspool_tiers::WriteGuard;
+use unspool_transfer::{Buffer, Frame, TransferError, staging, write_frame};
+
 use crate::error::{Error, ErrorKind};
+use crate::hub::{Hub, check_open};
+use crate::reasons;
 use crate::spool::Spool;
-use unspool_codec::Head;
+use crate::state::Answer;
+use crate::tally::Call;
+use crate::wait::Wait;
+use crate::waiting::{Answered, Asked, Until};
 
 /// Room for one checkpoint: fill its regions, then [`commit`](SaveTicket::commit). Dropping the
 /// ticket gives the save up: nothing was saved and the version is free again.
 #[must_use = "a save that is not committed is given up"]
-#[derive(Debug)]
 pub struct SaveTicket<'a> {
-    _spool: &'a Spool,
-    head: std::sync::Arc<Head>,
+    hub: &'a Hub,
+    frame: Arc<Frame>,
+    /// `None` once the save was reported.
+    room: Option<Room<'a>>,
+    request: RequestId,
+    checkpoint: CheckpointId,
+    place: Place,
+    began: Nanos,
 }
 
-impl SaveTicket<'_> {
+/// The memory that the caller fills.
+enum Room<'a> {
+    /// It lies in the arena where the checkpoint will be.
+    Arena(WriteGuard<'a>),
+    /// No arena can hold it: it is written to the store at commit.
+    Staged(Buffer),
+}
+
+impl Spool {
+    /// Waits until there is room for a checkpoint of these regions, and lends that room.
+    ///
+    /// # Errors
+    /// `Duplicate`, `NotYetSaved` (another call is saving this version), `TooLarge`, `Full`,
+    /// `Timeout`, `Interrupted`, `Closed`, `Forked`, and `Invalid` when the regions make no sense.
+    pub fn save(
+        &self,
+        version: i64,
+        regions: Vec<RegionSpec>,
+        wait: &Wait<'_>,
+    ) -> Result<SaveTicket<'_>, Error> {
+        let hub = self.hub();
+        let head = Head::layout(version, regions).map_err(|cause| {
+            let message = format!("Version {version} cannot be saved: {cause}");
+            Error::new(ErrorKind::Invalid, message).caused_by(cause)
+        })?;
+        let asked = Asked::Save { version: Version(version), bytes: head.payload_bytes };
+        let frame = Arc::new(Frame::new(head));
+        let began = hub.time_of_call();
+        let mut answered = hub.ask(hub.enter()?, asked, wait, Until::Closing)?;
+        count_stall(&mut answered, version);
+        let Answered { request, answer, mut state, .. } = answered;
+        let Answer::Granted(checkpoint, place) = answer else {
+            unreachable!("a save is granted or refused")
+        };
+        state.catalogue.insert(checkpoint, Arc::clone(&frame), false);
+        drop(state);
+        let ticket = SaveTicket { hub, frame, room: None, request, checkpoint, place, began };
+        ticket.enter()
+    }
+}
+
+fn count_stall(answered: &mut Answered<'_>, version: i64) {
+    if let Some(awaited) = answered.awaited.take() {
+        let waited = answered.waited;
+        answered.state.tally.stalled(Call::Save, version, waited, || awaited);
+    }
+}
+
+impl<'a> SaveTicket<'a> {
+    /// Borrows the room that was granted.
+    fn enter(mut self) -> Result<Self, Error> {
+        match self.room_at(self.place) {
+            Ok(room) => self.room = Some(room),
+            Err(cause) => {
+                self.abort();
+                return Err(reasons::direct_failed("saved", self.version(), cause));
+            }
+        }
+        self.clear_gaps();
+        Ok(self)
+    }
+
+    fn room_at(&self, place: Place) -> Result<Room<'a>, TransferError> {
+        let bytes = self.frame.head().payload_bytes;
+        match self.hub.arena(place) {
+            Some(arena) => Ok(Room::Arena(arena.create(self.checkpoint, place.offset, bytes)?)),
+            None => Ok(Room::Staged(staging(&self.hub.buffers, bytes)?)),
+        }
+    }
+
     /// The regions and where they lie in the payload.
     #[must_use]
-    pub fn head(&self) -> &Head {
-        &self.head
+    pub fn head(&self) -> &Arc<Head> {
+        self.frame.head()
     }
 
     /// The bytes of region `index`, to be filled by the caller; what they hold before is
@@ -26,8 +114,30 @@ impl SaveTicket<'_> {
     /// # Panics
     /// When the checkpoint has no region `index`.
     #[must_use]
-    pub fn region_mut(&mut self, _index: usize) -> &mut [u8] {
-        &mut []
+    pub fn region_mut(&mut self, index: usize) -> &mut [u8] {
+        let range = in_memory(&self.frame.head().regions[index]);
+        &mut self.payload_mut()[range]
+    }
+
+    fn payload_mut(&mut self) -> &mut [u8] {
+        match &mut self.room {
+            Some(Room::Arena(guard)) => guard,
+            Some(Room::Staged(buffer)) => buffer,
+            None => &mut [],
+        }
+    }
+
+    /// Zeros between the regions, so that nothing that was in memory before leaves with a frame.
+    fn clear_gaps(&mut self) {
+        let head = Arc::clone(self.frame.head());
+        let payload = self.payload_mut();
+        for gap in head.gaps() {
+            payload[gap.start as usize..gap.end as usize].fill(0);
+        }
+    }
+
+    fn version(&self) -> i64 {
+        self.frame.head().version
     }
 
     /// The checkpoint is complete: from now on it can be restored.
@@ -35,7 +145,75 @@ impl SaveTicket<'_> {
     /// # Errors
     /// `Io` or `Full` when it had to be written to a store at once and that failed; `Closed` when
     /// the spool was closed meanwhile. Nothing was saved then.
-    pub fn commit(self) -> Result<(), Error> {
-        Err(Error::new(ErrorKind::Closed, "This build of the spool has no bodies."))
+    pub fn commit(mut self) -> Result<(), Error> {
+        let hub = self.hub;
+        hub.check_process()?;
+        if let Some(Room::Staged(buffer)) = &self.room {
+            self.write(buffer)?;
+        }
+        let mut state = hub.state();
+        if let Err(closed) = check_open(&state) {
+            drop(state);
+            self.unwrite();
+            return Err(closed);
+        }
+        let room = self.room.take();
+        if let Some(Room::Arena(guard)) = room {
+            guard.commit();
+        }
+        hub.feed(&mut state, Event::Saved { request: self.request });
+        drop(state);
+        hub.span_of_call(Call::Save, &self.frame, self.began, "done");
+        Ok(())
     }
+
+    /// Writes the checkpoint to the store that was granted. The application waits meanwhile.
+    fn write(&self, payload: &[u8]) -> Result<(), Error> {
+        let (store, start) = (self.hub.tier(self.place), self.hub.clock.now());
+        let written = write_frame(store, self.checkpoint, &self.frame, payload, &self.hub.buffers);
+        let took = self.hub.clock.now().since(start);
+        let awaited = || "its direct write to a store, because no arena had room".to_owned();
+        self.hub.state().tally.stalled(Call::Save, self.version(), took, awaited);
+        written.map_err(|cause| reasons::direct_failed("saved", self.version(), cause))
+    }
+
+    /// Takes back what [`SaveTicket::write`] wrote, so that no later opener finds it.
+    fn unwrite(&self) {
+        if matches!(self.room, Some(Room::Staged(_))) {
+            // The store may be closed by now, and an ephemeral one has nothing left to delete.
+            let _ = self.hub.tier(self.place).delete(self.checkpoint);
+        }
+    }
+
+    fn abort(&self) {
+        let mut state = self.hub.state();
+        self.hub.feed(&mut state, Event::SaveAborted { request: self.request });
+        state.catalogue.remove(self.checkpoint);
+    }
+}
+
+impl Drop for SaveTicket<'_> {
+    fn drop(&mut self) {
+        let Some(room) = self.room.take() else { return };
+        if self.hub.is_forked() {
+            // The locks behind it may be held for ever in this process.
+            std::mem::forget(room);
+            return;
+        }
+        drop(room);
+        self.abort();
+        self.hub.span_of_call(Call::Save, &self.frame, self.began, "given up");
+    }
+}
+
+impl fmt::Debug for SaveTicket<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let version = self.version();
+        f.debug_struct("SaveTicket").field("version", &version).finish_non_exhaustive()
+    }
+}
+
+/// Where a region lies in the payload. The payload is in memory, so its places fit `usize`.
+pub(crate) fn in_memory(region: &Region) -> Range<usize> {
+    region.offset as usize..region.end() as usize
 }

@@ -1,27 +1,33 @@
 //! The spool: one history with its tiers and workers.
 
+use std::fmt;
+use std::fs::File;
+use std::io::{BufWriter, Write};
 use std::path::Path;
 use std::sync::Arc;
 
+use unspool_codec::Head;
+use unspool_core::{CheckpointId, Event, Version};
+use unspool_transfer::sync::lock;
+
 use crate::error::{Error, ErrorKind};
-use crate::restore::RestoreTicket;
-use crate::save::SaveTicket;
+use crate::hub::{Hub, check_open};
 use crate::settings::Settings;
-use crate::stats::Stats;
+use crate::state::State;
+use crate::timeline::write_chrome;
 use crate::wait::Wait;
-use unspool_codec::{Head, RegionSpec};
+use crate::waiting::{Asked, Until};
+use crate::{adopt, close, durability};
+
+/// Hints are taken in pieces of this many, so that other calls get their turn in between.
+const HINTS_AT_ONCE: usize = 1024;
 
 /// One history of checkpoints with its tiers and workers.
 ///
 /// All methods take `&self` and may be called from several threads at once. Dropping it closes
 /// it; in a forked child everything is an error and dropping it does nothing.
-#[derive(Debug)]
 pub struct Spool {
-    _settings: Settings,
-}
-
-fn unfinished<T>() -> Result<T, Error> {
-    Err(Error::new(ErrorKind::Invalid, "This build of the spool has no bodies."))
+    hub: Arc<Hub>,
 }
 
 impl Spool {
@@ -29,47 +35,58 @@ impl Spool {
     ///
     /// # Errors
     /// `Invalid` when the settings make no sense, `Io` when a tier cannot be made.
-    pub fn open(_settings: Settings) -> Result<Spool, Error> {
-        unfinished()
+    pub fn open(settings: Settings) -> Result<Spool, Error> {
+        let spool = Spool { hub: Hub::open(settings)? };
+        adopt::adopt(&spool.hub)?;
+        Ok(spool)
     }
 
-    /// Waits until there is room for a checkpoint of these regions, and lends that room.
-    ///
-    /// # Errors
-    /// `Duplicate`, `NotYetSaved` (another call is saving this version), `TooLarge`, `Full`,
-    /// `Timeout`, `Interrupted`, `Closed`, `Forked`, and `Invalid` when the regions make no sense.
-    pub fn save(
-        &self,
-        _version: i64,
-        _regions: Vec<RegionSpec>,
-        _wait: &Wait<'_>,
-    ) -> Result<SaveTicket<'_>, Error> {
-        unfinished()
+    pub(crate) fn hub(&self) -> &Hub {
+        &self.hub
     }
 
     /// The regions of a saved checkpoint, without any I/O.
     ///
     /// # Errors
     /// `Unknown`, `Discarded`, `NotYetSaved`, `Forked`, `Closed`.
-    pub fn regions(&self, _version: i64) -> Result<Arc<Head>, Error> {
-        unfinished()
+    pub fn regions(&self, version: i64) -> Result<Arc<Head>, Error> {
+        let id = self.checkpoint(version)?;
+        let state = self.hub.enter()?;
+        let frame = state.catalogue.frame(id).cloned();
+        drop(state);
+        frame.map(|frame| Arc::clone(frame.head())).ok_or_else(|| discarded_meanwhile(version))
     }
 
-    /// Waits for the bytes of a checkpoint and lends them.
-    ///
-    /// # Errors
-    /// `Unknown`, `Discarded`, `NotYetSaved`, `Io`, `Corrupt`, `Lost`, `Timeout`, `Interrupted`,
-    /// `Closed`, `Forked`.
-    pub fn restore(&self, _version: i64, _wait: &Wait<'_>) -> Result<RestoreTicket<'_>, Error> {
-        unfinished()
+    /// The checkpoint that is saved under `version`.
+    fn checkpoint(&self, version: i64) -> Result<CheckpointId, Error> {
+        let state = self.hub.enter()?;
+        if let Some(id) = state.brain.core().checkpoint(Version(version)) {
+            return Ok(id);
+        }
+        // The core refuses this restore at once, and knows why.
+        let asked = Asked::Restore { version: Version(version) };
+        let refused = self.hub.ask(state, asked, &Wait::default(), Until::Closing);
+        Err(refused.err().unwrap_or_else(|| discarded_meanwhile(version)))
     }
 
     /// Adds entries to the end of the restore order.
     ///
     /// # Errors
     /// `Closed`, `Forked`.
-    pub fn expect(&self, _versions: impl IntoIterator<Item = i64>) -> Result<(), Error> {
-        unfinished()
+    pub fn expect(&self, versions: impl IntoIterator<Item = i64>) -> Result<(), Error> {
+        self.hub.check_process()?;
+        let mut versions = versions.into_iter();
+        loop {
+            // The iterator is the caller's code: it runs without the lock.
+            let piece: Vec<i64> = versions.by_ref().take(HINTS_AT_ONCE).collect();
+            let mut state = self.hub.enter()?;
+            for version in &piece {
+                self.hub.feed(&mut state, Event::Expect { version: Version(*version) });
+            }
+            if piece.len() < HINTS_AT_ONCE {
+                return Ok(());
+            }
+        }
     }
 
     /// Forgets the whole restore order.
@@ -77,7 +94,7 @@ impl Spool {
     /// # Errors
     /// `Closed`, `Forked`.
     pub fn forget_hints(&self) -> Result<(), Error> {
-        unfinished()
+        self.tell(Event::ForgetHints)
     }
 
     /// Prefetching may start (the default).
@@ -85,7 +102,7 @@ impl Spool {
     /// # Errors
     /// `Closed`, `Forked`.
     pub fn start_prefetch(&self) -> Result<(), Error> {
-        unfinished()
+        self.tell(Event::StartPrefetch)
     }
 
     /// No prefetch is started until [`start_prefetch`](Spool::start_prefetch).
@@ -93,15 +110,30 @@ impl Spool {
     /// # Errors
     /// `Closed`, `Forked`.
     pub fn hold_prefetch(&self) -> Result<(), Error> {
-        unfinished()
+        self.tell(Event::HoldPrefetch)
     }
 
-    /// The application will never read `version` again: it is freed in every tier.
+    fn tell(&self, event: Event) -> Result<(), Error> {
+        let mut state = self.hub.enter()?;
+        self.hub.feed(&mut state, event);
+        Ok(())
+    }
+
+    /// The application will never read `version` again: it is freed in every tier. Restores of it
+    /// that are under way still end well.
     ///
     /// # Errors
     /// `Unknown`, `Discarded`, `NotYetSaved`, `Closed`, `Forked`.
-    pub fn discard(&self, _version: i64) -> Result<(), Error> {
-        unfinished()
+    pub fn discard(&self, version: i64) -> Result<(), Error> {
+        let id = self.checkpoint(version)?;
+        let mut state = self.hub.enter()?;
+        let version = Version(version);
+        if state.brain.core().checkpoint(version) != Some(id) {
+            return Err(discarded_meanwhile(version.0));
+        }
+        self.hub.feed(&mut state, Event::Discard { version });
+        state.forget_if_gone(version, id);
+        Ok(())
     }
 
     /// Waits until every checkpoint is in the slowest tier that can hold it; on a durable disk
@@ -109,8 +141,8 @@ impl Spool {
     ///
     /// # Errors
     /// `Full`, `Io`, `Timeout`, `Interrupted`, `Closed`, `Forked`.
-    pub fn flush(&self, _wait: &Wait<'_>) -> Result<(), Error> {
-        unfinished()
+    pub fn flush(&self, wait: &Wait<'_>) -> Result<(), Error> {
+        durability::flush(&self.hub, self.hub.enter()?, wait, Until::Closing)
     }
 
     /// The saved versions, in ascending order.
@@ -118,31 +150,25 @@ impl Spool {
     /// # Errors
     /// `Closed`, `Forked`.
     pub fn versions(&self) -> Result<Vec<i64>, Error> {
-        unfinished()
+        let versions = self.hub.enter()?.brain.core().versions();
+        Ok(versions.into_iter().map(|version| version.0).collect())
     }
 
     /// Whether `version` is saved and not discarded.
     ///
     /// # Errors
     /// `Closed`, `Forked`.
-    pub fn contains(&self, _version: i64) -> Result<bool, Error> {
-        unfinished()
+    pub fn contains(&self, version: i64) -> Result<bool, Error> {
+        Ok(self.hub.enter()?.brain.core().contains(Version(version)))
     }
 
     /// Whether `version` survives a crash of the machine.
     ///
     /// # Errors
     /// `Unknown`, `Discarded`, `NotYetSaved`, `Closed`, `Forked`.
-    pub fn durable(&self, _version: i64) -> Result<bool, Error> {
-        unfinished()
-    }
-
-    /// What the spool has done so far. Also answered when it is closed.
-    ///
-    /// # Errors
-    /// `Forked`.
-    pub fn stats(&self) -> Result<Stats, Error> {
-        unfinished()
+    pub fn durable(&self, version: i64) -> Result<bool, Error> {
+        let id = self.checkpoint(version)?;
+        Ok(self.hub.enter()?.catalogue.is_durable(id))
     }
 
     /// Writes the spans so far as a Chrome trace, which <https://ui.perfetto.dev> opens. Also
@@ -150,14 +176,35 @@ impl Spool {
     ///
     /// # Errors
     /// `Invalid` when the settings did not ask for a trace, `Io`, `Forked`.
-    pub fn write_trace(&self, _path: &Path) -> Result<(), Error> {
-        unfinished()
+    pub fn write_trace(&self, path: &Path) -> Result<(), Error> {
+        self.hub.check_process()?;
+        let timeline = self.hub.timeline.as_ref().ok_or_else(|| {
+            let message = "This spool keeps no trace. Open it with `trace=True`.";
+            Error::new(ErrorKind::Invalid, message)
+        })?;
+        let (spans, dropped) = {
+            let timeline = lock(timeline);
+            (timeline.spans(), timeline.dropped())
+        };
+        let write = || {
+            let mut out = BufWriter::new(File::create(path)?);
+            write_chrome(&mut out, &spans, dropped)?;
+            out.flush()
+        };
+        write().map_err(|cause| {
+            let path = path.display();
+            let message = format!(
+                "The trace cannot be written to {path}: {cause}. Choose a path in a directory \
+                 that exists and is writable."
+            );
+            Error::new(ErrorKind::Io, message).caused_by(cause)
+        })
     }
 
-    /// Whether the spool was closed.
+    /// Whether the spool takes no calls any more.
     #[must_use]
     pub fn is_closed(&self) -> bool {
-        false
+        self.hub.is_forked() || check_open(&self.hub.state()).is_err()
     }
 
     /// Ends the work: a durable spool first writes everything to its disk and syncs it, any other
@@ -168,6 +215,37 @@ impl Spool {
     /// `Full` or `Io` when something could not be made durable, `Timeout` when a worker did not
     /// end in time, `Forked`. The spool is closed in each case.
     pub fn close(&self) -> Result<(), Error> {
-        unfinished()
+        self.hub.check_process()?;
+        close::close(&self.hub, self.hub.settings.timeout)
     }
+}
+
+fn discarded_meanwhile(version: i64) -> Error {
+    let message = format!("Version {version} was discarded by another call a moment ago.");
+    Error::new(ErrorKind::Discarded, message)
+}
+
+impl Drop for Spool {
+    fn drop(&mut self) {
+        if self.hub.is_forked() {
+            // The tiers belong to the parent: dropping them here would remove its files.
+            std::mem::forget(Arc::clone(&self.hub));
+            return;
+        }
+        // Nobody is there to hear of an error; `close` tells it.
+        let _ = close::close(&self.hub, self.hub.drop_timeout());
+    }
+}
+
+impl fmt::Debug for Spool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Spool").field("settings", &self.hub.settings).finish_non_exhaustive()
+    }
+}
+
+/// Every checkpoint of `state`.
+pub(crate) fn checkpoints(state: &State) -> Vec<(Version, CheckpointId)> {
+    let core = state.brain.core();
+    let id = |version: Version| core.checkpoint(version).map(|id| (version, id));
+    core.versions().into_iter().filter_map(id).collect()
 }

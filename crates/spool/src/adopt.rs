@@ -1,0 +1,120 @@
+//! Opening a durable directory again: what an earlier run left there comes back.
+
+use unspool_codec::{FrameError, FrameErrorKind, Head, head_len, parse_head};
+use unspool_core::{Event, TierId, Version};
+use unspool_tiers::{Disk, Stored, Tier, TierError};
+use unspool_transfer::Frame;
+
+use crate::durability::is_durable;
+use crate::error::{Error, ErrorKind};
+use crate::hub::Hub;
+use crate::state::State;
+
+/// The bytes of a head that say how long it is.
+const START_BYTES: u64 = 4096;
+
+/// Adopts the frames of a durable disk, oldest first, so that of two frames of one version the
+/// newer stays. Torn and foreign ones are left where they are, with a note.
+///
+/// # Errors
+/// `Io` when the directory cannot be read, `Invalid` when a newer Unspool wrote a frame in it.
+pub(crate) fn adopt(hub: &Hub) -> Result<(), Error> {
+    let Some(disk) = hub.disk.as_ref().filter(|_| is_durable(hub)) else { return Ok(()) };
+    let frames = disk.list().map_err(|cause| unreadable(&cause).caused_by(cause))?;
+    let tier = TierId((hub.tiers.len() - 1) as u8);
+    for stored in frames {
+        let found = read_head(disk, stored);
+        let mut state = hub.state();
+        match found {
+            Ok((head, checksum)) => adopt_frame(hub, &mut state, tier, stored, head, checksum),
+            Err(Refused::Frame(cause)) if cause.kind() == FrameErrorKind::Newer => {
+                return Err(newer(disk, &cause).caused_by(cause));
+            }
+            Err(refused) => refuse(hub, &mut state, tier, stored, &refused),
+        }
+    }
+    Ok(())
+}
+
+/// Why a frame is not adopted.
+enum Refused {
+    Frame(FrameError),
+    Tier(TierError),
+    /// Bytes that its head announces.
+    Length(u64),
+}
+
+fn read_head(disk: &Disk, stored: Stored) -> Result<(Head, u64), Refused> {
+    let start = read_start(disk, stored, START_BYTES.min(stored.bytes))?;
+    let len = head_len(&start).map_err(Refused::Frame)?;
+    let bytes = if len <= start.len() as u64 {
+        start
+    } else if len <= stored.bytes {
+        read_start(disk, stored, len)?
+    } else {
+        return Err(Refused::Length(len));
+    };
+    let (head, checksum) = parse_head(&bytes).map_err(Refused::Frame)?;
+    let expected = head.frame_bytes();
+    if expected == stored.bytes { Ok((head, checksum)) } else { Err(Refused::Length(expected)) }
+}
+
+fn read_start(disk: &Disk, stored: Stored, len: u64) -> Result<Vec<u8>, Refused> {
+    // At most the largest head, and never more than the file has.
+    let mut bytes = vec![0; len as usize];
+    disk.get(stored.id, 0, &mut [&mut bytes]).map_err(Refused::Tier)?;
+    Ok(bytes)
+}
+
+fn adopt_frame(
+    hub: &Hub,
+    state: &mut State,
+    tier: TierId,
+    stored: Stored,
+    head: Head,
+    checksum: u64,
+) {
+    let (version, bytes) = (Version(head.version), head.payload_bytes);
+    let older = state.brain.core().checkpoint(version);
+    let frame = Frame::found(head, checksum).into();
+    state.catalogue.insert(stored.id, frame, true);
+    hub.feed(state, Event::Adopt { checkpoint: stored.id, version, bytes, tier });
+    if let Some(older) = older {
+        state.forget_if_gone(version, older);
+    }
+}
+
+/// Leaves a frame alone. Its id must not be given again, so the core sees it come and go.
+fn refuse(hub: &Hub, state: &mut State, tier: TierId, stored: Stored, refused: &Refused) {
+    let reason = match refused {
+        Refused::Frame(cause) => cause.to_string(),
+        Refused::Tier(cause) => cause.to_string(),
+        Refused::Length(expected) => format!(
+            "it has {} bytes and its head announces {expected}. It was cut off while it was \
+             written; remove it.",
+            stored.bytes
+        ),
+    };
+    state.notes.push(format!("Frame {:016x} was not adopted: {reason}", stored.id.0));
+    state.refused_frames.push(stored.id);
+    let version = unused_version(state);
+    hub.feed(state, Event::Adopt { checkpoint: stored.id, version, bytes: 0, tier });
+    hub.feed(state, Event::Discard { version });
+}
+
+/// A version that names no checkpoint.
+fn unused_version(state: &State) -> Version {
+    let core = state.brain.core();
+    let unused = |version: &Version| !core.contains(*version);
+    (i64::MIN..).map(Version).find(unused).unwrap_or(Version(i64::MIN))
+}
+
+fn unreadable(cause: &TierError) -> Error {
+    Error::new(ErrorKind::Io, format!("The history cannot be opened: {cause}"))
+}
+
+fn newer(disk: &Disk, cause: &FrameError) -> Error {
+    let location = disk.describe().location;
+    let message = format!("The history in {location} cannot be opened: {cause}");
+    Error::new(ErrorKind::Invalid, message)
+}

@@ -1,0 +1,59 @@
+//! The end of a spool: bounded, once, whoever calls.
+
+use std::time::Duration;
+
+use unspool_core::Nanos;
+use unspool_transfer::Shutdown;
+
+use crate::durability::{self, is_durable};
+use crate::error::{Error, ErrorKind};
+use crate::hub::{Hub, check_open};
+use crate::state::Phase;
+use crate::tally::{duration, nanos};
+use crate::wait::Wait;
+use crate::waiting::Until;
+
+/// Closes `hub` within about `timeout`; a second call does nothing.
+pub(crate) fn close(hub: &Hub, timeout: Duration) -> Result<(), Error> {
+    let mut state = hub.state();
+    if state.phase != Phase::Open {
+        return Ok(());
+    }
+    let deadline = hub.clock.now().plus(nanos(timeout));
+    let intact = check_open(&state);
+    state.phase = Phase::Closing;
+    state.wake_all();
+    let drained = if is_durable(hub) && intact.is_ok() {
+        durability::flush(hub, state, &Wait::at_most(timeout), Until::Answered)
+    } else {
+        drop(state);
+        Ok(())
+    };
+    let mut state = hub.state();
+    state.phase = Phase::Closed;
+    state.brain.end_record();
+    drop(state);
+    let stopped = stop_workers(hub, deadline);
+    let released = release(hub);
+    intact.and(drained).and(stopped).and(released)
+}
+
+/// Ends the workers. What they still have to do matters to a durable spool only: deletions, or
+/// discarded checkpoints would come back.
+fn stop_workers(hub: &Hub, deadline: Nanos) -> Result<(), Error> {
+    let left = duration(deadline.since(hub.clock.now())).max(Duration::from_millis(100));
+    let how = if is_durable(hub) { Shutdown::Drain } else { Shutdown::Cancel };
+    hub.engine.shutdown(how, left).map_err(|cause| {
+        let message = format!("The spool is closed, but not all of its work has ended. {cause}");
+        Error::new(ErrorKind::Timeout, message).caused_by(cause)
+    })
+}
+
+/// Gives back what lies outside this process.
+fn release(hub: &Hub) -> Result<(), Error> {
+    let Some(disk) = &hub.disk else { return Ok(()) };
+    disk.close().map_err(|cause| {
+        Error::new(ErrorKind::Io, format!("The disk tier cannot be closed: {cause}"))
+            .caused_by(cause)
+    })
+}

@@ -1,0 +1,93 @@
+//! The figures of a spool, gathered from everybody who counts.
+
+use unspool_core::{CoreStats, TransferKind};
+use unspool_transfer::sync::lock;
+
+use crate::error::Error;
+use crate::spool::Spool;
+use crate::state::State;
+use crate::stats::{ApplicationStats, DirectionStats, LinkStats, Stats, TierStats};
+use crate::tally::{Call, LinkTally};
+
+impl Spool {
+    /// What the spool has done so far. Also answered when it is closed.
+    ///
+    /// # Errors
+    /// `Forked`.
+    pub fn stats(&self) -> Result<Stats, Error> {
+        let hub = self.hub();
+        hub.check_process()?;
+        let tiers: Vec<_> = hub.tiers.iter().map(|tier| tier.describe()).collect();
+        let dropped_spans = hub.timeline.as_ref().map_or(0, |timeline| lock(timeline).dropped());
+        let state = hub.state();
+        let core = state.brain.core().stats();
+        let tier =
+            |(counted, described): (&unspool_core::TierStats, unspool_tiers::Description)| {
+                TierStats {
+                    kind: counted.kind,
+                    location: described.location,
+                    capacity: counted.capacity,
+                    used: counted.used,
+                    peak: counted.peak,
+                    copies: counted.copies,
+                    evictions: counted.evictions,
+                    restores: counted.hits,
+                    notes: described.notes,
+                }
+            };
+        Ok(Stats {
+            application: application(&state, &core, dropped_spans),
+            tiers: core.tiers.iter().zip(tiers).map(tier).collect(),
+            links: (0..core.links.len()).map(|index| link(&state, &core, index)).collect(),
+        })
+    }
+}
+
+fn application(state: &State, core: &CoreStats, dropped_spans: u64) -> ApplicationStats {
+    let record = state.brain.record_failure().map(str::to_owned);
+    ApplicationStats {
+        saves: core.saves,
+        saved_bytes: core.saved_bytes,
+        restores: core.restores,
+        restored_bytes: core.restored_bytes,
+        save_stall: state.tally.stall(Call::Save),
+        restore_stall: state.tally.stall(Call::Restore),
+        longest_stall: state.tally.longest(),
+        prefetch_lead: core.lead_summary(),
+        hinted_restores: core.hinted_restores,
+        hints: core.hints,
+        discards: core.discards,
+        checkpoints: state.brain.core().versions().len() as u64,
+        dropped_spans,
+        notes: state.notes.iter().cloned().chain(record).collect(),
+    }
+}
+
+fn link(state: &State, core: &CoreStats, index: usize) -> LinkStats {
+    let (counted, measured) = (&core.links[index], state.tally.link(index));
+    LinkStats {
+        fast: core.tiers[index].kind,
+        slow: core.tiers[index + 1].kind,
+        flush: direction(&counted.flush, measured, TransferKind::Flush),
+        prefetch: direction(&counted.prefetch, measured, TransferKind::Prefetch),
+        flushes_skipped: counted.flush.skipped,
+        last_failure: measured.failure().map(str::to_owned),
+    }
+}
+
+fn direction(
+    counted: &unspool_core::DirectionStats,
+    measured: &LinkTally,
+    kind: TransferKind,
+) -> DirectionStats {
+    DirectionStats {
+        transfers: counted.transfers,
+        bytes: counted.bytes,
+        busy: measured.busy(kind),
+        cancelled: counted.cancelled,
+        failed: counted.failed,
+        retried: counted.retried,
+        in_flight: counted.in_flight,
+        rate: counted.rate,
+    }
+}

@@ -1,0 +1,239 @@
+//! The core's refusals and the ends of waits, as sentences: what, why, what to do.
+
+use std::fmt::Write;
+use std::time::Duration;
+
+use unspool_core::{CoreStats, Failure, Refusal, TierKind, Version};
+use unspool_transfer::{Bytes, TransferError};
+
+use crate::error::{Error, ErrorKind};
+use crate::state::State;
+use crate::waiting::Asked;
+
+/// The error for a call that the core refused.
+pub(crate) fn refused(state: &State, asked: Asked, refusal: Refusal) -> Error {
+    let name = name(asked);
+    match refusal {
+        Refusal::Duplicate => duplicate(state, &name, asked),
+        Refusal::Unknown => Error::new(
+            ErrorKind::Unknown,
+            format!("{name} was never saved in this spool. `versions()` lists what is there."),
+        ),
+        Refusal::Discarded => Error::new(
+            ErrorKind::Discarded,
+            format!(
+                "{name} was discarded: by `discard()`, or after its last expected restore when \
+                 `discard_after_restore` is set. Expect every restore that is to come, or save it \
+                 again."
+            ),
+        ),
+        Refusal::NotYetSaved => Error::new(
+            ErrorKind::NotYetSaved,
+            format!("{name} is being saved by a call that has not returned. Wait for that call."),
+        ),
+        Refusal::TooLarge { largest } => too_large(&name, asked, largest),
+        Refusal::Full { tier, capacity, used, failure } => {
+            let reason = full(state, &name, (tier, capacity, used), failure);
+            Error::new(ErrorKind::Full, reason)
+        }
+        Refusal::Lost { failure } => lost(state, &name, asked, failure),
+        Refusal::FlushFailed { version, tier, failure } => {
+            flush_failed(state, version, tier, failure)
+        }
+    }
+}
+
+/// Whom a call is about.
+fn name(asked: Asked) -> String {
+    match asked {
+        Asked::Save { version, .. } | Asked::Restore { version } => {
+            format!("Version {}", version.0)
+        }
+        Asked::Flush => "The history".to_owned(),
+    }
+}
+
+fn duplicate(state: &State, name: &str, asked: Asked) -> Error {
+    let saved = match asked {
+        Asked::Save { version, .. } => state.brain.core().contains(version),
+        _ => true,
+    };
+    let (kind, message) = if saved {
+        let remedy = "Checkpoints never change: discard it first, or choose another version.";
+        (ErrorKind::Duplicate, format!("{name} is already saved. {remedy}"))
+    } else {
+        let remedy = "Give every save a version of its own.";
+        (ErrorKind::NotYetSaved, format!("{name} is being saved by another call. {remedy}"))
+    };
+    Error::new(kind, message)
+}
+
+fn too_large(name: &str, asked: Asked, largest: u64) -> Error {
+    let bytes = match asked {
+        Asked::Save { bytes, .. } => bytes,
+        _ => 0,
+    };
+    let message = format!(
+        "{name} has {}, and the largest tier holds {}. Make `host=` larger or add a `disk=`, or \
+         save its arrays under several versions.",
+        Bytes(bytes),
+        Bytes(largest)
+    );
+    Error::new(ErrorKind::TooLarge, message)
+}
+
+fn full(
+    state: &State,
+    name: &str,
+    (tier, capacity, used): (TierKind, u64, u64),
+    failure: Option<Failure>,
+) -> String {
+    let mut text = format!(
+        "There is no room for {}: the {tier} tier uses {} of {}, and nothing in it may be given up.",
+        name.to_lowercase(),
+        Bytes(used),
+        capacity_text(capacity),
+    );
+    match (failure, last_failure(state, tier)) {
+        (Some(_), Some(cause)) => {
+            let _ = write!(text, " The last movement into it failed: {cause}");
+        }
+        (Some(failure), None) => {
+            let _ = write!(text, " The last movement into it failed ({failure:?}).");
+        }
+        _ => {}
+    }
+    let below = if has_tier(state, TierKind::Disk) { "" } else { ", add a `disk=`" };
+    let _ = write!(
+        text,
+        " Discard or restore checkpoints (with `discard_after_restore=True` the last expected \
+         restore frees its checkpoint), raise `{tier}=`{below}, or free space where it lies."
+    );
+    text
+}
+
+fn lost(state: &State, name: &str, asked: Asked, failure: Failure) -> Error {
+    let id = match asked {
+        Asked::Restore { version } => state.brain.core().checkpoint(version),
+        _ => None,
+    };
+    let cause = id.and_then(|id| state.catalogue.loss(id));
+    let cause = cause.map_or_else(|| format!("{failure:?}."), str::to_owned);
+    let message = format!(
+        "{name} is lost, its last copy could not be read: {cause} Recompute it and save it again \
+         after `discard()`."
+    );
+    Error::new(ErrorKind::Lost, message)
+}
+
+fn flush_failed(state: &State, version: Version, tier: TierKind, failure: Failure) -> Error {
+    let kind = if failure == Failure::NoSpace { ErrorKind::Full } else { ErrorKind::Io };
+    let cause = last_failure(state, tier).map_or_else(|| format!("{failure:?}."), str::to_owned);
+    let message = format!(
+        "Version {} cannot be flushed to the {tier} tier: {cause} It is still in a faster tier \
+         and can be restored. Free space or repair the medium, then flush again.",
+        version.0
+    );
+    Error::new(kind, message)
+}
+
+/// The error for a store that could not be read or written in the caller's own thread.
+pub(crate) fn direct_failed(doing: &str, version: i64, error: TransferError) -> Error {
+    let kind = match error.kind() {
+        Failure::NoSpace => ErrorKind::Full,
+        Failure::Corrupt => ErrorKind::Corrupt,
+        Failure::Missing => ErrorKind::Lost,
+        Failure::Io | Failure::Permanent => ErrorKind::Io,
+    };
+    Error::new(kind, format!("Version {version} cannot be {doing}: {error}")).caused_by(error)
+}
+
+/// What a call waits for, in words that follow "waited for".
+pub(crate) fn awaited(state: &State, asked: Asked) -> String {
+    match asked {
+        Asked::Save { version, bytes } => {
+            format!("room for version {} ({})", version.0, Bytes(bytes))
+        }
+        Asked::Restore { version } => {
+            let from = fastest_copy(state, version).map_or_else(String::new, |tier| {
+                format!(", which are on their way from the {tier} tier")
+            });
+            format!("the bytes of version {}{from}", version.0)
+        }
+        Asked::Flush => {
+            let core = state.brain.core();
+            let left = core.versions().iter().filter(|v| !core.is_flushed(**v)).count();
+            format!("{left} checkpoints to reach the slowest tier")
+        }
+    }
+}
+
+pub(crate) fn timed_out(state: &State, _asked: Asked, what: &str, timeout: Duration) -> Error {
+    let message = format!(
+        "Waited {:.1} s for {what}, which is the limit. {} Raise `timeout=`, or look at what holds \
+         the slowest link up.",
+        timeout.as_secs_f64(),
+        situation(state)
+    );
+    Error::new(ErrorKind::Timeout, message)
+}
+
+pub(crate) fn interrupted(_asked: Asked, what: &str) -> Error {
+    Error::new(ErrorKind::Interrupted, format!("Interrupted while waiting for {what}."))
+}
+
+/// The tiers and links in one line, for errors of waits.
+fn situation(state: &State) -> String {
+    let stats = state.brain.core().stats();
+    let mut text = String::from("The tiers:");
+    for tier in &stats.tiers {
+        let (used, capacity) = (Bytes(tier.used), capacity_text(tier.capacity));
+        let _ = write!(text, " {} uses {used} of {capacity};", tier.kind);
+    }
+    for (index, link) in stats.links.iter().enumerate() {
+        let _ = write!(
+            text,
+            " {}: {} flushes and {} prefetches under way;",
+            link_name(&stats, index),
+            link.flush.in_flight,
+            link.prefetch.in_flight
+        );
+        if let Some(failure) = state.tally.link(index).failure() {
+            let _ = write!(text, " its last failure: {failure}");
+        }
+    }
+    text.pop();
+    text.push('.');
+    text
+}
+
+pub(crate) fn link_name(stats: &CoreStats, index: usize) -> String {
+    format!("{}-{}", stats.tiers[index].kind, stats.tiers[index + 1].kind)
+}
+
+/// The text of the last failure on the link above `tier`.
+fn last_failure(state: &State, tier: TierKind) -> Option<&str> {
+    let tiers = &state.brain.core().config().tiers;
+    let index = tiers.iter().position(|config| config.kind == tier)?;
+    // Movements that skip a tier are counted on a link above.
+    (0..index).rev().find_map(|link| state.tally.link(link).failure())
+}
+
+fn has_tier(state: &State, kind: TierKind) -> bool {
+    state.brain.core().config().tiers.iter().any(|tier| tier.kind == kind)
+}
+
+fn fastest_copy(state: &State, version: Version) -> Option<TierKind> {
+    let core = state.brain.core();
+    let copies = core.copies(version);
+    let index = copies.iter().position(|copy| copy.is_some_and(|state| state.is_complete()))?;
+    core.config().tiers.get(index).map(|tier| tier.kind)
+}
+
+fn capacity_text(capacity: u64) -> String {
+    if capacity == u64::MAX {
+        "what the medium holds".to_owned()
+    } else {
+        Bytes(capacity).to_string()
+    }
+}

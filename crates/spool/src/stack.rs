@@ -1,0 +1,124 @@
+//! From settings to tiers and to the settings of the core.
+
+use std::sync::Arc;
+
+use unspool_core::{Config, LinkConfig, MAX_TIERS, Nanos, TierConfig, TierKind};
+use unspool_tiers::{Arena, Disk, DiskOptions, Tier, TierError};
+
+use crate::error::{Error, ErrorKind};
+use crate::settings::{DiskSettings, Settings};
+use crate::tally::nanos;
+
+/// Checkpoints start at multiples of this when there is a disk, so that they can be read and
+/// written without the page cache; else a cache line is enough.
+const DISK_ALIGNMENT: u64 = 4096;
+const MEMORY_ALIGNMENT: u64 = 64;
+
+/// What a link is taken for until its first transfers were measured, in bytes per second.
+const MEMORY_RATE: f64 = 5e9;
+const STORE_RATE: f64 = 1e9;
+const LATENCY: Nanos = Nanos(50_000);
+
+/// The tiers of a spool, fastest first.
+#[derive(Debug)]
+pub(crate) struct Stack {
+    pub(crate) tiers: Vec<Arc<dyn Tier>>,
+    pub(crate) disk: Option<Arc<Disk>>,
+}
+
+/// Refuses settings that make no sense, before anything is made.
+pub(crate) fn check(settings: &Settings) -> Result<(), Error> {
+    if settings.device.is_none() && settings.host.is_none() && settings.disk.is_none() {
+        return Err(invalid(
+            "A spool needs a place to keep its checkpoints, and none was given. Set at least one \
+             of `device=`, `host=` and `disk=`.",
+        ));
+    }
+    let least = alignment(settings);
+    for (name, bytes) in [("device", settings.device), ("host", settings.host)] {
+        if bytes.is_some_and(|bytes| bytes < least) {
+            return Err(too_small(name, bytes.unwrap_or(0), least));
+        }
+    }
+    let capacity = settings.disk.as_ref().and_then(|disk| disk.capacity);
+    if capacity.is_some_and(|bytes| bytes < 2 * DISK_ALIGNMENT) {
+        return Err(too_small("disk capacity", capacity.unwrap_or(0), 2 * DISK_ALIGNMENT));
+    }
+    check_workers(settings)
+}
+
+fn check_workers(settings: &Settings) -> Result<(), Error> {
+    if settings.in_flight == 0 {
+        return Err(invalid("`in_flight=` is 0, so nothing could ever move. Give at least 1."));
+    }
+    if !(1..=64).contains(&settings.store_workers) {
+        let message = format!("`store_workers=` is {}: give 1 to 64.", settings.store_workers);
+        return Err(invalid(message));
+    }
+    Ok(())
+}
+
+fn too_small(name: &str, bytes: u64, least: u64) -> Error {
+    invalid(format!("`{name}` is {bytes} bytes. Give at least {least}, or leave the tier out."))
+}
+
+fn invalid(message: impl Into<String>) -> Error {
+    Error::new(ErrorKind::Invalid, message)
+}
+
+fn alignment(settings: &Settings) -> u64 {
+    if settings.disk.is_some() { DISK_ALIGNMENT } else { MEMORY_ALIGNMENT }
+}
+
+/// Makes the tiers.
+pub(crate) fn build(settings: &Settings) -> Result<Stack, Error> {
+    let mut tiers: Vec<Arc<dyn Tier>> = Vec::with_capacity(MAX_TIERS);
+    for (kind, bytes) in [(TierKind::Device, settings.device), (TierKind::Host, settings.host)] {
+        if let Some(bytes) = bytes {
+            tiers.push(Arc::new(Arena::new(kind, bytes).map_err(unmade)?));
+        }
+    }
+    let disk = settings.disk.as_ref().map(open_disk).transpose()?;
+    tiers.extend(disk.iter().map(|disk| Arc::clone(disk) as Arc<dyn Tier>));
+    Ok(Stack { tiers, disk })
+}
+
+fn open_disk(settings: &DiskSettings) -> Result<Arc<Disk>, Error> {
+    let mut options = DiskOptions::new(&settings.path);
+    (options.capacity, options.durable) = (settings.capacity, settings.durable);
+    Ok(Arc::new(Disk::open(options).map_err(unmade)?))
+}
+
+fn unmade(cause: TierError) -> Error {
+    Error::new(ErrorKind::Io, format!("A tier cannot be made: {cause}")).caused_by(cause)
+}
+
+/// The settings of the core for these tiers.
+pub(crate) fn config(settings: &Settings, tiers: &[Arc<dyn Tier>]) -> Config {
+    let alignment = alignment(settings);
+    let tier = |tier: &Arc<dyn Tier>| {
+        let description = tier.describe();
+        TierConfig { kind: description.kind, capacity: description.capacity, alignment }
+    };
+    let tiers: Vec<TierConfig> = tiers.iter().map(tier).collect();
+    Config {
+        links: tiers.windows(2).map(|pair| link(settings, pair[1].kind)).collect(),
+        tiers,
+        discard_after_restore: settings.discard_after_restore,
+        policy: settings.policy,
+        max_retries: settings.max_retries,
+        retry_delay: nanos(settings.retry_delay),
+    }
+}
+
+/// The link above a tier of kind `slower`.
+fn link(settings: &Settings, slower: TierKind) -> LinkConfig {
+    let rate = if slower.is_arena() { MEMORY_RATE } else { STORE_RATE };
+    LinkConfig {
+        flush_rate: rate,
+        prefetch_rate: rate,
+        latency: LATENCY,
+        max_in_flight_bytes: settings.in_flight_bytes,
+        max_in_flight: settings.in_flight,
+    }
+}

@@ -1,0 +1,151 @@
+//! Everything that the one lock guards.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+
+use unspool_core::{
+    CheckpointId, Command, Event, Nanos, Place, Refusal, RequestId, TransferId, Version,
+};
+use unspool_transfer::Frame;
+use unspool_transfer::sync::Condvar;
+
+use crate::brain::Brain;
+use crate::catalogue::Catalogue;
+use crate::tally::{Route, Tally};
+
+/// What the core answered to a call.
+#[derive(Debug)]
+pub(crate) enum Answer {
+    /// Room for a save.
+    Granted(CheckpointId, Place),
+    /// The bytes of a restore. What is known of them comes with it, because the checkpoint may be
+    /// discarded before the caller wakes up.
+    Served(CheckpointId, Place, Arc<Frame>),
+    /// A flush is done.
+    Flushed,
+    /// It cannot be done.
+    Refused(Refusal),
+}
+
+/// How far the life of the spool has come.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Phase {
+    /// Calls are taken. `close` -> `Closing`.
+    Open,
+    /// New calls are refused; what is in the background goes on. Drained -> `Closed`.
+    Closing,
+    /// Nothing is decided any more: reports of the last workers are dropped.
+    Closed,
+}
+
+pub(crate) struct State {
+    pub(crate) brain: Brain,
+    pub(crate) catalogue: Catalogue,
+    pub(crate) tally: Tally,
+    pub(crate) phase: Phase,
+    /// The core is at work. It is still set afterwards only when the core panicked: then nothing
+    /// that it says can be relied on.
+    pub(crate) stepping: bool,
+    /// Transfers that are under way: whose, and which way.
+    pub(crate) moving: HashMap<TransferId, (CheckpointId, Route)>,
+    /// Frames in a store that were refused when it was opened; they are never deleted.
+    pub(crate) refused_frames: Vec<CheckpointId>,
+    /// What went wrong without stopping anything.
+    pub(crate) notes: Vec<String>,
+    /// The alarm that the engine was given last.
+    pub(crate) alarm: Option<Nanos>,
+    /// Events that follow from commands, in order.
+    pub(crate) pending: VecDeque<Event>,
+    /// An empty vector with room, for the commands of the next step.
+    pub(crate) commands: Vec<Command>,
+    next_request: u64,
+    slots: Vec<Slot>,
+}
+
+/// A call that waits for its answer.
+struct Slot {
+    request: RequestId,
+    answer: Option<Answer>,
+    /// Wakes the thread that waits, if it sleeps.
+    sleeper: Option<Arc<Condvar>>,
+}
+
+impl State {
+    pub(crate) fn new(brain: Brain, links: usize) -> State {
+        State {
+            brain,
+            catalogue: Catalogue::default(),
+            tally: Tally::new(links),
+            phase: Phase::Open,
+            stepping: false,
+            moving: HashMap::new(),
+            refused_frames: Vec::new(),
+            notes: Vec::new(),
+            alarm: None,
+            pending: VecDeque::new(),
+            commands: Vec::new(),
+            next_request: 0,
+            slots: Vec::new(),
+        }
+    }
+
+    /// A new call.
+    pub(crate) fn open_request(&mut self) -> RequestId {
+        let request = RequestId(self.next_request);
+        self.next_request += 1;
+        self.slots.push(Slot { request, answer: None, sleeper: None });
+        request
+    }
+
+    /// From now on an answer to `request` notifies `sleeper`.
+    pub(crate) fn sleep(&mut self, request: RequestId, sleeper: Arc<Condvar>) {
+        if let Some(slot) = self.slots.iter_mut().find(|slot| slot.request == request) {
+            slot.sleeper = Some(sleeper);
+        }
+    }
+
+    /// Takes the answer to `request`, if it is there; the call then waits no more.
+    pub(crate) fn take_answer(&mut self, request: RequestId) -> Option<Answer> {
+        let index = self.slots.iter().position(|slot| slot.request == request)?;
+        let answer = self.slots[index].answer.take()?;
+        self.slots.swap_remove(index);
+        Some(answer)
+    }
+
+    /// Whether `request` was answered.
+    pub(crate) fn has_answer(&self, request: RequestId) -> bool {
+        self.slots.iter().any(|slot| slot.request == request && slot.answer.is_some())
+    }
+
+    /// The call waits no more, whatever the answer is.
+    pub(crate) fn forget_request(&mut self, request: RequestId) {
+        self.slots.retain(|slot| slot.request != request);
+    }
+
+    /// The core has answered `request`.
+    pub(crate) fn answer(&mut self, request: RequestId, answer: Answer) {
+        let slot = self.slots.iter_mut().find(|slot| slot.request == request);
+        debug_assert!(slot.is_some(), "an answer to a call that does not wait");
+        if let Some(slot) = slot {
+            debug_assert!(slot.answer.is_none(), "a call is answered once");
+            slot.answer = Some(answer);
+            if let Some(sleeper) = &slot.sleeper {
+                sleeper.notify_one();
+            }
+        }
+    }
+
+    /// Wakes every thread that waits, so that it looks at the phase.
+    pub(crate) fn wake_all(&self) {
+        for sleeper in self.slots.iter().filter_map(|slot| slot.sleeper.as_ref()) {
+            sleeper.notify_one();
+        }
+    }
+
+    /// Drops what is known of `id` when the core no longer has it under `version`.
+    pub(crate) fn forget_if_gone(&mut self, version: Version, id: CheckpointId) {
+        if self.brain.core().checkpoint(version) != Some(id) {
+            self.catalogue.remove(id);
+        }
+    }
+}

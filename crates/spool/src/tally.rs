@@ -1,0 +1,148 @@
+//! What the spool itself counts: the waits of the application and the work of the links.
+
+use std::time::Duration;
+
+use unspool_core::{Nanos, TierId, TransferKind};
+
+use crate::stats::Stall;
+
+/// Which call waited.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Call {
+    Save,
+    Restore,
+}
+
+impl Call {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Call::Save => "save",
+            Call::Restore => "restore",
+        }
+    }
+}
+
+/// The counters.
+#[derive(Debug, Default)]
+pub(crate) struct Tally {
+    save_stall: Nanos,
+    restore_stall: Nanos,
+    longest: Option<Stall>,
+    links: Vec<LinkTally>,
+}
+
+/// What is counted for one link: flushes, prefetches.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct LinkTally {
+    busy: [Nanos; 2],
+    /// The text of the last failure.
+    failure: Option<String>,
+}
+
+impl Tally {
+    pub(crate) fn new(links: usize) -> Tally {
+        Tally { links: vec![LinkTally::default(); links], ..Tally::default() }
+    }
+
+    /// `call` has waited for `time`; `awaited` says for what, if anybody asks.
+    pub(crate) fn stalled(
+        &mut self,
+        call: Call,
+        version: i64,
+        time: Nanos,
+        awaited: impl FnOnce() -> String,
+    ) {
+        let sum = match call {
+            Call::Save => &mut self.save_stall,
+            Call::Restore => &mut self.restore_stall,
+        };
+        *sum = sum.plus(time);
+        let time = duration(time);
+        if self.longest.as_ref().is_none_or(|longest| longest.time < time) {
+            self.longest = Some(Stall { call: call.name(), version, time, awaited: awaited() });
+        }
+    }
+
+    pub(crate) fn stall(&self, call: Call) -> Duration {
+        duration(match call {
+            Call::Save => self.save_stall,
+            Call::Restore => self.restore_stall,
+        })
+    }
+
+    pub(crate) fn longest(&self) -> Option<Stall> {
+        self.longest.clone()
+    }
+
+    pub(crate) fn link(&self, index: usize) -> &LinkTally {
+        &self.links[index]
+    }
+
+    pub(crate) fn moved(&mut self, route: Route, took: Nanos) {
+        let link = &mut self.links[route.link()];
+        let busy = &mut link.busy[direction(route.kind)];
+        *busy = busy.plus(took);
+    }
+
+    pub(crate) fn failed(&mut self, link: usize, text: String) {
+        self.links[link].failure = Some(text);
+    }
+}
+
+impl LinkTally {
+    pub(crate) fn busy(&self, kind: TransferKind) -> Duration {
+        duration(self.busy[direction(kind)])
+    }
+
+    pub(crate) fn failure(&self) -> Option<&str> {
+        self.failure.as_deref()
+    }
+}
+
+/// The way of a transfer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Route {
+    pub(crate) kind: TransferKind,
+    pub(crate) from: TierId,
+    pub(crate) to: TierId,
+}
+
+impl Route {
+    /// The link that the core counts it on: the one below the faster tier.
+    pub(crate) fn link(self) -> usize {
+        usize::from(self.from.0.min(self.to.0))
+    }
+}
+
+fn direction(kind: TransferKind) -> usize {
+    match kind {
+        TransferKind::Flush => 0,
+        TransferKind::Prefetch => 1,
+    }
+}
+
+pub(crate) fn duration(nanos: Nanos) -> Duration {
+    Duration::from_nanos(nanos.0)
+}
+
+pub(crate) fn nanos(duration: Duration) -> Nanos {
+    Nanos(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waits_are_summed_by_call_and_the_longest_is_remembered() {
+        let mut tally = Tally::new(0);
+        tally.stalled(Call::Save, 1, Nanos(5), || "room".to_owned());
+        tally.stalled(Call::Restore, 2, Nanos(9), || "bytes".to_owned());
+        tally.stalled(Call::Save, 3, Nanos(7), || unreachable!("not the longest"));
+        assert_eq!(tally.stall(Call::Save), Duration::from_nanos(12));
+        assert_eq!(tally.stall(Call::Restore), Duration::from_nanos(9));
+        let longest = tally.longest().unwrap();
+        assert_eq!((longest.call, longest.version), ("restore", 2));
+        assert_eq!(longest.awaited, "bytes");
+    }
+}

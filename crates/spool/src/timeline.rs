@@ -1,0 +1,165 @@
+//! The spans of a run, kept for people, and their form as a Chrome trace.
+//!
+//! <https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU> describes
+//! that form; <https://ui.perfetto.dev> opens it.
+
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+use std::sync::Arc;
+
+use unspool_core::Nanos;
+use unspool_transfer::Span;
+
+/// The first spans of a run, up to a limit.
+#[derive(Debug)]
+pub(crate) struct Timeline {
+    spans: Vec<Span>,
+    limit: usize,
+    dropped: u64,
+}
+
+impl Timeline {
+    pub(crate) fn new(limit: usize) -> Timeline {
+        Timeline { spans: Vec::new(), limit, dropped: 0 }
+    }
+
+    pub(crate) fn push(&mut self, span: Span) {
+        if self.spans.len() < self.limit {
+            self.spans.push(span);
+        } else {
+            self.dropped += 1;
+        }
+    }
+
+    pub(crate) fn dropped(&self) -> u64 {
+        self.dropped
+    }
+
+    /// A copy to be written without a lock held.
+    pub(crate) fn spans(&self) -> Vec<Span> {
+        self.spans.clone()
+    }
+}
+
+/// A lane and a worker: one row of the timeline.
+type Row = (Arc<str>, u32);
+
+/// Writes `spans` as a Chrome trace. Times are microseconds since the spool was opened.
+pub(crate) fn write_chrome(out: &mut dyn Write, spans: &[Span], dropped: u64) -> io::Result<()> {
+    let rows = rows(spans);
+    writeln!(out, "{{\"displayTimeUnit\":\"ms\",")?;
+    writeln!(out, "\"otherData\":{{\"dropped_spans\":{dropped}}},")?;
+    writeln!(out, "\"traceEvents\":[")?;
+    write!(
+        out,
+        "{{\"ph\":\"M\",\"pid\":1,\"tid\":0,\"name\":\"process_name\",\"args\":{{\"name\":\"unspool\"}}}}"
+    )?;
+    for ((lane, worker), tid) in &rows {
+        write_row(out, lane, *worker, *tid)?;
+    }
+    for span in spans {
+        let tid = rows.get(&(Arc::clone(&span.lane), span.worker)).copied().unwrap_or(0);
+        write_span(out, span, tid)?;
+    }
+    writeln!(out, "\n]}}")
+}
+
+/// Every row with its number, the application's first.
+fn rows(spans: &[Span]) -> BTreeMap<Row, usize> {
+    let key = |span: &Span| (Arc::clone(&span.lane), span.worker);
+    let mut rows: BTreeMap<Row, usize> = spans.iter().map(|span| (key(span), 0)).collect();
+    rows.values_mut().zip(1..).for_each(|(tid, number)| *tid = number);
+    rows
+}
+
+fn write_row(out: &mut dyn Write, lane: &str, worker: u32, tid: usize) -> io::Result<()> {
+    let lane = escaped(lane);
+    let args = format!("\"args\":{{\"name\":\"{lane} {worker}\"}}");
+    write!(out, ",\n{{\"ph\":\"M\",\"pid\":1,\"tid\":{tid},\"name\":\"thread_name\",{args}}}")?;
+    let args = format!("\"args\":{{\"sort_index\":{tid}}}");
+    write!(out, ",\n{{\"ph\":\"M\",\"pid\":1,\"tid\":{tid},\"name\":\"thread_sort_index\",{args}}}")
+}
+
+fn write_span(out: &mut dyn Write, span: &Span, tid: usize) -> io::Result<()> {
+    let micros = |time: Nanos| time.0 as f64 / 1e3;
+    write!(
+        out,
+        ",\n{{\"ph\":\"X\",\"pid\":1,\"tid\":{tid},\"name\":\"{}\",\"cat\":\"{}\",\"ts\":{:.3},\
+         \"dur\":{:.3},\"args\":{{",
+        escaped(span.label),
+        escaped(&span.lane),
+        micros(span.start),
+        micros(span.end.since(span.start)),
+    )?;
+    if let Some(version) = span.version {
+        write!(out, "\"version\":{version},")?;
+    }
+    write!(
+        out,
+        "\"bytes\":{},\"queued_us\":{:.3},\"outcome\":\"{}\"}}}}",
+        span.bytes,
+        micros(span.start.since(span.queued)),
+        escaped(span.outcome),
+    )
+}
+
+/// `text` within a JSON string.
+fn escaped(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '"' | '\\' => out.extend(['\\', c]),
+            c if c.is_control() => out.push_str(&format!("\\u{:04x}", u32::from(c))),
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn span(lane: &str, start: u64, end: u64) -> Span {
+        Span {
+            lane: lane.into(),
+            worker: 0,
+            label: "flush",
+            outcome: "done",
+            version: Some(-7),
+            bytes: 64,
+            queued: Nanos(500),
+            start: Nanos(start),
+            end: Nanos(end),
+        }
+    }
+
+    #[test]
+    fn spans_beyond_the_limit_are_counted_and_dropped() {
+        let mut timeline = Timeline::new(2);
+        (0..5).for_each(|i| timeline.push(span("a", i, i + 1)));
+        assert_eq!((timeline.spans().len(), timeline.dropped()), (2, 3));
+    }
+
+    #[test]
+    fn a_trace_has_a_row_for_each_lane_and_an_event_for_each_span() {
+        let mut out = Vec::new();
+        let spans = [span("application", 1000, 3000), span("host-disk", 1500, 2000)];
+        write_chrome(&mut out, &spans, 4).unwrap();
+        let text = String::from_utf8(out).unwrap();
+        let json: serde_json::Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(json["otherData"]["dropped_spans"], 4);
+        let events = json["traceEvents"].as_array().unwrap();
+        assert_eq!(events.len(), 1 + 2 * 2 + 2);
+        let flush = &events[6];
+        assert_eq!((&flush["ph"], &flush["tid"]), (&"X".into(), &2.into()));
+        assert_eq!((flush["ts"].as_f64(), flush["dur"].as_f64()), (Some(1.5), Some(0.5)));
+        assert_eq!(flush["args"]["version"], -7);
+        assert_eq!(flush["args"]["queued_us"], 1.0);
+    }
+
+    #[test]
+    fn names_are_escaped() {
+        assert_eq!(escaped("a\"b\\c\n"), "a\\\"b\\\\c\\u000a");
+    }
+}

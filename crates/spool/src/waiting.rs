@@ -1,0 +1,176 @@
+//! Asking the core for something, and waiting for its answer.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use unspool_core::{Event, Nanos, RequestId, Version};
+use unspool_transfer::sync::{Condvar, MutexGuard, wait_timeout};
+
+use crate::error::Error;
+use crate::hub::{Hub, check_open};
+use crate::reasons;
+use crate::state::{Answer, State};
+use crate::tally::nanos;
+use crate::wait::Wait;
+
+/// The longest that a waiting thread sleeps before it asks whether it was interrupted.
+const POLL: Duration = Duration::from_millis(50);
+
+/// What a call wants of the core.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Asked {
+    /// Room.
+    Save { version: Version, bytes: u64 },
+    /// Bytes.
+    Restore { version: Version },
+    /// Everything in its slowest tier.
+    Flush,
+}
+
+impl Asked {
+    fn event(self, request: RequestId) -> Event {
+        match self {
+            Asked::Save { version, bytes } => Event::Save { request, version, bytes },
+            Asked::Restore { version } => Event::Restore { request, version },
+            Asked::Flush => Event::Flush { request },
+        }
+    }
+}
+
+/// Who else may end a wait.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Until {
+    /// The wait ends with `Closed` when the spool closes.
+    Closing,
+    /// The wait is part of closing.
+    Answered,
+}
+
+/// An answer that is not a refusal, with the lock still held.
+pub(crate) struct Answered<'a> {
+    pub(crate) request: RequestId,
+    pub(crate) answer: Answer,
+    /// How long the call waited; zero when it was answered at once.
+    pub(crate) waited: Nanos,
+    /// What it waited for, when it waited.
+    pub(crate) awaited: Option<String>,
+    pub(crate) state: MutexGuard<'a, State>,
+}
+
+/// One wait: for what, for how long.
+struct Waiting<'a, 'w> {
+    hub: &'a Hub,
+    request: RequestId,
+    wait: &'w Wait<'w>,
+    until: Until,
+}
+
+impl Hub {
+    /// Puts a call to the core and waits for its answer. `state` is the lock of this hub.
+    ///
+    /// # Errors
+    /// The core's refusal as an error, `Timeout`, `Interrupted`, `Closed`.
+    pub(crate) fn ask<'a>(
+        &'a self,
+        mut state: MutexGuard<'a, State>,
+        asked: Asked,
+        wait: &Wait<'_>,
+        until: Until,
+    ) -> Result<Answered<'a>, Error> {
+        let request = state.open_request();
+        self.feed(&mut state, asked.event(request));
+        let (mut waited, mut awaited) = (Nanos(0), None);
+        let answer = match state.take_answer(request) {
+            Some(answer) => answer,
+            None => {
+                let what = reasons::awaited(&state, asked);
+                let start = self.clock.now();
+                let waiting = Waiting { hub: self, request, wait, until };
+                let (guard, answer) = waiting.run(state, asked, &what)?;
+                state = guard;
+                (waited, awaited) = (self.clock.now().since(start), Some(what));
+                answer
+            }
+        };
+        match answer {
+            Answer::Refused(refusal) => Err(reasons::refused(&state, asked, refusal)),
+            answer => Ok(Answered { request, answer, waited, awaited, state }),
+        }
+    }
+
+    /// Gives up a call: withdraws it, or returns what it was given meanwhile.
+    fn give_up(&self, state: &mut State, request: RequestId) {
+        match state.take_answer(request) {
+            None => self.feed(state, Event::Withdraw { request }),
+            Some(Answer::Granted(..)) => self.feed(state, Event::SaveAborted { request }),
+            Some(Answer::Served(..)) => self.feed(state, Event::RestoreAborted { request }),
+            Some(Answer::Flushed | Answer::Refused(_)) => {}
+        }
+        state.forget_request(request);
+    }
+}
+
+impl<'a> Waiting<'a, '_> {
+    /// Waits until there is an answer, or a reason not to wait any longer.
+    fn run(
+        &self,
+        mut state: MutexGuard<'a, State>,
+        asked: Asked,
+        what: &str,
+    ) -> Result<(MutexGuard<'a, State>, Answer), Error> {
+        let timeout = self.wait.timeout.unwrap_or(self.hub.settings.timeout);
+        let deadline = self.hub.clock.now().plus(nanos(timeout));
+        let sleeper = Arc::new(Condvar::new());
+        state.sleep(self.request, Arc::clone(&sleeper));
+        loop {
+            if let Some(answer) = state.take_answer(self.request) {
+                return Ok((state, answer));
+            }
+            let left = deadline.since(self.hub.clock.now());
+            if let Err(error) =
+                self.may_wait(&state, left, || reasons::timed_out(&state, asked, what, timeout))
+            {
+                self.hub.give_up(&mut state, self.request);
+                return Err(error);
+            }
+            state = wait_timeout(&sleeper, state, self.hub.clock.nap(left).min(POLL));
+            if state.has_answer(self.request) {
+                continue;
+            }
+            drop(state);
+            let interrupted = self.is_interrupted();
+            state = self.hub.state();
+            if interrupted && !state.has_answer(self.request) {
+                self.hub.give_up(&mut state, self.request);
+                return Err(reasons::interrupted(asked, what));
+            }
+        }
+    }
+
+    /// Whether there is a reason to wait on.
+    fn may_wait(
+        &self,
+        state: &State,
+        left: Nanos,
+        timed_out: impl FnOnce() -> Error,
+    ) -> Result<(), Error> {
+        if self.until == Until::Closing || state.stepping {
+            check_open(state)?;
+        }
+        if left == Nanos(0) { Err(timed_out()) } else { Ok(()) }
+    }
+
+    /// Asks the caller, with no lock held. Should his code panic, the call is given up.
+    fn is_interrupted(&self) -> bool {
+        struct OnPanic<'a>(&'a Hub, RequestId);
+        impl Drop for OnPanic<'_> {
+            fn drop(&mut self) {
+                self.0.give_up(&mut self.0.state(), self.1);
+            }
+        }
+        let on_panic = OnPanic(self.hub, self.request);
+        let interrupted = (self.wait.interrupted)();
+        std::mem::forget(on_panic);
+        interrupted
+    }
+}
