@@ -75,8 +75,11 @@ fn large(bytes: usize) -> Result<(), Error> {
     let mut plain = vec![vec![1; bytes]; VERSIONS as usize];
     let (mut copy, mut saving, mut restoring) = (Duration::MAX, Duration::MAX, Duration::MAX);
     for _ in 0..rounds.max(5) {
-        copy =
-            copy.min(time(|| plain.iter_mut().for_each(|p| black_box(p).copy_from_slice(&from))));
+        let mut copy_all = || plain.iter_mut().for_each(|p| black_box(p).copy_from_slice(&from));
+        copy = copy.min(timed(|| {
+            copy_all();
+            Ok(())
+        })?);
         let save_all = || (0..VERSIONS).try_for_each(|v| save(&spool, v, &from));
         saving = saving.min(timed(save_all)?);
         let restore_all = || (0..VERSIONS).try_for_each(|v| restore(&spool, v, &mut to));
