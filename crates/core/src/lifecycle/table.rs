@@ -105,6 +105,12 @@ impl Checkpoint {
         (0..MAX_TIERS).filter(|&t| self.copies[t].is_some()).map(tier_id)
     }
 
+    /// A copy in `tier` or a faster one waits for its restore.
+    pub fn is_claimed(&self, tier: TierId) -> bool {
+        let copies = &self.copies[..=usize::from(tier.0)];
+        copies.iter().flatten().any(|c| c.state == CopyState::ReadComplete)
+    }
+
     /// The application is reading a copy.
     pub fn is_being_read(&self) -> bool {
         self.copies.iter().flatten().any(|c| c.readers > 0)

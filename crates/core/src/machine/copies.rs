@@ -107,6 +107,5 @@ impl Core {
 
 /// A faster tier holds the bytes for the next restore.
 fn is_promoted(ckpt: &Checkpoint, tier: TierId) -> bool {
-    let waits = |t: TierId| ckpt.copy(t).is_some_and(|c| c.state == CopyState::ReadComplete);
-    (0..tier.0).map(TierId).any(waits)
+    tier.0 > 0 && ckpt.is_claimed(TierId(tier.0 - 1))
 }

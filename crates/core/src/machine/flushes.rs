@@ -51,10 +51,9 @@ impl Core {
         if !self.config.discard_after_restore {
             return true;
         }
-        let copy = ckpt.copy(tier);
-        // A claimed copy stays until it is restored and discarded.
-        let claimed = copy.is_some_and(|c| c.state == CopyState::ReadComplete);
-        !claimed && (copy.is_some_and(|c| c.urgent) || !self.is_spared(ckpt, tier))
+        // A claimed copy, here or in a faster tier, stays until it is restored and discarded.
+        let urgent = ckpt.copy(tier).is_some_and(|c| c.urgent);
+        !ckpt.is_claimed(tier) && (urgent || !self.is_spared(ckpt, tier))
     }
 
     /// The checkpoint will be consumed before it could be evicted: among the hints before it and
