@@ -5,11 +5,14 @@
 
 #![forbid(unsafe_code)]
 
+pub mod conformance;
 mod counting;
 mod faulty;
 mod gated;
 mod operation;
 mod pattern;
+mod random;
+mod scratch;
 mod throttled;
 
 pub use counting::{Counting, Counts};
@@ -17,4 +20,6 @@ pub use faulty::{Fault, Faulty};
 pub use gated::{Gate, Gated};
 pub use operation::Operation;
 pub use pattern::{Pattern, first_difference};
+pub use random::Random;
+pub use scratch::Scratch;
 pub use throttled::Throttled;

@@ -72,8 +72,7 @@ impl Arena {
         offset: u64,
         len: u64,
     ) -> Result<WriteGuard<'_>, TierError> {
-        self.table().create(id, offset, len).map_err(|misuse| self.error("create", id, misuse))?;
-        Ok(WriteGuard::new(self, id, self.memory.at(offset, len), len))
+        self.lend_for_writing("create", id, offset, len)
     }
 
     /// Lends the bytes of `id` for reading. Any number of guards may read at the same time.
@@ -81,9 +80,7 @@ impl Arena {
     /// # Errors
     /// When `id` has no entry, or one that is still being written.
     pub fn read(&self, id: CheckpointId) -> Result<ReadGuard<'_>, TierError> {
-        let (offset, len) =
-            self.table().begin_read(id).map_err(|misuse| self.error("read", id, misuse))?;
-        Ok(ReadGuard::new(self, id, self.memory.at(offset, len), len))
+        self.lend_for_reading("read", id)
     }
 
     /// Removes the entry of `id`: its room may be given to another.
@@ -92,6 +89,28 @@ impl Arena {
     /// When `id` has no entry, and while a guard for it is alive.
     pub fn forget(&self, id: CheckpointId) -> Result<(), TierError> {
         self.table().forget(id).map_err(|misuse| self.error("forget", id, misuse))
+    }
+
+    fn lend_for_writing(
+        &self,
+        operation: &'static str,
+        id: CheckpointId,
+        offset: u64,
+        len: u64,
+    ) -> Result<WriteGuard<'_>, TierError> {
+        let created = self.table().create(id, offset, len);
+        created.map_err(|misuse| self.error(operation, id, misuse).with_progress(len, 0))?;
+        Ok(WriteGuard::new(self, id, self.memory.at(offset, len), len))
+    }
+
+    fn lend_for_reading(
+        &self,
+        operation: &'static str,
+        id: CheckpointId,
+    ) -> Result<ReadGuard<'_>, TierError> {
+        let begun = self.table().begin_read(id);
+        let (offset, len) = begun.map_err(|misuse| self.error(operation, id, misuse))?;
+        Ok(ReadGuard::new(self, id, self.memory.at(offset, len), len))
     }
 
     /// The table, also after a panic elsewhere: each of its methods either completes or changes
@@ -121,7 +140,7 @@ impl Tier for Arena {
 
     fn put(&self, id: CheckpointId, offset: u64, parts: &[&[u8]]) -> Result<(), TierError> {
         let len = parts.iter().map(|part| part.len() as u64).sum();
-        let mut guard = self.create(id, offset, len)?;
+        let mut guard = self.lend_for_writing("put", id, offset, len)?;
         let mut rest: &mut [u8] = &mut guard;
         for part in parts {
             let (head, tail) = rest.split_at_mut(part.len());
@@ -133,7 +152,7 @@ impl Tier for Arena {
     }
 
     fn get(&self, id: CheckpointId, skip: u64, parts: &mut [&mut [u8]]) -> Result<(), TierError> {
-        let guard = self.read(id)?;
+        let guard = self.lend_for_reading("get", id)?;
         let wanted: u64 = parts.iter().map(|part| part.len() as u64).sum();
         let held = guard.len() as u64;
         if skip.checked_add(wanted).is_none_or(|end| end > held) {

@@ -1,0 +1,451 @@
+//! The bookkeeping of a disk tier: which file holds which frame, and which files are left over for
+//! the next frames. No I/O happens here.
+//!
+//! Invariants:
+//! - A slot belongs to one frame, to the spares, to the resting slots, or to nobody.
+//! - Frames, spares and resting slots together take at most `peak` bytes, the most that the frames
+//!   alone ever took: keeping files for reuse costs no room that the tier did not need before.
+//! - A slot that held a durable frame rests until the directory was synced: before that a crash
+//!   could bring the old name back, over the bytes of a new frame.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::sync::Arc;
+
+use unspool_core::{CheckpointId, Failure};
+
+use crate::disk::names::{FrameName, Slot};
+use crate::tier::Stored;
+
+/// Bytes of a block: files are written in whole blocks.
+pub(super) const BLOCK: u64 = 4096;
+
+/// The size of the file of a frame of `bytes` bytes; `None` when there is no such number.
+pub(super) fn file_size(bytes: u64) -> Option<u64> {
+    bytes.checked_next_multiple_of(BLOCK)
+}
+
+/// Where a frame is and what may be done with it.
+#[derive(Debug)]
+struct Frame {
+    bytes: u64,
+    /// The size of its file.
+    size: u64,
+    state: State,
+    /// A sync of it has failed: nobody knows what is on the medium, so it is never published.
+    suspect: bool,
+    home: Home,
+    /// Tells this put from an earlier one of the same id.
+    put: u64,
+    /// Cloned by every reader.
+    readers: Arc<()>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum State {
+    /// A put is under way. Ends: `Stored`, or the entry is removed.
+    Writing,
+    /// Complete. Delete -> `Leaving` or removed.
+    Stored,
+    /// A delete is under way. Ends: removed, or `Stored` when the delete failed.
+    Leaving,
+}
+
+/// The file of a frame.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Home {
+    /// Not durable (yet).
+    Slot(Slot),
+    /// Under its durable name.
+    Published,
+}
+
+/// A frame that cannot be had, or cannot be taken.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Refusal {
+    /// The id has a frame.
+    Duplicate,
+    /// The id has no frame.
+    Unknown,
+    /// The frame is still being written.
+    StillWritten,
+    /// The frame has `held` bytes.
+    TooShort { held: u64 },
+    /// The capacity is reached.
+    Full { capacity: u64, used: u64 },
+}
+
+impl Refusal {
+    /// What it means to the core.
+    pub(super) fn failure(self) -> Failure {
+        match self {
+            Refusal::Unknown => Failure::Missing,
+            Refusal::TooShort { .. } => Failure::Corrupt,
+            Refusal::Full { .. } => Failure::NoSpace,
+            Refusal::Duplicate | Refusal::StillWritten => Failure::Permanent,
+        }
+    }
+
+    /// What a person can do about it.
+    pub(super) fn advice(self) -> &'static str {
+        match self {
+            Refusal::Full { .. } => "Discard checkpoints, or give the disk tier more `capacity`.",
+            _ => "",
+        }
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Refusal::Duplicate => write!(f, "the id already has a frame"),
+            Refusal::Unknown => write!(f, "the id has no frame"),
+            Refusal::StillWritten => write!(f, "the frame is still being written"),
+            Refusal::TooShort { held } => write!(f, "the frame has only {held} bytes"),
+            Refusal::Full { capacity, used } => {
+                write!(f, "{used} of the {capacity} bytes of capacity are in use")
+            }
+        }
+    }
+}
+
+/// Room for a new frame.
+#[derive(PartialEq, Eq, Debug)]
+pub(super) struct Room {
+    /// The file to write.
+    pub(super) slot: Slot,
+    /// The size of the file if it exists; `None`: it has to be created.
+    pub(super) old_size: Option<u64>,
+    /// The size that it will have.
+    pub(super) size: u64,
+    /// Spares that have to go first.
+    pub(super) surplus: Vec<Slot>,
+}
+
+/// A frame that may be read while `_reader` lives.
+#[derive(Debug)]
+pub(super) struct Lent {
+    pub(super) file: File,
+    pub(super) _reader: Arc<()>,
+}
+
+impl fmt::Display for File {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            File::Slot(slot) => slot.fmt(f),
+            File::Frame(name) => name.fmt(f),
+        }
+    }
+}
+
+/// The file of a frame, by its name.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum File {
+    Slot(Slot),
+    Frame(FrameName),
+}
+
+/// What a delete has to do on the disk.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Removal {
+    /// Nothing: the file is a spare now.
+    Kept,
+    /// Remove the file, then call `left`.
+    Remove(File),
+    /// Rename the file to the slot, then call `rested`.
+    Rest(FrameName, Slot),
+}
+
+/// A frame that waits for a sync.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Pending {
+    pub(super) name: FrameName,
+    pub(super) slot: Slot,
+    put: u64,
+    /// An earlier sync of it failed.
+    pub(super) suspect: bool,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Table {
+    capacity: u64,
+    frames: BTreeMap<CheckpointId, Frame>,
+    /// Files for new frames, by size.
+    spares: BTreeSet<(u64, Slot)>,
+    /// Slots that become spares when the directory was synced, each with the number of syncs that
+    /// had begun when it was renamed.
+    resting: Vec<(u64, u64, Slot)>,
+    syncs: u64,
+    /// Bytes of the files of frames.
+    used: u64,
+    /// Bytes of spares and resting slots.
+    idle: u64,
+    peak: u64,
+    puts: u64,
+    slots: u64,
+}
+
+impl Table {
+    pub(super) fn new(capacity: u64) -> Table {
+        Table {
+            capacity,
+            frames: BTreeMap::new(),
+            spares: BTreeSet::new(),
+            resting: Vec::new(),
+            syncs: 0,
+            used: 0,
+            idle: 0,
+            peak: 0,
+            puts: 0,
+            slots: 0,
+        }
+    }
+
+    pub(super) fn used(&self) -> u64 {
+        self.used
+    }
+
+    /// Enters a durable frame that an earlier process left; false when its id has a frame already.
+    pub(super) fn adopt(&mut self, name: FrameName) -> bool {
+        let size = file_size(name.bytes).filter(|_| !self.frames.contains_key(&name.id));
+        let Some(size) = size else { return false };
+        self.enter(name.id, name.bytes, size, State::Stored, Home::Published);
+        true
+    }
+
+    fn enter(&mut self, id: CheckpointId, bytes: u64, size: u64, state: State, home: Home) {
+        self.puts += 1;
+        let (put, readers) = (self.puts, Arc::default());
+        let frame = Frame { bytes, size, state, suspect: false, home, put, readers };
+        let before = self.frames.insert(id, frame);
+        debug_assert!(before.is_none(), "checked by the caller");
+        self.used += size;
+        self.peak = self.peak.max(self.used);
+    }
+
+    /// Takes room for a new frame of `bytes` bytes; ends with `stored` or `abandon`.
+    pub(super) fn reserve(&mut self, id: CheckpointId, bytes: u64) -> Result<Room, Refusal> {
+        if self.frames.contains_key(&id) {
+            return Err(Refusal::Duplicate);
+        }
+        let full = Refusal::Full { capacity: self.capacity, used: self.used };
+        let size = file_size(bytes).ok_or(full)?;
+        let after = self.used.checked_add(size).ok_or(full)?;
+        if after > self.capacity {
+            return Err(full);
+        }
+        let (slot, old_size) = match self.best_spare(size) {
+            Some((old_size, slot)) => {
+                self.take_spare(old_size, slot);
+                (slot, Some(old_size))
+            }
+            None => (self.new_slot(), None),
+        };
+        self.enter(id, bytes, size, State::Writing, Home::Slot(slot));
+        let surplus = self.shrink(self.peak - self.used);
+        Ok(Room { slot, old_size, size, surplus })
+    }
+
+    /// The smallest spare that is large enough, else the largest: what it lacks is appended.
+    fn best_spare(&self, size: u64) -> Option<(u64, Slot)> {
+        if size == 0 {
+            return None;
+        }
+        let enough = self.spares.range((size, Slot(0))..).next();
+        enough.or_else(|| self.spares.last()).copied()
+    }
+
+    fn take_spare(&mut self, size: u64, slot: Slot) {
+        let taken = self.spares.remove(&(size, slot));
+        debug_assert!(taken);
+        self.idle -= size;
+    }
+
+    fn new_slot(&mut self) -> Slot {
+        self.slots += 1;
+        Slot(self.slots)
+    }
+
+    /// Gives idle files up, spares first and the largest of them first, until what is idle takes at
+    /// most `most` bytes.
+    fn shrink(&mut self, most: u64) -> Vec<Slot> {
+        let mut gone = Vec::new();
+        while self.idle > most {
+            if let Some(&(size, slot)) = self.spares.last() {
+                self.take_spare(size, slot);
+                gone.push(slot);
+            } else if let Some((_, size, slot)) = self.resting.pop() {
+                self.idle -= size;
+                gone.push(slot);
+            } else {
+                debug_assert!(false, "{} idle bytes belong to no file", self.idle);
+                break;
+            }
+        }
+        gone
+    }
+
+    /// Gives every idle file up: the medium is full, or the tier closes.
+    pub(super) fn surrender(&mut self) -> Vec<Slot> {
+        self.shrink(0)
+    }
+
+    /// The frame of a `reserve` is completely written.
+    pub(super) fn stored(&mut self, id: CheckpointId) {
+        let frame = self.frames.get_mut(&id);
+        debug_assert!(frame.as_ref().is_some_and(|frame| frame.state == State::Writing));
+        if let Some(frame) = frame {
+            frame.state = State::Stored;
+        }
+    }
+
+    /// The frame of a `reserve` could not be written, and its file is gone.
+    pub(super) fn abandon(&mut self, id: CheckpointId) {
+        self.forget(id);
+    }
+
+    fn forget(&mut self, id: CheckpointId) -> Option<Frame> {
+        let frame = self.frames.remove(&id)?;
+        self.used -= frame.size;
+        Some(frame)
+    }
+
+    /// Where the frame is, for reading `wanted` bytes from byte `skip` on.
+    pub(super) fn lend(&self, id: CheckpointId, skip: u64, wanted: u64) -> Result<Lent, Refusal> {
+        let frame = self.frames.get(&id).ok_or(Refusal::Unknown)?;
+        match frame.state {
+            State::Writing => return Err(Refusal::StillWritten),
+            State::Leaving => return Err(Refusal::Unknown),
+            State::Stored => {}
+        }
+        if skip.checked_add(wanted).is_none_or(|end| end > frame.bytes) {
+            return Err(Refusal::TooShort { held: frame.bytes });
+        }
+        Ok(Lent { file: frame.file(id), _reader: Arc::clone(&frame.readers) })
+    }
+
+    /// Begins to delete a frame. `Remove` ends with `left` or `stays`, `Rest` with `rested` or
+    /// `stays`.
+    pub(super) fn remove(&mut self, id: CheckpointId) -> Result<Removal, Refusal> {
+        let frame = self.frames.get_mut(&id).ok_or(Refusal::Unknown)?;
+        match frame.state {
+            State::Writing => return Err(Refusal::StillWritten),
+            State::Leaving => return Err(Refusal::Unknown),
+            State::Stored => {}
+        }
+        // A reader that is late keeps its file: it must not see the next frame in it.
+        let read = Arc::strong_count(&frame.readers) > 1;
+        match frame.home {
+            _ if read || frame.size == 0 => {
+                frame.state = State::Leaving;
+                Ok(Removal::Remove(frame.file(id)))
+            }
+            Home::Slot(slot) => {
+                let size = frame.size;
+                self.forget(id);
+                self.add_spare(size, slot);
+                Ok(Removal::Kept)
+            }
+            Home::Published => {
+                frame.state = State::Leaving;
+                let name = FrameName { id, bytes: frame.bytes };
+                Ok(Removal::Rest(name, self.new_slot()))
+            }
+        }
+    }
+
+    fn add_spare(&mut self, size: u64, slot: Slot) {
+        self.spares.insert((size, slot));
+        self.idle += size;
+        debug_assert!(self.used + self.idle <= self.peak);
+    }
+
+    /// The file of a `Remove` is gone.
+    pub(super) fn left(&mut self, id: CheckpointId) {
+        self.forget(id);
+    }
+
+    /// The file of a `Rest` has become the slot.
+    pub(super) fn rested(&mut self, id: CheckpointId, slot: Slot) {
+        if let Some(frame) = self.forget(id) {
+            self.resting.push((self.syncs, frame.size, slot));
+            self.idle += frame.size;
+        }
+    }
+
+    /// A delete failed: the frame is still there.
+    pub(super) fn stays(&mut self, id: CheckpointId) {
+        if let Some(frame) = self.frames.get_mut(&id) {
+            frame.state = State::Stored;
+        }
+    }
+
+    /// Every frame that a sync has to make durable.
+    pub(super) fn pending(&self) -> Vec<Pending> {
+        let pending = |(&id, frame): (&CheckpointId, &Frame)| match (frame.home, frame.state) {
+            (Home::Slot(slot), State::Stored) => Some(Pending {
+                name: FrameName { id, bytes: frame.bytes },
+                slot,
+                put: frame.put,
+                suspect: frame.suspect,
+            }),
+            _ => None,
+        };
+        self.frames.iter().filter_map(pending).collect()
+    }
+
+    /// Whether a frame is still the one that was synced, so that it may get its durable name.
+    pub(super) fn may_publish(&self, pending: &Pending) -> bool {
+        let frame = self.frames.get(&pending.name.id);
+        frame.is_some_and(|frame| frame.put == pending.put && frame.state == State::Stored)
+    }
+
+    /// A frame has its durable name.
+    pub(super) fn published(&mut self, pending: &Pending) {
+        if let Some(frame) = self.frames.get_mut(&pending.name.id) {
+            frame.home = Home::Published;
+        }
+    }
+
+    /// The sync of a frame failed.
+    pub(super) fn suspect(&mut self, pending: &Pending) {
+        if let Some(frame) = self.frames.get_mut(&pending.name.id)
+            && frame.put == pending.put
+        {
+            frame.suspect = true;
+        }
+    }
+
+    /// The directory is about to be synced: call `wake` with this number when it was.
+    pub(super) fn begin_directory_sync(&mut self) -> u64 {
+        self.syncs += 1;
+        self.syncs
+    }
+
+    /// Slots that were renamed before that sync of the directory began become spares.
+    pub(super) fn wake(&mut self, sync: u64) {
+        for (_, size, slot) in self.resting.extract_if(.., |&mut (syncs, ..)| syncs < sync) {
+            self.spares.insert((size, slot));
+        }
+    }
+
+    /// Every complete frame, by id.
+    pub(super) fn list(&self) -> Vec<Stored> {
+        let complete = |frame: &Frame| frame.state == State::Stored;
+        self.frames
+            .iter()
+            .filter(|(_, frame)| complete(frame))
+            .map(|(&id, frame)| Stored { id, bytes: frame.bytes })
+            .collect()
+    }
+}
+
+impl Frame {
+    fn file(&self, id: CheckpointId) -> File {
+        match self.home {
+            Home::Slot(slot) => File::Slot(slot),
+            Home::Published => File::Frame(FrameName { id, bytes: self.bytes }),
+        }
+    }
+}
