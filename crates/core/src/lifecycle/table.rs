@@ -139,9 +139,9 @@ pub(crate) struct Table {
     by_version: BTreeMap<Version, Row>,
     discarded: Ranges,
     next_id: u64,
-    /// Saved, living checkpoints and the sum of their payload bytes: the mean size.
-    pub live: u64,
-    pub live_bytes: u64,
+    /// All checkpoints that were ever saved and the sum of their payload bytes.
+    saved: u64,
+    saved_bytes: u64,
 }
 
 impl Table {
@@ -188,8 +188,8 @@ impl Table {
         assert!(!ckpt.saved && !ckpt.doomed);
         ckpt.saved = true;
         let (version, bytes) = (ckpt.version, ckpt.bytes);
-        self.live += 1;
-        self.live_bytes += bytes;
+        self.saved += 1;
+        self.saved_bytes = self.saved_bytes.saturating_add(bytes);
         self.discarded.remove(version.0);
     }
 
@@ -201,8 +201,6 @@ impl Table {
         let removed = self.by_version.remove(&ckpt.version);
         debug_assert_eq!(removed, Some(row));
         if ckpt.saved {
-            self.live -= 1;
-            self.live_bytes -= ckpt.bytes;
             self.discarded.insert(ckpt.version.0);
         }
     }
@@ -246,8 +244,9 @@ impl Table {
         (0..self.rows.len()).filter(|&i| self.rows[i].is_some()).map(|i| Row(i as u32))
     }
 
-    /// The mean payload of the saved checkpoints, in bytes; 0 when there are none.
-    pub fn mean_bytes(&self) -> u64 {
-        self.live_bytes.checked_div(self.live).unwrap_or(0)
+    /// The mean payload of all that was ever saved, in bytes: the guess for what is still to come.
+    /// `None` before the first save.
+    pub fn mean_bytes(&self) -> Option<u64> {
+        self.saved_bytes.checked_div(self.saved)
     }
 }

@@ -69,8 +69,7 @@ impl Core {
         let state = self.tier_mut(tier);
         state.generation += u64::from(ready_at == Nanos(0));
         let arena = state.arena.as_mut().expect("checked above");
-        let resident = arena.resident_mut(offset);
-        (resident.ready_at, resident.next_use) = (ready_at, next_use);
+        arena.update(offset, ready_at, next_use);
     }
 
     /// When the copy may be evicted: `predict_evictable` of Score, Algorithm 1.
@@ -100,7 +99,7 @@ impl Core {
         if self.tier(tier).arena.is_some() && self.tier(tier).size_of(ckpt.bytes) > 0 {
             self.touches += 1;
             let touches = self.touches;
-            self.arena_mut(tier).resident_mut(offset).last_use = touches;
+            self.arena_mut(tier).touch(offset, touches);
         }
     }
 }

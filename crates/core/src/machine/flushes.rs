@@ -139,6 +139,11 @@ impl Core {
         {
             return Attempt::Blocked;
         }
+        let asked = Some((id, self.tier(to).generation));
+        if self.flush_lane(from).blocked == asked {
+            return Attempt::Blocked;
+        }
+        self.flush_lane_mut(from).blocked = asked;
         match self.find_room(to, bytes, None) {
             room @ (Room::Window(_) | Room::Free) => {
                 self.leave_queue(row, id, from);

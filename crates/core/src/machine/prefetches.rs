@@ -100,7 +100,7 @@ impl Core {
     fn advance(&mut self, tier: TierId, out: &mut Vec<Command>) -> bool {
         let position = self.next_position(tier);
         let Some(version) = self.hints.get(position) else { return false };
-        let charge = self.charge(tier, position, version);
+        let Some(charge) = self.charge(tier, position, version) else { return false };
         let window = self.tier(tier).window;
         let limit = self.claimable(tier, self.writing);
         if window > 0 && window.saturating_add(charge) > limit {
@@ -135,19 +135,17 @@ impl Core {
     }
 
     /// The bytes that the windows count for an entry: nothing for a version that an earlier entry
-    /// names already.
-    fn charge(&mut self, tier: TierId, position: u64, version: Version) -> u64 {
+    /// names already. `None` when the size of what is still to be saved cannot be guessed.
+    fn charge(&mut self, tier: TierId, position: u64, version: Version) -> Option<u64> {
         if let Some(bytes) = self.hints.charge(position) {
-            return bytes;
+            return Some(bytes);
         }
         let saved = self.table.find(version).filter(|&r| self.table.get(r).saved);
-        let bytes = match saved {
-            _ if self.hints.next_use(version) != position => 0,
-            Some(row) => self.tier(tier).size_of(self.table.get(row).bytes),
-            None => self.mean_size(tier),
-        };
+        let payload = saved.map(|row| self.table.get(row).bytes).or(self.table.mean_bytes())?;
+        let first = self.hints.next_use(version) == position;
+        let bytes = if first { self.tier(tier).size_of(payload) } else { 0 };
         self.hints.set_charge(position, bytes);
-        bytes
+        Some(bytes)
     }
 
     fn plan(&self, tier: TierId, position: u64, version: Version) -> Plan {
@@ -242,6 +240,6 @@ impl Core {
 
     /// The room that a checkpoint of the mean size takes in a tier.
     pub(super) fn mean_size(&self, tier: TierId) -> u64 {
-        self.tier(tier).size_of(self.table.mean_bytes())
+        self.tier(tier).size_of(self.table.mean_bytes().unwrap_or(0))
     }
 }

@@ -93,6 +93,7 @@ impl Core {
         let mut any = false;
         for tier in &mut self.tiers {
             any |= core::mem::take(&mut tier.full);
+            tier.generation += 1;
         }
         let stuck = |row: &Row| {
             let ckpt = self.table.get(*row);

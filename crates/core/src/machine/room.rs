@@ -10,7 +10,7 @@ use crate::config::TierConfig;
 use crate::event::Failure;
 use crate::lifecycle::table::{Copy, Row, tier_id};
 use crate::policy::fragments::{Fragments, Resident};
-use crate::policy::{Choice, Need};
+use crate::policy::{Choice, Need, choose};
 use crate::types::{CheckpointId, Nanos, Place, TierId};
 
 /// One tier and what the planner knows about it.
@@ -125,7 +125,7 @@ impl Core {
             Some(_) if size == 0 => Room::Free,
             Some(arena) => {
                 let need = Need { bytes: size, now: self.now, later_than };
-                match self.policy.choose(arena.as_slice(), &need) {
+                match choose(self.policy, arena, &need) {
                     Choice::Take(window) => Room::Window(window),
                     Choice::Wait(window, _) => Room::AfterFlush(window),
                     Choice::Nothing => Room::None,

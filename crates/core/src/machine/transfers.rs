@@ -21,6 +21,9 @@ pub(super) struct Lane {
     /// Copies that wait for their flush, in the order in which they came. Entries whose checkpoint
     /// is gone or needs no flush any more are passed over.
     pub queue: VecDeque<(Row, CheckpointId)>,
+    /// The first of the queue found no room at that generation of its target: not worth asking
+    /// again before something changed there.
+    pub blocked: Option<(CheckpointId, u64)>,
     pub stats: DirectionStats,
 }
 
@@ -42,6 +45,7 @@ impl Lane {
             in_flight: 0,
             in_flight_bytes: 0,
             queue: VecDeque::new(),
+            blocked: None,
             stats: DirectionStats::default(),
         }
     }

@@ -1,5 +1,6 @@
 //! The allocation table of an arena: every byte belongs to one fragment, a copy or a gap.
 
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec;
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -38,6 +39,10 @@ pub(crate) struct Fragments {
     list: Vec<Fragment>,
     capacity: u64,
     free: u64,
+    /// (next use, offset) of every copy that may be evicted now.
+    ready: BTreeSet<(u64, u64)>,
+    /// How many copies there are of each size.
+    sizes: BTreeMap<u64, u32>,
 }
 
 impl Fragments {
@@ -46,7 +51,7 @@ impl Fragments {
             0 => Vec::new(),
             bytes => vec![Fragment { offset: 0, bytes, resident: None }],
         };
-        Fragments { list, capacity, free: capacity }
+        Fragments { list, capacity, free: capacity, ready: BTreeSet::new(), sizes: BTreeMap::new() }
     }
 
     pub fn as_slice(&self) -> &[Fragment] {
@@ -62,17 +67,51 @@ impl Fragments {
         self.free
     }
 
-    /// The copy that begins at `offset`.
-    pub fn resident_mut(&mut self, offset: u64) -> &mut Resident {
+    /// Says when the copy at `offset` may go and when it is used next.
+    pub fn update(&mut self, offset: u64, ready_at: Nanos, next_use: u64) {
+        let resident = self.resident_mut(offset);
+        let before = *resident;
+        (resident.ready_at, resident.next_use) = (ready_at, next_use);
+        if before.ready_at == Nanos(0) {
+            self.ready.remove(&(before.next_use, offset));
+        }
+        if ready_at == Nanos(0) {
+            self.ready.insert((next_use, offset));
+        }
+    }
+
+    /// Says that the copy at `offset` was used.
+    pub fn touch(&mut self, offset: u64, last_use: u64) {
+        self.resident_mut(offset).last_use = last_use;
+    }
+
+    fn resident_mut(&mut self, offset: u64) -> &mut Resident {
         let index = self.index_of(offset);
         self.list[index].resident.as_mut().expect("a copy begins here")
+    }
+
+    /// The size of the smallest copy, in bytes.
+    pub fn smallest_copy(&self) -> Option<u64> {
+        self.sizes.first_key_value().map(|(bytes, _)| *bytes)
+    }
+
+    /// Of the copies that may be evicted now, the one whose next use is last: (next use, index).
+    pub fn last_used_ready(&self) -> Option<(u64, usize)> {
+        let (next_use, _) = *self.ready.last()?;
+        let (_, offset) = *self.ready.range((next_use, 0)..).next()?;
+        Some((next_use, self.index_of(offset)))
     }
 
     /// Turns the copy at `offset` into a gap and joins it with the gaps beside it.
     pub fn release(&mut self, offset: u64) -> Resident {
         let index = self.index_of(offset);
         let resident = self.list[index].resident.take().expect("a copy begins here");
-        self.free += self.list[index].bytes;
+        let bytes = self.list[index].bytes;
+        self.free += bytes;
+        self.count_size(bytes, -1);
+        if resident.ready_at == Nanos(0) {
+            self.ready.remove(&(resident.next_use, offset));
+        }
         self.join_gaps_around(index);
         resident
     }
@@ -96,7 +135,29 @@ impl Fragments {
             self.join_gaps_around(after);
         }
         self.free -= bytes;
+        self.count_size(bytes, 1);
+        if resident.ready_at == Nanos(0) {
+            self.ready.insert((resident.next_use, offset));
+        }
         offset
+    }
+
+    fn count_size(&mut self, bytes: u64, change: i32) {
+        let count = self.sizes.entry(bytes).or_default();
+        *count = count.checked_add_signed(change).expect("sizes are counted");
+        if *count == 0 {
+            self.sizes.remove(&bytes);
+        }
+    }
+
+    /// The index of the smallest gap of at least `bytes` bytes: nothing is given up for it.
+    pub fn smallest_gap(&self, bytes: u64) -> Option<usize> {
+        if self.free < bytes {
+            return None;
+        }
+        let fits = |f: &Fragment| f.resident.is_none() && f.bytes >= bytes;
+        let gaps = self.list.iter().enumerate().filter(|(_, f)| fits(f));
+        gaps.min_by_key(|(_, f)| f.bytes).map(|(i, _)| i)
     }
 
     /// The index of the gap that contains the byte at `offset`.
@@ -138,6 +199,11 @@ impl Fragments {
         assert_eq!(at, self.capacity, "fragments cover the arena");
         let gaps = self.list.iter().filter(|f| f.resident.is_none());
         assert_eq!(gaps.map(|f| f.bytes).sum::<u64>(), self.free);
+        let copies = || self.list.iter().filter_map(|f| f.resident.map(|r| (f, r)));
+        let ready = copies().filter(|(_, r)| r.ready_at == Nanos(0));
+        let ready: BTreeSet<_> = ready.map(|(f, r)| (r.next_use, f.offset)).collect();
+        assert_eq!(ready, self.ready, "the evictable copies are listed");
+        assert_eq!(copies().map(|(f, _)| f.bytes).min(), self.smallest_copy());
     }
 }
 
@@ -163,6 +229,19 @@ mod tests {
         }
         assert_eq!(fragments.as_slice()[0].bytes, 75);
         assert_eq!(fragments.free(), 75);
+    }
+
+    #[test]
+    fn the_smallest_gap_that_fits_is_found() {
+        let mut fragments = Fragments::new(100);
+        for bytes in [9, 1, 6, 1, 83] {
+            let last = fragments.as_slice().len() - 1;
+            fragments.place(last..last + 1, bytes, resident(0));
+        }
+        [0, 10].into_iter().for_each(|offset| {
+            fragments.release(offset);
+        });
+        assert_eq!([5, 7, 10].map(|bytes| fragments.smallest_gap(bytes)), [Some(2), Some(0), None]);
     }
 
     #[test]

@@ -7,7 +7,7 @@ mod window;
 use core::ops::Range;
 
 use crate::config::PolicyKind;
-use crate::policy::fragments::Fragment;
+use crate::policy::fragments::{Fragment, Fragments};
 use crate::types::Nanos;
 
 /// What is asked of a policy.
@@ -35,11 +35,39 @@ pub(crate) enum Choice {
 
 /// A way to choose a window.
 ///
-/// Every policy prefers windows that cost no wait; they differ in what they give up then. A policy
+/// It is asked when no single gap is large enough. Every policy prefers windows that cost no wait; they differ in what they give up then. A policy
 /// never chooses a window that holds a copy which must stay.
 pub(crate) trait Policy {
     /// Chooses among `fragments`, which are in address order and cover the arena.
     fn choose(&self, fragments: &[Fragment], need: &Need) -> Choice;
+
+    /// Whether a single copy is judged by its next use alone.
+    fn judges_by_next_use(&self) -> bool {
+        false
+    }
+}
+
+/// Chooses in an arena: by an index where that gives the same answer, else by a pass.
+///
+/// When every copy is at least as large as what is needed, no window that cannot be shortened
+/// holds more than one; the best is then the evictable copy whose next use is last.
+pub(crate) fn choose(policy: &dyn Policy, arena: &Fragments, need: &Need) -> Choice {
+    if let Some(gap) = arena.smallest_gap(need.bytes) {
+        return Choice::Take(gap..gap + 1);
+    }
+    let single = arena.smallest_copy().is_some_and(|bytes| bytes >= need.bytes);
+    if single && policy.judges_by_next_use() {
+        let limit = need.later_than;
+        match arena.last_used_ready() {
+            Some((next_use, index)) if limit.is_none_or(|l| next_use > l) => {
+                return Choice::Take(index..index + 1);
+            }
+            // Whoever may only push out what is used later does not wait either.
+            _ if limit.is_some() => return Choice::Nothing,
+            _ => {}
+        }
+    }
+    policy.choose(arena.as_slice(), need)
 }
 
 /// The policy of that kind.

@@ -23,25 +23,33 @@ pub(crate) struct Belady;
 
 impl Policy for Score {
     fn choose(&self, fragments: &[Fragment], need: &Need) -> Choice {
-        best_window(fragments, need, &mut Sum(0))
+        best_window(fragments, need, Sum(0))
+    }
+
+    fn judges_by_next_use(&self) -> bool {
+        true
     }
 }
 
 impl Policy for Lru {
     fn choose(&self, fragments: &[Fragment], need: &Need) -> Choice {
-        best_window(fragments, need, &mut Nearest::by(|r| u64::MAX - r.last_use))
+        best_window(fragments, need, Nearest::by(|r| u64::MAX - r.last_use))
     }
 }
 
 impl Policy for Fifo {
     fn choose(&self, fragments: &[Fragment], need: &Need) -> Choice {
-        best_window(fragments, need, &mut Nearest::by(|r| u64::MAX - r.arrived))
+        best_window(fragments, need, Nearest::by(|r| u64::MAX - r.arrived))
     }
 }
 
 impl Policy for Belady {
     fn choose(&self, fragments: &[Fragment], need: &Need) -> Choice {
-        best_window(fragments, need, &mut Nearest::by(|r| r.next_use))
+        best_window(fragments, need, Nearest::by(|r| r.next_use))
+    }
+
+    fn judges_by_next_use(&self) -> bool {
+        true
     }
 }
 

@@ -5,7 +5,7 @@ use core::ops::Range;
 
 use proptest::prelude::*;
 
-use super::fragments::{Fragment, Resident};
+use super::fragments::{Fragment, Fragments, Resident};
 use super::{Choice, Need, policy};
 use crate::config::PolicyKind;
 use crate::lifecycle::table::Row;
@@ -41,12 +41,6 @@ fn choose(kind: PolicyKind, parts: &[(u64, Option<Resident>)], bytes: u64) -> Ch
 
 const NOW: Nanos = Nanos(0);
 const STAYS: Nanos = Nanos::NEVER;
-
-#[test]
-fn the_smallest_gap_that_fits_is_taken_before_anything_is_evicted() {
-    let parts = [gap(9), copy(5, NOW, u64::MAX), gap(6), copy(5, NOW, u64::MAX), gap(2)];
-    assert_eq!(choose(PolicyKind::Score, &parts, 6), Choice::Take(2..3));
-}
 
 #[test]
 fn a_small_copy_between_gaps_is_given_up_before_a_large_one_that_is_used_later() {
@@ -142,14 +136,10 @@ proptest! {
         bytes in 1u64..30,
     ) {
         let list = arena(&parts);
-        let single_gap = list.iter().any(|f| f.resident.is_none() && f.bytes >= bytes);
         for kind in [PolicyKind::Score, PolicyKind::Lru, PolicyKind::Fifo, PolicyKind::Belady] {
             let best = search(kind, &list, bytes);
             match choose(kind, &parts, bytes) {
                 Choice::Nothing => prop_assert_eq!(best, None),
-                Choice::Take(w) if single_gap => {
-                    prop_assert!(w.len() == 1 && list[w.start].resident.is_none());
-                }
                 Choice::Take(w) => {
                     prop_assert_eq!(Some(judge(kind, &list[w.clone()])), best);
                     prop_assert!(list[w].iter().map(|f| f.bytes).sum::<u64>() >= bytes);
@@ -158,6 +148,49 @@ proptest! {
                     prop_assert_eq!(Some(judge(kind, &list[w])), best);
                     prop_assert_eq!(Some(until.0), best.map(|b| b.0));
                 }
+            }
+        }
+    }
+}
+
+/// The same parts as an allocation table.
+fn table(parts: &[(u64, Option<Resident>)]) -> Fragments {
+    let mut table = Fragments::new(parts.iter().map(|p| p.0).sum());
+    let filler = Resident { row: Row(0), ready_at: STAYS, next_use: 0, last_use: 0, arrived: 0 };
+    for (bytes, resident) in parts {
+        let last = table.as_slice().len() - 1;
+        table.place(last..last + 1, *bytes, resident.unwrap_or(filler));
+    }
+    let list = arena(parts);
+    let gaps = list.iter().filter(|f| f.resident.is_none());
+    for gap in gaps {
+        table.release(gap.offset);
+    }
+    table.assert_invariants();
+    table
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2000))]
+    #[test]
+    fn the_index_answers_as_the_pass_would(
+        parts in prop::collection::vec(any_part(), 1..14),
+        bytes in 1u64..12,
+        later_than in prop::option::of(0u64..30),
+    ) {
+        let table = table(&parts);
+        let list = table.as_slice();
+        let need = Need { bytes, now: NOW, later_than };
+        let gap = list.iter().any(|f| f.resident.is_none() && f.bytes >= bytes);
+        for kind in [PolicyKind::Score, PolicyKind::Belady] {
+            let by_index = super::choose(policy(kind), &table, &need);
+            match (policy(kind).choose(list, &need), by_index) {
+                (_, Choice::Take(w)) if gap => prop_assert!(list[w.start].resident.is_none()),
+                (Choice::Take(a), Choice::Take(b)) => {
+                    prop_assert_eq!(judge(kind, &list[a]), judge(kind, &list[b]));
+                }
+                (Choice::Wait(..), Choice::Nothing) => prop_assert!(later_than.is_some()),
+                (a, b) => prop_assert_eq!(a, b),
             }
         }
     }

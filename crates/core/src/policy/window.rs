@@ -32,23 +32,20 @@ struct Best {
 
 /// The window with the smallest wait, then the largest tally.
 ///
-/// A single gap that is large enough is taken at once, the smallest such gap: nothing needs to be
-/// given up for it.
-pub(crate) fn best_window(fragments: &[Fragment], need: &Need, tally: &mut dyn Tally) -> Choice {
+/// Generic over the tally: a pass is the longest thing that the core does, and this keeps it at a
+/// few nanoseconds a fragment.
+pub(crate) fn best_window<T: Tally>(fragments: &[Fragment], need: &Need, mut tally: T) -> Choice {
     assert!(need.bytes > 0, "a copy of zero bytes needs no room");
-    if let Some(gap) = smallest_gap(fragments, need.bytes) {
-        return Choice::Take(gap..gap + 1);
-    }
     let mut best: Option<Best> = None;
     let mut slide = Slide { start: 0, end: 0, bytes: 0, wait: 0 };
     while slide.end < fragments.len() {
-        slide.grow(fragments, need, tally);
+        slide.grow(fragments, need, &mut tally);
         while slide.bytes >= need.bytes {
             // Only windows that cannot be shortened: nothing is given up needlessly.
             if slide.bytes - fragments[slide.start].bytes < need.bytes {
                 slide.offer(&mut best, tally.score());
             }
-            slide.shrink(fragments, need, tally);
+            slide.shrink(fragments, need, &mut tally);
         }
     }
     match best {
@@ -56,12 +53,6 @@ pub(crate) fn best_window(fragments: &[Fragment], need: &Need, tally: &mut dyn T
         Some(b) if b.wait == 0 => Choice::Take(b.window),
         Some(b) => Choice::Wait(b.window, need.now.plus(Nanos(b.wait))),
     }
-}
-
-fn smallest_gap(fragments: &[Fragment], bytes: u64) -> Option<usize> {
-    let fits = |f: &Fragment| f.resident.is_none() && f.bytes >= bytes;
-    let gaps = fragments.iter().enumerate().filter(|(_, f)| fits(f));
-    gaps.min_by_key(|(_, f)| f.bytes).map(|(i, _)| i)
 }
 
 /// The window `start..end` with its size and its total wait in nanoseconds.
@@ -82,7 +73,7 @@ impl Slide {
     }
 
     /// Takes in the next fragment; begins again behind it when it must stay.
-    fn grow(&mut self, fragments: &[Fragment], need: &Need, tally: &mut dyn Tally) {
+    fn grow(&mut self, fragments: &[Fragment], need: &Need, tally: &mut impl Tally) {
         let fragment = &fragments[self.end];
         self.end += 1;
         let Some(wait) = wait_for(fragment, need) else {
@@ -96,7 +87,7 @@ impl Slide {
     }
 
     /// Gives up the leftmost fragment.
-    fn shrink(&mut self, fragments: &[Fragment], need: &Need, tally: &mut dyn Tally) {
+    fn shrink(&mut self, fragments: &[Fragment], need: &Need, tally: &mut impl Tally) {
         let fragment = &fragments[self.start];
         self.bytes -= fragment.bytes;
         self.wait -= wait_for(fragment, need).expect("only what may go is in the window");
