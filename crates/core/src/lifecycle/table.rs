@@ -33,6 +33,8 @@ pub(crate) struct Copy {
     pub urgent: bool,
     /// When the flush that is queued or in flight will probably be done.
     pub ready_guess: Nanos,
+    /// The bytes are not what was written: nothing new reads them, they go with the last reader.
+    pub damaged: bool,
 }
 
 impl Copy {
@@ -47,7 +49,13 @@ impl Copy {
             queued: false,
             urgent: false,
             ready_guess: Nanos(0),
+            damaged: false,
         }
+    }
+
+    /// Whether the bytes are completely here and worth reading.
+    pub fn is_usable(&self) -> bool {
+        self.state.is_complete() && !self.damaged
     }
 
     /// Whether any operation that has not finished names this copy.
@@ -97,7 +105,7 @@ impl Checkpoint {
 
     /// The tiers that hold all the bytes, fastest first.
     pub fn complete_tiers(&self) -> impl Iterator<Item = TierId> + '_ {
-        self.tiers().filter(|&t| self.copy(t).is_some_and(|c| c.state.is_complete()))
+        self.tiers().filter(|&t| self.copy(t).is_some_and(Copy::is_usable))
     }
 
     /// The tiers that hold a copy in any state, fastest first.

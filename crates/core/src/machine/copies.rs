@@ -13,7 +13,7 @@ impl Core {
     pub(super) fn settle(&mut self, row: Row) {
         for tier in self.tier_ids() {
             let Some(copy) = self.table.get(row).copy(tier) else { continue };
-            if copy.state.is_complete() && !self.table.get(row).doomed {
+            if copy.is_usable() && !self.table.get(row).doomed {
                 let next = self.settled_state(row, tier);
                 self.set_state(row, tier, next);
                 self.queue_flush(row, tier);
@@ -75,7 +75,8 @@ impl Core {
     /// When the copy may be evicted: `predict_evictable` of Score, Algorithm 1.
     fn ready_at(&self, ckpt: &Checkpoint, copy: &Copy, tier: TierId) -> Nanos {
         let being_flushed = copy.flush.is_some();
-        if copy.readers > 0 || copy.prefetch.is_some() || copy.inbound.is_some() || ckpt.doomed {
+        let held = copy.readers > 0 || copy.prefetch.is_some() || copy.inbound.is_some();
+        if held || ckpt.doomed || copy.damaged {
             return Nanos::NEVER;
         }
         match copy.state {

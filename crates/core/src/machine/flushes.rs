@@ -41,7 +41,7 @@ impl Core {
             && !ckpt.doomed
             && ckpt.stuck.is_none()
             && ckpt.not_before <= self.now
-            && copy.state.is_complete()
+            && copy.is_usable()
             && copy.flush.is_none()
             && self.flush_target(ckpt, tier).is_some()
             && (self.is_flush_asked(ckpt.id) || self.is_worth_flushing(ckpt, tier))
@@ -69,9 +69,9 @@ impl Core {
         bytes <= self.claimable(tier, true)
     }
 
-    /// A flush call waits for this checkpoint.
+    /// A flush call asked for this checkpoint: it goes to its slowest tier and stays there.
     pub(super) fn is_flush_asked(&self, id: CheckpointId) -> bool {
-        self.waiting_flushes.iter().any(|w| id < w.before)
+        id < self.flush_before
     }
 
     /// Puts the copy into the queue of its lane when it needs a flush and is not there.
@@ -170,8 +170,9 @@ impl Core {
     pub(super) fn on_flush(&mut self, request: RequestId) {
         let before = self.table.next_id();
         self.waiting_flushes.push(WaitingFlush { request, before });
+        self.flush_before = before;
         self.retry_everything();
-        let rows: Vec<Row> = self.unflushed.range(..before).map(|(_, row)| *row).collect();
+        let rows: Vec<Row> = self.table.rows().collect();
         for row in rows {
             self.settle(row);
         }

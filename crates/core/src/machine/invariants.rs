@@ -32,7 +32,7 @@ impl Core {
                 !copy.state.is_complete(),
                 "a copy is incomplete exactly while its bytes arrive"
             );
-            if copy.state == CopyState::Flushed && !ckpt.doomed {
+            if copy.state == CopyState::Flushed && copy.is_usable() && !ckpt.doomed {
                 assert!(ckpt.slower_complete(tier).is_some(), "a flushed copy has a slower one");
             }
         }

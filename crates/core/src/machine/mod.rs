@@ -59,6 +59,8 @@ pub struct Core {
     waiting_saves: VecDeque<WaitingSave>,
     waiting_restores: VecDeque<WaitingRestore>,
     waiting_flushes: Vec<WaitingFlush>,
+    /// Flush calls have asked for all checkpoints before this id.
+    flush_before: CheckpointId,
     /// Saved checkpoints that are not in the slowest tier that can hold them.
     unflushed: BTreeMap<CheckpointId, Row>,
     retries: Vec<Retry>,

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use super::{Core, Open, WaitingRestore};
 use crate::command::{Command, Refusal};
 use crate::hints::NO_USE;
-use crate::lifecycle::table::Row;
+use crate::lifecycle::table::{Copy, Row};
 use crate::types::{Place, RequestId, TierId, Version};
 
 impl Core {
@@ -109,9 +109,9 @@ impl Core {
     fn is_ready(&self, position: u64) -> bool {
         // An entry that was taken out of order needs nothing.
         let Some(version) = self.hints.get(position) else { return true };
-        self.table.find(version).is_some_and(|row| {
-            self.table.get(row).copy(TierId(0)).is_some_and(|c| c.state.is_complete())
-        })
+        self.table
+            .find(version)
+            .is_some_and(|row| self.table.get(row).copy(TierId(0)).is_some_and(Copy::is_usable))
     }
 
     pub(super) fn on_restored(&mut self, request: RequestId, out: &mut Vec<Command>) {
@@ -119,6 +119,7 @@ impl Core {
         if self.table.get(row).doomed {
             return self.clear_doomed(row, out);
         }
+        self.drop_damaged(row, out);
         self.table.get_mut(row).restored = true;
         let waited_for = self.waiting_restores.iter().any(|w| w.row == row);
         let last = self.hints.next_use(self.table.get(row).version) == NO_USE && !waited_for;
@@ -134,6 +135,7 @@ impl Core {
         if self.table.get(row).doomed {
             return self.clear_doomed(row, out);
         }
+        self.drop_damaged(row, out);
         self.settle(row);
     }
 

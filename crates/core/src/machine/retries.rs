@@ -61,20 +61,25 @@ impl Core {
     /// The bytes in `tier` are not what was written. Other copies stay; without one, the
     /// checkpoint is lost, and restores will say so.
     fn lose_copy(&mut self, row: Row, tier: TierId, failure: Failure, out: &mut Vec<Command>) {
-        let ckpt = self.table.get(row);
-        if ckpt.copy(tier).is_some_and(|c| c.is_busy()) {
-            // Someone else reads it and will find out too; nothing is moved from it any more.
-            self.table.get_mut(row).stuck = Some(failure);
-            return;
-        }
-        let (id, bytes) = (ckpt.id, ckpt.bytes);
-        self.drop_copy(row, tier, out);
         let ckpt = self.table.get_mut(row);
+        ckpt.copy_mut(tier).expect("the source of a transfer").damaged = true;
+        let (id, bytes) = (ckpt.id, ckpt.bytes);
         if ckpt.fastest_complete().is_none() {
             ckpt.lost = Some(failure);
             self.unflushed.remove(&id);
         } else if self.bottom(bytes) == Some(tier) {
             self.unflushed.insert(id, row);
+        }
+        self.drop_damaged(row, out);
+    }
+
+    /// Drops the damaged copies that nothing names any more.
+    pub(super) fn drop_damaged(&mut self, row: Row, out: &mut Vec<Command>) {
+        for tier in self.tier_ids() {
+            let copy = self.table.row(row).and_then(|ckpt| ckpt.copy(tier));
+            if copy.is_some_and(|c| c.damaged && !c.is_busy()) {
+                self.drop_copy(row, tier, out);
+            }
         }
     }
 

@@ -13,7 +13,7 @@ use crate::lifecycle::table::Table;
 use crate::policy::policy;
 use crate::stats::{CoreStats, LinkStats, TierStats};
 use crate::time_model::LinkModel;
-use crate::types::Nanos;
+use crate::types::{CheckpointId, Nanos};
 
 /// Why a [`Config`] cannot make a core.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -86,6 +86,7 @@ impl Core {
             waiting_saves: VecDeque::new(),
             waiting_restores: VecDeque::new(),
             waiting_flushes: Vec::new(),
+            flush_before: CheckpointId(0),
             unflushed: BTreeMap::new(),
             retries: Vec::new(),
             prefetching: true,

@@ -153,6 +153,7 @@ impl Core {
         if self.bottom(bytes) == Some(to) {
             self.unflushed.remove(&id);
         }
+        self.drop_damaged(row, out);
         self.settle(row);
     }
 
@@ -178,6 +179,8 @@ impl Core {
         if ckpt.doomed {
             return self.clear_doomed(transfer.row, out);
         }
+        self.drop_damaged(transfer.row, out);
+        let ckpt = self.table.get(transfer.row);
         if transfer.kind == TransferKind::Prefetch {
             let position = self.hints.next_use(ckpt.version);
             self.retreat(transfer.to, position);
