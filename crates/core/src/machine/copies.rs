@@ -61,15 +61,14 @@ impl Core {
     fn refresh(&mut self, row: Row, tier: TierId) {
         let ckpt = self.table.get(row);
         let Some(copy) = ckpt.copy(tier) else { return };
-        if self.tier(tier).arena.is_none() || self.tier(tier).size_of(ckpt.bytes) == 0 {
-            return;
-        }
         let (offset, ready_at) = (copy.offset, self.ready_at(ckpt, copy, tier));
         let next_use = self.next_use_in(row, tier);
+        let size = self.tier(tier).size_of(ckpt.bytes);
         let state = self.tier_mut(tier);
         state.generation += u64::from(ready_at == Nanos(0));
-        let arena = state.arena.as_mut().expect("checked above");
-        arena.update(offset, ready_at, next_use);
+        if let Some(arena) = state.arena.as_mut().filter(|_| size > 0) {
+            arena.update(offset, ready_at, next_use);
+        }
     }
 
     /// When the copy may be evicted: `predict_evictable` of Score, Algorithm 1.
