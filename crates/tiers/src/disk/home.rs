@@ -26,8 +26,8 @@ const ATTEMPTS: u32 = 16;
 pub(super) struct Home {
     /// Where the files are.
     pub(super) dir: PathBuf,
-    /// Held, not used: closing it ends the ownership.
-    _lock: File,
+    /// Closing or unlocking it ends the ownership.
+    lock: File,
     pub(super) notes: Vec<String>,
 }
 
@@ -41,7 +41,7 @@ impl Home {
             let dir = parent.join(names::new_directory());
             if let Some(lock) = claim(&dir, &mut notes).map_err(failed)? {
                 notes.extend(reclaim(parent, &dir));
-                return Ok(Home { dir, _lock: lock, notes });
+                return Ok(Home { dir, lock, notes });
             }
         }
         Err(failed(io::Error::other("other processes keep removing the new directory")))
@@ -62,7 +62,13 @@ impl Home {
             Err(TryLockError::Error(cause)) => notes.push(no_locks(&cause)),
         }
         sign(&mut lock).map_err(failed)?;
-        Ok(Home { dir: dir.to_owned(), _lock: lock, notes })
+        Ok(Home { dir: dir.to_owned(), lock, notes })
+    }
+
+    /// Ends the ownership: another tier may open the directory from now on, also in this process.
+    pub(super) fn leave(&self) {
+        // Where files have no locks, nothing is to be let go of.
+        let _ = self.lock.unlock();
     }
 
     /// Removes the directory of an ephemeral tier, with all slots in it.

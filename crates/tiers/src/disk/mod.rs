@@ -118,6 +118,7 @@ impl Disk {
             let synced = self.make_durable();
             let surplus = self.table().surrender();
             self.drop_slots(&surplus);
+            self.home.leave();
             return synced;
         }
         self.home
