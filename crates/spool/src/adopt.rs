@@ -2,10 +2,9 @@
 
 use unspool_codec::{FrameError, FrameErrorKind, Head, head_len, parse_head};
 use unspool_core::{Event, TierId, Version};
-use unspool_tiers::{Disk, Stored, Tier, TierError};
+use unspool_tiers::{Stored, Tier, TierError};
 use unspool_transfer::Frame;
 
-use crate::durability::is_durable;
 use crate::error::{Error, ErrorKind};
 use crate::hub::Hub;
 use crate::state::State;
@@ -13,22 +12,25 @@ use crate::state::State;
 /// The bytes of a head that say how long it is.
 const START_BYTES: u64 = 4096;
 
-/// Adopts the frames of a durable disk, oldest first, so that of two frames of one version the
+/// Adopts the frames of the durable tiers, oldest first, so that of two frames of one version the
 /// newer stays. Torn and foreign ones are left where they are, with a note.
 ///
 /// # Errors
 /// `Io` when the directory cannot be read, `Invalid` when a newer Unspool wrote a frame in it.
 pub(crate) fn adopt(hub: &Hub) -> Result<(), Error> {
-    let Some(disk) = hub.disk.as_ref().filter(|_| is_durable(hub)) else { return Ok(()) };
-    let frames = disk.list().map_err(|cause| unreadable(&cause).caused_by(cause))?;
-    let tier = TierId((hub.tiers.len() - 1) as u8);
+    hub.durable_tiers.iter().try_for_each(|tier| adopt_from(hub, *tier))
+}
+
+fn adopt_from(hub: &Hub, tier: TierId) -> Result<(), Error> {
+    let store = hub.tier(tier);
+    let frames = store.list().map_err(|cause| unreadable(&cause).caused_by(cause))?;
     for stored in frames {
-        let found = read_head(disk, stored);
+        let found = read_head(store, stored);
         let mut state = hub.state();
         match found {
             Ok((head, checksum)) => adopt_frame(hub, &mut state, tier, stored, head, checksum),
             Err(Refused::Frame(cause)) if cause.kind() == FrameErrorKind::Newer => {
-                return Err(newer(disk, &cause).caused_by(cause));
+                return Err(newer(store, &cause).caused_by(cause));
             }
             Err(refused) => refuse(hub, &mut state, tier, stored, &refused),
         }
@@ -44,13 +46,13 @@ enum Refused {
     Length(u64),
 }
 
-fn read_head(disk: &Disk, stored: Stored) -> Result<(Head, u64), Refused> {
-    let start = read_start(disk, stored, START_BYTES.min(stored.bytes))?;
+fn read_head(store: &dyn Tier, stored: Stored) -> Result<(Head, u64), Refused> {
+    let start = read_start(store, stored, START_BYTES.min(stored.bytes))?;
     let len = head_len(&start).map_err(Refused::Frame)?;
     let bytes = if len <= start.len() as u64 {
         start
     } else if len <= stored.bytes {
-        read_start(disk, stored, len)?
+        read_start(store, stored, len)?
     } else {
         return Err(Refused::Length(len));
     };
@@ -59,10 +61,10 @@ fn read_head(disk: &Disk, stored: Stored) -> Result<(Head, u64), Refused> {
     if expected == stored.bytes { Ok((head, checksum)) } else { Err(Refused::Length(expected)) }
 }
 
-fn read_start(disk: &Disk, stored: Stored, len: u64) -> Result<Vec<u8>, Refused> {
+fn read_start(store: &dyn Tier, stored: Stored, len: u64) -> Result<Vec<u8>, Refused> {
     // At most the largest head, and never more than the file has.
     let mut bytes = vec![0; len as usize];
-    disk.get(stored.id, 0, &mut [&mut bytes]).map_err(Refused::Tier)?;
+    store.get(stored.id, 0, &mut [&mut bytes]).map_err(Refused::Tier)?;
     Ok(bytes)
 }
 
@@ -113,8 +115,8 @@ fn unreadable(cause: &TierError) -> Error {
     Error::new(ErrorKind::Io, format!("The history cannot be opened: {cause}"))
 }
 
-fn newer(disk: &Disk, cause: &FrameError) -> Error {
-    let location = disk.describe().location;
+fn newer(store: &dyn Tier, cause: &FrameError) -> Error {
+    let location = store.describe().location;
     let message = format!("The history in {location} cannot be opened: {cause}");
     Error::new(ErrorKind::Invalid, message)
 }

@@ -34,6 +34,11 @@ impl Catalogue {
         self.entries.get(&id).map(|entry| &entry.frame)
     }
 
+    #[cfg(test)]
+    pub(crate) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
     pub(crate) fn is_durable(&self, id: CheckpointId) -> bool {
         self.entries.get(&id).is_some_and(|entry| entry.durable)
     }

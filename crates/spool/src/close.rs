@@ -5,7 +5,7 @@ use std::time::Duration;
 use unspool_core::Nanos;
 use unspool_transfer::Shutdown;
 
-use crate::durability::{self, is_durable};
+use crate::durability;
 use crate::error::{Error, ErrorKind};
 use crate::hub::{Hub, check_open};
 use crate::state::Phase;
@@ -34,8 +34,14 @@ pub(crate) fn close(hub: &Hub, timeout: Duration) -> Result<(), Error> {
     state.brain.end_record();
     drop(state);
     let stopped = stop_workers(hub, deadline);
-    let released = release(hub);
+    // Closing the disk waits for calls under way, which here might last for ever. It then closes
+    // by itself, after the last worker.
+    let released = if stopped.is_ok() { release(hub) } else { Ok(()) };
     intact.and(drained).and(stopped).and(released)
+}
+
+fn is_durable(hub: &Hub) -> bool {
+    !hub.durable_tiers.is_empty()
 }
 
 /// Ends the workers. What they still have to do matters to a durable spool only: deletions, or

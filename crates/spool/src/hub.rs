@@ -10,7 +10,7 @@ use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use unspool_core::{
-    CheckpointId, Command, Event, Failure, Nanos, Place, RequestId, TierId, TierKind, TransferId,
+    CheckpointId, Command, Event, Failure, Nanos, Place, RequestId, TierId, TransferId,
 };
 use unspool_tiers::{Arena, Disk, Tier};
 use unspool_transfer::sync::{Mutex, MutexGuard, lock};
@@ -30,7 +30,10 @@ use crate::timeline::Timeline;
 pub(crate) struct Hub {
     pub(crate) settings: Settings,
     pub(crate) tiers: Vec<Arc<dyn Tier>>,
+    /// The disk among them, for closing it.
     pub(crate) disk: Option<Arc<Disk>>,
+    /// Those that can make frames survive a crash of the machine.
+    pub(crate) durable_tiers: Vec<TierId>,
     pub(crate) buffers: Arc<Pool>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) engine: Engine,
@@ -40,23 +43,27 @@ pub(crate) struct Hub {
     application: Arc<str>,
     state: Mutex<State>,
     /// The process that opened the spool.
-    pid: u32,
+    process: u32,
+}
+
+/// What a hub is made of besides its settings.
+pub(crate) struct Parts {
+    pub(crate) stack: Stack,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) process: u32,
 }
 
 impl Hub {
     pub(crate) fn open(settings: Settings) -> Result<Arc<Hub>, Error> {
         stack::check(&settings)?;
         let stack = stack::build(&settings)?;
-        Hub::start(settings, stack, Arc::new(SystemClock::default()))
+        let clock = Arc::new(SystemClock::default());
+        Hub::start(settings, Parts { stack, clock, process: std::process::id() })
     }
 
-    /// A hub on these tiers with this clock.
-    pub(crate) fn start(
-        settings: Settings,
-        stack: Stack,
-        clock: Arc<dyn Clock>,
-    ) -> Result<Arc<Hub>, Error> {
-        let Stack { tiers, disk } = stack;
+    /// A hub made of these parts.
+    pub(crate) fn start(settings: Settings, parts: Parts) -> Result<Arc<Hub>, Error> {
+        let Parts { stack: Stack { tiers, disk }, clock, process } = parts;
         let config = stack::config(&settings, &tiers);
         let links = config.links.len();
         let brain = Brain::new(config, settings.record.as_deref())?;
@@ -69,13 +76,14 @@ impl Hub {
             timeline: settings.trace.then(|| Mutex::new(Timeline::new(settings.trace_spans))),
             application: "application".into(),
             settings,
+            durable_tiers: durable_tiers(&tiers),
             tiers,
             disk,
             buffers,
             clock,
             engine,
             state: Mutex::new(State::new(brain, links)),
-            pid: std::process::id(),
+            process,
         });
         let first = inbox.hub.set(Arc::downgrade(&hub));
         debug_assert!(first.is_ok(), "an inbox has one hub");
@@ -99,7 +107,7 @@ impl Hub {
     }
 
     pub(crate) fn is_forked(&self) -> bool {
-        std::process::id() != self.pid
+        std::process::id() != self.process
     }
 
     pub(crate) fn check_process(&self) -> Result<(), Error> {
@@ -110,7 +118,7 @@ impl Hub {
             "This spool belongs to process {}, which forked this one. Its workers do not exist \
              here: open a spool of your own in this process (with multiprocessing, use the start \
              method `spawn` or `forkserver`).",
-            self.pid
+            self.process
         );
         Err(Error::new(ErrorKind::Forked, message))
     }
@@ -207,16 +215,12 @@ impl Hub {
         }
     }
 
-    pub(crate) fn tier(&self, place: Place) -> &dyn Tier {
-        &*self.tiers[usize::from(place.tier.0)]
+    pub(crate) fn tier(&self, tier: TierId) -> &dyn Tier {
+        &*self.tiers[usize::from(tier.0)]
     }
 
     pub(crate) fn arena(&self, place: Place) -> Option<&Arena> {
-        self.tier(place).memory()
-    }
-
-    pub(crate) fn kind(&self, place: Place) -> TierKind {
-        self.tier(place).describe().kind
+        self.tier(place.tier).memory()
     }
 
     /// When a call began; only looked at for the timeline.
@@ -276,6 +280,11 @@ impl Hub {
     pub(crate) fn drop_timeout(&self) -> Duration {
         self.settings.timeout.min(Duration::from_secs(30))
     }
+}
+
+fn durable_tiers(tiers: &[Arc<dyn Tier>]) -> Vec<TierId> {
+    let durable = |(_, tier): &(u8, &Arc<dyn Tier>)| tier.describe().durable;
+    (0..).zip(tiers).filter(durable).map(|(index, _)| TierId(index)).collect()
 }
 
 /// Refuses calls on a spool that is closed or broken.

@@ -32,6 +32,10 @@
 
 #![forbid(unsafe_code)]
 
+// The tests inside share helpers with those outside.
+#[cfg(test)]
+extern crate self as unspool;
+
 mod adopt;
 mod brain;
 mod catalogue;
@@ -49,6 +53,8 @@ mod stack;
 mod state;
 mod stats;
 mod tally;
+#[cfg(test)]
+mod tests;
 mod timeline;
 mod wait;
 mod waiting;

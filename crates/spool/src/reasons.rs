@@ -128,13 +128,22 @@ fn lost(state: &State, name: &str, asked: Asked, failure: Failure) -> Error {
 
 fn flush_failed(state: &State, version: Version, tier: TierKind, failure: Failure) -> Error {
     let kind = if failure == Failure::NoSpace { ErrorKind::Full } else { ErrorKind::Io };
-    let cause = last_failure(state, tier).map_or_else(|| format!("{failure:?}."), str::to_owned);
+    let cause = last_failure(state, tier).map_or_else(|| usage(state, tier), str::to_owned);
     let message = format!(
-        "Version {} cannot be flushed to the {tier} tier: {cause} It is still in a faster tier \
+        "Version {} cannot be flushed to the {tier} tier: {cause} The version is still in a faster tier \
          and can be restored. Free space or repair the medium, then flush again.",
         version.0
     );
     Error::new(kind, message)
+}
+
+/// How full a tier is, as a sentence.
+fn usage(state: &State, tier: TierKind) -> String {
+    let stats = state.brain.core().stats();
+    let used = stats.tiers.iter().find(|counted| counted.kind == tier);
+    used.map_or_else(String::new, |counted| {
+        format!("it uses {} of {}.", Bytes(counted.used), capacity_text(counted.capacity))
+    })
 }
 
 /// The error for a store that could not be read or written in the caller's own thread.

@@ -94,13 +94,14 @@ impl<'a> RestoreTicket<'a> {
             done = self.read_into(place, &mut buffer);
         }
         let took = self.hub.clock.now().since(start);
-        let awaited = || format!("its direct read from the {} tier", self.hub.kind(place));
+        let kind = self.hub.tier(place.tier).describe().kind;
+        let awaited = || format!("its direct read from the {kind} tier");
         self.hub.state().tally.stalled(Call::Restore, self.version(), took, awaited);
         done.map(|()| buffer)
     }
 
     fn read_into(&self, place: Place, payload: &mut [u8]) -> Result<(), TransferError> {
-        let (store, verify) = (self.hub.tier(place), self.hub.settings.verify);
+        let (store, verify) = (self.hub.tier(place.tier), self.hub.settings.verify);
         read_frame(store, self.checkpoint, &self.frame, verify, payload, &self.hub.buffers)
     }
 

@@ -169,7 +169,7 @@ impl<'a> SaveTicket<'a> {
 
     /// Writes the checkpoint to the store that was granted. The application waits meanwhile.
     fn write(&self, payload: &[u8]) -> Result<(), Error> {
-        let (store, start) = (self.hub.tier(self.place), self.hub.clock.now());
+        let (store, start) = (self.hub.tier(self.place.tier), self.hub.clock.now());
         let written = write_frame(store, self.checkpoint, &self.frame, payload, &self.hub.buffers);
         let took = self.hub.clock.now().since(start);
         let awaited = || "its direct write to a store, because no arena had room".to_owned();
@@ -181,7 +181,7 @@ impl<'a> SaveTicket<'a> {
     fn unwrite(&self) {
         if matches!(self.room, Some(Room::Staged(_))) {
             // The store may be closed by now, and an ephemeral one has nothing left to delete.
-            let _ = self.hub.tier(self.place).delete(self.checkpoint);
+            let _ = self.hub.tier(self.place.tier).delete(self.checkpoint);
         }
     }
 

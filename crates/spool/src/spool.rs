@@ -36,7 +36,12 @@ impl Spool {
     /// # Errors
     /// `Invalid` when the settings make no sense, `Io` when a tier cannot be made.
     pub fn open(settings: Settings) -> Result<Spool, Error> {
-        let spool = Spool { hub: Hub::open(settings)? };
+        Spool::on(Hub::open(settings)?)
+    }
+
+    /// A spool on a new hub.
+    pub(crate) fn on(hub: Arc<Hub>) -> Result<Spool, Error> {
+        let spool = Spool { hub };
         adopt::adopt(&spool.hub)?;
         Ok(spool)
     }

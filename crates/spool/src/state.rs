@@ -142,6 +142,12 @@ impl State {
         }
     }
 
+    /// Calls that wait.
+    #[cfg(test)]
+    pub(crate) fn waiting(&self) -> usize {
+        self.slots.len()
+    }
+
     /// Drops what is known of `id` when the core no longer has it under `version`.
     pub(crate) fn forget_if_gone(&mut self, version: Version, id: CheckpointId) {
         if self.brain.core().checkpoint(version) != Some(id) {

@@ -1,0 +1,286 @@
+//! Random operations on a spool and on a map that never forgets: the same bytes come back.
+
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+use unspool_core::{Failure, PolicyKind};
+use unspool_testkit::{Fault, Operation};
+
+use super::common::{bytes_spec, content, wait};
+use super::{Plan, Rig, assert_consistent};
+use crate::{DiskSettings, Error, ErrorKind, Settings, Spool};
+
+const SIZES: [usize; 8] = [0, 1, 100, 4096, 4097, 9000, 20_000, 70_000];
+const VERSIONS: i64 = 20;
+
+#[derive(Clone, Debug)]
+enum Op {
+    Save(i64, usize),
+    /// A save that is given up, and a restore that is.
+    Abort(i64, usize),
+    GiveUp(i64),
+    Restore(i64),
+    Discard(i64),
+    Expect(Vec<i64>),
+    /// The order of an adjoint: everything, newest first.
+    ExpectAll,
+    ForgetHints,
+    HoldPrefetch,
+    StartPrefetch,
+    Flush,
+    Reopen,
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    let version = 0..VERSIONS;
+    let len = prop::sample::select(&SIZES[..]);
+    prop_oneof![
+        12 => (version.clone(), len.clone()).prop_map(|(v, n)| Op::Save(v, n)),
+        1 => (version.clone(), len).prop_map(|(v, n)| Op::Abort(v, n)),
+        8 => version.clone().prop_map(Op::Restore),
+        1 => version.clone().prop_map(Op::GiveUp),
+        3 => version.clone().prop_map(Op::Discard),
+        2 => prop::collection::vec(version, 0..8).prop_map(Op::Expect),
+        1 => Just(Op::ExpectAll),
+        1 => prop::sample::select(vec![
+            Op::ForgetHints, Op::HoldPrefetch, Op::StartPrefetch, Op::Flush, Op::Reopen,
+        ]),
+    ]
+}
+
+/// Arenas of a few checkpoints; the disk may be limited, and durable.
+fn settings() -> impl Strategy<Value = Settings> {
+    let arena = || prop::option::weighted(0.8, (1..40u64).prop_map(|pages| pages * 4096));
+    let policies = [PolicyKind::Score, PolicyKind::Lru, PolicyKind::Fifo, PolicyKind::Belady];
+    let capacity = prop::option::weighted(0.3, (10..80u64).prop_map(|pages| pages * 4096));
+    let policy = prop::sample::select(policies.to_vec());
+    let rest = (any::<bool>(), any::<bool>(), 1..4u32, 1..3usize);
+    (arena(), arena(), capacity, policy, rest).prop_map(
+        |(device, host, capacity, policy, (durable, discard_after_restore, in_flight, workers))| {
+            let disk = DiskSettings { path: "replaced".into(), capacity, durable };
+            Settings {
+                device,
+                host,
+                disk: Some(disk),
+                policy,
+                discard_after_restore,
+                in_flight,
+                store_workers: workers,
+                retry_delay: std::time::Duration::from_micros(100),
+                timeout: super::common::PATIENCE,
+                ..Settings::default()
+            }
+        },
+    )
+}
+
+/// Something that goes wrong at the nth call of an operation of the disk.
+fn fault() -> impl Strategy<Value = (Operation, u64, Fault)> {
+    let operation = prop::sample::select(vec![Operation::Put, Operation::Get, Operation::Delete]);
+    operation.prop_flat_map(|operation| {
+        let failures = match operation {
+            Operation::Put => vec![Failure::Io, Failure::NoSpace, Failure::Permanent],
+            _ => vec![Failure::Io, Failure::Permanent],
+        };
+        let failure = prop::sample::select(failures);
+        let fault = failure.prop_flat_map(|failure| {
+            prop_oneof![
+                Just(Fault::Fail(failure)),
+                Just(Fault::Short(failure)),
+                (0..9000u64).prop_map(|at| Fault::FlipBit { at }),
+            ]
+        });
+        (Just(operation), 1..40u64, fault)
+    })
+}
+
+/// The spool under test next to the map.
+struct World {
+    rig: Rig,
+    settings: Settings,
+    /// Every saved version with its length.
+    saved: BTreeMap<i64, usize>,
+    /// The restore order, as far as it is known to be there still.
+    hints: Vec<i64>,
+    faulty: bool,
+}
+
+impl World {
+    fn new(settings: Settings, faults: &[(Operation, u64, Fault)]) -> World {
+        let plan = Plan { settings: settings.clone(), ..Plan::default() };
+        let rig = plan.build();
+        for &(operation, nth, fault) in faults {
+            rig.faults.on_nth(operation, nth, fault);
+        }
+        let faulty = !faults.is_empty();
+        World { rig, settings, saved: BTreeMap::new(), hints: Vec::new(), faulty }
+    }
+
+    fn spool(&self) -> &Spool {
+        &self.rig.spool
+    }
+
+    fn apply(&mut self, op: &Op) {
+        match *op {
+            Op::Save(version, len) => self.save(version, len),
+            Op::Abort(version, len) => {
+                if let Ok(mut ticket) = self.spool().save(version, bytes_spec(len), &wait()) {
+                    ticket.region_mut(0).fill(0xEE);
+                }
+            }
+            Op::GiveUp(version) => drop(self.rig.spool.restore(version, &wait())),
+            Op::Restore(version) => self.restore(version),
+            Op::Discard(version) => self.discard(version),
+            Op::Expect(ref versions) => {
+                self.hints.extend(versions);
+                self.spool().expect(versions.iter().copied()).unwrap();
+            }
+            Op::ExpectAll => {
+                let all: Vec<i64> = self.saved.keys().rev().copied().collect();
+                self.hints.extend(&all);
+                self.spool().expect(all).unwrap();
+            }
+            Op::ForgetHints => {
+                self.hints.clear();
+                self.spool().forget_hints().unwrap();
+            }
+            Op::HoldPrefetch => self.spool().hold_prefetch().unwrap(),
+            Op::StartPrefetch => self.spool().start_prefetch().unwrap(),
+            Op::Flush => drop(self.flush()),
+            Op::Reopen => self.reopen(),
+        }
+    }
+
+    fn save(&mut self, version: i64, len: usize) {
+        match super::common::save(self.spool(), version, len) {
+            Ok(()) => {
+                let old = self.saved.insert(version, len);
+                assert_eq!(old, None, "version {version} was saved twice");
+            }
+            Err(error) if error.kind() == ErrorKind::Duplicate => {
+                assert!(self.saved.contains_key(&version), "{error}");
+            }
+            Err(error) => self.assert_no_room(&error),
+        }
+    }
+
+    /// Only a disk that is limited or fails may refuse a save.
+    fn assert_no_room(&self, error: &Error) {
+        let limited = self.settings.disk.as_ref().is_some_and(|disk| disk.capacity.is_some());
+        let kinds = [ErrorKind::Full, ErrorKind::TooLarge];
+        let allowed = (limited && kinds.contains(&error.kind()))
+            || (self.faulty && [ErrorKind::Full, ErrorKind::Io].contains(&error.kind()));
+        assert!(allowed, "{:?}: {error}", error.kind());
+    }
+
+    fn restore(&mut self, version: i64) {
+        let ticket = match self.rig.spool.restore(version, &wait()) {
+            Ok(ticket) => ticket,
+            Err(error) => return self.assert_unreadable(version, &error),
+        };
+        let len = self.saved.get(&version).copied();
+        assert_eq!(ticket.region(0).len(), len.expect("only what was saved is restored"));
+        assert_eq!(ticket.region(0), content(version, ticket.region(0).len()));
+        ticket.finish().unwrap();
+        if let Some(index) = self.hints.iter().position(|hint| *hint == version) {
+            self.hints.remove(index);
+        }
+        self.after_restore(version);
+    }
+
+    /// A restored version may be gone with `discard_after_restore`, and must be gone when no
+    /// entry of the restore order names it.
+    fn after_restore(&mut self, version: i64) {
+        let contained = self.spool().contains(version).unwrap();
+        let gone = self.settings.discard_after_restore && !contained;
+        assert!(contained || gone, "version {version} went without a reason");
+        let wanted = !self.settings.discard_after_restore || self.hints.contains(&version);
+        assert!(wanted || gone, "version {version} stayed without a reason");
+        if gone {
+            self.saved.remove(&version);
+        }
+    }
+
+    fn assert_unreadable(&self, version: i64, error: &Error) {
+        let missing = [ErrorKind::Unknown, ErrorKind::Discarded].contains(&error.kind());
+        let failed = [ErrorKind::Io, ErrorKind::Corrupt, ErrorKind::Lost].contains(&error.kind());
+        let expected =
+            if self.saved.contains_key(&version) { self.faulty && failed } else { missing };
+        assert!(expected, "{:?}: {error}", error.kind());
+    }
+
+    fn discard(&mut self, version: i64) {
+        let done = self.spool().discard(version);
+        assert_eq!(done.is_ok(), self.saved.remove(&version).is_some(), "{done:?}");
+    }
+
+    /// Whether everything could be flushed: a limited disk cannot always take it.
+    fn flush(&self) -> bool {
+        let flushed = self.spool().flush(&wait());
+        flushed.map_err(|error| self.assert_no_room(&error)).is_ok()
+    }
+
+    /// Closes the spool and opens it again: a durable one keeps everything.
+    fn reopen(&mut self) {
+        let durable = self.settings.disk.as_ref().is_some_and(|disk| disk.durable);
+        if !durable || self.faulty || !self.flush() {
+            return;
+        }
+        self.spool().close().unwrap();
+        let plan = || Plan { settings: self.settings.clone(), ..Plan::default() };
+        let old = std::mem::replace(&mut self.rig, plan().build());
+        let Rig { spool, dir, .. } = old;
+        drop(spool);
+        self.rig = plan().build_in(dir);
+        self.hints.clear();
+    }
+
+    fn check(&self) {
+        let versions: Vec<i64> = self.saved.keys().copied().collect();
+        assert_eq!(self.spool().versions().unwrap(), versions);
+        assert_consistent(self.spool());
+    }
+
+    /// In the end everything that is saved comes back.
+    fn restore_all(&mut self) {
+        let versions: Vec<i64> = self.saved.keys().rev().copied().collect();
+        for version in versions {
+            self.restore(version);
+        }
+        self.check();
+    }
+}
+
+fn run(settings: Settings, ops: &[Op], faults: &[(Operation, u64, Fault)]) {
+    let mut world = World::new(settings, faults);
+    for op in ops {
+        world.apply(op);
+        world.check();
+    }
+    world.restore_all();
+    world.rig.faults.heal();
+    if world.flush() {
+        world.rig.spool.close().unwrap();
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 300, max_shrink_iters: 2000, ..Default::default() })]
+
+    #[test]
+    fn random_operations_agree_with_a_map(
+        settings in settings(),
+        ops in prop::collection::vec(op(), 1..120),
+    ) {
+        run(settings, &ops, &[]);
+    }
+
+    #[test]
+    fn random_faults_never_show_wrong_bytes(
+        settings in settings(),
+        ops in prop::collection::vec(op(), 1..80),
+        faults in prop::collection::vec(fault(), 1..6),
+    ) {
+        run(settings, &ops, &faults);
+    }
+}

@@ -1,0 +1,229 @@
+//! What a durable spool keeps beyond its own life, and what it refuses when it comes back.
+
+mod common;
+
+use std::path::{Path, PathBuf};
+
+use common::{bytes_spec, content, restore, save, wait};
+use unspool::{DiskSettings, ErrorKind, Settings, Spool};
+
+const LEN: usize = 20_000;
+
+fn settings(dir: &Path) -> Settings {
+    let disk = DiskSettings { durable: true, ..DiskSettings::new(dir) };
+    Settings { host: Some(4 * 24_576), disk: Some(disk), ..Settings::default() }
+}
+
+fn open(dir: &Path) -> Spool {
+    Spool::open(settings(dir)).expect("a durable directory")
+}
+
+/// The files of frames in `dir`, by name.
+fn frames(dir: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(dir).expect("the directory").map(|entry| entry.expect("entry"));
+    let mut frames: Vec<PathBuf> = entries
+        .map(|entry| entry.path())
+        .filter(|path| path.metadata().is_ok_and(|data| data.is_file() && data.len() > 4096))
+        .collect();
+    frames.sort();
+    frames
+}
+
+#[test]
+fn a_history_comes_back_after_close_and_open() {
+    let dir = tempfile::tempdir().unwrap();
+    let spool = open(dir.path());
+    (0..20).for_each(|version| save(&spool, version, LEN).unwrap());
+    spool.discard(5).unwrap();
+    spool.close().unwrap();
+    drop(spool);
+    let spool = open(dir.path());
+    let expected: Vec<i64> = (0..20).filter(|&v| v != 5).collect();
+    assert_eq!(spool.versions().unwrap(), expected);
+    assert_eq!(spool.restore(5, &wait()).unwrap_err().kind(), ErrorKind::Unknown);
+    spool.expect(expected.iter().rev().copied()).unwrap();
+    expected.iter().rev().for_each(|&version| restore(&spool, version, LEN).unwrap());
+    assert_eq!(spool.regions(7).unwrap().regions[0].name, "u");
+    assert!(expected.iter().all(|&version| spool.durable(version).unwrap()));
+}
+
+#[test]
+fn a_reopened_history_can_be_continued() {
+    let dir = tempfile::tempdir().unwrap();
+    for run in 0..4 {
+        let spool = open(dir.path());
+        let before = i64::from(run) * 10;
+        assert_eq!(spool.versions().unwrap(), (0..before).collect::<Vec<_>>());
+        (before..before + 10).for_each(|version| save(&spool, version, LEN).unwrap());
+        (0..before + 10).for_each(|version| restore(&spool, version, LEN).unwrap());
+        let again = spool.save(0, bytes_spec(LEN), &wait()).unwrap_err();
+        assert_eq!(again.kind(), ErrorKind::Duplicate);
+        spool.close().unwrap();
+    }
+}
+
+#[test]
+fn what_was_flushed_is_durable_and_what_came_later_is_not() {
+    let dir = tempfile::tempdir().unwrap();
+    let spool = open(dir.path());
+    save(&spool, 1, LEN).unwrap();
+    spool.flush(&wait()).unwrap();
+    assert!(spool.durable(1).unwrap());
+    save(&spool, 2, LEN).unwrap();
+    assert!(!spool.durable(2).unwrap());
+    spool.flush(&wait()).unwrap();
+    assert!(spool.durable(2).unwrap());
+}
+
+#[test]
+fn an_ephemeral_spool_is_never_durable_and_leaves_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let disk = Some(DiskSettings::new(dir.path()));
+    let spool = Spool::open(Settings { host: Some(1 << 16), disk, ..Settings::default() }).unwrap();
+    (0..20).for_each(|version| save(&spool, version, LEN).unwrap());
+    spool.flush(&wait()).unwrap();
+    assert!(!spool.durable(1).unwrap());
+    assert!(std::fs::read_dir(dir.path()).unwrap().count() > 0);
+    spool.close().unwrap();
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn a_version_that_was_saved_anew_comes_back_in_its_new_form() {
+    let dir = tempfile::tempdir().unwrap();
+    let spool = open(dir.path());
+    save(&spool, 1, LEN).unwrap();
+    spool.flush(&wait()).unwrap();
+    spool.discard(1).unwrap();
+    save(&spool, 1, LEN + 7).unwrap();
+    spool.close().unwrap();
+    drop(spool);
+    let spool = open(dir.path());
+    restore(&spool, 1, LEN + 7).unwrap();
+    assert_eq!(spool.versions().unwrap(), [1]);
+}
+
+#[test]
+fn torn_and_changed_frames_are_refused_with_a_note_and_left_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    let spool = open(dir.path());
+    (0..6).for_each(|version| save(&spool, version, LEN).unwrap());
+    spool.close().unwrap();
+    drop(spool);
+    let files = frames(dir.path());
+    assert_eq!(files.len(), 6);
+    let damage = |path: &Path, change: &dyn Fn(&mut Vec<u8>)| {
+        let mut bytes = std::fs::read(path).unwrap();
+        change(&mut bytes);
+        std::fs::write(path, bytes).unwrap();
+    };
+    damage(&files[1], &|bytes| bytes[70] ^= 4);
+    damage(&files[3], &|bytes| bytes.truncate(6000));
+    damage(&files[5], &|bytes| bytes[..8].copy_from_slice(b"whatever"));
+    let spool = open(dir.path());
+    assert_eq!(spool.versions().unwrap(), [0, 2, 4]);
+    let stats = spool.stats().unwrap();
+    let disk = stats.tiers.last().unwrap();
+    let notes = [stats.application.notes.clone(), disk.notes.clone()].concat().join("\n");
+    for part in ["the checksum of the head", "cut off", "not begin like a frame"] {
+        assert!(notes.contains(part), "{part:?} is missing in {notes}");
+    }
+    (10..16).for_each(|version| save(&spool, version, LEN).unwrap());
+    spool.close().unwrap();
+    drop(spool);
+    assert_eq!(frames(dir.path()).len(), 12, "refused files are kept");
+    let spool = open(dir.path());
+    (10..16).for_each(|version| restore(&spool, version, LEN).unwrap());
+}
+
+#[test]
+fn a_payload_that_was_changed_on_disk_is_never_shown() {
+    let dir = tempfile::tempdir().unwrap();
+    let spool = open(dir.path());
+    (0..3).for_each(|version| save(&spool, version, LEN).unwrap());
+    spool.close().unwrap();
+    drop(spool);
+    let file = &frames(dir.path())[1];
+    let mut bytes = std::fs::read(file).unwrap();
+    bytes[4096 + 11_000] ^= 1;
+    std::fs::write(file, bytes).unwrap();
+    let spool = open(dir.path());
+    let error = spool.restore(1, &wait()).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Corrupt);
+    for part in ["Version 1 cannot be restored", "checksum of its payload", "Check the storage"] {
+        assert!(error.to_string().contains(part), "{part:?} is missing in {error}");
+    }
+    restore(&spool, 0, LEN).unwrap();
+    restore(&spool, 2, LEN).unwrap();
+}
+
+#[test]
+fn a_prefetch_that_finds_changed_bytes_makes_the_version_lost() {
+    let dir = tempfile::tempdir().unwrap();
+    let spool = open(dir.path());
+    (0..3).for_each(|version| save(&spool, version, LEN).unwrap());
+    spool.close().unwrap();
+    drop(spool);
+    let file = &frames(dir.path())[1];
+    let mut bytes = std::fs::read(file).unwrap();
+    bytes[4096 + 11_000] ^= 1;
+    std::fs::write(file, bytes).unwrap();
+    let spool = open(dir.path());
+    spool.expect([0, 1, 2]).unwrap();
+    restore(&spool, 0, LEN).unwrap();
+    let error = spool.restore(1, &wait()).unwrap_err();
+    assert!([ErrorKind::Lost, ErrorKind::Corrupt].contains(&error.kind()), "{error}");
+    assert!(error.to_string().contains("checksum of its payload"), "{error}");
+    restore(&spool, 2, LEN).unwrap();
+}
+
+#[test]
+fn a_frame_of_a_newer_unspool_is_a_reason_not_to_open() {
+    let dir = tempfile::tempdir().unwrap();
+    let spool = open(dir.path());
+    save(&spool, 0, LEN).unwrap();
+    spool.close().unwrap();
+    drop(spool);
+    let file = &frames(dir.path())[0];
+    let mut bytes = std::fs::read(file).unwrap();
+    bytes[8..12].copy_from_slice(&99u32.to_le_bytes());
+    std::fs::write(file, &bytes).unwrap();
+    let error = Spool::open(settings(dir.path())).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Invalid);
+    assert!(error.to_string().contains("format version 99"), "{error}");
+    assert_eq!(std::fs::read(file).unwrap(), bytes, "the file is as it was");
+}
+
+#[test]
+fn two_spools_cannot_share_a_durable_directory() {
+    let dir = tempfile::tempdir().unwrap();
+    let spool = open(dir.path());
+    let error = Spool::open(settings(dir.path())).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Io);
+    assert!(error.to_string().contains(&dir.path().display().to_string()), "{error}");
+    save(&spool, 0, LEN).unwrap();
+    assert_eq!(spool.restore(0, &wait()).unwrap().region(0), content(0, LEN));
+}
+
+#[test]
+fn a_closed_spool_leaves_its_directory_to_the_next() {
+    let dir = tempfile::tempdir().unwrap();
+    let first = open(dir.path());
+    save(&first, 0, LEN).unwrap();
+    first.close().unwrap();
+    let second = open(dir.path());
+    restore(&second, 0, LEN).unwrap();
+    drop(first);
+    save(&second, 1, LEN).unwrap();
+    restore(&second, 1, LEN).unwrap();
+}
+
+#[test]
+fn dropping_a_durable_spool_keeps_its_history() {
+    let dir = tempfile::tempdir().unwrap();
+    let spool = open(dir.path());
+    (0..10).for_each(|version| save(&spool, version, LEN).unwrap());
+    drop(spool);
+    let spool = open(dir.path());
+    (0..10).for_each(|version| restore(&spool, version, LEN).unwrap());
+}
