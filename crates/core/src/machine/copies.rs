@@ -32,7 +32,12 @@ impl Core {
         }
         // The bytes were used, or wait in a faster tier for their last use.
         let used = next_use == NO_USE && (promoted || ckpt.restored);
-        let spent = promoted && self.config.discard_after_restore && !self.is_flush_asked(ckpt.id);
+        // In an arena the promoted copy alone is enough when it will be discarded after its restore.
+        // What reached a store stays: it may have been called durable.
+        let spent = promoted
+            && self.config.discard_after_restore
+            && self.tier(tier).arena.is_some()
+            && !self.is_flush_asked(ckpt.id);
         let safe = backed || spent;
         match (used && safe, backed) {
             (true, _) => CopyState::Consumed,

@@ -236,6 +236,9 @@ impl Core {
         assert!(copy.readers == 0 && copy.inbound.is_none(), "nothing names the copy");
         assert!(copy.flush.is_none() && copy.prefetch.is_none(), "nothing reads the copy");
         let (id, bytes, version) = (ckpt.id, ckpt.bytes, ckpt.version);
+        if ckpt.saved && !ckpt.doomed && ckpt.lost.is_none() && self.bottom(bytes) == Some(tier) {
+            self.unflushed.insert(id, row);
+        }
         if tier == TierId(0) {
             self.ready_until = self.ready_until.min(self.hints.next_use(version));
         }
