@@ -13,11 +13,16 @@ pub mod canary;
 pub mod check;
 pub mod content;
 pub mod device;
+pub mod fleet;
 pub mod history;
 mod panics;
 pub mod plan;
 pub mod random;
 pub mod report;
+pub mod scenario;
+pub mod shrink;
 pub mod world;
 
-pub use report::{Failure, run_plan, run_seed};
+pub use plan::Plan;
+pub use report::{Failure, run_plan, run_seed, run_world};
+pub use world::World;

@@ -1,12 +1,75 @@
-fn main() {
-    let args: Vec<u64> = std::env::args().skip(1).filter_map(|a| a.parse().ok()).collect();
-    let mut bad = 0;
-    let mut events = 0;
-    for seed in args[0]..args[1] {
-        match unspool_sim::run_seed(seed) {
-            Ok(f) => events += f.events,
-            Err(e) => { bad += 1; if bad <= 5 { println!("{e}\n"); } else { println!("{} {}", seed, e.violation); } }
+//! Runs seeds of the simulator: `--seed N [--verbose] [--trace FILE]`, `--seeds A..B`,
+//! `--minutes M`.
+
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "this is a program")]
+
+use std::process::ExitCode;
+
+mod options;
+
+use options::{Mode, Options};
+use unspool_sim::{Plan, World, fleet, run_world, shrink};
+
+fn main() -> ExitCode {
+    let options = match Options::parse(std::env::args().skip(1)) {
+        Ok(options) => options,
+        Err(message) => {
+            eprintln!("{message}\n\n{}", options::USAGE);
+            return ExitCode::from(2);
+        }
+    };
+    let sound = match options.mode {
+        Mode::One(seed) => run_one(seed, &options),
+        Mode::Many(first, end) => run_many(fleet::Seeds::Range(first..end)),
+        Mode::Minutes(minutes) => run_many(fleet::Seeds::minutes(minutes)),
+    };
+    if sound { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// Runs one seed, with everything that it does when asked; makes it smaller when it fails.
+fn run_one(seed: u64, options: &Options) -> bool {
+    let plan = Plan::of_seed(seed);
+    if options.verbose {
+        println!("{plan}");
+    }
+    let mut world = World::new(plan);
+    world.keep_notes();
+    let (history, result) = run_world(world);
+    if options.verbose {
+        print!("{}", history.text());
+    }
+    if let Some(path) = &options.trace
+        && let Err(error) = std::fs::write(path, history.trace())
+    {
+        eprintln!("the trace cannot be written to {}: {error}", path.display());
+        return false;
+    }
+    match result {
+        Ok(figures) => {
+            println!("seed {seed} breaks no rule in {} events", figures.events);
+            true
+        }
+        Err(failure) => {
+            println!("{failure}");
+            if options.shrink {
+                print_smaller(&failure);
+            }
+            false
         }
     }
-    println!("bad {bad} events {events}");
+}
+
+fn print_smaller(failure: &unspool_sim::Failure) {
+    let smaller = shrink::shrink(failure);
+    println!("\nthe smallest run found that breaks the same rule:\n\n{}", smaller.plan);
+    println!("{smaller}");
+}
+
+fn run_many(seeds: fleet::Seeds) -> bool {
+    let report = fleet::run(seeds);
+    for failure in &report.failures {
+        println!("{failure}\n");
+    }
+    println!("{report}");
+    report.failures.is_empty()
 }

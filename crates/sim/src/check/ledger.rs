@@ -117,13 +117,13 @@ impl Ledger {
         };
         let books = &self.books[&id];
         let size = size_in(&config, books.bytes);
-        ensure(books.holdings[tier].is_none(), Rule::Overlap, || {
+        let only = ensure(books.holdings[tier].is_none(), Rule::Overlap, || {
             format!("checkpoint {} gets a second copy in tier {tier}", id.0)
-        })?;
-        self.check_room(tier, &config, place.offset, size)?;
+        });
+        let roomy = self.check_room(tier, &config, place.offset, size);
         let books = self.books.get_mut(&id).expect("the books were just read");
         books.holdings[tier] = Some(Holding::filling(place.offset, size));
-        Ok(())
+        only.and(roomy)
     }
 
     fn check_room(
@@ -169,12 +169,18 @@ impl Ledger {
         })
     }
 
-    /// A readable copy at exactly this place.
-    fn source(&mut self, id: CheckpointId, place: Place) -> Result<&mut Holding, Violation> {
+    /// A reader begins, which is counted by `count`: there must be a readable copy at this place.
+    fn begin_read(
+        &mut self,
+        id: CheckpointId,
+        place: Place,
+        count: fn(&mut Holding) -> &mut u32,
+    ) -> Result<(), Violation> {
         let holding = self.holding(id, place.tier)?;
         let good = holding.is_good() && holding.offset == place.offset;
-        ensure(good, Rule::InUse, || format!("{id:?} cannot be read at {place:?}: {holding:?}"))?;
-        Ok(holding)
+        let what = format!("{id:?} cannot be read at {place:?}: {holding:?}");
+        *count(holding) += 1;
+        ensure(good, Rule::InUse, || what)
     }
 
     /// A save of `bytes` bytes was granted.
@@ -226,14 +232,16 @@ impl Ledger {
 
     /// A restore is served from `place`.
     pub fn serve(&mut self, id: CheckpointId, place: Place) -> Result<(), Violation> {
-        self.source(id, place)?.readers += 1;
-        Ok(())
+        self.begin_read(id, place, |holding| &mut holding.readers)
     }
 
     /// A served restore is over.
-    pub fn released(&mut self, id: CheckpointId, tier: TierId) {
-        let holding = self.holding(id, tier).expect("a copy that is read stays");
-        holding.readers -= 1;
+    pub fn released(&mut self, id: CheckpointId, tier: TierId) -> Result<(), Violation> {
+        let holding = self.holding(id, tier)?;
+        let what = format!("{id:?} is not being read: {holding:?}");
+        ensure(holding.readers > 0, Rule::Answer, || what)?;
+        self.holding(id, tier)?.readers -= 1;
+        Ok(())
     }
 
     /// The application or the core has dropped the checkpoint that `version` names.
@@ -263,14 +271,14 @@ impl Ledger {
         ensure(kind == wanted && from.tier != to.tier, Rule::Transfer, || {
             format!("{transfer:?} is a {kind:?} from tier {} to tier {}", from.tier.0, to.tier.0)
         })?;
-        self.source(checkpoint, from)?.sources += 1;
+        let readable = self.begin_read(checkpoint, from, |holding| &mut holding.sources);
         let books = &self.books[&checkpoint];
-        ensure(books.stage == Stage::Live && books.bytes == bytes, Rule::Known, || {
+        let known = ensure(books.stage == Stage::Live && books.bytes == bytes, Rule::Known, || {
             format!("{transfer:?} moves {bytes} bytes of {books:?}")
-        })?;
-        self.reserve(checkpoint, to)?;
+        });
+        let reserved = self.reserve(checkpoint, to);
         self.movements.insert(transfer, movement);
-        self.check_limits(from.tier, to.tier)
+        readable.and(known).and(reserved).and(self.check_limits(from.tier, to.tier))
     }
 
     /// The limits of the link next to the slower end, in one direction.

@@ -1,8 +1,8 @@
 //! Is a refusal justified? Judged by the books as they were before the step that refused.
 
-use unspool_core::{Failure, Refusal, TierKind, Version};
+use unspool_core::{Failure, Refusal, Version};
 
-use super::copies::{Stage, can_hold};
+use super::copies::{Books, Stage, can_hold};
 use super::ledger::Ledger;
 use super::requests::{Call, Requests};
 use super::{Rule, Violation, ensure, room};
@@ -37,11 +37,10 @@ impl Court<'_> {
                 let real = tiers.iter().map(|tier| tier.capacity).max();
                 real == Some(largest) && !tiers.iter().any(|tier| can_hold(tier, bytes))
             }
-            Refusal::Full { failure, capacity, used, .. } => {
+            Refusal::Full { failure, .. } => {
                 let fits = tiers.iter().any(|tier| can_hold(tier, bytes));
-                let excuse = self.failures || failure.is_none();
-                let room = room::find(self.ledger, bytes);
-                fits && used <= capacity && excuse && (room.is_none() || self.failures)
+                let room = room::for_save(self.ledger, bytes);
+                fits && (self.failures || (failure.is_none() && room.is_none()))
             }
             _ => false,
         }
@@ -69,17 +68,25 @@ impl Court<'_> {
     fn flush(&self, refusal: Refusal) -> bool {
         let Refusal::FlushFailed { version, tier, failure } = refusal else { return false };
         let Some(books) = self.ledger.named(version) else { return false };
-        let bottom = self.ledger.bottom(books.bytes);
-        let missing = bottom.is_some_and(|t| !books.holdings[t].is_some_and(|h| h.is_good()));
         let below = self.ledger.tiers().iter().any(|t| t.kind == tier);
-        missing && below && (self.failures || self.is_full(tier, books.bytes, failure))
+        let full = failure == Failure::NoSpace && self.is_any_stopped();
+        self.is_unflushed(books) && below && (self.failures || full)
     }
 
-    /// Without any failure of the machine, only a tier without room stops a flush.
-    fn is_full(&self, kind: TierKind, bytes: u64, failure: Failure) -> bool {
-        let Some(tier) = self.ledger.tiers().iter().position(|t| t.kind == kind) else {
-            return false;
-        };
-        failure == Failure::NoSpace && !room::certain(self.ledger, tier, bytes)
+    fn is_unflushed(&self, books: &Books) -> bool {
+        let bottom = self.ledger.bottom(books.bytes);
+        bottom.is_some_and(|tier| !books.holdings[tier].is_some_and(|held| held.is_good()))
+    }
+
+    /// Without any failure of the machine, only a tier without room stops a flush. It is enough
+    /// that one checkpoint cannot go on: flushes need not overtake each other.
+    fn is_any_stopped(&self) -> bool {
+        let mut waiting = self.ledger.live().filter(|books| self.is_unflushed(books));
+        waiting.any(|books| {
+            let slowest = books.holdings.iter().rposition(Option::is_some).unwrap_or(0);
+            let tiers = self.ledger.tiers();
+            let next = (slowest + 1..tiers.len()).find(|t| can_hold(&tiers[*t], books.bytes));
+            next.is_some_and(|tier| !room::for_flush(self.ledger, tier, books.bytes))
+        })
     }
 }

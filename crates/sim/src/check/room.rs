@@ -1,60 +1,57 @@
-//! Is there room for a save? A search that is kind to the core: it finds only room that the core
-//! can certainly make by dropping copies that exist elsewhere, or by moving copies one tier down.
+//! Is there room in a tier? A search that is kind to the core: it finds only room that the core
+//! can certainly make by dropping copies that exist elsewhere, or by moving a copy one tier down.
 
 use super::copies::{Books, Holding, can_hold, size_in};
 use super::ledger::Ledger;
 
-/// A tier in which room for `bytes` bytes can certainly be made, if there is any.
+/// A tier in which room for a save of `bytes` bytes can certainly be made, if there is any.
 #[must_use]
-pub fn find(ledger: &Ledger, bytes: u64) -> Option<usize> {
-    (0..ledger.tiers().len()).find(|tier| certain(ledger, *tier, bytes))
+pub fn for_save(ledger: &Ledger, bytes: u64) -> Option<usize> {
+    (0..ledger.tiers().len()).find(|tier| {
+        fits(ledger, *tier, bytes, |books, held| {
+            !held.is_used() && (is_deeper(books, *tier) || sinks(ledger, books, *tier))
+        })
+    })
 }
 
-/// Whether room for `bytes` bytes can certainly be made in `tier`.
+/// Whether room for a flush of `bytes` bytes into `tier` can certainly be made.
 #[must_use]
-pub fn certain(ledger: &Ledger, tier: usize, bytes: u64) -> bool {
+pub fn for_flush(ledger: &Ledger, tier: usize, bytes: u64) -> bool {
+    fits(ledger, tier, bytes, |books, held| !held.is_used() && is_deeper(books, tier))
+}
+
+/// Whether a slower tier holds the bytes too: only then the life cycle lets a copy go.
+fn is_deeper(books: &Books, tier: usize) -> bool {
+    books.holdings.iter().skip(tier + 1).flatten().any(Holding::is_good)
+}
+
+/// Whether `bytes` bytes fit into `tier` when every copy has gone that may go.
+fn fits(
+    ledger: &Ledger,
+    tier: usize,
+    bytes: u64,
+    may_go: impl Fn(&Books, &Holding) -> bool,
+) -> bool {
     let config = &ledger.tiers()[tier];
     if !can_hold(config, bytes) {
         return false;
     }
     let size = size_in(config, bytes);
-    let stays = |books: &Books, held: &Holding| {
-        held.is_used() || !(books.is_readable_outside(tier) || can_sink(ledger, books, tier))
-    };
-    let mut kept = kept(ledger, tier, stays);
-    let whole = config.capacity - config.capacity % config.alignment;
-    if config.kind.is_arena() { largest_gap(&mut kept, whole) >= size } else {
-        kept.iter().map(|(_, size)| size).sum::<u64>().saturating_add(size) <= config.capacity
-    }
-}
-
-/// What stays in a tier: offsets and sizes.
-fn kept(
-    ledger: &Ledger,
-    tier: usize,
-    stays: impl Fn(&Books, &Holding) -> bool,
-) -> Vec<(u64, u64)> {
     let held = ledger.all().filter_map(|books| Some((books, books.holdings[tier]?)));
-    held.filter(|(books, h)| stays(books, h)).map(|(_, h)| (h.offset, h.size)).collect()
-}
-
-/// Whether the last copy of a checkpoint can go to a slower tier as things are, if it alone goes.
-fn can_sink(ledger: &Ledger, books: &Books, tier: usize) -> bool {
-    let live: usize = ledger.all().filter(|b| b.holdings[tier].is_some_and(|h| h.size > 0)).count();
-    let slower = (tier + 1..ledger.tiers().len()).find(|t| can_hold(&ledger.tiers()[*t], books.bytes));
-    live == 1 && slower.is_some_and(|t| has_room_now(ledger, t, books.bytes))
-}
-
-fn has_room_now(ledger: &Ledger, tier: usize, bytes: u64) -> bool {
-    let config = &ledger.tiers()[tier];
-    let size = size_in(config, bytes);
-    let mut kept = kept(ledger, tier, |_, _| true);
-    let whole = config.capacity - config.capacity % config.alignment;
+    let stays = held.filter(|(books, held)| !may_go(books, held));
+    let mut kept: Vec<(u64, u64)> = stays.map(|(_, h)| (h.offset, h.size)).collect();
     if config.kind.is_arena() {
-        largest_gap(&mut kept, whole) >= size
+        largest_gap(&mut kept, config.capacity - config.capacity % config.alignment) >= size
     } else {
-        ledger.used(tier).saturating_add(size) <= config.capacity
+        kept.iter().fold(size, |sum, (_, size)| sum.saturating_add(*size)) <= config.capacity
     }
+}
+
+/// Whether this copy is the only one in its tier and can go to the next slower one as it is.
+fn sinks(ledger: &Ledger, books: &Books, tier: usize) -> bool {
+    let others = ledger.all().filter(|b| b.holdings[tier].is_some_and(|h| h.size > 0)).count();
+    let next = (tier + 1..ledger.tiers().len()).find(|t| can_hold(&ledger.tiers()[*t], books.bytes));
+    others == 1 && next.is_some_and(|t| fits(ledger, t, books.bytes, |_, _| false))
 }
 
 fn largest_gap(kept: &mut [(u64, u64)], capacity: u64) -> u64 {

@@ -6,6 +6,8 @@ pub mod script;
 pub mod stack;
 pub mod workload;
 
+use std::fmt;
+
 use unspool_core::Config;
 
 use crate::canary::Canary;
@@ -54,5 +56,22 @@ impl Plan {
     #[must_use]
     pub fn steps(&self) -> usize {
         self.lives.iter().flat_map(|life| &life.threads).map(|script| script.steps.len()).sum()
+    }
+}
+
+impl fmt::Display for Plan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "seed {}", self.seed)?;
+        writeln!(f, "{:#?}", self.config)?;
+        writeln!(f, "{:?}", self.machine)?;
+        writeln!(f, "{:?}", self.faults)?;
+        for (number, life) in self.lives.iter().enumerate() {
+            writeln!(f, "life {number}, crash after {:?} events", life.crash_after)?;
+            for (thread, script) in life.threads.iter().enumerate() {
+                writeln!(f, "  thread {thread}")?;
+                script.steps.iter().try_for_each(|step| writeln!(f, "    {step}"))?;
+            }
+        }
+        Ok(())
     }
 }

@@ -43,7 +43,9 @@ impl World {
             self.check_memory(id, place, bytes, &what)?;
         }
         let rate = self.plan.machine.copy_rate[usize::from(place.tier.0)];
-        Ok(Nanos((bytes as f64 / rate * 1e9) as u64))
+        let took = Nanos((bytes as f64 / rate * 1e9) as u64);
+        self.counters.copying = self.counters.copying.plus(took);
+        Ok(took)
     }
 
     pub(crate) fn end_copy(&mut self, op: OpId, thread: ThreadId, ticket: Ticket) -> Checked {

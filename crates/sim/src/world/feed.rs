@@ -29,13 +29,15 @@ impl World {
         };
         self.history.step(now, event, commands.clone());
         self.enforce(entered)?;
-        self.expect_discard(&event)?;
+        let discarded = self.expect_discard(&event);
+        self.enforce(discarded)?;
         for command in commands {
             let command = self.spoil_command(command);
             let done = self.execute(command);
             self.enforce(done)?;
         }
-        self.check_core()?;
+        self.enforce(self.check_books())?;
+        self.enforce(self.check_waiting())?;
         self.plan_tick();
         Ok(())
     }
@@ -70,7 +72,7 @@ impl World {
             Event::SaveAborted { request } => self.enter_saved(request, false),
             Event::Restored { request } | Event::RestoreAborted { request } => {
                 if let Some((id, tier)) = self.requests.close(request) {
-                    self.ledger.released(id, tier);
+                    return self.ledger.released(id, tier);
                 }
             }
             Event::Expect { version } => self.hints.expect(version),

@@ -35,6 +35,9 @@ pub(crate) struct Counters {
     pub hits: [u64; MAX_TIERS],
     pub leads: Vec<u64>,
     pub refused: u64,
+    pub copying: Nanos,
+    pub first_restore: Option<Nanos>,
+    pub application_over: Nanos,
 }
 
 impl Counters {
@@ -47,7 +50,9 @@ impl Counters {
         self.hits[usize::from(tier.0)] += 1;
     }
 
-    pub fn lead(&mut self, lead: u64) {
+    /// A restore is called, with so many of the next ones ready.
+    pub fn lead(&mut self, now: Nanos, lead: u64) {
+        self.first_restore.get_or_insert(now);
         self.leads.push(lead);
     }
 }
@@ -59,6 +64,12 @@ pub struct RunFigures {
     pub events: u64,
     /// When everything was at rest.
     pub finished: Nanos,
+    /// When the scripts were over.
+    pub application_over: Nanos,
+    /// When the first restore was called.
+    pub first_restore: Nanos,
+    /// The time of all copies of the application.
+    pub copying: Nanos,
     /// Calls that were refused.
     pub refused: u64,
     /// The saves.

@@ -15,13 +15,12 @@ impl World {
         if self.settled.is_some() {
             return Ok(());
         }
-        if self.calm && self.threads.len() > self.life().threads.len() {
+        if self.threads.len() > self.life().threads.len() {
             self.settled = Some(self.events);
             return Ok(());
         }
-        if !self.calm {
-            self.become_calm();
-        }
+        self.counters.application_over = self.now;
+        self.become_calm();
         let script = self.last_script();
         self.start_thread(script);
         Ok(())
@@ -78,6 +77,9 @@ impl World {
         RunFigures {
             events: self.events,
             finished: self.now,
+            application_over: self.counters.application_over,
+            first_restore: self.counters.first_restore.unwrap_or_default(),
+            copying: self.counters.copying,
             refused: self.counters.refused,
             saves: self.counters.saves,
             restores: self.counters.restores,

@@ -61,13 +61,8 @@ impl World {
         })
     }
 
-    pub(crate) fn check_core(&mut self) -> Checked {
-        self.check_books()?;
-        self.check_waiting()
-    }
-
     /// The core has the same copies in the same places as the books.
-    fn check_books(&self) -> Checked {
+    pub(crate) fn check_books(&self) -> Checked {
         let stats = self.core.stats();
         for (tier, counters) in stats.tiers.iter().enumerate() {
             let used = self.ledger.used(tier);
@@ -88,7 +83,7 @@ impl World {
     }
 
     /// No call waits while nothing is under way that could change anything.
-    fn check_waiting(&self) -> Checked {
+    pub(crate) fn check_waiting(&self) -> Checked {
         let moving = self.ledger.movements().next().is_some()
             || self.ledger.is_deleting()
             || self.requests.is_any_open()

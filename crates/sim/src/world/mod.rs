@@ -137,6 +137,16 @@ impl World {
         world
     }
 
+    /// From now on the history has remarks about the machine.
+    pub fn keep_notes(&mut self) {
+        self.history.keep_notes();
+    }
+
+    /// The checkers of these rules keep silent from now on: others have to notice.
+    pub fn look_away(&mut self, rules: &[Rule]) {
+        self.blind.extend(rules);
+    }
+
     /// Runs to the end of the last life, until everything is at rest.
     ///
     /// # Errors

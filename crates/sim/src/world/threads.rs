@@ -160,7 +160,7 @@ impl World {
             books.and_then(|b| b.holdings[0]).is_some_and(|held| held.is_good())
         };
         let lead = self.threads[id.0].restores_ahead().take_while(ready).count();
-        self.counters.lead(lead as u64);
+        self.counters.lead(self.now, lead as u64);
     }
 
     /// The thread sees the answer to its call, unless it has given up before.

@@ -1,0 +1,95 @@
+//! The command line.
+
+use std::path::PathBuf;
+
+/// How the program is called.
+pub const USAGE: &str = "usage: unspool-sim --seed N [--verbose] [--shrink] [--trace FILE]
+       unspool-sim --seeds A..B
+       unspool-sim --minutes M
+
+  --seed N       runs one seed
+  --verbose      prints its plan and everything that happens
+  --shrink       when it fails, looks for a smaller run that fails in the same way
+  --trace FILE   writes what the core was told and what it decided
+  --seeds A..B   runs all seeds from A to B - 1 on all processors
+  --minutes M    runs fresh seeds for so long";
+
+/// What to run.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Mode {
+    /// One seed.
+    One(u64),
+    /// All seeds from the first to before the last.
+    Many(u64, u64),
+    /// Fresh seeds for so many minutes.
+    Minutes(f64),
+}
+
+/// The command line.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Options {
+    /// What to run.
+    pub mode: Mode,
+    /// Print everything.
+    pub verbose: bool,
+    /// Make a failing run smaller.
+    pub shrink: bool,
+    /// Where the trace of one seed goes.
+    pub trace: Option<PathBuf>,
+}
+
+impl Options {
+    /// Reads the arguments.
+    pub fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Options, String> {
+        let (mut mode, mut trace) = (None, None);
+        let (mut verbose, mut shrink) = (false, false);
+        while let Some(argument) = arguments.next() {
+            let mut value = || arguments.next().ok_or(format!("{argument} needs a value"));
+            match argument.as_str() {
+                "--seed" => mode = Some(Mode::One(number(&value()?)?)),
+                "--seeds" => mode = Some(range(&value()?)?),
+                "--minutes" => mode = Some(Mode::Minutes(number(&value()?)?)),
+                "--trace" => trace = Some(PathBuf::from(value()?)),
+                "--verbose" => verbose = true,
+                "--shrink" => shrink = true,
+                other => return Err(format!("{other} is no option")),
+            }
+        }
+        let mode = mode.ok_or("one of --seed, --seeds and --minutes is needed")?;
+        Ok(Options { mode, verbose, shrink, trace })
+    }
+}
+
+fn range(text: &str) -> Result<Mode, String> {
+    let (first, end) = text.split_once("..").ok_or(format!("{text:?} is not of the form A..B"))?;
+    Ok(Mode::Many(number(first)?, number(end)?))
+}
+
+fn number<N: std::str::FromStr>(text: &str) -> Result<N, String> {
+    text.parse().map_err(|_| format!("{text:?} is not a number"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(line: &str) -> Result<Options, String> {
+        Options::parse(line.split_whitespace().map(str::to_owned))
+    }
+
+    #[test]
+    fn the_modes_are_understood() {
+        assert_eq!(parse("--seed 7 --verbose").map(|o| (o.mode, o.verbose)), Ok((Mode::One(7), true)));
+        assert_eq!(parse("--seeds 3..9").map(|o| o.mode), Ok(Mode::Many(3, 9)));
+        assert_eq!(parse("--minutes 0.5").map(|o| o.mode), Ok(Mode::Minutes(0.5)));
+    }
+
+    #[test]
+    fn anything_else_is_refused_with_a_reason() {
+        assert!(parse("").is_err_and(|text| text.contains("is needed")));
+        assert!(parse("--seed").is_err_and(|text| text.contains("needs a value")));
+        assert!(parse("--seed x").is_err_and(|text| text.contains("not a number")));
+        assert!(parse("--seeds 5").is_err_and(|text| text.contains("A..B")));
+        assert!(parse("--fast").is_err_and(|text| text.contains("no option")));
+    }
+}

@@ -1,0 +1,77 @@
+//! A simulator that finds no planted bug finds no other one either.
+
+use unspool_sim::canary::Canary;
+use unspool_sim::check::Rule;
+use unspool_sim::{Failure, Plan, World, run_plan, run_world, shrink};
+
+/// How many seeds a planted bug may stay hidden.
+const SEEDS: u64 = 1000;
+
+fn spoiled(seed: u64, canary: Canary) -> Plan {
+    Plan { canary: Some(canary), ..Plan::of_seed(seed) }
+}
+
+/// The first failure that this bug alone causes, with some checkers switched off.
+fn first_failure(canary: Canary, blind: &[Rule]) -> Box<Failure> {
+    let found = (0..SEEDS).find_map(|seed| {
+        let mut world = World::new(spoiled(seed, canary));
+        world.look_away(blind);
+        let failure = run_world(world).1.err()?;
+        run_plan(Plan::of_seed(seed)).is_ok().then_some(failure)
+    });
+    found.unwrap_or_else(|| panic!("{canary:?} stays hidden in {SEEDS} seeds"))
+}
+
+fn seen_by(canary: Canary, blind: &[Rule]) -> Rule {
+    first_failure(canary, blind).violation.rule
+}
+
+#[test]
+fn every_planted_bug_is_found_as_what_it_is() {
+    let found = Canary::ALL.map(|canary| (canary, seen_by(canary, &[])));
+    let expected = [
+        (Canary::EarlyFree, Rule::Overlap),
+        (Canary::Overlap, Rule::Overlap),
+        (Canary::LostWrite, Rule::Bytes),
+        (Canary::StaleData, Rule::InUse),
+        (Canary::LostReport, Rule::Rest),
+        (Canary::DoubleReport, Rule::Transfer),
+        (Canary::LostGrant, Rule::Rest),
+        (Canary::FalseLoss, Rule::Refusal),
+        (Canary::SkippedSync, Rule::Durable),
+        (Canary::TrustedFrames, Rule::Durable),
+        (Canary::ForgottenMark, Rule::Order),
+    ];
+    assert_eq!(found, expected);
+}
+
+#[test]
+fn what_one_checker_misses_the_next_one_sees() {
+    let places = [Rule::Overlap];
+    assert_eq!(seen_by(Canary::EarlyFree, &places), Rule::Order);
+    assert_eq!(seen_by(Canary::Overlap, &places), Rule::Order);
+    let places_and_order = [Rule::Overlap, Rule::Order];
+    assert_eq!(seen_by(Canary::EarlyFree, &places_and_order), Rule::Bytes);
+    assert_eq!(seen_by(Canary::Overlap, &places_and_order), Rule::Bytes);
+    assert_eq!(seen_by(Canary::StaleData, &[Rule::InUse]), Rule::Bytes);
+    assert_eq!(seen_by(Canary::ForgottenMark, &[Rule::Order]), Rule::Bytes);
+}
+
+#[test]
+fn a_failure_shrinks_to_a_small_run_that_fails_in_the_same_way() {
+    let failure = first_failure(Canary::LostWrite, &[]);
+    let smaller = shrink::shrink(&failure);
+    assert_eq!(smaller.violation.rule, failure.violation.rule);
+    assert!(smaller.plan.steps() <= 30, "{}", smaller.plan);
+    let again = run_plan(smaller.plan.clone()).expect_err("it fails every time");
+    assert_eq!(again.violation, smaller.violation);
+}
+
+#[test]
+fn a_failure_says_how_to_see_it_again() {
+    let failure = first_failure(Canary::Overlap, &[]);
+    let text = failure.to_string();
+    let command = format!("cargo run -p unspool-sim -- --seed {} --verbose", failure.plan.seed);
+    assert!(text.ends_with(&command), "{text}");
+    assert!(text.contains("Overlap") && text.contains("> grant"), "{text}");
+}
