@@ -178,27 +178,33 @@ impl Core {
         }
     }
 
-    /// Answers the flush calls whose checkpoints are all there, or cannot get there.
+    /// Answers the flush calls whose checkpoints are all there.
     pub(super) fn answer_flushes(&mut self, out: &mut Vec<Command>) -> bool {
-        let mut progress = false;
-        for i in (0..self.waiting_flushes.len()).rev() {
-            let WaitingFlush { request, before } = self.waiting_flushes[i];
-            let Some((_, &row)) = self.unflushed.range(..before).next() else {
-                self.waiting_flushes.remove(i);
-                out.push(Command::FlushDone { request });
-                progress = true;
-                continue;
-            };
-            if !self.is_still() || !self.open.is_empty() {
-                continue;
+        let first = self.unflushed.first_key_value().map(|(id, _)| *id);
+        let waiting = self.waiting_flushes.len();
+        self.waiting_flushes.retain(|wait| {
+            let done = first.is_none_or(|id| id >= wait.before);
+            if done {
+                out.push(Command::FlushDone { request: wait.request });
             }
-            progress = true;
-            if !self.reclaim() {
-                self.waiting_flushes.remove(i);
-                Core::refuse(request, self.flush_refusal(row), out);
+            !done
+        });
+        self.waiting_flushes.len() < waiting
+    }
+
+    /// Nothing moves: the flush calls that still wait cannot finish.
+    pub(super) fn give_up_flushes(&mut self, out: &mut Vec<Command>) -> bool {
+        let Some((_, &row)) = self.unflushed.first_key_value() else { return false };
+        if self.waiting_flushes.is_empty() || !self.open.is_empty() {
+            return false;
+        }
+        if !self.reclaim() {
+            let refusal = self.flush_refusal(row);
+            for wait in core::mem::take(&mut self.waiting_flushes) {
+                Core::refuse(wait.request, refusal, out);
             }
         }
-        progress
+        true
     }
 
     fn flush_refusal(&self, row: Row) -> Refusal {

@@ -3,7 +3,8 @@
 //! Each step has two halves. The event changes the table (one small function an event); then
 //! [`Core::pump`] starts everything that has become possible: restores first, then saves, then
 //! flushes from the slowest link up (so that room travels towards the application), then
-//! prefetches from the slowest tier up (so that bytes travel towards it).
+//! prefetches from the slowest tier up (so that bytes travel towards it). Only when nothing of this
+//! is possible and nothing moves are calls that still wait given the last resort, or refused.
 
 mod copies;
 mod discards;
@@ -85,6 +86,15 @@ enum Open {
     Served { row: Row, tier: TierId },
 }
 
+/// How far to go for a save.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Effort {
+    /// Room that is there, or comes when what moves has moved.
+    Usual,
+    /// Nothing moves: slower tiers, unread prefetches, what failed before; else a refusal.
+    Last,
+}
+
 #[derive(Clone, Copy, Debug)]
 struct WaitingSave {
     request: RequestId,
@@ -152,15 +162,21 @@ impl Core {
     fn pump(&mut self, out: &mut Vec<Command>) {
         for _ in 0..MAX_ROUNDS {
             let restored = self.serve_restores(out);
-            let saved = self.place_saves(out);
+            let saved = self.place_saves(out, Effort::Usual);
             let flushed = self.start_flushes(out);
             let fetched = self.start_prefetches(out);
             let answered = self.answer_flushes(out);
-            if !(restored || saved || flushed || fetched || answered) {
+            let progress = restored || saved || flushed || fetched || answered;
+            if !progress && !(self.is_still() && self.last_resort(out)) {
                 return;
             }
         }
         debug_assert!(false, "the core goes round in circles");
+    }
+
+    /// Nothing moves and nothing can be started: calls that still wait get what is left, or no.
+    fn last_resort(&mut self, out: &mut Vec<Command>) -> bool {
+        self.place_saves(out, Effort::Last) || self.give_up_flushes(out)
     }
 
     fn on_withdraw(&mut self, request: RequestId) {

@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 
 use super::room::Room;
-use super::{Core, Open, WaitingSave};
+use super::{Core, Effort, Open, WaitingSave};
 use crate::command::{Command, Refusal};
 use crate::lifecycle::state::CopyState;
 use crate::lifecycle::table::{Copy, Row};
@@ -41,10 +41,10 @@ impl Core {
     }
 
     /// Grants or refuses waiting saves, first come, first served.
-    pub(super) fn place_saves(&mut self, out: &mut Vec<Command>) -> bool {
+    pub(super) fn place_saves(&mut self, out: &mut Vec<Command>, effort: Effort) -> bool {
         let mut progress = false;
         while let Some(save) = self.waiting_saves.front().copied() {
-            match self.place_save(save, out) {
+            match self.place_save(save, effort, out) {
                 Placed::Wait => break,
                 Placed::Again => return true,
                 Placed::Granted | Placed::Refused => {
@@ -56,7 +56,7 @@ impl Core {
         progress
     }
 
-    fn place_save(&mut self, save: WaitingSave, out: &mut Vec<Command>) -> Placed {
+    fn place_save(&mut self, save: WaitingSave, effort: Effort, out: &mut Vec<Command>) -> Placed {
         let bytes = self.table.get(save.row).bytes;
         for tier in self.tier_ids() {
             if !self.tier(tier).can_hold(bytes) {
@@ -70,15 +70,17 @@ impl Core {
                 Room::AfterFlush(window) if self.demand_flush(tier, window.clone()) => {
                     return Placed::Again;
                 }
-                // While anything moves, room comes here; a slower tier would cost a stall now and
-                // a prefetch later.
-                Room::AfterFlush(_) | Room::AfterDelete if !self.is_still() => {
+                // Room comes here; a slower tier would cost a stall now and a prefetch later.
+                Room::AfterFlush(_) | Room::AfterDelete if effort == Effort::Usual => {
                     return Placed::Wait;
                 }
                 _ => {}
             }
         }
-        self.without_room(save, out)
+        match effort {
+            Effort::Usual => Placed::Wait,
+            Effort::Last => self.without_room(save, out),
+        }
     }
 
     /// Nothing moves and no tier has room: what else can be given up, in this order.
