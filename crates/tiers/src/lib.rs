@@ -7,6 +7,8 @@
 mod arena;
 mod disk;
 mod error;
+#[cfg(test)]
+mod testing;
 mod text;
 mod tier;
 

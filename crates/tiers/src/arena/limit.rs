@@ -20,20 +20,12 @@ struct Ledger(AtomicU64);
 static PROCESS: Ledger = Ledger(AtomicU64::new(0));
 
 impl Ledger {
-    fn promise(
-        &'static self,
-        kind: TierKind,
-        len: u64,
-        free: Option<&Free>,
-    ) -> Result<Promise, TierError> {
-        let promised = self.0.fetch_add(len, Ordering::Relaxed);
-        // Made before the check, so that it is taken back when the check fails.
-        let promise = Promise { ledger: self, len, kept: AtomicU64::new(0) };
-        match free {
-            Some(free) if len > free.bytes.saturating_sub(promised) => {
-                Err(free.refusal(kind, len, promised))
-            }
-            _ => Ok(promise),
+    fn promise(&'static self, kind: TierKind, len: u64, free: &Free) -> Result<Promise, TierError> {
+        // In one step, so that a request that is refused is never counted against another one.
+        let with = |promised: u64| promised.checked_add(len).filter(|&all| all <= free.bytes);
+        match self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, with) {
+            Ok(_) => Ok(Promise { ledger: self, len, kept: AtomicU64::new(0) }),
+            Err(promised) => Err(free.refusal(kind, len, promised)),
         }
     }
 }
@@ -54,8 +46,7 @@ impl Promise {
     /// # Errors
     /// When the machine does not have them besides what is in use and promised.
     pub(super) fn make(kind: TierKind, len: u64) -> Result<Promise, TierError> {
-        let free = if cfg!(miri) { None } else { Free::of_this_process() };
-        PROCESS.promise(kind, len, free.as_ref())
+        PROCESS.promise(kind, len, &Free::of_this_process())
     }
 
     /// The bytes below `end` are about to be written.
@@ -81,14 +72,22 @@ struct Free {
 }
 
 impl Free {
-    /// The tightest of what the machine and the control groups leave; `None` where neither can be
-    /// read.
-    fn of_this_process() -> Option<Free> {
+    /// The tightest of what the machine and the control groups leave; no limit where neither can
+    /// be read.
+    fn of_this_process() -> Free {
+        if cfg!(miri) {
+            return Free::unknown();
+        }
         let membership = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
         machine(Path::new("/proc/meminfo"))
             .into_iter()
             .chain(groups(&membership, Path::new("/sys/fs/cgroup")))
             .min_by_key(|free| free.bytes)
+            .unwrap_or_else(Free::unknown)
+    }
+
+    fn unknown() -> Free {
+        Free { bytes: u64::MAX, limit: "what can be addressed".to_owned() }
     }
 
     fn refusal(&self, kind: TierKind, len: u64, promised: u64) -> TierError {

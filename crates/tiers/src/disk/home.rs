@@ -201,6 +201,9 @@ fn remove_directory(dir: &Path) -> io::Result<u64> {
         return Err(cause);
     }
     fs::remove_file(dir.join(LOCK))?;
-    fs::remove_dir(dir)?;
-    Ok(freed)
+    match fs::remove_dir(dir) {
+        // Empty and without a lock, it may have been cleared away by another opener already.
+        Err(cause) if cause.kind() != io::ErrorKind::NotFound => Err(cause),
+        _ => Ok(freed),
+    }
 }

@@ -377,3 +377,6 @@ impl Drop for Disk {
         let _ = self.close();
     }
 }
+
+#[cfg(test)]
+mod tests;

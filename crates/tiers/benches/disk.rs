@@ -1,0 +1,270 @@
+//! The disk tier against plain reads and writes of the same bytes in the same directory, and an
+//! arena against `memcpy`. Ratios of one run: the ways take turns, and medians are compared.
+//!
+//! `cargo bench -p unspool-tiers --bench disk -- [--dir DIRECTORY] [--quick]`
+
+#![allow(clippy::print_stdout, clippy::unwrap_used, missing_docs)]
+
+use std::fs::{self, File, OpenOptions};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use rustix::fs::OFlags;
+use unspool_core::{CheckpointId, TierKind};
+use unspool_tiers::{Arena, Disk, DiskIo, DiskOptions, Tier};
+
+const MIB: usize = 1 << 20;
+/// Bytes moved by each way in one repetition, and repetitions.
+const FULL: (usize, usize) = (1024 * MIB, 7);
+const QUICK: (usize, usize) = (256 * MIB, 3);
+/// A head, as a frame in a store has one.
+const HEAD: usize = 4096;
+
+/// What is measured: seconds for all frames.
+#[derive(Clone, Copy)]
+struct Times {
+    write: f64,
+    read: f64,
+    delete: f64,
+}
+
+/// A way to keep frames.
+trait Way {
+    fn name(&self) -> String;
+    fn write(&mut self, n: usize, head: &[u8], payload: &[u8]);
+    fn read(&mut self, n: usize, head: &mut [u8], payload: &mut [u8]);
+    fn delete(&mut self, n: usize);
+}
+
+/// One large file past the page cache; new, or written before.
+struct Plain {
+    path: PathBuf,
+    file: File,
+    old: bool,
+}
+
+impl Plain {
+    fn new(dir: &Path, old: bool) -> Plain {
+        let path = dir.join(if old { "plain-old" } else { "plain-new" });
+        let file = Plain::create(&path);
+        Plain { path, file, old }
+    }
+
+    fn create(path: &Path) -> File {
+        let direct = OFlags::DIRECT.bits().cast_signed();
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(true).custom_flags(direct);
+        options.open(path).unwrap()
+    }
+}
+
+impl Way for Plain {
+    fn name(&self) -> String {
+        if self.old { "plain, written before" } else { "plain, new file" }.to_owned()
+    }
+
+    fn write(&mut self, n: usize, _head: &[u8], payload: &[u8]) {
+        self.file.write_all_at(payload, (n * payload.len()) as u64).unwrap();
+    }
+
+    fn read(&mut self, n: usize, _head: &mut [u8], payload: &mut [u8]) {
+        self.file.read_exact_at(payload, (n * payload.len()) as u64).unwrap();
+    }
+
+    fn delete(&mut self, n: usize) {
+        if n == 0 && !self.old {
+            fs::remove_file(&self.path).unwrap();
+            self.file = Plain::create(&self.path);
+        }
+    }
+}
+
+/// The disk tier; new for every repetition, or with the files of deleted frames at hand.
+struct Tiered {
+    options: DiskOptions,
+    disk: Option<Disk>,
+    old: bool,
+}
+
+impl Tiered {
+    fn new(dir: &Path, io: DiskIo, old: bool) -> Tiered {
+        let mut options = DiskOptions::new(dir);
+        options.io = io;
+        Tiered { options, disk: None, old }
+    }
+
+    fn disk(&mut self) -> &Disk {
+        self.disk.get_or_insert_with(|| Disk::open(self.options.clone()).unwrap())
+    }
+}
+
+impl Way for Tiered {
+    fn name(&self) -> String {
+        let io = format!("{:?}", self.options.io).to_lowercase();
+        format!("tier, {io}, {}", if self.old { "reused files" } else { "new files" })
+    }
+
+    fn write(&mut self, n: usize, head: &[u8], payload: &[u8]) {
+        self.disk().put(CheckpointId(n as u64), 0, &[head, payload]).unwrap();
+    }
+
+    fn read(&mut self, n: usize, head: &mut [u8], payload: &mut [u8]) {
+        self.disk().get(CheckpointId(n as u64), 0, &mut [head, payload]).unwrap();
+    }
+
+    fn delete(&mut self, n: usize) {
+        self.disk().delete(CheckpointId(n as u64)).unwrap();
+        if n == 0 && !self.old {
+            self.disk = None;
+        }
+    }
+}
+
+struct Memcpy(Vec<u8>);
+
+impl Way for Memcpy {
+    fn name(&self) -> String {
+        "memcpy".to_owned()
+    }
+
+    fn write(&mut self, n: usize, _head: &[u8], payload: &[u8]) {
+        self.0[n * payload.len()..][..payload.len()].copy_from_slice(payload);
+    }
+
+    fn read(&mut self, n: usize, _head: &mut [u8], payload: &mut [u8]) {
+        payload.copy_from_slice(&self.0[n * payload.len()..][..payload.len()]);
+    }
+
+    fn delete(&mut self, _n: usize) {}
+}
+
+struct InArena(Arena);
+
+impl Way for InArena {
+    fn name(&self) -> String {
+        "arena".to_owned()
+    }
+
+    fn write(&mut self, n: usize, _head: &[u8], payload: &[u8]) {
+        let offset = (n * payload.len()) as u64;
+        self.0.put(CheckpointId(n as u64), offset, &[payload]).unwrap();
+    }
+
+    fn read(&mut self, n: usize, _head: &mut [u8], payload: &mut [u8]) {
+        self.0.get(CheckpointId(n as u64), 0, &mut [payload]).unwrap();
+    }
+
+    fn delete(&mut self, n: usize) {
+        self.0.delete(CheckpointId(n as u64)).unwrap();
+    }
+}
+
+/// Memory that starts at a page, as an arena's does.
+struct Pages {
+    bytes: Vec<u8>,
+    start: usize,
+}
+
+impl Pages {
+    fn new(len: usize) -> Pages {
+        let bytes: Vec<u8> = (0..len + 4096).map(|i| (i % 251) as u8).collect();
+        let start = bytes.as_ptr().align_offset(4096);
+        Pages { bytes, start }
+    }
+
+    fn get(&mut self, len: usize) -> &mut [u8] {
+        &mut self.bytes[self.start..self.start + len]
+    }
+}
+
+/// Writes, reads (last first, as an adjoint does) and deletes `count` frames.
+fn round(way: &mut dyn Way, count: usize, head: &mut [u8], payload: &mut [u8]) -> Times {
+    let write = timed(|| (0..count).for_each(|n| way.write(n, head, payload)));
+    let read = timed(|| (0..count).rev().for_each(|n| way.read(n, head, payload)));
+    let delete = timed(|| (0..count).rev().for_each(|n| way.delete(n)));
+    Times { write, read, delete }
+}
+
+fn timed(work: impl FnOnce()) -> f64 {
+    let start = Instant::now();
+    work();
+    start.elapsed().as_secs_f64()
+}
+
+fn median(values: impl Iterator<Item = f64>) -> f64 {
+    let mut values: Vec<f64> = values.collect();
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}
+
+/// Measures ways for frames of `size` bytes and prints a line for each. `base[i]` is the way that
+/// way `i` is compared with.
+fn compare(
+    ways: &mut [Box<dyn Way>],
+    base: &[usize],
+    size: usize,
+    (total, rounds): (usize, usize),
+) {
+    let count = total.div_ceil(size);
+    let (mut head, mut payload) = (Pages::new(HEAD), Pages::new(size));
+    let mut times: Vec<Vec<Times>> = vec![Vec::new(); ways.len()];
+    for repetition in 0..=rounds {
+        for (way, times) in ways.iter_mut().zip(&mut times) {
+            let took = round(&mut **way, count, head.get(HEAD), payload.get(size));
+            // The first time fills files and pages that later ones use again.
+            if repetition > 0 {
+                times.push(took);
+            }
+        }
+    }
+    let ratio = |way: usize, what: fn(&Times) -> f64| {
+        // Of neighbours in time, so that a slow moment of the machine hits both.
+        let pairs = times[base[way]].iter().zip(&times[way]);
+        median(pairs.map(|(base, own)| what(base) / what(own)))
+    };
+    let rate = |way: usize, what: fn(&Times) -> f64| {
+        (count * size) as f64 / 1e9 / median(times[way].iter().map(what))
+    };
+    for (i, way) in ways.iter().enumerate() {
+        println!(
+            "{:4} MiB  {:28} {:7.2} {:7.2}   {:5.0} % {:5.0} %  {:10.1}",
+            size / MIB,
+            way.name(),
+            rate(i, |times| times.write),
+            rate(i, |times| times.read),
+            100.0 * ratio(i, |times| times.write),
+            100.0 * ratio(i, |times| times.read),
+            median(times[i].iter().map(|times| times.delete)) / count as f64 * 1e6,
+        );
+    }
+}
+
+fn main() {
+    let args: Vec<String> = std::env::args().collect();
+    let dir = args.iter().position(|arg| arg == "--dir").map(|at| PathBuf::from(&args[at + 1]));
+    let parent = dir.unwrap_or_else(std::env::temp_dir);
+    let amount = if args.iter().any(|arg| arg == "--quick") { QUICK } else { FULL };
+    let dir = parent.join(format!("disk-bench-{}", std::process::id()));
+    fs::create_dir_all(&dir).unwrap();
+    println!("                                        GB/s            of the base       delete");
+    println!("   frame  way                            write    read    write    read   us/frame");
+    for size in [1, 16, 64, 256] {
+        let mut ways: Vec<Box<dyn Way>> = vec![
+            Box::new(Plain::new(&dir, false)),
+            Box::new(Plain::new(&dir, true)),
+            Box::new(Tiered::new(&dir, DiskIo::Direct, false)),
+            Box::new(Tiered::new(&dir, DiskIo::Direct, true)),
+            Box::new(Tiered::new(&dir, DiskIo::Uring, true)),
+            Box::new(Tiered::new(&dir, DiskIo::Buffered, true)),
+        ];
+        compare(&mut ways, &[0, 1, 0, 1, 1, 1], size * MIB, amount);
+    }
+    for size in [1, 16, 64, 256] {
+        let arena = Arena::new(TierKind::Host, amount.0 as u64).unwrap();
+        let mut ways: Vec<Box<dyn Way>> =
+            vec![Box::new(Memcpy(vec![1; amount.0])), Box::new(InArena(arena))];
+        compare(&mut ways, &[0, 0], size * MIB, amount);
+    }
+    fs::remove_dir_all(&dir).unwrap();
+}
