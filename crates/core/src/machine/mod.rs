@@ -101,6 +101,8 @@ struct WaitingSave {
     row: Row,
     /// What had failed was tried once more for this save.
     retried: bool,
+    /// There was no room at this [`Core::generation`]: not worth asking again.
+    blocked: Option<u64>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -167,7 +169,7 @@ impl Core {
             let fetched = self.start_prefetches(out);
             let answered = self.answer_flushes(out);
             let progress = restored || saved || flushed || fetched || answered;
-            if !progress && !(self.is_still() && self.last_resort(out)) {
+            if !progress && (!self.is_still() || !self.last_resort(out)) {
                 return;
             }
         }
@@ -190,6 +192,11 @@ impl Core {
 
     fn refuse(request: RequestId, refusal: Refusal, out: &mut Vec<Command>) {
         out.push(Command::Refuse { request, refusal });
+    }
+
+    /// Counts the changes in all tiers that may have made room.
+    fn generation(&self) -> u64 {
+        self.tiers.iter().map(|t| t.generation).sum()
     }
 
     /// Nothing in the background can change the situation any more.

@@ -37,7 +37,7 @@ impl Core {
             return Core::refuse(request, Refusal::TooLarge { largest }, out);
         }
         let row = self.table.insert(version, bytes);
-        self.waiting_saves.push_back(WaitingSave { request, row, retried: false });
+        self.waiting_saves.push_back(WaitingSave { request, row, retried: false, blocked: None });
     }
 
     /// Grants or refuses waiting saves, first come, first served.
@@ -57,6 +57,11 @@ impl Core {
     }
 
     fn place_save(&mut self, save: WaitingSave, effort: Effort, out: &mut Vec<Command>) -> Placed {
+        let generation = Some(self.generation());
+        if effort == Effort::Usual && save.blocked == generation {
+            return Placed::Wait;
+        }
+        self.waiting_saves.front_mut().expect("this save waits").blocked = generation;
         let bytes = self.table.get(save.row).bytes;
         for tier in self.tier_ids() {
             if !self.tier(tier).can_hold(bytes) {
