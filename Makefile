@@ -10,7 +10,7 @@ SHELL := /bin/bash
 
 PYTHON ?= python3
 CARGO ?= cargo
-SEEDS ?= 1000
+SEEDS ?= 10000
 FUZZ_SECONDS ?= 60
 
 VENV := .venv
@@ -47,12 +47,14 @@ test-python: $(VENV)/.test ## run the Python tests on the release wheel
 
 bench: need-rust $(VENV)/.rtm ## print tables of what things cost, against the raw operation of the same run
 	$(CARGO) run --locked --release --package unspool-benches
-	$(CARGO) bench --locked --package unspool-codec
-	$(CARGO) bench --locked --package unspool-tiers
+	$(CARGO) run --locked --release --package unspool --example overhead
+	$(CARGO) bench --locked --package unspool-codec --bench codec
+	$(CARGO) bench --locked --package unspool-tiers --bench disk
 	$(BIN)/python benches/python_calls.py
 
-sim: need-rust ## run SEEDS=1000 seeds of the simulator
-	$(CARGO) run --locked --release --package unspool-sim -- --seeds $(SEEDS)
+sim: need-rust ## run SEEDS=10000 seeds of the simulator (or a range: SEEDS=500..600)
+	$(CARGO) run --locked --release --package unspool-sim -- \
+		--seeds $(if $(findstring ..,$(SEEDS)),$(SEEDS),0..$(SEEDS))
 
 fuzz: need-rust ## fuzz the frame parser for FUZZ_SECONDS=60 (needs a nightly Rust and cargo-fuzz)
 	@$(CARGO) +nightly fuzz --version >/dev/null 2>&1 || { echo "fuzzing needs a nightly Rust and" \
