@@ -21,6 +21,7 @@ use unspool_transfer::{
 
 use crate::brain::Brain;
 use crate::error::{Error, ErrorKind};
+use crate::reasons;
 use crate::settings::Settings;
 use crate::stack::{self, Stack};
 use crate::state::{Answer, Phase, State};
@@ -274,6 +275,13 @@ impl Hub {
             _ => {}
         }
         self.feed(&mut state, event);
+    }
+
+    /// The error of a store that failed in the caller's own thread. A store that was closed under
+    /// the call is no fault of the medium.
+    pub(crate) fn direct_failed(&self, doing: &str, version: i64, cause: TransferError) -> Error {
+        let closed = check_open(&self.state()).err();
+        closed.unwrap_or_else(|| reasons::direct_failed(doing, version, cause))
     }
 
     /// The longest that close waits for the workers when it is nobody's explicit call.

@@ -10,7 +10,6 @@ use unspool_transfer::{Buffer, Frame, TransferError, read_frame, staging};
 
 use crate::error::Error;
 use crate::hub::{Hub, check_open};
-use crate::reasons;
 use crate::save::in_memory;
 use crate::spool::Spool;
 use crate::state::Answer;
@@ -72,7 +71,7 @@ impl<'a> RestoreTicket<'a> {
             Ok(data) => self.data = Some(data),
             Err(cause) => {
                 self.abort();
-                return Err(reasons::direct_failed("restored", self.version(), cause));
+                return Err(self.hub.direct_failed("restored", self.version(), cause));
             }
         }
         Ok(self)

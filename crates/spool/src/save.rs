@@ -11,7 +11,6 @@ use unspool_transfer::{Buffer, Frame, TransferError, staging, write_frame};
 
 use crate::error::{Error, ErrorKind};
 use crate::hub::{Hub, check_open};
-use crate::reasons;
 use crate::spool::Spool;
 use crate::state::Answer;
 use crate::tally::Call;
@@ -87,7 +86,7 @@ impl<'a> SaveTicket<'a> {
             Ok(room) => self.room = Some(room),
             Err(cause) => {
                 self.abort();
-                return Err(reasons::direct_failed("saved", self.version(), cause));
+                return Err(self.hub.direct_failed("saved", self.version(), cause));
             }
         }
         self.clear_gaps();
@@ -174,7 +173,7 @@ impl<'a> SaveTicket<'a> {
         let took = self.hub.clock.now().since(start);
         let awaited = || "its direct write to a store, because no arena had room".to_owned();
         self.hub.state().tally.stalled(Call::Save, self.version(), took, awaited);
-        written.map_err(|cause| reasons::direct_failed("saved", self.version(), cause))
+        written.map_err(|cause| self.hub.direct_failed("saved", self.version(), cause))
     }
 
     /// Takes back what [`SaveTicket::write`] wrote, so that no later opener finds it.

@@ -100,7 +100,10 @@ pub fn read_frame(
 
 /// Compares a head that was read with the expected one.
 fn check_head(frame: &Frame, bytes: &[u8]) -> Result<(), TransferError> {
-    let (head, written) = parse_head(bytes)?;
+    // Whatever is wrong with it: it is not what was written.
+    let parsed = parse_head(bytes);
+    let (head, written) =
+        parsed.map_err(|cause| corrupt(&format!("its head cannot be read ({cause})")))?;
     if head != **frame.head() {
         return Err(corrupt("its head describes another checkpoint"));
     }
