@@ -65,6 +65,12 @@ impl Figures {
         }
     }
 
+    /// The time for which calls kept the application: waiting and copying.
+    #[must_use]
+    pub fn blocked(&self) -> Nanos {
+        self.saves.stall.plus(self.restores.stall).plus(self.copying)
+    }
+
     /// The stall in saves and restores as a share of the whole run.
     #[must_use]
     pub fn stall_share(&self) -> f64 {
@@ -90,12 +96,13 @@ impl fmt::Display for Figures {
         write!(
             f,
             "stall {:.1} ms in saves, {:.1} ms in restores ({:.1} % of {:.0} ms); hits {:?}; \
-             lead {median} (median), {mean:.1} (mean)",
+             {:.1} ms of copying; lead {median} (median), {mean:.1} (mean)",
             ms(self.saves.stall),
             ms(self.restores.stall),
             self.stall_share() * 100.0,
             ms(self.total),
             &self.hits[..self.evictions.len()],
+            ms(self.copying),
         )
     }
 }
