@@ -11,8 +11,38 @@ use crate::panics::guarded;
 use crate::waiting::{detached, waiting};
 use crate::{call, live, load, options, sizes, stats};
 
-/// One history of checkpoints with its tiers and workers; see `_unspool.pyi` for the whole
-/// documentation of its methods.
+/// One history of checkpoints, with its tiers and the workers that move them.
+///
+/// A checkpoint is one or several arrays under an integer, its version, usually the time step. It
+/// never changes. It is saved into the fastest tier with room and flows to the slower ones by
+/// itself; what `expect` announces comes back to the fastest tier before it is restored. The tiers
+/// together may be much smaller than the history, as long as the slowest one can hold it.
+///
+/// The order in which room is made is that of Score (Maurya et al., "GPU-Enabled Asynchronous
+/// Multi-level Checkpoint Caching and Prefetching", HPDC 2023, Algorithm 1), unless `policy` says
+/// otherwise.
+///
+/// All methods may be called from several threads. While one waits or copies, other Python threads
+/// run, and Ctrl-C ends the wait. Arrays that another thread writes while they are being saved are
+/// saved as some mixture of old and new items.
+///
+/// Arguments:
+///     device: the size of the device tier: memory that stands for the GPU's.
+///     host: the size of the host tier: main memory.
+///     disk: the disk tier: a directory, a pair such as `("/scratch", "100GiB")`, or a `Disk`.
+///         At least one of the three is needed. Sizes are integers in bytes, or text with a unit:
+///         `"512MiB"` is 512 * 2**20 bytes, `"1.5GB"` is 1,500,000,000.
+///     discard_after_restore: discard each checkpoint after the last restore that was expected.
+///     policy: how room is made in memory: `"score"`, `"lru"`, `"fifo"`, or `"belady"`, which is
+///         best where all restores are expected before the first one, and meant for comparisons.
+///     timeout: the longest that one call waits, in seconds.
+///     verify: compare the checksum of what is read back from disk.
+///     trace: keep what happened when, for `write_trace`.
+///     record: a file that receives every decision, one line each, to be replayed later.
+///
+/// Raises:
+///     OptionError, UnknownOptionError: an option makes no sense or does not exist.
+///     StorageError: a tier cannot be made: no memory, no such directory, no permission.
 #[pyclass(module = "unspool", frozen, weakref, subclass)]
 #[derive(Debug)]
 pub struct Spool {
@@ -62,6 +92,21 @@ impl Spool {
         })
     }
 
+    /// Saves arrays under `version`: `save(3, u, v)` or `save(3, u=u, v=v)`.
+    ///
+    /// The arrays may be of any shape, dtype and layout, on the CPU: those of NumPy, PyTorch and
+    /// JAX, and everything with the buffer protocol or DLPack. They may be changed as soon as this
+    /// returns. Waits when there is no room, until some was made.
+    ///
+    /// Raises:
+    ///     VersionExistsError: the version is already saved.
+    ///     NotYetSavedError: another thread is saving it.
+    ///     UnsupportedArrayError: an argument is no array, or one on another device.
+    ///     RegionMismatchError: no array was given, or some by position and some by name.
+    ///     CheckpointTooLargeError: the arrays are larger than every tier.
+    ///     TierFullError: every tier is full and nothing in them can be given up.
+    ///     WaitTimeoutError: no room was made in time.
+    ///     StorageError, ClosedError, ForkedError.
     #[pyo3(signature = (version, /, *arrays, **named))]
     fn save(
         &self,
@@ -72,6 +117,24 @@ impl Spool {
         guarded(arrays.py(), || call::save(&self.spool, version, arrays, named))
     }
 
+    /// Copies what was saved under `version` into arrays: `restore(3, u, v)` or
+    /// `restore(3, u=u, v=v)`, in the way in which it was saved.
+    ///
+    /// The arrays have the shapes and dtypes of those that were saved; their layout and their
+    /// library may differ. Waits for data that is still on its way. The checkpoint stays, unless
+    /// the spool was opened with `discard_after_restore`. After an error in the middle of a copy
+    /// the arrays hold unspecified values.
+    ///
+    /// Raises:
+    ///     UnknownVersionError, DiscardedVersionError, NotYetSavedError: there is no such
+    ///         checkpoint.
+    ///     RegionMismatchError: the number or the names of the arrays are others.
+    ///     ShapeMismatchError, DtypeMismatchError: an array does not fit.
+    ///     ReadOnlyTargetError: an array must not be written; those of JAX never can be.
+    ///     OverlappingTargetError: items of the arrays share memory.
+    ///     UnsupportedArrayError: an argument is no array, or one on another device.
+    ///     CorruptCheckpointError, LostCheckpointError: the bytes are not those that were saved.
+    ///     WaitTimeoutError, StorageError, ClosedError, ForkedError.
     #[pyo3(signature = (version, /, *arrays, **named))]
     fn restore(
         &self,
@@ -82,16 +145,40 @@ impl Spool {
         guarded(arrays.py(), || call::restore(&self.spool, version, arrays, named))
     }
 
+    /// What was saved under `version`, as new arrays of the library `to`.
+    ///
+    /// Returns:
+    ///     One array when one was saved by position, a tuple when several were, and a dictionary
+    ///     when they were saved by name.
+    ///
+    /// Raises:
+    ///     OptionError: there is no library `to` here.
+    ///     MissingLibraryError: it is not installed, or `ml_dtypes` is not, which NumPy needs for
+    ///         bfloat16 and the like.
+    ///     UnsupportedArrayError: it has no such dtype.
+    ///     All that `restore` raises for a version.
     #[pyo3(signature = (version, /, *, to="numpy"))]
     fn load<'py>(&self, py: Python<'py>, version: i64, to: &str) -> PyResult<Bound<'py, PyAny>> {
         guarded(py, || load::load(py, &self.spool, version, to))
     }
 
+    /// The names, dtypes and shapes of what was saved under `version`. Nothing is moved.
+    ///
+    /// Raises:
+    ///     UnknownVersionError, DiscardedVersionError, NotYetSavedError, ClosedError, ForkedError.
     #[pyo3(signature = (version, /))]
     fn regions<'py>(&self, py: Python<'py>, version: i64) -> PyResult<Bound<'py, PyAny>> {
         guarded(py, || load::describe(py, &*call::head(py, &self.spool, version)?))
     }
 
+    /// Announces restores, in this order, after those that were announced before.
+    ///
+    /// A version may be announced several times, and before it is saved. A restore out of order is
+    /// served all the same. With `start=False`, nothing is brought back before `start_prefetch`.
+    ///
+    /// Raises:
+    ///     TypeError: `versions` is no iterable of integers.
+    ///     ClosedError, ForkedError.
     #[pyo3(signature = (versions, /, *, start=true))]
     fn expect(&self, py: Python<'_>, versions: &Bound<'_, PyAny>, start: bool) -> PyResult<()> {
         let versions = versions
@@ -108,55 +195,108 @@ impl Spool {
         })
     }
 
+    /// Forgets everything that `expect` has announced.
+    ///
+    /// Raises:
+    ///     ClosedError, ForkedError.
     fn forget_hints(&self, py: Python<'_>) -> PyResult<()> {
         guarded(py, || detached(py, None, || self.spool.forget_hints()))
     }
 
+    /// Lets prefetches begin, after `hold_prefetch` or `expect(..., start=False)`.
+    ///
+    /// Raises:
+    ///     ClosedError, ForkedError.
     fn start_prefetch(&self, py: Python<'_>) -> PyResult<()> {
         guarded(py, || detached(py, None, || self.spool.start_prefetch()))
     }
 
+    /// Lets no prefetch begin until `start_prefetch`: while a forward pass needs the room.
+    ///
+    /// Raises:
+    ///     ClosedError, ForkedError.
     fn hold_prefetch(&self, py: Python<'_>) -> PyResult<()> {
         guarded(py, || detached(py, None, || self.spool.hold_prefetch()))
     }
 
+    /// Frees what was saved under `version`, in every tier. The version may be saved again.
+    ///
+    /// Raises:
+    ///     UnknownVersionError, DiscardedVersionError, NotYetSavedError, ClosedError, ForkedError.
     #[pyo3(signature = (version, /))]
     fn discard(&self, py: Python<'_>, version: i64) -> PyResult<()> {
         guarded(py, || detached(py, Some(version), || self.spool.discard(version)))
     }
 
+    /// Waits until every checkpoint is in the slowest tier that can hold it.
+    ///
+    /// On a durable disk they survive a crash of the machine from then on.
+    ///
+    /// Raises:
+    ///     TierFullError, StorageError, WaitTimeoutError, ClosedError, ForkedError.
     fn flush(&self, py: Python<'_>) -> PyResult<()> {
         guarded(py, || waiting(py, None, |wait| self.spool.flush(wait)))
     }
 
+    /// The saved versions, in ascending order.
+    ///
+    /// Raises:
+    ///     ClosedError, ForkedError.
     fn versions(&self, py: Python<'_>) -> PyResult<Vec<i64>> {
         guarded(py, || detached(py, None, || self.spool.versions()))
     }
 
+    /// Whether `version` survives a crash of the machine.
+    ///
+    /// Raises:
+    ///     UnknownVersionError, DiscardedVersionError, NotYetSavedError, ClosedError, ForkedError.
     #[pyo3(signature = (version, /))]
     fn durable(&self, py: Python<'_>, version: i64) -> PyResult<bool> {
         guarded(py, || detached(py, Some(version), || self.spool.durable(version)))
     }
 
+    /// What the spool has done so far. Also answered when it is closed.
+    ///
+    /// Raises:
+    ///     ForkedError.
     fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         guarded(py, || stats::to_python(py, &detached(py, None, || self.spool.stats())?))
     }
 
+    /// Writes what happened when to a file that https://ui.perfetto.dev shows.
+    ///
+    /// Also answered when the spool is closed.
+    ///
+    /// Raises:
+    ///     OptionError: the spool was not opened with `trace=True`.
+    ///     StorageError: the file cannot be written.
+    ///     ForkedError.
     #[pyo3(signature = (path, /))]
     fn write_trace(&self, py: Python<'_>, path: &Bound<'_, PyAny>) -> PyResult<()> {
         let path = options::path("path", path)?;
         guarded(py, || detached(py, None, || self.spool.write_trace(&path)))
     }
 
+    /// Ends the work and gives everything back; a second call does nothing.
+    ///
+    /// A durable spool first writes everything to its disk. Calls of other threads that wait
+    /// meanwhile get a `ClosedError`. Leaving a `with` block and the end of the program close a
+    /// spool as well.
+    ///
+    /// Raises:
+    ///     TierFullError, StorageError, WaitTimeoutError: something could not be made durable.
+    ///     ForkedError.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         guarded(py, || detached(py, None, || self.spool.close()))
     }
 
+    /// Whether the spool was closed.
     #[getter]
     fn closed(&self) -> bool {
         self.spool.is_closed()
     }
 
+    /// Whether `version` is saved and not discarded.
     fn __contains__(&self, py: Python<'_>, version: &Bound<'_, PyAny>) -> PyResult<bool> {
         let Ok(version) = version.extract() else {
             return Ok(false);
@@ -164,11 +304,12 @@ impl Spool {
         guarded(py, || detached(py, Some(version), || self.spool.contains(version)))
     }
 
+    /// The number of checkpoints that are saved and not discarded.
     fn __len__(&self, py: Python<'_>) -> PyResult<usize> {
         self.versions(py).map(|versions| versions.len())
     }
 
-    /// An empty spool is still a spool: `spool or other` gives the spool.
+    /// True: an empty spool is still a spool.
     fn __bool__(&self) -> bool {
         true
     }

@@ -181,7 +181,8 @@ fn take_out(capsule: &Bound<'_, PyAny>, name: &CStr, used: &'static CStr) -> Opt
 }
 
 /// Borrows the memory of `object` through the exchange table of its type, which is several times
-/// faster than `__dlpack__`; `None` when there is no table that this crate understands.
+/// faster than `__dlpack__`; `None` when there is no table that this crate understands, or it
+/// gives nothing.
 ///
 /// # Errors
 /// Why it cannot be borrowed; nothing is lent then.
@@ -200,7 +201,9 @@ pub fn exchange(object: &Bound<'_, PyAny>) -> Option<Result<Array, Refusal>> {
     // SAFETY: `object` is live and an instance of the type that the table belongs to.
     let status = unsafe { export(object.as_ptr().cast(), &raw mut tensor) };
     let Some(tensor) = NonNull::new(tensor).filter(|_| status == 0) else {
-        return Some(Err(Refusal::from_exception(py, PyErr::fetch(py))));
+        // `__dlpack__` says what is wrong in better words.
+        drop(PyErr::take(py));
+        return None;
     };
     Some(describe(Tensor::Versioned(VersionedTensor(tensor))).map_err(Refusal::from))
 }

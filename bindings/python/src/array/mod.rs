@@ -70,7 +70,10 @@ enum Refusal {
 impl Refusal {
     fn from_exception(py: Python<'_>, raised: PyErr) -> Refusal {
         if raised.is_instance_of::<PyException>(py) {
-            return Refusal::Why(raised.value(py).to_string().trim_end_matches('.').to_owned());
+            // What follows the first line is a stack of C++ addresses where there is more.
+            let text = raised.value(py).to_string();
+            let line = text.lines().next().unwrap_or("it raised an exception without a text");
+            return Refusal::Why(line.trim_end_matches('.').to_owned());
         }
         Refusal::Raised(raised)
     }

@@ -1,5 +1,6 @@
-//! NumPy arrays that the buffer protocol refuses: `datetime64`, the dtypes of `ml_dtypes`, and
-//! structures with such fields. `__array_interface__` names their memory.
+//! NumPy arrays that are no plain numbers. The buffer protocol refuses some of them
+//! (`datetime64`, the dtypes of `ml_dtypes`) and names others by formats that depend on where
+//! the array lies in memory (structures): `__array_interface__` does neither.
 
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -23,26 +24,24 @@ pub fn borrow(object: &Bound<'_, PyAny>) -> Option<Result<Array, String>> {
     Some(named_dtype(&dtype, &interface).and_then(|dtype| describe(object, &interface, dtype)))
 }
 
-/// The dtype of a NumPy dtype that the buffer protocol cannot name.
+/// The dtype of a NumPy dtype that is no plain number.
 fn named_dtype(dtype: &Bound<'_, PyAny>, interface: &Bound<'_, PyDict>) -> Result<Dtype, String> {
-    let name = text(dtype, "name")?;
-    if let Some(known) = Dtype::from_name(&name) {
+    let name: String = attribute(dtype, "name")?;
+    let native: bool = attribute(dtype, "isnative")?;
+    if let Some(known) = Dtype::from_name(&name).filter(|_| native) {
         return Ok(known);
     }
-    let kind = text(dtype, "kind")?;
-    let objects = truth(dtype, "hasobject")?;
-    if objects || !matches!(kind.as_str(), "M" | "m" | "V" | "S" | "U") {
+    let kind: String = attribute(dtype, "kind")?;
+    let objects: bool = attribute(dtype, "hasobject")?;
+    if objects || !"biufcmMSUV".contains(&kind) {
         return Err(format!(
             "its items ({name}) hold Python objects or addresses, which mean nothing after they \
              are read back: convert them to numbers or to strings of a fixed width"
         ));
     }
-    let spelled = if kind == "V" { descr(interface)? } else { text(dtype, "str")? };
-    let itemsize: u64 = dtype
-        .getattr(intern!(dtype.py(), "itemsize"))
-        .and_then(|size| size.extract())
-        .map_err(|e| e.to_string())?;
-    Ok(Dtype::Opaque { itemsize, tag: format!("{TAG}{spelled}") })
+    let fields: Option<Bound<'_, PyAny>> = attribute(dtype, "names")?;
+    let spelled = if fields.is_some() { descr(interface)? } else { attribute(dtype, "str")? };
+    Ok(Dtype::Opaque { itemsize: attribute(dtype, "itemsize")?, tag: format!("{TAG}{spelled}") })
 }
 
 /// The fields of a structure, as a literal that NumPy reads back.
@@ -76,12 +75,10 @@ where
     value.extract().map_err(|_| missing())
 }
 
-fn text(dtype: &Bound<'_, PyAny>, attribute: &str) -> Result<String, String> {
-    let value = dtype.getattr(attribute).and_then(|value| value.extract());
-    value.map_err(|_| format!("its dtype has no usable {attribute:?}"))
-}
-
-fn truth(dtype: &Bound<'_, PyAny>, attribute: &str) -> Result<bool, String> {
-    let value = dtype.getattr(attribute).and_then(|value| value.extract());
-    value.map_err(|_| format!("its dtype has no usable {attribute:?}"))
+fn attribute<'py, T>(dtype: &Bound<'py, PyAny>, name: &str) -> Result<T, String>
+where
+    T: for<'a> FromPyObject<'a, 'py>,
+{
+    let missing = || format!("its dtype has no usable {name:?}");
+    dtype.getattr(name).map_err(|_| missing())?.extract().map_err(|_| missing())
 }

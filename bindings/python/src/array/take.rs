@@ -3,6 +3,7 @@
 use std::fmt;
 
 use pyo3::prelude::*;
+use unspool::Dtype;
 
 use super::{Access, Array, Refusal, buffer, dlpack, numpy, torch};
 use crate::errors::{Class, error};
@@ -21,7 +22,9 @@ pub struct Label<'a> {
 impl fmt::Display for Label<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Label { call, version, name } = self;
-        write!(f, "{call}({version}): array {name:?}")
+        let positional = name.bytes().all(|byte| byte.is_ascii_digit());
+        let quote = if positional { "" } else { "\"" };
+        write!(f, "{call}({version}): array {quote}{name}{quote}")
     }
 }
 
@@ -44,12 +47,18 @@ pub fn take(object: &Bound<'_, PyAny>, label: Label<'_>) -> PyResult<Array> {
 fn borrow(object: &Bound<'_, PyAny>) -> Result<Array, Refusal> {
     let mut refusal = None;
     if buffer::speaks(object) {
-        match buffer::borrow(object) {
-            Ok(array) => return Ok(unmasked(object, array)?),
-            Err(why) => refusal = Some(why),
+        let lent = buffer::borrow(object);
+        if let Ok(array) = &lent
+            && !matches!(array.dtype, Dtype::Opaque { .. })
+        {
+            return Ok(unmasked(object, lent?)?);
         }
         if let Some(answer) = numpy::borrow(object) {
             return Ok(unmasked(object, answer?)?);
+        }
+        match lent {
+            Ok(array) => return Ok(array),
+            Err(why) => refusal = Some(why),
         }
     }
     if let Some(why) = torch::objection(object) {

@@ -62,6 +62,7 @@ impl Walk {
     }
 
     /// Whether the array is one run: dense in C order, or empty.
+    #[cfg(test)]
     pub fn is_contiguous(&self) -> bool {
         self.dims.is_empty()
     }

@@ -1,0 +1,254 @@
+"""The extension module. Import its names from `unspool`."""
+
+import os
+from collections.abc import Iterable
+from types import TracebackType
+from typing import Any, Literal, Self, SupportsIndex, overload
+
+from ._types import Disk, Region
+from .statistics import Stats
+
+__version__: str
+
+_Path = str | bytes | os.PathLike[str] | os.PathLike[bytes]
+_Size = int | float | str
+
+class Spool:
+    """One history of checkpoints, with its tiers and the workers that move them.
+
+    A checkpoint is one or several arrays under an integer, its version, usually the time step. It
+    never changes. It is saved into the fastest tier with room and flows to the slower ones by
+    itself; what `expect` announces comes back to the fastest tier before it is restored. The tiers
+    together may be much smaller than the history, as long as the slowest one can hold it.
+
+    The order in which room is made is that of Score (Maurya et al., "GPU-Enabled Asynchronous
+    Multi-level Checkpoint Caching and Prefetching", HPDC 2023, Algorithm 1), unless `policy` says
+    otherwise.
+
+    All methods may be called from several threads. While one waits or copies, other Python threads
+    run, and Ctrl-C ends the wait. Arrays that another thread writes while they are being saved are
+    saved as some mixture of old and new items.
+
+    Arguments:
+        device: the size of the device tier: memory that stands for the GPU's.
+        host: the size of the host tier: main memory.
+        disk: the disk tier: a directory, a pair such as `("/scratch", "100GiB")`, or a `Disk`.
+            At least one of the three is needed. Sizes are integers in bytes, or text with a unit:
+            `"512MiB"` is 512 * 2**20 bytes, `"1.5GB"` is 1,500,000,000.
+        discard_after_restore: discard each checkpoint after the last restore that was expected.
+        policy: how room is made in memory: `"score"`, `"lru"`, `"fifo"`, or `"belady"`, which is
+            best where all restores are expected before the first one, and meant for comparisons.
+        timeout: the longest that one call waits, in seconds.
+        verify: compare the checksum of what is read back from disk.
+        trace: keep what happened when, for `write_trace`.
+        record: a file that receives every decision, one line each, to be replayed later.
+
+    Raises:
+        OptionError, UnknownOptionError: an option makes no sense or does not exist.
+        StorageError: a tier cannot be made: no memory, no such directory, no permission.
+    """
+
+    def __new__(
+        cls,
+        device: _Size | None = None,
+        host: _Size | None = None,
+        disk: _Path | tuple[_Path, _Size] | Disk | None = None,
+        *,
+        discard_after_restore: bool = False,
+        policy: Literal["score", "lru", "fifo", "belady"] = "score",
+        timeout: float = 300.0,
+        verify: bool = True,
+        trace: bool = False,
+        record: _Path | None = None,
+    ) -> Self: ...
+    @overload
+    def save(self, version: SupportsIndex, /, *arrays: Any) -> None: ...
+    @overload
+    def save(self, version: SupportsIndex, /, **named: Any) -> None:
+        """Saves arrays under `version`: `save(3, u, v)` or `save(3, u=u, v=v)`.
+
+        The arrays may be of any shape, dtype and layout, on the CPU: those of NumPy, PyTorch and
+        JAX, and everything with the buffer protocol or DLPack. They may be changed as soon as this
+        returns. Waits when there is no room, until some was made.
+
+        Raises:
+            VersionExistsError: the version is already saved.
+            NotYetSavedError: another thread is saving it.
+            UnsupportedArrayError: an argument is no array, or one on another device.
+            RegionMismatchError: no array was given, or some by position and some by name.
+            CheckpointTooLargeError: the arrays are larger than every tier.
+            TierFullError: every tier is full and nothing in them can be given up.
+            WaitTimeoutError: no room was made in time.
+            StorageError, ClosedError, ForkedError.
+        """
+
+    @overload
+    def restore(self, version: SupportsIndex, /, *arrays: Any) -> None: ...
+    @overload
+    def restore(self, version: SupportsIndex, /, **named: Any) -> None:
+        """Copies what was saved under `version` into arrays: `restore(3, u, v)` or
+        `restore(3, u=u, v=v)`, in the way in which it was saved.
+
+        The arrays have the shapes and dtypes of those that were saved; their layout and their
+        library may differ. Waits for data that is still on its way. The checkpoint stays, unless
+        the spool was opened with `discard_after_restore`. After an error in the middle of a copy
+        the arrays hold unspecified values.
+
+        Raises:
+            UnknownVersionError, DiscardedVersionError, NotYetSavedError: there is no such
+                checkpoint.
+            RegionMismatchError: the number or the names of the arrays are others.
+            ShapeMismatchError, DtypeMismatchError: an array does not fit.
+            ReadOnlyTargetError: an array must not be written; those of JAX never can be.
+            OverlappingTargetError: items of the arrays share memory.
+            UnsupportedArrayError: an argument is no array, or one on another device.
+            CorruptCheckpointError, LostCheckpointError: the bytes are not those that were saved.
+            WaitTimeoutError, StorageError, ClosedError, ForkedError.
+        """
+
+    def load(
+        self, version: SupportsIndex, /, *, to: Literal["numpy", "torch", "jax"] = "numpy"
+    ) -> Any:
+        """What was saved under `version`, as new arrays of the library `to`.
+
+        Returns:
+            One array when one was saved by position, a tuple when several were, and a dictionary
+            when they were saved by name.
+
+        Raises:
+            OptionError: there is no library `to` here.
+            MissingLibraryError: it is not installed, or `ml_dtypes` is not, which NumPy needs for
+                bfloat16 and the like.
+            UnsupportedArrayError: it has no such dtype.
+            All that `restore` raises for a version.
+        """
+
+    def regions(self, version: SupportsIndex, /) -> tuple[Region, ...]:
+        """The names, dtypes and shapes of what was saved under `version`. Nothing is moved.
+
+        Raises:
+            UnknownVersionError, DiscardedVersionError, NotYetSavedError, ClosedError, ForkedError.
+        """
+
+    def expect(self, versions: Iterable[SupportsIndex], /, *, start: bool = True) -> None:
+        """Announces restores, in this order, after those that were announced before.
+
+        A version may be announced several times, and before it is saved. A restore out of order is
+        served all the same. With `start=False`, nothing is brought back before `start_prefetch`.
+
+        Raises:
+            TypeError: `versions` is no iterable of integers.
+            ClosedError, ForkedError.
+        """
+
+    def forget_hints(self) -> None:
+        """Forgets everything that `expect` has announced.
+
+        Raises:
+            ClosedError, ForkedError.
+        """
+
+    def start_prefetch(self) -> None:
+        """Lets prefetches begin, after `hold_prefetch` or `expect(..., start=False)`.
+
+        Raises:
+            ClosedError, ForkedError.
+        """
+
+    def hold_prefetch(self) -> None:
+        """Lets no prefetch begin until `start_prefetch`: while a forward pass needs the room.
+
+        Raises:
+            ClosedError, ForkedError.
+        """
+
+    def discard(self, version: SupportsIndex, /) -> None:
+        """Frees what was saved under `version`, in every tier. The version may be saved again.
+
+        Raises:
+            UnknownVersionError, DiscardedVersionError, NotYetSavedError, ClosedError, ForkedError.
+        """
+
+    def flush(self) -> None:
+        """Waits until every checkpoint is in the slowest tier that can hold it.
+
+        On a durable disk they survive a crash of the machine from then on.
+
+        Raises:
+            TierFullError, StorageError, WaitTimeoutError, ClosedError, ForkedError.
+        """
+
+    def versions(self) -> list[int]:
+        """The saved versions, in ascending order.
+
+        Raises:
+            ClosedError, ForkedError.
+        """
+
+    def durable(self, version: SupportsIndex, /) -> bool:
+        """Whether `version` survives a crash of the machine.
+
+        Raises:
+            UnknownVersionError, DiscardedVersionError, NotYetSavedError, ClosedError, ForkedError.
+        """
+
+    def stats(self) -> Stats:
+        """What the spool has done so far. Also answered when it is closed.
+
+        Raises:
+            ForkedError.
+        """
+
+    def write_trace(self, path: _Path, /) -> None:
+        """Writes what happened when to a file that https://ui.perfetto.dev shows.
+
+        Also answered when the spool is closed.
+
+        Raises:
+            OptionError: the spool was not opened with `trace=True`.
+            StorageError: the file cannot be written.
+            ForkedError.
+        """
+
+    def close(self) -> None:
+        """Ends the work and gives everything back; a second call does nothing.
+
+        A durable spool first writes everything to its disk. Calls of other threads that wait
+        meanwhile get a `ClosedError`. Leaving a `with` block and the end of the program close a
+        spool as well.
+
+        Raises:
+            TierFullError, StorageError, WaitTimeoutError: something could not be made durable.
+            ForkedError.
+        """
+
+    @property
+    def closed(self) -> bool:
+        """Whether the spool was closed."""
+
+    def __contains__(self, version: object, /) -> bool:
+        """Whether `version` is saved and not discarded."""
+
+    def __len__(self) -> int:
+        """The number of checkpoints that are saved and not discarded."""
+
+    def __bool__(self) -> Literal[True]:
+        """True: an empty spool is still a spool."""
+
+    def __enter__(self) -> Self: ...
+    def __exit__(
+        self,
+        _class: type[BaseException] | None,
+        raised: BaseException | None,
+        _traceback: TracebackType | None,
+        /,
+    ) -> bool: ...
+
+class Exporter:
+    """An empty buffer of items with a given format, for `numpy.asarray(...).dtype`."""
+
+    def __new__(cls, format: str, itemsize: int) -> Self: ...
+    def __buffer__(self, flags: int, /) -> memoryview: ...
+
+def close_all() -> None:
+    """Closes every spool that is still open."""

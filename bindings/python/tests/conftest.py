@@ -1,0 +1,51 @@
+"""Fixtures and helpers of all tests."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import hypothesis
+import numpy as np
+import pytest
+import unspool
+
+hypothesis.settings.register_profile("default", deadline=None, print_blob=True)
+hypothesis.settings.load_profile("default")
+
+
+@pytest.fixture
+def spool() -> Iterator[unspool.Spool]:
+    """A spool with room for everything that a test saves."""
+    with unspool.Spool(host="64MiB") as opened:
+        yield opened
+
+
+def same_bits(left: np.ndarray, right: np.ndarray) -> bool:
+    """Whether two arrays have the same dtype, shape and bits; NaNs of the same bits are equal."""
+    same_kind = left.dtype == right.dtype and left.shape == right.shape
+    return same_kind and left.tobytes() == right.tobytes()
+
+
+def random_array(shape: tuple[int, ...], dtype: np.dtype, seed: int = 0) -> np.ndarray:
+    """An array of random bits: every pattern, NaNs included."""
+    count = int(np.prod(shape)) * dtype.itemsize
+    bits = np.random.default_rng(seed).integers(0, 256, count, np.uint8)
+    if dtype.kind == "b":
+        bits &= 1
+    return bits.view(dtype).reshape(shape)
+
+
+def python(code: str, *arguments: object, **options: object) -> subprocess.CompletedProcess[str]:
+    """Runs `code` in a fresh interpreter that can import the package; bounded in time."""
+    command = [sys.executable, "-c", code, *map(str, arguments)]
+    options = {"capture_output": True, "text": True, "timeout": 120, **options}
+    return subprocess.run(command, check=False, **options)
+
+
+def children(directory: Path) -> list[str]:
+    """The names in a directory."""
+    return sorted(os.listdir(directory))

@@ -1,0 +1,140 @@
+"""Options: sizes as people write them, tiers in every combination, errors that say what to write."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import unspool
+
+
+def capacity(size: object) -> int | None:
+    with unspool.Spool(host=size) as spool:
+        return spool.stats().tiers[0].capacity
+
+
+@pytest.mark.parametrize(
+    ("size", "count"),
+    [
+        ("64KiB", 64 << 10),
+        ("1MiB", 1 << 20),
+        ("1 MB", 1_000_000),
+        ("1.5 MB", 1_500_000),
+        ("0.25mib", 1 << 18),
+        ("1_000kB", 1_000_000),
+        (" 65536 B ", 65536),
+        (1 << 20, 1 << 20),
+        (1e6, 1_000_000),
+        (np.int64(65536), 65536),
+    ],
+)
+def test_sizes_are_read_as_they_are_meant(size: object, count: int) -> None:
+    assert capacity(size) == pytest.approx(count, abs=4096)
+
+
+@pytest.mark.parametrize(
+    ("size", "advice"),
+    [
+        ("4G", "GiB"),
+        ("512", "512B"),
+        ("much", "KiB"),
+        ("", "unit"),
+        ("-1GB", "number"),
+        ("99999999 PiB", "64 bits"),
+        (0, "leave it out"),
+        ("0GB", "leave it out"),
+        (-5, "MiB"),
+        (1.5, "MiB"),
+        (float("nan"), "MiB"),
+        (True, "MiB"),
+        (2**70, "MiB"),
+        ([1], "MiB"),
+    ],
+)
+def test_what_is_no_size_is_refused_with_advice(size: object, advice: str, tmp_path: Path) -> None:
+    for options in ({"device": size}, {"host": size}, {"disk": (tmp_path, size)}):
+        with pytest.raises(unspool.OptionError) as refusal:
+            unspool.Spool(**options)
+        assert advice in str(refusal.value) and next(iter(options)) in str(refusal.value)
+    assert issubclass(unspool.OptionError, ValueError)
+
+
+def test_every_combination_of_tiers_keeps_what_is_saved(tmp_path: Path) -> None:
+    tiers = {"device": "1MiB", "host": "1MiB", "disk": tmp_path}
+    for chosen in range(1, 8):
+        options = {name: tiers[name] for bit, name in enumerate(tiers) if chosen >> bit & 1}
+        with unspool.Spool(**options) as spool:
+            assert [tier.name for tier in spool.stats().tiers] == list(options)
+            for version in range(4):
+                spool.save(version, np.full(100, version))
+            for version in reversed(range(4)):
+                assert (spool.load(version) == version).all()
+
+
+def test_a_spool_without_tiers_is_refused() -> None:
+    with pytest.raises(unspool.OptionError, match=r"device|host|disk"):
+        unspool.Spool()
+
+
+def test_a_disk_is_a_path_a_pair_or_an_object(tmp_path: Path) -> None:
+    for disk, limit in [
+        (str(tmp_path), None),
+        (str(tmp_path).encode(), None),
+        (tmp_path, None),
+        ((tmp_path, "1MiB"), 1 << 20),
+        (unspool.Disk(tmp_path), None),
+        (unspool.Disk(str(tmp_path), capacity="1MiB"), 1 << 20),
+        (unspool.Disk(tmp_path, capacity=1 << 20, durable=False), 1 << 20),
+    ]:
+        with unspool.Spool(disk=disk) as spool:
+            assert spool.stats().tiers[-1].capacity == limit
+            spool.save(0, np.arange(3))
+            assert (spool.load(0) == np.arange(3)).all()
+
+
+@pytest.mark.parametrize("disk", [3, (), ("a",), ("a", 1, 2), "", object()], ids=repr)
+def test_what_is_no_disk_is_refused_with_advice(disk: object) -> None:
+    with pytest.raises(unspool.OptionError, match=r"unspool\.Disk"):
+        unspool.Spool(disk=disk)
+
+
+def test_a_directory_that_cannot_be_used_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(unspool.StorageError, match=str(tmp_path)) as failure:
+        unspool.Spool(disk=tmp_path / "file" / "below")
+    assert isinstance(failure.value, OSError)
+
+
+def test_unknown_options_are_refused_with_the_known_ones() -> None:
+    with pytest.raises(unspool.UnknownOptionError, match="discard_after_restore") as refusal:
+        unspool.Spool(host="1MiB", polcy="lru")
+    assert "polcy" in str(refusal.value) and isinstance(refusal.value, TypeError)
+
+
+@pytest.mark.parametrize("policy", ["score", "lru", "fifo", "belady"])
+def test_every_policy_serves_every_order(policy: str, tmp_path: Path) -> None:
+    with unspool.Spool(host="64KiB", disk=tmp_path, policy=policy) as spool:
+        for version in range(40):
+            spool.save(version, np.full(1000, version))
+        order = [*reversed(range(40)), *range(40)]
+        spool.expect(order)
+        for version in order:
+            assert (spool.load(version) == version).all()
+
+
+def test_values_that_make_no_sense_are_refused() -> None:
+    for options, advice in [
+        ({"policy": "random"}, "score, lru, fifo or belady"),
+        ({"timeout": 0.0}, "seconds"),
+        ({"timeout": -1.0}, "seconds"),
+        ({"timeout": float("inf")}, "seconds"),
+        ({"timeout": float("nan")}, "seconds"),
+        ({"record": 3}, "path"),
+    ]:
+        with pytest.raises(unspool.OptionError, match=advice):
+            unspool.Spool(host="1MiB", **options)
+    with pytest.raises(TypeError):
+        unspool.Spool(host="1MiB", timeout="long")
+    with pytest.raises(TypeError):
+        unspool.Spool("1MiB", None, None, True)
