@@ -76,7 +76,13 @@ mod tests {
             let mut ranges = Ranges::default();
             let mut set = BTreeSet::new();
             for (add, v) in ops {
-                if add { ranges.insert(v); set.insert(v); } else { ranges.remove(v); set.remove(&v); }
+                if add {
+                    ranges.insert(v);
+                    set.insert(v);
+                } else {
+                    ranges.remove(v);
+                    set.remove(&v);
+                }
                 for x in -22..22 {
                     prop_assert_eq!(ranges.contains(x), set.contains(&x));
                 }

@@ -32,8 +32,8 @@ impl Core {
         }
         // The bytes were used, or wait in a faster tier for their last use.
         let used = next_use == NO_USE && (promoted || ckpt.restored);
-        // In an arena the promoted copy alone is enough when it will be discarded after its restore.
-        // What reached a store stays: it may have been called durable.
+        // In an arena the promoted copy alone is enough when its restore will discard it. What
+        // reached a store stays: it may have been called durable.
         let spent = promoted
             && self.config.discard_after_restore
             && self.tier(tier).arena.is_some()

@@ -35,8 +35,9 @@ pub(crate) enum Choice {
 
 /// A way to choose a window.
 ///
-/// It is asked when no single gap is large enough. Every policy prefers windows that cost no wait; they differ in what they give up then. A policy
-/// never chooses a window that holds a copy which must stay.
+/// It is asked when no single gap is large enough. Every policy prefers windows that cost no wait;
+/// they differ in what they give up then. A policy never chooses a window that holds a copy which
+/// must stay.
 pub(crate) trait Policy {
     /// Chooses among `fragments`, which are in address order and cover the arena.
     fn choose(&self, fragments: &[Fragment], need: &Need) -> Choice;

@@ -144,7 +144,8 @@ macro_rules! name_fields {
                 out.write_str(name)
             }
             fn parse(text: &str) -> Option<$type> {
-                [$(($name, $value)),*].into_iter().find(|(name, _)| *name == text).map(|found| found.1)
+                let mut named = [$(($name, $value)),*].into_iter();
+                named.find(|(name, _)| *name == text).map(|found| found.1)
             }
         }
     )*};
