@@ -49,7 +49,8 @@ bench: need-rust $(VENV)/.rtm ## print tables of what things cost, against the r
 	$(CARGO) run --locked --release --package unspool-benches
 	$(CARGO) run --locked --release --package unspool --example overhead
 	$(CARGO) bench --locked --package unspool-codec --bench codec
-	$(CARGO) bench --locked --package unspool-tiers --bench disk
+	@mkdir -p $(CURDIR)/target
+	$(CARGO) bench --locked --package unspool-tiers --bench disk -- --dir $(CURDIR)/target
 	$(BIN)/python benches/python_calls.py
 
 sim: need-rust ## run SEEDS=10000 seeds of the simulator (or a range: SEEDS=500..600)

@@ -13,8 +13,9 @@ const ROOT: &str = "crates/core/src/lib.rs";
 /// Functions that are long enough to assume something worth asserting, in lines.
 const LONG: usize = 12;
 
-/// Macros that state an assumption.
+/// What states an assumption: these macros, and `expect`, which says why a value is there.
 const ASSERTIONS: &[&str] = &[
+    "expect",
     "assert",
     "assert_eq",
     "assert_ne",
