@@ -127,7 +127,9 @@ fn a_direct_save_that_fails_saves_nothing_and_can_be_repeated() {
 
 #[test]
 fn a_copy_that_a_prefetch_finds_changed_is_lost_and_told_so() {
-    let rig = Plan::arenas(Some(2 * PAGES), None).with(|s| s.max_retries = 0).build();
+    // With one worker checkpoints become evictable in the order of their saves.
+    let plan = Plan::arenas(Some(2 * PAGES), None).with(|s| s.store_workers = 1);
+    let rig = plan.build();
     (0..6).for_each(|version| rig.save(version, LEN).unwrap());
     rig.spool.flush(&wait()).unwrap();
     rig.faults.always(Operation::Get, Fault::FlipBit { at: 5000 });
@@ -181,6 +183,7 @@ fn a_medium_that_stays_broken_ends_waits_with_its_reason() {
     let rig = plan.with(|s| s.retry_delay = Duration::from_secs(1000)).build();
     rig.faults.always(Operation::Put, Fault::Fail(Failure::Io));
     rig.save(0, LEN).unwrap();
+    until(|| rig.spool.stats().unwrap().links[0].flush.failed == 1);
     let error = std::thread::scope(|scope| {
         let saving = scope.spawn(|| {
             let wait = Wait::at_most(Duration::from_secs(30));

@@ -264,8 +264,14 @@ fn run(settings: Settings, ops: &[Op], faults: &[(Operation, u64, Fault)]) {
     }
 }
 
+/// A few hundred cases, or as many as `PROPTEST_CASES` asks for.
+fn config() -> ProptestConfig {
+    let asked = std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok());
+    ProptestConfig { cases: asked.unwrap_or(300), max_shrink_iters: 2000, ..Default::default() }
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 300, max_shrink_iters: 2000, ..Default::default() })]
+    #![proptest_config(config())]
 
     #[test]
     fn random_operations_agree_with_a_map(

@@ -60,7 +60,9 @@ fn a_wait_for_room_ends_in_time_and_says_what_it_waited_for() {
 
 #[test]
 fn a_wait_for_bytes_names_the_tier_that_they_come_from() {
-    let rig = Plan::arenas(Some(2 * PAGES), None).with_manual_clock().build();
+    let plan = Plan::arenas(Some(2 * PAGES), None).with_manual_clock();
+    // With one worker checkpoints become evictable in the order of their saves.
+    let rig = plan.with(|s| s.store_workers = 1).build();
     (0..6).for_each(|version| rig.save(version, LEN).unwrap());
     rig.spool.flush(&wait()).unwrap();
     rig.gate(Operation::Get).close();
