@@ -100,6 +100,9 @@ pub enum Event {
         tier: TierId,
     },
     /// A checkpoint of an earlier run was found in a store (a durable spool opened again).
+    /// Checkpoints are adopted in ascending order of id; one that several stores hold is adopted
+    /// once for each of them, with the same id, the slowest store first (so that nothing is
+    /// flushed that is there already).
     Adopt {
         /// Its id there; later saves get ids above it.
         checkpoint: CheckpointId,

@@ -51,16 +51,17 @@ impl Core {
     }
 
     /// Stores that stand above another tier, or hold consumed copies, can make room too: gives up
-    /// the copy that is used last. Only asked when nothing else helps.
-    pub(super) fn evict_from_stores(&mut self, row: Row, out: &mut Vec<Command>) -> bool {
+    /// the copy that is used last, or flushes one that was spared. Only asked when nothing else
+    /// helps.
+    pub(super) fn make_room_in_stores(&mut self, row: Row, out: &mut Vec<Command>) -> bool {
         let bytes = self.table.get(row).bytes;
-        let mut evicted = false;
+        let mut asked = false;
         for tier in self.tier_ids() {
             if self.tier(tier).arena.is_none() && self.tier(tier).can_hold(bytes) {
-                evicted |= self.evict_last_used(tier, out);
+                asked |= self.evict_last_used(tier, out) || self.demand_flush_from_store(tier);
             }
         }
-        evicted
+        asked
     }
 
     /// Evicts the evictable copy of a store whose next use is the last.

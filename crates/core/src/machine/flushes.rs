@@ -93,14 +93,29 @@ impl Core {
         let rows: Vec<Row> = residents.filter_map(|f| f.resident.map(|r| r.row)).collect();
         let mut asked = false;
         for row in rows {
-            let copy = self.table.get_mut(row).copy_mut(tier).expect("a resident copy");
-            if copy.state == CopyState::WriteComplete && !copy.queued && copy.flush.is_none() {
-                copy.urgent = true;
-                self.queue_flush(row, tier);
-                asked |= self.table.get(row).copy(tier).is_some_and(|c| c.queued);
-            }
+            asked |= self.demand_flush_of(row, tier);
         }
         asked
+    }
+
+    /// Someone needs room in this store: flushes the spared copy that is used last. True when
+    /// there was one.
+    pub(super) fn demand_flush_from_store(&mut self, tier: TierId) -> bool {
+        let next_use = |row: Row| self.hints.next_use(self.table.get(row).version);
+        let mut rows: Vec<Row> =
+            self.table.rows().filter(|&r| self.table.get(r).copy(tier).is_some()).collect();
+        rows.sort_by_key(|&row| core::cmp::Reverse((next_use(row), row)));
+        rows.into_iter().any(|row| self.demand_flush_of(row, tier))
+    }
+
+    fn demand_flush_of(&mut self, row: Row, tier: TierId) -> bool {
+        let copy = self.table.get_mut(row).copy_mut(tier).expect("a resident copy");
+        if copy.state != CopyState::WriteComplete || copy.queued || copy.flush.is_some() {
+            return false;
+        }
+        copy.urgent = true;
+        self.queue_flush(row, tier);
+        self.table.get(row).copy(tier).is_some_and(|c| c.queued)
     }
 
     /// Starts what the lanes take, the slowest link first.
@@ -152,7 +167,8 @@ impl Core {
             }
             Room::AfterFlush(window) if self.demand_flush(to, window.clone()) => Attempt::Asked,
             Room::None if self.tier(to).arena.is_none() && !self.tier(to).full => {
-                if self.evict_last_used(to, out) { Attempt::Asked } else { Attempt::Blocked }
+                let asked = self.evict_last_used(to, out) || self.demand_flush_from_store(to);
+                if asked { Attempt::Asked } else { Attempt::Blocked }
             }
             _ => Attempt::Blocked,
         }

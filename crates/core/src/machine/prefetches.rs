@@ -214,16 +214,20 @@ impl Core {
         let mut reclaimed = 0;
         for tier in self.tier_ids() {
             self.retreat(tier, head);
-            let claimed = |row: &Row| {
-                let copy = self.table.get(*row).copy(tier);
-                copy.is_some_and(|c| c.state == CopyState::ReadComplete)
-            };
-            let rows: Vec<Row> = self.table.rows().filter(claimed).collect();
-            reclaimed += rows.len() as u64;
-            rows.into_iter().for_each(|row| self.settle(row));
+            let claimed = |row: &Row| self.is_claimed(*row, tier);
+            for row in self.table.rows().filter(claimed).collect::<Vec<_>>() {
+                self.settle(row);
+                // What is discarded and still being read keeps its claim to the end.
+                reclaimed += u64::from(!self.is_claimed(row, tier));
+            }
         }
         self.stats.reclaims += reclaimed;
         reclaimed > 0
+    }
+
+    fn is_claimed(&self, row: Row, tier: TierId) -> bool {
+        let copy = self.table.get(row).copy(tier);
+        copy.is_some_and(|c| c.state == CopyState::ReadComplete)
     }
 
     /// The bytes that claims may take in this tier and the faster ones together. While the

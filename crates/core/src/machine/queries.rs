@@ -6,6 +6,7 @@ use super::Core;
 use crate::command::{Command, Refusal};
 use crate::config::{Config, MAX_TIERS};
 use crate::lifecycle::state::CopyState;
+use crate::lifecycle::table::{Copy, Row};
 use crate::stats::{CoreStats, LinkStats};
 use crate::types::{CheckpointId, TierId, Version};
 
@@ -97,25 +98,44 @@ impl Core {
         tier: TierId,
         out: &mut Vec<Command>,
     ) {
-        use crate::lifecycle::table::Copy;
         let valid = self.tiers.get(usize::from(tier.0)).is_some_and(|t| t.arena.is_none());
-        if !valid || checkpoint < self.table.next_id() {
+        let known = self.table.find(version).filter(|&r| self.table.get(r).id == checkpoint);
+        if !valid || (known.is_none() && checkpoint < self.table.next_id()) {
             return;
         }
-        // An earlier run may have stopped between saving a version anew and deleting the old one.
-        self.on_discard(version, out);
-        let row = self.table.insert_as(checkpoint, version, bytes);
-        self.table.mark_saved(row);
+        let row = match known {
+            Some(row) => row,
+            None => self.adopt_checkpoint(checkpoint, version, bytes, out),
+        };
+        let ckpt = self.table.get_mut(row);
+        if ckpt.bytes != bytes || ckpt.copy(tier).is_some() {
+            return;
+        }
+        ckpt.copies[usize::from(tier.0)] = Some(Copy::new(CopyState::WriteComplete, 0));
         let size = self.tier(tier).size_of(bytes);
         let state = self.tier_mut(tier);
         state.store_used = state.store_used.saturating_add(size);
         state.copies += 1;
-        self.table.get_mut(row).copies[usize::from(tier.0)] =
-            Some(Copy::new(CopyState::WriteComplete, 0));
-        if self.bottom(bytes) != Some(tier) {
-            self.unflushed.insert(checkpoint, row);
+        if self.bottom(bytes) == Some(tier) {
+            self.unflushed.remove(&checkpoint);
         }
         self.settle(row);
+    }
+
+    /// A saved checkpoint whose copies are about to be told.
+    fn adopt_checkpoint(
+        &mut self,
+        checkpoint: CheckpointId,
+        version: Version,
+        bytes: u64,
+        out: &mut Vec<Command>,
+    ) -> Row {
+        // An earlier run may have stopped between saving a version anew and deleting the old one.
+        self.on_discard(version, out);
+        let row = self.table.insert_as(checkpoint, version, bytes);
+        self.table.mark_saved(row);
+        self.unflushed.insert(checkpoint, row);
+        row
     }
 }
 

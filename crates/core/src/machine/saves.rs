@@ -90,7 +90,7 @@ impl Core {
 
     /// Nothing moves and no tier has room: what else can be given up, in this order.
     fn without_room(&mut self, save: WaitingSave, out: &mut Vec<Command>) -> Placed {
-        if self.reclaim() || self.evict_from_stores(save.row, out) {
+        if self.reclaim() || self.make_room_in_stores(save.row, out) {
             return Placed::Again;
         }
         if !self.is_still() {

@@ -149,9 +149,13 @@ impl Core {
         }
         let ckpt = self.table.get_mut(row);
         ckpt.attempts = 0;
+        // The copy that it came from may have been found damaged meanwhile: this one is whole.
+        let found_again = ckpt.lost.take().is_some();
         let id = ckpt.id;
         if self.bottom(bytes) == Some(to) {
             self.unflushed.remove(&id);
+        } else if found_again {
+            self.unflushed.insert(id, row);
         }
         self.drop_damaged(row, out);
         self.settle(row);

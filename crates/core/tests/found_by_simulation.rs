@@ -1,0 +1,89 @@
+//! Stories in which the simulator found the core wrong.
+
+mod support;
+
+use support::{Bench, config};
+use unspool_core::{
+    CheckpointId, Command, Config, Event, Failure, Nanos, TierConfig, TierId, TierKind, Version,
+};
+
+/// The transfer of this checkpoint into this tier, taken out of those in flight.
+fn take_transfer(bench: &mut Bench, version: i64, to: u8) -> support::Moving {
+    let wanted = |m: &support::Moving| m.version == Version(version) && m.to.tier == TierId(to);
+    let at = bench.moving.iter().position(wanted).expect("the transfer is in flight");
+    bench.moving.remove(at).expect("the position was just found")
+}
+
+/// Ends the transfer of this checkpoint into this tier.
+fn finish(bench: &mut Bench, version: i64, to: u8) {
+    let moved = take_transfer(bench, version, to);
+    bench.bytes.insert((moved.checkpoint, moved.to.tier), moved.checkpoint.0);
+    bench.step(Event::TransferDone { transfer: moved.id, took: Nanos(10) });
+}
+
+#[test]
+fn a_save_waits_for_a_discarded_copy_that_is_still_read() {
+    let mut bench = Bench::new(config(8, 2, 0, 1));
+    bench.save(0, 8);
+    bench.settle();
+    bench.expect([0, 0]);
+    let (restore, save) = (bench.request(), bench.request());
+    bench.step(Event::Restore { request: restore, version: Version(0) });
+    bench.step(Event::Discard { version: Version(0) });
+    bench.settle();
+    bench.step(Event::Save { request: save, version: Version(1), bytes: 16 });
+    assert!(!bench.answers.contains_key(&save));
+    bench.step(Event::Restored { request: restore });
+    assert!(matches!(bench.answer(save), Command::Grant { .. }));
+}
+
+#[test]
+fn a_copy_that_arrives_after_its_source_was_found_damaged_is_not_lost() {
+    let mut bench = Bench::new(config(8, 1, 4, 8));
+    for version in [0, 1] {
+        bench.save(version, 8);
+        finish(&mut bench, version, 1);
+    }
+    bench.expect([0]);
+    let to_device = take_transfer(&mut bench, 0, 0);
+    bench.step(Event::TransferFailed { transfer: to_device.id, failure: Failure::Corrupt });
+    bench.settle();
+    assert_eq!(bench.restore(0), Ok(TierId(2)));
+}
+
+/// Device, disk and remote with so many bytes.
+fn with_two_stores(capacities: [u64; 3]) -> Config {
+    let kinds = [TierKind::Device, TierKind::Disk, TierKind::Remote];
+    let tier = |(kind, capacity)| TierConfig { kind, capacity, alignment: 1 };
+    let settings = config(8, 1, 1, 1);
+    Config { tiers: kinds.into_iter().zip(capacities).map(tier).collect(), ..settings }
+}
+
+#[test]
+fn a_checkpoint_that_was_spared_in_a_store_is_flushed_when_room_is_needed() {
+    let mut settings = with_two_stores([64, 70, 110]);
+    settings.discard_after_restore = true;
+    let mut bench = Bench::new(settings);
+    bench.expect([0]);
+    bench.save_all(0..3, 8);
+    bench.save_all(3..6, 64);
+    for version in 0..6 {
+        assert!(bench.restore(version).is_ok(), "version {version}");
+    }
+}
+
+#[test]
+fn a_checkpoint_that_two_stores_hold_is_adopted_from_both() {
+    let mut bench = Bench::new(with_two_stores([16, 40, 40]));
+    for tier in [2, 1] {
+        let (checkpoint, version) = (CheckpointId(7), Version(3));
+        bench.bytes.insert((checkpoint, TierId(tier)), checkpoint.0);
+        bench.step(Event::Adopt { checkpoint, version, bytes: 8, tier: TierId(tier) });
+    }
+    let stats = bench.core.stats();
+    assert_eq!((stats.tiers[1].copies, stats.tiers[2].copies), (1, 1));
+    assert!(bench.core.is_flushed(Version(3)));
+    assert_eq!(bench.restore(3), Ok(TierId(1)));
+    bench.step(Event::Discard { version: Version(3) });
+    assert_eq!(bench.deleting.len(), 2, "both frames are deleted");
+}
