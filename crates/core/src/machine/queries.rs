@@ -75,7 +75,8 @@ impl Core {
     /// Whether the copy in the slowest tier that can hold this checkpoint is complete.
     #[must_use]
     pub fn is_flushed(&self, version: Version) -> bool {
-        self.checkpoint(version).is_some_and(|id| !self.unflushed.contains_key(&id))
+        let saved = self.table.find(version).map(|row| self.table.get(row)).filter(|c| c.saved);
+        saved.is_some_and(|c| c.lost.is_none() && !self.unflushed.contains_key(&c.id))
     }
 
     /// Transfers in flight.

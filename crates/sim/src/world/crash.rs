@@ -159,16 +159,15 @@ impl World {
     }
 }
 
-/// The newest checkpoint of every version, in ascending order of id.
+/// The frames of the newest checkpoint of every version, in ascending order of id, and those of
+/// one checkpoint with the slowest store first.
 fn newest(found: Vec<Found>) -> Vec<Found> {
-    let mut newest: BTreeMap<Version, Found> = BTreeMap::new();
-    for frame in found {
-        let best = newest.entry(frame.version).or_insert(frame);
-        if frame.id > best.id {
-            *best = frame;
-        }
+    let mut newest: BTreeMap<Version, CheckpointId> = BTreeMap::new();
+    for frame in &found {
+        let id = newest.entry(frame.version).or_insert(frame.id);
+        *id = frame.id.max(*id);
     }
-    let mut frames: Vec<Found> = newest.into_values().collect();
-    frames.sort_by_key(|frame| frame.id);
+    let mut frames: Vec<Found> = found.into_iter().filter(|f| newest[&f.version] == f.id).collect();
+    frames.sort_by_key(|frame| (frame.id, std::cmp::Reverse(frame.tier)));
     frames
 }

@@ -78,7 +78,12 @@ impl World {
                 let held = books.holdings[tier].filter(|h| !h.deleting);
                 states[tier].map(|state| state.is_complete()) == held.map(|h| h.ready)
             });
-            ensure(agree, Rule::Books, || format!("the core has {states:?} of {books:?}"))
+            ensure(agree, Rule::Books, || format!("the core has {states:?} of {books:?}"))?;
+            let down = self.ledger.bottom(books.bytes).and_then(|tier| books.holdings[tier]);
+            let flushed = down.is_some_and(|held| held.is_good());
+            ensure(self.core.is_flushed(books.version) == flushed, Rule::Books, || {
+                format!("the core takes {books:?} for flushed, or does not")
+            })
         })
     }
 
