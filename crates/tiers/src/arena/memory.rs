@@ -51,6 +51,19 @@ impl Memory {
         // allowed too.
         unsafe { self.base.add(offset as usize) }
     }
+
+    /// Gives all pages back to the system; the bytes are zero afterwards.
+    ///
+    /// # Safety
+    /// Nobody borrows any byte of it, now or later.
+    pub(super) unsafe fn give_back(&self) {
+        if self.len > 0 {
+            // SAFETY: the buffer came from `map` with this length, and by this function's contract
+            // nobody looks at its bytes.
+            unsafe { system::clear(self.base, self.len) };
+        }
+        self.promise.kept_up_to(self.len);
+    }
 }
 
 impl Drop for Memory {
@@ -144,6 +157,15 @@ mod system {
     }
 
     /// # Safety
+    /// `base` and `len` are from `map`, and nobody borrows any byte of the mapping.
+    pub(super) unsafe fn clear(base: NonNull<u8>, len: u64) {
+        let whole = (len as usize).next_multiple_of(super::PAGE as usize);
+        // SAFETY: the range is our private mapping, whose pages become zero pages, and nobody looks
+        // at them. If it fails, the memory goes back when the mapping does.
+        let _ = unsafe { madvise(base.as_ptr().cast(), whole, Advice::LinuxDontNeed) };
+    }
+
+    /// # Safety
     /// `base` and `len` are from `map`, and no address in the mapping is used any more.
     pub(super) unsafe fn unmap(base: NonNull<u8>, len: u64) {
         let whole = (len as usize).next_multiple_of(super::PAGE as usize);
@@ -175,6 +197,13 @@ mod system {
     ) -> Result<NonNull<u8>, TierError> {
         // SAFETY: the caller asks for at least one byte.
         Ok(NonNull::new(unsafe { alloc_zeroed(layout(len)) }).unwrap())
+    }
+
+    /// # Safety
+    /// `base` and `len` are from `map`, and nobody borrows any byte of the buffer.
+    pub(super) unsafe fn clear(base: NonNull<u8>, len: u64) {
+        // SAFETY: by this function's contract.
+        unsafe { base.write_bytes(0, len as usize) };
     }
 
     /// # Safety

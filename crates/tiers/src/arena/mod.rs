@@ -113,6 +113,19 @@ impl Arena {
         Ok(ReadGuard::new(self, id, self.memory.at(offset, len), len))
     }
 
+    /// Ends the arena: its entries are gone, its memory goes back to the system, and nothing can be
+    /// put into it any more. For an owner that keeps it only for its figures.
+    ///
+    /// # Errors
+    /// While a guard is alive; nothing has changed then.
+    pub fn retire(&self) -> Result<(), TierError> {
+        let mut table = self.table();
+        table.retire().map_err(|(id, misuse)| self.error("retire", id, misuse))?;
+        // SAFETY: no guard is alive, and the table, which is still locked, lends nothing any more.
+        unsafe { self.memory.give_back() };
+        Ok(())
+    }
+
     /// The table, also after a panic elsewhere: each of its methods either completes or changes
     /// nothing, so it is never seen half changed.
     fn table(&self) -> MutexGuard<'_, Table> {

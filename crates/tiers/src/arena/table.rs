@@ -163,6 +163,20 @@ impl Table {
         }
     }
 
+    /// Removes every entry and has no room from now on. Refused while an entry is borrowed, whose
+    /// id is then given.
+    pub(super) fn retire(&mut self) -> Result<(), (CheckpointId, Misuse)> {
+        for (&id, entry) in &self.by_id {
+            match entry.state {
+                State::Writing => return Err((id, Misuse::StillWritten)),
+                State::Complete { readers: 0 } => {}
+                State::Complete { readers } => return Err((id, Misuse::StillRead { readers })),
+            }
+        }
+        *self = Table::new(0);
+        Ok(())
+    }
+
     fn remove(&mut self, id: CheckpointId) {
         if let Some(entry) = self.by_id.remove(&id) {
             self.used -= entry.len;

@@ -183,6 +183,40 @@ fn a_large_arena_is_made_at_once_and_costs_nothing_until_it_is_written() {
 }
 
 #[test]
+fn a_retired_arena_holds_nothing_and_takes_nothing() {
+    let arena = arena(8192);
+    fill(&arena, A, 0, 4096, 7);
+    let guard = arena.read(A).unwrap();
+    let error = arena.retire().unwrap_err();
+    assert!(error.to_string().contains("being read by 1"), "{error}");
+    assert_eq!(*guard, [7; 4096], "nothing has changed");
+    drop(guard);
+    let room = arena.create(B, 4096, 1).unwrap();
+    assert!(arena.retire().is_err());
+    drop(room);
+    arena.retire().unwrap();
+    arena.retire().unwrap();
+    assert_eq!(arena.read(A).unwrap_err().kind(), Failure::Missing);
+    assert_eq!(arena.create(A, 0, 1).unwrap_err().kind(), Failure::NoSpace);
+    assert_eq!((arena.used(), arena.capacity()), (0, 8192));
+}
+
+#[test]
+#[cfg(not(miri))]
+fn a_retired_arena_gives_its_memory_back() {
+    let resident = || {
+        let text = std::fs::read_to_string("/proc/self/statm").unwrap();
+        text.split(' ').nth(1).unwrap().parse::<u64>().unwrap() * 4096
+    };
+    let arena = arena(512 << 20);
+    fill(&arena, A, 0, 512 << 20, 9);
+    let before = resident();
+    arena.retire().unwrap();
+    // Other tests of this process use a few MiB meanwhile.
+    assert!(resident() + (256 << 20) < before, "{} then {}", before, resident());
+}
+
+#[test]
 #[cfg(not(miri))]
 fn more_than_this_machine_has_is_refused_with_a_remedy() {
     let error = Arena::new(TierKind::Device, 1 << 60).unwrap_err();
