@@ -55,8 +55,12 @@ fn stop_workers(hub: &Hub, deadline: Nanos) -> Result<(), Error> {
     })
 }
 
-/// Gives back what lies outside this process.
+/// Gives back the memory of the arenas and what lies outside this process.
 fn release(hub: &Hub) -> Result<(), Error> {
+    for arena in hub.tiers.iter().filter_map(|tier| tier.memory()) {
+        // While the caller still holds a ticket in it, its memory stays until the spool is dropped.
+        let _ = arena.retire();
+    }
     let Some(disk) = &hub.disk else { return Ok(()) };
     disk.close().map_err(|cause| {
         Error::new(ErrorKind::Io, format!("The disk tier cannot be closed: {cause}"))

@@ -89,7 +89,8 @@ fn full(
     failure: Option<Failure>,
 ) -> String {
     let mut text = format!(
-        "There is no room for {}: the {tier} tier uses {} of {}, and nothing in it may be given up.",
+        "There is no room for {}: the {tier} tier uses {} of {}, and nothing in it may be given \
+         up.",
         name.to_lowercase(),
         Bytes(used),
         capacity_text(capacity),
@@ -130,7 +131,8 @@ fn flush_failed(state: &State, version: Version, tier: TierKind, failure: Failur
     let kind = if failure == Failure::NoSpace { ErrorKind::Full } else { ErrorKind::Io };
     let cause = last_failure(state, tier).map_or_else(|| usage(state, tier), str::to_owned);
     let message = format!(
-        "Version {} cannot be flushed to the {tier} tier: {cause} The version is still in a faster tier \
+        "Version {} cannot be flushed to the {tier} tier: {cause} The version is still in a faster \
+         tier \
          and can be restored. Free space or repair the medium, then flush again.",
         version.0
     );

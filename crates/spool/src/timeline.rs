@@ -50,10 +50,8 @@ pub(crate) fn write_chrome(out: &mut dyn Write, spans: &[Span], dropped: u64) ->
     writeln!(out, "{{\"displayTimeUnit\":\"ms\",")?;
     writeln!(out, "\"otherData\":{{\"dropped_spans\":{dropped}}},")?;
     writeln!(out, "\"traceEvents\":[")?;
-    write!(
-        out,
-        "{{\"ph\":\"M\",\"pid\":1,\"tid\":0,\"name\":\"process_name\",\"args\":{{\"name\":\"unspool\"}}}}"
-    )?;
+    let args = "\"args\":{\"name\":\"unspool\"}";
+    write!(out, "{{\"ph\":\"M\",\"pid\":1,\"tid\":0,\"name\":\"process_name\",{args}}}")?;
     for ((lane, worker), tid) in &rows {
         write_row(out, lane, *worker, *tid)?;
     }

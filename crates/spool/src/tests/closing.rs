@@ -178,3 +178,34 @@ fn a_forked_child_can_do_nothing_and_harms_nothing() {
     drop(rig.spool);
     assert_eq!(files(), before, "the parent's files are untouched");
 }
+
+#[test]
+fn a_closed_spool_holds_no_memory() {
+    let rig = Plan::arenas(Some(4 * PAGES), Some(8 * PAGES)).build();
+    (0..8).for_each(|version| rig.save(version, LEN).unwrap());
+    rig.spool.close().unwrap();
+    let arenas = rig.spool.hub().tiers.iter().filter_map(|tier| tier.memory());
+    let used: Vec<u64> = arenas.map(unspool_tiers::Arena::used).collect();
+    assert_eq!(used, [0, 0]);
+    assert_eq!(rig.spool.stats().unwrap().tiers[0].capacity, 4 * PAGES);
+}
+
+#[test]
+fn a_core_that_panicked_ends_every_call_with_a_reason() {
+    let rig = Plan::arenas(Some(PAGES), None).build();
+    rig.gate(Operation::Put).close();
+    rig.save(0, LEN).unwrap();
+    std::thread::scope(|scope| {
+        let saving = scope.spawn(|| rig.save(1, LEN));
+        until(|| rig.spool.hub().state().waiting() == 1);
+        // What a panic within a step leaves behind.
+        rig.spool.hub().state().stepping = true;
+        let error = saving.join().unwrap().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Closed);
+        assert!(error.to_string().contains("its core panicked"), "{error}");
+        rig.gate(Operation::Put).open();
+    });
+    assert_all_refused(&rig.spool, ErrorKind::Closed);
+    assert_eq!(rig.spool.close().unwrap_err().kind(), ErrorKind::Closed);
+    assert_eq!(std::fs::read_dir(rig.dir.path()).unwrap().count(), 0);
+}
