@@ -2,30 +2,25 @@
 //!
 //! Invariants:
 //! - Only [`Hub::feed`] steps the core, with the lock held, so decisions are in one order.
-//! - No I/O happens and no code of the application runs while the lock is held.
+//! - No I/O happens and no code of the application runs while the lock is held, except that a
+//!   record of decisions is written when the settings ask for one.
 //! - Workers report through [`Inbox`]; it does not keep the hub alive.
 
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 
-use unspool_core::{
-    CheckpointId, Command, Event, Failure, Nanos, Place, RequestId, TierId, TransferId,
-};
+use unspool_core::{Place, TierId};
 use unspool_tiers::{Arena, Disk, Tier};
 use unspool_transfer::sync::{Mutex, MutexGuard, lock};
-use unspool_transfer::{
-    Answer as Taken, Clock, Engine, Frame, Job, Options, Pool, Sink, Span, SystemClock,
-    TransferError,
-};
+use unspool_transfer::{Clock, Engine, Options, Pool, SystemClock, TransferError};
 
 use crate::brain::Brain;
 use crate::error::{Error, ErrorKind};
+use crate::inbox::Inbox;
 use crate::reasons;
 use crate::settings::Settings;
 use crate::stack::{self, Stack};
-use crate::state::{Answer, Phase, State};
-use crate::tally::{Call, Route};
+use crate::state::{Phase, State};
 use crate::timeline::Timeline;
 
 pub(crate) struct Hub {
@@ -41,7 +36,7 @@ pub(crate) struct Hub {
     /// The spans so far, when the settings ask for them.
     pub(crate) timeline: Option<Mutex<Timeline>>,
     /// The lane of the application's calls on the timeline.
-    application: Arc<str>,
+    pub(crate) application: Arc<str>,
     state: Mutex<State>,
     /// The process that opened the spool.
     process: u32,
@@ -86,8 +81,7 @@ impl Hub {
             state: Mutex::new(State::new(brain, links)),
             process,
         });
-        let first = inbox.hub.set(Arc::downgrade(&hub));
-        debug_assert!(first.is_ok(), "an inbox has one hub");
+        inbox.belongs_to(&hub);
         Ok(hub)
     }
 
@@ -124,157 +118,12 @@ impl Hub {
         Err(Error::new(ErrorKind::Forked, message))
     }
 
-    /// Steps the core with `event`, and then with what follows from its commands at once.
-    pub(crate) fn feed(&self, state: &mut State, event: Event) {
-        if state.phase == Phase::Closed || state.stepping {
-            return;
-        }
-        state.stepping = true;
-        state.pending.push_back(event);
-        let mut commands = std::mem::take(&mut state.commands);
-        while let Some(event) = state.pending.pop_front() {
-            state.brain.step(event, self.clock.now(), &mut commands);
-            for command in commands.drain(..) {
-                self.execute(state, command);
-            }
-        }
-        state.commands = commands;
-        self.set_alarm(state);
-        state.stepping = false;
-    }
-
-    fn set_alarm(&self, state: &mut State) {
-        let deadline = state.brain.core().next_deadline();
-        if deadline != state.alarm {
-            state.alarm = deadline;
-            self.engine.wake_at(deadline);
-        }
-    }
-
-    fn execute(&self, state: &mut State, command: Command) {
-        match command {
-            Command::Grant { request, checkpoint, place } => {
-                state.answer(request, Answer::Granted(checkpoint, place));
-            }
-            Command::Serve { request, checkpoint, place } => {
-                self.serve(state, request, checkpoint, place);
-            }
-            Command::FlushDone { request } => state.answer(request, Answer::Flushed),
-            Command::Refuse { request, refusal } => {
-                state.answer(request, Answer::Refused(refusal));
-            }
-            Command::Transfer { .. } => self.move_copy(state, command),
-            Command::Cancel { transfer } => {
-                if self.engine.cancel(transfer) == Taken::NeverRuns {
-                    report_cancelled(state, transfer);
-                }
-            }
-            Command::Delete { checkpoint, tier } => self.delete(state, checkpoint, tier),
-            Command::Evict { checkpoint, place } => self.evict(state, checkpoint, place),
-        }
-    }
-
-    fn serve(&self, state: &mut State, request: RequestId, id: CheckpointId, place: Place) {
-        let frame = state.catalogue.frame(id).cloned();
-        debug_assert!(frame.is_some(), "a saved checkpoint is in the catalogue");
-        if let Some(frame) = frame {
-            state.answer(request, Answer::Served(id, place, frame));
-        }
-    }
-
-    fn move_copy(&self, state: &mut State, command: Command) {
-        let Command::Transfer { transfer, checkpoint, version, bytes, kind, from, to } = command
-        else {
-            return;
-        };
-        let Some(frame) = state.catalogue.frame(checkpoint).cloned() else {
-            debug_assert!(false, "a checkpoint that moves is in the catalogue");
-            let failure = Failure::Permanent;
-            return state.pending.push_back(Event::TransferFailed { transfer, failure });
-        };
-        let route = Route { kind, from: from.tier, to: to.tier };
-        state.moving.insert(transfer, (checkpoint, route));
-        let job = Job { transfer, checkpoint, version, bytes, kind, from, to, frame };
-        if self.engine.submit(job) == Taken::NeverRuns {
-            report_cancelled(state, transfer);
-        }
-    }
-
-    fn delete(&self, state: &mut State, checkpoint: CheckpointId, tier: TierId) {
-        let kept = state.refused_frames.contains(&checkpoint);
-        if kept || self.engine.delete(checkpoint, tier) == Taken::NeverRuns {
-            state.pending.push_back(Event::Deleted { checkpoint, tier });
-        }
-    }
-
-    fn evict(&self, state: &mut State, checkpoint: CheckpointId, place: Place) {
-        let forgotten = self.arena(place).map(|arena| arena.forget(checkpoint));
-        if let Some(Err(cause)) = forgotten {
-            // The room stays taken, so a later use of it is an error and not corruption.
-            debug_assert!(false, "{cause}");
-            state.notes.push(format!("A copy could not be evicted: {cause}"));
-        }
-    }
-
     pub(crate) fn tier(&self, tier: TierId) -> &dyn Tier {
         &*self.tiers[usize::from(tier.0)]
     }
 
     pub(crate) fn arena(&self, place: Place) -> Option<&Arena> {
         self.tier(place.tier).memory()
-    }
-
-    /// When a call began; only looked at for the timeline.
-    pub(crate) fn time_of_call(&self) -> Nanos {
-        if self.timeline.is_some() { self.clock.now() } else { Nanos(0) }
-    }
-
-    /// Puts a call of the application on the timeline, if there is one.
-    pub(crate) fn span_of_call(
-        &self,
-        call: Call,
-        frame: &Frame,
-        began: Nanos,
-        outcome: &'static str,
-    ) {
-        let Some(timeline) = &self.timeline else { return };
-        let head = frame.head();
-        lock(timeline).push(Span {
-            lane: Arc::clone(&self.application),
-            worker: thread_number(),
-            label: call.name(),
-            outcome,
-            version: Some(head.version),
-            bytes: head.payload_bytes,
-            queued: began,
-            start: began,
-            end: self.clock.now(),
-        });
-    }
-
-    /// Takes in what a worker reports.
-    fn report(&self, event: Event, error: Option<TransferError>) {
-        let mut state = self.state();
-        match event {
-            Event::TransferDone { transfer, took } => {
-                if let Some((_, route)) = state.moving.remove(&transfer) {
-                    state.tally.moved(route, took);
-                }
-            }
-            Event::TransferFailed { transfer, failure } => {
-                if let Some((id, route)) = state.moving.remove(&transfer) {
-                    note_failure(&mut state, id, route, failure, error);
-                }
-            }
-            Event::TransferCancelled { transfer } => {
-                state.moving.remove(&transfer);
-            }
-            Event::Deleted { .. } => state.notes.extend(error.map(|error| error.to_string())),
-            // The alarm is off once it went off.
-            Event::Tick => state.alarm = None,
-            _ => {}
-        }
-        self.feed(&mut state, event);
     }
 
     /// The error of a store that failed in the caller's own thread. A store that was closed under
@@ -309,32 +158,6 @@ pub(crate) fn check_open(state: &State) -> Result<(), Error> {
     Err(Error::new(ErrorKind::Closed, message))
 }
 
-/// A small number for the calling thread: its row on the timeline.
-fn thread_number() -> u32 {
-    static NEXT: AtomicU32 = AtomicU32::new(0);
-    thread_local!(static NUMBER: u32 = NEXT.fetch_add(1, Ordering::Relaxed));
-    NUMBER.with(|number| *number)
-}
-
-fn report_cancelled(state: &mut State, transfer: TransferId) {
-    state.moving.remove(&transfer);
-    state.pending.push_back(Event::TransferCancelled { transfer });
-}
-
-fn note_failure(
-    state: &mut State,
-    id: CheckpointId,
-    route: Route,
-    failure: Failure,
-    error: Option<TransferError>,
-) {
-    let text = error.map_or_else(|| format!("{failure:?}"), |error| error.to_string());
-    if matches!(failure, Failure::Corrupt | Failure::Missing) {
-        state.catalogue.set_loss(id, text.clone());
-    }
-    state.tally.failed(route.link(), text);
-}
-
 fn options(
     settings: &Settings,
     links: usize,
@@ -351,32 +174,5 @@ fn options(
         clock: Arc::clone(clock),
         buffers: Arc::clone(buffers),
         ..Options::default()
-    }
-}
-
-/// Where workers leave their reports.
-#[derive(Default)]
-struct Inbox {
-    hub: OnceLock<Weak<Hub>>,
-}
-
-impl Inbox {
-    /// The hub; none while the spool is made and after it is gone.
-    fn hub(&self) -> Option<Arc<Hub>> {
-        self.hub.get().and_then(Weak::upgrade)
-    }
-}
-
-impl Sink for Inbox {
-    fn event(&self, event: Event, error: Option<TransferError>) {
-        if let Some(hub) = self.hub() {
-            hub.report(event, error);
-        }
-    }
-
-    fn span(&self, span: Span) {
-        if let Some(timeline) = self.hub().as_ref().and_then(|hub| hub.timeline.as_ref()) {
-            lock(timeline).push(span);
-        }
     }
 }

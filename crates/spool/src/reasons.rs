@@ -132,8 +132,7 @@ fn flush_failed(state: &State, version: Version, tier: TierKind, failure: Failur
     let cause = last_failure(state, tier).map_or_else(|| usage(state, tier), str::to_owned);
     let message = format!(
         "Version {} cannot be flushed to the {tier} tier: {cause} The version is still in a faster \
-         tier \
-         and can be restored. Free space or repair the medium, then flush again.",
+         tier and can be restored. Free space or repair the medium, then flush again.",
         version.0
     );
     Error::new(kind, message)

@@ -6,9 +6,14 @@
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use unspool_core::Nanos;
-use unspool_transfer::Span;
+use unspool_transfer::sync::lock;
+use unspool_transfer::{Frame, Span};
+
+use crate::hub::Hub;
+use crate::tally::Call;
 
 /// The first spans of a run, up to a limit.
 #[derive(Debug)]
@@ -39,6 +44,43 @@ impl Timeline {
     pub(crate) fn spans(&self) -> Vec<Span> {
         self.spans.clone()
     }
+}
+
+impl Hub {
+    /// When a call began; only looked at for the timeline.
+    pub(crate) fn time_of_call(&self) -> Nanos {
+        if self.timeline.is_some() { self.clock.now() } else { Nanos(0) }
+    }
+
+    /// Puts a call of the application on the timeline, if there is one.
+    pub(crate) fn span_of_call(
+        &self,
+        call: Call,
+        frame: &Frame,
+        began: Nanos,
+        outcome: &'static str,
+    ) {
+        let Some(timeline) = &self.timeline else { return };
+        let head = frame.head();
+        lock(timeline).push(Span {
+            lane: Arc::clone(&self.application),
+            worker: thread_number(),
+            label: call.name(),
+            outcome,
+            version: Some(head.version),
+            bytes: head.payload_bytes,
+            queued: began,
+            start: began,
+            end: self.clock.now(),
+        });
+    }
+}
+
+/// A small number for the calling thread: its row on the timeline.
+fn thread_number() -> u32 {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    thread_local!(static NUMBER: u32 = NEXT.fetch_add(1, Ordering::Relaxed));
+    NUMBER.with(|number| *number)
 }
 
 /// A lane and a worker: one row of the timeline.

@@ -1,0 +1,85 @@
+//! The way from the workers into the core.
+
+use std::sync::{Arc, OnceLock, Weak};
+
+use unspool_core::{CheckpointId, Event, Failure};
+use unspool_transfer::sync::lock;
+use unspool_transfer::{Sink, Span, TransferError};
+
+use crate::hub::Hub;
+use crate::state::State;
+use crate::tally::Route;
+
+/// Where workers leave their reports. It does not keep the hub alive.
+#[derive(Default)]
+pub(crate) struct Inbox {
+    hub: OnceLock<Weak<Hub>>,
+}
+
+impl Inbox {
+    /// From now on reports go to `hub`; nothing is reported before.
+    pub(crate) fn belongs_to(&self, hub: &Arc<Hub>) {
+        let first = self.hub.set(Arc::downgrade(hub));
+        debug_assert!(first.is_ok(), "an inbox has one hub");
+    }
+
+    /// The hub; none while the spool is made and after it is gone.
+    fn hub(&self) -> Option<Arc<Hub>> {
+        self.hub.get().and_then(Weak::upgrade)
+    }
+}
+
+impl Sink for Inbox {
+    fn event(&self, event: Event, error: Option<TransferError>) {
+        if let Some(hub) = self.hub() {
+            hub.report(event, error);
+        }
+    }
+
+    fn span(&self, span: Span) {
+        if let Some(timeline) = self.hub().as_ref().and_then(|hub| hub.timeline.as_ref()) {
+            lock(timeline).push(span);
+        }
+    }
+}
+
+impl Hub {
+    /// Takes in what a worker reports.
+    fn report(&self, event: Event, error: Option<TransferError>) {
+        let mut state = self.state();
+        match event {
+            Event::TransferDone { transfer, took } => {
+                if let Some((_, route)) = state.moving.remove(&transfer) {
+                    state.tally.moved(route, took);
+                }
+            }
+            Event::TransferFailed { transfer, failure } => {
+                if let Some((id, route)) = state.moving.remove(&transfer) {
+                    note_failure(&mut state, id, route, failure, error);
+                }
+            }
+            Event::TransferCancelled { transfer } => {
+                state.moving.remove(&transfer);
+            }
+            Event::Deleted { .. } => state.notes.extend(error.map(|error| error.to_string())),
+            // The alarm is off once it went off.
+            Event::Tick => state.alarm = None,
+            _ => {}
+        }
+        self.feed(&mut state, event);
+    }
+}
+
+fn note_failure(
+    state: &mut State,
+    id: CheckpointId,
+    route: Route,
+    failure: Failure,
+    error: Option<TransferError>,
+) {
+    let text = error.map_or_else(|| format!("{failure:?}"), |error| error.to_string());
+    if matches!(failure, Failure::Corrupt | Failure::Missing) {
+        state.catalogue.set_loss(id, text.clone());
+    }
+    state.tally.failed(route.link(), text);
+}
