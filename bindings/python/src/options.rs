@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyString, PyTuple};
+use pyo3::types::{PyBool, PyDict, PyFloat, PyString, PyTuple};
 use unspool::{DiskSettings, PolicyKind};
 
 use crate::errors::{Class, error};
@@ -112,10 +112,9 @@ fn described_disk(value: &Bound<'_, PyAny>) -> PyResult<DiskSettings> {
 /// `OptionError`.
 pub fn path(name: &str, value: &Bound<'_, PyAny>) -> PyResult<PathBuf> {
     let py = value.py();
-    let number = value.is_instance_of::<PyInt>();
-    let found: Option<PathBuf> = if number { None } else { value.extract().ok() };
-    match found {
-        Some(path) if !path.as_os_str().is_empty() => Ok(path),
+    let decoded = py.import("os")?.call_method1("fsdecode", (value,));
+    match decoded.and_then(|text| text.extract::<PathBuf>()) {
+        Ok(path) if !path.as_os_str().is_empty() => Ok(path),
         _ if name == "disk" => Err(wrong(py, name, DISK_ADVICE)),
         _ => Err(wrong(py, name, "write a path")),
     }

@@ -32,7 +32,8 @@ use crate::{call, live, load, options, sizes, stats};
 ///     disk: the disk tier: a directory, a pair such as `("/scratch", "100GiB")`, or a `Disk`.
 ///         At least one of the three is needed. Sizes are integers in bytes, or text with a unit:
 ///         `"512MiB"` is 512 * 2**20 bytes, `"1.5GB"` is 1,500,000,000.
-///     discard_after_restore: discard each checkpoint after the last restore that was expected.
+///     discard_after_restore: discard each checkpoint when it was restored and no further restore
+///         of it is expected.
 ///     policy: how room is made in memory: `"score"`, `"lru"`, `"fifo"`, or `"belady"`, which is
 ///         best where all restores are expected before the first one, and meant for comparisons.
 ///     timeout: the longest that one call waits, in seconds.

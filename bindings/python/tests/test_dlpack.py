@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import unspool
+
 from conftest import same_bits
 from fake_dlpack import CUDA, CUDA_HOST, IS_COPIED, READ_ONLY, SUBBYTE_PADDED, Exporter
 

@@ -1,4 +1,4 @@
-"""Options: sizes as people write them, tiers in every combination, errors that say what to write."""
+"""Options: sizes as people write them, tiers in every combination, errors with advice."""
 
 from __future__ import annotations
 

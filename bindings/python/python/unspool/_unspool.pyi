@@ -1,7 +1,7 @@
 """The extension module. Import its names from `unspool`."""
 
 import os
-from collections.abc import Iterable
+from collections.abc import Buffer, Iterable, Sequence
 from types import TracebackType
 from typing import Any, Literal, Self, SupportsIndex, overload
 
@@ -35,7 +35,8 @@ class Spool:
         disk: the disk tier: a directory, a pair such as `("/scratch", "100GiB")`, or a `Disk`.
             At least one of the three is needed. Sizes are integers in bytes, or text with a unit:
             `"512MiB"` is 512 * 2**20 bytes, `"1.5GB"` is 1,500,000,000.
-        discard_after_restore: discard each checkpoint after the last restore that was expected.
+        discard_after_restore: discard each checkpoint when it was restored and no further restore
+            of it is expected.
         policy: how room is made in memory: `"score"`, `"lru"`, `"fifo"`, or `"belady"`, which is
             best where all restores are expected before the first one, and meant for comparisons.
         timeout: the longest that one call waits, in seconds.
@@ -243,6 +244,51 @@ class Spool:
         _traceback: TracebackType | None,
         /,
     ) -> bool: ...
+
+SPACE_ORDER: int
+
+def largest_stable_step(velocity: float, dx: float, dz: float) -> float:
+    """The largest stable time step in seconds, for a speed in m/s and spacings in metres."""
+
+class Points:
+    """Sources or receivers, placed on the grid of one propagator."""
+
+    def __len__(self) -> int: ...
+
+class Acoustic:
+    """The acoustic propagator of one model and one time step."""
+
+    def __new__(
+        cls,
+        velocity: Buffer,
+        spacing: tuple[float, float],
+        dt: float,
+        layer: int,
+        threads: int = 0,
+        portable: bool = False,
+    ) -> Self: ...
+    @property
+    def shape(self) -> tuple[int, int]: ...
+    @property
+    def pad(self) -> int: ...
+    @property
+    def threads(self) -> int: ...
+    @property
+    def instructions(self) -> str: ...
+    def points(self, positions: Sequence[tuple[float, float]]) -> Points: ...
+    def advance(
+        self,
+        older: Buffer,
+        newer: Buffer,
+        steps: int,
+        sources: Points | None = None,
+        signal: Buffer | None = None,
+        receivers: Points | None = None,
+        record: Buffer | None = None,
+    ) -> None: ...
+    def correlate(
+        self, image: Buffer, illumination: Buffer, forward: Buffer, backward: Buffer
+    ) -> None: ...
 
 class Exporter:
     """An empty buffer of items with a given format, for `numpy.asarray(...).dtype`."""

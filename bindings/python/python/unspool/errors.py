@@ -78,15 +78,14 @@ class TierFullError(Error):
 
 
 class StorageError(Error, OSError):
-    """A medium failed.
+    """A medium failed; the text names the file or directory and the bytes.
 
     Attributes:
         errno: the number of the operating system's error, or None.
-        filename: the file or directory that it is about, or None.
     """
 
     def __reduce__(self) -> tuple[object, ...]:
-        state = {**self.__dict__, "errno": self.errno, "filename": self.filename}
+        state = {**self.__dict__, "errno": self.errno}
         return type(self), self.args, state
 
 

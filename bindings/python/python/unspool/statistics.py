@@ -221,7 +221,9 @@ def _tiers(tiers: Sequence[TierStats]) -> str:
 
 
 def _links(links: Sequence[LinkStats]) -> str:
-    rows: list[tuple[str, ...]] = [("movement", "count", "bytes", "rate", "skipped", "cancelled", "failed", "retried")]
+    rows: list[tuple[str, ...]] = [
+        ("movement", "count", "bytes", "rate", "skipped", "cancelled", "failed", "retried")
+    ]
     for link in links:
         rows.append(_movement(f"{link.fast} -> {link.slow}", link.flush, link.flushes_skipped))
         rows.append(_movement(f"{link.slow} -> {link.fast}", link.prefetch, 0))

@@ -1,0 +1,219 @@
+"""Histories larger than every fast tier come back whole, in every order."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import unspool
+
+from conftest import children, python, random_array, same_bits
+
+COUNT, ITEMS = 60, 2_000
+
+
+def state(version: int) -> np.ndarray:
+    return random_array((ITEMS,), np.dtype("f8"), seed=version)
+
+
+def orders() -> dict[str, list[int]]:
+    forward = list(range(COUNT))
+    shuffled = np.random.default_rng(1).permutation(COUNT).tolist()
+    return {
+        "reverse": forward[::-1],
+        "sequential": forward,
+        "irregular": shuffled,
+        "repeated": [*forward[::-1], *shuffled, *forward],
+        "back and forth": [v for n in range(COUNT, 0, -7) for v in range(max(0, n - 7), n)],
+        "some only": forward[::3],
+    }
+
+
+TIERS = {
+    "host and disk": {"host": "100KiB"},
+    "device and disk": {"device": "100KiB"},
+    "device, host and disk": {"device": "70KiB", "host": "200KiB"},
+    "disk": {},
+    "everything fits": {"host": "4MiB"},
+}
+
+
+def history_comes_back(spool: unspool.Spool, order: list[int], hinted: str) -> None:
+    """Saves the history, restores it in this order, and compares every bit."""
+    if hinted == "before":
+        spool.expect(order, start=False)
+    if hinted == "wrong":
+        spool.expect(sorted(order))
+    for version in range(COUNT):
+        spool.save(version, state(version))
+    if hinted == "after":
+        spool.expect(order)
+    spool.start_prefetch()
+    target = np.empty(ITEMS)
+    for version in order:
+        spool.restore(version, target)
+        assert same_bits(target, state(version))
+    figures = spool.stats()
+    assert figures.saves == COUNT and figures.restores == len(order)
+    assert figures.saved_bytes == COUNT * ITEMS * 8
+    assert spool.versions() == list(range(COUNT))
+
+
+@pytest.mark.parametrize("tiers", TIERS.values(), ids=TIERS)
+@pytest.mark.parametrize("order", orders().values(), ids=orders())
+def test_a_history_comes_back_through_all_tiers_in_every_order(
+    tiers: dict[str, str], order: list[int], tmp_path: Path
+) -> None:
+    with unspool.Spool(disk=tmp_path, **tiers) as spool:
+        history_comes_back(spool, order, "after")
+
+
+@pytest.mark.parametrize("order", orders().values(), ids=orders())
+@pytest.mark.parametrize("hinted", ["before", "never", "wrong"])
+def test_a_history_comes_back_whatever_was_expected(
+    order: list[int], hinted: str, tmp_path: Path
+) -> None:
+    with unspool.Spool(host="100KiB", disk=tmp_path) as spool:
+        history_comes_back(spool, order, hinted)
+
+
+def test_what_was_restored_for_the_last_time_is_discarded_when_asked_for(tmp_path: Path) -> None:
+    with unspool.Spool(host="100KiB", disk=tmp_path, discard_after_restore=True) as spool:
+        for version in range(COUNT):
+            spool.save(version, state(version))
+        spool.expect([*reversed(range(COUNT)), 0])
+        for version in reversed(range(COUNT)):
+            assert same_bits(spool.load(version), state(version))
+        assert spool.versions() == [0]
+        assert same_bits(spool.load(0), state(0))
+        assert len(spool) == 0
+        with pytest.raises(unspool.DiscardedVersionError, match="discard_after_restore"):
+            spool.load(0)
+
+
+def test_hints_may_be_forgotten(tmp_path: Path) -> None:
+    with unspool.Spool(host="100KiB", disk=tmp_path) as spool:
+        spool.expect(range(10))
+        spool.forget_hints()
+        assert spool.stats().hints == 0
+        for version in range(10):
+            spool.save(version, state(version))
+        spool.expect(iter([3, np.int64(4)]))
+        assert spool.stats().hints == 2
+        with pytest.raises(TypeError):
+            spool.expect(3)
+        with pytest.raises(TypeError):
+            spool.expect(["a"])
+
+
+def test_a_full_stack_refuses_and_goes_on_after_a_discard(tmp_path: Path) -> None:
+    capacity = 10 * (ITEMS * 8 + 8192)
+    with unspool.Spool(host="64KiB", disk=(tmp_path, capacity)) as spool:
+        saved = 0
+        with pytest.raises(unspool.TierFullError, match="disk") as full:
+            for version in range(COUNT):
+                spool.save(version, state(version))
+                saved += 1
+        assert full.value.version == saved and full.value.retryable
+        assert 12 <= saved <= 16 and spool.versions() == list(range(saved))
+        for version in (3, 4, 5):
+            spool.discard(version)
+        spool.save(saved, state(saved))
+        for version in spool.versions():
+            assert same_bits(spool.load(version), state(version))
+
+
+def test_a_checkpoint_larger_than_every_tier_is_refused(tmp_path: Path) -> None:
+    with unspool.Spool(host="64KiB", disk=(tmp_path, "1MiB")) as spool:
+        with pytest.raises(unspool.CheckpointTooLargeError, match="2"):
+            spool.save(2, np.zeros(1 << 20))
+        spool.save(2, np.zeros(100_000))
+        assert not spool.load(2).any()
+
+
+FULL_MEDIUM = """
+import resource, sys
+import numpy as np, unspool
+limit = 200 * 1024
+resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+with unspool.Spool(host="1MiB", disk=sys.argv[1]) as spool:
+    small, large = np.arange(10_000.0), np.arange(60_000.0)
+    spool.save(0, small)
+    spool.save(1, large)
+    try:
+        spool.save(2, large)
+        spool.save(3, large)
+    except unspool.Error as error:
+        print(type(error).__name__, error)
+    assert (spool.load(0) == small).all() and (spool.load(1) == large).all()
+"""
+
+
+def test_a_medium_that_refuses_bytes_loses_nothing(tmp_path: Path) -> None:
+    done = python(FULL_MEDIUM, tmp_path)
+    assert done.returncode == 0, done.stderr
+    kind = done.stdout.split()[0]
+    assert kind in ("TierFullError", "StorageError") and str(tmp_path) in done.stdout
+    assert done.stderr == ""
+
+
+def test_flush_brings_everything_to_the_disk(tmp_path: Path) -> None:
+    with unspool.Spool(device="1MiB", host="2MiB", disk=tmp_path) as spool:
+        for version in range(20):
+            spool.save(version, state(version))
+        spool.flush()
+        assert spool.stats().tiers[-1].copies == 20
+        assert not spool.durable(3)
+
+
+def test_a_durable_spool_is_found_again(tmp_path: Path) -> None:
+    disk = unspool.Disk(tmp_path, durable=True)
+    with unspool.Spool(host="1MiB", disk=disk) as spool:
+        spool.save(-3, u=state(1), flags=np.array([True, False]))
+        spool.save(4, np.zeros(3, [("when", "M8[s]"), ("x", ">f4")]))
+        assert not spool.durable(-3)
+        spool.flush()
+        assert spool.durable(-3)
+        spool.save(5, state(5))
+        spool.discard(4)
+    with unspool.Spool(host="1MiB", disk=disk) as spool:
+        assert spool.versions() == [-3, 5]
+        found = spool.load(-3)
+        assert same_bits(found["u"], state(1)) and found["flags"].tolist() == [True, False]
+        assert same_bits(spool.load(5), state(5))
+        with pytest.raises(unspool.VersionExistsError):
+            spool.save(5, state(5))
+
+
+def test_damage_on_disk_is_noticed_and_nothing_is_given_out(tmp_path: Path) -> None:
+    with unspool.Spool(disk=unspool.Disk(tmp_path, durable=True)) as spool:
+        spool.save(0, state(0))
+        spool.save(1, state(1))
+        spool.flush()
+        frames = [path for path in tmp_path.rglob("*") if path.stat().st_size > ITEMS * 8]
+        with max(frames, key=lambda path: path.name).open("r+b") as frame:
+            frame.seek(4096 + ITEMS * 4)
+            frame.write(b"damage")
+        kinds = (unspool.CorruptCheckpointError, unspool.LostCheckpointError)
+        refused = [version for version in (0, 1) if _is_refused(spool, version, kinds)]
+        assert len(refused) == 1
+        good = 1 - refused[0]
+        assert same_bits(spool.load(good), state(good))
+
+
+def _is_refused(spool: unspool.Spool, version: int, kinds: tuple[type[Exception], ...]) -> bool:
+    try:
+        spool.load(version)
+    except kinds:
+        return True
+    return False
+
+
+def test_a_closed_spool_leaves_nothing_behind(tmp_path: Path) -> None:
+    with unspool.Spool(host="64KiB", disk=tmp_path) as spool:
+        for version in range(10):
+            spool.save(version, state(version))
+        spool.flush()
+        assert children(tmp_path)
+    assert children(tmp_path) == []
