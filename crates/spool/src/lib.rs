@@ -46,6 +46,8 @@ mod error;
 mod figures;
 mod hub;
 mod inbox;
+#[cfg(test)]
+mod interleavings;
 mod reasons;
 mod restore;
 mod save;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use unspool_codec::Head;
 use unspool_core::{CheckpointId, Event, Version};
-use unspool_transfer::sync::lock;
+use unspool_transfer::sync::{MutexGuard, lock};
 
 use crate::error::{Error, ErrorKind};
 use crate::hub::{Hub, check_open};
@@ -55,23 +55,23 @@ impl Spool {
     /// # Errors
     /// `Unknown`, `Discarded`, `NotYetSaved`, `Forked`, `Closed`.
     pub fn regions(&self, version: i64) -> Result<Arc<Head>, Error> {
-        let id = self.checkpoint(version)?;
-        let state = self.hub.enter()?;
-        let frame = state.catalogue.frame(id).cloned();
-        drop(state);
-        frame.map(|frame| Arc::clone(frame.head())).ok_or_else(|| discarded_meanwhile(version))
+        let (state, id) = self.checkpoint(version)?;
+        let head = state.catalogue.frame(id).map(|frame| Arc::clone(frame.head()));
+        head.ok_or_else(|| unreachable!("a saved checkpoint is in the catalogue"))
     }
 
-    /// The checkpoint that is saved under `version`.
-    fn checkpoint(&self, version: i64) -> Result<CheckpointId, Error> {
+    /// The checkpoint that is saved under `version`, with the lock held.
+    fn checkpoint(&self, version: i64) -> Result<(MutexGuard<'_, State>, CheckpointId), Error> {
         let state = self.hub.enter()?;
         if let Some(id) = state.brain.core().checkpoint(Version(version)) {
-            return Ok(id);
+            return Ok((state, id));
         }
         // The core refuses this restore at once, and knows why.
         let asked = Asked::Restore { version: Version(version) };
-        let refused = self.hub.ask(state, asked, &Wait::default(), Until::Closing);
-        Err(refused.err().unwrap_or_else(|| discarded_meanwhile(version)))
+        match self.hub.ask(state, asked, &Wait::default(), Until::Closing) {
+            Err(refused) => Err(refused),
+            Ok(_) => unreachable!("the core serves only what is saved"),
+        }
     }
 
     /// Adds entries to the end of the restore order.
@@ -130,12 +130,8 @@ impl Spool {
     /// # Errors
     /// `Unknown`, `Discarded`, `NotYetSaved`, `Closed`, `Forked`.
     pub fn discard(&self, version: i64) -> Result<(), Error> {
-        let id = self.checkpoint(version)?;
-        let mut state = self.hub.enter()?;
+        let (mut state, id) = self.checkpoint(version)?;
         let version = Version(version);
-        if state.brain.core().checkpoint(version) != Some(id) {
-            return Err(discarded_meanwhile(version.0));
-        }
         self.hub.feed(&mut state, Event::Discard { version });
         state.forget_if_gone(version, id);
         Ok(())
@@ -172,8 +168,8 @@ impl Spool {
     /// # Errors
     /// `Unknown`, `Discarded`, `NotYetSaved`, `Closed`, `Forked`.
     pub fn durable(&self, version: i64) -> Result<bool, Error> {
-        let id = self.checkpoint(version)?;
-        Ok(self.hub.enter()?.catalogue.is_durable(id))
+        let (state, id) = self.checkpoint(version)?;
+        Ok(state.catalogue.is_durable(id))
     }
 
     /// Writes the spans so far as a Chrome trace, which <https://ui.perfetto.dev> opens. Also
@@ -223,11 +219,6 @@ impl Spool {
         self.hub.check_process()?;
         close::close(&self.hub, self.hub.settings.timeout)
     }
-}
-
-fn discarded_meanwhile(version: i64) -> Error {
-    let message = format!("Version {version} was discarded by another call a moment ago.");
-    Error::new(ErrorKind::Discarded, message)
 }
 
 impl Drop for Spool {

@@ -1,4 +1,5 @@
 //! Several threads at one spool.
+#![cfg(not(feature = "shuttle"))]
 
 mod common;
 

@@ -1,4 +1,5 @@
 //! What a durable spool keeps beyond its own life, and what it refuses when it comes back.
+#![cfg(not(feature = "shuttle"))]
 
 mod common;
 

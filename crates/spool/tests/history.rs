@@ -1,4 +1,5 @@
 //! Histories that are larger than their tiers come back, whatever the stack and the order.
+#![cfg(not(feature = "shuttle"))]
 
 mod common;
 

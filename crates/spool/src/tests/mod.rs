@@ -1,4 +1,5 @@
 //! Tests that look inside, or that need tiers which fail and wait on command.
+#![cfg(not(feature = "shuttle"))]
 
 #[path = "../../tests/common/mod.rs"]
 mod common;
