@@ -39,6 +39,8 @@ pub(crate) struct Fragments {
     list: Vec<Fragment>,
     capacity: u64,
     free: u64,
+    /// (bytes, offset) of every gap.
+    gaps: BTreeSet<(u64, u64)>,
     /// (next use, offset) of every copy that may be evicted now.
     ready: BTreeSet<(u64, u64)>,
     /// How many copies there are of each size.
@@ -51,7 +53,9 @@ impl Fragments {
             0 => Vec::new(),
             bytes => vec![Fragment { offset: 0, bytes, resident: None }],
         };
-        Fragments { list, capacity, free: capacity, ready: BTreeSet::new(), sizes: BTreeMap::new() }
+        let gaps = list.iter().map(|gap: &Fragment| (gap.bytes, gap.offset)).collect();
+        let (ready, sizes) = (BTreeSet::new(), BTreeMap::new());
+        Fragments { list, capacity, free: capacity, gaps, ready, sizes }
     }
 
     pub fn as_slice(&self) -> &[Fragment] {
@@ -123,6 +127,9 @@ impl Fragments {
         let offset = parts[0].offset;
         let room: u64 = parts.iter().map(|f| f.bytes).sum();
         assert!(0 < bytes && bytes <= room, "a window is large enough");
+        for gap in parts {
+            self.gaps.remove(&(gap.bytes, gap.offset));
+        }
         let copy = Fragment { offset, bytes, resident: Some(resident) };
         let rest = Fragment { offset: offset + bytes, bytes: room - bytes, resident: None };
         if rest.bytes == 0 && window.len() == 1 {
@@ -152,12 +159,8 @@ impl Fragments {
 
     /// The index of the smallest gap of at least `bytes` bytes: nothing is given up for it.
     pub fn smallest_gap(&self, bytes: u64) -> Option<usize> {
-        if self.free < bytes {
-            return None;
-        }
-        let fits = |f: &Fragment| f.resident.is_none() && f.bytes >= bytes;
-        let gaps = self.list.iter().enumerate().filter(|(_, f)| fits(f));
-        gaps.min_by_key(|(_, f)| f.bytes).map(|(i, _)| i)
+        let (_, offset) = *self.gaps.range((bytes, 0)..).next()?;
+        Some(self.index_of(offset))
     }
 
     /// The index of the gap that contains the byte at `offset`.
@@ -174,15 +177,17 @@ impl Fragments {
             .unwrap_or_else(|_| panic!("a fragment begins at {offset}"))
     }
 
+    /// Joins the gap at `index`, which is not listed yet, with those beside it, and lists it.
     fn join_gaps_around(&mut self, index: usize) {
         let is_gap = |f: &Fragment| f.resident.is_none();
         let first = if index > 0 && is_gap(&self.list[index - 1]) { index - 1 } else { index };
         let last = if self.list.get(index + 1).is_some_and(is_gap) { index + 1 } else { index };
-        if first == last {
-            return;
+        for gap in &self.list[first..=last] {
+            self.gaps.remove(&(gap.bytes, gap.offset));
         }
         self.list[first].bytes = self.list[first..=last].iter().map(|f| f.bytes).sum();
         self.list.drain(first + 1..=last);
+        self.gaps.insert((self.list[first].bytes, self.list[first].offset));
     }
 
     /// Panics unless the fragments cover the arena, in order, with joined gaps.
@@ -198,7 +203,9 @@ impl Fragments {
         }
         assert_eq!(at, self.capacity, "fragments cover the arena");
         let gaps = self.list.iter().filter(|f| f.resident.is_none());
-        assert_eq!(gaps.map(|f| f.bytes).sum::<u64>(), self.free);
+        let gaps: BTreeSet<_> = gaps.map(|f| (f.bytes, f.offset)).collect();
+        assert_eq!(gaps, self.gaps, "the gaps are listed");
+        assert_eq!(gaps.iter().map(|(bytes, _)| bytes).sum::<u64>(), self.free);
         let copies = || self.list.iter().filter_map(|f| f.resident.map(|r| (f, r)));
         let ready = copies().filter(|(_, r)| r.ready_at == Nanos(0));
         let ready: BTreeSet<_> = ready.map(|(f, r)| (r.next_use, f.offset)).collect();
