@@ -9,7 +9,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use unspool_core::{Place, TierId};
+use unspool_core::{Place, TierId, TierKind};
 use unspool_tiers::{Arena, Disk, Tier};
 use unspool_transfer::sync::{Mutex, MutexGuard, lock};
 use unspool_transfer::{Clock, Engine, Options, Pool, SystemClock, TransferError};
@@ -26,6 +26,8 @@ use crate::timeline::Timeline;
 pub(crate) struct Hub {
     pub(crate) settings: Settings,
     pub(crate) tiers: Vec<Arc<dyn Tier>>,
+    /// What each of them is.
+    pub(crate) kinds: Vec<TierKind>,
     /// The disk among them, for closing it.
     pub(crate) disk: Option<Arc<Disk>>,
     /// Those that can make frames survive a crash of the machine.
@@ -73,6 +75,7 @@ impl Hub {
             application: "application".into(),
             settings,
             durable_tiers: durable_tiers(&tiers),
+            kinds: tiers.iter().map(|tier| tier.describe().kind).collect(),
             tiers,
             disk,
             buffers,
@@ -120,6 +123,10 @@ impl Hub {
 
     pub(crate) fn tier(&self, tier: TierId) -> &dyn Tier {
         &*self.tiers[usize::from(tier.0)]
+    }
+
+    pub(crate) fn kind(&self, tier: TierId) -> TierKind {
+        self.kinds[usize::from(tier.0)]
     }
 
     pub(crate) fn arena(&self, place: Place) -> Option<&Arena> {

@@ -28,6 +28,7 @@ pub struct RestoreTicket<'a> {
     data: Option<Data<'a>>,
     request: RequestId,
     checkpoint: CheckpointId,
+    place: Place,
     began: Nanos,
 }
 
@@ -59,15 +60,15 @@ impl Spool {
         let Answer::Served(checkpoint, place, frame) = answer else {
             unreachable!("a restore is served or refused")
         };
-        let ticket = RestoreTicket { hub, frame, data: None, request, checkpoint, began };
-        ticket.enter(place)
+        let ticket = RestoreTicket { hub, frame, data: None, request, checkpoint, place, began };
+        ticket.enter()
     }
 }
 
 impl<'a> RestoreTicket<'a> {
     /// Borrows or reads the bytes.
-    fn enter(mut self, place: Place) -> Result<Self, Error> {
-        match self.data_at(place) {
+    fn enter(mut self) -> Result<Self, Error> {
+        match self.borrow() {
             Ok(data) => self.data = Some(data),
             Err(cause) => {
                 self.abort();
@@ -77,30 +78,30 @@ impl<'a> RestoreTicket<'a> {
         Ok(self)
     }
 
-    fn data_at(&self, place: Place) -> Result<Data<'a>, TransferError> {
-        match self.hub.arena(place) {
+    fn borrow(&self) -> Result<Data<'a>, TransferError> {
+        match self.hub.arena(self.place) {
             Some(arena) => Ok(Data::Arena(arena.read(self.checkpoint)?)),
-            None => Ok(Data::Staged(self.read(place)?)),
+            None => Ok(Data::Staged(self.read()?)),
         }
     }
 
     /// Reads the checkpoint from its store. The application waits meanwhile.
-    fn read(&self, place: Place) -> Result<Buffer, TransferError> {
+    fn read(&self) -> Result<Buffer, TransferError> {
         let start = self.hub.clock.now();
         let mut buffer = staging(&self.hub.buffers, self.frame.head().payload_bytes)?;
-        let mut done = self.read_into(place, &mut buffer);
+        let mut done = self.read_into(&mut buffer);
         if done.as_ref().is_err_and(|error| error.kind() == Failure::Io) {
-            done = self.read_into(place, &mut buffer);
+            done = self.read_into(&mut buffer);
         }
         let took = self.hub.clock.now().since(start);
-        let kind = self.hub.tier(place.tier).describe().kind;
+        let kind = self.hub.kind(self.place.tier);
         let awaited = || format!("its direct read from the {kind} tier");
         self.hub.state().tally.stalled(Call::Restore, self.version(), took, awaited);
         done.map(|()| buffer)
     }
 
-    fn read_into(&self, place: Place, payload: &mut [u8]) -> Result<(), TransferError> {
-        let (store, verify) = (self.hub.tier(place.tier), self.hub.settings.verify);
+    fn read_into(&self, payload: &mut [u8]) -> Result<(), TransferError> {
+        let (store, verify) = (self.hub.tier(self.place.tier), self.hub.settings.verify);
         read_frame(store, self.checkpoint, &self.frame, verify, payload, &self.hub.buffers)
     }
 
@@ -138,7 +139,7 @@ impl<'a> RestoreTicket<'a> {
         // The memory is lent no more before the core hears that it may be used again.
         self.data = None;
         let open = self.report(Event::Restored { request: self.request });
-        self.hub.span_of_call(Call::Restore, &self.frame, self.began, "done");
+        self.hub.span_of_call(Call::Restore, &self.frame, (self.place.tier, self.began), "done");
         open
     }
 
@@ -171,7 +172,12 @@ impl Drop for RestoreTicket<'_> {
         }
         drop(data);
         self.abort();
-        self.hub.span_of_call(Call::Restore, &self.frame, self.began, "given up");
+        self.hub.span_of_call(
+            Call::Restore,
+            &self.frame,
+            (self.place.tier, self.began),
+            "given up",
+        );
     }
 }
 

@@ -162,7 +162,7 @@ impl<'a> SaveTicket<'a> {
         }
         hub.feed(&mut state, Event::Saved { request: self.request });
         drop(state);
-        hub.span_of_call(Call::Save, &self.frame, self.began, "done");
+        hub.span_of_call(Call::Save, &self.frame, (self.place.tier, self.began), "done");
         Ok(())
     }
 
@@ -201,7 +201,7 @@ impl Drop for SaveTicket<'_> {
         }
         drop(room);
         self.abort();
-        self.hub.span_of_call(Call::Save, &self.frame, self.began, "given up");
+        self.hub.span_of_call(Call::Save, &self.frame, (self.place.tier, self.began), "given up");
     }
 }
 

@@ -8,7 +8,7 @@ use std::io::{self, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use unspool_core::Nanos;
+use unspool_core::{Nanos, TierId};
 use unspool_transfer::sync::lock;
 use unspool_transfer::{Frame, Span};
 
@@ -52,12 +52,13 @@ impl Hub {
         if self.timeline.is_some() { self.clock.now() } else { Nanos(0) }
     }
 
-    /// Puts a call of the application on the timeline, if there is one.
+    /// Puts a call of the application on the timeline, if there is one. It says in which tier
+    /// the bytes were and when it began.
     pub(crate) fn span_of_call(
         &self,
         call: Call,
         frame: &Frame,
-        began: Nanos,
+        (tier, began): (TierId, Nanos),
         outcome: &'static str,
     ) {
         let Some(timeline) = &self.timeline else { return };
@@ -67,6 +68,7 @@ impl Hub {
             worker: thread_number(),
             label: call.name(),
             outcome,
+            tier: self.kind(tier),
             version: Some(head.version),
             bytes: head.payload_bytes,
             queued: began,
@@ -136,8 +138,9 @@ fn write_span(out: &mut dyn Write, span: &Span, tid: usize) -> io::Result<()> {
     }
     write!(
         out,
-        "\"bytes\":{},\"queued_us\":{:.3},\"outcome\":\"{}\"}}}}",
+        "\"bytes\":{},\"tier\":\"{}\",\"queued_us\":{:.3},\"outcome\":\"{}\"}}}}",
         span.bytes,
+        span.tier,
         micros(span.start.since(span.queued)),
         escaped(span.outcome),
     )
@@ -159,6 +162,7 @@ fn escaped(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use unspool_core::TierKind;
 
     fn span(lane: &str, start: u64, end: u64) -> Span {
         Span {
@@ -166,6 +170,7 @@ mod tests {
             worker: 0,
             label: "flush",
             outcome: "done",
+            tier: TierKind::Disk,
             version: Some(-7),
             bytes: 64,
             queued: Nanos(500),
@@ -194,7 +199,10 @@ mod tests {
         let flush = &events[6];
         assert_eq!((&flush["ph"], &flush["tid"]), (&"X".into(), &2.into()));
         assert_eq!((flush["ts"].as_f64(), flush["dur"].as_f64()), (Some(1.5), Some(0.5)));
-        assert_eq!(flush["args"]["version"], -7);
+        assert_eq!(
+            (&flush["args"]["version"], &flush["args"]["tier"]),
+            (&(-7).into(), &"disk".into())
+        );
         assert_eq!(flush["args"]["queued_us"], 1.0);
     }
 

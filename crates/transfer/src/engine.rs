@@ -96,7 +96,7 @@ impl Engine {
     ) -> Result<Engine, TransferError> {
         let kinds: Vec<TierKind> = tiers.iter().map(|tier| tier.describe().kind).collect();
         let Options { verify, trace, clock, buffers, .. } = options.clone();
-        let mover = Mover { tiers, buffers, verify };
+        let mover = Mover { tiers, kinds: kinds.clone(), buffers, verify };
         let engine = Engine {
             links: kinds.windows(2).map(|pair| link(pair[0], pair[1], &options)).collect(),
             deletions: kinds.iter().map(|kind| deletions(*kind)).collect(),

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use unspool_core::{Failure, TierId};
+use unspool_core::{Failure, TierId, TierKind};
 use unspool_tiers::{Arena, Tier};
 
 use crate::error::TransferError;
@@ -28,6 +28,8 @@ pub(crate) enum Outcome {
 #[derive(Debug)]
 pub(crate) struct Mover {
     pub(crate) tiers: Vec<Arc<dyn Tier>>,
+    /// What each of them is.
+    pub(crate) kinds: Vec<TierKind>,
     pub(crate) buffers: Arc<Pool>,
     pub(crate) verify: bool,
 }
@@ -45,15 +47,13 @@ impl Mover {
         }
     }
 
-    pub(crate) fn tier(&self, id: TierId) -> Result<&dyn Tier, TransferError> {
-        self.tiers.get(usize::from(id.0)).map(|tier| &**tier).ok_or_else(|| {
-            TransferError::new(Failure::Permanent, format!("there is no tier {}.", id.0))
-        })
+    pub(crate) fn tier(&self, id: TierId) -> &dyn Tier {
+        &*self.tiers[usize::from(id.0)]
     }
 
     /// Whether the bytes are in the target; `false` when the job was cancelled on the way.
     fn moved(&self, job: &Job, task: &Task) -> Result<bool, TransferError> {
-        let (from, to) = (self.tier(job.from.tier)?, self.tier(job.to.tier)?);
+        let (from, to) = (self.tier(job.from.tier), self.tier(job.to.tier));
         match (from.memory(), to.memory()) {
             (Some(source), Some(target)) => copy(job, task, source, target),
             (Some(source), None) => {

@@ -73,14 +73,19 @@ impl Task {
     }
 }
 
+/// What people call a movement.
+pub(crate) fn label(kind: TransferKind) -> &'static str {
+    match kind {
+        TransferKind::Flush => "flush",
+        TransferKind::Prefetch => "prefetch",
+    }
+}
+
 impl fmt::Display for Work {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Work::Move(job) => {
-                let name = match job.kind {
-                    TransferKind::Flush => "flush",
-                    TransferKind::Prefetch => "prefetch",
-                };
+                let name = label(job.kind);
                 write!(f, "{name} of version {}, {}", job.version.0, Bytes(job.bytes))
             }
             Work::Delete { checkpoint, .. } => write!(f, "deletion of frame {}", checkpoint.0),

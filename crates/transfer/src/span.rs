@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use unspool_core::Nanos;
+use unspool_core::{Nanos, TierKind};
 
 /// One piece of work on the timeline.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -15,6 +15,8 @@ pub struct Span {
     pub label: &'static str,
     /// How it ended: `"done"`, `"cancelled"`, `"failed"`.
     pub outcome: &'static str,
+    /// Where the bytes went or were: the target of a movement, the place of a save or restore.
+    pub tier: TierKind,
     /// The version that was moved; none for a deletion.
     pub version: Option<i64>,
     /// Bytes of its payload.

@@ -4,13 +4,13 @@ use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use unspool_core::{CheckpointId, Event, Failure, Nanos, TierId, TransferKind};
+use unspool_core::{CheckpointId, Event, Failure, Nanos, TierId, TierKind};
 
 use crate::clock::Clock;
 use crate::engine::Sink;
 use crate::error::TransferError;
 use crate::execute::{Mover, Outcome};
-use crate::job::{Job, Task, Work};
+use crate::job::{Job, Task, Work, label};
 use crate::lane::Lane;
 use crate::span::Span;
 
@@ -41,7 +41,7 @@ pub(crate) fn work(lane: &Lane, worker: u32, crew: &Crew) {
         // A panic of the sink must not end the worker: the jobs behind this one need it.
         let _ = catch_unwind(AssertUnwindSafe(|| {
             if crew.trace {
-                crew.sink.span(span(lane, worker, &task, &outcome, (start, end)));
+                crew.sink.span(crew.span((lane, worker), &task, &outcome, (start, end)));
             }
             crew.report(&task.work, outcome, end.since(start));
         }));
@@ -62,8 +62,8 @@ impl Crew {
     }
 
     fn delete(&self, checkpoint: CheckpointId, tier: TierId) -> Outcome {
-        let done = self.mover.tier(tier).and_then(|store| Ok(store.delete(checkpoint)?));
-        done.map_or_else(Outcome::Failed, |()| Outcome::Done)
+        let done = self.mover.tier(tier).delete(checkpoint);
+        done.map_or_else(|cause| Outcome::Failed(cause.into()), |()| Outcome::Done)
     }
 
     /// Gives the one report that `work` owes.
@@ -82,16 +82,36 @@ impl Crew {
     }
 
     fn describe(&self, work: &Work) -> String {
-        let name = |tier: TierId| {
-            let tier = self.mover.tiers.get(usize::from(tier.0));
-            tier.map_or("nowhere", |tier| tier.describe().kind.name())
-        };
         match work {
             Work::Move(job) => {
-                format!("{work}, from {} to {}", name(job.from.tier), name(job.to.tier))
+                format!("{work}, from {} to {}", self.kind(job.from.tier), self.kind(job.to.tier))
             }
-            Work::Delete { tier, .. } => format!("{work} in {}", name(*tier)),
+            Work::Delete { tier, .. } => format!("{work} in {}", self.kind(*tier)),
         }
+    }
+
+    fn kind(&self, tier: TierId) -> TierKind {
+        self.mover.kinds[usize::from(tier.0)]
+    }
+
+    fn span(
+        &self,
+        (lane, worker): (&Lane, u32),
+        task: &Task,
+        outcome: &Outcome,
+        (start, end): (Nanos, Nanos),
+    ) -> Span {
+        let (label, tier, version, bytes) = match &task.work {
+            Work::Move(job) => (label(job.kind), job.to.tier, Some(job.version.0), job.bytes),
+            Work::Delete { tier, .. } => ("delete", *tier, None, 0),
+        };
+        let outcome = match outcome {
+            Outcome::Done => "done",
+            Outcome::Cancelled => "cancelled",
+            Outcome::Failed(_) => "failed",
+        };
+        let (lane, tier, queued) = (Arc::clone(&lane.name), self.kind(tier), task.queued);
+        Span { lane, worker, label, outcome, tier, version, bytes, queued, start, end }
     }
 }
 
@@ -110,30 +130,4 @@ fn panicked(panic: &(dyn Any + Send)) -> TransferError {
     let text = text.unwrap_or_else(|| "no message".to_owned());
     let message = format!("a worker panicked ({text}). This is a fault in Unspool; report it.");
     TransferError::new(Failure::Permanent, message)
-}
-
-fn span(
-    lane: &Lane,
-    worker: u32,
-    task: &Task,
-    outcome: &Outcome,
-    (start, end): (Nanos, Nanos),
-) -> Span {
-    let (label, version, bytes) = match &task.work {
-        Work::Move(job) => {
-            let label = match job.kind {
-                TransferKind::Flush => "flush",
-                TransferKind::Prefetch => "prefetch",
-            };
-            (label, Some(job.version.0), job.bytes)
-        }
-        Work::Delete { .. } => ("delete", None, 0),
-    };
-    let outcome = match outcome {
-        Outcome::Done => "done",
-        Outcome::Cancelled => "cancelled",
-        Outcome::Failed(_) => "failed",
-    };
-    let lane = Arc::clone(&lane.name);
-    Span { lane, worker, label, outcome, version, bytes, queued: task.queued, start, end }
 }

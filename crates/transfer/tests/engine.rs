@@ -342,6 +342,7 @@ fn spans_tell_waiting_from_working() {
     let spans = stack.log.spans();
     assert_eq!((&*spans[0].lane, spans[0].label, spans[0].outcome), ("host-disk", "flush", "done"));
     assert_eq!((spans[0].version, spans[0].bytes), (Some(1), BYTES));
+    assert_eq!(spans[0].tier, TierKind::Disk);
     assert_eq!((spans[0].queued, spans[0].start), (Nanos(0), Nanos(0)));
     assert_eq!(spans[0].end, Nanos(1_000_000_000));
     assert_eq!((spans[1].queued, spans[1].start), (Nanos(0), Nanos(1_000_000_000)));

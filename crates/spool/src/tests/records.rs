@@ -31,7 +31,7 @@ fn the_timeline_has_the_calls_and_every_movement() {
     assert!(rows[0].starts_with("application"), "{rows:?}");
     assert!(rows.contains(&"device-disk 0"), "{rows:?}");
     let flush = events.iter().find(|event| event["name"] == "flush").unwrap();
-    assert_eq!(flush["args"]["bytes"], LEN);
+    assert_eq!((&flush["args"]["bytes"], &flush["args"]["tier"]), (&LEN.into(), &"disk".into()));
 }
 
 #[test]
