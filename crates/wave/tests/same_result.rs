@@ -95,3 +95,17 @@ fn buffers_that_do_not_fit_are_refused_before_anything_is_computed() {
     assert!(wave.advance(&mut older[1..], &mut newer, 1, None, None).is_err());
     assert!(older.iter().chain(&newer).all(|value| *value == 0.0));
 }
+
+#[test]
+fn no_subnormal_number_spreads_ahead_of_a_wave() {
+    let grid = grid(200, 200, 10.0, 20);
+    let wave = Acoustic::new(grid, &velocity(&grid), DT, Options::default()).unwrap();
+    let points = Points::new(&grid, &[(1000.0, 1000.0)]).unwrap();
+    let (mut older, mut newer) = silence(&grid);
+    let values = wavelet(20.0, DT, 200);
+    let signal = Signal { points: &points, values: &values };
+    wave.advance(&mut older, &mut newer, 200, Some(signal), None).unwrap();
+    let smallest = newer.iter().filter(|u| **u != 0.0).fold(f32::INFINITY, |s, u| s.min(u.abs()));
+    assert!(common::peak(&newer) > 1e-3);
+    assert!((1e-18..1e-12).contains(&smallest), "the smallest amplitude is {smallest}");
+}
