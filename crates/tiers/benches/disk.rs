@@ -1,7 +1,7 @@
 //! The disk tier against plain reads and writes of the same bytes in the same directory, and an
 //! arena against `memcpy`. Ratios of one run: the ways take turns, and medians are compared.
 //!
-//! `cargo bench -p unspool-tiers --bench disk -- [--dir DIRECTORY] [--quick]`
+//! `cargo bench -p unspool-tiers --bench disk -- [--dir DIRECTORY] [--quick] [--mib N]`
 
 #![allow(clippy::print_stdout, clippy::unwrap_used, missing_docs)]
 
@@ -16,7 +16,7 @@ use unspool_tiers::{Arena, Disk, DiskIo, DiskOptions, Tier};
 
 const MIB: usize = 1 << 20;
 /// Bytes moved by each way in one repetition, and repetitions.
-const FULL: (usize, usize) = (1024 * MIB, 7);
+const FULL: (usize, usize) = (512 * MIB, 9);
 const QUICK: (usize, usize) = (256 * MIB, 3);
 /// A head, as a frame in a store has one.
 const HEAD: usize = 4096;
@@ -32,30 +32,41 @@ struct Times {
 /// A way to keep frames.
 trait Way {
     fn name(&self) -> String;
+    /// Before every repetition, not measured.
+    fn begin(&mut self) {}
     fn write(&mut self, n: usize, head: &[u8], payload: &[u8]);
     fn read(&mut self, n: usize, head: &mut [u8], payload: &mut [u8]);
     fn delete(&mut self, n: usize);
 }
 
-/// One large file past the page cache; new, or written before.
+/// One large file past the page cache, written before, or new in a new directory each time, as the
+/// tier's files are: file systems put new directories into parts of the disk of their own.
+///
+/// What is new stays until all is measured, here and in the tier: a file system that is removing
+/// files is slower at making others, and which way that hits would be chance.
 struct Plain {
-    path: PathBuf,
-    file: File,
+    parent: PathBuf,
+    files: Vec<File>,
     old: bool,
 }
 
 impl Plain {
-    fn new(dir: &Path, old: bool) -> Plain {
-        let path = dir.join(if old { "plain-old" } else { "plain-new" });
-        let file = Plain::create(&path);
-        Plain { path, file, old }
+    fn new(parent: &Path, old: bool) -> Plain {
+        Plain { parent: parent.to_owned(), files: Vec::new(), old }
     }
 
-    fn create(path: &Path) -> File {
+    fn create(&mut self) {
+        let name = format!("plain-{}-{}", self.old, self.files.len());
+        let dir = self.parent.join(name);
+        fs::create_dir(&dir).unwrap();
         let direct = OFlags::DIRECT.bits().cast_signed();
         let mut options = OpenOptions::new();
-        options.read(true).write(true).create(true).truncate(true).custom_flags(direct);
-        options.open(path).unwrap()
+        options.read(true).write(true).create_new(true).custom_flags(direct);
+        self.files.push(options.open(dir.join("frames")).unwrap());
+    }
+
+    fn file(&self) -> &File {
+        self.files.last().unwrap()
     }
 }
 
@@ -64,26 +75,27 @@ impl Way for Plain {
         if self.old { "plain, written before" } else { "plain, new file" }.to_owned()
     }
 
+    fn begin(&mut self) {
+        if !self.old || self.files.is_empty() {
+            self.create();
+        }
+    }
+
     fn write(&mut self, n: usize, _head: &[u8], payload: &[u8]) {
-        self.file.write_all_at(payload, (n * payload.len()) as u64).unwrap();
+        self.file().write_all_at(payload, (n * payload.len()) as u64).unwrap();
     }
 
     fn read(&mut self, n: usize, _head: &mut [u8], payload: &mut [u8]) {
-        self.file.read_exact_at(payload, (n * payload.len()) as u64).unwrap();
+        self.file().read_exact_at(payload, (n * payload.len()) as u64).unwrap();
     }
 
-    fn delete(&mut self, n: usize) {
-        if n == 0 && !self.old {
-            fs::remove_file(&self.path).unwrap();
-            self.file = Plain::create(&self.path);
-        }
-    }
+    fn delete(&mut self, _n: usize) {}
 }
 
 /// The disk tier; new for every repetition, or with the files of deleted frames at hand.
 struct Tiered {
     options: DiskOptions,
-    disk: Option<Disk>,
+    disks: Vec<Disk>,
     old: bool,
 }
 
@@ -91,11 +103,11 @@ impl Tiered {
     fn new(dir: &Path, io: DiskIo, old: bool) -> Tiered {
         let mut options = DiskOptions::new(dir);
         options.io = io;
-        Tiered { options, disk: None, old }
+        Tiered { options, disks: Vec::new(), old }
     }
 
-    fn disk(&mut self) -> &Disk {
-        self.disk.get_or_insert_with(|| Disk::open(self.options.clone()).unwrap())
+    fn disk(&self) -> &Disk {
+        self.disks.last().unwrap()
     }
 }
 
@@ -103,6 +115,12 @@ impl Way for Tiered {
     fn name(&self) -> String {
         let io = format!("{:?}", self.options.io).to_lowercase();
         format!("tier, {io}, {}", if self.old { "reused files" } else { "new files" })
+    }
+
+    fn begin(&mut self) {
+        if !self.old || self.disks.is_empty() {
+            self.disks.push(Disk::open(self.options.clone()).unwrap());
+        }
     }
 
     fn write(&mut self, n: usize, head: &[u8], payload: &[u8]) {
@@ -115,9 +133,42 @@ impl Way for Tiered {
 
     fn delete(&mut self, n: usize) {
         self.disk().delete(CheckpointId(n as u64)).unwrap();
-        if n == 0 && !self.old {
-            self.disk = None;
-        }
+    }
+}
+
+/// The disk tier with bytes at an address that no medium takes: all go through staging memory.
+struct Odd(Tiered, Vec<u8>);
+
+impl Odd {
+    /// The tier, and bytes of this length at an odd address.
+    fn parts(&mut self, len: usize) -> (&Disk, &mut [u8]) {
+        self.1.resize(len + 2, 1);
+        let start = self.1.as_ptr().align_offset(2) + 1;
+        (self.0.disk(), &mut self.1[start..start + len])
+    }
+}
+
+impl Way for Odd {
+    fn name(&self) -> String {
+        format!("{}, odd", self.0.name())
+    }
+
+    fn begin(&mut self) {
+        self.0.begin();
+    }
+
+    fn write(&mut self, n: usize, head: &[u8], payload: &[u8]) {
+        let (disk, payload) = self.parts(payload.len());
+        disk.put(CheckpointId(n as u64), 0, &[head, payload]).unwrap();
+    }
+
+    fn read(&mut self, n: usize, head: &mut [u8], payload: &mut [u8]) {
+        let (disk, payload) = self.parts(payload.len());
+        disk.get(CheckpointId(n as u64), 0, &mut [head, payload]).unwrap();
+    }
+
+    fn delete(&mut self, n: usize) {
+        self.0.delete(n);
     }
 }
 
@@ -180,6 +231,7 @@ impl Pages {
 
 /// Writes, reads (last first, as an adjoint does) and deletes `count` frames.
 fn round(way: &mut dyn Way, count: usize, head: &mut [u8], payload: &mut [u8]) -> Times {
+    way.begin();
     let write = timed(|| (0..count).for_each(|n| way.write(n, head, payload)));
     let read = timed(|| (0..count).rev().for_each(|n| way.read(n, head, payload)));
     let delete = timed(|| (0..count).rev().for_each(|n| way.delete(n)));
@@ -228,7 +280,7 @@ fn compare(
     };
     for (i, way) in ways.iter().enumerate() {
         println!(
-            "{:4} MiB  {:28} {:7.2} {:7.2}   {:5.0} % {:5.0} %  {:10.1}",
+            "{:4} MiB  {:33} {:7.2} {:7.2}   {:5.0} % {:5.0} %  {:10.1}",
             size / MIB,
             way.name(),
             rate(i, |times| times.write),
@@ -244,12 +296,20 @@ fn main() {
     let args: Vec<String> = std::env::args().collect();
     let dir = args.iter().position(|arg| arg == "--dir").map(|at| PathBuf::from(&args[at + 1]));
     let parent = dir.unwrap_or_else(std::env::temp_dir);
+    let only = args.iter().position(|arg| arg == "--mib").map(|at| args[at + 1].parse().unwrap());
+    let sizes: Vec<usize> = only.map_or_else(|| vec![1, 16, 64, 256], |size| vec![size]);
     let amount = if args.iter().any(|arg| arg == "--quick") { QUICK } else { FULL };
     let dir = parent.join(format!("disk-bench-{}", std::process::id()));
     fs::create_dir_all(&dir).unwrap();
-    println!("                                        GB/s            of the base       delete");
-    println!("   frame  way                            write    read    write    read   us/frame");
-    for size in [1, 16, 64, 256] {
+    println!(
+        "                                             GB/s            of the base       delete"
+    );
+    println!(
+        "   frame  way                                 write    read    write    read   us/frame"
+    );
+    for &size in &sizes {
+        let dir = dir.join(format!("{size}-mib"));
+        fs::create_dir(&dir).unwrap();
         let mut ways: Vec<Box<dyn Way>> = vec![
             Box::new(Plain::new(&dir, false)),
             Box::new(Plain::new(&dir, true)),
@@ -257,10 +317,14 @@ fn main() {
             Box::new(Tiered::new(&dir, DiskIo::Direct, true)),
             Box::new(Tiered::new(&dir, DiskIo::Uring, true)),
             Box::new(Tiered::new(&dir, DiskIo::Buffered, true)),
+            Box::new(Odd(Tiered::new(&dir, DiskIo::Direct, true), Vec::new())),
+            Box::new(Odd(Tiered::new(&dir, DiskIo::Uring, true), Vec::new())),
         ];
-        compare(&mut ways, &[0, 1, 0, 1, 1, 1], size * MIB, amount);
+        compare(&mut ways, &[0, 1, 0, 1, 1, 1, 1, 1], size * MIB, amount);
+        drop(ways);
+        fs::remove_dir_all(&dir).unwrap();
     }
-    for size in [1, 16, 64, 256] {
+    for &size in &sizes {
         let arena = Arena::new(TierKind::Host, amount.0 as u64).unwrap();
         let mut ways: Vec<Box<dyn Way>> =
             vec![Box::new(Memcpy(vec![1; amount.0])), Box::new(InArena(arena))];

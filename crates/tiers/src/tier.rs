@@ -76,7 +76,8 @@ pub struct Description {
     pub location: String,
     /// Bytes that it may hold; `u64::MAX` when only the medium itself sets a limit.
     pub capacity: u64,
-    /// Bytes of the frames in it.
+    /// Bytes that the frames in it take: where the medium has blocks, each is rounded up to whole
+    /// ones.
     pub used: u64,
     /// The alignment of addresses, offsets and lengths with which it is fastest, in bytes.
     pub alignment: u64,

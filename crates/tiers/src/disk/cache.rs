@@ -27,6 +27,11 @@ pub(super) fn finish_writing(file: &File, at: u64, len: u64) -> io::Result<()> {
     Ok(())
 }
 
+/// Tells the kernel that a range of the file is about to be read, all of it.
+pub(super) fn announce(file: &File, at: u64, len: u64) {
+    let _ = fadvise(file, at, NonZeroU64::new(len), Advice::WillNeed);
+}
+
 /// Drops a range of the file from the cache. Advice only: nothing depends on it.
 pub(super) fn forget(file: &File, at: u64, len: u64) {
     let _ = fadvise(file, at, NonZeroU64::new(len), Advice::DontNeed);

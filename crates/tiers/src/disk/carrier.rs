@@ -67,6 +67,9 @@ impl Carrier {
             let stage = stage.as_deref_mut().unwrap_or_default();
             let len: usize = batch.iter().map(|piece| piece.len).sum();
             let needed = len.min((end - at) as usize);
+            if !self.manner.direct {
+                cache::announce(file, at, len as u64);
+            }
             self.read_all(file, at, &mut targets(batch, stage), needed).map_err(|stop| {
                 // What lies before `skip` in the first block was not asked for.
                 Stop { done: (at + stop.done).saturating_sub(skip), ..stop }

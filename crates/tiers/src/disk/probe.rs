@@ -65,11 +65,11 @@ fn buffered(medium: Arc<dyn Medium>, why: &str) -> Choice {
     Choice { carrier: Carrier::new(medium, manner), note }
 }
 
-/// One blocking call for up to 32 MiB: on the devices that were measured, longer calls gain
-/// nothing.
+/// One blocking call for up to 256 MiB: the kernel cuts it up and keeps the device's queue full,
+/// which runs dry between calls.
 fn direct(dir: &Path, medium: Arc<dyn Medium>) -> io::Result<Choice> {
     let memory = try_direct(dir, &*medium)?;
-    let request = 32 * MIB;
+    let request = 256 * MIB;
     let grid = Grid { block: BLOCK as usize, memory, longest: request, staged: SIZE };
     let manner = Manner { grid, request, direct: true };
     let note = "Input and output go past the page cache (O_DIRECT).".to_owned();
