@@ -178,7 +178,7 @@ pub(crate) fn awaited(state: &State, asked: Asked) -> String {
     }
 }
 
-pub(crate) fn timed_out(state: &State, _asked: Asked, what: &str, timeout: Duration) -> Error {
+pub(crate) fn timed_out(state: &State, what: &str, timeout: Duration) -> Error {
     let message = format!(
         "Waited {:.1} s for {what}, which is the limit. {} Raise `timeout=`, or look at what holds \
          the slowest link up.",
@@ -188,7 +188,7 @@ pub(crate) fn timed_out(state: &State, _asked: Asked, what: &str, timeout: Durat
     Error::new(ErrorKind::Timeout, message)
 }
 
-pub(crate) fn interrupted(_asked: Asked, what: &str) -> Error {
+pub(crate) fn interrupted(what: &str) -> Error {
     Error::new(ErrorKind::Interrupted, format!("Interrupted while waiting for {what}."))
 }
 

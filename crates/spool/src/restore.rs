@@ -55,11 +55,12 @@ impl Spool {
             let waited = answered.waited;
             answered.state.tally.stalled(Call::Restore, version, waited, || awaited);
         }
-        let Answered { request, answer, state, .. } = answered;
+        let Answered { request, answer, state, waited, .. } = answered;
         drop(state);
         let Answer::Served(checkpoint, place, frame) = answer else {
             unreachable!("a restore is served or refused")
         };
+        hub.span_of_stall(&frame, place.tier, waited);
         let ticket = RestoreTicket { hub, frame, data: None, request, checkpoint, place, began };
         ticket.enter()
     }
@@ -97,6 +98,7 @@ impl<'a> RestoreTicket<'a> {
         let kind = self.hub.kind(self.place.tier);
         let awaited = || format!("its direct read from the {kind} tier");
         self.hub.state().tally.stalled(Call::Restore, self.version(), took, awaited);
+        self.hub.span_of_stall(&self.frame, self.place.tier, took);
         done.map(|()| buffer)
     }
 

@@ -61,12 +61,13 @@ impl Spool {
         let began = hub.time_of_call();
         let mut answered = hub.ask(hub.enter()?, asked, wait, Until::Closing)?;
         count_stall(&mut answered, version);
-        let Answered { request, answer, mut state, .. } = answered;
+        let Answered { request, answer, mut state, waited, .. } = answered;
         let Answer::Granted(checkpoint, place) = answer else {
             unreachable!("a save is granted or refused")
         };
         state.catalogue.insert(checkpoint, Arc::clone(&frame), false);
         drop(state);
+        hub.span_of_stall(&frame, place.tier, waited);
         let ticket = SaveTicket { hub, frame, room: None, request, checkpoint, place, began };
         ticket.enter()
     }
@@ -173,6 +174,7 @@ impl<'a> SaveTicket<'a> {
         let took = self.hub.clock.now().since(start);
         let awaited = || "its direct write to a store, because no arena had room".to_owned();
         self.hub.state().tally.stalled(Call::Save, self.version(), took, awaited);
+        self.hub.span_of_stall(&self.frame, self.place.tier, took);
         written.map_err(|cause| self.hub.direct_failed("saved", self.version(), cause))
     }
 

@@ -15,32 +15,38 @@ pub struct Settings {
     pub host: Option<u64>,
     /// The disk tier.
     pub disk: Option<DiskSettings>,
-    /// Whether a checkpoint is discarded once its last expected restore is done.
+    /// Whether a checkpoint is discarded once its last expected restore is done. Default: no.
     pub discard_after_restore: bool,
-    /// How room is made in the arenas.
+    /// How room is made in the arenas. Default: Score's sliding window.
     pub policy: PolicyKind,
     /// The longest that one call waits unless its [`Wait`](crate::Wait) says otherwise.
+    /// Default: 300 s.
     pub timeout: Duration,
     /// Whether the checksum of what is read back from a store is compared. The head of a frame
-    /// is always compared.
+    /// is always compared. Default: yes.
     pub verify: bool,
-    /// Whether spans are kept for [`Spool::write_trace`](crate::Spool::write_trace).
+    /// Whether spans are kept for [`Spool::write_trace`](crate::Spool::write_trace). Default: no.
     pub trace: bool,
-    /// The most spans that are kept; later ones are counted and dropped.
+    /// The most spans that are kept; later ones are counted and dropped. Default: 2^20, about
+    /// 120 MB.
     pub trace_spans: usize,
     /// A file that receives every decision of the core, one line each; it can be replayed.
+    /// Default: none.
     pub record: Option<PathBuf>,
-    /// The most bytes in flight on one link in one direction.
+    /// The most bytes in flight on one link in one direction; one transfer may always be.
+    /// Default: 256 MiB.
     pub in_flight_bytes: u64,
-    /// The most transfers in flight on one link in one direction.
+    /// The most transfers in flight on one link in one direction. Default: 8.
     pub in_flight: u32,
-    /// Threads for each direction of a link to a store.
+    /// Threads for each direction of a link to a store: with two, the checksum of one checkpoint
+    /// is computed while another is written. Default: 2.
     pub store_workers: usize,
-    /// How often a failed transfer is tried again before its link counts as failing.
+    /// How often a failed transfer is tried again before its link counts as failing. Default: 4.
     pub max_retries: u32,
-    /// The wait before the first retry; doubled for each further one.
+    /// The wait before the first retry; doubled for each further one. Default: 50 ms.
     pub retry_delay: Duration,
     /// The most bytes of idle staging buffers that are kept for the next direct read of a store.
+    /// Default: 256 MiB.
     pub staging_bytes: u64,
 }
 

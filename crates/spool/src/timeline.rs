@@ -61,19 +61,38 @@ impl Hub {
         (tier, began): (TierId, Nanos),
         outcome: &'static str,
     ) {
+        self.push_span(call.name(), frame, tier, (began, self.clock.now()), outcome);
+    }
+
+    /// Puts the time for which a call has just waited on the timeline, within the call's own span.
+    pub(crate) fn span_of_stall(&self, frame: &Frame, tier: TierId, waited: Nanos) {
+        if waited > Nanos(0) && self.timeline.is_some() {
+            let end = self.clock.now();
+            self.push_span("stall", frame, tier, (Nanos(end.since(waited).0), end), "done");
+        }
+    }
+
+    fn push_span(
+        &self,
+        label: &'static str,
+        frame: &Frame,
+        tier: TierId,
+        (start, end): (Nanos, Nanos),
+        outcome: &'static str,
+    ) {
         let Some(timeline) = &self.timeline else { return };
         let head = frame.head();
         lock(timeline).push(Span {
             lane: Arc::clone(&self.application),
             worker: thread_number(),
-            label: call.name(),
+            label,
             outcome,
             tier: self.kind(tier),
             version: Some(head.version),
             bytes: head.payload_bytes,
-            queued: began,
-            start: began,
-            end: self.clock.now(),
+            queued: start,
+            start,
+            end,
         });
     }
 }

@@ -86,7 +86,7 @@ impl Hub {
                 let what = reasons::awaited(&state, asked);
                 let start = self.clock.now();
                 let waiting = Waiting { hub: self, request, wait, until };
-                let (guard, answer) = waiting.run(state, asked, &what)?;
+                let (guard, answer) = waiting.run(state, &what)?;
                 state = guard;
                 (waited, awaited) = (self.clock.now().since(start), Some(what));
                 answer
@@ -115,7 +115,6 @@ impl<'a> Waiting<'a, '_> {
     fn run(
         &self,
         mut state: MutexGuard<'a, State>,
-        asked: Asked,
         what: &str,
     ) -> Result<(MutexGuard<'a, State>, Answer), Error> {
         let timeout = self.wait.timeout.unwrap_or(self.hub.settings.timeout);
@@ -128,7 +127,7 @@ impl<'a> Waiting<'a, '_> {
             }
             let left = deadline.since(self.hub.clock.now());
             if let Err(error) =
-                self.may_wait(&state, left, || reasons::timed_out(&state, asked, what, timeout))
+                self.may_wait(&state, left, || reasons::timed_out(&state, what, timeout))
             {
                 self.hub.give_up(&mut state, self.request);
                 return Err(error);
@@ -142,7 +141,7 @@ impl<'a> Waiting<'a, '_> {
             state = self.hub.state();
             if interrupted && !state.has_answer(self.request) {
                 self.hub.give_up(&mut state, self.request);
-                return Err(reasons::interrupted(asked, what));
+                return Err(reasons::interrupted(what));
             }
         }
     }

@@ -89,13 +89,12 @@ pub fn read_frame(
     assert_eq!(payload.len() as u64, frame.head.payload_bytes, "the payload is that of the head");
     let mut head = staging(buffers, frame.head.encoded_len())?;
     store.get(id, 0, &mut [&mut head, &mut *payload])?;
-    let location =
-        || format!("the frame of version {} in {store}", frame.head.version, store = at(store));
-    check_head(frame, &head).map_err(|error| error.while_doing(location()))?;
-    if verify {
-        check_payload(frame, payload).map_err(|error| error.while_doing(location()))?;
-    }
-    Ok(())
+    let compared = check_head(frame, &head)
+        .and_then(|()| if verify { check_payload(frame, payload) } else { Ok(()) });
+    compared.map_err(|error| {
+        let (version, place) = (frame.head.version, store.describe().location);
+        error.while_doing(format_args!("the frame of version {version} in {place}"))
+    })
 }
 
 /// Compares a head that was read with the expected one.
@@ -131,10 +130,6 @@ fn check_payload(frame: &Frame, payload: &[u8]) -> Result<(), TransferError> {
 fn corrupt(what: &str) -> TransferError {
     let remedy = "Check the storage: its bytes have changed since they were written.";
     TransferError::new(Failure::Corrupt, format!("{what}. {remedy}"))
-}
-
-fn at(store: &dyn Tier) -> String {
-    store.describe().location
 }
 
 /// A staging buffer of `bytes` bytes.
