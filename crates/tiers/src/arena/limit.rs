@@ -102,7 +102,7 @@ impl Free {
         TierError::new(Failure::NoSpace, "reserve", format!("{kind} memory"), reason)
             .with_progress(len, 0)
             .with_advice(format!(
-                "Set the option `{kind}` to at most {free} bytes, or give the rest to a slower tier."
+                "Set the option `{kind}` to at most {free} bytes; slower tiers can hold the rest."
             ))
     }
 }

@@ -1,3 +1,5 @@
+//! What is free is read from made-up files, and promises are counted.
+
 use super::*;
 use crate::testing::Scratch;
 

@@ -1,3 +1,5 @@
+//! Every misuse of an arena is refused, and what is not misuse works from many threads.
+
 use super::*;
 use unspool_core::Failure;
 

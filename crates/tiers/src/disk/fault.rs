@@ -106,7 +106,7 @@ fn classify(cause: &io::Error, absent: Failure) -> (Failure, &'static str, &'sta
         Some(Errno::NOENT) => (
             absent,
             "it is not there",
-            "Something else removed it: nobody but this process may change files in this directory.",
+            "Something else removed it: only this process may change files in this directory.",
         ),
         Some(Errno::MFILE | Errno::NFILE) => (
             Io,
@@ -128,7 +128,7 @@ fn unnamed(cause: &io::Error) -> (Failure, &'static str, &'static str) {
         io::ErrorKind::UnexpectedEof => (
             Failure::Corrupt,
             "the file ends too early",
-            "Something else changed it: nobody but this process may change files in this directory.",
+            "Something else changed it: only this process may change files in this directory.",
         ),
         io::ErrorKind::WriteZero => (
             Failure::Io,

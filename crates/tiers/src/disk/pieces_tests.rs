@@ -1,3 +1,5 @@
+//! Parts of every shape are cut into pieces that fit the grid and hold every byte once.
+
 use super::*;
 
 const GRID: Grid = Grid { block: 64, memory: 16, longest: 1024, staged: 256 };

@@ -1,3 +1,5 @@
+//! The books of the disk tier: who owns which file, and when it may be used again.
+
 use super::super::names::{FrameName, Slot};
 use super::super::table::{File, Refusal, Removal, Room, Table};
 use unspool_core::CheckpointId;
