@@ -1,14 +1,7 @@
 //! The copying itself: loops over runs, specialised for the run lengths of ordinary items.
 
+use super::transpose;
 use super::walk::{Dim, Walk};
-
-/// Elements of the strided side's fast dimension that are copied together when the two sides
-/// run in different directions: the columns of a tile. 64 pages of address space stay in the
-/// first-level TLB of every processor in use.
-const TILE_COLUMNS: usize = 64;
-
-/// Bytes of a cache line.
-const LINE: usize = 64;
 
 /// Copies all runs of `walk`, from `strided` to `dense` if `GATHER`, else the other way.
 ///
@@ -17,15 +10,15 @@ const LINE: usize = 64;
 /// `walk.bytes()` bytes, the side that is read is readable, the other writable, and they do not
 /// overlap.
 pub unsafe fn run<const GATHER: bool>(strided: *mut u8, dense: *mut u8, walk: &Walk) {
-    // SAFETY: passed on; `Unit<N>` has the size of a run in each arm.
+    // SAFETY: passed on; the unit has the size of a run in each arm.
     unsafe {
         match walk.unit() {
             0 => {}
-            1 => loops::<GATHER, Item<1>>(strided, dense, walk, Item),
-            2 => loops::<GATHER, Item<2>>(strided, dense, walk, Item),
-            4 => loops::<GATHER, Item<4>>(strided, dense, walk, Item),
-            8 => loops::<GATHER, Item<8>>(strided, dense, walk, Item),
-            16 => loops::<GATHER, Item<16>>(strided, dense, walk, Item),
+            1 => loops::<GATHER, Item<1, 64>>(strided, dense, walk, Item),
+            2 => loops::<GATHER, Item<2, 32>>(strided, dense, walk, Item),
+            4 => loops::<GATHER, Item<4, 16>>(strided, dense, walk, Item),
+            8 => loops::<GATHER, Item<8, 8>>(strided, dense, walk, Item),
+            16 => loops::<GATHER, Item<16, 4>>(strided, dense, walk, Item),
             bytes => loops::<GATHER, Run>(strided, dense, walk, Run(bytes)),
         }
     }
@@ -39,13 +32,22 @@ trait Unit: Copy {
     /// # Safety
     /// `from` is readable and `to` writable for `self.bytes()` bytes; they do not overlap.
     unsafe fn copy(self, from: *const u8, to: *mut u8);
+
+    /// Copies a plane whose sides run in different directions.
+    ///
+    /// # Safety
+    /// As for [`Plane::copy`].
+    unsafe fn transpose<const GATHER: bool>(self, plane: &Plane, strided: *mut u8, dense: *mut u8) {
+        // SAFETY: passed on.
+        unsafe { plane.copy_rows::<GATHER, Self>(strided, dense, self) }
+    }
 }
 
-/// A run of a length that is known when this is compiled: a load and a store.
+/// A run of `N` bytes, `E` of which fill a cache line: a load and a store.
 #[derive(Clone, Copy)]
-struct Item<const N: usize>;
+struct Item<const N: usize, const E: usize>;
 
-impl<const N: usize> Unit for Item<N> {
+impl<const N: usize, const E: usize> Unit for Item<N, E> {
     #[inline(always)]
     fn bytes(self) -> usize {
         N
@@ -55,6 +57,11 @@ impl<const N: usize> Unit for Item<N> {
     unsafe fn copy(self, from: *const u8, to: *mut u8) {
         // SAFETY: the caller's promise; byte arrays need no alignment.
         unsafe { to.cast::<[u8; N]>().write(from.cast::<[u8; N]>().read()) }
+    }
+
+    unsafe fn transpose<const GATHER: bool>(self, plane: &Plane, strided: *mut u8, dense: *mut u8) {
+        // SAFETY: passed on.
+        unsafe { transpose::tiles::<GATHER, N, E>(plane, strided, dense) }
     }
 }
 
@@ -123,9 +130,9 @@ fn advance(outer: &[Dim], index: &mut [usize], at: &mut isize, to: &mut usize) -
 }
 
 /// The two loops that are run together.
-struct Plane {
-    rows: Dim,
-    columns: Dim,
+pub struct Plane {
+    pub rows: Dim,
+    pub columns: Dim,
     /// The strided side moves less from row to row than from column to column, the dense side
     /// the other way round: a transposition.
     transposed: bool,
@@ -153,7 +160,7 @@ impl Plane {
         // SAFETY: passed on.
         unsafe {
             if self.transposed {
-                self.copy_transposed::<GATHER, U>(strided, dense, unit);
+                unit.transpose::<GATHER>(self, strided, dense);
             } else {
                 self.copy_rows::<GATHER, U>(strided, dense, unit);
             }
@@ -177,37 +184,6 @@ impl Plane {
                 for column in 0..self.columns.extent {
                     let at = from.offset(self.columns.stride * column as isize);
                     copy_one::<GATHER, U>(at, to.add(unit.bytes() * column), unit);
-                }
-            }
-        }
-    }
-
-    /// Tiles of a cache line of rows by [`TILE_COLUMNS`] columns: each line of the strided side
-    /// is used up at once, and the lines of the dense side are few enough to stay cached.
-    ///
-    /// # Safety
-    /// As for [`Plane::copy`].
-    unsafe fn copy_transposed<const GATHER: bool, U: Unit>(
-        &self,
-        strided: *mut u8,
-        dense: *mut u8,
-        unit: U,
-    ) {
-        let tile_rows = (LINE / unit.bytes()).clamp(1, 16);
-        for first_column in (0..self.columns.extent).step_by(TILE_COLUMNS) {
-            let columns = first_column..self.columns.extent.min(first_column + TILE_COLUMNS);
-            for first_row in (0..self.rows.extent).step_by(tile_rows) {
-                let rows = first_row..self.rows.extent.min(first_row + tile_rows);
-                for column in columns.clone() {
-                    for row in rows.clone() {
-                        // SAFETY: `row` and `column` are below their extents.
-                        unsafe {
-                            let at = self.rows.stride * row as isize
-                                + self.columns.stride * column as isize;
-                            let to = self.rows.dense * row + unit.bytes() * column;
-                            copy_one::<GATHER, U>(strided.offset(at), dense.add(to), unit);
-                        }
-                    }
                 }
             }
         }

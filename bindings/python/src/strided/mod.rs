@@ -4,6 +4,7 @@
 //! array that is not contiguous costs one pass over its elements and no temporary.
 
 mod kernel;
+mod transpose;
 mod walk;
 
 pub use walk::Walk;

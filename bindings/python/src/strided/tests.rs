@@ -175,18 +175,33 @@ fn an_empty_array_with_any_strides_has_nothing_to_copy() {
     assert_eq!(walk.bytes(), 0);
 }
 
+/// The first dimension of a block as the last one, and the other way round.
+fn transposed(rows: usize, columns: usize, itemsize: usize) -> View {
+    View {
+        block: rows * columns * itemsize,
+        first: 0,
+        shape: vec![columns, rows],
+        strides: vec![itemsize as isize, (itemsize * columns) as isize],
+        itemsize,
+    }
+}
+
 #[test]
 fn large_transpositions_cross_tile_borders_unharmed() {
-    let (rows, columns) = (131, 203);
-    let block = noise(rows * columns * 4);
-    let walk = Walk::new(&[columns, rows], &[4, 4 * columns as isize], 4);
-    let mut dense = vec![0; block.len()];
-    // SAFETY: the view covers exactly `block`.
-    unsafe { gather(block.as_ptr(), &walk, &mut dense) };
-    for c in 0..columns {
-        for r in 0..rows {
-            let (at, to) = ((r * columns + c) * 4, (c * rows + r) * 4);
-            assert_eq!(dense[to..to + 4], block[at..at + 4]);
+    for itemsize in [1, 2, 3, 4, 8, 16, 24] {
+        for (rows, columns) in [(131, 203), (64, 128), (300, 2), (3, 700), (130, 65)] {
+            let view = transposed(rows, columns, itemsize);
+            let block = noise(view.block);
+            let walk = view.walk();
+            let mut dense = vec![0; block.len()];
+            // SAFETY: the view covers exactly `block`.
+            unsafe { gather(block.as_ptr(), &walk, &mut dense) };
+            let items = view.offsets().into_iter().flat_map(|at| at..at + itemsize);
+            assert!(items.map(|at| block[at]).eq(dense.iter().copied()), "{view:?}");
+            let mut back = vec![0; block.len()];
+            // SAFETY: the view covers exactly `back`.
+            unsafe { scatter(&dense, &walk, back.as_mut_ptr()) };
+            assert!(back == block, "{view:?}");
         }
     }
 }
