@@ -9,7 +9,7 @@
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
-use std::path::{Path, PathBuf};
+use std::path::{self, Path, PathBuf};
 
 use unspool_core::Failure;
 
@@ -35,6 +35,8 @@ impl Home {
     /// A new directory in `parent`. Directories of dead processes next to it are removed.
     pub(super) fn ephemeral(parent: &Path) -> Result<Home, TierError> {
         let failed = |cause| fault::error("open", parent, cause, Failure::Permanent);
+        // The process may change its working directory later.
+        let parent = &path::absolute(parent).map_err(failed)?;
         fs::create_dir_all(parent).map_err(failed)?;
         let mut notes = Vec::new();
         for _ in 0..ATTEMPTS {
@@ -50,6 +52,7 @@ impl Home {
     /// The directory itself, for this process alone.
     pub(super) fn durable(dir: &Path) -> Result<Home, TierError> {
         let failed = |cause| fault::error("open", dir, cause, Failure::Permanent);
+        let dir = &path::absolute(dir).map_err(failed)?;
         create_durably(dir).map_err(failed)?;
         let path = dir.join(DURABLE_LOCK);
         let mut options = OpenOptions::new();
@@ -85,7 +88,6 @@ fn create_durably(dir: &Path) -> io::Result<()> {
     let missing: Vec<&Path> = dir.ancestors().take_while(|dir| !dir.exists()).collect();
     fs::create_dir_all(dir)?;
     for parent in missing.iter().filter_map(|dir| dir.parent()) {
-        let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
         File::open(parent)?.sync_all()?;
     }
     Ok(())

@@ -23,6 +23,7 @@ const TESTS: &[(&str, fn())] = &[
     ("what_was_synced_outlives_a_killed_process", killed_durable),
     ("a_durable_directory_of_a_living_process_is_refused", living_durable),
     ("many_processes_open_one_directory_at_once", many_processes),
+    ("a_process_may_change_its_working_directory", moving),
     ("a_forked_child_can_neither_use_nor_remove_the_files_of_its_parent", forked_child),
     ("a_directory_without_write_permission_is_refused", no_permission),
     ("a_full_file_system_is_no_space_and_keeps_what_there_was", full_file_system),
@@ -119,6 +120,12 @@ fn many_processes() {
     let players: Vec<Player> = (0..6).map(|_| Player::start("work", &scratch.0, "")).collect();
     assert!(players.into_iter().all(Player::end));
     assert!(scratch.names().is_empty());
+}
+
+fn moving() {
+    let scratch = Scratch::new();
+    assert!(Player::start("move", &scratch.0, "").end());
+    assert_eq!(scratch.names(), ["durable"]);
 }
 
 fn forked_child() {

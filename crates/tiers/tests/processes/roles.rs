@@ -17,6 +17,7 @@ pub(crate) const ROLES: &[Role] = &[
     ("fill-small-file-system", fill_small_file_system),
     ("write-beyond-limit", write_beyond_limit),
     ("fork", fork_and_drop),
+    ("move", change_directory),
 ];
 
 /// The exit code of a role that this machine does not let play.
@@ -110,6 +111,17 @@ fn write_beyond_limit(dir: &Path) {
     put(&disk, 2).unwrap();
     assert_whole(&disk, 1);
     assert_whole(&disk, 2);
+}
+
+fn change_directory(dir: &Path) {
+    std::env::set_current_dir(dir).unwrap();
+    let tiers = [open(Path::new("."), false), open(Path::new("durable"), true)];
+    std::env::set_current_dir("/").unwrap();
+    for tier in tiers {
+        put(&tier, 1).unwrap();
+        assert_whole(&tier, 1);
+        tier.close().unwrap();
+    }
 }
 
 fn fork_and_drop(dir: &Path) {

@@ -38,7 +38,7 @@ pub(super) enum Call {
     Remove,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct State {
     ops: Vec<Op>,
     files: HashMap<u64, FileId>,
@@ -48,14 +48,29 @@ struct State {
     fault: Option<(usize, i32)>,
     /// Every call of this kind fails like this.
     broken: Option<(Call, i32)>,
-    /// The most bytes of one read or write.
-    most: Option<usize>,
+    /// The most bytes that one read or write owns up to.
+    most: usize,
     /// The next so many reads and writes are interrupted.
     interrupted: u32,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct TestMedium(Mutex<State>);
+
+impl Default for TestMedium {
+    fn default() -> TestMedium {
+        TestMedium(Mutex::new(State {
+            ops: Vec::new(),
+            files: HashMap::new(),
+            created: 0,
+            calls: Vec::new(),
+            fault: None,
+            broken: None,
+            most: usize::MAX,
+            interrupted: 0,
+        }))
+    }
+}
 
 impl TestMedium {
     fn state(&self) -> MutexGuard<'_, State> {
@@ -86,7 +101,7 @@ impl TestMedium {
     }
 
     pub(super) fn move_at_most(&self, bytes: usize) {
-        self.state().most = Some(bytes);
+        self.state().most = bytes;
     }
 
     pub(super) fn interrupt(&self, calls: u32) {
@@ -140,7 +155,6 @@ impl Medium for TestMedium {
         let mut state = self.begin(Call::Write)?;
         TestMedium::interrupted(&mut state)?;
         let mut all: Vec<u8> = bytes.iter().flat_map(|slice| slice.iter().copied()).collect();
-        all.truncate(state.most.unwrap_or(usize::MAX));
         // One slice at a page, as the bytes may go past the page cache.
         let mut page = vec![0; all.len() + 4096];
         let start = page.as_ptr().align_offset(4096);
@@ -149,19 +163,21 @@ impl Medium for TestMedium {
         all.truncate(moved);
         let file = id_of(&state, file)?;
         state.ops.push(Op::Write { file, at, bytes: all });
-        Ok(moved)
+        Ok(moved.min(state.most))
     }
 
     fn read(&self, file: &File, at: u64, bytes: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
         let mut state = self.begin(Call::Read)?;
         TestMedium::interrupted(&mut state)?;
-        match state.most {
-            None => System.read(file, at, bytes),
-            Some(most) => {
-                let len = bytes[0].len().min(most);
-                System.read(file, at, &mut [IoSliceMut::new(&mut bytes[0][..len])])
-            }
+        let moved = System.read(file, at, bytes)?;
+        // What was moved beyond that must be asked for again.
+        let mut kept = state.most.min(moved);
+        for slice in bytes {
+            let beyond = kept.min(slice.len());
+            slice[beyond..].fill(0xEE);
+            kept -= beyond;
         }
+        Ok(moved.min(state.most))
     }
 
     fn set_len(&self, file: &File, len: u64) -> io::Result<()> {
