@@ -4,20 +4,20 @@ import json
 
 import numpy as np
 import pytest
-
 import unspool
-from unspool import timeline
+from unspool import cli, timeline
 
 
-def _event(name, tid, begin, duration, **args):
+def _event(lane, name, tid, begin, duration):
     return {
         "ph": "X",
         "pid": 1,
         "tid": tid,
+        "cat": lane,
         "name": name,
         "ts": begin * 1e6,
         "dur": duration * 1e6,
-        "args": {"outcome": "done", **args},
+        "args": {"outcome": "done"},
     }
 
 
@@ -29,10 +29,11 @@ EVENTS = [
     _thread("application 0", 1),
     _thread("host-disk 0", 2),
     _thread("host-disk 1", 3),
-    _event("save", 1, 0.0, 0.4),
-    _event("stall", 1, 0.1, 0.2),
-    _event("flush", 2, 0.0, 0.5),
-    _event("flush", 3, 0.5, 0.5, outcome="failed"),
+    _event("application", "save", 1, 2.0, 0.4),
+    _event("application", "stall", 1, 2.1, 0.2),
+    _event("host-disk", "flush", 2, 2.0, 0.5),
+    _event("host-disk", "flush", 3, 2.5, 0.5),
+    _event("somebody-else", "work", 4, 0.0, 9.0),
 ]
 
 
@@ -43,58 +44,62 @@ def trace_file(tmp_path):
     return path
 
 
-def test_a_lane_has_a_row_for_each_of_its_workers(trace_file):
-    trace = timeline.read(trace_file)
-    assert [(lane.name, len(lane.rows)) for lane in trace.lanes] == [
+def _draw(*arguments):
+    return cli.main(["timeline", *map(str, arguments)])
+
+
+def test_the_lanes_of_a_spool_are_read_and_those_of_others_left_out(trace_file):
+    bars = timeline.read_bars(trace_file)
+    assert {(bar.lane, bar.row) for bar in bars} == {
         ("application", 1),
         ("host-disk", 2),
-    ]
-    assert trace.dropped == 3
-    assert trace.end == pytest.approx(1.0)
+        ("host-disk", 3),
+    }
 
 
-def test_the_stall_of_a_window_is_the_part_that_lies_in_it(trace_file):
-    application = timeline.read(trace_file).lanes[0]
-    assert application.busy("stall", 0.0, 1.0) == pytest.approx(0.2)
-    assert application.busy("stall", 0.2, 1.0) == pytest.approx(0.1)
-    assert application.busy("stall", 0.5, 1.0) == 0
+def test_time_begins_with_the_first_span(trace_file):
+    bars = timeline.read_bars(trace_file)
+    assert min(bar.begin for bar in bars) == 0.0
+    assert max(bar.end for bar in bars) == pytest.approx(1.0)
 
 
-@pytest.mark.parametrize("suffix", ["png", "svg"])
-def test_a_trace_is_drawn_whole_and_in_part(trace_file, tmp_path, suffix):
+def test_a_trace_is_drawn_whole_and_in_part(trace_file, tmp_path):
     pytest.importorskip("matplotlib")
-    trace = timeline.read(trace_file)
-    whole, part = tmp_path / f"whole.{suffix}", tmp_path / f"part.{suffix}"
-    timeline.draw(trace, whole)
-    timeline.draw(trace, part, begin=0.1, end=0.2)
-    assert whole.stat().st_size > 1000
+    whole, part = tmp_path / "whole.png", tmp_path / "part.png"
+    assert _draw(trace_file, "-o", whole) == 0
+    assert _draw(trace_file, "-o", part, "--from", 0.1, "--to", 0.2) == 0
+    assert whole.read_bytes().startswith(b"\x89PNG")
     assert part.read_bytes() != whole.read_bytes()
 
 
-def test_a_window_without_anything_in_it_is_refused(trace_file, tmp_path):
-    with pytest.raises(timeline.TraceError, match=r"lasts 1\.000 s"):
-        timeline.draw(timeline.read(trace_file), tmp_path / "out.png", begin=7.0)
+@pytest.mark.parametrize("window", [("--from", 7), ("--from", 0.5, "--to", 0.2)])
+def test_a_window_without_anything_in_it_is_refused(trace_file, tmp_path, capsys, window):
+    out = tmp_path / "out.png"
+    assert _draw(trace_file, "-o", out, *window) == 2
+    assert capsys.readouterr().err.startswith("unspool: ")
+    assert not out.exists()
 
 
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
         ('{"traceEvents": [', "cut off"),
-        ("[1, 2]", "no Chrome trace"),
-        ('{"traceEvents": []}', "not one of a spool"),
-        ('[{"ph": "X", "name": "a"}]', "not as the format says"),
+        ("[1, 2]", "holds an event that is none"),
+        ('{"other": 1}', "no list of events"),
+        ('{"traceEvents": []}', "no lane of a spool"),
+        ('[{"ph": "X", "cat": "application"}]', "holds an event that is none"),
     ],
 )
 def test_a_foreign_or_broken_file_is_refused_with_a_reason(tmp_path, text, reason):
     path = tmp_path / "trace.json"
     path.write_text(text)
     with pytest.raises(timeline.TraceError, match=reason):
-        timeline.read(path)
+        timeline.read_bars(path)
 
 
 def test_a_missing_file_is_refused_with_its_name(tmp_path):
     with pytest.raises(timeline.TraceError, match=r"nowhere\.json"):
-        timeline.read(tmp_path / "nowhere.json")
+        timeline.read_bars(tmp_path / "nowhere.json")
 
 
 def test_what_a_spool_writes_is_read(tmp_path):
@@ -108,8 +113,8 @@ def test_what_a_spool_writes_is_read(tmp_path):
         for version in range(20):
             spool.restore(version, field)
         spool.write_trace(path)
-    lanes = {lane.name: lane for lane in timeline.read(path).lanes}
-    names = [work.name for row in lanes["application"].rows for work in row]
-    assert names.count("save") == 20
-    assert names.count("restore") == 20
-    assert {"device-host", "host-disk", "disk-host", "host-device"} <= lanes.keys()
+    bars = timeline.read_bars(path)
+    calls = [bar.name for bar in bars if bar.lane == "application"]
+    assert calls.count("save") == 20
+    assert calls.count("restore") == 20
+    assert {"device-host", "host-disk", "disk-host", "host-device"} <= {bar.lane for bar in bars}
