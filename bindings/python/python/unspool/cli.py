@@ -1,0 +1,85 @@
+"""The command `unspool`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Sequence
+
+from unspool import Error, OptionError, __version__
+
+__all__ = ["main"]
+
+#: Exit codes: a failure, a mistake of the user, and Ctrl-C as shells count it.
+FAILED, MISTAKE, INTERRUPTED = 1, 2, 130
+
+#: The packages that commands need beyond the library itself.
+EXTRAS = {"numpy", "scipy", "matplotlib", "rich"}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs the command; returns its exit code. Errors are one line on standard error."""
+    try:
+        return _run(arguments)
+    except (OptionError, ValueError, TypeError) as error:
+        if not isinstance(error, Error):
+            raise
+        return _say(error, MISTAKE)
+    except (Error, OSError) as error:
+        return _say(error, FAILED)
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.split(".")[0] not in EXTRAS:
+            raise
+        text = f"this command needs the package {error.name}: pip install 'unspool[rtm]'"
+        return _say(text, MISTAKE)
+    except KeyboardInterrupt:
+        return _say("interrupted; nothing was written", INTERRUPTED)
+
+
+def _say(what: object, code: int) -> int:
+    print(f"unspool: {what}", file=sys.stderr)
+    return code
+
+
+def _run(arguments: Sequence[str] | None) -> int:
+    options = _parser().parse_args(arguments)
+    command: Callable[[argparse.Namespace], int] = options.command
+    return command(options)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="unspool", description="Histories of computations.")
+    parser.add_argument("--version", action="version", version=f"unspool {__version__}")
+    commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
+    migration = commands.add_parser("rtm", help="migrate seismic data through a spool")
+    _add_migration(migration)
+    timeline = commands.add_parser("timeline", help="draw a trace")
+    _add_timeline(timeline)
+    return parser
+
+
+def _add_migration(parser: argparse.ArgumentParser) -> None:
+    # The options need nothing that is not in Python; the command itself is imported when it runs.
+    from unspool.rtm.options import add_options
+
+    add_options(parser)
+
+    def command(options: argparse.Namespace) -> int:
+        from unspool.rtm.command import run_command
+
+        return run_command(options)
+
+    parser.set_defaults(command=command)
+
+
+def _add_timeline(parser: argparse.ArgumentParser) -> None:
+    from unspool.timeline import add_options
+
+    add_options(parser)
+
+    def command(options: argparse.Namespace) -> int:
+        from unspool.timeline import run_command
+
+        return run_command(options)
+
+    parser.set_defaults(command=command)

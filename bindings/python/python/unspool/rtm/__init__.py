@@ -1,0 +1,6 @@
+"""Two-dimensional acoustic reverse time migration with its history in a spool.
+
+`unspool rtm` runs it; the parts may be used on their own: `model` and `modelfile` for velocities,
+`survey` for the geometry, `propagator` for the waves, `migration` for one shot, `job` for all.
+It needs the packages of the extra `rtm`: `pip install 'unspool[rtm]'`.
+"""

@@ -1,0 +1,176 @@
+"""`unspool rtm`: from the options to the files."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+
+from unspool.rtm import figure, report
+from unspool.rtm.errors import MigrationError
+from unspool.rtm.files import check_writable, complete
+from unspool.rtm.generated import generated_model
+from unspool.rtm.history import Memory, SpoolHistory
+from unspool.rtm.image import agreement, expected, finish
+from unspool.rtm.job import Job, Outcome, Watch, check_disk, check_memory, migrate_again, run
+from unspool.rtm.memory import peak_resident
+from unspool.rtm.model import Model, smooth
+from unspool.rtm.modelfile import read_model
+from unspool.rtm.progress import Bar, Lines, Silence
+from unspool.rtm.survey import plan
+from unspool.rtm.trace import write_trace
+
+__all__ = ["run_command"]
+
+#: The migration model is smoothed over so many cells by default.
+SMOOTH_CELLS = 8
+#: Exit codes: a check that failed is a failure of the program, not of its user.
+DONE, DIFFERENT = 0, 1
+
+
+def run_command(options: argparse.Namespace) -> int:
+    """Runs the job and writes its files; returns the exit code.
+
+    Raises:
+        unspool.Error: with one sentence for the user.
+    """
+    job = _job(options)
+    _refuse_early(job, options)
+    screen = Console(stderr=True)
+    for warning in job.survey.warnings:
+        if not options.quiet:
+            screen.print(f"warning: {warning}", style="yellow", highlight=False)
+    begin = time.monotonic()
+    with _watch(job, options, screen, "migrating") as watch:
+        outcome = run(job, watch, _tracer(options.trace))
+    seconds, peak = time.monotonic() - begin, peak_resident()
+    image = finish(outcome.migrated.image, outcome.migrated.illumination, job.model)
+    wanted = expected(job.model, job.background, job.survey.timing)
+    agrees = agreement(image, wanted, job.model)
+    found = report.build(job, outcome, seconds, peak, agrees)
+    if options.check:
+        found["check"] = _check(job, outcome, options, screen)
+    with complete(options.out / "image.png") as path:
+        figure.draw(job, image, wanted, agrees, path)
+    with complete(options.out / "image.npy") as path, path.open("wb") as file:
+        np.save(file, image)
+    with complete(options.out / "report.json") as path:
+        path.write_text(json.dumps(found, indent=2) + "\n")
+    return _tell(found, outcome, options)
+
+
+def _job(options: argparse.Namespace) -> Job:
+    model = _model(options)
+    length = options.smooth
+    if length is None:
+        length = SMOOTH_CELLS * max(model.spacing)
+    survey = plan(
+        model,
+        shots=options.shots,
+        frequency=options.frequency,
+        steps=options.steps,
+        time=options.time,
+        every=options.every,
+    )
+    if options.layer < 0 or options.threads < 0:
+        raise MigrationError("--layer and --threads cannot be negative")
+    memory = Memory(_size(options.device), _size(options.host), options.disk_dir, options.disk)
+    return Job(model, smooth(model, length), survey, options.layer, options.threads, memory)
+
+
+def _model(options: argparse.Namespace) -> Model:
+    if options.model is not None:
+        return read_model(options.model, options.shape, options.spacing, options.units)
+    (nx, nz), (dx, dz) = options.shape or (1201, 401), options.spacing or (7.5, 7.5)
+    if dx != dz:
+        raise MigrationError("the generated model has one --spacing for both directions")
+    return generated_model(nx, nz, dx)
+
+
+def _size(text: str) -> str | None:
+    """A size for the spool, which understands units; `0` and `none` stand for no tier."""
+    return None if text.strip().lower() in {"0", "none"} else text
+
+
+def _refuse_early(job: Job, options: argparse.Namespace) -> None:
+    """What would only fail after minutes fails now."""
+    check_writable(options.out, "the output directory")
+    if options.out.exists() and not options.out.is_dir():
+        raise MigrationError(f"--out {options.out} is no directory")
+    if options.trace is not None:
+        check_writable(options.trace, "the trace")
+    if not options.disk_dir.is_dir():
+        raise MigrationError(f"--disk-dir {options.disk_dir} is no directory")
+    with job.memory.open(trace=False) as spool:
+        memory = sum(tier.capacity or 0 for tier in spool.stats().tiers if tier.name != "disk")
+    check_disk(options.disk_dir, job.shot_history_bytes, memory)
+    if options.check:
+        check_memory(job.shot_history_bytes)
+
+
+def _watch(
+    job: Job, options: argparse.Namespace, screen: Console, title: str, passes: int = 3
+) -> Bar | Lines | Silence:
+    if options.quiet:
+        return Silence()
+    shots = len(job.shots)
+    if not screen.is_terminal:
+        return Lines(screen, title, shots)
+    return Bar(screen, title, shots, job.survey.timing.steps, passes)
+
+
+def _tracer(path: Path | None) -> Any:
+    if path is None:
+        return None
+
+    def write(history: SpoolHistory) -> None:
+        with complete(path) as part:
+            write_trace(history, part)
+
+    return write
+
+
+def _check(
+    job: Job, outcome: Outcome, options: argparse.Namespace, screen: Console
+) -> dict[str, Any]:
+    """Migrates again with plain arrays, and compares every bit."""
+    begin = time.monotonic()
+    with _watch(job, options, screen, "checking", passes=2) as watch:
+        again = migrate_again(job, outcome.records, watch)
+    pairs = zip(outcome.migrated.digests, again.digests, strict=True)
+    different = [shot for shot, (one, other) in enumerate(pairs) if one != other]
+    same = not different and all(
+        one.tobytes() == other.tobytes()
+        for one, other in (
+            (outcome.migrated.image, again.image),
+            (outcome.migrated.illumination, again.illumination),
+        )
+    )
+    seconds = time.monotonic() - begin
+    return {"identical": same, "different_shots": different, "seconds": seconds}
+
+
+def _tell(found: dict[str, Any], outcome: Outcome, options: argparse.Namespace) -> int:
+    check = found.get("check")
+    failed = check is not None and not check["identical"]
+    if options.json:
+        print(json.dumps(found, indent=2))
+    elif not options.quiet:
+        console = Console()
+        report.show(found, outcome.stats, console)
+        console.print(f"written: {options.out}/image.png, image.npy, report.json", highlight=False)
+        if check is not None and not failed:
+            console.print("check: every bit of the image is the same with plain NumPy arrays")
+    if failed and check is not None:
+        print(
+            "check: the image differs from that with plain NumPy arrays, in shots "
+            f"{check['different_shots']}: the spool gave back other bytes than it was given",
+            file=sys.stderr,
+        )
+    return DIFFERENT if failed else DONE

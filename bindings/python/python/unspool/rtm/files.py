@@ -1,0 +1,39 @@
+"""Files that are there completely or not at all."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from unspool.rtm.errors import MigrationError
+
+__all__ = ["check_writable", "complete"]
+
+
+@contextmanager
+def complete(path: Path) -> Iterator[Path]:
+    """Gives a path to write to; it becomes `path` when the block ends well, and else vanishes."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(f".{os.getpid()}.{path.name}")
+    try:
+        yield part
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def check_writable(path: Path, what: str) -> None:
+    """Refuses a path that cannot be written later. Nothing is created.
+
+    Raises:
+        MigrationError: `path` or a parent is no directory, or must not be written.
+    """
+    nearest = path
+    while not nearest.exists():
+        nearest = nearest.parent
+    if not nearest.is_dir() and nearest != path:
+        raise MigrationError(f"{what} {path} cannot be made: {nearest} is no directory")
+    if not os.access(nearest, os.W_OK):
+        raise MigrationError(f"{what} {path} cannot be written: no permission for {nearest}")

@@ -1,0 +1,67 @@
+"""The model that is migrated when no file is given: layers, faults and a body of salt."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from unspool.rtm.model import Model
+
+__all__ = ["generated_model"]
+
+Grid = NDArray[np.float64]
+
+#: Speeds of water and salt, in m/s.
+WATER, SALT = 1500.0, 4480.0
+
+
+def generated_model(nx: int = 1201, nz: int = 401, spacing: float = 7.5, seed: int = 7) -> Model:
+    """Folded and faulted layers under a sea, with a body of salt that has risen through them.
+
+    Args:
+        nx: cells along x.
+        nz: cells in depth.
+        spacing: metres between cells in both directions.
+        seed: of all random choices; the same seed gives the same model everywhere.
+
+    Everything scales with the extent, so that small models look like large ones.
+    """
+    random = np.random.default_rng(seed)
+    x = np.linspace(0.0, 1.0, nx)[:, None]
+    z = np.linspace(0.0, 1.0, nz)[None, :]
+    floor = 0.085 + 0.02 * np.sin(2 * np.pi * (1.3 * x + 0.1)) + 0.012 * np.sin(11 * x)
+    velocity = _layers(random, _undone(x, z), z)
+    velocity = np.where(_salt(x, z), SALT, velocity)
+    velocity = np.where(z < floor, WATER, velocity).astype(np.float32)
+    return Model(np.ascontiguousarray(velocity), (spacing, spacing), f"generated, seed {seed}")
+
+
+def _undone(x: Grid, z: Grid) -> Grid:
+    """The depth at which each point was laid down: faults undone first, then folds."""
+    laid = z + np.zeros_like(x)
+    for at, dip, throw in ((0.14, 0.28, 0.045), (0.24, -0.22, -0.035), (0.79, -0.35, 0.05),
+                           (0.9, -0.3, 0.04)):  # fmt: skip
+        beyond = x > at + dip * (z - 0.5)
+        # Throws grow with depth: the faults were active while the layers were laid down.
+        laid = laid - beyond * throw * np.clip((z - 0.12) / 0.3, 0.0, 1.0)
+    dome = 0.16 * np.exp(-(((x - 0.52) / 0.13) ** 2)) * np.clip((z - 0.1) / 0.5, 0.0, 1.2)
+    roll = 0.025 * np.sin(2 * np.pi * (1.7 * x + 0.35)) * np.clip(z / 0.4, 0.0, 1.0)
+    return laid + dome + roll
+
+
+def _layers(random: np.random.Generator, laid: Grid, z: Grid) -> Grid:
+    """Speeds that rise with depth and alternate from layer to layer."""
+    thickness = random.uniform(0.035, 0.075, size=26)
+    tops = 0.1 + np.cumsum(thickness)
+    contrast = np.where(np.arange(27) % 2 == 0, 1.0, -1.0) * random.uniform(60.0, 190.0, size=27)
+    speeds = 1750.0 + 1700.0 * np.concatenate([[0.0], tops - 0.1]) + contrast
+    return speeds[np.searchsorted(tops, laid)] + 250.0 * z
+
+
+def _salt(x: Grid, z: Grid) -> NDArray[np.bool_]:
+    """A stem that widens upwards into a lopsided head."""
+    wobble = 0.006 * np.sin(60 * x) + 0.008 * np.sin(23 * x + 1.0)
+    head = ((x - 0.53) / 0.105) ** 2 + ((z - 0.42 - wobble) / 0.12) ** 2 < 1.0
+    overhang = ((x - 0.46) / 0.08) ** 2 + ((z - 0.46 + wobble) / 0.07) ** 2 < 1.0
+    stem = np.abs(x - 0.54 - 0.03 * np.sin(4 * z)) < 0.035 + 0.05 * np.clip(z - 0.6, 0, 1) ** 1.5
+    return head | overhang | (stem & (z > 0.42))

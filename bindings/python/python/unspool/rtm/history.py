@@ -1,0 +1,106 @@
+"""Where the wavefields of the forward pass wait for the backward pass."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from unspool import Spool
+from unspool.rtm.clock import Clock, Span
+from unspool.rtm.model import Floats
+
+__all__ = ["ArrayHistory", "History", "Memory", "SpoolHistory"]
+
+
+class History(Protocol):
+    """The part of `unspool.Spool` that a migration uses."""
+
+    def save(self, version: int, array: Any, /) -> None:
+        """Keeps a copy of `array`."""
+
+    def expect(self, versions: Iterable[int], /) -> None:
+        """Says in which order the versions will be restored."""
+
+    def restore(self, version: int, array: Any, /) -> None:
+        """Fills `array` with what was saved."""
+
+
+class ArrayHistory:
+    """The whole history in plain NumPy arrays: what a spool's results are checked against."""
+
+    def __init__(self) -> None:
+        self._arrays: dict[int, Floats] = {}
+
+    def save(self, version: int, array: Floats, /) -> None:
+        """Keeps a copy of `array`."""
+        self._arrays[version] = array.copy()
+
+    def expect(self, versions: Iterable[int], /) -> None:
+        """Needs no hint."""
+
+    def restore(self, version: int, array: Floats, /) -> None:
+        """Fills `array`, and forgets the copy."""
+        array[...] = self._arrays.pop(version)
+
+
+class SpoolHistory:
+    """A spool, with the time of each call on the application's clock."""
+
+    def __init__(self, spool: Spool, clock: Clock) -> None:
+        self.spool = spool
+        self.clock = clock
+        self._stalled = 0.0
+
+    def save(self, version: int, array: Any, /) -> None:
+        """Keeps a copy of `array`."""
+        with self.clock.span("save", str(version)) as span:
+            self.spool.save(version, array)
+        self._note_stall(span)
+
+    def expect(self, versions: Iterable[int], /) -> None:
+        """Says in which order the versions will be restored."""
+        self.spool.expect(versions)
+
+    def restore(self, version: int, array: Any, /) -> None:
+        """Fills `array` with what was saved."""
+        with self.clock.span("restore", str(version)) as span:
+            self.spool.restore(version, array)
+        self._note_stall(span)
+
+    def _note_stall(self, span: Span) -> None:
+        if not self.clock.keeps_spans:
+            return
+        stats = self.spool.stats()
+        stalled = stats.save_stall_seconds + stats.restore_stall_seconds
+        span.stall = min(round(1e9 * (stalled - self._stalled)), span.end - span.begin)
+        self._stalled = stalled
+
+
+@dataclass(frozen=True)
+class Memory:
+    """The tiers of a job's spool.
+
+    Attributes:
+        device: size of the device tier, such as `"64MiB"`, or None for no such tier.
+        host: size of the host tier, likewise.
+        directory: where the disk tier lies; the spool removes what it has put there.
+        disk: the most that the disk tier may take, or None for all that is free.
+    """
+
+    device: str | None
+    host: str | None
+    directory: Path
+    disk: str | None = None
+
+    def open(self, *, trace: bool) -> Spool:
+        """A spool with these tiers, whose checkpoints go when they have been restored."""
+        disk = self.directory if self.disk is None else (self.directory, self.disk)
+        return Spool(
+            device=self.device,
+            host=self.host,
+            disk=disk,
+            discard_after_restore=True,
+            trace=trace,
+        )

@@ -1,0 +1,225 @@
+"""The whole job: every shot recorded, migrated through a spool, and stacked."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+
+from unspool import Stats
+from unspool.rtm.clock import Clock
+from unspool.rtm.errors import MigrationError
+from unspool.rtm.history import ArrayHistory, History, Memory, SpoolHistory
+from unspool.rtm.memory import available_memory
+from unspool.rtm.migration import migrate_shot, mute_direct_wave, record_shot
+from unspool.rtm.model import Floats, Model
+from unspool.rtm.propagator import CompiledPropagator, Propagator, padded_shape
+from unspool.rtm.survey import Survey
+
+__all__ = [
+    "Job",
+    "Migrated",
+    "Outcome",
+    "Watch",
+    "check_disk",
+    "check_memory",
+    "migrate_again",
+    "run",
+]
+
+
+class Watch(Protocol):
+    """Hears how a job gets on."""
+
+    def opened(self, history: SpoolHistory) -> None:
+        """The spool is there."""
+
+    def stepped(self, shot: int, phase: str, steps: int) -> None:
+        """A group of steps is done."""
+
+    def finished(self, shot: int, seconds: float) -> None:
+        """A shot is done."""
+
+
+#: A check needs this many times the history: the rest of the job lives beside it.
+CHECK_MARGIN = 1.1
+
+
+@dataclass(frozen=True, eq=False)
+class Job:
+    """What is migrated, and with what.
+
+    Attributes:
+        model: the true model, which the data are recorded in.
+        background: the smoothed model, which they are migrated through.
+        survey: where the shots are, and how time is sampled.
+        layer: cells of the absorbing layer.
+        threads: of the propagator, 0 for one per core.
+        memory: the sizes of the tiers.
+    """
+
+    model: Model
+    background: Model
+    survey: Survey
+    layer: int
+    threads: int
+    memory: Memory
+
+    def propagators(self) -> tuple[CompiledPropagator, CompiledPropagator]:
+        """Those of the true and of the migration model."""
+        dt = self.survey.timing.dt
+        recording, migrating = (
+            CompiledPropagator(model, dt, self.layer, self.threads)
+            for model in (self.model, self.background)
+        )
+        return recording, migrating
+
+    @property
+    def shots(self) -> range:
+        """All shots."""
+        return range(len(self.survey.sources))
+
+    @property
+    def surface_speed(self) -> float:
+        """The mean speed along the surface in m/s: that of the direct wave."""
+        return float(self.model.velocity[:, 0].mean())
+
+    @property
+    def field_bytes(self) -> int:
+        """Bytes of one saved wavefield."""
+        nx, nz = padded_shape(self.model.shape, self.layer)
+        return 4 * nx * nz
+
+    @property
+    def shot_history_bytes(self) -> int:
+        """Bytes of the history of one shot."""
+        return self.field_bytes * self.survey.timing.saves
+
+
+@dataclass(frozen=True, eq=False)
+class Migrated:
+    """A stack of shots.
+
+    Attributes:
+        image: the summed correlation on the model's grid, before any processing.
+        illumination: the summed light of the sources.
+        digests: of the image of each shot.
+        seconds: how long each shot took.
+    """
+
+    image: Floats
+    illumination: Floats
+    digests: tuple[str, ...]
+    seconds: tuple[float, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Outcome:
+    """What a run has made and measured.
+
+    Attributes:
+        migrated: the stack.
+        records: the muted data of each shot, float32 (steps, receivers).
+        stats: the spool's own figures.
+        clock: the application's time.
+        propagator: which instructions and how many threads computed.
+    """
+
+    migrated: Migrated
+    records: tuple[Floats, ...]
+    stats: Stats
+    clock: Clock
+    propagator: str
+
+
+def run(job: Job, watch: Watch, trace: Callable[[SpoolHistory], None] | None = None) -> Outcome:
+    """Records and migrates every shot, with the history in one spool.
+
+    Args:
+        job: what to do.
+        watch: hears of progress.
+        trace: is called with the history before the spool closes, if a trace is wanted.
+    """
+    clock = Clock(keep_spans=trace is not None)
+    recording, migrating = job.propagators()
+    records: list[Floats] = []
+
+    def record(shot: int) -> Floats:
+        tell = partial(watch.stepped, shot)
+        data = record_shot(recording, job.survey, shot, clock, tell)
+        records.append(mute_direct_wave(data, job.survey, shot, job.surface_speed))
+        return records[-1]
+
+    with job.memory.open(trace=trace is not None) as spool:
+        history = SpoolHistory(spool, clock)
+        watch.opened(history)
+        migrated = _stack(job, migrating, record, lambda: history, clock, watch)
+        if trace is not None:
+            trace(history)
+        stats = spool.stats()
+    name = f"{migrating.instructions}, {migrating.threads} threads"
+    return Outcome(migrated, tuple(records), stats, clock, name)
+
+
+def migrate_again(job: Job, records: tuple[Floats, ...], watch: Watch) -> Migrated:
+    """The same migration with each shot's whole history in plain NumPy arrays."""
+    _, migrating = job.propagators()
+    return _stack(job, migrating, records.__getitem__, ArrayHistory, Clock(), watch)
+
+
+def _stack(
+    job: Job,
+    propagator: Propagator,
+    data: Callable[[int], Floats],
+    history: Callable[[], History],
+    clock: Clock,
+    watch: Watch,
+) -> Migrated:
+    image, light = (np.zeros(job.model.shape, np.float32) for _ in range(2))
+    digests, seconds = [], []
+    for shot in job.shots:
+        begin, tell = time.monotonic(), partial(watch.stepped, shot)
+        found, lit = migrate_shot(propagator, job.survey, shot, data(shot), history(), clock, tell)
+        image += found
+        light += lit
+        digests.append(hashlib.sha256(found.tobytes()).hexdigest())
+        seconds.append(time.monotonic() - begin)
+        watch.finished(shot, seconds[-1])
+    return Migrated(image, light, tuple(digests), tuple(seconds))
+
+
+def check_disk(directory: Path, history_bytes: int, memory: int) -> None:
+    """Refuses a history for which the disk has no room.
+
+    Raises:
+        MigrationError: with the figures and what to change.
+    """
+    free, needed = shutil.disk_usage(directory).free, history_bytes - memory
+    if needed > free:
+        raise MigrationError(
+            f"the history of one shot needs {needed / 1e9:.1f} GB of disk, and {directory} has "
+            f"{free / 1e9:.1f} GB free: give --disk-dir another place, more --host memory, or a "
+            "larger --every"
+        )
+
+
+def check_memory(history_bytes: int) -> None:
+    """Refuses a check for which there is not enough memory.
+
+    Raises:
+        MigrationError: with the figures and what to change.
+    """
+    available, needed = available_memory(), int(CHECK_MARGIN * history_bytes)
+    if available is not None and needed > available:
+        raise MigrationError(
+            f"--check keeps the history of one shot in plain memory: that is {needed / 1e9:.1f} "
+            f"GB, and {available / 1e9:.1f} GB are available; take a larger --every, fewer "
+            "--steps, or no --check"
+        )

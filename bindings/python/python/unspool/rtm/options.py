@@ -1,0 +1,132 @@
+"""The options of `unspool rtm`."""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+from pathlib import Path
+
+__all__ = ["add_options", "pair_of_cells", "pair_of_metres"]
+
+DESCRIPTION = """\
+Migrates seismic data: records every shot in a velocity model, propagates the source again through
+the smoothed model while a spool keeps its wavefields, sends the records back in time while the
+spool gives them back, and stacks the correlations. Without --model, a model is generated.
+"""
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Adds everything that `unspool rtm` understands."""
+    parser.description = DESCRIPTION
+    _model_options(parser.add_argument_group("model"))
+    _survey_options(parser.add_argument_group("survey"))
+    _memory_options(parser.add_argument_group("history"))
+    _output_options(parser.add_argument_group("output"))
+
+
+def _model_options(group: argparse._ArgumentGroup) -> None:
+    group.add_argument(
+        "--model",
+        type=Path,
+        metavar="FILE",
+        help="P-wave velocities: .npy, .sgy/.segy, or raw little-endian float32, depth fastest",
+    )
+    group.add_argument(
+        "--shape", type=pair_of_cells, metavar="NXxNZ", help="cells of a raw file: 1601x401"
+    )
+    group.add_argument(
+        "--spacing",
+        type=pair_of_metres,
+        metavar="D|DXxDZ",
+        help="metres between cells: 7.5, or 12.5x4",
+    )
+    group.add_argument("--units", choices=("auto", "m/s", "km/s"), default="auto")
+    group.add_argument(
+        "--smooth",
+        type=float,
+        metavar="METRES",
+        help="the migration model is smoothed over this length (default: 8 cells)",
+    )
+
+
+def _survey_options(group: argparse._ArgumentGroup) -> None:
+    group.add_argument("--shots", type=int, default=8, help="evenly spread (default: 8)")
+    group.add_argument(
+        "--frequency",
+        type=float,
+        metavar="HZ",
+        help="peak of the Ricker source (default: what the grid carries, at most 15)",
+    )
+    length = group.add_mutually_exclusive_group()
+    length.add_argument("--steps", type=int, help="time steps of a shot")
+    length.add_argument(
+        "--time",
+        type=float,
+        metavar="SECONDS",
+        help="recording time of a shot (default: 1.3 times the vertical echo of the bottom)",
+    )
+    group.add_argument(
+        "--every",
+        type=int,
+        metavar="K",
+        help="save every K-th wavefield (default: half the source's Nyquist interval)",
+    )
+    group.add_argument(
+        "--layer", type=int, default=40, help="cells of the absorbing layer (default: 40)"
+    )
+    group.add_argument(
+        "--threads", type=int, default=0, help="of the propagator (default: one per core)"
+    )
+
+
+def _memory_options(group: argparse._ArgumentGroup) -> None:
+    group.add_argument("--device", default="32MiB", metavar="SIZE", help="(default: 32MiB)")
+    group.add_argument("--host", default="96MiB", metavar="SIZE", help="(default: 96MiB)")
+    group.add_argument("--disk", metavar="SIZE", help="at most (default: all that is free)")
+    group.add_argument(
+        "--disk-dir",
+        type=Path,
+        default=Path(tempfile.gettempdir()),
+        metavar="DIR",
+        help="where the disk tier lies; nothing is left there (default: %(default)s)",
+    )
+
+
+def _output_options(group: argparse._ArgumentGroup) -> None:
+    group.add_argument(
+        "--out",
+        type=Path,
+        default=Path("unspool-rtm"),
+        metavar="DIR",
+        help="for image.png, image.npy and report.json (default: %(default)s)",
+    )
+    group.add_argument(
+        "--check",
+        action="store_true",
+        help="migrate again with the history in plain NumPy arrays: every bit must be the same",
+    )
+    group.add_argument(
+        "--trace", type=Path, metavar="FILE", help="write what happened when, for unspool timeline"
+    )
+    group.add_argument("--json", action="store_true", help="print the report as JSON")
+    group.add_argument("--quiet", action="store_true", help="no progress and no table")
+
+
+def pair_of_cells(text: str) -> tuple[int, int]:
+    """`1601x401` as two counts."""
+    parts = text.lower().split("x")
+    if len(parts) != 2 or not all(part.strip().isdigit() for part in parts):
+        raise argparse.ArgumentTypeError(f"{text!r} is no pair of counts such as 1601x401")
+    return int(parts[0]), int(parts[1])
+
+
+def pair_of_metres(text: str) -> tuple[float, float]:
+    """`7.5`, or `12.5x4`, as two lengths."""
+    parts = text.lower().split("x")
+    try:
+        lengths = [float(part) for part in parts]
+    except ValueError:
+        lengths = []
+    if len(lengths) not in (1, 2):
+        raise argparse.ArgumentTypeError(f"{text!r} is no length such as 7.5 or 12.5x4")
+    return lengths[0], lengths[-1]

@@ -1,0 +1,145 @@
+"""What computes waves, behind one interface: the migration does not know where it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import numpy as np
+
+from unspool._unspool import SPACE_ORDER, Acoustic
+from unspool.rtm.model import Floats, Model
+
+__all__ = ["CompiledPropagator", "Image", "Propagator", "Wavefield", "padded_shape"]
+
+#: Cells beyond the absorbing layer that the stencil reads.
+HALO = SPACE_ORDER // 2
+
+
+class Wavefield(Protocol):
+    """The waves of one pass: two time levels in the propagator's memory."""
+
+    @property
+    def now(self) -> Any:
+        """The newest time level: what a history saves, without a copy."""
+
+    def reset(self) -> None:
+        """Silence."""
+
+    def advance(
+        self, steps: int, sources: Any, signal: Floats, receivers: Any = None
+    ) -> Floats | None:
+        """Takes `steps` steps, each driven at `sources` by one row of `signal`.
+
+        Returns what was read at `receivers` after each step, one row a step, if there are any.
+        """
+
+
+class Image(Protocol):
+    """The image of one shot, and the light that fell on it."""
+
+    def add(self, forward: Any, backward: Any) -> None:
+        """Adds the product of two wavefields, and the square of the forward one."""
+
+    def result(self) -> tuple[Floats, Floats]:
+        """Image and illumination on the model's own grid, as NumPy arrays."""
+
+
+class Propagator(Protocol):
+    """Makes everything that one model and time step need."""
+
+    def wavefield(self) -> Wavefield:
+        """A silent wavefield."""
+
+    def room(self) -> Any:
+        """An array for one wavefield, to restore into."""
+
+    def image(self) -> Image:
+        """A dark image."""
+
+    def points(self, positions: Sequence[tuple[float, float]]) -> Any:
+        """Sources or receivers at (x, depth) in metres, between nodes by bilinear weights."""
+
+
+def padded_shape(shape: tuple[int, int], layer: int) -> tuple[int, int]:
+    """The shape of a wavefield on a model of `shape` cells with a layer of `layer` cells."""
+    pad = 2 * (layer + HALO)
+    return shape[0] + pad, shape[1] + pad
+
+
+class CompiledPropagator:
+    """Unspool's own stencil: float32, order 8 in space and 2 in time, absorbing on all sides.
+
+    Fields are padded NumPy arrays, x slow and z fast, of `shape`. Results do not depend on the
+    number of threads.
+    """
+
+    def __init__(self, model: Model, dt: float, layer: int, threads: int = 0) -> None:
+        """Prepares it for `model`; `dt` in seconds, `layer` in cells, 0 threads for every core."""
+        self._core = Acoustic(model.velocity, model.spacing, dt, layer, threads)
+        self.shape: tuple[int, int] = self._core.shape
+        self.threads: int = self._core.threads
+        self.instructions: str = self._core.instructions
+
+    def wavefield(self) -> CompiledWavefield:
+        """A silent wavefield."""
+        return CompiledWavefield(self._core)
+
+    def room(self) -> Floats:
+        """An array for one wavefield."""
+        return np.zeros(self.shape, np.float32)
+
+    def image(self) -> CompiledImage:
+        """A dark image."""
+        return CompiledImage(self._core)
+
+    def points(self, positions: Sequence[tuple[float, float]]) -> Any:
+        """Sources or receivers at (x, depth) in metres."""
+        return self._core.points(list(positions))
+
+
+class CompiledWavefield:
+    """A wavefield of `CompiledPropagator`."""
+
+    def __init__(self, core: Acoustic) -> None:
+        self._core = core
+        self._older = np.zeros(core.shape, np.float32)
+        self._newer = np.zeros(core.shape, np.float32)
+
+    @property
+    def now(self) -> Floats:
+        """The newest time level."""
+        return self._newer
+
+    def reset(self) -> None:
+        """Silence."""
+        self._older.fill(0.0)
+        self._newer.fill(0.0)
+
+    def advance(
+        self, steps: int, sources: Any, signal: Floats, receivers: Any = None
+    ) -> Floats | None:
+        """Takes `steps` steps; see `Wavefield.advance`."""
+        record = None if receivers is None else np.empty((steps, len(receivers)), np.float32)
+        self._core.advance(self._older, self._newer, steps, sources, signal, receivers, record)
+        if steps % 2:
+            self._older, self._newer = self._newer, self._older
+        return record
+
+
+class CompiledImage:
+    """An image of `CompiledPropagator`."""
+
+    def __init__(self, core: Acoustic) -> None:
+        self._core = core
+        self._image = np.zeros(core.shape, np.float32)
+        self._light = np.zeros(core.shape, np.float32)
+
+    def add(self, forward: Floats, backward: Floats) -> None:
+        """Adds the product of both, and the square of the forward one."""
+        self._core.correlate(self._image, self._light, forward, backward)
+
+    def result(self) -> tuple[Floats, Floats]:
+        """Image and illumination without the layer."""
+        inner = slice(self._core.pad, -self._core.pad)
+        return self._image[inner, inner].copy(), self._light[inner, inner].copy()

@@ -1,0 +1,191 @@
+"""The report of a job: one nested dictionary for machines, and a table of it for people."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from unspool import LinkStats, Stats, __version__
+from unspool.rtm.image import PROCESSING
+from unspool.rtm.job import Job, Outcome
+
+__all__ = ["build", "show"]
+
+
+def build(job: Job, outcome: Outcome, seconds: float, peak: int, agrees: float) -> dict[str, Any]:
+    """Everything that a run has measured.
+
+    Args:
+        job: what was done.
+        outcome: what came out.
+        seconds: how long recording and migrating took.
+        peak: the most memory that the process has had until then, in bytes.
+        agrees: the correlation of the image with a perfect one.
+    """
+    return {
+        "unspool": __version__,
+        "model": _model(job),
+        "survey": _survey(job),
+        "history": _history(job, outcome.stats),
+        "time": _time(outcome, seconds),
+        "peak_resident_bytes": peak,
+        "image": {
+            "processing": list(PROCESSING),
+            "agreement": agrees,
+            "shot_sha256": list(outcome.migrated.digests),
+        },
+        "spool": outcome.stats.as_dict(),
+    }
+
+
+def _model(job: Job) -> dict[str, Any]:
+    return {
+        "name": job.model.name,
+        "notes": list(job.model.notes),
+        "shape": list(job.model.shape),
+        "spacing_metres": list(job.model.spacing),
+        "slowest_metres_per_second": job.model.slowest,
+        "fastest_metres_per_second": job.model.fastest,
+        "migrated_with": job.background.name,
+    }
+
+
+def _survey(job: Job) -> dict[str, Any]:
+    timing = job.survey.timing
+    return {
+        "shots": len(job.survey.sources),
+        "receivers": len(job.survey.receivers),
+        "steps": timing.steps,
+        "step_seconds": timing.dt,
+        "recorded_seconds": timing.steps * timing.dt,
+        "peak_frequency_hertz": timing.frequency,
+        "save_every_steps": timing.every,
+        "absorbing_cells": job.layer,
+        "warnings": list(job.survey.warnings),
+    }
+
+
+def _history(job: Job, stats: Stats) -> dict[str, Any]:
+    memory = sum(tier.capacity or 0 for tier in stats.tiers if tier.name != "disk")
+    shot = job.shot_history_bytes
+    return {
+        "wavefield_bytes": job.field_bytes,
+        "wavefields_a_shot": job.survey.timing.saves,
+        "shot_bytes": shot,
+        "job_bytes": shot * len(job.survey.sources),
+        "memory_bytes": memory,
+        "shot_over_memory": shot / memory if memory else None,
+    }
+
+
+def _time(outcome: Outcome, seconds: float) -> dict[str, Any]:
+    stats = outcome.stats
+    stall = stats.save_stall_seconds + stats.restore_stall_seconds
+    return {
+        "run_seconds": seconds,
+        "shot_seconds": list(outcome.migrated.seconds),
+        "propagator": outcome.propagator,
+        **{f"{name}_seconds": outcome.clock.seconds(name) for name in ("compute", "save", "restore")},
+        "stall_seconds": stall,
+        "stall_fraction": stall / seconds if seconds else 0.0,
+    }
+
+
+def show(report: dict[str, Any], stats: Stats, console: Console) -> None:
+    """Prints the table."""
+    table = Table(title="Reverse time migration through a spool", title_justify="left")
+    table.add_column("what")
+    table.add_column("figure", justify="right")
+    table.add_column("remarks", style="dim")
+    blocks = (_history_rows(report), _tier_rows(stats), _link_rows(stats))
+    for block in (*blocks, _time_rows(report, stats)):
+        for row in block:
+            table.add_row(*row)
+        table.add_section()
+    console.print(table)
+    for warning in report["survey"]["warnings"]:
+        console.print(f"warning: {warning}", style="yellow", highlight=False)
+
+
+def _history_rows(report: dict[str, Any]) -> list[tuple[str, str, str]]:
+    history, shots = report["history"], report["survey"]["shots"]
+    ratio = history["shot_over_memory"]
+    fields = f"{history['wavefields_a_shot']} wavefields of {_mega(history['wavefield_bytes'])}"
+    every = report["survey"]["save_every_steps"]
+    return [
+        ("history of one shot", _giga(history["shot_bytes"]), f"{fields}, every {every} steps"),
+        (f"history of {shots} shots", _giga(history["job_bytes"]), ""),
+        (
+            "memory given to it",
+            _giga(history["memory_bytes"]),
+            f"one shot's history is {ratio:.1f} times as large" if ratio else "",
+        ),
+    ]
+
+
+def _tier_rows(stats: Stats) -> list[tuple[str, str, str]]:
+    total = max(1, stats.restores)
+    return [
+        (
+            f"restores from {tier.name}",
+            f"{100.0 * tier.restores / total:.1f} %",
+            f"{tier.restores:,} of {stats.restores:,}; {_capacity(tier.capacity)}, "
+            f"at most {_giga(tier.peak)} in use",
+        )
+        for tier in stats.tiers
+    ]
+
+
+def _capacity(capacity: int | None) -> str:
+    return "no limit of its own" if capacity is None else f"{_mega(capacity)} given"
+
+
+def _link_rows(stats: Stats) -> list[tuple[str, str, str]]:
+    return [row for link in stats.links for row in _directions(link)]
+
+
+def _directions(link: LinkStats) -> list[tuple[str, str, str]]:
+    rows = []
+    for name, moved in (
+        (f"{link.fast} -> {link.slow}", link.flush),
+        (f"{link.slow} -> {link.fast}", link.prefetch),
+    ):
+        rate = f" at {moved.bytes / moved.busy_seconds / 1e9:.1f} GB/s" if moved.busy_seconds else ""
+        rows.append((f"moved {name}", _giga(moved.bytes), f"{moved.transfers:,} transfers{rate}"))
+    label, moved, _ = rows[0]
+    skipped = f"; {link.flushes_skipped:,} never needed" if link.flushes_skipped else ""
+    rows[0] = (label, moved, rows[0][2] + skipped)
+    return rows
+
+
+def _time_rows(report: dict[str, Any], stats: Stats) -> list[tuple[str, str, str]]:
+    time = report["time"]
+    return [
+        ("run time", f"{time['run_seconds']:.1f} s", f"computing {time['compute_seconds']:.1f} s"),
+        (
+            "stalled",
+            f"{100.0 * time['stall_fraction']:.2f} %",
+            f"{stats.save_stall_seconds:.2f} s in saves, "
+            f"{stats.restore_stall_seconds:.2f} s in restores",
+        ),
+        _lead_row(stats),
+        ("peak resident memory", _giga(report["peak_resident_bytes"]), "whole process"),
+        ("image against the model", f"{report['image']['agreement']:.2f}", "correlation"),
+    ]
+
+
+def _lead_row(stats: Stats) -> tuple[str, str, str]:
+    lead = stats.prefetch_lead
+    if lead is None:
+        return "prefetch lead", "-", ""
+    return "prefetch lead", f"{lead.median} restores", f"from {lead.min} to {lead.max}"
+
+
+def _giga(count: float) -> str:
+    return f"{count / 1e9:.2f} GB"
+
+
+def _mega(count: float) -> str:
+    return f"{count / 1e6:.1f} MB"
