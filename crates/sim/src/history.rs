@@ -61,9 +61,7 @@ impl History {
         let mut text = String::new();
         for (now, entry) in &self.entries {
             let written = match entry {
-                Entry::Step(event, commands) => {
-                    trace::write_step(&mut text, *now, event, commands)
-                }
+                Entry::Step(event, commands) => trace::write_step(&mut text, *now, event, commands),
                 Entry::Note(note) => writeln!(text, "# {} {note}", now.0),
             };
             written.expect("a string takes everything");

@@ -79,7 +79,10 @@ mod tests {
 
     #[test]
     fn the_modes_are_understood() {
-        assert_eq!(parse("--seed 7 --verbose").map(|o| (o.mode, o.verbose)), Ok((Mode::One(7), true)));
+        assert_eq!(
+            parse("--seed 7 --verbose").map(|o| (o.mode, o.verbose)),
+            Ok((Mode::One(7), true))
+        );
         assert_eq!(parse("--seeds 3..9").map(|o| o.mode), Ok(Mode::Many(3, 9)));
         assert_eq!(parse("--minutes 0.5").map(|o| o.mode), Ok(Mode::Minutes(0.5)));
     }

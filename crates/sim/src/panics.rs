@@ -15,9 +15,7 @@ static HOOK: Once = Once::new();
 pub(crate) fn silenced<T>(work: impl FnOnce() -> T) -> T {
     HOOK.call_once(|| {
         let usual = take_hook();
-        set_hook(Box::new(move |info| {
-            if SILENT.get() { remember(info) } else { usual(info) }
-        }));
+        set_hook(Box::new(move |info| if SILENT.get() { remember(info) } else { usual(info) }));
     });
     SILENT.set(true);
     let result = work();

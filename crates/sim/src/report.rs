@@ -59,10 +59,14 @@ fn layout(ledger: &Ledger) -> String {
                 (holding.sources > 0, "being moved"),
             ];
             let marks: Vec<&str> = marks.iter().filter(|m| m.0).map(|m| m.1).collect();
-            let (id, version, size, stage) = (books.id.0, books.version.0, holding.size, books.stage);
+            let (id, version, size, stage) =
+                (books.id.0, books.version.0, holding.size, books.stage);
             let end = offset + size;
-            writeln!(text, "  {offset}..{end} checkpoint {id}, version {version}, {stage:?} {marks:?}")
-                .expect("a string takes everything");
+            writeln!(
+                text,
+                "  {offset}..{end} checkpoint {id}, version {version}, {stage:?} {marks:?}"
+            )
+            .expect("a string takes everything");
         }
     }
     text

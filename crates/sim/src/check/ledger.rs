@@ -91,6 +91,12 @@ impl Ledger {
         self.movements.iter()
     }
 
+    /// A movement that was not reported yet.
+    #[must_use]
+    pub fn movement(&self, transfer: TransferId) -> Option<Movement> {
+        self.movements.get(&transfer).copied()
+    }
+
     /// The id above those of all checkpoints so far.
     #[must_use]
     pub fn next_checkpoint(&self) -> CheckpointId {

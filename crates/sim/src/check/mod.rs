@@ -7,6 +7,7 @@ pub mod durable;
 pub mod ledger;
 pub mod refusals;
 pub mod requests;
+pub mod retries;
 pub mod room;
 
 use std::fmt;
@@ -68,10 +69,6 @@ impl fmt::Display for Violation {
 }
 
 /// Fails with a violation of `rule` unless `holds`.
-pub fn ensure(
-    holds: bool,
-    rule: Rule,
-    what: impl FnOnce() -> String,
-) -> Result<(), Violation> {
+pub fn ensure(holds: bool, rule: Rule, what: impl FnOnce() -> String) -> Result<(), Violation> {
     if holds { Ok(()) } else { Err(Violation::new(rule, what())) }
 }

@@ -59,8 +59,9 @@ impl Court<'_> {
             Refusal::NotYetSaved => {
                 stage == Some(Stage::Saving) || (books.is_none() && self.is_taken(version))
             }
-            Refusal::Lost { failure } => books
-                .is_some_and(|b| b.stage == Stage::Live && !b.is_readable() && b.harm == Some(failure)),
+            Refusal::Lost { failure } => books.is_some_and(|b| {
+                b.stage == Stage::Live && !b.is_readable() && b.harm == Some(failure)
+            }),
             _ => false,
         }
     }

@@ -85,6 +85,15 @@ impl Requests {
         }
     }
 
+    /// The checkpoint that a granted or served call works on.
+    #[must_use]
+    pub fn works_on(&self, request: RequestId) -> Option<CheckpointId> {
+        match self.calls.get(&request) {
+            Some((_, Progress::Open(id, _))) => Some(*id),
+            _ => None,
+        }
+    }
+
     /// Calls that wait for an answer.
     pub fn waiting(&self) -> impl Iterator<Item = (RequestId, Call)> + '_ {
         let waiting = self.calls.iter().filter(|(_, (_, p))| *p == Progress::Waiting);

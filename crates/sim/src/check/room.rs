@@ -1,15 +1,19 @@
 //! Is there room in a tier? A search that is kind to the core: it finds only room that the core
 //! can certainly make by dropping copies that exist elsewhere, or by moving a copy one tier down.
 
-use super::copies::{Books, Holding, can_hold, size_in};
+use super::copies::{Books, Holding, Stage, can_hold, size_in};
 use super::ledger::Ledger;
 
-/// A tier in which room for a save of `bytes` bytes can certainly be made, if there is any.
+/// A tier in which room for a save of `bytes` bytes can certainly be made, if there is any: at the
+/// latest when the restores have ended that are being read.
 #[must_use]
 pub fn for_save(ledger: &Ledger, bytes: u64) -> Option<usize> {
     (0..ledger.tiers().len()).find(|tier| {
         fits(ledger, *tier, bytes, |books, held| {
-            !held.is_used() && (is_deeper(books, *tier) || sinks(ledger, books, *tier))
+            let gone = books.stage == Stage::Gone;
+            let idle = held.readers == 0;
+            let leaves = is_deeper(books, *tier) || (idle && sinks(ledger, books, *tier));
+            !(held.filling || held.deleting || held.sources > 0) && (gone || leaves)
         })
     })
 }
@@ -50,7 +54,8 @@ fn fits(
 /// Whether this copy is the only one in its tier and can go to the next slower one as it is.
 fn sinks(ledger: &Ledger, books: &Books, tier: usize) -> bool {
     let others = ledger.all().filter(|b| b.holdings[tier].is_some_and(|h| h.size > 0)).count();
-    let next = (tier + 1..ledger.tiers().len()).find(|t| can_hold(&ledger.tiers()[*t], books.bytes));
+    let next =
+        (tier + 1..ledger.tiers().len()).find(|t| can_hold(&ledger.tiers()[*t], books.bytes));
     others == 1 && next.is_some_and(|t| fits(ledger, t, books.bytes, |_, _| false))
 }
 

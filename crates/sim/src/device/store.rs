@@ -158,8 +158,9 @@ mod tests {
 
     #[test]
     fn an_unsynced_frame_is_lost_torn_or_whole() {
-        let left: Vec<_> =
-            (0..100).map(|s| after_crash(s, |store| store.put(ID, vec![7; 2000]).unwrap())).collect();
+        let left: Vec<_> = (0..100)
+            .map(|s| after_crash(s, |store| store.put(ID, vec![7; 2000]).unwrap()))
+            .collect();
         assert!(left.contains(&None));
         assert!(left.contains(&Some(vec![7; 2000])));
         assert!(left.iter().flatten().any(|bytes| bytes.len() < 2000));

@@ -6,9 +6,7 @@
 mod figures;
 mod sizes;
 
-use unspool_core::{
-    Config, LinkConfig, Nanos, PolicyKind, TierConfig, TierKind, Version,
-};
+use unspool_core::{Config, LinkConfig, Nanos, PolicyKind, TierConfig, TierKind, Version};
 
 use crate::plan::Plan;
 use crate::plan::faults::Faults;
@@ -71,11 +69,8 @@ impl Scenario {
     /// between two calls (sections 5.1 and 5.3).
     #[must_use]
     pub fn score(bytes: Vec<u64>, order: Order, hints: Hints, policy: PolicyKind) -> Scenario {
-        let tiers = [
-            (TierKind::Device, 4 * GIB),
-            (TierKind::Host, 32 * GIB),
-            (TierKind::Disk, u64::MAX),
-        ];
+        let tiers =
+            [(TierKind::Device, 4 * GIB), (TierKind::Host, 32 * GIB), (TierKind::Disk, u64::MAX)];
         Scenario::on(&tiers, &[(25e9, 25e9, 10_000), (4e9, 7e9, 100_000)], bytes)
             .with(order, hints, policy)
     }
@@ -83,11 +78,7 @@ impl Scenario {
     /// A history on a machine: kinds and capacities of the tiers, and for each link the bytes per
     /// second towards the slower and the faster tier and the latency in nanoseconds.
     #[must_use]
-    pub fn on(
-        tiers: &[(TierKind, u64)],
-        links: &[(f64, f64, u64)],
-        bytes: Vec<u64>,
-    ) -> Scenario {
+    pub fn on(tiers: &[(TierKind, u64)], links: &[(f64, f64, u64)], bytes: Vec<u64>) -> Scenario {
         Scenario {
             config: config(tiers, links),
             machine: machine(tiers.len(), links),
@@ -140,7 +131,9 @@ impl Scenario {
         steps.extend(self.wait_for_flush.then_some(Step::Flush(Care::default())));
         steps.push(Step::StartPrefetch);
         for (at, version) in order.iter().enumerate() {
-            if self.hints == Hints::Next && let Some(next) = order.get(at + 1) {
+            if self.hints == Hints::Next
+                && let Some(next) = order.get(at + 1)
+            {
                 steps.push(Step::Expect(Version(*next)));
             }
             steps.push(Step::restore(*version));

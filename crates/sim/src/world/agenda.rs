@@ -67,7 +67,7 @@ impl Agenda {
     }
 
     /// What happens next.
-    pub fn next(&mut self) -> Option<(Nanos, Action)> {
+    pub fn take_next(&mut self) -> Option<(Nanos, Action)> {
         self.entries.pop().map(|Reverse(entry)| (entry.at, entry.action))
     }
 
@@ -87,7 +87,8 @@ mod tests {
         agenda.plan(Nanos(5), Action::Wake(ThreadId(0)));
         agenda.plan(Nanos(3), Action::Wake(ThreadId(1)));
         agenda.plan(Nanos(5), Action::Wake(ThreadId(2)));
-        let order: Vec<Action> = std::iter::from_fn(|| agenda.next()).map(|(_, a)| a).collect();
+        let order: Vec<Action> =
+            std::iter::from_fn(|| agenda.take_next()).map(|(_, a)| a).collect();
         assert_eq!(order, [1, 0, 2].map(|thread| Action::Wake(ThreadId(thread))));
     }
 }

@@ -23,7 +23,7 @@ impl World {
             Command::Transfer { transfer, checkpoint, bytes, kind, from, to, .. } => {
                 let movement = Movement { checkpoint, bytes, from, to, cancelled: false };
                 let entered = self.ledger.transfer(transfer, kind, movement);
-                self.enforce(entered)?;
+                self.enforce(entered.and(self.retries.started(checkpoint, self.now)))?;
                 self.enqueue_transfer(transfer, movement);
                 Ok(())
             }
@@ -103,8 +103,7 @@ impl World {
     fn evict(&mut self, id: CheckpointId, place: Place) -> Checked {
         let size = self.ledger.get(id).and_then(|books| books.at(place.tier)).map_or(0, |h| h.size);
         let entered = self.ledger.evict(id, place);
-        let span =
-            Span { tier: place.tier.0, first: place.offset, end: place.offset + size };
+        let span = Span { tier: place.tier.0, first: place.offset, end: place.offset + size };
         if entered.is_ok() && !self.hardware.is_guarded(span) {
             self.poison(place, size);
         }
@@ -143,7 +142,9 @@ impl World {
         if tier.kind.is_arena() && place.offset >= tier.alignment {
             let before = Place { offset: place.offset - tier.alignment, ..place };
             let neighbour = self.ledger.all().any(|books| {
-                books.at(place.tier).is_some_and(|h| h.size > 0 && h.offset + h.size == place.offset)
+                books
+                    .at(place.tier)
+                    .is_some_and(|h| h.size > 0 && h.offset + h.size == place.offset)
             });
             if neighbour && self.sings(Canary::Overlap) {
                 return before;

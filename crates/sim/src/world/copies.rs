@@ -113,4 +113,3 @@ impl Ticket {
         if self.save { Event::SaveAborted { request } } else { Event::RestoreAborted { request } }
     }
 }
-

@@ -10,6 +10,7 @@ use crate::canary::Canary;
 use crate::check::clocks::Clock;
 use crate::check::ledger::Ledger;
 use crate::check::requests::Requests;
+use crate::check::retries::Retries;
 use crate::check::{Rule, Violation, ensure};
 use crate::content::{difference, frame, open_frame, payload};
 use crate::random::{Random, Topic};
@@ -80,6 +81,7 @@ impl World {
         self.core = Core::new(config.clone()).expect("the settings were valid before");
         self.ledger = Ledger::new(&config);
         self.requests = Requests::default();
+        self.retries = Retries::new(&config);
         self.hints = HintMirror::default();
         self.agenda = Agenda::default();
         self.hub = Clock::default();

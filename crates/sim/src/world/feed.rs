@@ -18,7 +18,12 @@ impl World {
     pub(crate) fn feed(&mut self, event: Event, known: &Clock) -> Checked {
         self.events += 1;
         self.hub_knows(known);
-        let entered = self.enter(&event);
+        let restored = match event {
+            Event::Restored { request } => self.requests.works_on(request),
+            _ => None,
+        };
+        let counted = self.count_retries(&event);
+        let entered = self.enter(&event).and(counted);
         let commands = self.step_core(event);
         let (now, commands) = match commands {
             Ok(commands) => (self.now, commands),
@@ -29,13 +34,15 @@ impl World {
         };
         self.history.step(now, event, commands.clone());
         self.enforce(entered)?;
-        let discarded = self.expect_discard(&event);
+        let discarded = self.expect_discard(restored);
         self.enforce(discarded)?;
-        for command in commands {
-            let command = self.spoil_command(command);
+        for command in &commands {
+            let command = self.spoil_command(*command);
             let done = self.execute(command);
             self.enforce(done)?;
         }
+        let checked = self.check_step(&commands);
+        self.enforce(checked)?;
         self.enforce(self.check_books())?;
         self.enforce(self.check_waiting())?;
         self.plan_tick();

@@ -57,13 +57,15 @@ impl World {
 
     /// After a flush: everything in the stores is made durable, and called so.
     pub(crate) fn sync_stores(&mut self, before: CheckpointId) {
-        let skipped = self.sings(Canary::SkippedSync);
+        let skipped = self.plan.canary == Some(Canary::SkippedSync);
         if !skipped {
             self.hardware.stores.iter_mut().flatten().for_each(|store| store.sync());
         }
         let stored = self.ledger.live().filter(|books| books.id < before).filter(|books| {
             let frames = self.hardware.stores.iter().flatten();
-            frames.into_iter().any(|s| if skipped { s.get(books.id).is_some() } else { s.is_synced(books.id) })
+            frames
+                .into_iter()
+                .any(|s| if skipped { s.get(books.id).is_some() } else { s.is_synced(books.id) })
         });
         let durable: Vec<_> = stored.map(|books| (books.version, books.id)).collect();
         for (version, id) in durable {

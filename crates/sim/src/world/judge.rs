@@ -2,10 +2,12 @@
 
 use std::collections::VecDeque;
 
-use unspool_core::{CheckpointId, Event, TierId, TransferId, Version};
+use unspool_core::{CheckpointId, Command, Event, Failure, Refusal, TierId, TransferId, Version};
 
 use super::{Checked, World};
 use crate::check::copies::Stage;
+use crate::check::ledger::Movement;
+use crate::check::requests::Call;
 use crate::check::{Rule, ensure};
 
 /// The hints as the application gave them. What realignment drops is the core's business; as long
@@ -39,25 +41,79 @@ impl HintMirror {
 }
 
 impl World {
-    /// With `discard_after_restore`, a restore may have been the last one: then, and only then,
-    /// the core drops the checkpoint by itself.
-    pub(crate) fn expect_discard(&mut self, event: &Event) -> Checked {
-        let gone: Vec<Version> = self
-            .ledger
-            .live()
-            .map(|books| books.version)
-            .filter(|version| !self.core.contains(*version))
-            .collect();
-        for version in &gone {
+    /// With `discard_after_restore`, the core drops a checkpoint by itself after its last
+    /// restore: `restored` is the one whose restore has just ended.
+    pub(crate) fn expect_discard(&mut self, restored: Option<CheckpointId>) -> Checked {
+        let live = self.ledger.live().map(|books| (books.id, books.version));
+        let gone: Vec<_> = live.filter(|(_, version)| !self.core.contains(*version)).collect();
+        let ended = restored.and_then(|id| self.ledger.get(id)).filter(|b| b.stage == Stage::Live);
+        let ended = ended.map(|books| (books.id, books.version));
+        for (_, version) in &gone {
             self.ledger.discard(*version);
             self.promises.release(*version);
         }
-        if !matches!(event, Event::Restored { .. }) || !self.plan.config.discard_after_restore {
-            return ensure(gone.is_empty(), Rule::Known, || format!("the core forgets {gone:?}"));
+        let may = ended.filter(|(_, version)| self.may_be_over(*version));
+        ensure(gone.iter().all(|entry| may == Some(*entry)), Rule::Known, || {
+            format!("the core drops {gone:?} after the end of {ended:?}")
+        })?;
+        let must = ended.filter(|(_, version)| self.must_be_over(*version));
+        ensure(must.is_none_or(|entry| gone.contains(&entry)), Rule::Known, || {
+            format!("the core keeps {must:?} after its last restore")
+        })
+    }
+
+    fn may_be_over(&self, version: Version) -> bool {
+        let certain_hint = self.hints.is_hinted(version).1;
+        let waited_for = self.requests.is_restoring(version);
+        self.plan.config.discard_after_restore && !certain_hint && !waited_for
+    }
+
+    fn must_be_over(&self, version: Version) -> bool {
+        let possible_hint = self.hints.is_hinted(version).0;
+        self.may_be_over(version) && !possible_hint
+    }
+
+    /// A transfer has ended: what was a failure that may pass must be tried again by itself.
+    pub(crate) fn count_retries(&mut self, event: &Event) -> Checked {
+        let id = |transfer| self.ledger.movement(transfer).map(|movement| movement.checkpoint);
+        match *event {
+            Event::TransferDone { transfer, .. } => {
+                id(transfer).into_iter().for_each(|id| self.retries.succeeded(id));
+            }
+            Event::TransferFailed { transfer, failure: Failure::Io } => {
+                let Some(id) = id(transfer) else { return Ok(()) };
+                let live = self.ledger.get(id).is_some_and(|b| b.stage == Stage::Live);
+                self.must_retry = self.retries.failed(id, self.now)? && live;
+            }
+            Event::Flush { .. } | Event::Save { .. } => self.retries.asked_again(),
+            _ => {}
         }
-        let hinted = gone.iter().find(|version| self.hints.is_hinted(**version).1);
-        ensure(gone.len() <= 1 && hinted.is_none(), Rule::Known, || {
-            format!("{gone:?} is discarded, but a hint announces another restore")
+        Ok(())
+    }
+
+    /// What holds after every step about transfers and refusals.
+    pub(crate) fn check_step(&mut self, commands: &[Command]) -> Checked {
+        let wanted = |m: &Movement| {
+            self.ledger.get(m.checkpoint).is_some_and(|books| books.stage == Stage::Live)
+        };
+        let stray = self.ledger.movements().find(|(_, m)| !m.cancelled && !wanted(m));
+        ensure(stray.is_none(), Rule::Transfer, || {
+            format!("{stray:?} goes on although its checkpoint was discarded")
+        })?;
+        let retries = !std::mem::take(&mut self.must_retry) || self.core.next_deadline().is_some();
+        ensure(retries, Rule::Transfer, || "what has failed is not tried again".to_owned())?;
+        if self.requests.waiting().any(|(_, call)| !matches!(call, Call::Restore { .. })) {
+            self.retries.asked_again();
+        }
+        let given_up = commands.iter().find(|command| {
+            let Command::Refuse { refusal, .. } = command else { return false };
+            matches!(refusal, Refusal::Full { .. } | Refusal::FlushFailed { .. })
+        });
+        // For other calls that wait, and after failures, more may be tried in the same step.
+        let excused = self.failures || self.requests.waiting().next().is_some();
+        let moves = self.ledger.movements().next().is_some() || self.ledger.is_deleting();
+        ensure(given_up.is_none() || !moves || excused, Rule::Refusal, || {
+            format!("{given_up:?} while something moves that may make room")
         })
     }
 
@@ -101,10 +157,11 @@ impl World {
 
     /// A flush is done: everything that was saved before it is in the slowest tier for it.
     pub(crate) fn check_flushed(&self, before: CheckpointId) -> Checked {
-        let unfinished = self.ledger.live().filter(|b| b.id < before && b.is_readable()).find(|b| {
-            let bottom = self.ledger.bottom(b.bytes);
-            bottom.is_none_or(|tier| !b.holdings[tier].is_some_and(|h| h.ready && !h.deleting))
-        });
+        let unfinished =
+            self.ledger.live().filter(|b| b.id < before && b.is_readable()).find(|b| {
+                let bottom = self.ledger.bottom(b.bytes);
+                bottom.is_none_or(|tier| !b.holdings[tier].is_some_and(|h| h.ready && !h.deleting))
+            });
         ensure(unfinished.is_none(), Rule::Durable, || {
             format!("a flush is done without {unfinished:?}")
         })
@@ -112,7 +169,7 @@ impl World {
 
     /// A transfer into a store that syncs each put promises durability when it is reported.
     pub(crate) fn promise_arrival(&mut self, transfer: TransferId) {
-        let arrived = self.ledger.movements().find(|(id, _)| **id == transfer).map(|(_, m)| *m);
+        let arrived = self.ledger.movement(transfer);
         if let Some(movement) = arrived.filter(|_| self.plan.machine.sync_each_put) {
             self.promise_frame(movement.checkpoint, movement.to.tier);
         }

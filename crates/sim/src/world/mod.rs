@@ -22,6 +22,7 @@ use crate::check::clocks::Clock;
 use crate::check::durable::Promises;
 use crate::check::ledger::Ledger;
 use crate::check::requests::Requests;
+use crate::check::retries::Retries;
 use crate::check::{Rule, Violation};
 use crate::device::streams::OpId;
 use crate::history::History;
@@ -54,6 +55,7 @@ pub struct World {
     pub(crate) ledger: Ledger,
     pub(crate) requests: Requests,
     pub(crate) promises: Promises,
+    pub(crate) retries: Retries,
     pub(crate) hints: HintMirror,
     pub(crate) threads: Vec<Thread>,
     pub(crate) jobs: BTreeMap<TransferId, Job>,
@@ -71,6 +73,8 @@ pub struct World {
     pub(crate) events: u64,
     pub(crate) draws: u64,
     next_request: u64,
+    /// The last event was a failure that must be followed by a retry.
+    pub(crate) must_retry: bool,
     /// Faults have stopped.
     pub(crate) calm: bool,
     /// Whether any operation has failed in this life.
@@ -108,6 +112,7 @@ impl World {
             ledger: Ledger::new(&config),
             requests: Requests::default(),
             promises: Promises::default(),
+            retries: Retries::new(&config),
             hints: HintMirror::default(),
             threads: Vec::new(),
             jobs: BTreeMap::new(),
@@ -122,6 +127,7 @@ impl World {
             events: 0,
             draws: 0,
             next_request: 0,
+            must_retry: false,
             calm: false,
             failures: false,
             canary_sang: false,
@@ -152,7 +158,7 @@ impl World {
     /// # Errors
     /// At the first rule that is broken.
     pub fn run(&mut self) -> Checked {
-        while let Some((at, action)) = self.agenda.next() {
+        while let Some((at, action)) = self.agenda.take_next() {
             self.now = self.now.max(at);
             self.perform(action)?;
             self.begin_ready()?;

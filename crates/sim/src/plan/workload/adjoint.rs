@@ -2,8 +2,8 @@
 
 use unspool_core::Version;
 
-use super::sprinkle;
 use super::sizes::Sizes;
+use super::sprinkle;
 use crate::plan::script::Step;
 use crate::random::Random;
 
@@ -40,7 +40,15 @@ pub(super) fn steps(random: &mut Random, sizes: &Sizes, base: i64) -> Vec<Step> 
     let order: Vec<i64> = order(random, count).into_iter().map(|v| v + base).collect();
     use Hinting::{AfterForward, None, OneAhead, Partial, Repeated, Upfront, Wrong};
     let hinting = random.pick(&[
-        None, Upfront, Upfront, AfterForward, AfterForward, OneAhead, Partial, Wrong, Repeated,
+        None,
+        Upfront,
+        Upfront,
+        AfterForward,
+        AfterForward,
+        OneAhead,
+        Partial,
+        Wrong,
+        Repeated,
     ]);
     let mut steps = Vec::new();
     let hold = random.chance(0.3);
@@ -86,7 +94,9 @@ fn backward(random: &mut Random, hinting: Hinting, order: &[i64], steps: &mut Ve
     let discard = random.chance(0.3);
     let stray = random.pick(&[0.0, 0.0, 0.1]);
     for (at, version) in order.iter().enumerate() {
-        if hinting == Hinting::OneAhead && let Some(next) = order.get(at + 1) {
+        if hinting == Hinting::OneAhead
+            && let Some(next) = order.get(at + 1)
+        {
             steps.push(Step::Expect(Version(*next)));
         }
         let stray = random.chance(stray);

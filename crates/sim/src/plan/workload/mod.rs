@@ -26,6 +26,9 @@ fn life(random: &mut Random, sizes: &Sizes, index: u64, crashes: bool) -> Life {
     let mut scripts: Vec<Script> = (0..threads)
         .map(|thread| script(random, sizes, (index * 4 + thread) as i64 * 1000, pace))
         .collect();
+    if crashes && random.chance(0.5) {
+        scripts.iter_mut().for_each(|script| flush_often(random, &mut script.steps));
+    }
     mishaps(random, &mut scripts);
     let crash_after = crashes.then(|| random.range(5, 400));
     Life { threads: scripts, crash_after }
@@ -82,6 +85,15 @@ fn sprinkle(random: &mut Random, steps: &mut Vec<Step>, often: f64) {
     }
 }
 
+/// Before a crash: what is flushed must survive it.
+fn flush_often(random: &mut Random, steps: &mut Vec<Step>) {
+    let mut at = random.below(10) as usize;
+    while at <= steps.len() {
+        steps.insert(at, Step::Flush(Care::default()));
+        at += random.range(3, 20) as usize;
+    }
+}
+
 /// The capacity of the largest tier that has a limit.
 fn largest_arena(config: &Config) -> Option<u64> {
     config.tiers.iter().filter(|t| t.kind <= TierKind::Host).map(|t| t.capacity).max()
@@ -95,8 +107,7 @@ mod tests {
     #[test]
     fn workloads_contain_every_kind_of_step_and_mishap() {
         let plans: Vec<Plan> = (0..200).map(Plan::of_seed).collect();
-        let steps: Vec<Step> =
-            plans.into_iter().flat_map(|mut p| all_steps(&mut p)).collect();
+        let steps: Vec<Step> = plans.into_iter().flat_map(|mut p| all_steps(&mut p)).collect();
         let has = |test: &dyn Fn(&Step) -> bool| assert!(steps.iter().any(test));
         has(&|s| matches!(s, Step::Save { bytes: 0, .. }));
         has(&|s| matches!(s, Step::Restore { care: Care { abort: true, .. }, .. }));
