@@ -320,7 +320,7 @@ impl Spool {
             "closed".to_owned()
         } else {
             let count = detached(py, None, || self.spool.versions()).map(|found| found.len());
-            count.map_or_else(|_| "not usable here".to_owned(), |n| format!("{n} checkpoints"))
+            count.map_or_else(|_| "not usable here".to_owned(), in_number)
         };
         format!("<unspool.Spool {}: {state}>", self.tiers)
     }
@@ -366,6 +366,10 @@ impl Drop for Spool {
         // be attached.
         let _ = closed;
     }
+}
+
+fn in_number(checkpoints: usize) -> String {
+    format!("{checkpoints} checkpoint{}", if checkpoints == 1 { "" } else { "s" })
 }
 
 fn in_words(settings: &Settings) -> String {

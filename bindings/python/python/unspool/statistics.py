@@ -266,15 +266,11 @@ def _table(rows: Sequence[tuple[str, ...]]) -> str:
 
 
 def size(count: int) -> str:
-    """Bytes for people: `1.5 GiB`."""
-    value = float(count)
-    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
-        if value < 1024:
-            break
-        value /= 1024
-    else:
-        unit = "PiB"
-    return f"{count} B" if unit == "B" else f"{value:.2f} {unit}"
+    """Bytes for people: `1.50 GiB`."""
+    if count < 1024:
+        return f"{count} B"
+    power = min((count.bit_length() - 1) // 10, 5)
+    return f"{count / (1 << 10 * power):.2f} {'KMGTP'[power - 1]}iB"
 
 
 def time(seconds: float) -> str:

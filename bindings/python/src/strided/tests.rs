@@ -1,3 +1,5 @@
+//! Gather and scatter against the plain definition, on any view that slicing can make.
+
 use proptest::prelude::*;
 
 use super::{Walk, gather, scatter};
