@@ -59,13 +59,13 @@ pub fn error(py: Python<'_>, class: Class, message: impl Into<String>) -> PyErr 
 
 /// An error of the spool as an exception, with the version that the call named.
 pub fn from_spool(py: Python<'_>, error: &unspool::Error, version: Option<i64>) -> PyErr {
-    let raised = exception(py, class_of(error.kind()), error.message());
+    let raised = exception(py, class_of(error.kind(), version), error.message());
     // An attribute that cannot be set is no reason to hide the error itself.
     let _ = decorate(py, &raised, error, version);
     raised
 }
 
-fn class_of(kind: ErrorKind) -> &'static str {
+fn class_of(kind: ErrorKind, version: Option<i64>) -> &'static str {
     match kind {
         ErrorKind::Duplicate => "VersionExistsError",
         ErrorKind::Unknown => "UnknownVersionError",
@@ -77,9 +77,12 @@ fn class_of(kind: ErrorKind) -> &'static str {
         ErrorKind::Corrupt => "CorruptCheckpointError",
         ErrorKind::Lost => "LostCheckpointError",
         ErrorKind::Timeout => "WaitTimeoutError",
-        ErrorKind::Interrupted => "InterruptedWaitError",
+        // Python's own exception takes its place before this.
+        ErrorKind::Interrupted => "Error",
         ErrorKind::Closed => "ClosedError",
         ErrorKind::Forked => "ForkedError",
+        // What a call about a version got wrong are its arrays.
+        ErrorKind::Invalid if version.is_some() => "LayoutError",
         ErrorKind::Invalid => "OptionError",
     }
 }

@@ -9,8 +9,8 @@ static LIVE: Mutex<Vec<Weak<Spool>>> = Mutex::new(Vec::new());
 
 /// Remembers an open spool for as long as it lives.
 pub fn remember(spool: &Arc<Spool>) {
-    // A lock that a thread of a forked parent holds is never given back: the spool is then only
-    // closed when it is dropped.
+    // The lock is only ever held while Python is attached, so that nobody holds it here; should
+    // it be lost all the same, the spool is closed when it is dropped.
     if let Ok(mut live) = LIVE.try_lock() {
         live.retain(|known| known.strong_count() > 0);
         live.push(Arc::downgrade(spool));

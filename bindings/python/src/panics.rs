@@ -42,3 +42,21 @@ fn sentence(payload: &(dyn Any + Send), place: &str) -> String {
          mistake in Unspool, not in your program: please report it with this message."
     )
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_panic_becomes_a_sentence_with_its_text_and_its_place() {
+        for payload in [
+            catch_unwind(|| panic!("slot {} is taken", 7)),
+            catch_unwind(|| panic!("slot 7 is taken")),
+        ] {
+            let text = sentence(payload.unwrap_err().as_ref(), "core.rs:12:5");
+            assert!(text.contains("slot 7 is taken, at core.rs:12:5"), "{text}");
+        }
+        let odd = catch_unwind(|| std::panic::panic_any(3_u8));
+        assert!(sentence(odd.unwrap_err().as_ref(), "x").contains("no message"));
+    }
+}

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import array
+import contextlib
 import ctypes
 import mmap
+import sys
 from dataclasses import dataclass
 
 import ml_dtypes
@@ -201,6 +203,38 @@ def test_numpy_scalars_and_subclasses_are_arrays(spool: unspool.Spool, tmp_path)
     assert scalar.shape == () and scalar == 2.5
     assert same_bits(numbers, np.arange(8, dtype="f4"))
     assert fields["b"][0] == 2.0
+
+
+def test_memory_is_given_back_after_every_call(spool: unspool.Spool) -> None:
+    block = bytearray(8)
+    calls = [
+        lambda version: spool.save(version, block),
+        lambda version: spool.restore(version, block),
+        lambda version: spool.save(version, block),
+        lambda version: spool.restore(version, block, block),
+        lambda version: spool.save(version + 100, block, 3.0),
+        lambda version: spool.restore(-1, block),
+    ]
+    for call in calls:
+        with contextlib.suppress(unspool.Error):
+            call(len(block))
+        block.append(0)
+        del block[-1]
+    state = np.zeros(8)
+    before = sys.getrefcount(state)
+    spool.save(1000, state, u := state[::2])
+    spool.restore(1000, np.zeros(8), u)
+    del u
+    assert sys.getrefcount(state) == before
+
+
+def test_names_of_arrays_have_a_limit(spool: unspool.Spool) -> None:
+    longest = "x" * 4096
+    spool.save(0, **{longest: np.zeros(3)})
+    assert list(spool.load(0)) == [longest]
+    with pytest.raises(unspool.LayoutError, match="4097"):
+        spool.save(1, **{longest + "x": np.zeros(3)})
+    assert 1 not in spool
 
 
 def test_a_version_is_any_integer_of_64_bits(spool: unspool.Spool) -> None:

@@ -16,7 +16,6 @@ __all__ = [
     "Error",
     "ForkedError",
     "InternalError",
-    "InterruptedWaitError",
     "LayoutError",
     "LostCheckpointError",
     "MissingLibraryError",
@@ -101,10 +100,6 @@ class WaitTimeoutError(Error, TimeoutError):
     """A call waited for as long as the option `timeout` allows."""
 
 
-class InterruptedWaitError(Error):
-    """A wait was ended early, and no signal handler raised an exception of its own."""
-
-
 class ClosedError(Error, ValueError):
     """The spool is closed."""
 
@@ -134,7 +129,10 @@ class InternalError(Error, RuntimeError):
 
 
 class LayoutError(Error):
-    """The arrays of a call are not those that it needs: the base of the classes below."""
+    """The arrays of a call are not those that it needs: the base of the classes below.
+
+    Raised itself when arrays exceed a limit of the format, such as 65,536 arrays in a checkpoint.
+    """
 
 
 class UnsupportedArrayError(LayoutError, TypeError):
