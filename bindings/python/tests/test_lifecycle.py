@@ -189,8 +189,9 @@ def _in_the_child(spool: unspool.Spool, path: Path) -> int:
 
 
 FORK_AND_EXIT = """
-import os, sys
+import os, sys, warnings
 import numpy as np, unspool
+warnings.simplefilter("ignore")
 spool = unspool.Spool(host="64KiB", disk=sys.argv[1])
 for version in range(20):
     spool.save(version, np.zeros(4000))
