@@ -131,6 +131,17 @@ def test_a_discard_during_restores_harms_nobody() -> None:
         writes.result()
 
 
+def test_a_wait_ends_in_time_and_says_what_it_waited_for(tmp_path: Path) -> None:
+    state = np.ones(4 << 20)
+    with unspool.Spool(host="40MiB", disk=tmp_path, timeout=0.001) as spool:
+        spool.save(0, state)
+        with pytest.raises(unspool.WaitTimeoutError, match="timeout=") as late:
+            spool.save(1, state)
+        assert isinstance(late.value, TimeoutError)
+        assert late.value.version == 1 and late.value.retryable
+        assert spool.versions() == [0] and (spool.load(0) == 1).all()
+
+
 def test_closing_from_another_thread_ends_every_call(tmp_path: Path) -> None:
     spool = unspool.Spool(host="100KiB", disk=tmp_path)
     begun = threading.Event()

@@ -1,9 +1,11 @@
 """The extension module. Import its names from `unspool`."""
 
 import os
-from collections.abc import Buffer, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from types import TracebackType
-from typing import Any, Literal, Self, SupportsIndex, overload
+from typing import Any, Literal, Self, SupportsIndex, final, overload
+
+from typing_extensions import Buffer
 
 from ._types import Disk, Region
 from .statistics import Stats
@@ -250,17 +252,22 @@ SPACE_ORDER: int
 def largest_stable_step(velocity: float, dx: float, dz: float) -> float:
     """The largest stable time step in seconds, for a speed in m/s and spacings in metres."""
 
+@final
 class Points:
     """Sources or receivers, placed on the grid of one propagator."""
 
     def __len__(self) -> int: ...
 
+@final
 class Acoustic:
-    """The acoustic propagator of one model and one time step."""
+    """The acoustic propagator of one model and one time step.
+
+    Arrays are contiguous float32 buffers; `unspool.rtm.propagator` says what they hold.
+    """
 
     def __new__(
         cls,
-        velocity: Buffer,
+        velocity: Any,
         spacing: tuple[float, float],
         dt: float,
         layer: int,
@@ -278,18 +285,17 @@ class Acoustic:
     def points(self, positions: Sequence[tuple[float, float]]) -> Points: ...
     def advance(
         self,
-        older: Buffer,
-        newer: Buffer,
+        older: Any,
+        newer: Any,
         steps: int,
         sources: Points | None = None,
-        signal: Buffer | None = None,
+        signal: Any = None,
         receivers: Points | None = None,
-        record: Buffer | None = None,
+        record: Any = None,
     ) -> None: ...
-    def correlate(
-        self, image: Buffer, illumination: Buffer, forward: Buffer, backward: Buffer
-    ) -> None: ...
+    def correlate(self, image: Any, illumination: Any, forward: Any, backward: Any) -> None: ...
 
+@final
 class Exporter:
     """An empty buffer of items with a given format, for `numpy.asarray(...).dtype`."""
 
