@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable, Sequence
+from typing import NoReturn
 
 from unspool import Error, OptionError, __version__
 
@@ -32,6 +33,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise
         text = f"this command needs the package {error.name}: pip install 'unspool[rtm]'"
         return _say(text, MISTAKE)
+    except MemoryError:
+        return _say("there is not enough memory for arrays of this size", FAILED)
     except KeyboardInterrupt:
         return _say("interrupted; nothing was written", INTERRUPTED)
 
@@ -47,8 +50,15 @@ def _run(arguments: Sequence[str] | None) -> int:
     return command(options)
 
 
+class _Parser(argparse.ArgumentParser):
+    """Says what is wrong in one line, without the usage of every option."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(MISTAKE, f"{self.prog}: {message} ({self.prog} --help lists the options)\n")
+
+
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="unspool", description="Histories of computations.")
+    parser = _Parser(prog="unspool", description="Histories of computations.")
     parser.add_argument("--version", action="version", version=f"unspool {__version__}")
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
     migration = commands.add_parser("rtm", help="migrate seismic data through a spool")

@@ -11,14 +11,13 @@ from typing import Any
 
 import numpy as np
 from rich.console import Console
-
 from unspool.rtm import figure, report
 from unspool.rtm.errors import MigrationError
 from unspool.rtm.files import check_writable, complete
 from unspool.rtm.generated import generated_model
 from unspool.rtm.history import Memory, SpoolHistory
 from unspool.rtm.image import agreement, expected, finish
-from unspool.rtm.job import Job, Outcome, Watch, check_disk, check_memory, migrate_again, run
+from unspool.rtm.job import Job, Outcome, check_disk, check_memory, migrate_again, run
 from unspool.rtm.memory import peak_resident
 from unspool.rtm.model import Model, smooth
 from unspool.rtm.modelfile import read_model
@@ -48,7 +47,7 @@ def run_command(options: argparse.Namespace) -> int:
             screen.print(f"warning: {warning}", style="yellow", highlight=False)
     begin = time.monotonic()
     with _watch(job, options, screen, "migrating") as watch:
-        outcome = run(job, watch, _tracer(options.trace))
+        outcome = run(job, watch, _tracer(options.trace), keep_records=options.check)
     seconds, peak = time.monotonic() - begin, peak_resident()
     image = finish(outcome.migrated.image, outcome.migrated.illumination, job.model)
     wanted = expected(job.model, job.background, job.survey.timing)

@@ -9,7 +9,6 @@ import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-
 from unspool.rtm.image import PROCESSING, perturbation
 from unspool.rtm.job import Job
 from unspool.rtm.model import Floats
@@ -20,8 +19,9 @@ __all__ = ["draw"]
 CLIP = 98.5
 #: Width of the figure in inches, and dots per inch.
 WIDTH, DPI = 17.0, 130
-#: Inches that titles, axes and colour bars take of each panel.
-FRAME = 1.15
+#: Inches around the panels: at the left, between and right of them with the colour bars, at the
+#: top, below each row, and at the bottom.
+LEFT, BESIDE, TOP, BELOW, BOTTOM = 0.65, 1.15, 0.75, 0.6, 0.95
 
 
 def draw(job: Job, image: Floats, wanted: Floats, agrees: float, path: Path) -> None:
@@ -35,22 +35,45 @@ def draw(job: Job, image: Floats, wanted: Floats, agrees: float, path: Path) -> 
         path: the file.
     """
     with matplotlib.rc_context({"font.size": 10.0, "axes.titlesize": 11.0}):
-        nx, nz = job.model.extent
-        height = 2 * (WIDTH / 2 * 0.86 * nz / nx + FRAME) + 0.9
-        figure = Figure(figsize=(WIDTH, height), dpi=DPI, layout="constrained")
-        panels = figure.subplots(2, 2, sharex=True, sharey=True)
+        figure, panels = _panels(job)
         _velocity(panels[0, 0], job)
         _difference(panels[0, 1], job)
         _wiggles(panels[1, 0], job, image, f"Migrated image, {len(job.shots)} shots")
         title = f"What the source's band can show of the difference (correlation {agrees:.2f})"
         _wiggles(panels[1, 1], job, wanted, title)
-        for axes in panels[:, 0]:
-            axes.set_ylabel("depth (km)")
-        for axes in panels[1]:
-            axes.set_xlabel("distance (km)")
-        figure.suptitle(f"Reverse time migration: {job.model.name}", fontsize=14)
-        figure.supxlabel(_caption(job), fontsize=9)
+        figure.suptitle(
+            f"Reverse time migration: {job.model.name}",
+            y=1.0 - 0.1 / figure.get_figheight(),
+            va="top",
+        )
+        figure.text(0.5, 0.08 / figure.get_figheight(), _caption(job), ha="center", fontsize=9)
         figure.savefig(path, format="png")
+
+
+def _panels(job: Job) -> tuple[Figure, Any]:
+    """Two by two panels in which a kilometre is as long in depth as in distance."""
+    extent_x, extent_z = job.model.extent
+    width = (WIDTH - LEFT - 2 * BESIDE) / 2
+    tall = min(width * extent_z / extent_x, 1.2 * width)
+    height = TOP + 2 * tall + BELOW + BOTTOM
+    figure = Figure(figsize=(WIDTH, height), dpi=DPI)
+    panels = figure.subplots(
+        2,
+        2,
+        gridspec_kw={
+            "left": LEFT / WIDTH,
+            "right": 1.0 - BESIDE / WIDTH,
+            "wspace": BESIDE / width,
+            "hspace": BELOW / tall,
+            "top": 1.0 - TOP / height,
+            "bottom": BOTTOM / height,
+        },
+    )
+    for axes in panels[:, 0]:
+        axes.set_ylabel("depth (km)")
+    for axes in panels[1]:
+        axes.set_xlabel("distance (km)")
+    return figure, panels
 
 
 def _velocity(axes: Axes, job: Job) -> None:
@@ -64,14 +87,14 @@ def _velocity(axes: Axes, job: Job) -> None:
 def _difference(axes: Axes, job: Job) -> None:
     seen = 100.0 * perturbation(job.model, job.background)
     limit = _limit(seen)
-    label = "true minus migration velocity (%)"
+    label = "difference (%)"
     _panel(axes, job, seen, label, cmap="RdBu_r", vmin=-limit, vmax=limit)
     axes.set_title("Difference: true minus smoothed velocity, relative")
 
 
 def _wiggles(axes: Axes, job: Job, image: Floats, title: str) -> None:
     limit = _limit(image)
-    label = "relative amplitude (rms = 1)"
+    label = "amplitude / rms"
     _panel(axes, job, image, label, cmap="gray", vmin=-limit, vmax=limit)
     axes.set_title(title)
 
@@ -87,8 +110,8 @@ def _panel(axes: Axes, job: Job, values: Floats, label: str, **options: Any) -> 
     picture = axes.imshow(
         values.T, extent=tuple(edges), aspect="equal", interpolation="bilinear", **options
     )
-    bar = axes.figure.colorbar(picture, ax=axes, pad=0.01, fraction=0.03, aspect=25)
-    bar.set_label(label)
+    beside = axes.inset_axes((1.012, 0.0, 0.014, 1.0))
+    axes.figure.colorbar(picture, cax=beside).set_label(label)
 
 
 def _caption(job: Job) -> str:
@@ -97,8 +120,8 @@ def _caption(job: Job) -> str:
         f"Ricker source, {timing.frequency:.1f} Hz; {len(job.survey.receivers)} receivers; "
         f"{timing.steps * timing.dt:.2f} s recorded; direct wave muted before migration"
     )
-    path = f"{job.background.name}; positive is faster than the migration velocity"
     return (
-        f"{source}.\nImages: {', '.join(PROCESSING)}; clipped at the {CLIP:g}th percentile. "
-        f"Migrated with {path}."
+        f"{source}. Migration velocity: slowness smoothed ({job.background.name}).\n"
+        f"Images: {', '.join(PROCESSING)}; clipped at the {CLIP:g}th percentile; positive is "
+        "faster than the migration velocity."
     )

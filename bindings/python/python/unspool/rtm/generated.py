@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
-
 from unspool.rtm.model import Model
 
 __all__ = ["generated_model"]
@@ -59,9 +58,11 @@ def _layers(random: np.random.Generator, laid: Grid, z: Grid) -> Grid:
 
 
 def _salt(x: Grid, z: Grid) -> NDArray[np.bool_]:
-    """A stem that widens upwards into a lopsided head."""
-    wobble = 0.006 * np.sin(60 * x) + 0.008 * np.sin(23 * x + 1.0)
-    head = ((x - 0.53) / 0.105) ** 2 + ((z - 0.42 - wobble) / 0.12) ** 2 < 1.0
-    overhang = ((x - 0.46) / 0.08) ** 2 + ((z - 0.46 + wobble) / 0.07) ** 2 < 1.0
-    stem = np.abs(x - 0.54 - 0.03 * np.sin(4 * z)) < 0.035 + 0.05 * np.clip(z - 0.6, 0, 1) ** 1.5
-    return head | overhang | (stem & (z > 0.42))
+    """A stem that has fed a broad head with a rugged top."""
+    wobble = 0.006 * np.sin(45 * x) + 0.012 * np.sin(21 * x + 1.0)
+    tilt = 0.25 * (x - 0.52)
+    head = np.abs((x - 0.52) / 0.15) ** 2.6 + np.abs((z - 0.39 - tilt - wobble) / 0.1) ** 2.2 < 1.0
+    axis = 0.53 + 0.025 * np.sin(5 * z)
+    width = 0.038 + 0.25 * np.clip(z - 0.6, 0.0, 1.0) ** 2 + 0.9 * np.clip(0.52 - z, 0.0, 1.0)
+    stem = (np.abs(x - axis) < width) & (z > 0.42)
+    return head | stem

@@ -6,7 +6,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.ndimage import correlate1d, gaussian_filter
 from scipy.signal import fftconvolve
-
 from unspool.rtm.model import Floats, Model, water
 from unspool.rtm.survey import Timing
 

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Protocol
 
 import numpy as np
-
 from unspool import Stats
 from unspool.rtm.clock import Clock
 from unspool.rtm.errors import MigrationError
@@ -126,7 +125,7 @@ class Outcome:
 
     Attributes:
         migrated: the stack.
-        records: the muted data of each shot, float32 (steps, receivers).
+        records: the muted data of each shot, float32 (steps, receivers), where they were wanted.
         stats: the spool's own figures.
         clock: the application's time.
         propagator: which instructions and how many threads computed.
@@ -139,13 +138,19 @@ class Outcome:
     propagator: str
 
 
-def run(job: Job, watch: Watch, trace: Callable[[SpoolHistory], None] | None = None) -> Outcome:
+def run(
+    job: Job,
+    watch: Watch,
+    trace: Callable[[SpoolHistory], None] | None = None,
+    keep_records: bool = False,
+) -> Outcome:
     """Records and migrates every shot, with the history in one spool.
 
     Args:
         job: what to do.
         watch: hears of progress.
         trace: is called with the history before the spool closes, if a trace is wanted.
+        keep_records: whether the data are wanted afterwards, to migrate them again.
     """
     clock = Clock(keep_spans=trace is not None)
     recording, migrating = job.propagators()
@@ -154,8 +159,10 @@ def run(job: Job, watch: Watch, trace: Callable[[SpoolHistory], None] | None = N
     def record(shot: int) -> Floats:
         tell = partial(watch.stepped, shot)
         data = record_shot(recording, job.survey, shot, clock, tell)
-        records.append(mute_direct_wave(data, job.survey, shot, job.surface_speed))
-        return records[-1]
+        mute_direct_wave(data, job.survey, shot, job.surface_speed)
+        if keep_records:
+            records.append(data)
+        return data
 
     with job.memory.open(trace=trace is not None) as spool:
         history = SpoolHistory(spool, clock)

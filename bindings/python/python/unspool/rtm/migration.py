@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-
 from unspool.rtm.clock import Clock
 from unspool.rtm.history import History
 from unspool.rtm.model import Floats
@@ -31,28 +30,31 @@ def record_shot(
     timing, waves = survey.timing, propagator.wavefield()
     source = propagator.points([survey.sources[shot]])
     receivers = propagator.points(survey.receivers)
-    records = []
+    data = np.empty((timing.steps, len(survey.receivers)), np.float32)
     for start in range(0, timing.steps, timing.every):
         signal = survey.wavelet[start : start + timing.every]
         with clock.span("compute", f"record {shot}:{start}"):
-            records.append(waves.advance(len(signal), source, signal, receivers))
+            waves.advance(len(signal), source, signal, receivers, data[start : start + len(signal)])
         tell("record", len(signal))
-    return np.concatenate([record for record in records if record is not None])
+    return data
 
 
-def mute_direct_wave(data: Floats, survey: Survey, shot: int, speed: float) -> Floats:
-    """Silences each receiver until the wave along the surface has passed.
+def mute_direct_wave(data: Floats, survey: Survey, shot: int, speed: float) -> None:
+    """Silences each receiver until the wave along the surface has passed. Changes `data`.
 
     It passes at `speed` (m/s) and lasts twice the wavelet's delay; a cosine taper of one period
     follows. `data` is as `record_shot` returns it: row k holds time (k + 1) dt.
     """
     timing = survey.timing
-    source = np.array(survey.sources[shot])
-    offset = np.linalg.norm(np.array(survey.receivers) - source, axis=1)
-    passed = offset / speed + 2.0 * timing.delay
-    time = (np.arange(len(data)) + 1.0)[:, None] * timing.dt
-    rise = np.clip((time - passed) * timing.frequency, 0.0, 1.0)
-    return (data * (0.5 - 0.5 * np.cos(np.pi * rise))).astype(np.float32)
+    offset = np.linalg.norm(np.subtract(survey.receivers, survey.sources[shot]), axis=1)
+    passed = (offset / speed + 2.0 * timing.delay).astype(np.float32)
+    time = (np.arange(1, timing.steps + 1) * timing.dt).astype(np.float32)
+    taper: Floats = np.subtract.outer(time, passed)
+    taper *= np.float32(timing.frequency)
+    np.clip(taper, 0.0, 1.0, out=taper)
+    taper *= np.float32(np.pi)
+    np.cos(taper, out=taper)
+    data *= (1.0 - taper) / 2.0
 
 
 def migrate_shot(

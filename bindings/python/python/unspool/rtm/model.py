@@ -7,7 +7,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 from scipy.ndimage import gaussian_filter
-
 from unspool.rtm.errors import MigrationError
 
 __all__ = ["Floats", "Model", "smooth", "water"]

@@ -7,7 +7,6 @@ from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
-
 from unspool.rtm.errors import ModelFileError
 from unspool.rtm.model import Floats, Model
 
@@ -86,7 +85,7 @@ def _npy(path: Path) -> Floats:
 def _segy(path: Path) -> tuple[Floats, Spacing | None, tuple[str, ...]]:
     """One trace is one column of the model; positions and intervals come from the headers."""
     try:
-        import segyio
+        import segyio  # type: ignore[import-untyped,unused-ignore]
     except ImportError as error:
         raise ModelFileError(
             "reading SEG-Y needs the package segyio: pip install 'unspool[segy]'"

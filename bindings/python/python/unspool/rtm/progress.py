@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import time
-from types import TracebackType
 from typing import Self
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn, TimeRemainingColumn
 from rich.text import Text
-
 from unspool.rtm.history import SpoolHistory
 
 __all__ = ["Bar", "Lines", "Silence"]
@@ -93,9 +91,7 @@ class _Plain(ProgressColumn):
 class Bar(Silence):
     """A bar with shot, phase, step, restore rate and stall."""
 
-    def __init__(
-        self, console: Console, title: str, shots: int, steps: int, passes: int
-    ) -> None:
+    def __init__(self, console: Console, title: str, shots: int, steps: int, passes: int) -> None:
         self._shots, self._steps = shots, steps
         self._figures, self._looked = Figures(), 0.0
         self._at = ("", 0)
@@ -108,12 +104,7 @@ class Bar(Silence):
         self._bar.start()
         return self
 
-    def __exit__(
-        self,
-        _class: type[BaseException] | None,
-        raised: BaseException | None,
-        _traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._bar.stop()
 
     def opened(self, history: SpoolHistory) -> None:
@@ -130,6 +121,4 @@ class Bar(Silence):
             return
         self._looked = now
         place = f"shot {shot + 1}/{self._shots} {phase:8} step {self._at[1]}/{self._steps}"
-        self._bar.update(
-            self._task, advance=steps, place=place, figures=self._figures.text()
-        )
+        self._bar.update(self._task, advance=steps, place=place, figures=self._figures.text())

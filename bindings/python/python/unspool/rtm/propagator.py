@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 import numpy as np
-
 from unspool._unspool import SPACE_ORDER, Acoustic
+from unspool.rtm.errors import MigrationError
 from unspool.rtm.model import Floats, Model
 
 __all__ = ["CompiledPropagator", "Image", "Propagator", "Wavefield", "padded_shape"]
@@ -27,11 +27,16 @@ class Wavefield(Protocol):
         """Silence."""
 
     def advance(
-        self, steps: int, sources: Any, signal: Floats, receivers: Any = None
-    ) -> Floats | None:
+        self,
+        steps: int,
+        sources: Any,
+        signal: Floats,
+        receivers: Any = None,
+        record: Floats | None = None,
+    ) -> None:
         """Takes `steps` steps, each driven at `sources` by one row of `signal`.
 
-        Returns what was read at `receivers` after each step, one row a step, if there are any.
+        What is read at `receivers` after each step, if there are any, becomes one row of `record`.
         """
 
 
@@ -75,8 +80,15 @@ class CompiledPropagator:
     """
 
     def __init__(self, model: Model, dt: float, layer: int, threads: int = 0) -> None:
-        """Prepares it for `model`; `dt` in seconds, `layer` in cells, 0 threads for every core."""
-        self._core = Acoustic(model.velocity, model.spacing, dt, layer, threads)
+        """Prepares it for `model`; `dt` in seconds, `layer` in cells, 0 threads for every core.
+
+        Raises:
+            MigrationError: the step is unstable, or the grid is too large.
+        """
+        try:
+            self._core = Acoustic(model.velocity, model.spacing, dt, layer, threads)
+        except ValueError as error:
+            raise MigrationError(str(error)) from error
         self.shape: tuple[int, int] = self._core.shape
         self.threads: int = self._core.threads
         self.instructions: str = self._core.instructions
@@ -117,14 +129,17 @@ class CompiledWavefield:
         self._newer.fill(0.0)
 
     def advance(
-        self, steps: int, sources: Any, signal: Floats, receivers: Any = None
-    ) -> Floats | None:
+        self,
+        steps: int,
+        sources: Any,
+        signal: Floats,
+        receivers: Any = None,
+        record: Floats | None = None,
+    ) -> None:
         """Takes `steps` steps; see `Wavefield.advance`."""
-        record = None if receivers is None else np.empty((steps, len(receivers)), np.float32)
         self._core.advance(self._older, self._newer, steps, sources, signal, receivers, record)
         if steps % 2:
             self._older, self._newer = self._newer, self._older
-        return record
 
 
 class CompiledImage:

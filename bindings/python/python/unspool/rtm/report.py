@@ -6,8 +6,7 @@ from typing import Any
 
 from rich.console import Console
 from rich.table import Table
-
-from unspool import LinkStats, Stats, __version__
+from unspool import DirectionStats, LinkStats, Stats, __version__
 from unspool.rtm.image import PROCESSING
 from unspool.rtm.job import Job, Outcome
 
@@ -87,7 +86,10 @@ def _time(outcome: Outcome, seconds: float) -> dict[str, Any]:
         "run_seconds": seconds,
         "shot_seconds": list(outcome.migrated.seconds),
         "propagator": outcome.propagator,
-        **{f"{name}_seconds": outcome.clock.seconds(name) for name in ("compute", "save", "restore")},
+        **{
+            f"{name}_seconds": outcome.clock.seconds(name)
+            for name in ("compute", "save", "restore")
+        },
         "stall_seconds": stall,
         "stall_fraction": stall / seconds if seconds else 0.0,
     }
@@ -147,17 +149,16 @@ def _link_rows(stats: Stats) -> list[tuple[str, str, str]]:
 
 
 def _directions(link: LinkStats) -> list[tuple[str, str, str]]:
-    rows = []
-    for name, moved in (
-        (f"{link.fast} -> {link.slow}", link.flush),
-        (f"{link.slow} -> {link.fast}", link.prefetch),
-    ):
-        rate = f" at {moved.bytes / moved.busy_seconds / 1e9:.1f} GB/s" if moved.busy_seconds else ""
-        rows.append((f"moved {name}", _giga(moved.bytes), f"{moved.transfers:,} transfers{rate}"))
-    label, moved, _ = rows[0]
-    skipped = f"; {link.flushes_skipped:,} never needed" if link.flushes_skipped else ""
-    rows[0] = (label, moved, rows[0][2] + skipped)
-    return rows
+    needless = f"; {link.flushes_skipped:,} never needed" if link.flushes_skipped else ""
+    return [
+        _movement(f"{link.fast} -> {link.slow}", link.flush, needless),
+        _movement(f"{link.slow} -> {link.fast}", link.prefetch, ""),
+    ]
+
+
+def _movement(name: str, moved: DirectionStats, more: str) -> tuple[str, str, str]:
+    rate = f" at {moved.bytes / moved.busy_seconds / 1e9:.1f} GB/s" if moved.busy_seconds else ""
+    return f"moved {name}", _giga(moved.bytes), f"{moved.transfers:,} transfers{rate}{more}"
 
 
 def _time_rows(report: dict[str, Any], stats: Stats) -> list[tuple[str, str, str]]:

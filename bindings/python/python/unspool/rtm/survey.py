@@ -6,7 +6,6 @@ import math
 from dataclasses import dataclass, field
 
 import numpy as np
-
 from unspool._unspool import largest_stable_step
 from unspool.rtm.errors import MigrationError
 from unspool.rtm.model import Floats, Model
@@ -82,7 +81,7 @@ def ricker(timing: Timing) -> Floats:
     """The Ricker wavelet, of unit peak, sampled at every step."""
     t = np.arange(timing.steps) * timing.dt - timing.delay
     a = (np.pi * timing.frequency * t) ** 2
-    return ((1.0 - 2.0 * a) * np.exp(-a)).astype(np.float32)
+    return np.asarray((1.0 - 2.0 * a) * np.exp(-a), np.float32)
 
 
 def history_interval(frequency: float, dt: float) -> int:

@@ -42,14 +42,16 @@ def write_trace(history: SpoolHistory, path: Path) -> None:
 
 def _shift(spans: list[Span], calls: list[Event]) -> float:
     """Microseconds that the system's clock is ahead of the spool's."""
-    began = {(call["name"], call["args"].get("version")): call["ts"] for call in calls}
+    began: dict[tuple[str, Any], float] = {
+        (call["name"], call["args"].get("version")): call["ts"] for call in calls
+    }
     moves = [span for span in spans if span.name != "compute"]
     gaps = [
         span.begin / 1e3 - began[key]
         for span in moves
         if (key := (span.name, int(span.detail))) in began
     ]
-    return median(gaps)
+    return float(median(gaps))
 
 
 def _event(row: Event, name: str, begin: float, nanoseconds: int, detail: str) -> Event:
