@@ -5,8 +5,6 @@ from collections.abc import Iterable, Sequence
 from types import TracebackType
 from typing import Any, Literal, Self, SupportsIndex, final, overload
 
-from typing_extensions import Buffer
-
 from ._types import Disk, Region
 from .statistics import Stats
 
