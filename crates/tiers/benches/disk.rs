@@ -18,7 +18,7 @@ const MIB: usize = 1 << 20;
 /// Bytes moved by each way in one repetition, and repetitions.
 const FULL: (usize, usize) = (512 * MIB, 9);
 const QUICK: (usize, usize) = (256 * MIB, 3);
-/// A head, as a frame in a store has one.
+/// Bytes of the head of a frame. The tier gets it as a part of its own.
 const HEAD: usize = 4096;
 
 /// What is measured: seconds for all frames.
@@ -34,8 +34,8 @@ trait Way {
     fn name(&self) -> String;
     /// Before every repetition, not measured.
     fn begin(&mut self) {}
-    fn write(&mut self, n: usize, head: &[u8], payload: &[u8]);
-    fn read(&mut self, n: usize, head: &mut [u8], payload: &mut [u8]);
+    fn write(&mut self, n: usize, frame: &[u8]);
+    fn read(&mut self, n: usize, frame: &mut [u8]);
     fn delete(&mut self, n: usize);
 }
 
@@ -81,12 +81,12 @@ impl Way for Plain {
         }
     }
 
-    fn write(&mut self, n: usize, _head: &[u8], payload: &[u8]) {
-        self.file().write_all_at(payload, (n * payload.len()) as u64).unwrap();
+    fn write(&mut self, n: usize, frame: &[u8]) {
+        self.file().write_all_at(frame, (n * frame.len()) as u64).unwrap();
     }
 
-    fn read(&mut self, n: usize, _head: &mut [u8], payload: &mut [u8]) {
-        self.file().read_exact_at(payload, (n * payload.len()) as u64).unwrap();
+    fn read(&mut self, n: usize, frame: &mut [u8]) {
+        self.file().read_exact_at(frame, (n * frame.len()) as u64).unwrap();
     }
 
     fn delete(&mut self, _n: usize) {}
@@ -123,11 +123,13 @@ impl Way for Tiered {
         }
     }
 
-    fn write(&mut self, n: usize, head: &[u8], payload: &[u8]) {
+    fn write(&mut self, n: usize, frame: &[u8]) {
+        let (head, payload) = frame.split_at(HEAD);
         self.disk().put(CheckpointId(n as u64), 0, &[head, payload]).unwrap();
     }
 
-    fn read(&mut self, n: usize, head: &mut [u8], payload: &mut [u8]) {
+    fn read(&mut self, n: usize, frame: &mut [u8]) {
+        let (head, payload) = frame.split_at_mut(HEAD);
         self.disk().get(CheckpointId(n as u64), 0, &mut [head, payload]).unwrap();
     }
 
@@ -157,14 +159,14 @@ impl Way for Odd {
         self.0.begin();
     }
 
-    fn write(&mut self, n: usize, head: &[u8], payload: &[u8]) {
-        let (disk, payload) = self.parts(payload.len());
-        disk.put(CheckpointId(n as u64), 0, &[head, payload]).unwrap();
+    fn write(&mut self, n: usize, frame: &[u8]) {
+        let (disk, odd) = self.parts(frame.len());
+        disk.put(CheckpointId(n as u64), 0, &[odd]).unwrap();
     }
 
-    fn read(&mut self, n: usize, head: &mut [u8], payload: &mut [u8]) {
-        let (disk, payload) = self.parts(payload.len());
-        disk.get(CheckpointId(n as u64), 0, &mut [head, payload]).unwrap();
+    fn read(&mut self, n: usize, frame: &mut [u8]) {
+        let (disk, odd) = self.parts(frame.len());
+        disk.get(CheckpointId(n as u64), 0, &mut [odd]).unwrap();
     }
 
     fn delete(&mut self, n: usize) {
@@ -179,12 +181,12 @@ impl Way for Memcpy {
         "memcpy".to_owned()
     }
 
-    fn write(&mut self, n: usize, _head: &[u8], payload: &[u8]) {
-        self.0[n * payload.len()..][..payload.len()].copy_from_slice(payload);
+    fn write(&mut self, n: usize, frame: &[u8]) {
+        self.0[n * frame.len()..][..frame.len()].copy_from_slice(frame);
     }
 
-    fn read(&mut self, n: usize, _head: &mut [u8], payload: &mut [u8]) {
-        payload.copy_from_slice(&self.0[n * payload.len()..][..payload.len()]);
+    fn read(&mut self, n: usize, frame: &mut [u8]) {
+        frame.copy_from_slice(&self.0[n * frame.len()..][..frame.len()]);
     }
 
     fn delete(&mut self, _n: usize) {}
@@ -197,13 +199,13 @@ impl Way for InArena {
         "arena".to_owned()
     }
 
-    fn write(&mut self, n: usize, _head: &[u8], payload: &[u8]) {
-        let offset = (n * payload.len()) as u64;
-        self.0.put(CheckpointId(n as u64), offset, &[payload]).unwrap();
+    fn write(&mut self, n: usize, frame: &[u8]) {
+        let offset = (n * frame.len()) as u64;
+        self.0.put(CheckpointId(n as u64), offset, &[frame]).unwrap();
     }
 
-    fn read(&mut self, n: usize, _head: &mut [u8], payload: &mut [u8]) {
-        self.0.get(CheckpointId(n as u64), 0, &mut [payload]).unwrap();
+    fn read(&mut self, n: usize, frame: &mut [u8]) {
+        self.0.get(CheckpointId(n as u64), 0, &mut [frame]).unwrap();
     }
 
     fn delete(&mut self, n: usize) {
@@ -230,10 +232,10 @@ impl Pages {
 }
 
 /// Writes, reads (last first, as an adjoint does) and deletes `count` frames.
-fn round(way: &mut dyn Way, count: usize, head: &mut [u8], payload: &mut [u8]) -> Times {
+fn round(way: &mut dyn Way, count: usize, frame: &mut [u8]) -> Times {
     way.begin();
-    let write = timed(|| (0..count).for_each(|n| way.write(n, head, payload)));
-    let read = timed(|| (0..count).rev().for_each(|n| way.read(n, head, payload)));
+    let write = timed(|| (0..count).for_each(|n| way.write(n, frame)));
+    let read = timed(|| (0..count).rev().for_each(|n| way.read(n, frame)));
     let delete = timed(|| (0..count).rev().for_each(|n| way.delete(n)));
     Times { write, read, delete }
 }
@@ -259,11 +261,11 @@ fn compare(
     (total, rounds): (usize, usize),
 ) {
     let count = total.div_ceil(size);
-    let (mut head, mut payload) = (Pages::new(HEAD), Pages::new(size));
+    let mut pages = Pages::new(HEAD + size);
     let mut times: Vec<Vec<Times>> = vec![Vec::new(); ways.len()];
     for repetition in 0..=rounds {
         for (way, times) in ways.iter_mut().zip(&mut times) {
-            let took = round(&mut **way, count, head.get(HEAD), payload.get(size));
+            let took = round(&mut **way, count, pages.get(HEAD + size));
             // The first time fills files and pages that later ones use again.
             if repetition > 0 {
                 times.push(took);
@@ -325,9 +327,9 @@ fn main() {
         fs::remove_dir_all(&dir).unwrap();
     }
     for &size in &sizes {
-        let arena = Arena::new(TierKind::Host, amount.0 as u64).unwrap();
+        let arena = Arena::new(TierKind::Host, 2 * amount.0 as u64).unwrap();
         let mut ways: Vec<Box<dyn Way>> =
-            vec![Box::new(Memcpy(vec![1; amount.0])), Box::new(InArena(arena))];
+            vec![Box::new(Memcpy(vec![1; 2 * amount.0])), Box::new(InArena(arena))];
         compare(&mut ways, &[0, 0], size * MIB, amount);
     }
     fs::remove_dir_all(&dir).unwrap();
