@@ -8,6 +8,7 @@ use unspool_core::{Command, Config, Event, Nanos, trace};
 enum Entry {
     Step(Event, Vec<Command>),
     Note(String),
+    Restart,
 }
 
 /// Every event, its commands, and, when asked for, remarks about the machine.
@@ -44,7 +45,7 @@ impl History {
 
     /// The machine has restarted: a new core with the same settings goes on.
     pub fn restart(&mut self, now: Nanos) {
-        self.entries.push((now, Entry::Note("the machine crashes and restarts".to_owned())));
+        self.entries.push((now, Entry::Restart));
     }
 
     /// The last `lines` lines, or all of them.
@@ -63,6 +64,7 @@ impl History {
             let written = match entry {
                 Entry::Step(event, commands) => trace::write_step(&mut text, *now, event, commands),
                 Entry::Note(note) => writeln!(text, "# {} {note}", now.0),
+                Entry::Restart => writeln!(text, "# {} the machine crashes and restarts", now.0),
             };
             written.expect("a string takes everything");
         }
@@ -74,8 +76,8 @@ impl History {
     pub fn trace(&self) -> String {
         let mut text = String::new();
         trace::write_header(&mut text, &self.config).expect("a string takes everything");
-        let crash = |(_, entry): &(Nanos, Entry)| matches!(entry, Entry::Note(n) if n.starts_with("the machine crashes"));
-        let first = self.entries.iter().rposition(crash).map_or(0, |at| at + 1);
+        let restart = self.entries.iter().rposition(|(_, entry)| *entry == Entry::Restart);
+        let first = restart.map_or(0, |at| at + 1);
         let last_life = History { entries: self.entries[first..].to_vec(), ..self.clone() };
         text.push_str(&last_life.text());
         trace::write_end(&mut text).expect("a string takes everything");

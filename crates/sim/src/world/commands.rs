@@ -1,6 +1,6 @@
 //! Carrying out what the core commands.
 
-use unspool_core::{CheckpointId, Command, Place, Refusal, RequestId, TierId};
+use unspool_core::{CheckpointId, Command, Place, Refusal, RequestId, TierId, TransferKind};
 
 use super::{Checked, Work, World};
 use crate::canary::Canary;
@@ -24,6 +24,10 @@ impl World {
                 let movement = Movement { checkpoint, bytes, from, to, cancelled: false };
                 let entered = self.ledger.transfer(transfer, kind, movement);
                 self.enforce(entered.and(self.retries.started(checkpoint, self.now)))?;
+                let held = self.prefetch_held && kind == TransferKind::Prefetch;
+                self.enforce(ensure(!held, Rule::Transfer, || {
+                    format!("{transfer:?} fetches {checkpoint:?} while prefetching is held back")
+                }))?;
                 self.enqueue_transfer(transfer, movement);
                 Ok(())
             }
@@ -59,6 +63,10 @@ impl World {
         let named = self.ledger.named(version).map(|books| books.id);
         ensure(named == Some(id), Rule::Known, || {
             format!("{version:?} names {named:?} and is served from {id:?}")
+        })?;
+        let fastest = self.ledger.fastest(id);
+        ensure(fastest == Some(place.tier), Rule::Known, || {
+            format!("{id:?} is served from {place:?} and is or arrives in {fastest:?}")
         })?;
         self.hints.served(version);
         let bytes = self.ledger.get(id).map_or(0, |books| books.bytes);

@@ -2,9 +2,11 @@
 //! and the checkers, which look at every step.
 
 pub mod agenda;
+mod bytes;
 mod commands;
 mod copies;
 mod crash;
+mod deletes;
 mod feed;
 mod figures;
 mod finish;

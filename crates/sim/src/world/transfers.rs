@@ -1,4 +1,4 @@
-//! Transfers and deletions: operations of streams that take time, may fail, and are reported.
+//! Transfers: operations of streams that take time, may fail, and are reported.
 
 use unspool_core::{CheckpointId, Event, Failure, Nanos, Place, TierId, TransferId};
 
@@ -6,8 +6,7 @@ use super::{Checked, Work, World};
 use crate::canary::Canary;
 use crate::check::clocks::Clock;
 use crate::check::ledger::Movement;
-use crate::check::{Rule, Violation, ensure};
-use crate::content::{difference, frame, open_frame, payload};
+use crate::check::{Rule, Violation};
 use crate::device::streams::{Mark, OpId};
 use crate::random::{Random, Topic};
 use crate::world::agenda::Action;
@@ -196,88 +195,6 @@ impl World {
         self.agenda.plan(self.now.plus(delay), Action::Report(event, known));
     }
 
-    /// The copy takes effect: bytes are read, verified if they come from a store, and written.
-    fn move_bytes(
-        &mut self,
-        transfer: TransferId,
-        movement: &Movement,
-    ) -> Result<Result<(), Failure>, Violation> {
-        let Movement { checkpoint, bytes, from, to, .. } = *movement;
-        let what = format!("transfer {}", transfer.0);
-        self.check_memory(checkpoint, from, bytes, &what)?;
-        if self.sings(Canary::LostWrite) {
-            return Ok(Ok(()));
-        }
-        if !self.plan.content {
-            return Ok(self.put_nothing(checkpoint, to.tier));
-        }
-        let bytes = match self.read_bytes(checkpoint, from, bytes)? {
-            Ok(bytes) => bytes,
-            Err(failure) => return Ok(Err(failure)),
-        };
-        Ok(self.write_bytes(checkpoint, to, &bytes))
-    }
-
-    fn put_nothing(&mut self, id: CheckpointId, tier: TierId) -> Result<(), Failure> {
-        self.hardware.store(tier).map_or(Ok(()), |store| store.put(id, Vec::new()))
-    }
-
-    /// The payload of a checkpoint from a place, verified as the engine verifies it.
-    pub(crate) fn read_bytes(
-        &mut self,
-        id: CheckpointId,
-        place: Place,
-        bytes: u64,
-    ) -> Result<Result<Vec<u8>, Failure>, Violation> {
-        let (version, seed) = (self.ever[&id].0, self.plan.seed);
-        if let Some(memory) = self.hardware.memory(place.tier) {
-            return Ok(Ok(memory.read(place.offset, bytes).to_vec()));
-        }
-        let store = self.hardware.store(place.tier).expect("a tier is an arena or a store");
-        let Some(frame) = store.get(id) else { return Ok(Err(Failure::Missing)) };
-        let Ok((named, found)) = open_frame(frame) else { return Ok(Err(Failure::Corrupt)) };
-        let wrong = difference(&payload(seed, id, bytes), found);
-        ensure(named == version && wrong.is_none(), Rule::Bytes, || {
-            format!("the frame of {id:?} opens and holds {named:?} with {wrong:?}")
-        })?;
-        Ok(Ok(found.to_vec()))
-    }
-
-    /// Writes a payload to an arena, or a frame to a store.
-    pub(crate) fn write_bytes(
-        &mut self,
-        id: CheckpointId,
-        place: Place,
-        bytes: &[u8],
-    ) -> Result<(), Failure> {
-        let (version, sync) = (self.ever[&id].0, self.plan.machine.sync_each_put);
-        if let Some(memory) = self.hardware.memory(place.tier) {
-            memory.write(place.offset, bytes);
-            return Ok(());
-        }
-        let store = self.hardware.store(place.tier).expect("a tier is an arena or a store");
-        store.put(id, frame(version, bytes))?;
-        if sync {
-            store.sync();
-        }
-        Ok(())
-    }
-
-    /// In an arena the bytes of a checkpoint are what they should be.
-    pub(crate) fn check_memory(
-        &mut self,
-        id: CheckpointId,
-        place: Place,
-        bytes: u64,
-        what: &str,
-    ) -> Checked {
-        let Some(memory) = self.hardware.memory(place.tier) else { return Ok(()) };
-        let wrong = memory.difference(id, place.offset, bytes);
-        self.enforce(ensure(wrong.is_none(), Rule::Bytes, || {
-            format!("{what} reads {id:?} at {place:?}: {}", wrong.unwrap_or_default())
-        }))
-    }
-
     /// The core wants a transfer no more: it is dropped, broken off, or goes on.
     pub(crate) fn cancel_transfer(&mut self, transfer: TransferId) {
         let Some(job) = self.jobs.get(&transfer).cloned() else { return };
@@ -295,26 +212,5 @@ impl World {
             self.poison(job.movement.to, job.movement.bytes);
             self.complete_and_report(job.op, event);
         }
-    }
-
-    fn begin_delete(
-        &mut self,
-        op: OpId,
-        id: CheckpointId,
-        tier: TierId,
-    ) -> Result<Nanos, Violation> {
-        let place = Place { tier, offset: 0 };
-        self.access(op, id, place, 0, true, &format!("the deletion of checkpoint {}", id.0))?;
-        let slowest = self.plan.machine.links.iter().map(|link| link.latency).max();
-        Ok(slowest.unwrap_or(Nanos(1000)))
-    }
-
-    fn end_delete(&mut self, op: OpId, checkpoint: CheckpointId, tier: TierId) {
-        let mut random = Random::of(self.plan.seed, Topic::Delete, checkpoint.0);
-        let fails = !self.calm && random.chance(self.plan.faults.delete);
-        if let Some(store) = self.hardware.store(tier).filter(|_| !fails) {
-            store.remove(checkpoint);
-        }
-        self.complete_and_report(op, Event::Deleted { checkpoint, tier });
     }
 }

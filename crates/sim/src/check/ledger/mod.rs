@@ -1,0 +1,209 @@
+//! The books of all checkpoints: every event and every command is entered, and judged.
+
+mod commands;
+mod reports;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use unspool_core::{CheckpointId, Config, Place, TierConfig, TierId, TransferId, Version};
+
+use super::copies::{Books, Holding, Stage, can_hold, size_in};
+use super::{Rule, Violation, ensure};
+
+/// A movement that was not reported yet.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Movement {
+    /// What moves.
+    pub checkpoint: CheckpointId,
+    /// Its payload.
+    pub bytes: u64,
+    /// From where.
+    pub from: Place,
+    /// To where.
+    pub to: Place,
+    /// Whether its result is no longer wanted.
+    pub cancelled: bool,
+}
+
+/// All books.
+#[derive(Clone, Debug)]
+pub struct Ledger {
+    config: Config,
+    books: BTreeMap<CheckpointId, Books>,
+    /// The checkpoint that a version names: live or being saved.
+    names: BTreeMap<Version, CheckpointId>,
+    discarded: BTreeSet<Version>,
+    movements: BTreeMap<TransferId, Movement>,
+    next_transfer: u64,
+    next_checkpoint: u64,
+}
+
+impl Ledger {
+    /// Empty books.
+    #[must_use]
+    pub fn new(config: &Config) -> Ledger {
+        Ledger {
+            config: config.clone(),
+            books: BTreeMap::new(),
+            names: BTreeMap::new(),
+            discarded: BTreeSet::new(),
+            movements: BTreeMap::new(),
+            next_transfer: 0,
+            next_checkpoint: 0,
+        }
+    }
+
+    /// The tiers, fastest first.
+    #[must_use]
+    pub fn tiers(&self) -> &[TierConfig] {
+        &self.config.tiers
+    }
+
+    /// The books of a checkpoint that has not gone completely.
+    #[must_use]
+    pub fn get(&self, id: CheckpointId) -> Option<&Books> {
+        self.books.get(&id)
+    }
+
+    /// The checkpoint that `version` names, live or being saved.
+    #[must_use]
+    pub fn named(&self, version: Version) -> Option<&Books> {
+        self.names.get(&version).and_then(|id| self.books.get(id))
+    }
+
+    /// Whether the last checkpoint of `version` was discarded.
+    #[must_use]
+    pub fn was_discarded(&self, version: Version) -> bool {
+        self.discarded.contains(&version)
+    }
+
+    /// All checkpoints that have not gone completely.
+    pub fn all(&self) -> impl Iterator<Item = &Books> {
+        self.books.values()
+    }
+
+    /// All saved checkpoints.
+    pub fn live(&self) -> impl Iterator<Item = &Books> {
+        self.books.values().filter(|books| books.stage == Stage::Live)
+    }
+
+    /// Movements that were not reported yet.
+    pub fn movements(&self) -> impl Iterator<Item = (&TransferId, &Movement)> {
+        self.movements.iter()
+    }
+
+    /// A movement that was not reported yet.
+    #[must_use]
+    pub fn movement(&self, transfer: TransferId) -> Option<Movement> {
+        self.movements.get(&transfer).copied()
+    }
+
+    /// The id above those of all checkpoints so far.
+    #[must_use]
+    pub fn next_checkpoint(&self) -> CheckpointId {
+        CheckpointId(self.next_checkpoint)
+    }
+
+    /// Bytes held and reserved in a tier.
+    #[must_use]
+    pub fn used(&self, tier: usize) -> u64 {
+        self.books.values().filter_map(|books| books.holdings[tier]).map(|h| h.size).sum()
+    }
+
+    /// A deletion that has not been reported.
+    #[must_use]
+    pub fn is_deleting(&self) -> bool {
+        let mut holdings = self.books.values().flat_map(|books| books.holdings.iter().flatten());
+        holdings.any(|holding| holding.deleting)
+    }
+
+    /// Takes room for a copy that is about to be written.
+    fn reserve(&mut self, id: CheckpointId, place: Place) -> Result<(), Violation> {
+        let tier = usize::from(place.tier.0);
+        let Some(config) = self.config.tiers.get(tier).copied() else {
+            return Err(Violation::new(Rule::Capacity, format!("there is no tier {tier}")));
+        };
+        let books = &self.books[&id];
+        let size = size_in(&config, books.bytes);
+        let only = ensure(books.holdings[tier].is_none(), Rule::Overlap, || {
+            format!("checkpoint {} gets a second copy in tier {tier}", id.0)
+        });
+        let roomy = self.check_room(tier, &config, place.offset, size);
+        let books = self.books.get_mut(&id).expect("the books were just read");
+        books.holdings[tier] = Some(Holding::filling(place.offset, size));
+        only.and(roomy)
+    }
+
+    fn check_room(
+        &self,
+        tier: usize,
+        config: &TierConfig,
+        offset: u64,
+        size: u64,
+    ) -> Result<(), Violation> {
+        let used = self.used(tier).saturating_add(size);
+        ensure(used <= config.capacity, Rule::Capacity, || {
+            format!("tier {tier} would hold {used} bytes of {}", config.capacity)
+        })?;
+        if !config.kind.is_arena() {
+            let what = || format!("offset {offset} in a store");
+            return ensure(offset == 0, Rule::Capacity, what);
+        }
+        let end = offset.saturating_add(size);
+        ensure(
+            offset.is_multiple_of(config.alignment) && end <= config.capacity,
+            Rule::Capacity,
+            || format!("bytes {offset}..{end} of tier {tier} are not aligned or not there"),
+        )?;
+        let other = self.overlapping(tier, offset, end);
+        ensure(other.is_none(), Rule::Overlap, || {
+            let (id, holding) = other.expect("an overlap was found");
+            let theirs = holding.offset..holding.offset + holding.size;
+            let used = if holding.is_used() { "used" } else { "idle" };
+            format!("bytes {offset}..{end} of tier {tier} meet {theirs:?} of {id:?}, {used}")
+        })
+    }
+
+    fn overlapping(&self, tier: usize, offset: u64, end: u64) -> Option<(CheckpointId, Holding)> {
+        let holdings = self.books.values().filter_map(|b| b.holdings[tier].map(|h| (b.id, h)));
+        holdings.into_iter().find(|(_, h)| h.offset < end && offset < h.offset + h.size)
+    }
+
+    fn holding(&mut self, id: CheckpointId, tier: TierId) -> Result<&mut Holding, Violation> {
+        let books = self.books.get_mut(&id);
+        let holding = books.and_then(|b| b.holdings.get_mut(usize::from(tier.0))?.as_mut());
+        holding.ok_or_else(|| {
+            Violation::new(Rule::Known, format!("{id:?} has no copy in tier {}", tier.0))
+        })
+    }
+
+    /// A reader begins, which is counted by `count`: there must be a readable copy at this place.
+    fn begin_read(
+        &mut self,
+        id: CheckpointId,
+        place: Place,
+        count: fn(&mut Holding) -> &mut u32,
+    ) -> Result<(), Violation> {
+        let holding = self.holding(id, place.tier)?;
+        let good = holding.is_good() && holding.offset == place.offset;
+        let what = format!("{id:?} cannot be read at {place:?}: {holding:?}");
+        *count(holding) += 1;
+        ensure(good, Rule::InUse, || what)
+    }
+
+    /// The fastest tier where the bytes are, or where a wanted transfer brings them.
+    #[must_use]
+    pub fn fastest(&self, id: CheckpointId) -> Option<TierId> {
+        let books = self.books.get(&id)?;
+        let here = books.holdings.iter().position(|h| h.is_some_and(|held| held.is_good()));
+        let mine = |m: &&Movement| m.checkpoint == id && !m.cancelled;
+        let arriving = self.movements.values().filter(mine).map(|m| m.to.tier).min();
+        here.map(|tier| TierId(tier as u8)).into_iter().chain(arriving).min()
+    }
+
+    /// The slowest tier that can hold `bytes` bytes.
+    #[must_use]
+    pub fn bottom(&self, bytes: u64) -> Option<usize> {
+        self.config.tiers.iter().rposition(|tier| can_hold(tier, bytes))
+    }
+}
