@@ -50,7 +50,7 @@ def _model_options(group: argparse._ArgumentGroup) -> None:
 
 
 def _survey_options(group: argparse._ArgumentGroup) -> None:
-    group.add_argument("--shots", type=int, default=10, help="evenly spread (default: 10)")
+    group.add_argument("--shots", type=int, default=8, help="evenly spread (default: 8)")
     group.add_argument(
         "--frequency",
         type=float,

@@ -110,17 +110,19 @@ def _draw_shares(
     above the row, so that the shortest one is seen.
     """
     edges = np.linspace(*window, COLUMNS + 1)
-    bottom = np.full(COLUMNS, height - TALL / 2)
+    ground = np.full(COLUMNS, height - TALL / 2)
+    bottom = ground
     for name in names:
-        part = TALL * shares([bar for bar in bars if bar.name == name], edges)
-        colour, width = COLOURS.get(name, OTHER), np.diff(edges) * factor
+        own = [bar for bar in bars if bar.name == name]
+        if not own:
+            continue
+        part, colour = TALL * shares(own, edges), COLOURS.get(name, OTHER)
         if name == "stall":
-            bottom = np.full(COLUMNS, height - TALL / 2)
+            bottom = ground
             begins = (part > 0) & (np.concatenate([[0.0], part[:-1]]) == 0)
-            marked = edges[:-1][begins] * factor
-            above = np.full(len(marked), height + TALL / 2 + 0.12)
-            axes.plot(marked, above, "v", color=colour, markersize=5, linestyle="none")
-        axes.bar(edges[:-1] * factor, part, width, bottom, align="edge", color=colour)
+            above = np.full(begins.sum(), height + TALL / 2 + 0.12)
+            axes.plot(edges[:-1][begins] * factor, above, "v", color=colour, markersize=5)
+        axes.stairs(bottom + part, edges * factor, baseline=bottom, fill=True, color=colour)
         bottom = bottom + part
 
 
