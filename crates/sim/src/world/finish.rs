@@ -16,7 +16,7 @@ impl World {
             return Ok(());
         }
         if self.threads.len() > self.life().threads.len() {
-            self.settled = Some(self.events);
+            self.settled = Some(self.limit_from_now());
             return Ok(());
         }
         self.counters.application_over = self.now;

@@ -25,7 +25,7 @@ use crate::check::durable::Promises;
 use crate::check::ledger::Ledger;
 use crate::check::requests::Requests;
 use crate::check::retries::Retries;
-use crate::check::{Rule, Violation};
+use crate::check::{Rule, Violation, ensure};
 use crate::device::streams::OpId;
 use crate::history::History;
 use crate::plan::Plan;
@@ -83,7 +83,7 @@ pub struct World {
     pub(crate) failures: bool,
     /// The planted bug has struck.
     pub(crate) canary_sang: bool,
-    /// When the application and the faults were over, and how many events there were then.
+    /// Once the application and the faults are over: when everything must have come to rest.
     pub(crate) settled: Option<u64>,
     pub(crate) prefetch_held: bool,
     pub(crate) next_tick: Nanos,
@@ -191,12 +191,16 @@ impl World {
         if self.threads.iter().all(Thread::is_finished) && !self.is_crash_planned() {
             self.next_stage()?;
         }
-        let since = self.settled.map_or(0, |then| self.events - then);
-        let copies = (self.ledger.all().count() * self.plan.config.tiers.len()) as u64;
-        let limit = 200 + 40 * copies;
-        crate::check::ensure(since <= limit && self.events < MOST_EVENTS, Rule::Rest, || {
-            format!("{since} events since the application ended, {} in this life", self.events)
+        let limit = self.settled.map_or(MOST_EVENTS, |limit| limit.min(MOST_EVENTS));
+        ensure(self.events < limit, Rule::Rest, || {
+            format!("{} events in this life, where {limit} must do", self.events)
         })
+    }
+
+    /// The number of events at which everything must have come to rest, from now on.
+    pub(crate) fn limit_from_now(&self) -> u64 {
+        let copies = (self.ledger.all().count() * self.plan.config.tiers.len()) as u64;
+        self.events + 200 + 40 * copies
     }
 
     fn life(&self) -> &Life {

@@ -36,7 +36,7 @@ fn order(random: &mut Random, count: usize) -> Vec<i64> {
 
 /// The whole application.
 pub(super) fn steps(random: &mut Random, sizes: &Sizes, base: i64) -> Vec<Step> {
-    let count = random.magnitude(2.0, 40.0) as usize;
+    let count = random.magnitude(2.0, 100.0) as usize;
     let order: Vec<i64> = order(random, count).into_iter().map(|v| v + base).collect();
     use Hinting::{AfterForward, None, OneAhead, Partial, Repeated, Upfront, Wrong};
     let hinting = random.pick(&[

@@ -10,7 +10,7 @@ use crate::random::Random;
 
 /// The application, with its hints before it or not.
 pub(super) fn steps(random: &mut Random, sizes: &Sizes, base: i64) -> Vec<Step> {
-    let length = random.range(3, 20) as i64;
+    let length = random.magnitude(3.0, 50.0) as i64;
     let states = random.range(1, 5) as u32;
     let mut pass = Pass { random, sizes, base, steps: Vec::new() };
     pass.save(0);

@@ -46,6 +46,9 @@ impl Sizes {
         if random.chance(self.empty) {
             return 0;
         }
+        if random.chance(self.large / 10.0) {
+            return u64::MAX;
+        }
         if random.chance(self.large) {
             return self.larger_than.saturating_sub(64) + random.below(128);
         }
