@@ -6,10 +6,12 @@ import signal
 import subprocess
 import sys
 import time
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 import pytest
+
 from conftest import children
 
 pytest.importorskip("scipy")
@@ -119,7 +121,7 @@ def test_a_trace_has_the_calls_the_computing_and_the_stalls(rtm, tmp_path):
     assert len({bar.row for bar in own}) == 1
     assert {bar.lane for bar in bars} >= {"device-host", "host-disk", "disk-host"}
     calls = sorted((bar.begin, bar.end) for bar in own if bar.name != "stall")
-    overlaps = [next_[0] - this[1] for this, next_ in zip(calls, calls[1:], strict=False)]
+    overlaps = [next_[0] - this[1] for this, next_ in pairwise(calls)]
     assert min(overlaps) > -200e-6, "computing and calls take turns"
     out = tmp_path / "timeline.png"
     assert cli.main(["timeline", str(path), "-o", str(out)]) == 0
