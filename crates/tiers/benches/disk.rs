@@ -1,5 +1,6 @@
 //! The disk tier against plain reads and writes of the same bytes in the same directory, and an
-//! arena against `memcpy`. Ratios of one run: the ways take turns, and medians are compared.
+//! arena against `memcpy`. Ratios of one run: the ways take turns at every frame, and the medians of
+//! several turns are compared.
 //!
 //! `cargo bench -p unspool-tiers --bench disk -- [--dir DIRECTORY] [--quick] [--mib N]`
 
@@ -231,13 +232,27 @@ impl Pages {
     }
 }
 
-/// Writes, reads (last first, as an adjoint does) and deletes `count` frames.
-fn round(way: &mut dyn Way, count: usize, frame: &mut [u8]) -> Times {
-    way.begin();
-    let write = timed(|| (0..count).for_each(|n| way.write(n, frame)));
-    let read = timed(|| (0..count).rev().for_each(|n| way.read(n, frame)));
-    let delete = timed(|| (0..count).rev().for_each(|n| way.delete(n)));
-    Times { write, read, delete }
+/// Writes, reads (last first, as an adjoint does) and deletes `count` frames in every way. The ways
+/// take turns at every frame, so that a slow moment of the machine hits all of them.
+fn round(ways: &mut [Box<dyn Way>], count: usize, frame: &mut [u8]) -> Vec<Times> {
+    let mut times = vec![Times { write: 0.0, read: 0.0, delete: 0.0 }; ways.len()];
+    ways.iter_mut().for_each(|way| way.begin());
+    for n in 0..count {
+        for (way, times) in ways.iter_mut().zip(&mut times) {
+            times.write += timed(|| way.write(n, frame));
+        }
+    }
+    for n in (0..count).rev() {
+        for (way, times) in ways.iter_mut().zip(&mut times) {
+            times.read += timed(|| way.read(n, frame));
+        }
+    }
+    for n in (0..count).rev() {
+        for (way, times) in ways.iter_mut().zip(&mut times) {
+            times.delete += timed(|| way.delete(n));
+        }
+    }
+    times
 }
 
 fn timed(work: impl FnOnce()) -> f64 {
@@ -264,16 +279,14 @@ fn compare(
     let mut pages = Pages::new(HEAD + size);
     let mut times: Vec<Vec<Times>> = vec![Vec::new(); ways.len()];
     for repetition in 0..=rounds {
-        for (way, times) in ways.iter_mut().zip(&mut times) {
-            let took = round(&mut **way, count, pages.get(HEAD + size));
-            // The first time fills files and pages that later ones use again.
-            if repetition > 0 {
-                times.push(took);
-            }
+        let took = round(ways, count, pages.get(HEAD + size));
+        // The first time fills files and pages that later ones use again.
+        if repetition > 0 {
+            times.iter_mut().zip(took).for_each(|(times, took)| times.push(took));
         }
     }
     let ratio = |way: usize, what: fn(&Times) -> f64| {
-        // Of neighbours in time, so that a slow moment of the machine hits both.
+        // Of the same turn, so that a slow moment of the machine hits both.
         let pairs = times[base[way]].iter().zip(&times[way]);
         median(pairs.map(|(base, own)| what(base) / what(own)))
     };
