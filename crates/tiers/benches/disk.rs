@@ -1,6 +1,6 @@
 //! The disk tier against plain reads and writes of the same bytes in the same directory, and an
-//! arena against `memcpy`. Ratios of one run: the ways take turns at every frame, and the medians of
-//! several turns are compared.
+//! arena against `memcpy`. Ratios of one run: the ways take turns at every frame, and the medians
+//! of several turns are compared.
 //!
 //! `cargo bench -p unspool-tiers --bench disk -- [--dir DIRECTORY] [--quick] [--mib N]`
 
