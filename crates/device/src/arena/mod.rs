@@ -1,0 +1,196 @@
+//! The arena of device memory: an address range reserved at once and mapped in the background,
+//! chunk by chunk, so that the first saves wait for one chunk and not for all of it.
+//!
+//! Source: Maurya et al., "Towards Efficient Cache Allocation for High-Frequency Checkpointing"
+//! (HiPC 2022), section IV-A, "Incremental GPU cache allocation", with its chunks of 1 GiB.
+//!
+//! Invariants:
+//! - Mapped bytes are a prefix of the range; its end is a watermark that can be read at any time.
+//! - A span is given only of mapped bytes, and keeps them mapped.
+//! - Memory is unmapped after the events given, or after everything on the device, on a thread that
+//!   nobody waits for.
+
+mod mapper;
+mod mapping;
+
+use std::sync::Arc;
+use std::thread::Builder;
+use std::time::Duration;
+
+use crate::context::Context;
+use crate::error::{Bytes, DeviceError, DeviceErrorKind};
+use crate::event::Event;
+use crate::release::After;
+use crate::span::{DeviceSpan, Keep, in_range};
+
+use mapper::{DriverMapper, Mapper};
+use mapping::Mapping;
+
+/// How a device arena is made.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct DeviceArenaOptions {
+    /// Bytes mapped at a time; default 1 GiB.
+    pub chunk: u64,
+    /// Whether a smaller arena will do when the memory is not there; default false.
+    pub shrink_ok: bool,
+    /// Bytes that a smaller arena leaves free for others; default 512 MiB.
+    pub leave_free: u64,
+}
+
+impl Default for DeviceArenaOptions {
+    fn default() -> DeviceArenaOptions {
+        DeviceArenaOptions { chunk: 1 << 30, shrink_ok: false, leave_free: 512 << 20 }
+    }
+}
+
+/// An arena that came out smaller than asked for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Shrunk {
+    /// Bytes asked for.
+    pub asked: u64,
+    /// Bytes it has.
+    pub got: u64,
+}
+
+/// Device memory for the device tier. See the module.
+#[derive(Debug)]
+pub struct DeviceArena {
+    mapping: Arc<Mapping>,
+    ordinal: u32,
+}
+
+impl DeviceArena {
+    /// Reserves `capacity` bytes and starts to map them.
+    ///
+    /// # Errors
+    /// When the memory is not there at this moment and less will not do; the text says how much
+    /// was asked for and is free. Also when the device cannot map in pieces.
+    pub fn new(
+        context: &Context,
+        capacity: u64,
+        options: &DeviceArenaOptions,
+    ) -> Result<DeviceArena, DeviceError> {
+        if !context.device().maps_in_pieces {
+            let message = format!("device {} cannot map memory in pieces", context.ordinal());
+            return Err(DeviceError::new(DeviceErrorKind::Missing, message)
+                .with_advice("Virtual memory management is missing, as on some virtual GPUs."));
+        }
+        let mapper = Box::new(DriverMapper::new(context)?);
+        let after = After::Everything(context.clone());
+        DeviceArena::with(mapper, after, context.ordinal(), capacity, options)
+    }
+
+    fn with(
+        mapper: Box<dyn Mapper>,
+        after: After,
+        ordinal: u32,
+        asked: u64,
+        options: &DeviceArenaOptions,
+    ) -> Result<DeviceArena, DeviceError> {
+        let capacity = fitting(asked, mapper.free()?, options, mapper.granularity(), ordinal)?;
+        let mapping = Mapping::reserve(mapper, after, asked, capacity)?;
+        let (mapping, options) = (Arc::new(mapping), *options);
+        let worker = Arc::clone(&mapping);
+        Builder::new()
+            .name("unspool-map".to_owned())
+            .spawn(move || worker.map_all(options.chunk, options.shrink_ok, ordinal))
+            .map_err(|error| DeviceError::system("starting a thread was refused", &error))?;
+        Ok(DeviceArena { mapping, ordinal })
+    }
+
+    /// Its size in bytes. It can become less while it is being mapped, if that is allowed.
+    #[must_use]
+    pub fn capacity(&self) -> u64 {
+        self.mapping.capacity()
+    }
+
+    /// What became of the wish, when it is smaller than asked for.
+    #[must_use]
+    pub fn shrunk(&self) -> Option<Shrunk> {
+        self.mapping.shrunk()
+    }
+
+    /// Bytes from the start that can be used.
+    #[must_use]
+    pub fn mapped(&self) -> u64 {
+        self.mapping.mapped()
+    }
+
+    /// Why mapping ended early, if it did.
+    #[must_use]
+    pub fn failure(&self) -> Option<DeviceError> {
+        self.mapping.failure()
+    }
+
+    /// Waits until the first `upto` bytes can be used, at most `limit`.
+    ///
+    /// # Errors
+    /// When the memory is not there, the arena is smaller or closed, or the limit has passed.
+    pub fn wait_mapped(&self, upto: u64, limit: Duration) -> Result<(), DeviceError> {
+        self.mapping.wait_mapped(upto, limit)
+    }
+
+    /// The bytes of `[offset, offset + len)`.
+    ///
+    /// # Errors
+    /// When they are outside or not mapped yet, and after [`retire`](Self::retire).
+    pub fn span(&self, offset: u64, len: u64) -> Result<DeviceSpan, DeviceError> {
+        if self.mapping.is_closed() {
+            return Err(DeviceError::new(DeviceErrorKind::Closed, "the device arena is closed"));
+        }
+        in_range(offset, len, self.capacity(), "the device arena")?;
+        in_range(offset, len, self.mapped(), "the part that is mapped so far,")
+            .map_err(|error| error.with_advice("Wait for it with wait_mapped."))?;
+        let keep: Arc<dyn Keep> = self.mapping.clone();
+        Ok(DeviceSpan::own(self.ordinal, self.mapping.address() + offset, len, keep))
+    }
+
+    /// Ends the arena: it gives no more spans, and its memory goes back once `after` is done and
+    /// nothing names it any more. Dropping it without this waits for everything on the device
+    /// instead, on a thread that nobody waits for.
+    pub fn retire(&self, after: Vec<Event>) {
+        self.mapping.close(Some(After::Events(after)));
+    }
+}
+
+impl Drop for DeviceArena {
+    fn drop(&mut self) {
+        self.mapping.close(None);
+    }
+}
+
+/// How large the arena can be.
+fn fitting(
+    asked: u64,
+    free: u64,
+    options: &DeviceArenaOptions,
+    granularity: u64,
+    ordinal: u32,
+) -> Result<u64, DeviceError> {
+    let needed = asked.checked_next_multiple_of(granularity).unwrap_or(u64::MAX);
+    if needed <= free {
+        return Ok(asked);
+    }
+    let rest = free.saturating_sub(options.leave_free);
+    let less = rest - rest % granularity;
+    if options.shrink_ok && less > 0 {
+        return Ok(less);
+    }
+    Err(not_there(asked, free, ordinal))
+}
+
+/// The error for device memory that is not there.
+fn not_there(asked: u64, free: u64, ordinal: u32) -> DeviceError {
+    let message = format!(
+        "device {ordinal} has not enough memory for the arena: {} asked for, {} free",
+        Bytes(asked),
+        Bytes(free)
+    );
+    DeviceError::new(DeviceErrorKind::OutOfMemory, message).with_advice(
+        "Set the option `device` to less, free what other processes hold (nvidia-smi lists \
+         them), or allow a smaller arena.",
+    )
+}
+
+#[cfg(test)]
+mod tests;

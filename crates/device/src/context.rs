@@ -1,0 +1,140 @@
+//! A device's primary context: the one that every CUDA library of a process shares, so that arrays
+//! and streams of CuPy, PyTorch and JAX can be used as they are.
+
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use crate::driver::{DeviceInfo, Driver};
+use crate::error::{CudaError, DeviceError, DeviceErrorKind};
+use crate::raw::{CUcontext, CUdevice};
+use crate::{life, result};
+
+/// The primary context of one device, retained. Clones name the same one.
+#[derive(Clone, Debug)]
+pub struct Context(Arc<Retained>);
+
+#[derive(Debug)]
+struct Retained {
+    handle: CUcontext,
+    device: CUdevice,
+    info: DeviceInfo,
+}
+
+// SAFETY: a context may be used from any thread; which thread has it current is the scopes' affair.
+unsafe impl Send for Retained {}
+// SAFETY: as above; the fields never change.
+unsafe impl Sync for Retained {}
+
+impl Context {
+    /// Retains the primary context of device `ordinal`, which starts it if nobody has yet (a few
+    /// hundred milliseconds).
+    ///
+    /// # Errors
+    /// When there is no such device, or the driver cannot make a context on it.
+    pub fn new(driver: &Driver, ordinal: u32) -> Result<Context, DeviceError> {
+        let devices = driver.devices();
+        let info = devices.iter().find(|info| info.ordinal == ordinal).ok_or_else(|| {
+            let count = devices.len();
+            let message = format!("there is no device {ordinal}; this process sees {count}");
+            DeviceError::new(DeviceErrorKind::Missing, message)
+                .with_advice("Devices are numbered from 0 in the order of CUDA_VISIBLE_DEVICES.")
+        })?;
+        let device = result::device(ordinal.cast_signed())?;
+        let handle = result::primary_context(device)?;
+        Ok(Context(Arc::new(Retained { handle, device, info: info.clone() })))
+    }
+
+    /// What the driver says about its device.
+    #[must_use]
+    pub fn device(&self) -> &DeviceInfo {
+        &self.0.info
+    }
+
+    /// The number of its device.
+    #[must_use]
+    pub fn ordinal(&self) -> u32 {
+        self.0.info.ordinal
+    }
+
+    /// Free and total bytes of the device's memory at this moment.
+    ///
+    /// # Errors
+    /// When the context is broken.
+    pub fn memory(&self) -> Result<(u64, u64), DeviceError> {
+        let _scope = self.enter()?;
+        Ok(result::memory_info()?)
+    }
+
+    /// Waits for everything that was enqueued on any stream of the device by this process. It has
+    /// no limit: for tests and for threads that nobody waits for.
+    ///
+    /// # Errors
+    /// When something before it failed.
+    pub fn synchronize(&self) -> Result<(), DeviceError> {
+        let _scope = self.enter()?;
+        Ok(result::synchronize_context()?)
+    }
+
+    /// Makes it current on this thread until the scope is dropped; what was current before is
+    /// current again then.
+    pub(crate) fn enter(&self) -> Result<Scope, CudaError> {
+        result::push_context(self.0.handle)?;
+        Ok(Scope { _on_this_thread: PhantomData })
+    }
+
+    pub(crate) fn raw_device(&self) -> CUdevice {
+        self.0.device
+    }
+
+    pub(crate) fn raw(&self) -> CUcontext {
+        self.0.handle
+    }
+
+    /// Refuses what belongs to another device.
+    pub(crate) fn require(&self, ordinal: u32, what: &str) -> Result<(), DeviceError> {
+        let own = self.ordinal();
+        if own == ordinal {
+            return Ok(());
+        }
+        let message = format!("{what} belongs to device {ordinal}, and device {own} is meant");
+        Err(DeviceError::new(DeviceErrorKind::WrongDevice, message)
+            .with_advice("Use one spool for each device."))
+    }
+}
+
+impl PartialEq for Context {
+    fn eq(&self, other: &Context) -> bool {
+        self.0.handle == other.0.handle
+    }
+}
+
+impl Drop for Retained {
+    fn drop(&mut self) {
+        if life::driver_lives() {
+            // A failure leaves the context to the end of the process.
+            let _ = result::release_primary_context(self.device);
+        }
+    }
+}
+
+/// While it lives its context is current on this thread.
+#[derive(Debug)]
+pub(crate) struct Scope {
+    _on_this_thread: PhantomData<*mut ()>,
+}
+
+impl Drop for Scope {
+    fn drop(&mut self) {
+        // A failure means that someone else popped it, which cannot be mended here.
+        let _ = result::pop_context();
+    }
+}
+
+/// The context that is current on this thread, as a number: 0 when there is none. For checks that
+/// a call left it alone.
+///
+/// # Errors
+/// When the driver is not loaded.
+pub fn current_context() -> Result<usize, DeviceError> {
+    Ok(result::current_context()? as usize)
+}

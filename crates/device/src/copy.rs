@@ -1,0 +1,116 @@
+//! Copies. Each is enqueued on a stream and done when an event recorded behind it is done; until
+//! then both ends must stay as they are. Copies of host arenas are methods of
+//! [`PinnedArena`](crate::PinnedArena), which knows what is registered.
+
+use crate::error::{CudaError, DeviceError, DeviceErrorKind};
+use crate::memory::PinnedMemory;
+use crate::result;
+use crate::span::DeviceSpan;
+use crate::stream::Stream;
+
+/// Copies `from` to `to`, of the same length, on the device of `stream`.
+///
+/// # Errors
+/// When lengths or devices differ, or the driver refuses.
+pub fn device_to_device(
+    stream: &Stream,
+    to: &DeviceSpan,
+    from: &DeviceSpan,
+) -> Result<(), DeviceError> {
+    same_length(to.len(), from.len())?;
+    let _scope = enter(stream, &[to, from])?;
+    // SAFETY: spans keep their memory in place, and have this length.
+    let copied =
+        unsafe { result::copy_dtod(to.address(), from.address(), from.len(), stream.raw()) };
+    refused(copied, "a copy within the device")
+}
+
+/// Copies `from` to `to` and waits: the raw `cuMemcpyDtoD`, for measurements beside
+/// [`device_to_device`].
+///
+/// # Errors
+/// When lengths or devices differ, or the driver refuses.
+pub fn device_to_device_blocking(
+    stream: &Stream,
+    to: &DeviceSpan,
+    from: &DeviceSpan,
+) -> Result<(), DeviceError> {
+    same_length(to.len(), from.len())?;
+    let _scope = enter(stream, &[to, from])?;
+    // SAFETY: as above.
+    let copied = unsafe { result::copy_dtod_blocking(to.address(), from.address(), from.len()) };
+    refused(copied, "a copy within the device")
+}
+
+/// Sets every byte of `to` to `byte`.
+///
+/// # Errors
+/// When the device is another one, or the driver refuses.
+pub fn fill(stream: &Stream, to: &DeviceSpan, byte: u8) -> Result<(), DeviceError> {
+    let _scope = enter(stream, &[to])?;
+    // SAFETY: as above.
+    let done = unsafe { result::set_bytes(to.address(), byte, to.len(), stream.raw()) };
+    refused(done, "setting device memory")
+}
+
+/// Copies `from` to the bytes of `to` that begin at `offset`.
+///
+/// # Errors
+/// When they do not fit, the device is another one, or the driver refuses.
+pub fn device_to_pinned(
+    stream: &Stream,
+    to: &PinnedMemory,
+    offset: u64,
+    from: &DeviceSpan,
+) -> Result<(), DeviceError> {
+    let place = to.at(offset, from.len())?;
+    to.context().require(stream.context().ordinal(), "the stream")?;
+    let _scope = enter(stream, &[from])?;
+    // SAFETY: the range was checked; it is freed behind everything on its device.
+    let copied = unsafe { result::copy_dtoh(place, from.address(), from.len(), stream.raw()) };
+    refused(copied, "a copy to pinned memory")
+}
+
+/// Copies the bytes of `from` that begin at `offset` to `to`.
+///
+/// # Errors
+/// When they are not there, the device is another one, or the driver refuses.
+pub fn pinned_to_device(
+    stream: &Stream,
+    to: &DeviceSpan,
+    from: &PinnedMemory,
+    offset: u64,
+) -> Result<(), DeviceError> {
+    let place = from.at(offset, to.len())?;
+    from.context().require(stream.context().ordinal(), "the stream")?;
+    let _scope = enter(stream, &[to])?;
+    // SAFETY: as above.
+    let copied = unsafe { result::copy_htod(to.address(), place, to.len(), stream.raw()) };
+    refused(copied, "a copy from pinned memory")
+}
+
+/// Makes the stream's context current, after looking whether everything is on its device.
+pub(crate) fn enter(
+    stream: &Stream,
+    spans: &[&DeviceSpan],
+) -> Result<crate::context::Scope, DeviceError> {
+    let context = stream.context();
+    for span in spans {
+        context.require(span.ordinal(), "the memory")?;
+    }
+    Ok(context.enter()?)
+}
+
+pub(crate) fn refused(result: Result<(), CudaError>, what: &str) -> Result<(), DeviceError> {
+    result.map_err(|cause| {
+        DeviceError::new(DeviceErrorKind::Driver, format!("{what} was refused")).with_cause(cause)
+    })
+}
+
+fn same_length(to: u64, from: u64) -> Result<(), DeviceError> {
+    if to == from {
+        return Ok(());
+    }
+    let message = format!("a copy of {from} bytes to a place of {to} bytes");
+    Err(DeviceError::new(DeviceErrorKind::OutOfRange, message))
+}

@@ -1,0 +1,184 @@
+//! Address space of the host: one anonymous mapping with huge pages, and how its pages are made
+//! present without changing a byte.
+
+use std::io;
+use std::ptr;
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
+
+use crate::error::{Bytes, DeviceError};
+
+/// Size of a huge page on the machines that have GPUs; only an alignment, so a wrong one costs
+/// time and nothing else.
+pub(super) const HUGE_PAGE: u64 = 2 << 20;
+
+/// A mapping whose first byte lies on a huge page border.
+#[derive(Debug)]
+pub(super) struct Mapping {
+    whole: *mut u8,
+    whole_len: usize,
+    start: *mut u8,
+    len: u64,
+    huge: bool,
+}
+
+// SAFETY: plain memory; who may touch its bytes is the duty of those who get pointers.
+unsafe impl Send for Mapping {}
+// SAFETY: as above.
+unsafe impl Sync for Mapping {}
+
+impl Mapping {
+    /// Maps `len` bytes, with huge pages where the system has them. No page is present yet.
+    ///
+    /// # Errors
+    /// When the system refuses: no address space, or limits on it.
+    pub(super) fn new(len: u64, huge: bool) -> Result<Mapping, DeviceError> {
+        let refused = |error: io::Error| {
+            DeviceError::system(&format!("host RAM: mapping {} was refused", Bytes(len)), &error)
+                .with_advice("Set the option `host` to less, or raise the limit (ulimit -v).")
+        };
+        let whole_len = usize::try_from(len.saturating_add(HUGE_PAGE))
+            .map_err(|_| refused(io::Error::from_raw_os_error(libc::ENOMEM)))?;
+        let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
+        // SAFETY: a new private mapping at an address that the system chooses.
+        let whole = unsafe {
+            mmap_anonymous(ptr::null_mut(), whole_len, ProtFlags::READ | ProtFlags::WRITE, flags)
+        };
+        let whole = whole.map_err(|error| refused(error.into()))?.cast::<u8>();
+        let skip = whole.addr().next_multiple_of(HUGE_PAGE as usize) - whole.addr();
+        // SAFETY: `skip` is less than a huge page, which the mapping has to spare.
+        let start = unsafe { whole.add(skip) };
+        // SAFETY: our own mapping. It is advice: systems without huge pages refuse it.
+        let huge =
+            huge && unsafe { madvise(whole.cast(), whole_len, Advice::LinuxHugepage) }.is_ok();
+        Ok(Mapping { whole, whole_len, start, len, huge })
+    }
+
+    pub(super) fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// Whether the system takes the advice to use huge pages.
+    pub(super) fn is_huge(&self) -> bool {
+        self.huge
+    }
+
+    /// Where `[offset, offset + len)` begins.
+    pub(super) fn at(&self, offset: u64, len: u64) -> *mut u8 {
+        assert!(offset.checked_add(len).is_some_and(|end| end <= self.len), "outside the mapping");
+        // SAFETY: inside the mapping.
+        unsafe { self.start.add(offset as usize) }
+    }
+
+    /// Makes the pages of the range present, without changing a byte: data may be arriving in it.
+    ///
+    /// # Errors
+    /// When the system has no memory for them.
+    pub(super) fn touch(&self, offset: u64, len: u64) -> io::Result<()> {
+        // `MADV_POPULATE_WRITE` holds a lock on the address space that registering needs as well,
+        // which makes both half as fast; faults do not. With small pages it saves their number.
+        if self.huge {
+            self.touch_by_hand(offset, len);
+            return Ok(());
+        }
+        let end = offset + len;
+        for at in (offset..end).step_by(HUGE_PAGE as usize) {
+            self.populate(at, HUGE_PAGE.min(end - at))?;
+        }
+        Ok(())
+    }
+
+    /// One call of the system, which holds a lock on the address space meanwhile.
+    fn populate(&self, offset: u64, len: u64) -> io::Result<()> {
+        let place = self.at(offset, len);
+        // SAFETY: our own mapping; populating changes no content.
+        match unsafe { madvise(place.cast(), len as usize, Advice::LinuxPopulateWrite) } {
+            Ok(()) => Ok(()),
+            // Linux before 5.14.
+            Err(rustix::io::Errno::INVAL) => {
+                self.touch_by_hand(offset, len);
+                Ok(())
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// One access for each page that writes back what is there, in one step.
+    fn touch_by_hand(&self, offset: u64, len: u64) {
+        for at in (offset..offset + len).step_by(4096) {
+            // SAFETY: inside the mapping, and as an atomic byte always aligned. A copy that
+            // writes the byte meanwhile, by the device or the processor, is not undone: to the
+            // machine the access is one indivisible step that changes nothing.
+            let byte = unsafe { AtomicU8::from_ptr(self.at(at, 1)) };
+            // The compiler would make a mere load of an access that it knows to change nothing,
+            // and a load brings no page.
+            byte.fetch_or(std::hint::black_box(0), Ordering::Relaxed);
+        }
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: ours, whole, and nobody has a pointer into it any more.
+        let _ = unsafe { munmap(self.whole.cast(), self.whole_len) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn touching_changes_no_byte() {
+        let len = 3 * HUGE_PAGE + 12_345;
+        let mapping = Mapping::new(len, true).unwrap();
+        assert!(mapping.start.addr().is_multiple_of(HUGE_PAGE as usize));
+        let place = mapping.at(HUGE_PAGE - 3, 6);
+        // SAFETY: inside the mapping, and nobody else uses it.
+        unsafe { ptr::copy_nonoverlapping(b"abcdef".as_ptr(), place, 6) };
+        mapping.touch(0, len).unwrap();
+        mapping.touch_by_hand(0, len);
+        // SAFETY: as above.
+        let bytes = unsafe { std::slice::from_raw_parts(mapping.at(0, len), len as usize) };
+        assert_eq!(&bytes[HUGE_PAGE as usize - 3..][..6], b"abcdef");
+        assert_eq!(bytes.iter().filter(|&&byte| byte != 0).count(), 6);
+    }
+
+    #[test]
+    fn touching_makes_pages_present_either_way() {
+        let len = 8 * HUGE_PAGE;
+        let ways: [fn(&Mapping, u64); 2] = [
+            |mapping, len| mapping.touch(0, len).unwrap(),
+            |mapping, len| {
+                mapping.touch_by_hand(0, len);
+            },
+        ];
+        for touch in ways {
+            let mapping = Mapping::new(len, false).unwrap();
+            // A flag of its own keeps the system from merging it with its neighbours.
+            // SAFETY: our own mapping; the flag concerns core dumps alone.
+            unsafe { madvise(mapping.whole.cast(), mapping.whole_len, Advice::LinuxDontDump) }
+                .unwrap();
+            assert_eq!(present(&mapping), 0);
+            touch(&mapping, len);
+            assert_eq!(present(&mapping), len / 4096);
+        }
+    }
+
+    /// Pages of memory behind a mapping. A page that was only read is not one of them.
+    fn present(mapping: &Mapping) -> u64 {
+        let smaps = std::fs::read_to_string("/proc/self/smaps").unwrap();
+        let whole = format!("{:x}-", mapping.whole.addr());
+        let mut lines = smaps.lines().skip_while(|line| !line.starts_with(&whole));
+        let line = lines.find_map(|line| line.strip_prefix("Anonymous:")).unwrap();
+        line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() / 4
+    }
+
+    #[test]
+    fn a_mapping_that_cannot_be_had_is_an_error_with_the_option() {
+        let error = Mapping::new(1 << 60, true).unwrap_err();
+        assert!(error.to_string().contains("`host`"), "{error}");
+        assert!(Mapping::new(u64::MAX, true).is_err());
+    }
+}

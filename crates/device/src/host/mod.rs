@@ -1,0 +1,350 @@
+//! The pinned arena of the host: usable from the first millisecond, at full speed as soon as its
+//! pages are registered.
+//!
+//! Source: Maurya et al., "Towards Efficient Cache Allocation for High-Frequency Checkpointing"
+//! (HiPC 2022), section IV: touch pages ahead, in the background, with huge pages, and register
+//! what is touched. Where this departs from it: the paper registers the whole buffer once, at the
+//! end, because a transfer across two registrations is refused. Here the arena is registered in
+//! chunks as they are touched, and every copy is split at the chunks' borders.
+//!
+//! Invariants:
+//! - A chunk is registered only once, and after its pages are present.
+//! - Registered bytes are a prefix; its end is a watermark that can be read at any time.
+//! - Nothing changes a byte but the copies: touching leaves data that has arrived as it is.
+//! - Memory is unregistered and unmapped only after the events given, or after everything on the
+//!   device, on a thread that nobody waits for.
+
+pub(crate) mod baseline;
+mod copies;
+mod mapping;
+mod prepare;
+mod progress;
+mod staging;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use crate::chunks::Chunks;
+use crate::context::Context;
+use crate::error::{Bytes, DeviceError, DeviceErrorKind};
+use crate::event::Event;
+use crate::limits::HostLimits;
+use crate::pace::Pace;
+use crate::release::{self, After};
+use crate::turn::{self, Turns};
+
+pub use copies::Unregistered;
+pub use progress::RegisterStats;
+pub use staging::StagingRing;
+
+use mapping::{HUGE_PAGE, Mapping};
+use prepare::{Prepared, Thread};
+
+/// How a pinned arena is prepared.
+#[derive(Clone, PartialEq, Debug)]
+pub struct PinnedOptions {
+    /// Bytes of the first chunk; default 32 MiB. Rounded up to a multiple of 2 MiB.
+    pub first_chunk: u64,
+    /// Chunks double up to this many bytes; default 64 MiB.
+    pub largest_chunk: u64,
+    /// Threads that touch pages; default 8, or the number of cores if that is less.
+    pub touch_threads: usize,
+    /// How registrations are spaced; by default with gaps as long as the calls while copies run.
+    pub pace: Pace,
+    /// Whether processes of one node take turns; default true.
+    pub take_turns: bool,
+    /// The directory of the turns' lock; by default one in memory that all processes see.
+    pub turn_directory: Option<PathBuf>,
+    /// Whether to ask for huge pages; default true.
+    pub huge_pages: bool,
+    /// Whether an arena that is larger than what the machine has free is refused; default true.
+    /// Without it such an arena is made, and the system may end the process when it is touched.
+    pub check_free: bool,
+    /// Whether to prepare at all; default true. Without it every copy takes the way of unregistered
+    /// memory: for measurements.
+    pub prepare: bool,
+}
+
+impl Default for PinnedOptions {
+    fn default() -> PinnedOptions {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        PinnedOptions {
+            first_chunk: 32 << 20,
+            largest_chunk: 64 << 20,
+            touch_threads: cores.min(8),
+            pace: Pace::default(),
+            take_turns: true,
+            turn_directory: None,
+            huge_pages: true,
+            check_free: true,
+            prepare: true,
+        }
+    }
+}
+
+impl PinnedOptions {
+    fn chunks(&self, capacity: u64) -> Chunks {
+        let first = self.first_chunk.clamp(1, 1 << 40).next_multiple_of(HUGE_PAGE);
+        Chunks::new(capacity, first, self.largest_chunk)
+    }
+
+    fn turns(&self) -> Turns {
+        if !self.take_turns {
+            return Turns::none();
+        }
+        let directory = self.turn_directory.clone();
+        Turns::of(&directory.unwrap_or_else(turn::directory_of_the_node))
+    }
+}
+
+/// Host memory that the device copies to and from at full speed. See the module.
+pub struct PinnedArena {
+    context: Context,
+    prepared: Arc<Prepared>,
+    thread: Option<Thread>,
+    closed: AtomicBool,
+    given_back: bool,
+}
+
+impl PinnedArena {
+    /// Maps `capacity` bytes and starts to prepare them; returns within a millisecond, whatever
+    /// the size.
+    ///
+    /// # Errors
+    /// When the machine has less memory free, or the address space or a thread cannot be had.
+    pub fn new(
+        context: &Context,
+        capacity: u64,
+        options: &PinnedOptions,
+    ) -> Result<PinnedArena, DeviceError> {
+        if options.check_free {
+            must_be_free(capacity, &HostLimits::read())?;
+        }
+        let mapping = Mapping::new(capacity, options.huge_pages)?;
+        let (chunks, turns) = (options.chunks(capacity), options.turns());
+        let registrar = Box::new(context.clone());
+        let prepared = Arc::new(Prepared::new(mapping, chunks, registrar, turns, options.pace));
+        let thread = options.prepare.then(|| prepared.start(options.touch_threads)).transpose()?;
+        let (context, closed) = (context.clone(), AtomicBool::new(false));
+        Ok(PinnedArena { context, prepared, thread, closed, given_back: false })
+    }
+
+    /// Its size in bytes.
+    #[must_use]
+    pub fn capacity(&self) -> u64 {
+        self.prepared.mapping.len()
+    }
+
+    /// Its context.
+    #[must_use]
+    pub fn context(&self) -> &Context {
+        &self.context
+    }
+
+    /// Bytes from the start whose pages are present.
+    #[must_use]
+    pub fn touched(&self) -> u64 {
+        self.prepared.progress.touched()
+    }
+
+    /// Bytes from the start that are registered: copies to and from them run at full speed.
+    #[must_use]
+    pub fn registered(&self) -> u64 {
+        self.prepared.progress.registered()
+    }
+
+    /// What the registrations cost so far.
+    #[must_use]
+    pub fn stats(&self) -> RegisterStats {
+        self.prepared.progress.state().stats
+    }
+
+    /// Why preparing ended early, if it did: copies still work, at a lower speed.
+    #[must_use]
+    pub fn failure(&self) -> Option<DeviceError> {
+        self.prepared.progress.state().failure.clone()
+    }
+
+    /// Whether the system takes the advice to use huge pages.
+    #[must_use]
+    pub fn has_huge_pages(&self) -> bool {
+        self.prepared.mapping.is_huge()
+    }
+
+    /// Whether processes of the node take turns; if not, the lock could not be opened or was not
+    /// wanted.
+    #[must_use]
+    pub fn takes_turns(&self) -> bool {
+        self.prepared.turns.are_taken()
+    }
+
+    /// Waits until the first `upto` bytes are registered, at most `limit`.
+    ///
+    /// # Errors
+    /// When registering failed, the arena was closed, or the limit has passed.
+    pub fn wait_registered(&self, upto: u64, limit: Duration) -> Result<(), DeviceError> {
+        let progress = &self.prepared.progress;
+        progress.wait_until("registered", || progress.registered(), upto, limit)
+    }
+
+    /// Waits until the pages of the first `upto` bytes are present, at most `limit`.
+    ///
+    /// # Errors
+    /// When the system has no memory, the arena was closed, or the limit has passed.
+    pub fn wait_touched(&self, upto: u64, limit: Duration) -> Result<(), DeviceError> {
+        let progress = &self.prepared.progress;
+        progress.wait_until("touched", || progress.touched(), upto, limit)
+    }
+
+    /// Stops registering until [`resume`](Self::resume): a save waits. A call that has begun goes
+    /// on, so the longest wait for it is one chunk. Holds are counted.
+    pub fn hold(&self) {
+        self.prepared.progress.change(|state| state.holds += 1);
+    }
+
+    /// Takes one [`hold`](Self::hold) back.
+    pub fn resume(&self) {
+        self.prepared.progress.change(|state| state.holds = state.holds.saturating_sub(1));
+    }
+
+    /// Says that a copy is under way on the links until the value is dropped. While there is none,
+    /// registrations need no gaps.
+    pub fn busy(&self) -> LinkBusy {
+        self.prepared.progress.link_busy();
+        LinkBusy(Arc::clone(&self.prepared))
+    }
+
+    /// The bytes of `[offset, offset + len)`.
+    ///
+    /// # Errors
+    /// When they are outside, and after [`retire`](Self::retire).
+    ///
+    /// # Safety
+    /// No unfinished copy and no mutable reference writes to them while the slice lives.
+    pub unsafe fn bytes(&self, offset: u64, len: u64) -> Result<&[u8], DeviceError> {
+        self.check(offset, len)?;
+        let place = self.prepared.mapping.at(offset, len);
+        // SAFETY: inside the mapping, which lives as long as the arena; the caller answers for
+        // the rest.
+        Ok(unsafe { std::slice::from_raw_parts(place, len as usize) })
+    }
+
+    /// The bytes of `[offset, offset + len)`, to be changed.
+    ///
+    /// # Errors
+    /// When they are outside, and after [`retire`](Self::retire).
+    ///
+    /// # Safety
+    /// No unfinished copy and no other reference uses them while the slice lives.
+    #[allow(clippy::mut_from_ref)]
+    pub unsafe fn bytes_mut(&self, offset: u64, len: u64) -> Result<&mut [u8], DeviceError> {
+        self.check(offset, len)?;
+        let place = self.prepared.mapping.at(offset, len);
+        // SAFETY: as above.
+        Ok(unsafe { std::slice::from_raw_parts_mut(place, len as usize) })
+    }
+
+    /// Ends the arena: later copies are refused, and the memory goes back once `after` is done and
+    /// the arena is dropped. Dropping alone waits for everything on the device instead, on a
+    /// thread that nobody waits for.
+    pub fn retire(mut self, after: Vec<Event>) {
+        self.give_back(After::Events(after));
+    }
+
+    /// Refuses all copies from now on, before the owner can drop it: for owners that share it.
+    pub fn close(&self) {
+        self.closed.store(true, Ordering::Release);
+        self.prepared.progress.stop();
+    }
+
+    fn check(&self, offset: u64, len: u64) -> Result<(), DeviceError> {
+        if self.closed.load(Ordering::Acquire) {
+            let message = "the host arena is closed";
+            return Err(DeviceError::new(DeviceErrorKind::Closed, message));
+        }
+        crate::span::in_range(offset, len, self.capacity(), "the host arena")
+    }
+
+    fn give_back(&mut self, after: After) {
+        self.close();
+        if std::mem::replace(&mut self.given_back, true) {
+            return;
+        }
+        let (thread, prepared) = (self.thread.take(), Arc::clone(&self.prepared));
+        release::in_background(after, move || {
+            if let Some(thread) = thread {
+                thread.join();
+            }
+            prepared.unregister();
+            drop(prepared);
+        });
+    }
+}
+
+impl Drop for PinnedArena {
+    fn drop(&mut self) {
+        self.give_back(After::Everything(self.context.clone()));
+    }
+}
+
+impl std::fmt::Debug for PinnedArena {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("PinnedArena")
+            .field("capacity", &self.capacity())
+            .field("touched", &self.touched())
+            .field("registered", &self.registered())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Refuses what the machine does not have: it would only show when the process is ended for it.
+fn must_be_free(asked: u64, limits: &HostLimits) -> Result<(), DeviceError> {
+    let Some(free) = limits.free().filter(|&free| free < asked) else { return Ok(()) };
+    let message = format!("host RAM: {} asked for, {limits}", Bytes(asked));
+    Err(DeviceError::new(DeviceErrorKind::PinLimit, message)
+        .with_advice(format!("Set the option `host` to less than {free} bytes.")))
+}
+
+/// A copy is under way; see [`PinnedArena::busy`].
+#[must_use]
+pub struct LinkBusy(Arc<Prepared>);
+
+impl std::fmt::Debug for LinkBusy {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("LinkBusy")
+    }
+}
+
+impl Drop for LinkBusy {
+    fn drop(&mut self) {
+        self.0.progress.link_idle();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_arena_larger_than_what_is_free_is_refused_with_both_figures() {
+        let limits = HostLimits { available: Some(3 << 30), ..HostLimits::default() };
+        assert!(must_be_free(3 << 30, &limits).is_ok());
+        let error = must_be_free(4 << 30, &limits).unwrap_err();
+        assert_eq!(error.kind(), DeviceErrorKind::PinLimit);
+        for part in ["host RAM: 4 GiB asked for", "3 GiB free", "RLIMIT_MEMLOCK", "`host`"] {
+            assert!(error.to_string().contains(part), "{part} is not in: {error}");
+        }
+        assert!(must_be_free(u64::MAX, &HostLimits::default()).is_ok(), "nothing is known");
+    }
+
+    #[test]
+    fn borders_of_chunks_lie_on_huge_pages() {
+        let options = PinnedOptions { first_chunk: 3 << 20, ..PinnedOptions::default() };
+        let chunks = options.chunks(1 << 30);
+        for index in 0..chunks.count() {
+            assert!(chunks.range(index).start.is_multiple_of(HUGE_PAGE));
+        }
+    }
+}

@@ -1,0 +1,244 @@
+//! The threads that prepare an arena: several that touch its pages in order, and one that
+//! registers each chunk once its pages are touched, at the pace that copies can bear.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread::{Builder, JoinHandle};
+use std::time::{Duration, Instant};
+
+use crate::chunks::Chunks;
+use crate::context::Context;
+use crate::error::{Bytes, CudaError, DeviceError, DeviceErrorKind};
+use crate::host::mapping::Mapping;
+use crate::host::progress::Progress;
+use crate::limits::HostLimits;
+use crate::pace::{Decision, Pace};
+use crate::result;
+use crate::turn::{Turn, Turns};
+
+/// What a touching thread takes at a time: small enough that the first chunk is touched by all.
+pub(super) const PIECE: u64 = 8 << 20;
+
+/// How long one waits for the turn of another process before registering without it: a process
+/// that was stopped with the lock in its hand must not stop everyone.
+const TURN_LIMIT: Duration = Duration::from_secs(2);
+const TURN_POLL: Duration = Duration::from_micros(200);
+
+/// Longest sleep of a thread that waits for a change; changes wake it.
+const DOZE: Duration = Duration::from_millis(100);
+
+/// What pins host memory: the driver, or a test's stand-in.
+pub(super) trait Registrar: Send + Sync + 'static {
+    /// # Safety
+    /// The range is mapped and stays so until it is unregistered.
+    unsafe fn register(&self, place: *mut u8, len: u64) -> Result<(), CudaError>;
+
+    /// # Safety
+    /// Registered from `place` on; no unfinished copy uses it.
+    unsafe fn unregister(&self, place: *mut u8) -> Result<(), CudaError>;
+}
+
+impl Registrar for Context {
+    unsafe fn register(&self, place: *mut u8, len: u64) -> Result<(), CudaError> {
+        let _scope = self.enter()?;
+        // SAFETY: the caller's duty.
+        unsafe { result::register(place, len as usize) }
+    }
+
+    unsafe fn unregister(&self, place: *mut u8) -> Result<(), CudaError> {
+        let _scope = self.enter()?;
+        // SAFETY: the caller's duty.
+        unsafe { result::unregister(place) }
+    }
+}
+
+/// An arena being prepared, without anything of CUDA but the registrar.
+pub(super) struct Prepared {
+    pub(super) mapping: Mapping,
+    pub(super) chunks: Chunks,
+    pub(super) progress: Progress,
+    pub(super) registrar: Box<dyn Registrar>,
+    pub(super) turns: Turns,
+    pub(super) pace: Pace,
+    next_piece: AtomicU64,
+}
+
+impl Prepared {
+    pub(super) fn new(
+        mapping: Mapping,
+        chunks: Chunks,
+        registrar: Box<dyn Registrar>,
+        turns: Turns,
+        pace: Pace,
+    ) -> Prepared {
+        debug_assert_eq!(mapping.len(), chunks.capacity());
+        let progress = Progress::new();
+        Prepared {
+            mapping,
+            chunks,
+            progress,
+            registrar,
+            turns,
+            pace,
+            next_piece: AtomicU64::new(0),
+        }
+    }
+
+    /// Starts one thread that does everything else, so that making an arena costs its caller no
+    /// more than that: starting threads is slow while others touch pages of the same process.
+    pub(super) fn start(self: &Arc<Prepared>, touchers: usize) -> Result<Thread, DeviceError> {
+        let prepared = Arc::clone(self);
+        let builder = Builder::new().name("unspool-pin".to_owned());
+        builder
+            .spawn(move || prepared.run(touchers))
+            .map(Thread)
+            .map_err(|error| DeviceError::system("starting a thread was refused", &error))
+    }
+
+    /// Touches on threads of their own and registers on this one. Where no thread can be had, this
+    /// one touches first.
+    fn run(&self, touchers: usize) {
+        std::thread::scope(|scope| {
+            let start = |_| {
+                let builder = Builder::new().name("unspool-touch".to_owned());
+                builder.spawn_scoped(scope, || self.touch_pieces()).is_ok()
+            };
+            if !(0..touchers.max(1)).map(start).fold(false, |any, started| any | started) {
+                self.touch_pieces();
+            }
+            self.register_chunks();
+        });
+    }
+
+    fn touch_pieces(&self) {
+        let capacity = self.mapping.len();
+        while !self.progress.stopped() {
+            let index = self.next_piece.fetch_add(1, Ordering::Relaxed);
+            let begin = index.saturating_mul(PIECE);
+            if begin >= capacity {
+                return;
+            }
+            if let Err(error) = self.mapping.touch(begin, PIECE.min(capacity - begin)) {
+                let message = format!("host RAM: no pages for the arena ({})", self.figures());
+                let cause = DeviceError::system(&message, &error);
+                return self.progress.fail(cause.with_advice("Set the option `host` to less."));
+            }
+            self.progress.piece_touched(index, PIECE, capacity);
+        }
+    }
+
+    fn register_chunks(&self) {
+        let mut last = None;
+        for index in 0..self.chunks.count() {
+            let range = self.chunks.range(index);
+            if !self.wait_until_touched(range.end) || !self.wait_for_pace(last) {
+                return;
+            }
+            let turn = self.wait_for_turn();
+            if self.progress.stopped() {
+                return;
+            }
+            let begin = Instant::now();
+            let (place, len) = (self.mapping.at(range.start, range.end - range.start), range.end);
+            // SAFETY: the mapping outlives the threads, and is unregistered before it goes.
+            let registered = unsafe { self.registrar.register(place, len - range.start) };
+            let took = begin.elapsed();
+            drop(turn);
+            if let Err(cause) = registered {
+                return self.progress.fail(self.refusal(len - range.start, cause));
+            }
+            self.progress.chunk_registered(range.end, took, self.chunks.capacity());
+            last = Some((took, Instant::now()));
+        }
+    }
+
+    /// False when there is nothing to wait for any more.
+    fn wait_until_touched(&self, end: u64) -> bool {
+        let mut state = self.progress.state();
+        while self.progress.touched() < end {
+            if self.progress.stopped() || state.failure.is_some() {
+                return false;
+            }
+            state = self.progress.wait(state, DOZE);
+        }
+        !self.progress.stopped()
+    }
+
+    /// False when the arena is going away.
+    fn wait_for_pace(&self, last: Option<(Duration, Instant)>) -> bool {
+        let mut state = self.progress.state();
+        while !self.progress.stopped() {
+            let last = last.map(|(took, end)| (took, end.elapsed()));
+            let idle = self.progress.links_idle();
+            let time = match self.pace.decide(state.holds > 0, idle, last) {
+                Decision::Go => return true,
+                Decision::Wait(time) => time,
+                Decision::Stop => DOZE,
+            };
+            state = self.progress.wait(state, time);
+        }
+        false
+    }
+
+    /// A turn, or none when it could not be had within the limit.
+    fn wait_for_turn(&self) -> Option<Turn<'_>> {
+        let begin = Instant::now();
+        loop {
+            let turn = self.turns.try_take();
+            let waited = begin.elapsed();
+            if turn.is_some() || waited >= TURN_LIMIT || self.progress.stopped() {
+                self.progress.state().stats.waited_for_turns += waited;
+                return turn;
+            }
+            drop(self.progress.wait(self.progress.state(), TURN_POLL));
+        }
+    }
+
+    fn figures(&self) -> String {
+        let asked = Bytes(self.chunks.capacity());
+        format!("asked {asked}, {}", HostLimits::read())
+    }
+
+    fn refusal(&self, len: u64, cause: CudaError) -> DeviceError {
+        let done = self.progress.registered();
+        let message = format!(
+            "host RAM: pinning {} failed with {} pinned ({})",
+            Bytes(len),
+            Bytes(done),
+            self.figures()
+        );
+        DeviceError::new(DeviceErrorKind::PinLimit, message).with_cause(cause).with_advice(format!(
+            "Set the option `host` to at most {done} bytes, or raise the limit (ulimit -l); copies \
+             to the rest stay possible at a lower speed."
+        ))
+    }
+
+    /// Undoes the registrations. The threads have ended and no unfinished copy uses the memory.
+    pub(super) fn unregister(&self) {
+        let done = self.progress.registered();
+        for index in 0..self.chunks.count() {
+            let range = self.chunks.range(index);
+            if range.end > done {
+                return;
+            }
+            let place = self.mapping.at(range.start, range.end - range.start);
+            // SAFETY: registered by us, by the watermark; the caller answers for the copies.
+            let _ = unsafe { self.registrar.unregister(place) };
+        }
+    }
+}
+
+/// The thread that prepares an arena, and with it those that it started.
+pub(super) struct Thread(JoinHandle<()>);
+
+impl Thread {
+    /// Waits until it has ended; the arena has been stopped or is prepared.
+    pub(super) fn join(self) {
+        // A panic in it has left the watermarks where they were, which is all that counts.
+        let _ = self.0.join();
+    }
+}
+
+#[cfg(test)]
+#[path = "prepare_tests.rs"]
+mod tests;

@@ -1,0 +1,168 @@
+//! Preparing an arena with a stand-in for the driver: order, pace, turns, failures.
+
+use std::path::Path;
+use std::sync::Mutex;
+
+use super::*;
+
+/// Notes what is registered, and can be made to refuse.
+#[derive(Default)]
+struct Notes {
+    ranges: Vec<(usize, u64)>,
+    gone: Vec<usize>,
+}
+
+#[derive(Clone)]
+struct Fake {
+    notes: Arc<Mutex<Notes>>,
+    refuse_from: usize,
+}
+
+impl Fake {
+    fn new(refuse_from: usize) -> Fake {
+        Fake { notes: Arc::default(), refuse_from }
+    }
+}
+
+impl Registrar for Fake {
+    unsafe fn register(&self, place: *mut u8, len: u64) -> Result<(), CudaError> {
+        let mut notes = self.notes.lock().unwrap();
+        if notes.ranges.len() >= self.refuse_from {
+            return Err(CudaError {
+                call: "cuMemHostRegister_v2",
+                code: 2,
+                name: "CUDA_ERROR_OUT_OF_MEMORY".into(),
+                text: "out of memory".into(),
+            });
+        }
+        notes.ranges.push((place.addr(), len));
+        Ok(())
+    }
+
+    unsafe fn unregister(&self, place: *mut u8) -> Result<(), CudaError> {
+        self.notes.lock().unwrap().gone.push(place.addr());
+        Ok(())
+    }
+}
+
+const MIB: u64 = 1 << 20;
+const LONG: Duration = Duration::from_secs(60);
+
+fn arena(capacity: u64, fake: &Fake, turns: Turns, pace: Pace) -> Arc<Prepared> {
+    let mapping = Mapping::new(capacity, true).unwrap();
+    let chunks = Chunks::new(capacity, 2 * MIB, 8 * MIB);
+    Arc::new(Prepared::new(mapping, chunks, Box::new(fake.clone()), turns, pace))
+}
+
+fn wait_registered(arena: &Prepared, upto: u64) -> Result<(), DeviceError> {
+    let progress = &arena.progress;
+    progress.wait_until("registered", || progress.registered(), upto, LONG)
+}
+
+#[test]
+fn every_chunk_is_registered_once_in_order_after_its_pages_are_touched() {
+    let (capacity, fake) = (37 * MIB + 4096, Fake::new(usize::MAX));
+    let arena = arena(capacity, &fake, Turns::none(), Pace::default());
+    let thread = arena.start(3).unwrap();
+    wait_registered(&arena, capacity).unwrap();
+    thread.join();
+    assert_eq!(arena.progress.touched(), capacity);
+    let notes = fake.notes.lock().unwrap();
+    let expected: Vec<(usize, u64)> = (0..arena.chunks.count())
+        .map(|index| arena.chunks.range(index))
+        .map(|range| (arena.mapping.at(range.start, 0).addr(), range.end - range.start))
+        .collect();
+    assert_eq!(notes.ranges, expected);
+    let stats = arena.progress.state().stats;
+    assert_eq!(stats.calls, arena.chunks.count());
+    assert!(stats.all_after.is_some());
+}
+
+#[test]
+fn what_was_registered_is_unregistered_and_nothing_else() {
+    let fake = Fake::new(3);
+    let arena = arena(37 * MIB, &fake, Turns::none(), Pace::Unpaced);
+    let thread = arena.start(2).unwrap();
+    assert!(wait_registered(&arena, 37 * MIB).is_err());
+    arena.progress.stop();
+    thread.join();
+    arena.unregister();
+    let notes = fake.notes.lock().unwrap();
+    assert_eq!(notes.ranges.len(), 3);
+    assert_eq!(notes.gone, notes.ranges.iter().map(|range| range.0).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_refused_registration_says_what_was_asked_what_is_free_and_which_option() {
+    let fake = Fake::new(2);
+    let arena = arena(37 * MIB, &fake, Turns::none(), Pace::Unpaced);
+    let thread = arena.start(2).unwrap();
+    let error = wait_registered(&arena, 37 * MIB).unwrap_err();
+    assert_eq!(error.kind(), DeviceErrorKind::PinLimit);
+    let text = error.to_string();
+    for part in ["host RAM", "asked 37 MiB", "free", "RLIMIT_MEMLOCK", "6 MiB pinned", "`host`"] {
+        assert!(text.contains(part), "{part} is not in: {text}");
+    }
+    assert_eq!(arena.progress.registered(), 6 * MIB);
+    wait_registered(&arena, 6 * MIB).unwrap();
+    thread.join();
+}
+
+#[test]
+fn nothing_is_registered_while_it_is_held_and_all_of_it_after() {
+    let fake = Fake::new(usize::MAX);
+    let arena = arena(37 * MIB, &fake, Turns::none(), Pace::Unpaced);
+    arena.progress.change(|state| state.holds += 1);
+    let thread = arena.start(2).unwrap();
+    let progress = &arena.progress;
+    progress.wait_until("touched", || progress.touched(), 37 * MIB, LONG).unwrap();
+    assert_eq!(progress.registered(), 0);
+    progress.change(|state| state.holds -= 1);
+    wait_registered(&arena, 37 * MIB).unwrap();
+    thread.join();
+}
+
+#[test]
+fn an_arena_that_goes_away_while_it_is_held_lets_its_threads_end() {
+    let fake = Fake::new(usize::MAX);
+    let arena = arena(37 * MIB, &fake, Turns::none(), Pace::Unpaced);
+    arena.progress.change(|state| state.holds += 1);
+    let thread = arena.start(2).unwrap();
+    arena.progress.stop();
+    thread.join();
+    assert!(fake.notes.lock().unwrap().ranges.is_empty());
+    let error = wait_registered(&arena, 1).unwrap_err();
+    assert_eq!(error.kind(), DeviceErrorKind::Closed);
+}
+
+#[test]
+fn registration_waits_for_the_turn_of_another_and_goes_on_after_it() {
+    let directory = std::env::temp_dir().join(format!("unspool-prepare-{}", std::process::id()));
+    std::fs::create_dir_all(&directory).unwrap();
+    let other = Turns::of(Path::new(&directory));
+    let turn = other.try_take().unwrap();
+    let fake = Fake::new(usize::MAX);
+    let arena = arena(8 * MIB, &fake, Turns::of(&directory), Pace::Unpaced);
+    let thread = arena.start(1).unwrap();
+    let progress = &arena.progress;
+    progress.wait_until("touched", || progress.touched(), 8 * MIB, LONG).unwrap();
+    let before = progress.registered();
+    drop(turn);
+    wait_registered(&arena, 8 * MIB).unwrap();
+    thread.join();
+    std::fs::remove_dir_all(&directory).unwrap();
+    assert!(before == 0, "registered {before} bytes in the turn of another");
+}
+
+#[test]
+fn links_that_stay_busy_delay_a_pace_that_wants_them_idle() {
+    let fake = Fake::new(usize::MAX);
+    let arena = arena(37 * MIB, &fake, Turns::none(), Pace::WhenIdle);
+    arena.progress.link_busy();
+    let thread = arena.start(2).unwrap();
+    wait_registered(&arena, 2 * MIB).unwrap();
+    assert!(arena.progress.registered() == 2 * MIB, "only the first chunk goes in any case");
+    arena.progress.link_idle();
+    wait_registered(&arena, 37 * MIB).unwrap();
+    thread.join();
+}

@@ -1,0 +1,215 @@
+//! What is touched, what is registered, and who wants registration to stop: the state that the
+//! threads of one arena share. One lock, held for bookkeeping only; the watermarks can be read
+//! without it.
+
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use crate::error::{DeviceError, DeviceErrorKind};
+
+/// The end of the part that is complete from the start, when pieces complete in any order.
+#[derive(Debug, Default)]
+struct Prefix {
+    upto: u64,
+    /// Pieces that are complete behind a gap.
+    early: BTreeSet<u64>,
+}
+
+impl Prefix {
+    /// Piece `index` is complete. Returns the number of pieces complete from the start.
+    fn complete(&mut self, index: u64) -> u64 {
+        self.early.insert(index);
+        while self.early.remove(&self.upto) {
+            self.upto += 1;
+        }
+        self.upto
+    }
+}
+
+/// What the registrations cost so far.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct RegisterStats {
+    /// Calls that were made.
+    pub calls: u64,
+    /// Time inside them, all together.
+    pub inside: Duration,
+    /// The longest one.
+    pub longest: Duration,
+    /// Time spent waiting for the turns of other processes.
+    pub waited_for_turns: Duration,
+    /// From the making of the arena until everything was registered.
+    pub all_after: Option<Duration>,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct State {
+    pub(super) holds: usize,
+    pub(super) failure: Option<DeviceError>,
+    pub(super) stats: RegisterStats,
+    touched: Prefix,
+}
+
+#[derive(Debug)]
+pub(super) struct Progress {
+    pub(super) born: Instant,
+    touched: AtomicU64,
+    registered: AtomicU64,
+    busy: AtomicUsize,
+    stop: AtomicBool,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+impl Progress {
+    pub(super) fn new() -> Progress {
+        Progress {
+            born: Instant::now(),
+            touched: AtomicU64::new(0),
+            registered: AtomicU64::new(0),
+            busy: AtomicUsize::new(0),
+            stop: AtomicBool::new(false),
+            state: Mutex::new(State::default()),
+            changed: Condvar::new(),
+        }
+    }
+
+    /// The state, also after a panic elsewhere: each change to it is complete in itself.
+    pub(super) fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Changes the state and wakes everyone who waits for a change.
+    pub(super) fn change<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
+        let result = change(&mut self.state());
+        self.changed.notify_all();
+        result
+    }
+
+    /// Waits for a change, at most `limit`.
+    pub(super) fn wait<'a>(
+        &self,
+        state: MutexGuard<'a, State>,
+        limit: Duration,
+    ) -> MutexGuard<'a, State> {
+        self.changed.wait_timeout(state, limit).unwrap_or_else(PoisonError::into_inner).0
+    }
+
+    /// Bytes from the start whose pages are present.
+    pub(super) fn touched(&self) -> u64 {
+        self.touched.load(Ordering::Acquire)
+    }
+
+    /// Bytes from the start that are registered.
+    pub(super) fn registered(&self) -> u64 {
+        self.registered.load(Ordering::Acquire)
+    }
+
+    pub(super) fn piece_touched(&self, index: u64, piece: u64, capacity: u64) {
+        self.change(|state| {
+            let upto = state.touched.complete(index).saturating_mul(piece).min(capacity);
+            self.touched.store(upto, Ordering::Release);
+        });
+    }
+
+    pub(super) fn chunk_registered(&self, end: u64, took: Duration, capacity: u64) {
+        self.change(|state| {
+            debug_assert!(end > self.registered() && end <= capacity);
+            self.registered.store(end, Ordering::Release);
+            let stats = &mut state.stats;
+            stats.calls += 1;
+            stats.inside += took;
+            stats.longest = stats.longest.max(took);
+            if end == capacity {
+                stats.all_after = Some(self.born.elapsed());
+            }
+        });
+    }
+
+    pub(super) fn fail(&self, error: DeviceError) {
+        self.change(|state| {
+            state.failure.get_or_insert(error);
+        });
+    }
+
+    pub(super) fn stop(&self) {
+        self.stop.store(true, Ordering::Release);
+        self.change(|_| ());
+    }
+
+    pub(super) fn stopped(&self) -> bool {
+        self.stop.load(Ordering::Acquire)
+    }
+
+    pub(super) fn link_busy(&self) {
+        self.busy.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn link_idle(&self) {
+        let before = self.busy.fetch_sub(1, Ordering::Relaxed);
+        debug_assert!(before > 0);
+        if before == 1 {
+            self.change(|_| ());
+        }
+    }
+
+    pub(super) fn links_idle(&self) -> bool {
+        self.busy.load(Ordering::Relaxed) == 0
+    }
+
+    /// Waits until `watermark` is at least `upto`, at most `limit`.
+    pub(super) fn wait_until(
+        &self,
+        what: &str,
+        watermark: impl Fn() -> u64,
+        upto: u64,
+        limit: Duration,
+    ) -> Result<(), DeviceError> {
+        let deadline = Instant::now() + limit;
+        let mut state = self.state();
+        loop {
+            if watermark() >= upto {
+                return Ok(());
+            }
+            if let Some(failure) = &state.failure {
+                return Err(failure.clone());
+            }
+            if self.stopped() {
+                return Err(DeviceError::new(DeviceErrorKind::Closed, "the arena is closed"));
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                let message = format!(
+                    "{} of {upto} bytes were {what} after {:.3} s",
+                    watermark(),
+                    limit.as_secs_f64()
+                );
+                return Err(DeviceError::new(DeviceErrorKind::TimedOut, message));
+            }
+            state = self.wait(state, left);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn the_prefix_is_the_first_gap_whatever_the_order(
+            order in Just((0u64..40).collect::<Vec<_>>()).prop_shuffle(), count in 0usize..40,
+        ) {
+            let mut prefix = Prefix::default();
+            let mut upto = 0;
+            for &index in &order[..count] {
+                upto = prefix.complete(index);
+            }
+            let done = |index: &u64| order[..count].contains(index);
+            prop_assert_eq!(upto, (0u64..).take_while(done).count() as u64);
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! A small ring of pinned buffers, for memory that is not registered. A slot is used again only
+//! after the event behind its last use: one that is reused too early corrupts data silently.
+
+use std::collections::VecDeque;
+use std::ptr;
+use std::time::Duration;
+
+use crate::context::Context;
+use crate::copy::refused;
+use crate::error::{DeviceError, DeviceErrorKind};
+use crate::event::Event;
+use crate::memory::PinnedMemory;
+use crate::result;
+use crate::stream::Stream;
+
+/// Pinned buffers of one size, used one after the other. One user at a time.
+#[derive(Debug)]
+pub struct StagingRing {
+    memory: PinnedMemory,
+    slot: u64,
+    /// The event behind the last use of each slot.
+    events: Vec<Event>,
+    next: usize,
+    limit: Duration,
+}
+
+/// Bytes that are on their way into a slot, and where they go from there.
+struct Arriving {
+    slot: usize,
+    to: *mut u8,
+    len: u64,
+}
+
+impl StagingRing {
+    /// `slots` buffers of `slot` bytes; every wait for one of them takes at most `limit`. Pinning
+    /// takes about half a millisecond for each MiB.
+    ///
+    /// # Errors
+    /// When there are no slots or no bytes, or the memory cannot be pinned.
+    pub fn new(
+        context: &Context,
+        slot: u64,
+        slots: usize,
+        limit: Duration,
+    ) -> Result<StagingRing, DeviceError> {
+        let total = slot.checked_mul(slots as u64).filter(|&total| total > 0).ok_or_else(|| {
+            let message = format!("a ring of {slots} slots of {slot} bytes stages nothing");
+            DeviceError::new(DeviceErrorKind::OutOfRange, message)
+        })?;
+        let memory = PinnedMemory::new(context, total)?;
+        let events = (0..slots).map(|_| Event::new(context)).collect::<Result<_, _>>()?;
+        Ok(StagingRing { memory, slot, events, next: 0, limit })
+    }
+
+    /// Brings `len` bytes from the device to `to`; they are there when this returns. Copies to the
+    /// slots run while the processor empties others.
+    ///
+    /// # Safety
+    /// Both ranges hold `len` bytes, `to` is not used by anyone else, and the context of `stream`
+    /// is current.
+    pub(super) unsafe fn copy_in(
+        &mut self,
+        stream: &Stream,
+        to: *mut u8,
+        from: u64,
+        len: u64,
+    ) -> Result<(), DeviceError> {
+        let mut arriving = VecDeque::with_capacity(self.events.len());
+        for (at, piece) in pieces(len, self.slot) {
+            if arriving.len() == self.events.len() {
+                self.empty(arriving.pop_front())?;
+            }
+            let slot = self.take_slot()?;
+            let place = self.memory.at(slot as u64 * self.slot, piece)?;
+            // SAFETY: the caller answers for `from`; the slot is free and large enough.
+            let copied = unsafe { result::copy_dtoh(place, from + at, piece, stream.raw()) };
+            refused(copied, "a copy to a staging buffer")?;
+            self.events[slot].record(stream)?;
+            // SAFETY: inside the caller's range.
+            let to = unsafe { to.add(at as usize) };
+            arriving.push_back(Arriving { slot, to, len: piece });
+        }
+        arriving.into_iter().try_for_each(|piece| self.empty(Some(piece)))
+    }
+
+    /// Sends `len` bytes at `from` to the device. They are read when this returns, and on the
+    /// device when an event recorded behind it is done.
+    ///
+    /// # Safety
+    /// Both ranges hold `len` bytes, nobody writes to `from`, and the context of `stream` is
+    /// current.
+    pub(super) unsafe fn copy_out(
+        &mut self,
+        stream: &Stream,
+        to: u64,
+        from: *const u8,
+        len: u64,
+    ) -> Result<(), DeviceError> {
+        for (at, piece) in pieces(len, self.slot) {
+            let slot = self.take_slot()?;
+            let place = self.memory.at(slot as u64 * self.slot, piece)?;
+            // SAFETY: inside the caller's range and the slot, which is free.
+            unsafe { ptr::copy_nonoverlapping(from.add(at as usize), place, piece as usize) };
+            // SAFETY: the caller answers for `to`.
+            let copied = unsafe { result::copy_htod(to + at, place, piece, stream.raw()) };
+            refused(copied, "a copy from a staging buffer")?;
+            self.events[slot].record(stream)?;
+        }
+        Ok(())
+    }
+
+    /// The next slot, once its last use is done.
+    fn take_slot(&mut self) -> Result<usize, DeviceError> {
+        let slot = self.next;
+        self.events[slot].wait(self.limit)?;
+        self.next = (slot + 1) % self.events.len();
+        Ok(slot)
+    }
+
+    /// Waits for the bytes of a slot and takes them out.
+    fn empty(&self, piece: Option<Arriving>) -> Result<(), DeviceError> {
+        let Some(Arriving { slot, to, len }) = piece else { return Ok(()) };
+        self.events[slot].wait(self.limit)?;
+        let place = self.memory.at(slot as u64 * self.slot, len)?;
+        // SAFETY: the bytes have arrived; `to` is inside the range of `copy_in`'s caller.
+        unsafe { ptr::copy_nonoverlapping(place, to, len as usize) };
+        Ok(())
+    }
+}
+
+/// Offset and length of each piece of `len` bytes, at most `slot` long.
+fn pieces(len: u64, slot: u64) -> impl Iterator<Item = (u64, u64)> {
+    (0..len.div_ceil(slot)).map(move |index| (index * slot, slot.min(len - index * slot)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_cover_a_copy_in_order() {
+        let list: Vec<_> = pieces(10, 4).collect();
+        assert_eq!(list, [(0, 4), (4, 4), (8, 2)]);
+        assert_eq!(pieces(0, 4).count(), 0);
+        assert_eq!(pieces(4, 4).collect::<Vec<_>>(), [(0, 4)]);
+    }
+}

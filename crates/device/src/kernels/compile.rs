@@ -1,0 +1,261 @@
+//! NVRTC, loaded at run time from wherever it is. Needs no driver and no device.
+
+use std::env;
+use std::ffi::{CString, c_char, c_int, c_void};
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::ptr;
+
+use crate::driver::DeviceInfo;
+use crate::error::{DeviceError, DeviceErrorKind};
+use crate::kernels::cache::Cache;
+use crate::kernels::find;
+
+/// What a kernel is compiled for: compute capability 9.0 is `sm_90`.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Arch {
+    major: u32,
+    minor: u32,
+}
+
+impl Arch {
+    /// The architecture of a compute capability.
+    #[must_use]
+    pub fn new(major: u32, minor: u32) -> Arch {
+        Arch { major, minor }
+    }
+
+    /// The architecture of a device.
+    #[must_use]
+    pub fn of(device: &DeviceInfo) -> Arch {
+        let (major, minor) = device.compute_capability;
+        Arch { major, minor }
+    }
+}
+
+impl fmt::Display for Arch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "sm_{}{}", self.major, self.minor)
+    }
+}
+
+/// A compiled text: an ELF file for one architecture.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Cubin(Vec<u8>);
+
+impl Cubin {
+    /// `None` for what is not an ELF file.
+    pub(super) fn from_bytes(bytes: Vec<u8>) -> Option<Cubin> {
+        bytes.starts_with(b"\x7fELF").then_some(Cubin(bytes))
+    }
+
+    /// Its bytes.
+    #[must_use]
+    pub fn bytes(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Cubin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Cubin of {} bytes", self.0.len())
+    }
+}
+
+type Program = *mut c_void;
+
+/// Its functions, in the library's own signatures.
+struct Calls {
+    create: unsafe extern "C" fn(
+        *mut Program,
+        *const c_char,
+        *const c_char,
+        c_int,
+        *const *const c_char,
+        *const *const c_char,
+    ) -> c_int,
+    compile: unsafe extern "C" fn(Program, c_int, *const *const c_char) -> c_int,
+    cubin_size: unsafe extern "C" fn(Program, *mut usize) -> c_int,
+    cubin: unsafe extern "C" fn(Program, *mut c_char) -> c_int,
+    log_size: unsafe extern "C" fn(Program, *mut usize) -> c_int,
+    log: unsafe extern "C" fn(Program, *mut c_char) -> c_int,
+    destroy: unsafe extern "C" fn(*mut Program) -> c_int,
+}
+
+/// The compiler for kernels.
+pub struct Nvrtc {
+    calls: Calls,
+    version: (i32, i32),
+    path: PathBuf,
+    _library: libloading::Library,
+}
+
+impl Nvrtc {
+    /// Finds it: by the environment variable `UNSPOOL_NVRTC` (the library or its folder), else
+    /// where the system, the toolkit and NVIDIA's Python packages put it.
+    ///
+    /// # Errors
+    /// When it is nowhere, with what to install.
+    pub fn find() -> Result<Nvrtc, DeviceError> {
+        Nvrtc::find_in(&[])
+    }
+
+    /// The same, with folders to look into first, such as Python's `sys.path`.
+    ///
+    /// # Errors
+    /// When it is nowhere, with what to install.
+    pub fn find_in(extra: &[PathBuf]) -> Result<Nvrtc, DeviceError> {
+        let candidates = find::candidates(|name| env::var_os(name), extra);
+        let mut reason = None;
+        for path in &candidates {
+            match Nvrtc::load(path) {
+                Ok(nvrtc) => return Ok(nvrtc),
+                Err(error) => reason = Some(format!("{}: {error}", path.display())),
+            }
+        }
+        let message = "NVRTC, the compiler for kernels, was not found";
+        let message = match reason {
+            Some(last) => format!("{message} (tried {} places, last {last})", candidates.len()),
+            None => message.to_owned(),
+        };
+        Err(DeviceError::new(DeviceErrorKind::Missing, message).with_advice(format!(
+            "Install it (pip install nvidia-cuda-nvrtc), or name the library in {}.",
+            find::VARIABLE
+        )))
+    }
+
+    fn load(path: &Path) -> Result<Nvrtc, libloading::Error> {
+        // SAFETY: loading it runs its initialisers, which have no duties.
+        let library = unsafe { libloading::Library::new(path) }?;
+        type Version = unsafe extern "C" fn(*mut c_int, *mut c_int) -> c_int;
+        // SAFETY: the signatures are those of nvrtc.h, the same in all versions.
+        let (calls, version) = unsafe {
+            let calls = Calls {
+                create: *library.get(b"nvrtcCreateProgram")?,
+                compile: *library.get(b"nvrtcCompileProgram")?,
+                cubin_size: *library.get(b"nvrtcGetCUBINSize")?,
+                cubin: *library.get(b"nvrtcGetCUBIN")?,
+                log_size: *library.get(b"nvrtcGetProgramLogSize")?,
+                log: *library.get(b"nvrtcGetProgramLog")?,
+                destroy: *library.get(b"nvrtcDestroyProgram")?,
+            };
+            (calls, *library.get::<Version>(b"nvrtcVersion")?)
+        };
+        let (mut major, mut minor) = (0, 0);
+        // SAFETY: valid places; on an error they stay 0.
+        unsafe { version(&raw mut major, &raw mut minor) };
+        Ok(Nvrtc { calls, version: (major, minor), path: path.to_owned(), _library: library })
+    }
+
+    /// The version of CUDA it belongs to.
+    #[must_use]
+    pub fn version(&self) -> (i32, i32) {
+        self.version
+    }
+
+    /// What it was loaded as.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Compiles `source`, or takes it from `cache`. `name` is used in the compiler's messages.
+    ///
+    /// # Errors
+    /// When it does not compile: the text holds the compiler's log.
+    pub fn compile(
+        &self,
+        name: &str,
+        source: &str,
+        arch: Arch,
+        cache: Option<&Cache>,
+    ) -> Result<Cubin, DeviceError> {
+        let key = Cache::key(source, &arch.to_string(), self.version);
+        if let Some(found) = cache.and_then(|cache| cache.get(key)) {
+            return Ok(found);
+        }
+        let cubin = self.compile_now(name, source, arch)?;
+        if let Some(cache) = cache {
+            cache.put(key, &cubin);
+        }
+        Ok(cubin)
+    }
+
+    fn compile_now(&self, name: &str, source: &str, arch: Arch) -> Result<Cubin, DeviceError> {
+        let text =
+            |text: &str| CString::new(text).map_err(|_| failed(name, "its text holds a zero byte"));
+        let (source, title) = (text(source)?, text(name)?);
+        let options = [text(&format!("--gpu-architecture={arch}"))?, text("--std=c++17")?];
+        let options: Vec<*const c_char> = options.iter().map(|option| option.as_ptr()).collect();
+        let program = OpenProgram::new(&self.calls, &source, &title)
+            .ok_or_else(|| failed(name, "NVRTC takes no program"))?;
+        // SAFETY: a program that lives and a list of this many strings.
+        let code = unsafe {
+            (self.calls.compile)(program.handle, options.len() as c_int, options.as_ptr())
+        };
+        if code != 0 {
+            let log = program.text(self.calls.log_size, self.calls.log);
+            let log = String::from_utf8_lossy(&log);
+            let log = log.trim_end_matches(['\0', '\n']);
+            return Err(failed(name, &format!("NVRTC error {code} for {arch}: {log}")));
+        }
+        let bytes = program.text(self.calls.cubin_size, self.calls.cubin);
+        Cubin::from_bytes(bytes).ok_or_else(|| failed(name, "NVRTC gave no machine code"))
+    }
+}
+
+impl fmt::Debug for Nvrtc {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "NVRTC {}.{} at {}", self.version.0, self.version.1, self.path.display())
+    }
+}
+
+fn failed(name: &str, why: &str) -> DeviceError {
+    DeviceError::new(
+        DeviceErrorKind::Kernel,
+        format!("the kernels of {name} do not compile: {why}"),
+    )
+}
+
+/// A program, destroyed when dropped.
+struct OpenProgram<'a> {
+    calls: &'a Calls,
+    handle: Program,
+}
+
+impl OpenProgram<'_> {
+    fn new<'a>(calls: &'a Calls, source: &CString, name: &CString) -> Option<OpenProgram<'a>> {
+        let (mut handle, none) = (ptr::null_mut(), ptr::null());
+        // SAFETY: strings that live for the call, which copies them; no headers.
+        let code = unsafe {
+            (calls.create)(&raw mut handle, source.as_ptr(), name.as_ptr(), 0, none, none)
+        };
+        (code == 0).then_some(OpenProgram { calls, handle })
+    }
+
+    /// What a pair of calls for a size and that many bytes says; empty when it says nothing.
+    fn text(
+        &self,
+        size: unsafe extern "C" fn(Program, *mut usize) -> c_int,
+        get: unsafe extern "C" fn(Program, *mut c_char) -> c_int,
+    ) -> Vec<u8> {
+        let mut len = 0;
+        // SAFETY: a program that lives, a valid place.
+        if unsafe { size(self.handle, &raw mut len) } != 0 {
+            return Vec::new();
+        }
+        let mut bytes = vec![0u8; len];
+        // SAFETY: room for as many bytes as it said.
+        match unsafe { get(self.handle, bytes.as_mut_ptr().cast()) } {
+            0 => bytes,
+            _ => Vec::new(),
+        }
+    }
+}
+
+impl Drop for OpenProgram<'_> {
+    fn drop(&mut self) {
+        // SAFETY: ours, not used after this.
+        unsafe { (self.calls.destroy)(&raw mut self.handle) };
+    }
+}

@@ -1,0 +1,15 @@
+//! Kernels: CUDA C++ as text, compiled for the device at run time by NVRTC and kept in a cache of
+//! the user. The texts are in the folder `kernels` of this crate.
+
+mod cache;
+mod compile;
+mod find;
+mod module;
+pub mod pattern;
+
+pub use cache::Cache;
+pub use compile::{Arch, Cubin, Nvrtc};
+pub use module::{Argument, Module};
+
+/// Every kernel text of this crate by name, for tests that compile them all.
+pub const SOURCES: &[(&str, &str)] = &[("pattern.cu", pattern::SOURCE)];

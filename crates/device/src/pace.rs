@@ -1,0 +1,127 @@
+//! When the next registration may begin.
+//!
+//! A registration holds a lock of the driver, and that lock is not fair: chunks registered back to
+//! back starve the copies of other threads, however small the chunks are. So a chunk is registered
+//! while no copy is under way, or after a gap at least as long as the last call took, which lets
+//! every waiting copy through; and never while a save waits for room.
+
+use std::time::Duration;
+
+/// How registrations are spaced.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Pace {
+    /// Back to back: the shortest time until everything is registered, at the cost of copies that
+    /// run meanwhile.
+    Unpaced,
+    /// At once while the links are idle; else after a gap of this many times the last call.
+    Gaps(f32),
+    /// Only while the links are idle.
+    WhenIdle,
+}
+
+impl Default for Pace {
+    fn default() -> Pace {
+        Pace::Gaps(1.0)
+    }
+}
+
+/// What to do about the next chunk.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Decision {
+    /// Register it.
+    Go,
+    /// Ask again after this time, or when something changed.
+    Wait(Duration),
+    /// Ask again when something changed: the holder resumes, the links fall idle.
+    Stop,
+}
+
+/// Longest sleep between two looks at links that are busy: they are not watched by a signal.
+const LOOK_AGAIN: Duration = Duration::from_millis(1);
+
+/// A gap that grew with a call that took unusually long is cut here, so that one hiccup does not
+/// delay everything.
+const LONGEST_GAP: Duration = Duration::from_millis(100);
+
+impl Pace {
+    /// Whether the next registration may begin, `since` after the end of the last one, which took
+    /// `took`. `None` for both before the first.
+    pub(crate) fn decide(
+        self,
+        held: bool,
+        idle: bool,
+        last: Option<(Duration, Duration)>,
+    ) -> Decision {
+        if held {
+            return Decision::Stop;
+        }
+        let Some((took, since)) = last else { return Decision::Go };
+        match self {
+            Pace::Unpaced => Decision::Go,
+            _ if idle => Decision::Go,
+            Pace::WhenIdle => Decision::Wait(LOOK_AGAIN),
+            Pace::Gaps(times) => {
+                let gap = took.mul_f32(times.max(0.0)).min(LONGEST_GAP);
+                match gap.checked_sub(since) {
+                    None | Some(Duration::ZERO) => Decision::Go,
+                    Some(rest) => Decision::Wait(rest.min(LOOK_AGAIN)),
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const MS: Duration = Duration::from_millis(1);
+
+    #[test]
+    fn nothing_is_registered_while_a_save_waits() {
+        for pace in [Pace::Unpaced, Pace::Gaps(1.0), Pace::WhenIdle] {
+            assert_eq!(pace.decide(true, true, None), Decision::Stop);
+            assert_eq!(pace.decide(true, false, Some((MS, 100 * MS))), Decision::Stop);
+        }
+    }
+
+    #[test]
+    fn idle_links_need_no_gap() {
+        for pace in [Pace::Unpaced, Pace::Gaps(1.0), Pace::WhenIdle] {
+            assert_eq!(pace.decide(false, true, Some((MS, Duration::ZERO))), Decision::Go);
+        }
+    }
+
+    #[test]
+    fn busy_links_get_a_gap_as_long_as_the_last_call() {
+        let pace = Pace::default();
+        assert!(matches!(pace.decide(false, false, Some((5 * MS, 4 * MS))), Decision::Wait(_)));
+        assert_eq!(pace.decide(false, false, Some((5 * MS, 5 * MS))), Decision::Go);
+    }
+
+    #[test]
+    fn a_pace_that_needs_idle_links_waits_for_them() {
+        let late = Some((MS, Duration::from_secs(10)));
+        assert!(matches!(Pace::WhenIdle.decide(false, false, late), Decision::Wait(_)));
+    }
+
+    proptest! {
+        #[test]
+        fn a_wait_is_never_longer_than_the_gap_that_is_left(
+            took in 0u64..200_000, since in 0u64..200_000, times in 0.0f32..4.0,
+        ) {
+            let (took, since) = (Duration::from_micros(took), Duration::from_micros(since));
+            let gap = took.mul_f32(times).min(LONGEST_GAP);
+            match Pace::Gaps(times).decide(false, false, Some((took, since))) {
+                Decision::Go => prop_assert!(since >= gap),
+                Decision::Wait(time) => {
+                    prop_assert!(since < gap);
+                    prop_assert!(time <= gap - since && time > Duration::ZERO);
+                }
+                Decision::Stop => prop_assert!(false, "nothing holds it"),
+            }
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! Streams: our own, and the user's borrowed by handle.
+
+use crate::context::Context;
+use crate::error::{DeviceError, DeviceErrorKind};
+use crate::event::Event;
+use crate::raw::CUstream;
+use crate::{life, result};
+
+/// The legacy default stream, by its handle.
+const LEGACY: usize = 1;
+/// The default stream of each thread, by its handle.
+const PER_THREAD: usize = 2;
+
+/// A stream of one device: work on it is done in the order in which it was enqueued.
+#[derive(Debug)]
+pub struct Stream {
+    context: Context,
+    handle: CUstream,
+    owned: bool,
+}
+
+// SAFETY: the driver allows a stream to be used from any thread.
+unsafe impl Send for Stream {}
+// SAFETY: as above; enqueueing is ordered by the driver.
+unsafe impl Sync for Stream {}
+
+impl Stream {
+    /// A stream of our own, which does not wait for the legacy default stream.
+    ///
+    /// # Errors
+    /// When the context is broken or out of resources.
+    pub fn new(context: &Context) -> Result<Stream, DeviceError> {
+        let _scope = context.enter()?;
+        let handle = result::create_stream(0)?;
+        Ok(Stream { context: context.clone(), handle, owned: true })
+    }
+
+    /// The legacy default stream, which waits for blocking streams and they for it.
+    #[must_use]
+    pub fn legacy_default(context: &Context) -> Stream {
+        Stream { context: context.clone(), handle: LEGACY as CUstream, owned: false }
+    }
+
+    /// The default stream of the thread that enqueues on it.
+    #[must_use]
+    pub fn per_thread_default(context: &Context) -> Stream {
+        Stream { context: context.clone(), handle: PER_THREAD as CUstream, owned: false }
+    }
+
+    /// The user's stream by its handle, as the array libraries give it: 0 and 1 are the legacy
+    /// default stream, 2 is the thread's default stream (the Python array API's numbers).
+    ///
+    /// # Errors
+    /// When the stream belongs to another device or context.
+    ///
+    /// # Safety
+    /// `handle` must be one of those numbers or a stream that lives as long as this value.
+    pub unsafe fn borrow(context: &Context, handle: usize) -> Result<Stream, DeviceError> {
+        let handle = if handle == 0 { LEGACY } else { handle };
+        let stream = Stream { context: context.clone(), handle: handle as CUstream, owned: false };
+        if handle > PER_THREAD {
+            stream.require_own_context()?;
+        }
+        Ok(stream)
+    }
+
+    fn require_own_context(&self) -> Result<(), DeviceError> {
+        let scope = self.context.enter()?;
+        // SAFETY: the stream lives, by the promise given to `borrow`.
+        let theirs = unsafe { result::stream_context(self.handle) }?;
+        drop(scope);
+        if theirs == self.context.raw() {
+            return Ok(());
+        }
+        let own = self.context.ordinal();
+        let message = match ordinal_of(theirs) {
+            Ok(other) if other != own => {
+                format!("the stream belongs to device {other}, and device {own} is meant")
+            }
+            _ => format!("the stream belongs to another context than device {own}'s primary one"),
+        };
+        Err(DeviceError::new(DeviceErrorKind::WrongDevice, message)
+            .with_advice("Give a stream that was made on the device of the spool."))
+    }
+
+    /// The handle as a number, for array libraries.
+    #[must_use]
+    pub fn handle(&self) -> usize {
+        self.handle as usize
+    }
+
+    /// Its context.
+    #[must_use]
+    pub fn context(&self) -> &Context {
+        &self.context
+    }
+
+    /// Lets everything that is enqueued after this wait for `event`. The host does not wait.
+    ///
+    /// # Errors
+    /// When the context is broken.
+    pub fn wait_for(&self, event: &Event) -> Result<(), DeviceError> {
+        let _scope = self.context.enter()?;
+        // SAFETY: both live while they are borrowed; the driver keeps what it still needs.
+        unsafe { result::stream_wait(self.handle, event.raw()) }?;
+        Ok(())
+    }
+
+    /// A new event recorded behind everything enqueued so far.
+    ///
+    /// # Errors
+    /// When the context is broken or out of resources.
+    pub fn record(&self) -> Result<Event, DeviceError> {
+        let event = Event::new(&self.context)?;
+        event.record(self)?;
+        Ok(event)
+    }
+
+    pub(crate) fn raw(&self) -> CUstream {
+        self.handle
+    }
+}
+
+/// The number of the device of a context.
+fn ordinal_of(context: crate::raw::CUcontext) -> Result<u32, DeviceError> {
+    result::push_context(context)?;
+    let device = result::current_device();
+    let _ = result::pop_context();
+    Ok(device?.unsigned_abs())
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        if self.owned
+            && life::driver_lives()
+            && let Ok(_scope) = self.context.enter()
+        {
+            // SAFETY: our own; the driver finishes what is enqueued before it destroys it.
+            let _ = unsafe { result::destroy_stream(self.handle) };
+        }
+    }
+}
