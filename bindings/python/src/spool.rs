@@ -234,6 +234,7 @@ impl Spool {
     /// On a durable disk they survive a crash of the machine from then on.
     ///
     /// Raises:
+    ///     CheckpointTooLargeError: a checkpoint is larger than the durable disk.
     ///     TierFullError, StorageError, WaitTimeoutError, ClosedError, ForkedError.
     fn flush(&self, py: Python<'_>) -> PyResult<()> {
         guarded(py, || waiting(py, None, |wait| self.spool.flush(wait)))
@@ -285,7 +286,8 @@ impl Spool {
     /// spool as well.
     ///
     /// Raises:
-    ///     TierFullError, StorageError, WaitTimeoutError: something could not be made durable.
+    ///     CheckpointTooLargeError, TierFullError, StorageError, WaitTimeoutError: something could
+    ///         not be made durable.
     ///     ForkedError.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         guarded(py, || detached(py, None, || self.spool.close()))

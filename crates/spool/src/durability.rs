@@ -1,6 +1,6 @@
 //! What survives: flushes, and which checkpoints are durable after one.
 
-use unspool_core::{CheckpointId, CopyState};
+use unspool_core::{CheckpointId, CopyState, Core, Version};
 use unspool_transfer::sync::MutexGuard;
 
 use crate::error::{Error, ErrorKind};
@@ -19,23 +19,38 @@ pub(crate) fn flush<'a>(
 ) -> Result<(), Error> {
     let Answered { state, .. } = hub.ask(state, Asked::Flush, wait, until)?;
     let flushed = in_durable_tiers(hub, &state);
+    let too_large = too_large_to_last(hub, &state);
     drop(state);
-    sync(hub, &flushed)
+    sync(hub, &flushed)?;
+    too_large.map_or(Ok(()), Err)
+}
+
+/// The error for a checkpoint that has reached the slowest tier which can hold it, and that is no
+/// durable one.
+fn too_large_to_last(hub: &Hub, state: &State) -> Option<Error> {
+    let tier = hub.tier(*hub.durable_tiers.last()?).describe();
+    let core = state.brain.core();
+    let mut versions = checkpoints(state).into_iter().map(|(version, _)| version);
+    let version = versions.find(|&v| core.is_flushed(v) && !is_in_durable_tier(hub, core, v))?;
+    let message = format!(
+        "Version {} is larger than the {} tier at {} ({} bytes), so it cannot be made durable; all \
+         smaller ones were. Give that tier more room (option `{}`), or save the version in parts.",
+        version.0, tier.kind, tier.location, tier.capacity, tier.kind,
+    );
+    Some(Error::new(ErrorKind::TooLarge, message))
+}
+
+fn is_in_durable_tier(hub: &Hub, core: &Core, version: Version) -> bool {
+    let copies = core.copies(version);
+    let mut copies = hub.durable_tiers.iter().map(|tier| copies[usize::from(tier.0)]);
+    copies.any(|copy| copy.is_some_and(CopyState::is_complete))
 }
 
 /// The checkpoints that have a complete copy in a durable tier.
 fn in_durable_tiers(hub: &Hub, state: &State) -> Vec<CheckpointId> {
-    if hub.durable_tiers.is_empty() {
-        return Vec::new();
-    }
     let core = state.brain.core();
-    let complete = |version| {
-        let copies = core.copies(version);
-        let mut copies = hub.durable_tiers.iter().map(|tier| copies[usize::from(tier.0)]);
-        copies.any(|copy| copy.is_some_and(CopyState::is_complete))
-    };
-    let there = checkpoints(state).into_iter().filter(|(version, _)| complete(*version));
-    there.map(|(_, id)| id).collect()
+    let there = checkpoints(state).into_iter();
+    there.filter(|(v, _)| is_in_durable_tier(hub, core, *v)).map(|(_, id)| id).collect()
 }
 
 /// Makes durable what was put before, and notes it for `flushed`.

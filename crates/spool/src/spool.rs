@@ -141,7 +141,8 @@ impl Spool {
     /// they survive a crash of the machine from then on.
     ///
     /// # Errors
-    /// `Full`, `Io`, `Timeout`, `Interrupted`, `Closed`, `Forked`.
+    /// `TooLarge` when the disk is durable and a checkpoint is larger than it; `Full`, `Io`,
+    /// `Timeout`, `Interrupted`, `Closed`, `Forked`.
     pub fn flush(&self, wait: &Wait<'_>) -> Result<(), Error> {
         durability::flush(&self.hub, self.hub.enter()?, wait, Until::Closing)
     }

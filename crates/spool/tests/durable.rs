@@ -228,3 +228,21 @@ fn dropping_a_durable_spool_keeps_its_history() {
     let spool = open(dir.path());
     (0..10).for_each(|version| restore(&spool, version, LEN).unwrap());
 }
+
+#[test]
+fn a_checkpoint_larger_than_the_durable_disk_is_named_by_flush_and_close() {
+    let dir = tempfile::tempdir().unwrap();
+    let disk =
+        DiskSettings { durable: true, capacity: Some(40 << 10), ..DiskSettings::new(dir.path()) };
+    let settings = Settings { host: Some(1 << 20), disk: Some(disk), ..Settings::default() };
+    let spool = Spool::open(settings).unwrap();
+    save(&spool, 1, LEN).unwrap();
+    save(&spool, 2, 4 * LEN).unwrap();
+    for refused in [spool.flush(&wait()), spool.close()] {
+        let error = refused.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::TooLarge);
+        assert!(error.to_string().contains("Version 2"), "{error}");
+    }
+    drop(spool);
+    assert_eq!(open(dir.path()).versions().unwrap(), [1], "what fits was made durable");
+}

@@ -176,6 +176,7 @@ class Spool:
         On a durable disk they survive a crash of the machine from then on.
 
         Raises:
+            CheckpointTooLargeError: a checkpoint is larger than the durable disk.
             TierFullError, StorageError, WaitTimeoutError, ClosedError, ForkedError.
         """
 
@@ -219,7 +220,8 @@ class Spool:
         spool as well.
 
         Raises:
-            TierFullError, StorageError, WaitTimeoutError: something could not be made durable.
+            CheckpointTooLargeError, TierFullError, StorageError, WaitTimeoutError: something could
+                not be made durable.
             ForkedError.
         """
 
