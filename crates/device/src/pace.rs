@@ -4,6 +4,8 @@
 //! back starve the copies of other threads, however small the chunks are. So a chunk is registered
 //! while no copy is under way, or after a gap at least as long as the last call took, which lets
 //! every waiting copy through; and never while a save waits for room.
+//!
+//! The figures are in docs/decisions/0020-pacing-registrations.md.
 
 use std::time::Duration;
 

@@ -37,6 +37,8 @@ impl PinnedArena {
     ) -> Result<(), DeviceError> {
         self.check(offset, from.len())?;
         self.context.require(stream.context().ordinal(), "the stream")?;
+        // Copies of unregistered memory last as long as this call: registrations leave them gaps.
+        let _busy = self.busy();
         let _scope = enter(stream, &[from])?;
         let mut way = unregistered;
         for piece in self.pieces(offset, from.len()) {
@@ -73,6 +75,8 @@ impl PinnedArena {
     ) -> Result<(), DeviceError> {
         self.check(offset, to.len())?;
         self.context.require(stream.context().ordinal(), "the stream")?;
+        // Copies of unregistered memory last as long as this call: registrations leave them gaps.
+        let _busy = self.busy();
         let _scope = enter(stream, &[to])?;
         let mut way = unregistered;
         for piece in self.pieces(offset, to.len()) {

@@ -210,7 +210,8 @@ impl PinnedArena {
     }
 
     /// Says that a copy is under way on the links until the value is dropped. While there is none,
-    /// registrations need no gaps.
+    /// registrations need no gaps. Copies of this arena say so themselves until they are enqueued;
+    /// who enqueues them says so until their event is done.
     pub fn busy(&self) -> LinkBusy {
         self.prepared.progress.link_busy();
         LinkBusy(Arc::clone(&self.prepared))

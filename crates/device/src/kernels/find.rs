@@ -21,7 +21,8 @@ pub(super) fn candidates(
     extra: &[PathBuf],
 ) -> Vec<PathBuf> {
     if let Some(named) = variable(VARIABLE) {
-        return inside(&PathBuf::from(named));
+        let named = PathBuf::from(named);
+        return if named.is_dir() { inside(&named) } else { vec![named] };
     }
     let mut found = Vec::new();
     for path in extra {
@@ -44,19 +45,16 @@ pub(super) fn candidates(
     found
 }
 
-/// The library itself, or the libraries in a folder, with names that exist.
-fn inside(path: &Path) -> Vec<PathBuf> {
-    if !path.is_dir() {
-        return vec![path.to_owned()];
-    }
-    let names = NAMES.iter().map(|name| path.join(name));
+/// The libraries in a folder.
+fn inside(folder: &Path) -> Vec<PathBuf> {
+    let names = NAMES.iter().map(|name| folder.join(name));
     names.filter(|path| path.exists()).collect()
 }
 
 /// The libraries of the wheels below one `site-packages`, and in it itself.
 fn in_packages(path: &Path) -> Vec<PathBuf> {
     let folders = WHEELS.iter().map(|wheel| path.join(wheel)).chain([path.to_owned()]);
-    folders.filter(|folder| folder.is_dir()).flat_map(|folder| inside(&folder)).collect()
+    folders.flat_map(|folder| inside(&folder)).collect()
 }
 
 /// `lib/python3*/site-packages` of an environment.
