@@ -6,16 +6,19 @@ import argparse
 import json
 import sys
 import time
+from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from rich.console import Console
+from unspool import Stats
 from unspool.rtm import figure, report
 from unspool.rtm.errors import MigrationError
 from unspool.rtm.files import check_writable, complete
 from unspool.rtm.generated import generated_model
-from unspool.rtm.history import Memory, SpoolHistory
+from unspool.rtm.history import Memory
 from unspool.rtm.image import agreement, expected, finish
 from unspool.rtm.job import Job, Outcome, check_disk, check_memory, migrate_again, run
 from unspool.rtm.memory import peak_resident
@@ -29,6 +32,8 @@ __all__ = ["run_command"]
 
 #: The migration model is smoothed over so many cells by default.
 SMOOTH_CELLS = 8
+#: What a job leaves in its output directory.
+FILES = ("image.png", "image.npy", "report.json")
 #: Exit codes: a check that failed is a failure of the program, not of its user.
 DONE, DIFFERENT = 0, 1
 
@@ -45,9 +50,22 @@ def run_command(options: argparse.Namespace) -> int:
     for warning in job.survey.warnings:
         if not options.quiet:
             screen.print(f"warning: {warning}", style="yellow", highlight=False)
+    with ExitStack() as files:
+        # All files appear together at the end, or none of them does.
+        parts = {name: files.enter_context(complete(options.out / name)) for name in FILES}
+        trace = files.enter_context(complete(options.trace)) if options.trace else None
+        found, stats = _migrate(job, options, screen, parts, trace)
+    return _tell(found, stats, options)
+
+
+def _migrate(
+    job: Job, options: argparse.Namespace, screen: Console, parts: dict[str, Path], trace: Any
+) -> tuple[dict[str, Any], Stats]:
+    """Runs the job and writes `parts` and `trace`; returns the report."""
     begin = time.monotonic()
     with _watch(job, options, screen, "migrating") as watch:
-        outcome = run(job, watch, _tracer(options.trace), keep_records=options.check)
+        tracer = None if trace is None else partial(write_trace, path=trace)
+        outcome = run(job, watch, tracer, keep_records=options.check)
     seconds, peak = time.monotonic() - begin, peak_resident()
     image = finish(outcome.migrated.image, outcome.migrated.illumination, job.model)
     wanted = expected(job.model, job.background, job.survey.timing)
@@ -55,13 +73,11 @@ def run_command(options: argparse.Namespace) -> int:
     found = report.build(job, outcome, seconds, peak, agrees)
     if options.check:
         found["check"] = _check(job, outcome, options, screen)
-    with complete(options.out / "image.png") as path:
-        figure.draw(job, image, wanted, agrees, path)
-    with complete(options.out / "image.npy") as path, path.open("wb") as file:
+    figure.draw(job, image, wanted, agrees, parts["image.png"])
+    with parts["image.npy"].open("wb") as file:
         np.save(file, image)
-    with complete(options.out / "report.json") as path:
-        path.write_text(json.dumps(found, indent=2) + "\n")
-    return _tell(found, outcome, options)
+    parts["report.json"].write_text(json.dumps(found, indent=2) + "\n")
+    return found, outcome.stats
 
 
 def _job(options: argparse.Namespace) -> Job:
@@ -124,17 +140,6 @@ def _watch(
     return Bar(screen, title, shots, job.survey.timing.steps, passes)
 
 
-def _tracer(path: Path | None) -> Any:
-    if path is None:
-        return None
-
-    def write(history: SpoolHistory) -> None:
-        with complete(path) as part:
-            write_trace(history, part)
-
-    return write
-
-
 def _check(
     job: Job, outcome: Outcome, options: argparse.Namespace, screen: Console
 ) -> dict[str, Any]:
@@ -155,15 +160,15 @@ def _check(
     return {"identical": same, "different_shots": different, "seconds": seconds}
 
 
-def _tell(found: dict[str, Any], outcome: Outcome, options: argparse.Namespace) -> int:
+def _tell(found: dict[str, Any], stats: Stats, options: argparse.Namespace) -> int:
     check = found.get("check")
     failed = check is not None and not check["identical"]
     if options.json:
         print(json.dumps(found, indent=2))
     elif not options.quiet:
         console = Console()
-        report.show(found, outcome.stats, console)
-        console.print(f"written: {options.out}/image.png, image.npy, report.json", highlight=False)
+        report.show(found, stats, console)
+        console.print(f"written: {options.out}/{', '.join(FILES)}", highlight=False)
         if check is not None and not failed:
             console.print("check: every bit of the image is the same with plain NumPy arrays")
     if failed and check is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from unspool.rtm.errors import MigrationError
@@ -14,14 +14,23 @@ __all__ = ["check_writable", "complete"]
 
 @contextmanager
 def complete(path: Path) -> Iterator[Path]:
-    """Gives a path to write to; it becomes `path` when the block ends well, and else vanishes."""
+    """Gives a path to write to; it becomes `path` when the block ends well, and else vanishes.
+
+    Directories on the way are made when the block begins; the last one goes again when the block
+    fails and nothing else is in it.
+    """
+    made = not path.parent.exists()
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f".{os.getpid()}.{path.name}")
     try:
         yield part
         part.replace(path)
-    finally:
+    except BaseException:
         part.unlink(missing_ok=True)
+        if made:
+            with suppress(OSError):
+                path.parent.rmdir()
+        raise
 
 
 def check_writable(path: Path, what: str) -> None:

@@ -52,10 +52,10 @@ class Figures:
             return ""
         stats = self._history.spool.stats()
         inside = self._history.clock.seconds("restore")
-        rate = stats.restored_bytes / inside / 1e9 if inside else 0.0
+        rate = f"restores at {stats.restored_bytes / inside / 1e9:.1f} GB/s, " if inside else ""
         stall = stats.save_stall_seconds + stats.restore_stall_seconds
         part = 100.0 * stall / max(time.monotonic() - self._begin, 1e-9)
-        return f"restores at {rate:.1f} GB/s, stalled {part:.1f} %"
+        return f"{rate}stalled {part:.1f} %"
 
 
 class Lines(Silence):
