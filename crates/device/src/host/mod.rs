@@ -250,7 +250,10 @@ impl PinnedArena {
     /// Ends the arena: later copies are refused, and the memory goes back once `after` is done and
     /// the arena is dropped. Dropping alone waits for everything on the device instead, on a
     /// thread that nobody waits for.
-    pub fn retire(mut self, after: Vec<Event>) {
+    ///
+    /// # Safety
+    /// `after` is behind every copy of this arena that may be unfinished.
+    pub unsafe fn retire(mut self, after: Vec<Event>) {
         self.give_back(After::Events(after));
     }
 
