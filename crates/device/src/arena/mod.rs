@@ -147,8 +147,8 @@ impl DeviceArena {
 
     /// Ends the arena: it gives no more spans, and its memory goes back once `after` is done and
     /// nothing names it any more. Dropping it without this waits for everything on the device
-    /// instead, on a thread that nobody waits for. `after` has to be behind every operation that may
-    /// be unfinished: one that finds its memory gone breaks the context.
+    /// instead, on a thread that nobody waits for. `after` has to be behind every operation that
+    /// may be unfinished: one that finds its memory gone breaks the context.
     pub fn retire(&self, after: Vec<Event>) {
         self.mapping.close(Some(After::Events(after)));
     }
