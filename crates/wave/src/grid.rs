@@ -10,7 +10,8 @@ const MOST_ELEMENTS: usize = 1 << 30;
 
 /// A model of `nx` by `nz` cells, and the layer that absorbs waves around it.
 ///
-/// Fields are padded: [`Grid::pad`] more cells on every side, the outer [`HALO`] of which stay zero.
+/// Fields are padded: [`Grid::pad`] more cells on every side, of which the outer four, the halo,
+/// stay zero.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Grid {
     /// Cells of the model along x.

@@ -18,8 +18,8 @@
 //! Guarantees: the result of a step does not depend on the number of threads, bit for bit, and is
 //! the same in every run on the same instruction set. Instruction sets agree to rounding.
 //!
-//! Amplitudes below 1e-18 are set to zero, so that no arithmetic is done on subnormal numbers; scale
-//! sources so that waves stay many orders of magnitude above that (a unit source does).
+//! Amplitudes below 1e-18 are set to zero, so that no arithmetic is done on subnormal numbers;
+//! scale sources so that waves stay many orders of magnitude above that (a unit source does).
 //!
 //! Fields are plain slices that the caller owns: padded, contiguous, x slow and z (depth) fast, of
 //! [`Grid::shape`]; nothing here allocates after construction.

@@ -73,7 +73,8 @@ fn padded_push(grid: &Grid, velocity: &[f32], dt: f64) -> Vec<f32> {
     (0..rows).flat_map(|x| (0..columns).map(move |z| (x, z))).map(|(x, z)| cell(x, z)).collect()
 }
 
-/// sigma dt / 2 along one axis: zero in the model, rising with the square of the depth in the layer.
+/// sigma dt / 2 along one axis: zero in the model, rising with the square of the way into the
+/// layer.
 ///
 /// A wave of speed v is damped by exp(-sigma / (2 v)) per metre, so that the way into the layer and
 /// back leaves [`DESIGN_REFLECTION`] when the peak of sigma is 3 v ln(1 / R) / width.
