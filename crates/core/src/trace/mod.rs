@@ -22,7 +22,7 @@
 //! command   = "> " name { " " key "=" value }
 //! ```
 //!
-//! - Names are those of the variants of [`Event`], [`Command`] and [`Refusal`](crate::Refusal) in
+//! - Names are those of the variants of `Event`, `Command` and `Refusal`, in
 //!   lower case with hyphens (`transfer-done`); keys are the names of their fields. Every field is
 //!   there, in the order of declaration.
 //! - Numbers are decimal; a place is `tier:offset`; an absent failure is `none`; a refusal is its
