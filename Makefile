@@ -23,7 +23,7 @@ RUST_SOURCES := $(shell find crates $(PACKAGE)/src -name '*.rs' -path '*/src/*')
 PYTHON_SOURCES := $(PACKAGE)/pyproject.toml \
 	$(shell find $(PACKAGE)/python -name '*.py' -o -name '*.pyi' -o -name py.typed)
 
-.PHONY: help demo test test-rust test-python bench lint fmt sim fuzz clean need-rust
+.PHONY: kernels help demo test test-rust test-python bench lint fmt sim fuzz clean need-rust
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -74,6 +74,11 @@ lint: need-rust $(VENV)/.tools ## check formatting, lints (warnings are errors) 
 		--all-targets -- --deny warnings
 	RUSTDOCFLAGS='--deny warnings' $(CARGO) doc --workspace --no-deps --locked --quiet
 	$(CARGO) x tidy
+
+kernels: need-rust $(VENV)/.made ## compile every CUDA kernel for sm_80, sm_90 and sm_100 (needs no GPU)
+	$(PIP) install 'nvidia-cuda-nvrtc>=13,<14'
+	UNSPOOL_NVRTC="$$($(BIN)/python -c 'import nvidia.cu13 as m; print(list(m.__path__)[0] + "/lib")')" \
+		$(CARGO) test --locked --package unspool-device --test kernels
 
 fmt: need-rust $(VENV)/.tools ## format all sources
 	$(CARGO) fmt --all
