@@ -87,3 +87,21 @@ fn a_checkpoint_that_two_stores_hold_is_adopted_from_both() {
     bench.step(Event::Discard { version: Version(3) });
     assert_eq!(bench.deleting.len(), 2, "both frames are deleted");
 }
+
+#[test]
+fn a_copy_that_has_just_arrived_is_asked_to_move_on_before_a_save_is_refused() {
+    let tier = |kind, capacity, alignment| TierConfig { kind, capacity, alignment };
+    let mut settings = config(8, 1, 1, 1);
+    settings.discard_after_restore = true;
+    settings.tiers = vec![
+        tier(TierKind::Device, 88, 8),
+        tier(TierKind::Host, 7, 1),
+        tier(TierKind::Disk, 64, 8),
+    ];
+    let mut bench = Bench::new(settings);
+    bench.expect([8, 6, 6, 2, 3, 4, 4, 3, 2]);
+    bench.save_all([0, 2], 5);
+    assert!(bench.restore(2).is_ok());
+    bench.save_all([6], 3);
+    bench.save_all([7], 68);
+}

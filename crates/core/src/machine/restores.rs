@@ -145,6 +145,7 @@ impl Core {
         let copy = self.table.get_mut(row).copy_mut(tier).expect("a copy that was read exists");
         assert!(copy.readers > 0, "a reader leaves once");
         copy.readers -= 1;
+        self.may_move_now(tier);
         Some(row)
     }
 }

@@ -261,6 +261,12 @@ impl Core {
         state.full = false;
     }
 
+    /// A copy in `tier` was let go of or has arrived. Even if it may not be evicted, it may be
+    /// asked to move on: whoever waits for room has to look again.
+    pub(super) fn may_move_now(&mut self, tier: TierId) {
+        self.tier_mut(tier).generation += 1;
+    }
+
     pub(super) fn arena(&self, tier: TierId) -> &Fragments {
         self.tier(tier).arena.as_ref().expect("an arena")
     }

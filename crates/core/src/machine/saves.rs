@@ -141,6 +141,7 @@ impl Core {
         self.stats.saves += 1;
         self.stats.saved_bytes += bytes;
         self.set_state(row, tier, CopyState::WriteComplete);
+        self.may_move_now(tier);
         if self.bottom(bytes) != Some(tier) {
             self.unflushed.insert(id, row);
         }

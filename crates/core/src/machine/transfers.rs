@@ -207,6 +207,8 @@ impl Core {
             TransferKind::Flush => source.flush = None,
             TransferKind::Prefetch => source.prefetch = None,
         }
+        self.may_move_now(transfer.from);
+        self.may_move_now(transfer.to);
         Some(transfer)
     }
 
