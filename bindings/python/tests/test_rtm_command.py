@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 
@@ -180,7 +181,11 @@ def _start(tmp_path):
     (tmp_path / "disk").mkdir()
     command = [sys.executable, "-m", "unspool", "rtm", "--time", "60", "--disk-dir", "disk"]
     command += ["--trace", "trace.json"]
-    return subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True)
+    # A shell's background jobs inherit an ignored Ctrl-C, and these tests may be one.
+    heard = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
+    return subprocess.Popen(
+        command, cwd=tmp_path, stderr=subprocess.PIPE, text=True, preexec_fn=heard
+    )
 
 
 def _written(directory):
@@ -194,7 +199,10 @@ def test_ctrl_c_leaves_no_files_behind(tmp_path):
             assert time.monotonic() < deadline, "the spool never opened its disk tier"
             assert process.poll() is None, process.stderr.read()
         process.send_signal(signal.SIGINT)
-        _, said = process.communicate(timeout=60)
+        try:
+            _, said = process.communicate(timeout=60)
+        finally:
+            process.kill()
     assert process.returncode == 130, said
     assert said.splitlines()[-1] == "unspool: interrupted; nothing was written"
     assert children(tmp_path) == ["disk"]
