@@ -90,7 +90,7 @@ impl World {
         self.ops.clear();
         self.replies.clear();
         (self.failures, self.prefetch_held, self.next_tick) = (false, false, Nanos::NEVER);
-        self.events = 0;
+        self.earlier_events += std::mem::take(&mut self.events);
         self.life += 1;
         if !self.calm && self.plan.faults.until != Nanos::NEVER {
             self.agenda.plan(self.plan.faults.until.max(self.now), Action::FaultsStop);

@@ -77,7 +77,7 @@ impl World {
     #[must_use]
     pub fn figures(&self) -> RunFigures {
         RunFigures {
-            events: self.events,
+            events: self.earlier_events + self.events,
             finished: self.now,
             application_over: self.counters.application_over,
             first_restore: self.counters.first_restore.unwrap_or_default(),

@@ -114,8 +114,8 @@ impl Hardware {
         Span { tier, first: place.offset, end: place.offset + bytes }
     }
 
-    /// The marks that an operation on `span` must wait for; a write over a guard replaces it.
-    pub fn marks_before(&mut self, span: Span, write: bool) -> Vec<Mark> {
+    /// The marks that an operation on `span` must wait for.
+    pub fn marks_before(&self, span: Span, write: bool) -> Vec<Mark> {
         let meets = |g: &&Guard| g.span.meets(&span) && (g.write || write);
         self.guards.iter().filter(meets).map(|guard| guard.mark).collect()
     }

@@ -72,7 +72,10 @@ pub struct World {
     pub(crate) history: History,
     pub(crate) counters: Counters,
     pub(crate) life: usize,
+    /// Events that the core has taken in this life.
     pub(crate) events: u64,
+    /// The same in the lives before.
+    pub(crate) earlier_events: u64,
     pub(crate) draws: u64,
     next_request: u64,
     /// The last event was a failure that must be followed by a retry.
@@ -127,6 +130,7 @@ impl World {
             counters: Counters::default(),
             life: 0,
             events: 0,
+            earlier_events: 0,
             draws: 0,
             next_request: 0,
             must_retry: false,
