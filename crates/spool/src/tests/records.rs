@@ -29,7 +29,8 @@ fn the_timeline_has_the_calls_and_every_movement() {
         .map(|event| event["args"]["name"].as_str().unwrap())
         .collect();
     assert!(rows[0].starts_with("application"), "{rows:?}");
-    assert!(rows.contains(&"device-disk 0"), "{rows:?}");
+    // Which of the lane's workers took the jobs is chance.
+    assert!(rows.iter().any(|row| row.starts_with("device-disk ")), "{rows:?}");
     let flush = events.iter().find(|event| event["name"] == "flush").unwrap();
     assert_eq!((&flush["args"]["bytes"], &flush["args"]["tier"]), (&LEN.into(), &"disk".into()));
 }
