@@ -31,7 +31,7 @@ help: ## show this list
 demo: $(VENV)/.rtm ## migrate the default model through a spool and write pictures to demo-output/
 	$(BIN)/unspool rtm --out demo-output
 	@echo
-	@echo "The migrated image: demo-output/"
+	@echo "The migrated image: demo-output/image.png"
 
 test: test-rust test-python ## run all tests: Rust and Python
 	@echo
