@@ -137,18 +137,24 @@ fn torn_and_changed_frames_are_refused_with_a_note_and_left_alone() {
     (10..16).for_each(|version| restore(&spool, version, LEN).unwrap());
 }
 
-#[test]
-fn a_payload_that_was_changed_on_disk_is_never_shown() {
-    let dir = tempfile::tempdir().unwrap();
-    let spool = open(dir.path());
+/// A spool with versions 0 to 2 that was closed, and opened again after a bit in the payload of
+/// version 1 was changed.
+fn reopened_with_one_bit_changed(dir: &Path) -> Spool {
+    let spool = open(dir);
     (0..3).for_each(|version| save(&spool, version, LEN).unwrap());
     spool.close().unwrap();
     drop(spool);
-    let file = &frames(dir.path())[1];
+    let file = &frames(dir)[1];
     let mut bytes = std::fs::read(file).unwrap();
     bytes[4096 + 11_000] ^= 1;
     std::fs::write(file, bytes).unwrap();
-    let spool = open(dir.path());
+    open(dir)
+}
+
+#[test]
+fn a_payload_that_was_changed_on_disk_is_never_shown() {
+    let dir = tempfile::tempdir().unwrap();
+    let spool = reopened_with_one_bit_changed(dir.path());
     let error = spool.restore(1, &wait()).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Corrupt);
     for part in ["Version 1 cannot be restored", "checksum of its payload", "Check the storage"] {
@@ -161,15 +167,7 @@ fn a_payload_that_was_changed_on_disk_is_never_shown() {
 #[test]
 fn a_prefetch_that_finds_changed_bytes_makes_the_version_lost() {
     let dir = tempfile::tempdir().unwrap();
-    let spool = open(dir.path());
-    (0..3).for_each(|version| save(&spool, version, LEN).unwrap());
-    spool.close().unwrap();
-    drop(spool);
-    let file = &frames(dir.path())[1];
-    let mut bytes = std::fs::read(file).unwrap();
-    bytes[4096 + 11_000] ^= 1;
-    std::fs::write(file, bytes).unwrap();
-    let spool = open(dir.path());
+    let spool = reopened_with_one_bit_changed(dir.path());
     spool.expect([0, 1, 2]).unwrap();
     restore(&spool, 0, LEN).unwrap();
     let error = spool.restore(1, &wait()).unwrap_err();

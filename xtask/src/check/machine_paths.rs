@@ -34,8 +34,8 @@ fn folder(text: &str) -> Option<&'static str> {
     })
 }
 
-/// Whether a path may begin after this text: `src/work/x` and `https://x.example/home/` are not
-/// absolute paths.
+/// Whether a path may begin after this text. Within a longer path (`src/home/x`) or an address
+/// (`https://x.example/home/`) a folder of that name begins no absolute path.
 fn begins(before: &str) -> bool {
     !before.ends_with(|c: char| c.is_alphanumeric() || "._-~/}$".contains(c))
 }
