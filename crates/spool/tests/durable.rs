@@ -141,13 +141,13 @@ fn torn_and_changed_frames_are_refused_with_a_note_and_left_alone() {
 /// version 1 was changed.
 fn reopened_with_one_bit_changed(dir: &Path) -> Spool {
     let spool = open(dir);
-    (0..3).for_each(|version| save(&spool, version, LEN).unwrap());
-    spool.close().unwrap();
+    (0..3).for_each(|version| save(&spool, version, LEN).expect("room"));
+    spool.close().expect("a durable close");
     drop(spool);
     let file = &frames(dir)[1];
-    let mut bytes = std::fs::read(file).unwrap();
+    let mut bytes = std::fs::read(file).expect("a frame");
     bytes[4096 + 11_000] ^= 1;
-    std::fs::write(file, bytes).unwrap();
+    std::fs::write(file, bytes).expect("a writable frame");
     open(dir)
 }
 
