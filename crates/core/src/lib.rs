@@ -17,6 +17,7 @@ mod event;
 mod hints;
 mod lifecycle;
 mod machine;
+pub mod order;
 mod policy;
 mod stats;
 mod time_model;
