@@ -7,7 +7,7 @@ use std::sync::Arc;
 use crate::driver::{DeviceInfo, Driver};
 use crate::error::{CudaError, DeviceError, DeviceErrorKind};
 use crate::raw::{CUcontext, CUdevice};
-use crate::{life, result};
+use crate::{life, raw, result};
 
 /// The primary context of one device, retained. Clones name the same one.
 #[derive(Clone, Debug)]
@@ -137,4 +137,27 @@ impl Drop for Scope {
 /// When the driver is not loaded.
 pub fn current_context() -> Result<usize, DeviceError> {
     Ok(result::current_context()? as usize)
+}
+
+/// The number of the device whose context is current on this thread. `None` without a driver, or
+/// when nothing is current, as in a process that has not used CUDA yet. Starts nothing.
+#[must_use]
+pub fn current_ordinal() -> Option<u32> {
+    raw::load().ok()?;
+    let current = result::current_context().ok()?;
+    if current.is_null() {
+        return None;
+    }
+    result::current_device().ok().map(i32::unsigned_abs)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_context_is_current_on_a_thread_that_never_used_the_device() {
+        let found = std::thread::spawn(current_ordinal).join();
+        assert_eq!(found.ok(), Some(None));
+    }
 }

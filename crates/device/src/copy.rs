@@ -8,6 +8,8 @@ use crate::result;
 use crate::span::DeviceSpan;
 use crate::stream::Stream;
 
+pub use crate::pageable::{device_to_host, host_to_device};
+
 /// Copies `from` to `to`, of the same length, on the device of `stream`.
 ///
 /// # Errors
@@ -107,7 +109,7 @@ pub(crate) fn refused(result: Result<(), CudaError>, what: &str) -> Result<(), D
     })
 }
 
-fn same_length(to: u64, from: u64) -> Result<(), DeviceError> {
+pub(crate) fn same_length(to: u64, from: u64) -> Result<(), DeviceError> {
     if to == from {
         return Ok(());
     }

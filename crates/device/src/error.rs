@@ -22,6 +22,8 @@ pub struct CudaError {
 pub(crate) const OUT_OF_MEMORY: u32 = 2;
 /// `CUDA_ERROR_NOT_READY`: an event or a stream has unfinished work.
 pub(crate) const NOT_READY: u32 = 600;
+/// `CUDA_ERROR_STREAM_CAPTURE_IMPLICIT`: the legacy default stream while another is captured.
+pub(crate) const STREAM_CAPTURE_IMPLICIT: u32 = 906;
 
 impl CudaError {
     /// An error without a driver call behind it.

@@ -9,9 +9,9 @@ use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::sync::OnceLock;
 
 pub(crate) use cudarc::driver::sys::{
-    CUcontext, CUdevice, CUdevice_attribute, CUdeviceptr, CUevent, CUfunction, CUmemAccess_flags,
-    CUmemAccessDesc, CUmemAllocationProp, CUmemAllocationType, CUmemGenericAllocationHandle,
-    CUmemLocation, CUmemLocationType, CUmodule, CUstream,
+    CUDA_MEMCPY2D, CUcontext, CUdevice, CUdevice_attribute, CUdeviceptr, CUevent, CUfunction,
+    CUmemAccess_flags, CUmemAccessDesc, CUmemAllocationProp, CUmemAllocationType,
+    CUmemGenericAllocationHandle, CUmemLocation, CUmemLocationType, CUmodule, CUstream,
 };
 
 use crate::error::CudaError;
@@ -106,12 +106,15 @@ driver_table! {
         to: CUdeviceptr, from: CUdeviceptr, bytes: usize, stream: CUstream
     );
     memcpy_dtod_blocking = "cuMemcpyDtoD_v2"(to: CUdeviceptr, from: CUdeviceptr, bytes: usize);
+    memcpy_2d = "cuMemcpy2DAsync_v2"(copy: *const CUDA_MEMCPY2D, stream: CUstream);
     memset_d8 = "cuMemsetD8Async"(to: CUdeviceptr, byte: u8, bytes: usize, stream: CUstream);
     stream_create = "cuStreamCreateWithPriority"(
         stream: *mut CUstream, flags: c_uint, priority: c_int
     );
     stream_destroy = "cuStreamDestroy_v2"(stream: CUstream);
     stream_get_ctx = "cuStreamGetCtx"(stream: CUstream, context: *mut CUcontext);
+    stream_get_id = "cuStreamGetId"(stream: CUstream, id: *mut u64);
+    stream_is_capturing = "cuStreamIsCapturing"(stream: CUstream, status: *mut c_uint);
     stream_wait_event = "cuStreamWaitEvent"(stream: CUstream, event: CUevent, flags: c_uint);
     event_create = "cuEventCreate"(event: *mut CUevent, flags: c_uint);
     event_destroy = "cuEventDestroy_v2"(event: CUevent);

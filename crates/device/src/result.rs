@@ -4,7 +4,7 @@
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::ptr;
 
-use crate::error::{CudaError, NOT_READY};
+use crate::error::{CudaError, NOT_READY, STREAM_CAPTURE_IMPLICIT};
 use crate::raw::{self, *};
 
 type Result<T> = std::result::Result<T, CudaError>;
@@ -305,6 +305,22 @@ pub(crate) unsafe fn stream_context(stream: CUstream) -> Result<CUcontext> {
     // SAFETY: the caller's duty; a valid place.
     unsafe { raw::stream_get_ctx(stream, &raw mut context) }?;
     Ok(context)
+}
+
+/// Whether what is enqueued on the stream goes into a graph instead of being done.
+///
+/// # Safety
+/// A stream that lives.
+pub(crate) unsafe fn is_capturing(stream: CUstream) -> Result<bool> {
+    let mut status = 0;
+    // SAFETY: the caller's duty; a valid place.
+    match unsafe { raw::stream_is_capturing(stream, &raw mut status) } {
+        // An ended capture that is invalid counts too: nothing may be enqueued until it is closed.
+        Ok(()) => Ok(status != 0),
+        // The legacy default stream, while a stream that it waits for is being captured.
+        Err(error) if error.code == STREAM_CAPTURE_IMPLICIT => Ok(true),
+        Err(error) => Err(error),
+    }
 }
 
 /// # Safety

@@ -1,5 +1,7 @@
 //! Streams: our own, and the user's borrowed by handle.
 
+use std::time::Duration;
+
 use crate::context::Context;
 use crate::error::{DeviceError, DeviceErrorKind};
 use crate::event::Event;
@@ -114,6 +116,26 @@ impl Stream {
         let event = Event::new(&self.context)?;
         event.record(self)?;
         Ok(event)
+    }
+
+    /// Waits until everything enqueued so far is done, at most `limit`.
+    ///
+    /// # Errors
+    /// When something before it failed, and when the limit has passed.
+    pub fn sync(&self, limit: Duration) -> Result<(), DeviceError> {
+        self.record()?.wait(limit)
+    }
+
+    /// Whether what is enqueued on it goes into a graph instead of being done: then nothing of
+    /// ours may be enqueued, since it would be done again with every launch of the graph. So says
+    /// the legacy default stream while a stream that it waits for is being captured.
+    ///
+    /// # Errors
+    /// When the context is broken.
+    pub fn is_capturing(&self) -> Result<bool, DeviceError> {
+        let _scope = self.context.enter()?;
+        // SAFETY: it lives while it is borrowed.
+        Ok(unsafe { result::is_capturing(self.handle) }?)
     }
 
     pub(crate) fn raw(&self) -> CUstream {

@@ -73,6 +73,12 @@ pub(crate) fn directory_of_the_node() -> PathBuf {
     if shared.is_dir() { shared.to_owned() } else { std::env::temp_dir() }
 }
 
+/// The file whose lock is the turn of this node, for reports of who has it.
+#[must_use]
+pub fn turn_lock() -> PathBuf {
+    directory_of_the_node().join(NAME)
+}
+
 /// Opens the file, of whoever made it, for reading: a lock needs no more. It is not made where it
 /// exists, since systems refuse that for files of other users in shared directories.
 fn open(path: &Path) -> io::Result<File> {

@@ -22,6 +22,7 @@ mod progress;
 mod staging;
 
 use std::path::PathBuf;
+use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -230,6 +231,16 @@ impl PinnedArena {
         // SAFETY: inside the mapping, which lives as long as the arena; the caller answers for
         // the rest.
         Ok(unsafe { std::slice::from_raw_parts(place, len as usize) })
+    }
+
+    /// The address of byte `offset`, for owners that keep account themselves of who uses which
+    /// bytes.
+    ///
+    /// # Errors
+    /// When `[offset, offset + len)` is outside, and after [`retire`](Self::retire).
+    pub fn address(&self, offset: u64, len: u64) -> Result<NonNull<u8>, DeviceError> {
+        self.check(offset, len)?;
+        Ok(NonNull::new(self.prepared.mapping.at(offset, len)).unwrap_or(NonNull::dangling()))
     }
 
     /// The bytes of `[offset, offset + len)`, to be changed.

@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 use std::ptr;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::context::Context;
 use crate::copy::refused;
@@ -22,6 +22,8 @@ pub struct StagingRing {
     events: Vec<Event>,
     next: usize,
     limit: Duration,
+    /// When all waits end, for who gives one limit to a whole copy.
+    deadline: Option<Instant>,
 }
 
 /// Bytes that are on their way into a slot, and where they go from there.
@@ -49,7 +51,7 @@ impl StagingRing {
         })?;
         let memory = PinnedMemory::new(context, total)?;
         let events = (0..slots).map(|_| Event::new(context)).collect::<Result<_, _>>()?;
-        Ok(StagingRing { memory, slot, events, next: 0, limit })
+        Ok(StagingRing { memory, slot, events, next: 0, limit, deadline: None })
     }
 
     /// Brings `len` bytes from the device to `to`; they are there when this returns. Copies to the
@@ -58,7 +60,7 @@ impl StagingRing {
     /// # Safety
     /// Both ranges hold `len` bytes, `to` is not used by anyone else, and the context of `stream`
     /// is current.
-    pub(super) unsafe fn copy_in(
+    pub(crate) unsafe fn copy_in(
         &mut self,
         stream: &Stream,
         to: *mut u8,
@@ -89,7 +91,7 @@ impl StagingRing {
     /// # Safety
     /// Both ranges hold `len` bytes, nobody writes to `from`, and the context of `stream` is
     /// current.
-    pub(super) unsafe fn copy_out(
+    pub(crate) unsafe fn copy_out(
         &mut self,
         stream: &Stream,
         to: u64,
@@ -109,10 +111,25 @@ impl StagingRing {
         Ok(())
     }
 
+    pub(crate) fn context(&self) -> &Context {
+        self.memory.context()
+    }
+
+    /// From now on all waits together end at `deadline`.
+    pub(crate) fn end_waits_at(&mut self, deadline: Instant) {
+        self.deadline = Some(deadline);
+    }
+
+    /// How long a wait may take that begins now.
+    fn left(&self) -> Duration {
+        let until = |deadline: Instant| deadline.saturating_duration_since(Instant::now());
+        self.deadline.map_or(self.limit, until)
+    }
+
     /// The next slot, once its last use is done.
     fn take_slot(&mut self) -> Result<usize, DeviceError> {
         let slot = self.next;
-        self.events[slot].wait(self.limit)?;
+        self.events[slot].wait(self.left())?;
         self.next = (slot + 1) % self.events.len();
         Ok(slot)
     }
@@ -120,7 +137,7 @@ impl StagingRing {
     /// Waits for the bytes of a slot and takes them out.
     fn empty(&self, piece: Option<Arriving>) -> Result<(), DeviceError> {
         let Some(Arriving { slot, to, len }) = piece else { return Ok(()) };
-        self.events[slot].wait(self.limit)?;
+        self.events[slot].wait(self.left())?;
         let place = self.memory.at(slot as u64 * self.slot, len)?;
         // SAFETY: the bytes have arrived; `to` is inside the range of `copy_in`'s caller.
         unsafe { ptr::copy_nonoverlapping(place, to, len as usize) };

@@ -1,0 +1,111 @@
+//! Copies between the device and any memory of the host, done when they return.
+//!
+//! They go through pinned buffers of this crate, never through the driver's own way for pageable
+//! memory, for two reasons. That way waits inside the driver for whatever the stream was given
+//! before, without a limit. And when the memory happens to be pinned, or the device reads pageable
+//! memory itself, the driver only enqueues the copy: after a limit has passed it would go on using
+//! memory that the caller has back. Here the device sees the pinned buffers alone: after a time-out
+//! they are kept until the device is done with them, and the caller's memory is his at once.
+//!
+//! The buffers are kept for the next copy until the end of the process, and with them the device's
+//! context, as other CUDA libraries do.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use crate::context::Context;
+use crate::copy::{enter, same_length};
+use crate::error::DeviceError;
+use crate::host::StagingRing;
+use crate::span::DeviceSpan;
+use crate::stream::Stream;
+
+/// Four buffers of 4 MiB: while one is copied by the device, the processor fills or empties others.
+/// Pinning them takes about 8 ms, once for each copy that runs at the same time as others.
+const SLOT: u64 = 4 << 20;
+const SLOTS: usize = 4;
+
+/// Rings that are kept for later copies.
+const KEPT: usize = 8;
+
+static RINGS: Mutex<Vec<StagingRing>> = Mutex::new(Vec::new());
+
+/// Copies `from` to `to`, of the same length, behind what `stream` was given before; the bytes are
+/// on the device when this returns. For any memory of the host.
+///
+/// # Errors
+/// When lengths or devices differ, pinned memory for the buffers cannot be had, the driver refuses,
+/// or the copy and what the stream was given before take longer than `limit`. After an error the
+/// content of `to` is unspecified; `from` is not used any more.
+pub fn host_to_device(
+    stream: &Stream,
+    to: &DeviceSpan,
+    from: &[u8],
+    limit: Duration,
+) -> Result<(), DeviceError> {
+    same_length(to.len(), from.len() as u64)?;
+    let _scope = enter(stream, &[to])?;
+    if from.is_empty() {
+        return Ok(());
+    }
+    let deadline = Instant::now() + limit;
+    with_ring(stream.context(), deadline, |ring| {
+        // SAFETY: both have this length; the span keeps the memory in place, and `from` is
+        // borrowed for the call, after which nothing of it is in use.
+        unsafe { ring.copy_out(stream, to.address(), from.as_ptr(), to.len()) }?;
+        stream.sync(deadline.saturating_duration_since(Instant::now()))
+    })
+}
+
+/// Copies `from` to `to`, of the same length, behind what `stream` was given before; the bytes are
+/// there when this returns. For any memory of the host.
+///
+/// # Errors
+/// As [`host_to_device`]. After an error the content of `to` is unspecified, and nothing writes to
+/// it any more.
+pub fn device_to_host(
+    stream: &Stream,
+    to: &mut [u8],
+    from: &DeviceSpan,
+    limit: Duration,
+) -> Result<(), DeviceError> {
+    same_length(to.len() as u64, from.len())?;
+    let _scope = enter(stream, &[from])?;
+    if to.is_empty() {
+        return Ok(());
+    }
+    with_ring(stream.context(), Instant::now() + limit, |ring| {
+        // SAFETY: both have this length; the span keeps the memory in place, and `to` is borrowed
+        // for the call alone, in which the ring writes it by the processor.
+        unsafe { ring.copy_in(stream, to.as_mut_ptr(), from.address(), from.len()) }
+    })
+}
+
+/// Runs `copy` with a ring that nobody else uses meanwhile. After an error the ring is dropped: its
+/// memory is freed once everything on the device is done.
+fn with_ring(
+    context: &Context,
+    deadline: Instant,
+    copy: impl FnOnce(&mut StagingRing) -> Result<(), DeviceError>,
+) -> Result<(), DeviceError> {
+    let left = deadline.saturating_duration_since(Instant::now());
+    let kept = take(context);
+    let mut ring = kept.map_or_else(|| StagingRing::new(context, SLOT, SLOTS, left), Ok)?;
+    ring.end_waits_at(deadline);
+    copy(&mut ring)?;
+    let mut rings = rings();
+    if rings.len() < KEPT {
+        rings.push(ring);
+    }
+    Ok(())
+}
+
+fn take(context: &Context) -> Option<StagingRing> {
+    let mut rings = rings();
+    let index = rings.iter().position(|ring| ring.context() == context)?;
+    Some(rings.swap_remove(index))
+}
+
+fn rings() -> MutexGuard<'static, Vec<StagingRing>> {
+    RINGS.lock().unwrap_or_else(PoisonError::into_inner)
+}
