@@ -4,9 +4,12 @@
 use std::marker::PhantomData;
 use std::sync::Arc;
 
+use unspool_core::order::Op;
+
 use crate::driver::{DeviceInfo, Driver};
 use crate::error::{CudaError, DeviceError, DeviceErrorKind};
 use crate::raw::{CUcontext, CUdevice};
+use crate::watch::{Watch, Watched};
 use crate::{life, raw, result};
 
 /// The primary context of one device, retained. Clones name the same one.
@@ -18,11 +21,12 @@ struct Retained {
     handle: CUcontext,
     device: CUdevice,
     info: DeviceInfo,
+    watched: Watched,
 }
 
 // SAFETY: a context may be used from any thread; which thread has it current is the scopes' affair.
 unsafe impl Send for Retained {}
-// SAFETY: as above; the fields never change.
+// SAFETY: as above; the fields never change, but for the watch, which has its own lock.
 unsafe impl Sync for Retained {}
 
 impl Context {
@@ -41,7 +45,8 @@ impl Context {
         })?;
         let device = result::device(ordinal.cast_signed())?;
         let handle = result::primary_context(device)?;
-        Ok(Context(Arc::new(Retained { handle, device, info: info.clone() })))
+        let (info, watched) = (info.clone(), Watched::default());
+        Ok(Context(Arc::new(Retained { handle, device, info, watched })))
     }
 
     /// What the driver says about its device.
@@ -73,6 +78,20 @@ impl Context {
     pub fn synchronize(&self) -> Result<(), DeviceError> {
         let _scope = self.enter()?;
         Ok(result::synchronize_context()?)
+    }
+
+    /// From now on `watch` hears of every record, wait and access that goes through this value or a
+    /// clone of it; arenas that are made from now on tell where they lie.
+    pub fn watch(&self, watch: Arc<dyn Watch>) {
+        self.0.watched.set(watch);
+    }
+
+    /// Tells the watch, if there is one, what was done just now: for owners of memory who access
+    /// it themselves.
+    pub fn saw(&self, op: impl FnOnce() -> Op) {
+        if self.0.watched.is() {
+            self.0.watched.tell(op());
+        }
     }
 
     /// Makes it current on this thread until the scope is dropped; what was current before is

@@ -7,8 +7,14 @@ use crate::memory::PinnedMemory;
 use crate::result;
 use crate::span::DeviceSpan;
 use crate::stream::Stream;
+use crate::watch::Place;
 
 pub use crate::pageable::{device_to_host, host_to_device};
+
+const WITHIN: &str = "a copy within the device";
+const SET: &str = "setting device memory";
+const TO_PINNED: &str = "a copy to pinned memory";
+const FROM_PINNED: &str = "a copy from pinned memory";
 
 /// Copies `from` to `to`, of the same length, on the device of `stream`.
 ///
@@ -24,7 +30,9 @@ pub fn device_to_device(
     // SAFETY: spans keep their memory in place, and have this length.
     let copied =
         unsafe { result::copy_dtod(to.address(), from.address(), from.len(), stream.raw()) };
-    refused(copied, "a copy within the device")
+    refused(copied, WITHIN)?;
+    stream.saw_copy(WITHIN, Place::of(from), Place::of(to));
+    Ok(())
 }
 
 /// Copies `from` to `to` and waits: the raw `cuMemcpyDtoD`, for measurements beside
@@ -41,7 +49,11 @@ pub fn device_to_device_blocking(
     let _scope = enter(stream, &[to, from])?;
     // SAFETY: as above.
     let copied = unsafe { result::copy_dtod_blocking(to.address(), from.address(), from.len()) };
-    refused(copied, "a copy within the device")
+    refused(copied, WITHIN)?;
+    // The driver does it on the legacy default stream.
+    let legacy = Stream::legacy_default(stream.context());
+    legacy.saw_copy(WITHIN, Place::of(from), Place::of(to));
+    Ok(())
 }
 
 /// Sets every byte of `to` to `byte`.
@@ -52,7 +64,9 @@ pub fn fill(stream: &Stream, to: &DeviceSpan, byte: u8) -> Result<(), DeviceErro
     let _scope = enter(stream, &[to])?;
     // SAFETY: as above.
     let done = unsafe { result::set_bytes(to.address(), byte, to.len(), stream.raw()) };
-    refused(done, "setting device memory")
+    refused(done, SET)?;
+    stream.saw_write(SET, Place::of(to));
+    Ok(())
 }
 
 /// Copies `from` to the bytes of `to` that begin at `offset`.
@@ -70,7 +84,9 @@ pub fn device_to_pinned(
     let _scope = enter(stream, &[from])?;
     // SAFETY: the range was checked; it is freed behind everything on its device.
     let copied = unsafe { result::copy_dtoh(place, from.address(), from.len(), stream.raw()) };
-    refused(copied, "a copy to pinned memory")
+    refused(copied, TO_PINNED)?;
+    stream.saw_copy(TO_PINNED, Place::of(from), Place::host(place, from.len()));
+    Ok(())
 }
 
 /// Copies the bytes of `from` that begin at `offset` to `to`.
@@ -88,7 +104,9 @@ pub fn pinned_to_device(
     let _scope = enter(stream, &[to])?;
     // SAFETY: as above.
     let copied = unsafe { result::copy_htod(to.address(), place, to.len(), stream.raw()) };
-    refused(copied, "a copy from pinned memory")
+    refused(copied, FROM_PINNED)?;
+    stream.saw_copy(FROM_PINNED, Place::host(place, to.len()), Place::of(to));
+    Ok(())
 }
 
 /// Makes the stream's context current, after looking whether everything is on its device.

@@ -1,11 +1,15 @@
 //! Events: places in a stream that can be waited for.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
+
+use unspool_core::order::{Agent, Op};
 
 use crate::context::Context;
 use crate::error::{DeviceError, DeviceErrorKind};
 use crate::raw::CUevent;
 use crate::stream::Stream;
+use crate::watch::new_recording;
 use crate::{life, result};
 
 /// What a look at an event says. Three answers: "not yet" and "failed" are not the same.
@@ -24,6 +28,10 @@ pub enum Poll {
 pub struct Event {
     context: Context,
     handle: CUevent,
+    /// The number of its last recording, and the last one that the host was seen to know done; 0
+    /// before the first.
+    recording: AtomicU64,
+    known: AtomicU64,
 }
 
 // SAFETY: the driver allows an event to be used from any thread.
@@ -51,7 +59,8 @@ impl Event {
     fn make(context: &Context, timing: bool) -> Result<Event, DeviceError> {
         let _scope = context.enter()?;
         let handle = result::create_event(timing)?;
-        Ok(Event { context: context.clone(), handle })
+        let (recording, known) = (AtomicU64::new(0), AtomicU64::new(0));
+        Ok(Event { context: context.clone(), handle, recording, known })
     }
 
     /// Places it behind everything enqueued on `stream` so far. An event can be recorded again;
@@ -64,6 +73,10 @@ impl Event {
         let _scope = self.context.enter()?;
         // SAFETY: both live while they are borrowed.
         unsafe { result::record(self.handle, stream.raw()) }?;
+        self.forget();
+        let event = new_recording();
+        self.context.saw(|| Op::Record { event, on: stream.agent() });
+        self.recording.store(event, Ordering::Release);
         Ok(())
     }
 
@@ -76,7 +89,10 @@ impl Event {
         };
         // SAFETY: it lives while it is borrowed.
         match unsafe { result::is_done(self.handle) } {
-            Ok(true) => Poll::Done,
+            Ok(true) => {
+                self.told_done();
+                Poll::Done
+            }
             Ok(false) => Poll::NotYet,
             Err(cause) => Poll::Failed(
                 DeviceError::new(DeviceErrorKind::Driver, "work before the event failed")
@@ -104,6 +120,27 @@ impl Event {
         Ok(Duration::from_secs_f64(f64::from(milliseconds.max(0.0)) / 1e3))
     }
 
+    /// The number of its last recording, `None` before the first.
+    pub(crate) fn recording(&self) -> Option<u64> {
+        Some(self.recording.load(Ordering::Acquire)).filter(|&number| number != 0)
+    }
+
+    /// The driver says that it is done: from now on the host knows it.
+    fn told_done(&self) {
+        let Some(event) = self.recording() else { return };
+        if self.known.swap(event, Ordering::Relaxed) != event {
+            self.context.saw(|| Op::Wait { by: Agent::Host, event });
+        }
+    }
+
+    /// Nobody will wait for the last recording any more.
+    pub(crate) fn forget(&self) {
+        let event = self.recording.swap(0, Ordering::AcqRel);
+        if event != 0 {
+            self.context.saw(|| Op::Forget { event });
+        }
+    }
+
     pub(crate) fn raw(&self) -> CUevent {
         self.handle
     }
@@ -111,6 +148,7 @@ impl Event {
 
 impl Drop for Event {
     fn drop(&mut self) {
+        self.forget();
         if life::driver_lives()
             && let Ok(_scope) = self.context.enter()
         {

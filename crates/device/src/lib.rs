@@ -38,6 +38,7 @@ mod result;
 mod span;
 mod stream;
 mod turn;
+mod watch;
 
 pub use arena::{DeviceArena, DeviceArenaOptions, Shrunk};
 pub use context::{Context, current_context, current_ordinal};
@@ -54,3 +55,4 @@ pub use pace::Pace;
 pub use span::DeviceSpan;
 pub use stream::Stream;
 pub use turn::turn_lock;
+pub use watch::Watch;

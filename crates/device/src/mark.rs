@@ -110,6 +110,7 @@ impl Deref for Mark {
 impl Drop for Lent {
     fn drop(&mut self) {
         if let Some(event) = self.event.take() {
+            event.forget();
             self.marks.take_back(event);
         }
     }

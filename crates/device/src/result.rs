@@ -307,6 +307,17 @@ pub(crate) unsafe fn stream_context(stream: CUstream) -> Result<CUcontext> {
     Ok(context)
 }
 
+/// A number that no other stream of the process has or had.
+///
+/// # Safety
+/// A stream that lives.
+pub(crate) unsafe fn stream_id(stream: CUstream) -> Result<u64> {
+    let mut id = 0;
+    // SAFETY: the caller's duty; a valid place.
+    unsafe { raw::stream_get_id(stream, &raw mut id) }?;
+    Ok(id)
+}
+
 /// Whether what is enqueued on the stream goes into a graph instead of being done.
 ///
 /// # Safety

@@ -1,6 +1,9 @@
 //! Streams: our own, and the user's borrowed by handle.
 
+use std::sync::OnceLock;
 use std::time::Duration;
+
+use unspool_core::order::{Agent, Op};
 
 use crate::context::Context;
 use crate::error::{DeviceError, DeviceErrorKind};
@@ -19,6 +22,8 @@ pub struct Stream {
     context: Context,
     handle: CUstream,
     owned: bool,
+    /// Its number, once it was asked for.
+    id: OnceLock<u64>,
 }
 
 // SAFETY: the driver allows a stream to be used from any thread.
@@ -34,19 +39,23 @@ impl Stream {
     pub fn new(context: &Context) -> Result<Stream, DeviceError> {
         let _scope = context.enter()?;
         let handle = result::create_stream(0)?;
-        Ok(Stream { context: context.clone(), handle, owned: true })
+        Ok(Stream::make(context, handle, true))
+    }
+
+    fn make(context: &Context, handle: CUstream, owned: bool) -> Stream {
+        Stream { context: context.clone(), handle, owned, id: OnceLock::new() }
     }
 
     /// The legacy default stream, which waits for blocking streams and they for it.
     #[must_use]
     pub fn legacy_default(context: &Context) -> Stream {
-        Stream { context: context.clone(), handle: LEGACY as CUstream, owned: false }
+        Stream::make(context, LEGACY as CUstream, false)
     }
 
     /// The default stream of the thread that enqueues on it.
     #[must_use]
     pub fn per_thread_default(context: &Context) -> Stream {
-        Stream { context: context.clone(), handle: PER_THREAD as CUstream, owned: false }
+        Stream::make(context, PER_THREAD as CUstream, false)
     }
 
     /// The user's stream by its handle, as the array libraries give it: 0 and 1 are the legacy
@@ -59,7 +68,7 @@ impl Stream {
     /// `handle` must be one of those numbers or a stream that lives as long as this value.
     pub unsafe fn borrow(context: &Context, handle: usize) -> Result<Stream, DeviceError> {
         let handle = if handle == 0 { LEGACY } else { handle };
-        let stream = Stream { context: context.clone(), handle: handle as CUstream, owned: false };
+        let stream = Stream::make(context, handle as CUstream, false);
         if handle > PER_THREAD {
             stream.require_own_context()?;
         }
@@ -105,6 +114,9 @@ impl Stream {
         let _scope = self.context.enter()?;
         // SAFETY: both live while they are borrowed; the driver keeps what it still needs.
         unsafe { result::stream_wait(self.handle, event.raw()) }?;
+        if let Some(event) = event.recording() {
+            self.context.saw(|| Op::Wait { by: self.agent(), event });
+        }
         Ok(())
     }
 
@@ -136,6 +148,21 @@ impl Stream {
         let _scope = self.context.enter()?;
         // SAFETY: it lives while it is borrowed.
         Ok(unsafe { result::is_capturing(self.handle) }?)
+    }
+
+    /// Its name for a watch: a number that no other stream of the process has or had, by the
+    /// driver; each thread's default stream is one of its own.
+    pub(crate) fn agent(&self) -> Agent {
+        let ask = || {
+            let _scope = self.context.enter()?;
+            // SAFETY: it lives while it is borrowed.
+            unsafe { result::stream_id(self.handle) }
+        };
+        let number = || ask().unwrap_or(self.handle as u64);
+        if self.handle as usize == PER_THREAD {
+            return Agent::Stream(number());
+        }
+        Agent::Stream(*self.id.get_or_init(number))
     }
 
     pub(crate) fn raw(&self) -> CUstream {

@@ -22,6 +22,7 @@ use crate::error::{Bytes, DeviceError, DeviceErrorKind};
 use crate::event::Event;
 use crate::release::After;
 use crate::span::{DeviceSpan, Keep, in_range};
+use crate::watch::Place;
 
 use mapper::{DriverMapper, Mapper};
 use mapping::Mapping;
@@ -77,7 +78,10 @@ impl DeviceArena {
         }
         let mapper = Box::new(DriverMapper::new(context)?);
         let after = After::Everything(context.clone());
-        DeviceArena::with(mapper, after, context.ordinal(), capacity, options)
+        let arena = DeviceArena::with(mapper, after, context.ordinal(), capacity, options)?;
+        let place = Place::device(arena.ordinal, arena.mapping.address(), arena.capacity());
+        context.saw(|| place.arena());
+        Ok(arena)
     }
 
     fn with(

@@ -10,6 +10,7 @@ use crate::host::staging::StagingRing;
 use crate::result;
 use crate::span::DeviceSpan;
 use crate::stream::Stream;
+use crate::watch::Place;
 
 /// How bytes get to and from memory that is not registered yet. Both keep the caller's thread busy
 /// for the copy's duration; where the memory is registered a copy is only enqueued.
@@ -20,6 +21,9 @@ pub enum Unregistered<'a> {
     /// Through a ring of pinned buffers.
     Staged(&'a mut StagingRing),
 }
+
+const INTO: &str = "a copy into the host arena";
+const OUT_OF: &str = "a copy out of the host arena";
 
 impl PinnedArena {
     /// Copies `from` into the arena at `offset`. It is done when an event recorded on `stream`
@@ -53,7 +57,9 @@ impl PinnedArena {
                     let place = self.place(&piece);
                     // SAFETY: checked above; the arena waits for the device before it unmaps.
                     let copied = unsafe { result::copy_dtoh(place, address, len, stream.raw()) };
-                    refused(copied, "a copy into the host arena")?;
+                    refused(copied, INTO)?;
+                    let device = Place::device(from.ordinal(), address, len);
+                    stream.saw_copy(INTO, device, Place::host(place, len));
                 }
             }
         }
@@ -90,7 +96,9 @@ impl PinnedArena {
                     let place = self.place(&piece);
                     // SAFETY: as above.
                     let copied = unsafe { result::copy_htod(address, place, len, stream.raw()) };
-                    refused(copied, "a copy out of the host arena")?;
+                    refused(copied, OUT_OF)?;
+                    let device = Place::device(to.ordinal(), address, len);
+                    stream.saw_copy(OUT_OF, Place::host(place, len), device);
                 }
             }
         }

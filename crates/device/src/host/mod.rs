@@ -35,6 +35,7 @@ use crate::limits::HostLimits;
 use crate::pace::Pace;
 use crate::release::{self, After};
 use crate::turn::{self, Turns};
+use crate::watch::Place;
 
 pub use copies::Unregistered;
 pub use progress::RegisterStats;
@@ -125,6 +126,7 @@ impl PinnedArena {
         }
         let mapping = Mapping::new(capacity, options.huge_pages)?;
         let (chunks, turns) = (options.chunks(capacity), options.turns());
+        context.saw(|| Place::host(mapping.at(0, capacity), capacity).arena());
         let registrar = Box::new(context.clone());
         let prepared = Arc::new(Prepared::new(mapping, chunks, registrar, turns, options.pace));
         let thread = options.prepare.then(|| prepared.start(options.touch_threads)).transpose()?;
@@ -228,6 +230,7 @@ impl PinnedArena {
     pub unsafe fn bytes(&self, offset: u64, len: u64) -> Result<&[u8], DeviceError> {
         self.check(offset, len)?;
         let place = self.prepared.mapping.at(offset, len);
+        self.context.saw_host("reading bytes of the host arena", place, len, false);
         // SAFETY: inside the mapping, which lives as long as the arena; the caller answers for
         // the rest.
         Ok(unsafe { std::slice::from_raw_parts(place, len as usize) })
@@ -254,6 +257,7 @@ impl PinnedArena {
     pub unsafe fn bytes_mut(&self, offset: u64, len: u64) -> Result<&mut [u8], DeviceError> {
         self.check(offset, len)?;
         let place = self.prepared.mapping.at(offset, len);
+        self.context.saw_host("writing bytes of the host arena", place, len, true);
         // SAFETY: as above.
         Ok(unsafe { std::slice::from_raw_parts_mut(place, len as usize) })
     }

@@ -12,6 +12,7 @@ use crate::event::Event;
 use crate::memory::PinnedMemory;
 use crate::result;
 use crate::stream::Stream;
+use crate::watch::Place;
 
 /// Pinned buffers of one size, used one after the other. One user at a time.
 #[derive(Debug)]
@@ -25,6 +26,9 @@ pub struct StagingRing {
     /// When all waits end, for who gives one limit to a whole copy.
     deadline: Option<Instant>,
 }
+
+const TO_SLOT: &str = "a copy to a staging buffer";
+const FROM_SLOT: &str = "a copy from a staging buffer";
 
 /// Bytes that are on their way into a slot, and where they go from there.
 struct Arriving {
@@ -50,6 +54,8 @@ impl StagingRing {
             DeviceError::new(DeviceErrorKind::OutOfRange, message)
         })?;
         let memory = PinnedMemory::new(context, total)?;
+        let first = memory.at(0, total)?;
+        context.saw(|| Place::host(first, total).arena());
         let events = (0..slots).map(|_| Event::new(context)).collect::<Result<_, _>>()?;
         Ok(StagingRing { memory, slot, events, next: 0, limit, deadline: None })
     }
@@ -76,7 +82,9 @@ impl StagingRing {
             let place = self.memory.at(slot as u64 * self.slot, piece)?;
             // SAFETY: the caller answers for `from`; the slot is free and large enough.
             let copied = unsafe { result::copy_dtoh(place, from + at, piece, stream.raw()) };
-            refused(copied, "a copy to a staging buffer")?;
+            refused(copied, TO_SLOT)?;
+            let device = Place::device(stream.context().ordinal(), from + at, piece);
+            stream.saw_copy(TO_SLOT, device, Place::host(place, piece));
             self.events[slot].record(stream)?;
             // SAFETY: inside the caller's range.
             let to = unsafe { to.add(at as usize) };
@@ -102,10 +110,15 @@ impl StagingRing {
             let slot = self.take_slot()?;
             let place = self.memory.at(slot as u64 * self.slot, piece)?;
             // SAFETY: inside the caller's range and the slot, which is free.
-            unsafe { ptr::copy_nonoverlapping(from.add(at as usize), place, piece as usize) };
+            let from = unsafe { from.add(at as usize) };
+            // SAFETY: as above.
+            unsafe { ptr::copy_nonoverlapping(from, place, piece as usize) };
+            self.saw_move(from, place, piece);
             // SAFETY: the caller answers for `to`.
             let copied = unsafe { result::copy_htod(to + at, place, piece, stream.raw()) };
-            refused(copied, "a copy from a staging buffer")?;
+            refused(copied, FROM_SLOT)?;
+            let device = Place::device(stream.context().ordinal(), to + at, piece);
+            stream.saw_copy(FROM_SLOT, Place::host(place, piece), device);
             self.events[slot].record(stream)?;
         }
         Ok(())
@@ -141,7 +154,14 @@ impl StagingRing {
         let place = self.memory.at(slot as u64 * self.slot, len)?;
         // SAFETY: the bytes have arrived; `to` is inside the range of `copy_in`'s caller.
         unsafe { ptr::copy_nonoverlapping(place, to, len as usize) };
+        self.saw_move(place, to, len);
         Ok(())
+    }
+
+    /// Tells that the processor copied.
+    fn saw_move(&self, from: *const u8, to: *const u8, len: u64) {
+        self.context().saw_host("staging", from, len, false);
+        self.context().saw_host("staging", to, len, true);
     }
 }
 

@@ -11,6 +11,7 @@ use crate::kernels::module::{Argument, Module};
 use crate::memory::{DeviceMemory, PinnedMemory};
 use crate::span::DeviceSpan;
 use crate::stream::Stream;
+use crate::watch::Place;
 
 /// The text of the kernels.
 pub const SOURCE: &str = include_str!("../../kernels/pattern.cu");
@@ -52,7 +53,9 @@ impl Pattern {
         stream.context().require(span.ordinal(), "the memory")?;
         let arguments = [span.address(), span.len(), seed, first].map(Argument::U64);
         // SAFETY: the kernel writes `len` bytes from the address, which the span has.
-        unsafe { self.module.launch(stream, "fill_pattern", LAUNCH, &arguments) }
+        unsafe { self.module.launch(stream, "fill_pattern", LAUNCH, &arguments) }?;
+        stream.saw_write("filling with the pattern", Place::of(span));
+        Ok(())
     }
 
     /// The number of bytes of `span` that differ from the pattern. Waits for the stream.
@@ -73,6 +76,8 @@ impl Pattern {
         let arguments = numbers.map(Argument::U64);
         // SAFETY: the kernel reads what the span has and adds to the counter's 8 bytes.
         unsafe { self.module.launch(stream, "count_wrong", LAUNCH, &arguments) }?;
+        stream.saw_read("comparing with the pattern", Place::of(span));
+        stream.saw_write("comparing with the pattern", Place::of(&counter));
         copy::device_to_pinned(stream, &self.answer, 0, &counter)?;
         stream.record()?.wait(limit)?;
         // SAFETY: the only copy that writes it is done.
