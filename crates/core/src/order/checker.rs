@@ -188,7 +188,7 @@ impl Checker {
             return Ok(());
         }
         self.figures.accesses += 1;
-        self.figures.bytes += end - first;
+        self.figures.bytes = self.figures.bytes.saturating_add(end - first);
         let slot = self.clocks.begin(by);
         let op = self.figures.ops - 1;
         let past = Past { op, stamp: self.clocks.stamp(slot), what: self.name(what) };

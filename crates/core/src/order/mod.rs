@@ -30,8 +30,12 @@ mod numbers;
 mod op;
 #[cfg(test)]
 mod tests;
+mod text;
+mod verdict;
 mod violation;
 
 pub use checker::{Checker, Figures};
 pub use op::{Agent, Op, Space};
+pub use text::{HEADER, LineError, parse_op, write_header, write_op};
+pub use verdict::{TextCheck, TextError, Trouble, Verdict, check_text};
 pub use violation::{Fault, Race, Touch, Violation};

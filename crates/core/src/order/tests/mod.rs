@@ -4,6 +4,7 @@ mod bounds;
 mod orders;
 mod races;
 mod reference;
+mod text;
 
 use super::{Agent, Checker, Fault, Op, Race, Space, Violation};
 

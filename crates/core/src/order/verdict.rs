@@ -1,0 +1,128 @@
+//! The check of a run that was written down, with its verdict.
+
+use alloc::collections::BTreeSet;
+use core::fmt;
+
+use super::text::{HEADER, LineError, fail, parse_op};
+use super::{Agent, Checker, Figures, Op, Violation};
+
+/// What the first line should have been.
+const FIRST: &str = "\"unspool-order 1\"";
+
+/// What is wrong with a text.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Trouble {
+    /// It cannot be read on.
+    Line(LineError),
+    /// The run that it tells of is not in order.
+    Order(Violation),
+}
+
+/// The first thing that is wrong with a text, and where.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TextError {
+    /// The number of the line, from 1.
+    pub line: u64,
+    /// What is wrong.
+    pub trouble: Trouble,
+}
+
+/// What a text in order tells of.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Verdict {
+    /// What the check has seen.
+    pub figures: Figures,
+    /// Everybody who did anything.
+    pub agents: BTreeSet<Agent>,
+}
+
+/// Checks a text line by line, for texts that are too long to be in memory at once.
+#[derive(Debug, Clone, Default)]
+pub struct TextCheck {
+    checker: Checker,
+    agents: BTreeSet<Agent>,
+    lines: u64,
+}
+
+impl TextCheck {
+    /// Nothing was read.
+    #[must_use]
+    pub fn new() -> TextCheck {
+        TextCheck::default()
+    }
+
+    /// Reads the next line, without its end.
+    ///
+    /// # Errors
+    /// When the line is not what the form asks for, or the run is not in order there. The check
+    /// can go on with the next line.
+    pub fn line(&mut self, text: &str) -> Result<(), TextError> {
+        self.lines += 1;
+        self.judge(text).map_err(|trouble| TextError { line: self.lines, trouble })
+    }
+
+    fn judge(&mut self, text: &str) -> Result<(), Trouble> {
+        if self.lines == 1 {
+            return if text == HEADER { Ok(()) } else { fail(FIRST, text).map_err(Trouble::Line) };
+        }
+        if text.is_empty() || text.starts_with('#') {
+            return Ok(());
+        }
+        let op = parse_op(text).map_err(Trouble::Line)?;
+        self.agents.extend(doer(&op));
+        self.checker.see_named(&op).map_err(Trouble::Order)
+    }
+
+    /// What the lines told of, once all were read.
+    ///
+    /// # Errors
+    /// When not even the first line was there.
+    pub fn finish(self) -> Result<Verdict, TextError> {
+        if self.lines == 0 {
+            let nothing = fail(FIRST, "");
+            return nothing.map_err(|e| TextError { line: 1, trouble: Trouble::Line(e) });
+        }
+        Ok(Verdict { figures: self.checker.figures(), agents: self.agents })
+    }
+}
+
+fn doer<What>(op: &Op<What>) -> Option<Agent> {
+    match op {
+        Op::Record { on: agent, .. } | Op::Wait { by: agent, .. } => Some(*agent),
+        Op::Access { by, .. } => Some(*by),
+        Op::Forget { .. } | Op::Arena { .. } => None,
+    }
+}
+
+/// Checks a whole text.
+///
+/// # Errors
+/// The first line that cannot be read, or at which the run is not in order.
+pub fn check_text(text: &str) -> Result<Verdict, TextError> {
+    let mut check = TextCheck::new();
+    text.lines().try_for_each(|line| check.line(line))?;
+    check.finish()
+}
+
+impl fmt::Display for TextError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "line {}: ", self.line)?;
+        match &self.trouble {
+            Trouble::Line(error) => error.fmt(f),
+            Trouble::Order(violation) => violation.fmt(f),
+        }
+    }
+}
+
+impl core::error::Error for TextError {}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Figures { ops, records, waits, accesses, bytes, foreign } = self.figures;
+        let streams = self.agents.iter().filter(|agent| **agent != Agent::Host).count();
+        writeln!(f, "in order: {ops} operations of {streams} streams and the host")?;
+        writeln!(f, "  {records} events recorded, {waits} waits")?;
+        writeln!(f, "  {accesses} accesses checked, {bytes} bytes in total")?;
+        write!(f, "  {foreign} accesses outside all arenas, not checked")
+    }
+}
