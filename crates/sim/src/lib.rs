@@ -18,6 +18,7 @@ pub mod history;
 mod panics;
 pub mod plan;
 pub mod random;
+pub mod recorded;
 pub mod report;
 pub mod scenario;
 pub mod shrink;

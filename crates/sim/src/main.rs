@@ -1,14 +1,15 @@
 //! Runs seeds of the simulator: `--seed N [--verbose] [--trace FILE]`, `--seeds A..B`,
-//! `--minutes M`.
+//! `--minutes M`; or checks the stream order of a recorded run: `--order FILE`.
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "this is a program")]
 
+use std::path::Path;
 use std::process::ExitCode;
 
 mod options;
 
 use options::{Mode, Options};
-use unspool_sim::{Plan, World, fleet, run_world, shrink};
+use unspool_sim::{Plan, World, fleet, recorded, run_world, shrink};
 
 fn main() -> ExitCode {
     let options = match Options::parse(std::env::args().skip(1)) {
@@ -18,10 +19,11 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    let sound = match options.mode {
-        Mode::One(seed) => run_one(seed, &options),
-        Mode::Many(first, end) => run_many(fleet::Seeds::Range(first..end)),
-        Mode::Minutes(minutes) => run_many(fleet::Seeds::minutes(minutes)),
+    let sound = match &options.mode {
+        Mode::One(seed) => run_one(*seed, &options),
+        Mode::Many(first, end) => run_many(fleet::Seeds::Range(*first..*end)),
+        Mode::Minutes(minutes) => run_many(fleet::Seeds::minutes(*minutes)),
+        Mode::Order(path) => check_order(path),
     };
     if sound { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
@@ -72,4 +74,14 @@ fn run_many(seeds: fleet::Seeds) -> bool {
     }
     println!("{report}");
     report.failures.is_empty()
+}
+
+/// Prints the verdict on a recorded run.
+fn check_order(path: &Path) -> bool {
+    let checked = recorded::check_file(path);
+    match &checked {
+        Ok(verdict) => println!("{}: in order\n{verdict}", path.display()),
+        Err(error) => println!("{} {error}", path.display()),
+    }
+    checked.is_ok()
 }

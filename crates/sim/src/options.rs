@@ -6,13 +6,15 @@ use std::path::PathBuf;
 pub const USAGE: &str = "usage: unspool-sim --seed N [--verbose] [--shrink] [--trace FILE]
        unspool-sim --seeds A..B
        unspool-sim --minutes M
+       unspool-sim --order FILE
 
   --seed N       runs one seed
   --verbose      prints its plan and everything that happens
   --shrink       when it fails, looks for a smaller run that fails in the same way
   --trace FILE   writes what the core was told and what it decided
   --seeds A..B   runs all seeds from A to B - 1 on all processors
-  --minutes M    runs fresh seeds for so long";
+  --minutes M    runs fresh seeds for so long
+  --order FILE   checks the stream order of a run that was recorded (\"unspool-order 1\")";
 
 /// What to run.
 #[derive(Clone, PartialEq, Debug)]
@@ -23,6 +25,8 @@ pub enum Mode {
     Many(u64, u64),
     /// Fresh seeds for so many minutes.
     Minutes(f64),
+    /// No seed: a recorded run.
+    Order(PathBuf),
 }
 
 /// The command line.
@@ -49,13 +53,14 @@ impl Options {
                 "--seed" => mode = Some(Mode::One(number(&value()?)?)),
                 "--seeds" => mode = Some(range(&value()?)?),
                 "--minutes" => mode = Some(Mode::Minutes(number(&value()?)?)),
+                "--order" => mode = Some(Mode::Order(PathBuf::from(value()?))),
                 "--trace" => trace = Some(PathBuf::from(value()?)),
                 "--verbose" => verbose = true,
                 "--shrink" => shrink = true,
                 other => return Err(format!("{other} is no option")),
             }
         }
-        let mode = mode.ok_or("one of --seed, --seeds and --minutes is needed")?;
+        let mode = mode.ok_or("one of --seed, --seeds, --minutes and --order is needed")?;
         Ok(Options { mode, verbose, shrink, trace })
     }
 }
@@ -85,6 +90,7 @@ mod tests {
         );
         assert_eq!(parse("--seeds 3..9").map(|o| o.mode), Ok(Mode::Many(3, 9)));
         assert_eq!(parse("--minutes 0.5").map(|o| o.mode), Ok(Mode::Minutes(0.5)));
+        assert_eq!(parse("--order a/b").map(|o| o.mode), Ok(Mode::Order(PathBuf::from("a/b"))));
     }
 
     #[test]

@@ -120,9 +120,9 @@ impl fmt::Display for Verdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Figures { ops, records, waits, accesses, bytes, foreign } = self.figures;
         let streams = self.agents.iter().filter(|agent| **agent != Agent::Host).count();
-        writeln!(f, "in order: {ops} operations of {streams} streams and the host")?;
-        writeln!(f, "  {records} events recorded, {waits} waits")?;
-        writeln!(f, "  {accesses} accesses checked, {bytes} bytes in total")?;
-        write!(f, "  {foreign} accesses outside all arenas, not checked")
+        writeln!(f, "operations: {ops}, by the host and streams: {streams}")?;
+        writeln!(f, "  recordings: {records}, waits: {waits}")?;
+        writeln!(f, "  accesses checked: {accesses}, their bytes in total: {bytes}")?;
+        write!(f, "  accesses outside all arenas, not checked: {foreign}")
     }
 }

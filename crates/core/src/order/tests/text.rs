@@ -41,8 +41,8 @@ fn every_kind_of_operation_has_its_line() {
 fn a_verdict_is_told_with_figures() {
     let ops = [writes(USER, (0, 8), "save"), record(1, USER), wait(HOST, 1)];
     let text = check_text(&text_of(&ops)).unwrap().to_string();
-    assert!(text.starts_with("in order: 3 operations of 1 streams and the host\n"), "{text}");
-    assert!(text.contains("1 events recorded, 1 waits") && text.contains("8 bytes"), "{text}");
+    assert!(text.starts_with("operations: 3, by the host and streams: 1\n"), "{text}");
+    assert!(text.contains("recordings: 1, waits: 1") && text.contains("total: 8"), "{text}");
 }
 
 #[test]
@@ -191,7 +191,9 @@ proptest! {
 
     #[test]
     fn a_text_cut_or_changed_anywhere_never_panics(
-        ops in proptest::collection::vec(any_op(), 0..8), at in any::<prop::sample::Index>(), byte: u8
+        ops in proptest::collection::vec(any_op(), 0..8),
+        at in any::<prop::sample::Index>(),
+        byte: u8
     ) {
         let mut bytes = text_of(&ops).into_bytes();
         let at = at.index(bytes.len());
