@@ -37,6 +37,7 @@ mod release;
 mod result;
 mod span;
 mod stream;
+mod strided;
 mod turn;
 mod watch;
 
@@ -54,5 +55,6 @@ pub use memory::{DeviceMemory, PinnedMemory};
 pub use pace::Pace;
 pub use span::DeviceSpan;
 pub use stream::Stream;
+pub use strided::{StridedCopies, StridedLayout};
 pub use turn::turn_lock;
 pub use watch::Watch;

@@ -11,7 +11,8 @@ use std::sync::OnceLock;
 pub(crate) use cudarc::driver::sys::{
     CUDA_MEMCPY2D, CUcontext, CUdevice, CUdevice_attribute, CUdeviceptr, CUevent, CUfunction,
     CUmemAccess_flags, CUmemAccessDesc, CUmemAllocationProp, CUmemAllocationType,
-    CUmemGenericAllocationHandle, CUmemLocation, CUmemLocationType, CUmodule, CUstream,
+    CUmemGenericAllocationHandle, CUmemLocation, CUmemLocationType, CUmemorytype, CUmodule,
+    CUstream,
 };
 
 use crate::error::CudaError;

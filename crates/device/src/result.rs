@@ -266,6 +266,29 @@ pub(crate) unsafe fn copy_dtod(to: u64, from: u64, bytes: u64, stream: CUstream)
     unsafe { raw::memcpy_dtod(to, from, bytes as usize, stream) }
 }
 
+/// Copies `rows` rows of `bytes` bytes; of each side the address of the first row and the bytes
+/// from one row to the next.
+///
+/// # Safety
+/// Both sides hold the rows until the copy is done.
+pub(crate) unsafe fn copy_rows(
+    (to, to_pitch): (u64, u64),
+    (from, from_pitch): (u64, u64),
+    bytes: u64,
+    rows: u64,
+    stream: CUstream,
+) -> Result<()> {
+    // SAFETY: a C struct of numbers and pointers for which all zeros is the documented default.
+    let mut copy: CUDA_MEMCPY2D = unsafe { std::mem::zeroed() };
+    copy.srcMemoryType = CUmemorytype::CU_MEMORYTYPE_DEVICE;
+    copy.dstMemoryType = CUmemorytype::CU_MEMORYTYPE_DEVICE;
+    (copy.srcDevice, copy.srcPitch) = (from, from_pitch as usize);
+    (copy.dstDevice, copy.dstPitch) = (to, to_pitch as usize);
+    (copy.WidthInBytes, copy.Height) = (bytes as usize, rows as usize);
+    // SAFETY: the caller's duty; a valid place.
+    unsafe { raw::memcpy_2d(&raw const copy, stream) }
+}
+
 /// The raw operation that the copies are measured against.
 ///
 /// # Safety

@@ -12,4 +12,5 @@ pub use compile::{Arch, Cubin, Nvrtc};
 pub use module::{Argument, Module};
 
 /// Every kernel text of this crate by name, for tests that compile them all.
-pub const SOURCES: &[(&str, &str)] = &[("pattern.cu", pattern::SOURCE)];
+pub const SOURCES: &[(&str, &str)] =
+    &[("pattern.cu", pattern::SOURCE), ("strided.cu", crate::strided::SOURCE)];

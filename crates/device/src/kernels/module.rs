@@ -100,14 +100,28 @@ impl Module {
         (blocks, threads): (u32, u32),
         arguments: &[Argument],
     ) -> Result<(), DeviceError> {
+        let mut words: Vec<u64> = arguments.iter().map(|argument| argument.word()).collect();
+        let mut list: Vec<*mut c_void> = words.iter_mut().map(ptr_to).collect();
+        // SAFETY: the caller answers for the arguments, and the list names them.
+        unsafe { self.launch_with(stream, name, (blocks, threads), &mut list) }
+    }
+
+    /// The same with a pointer to each parameter's value, of whatever type.
+    ///
+    /// # Safety
+    /// As [`launch`](Self::launch).
+    pub(crate) unsafe fn launch_with(
+        &self,
+        stream: &Stream,
+        name: &str,
+        (blocks, threads): (u32, u32),
+        list: &mut [*mut c_void],
+    ) -> Result<(), DeviceError> {
         self.context.require(stream.context().ordinal(), "the stream")?;
         let _scope = self.context.enter()?;
         let function = self.function(name)?;
-        let mut words: Vec<u64> = arguments.iter().map(|argument| argument.word()).collect();
-        let mut list: Vec<*mut c_void> = words.iter_mut().map(ptr_to).collect();
         // SAFETY: the caller answers for the arguments; the driver copies them during the call.
-        let launched =
-            unsafe { result::launch(function, blocks, threads, stream.raw(), &mut list) };
+        let launched = unsafe { result::launch(function, blocks, threads, stream.raw(), list) };
         launched.map_err(|cause| failed(name, "was not launched").with_cause(cause))
     }
 

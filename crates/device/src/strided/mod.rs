@@ -1,0 +1,242 @@
+//! Copies of arrays whose items are not dense: slices, transposed and reversed arrays, broadcast
+//! ones. The dense side is in C order.
+//!
+//! Dimensions that lie in memory as one are merged first. What is left is one plain copy, or rows
+//! of contiguous bytes, which the driver copies, or something that a kernel has to walk through.
+//! The kernel is compiled when it is first needed.
+
+mod layout;
+mod walk;
+
+use std::ffi::c_void;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::context::Context;
+use crate::copy::{enter, refused, same_length};
+use crate::error::{DeviceError, DeviceErrorKind};
+use crate::kernels::{Module, Nvrtc};
+use crate::result;
+use crate::span::DeviceSpan;
+use crate::stream::Stream;
+use crate::watch::Place;
+
+pub use layout::StridedLayout;
+
+use layout::Merged;
+use walk::{Direction, UnitWalk};
+
+/// The text of the kernels.
+pub(crate) const SOURCE: &str = include_str!("../../kernels/strided.cu");
+
+/// Threads of a block, and the most blocks of a launch: each thread goes on until all is done.
+const THREADS: u32 = 256;
+const MOST_BLOCKS: u64 = 4096;
+
+/// Rows of at least this many bytes are left to the driver, shorter ones only where there is no
+/// compiler.
+const BIG_ROW: u64 = 4096;
+/// The largest distance of rows that the driver takes (`CU_DEVICE_ATTRIBUTE_MAX_PITCH`).
+const LARGEST_PITCH: u64 = (1 << 31) - 1;
+
+/// Gathers and scatters on one device.
+#[derive(Debug)]
+pub struct StridedCopies {
+    context: Context,
+    folders: Vec<PathBuf>,
+    module: Mutex<Option<Arc<Module>>>,
+}
+
+/// The two ends of a copy: the array at its address, and its dense copy.
+struct Ends<'a> {
+    array: u64,
+    layout: &'a StridedLayout,
+    dense: &'a DeviceSpan,
+    direction: Direction,
+}
+
+impl StridedCopies {
+    /// Compiles nothing yet: that is done when a copy first needs a kernel, and kept in the user's
+    /// cache.
+    #[must_use]
+    pub fn new(context: &Context) -> StridedCopies {
+        StridedCopies::looking_in(context, Vec::new())
+    }
+
+    /// The same, with folders to look for the compiler in first, such as Python's `sys.path`.
+    #[must_use]
+    pub fn looking_in(context: &Context, folders: Vec<PathBuf>) -> StridedCopies {
+        StridedCopies { context: context.clone(), folders, module: Mutex::new(None) }
+    }
+
+    /// Copies the items of the array at `from` (the address of its first item) to `to`, dense and
+    /// in C order. Enqueued only: done when an event recorded behind it is done. Items may share
+    /// bytes.
+    ///
+    /// # Errors
+    /// When `to` has another length than the items, the device is another one, the layout is
+    /// refused, or no compiler is found for a layout that needs a kernel.
+    ///
+    /// # Safety
+    /// The items are memory of the device, and stay so until the copy is done.
+    pub unsafe fn gather(
+        &self,
+        stream: &Stream,
+        to: &DeviceSpan,
+        from: u64,
+        layout: &StridedLayout,
+    ) -> Result<(), DeviceError> {
+        let direction = Direction::Gather;
+        // SAFETY: the caller's duty.
+        unsafe { self.copy(stream, &Ends { array: from, layout, dense: to, direction }) }
+    }
+
+    /// Copies the dense items of `from`, in C order, to the array at `to` (the address of its first
+    /// item). Enqueued only, as [`gather`](Self::gather).
+    ///
+    /// # Errors
+    /// As there, and when items of the array share bytes, or may: which of them stayed would be
+    /// left to chance.
+    ///
+    /// # Safety
+    /// As there.
+    pub unsafe fn scatter(
+        &self,
+        stream: &Stream,
+        to: u64,
+        layout: &StridedLayout,
+        from: &DeviceSpan,
+    ) -> Result<(), DeviceError> {
+        if layout.may_overlap()? {
+            let message = format!(
+                "items of an array with shape {:?} and strides {:?} share memory, so it cannot be \
+                 written to",
+                layout.shape, layout.strides
+            );
+            return Err(DeviceError::new(DeviceErrorKind::OutOfRange, message)
+                .with_advice("Give an array of its own instead of a broadcast or a window."));
+        }
+        let direction = Direction::Scatter;
+        // SAFETY: the caller's duty.
+        unsafe { self.copy(stream, &Ends { array: to, layout, dense: from, direction }) }
+    }
+
+    /// # Safety
+    /// As [`gather`](Self::gather).
+    unsafe fn copy(&self, stream: &Stream, ends: &Ends<'_>) -> Result<(), DeviceError> {
+        self.context.require(stream.context().ordinal(), "the stream")?;
+        same_length(ends.dense.len(), ends.layout.bytes()?)?;
+        let (low, end) = ends.layout.extent(ends.array)?;
+        let _scope = enter(stream, &[ends.dense])?;
+        let Some(merged) = ends.layout.merged()? else { return Ok(()) };
+        // SAFETY: the layout's items are there by the caller's word, and the dense side has their
+        // length.
+        unsafe { self.enqueue(stream, ends, &merged) }?;
+        let array = Place::device(self.context.ordinal(), low, end - low);
+        match ends.direction {
+            Direction::Gather => stream.saw_copy("a gather", array, Place::of(ends.dense)),
+            Direction::Scatter => stream.saw_copy("a scatter", Place::of(ends.dense), array),
+        }
+        Ok(())
+    }
+
+    /// # Safety
+    /// The items of `merged` are there on both sides; the context is current.
+    unsafe fn enqueue(
+        &self,
+        stream: &Stream,
+        ends: &Ends<'_>,
+        merged: &Merged,
+    ) -> Result<(), DeviceError> {
+        let rows = Rows::of(merged);
+        if let Some(rows) = rows.as_ref().filter(|rows| rows.are_big()) {
+            // SAFETY: the caller's duty.
+            return unsafe { rows.copy(stream, ends) };
+        }
+        match (self.module(), rows) {
+            // SAFETY: the caller's duty.
+            (Ok(module), _) => unsafe { launch(&module, stream, ends, merged) },
+            // SAFETY: the caller's duty.
+            (Err(_), Some(rows)) => unsafe { rows.copy(stream, ends) },
+            (Err(error), None) => Err(error),
+        }
+    }
+
+    fn module(&self) -> Result<Arc<Module>, DeviceError> {
+        let mut kept = self.module.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(module) = &*kept {
+            return Ok(Arc::clone(module));
+        }
+        let nvrtc = Nvrtc::find_in(&self.folders)?;
+        let module = Arc::new(Module::compile(&self.context, &nvrtc, "strided.cu", SOURCE)?);
+        *kept = Some(Arc::clone(&module));
+        Ok(module)
+    }
+}
+
+/// # Safety
+/// The items of `merged` are there on both sides.
+unsafe fn launch(
+    module: &Module,
+    stream: &Stream,
+    ends: &Ends<'_>,
+    merged: &Merged,
+) -> Result<(), DeviceError> {
+    let dense = ends.dense.address();
+    let plan = UnitWalk::new(merged, ends.array, dense, ends.direction);
+    let (name, mut walk) = (plan.kernel(), plan.walk);
+    let (mut from, mut to) = match ends.direction {
+        Direction::Gather => (ends.array, dense),
+        Direction::Scatter => (dense, ends.array),
+    };
+    let blocks = walk.units.div_ceil(u64::from(THREADS)).min(MOST_BLOCKS) as u32;
+    let mut list: [*mut c_void; 3] =
+        [(&raw mut to).cast(), (&raw mut from).cast(), (&raw mut walk).cast()];
+    // SAFETY: the kernel takes two addresses and a walk, and touches the items alone, which are
+    // there by the caller's word.
+    unsafe { module.launch_with(stream, &name, (blocks, THREADS), &mut list) }
+}
+
+/// A layout that is rows of contiguous bytes, one as far from the next as the other.
+struct Rows {
+    bytes: u64,
+    count: u64,
+    pitch: u64,
+}
+
+impl Rows {
+    fn of(merged: &Merged) -> Option<Rows> {
+        match merged.dims[..] {
+            [] => Some(Rows { bytes: merged.run, count: 1, pitch: merged.run }),
+            [dim] => {
+                let pitch = u64::try_from(dim.stride).ok()?;
+                let fits = pitch >= merged.run && pitch <= LARGEST_PITCH;
+                fits.then_some(Rows { bytes: merged.run, count: dim.size, pitch })
+            }
+            _ => None,
+        }
+    }
+
+    fn are_big(&self) -> bool {
+        self.count == 1 || self.bytes >= BIG_ROW
+    }
+
+    /// # Safety
+    /// The rows are there on both sides; the context is current.
+    unsafe fn copy(&self, stream: &Stream, ends: &Ends<'_>) -> Result<(), DeviceError> {
+        let (array, dense) = ((ends.array, self.pitch), (ends.dense.address(), self.bytes));
+        let (from, to) = match ends.direction {
+            Direction::Gather => (array, dense),
+            Direction::Scatter => (dense, array),
+        };
+        let what = "a copy of rows within the device";
+        let copied = if self.count == 1 {
+            // SAFETY: the caller's duty.
+            unsafe { result::copy_dtod(to.0, from.0, self.bytes, stream.raw()) }
+        } else {
+            // SAFETY: the caller's duty.
+            unsafe { result::copy_rows(to, from, self.bytes, self.count, stream.raw()) }
+        };
+        refused(copied, what)
+    }
+}
