@@ -33,7 +33,7 @@ pub fn save(
 
 /// # Safety
 /// The arrays of `pieces` are still borrowed.
-unsafe fn fill(mut ticket: SaveTicket<'_>, pieces: &[Piece]) -> Result<(), Error> {
+unsafe fn fill(mut ticket: SaveTicket, pieces: &[Piece]) -> Result<(), Error> {
     for (index, piece) in pieces.iter().enumerate() {
         // SAFETY: the caller's promise.
         unsafe { piece.gather(ticket.region_mut(index)) };
@@ -98,7 +98,7 @@ pub fn restore_into(
 
 /// # Safety
 /// The arrays of `pieces` are still borrowed, and may be written.
-unsafe fn empty(ticket: RestoreTicket<'_>, pieces: &[Piece]) -> Result<(), Error> {
+unsafe fn empty(ticket: RestoreTicket, pieces: &[Piece]) -> Result<(), Error> {
     for (index, piece) in pieces.iter().enumerate() {
         // SAFETY: the caller's promise.
         unsafe { piece.scatter(ticket.region(index)) };

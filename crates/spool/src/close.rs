@@ -37,7 +37,8 @@ pub(crate) fn close(hub: &Hub, timeout: Duration) -> Result<(), Error> {
     // Closing the disk waits for calls under way, which here might last for ever. It then closes
     // by itself, after the last worker.
     let released = if stopped.is_ok() { release(hub) } else { Ok(()) };
-    intact.and(drained).and(stopped).and(released)
+    let ordered = hub.order.as_ref().map_or(Ok(()), |check| check.verdict());
+    intact.and(drained).and(stopped).and(released).and(ordered)
 }
 
 fn is_durable(hub: &Hub) -> bool {

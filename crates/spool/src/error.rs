@@ -3,6 +3,8 @@
 use std::error::Error as StdError;
 use std::fmt;
 
+use unspool_device::{DeviceError, DeviceErrorKind};
+
 /// Why a call failed, coarse enough to decide by.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum ErrorKind {
@@ -34,6 +36,12 @@ pub enum ErrorKind {
     Forked,
     /// An argument or a setting makes no sense.
     Invalid,
+    /// CUDA refused, or work on the GPU failed.
+    Device,
+    /// An array, stream or event belongs to another GPU than the spool.
+    WrongDevice,
+    /// There is no CUDA driver, or no such GPU.
+    NoDevice,
 }
 
 /// What a call reports when it cannot do its work. `Display` gives full sentences: what failed,
@@ -73,6 +81,21 @@ impl Error {
     pub fn is_retryable(&self) -> bool {
         use ErrorKind::{Full, Interrupted, Io, NotYetSaved, Timeout};
         matches!(self.kind, NotYetSaved | Full | Io | Timeout | Interrupted)
+    }
+}
+
+impl From<DeviceError> for Error {
+    fn from(cause: DeviceError) -> Error {
+        let kind = match cause.kind() {
+            DeviceErrorKind::WrongDevice => ErrorKind::WrongDevice,
+            DeviceErrorKind::Missing => ErrorKind::NoDevice,
+            DeviceErrorKind::TimedOut => ErrorKind::Timeout,
+            _ => ErrorKind::Device,
+        };
+        let text = cause.to_string();
+        let mut letters = text.chars();
+        let first = letters.next().map(char::to_uppercase).into_iter().flatten();
+        Error::new(kind, first.chain(letters).collect::<String>()).caused_by(cause)
     }
 }
 

@@ -1,6 +1,7 @@
 //! The figures of a spool, gathered from everybody who counts.
 
 use unspool_core::{CoreStats, TransferKind};
+use unspool_tiers::Description;
 use unspool_transfer::sync::lock;
 
 use crate::error::Error;
@@ -17,16 +18,22 @@ impl Spool {
     pub fn stats(&self) -> Result<Stats, Error> {
         let hub = self.hub();
         hub.check_process()?;
-        let tiers: Vec<_> = hub.tiers.iter().map(|tier| tier.describe()).collect();
+        let tiers = hub.tiers.iter().map(|tier| {
+            let described = tier.describe();
+            let ready = tier.memory().map_or(described.capacity, unspool_tiers::Arena::ready);
+            (described, ready)
+        });
+        let tiers: Vec<_> = tiers.collect();
         let dropped_spans = hub.timeline.as_ref().map_or(0, |timeline| lock(timeline).dropped());
         let state = hub.state();
         let core = state.brain.core().stats();
         let tier =
-            |(counted, described): (&unspool_core::TierStats, unspool_tiers::Description)| {
+            |(counted, (described, ready)): (&unspool_core::TierStats, (Description, u64))| {
                 TierStats {
                     kind: counted.kind,
                     location: described.location,
                     capacity: counted.capacity,
+                    ready,
                     used: counted.used,
                     peak: counted.peak,
                     copies: counted.copies,

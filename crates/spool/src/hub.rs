@@ -16,7 +16,9 @@ use unspool_transfer::{Clock, Engine, Options, Pool, SystemClock, TransferError}
 
 use crate::brain::Brain;
 use crate::error::{Error, ErrorKind};
+use crate::gpu::{self, Gpu};
 use crate::inbox::Inbox;
+use crate::order::OrderCheck;
 use crate::reasons;
 use crate::settings::Settings;
 use crate::stack::{self, Stack};
@@ -30,6 +32,12 @@ pub(crate) struct Hub {
     pub(crate) kinds: Vec<TierKind>,
     /// The disk among them, for closing it.
     pub(crate) disk: Option<Arc<Disk>>,
+    /// The device under the arenas, if they are on one.
+    pub(crate) gpu: Option<Gpu>,
+    /// The check of stream order, where one is wanted.
+    pub(crate) order: Option<Arc<OrderCheck>>,
+    /// Devices of arrays, when the spool is on none.
+    others: Mutex<Vec<Gpu>>,
     /// Those that can make frames survive a crash of the machine.
     pub(crate) durable_tiers: Vec<TierId>,
     pub(crate) buffers: Arc<Pool>,
@@ -61,13 +69,17 @@ impl Hub {
 
     /// A hub made of these parts.
     pub(crate) fn start(settings: Settings, parts: Parts) -> Result<Arc<Hub>, Error> {
-        let Parts { stack: Stack { tiers, disk }, clock, process } = parts;
-        let config = stack::config(&settings, &tiers);
+        let Parts { stack: Stack { tiers, disk, gpu, order }, clock, process } = parts;
+        let config = stack::config(&settings, &tiers, gpu.is_some());
         let links = config.links.len();
         let brain = Brain::new(config, settings.record.as_deref())?;
         let buffers = Pool::new(settings.staging_bytes);
         let inbox = Arc::new(Inbox::default());
-        let options = options(&settings, links, &clock, &buffers);
+        let options = Options {
+            // While one copy is waited for, the next one is on the link.
+            arena_workers: if gpu.is_some() { 2 } else { 1 },
+            ..options(&settings, links, &clock, &buffers)
+        };
         let engine = Engine::start(tiers.clone(), options, inbox.clone())
             .map_err(|cause| Error::new(ErrorKind::Io, cause.to_string()).caused_by(cause))?;
         let hub = Arc::new(Hub {
@@ -78,6 +90,9 @@ impl Hub {
             kinds: tiers.iter().map(|tier| tier.describe().kind).collect(),
             tiers,
             disk,
+            gpu,
+            order,
+            others: Mutex::new(Vec::new()),
             buffers,
             clock,
             engine,
@@ -131,6 +146,20 @@ impl Hub {
 
     pub(crate) fn arena(&self, place: Place) -> Option<&Arena> {
         self.tier(place.tier).memory()
+    }
+
+    /// The GPU `ordinal`, for an array on it.
+    pub(crate) fn gpu_of(&self, ordinal: u32) -> Result<Gpu, Error> {
+        if let Some(gpu) = &self.gpu {
+            return gpu.require(ordinal).map(|()| gpu.clone());
+        }
+        let mut others = lock(&self.others);
+        if let Some(gpu) = others.iter().find(|gpu| gpu.ordinal() == ordinal) {
+            return Ok(gpu.clone());
+        }
+        let gpu = gpu::open(ordinal)?;
+        others.push(gpu.clone());
+        Ok(gpu)
     }
 
     /// The error of a store that failed in the caller's own thread. A store that was closed under

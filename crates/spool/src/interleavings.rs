@@ -74,7 +74,7 @@ fn spool(checkpoints: u64) -> Arc<Spool> {
     let arena = Arc::new(Arena::new(TierKind::Device, checkpoints * LEN).unwrap());
     let tiers: Vec<Arc<dyn Tier>> = vec![arena, Arc::new(Store::default())];
     let settings = Settings { device, store_workers: 1, ..Settings::default() };
-    let stack = Stack { tiers, disk: None };
+    let stack = Stack { tiers, disk: None, gpu: None, order: None };
     let clock = Arc::new(ManualClock::default());
     let parts = Parts { stack, clock, process: std::process::id() };
     Arc::new(Spool::on(Hub::start(settings, parts).unwrap()).unwrap())

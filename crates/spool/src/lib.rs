@@ -12,13 +12,13 @@
 //! for step in 0..10 {
 //!     let spec = RegionSpec { name: "u".into(), dtype: Dtype::UInt8, shape: vec![100] };
 //!     let mut ticket = spool.save(step, vec![spec], &wait)?;
-//!     ticket.region_mut(0).fill(step as u8);
+//!     ticket.fill(0, |bytes| bytes.fill(step as u8))?;
 //!     ticket.commit()?;
 //! }
 //! spool.expect((0..10).rev())?;
 //! for step in (0..10).rev() {
 //!     let ticket = spool.restore(step, &wait)?;
-//!     assert_eq!(ticket.region(0), [step as u8; 100]);
+//!     ticket.read(0, |bytes| assert_eq!(bytes, [step as u8; 100]))?;
 //!     ticket.finish()?;
 //! }
 //! spool.close()?;
@@ -44,10 +44,12 @@ mod dispatch;
 mod durability;
 mod error;
 mod figures;
+pub mod gpu;
 mod hub;
 mod inbox;
 #[cfg(test)]
 mod interleavings;
+mod order;
 mod reasons;
 mod restore;
 mod save;
@@ -64,6 +66,7 @@ mod wait;
 mod waiting;
 
 pub use error::{Error, ErrorKind};
+pub use gpu::On;
 pub use restore::RestoreTicket;
 pub use save::SaveTicket;
 pub use settings::{DiskSettings, Settings};

@@ -1,16 +1,19 @@
 //! A restore in progress.
 
+use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 
 use unspool_codec::Head;
 use unspool_core::{CheckpointId, Event, Failure, Nanos, Place, RequestId, Version};
+use unspool_device::{DeviceSpan, Stream};
 use unspool_tiers::ReadGuard;
 use unspool_transfer::{Buffer, Frame, TransferError, read_frame, staging};
 
 use crate::error::Error;
+use crate::gpu::{self, DeviceArray};
 use crate::hub::{Hub, check_open};
-use crate::save::in_memory;
+use crate::save::{in_memory, part};
 use crate::spool::Spool;
 use crate::state::Answer;
 use crate::tally::Call;
@@ -21,11 +24,11 @@ use crate::waiting::{Answered, Asked, Until};
 /// [`finish`](RestoreTicket::finish). Dropping the ticket gives the restore up: it does not count
 /// as restored.
 #[must_use = "a restore that is not finished does not count"]
-pub struct RestoreTicket<'a> {
-    hub: &'a Hub,
+pub struct RestoreTicket {
+    hub: Arc<Hub>,
     frame: Arc<Frame>,
     /// `None` once the restore was reported.
-    data: Option<Data<'a>>,
+    data: Option<Data>,
     request: RequestId,
     checkpoint: CheckpointId,
     place: Place,
@@ -33,9 +36,9 @@ pub struct RestoreTicket<'a> {
 }
 
 /// The memory that the caller reads.
-enum Data<'a> {
+enum Data {
     /// It lies in the arena where the checkpoint is.
-    Arena(ReadGuard<'a>),
+    Arena(ReadGuard),
     /// It was read from a store.
     Staged(Buffer),
 }
@@ -46,7 +49,7 @@ impl Spool {
     /// # Errors
     /// `Unknown`, `Discarded`, `NotYetSaved`, `Io`, `Corrupt`, `Lost`, `Timeout`, `Interrupted`,
     /// `Closed`, `Forked`.
-    pub fn restore(&self, version: i64, wait: &Wait<'_>) -> Result<RestoreTicket<'_>, Error> {
+    pub fn restore(&self, version: i64, wait: &Wait<'_>) -> Result<RestoreTicket, Error> {
         let hub = self.hub();
         let began = hub.time_of_call();
         let asked = Asked::Restore { version: Version(version) };
@@ -61,12 +64,13 @@ impl Spool {
             unreachable!("a restore is served or refused")
         };
         hub.span_of_stall(&frame, place.tier, waited);
+        let hub = Arc::clone(hub);
         let ticket = RestoreTicket { hub, frame, data: None, request, checkpoint, place, began };
         ticket.enter()
     }
 }
 
-impl<'a> RestoreTicket<'a> {
+impl RestoreTicket {
     /// Borrows or reads the bytes.
     fn enter(mut self) -> Result<Self, Error> {
         match self.borrow() {
@@ -79,15 +83,15 @@ impl<'a> RestoreTicket<'a> {
         Ok(self)
     }
 
-    fn borrow(&self) -> Result<Data<'a>, TransferError> {
+    fn borrow(&self) -> Result<Data, TransferError> {
         match self.hub.arena(self.place) {
             Some(arena) => Ok(Data::Arena(arena.read(self.checkpoint)?)),
-            None => Ok(Data::Staged(self.read()?)),
+            None => Ok(Data::Staged(self.read_store()?)),
         }
     }
 
     /// Reads the checkpoint from its store. The application waits meanwhile.
-    fn read(&self) -> Result<Buffer, TransferError> {
+    fn read_store(&self) -> Result<Buffer, TransferError> {
         let start = self.hub.clock.now();
         let mut buffer = staging(&self.hub.buffers, self.frame.head().payload_bytes)?;
         let mut done = self.read_into(&mut buffer);
@@ -116,15 +120,114 @@ impl<'a> RestoreTicket<'a> {
     /// The bytes of region `index`.
     ///
     /// # Panics
-    /// When the checkpoint has no region `index`.
+    /// When the checkpoint has no region `index`, and when it lies in a GPU's memory:
+    /// [`read`](Self::read) is for both.
     #[must_use]
     pub fn region(&self, index: usize) -> &[u8] {
+        match self.host_region(index) {
+            Some(bytes) => bytes,
+            None => panic!("region {index} lies in a GPU's memory: use `read` or `get`"),
+        }
+    }
+
+    /// The bytes of region `index` where they are in main memory.
+    ///
+    /// # Panics
+    /// When the checkpoint has no region `index`.
+    #[must_use]
+    pub fn host_region(&self, index: usize) -> Option<&[u8]> {
         let range = in_memory(&self.frame.head().regions[index]);
         match &self.data {
-            Some(Data::Arena(guard)) => &guard[range],
-            Some(Data::Staged(buffer)) => &buffer[range],
-            None => &[],
+            Some(Data::Arena(guard)) => guard.bytes().map(|bytes| &bytes[range]),
+            Some(Data::Staged(buffer)) => Some(&buffer[range]),
+            None => None,
         }
+    }
+
+    /// The memory of region `index` where it is a GPU's, to be read on the GPU: first call
+    /// [`begin`](Self::begin) for the stream that reads it, in the end
+    /// [`finish_on`](Self::finish_on).
+    ///
+    /// # Errors
+    /// `Device` when the memory is gone.
+    ///
+    /// # Panics
+    /// When the checkpoint has no region `index`.
+    pub fn device_region(&self, index: usize) -> Result<Option<DeviceSpan>, Error> {
+        let part = part(&self.frame.head().regions[index]);
+        let Some(Data::Arena(guard)) = &self.data else { return Ok(None) };
+        Ok(guard.device().map(|span| span.slice(part.offset, part.len)).transpose()?)
+    }
+
+    /// Lets `look` see the bytes of region `index` on the host, wherever it lies.
+    ///
+    /// # Errors
+    /// `Io` when there is no memory to stage the bytes, `Device` when CUDA refuses.
+    ///
+    /// # Panics
+    /// When the checkpoint has no region `index`.
+    pub fn read(&self, index: usize, look: impl FnOnce(&[u8])) -> Result<(), Error> {
+        let part = part(&self.frame.head().regions[index]);
+        match &self.data {
+            Some(Data::Arena(guard)) => gpu::load_host(&self.hub, guard, part, look)?,
+            Some(Data::Staged(buffer)) => look(&buffer[part.range()]),
+            None => {}
+        }
+        Ok(())
+    }
+
+    /// Copies region `index` into an array of a GPU, behind what is on `stream`. Where the region
+    /// lies in that GPU's memory, or in main memory that is registered with it, the copy is only
+    /// enqueued: the host does not wait, and work that is enqueued on `stream` later sees the data.
+    ///
+    /// # Errors
+    /// `WrongDevice` when the array lies on another GPU than the spool, `Invalid` when it has
+    /// another size, `Device` when CUDA refuses or the stream is being captured.
+    ///
+    /// # Panics
+    /// When the checkpoint has no region `index`.
+    pub fn get(&mut self, index: usize, to: &DeviceArray, on: &Stream) -> Result<(), Error> {
+        let part = part(&self.frame.head().regions[index]);
+        let gpu = self.hub.gpu_of(to.ordinal())?;
+        match &mut self.data {
+            Some(Data::Arena(guard)) => gpu::get(&gpu, guard, part, to, on),
+            Some(Data::Staged(buffer)) => gpu::upload(&gpu, &buffer[part.range()], to, on),
+            None => Ok(()),
+        }
+    }
+
+    /// What keeps the memory of the checkpoint in place after the ticket is gone, for those who show
+    /// it to others; `None` when it does not lie in an arena.
+    #[must_use]
+    pub fn memory(&self) -> Option<Arc<dyn Any + Send + Sync>> {
+        match &self.data {
+            Some(Data::Arena(guard)) => Some(guard.memory()),
+            _ => None,
+        }
+    }
+
+    /// Makes `stream` wait until the memory of the checkpoint may be read.
+    ///
+    /// # Errors
+    /// `Device` when CUDA refuses.
+    pub fn begin(&self, stream: &Stream) -> Result<(), Error> {
+        match &self.data {
+            Some(Data::Arena(guard)) => Ok(guard.order(stream)?),
+            _ => Ok(()),
+        }
+    }
+
+    /// As [`finish`](Self::finish), for bytes that are still read by what is on `stream` so far.
+    ///
+    /// # Errors
+    /// Those of `finish`, and `Device` when CUDA refuses.
+    pub fn finish_on(mut self, stream: &Stream) -> Result<(), Error> {
+        if let Some(Data::Arena(guard)) = &mut self.data
+            && let Some(gpu) = guard.gpu().cloned()
+        {
+            guard.leave(gpu.mark(stream)?);
+        }
+        self.finish()
     }
 
     fn version(&self) -> i64 {
@@ -164,7 +267,7 @@ impl<'a> RestoreTicket<'a> {
     }
 }
 
-impl Drop for RestoreTicket<'_> {
+impl Drop for RestoreTicket {
     fn drop(&mut self) {
         let Some(data) = self.data.take() else { return };
         if self.hub.is_forked() {
@@ -183,7 +286,7 @@ impl Drop for RestoreTicket<'_> {
     }
 }
 
-impl fmt::Debug for RestoreTicket<'_> {
+impl fmt::Debug for RestoreTicket {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let version = self.version();
         f.debug_struct("RestoreTicket").field("version", &version).finish_non_exhaustive()

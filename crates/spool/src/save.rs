@@ -1,15 +1,18 @@
 //! A save in progress.
 
+use std::any::Any;
 use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
 use unspool_codec::{Head, Region, RegionSpec};
 use unspool_core::{CheckpointId, Event, Nanos, Place, RequestId, Version};
+use unspool_device::{DeviceSpan, Stream};
 use unspool_tiers::WriteGuard;
 use unspool_transfer::{Buffer, Frame, TransferError, staging, write_frame};
 
 use crate::error::{Error, ErrorKind};
+use crate::gpu::{self, DeviceArray, Part};
 use crate::hub::{Hub, check_open};
 use crate::spool::Spool;
 use crate::state::Answer;
@@ -20,11 +23,11 @@ use crate::waiting::{Answered, Asked, Until};
 /// Room for one checkpoint: fill its regions, then [`commit`](SaveTicket::commit). Dropping the
 /// ticket gives the save up: nothing was saved and the version is free again.
 #[must_use = "a save that is not committed is given up"]
-pub struct SaveTicket<'a> {
-    hub: &'a Hub,
+pub struct SaveTicket {
+    hub: Arc<Hub>,
     frame: Arc<Frame>,
     /// `None` once the save was reported.
-    room: Option<Room<'a>>,
+    room: Option<Room>,
     request: RequestId,
     checkpoint: CheckpointId,
     place: Place,
@@ -32,9 +35,9 @@ pub struct SaveTicket<'a> {
 }
 
 /// The memory that the caller fills.
-enum Room<'a> {
+enum Room {
     /// It lies in the arena where the checkpoint will be.
-    Arena(WriteGuard<'a>),
+    Arena(WriteGuard),
     /// No arena can hold it: it is written to the store at commit.
     Staged(Buffer),
 }
@@ -50,7 +53,7 @@ impl Spool {
         version: i64,
         regions: Vec<RegionSpec>,
         wait: &Wait<'_>,
-    ) -> Result<SaveTicket<'_>, Error> {
+    ) -> Result<SaveTicket, Error> {
         let hub = self.hub();
         let head = Head::layout(version, regions).map_err(|cause| {
             let message = format!("Version {version} cannot be saved: {cause}");
@@ -68,6 +71,7 @@ impl Spool {
         state.catalogue.insert(checkpoint, Arc::clone(&frame), false);
         drop(state);
         hub.span_of_stall(&frame, place.tier, waited);
+        let hub = Arc::clone(hub);
         let ticket = SaveTicket { hub, frame, room: None, request, checkpoint, place, began };
         ticket.enter()
     }
@@ -80,7 +84,7 @@ fn count_stall(answered: &mut Answered<'_>, version: i64) {
     }
 }
 
-impl<'a> SaveTicket<'a> {
+impl SaveTicket {
     /// Borrows the room that was granted.
     fn enter(mut self) -> Result<Self, Error> {
         match self.room_at(self.place) {
@@ -90,11 +94,12 @@ impl<'a> SaveTicket<'a> {
                 return Err(self.hub.direct_failed("saved", self.version(), cause));
             }
         }
-        self.clear_gaps();
+        // An error drops the ticket, which gives the save up.
+        self.clear_gaps()?;
         Ok(self)
     }
 
-    fn room_at(&self, place: Place) -> Result<Room<'a>, TransferError> {
+    fn room_at(&self, place: Place) -> Result<Room, TransferError> {
         let bytes = self.frame.head().payload_bytes;
         match self.hub.arena(place) {
             Some(arena) => Ok(Room::Arena(arena.create(self.checkpoint, place.offset, bytes)?)),
@@ -112,28 +117,133 @@ impl<'a> SaveTicket<'a> {
     /// unspecified.
     ///
     /// # Panics
-    /// When the checkpoint has no region `index`.
+    /// When the checkpoint has no region `index`, and when it lies in a GPU's memory:
+    /// [`fill`](Self::fill) is for both.
     #[must_use]
     pub fn region_mut(&mut self, index: usize) -> &mut [u8] {
-        let range = in_memory(&self.frame.head().regions[index]);
-        &mut self.payload_mut()[range]
+        match self.host_region(index) {
+            Some(bytes) => bytes,
+            None => panic!("region {index} lies in a GPU's memory: fill it with `fill` or `put`"),
+        }
     }
 
-    fn payload_mut(&mut self) -> &mut [u8] {
+    /// The bytes of region `index` where they are in main memory, to be filled by the caller.
+    ///
+    /// # Panics
+    /// When the checkpoint has no region `index`.
+    #[must_use]
+    pub fn host_region(&mut self, index: usize) -> Option<&mut [u8]> {
+        let range = in_memory(&self.frame.head().regions[index]);
         match &mut self.room {
-            Some(Room::Arena(guard)) => guard,
-            Some(Room::Staged(buffer)) => buffer,
-            None => &mut [],
+            Some(Room::Arena(guard)) => guard.bytes().map(|bytes| &mut bytes[range]),
+            Some(Room::Staged(buffer)) => Some(&mut buffer[range]),
+            None => None,
         }
+    }
+
+    /// The memory of region `index` where it is a GPU's, to be written on the GPU: first call
+    /// [`begin`](Self::begin) for the stream that writes it, in the end
+    /// [`commit_on`](Self::commit_on).
+    ///
+    /// # Errors
+    /// `Device` when the memory is gone.
+    ///
+    /// # Panics
+    /// When the checkpoint has no region `index`.
+    pub fn device_region(&self, index: usize) -> Result<Option<DeviceSpan>, Error> {
+        let part = part(&self.frame.head().regions[index]);
+        let Some(Room::Arena(guard)) = &self.room else { return Ok(None) };
+        Ok(guard.device().map(|span| span.slice(part.offset, part.len)).transpose()?)
+    }
+
+    /// Lets `write` fill region `index` from the host, wherever it lies: `write` gets as many bytes
+    /// as the region has, and what it wrote is in place when this returns.
+    ///
+    /// # Errors
+    /// `Io` when there is no memory to stage the bytes, `Device` when CUDA refuses.
+    ///
+    /// # Panics
+    /// When the checkpoint has no region `index`.
+    pub fn fill(&mut self, index: usize, write: impl FnOnce(&mut [u8])) -> Result<(), Error> {
+        let part = part(&self.frame.head().regions[index]);
+        match &mut self.room {
+            Some(Room::Arena(guard)) => gpu::store_host(&self.hub, guard, part, write)?,
+            Some(Room::Staged(buffer)) => write(&mut buffer[part.range()]),
+            None => {}
+        }
+        Ok(())
+    }
+
+    /// Copies an array of a GPU into region `index`, behind what is on `stream`. Where the region
+    /// lies in that GPU's memory, or in main memory that is registered with it, the copy is only
+    /// enqueued: the host does not wait, and work that is enqueued on `stream` later may change the
+    /// array.
+    ///
+    /// # Errors
+    /// `WrongDevice` when the array lies on another GPU than the spool, `Invalid` when it has
+    /// another size, `Device` when CUDA refuses or the stream is being captured.
+    ///
+    /// # Panics
+    /// When the checkpoint has no region `index`.
+    pub fn put(&mut self, index: usize, from: &DeviceArray, on: &Stream) -> Result<(), Error> {
+        let part = part(&self.frame.head().regions[index]);
+        let gpu = self.hub.gpu_of(from.ordinal())?;
+        match &mut self.room {
+            Some(Room::Arena(guard)) => gpu::put(&gpu, guard, part, from, on),
+            Some(Room::Staged(buffer)) => {
+                gpu::download(&gpu, &mut buffer[part.range()], from, on)
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// What keeps the memory of the checkpoint in place after the ticket is gone, for those who show
+    /// it to others; `None` when it does not lie in an arena.
+    #[must_use]
+    pub fn memory(&self) -> Option<Arc<dyn Any + Send + Sync>> {
+        match &self.room {
+            Some(Room::Arena(guard)) => Some(guard.memory()),
+            _ => None,
+        }
+    }
+
+    /// Makes `stream` wait until the memory of the checkpoint may be written.
+    ///
+    /// # Errors
+    /// `Device` when CUDA refuses.
+    pub fn begin(&self, stream: &Stream) -> Result<(), Error> {
+        match &self.room {
+            Some(Room::Arena(guard)) => Ok(guard.order(stream)?),
+            _ => Ok(()),
+        }
+    }
+
+    /// As [`commit`](Self::commit), for a checkpoint that is complete when what is on `stream` so
+    /// far is done.
+    ///
+    /// # Errors
+    /// Those of `commit`, and `Device` when CUDA refuses; nothing was saved then.
+    pub fn commit_on(mut self, stream: &Stream) -> Result<(), Error> {
+        if let Some(Room::Arena(guard)) = &mut self.room
+            && let Some(gpu) = guard.gpu().cloned()
+        {
+            guard.leave(gpu.mark(stream)?);
+        }
+        self.commit()
     }
 
     /// Zeros between the regions, so that nothing that was in memory before leaves with a frame.
-    fn clear_gaps(&mut self) {
+    fn clear_gaps(&mut self) -> Result<(), Error> {
         let head = Arc::clone(self.frame.head());
-        let payload = self.payload_mut();
         for gap in head.gaps() {
-            payload[gap.start as usize..gap.end as usize].fill(0);
+            let part = Part { offset: gap.start, len: gap.end - gap.start };
+            match &mut self.room {
+                Some(Room::Arena(guard)) => gpu::clear(guard, part)?,
+                Some(Room::Staged(buffer)) => buffer[part.range()].fill(0),
+                None => {}
+            }
         }
+        Ok(())
     }
 
     fn version(&self) -> i64 {
@@ -146,7 +256,7 @@ impl<'a> SaveTicket<'a> {
     /// `Io` or `Full` when it had to be written to a store at once and that failed; `Closed` when
     /// the spool was closed meanwhile. Nothing was saved then.
     pub fn commit(mut self) -> Result<(), Error> {
-        let hub = self.hub;
+        let hub = Arc::clone(&self.hub);
         hub.check_process()?;
         if let Some(Room::Staged(buffer)) = &self.room {
             self.write(buffer)?;
@@ -193,7 +303,7 @@ impl<'a> SaveTicket<'a> {
     }
 }
 
-impl Drop for SaveTicket<'_> {
+impl Drop for SaveTicket {
     fn drop(&mut self) {
         let Some(room) = self.room.take() else { return };
         if self.hub.is_forked() {
@@ -207,11 +317,16 @@ impl Drop for SaveTicket<'_> {
     }
 }
 
-impl fmt::Debug for SaveTicket<'_> {
+impl fmt::Debug for SaveTicket {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let version = self.version();
         f.debug_struct("SaveTicket").field("version", &version).finish_non_exhaustive()
     }
+}
+
+/// Where a region lies in the payload.
+pub(crate) fn part(region: &Region) -> Part {
+    Part { offset: region.offset, len: region.bytes }
 }
 
 /// Where a region lies in the payload. The payload is in memory, so its places fit `usize`.

@@ -5,14 +5,27 @@ use std::time::Duration;
 
 use unspool_core::PolicyKind;
 
+use crate::gpu::On;
+
 /// The settings of a [`Spool`](crate::Spool). At least one of `device`, `host` and `disk` is
 /// needed; every other field has a default that suits most runs.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Settings {
-    /// Bytes of the device tier: an arena in plain memory that stands for the GPU's.
+    /// Bytes of the device tier: an arena in the GPU's memory, or in main memory that stands for it
+    /// where there is no GPU.
     pub device: Option<u64>,
-    /// Bytes of the host tier: an arena in plain memory.
+    /// Bytes of the host tier: an arena in main memory, pinned for the GPU if there is one.
     pub host: Option<u64>,
+    /// Which GPU, if any. Default: the current one, main memory without one.
+    pub on: On,
+    /// Whether a smaller device tier will do when the GPU has less memory free. Default: no.
+    pub shrink_ok: bool,
+    /// Whether every access to the arenas is checked to be ordered with the one it depends on, for
+    /// debugging; what is found is an error at close. Default: no.
+    pub check_order: bool,
+    /// A file that receives every operation that the check of order sees, one line each; only with
+    /// `check_order`. Default: none.
+    pub order_trace: Option<PathBuf>,
     /// The disk tier.
     pub disk: Option<DiskSettings>,
     /// Whether a checkpoint is discarded once its last expected restore is done. Default: no.
@@ -55,6 +68,10 @@ impl Default for Settings {
         Settings {
             device: None,
             host: None,
+            on: On::default(),
+            shrink_ok: false,
+            check_order: false,
+            order_trace: None,
             disk: None,
             discard_after_restore: false,
             policy: PolicyKind::default(),

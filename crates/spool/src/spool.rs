@@ -11,6 +11,7 @@ use unspool_core::{CheckpointId, Event, Version};
 use unspool_transfer::sync::{MutexGuard, lock};
 
 use crate::error::{Error, ErrorKind};
+use crate::gpu::Gpu;
 use crate::hub::{Hub, check_open};
 use crate::settings::Settings;
 use crate::state::State;
@@ -46,8 +47,23 @@ impl Spool {
         Ok(spool)
     }
 
-    pub(crate) fn hub(&self) -> &Hub {
+    pub(crate) fn hub(&self) -> &Arc<Hub> {
         &self.hub
+    }
+
+    /// The GPU under its tiers; `None` when they are in main memory.
+    #[must_use]
+    pub fn gpu(&self) -> Option<&Gpu> {
+        self.hub.gpu.as_ref()
+    }
+
+    /// The GPU `ordinal`, for arrays on it: that of the spool, or another one for a spool that has
+    /// none.
+    ///
+    /// # Errors
+    /// `WrongDevice` when the spool is on another one, `NoDevice` when there is no such device.
+    pub fn gpu_of(&self, ordinal: u32) -> Result<Gpu, Error> {
+        self.hub.gpu_of(ordinal)
     }
 
     /// The regions of a saved checkpoint, without any I/O.

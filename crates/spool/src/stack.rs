@@ -3,19 +3,24 @@
 use std::sync::Arc;
 
 use unspool_core::{Config, LinkConfig, MAX_TIERS, Nanos, TierConfig, TierKind};
+use unspool_device::{DeviceArenaOptions, PinnedOptions};
 use unspool_tiers::{Arena, Disk, DiskOptions, Tier, TierError};
 
 use crate::error::{Error, ErrorKind};
+use crate::gpu::{self, Gpu, On};
+use crate::order::OrderCheck;
 use crate::settings::{DiskSettings, Settings};
 use crate::tally::nanos;
 
 /// Checkpoints start at multiples of this when there is a disk, so that they can be read and
-/// written without the page cache; else a cache line is enough.
+/// written without the page cache; else what a GPU reads at once, or a cache line, is enough.
 const DISK_ALIGNMENT: u64 = 4096;
+const DEVICE_ALIGNMENT: u64 = 256;
 const MEMORY_ALIGNMENT: u64 = 64;
 
 /// What a link is taken for until its first transfers were measured, in bytes per second.
 const MEMORY_RATE: f64 = 5e9;
+const DEVICE_RATE: f64 = 25e9;
 const STORE_RATE: f64 = 1e9;
 const LATENCY: Nanos = Nanos(50_000);
 
@@ -24,6 +29,9 @@ const LATENCY: Nanos = Nanos(50_000);
 pub(crate) struct Stack {
     pub(crate) tiers: Vec<Arc<dyn Tier>>,
     pub(crate) disk: Option<Arc<Disk>>,
+    pub(crate) gpu: Option<Gpu>,
+    /// The check of stream order, where one is wanted.
+    pub(crate) order: Option<Arc<OrderCheck>>,
 }
 
 /// Refuses settings that make no sense, before anything is made.
@@ -67,20 +75,52 @@ fn invalid(message: impl Into<String>) -> Error {
 }
 
 fn alignment(settings: &Settings) -> u64 {
-    if settings.disk.is_some() { DISK_ALIGNMENT } else { MEMORY_ALIGNMENT }
+    match (&settings.disk, settings.on) {
+        (Some(_), _) => DISK_ALIGNMENT,
+        (None, On::Cpu) => MEMORY_ALIGNMENT,
+        // Known before there is a device, and the same whether there is one or not.
+        (None, _) => DEVICE_ALIGNMENT,
+    }
 }
 
 /// Makes the tiers.
 pub(crate) fn build(settings: &Settings) -> Result<Stack, Error> {
     let mut tiers: Vec<Arc<dyn Tier>> = Vec::with_capacity(MAX_TIERS);
+    let gpu = gpu::choose(settings)?;
+    // Before the arenas are made, because they say where they are.
+    let order = gpu.as_ref().filter(|_| settings.check_order);
+    let order = order.map(|gpu| watch(gpu, settings)).transpose()?;
     for (kind, bytes) in [(TierKind::Device, settings.device), (TierKind::Host, settings.host)] {
         if let Some(bytes) = bytes {
-            tiers.push(Arc::new(Arena::new(kind, bytes).map_err(unmade)?));
+            let arena = arena(kind, bytes, settings.shrink_ok, gpu.as_ref());
+            tiers.push(Arc::new(arena.map_err(unmade)?));
         }
     }
     let disk = settings.disk.as_ref().map(open_disk).transpose()?;
     tiers.extend(disk.iter().map(|disk| Arc::clone(disk) as Arc<dyn Tier>));
-    Ok(Stack { tiers, disk })
+    Ok(Stack { tiers, disk, gpu, order })
+}
+
+fn watch(gpu: &Gpu, settings: &Settings) -> Result<Arc<OrderCheck>, Error> {
+    let check = Arc::new(OrderCheck::new(settings.order_trace.as_deref())?);
+    gpu.context().watch(check.clone());
+    Ok(check)
+}
+
+fn arena(
+    kind: TierKind,
+    bytes: u64,
+    shrink_ok: bool,
+    gpu: Option<&Gpu>,
+) -> Result<Arena, TierError> {
+    match (kind, gpu.map(Gpu::device)) {
+        (TierKind::Device, Some(device)) => {
+            let options = DeviceArenaOptions { shrink_ok, ..DeviceArenaOptions::default() };
+            Arena::on_device(device, bytes, &options)
+        }
+        (_, Some(device)) => Arena::pinned(device, bytes, &PinnedOptions::default()),
+        (_, None) => Arena::new(kind, bytes),
+    }
 }
 
 fn open_disk(settings: &DiskSettings) -> Result<Arc<Disk>, Error> {
@@ -94,7 +134,7 @@ fn unmade(cause: TierError) -> Error {
 }
 
 /// The settings of the core for these tiers.
-pub(crate) fn config(settings: &Settings, tiers: &[Arc<dyn Tier>]) -> Config {
+pub(crate) fn config(settings: &Settings, tiers: &[Arc<dyn Tier>], on_gpu: bool) -> Config {
     let alignment = alignment(settings);
     let tier = |tier: &Arc<dyn Tier>| {
         let description = tier.describe();
@@ -102,7 +142,7 @@ pub(crate) fn config(settings: &Settings, tiers: &[Arc<dyn Tier>]) -> Config {
     };
     let tiers: Vec<TierConfig> = tiers.iter().map(tier).collect();
     Config {
-        links: tiers.windows(2).map(|pair| link(settings, pair[1].kind)).collect(),
+        links: tiers.windows(2).map(|pair| link(settings, pair[1].kind, on_gpu)).collect(),
         tiers,
         discard_after_restore: settings.discard_after_restore,
         policy: settings.policy,
@@ -112,8 +152,12 @@ pub(crate) fn config(settings: &Settings, tiers: &[Arc<dyn Tier>]) -> Config {
 }
 
 /// The link above a tier of kind `slower`.
-fn link(settings: &Settings, slower: TierKind) -> LinkConfig {
-    let rate = if slower.is_arena() { MEMORY_RATE } else { STORE_RATE };
+fn link(settings: &Settings, slower: TierKind, on_gpu: bool) -> LinkConfig {
+    let rate = match slower.is_arena() {
+        true if on_gpu => DEVICE_RATE,
+        true => MEMORY_RATE,
+        false => STORE_RATE,
+    };
     LinkConfig {
         flush_rate: rate,
         prefetch_rate: rate,

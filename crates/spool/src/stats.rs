@@ -71,6 +71,9 @@ pub struct TierStats {
     pub location: String,
     /// Bytes that it may hold; `u64::MAX` when only the medium itself sets a limit.
     pub capacity: u64,
+    /// Bytes from its start that are copied at full speed: less than the capacity while pinned
+    /// memory is still being registered.
+    pub ready: u64,
     /// Bytes in use, reservations included.
     pub used: u64,
     /// The most bytes that were in use at once.

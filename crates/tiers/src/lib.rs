@@ -5,14 +5,18 @@
 //! wrappers of the same trait (see the crate `unspool-testkit`).
 
 mod arena;
+mod array;
 mod disk;
 mod error;
+mod gpu;
 #[cfg(test)]
 mod testing;
 mod text;
 mod tier;
 
 pub use arena::{Arena, ReadGuard, WriteGuard};
+pub use array::DeviceArray;
 pub use disk::{Disk, DiskIo, DiskOptions};
 pub use error::{Progress, TierError};
+pub use gpu::Gpu;
 pub use tier::{Description, Stored, Tier};

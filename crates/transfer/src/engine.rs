@@ -9,6 +9,7 @@ use unspool_core::{
 };
 use unspool_tiers::Tier;
 
+use crate::arenas::Links;
 use crate::clock::{Clock, SystemClock};
 use crate::error::TransferError;
 use crate::execute::{Mover, Outcome};
@@ -96,7 +97,8 @@ impl Engine {
     ) -> Result<Engine, TransferError> {
         let kinds: Vec<TierKind> = tiers.iter().map(|tier| tier.describe().kind).collect();
         let Options { verify, trace, clock, buffers, .. } = options.clone();
-        let mover = Mover { tiers, kinds: kinds.clone(), buffers, verify };
+        let links = Links::default();
+        let mover = Mover { tiers, kinds: kinds.clone(), buffers, verify, links };
         let engine = Engine {
             links: kinds.windows(2).map(|pair| link(pair[0], pair[1], &options)).collect(),
             deletions: kinds.iter().map(|kind| deletions(*kind)).collect(),

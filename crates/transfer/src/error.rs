@@ -5,6 +5,7 @@ use std::fmt;
 
 use unspool_codec::FrameError;
 use unspool_core::Failure;
+use unspool_device::{DeviceError, DeviceErrorKind};
 use unspool_tiers::TierError;
 
 /// Why a movement failed: a word for the core, sentences for people. Cheap enough to clone.
@@ -44,6 +45,17 @@ impl TransferError {
 impl From<TierError> for TransferError {
     fn from(cause: TierError) -> Self {
         TransferError { kind: cause.kind(), message: cause.to_string(), cause: Some(cause) }
+    }
+}
+
+impl From<DeviceError> for TransferError {
+    fn from(cause: DeviceError) -> Self {
+        let kind = match cause.kind() {
+            DeviceErrorKind::OutOfMemory => Failure::NoSpace,
+            DeviceErrorKind::TimedOut => Failure::Io,
+            _ => Failure::Permanent,
+        };
+        TransferError::new(kind, cause.to_string())
     }
 }
 

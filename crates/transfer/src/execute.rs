@@ -2,16 +2,14 @@
 
 use std::sync::Arc;
 
-use unspool_core::{Failure, TierId, TierKind};
-use unspool_tiers::{Arena, Tier};
+use unspool_core::{TierId, TierKind};
+use unspool_tiers::{ReadGuard, Tier, WriteGuard};
 
+use crate::arenas::{self, Links};
 use crate::error::TransferError;
 use crate::frame::{read_frame, staging, write_frame};
 use crate::job::{Job, Task};
 use crate::staging::Pool;
-
-/// A copy between arenas looks for its cancellation after so many bytes.
-const CHUNK: usize = 4 << 20;
 
 /// How a job ended.
 #[derive(Debug)]
@@ -32,6 +30,7 @@ pub(crate) struct Mover {
     pub(crate) kinds: Vec<TierKind>,
     pub(crate) buffers: Arc<Pool>,
     pub(crate) verify: bool,
+    pub(crate) links: Links,
 }
 
 impl Mover {
@@ -55,15 +54,19 @@ impl Mover {
     fn moved(&self, job: &Job, task: &Task) -> Result<bool, TransferError> {
         let (from, to) = (self.tier(job.from.tier), self.tier(job.to.tier));
         match (from.memory(), to.memory()) {
-            (Some(source), Some(target)) => copy(job, task, source, target),
+            (Some(source), Some(target)) => {
+                let source = source.read(job.checkpoint)?;
+                let target = target.create(job.checkpoint, job.to.offset, job.bytes)?;
+                arenas::copy(source, target, &self.links, &|| task.is_cancelled())
+            }
             (Some(source), None) => {
                 let payload = source.read(job.checkpoint)?;
-                write_frame(to, job.checkpoint, &job.frame, &payload, &self.buffers)?;
+                self.write(job, to, &payload)?;
                 Ok(true)
             }
             (None, Some(target)) => {
                 let mut room = target.create(job.checkpoint, job.to.offset, job.bytes)?;
-                self.read(job, from, &mut room)?;
+                self.fill(job, from, &mut room)?;
                 room.commit();
                 Ok(true)
             }
@@ -76,24 +79,28 @@ impl Mover {
         }
     }
 
+    /// Writes what an arena holds to the store `to`.
+    fn write(&self, job: &Job, to: &dyn Tier, payload: &ReadGuard) -> Result<(), TransferError> {
+        let (id, frame) = (job.checkpoint, &job.frame);
+        if let Some(bytes) = payload.bytes() {
+            return write_frame(to, id, frame, bytes, &self.buffers);
+        }
+        let mut staged = staging(&self.buffers, payload.len())?;
+        self.links.download(payload, &mut staged)?;
+        write_frame(to, id, frame, &staged, &self.buffers)
+    }
+
+    /// Reads what the store `from` holds into an arena.
+    fn fill(&self, job: &Job, from: &dyn Tier, room: &mut WriteGuard) -> Result<(), TransferError> {
+        if let Some(bytes) = room.bytes() {
+            return self.read(job, from, bytes);
+        }
+        let mut staged = staging(&self.buffers, job.bytes)?;
+        self.read(job, from, &mut staged)?;
+        Ok(self.links.upload(&staged, room)?)
+    }
+
     fn read(&self, job: &Job, from: &dyn Tier, payload: &mut [u8]) -> Result<(), TransferError> {
         read_frame(from, job.checkpoint, &job.frame, self.verify, payload, &self.buffers)
     }
-}
-
-fn copy(job: &Job, task: &Task, source: &Arena, target: &Arena) -> Result<bool, TransferError> {
-    let bytes = source.read(job.checkpoint)?;
-    let mut room = target.create(job.checkpoint, job.to.offset, job.bytes)?;
-    if bytes.len() != room.len() {
-        let message = format!("{} bytes cannot become {} bytes.", bytes.len(), room.len());
-        return Err(TransferError::new(Failure::Permanent, message));
-    }
-    for (from, to) in bytes.chunks(CHUNK).zip(room.chunks_mut(CHUNK)) {
-        if task.is_cancelled() {
-            return Ok(false);
-        }
-        to.copy_from_slice(from);
-    }
-    room.commit();
-    Ok(true)
 }

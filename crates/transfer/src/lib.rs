@@ -10,6 +10,7 @@
 
 #![forbid(unsafe_code)]
 
+mod arenas;
 mod clock;
 mod engine;
 mod error;

@@ -63,7 +63,7 @@ fn bytes_go_down_to_the_store_and_come_back_unchanged() {
     stack.host.forget(CheckpointId(1)).unwrap();
     stack.submit(unspool_transfer::Job { transfer: TransferId(3), ..job(1, BYTES, 2, 1) });
     stack.log.wait_for(3);
-    assert_eq!(&*stack.host.read(CheckpointId(1)).unwrap(), &content(1, BYTES)[..]);
+    assert_eq!(stack.host.read(CheckpointId(1)).unwrap().bytes().unwrap(), &content(1, BYTES)[..]);
     assert!(stack.log.events().iter().all(|e| matches!(e, Event::TransferDone { .. })));
 }
 

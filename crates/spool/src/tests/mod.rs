@@ -87,7 +87,7 @@ impl Plan {
         tiers.push(gated.clone());
         let time: Arc<dyn Clock> =
             if self.manual_clock { clock.clone() } else { Arc::new(SystemClock::default()) };
-        let stack = Stack { tiers, disk: Some(disk) };
+        let stack = Stack { tiers, disk: Some(disk), gpu: None, order: None };
         let parts = Parts { stack, clock: time, process: self.process };
         let spool = Spool::on(Hub::start(self.settings, parts).unwrap()).unwrap();
         Rig { spool, faults, gated, clock, dir }

@@ -3,129 +3,295 @@
 //! The guards keep raw pointers, not references: a reference stored in a guard would have to stay
 //! valid for as long as the function that drops the guard runs, while the bytes are free for the
 //! next owner as soon as the drop has told the table.
+//!
+//! Bytes of main memory are lent only when nothing on a device uses them any more. Bytes of a device
+//! are lent at once: whoever enqueues work on them makes his stream wait first
+//! ([`WriteGuard::order`], [`ReadGuard::order`]) and leaves a mark behind it.
 
+use std::any::Any;
 use std::fmt;
 use std::marker::PhantomData;
-use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
+use std::sync::Arc;
 
 use unspool_core::CheckpointId;
+use unspool_device::{DeviceError, DeviceSpan, Mark, PinnedArena, Stream};
 
 use crate::arena::Arena;
+use crate::arena::memory::Memory;
+use crate::gpu::Gpu;
+
+/// What both kinds of guards hold.
+struct Loan {
+    arena: Arena,
+    /// Keeps the bytes in place, also when the arena has ended.
+    memory: Arc<Memory>,
+    id: CheckpointId,
+    offset: u64,
+    len: usize,
+    place: Bytes,
+    /// What work on a device's bytes has to come after.
+    after: Vec<Mark>,
+    /// Behind the work that was enqueued by the borrower.
+    marks: Vec<Mark>,
+}
+
+/// Where the bytes are.
+#[derive(Clone)]
+pub(super) enum Bytes {
+    Host(NonNull<u8>),
+    Device(DeviceSpan),
+}
+
+impl Loan {
+    fn order(&self, stream: &Stream) -> Result<(), DeviceError> {
+        self.after.iter().try_for_each(|mark| stream.wait_for(mark))
+    }
+
+    fn device(&self) -> Option<&DeviceSpan> {
+        match &self.place {
+            Bytes::Device(span) => Some(span),
+            Bytes::Host(_) => None,
+        }
+    }
+
+    fn pinned(&self) -> Option<(&PinnedArena, u64)> {
+        match &*self.memory {
+            Memory::Pinned(pinned, _) => Some((pinned, self.offset)),
+            _ => None,
+        }
+    }
+}
+
+/// What [`Arena`] gives to a new guard.
+pub(super) struct New {
+    pub(super) arena: Arena,
+    pub(super) memory: Arc<Memory>,
+    pub(super) id: CheckpointId,
+    pub(super) offset: u64,
+    pub(super) len: u64,
+    pub(super) place: Bytes,
+    pub(super) after: Vec<Mark>,
+}
+
+impl From<New> for Loan {
+    fn from(new: New) -> Loan {
+        let New { arena, memory, id, offset, len, place, after } = new;
+        Loan { arena, memory, id, offset, len: len as usize, place, after, marks: Vec::new() }
+    }
+}
 
 /// The bytes of a new entry, for writing. Dropped without [`WriteGuard::commit`] it forgets the
 /// entry.
 #[must_use = "dropping the guard forgets the entry"]
-pub struct WriteGuard<'a> {
-    arena: &'a Arena,
-    id: CheckpointId,
-    start: NonNull<u8>,
-    len: usize,
-    bytes: PhantomData<&'a mut [u8]>,
+pub struct WriteGuard {
+    /// `None` once it was committed.
+    loan: Option<Loan>,
+    bytes: PhantomData<*mut [u8]>,
 }
 
 // SAFETY: the guard is an exclusive borrow of bytes; it may be used from another thread just like
 // the `&mut [u8]` that it stands for, and the arena behind it is `Sync`.
-unsafe impl Send for WriteGuard<'_> {}
+unsafe impl Send for WriteGuard {}
 // SAFETY: a shared guard only gives out `&[u8]`.
-unsafe impl Sync for WriteGuard<'_> {}
+unsafe impl Sync for WriteGuard {}
 
-impl<'a> WriteGuard<'a> {
-    /// The caller has marked `[start, start + len)` as being written by `id` in the arena's table.
-    pub(super) fn new(arena: &'a Arena, id: CheckpointId, start: NonNull<u8>, len: u64) -> Self {
-        WriteGuard { arena, id, start, len: len as usize, bytes: PhantomData }
+impl WriteGuard {
+    /// The caller has marked the bytes as being written by `new.id` in the arena's table.
+    pub(super) fn new(new: New) -> Self {
+        WriteGuard { loan: Some(new.into()), bytes: PhantomData }
+    }
+
+    fn loan(&self) -> &Loan {
+        match &self.loan {
+            Some(loan) => loan,
+            None => unreachable!("only commit takes it, and that ends the guard"),
+        }
     }
 
     /// Whose entry it is.
     #[must_use]
     pub fn id(&self) -> CheckpointId {
-        self.id
+        self.loan().id
     }
 
-    /// The bytes are all there: the entry can be read from now on.
-    pub fn commit(self) {
-        self.arena.table().commit(self.id);
-        // Nothing is left to release, so the drop that would forget the entry is left out.
-        std::mem::forget(self);
+    /// How many bytes there are.
+    #[must_use]
+    pub fn len(&self) -> u64 {
+        self.loan().len as u64
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The bytes, where they are in main memory.
+    #[must_use]
+    pub fn bytes(&mut self) -> Option<&mut [u8]> {
+        let loan = self.loan();
+        let Bytes::Host(start) = loan.place else { return None };
+        // SAFETY: `new` was given a range inside the memory that the loan keeps; its bytes are
+        // initialised (zero pages at first). The table lends the range to nobody else until this
+        // guard is gone, and `&mut self` makes this the only borrow through the guard.
+        Some(unsafe { std::slice::from_raw_parts_mut(start.as_ptr(), loan.len) })
+    }
+
+    /// The bytes, where they are a device's.
+    #[must_use]
+    pub fn device(&self) -> Option<&DeviceSpan> {
+        self.loan().device()
+    }
+
+    /// The arena and the offset in it, where a device copies to and from it at full speed.
+    #[must_use]
+    pub fn pinned(&self) -> Option<(&PinnedArena, u64)> {
+        self.loan().pinned()
+    }
+
+    /// The device that the memory belongs to, if it does.
+    #[must_use]
+    pub fn gpu(&self) -> Option<&Arc<Gpu>> {
+        self.loan().memory.gpu()
+    }
+
+    /// What keeps the bytes in place after the guard is gone, for those who show them to others.
+    #[must_use]
+    pub fn memory(&self) -> Arc<dyn Any + Send + Sync> {
+        self.loan().memory.clone()
+    }
+
+    /// Makes `stream` wait for earlier work on the bytes. The host does not wait.
+    ///
+    /// # Errors
+    /// When the driver refuses.
+    pub fn order(&self, stream: &Stream) -> Result<(), DeviceError> {
+        self.loan().order(stream)
+    }
+
+    /// Work on the bytes was enqueued before `mark`.
+    pub fn leave(&mut self, mark: Mark) {
+        if let Some(loan) = &mut self.loan {
+            loan.marks.push(mark);
+        }
+    }
+
+    /// The bytes are all there, or will be when the marks that were left are done: the entry can be
+    /// read from now on.
+    pub fn commit(mut self) {
+        if let Some(Loan { arena, id, marks, .. }) = self.loan.take() {
+            arena.table().commit(id, marks);
+        }
     }
 }
 
-impl Deref for WriteGuard<'_> {
-    type Target = [u8];
-
-    fn deref(&self) -> &[u8] {
-        // SAFETY: `new` was given a range inside the mapping, which lives as long as the arena
-        // that is borrowed here; its bytes are initialised (zero pages at first). The table lends
-        // the range to nobody else until this guard is gone.
-        unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len) }
-    }
-}
-
-impl DerefMut for WriteGuard<'_> {
-    fn deref_mut(&mut self) -> &mut [u8] {
-        // SAFETY: as in `deref`; `&mut self` makes this the only borrow through the guard.
-        unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.len) }
-    }
-}
-
-impl Drop for WriteGuard<'_> {
+impl Drop for WriteGuard {
     fn drop(&mut self) {
-        self.arena.table().abandon(self.id);
+        if let Some(Loan { arena, id, marks, .. }) = self.loan.take() {
+            arena.table().abandon(id, marks);
+        }
     }
 }
 
-impl fmt::Debug for WriteGuard<'_> {
+impl fmt::Debug for WriteGuard {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("WriteGuard").field("id", &self.id).field("len", &self.len).finish()
+        f.debug_struct("WriteGuard").field("id", &self.id()).field("len", &self.len()).finish()
     }
 }
 
 /// The bytes of a complete entry, for reading. The entry stays while the guard is alive.
 #[must_use = "the bytes are only borrowed while the guard is alive"]
-pub struct ReadGuard<'a> {
-    arena: &'a Arena,
-    id: CheckpointId,
-    start: NonNull<u8>,
-    len: usize,
-    bytes: PhantomData<&'a [u8]>,
+pub struct ReadGuard {
+    loan: Loan,
+    bytes: PhantomData<*const [u8]>,
 }
 
 // SAFETY: the guard stands for a `&[u8]`, and the arena behind it is `Sync`.
-unsafe impl Send for ReadGuard<'_> {}
+unsafe impl Send for ReadGuard {}
 // SAFETY: as above.
-unsafe impl Sync for ReadGuard<'_> {}
+unsafe impl Sync for ReadGuard {}
 
-impl<'a> ReadGuard<'a> {
-    /// The caller has counted a reader of `id` in the arena's table.
-    pub(super) fn new(arena: &'a Arena, id: CheckpointId, start: NonNull<u8>, len: u64) -> Self {
-        ReadGuard { arena, id, start, len: len as usize, bytes: PhantomData }
+impl ReadGuard {
+    /// The caller has counted a reader of `new.id` in the arena's table.
+    pub(super) fn new(new: New) -> Self {
+        ReadGuard { loan: new.into(), bytes: PhantomData }
     }
 
     /// Whose entry it is.
     #[must_use]
     pub fn id(&self) -> CheckpointId {
-        self.id
+        self.loan.id
+    }
+
+    /// How many bytes there are.
+    #[must_use]
+    pub fn len(&self) -> u64 {
+        self.loan.len as u64
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The bytes, where they are in main memory.
+    #[must_use]
+    pub fn bytes(&self) -> Option<&[u8]> {
+        let Bytes::Host(start) = self.loan.place else { return None };
+        // SAFETY: `new` was given a range inside the memory that the loan keeps. The table gives
+        // the range to no writer while it counts readers.
+        Some(unsafe { std::slice::from_raw_parts(start.as_ptr(), self.loan.len) })
+    }
+
+    /// The bytes, where they are a device's.
+    #[must_use]
+    pub fn device(&self) -> Option<&DeviceSpan> {
+        self.loan.device()
+    }
+
+    /// The arena and the offset in it, where a device copies to and from it at full speed.
+    #[must_use]
+    pub fn pinned(&self) -> Option<(&PinnedArena, u64)> {
+        self.loan.pinned()
+    }
+
+    /// The device that the memory belongs to, if it does.
+    #[must_use]
+    pub fn gpu(&self) -> Option<&Arc<Gpu>> {
+        self.loan.memory.gpu()
+    }
+
+    /// What keeps the bytes in place after the guard is gone, for those who show them to others.
+    #[must_use]
+    pub fn memory(&self) -> Arc<dyn Any + Send + Sync> {
+        self.loan.memory.clone()
+    }
+
+    /// Makes `stream` wait for the work that writes the bytes. The host does not wait.
+    ///
+    /// # Errors
+    /// When the driver refuses.
+    pub fn order(&self, stream: &Stream) -> Result<(), DeviceError> {
+        self.loan.order(stream)
+    }
+
+    /// Work that reads the bytes was enqueued before `mark`.
+    pub fn leave(&mut self, mark: Mark) {
+        self.loan.marks.push(mark);
     }
 }
 
-impl Deref for ReadGuard<'_> {
-    type Target = [u8];
-
-    fn deref(&self) -> &[u8] {
-        // SAFETY: `new` was given a range inside the mapping, which lives as long as the arena
-        // that is borrowed here. The table gives the range to no writer while it counts readers.
-        unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len) }
-    }
-}
-
-impl Drop for ReadGuard<'_> {
+impl Drop for ReadGuard {
     fn drop(&mut self) {
-        self.arena.table().end_read(self.id);
+        let marks = std::mem::take(&mut self.loan.marks);
+        self.loan.arena.table().end_read(self.loan.id, marks);
     }
 }
 
-impl fmt::Debug for ReadGuard<'_> {
+impl fmt::Debug for ReadGuard {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ReadGuard").field("id", &self.id).field("len", &self.len).finish()
+        f.debug_struct("ReadGuard").field("id", &self.id()).field("len", &self.len()).finish()
     }
 }

@@ -1,34 +1,47 @@
-//! A memory arena: one contiguous buffer with a table of the frames in it.
+//! A memory arena: one contiguous buffer with a table of the frames in it, in main memory or in that
+//! of a device.
 //!
 //! Invariants:
 //! - The table says which byte ranges belong to whom; ranges never overlap.
 //! - A range is written by one [`WriteGuard`] or read by any number of [`ReadGuard`]s, never both,
 //!   and its entry cannot be forgotten while a guard is alive. This is checked when a guard is
 //!   made, so a wrong placement is an error and never corruption.
-//! - The one lock guards the table and is held for bookkeeping only, never while bytes are copied.
+//! - The locks guard the table and the memory's owner and are held for bookkeeping only, never while
+//!   bytes are copied.
+//! - Bytes with unfinished work of a device on them are lent in main memory only when it is done, and
+//!   in a device's memory together with the marks that new work has to wait for.
 
+mod copies;
 mod guard;
 mod limit;
 mod memory;
 mod table;
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use unspool_core::{CheckpointId, TierKind};
+use unspool_device::{DeviceArena, DeviceArenaOptions, PinnedArena, PinnedOptions};
 
 use crate::error::TierError;
+use crate::gpu::{Gpu, device_failed};
 use crate::tier::{Description, Stored, Tier};
 
+use guard::{Bytes, New};
 pub use guard::{ReadGuard, WriteGuard};
-use memory::Memory;
-use table::{Misuse, Table};
+use memory::{Memory, Plain};
+use table::{Lent, Misuse, Table};
 
-/// A memory arena. See the module for its invariants.
+/// A memory arena. See the module for its invariants. Clones name the same one.
+#[derive(Clone, Debug)]
+pub struct Arena(Arc<Inner>);
+
 #[derive(Debug)]
-pub struct Arena {
+struct Inner {
     kind: TierKind,
-    memory: Memory,
+    capacity: u64,
     table: Mutex<Table>,
+    /// `None` after the arena has ended.
+    memory: Mutex<Option<Arc<Memory>>>,
 }
 
 impl Arena {
@@ -38,20 +51,69 @@ impl Arena {
     /// # Errors
     /// When this machine cannot hold that much besides what is in use already.
     pub fn new(kind: TierKind, capacity: u64) -> Result<Arena, TierError> {
-        let memory = Memory::reserve(kind, capacity)?;
-        Ok(Arena { kind, memory, table: Mutex::new(Table::new(capacity)) })
+        Ok(Arena::of(kind, capacity, Memory::Plain(Plain::reserve(kind, capacity)?)))
+    }
+
+    /// An arena in main memory that is registered with `gpu` in the background, so that copies to
+    /// and from it run at full speed. It can be used at once.
+    ///
+    /// # Errors
+    /// When this machine cannot hold that much, or the device's driver refuses.
+    pub fn pinned(
+        gpu: &Arc<Gpu>,
+        capacity: u64,
+        options: &PinnedOptions,
+    ) -> Result<Arena, TierError> {
+        let pinned = PinnedArena::new(gpu.context(), capacity, options);
+        let pinned = pinned.map_err(|cause| device_failed("reserve", "host memory", &cause))?;
+        Ok(Arena::of(TierKind::Host, capacity, Memory::Pinned(pinned, Arc::clone(gpu))))
+    }
+
+    /// An arena in the memory of `gpu`, which is mapped in the background. Its capacity is less
+    /// than asked for when the options allow that and the device has less.
+    ///
+    /// # Errors
+    /// When the device has less memory and the options do not allow less, or the driver refuses.
+    pub fn on_device(
+        gpu: &Arc<Gpu>,
+        capacity: u64,
+        options: &DeviceArenaOptions,
+    ) -> Result<Arena, TierError> {
+        let arena = DeviceArena::new(gpu.context(), capacity, options);
+        let arena = arena.map_err(|cause| device_failed("reserve", "device memory", &cause))?;
+        let capacity = arena.capacity();
+        Ok(Arena::of(TierKind::Device, capacity, Memory::Device(arena, Arc::clone(gpu))))
+    }
+
+    fn of(kind: TierKind, capacity: u64, memory: Memory) -> Arena {
+        let (table, memory) =
+            (Mutex::new(Table::new(capacity)), Mutex::new(Some(Arc::new(memory))));
+        Arena(Arc::new(Inner { kind, capacity, table, memory }))
     }
 
     /// What it stands for: `Device` or `Host`.
     #[must_use]
     pub fn kind(&self) -> TierKind {
-        self.kind
+        self.0.kind
     }
 
     /// Its size in bytes.
     #[must_use]
     pub fn capacity(&self) -> u64 {
-        self.memory.len()
+        self.0.capacity
+    }
+
+    /// The device that its memory belongs to, if it does.
+    #[must_use]
+    pub fn gpu(&self) -> Option<Arc<Gpu>> {
+        self.memory().and_then(|memory| memory.gpu().cloned())
+    }
+
+    /// Bytes from the start that a device copies to and from at full speed: all, unless it is
+    /// pinned memory that is still being registered.
+    #[must_use]
+    pub fn ready(&self) -> u64 {
+        self.memory().map_or(0, |memory| memory.ready(self.0.capacity))
     }
 
     /// Bytes that belong to entries, complete or being written.
@@ -71,7 +133,7 @@ impl Arena {
         id: CheckpointId,
         offset: u64,
         len: u64,
-    ) -> Result<WriteGuard<'_>, TierError> {
+    ) -> Result<WriteGuard, TierError> {
         self.lend_for_writing("create", id, offset, len)
     }
 
@@ -79,7 +141,7 @@ impl Arena {
     ///
     /// # Errors
     /// When `id` has no entry, or one that is still being written.
-    pub fn read(&self, id: CheckpointId) -> Result<ReadGuard<'_>, TierError> {
+    pub fn read(&self, id: CheckpointId) -> Result<ReadGuard, TierError> {
         self.lend_for_reading("read", id)
     }
 
@@ -97,69 +159,102 @@ impl Arena {
         id: CheckpointId,
         offset: u64,
         len: u64,
-    ) -> Result<WriteGuard<'_>, TierError> {
-        let created = self.table().create(id, offset, len);
-        created.map_err(|misuse| self.error(operation, id, misuse).with_progress(len, 0))?;
-        Ok(WriteGuard::new(self, id, self.memory.at(offset, len), len))
+    ) -> Result<WriteGuard, TierError> {
+        let lent = self.table().create(id, offset, len);
+        let lent = lent.map_err(|misuse| self.error(operation, id, misuse).with_progress(len, 0))?;
+        self.loan(operation, id, lent).map(WriteGuard::new).inspect_err(|_| {
+            self.table().abandon(id, Vec::new());
+        })
     }
 
     fn lend_for_reading(
         &self,
         operation: &'static str,
         id: CheckpointId,
-    ) -> Result<ReadGuard<'_>, TierError> {
-        let begun = self.table().begin_read(id);
-        let (offset, len) = begun.map_err(|misuse| self.error(operation, id, misuse))?;
-        Ok(ReadGuard::new(self, id, self.memory.at(offset, len), len))
+    ) -> Result<ReadGuard, TierError> {
+        let lent = self.table().begin_read(id);
+        let lent = lent.map_err(|misuse| self.error(operation, id, misuse))?;
+        self.loan(operation, id, lent).map(ReadGuard::new).inspect_err(|_| {
+            self.table().end_read(id, Vec::new());
+        })
+    }
+
+    /// The bytes behind an entry, ready to be used: those of main memory when nothing on a device
+    /// uses them any more.
+    fn loan(
+        &self,
+        operation: &'static str,
+        id: CheckpointId,
+        lent: Lent,
+    ) -> Result<New, TierError> {
+        let Lent { offset, len, mut after } = lent;
+        let gone = || self.error(operation, id, Misuse::Unknown);
+        let memory = self.memory().ok_or_else(gone)?;
+        let failed = |cause| device_failed(operation, self.location(id), &cause);
+        memory.prepare(offset + len).map_err(failed)?;
+        let place = match memory.span(offset, len).map_err(failed)? {
+            Some(span) => Bytes::Device(span),
+            None => {
+                let limit = memory.gpu().map(|gpu| gpu.limit()).unwrap_or_default();
+                after.drain(..).try_for_each(|mark| mark.wait(limit)).map_err(failed)?;
+                memory.saw_host(offset, len, operation);
+                Bytes::Host(memory.host(offset, len).ok_or_else(gone)?)
+            }
+        };
+        Ok(New { arena: self.clone(), memory, id, offset, len, place, after })
     }
 
     /// Ends the arena: its entries are gone, its memory goes back to the system, and nothing can be
-    /// put into it any more. For an owner that keeps it only for its figures.
+    /// put into it any more. For an owner that keeps it only for its figures. Memory of a device,
+    /// and memory that it copies from or to, goes back when what was enqueued is done.
     ///
     /// # Errors
     /// While a guard is alive; nothing has changed then.
     pub fn retire(&self) -> Result<(), TierError> {
-        let mut table = self.table();
-        table.retire().map_err(|(id, misuse)| self.error("retire", id, misuse))?;
-        // SAFETY: no guard is alive, and the table, which is still locked, lends nothing any more.
-        unsafe { self.memory.give_back() };
+        self.table().retire().map_err(|(id, misuse)| self.error("retire", id, misuse))?;
+        drop(self.0.memory.lock().unwrap_or_else(PoisonError::into_inner).take());
         Ok(())
+    }
+
+    fn memory(&self) -> Option<Arc<Memory>> {
+        self.0.memory.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// The table, also after a panic elsewhere: each of its methods either completes or changes
     /// nothing, so it is never seen half changed.
     fn table(&self) -> MutexGuard<'_, Table> {
-        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn error(&self, operation: &'static str, id: CheckpointId, misuse: Misuse) -> TierError {
-        let location = format!("{} memory, frame {}", self.kind, id.0);
-        TierError::new(misuse.failure(), operation, location, misuse.to_string())
+        TierError::new(misuse.failure(), operation, self.location(id), misuse.to_string())
+    }
+
+    fn location(&self, id: CheckpointId) -> String {
+        format!("{} memory, frame {}", self.0.kind, id.0)
     }
 }
 
 impl Tier for Arena {
     fn describe(&self) -> Description {
+        let memory = self.memory();
+        let ended = "memory that was given back".to_owned();
         Description {
-            kind: self.kind,
-            location: "memory".to_owned(),
+            kind: self.0.kind,
+            location: memory.as_ref().map_or(ended, |memory| memory.location()),
             capacity: self.capacity(),
             used: self.used(),
-            alignment: memory::PAGE,
+            alignment: memory.as_ref().map_or(1, |memory| memory.alignment()),
             durable: false,
-            notes: self.memory.notes().to_vec(),
+            notes: memory.map(|memory| memory.notes()).unwrap_or_default(),
         }
     }
 
     fn put(&self, id: CheckpointId, offset: u64, parts: &[&[u8]]) -> Result<(), TierError> {
         let len = parts.iter().map(|part| part.len() as u64).sum();
         let mut guard = self.lend_for_writing("put", id, offset, len)?;
-        let mut rest: &mut [u8] = &mut guard;
-        for part in parts {
-            let (head, tail) = rest.split_at_mut(part.len());
-            head.copy_from_slice(part);
-            rest = tail;
-        }
+        let written = copies::write(&mut guard, parts);
+        written.map_err(|cause| device_failed("put", self.location(id), &cause))?;
         guard.commit();
         Ok(())
     }
@@ -167,18 +262,13 @@ impl Tier for Arena {
     fn get(&self, id: CheckpointId, skip: u64, parts: &mut [&mut [u8]]) -> Result<(), TierError> {
         let guard = self.lend_for_reading("get", id)?;
         let wanted: u64 = parts.iter().map(|part| part.len() as u64).sum();
-        let held = guard.len() as u64;
+        let held = guard.len();
         if skip.checked_add(wanted).is_none_or(|end| end > held) {
             let misuse = Misuse::TooShort { held, skip, wanted };
             return Err(self.error("get", id, misuse).with_progress(wanted, 0));
         }
-        let mut rest = &guard[skip as usize..];
-        for part in parts {
-            let (head, tail) = rest.split_at(part.len());
-            part.copy_from_slice(head);
-            rest = tail;
-        }
-        Ok(())
+        let read = copies::read(&guard, skip, parts);
+        read.map_err(|cause| device_failed("get", self.location(id), &cause))
     }
 
     fn delete(&self, id: CheckpointId) -> Result<(), TierError> {

@@ -1,9 +1,15 @@
-//! The table of an arena: which bytes belong to whom, and who borrows them. Plain bookkeeping.
+//! The table of an arena: which bytes belong to whom, who borrows them, and which operations of the
+//! device on them may be unfinished. Plain bookkeeping.
+//!
+//! Work on a device is enqueued and done later. A mark (an event behind the work) stays with the
+//! entry whose bytes it touches; when the entry goes, it stays with the bytes as a ghost. Whoever is
+//! lent bytes is told which marks his own work has to come after.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 
 use unspool_core::{CheckpointId, Failure};
+use unspool_device::Mark;
 
 use crate::tier::Stored;
 
@@ -13,6 +19,27 @@ struct Entry {
     offset: u64,
     len: u64,
     state: State,
+    /// Behind the work that wrote it.
+    written: Vec<Mark>,
+    /// Behind work that reads it.
+    reads: Vec<Mark>,
+}
+
+/// Bytes that belonged to an entry, with work on them that may be unfinished.
+#[derive(Debug)]
+struct Ghost {
+    offset: u64,
+    end: u64,
+    marks: Vec<Mark>,
+}
+
+/// Bytes that are lent.
+#[derive(Debug)]
+pub(super) struct Lent {
+    pub(super) offset: u64,
+    pub(super) len: u64,
+    /// What the borrower's work has to come after.
+    pub(super) after: Vec<Mark>,
 }
 
 /// Who may touch the bytes of an entry.
@@ -82,18 +109,26 @@ pub(super) struct Table {
     by_id: HashMap<CheckpointId, Entry>,
     /// The owner of every range that is not empty, by its first byte.
     by_offset: BTreeMap<u64, CheckpointId>,
+    /// Few: only what the device has not done yet.
+    ghosts: Vec<Ghost>,
 }
 
 impl Table {
     pub(super) fn new(capacity: u64) -> Table {
-        Table { capacity, used: 0, by_id: HashMap::new(), by_offset: BTreeMap::new() }
+        let (by_id, by_offset, ghosts) = (HashMap::new(), BTreeMap::new(), Vec::new());
+        Table { capacity, used: 0, by_id, by_offset, ghosts }
     }
 
     pub(super) fn used(&self) -> u64 {
         self.used
     }
 
-    pub(super) fn create(&mut self, id: CheckpointId, offset: u64, len: u64) -> Result<(), Misuse> {
+    pub(super) fn create(
+        &mut self,
+        id: CheckpointId,
+        offset: u64,
+        len: u64,
+    ) -> Result<Lent, Misuse> {
         if self.by_id.contains_key(&id) {
             return Err(Misuse::Duplicate);
         }
@@ -105,10 +140,22 @@ impl Table {
         if len > 0 {
             self.by_offset.insert(offset, id);
         }
-        self.by_id.insert(id, Entry { offset, len, state: State::Writing });
+        let (state, written, reads) = (State::Writing, Vec::new(), Vec::new());
+        self.by_id.insert(id, Entry { offset, len, state, written, reads });
         self.used += len;
         debug_assert!(self.used <= self.capacity);
-        Ok(())
+        Ok(Lent { offset, len, after: self.unfinished_in(offset, end) })
+    }
+
+    /// Marks of earlier owners of these bytes whose work may be unfinished. What is done is
+    /// forgotten; what is not stays, because the new owner may give up before he has waited.
+    fn unfinished_in(&mut self, start: u64, end: u64) -> Vec<Mark> {
+        self.ghosts.retain_mut(|ghost| {
+            ghost.marks.retain(|mark| !mark.is_done());
+            !ghost.marks.is_empty()
+        });
+        let meets = |ghost: &&Ghost| ghost.offset < end && start < ghost.end;
+        self.ghosts.iter().filter(meets).flat_map(|ghost| ghost.marks.iter().cloned()).collect()
     }
 
     /// The last entry that begins before `end`, if it reaches beyond `start`. As entries do not
@@ -119,35 +166,47 @@ impl Table {
         (start < end && offset + len > start).then_some((id, offset, len))
     }
 
-    pub(super) fn commit(&mut self, id: CheckpointId) {
+    /// The entry is complete once the work before `written` is done.
+    pub(super) fn commit(&mut self, id: CheckpointId, written: Vec<Mark>) {
         let entry = self.by_id.get_mut(&id);
         debug_assert!(entry.as_ref().is_some_and(|entry| entry.state == State::Writing));
         if let Some(entry) = entry {
             entry.state = State::Complete { readers: 0 };
+            entry.written = written;
         }
     }
 
-    /// Removes an entry whose writer gave up.
-    pub(super) fn abandon(&mut self, id: CheckpointId) {
+    /// Removes an entry whose writer gave up after he had enqueued the work before `marks`.
+    pub(super) fn abandon(&mut self, id: CheckpointId, marks: Vec<Mark>) {
         debug_assert!(self.by_id.get(&id).is_some_and(|entry| entry.state == State::Writing));
+        if let Some(entry) = self.by_id.get_mut(&id) {
+            entry.written = marks;
+        }
         self.remove(id);
     }
 
     /// Counts one more reader and says where the bytes are.
-    pub(super) fn begin_read(&mut self, id: CheckpointId) -> Result<(u64, u64), Misuse> {
+    pub(super) fn begin_read(&mut self, id: CheckpointId) -> Result<Lent, Misuse> {
         let entry = self.by_id.get_mut(&id).ok_or(Misuse::Unknown)?;
         match &mut entry.state {
             State::Writing => Err(Misuse::StillWritten),
             State::Complete { readers } => {
                 *readers += 1;
-                Ok((entry.offset, entry.len))
+                entry.written.retain(|mark| !mark.is_done());
+                let after = entry.written.clone();
+                Ok(Lent { offset: entry.offset, len: entry.len, after })
             }
         }
     }
 
-    pub(super) fn end_read(&mut self, id: CheckpointId) {
-        match self.by_id.get_mut(&id).map(|entry| &mut entry.state) {
-            Some(State::Complete { readers }) if *readers > 0 => *readers -= 1,
+    /// A reader has enqueued the last of its work, which is done when `marks` are.
+    pub(super) fn end_read(&mut self, id: CheckpointId, marks: Vec<Mark>) {
+        match self.by_id.get_mut(&id) {
+            Some(Entry { state: State::Complete { readers }, reads, .. }) if *readers > 0 => {
+                *readers -= 1;
+                reads.retain(|mark| !mark.is_done());
+                reads.extend(marks);
+            }
             other => debug_assert!(false, "end of a read that never began: {id:?} {other:?}"),
         }
     }
@@ -178,12 +237,17 @@ impl Table {
     }
 
     fn remove(&mut self, id: CheckpointId) {
-        if let Some(entry) = self.by_id.remove(&id) {
-            self.used -= entry.len;
-            if entry.len > 0 {
-                let owner = self.by_offset.remove(&entry.offset);
-                debug_assert_eq!(owner, Some(id));
-            }
+        let Some(entry) = self.by_id.remove(&id) else { return };
+        self.used -= entry.len;
+        if entry.len > 0 {
+            let owner = self.by_offset.remove(&entry.offset);
+            debug_assert_eq!(owner, Some(id));
+        }
+        let (offset, end) = (entry.offset, entry.offset + entry.len);
+        let marks = entry.written.into_iter().chain(entry.reads);
+        let marks: Vec<Mark> = marks.filter(|mark| !mark.is_done()).collect();
+        if !marks.is_empty() && offset < end {
+            self.ghosts.push(Ghost { offset, end, marks });
         }
     }
 

@@ -1,4 +1,4 @@
-//! The bytes of an arena: one buffer that costs memory only where it was written.
+//! Main memory that costs something only where it was written.
 
 use std::ptr::NonNull;
 
@@ -8,65 +8,48 @@ use crate::arena::limit::Promise;
 use crate::error::TierError;
 
 /// The alignment of the first byte.
-pub(super) const PAGE: u64 = 4096;
+const PAGE: u64 = 4096;
 
 /// One contiguous buffer of initialised bytes, zero at first.
 #[derive(Debug)]
-pub(super) struct Memory {
+pub(crate) struct Plain {
     base: NonNull<u8>,
     len: u64,
     promise: Promise,
     notes: Vec<String>,
 }
 
-// SAFETY: `Memory` owns its buffer and gives out addresses only; who may touch which bytes is
+// SAFETY: `Plain` owns its buffer and gives out addresses only; who may touch which bytes is
 // decided by the arena's table.
-unsafe impl Send for Memory {}
+unsafe impl Send for Plain {}
 // SAFETY: as above.
-unsafe impl Sync for Memory {}
+unsafe impl Sync for Plain {}
 
-impl Memory {
-    pub(super) fn reserve(kind: TierKind, len: u64) -> Result<Memory, TierError> {
+impl Plain {
+    pub(crate) fn reserve(kind: TierKind, len: u64) -> Result<Plain, TierError> {
         let promise = Promise::make(kind, len)?;
         let mut notes = Vec::new();
         let base = if len == 0 { NonNull::dangling() } else { system::map(kind, len, &mut notes)? };
         assert!(base.as_ptr().addr() % PAGE as usize == 0 || len == 0, "aligned to pages");
-        Ok(Memory { base, len, promise, notes })
+        Ok(Plain { base, len, promise, notes })
     }
 
-    pub(super) fn len(&self) -> u64 {
-        self.len
-    }
-
-    pub(super) fn notes(&self) -> &[String] {
+    pub(crate) fn notes(&self) -> &[String] {
         &self.notes
     }
 
     /// The address of byte `offset`, of which `len` bytes are about to be lent. The table has
     /// checked that they are in range.
-    pub(super) fn at(&self, offset: u64, len: u64) -> NonNull<u8> {
+    pub(crate) fn at(&self, offset: u64, len: u64) -> NonNull<u8> {
         assert!(offset <= self.len && len <= self.len - offset, "checked by the table");
         self.promise.kept_up_to(offset + len);
         // SAFETY: the range lies in the buffer, as just asserted; the address of its end is
         // allowed too.
         unsafe { self.base.add(offset as usize) }
     }
-
-    /// Gives all pages back to the system; the bytes are zero afterwards.
-    ///
-    /// # Safety
-    /// Nobody borrows any byte of it, now or later.
-    pub(super) unsafe fn give_back(&self) {
-        if self.len > 0 {
-            // SAFETY: the buffer came from `map` with this length, and by this function's contract
-            // nobody looks at its bytes.
-            unsafe { system::clear(self.base, self.len) };
-        }
-        self.promise.kept_up_to(self.len);
-    }
 }
 
-impl Drop for Memory {
+impl Drop for Plain {
     fn drop(&mut self) {
         if self.len > 0 {
             // SAFETY: the buffer came from `map` with this length, and the guards that borrow the
@@ -157,15 +140,6 @@ mod system {
     }
 
     /// # Safety
-    /// `base` and `len` are from `map`, and nobody borrows any byte of the mapping.
-    pub(super) unsafe fn clear(base: NonNull<u8>, len: u64) {
-        let whole = (len as usize).next_multiple_of(super::PAGE as usize);
-        // SAFETY: the range is our private mapping, whose pages become zero pages, and nobody looks
-        // at them. If it fails, the memory goes back when the mapping does.
-        let _ = unsafe { madvise(base.as_ptr().cast(), whole, Advice::LinuxDontNeed) };
-    }
-
-    /// # Safety
     /// `base` and `len` are from `map`, and no address in the mapping is used any more.
     pub(super) unsafe fn unmap(base: NonNull<u8>, len: u64) {
         let whole = (len as usize).next_multiple_of(super::PAGE as usize);
@@ -197,13 +171,6 @@ mod system {
     ) -> Result<NonNull<u8>, TierError> {
         // SAFETY: the caller asks for at least one byte.
         Ok(NonNull::new(unsafe { alloc_zeroed(layout(len)) }).unwrap())
-    }
-
-    /// # Safety
-    /// `base` and `len` are from `map`, and nobody borrows any byte of the buffer.
-    pub(super) unsafe fn clear(base: NonNull<u8>, len: u64) {
-        // SAFETY: by this function's contract.
-        unsafe { base.write_bytes(0, len as usize) };
     }
 
     /// # Safety

@@ -1,0 +1,238 @@
+//! Copies between the application's memory and the arenas, in the caller's thread.
+//!
+//! Between an array of a GPU and a device's arena everything is enqueued on the application's own
+//! stream, and so is what it does next: no other order is needed, and nobody waits. The bytes of the
+//! arena are kept for it by the marks that are left behind.
+
+use unspool_device::{DeviceError, DeviceMemory, DeviceSpan, Stream, Unregistered, copy as raw};
+use unspool_tiers::{ReadGuard, WriteGuard};
+use unspool_transfer::{Buffer, TransferError, staging};
+
+use super::{DeviceArray, Gpu};
+use crate::error::{Error, ErrorKind};
+use crate::hub::Hub;
+
+/// The bytes `[offset, offset + len)` of a guard.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Part {
+    pub(crate) offset: u64,
+    pub(crate) len: u64,
+}
+
+impl Part {
+    pub(crate) fn range(self) -> std::ops::Range<usize> {
+        self.offset as usize..(self.offset + self.len) as usize
+    }
+}
+
+/// Refuses a stream that is being captured into a graph: a copy would be recorded and not made.
+fn check_stream(stream: &Stream) -> Result<(), Error> {
+    if !stream.is_capturing()? {
+        return Ok(());
+    }
+    let message = "The stream is being captured into a CUDA graph. A checkpoint has to be copied \
+                   when it is saved or restored: call this outside of the capture.";
+    Err(Error::new(ErrorKind::Device, message))
+}
+
+/// Refuses an array that does not have `bytes` bytes.
+fn check_size(array: &DeviceArray, bytes: u64) -> Result<(), Error> {
+    if array.bytes() == bytes {
+        return Ok(());
+    }
+    let message = format!("The array has {} bytes, its region {bytes}.", array.bytes());
+    Err(Error::new(ErrorKind::Invalid, message))
+}
+
+/// Copies `from` to `to` of an arena, behind what is on `stream`.
+pub(crate) fn put(
+    gpu: &Gpu,
+    guard: &mut WriteGuard,
+    to: Part,
+    from: &DeviceArray,
+    stream: &Stream,
+) -> Result<(), Error> {
+    check_size(from, to.len)?;
+    check_stream(stream)?;
+    guard.order(stream)?;
+    let done = if let Some(span) = guard.device() {
+        let to = span.slice(to.offset, to.len)?;
+        from.gather(&gpu.strided, stream, &to)
+    } else {
+        put_in_memory(gpu, guard, to, from, stream)
+    };
+    // Also a copy that failed half way may have left work behind.
+    guard.leave(gpu.mark(stream)?);
+    Ok(done?)
+}
+
+fn put_in_memory(
+    gpu: &Gpu,
+    guard: &mut WriteGuard,
+    to: Part,
+    from: &DeviceArray,
+    stream: &Stream,
+) -> Result<(), DeviceError> {
+    let (span, _dense) = dense(gpu, from, stream, Direction::Gather)?;
+    if let Some((pinned, start)) = guard.pinned() {
+        return pinned.copy_in(stream, start + to.offset, &span, Unregistered::Pageable);
+    }
+    let limit = gpu.device().limit();
+    let bytes = guard.bytes().unwrap_or_default();
+    raw::device_to_host(stream, &mut bytes[to.range()], &span, limit)
+}
+
+/// Copies `from` of an arena to `to`, behind what is on `stream`.
+pub(crate) fn get(
+    gpu: &Gpu,
+    guard: &mut ReadGuard,
+    from: Part,
+    to: &DeviceArray,
+    stream: &Stream,
+) -> Result<(), Error> {
+    check_size(to, from.len)?;
+    check_stream(stream)?;
+    guard.order(stream)?;
+    let done = if let Some(span) = guard.device() {
+        let from = span.slice(from.offset, from.len)?;
+        to.scatter(&gpu.strided, stream, &from)
+    } else {
+        get_from_memory(gpu, guard, from, to, stream)
+    };
+    guard.leave(gpu.mark(stream)?);
+    Ok(done?)
+}
+
+fn get_from_memory(
+    gpu: &Gpu,
+    guard: &ReadGuard,
+    from: Part,
+    to: &DeviceArray,
+    stream: &Stream,
+) -> Result<(), DeviceError> {
+    let (span, _dense) = dense(gpu, to, stream, Direction::Scatter)?;
+    if let Some((pinned, start)) = guard.pinned() {
+        pinned.copy_out(stream, &span, start + from.offset, Unregistered::Pageable)?;
+    } else {
+        let bytes = guard.bytes().unwrap_or_default();
+        raw::host_to_device(stream, &span, &bytes[from.range()], gpu.device().limit())?;
+    }
+    if to.is_dense() { Ok(()) } else { to.scatter(&gpu.strided, stream, &span) }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Direction {
+    Gather,
+    Scatter,
+}
+
+/// Memory with the items of `array` one after the other: its own where it is dense, else memory of
+/// ours, which is freed behind everything on the device.
+fn dense(
+    gpu: &Gpu,
+    array: &DeviceArray,
+    stream: &Stream,
+    direction: Direction,
+) -> Result<(DeviceSpan, Option<DeviceMemory>), DeviceError> {
+    if array.is_dense() {
+        return Ok((array.span(gpu.context()), None));
+    }
+    let memory = DeviceMemory::new(gpu.context(), array.bytes())?;
+    let span = memory.span();
+    if direction == Direction::Gather {
+        array.gather(&gpu.strided, stream, &span)?;
+    }
+    Ok((span, Some(memory)))
+}
+
+/// Copies `from` to main memory; done when it returns.
+pub(crate) fn download(
+    gpu: &Gpu,
+    to: &mut [u8],
+    from: &DeviceArray,
+    stream: &Stream,
+) -> Result<(), Error> {
+    check_size(from, to.len() as u64)?;
+    check_stream(stream)?;
+    let (span, _dense) = dense(gpu, from, stream, Direction::Gather)?;
+    Ok(raw::device_to_host(stream, to, &span, gpu.device().limit())?)
+}
+
+/// Copies main memory to `to`; done when it returns, a scatter only enqueued.
+pub(crate) fn upload(
+    gpu: &Gpu,
+    from: &[u8],
+    to: &DeviceArray,
+    stream: &Stream,
+) -> Result<(), Error> {
+    check_size(to, from.len() as u64)?;
+    check_stream(stream)?;
+    let (span, _dense) = dense(gpu, to, stream, Direction::Scatter)?;
+    raw::host_to_device(stream, &span, from, gpu.device().limit())?;
+    if to.is_dense() { Ok(()) } else { Ok(to.scatter(&gpu.strided, stream, &span)?) }
+}
+
+/// Zeros `part` of an arena.
+pub(crate) fn clear(guard: &mut WriteGuard, part: Part) -> Result<(), Error> {
+    if let Some(bytes) = guard.bytes() {
+        bytes[part.range()].fill(0);
+        return Ok(());
+    }
+    let Some((span, gpu)) = guard.device().cloned().zip(guard.gpu().cloned()) else {
+        return Ok(());
+    };
+    guard.order(gpu.stream())?;
+    let filled = raw::fill(gpu.stream(), &span.slice(part.offset, part.len)?, 0);
+    guard.leave(gpu.mark(gpu.stream())?);
+    Ok(filled?)
+}
+
+/// Lets `write` fill `to` of an arena; the bytes are there when this returns.
+pub(crate) fn store_host(
+    hub: &Hub,
+    guard: &mut WriteGuard,
+    to: Part,
+    write: impl FnOnce(&mut [u8]),
+) -> Result<(), Error> {
+    if let Some(bytes) = guard.bytes() {
+        write(&mut bytes[to.range()]);
+        return Ok(());
+    }
+    let mut staged = staged(hub, to.len)?;
+    write(&mut staged);
+    let Some(gpu) = guard.gpu().cloned() else { return Ok(()) };
+    let Some(span) = guard.device().map(|span| span.slice(to.offset, to.len)).transpose()? else {
+        return Ok(());
+    };
+    guard.order(gpu.stream())?;
+    let copied = raw::host_to_device(gpu.stream(), &span, &staged, gpu.limit());
+    guard.leave(gpu.mark(gpu.stream())?);
+    Ok(copied?)
+}
+
+/// Lets `read` look at `from` of an arena.
+pub(crate) fn load_host(
+    hub: &Hub,
+    guard: &ReadGuard,
+    from: Part,
+    read: impl FnOnce(&[u8]),
+) -> Result<(), Error> {
+    if let Some(bytes) = guard.bytes() {
+        read(&bytes[from.range()]);
+        return Ok(());
+    }
+    let mut staged = staged(hub, from.len)?;
+    let (Some(span), Some(gpu)) = (guard.device(), guard.gpu()) else { return Ok(()) };
+    guard.order(gpu.stream())?;
+    let span = span.slice(from.offset, from.len)?;
+    raw::device_to_host(gpu.stream(), &mut staged, &span, gpu.limit())?;
+    read(&staged);
+    Ok(())
+}
+
+fn staged(hub: &Hub, bytes: u64) -> Result<Buffer, Error> {
+    let failed = |cause: TransferError| {
+        Error::new(ErrorKind::Io, cause.to_string()).caused_by(cause)
+    };
+    staging(&hub.buffers, bytes).map_err(failed)
+}

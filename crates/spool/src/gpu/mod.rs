@@ -1,0 +1,75 @@
+//! The GPU under a spool's tiers, and the application's arrays on it.
+
+mod choose;
+mod copies;
+
+use std::sync::Arc;
+
+use unspool_device::StridedCopies;
+pub use unspool_device::Context;
+use unspool_tiers::Gpu as Device;
+
+use crate::error::{Error, ErrorKind};
+
+pub use choose::On;
+pub(crate) use choose::{choose, open};
+pub(crate) use copies::{Part, clear, download, get, load_host, put, store_host, upload};
+pub use unspool_device::{DeviceMemory, DeviceSpan, Mark, Stream, StridedLayout};
+pub use unspool_tiers::DeviceArray;
+
+/// A GPU and what copies of arrays on it need. Clones name the same one.
+#[derive(Clone, Debug)]
+pub struct Gpu {
+    device: Arc<Device>,
+    strided: Arc<StridedCopies>,
+}
+
+impl Gpu {
+    pub(crate) fn new(device: Arc<Device>) -> Gpu {
+        let strided = Arc::new(StridedCopies::new(device.context()));
+        Gpu { device, strided }
+    }
+
+    /// Its number, as CUDA counts the devices that this process may use.
+    #[must_use]
+    pub fn ordinal(&self) -> u32 {
+        self.device.ordinal()
+    }
+
+    /// Its primary context.
+    #[must_use]
+    pub fn context(&self) -> &Context {
+        self.device.context()
+    }
+
+    /// A stream of the spool's own, for arrays whose library has none.
+    #[must_use]
+    pub fn stream(&self) -> &Stream {
+        self.device.stream()
+    }
+
+    /// A mark behind everything enqueued on `stream` so far.
+    ///
+    /// # Errors
+    /// `Device` when CUDA refuses.
+    pub fn mark(&self, stream: &Stream) -> Result<Mark, Error> {
+        Ok(self.device.mark(stream)?)
+    }
+
+    /// Refuses what lies on another device.
+    pub(crate) fn require(&self, ordinal: u32) -> Result<(), Error> {
+        let own = self.ordinal();
+        if own == ordinal {
+            return Ok(());
+        }
+        let message = format!(
+            "The array lies on CUDA device {ordinal}, and the spool on device {own}. Open a spool \
+             for each device: `on=\"cuda:{ordinal}\"` for this one."
+        );
+        Err(Error::new(ErrorKind::WrongDevice, message))
+    }
+
+    pub(crate) fn device(&self) -> &Arc<Device> {
+        &self.device
+    }
+}

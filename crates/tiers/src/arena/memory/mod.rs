@@ -1,0 +1,135 @@
+//! The bytes of an arena: main memory, main memory that a device copies to and from at full speed,
+//! or a device's own.
+
+mod plain;
+
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use unspool_core::order::{Agent, Op, Space};
+use unspool_device::{DeviceArena, DeviceError, DeviceSpan, PinnedArena};
+
+use crate::gpu::Gpu;
+
+pub(crate) use plain::Plain;
+
+/// See the module. Who may touch which bytes is decided by the arena's table.
+#[derive(Debug)]
+pub(crate) enum Memory {
+    /// Main memory.
+    Plain(Plain),
+    /// Main memory that is being registered with a device.
+    Pinned(PinnedArena, Arc<Gpu>),
+    /// A device's memory.
+    Device(DeviceArena, Arc<Gpu>),
+}
+
+impl Memory {
+    /// The alignment with which it is fastest, in bytes.
+    pub(crate) fn alignment(&self) -> u64 {
+        match self {
+            Memory::Plain(_) | Memory::Pinned(..) => 4096,
+            Memory::Device(..) => 256,
+        }
+    }
+
+    /// The device that it belongs to, if it does.
+    pub(crate) fn gpu(&self) -> Option<&Arc<Gpu>> {
+        match self {
+            Memory::Plain(_) => None,
+            Memory::Pinned(_, gpu) | Memory::Device(_, gpu) => Some(gpu),
+        }
+    }
+
+    /// What it is, for people.
+    pub(crate) fn location(&self) -> String {
+        match self {
+            Memory::Plain(_) => "memory".to_owned(),
+            Memory::Pinned(_, gpu) => format!("memory, pinned for CUDA device {}", gpu.ordinal()),
+            Memory::Device(_, gpu) => format!("CUDA device {}", gpu.ordinal()),
+        }
+    }
+
+    /// What was found out about it, in sentences for people.
+    pub(crate) fn notes(&self) -> Vec<String> {
+        match self {
+            Memory::Plain(plain) => plain.notes().to_vec(),
+            Memory::Pinned(pinned, _) => pinned_notes(pinned),
+            Memory::Device(device, _) => device_notes(device),
+        }
+    }
+
+    /// Makes the bytes up to `end` usable, waiting for them if they are still being prepared.
+    pub(crate) fn prepare(&self, end: u64) -> Result<(), DeviceError> {
+        match self {
+            Memory::Device(device, gpu) if device.mapped() < end => {
+                device.wait_mapped(end, gpu.limit())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The address of byte `offset`, of which `len` bytes are about to be lent; `None` for a
+    /// device's memory. The table has checked that they are in range.
+    pub(crate) fn host(&self, offset: u64, len: u64) -> Option<NonNull<u8>> {
+        match self {
+            Memory::Plain(plain) => Some(plain.at(offset, len)),
+            Memory::Pinned(pinned, _) => pinned.address(offset, len).ok(),
+            Memory::Device(..) => None,
+        }
+    }
+
+    /// The bytes of a device's memory; `None` for main memory.
+    ///
+    /// # Errors
+    /// When they are not mapped, and after the arena was closed.
+    pub(crate) fn span(&self, offset: u64, len: u64) -> Result<Option<DeviceSpan>, DeviceError> {
+        match self {
+            Memory::Device(device, _) => device.span(offset, len).map(Some),
+            _ => Ok(None),
+        }
+    }
+
+    /// Tells the check of stream order, if there is one, that the host is lent these bytes of pinned
+    /// memory for `operation`.
+    pub(crate) fn saw_host(&self, offset: u64, len: u64, operation: &'static str) {
+        let Memory::Pinned(pinned, gpu) = self else { return };
+        let Ok(first) = pinned.address(offset, len) else { return };
+        let first = first.as_ptr() as u64;
+        let (end, write) = (first + len, matches!(operation, "create" | "put"));
+        let (by, space, what) = (Agent::Host, Space::Host, operation);
+        gpu.context().saw(|| Op::Access { by, space, first, end, write, what });
+    }
+
+    /// Bytes from the start that are copied at full speed.
+    pub(crate) fn ready(&self, capacity: u64) -> u64 {
+        match self {
+            Memory::Pinned(pinned, _) => pinned.registered(),
+            Memory::Plain(_) | Memory::Device(..) => capacity,
+        }
+    }
+}
+
+fn pinned_notes(pinned: &PinnedArena) -> Vec<String> {
+    let mut notes = Vec::new();
+    let (registered, capacity) = (pinned.registered(), pinned.capacity());
+    if let Some(failure) = pinned.failure() {
+        notes.push(format!(
+            "{registered} of {capacity} bytes are registered; copies of the rest are slower: \
+             {failure}"
+        ));
+    }
+    if !pinned.has_huge_pages() {
+        let note = "The system gives no transparent huge pages: registering takes longer.";
+        notes.push(note.to_owned());
+    }
+    notes
+}
+
+fn device_notes(device: &DeviceArena) -> Vec<String> {
+    let shrunk = device.shrunk().map(|shrunk| {
+        let (got, asked) = (shrunk.got, shrunk.asked);
+        format!("The device had room for {got} of the {asked} bytes that were asked for.")
+    });
+    shrunk.into_iter().chain(device.failure().map(|failure| failure.to_string())).collect()
+}

@@ -1,0 +1,89 @@
+//! The device under a spool's arenas: its context, a stream for copies that nobody else orders, and
+//! the events that mark how far work has come.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use unspool_core::Failure;
+use unspool_device::{Context, DeviceError, DeviceErrorKind, Driver, Mark, Marks, Stream};
+
+use crate::error::TierError;
+
+/// A device and what is needed to copy to and from its memory. See the module.
+pub struct Gpu {
+    context: Context,
+    stream: Stream,
+    marks: Arc<Marks>,
+    limit: Duration,
+}
+
+impl Gpu {
+    /// The device `ordinal`, whose primary context is started if nobody has yet. Every wait for
+    /// work on it takes at most `limit`.
+    ///
+    /// # Errors
+    /// When there is no driver or no such device, or no context can be made on it.
+    pub fn open(ordinal: u32, limit: Duration) -> Result<Arc<Gpu>, DeviceError> {
+        let context = Context::new(&Driver::load()?, ordinal)?;
+        let (stream, marks) = (Stream::new(&context)?, Marks::new(&context));
+        Ok(Arc::new(Gpu { context, stream, marks, limit }))
+    }
+
+    /// Its context.
+    #[must_use]
+    pub fn context(&self) -> &Context {
+        &self.context
+    }
+
+    /// Its number.
+    #[must_use]
+    pub fn ordinal(&self) -> u32 {
+        self.context.ordinal()
+    }
+
+    /// A stream of our own, for those who have none.
+    #[must_use]
+    pub fn stream(&self) -> &Stream {
+        &self.stream
+    }
+
+    /// The longest wait for work on it.
+    #[must_use]
+    pub fn limit(&self) -> Duration {
+        self.limit
+    }
+
+    /// A mark behind everything enqueued on `stream` so far.
+    ///
+    /// # Errors
+    /// When the context is broken or out of resources.
+    pub fn mark(&self, stream: &Stream) -> Result<Mark, DeviceError> {
+        self.marks.record(stream)
+    }
+}
+
+impl fmt::Debug for Gpu {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Gpu").field("ordinal", &self.ordinal()).finish_non_exhaustive()
+    }
+}
+
+/// An error of the device while doing `operation` at `location`, as a tier tells it.
+pub(crate) fn device_failed(
+    operation: &'static str,
+    location: impl Into<String>,
+    cause: &DeviceError,
+) -> TierError {
+    let reason = cause.to_string();
+    TierError::new(failure_of(cause), operation, location, reason.trim_end_matches('.'))
+}
+
+/// What a failure of the device means to the core.
+fn failure_of(error: &DeviceError) -> Failure {
+    match error.kind() {
+        DeviceErrorKind::OutOfMemory => Failure::NoSpace,
+        DeviceErrorKind::TimedOut => Failure::Io,
+        _ => Failure::Permanent,
+    }
+}
