@@ -81,6 +81,9 @@ fn class_of(kind: ErrorKind, version: Option<i64>) -> &'static str {
         ErrorKind::Interrupted => "Error",
         ErrorKind::Closed => "ClosedError",
         ErrorKind::Forked => "ForkedError",
+        ErrorKind::Device => "DeviceError",
+        ErrorKind::WrongDevice => "WrongDeviceError",
+        ErrorKind::NoDevice => "NoDeviceError",
         // What a call about a version got wrong are its arrays.
         ErrorKind::Invalid if version.is_some() => "LayoutError",
         ErrorKind::Invalid => "OptionError",
