@@ -143,6 +143,34 @@ pub(crate) fn load() -> Result<(), CudaError> {
     if CALLS.get().is_some() {
         return Ok(());
     }
+    let library = library()?;
+    // SAFETY: it is the CUDA driver's library by name, or what a test says is one.
+    let calls = unsafe { Calls::find(library) }?;
+    let _ = CALLS.set(calls);
+    Ok(())
+}
+
+/// Names another library to load as the driver instead of `libcuda.so.1`: for tests on machines
+/// without a GPU, which run on a fake (`crates/fakecuda`).
+const OTHER_DRIVER: &str = "UNSPOOL_CUDA_DRIVER";
+
+/// The driver's library, loaded once.
+fn library() -> Result<&'static libloading::Library, CudaError> {
+    static OTHER: OnceLock<libloading::Library> = OnceLock::new();
+    let Some(path) = std::env::var_os(OTHER_DRIVER) else { return installed() };
+    if let Some(library) = OTHER.get() {
+        return Ok(library);
+    }
+    // SAFETY: who names a library as the driver asks for its initialisers to run.
+    let library = unsafe { libloading::Library::new(&path) }.map_err(|error| {
+        let text = format!("{OTHER_DRIVER} names {}: {error}", path.display());
+        CudaError::before_any_call("no CUDA driver", text)
+    })?;
+    Ok(OTHER.get_or_init(|| library))
+}
+
+/// The driver of this machine.
+fn installed() -> Result<&'static libloading::Library, CudaError> {
     // SAFETY: loading the driver runs its initialisers, which is what a CUDA program asks for.
     if !unsafe { cudarc::driver::sys::is_culib_present() } {
         return Err(CudaError::before_any_call(
@@ -152,11 +180,7 @@ pub(crate) fn load() -> Result<(), CudaError> {
         ));
     }
     // SAFETY: as above; the library was found just now, so this does not panic.
-    let library = unsafe { cudarc::driver::sys::culib() };
-    // SAFETY: it is the CUDA driver's library by name.
-    let calls = unsafe { Calls::find(library) }?;
-    let _ = CALLS.set(calls);
-    Ok(())
+    Ok(unsafe { cudarc::driver::sys::culib() })
 }
 
 /// # Safety

@@ -12,6 +12,7 @@ const SPOOL: &str = "unspool";
 const WAVE: &str = "unspool-wave";
 const TESTKIT: &str = "unspool-testkit";
 const SIM: &str = "unspool-sim";
+const FAKECUDA: &str = "unspool-fakecuda";
 const BENCHES: &str = "unspool-benches";
 const PYTHON: &str = "unspool-python";
 const XTASK: &str = "xtask";
@@ -32,12 +33,13 @@ const TABLE: &[(&str, &[&str])] = &[
     (PYTHON, &[SPOOL, CORE, WAVE]),
     (TESTKIT, ALL_BUT_BINDINGS),
     (SIM, ALL_BUT_BINDINGS),
+    (FAKECUDA, &[]),
     (BENCHES, ALL_BUT_BINDINGS),
     (XTASK, &[]),
 ];
 
 /// What tests, examples and benchmarks may import besides.
-const FOR_TESTS: &[&str] = &[TESTKIT];
+const FOR_TESTS: &[&str] = &[TESTKIT, FAKECUDA];
 
 /// Imports that the table does not allow, and packages that it does not name.
 pub fn check(packages: &[Package]) -> Vec<Finding> {

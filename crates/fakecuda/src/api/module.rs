@@ -1,0 +1,71 @@
+//! Modules and kernels.
+
+use std::ffi::{CStr, c_char, c_uint, c_void};
+
+use crate::call::{Out, driver_calls};
+use crate::codes::{Code, Outcome};
+use crate::kernels::{self, IMAGE, Kernel, Launch, Module};
+use crate::stream::Work;
+
+driver_calls! {
+    /// Loads an image of the fake.
+    fn cuModuleLoadData(world, module: Out<u64>, image: *const c_void) {
+        let device = world.current()?;
+        if !is_image(image.cast()) {
+            return Err(Code::INVALID_IMAGE);
+        }
+        let handle = world.handle();
+        world.modules.insert(handle, Module { device });
+        module.give(handle)
+    }
+
+    /// Unloads a module.
+    fn cuModuleUnload(world, module: u64) {
+        world.current()?;
+        world.modules.remove(&module).map(drop).ok_or(Code::INVALID_HANDLE)
+    }
+
+    /// A kernel by its name.
+    fn cuModuleGetFunction(world, function: Out<u64>, module: u64, name: *const c_char) {
+        world.current()?;
+        if !world.modules.contains_key(&module) {
+            return Err(Code::INVALID_HANDLE);
+        }
+        if name.is_null() {
+            return Err(Code::INVALID_VALUE);
+        }
+        // SAFETY: the caller of the exported function answers for the text.
+        function.give(kernels::find(unsafe { CStr::from_ptr(name) })?)
+    }
+
+    /// Enqueues a kernel. Its parameters are read before this returns.
+    fn cuLaunchKernel(
+        world, function: u64, _grid_x: c_uint, _grid_y: c_uint, _grid_z: c_uint, _block_x: c_uint,
+        _block_y: c_uint, _block_z: c_uint, _shared: c_uint, stream: u64,
+        parameters: *const *const u64, _extra: *const *const c_void,
+    ) {
+        let stream = world.stream(stream)?;
+        let kernel = kernels::kernel(function)?;
+        let parameters = read_parameters(kernel, parameters)?;
+        world.enqueue(stream, Work::Kernel(Launch { kernel, parameters }))?;
+        world.changed();
+        Ok(())
+    }
+}
+
+fn is_image(image: *const u8) -> bool {
+    // SAFETY: the caller of the exported function gives an image, and it is read only as long as
+    // it looks like one of the fake's.
+    let begins = |index: usize| unsafe { image.add(index).read() } == IMAGE[index];
+    !image.is_null() && (0..IMAGE.len()).all(begins)
+}
+
+fn read_parameters(kernel: Kernel, list: *const *const u64) -> Outcome<Vec<u64>> {
+    if list.is_null() {
+        return Err(Code::INVALID_VALUE);
+    }
+    // SAFETY: the caller of the exported function answers for a parameter of 8 bytes for each of
+    // the kernel's.
+    let read = |index: usize| unsafe { list.add(index).read().read_unaligned() };
+    Ok((0..kernel.parameters).map(read).collect())
+}

@@ -1,0 +1,117 @@
+//! Streams.
+
+use std::ffi::{c_int, c_uint};
+use std::sync::Arc;
+
+use crate::call::{Held, Out, driver_calls};
+use crate::codes::{Code, Outcome};
+use crate::stream::Work;
+use crate::world::World;
+
+/// `CU_STREAM_NON_BLOCKING`.
+const NON_BLOCKING: c_uint = 1;
+
+fn create(world: &mut World, stream: Out<u64>, flags: c_uint) -> Outcome {
+    let device = world.current()?;
+    if flags & !NON_BLOCKING != 0 {
+        return Err(Code::INVALID_VALUE);
+    }
+    stream.give(world.add_stream(device, flags & NON_BLOCKING == 0))
+}
+
+/// The stream of a handle, whatever context is current if it is no default stream.
+fn any_stream(world: &mut World, handle: u64) -> Outcome<u64> {
+    match world
+        .streams
+        .get(&handle)
+        .filter(|stream| !stream.destroyed)
+    {
+        Some(_) => Ok(handle),
+        None => world.stream(handle),
+    }
+}
+
+/// Waits until all that a stream has now is done.
+pub(crate) fn synchronize(world: &mut Held, stream: u64) -> Outcome {
+    let entry = world.streams.get(&stream).ok_or(Code::INVALID_HANDLE)?;
+    let (device, place) = (entry.device, (stream, entry.enqueued));
+    world.wait_until(device, |world| world.is_over(place))
+}
+
+driver_calls! {
+    /// Makes a stream.
+    fn cuStreamCreate(world, stream: Out<u64>, flags: c_uint) {
+        create(world, stream, flags)
+    }
+
+    /// Makes a stream. The priority does nothing.
+    fn cuStreamCreateWithPriority(world, stream: Out<u64>, flags: c_uint, _priority: c_int) {
+        create(world, stream, flags)
+    }
+
+    /// Ends a stream. What is enqueued is done all the same.
+    fn cuStreamDestroy_v2(world, stream: u64) {
+        let entry = world.streams.get_mut(&stream).filter(|entry| !entry.destroyed);
+        let entry = entry.ok_or(Code::INVALID_HANDLE)?;
+        entry.destroyed = true;
+        if entry.queue.is_empty() {
+            world.streams.remove(&stream);
+        }
+        Ok(())
+    }
+
+    /// The context of a stream.
+    fn cuStreamGetCtx(world, stream: u64, context: Out<u64>) {
+        let stream = any_stream(world, stream)?;
+        context.give(World::context_of(world.streams[&stream].device))
+    }
+
+    /// A number that no other stream of the process has or had.
+    fn cuStreamGetId(world, stream: u64, id: Out<u64>) {
+        let stream = any_stream(world, stream)?;
+        id.give(stream)
+    }
+
+    /// Whether what is enqueued goes into a graph: 0, or 1 while it does.
+    fn cuStreamIsCapturing(world, stream: u64, status: Out<c_uint>) {
+        let stream = any_stream(world, stream)?;
+        status.give(c_uint::from(world.streams[&stream].capturing))
+    }
+
+    /// From now on what is enqueued would go into a graph; the fake refuses it.
+    fn cuStreamBeginCapture_v2(world, stream: u64, _mode: c_uint) {
+        let stream = world.stream(stream)?;
+        world.streams.get_mut(&stream).ok_or(Code::INVALID_HANDLE)?.capturing = true;
+        Ok(())
+    }
+
+    /// Ends it, with no graph.
+    fn cuStreamEndCapture(world, stream: u64, graph: Out<u64>) {
+        let stream = world.stream(stream)?;
+        world.streams.get_mut(&stream).ok_or(Code::INVALID_HANDLE)?.capturing = false;
+        graph.give_if_wanted(0);
+        Ok(())
+    }
+
+    /// Lets what is enqueued from now on wait for the event as it is recorded now. One that was
+    /// never recorded counts as done.
+    fn cuStreamWaitEvent(world, stream: u64, event: u64, _flags: c_uint) {
+        let stream = world.stream(stream)?;
+        let Some(recording) = world.event(event)?.latest.clone() else { return Ok(()) };
+        world.enqueue(stream, Work::Wait(Arc::clone(&recording)))?;
+        world.changed();
+        Ok(())
+    }
+
+    /// Whether all that a stream has is done.
+    fn cuStreamQuery(world, stream: u64) {
+        let stream = world.stream(stream)?;
+        if world.streams[&stream].queue.is_empty() { Ok(()) } else { Err(Code::NOT_READY) }
+    }
+
+    /// Waits until all that a stream has is done.
+    fn cuStreamSynchronize(world, stream: u64) {
+        let stream = world.stream(stream)?;
+        synchronize(world, stream)
+    }
+}

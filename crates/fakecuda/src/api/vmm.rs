@@ -1,0 +1,137 @@
+//! Virtual memory management.
+
+use std::ffi::{c_int, c_uint};
+
+use crate::call::{Out, driver_calls};
+use crate::codes::{Code, Outcome};
+use crate::memory::GRANULARITY;
+
+/// `CU_MEM_LOCATION_TYPE_DEVICE`, and likewise the only type of memory, pinned.
+const DEVICE: c_int = 1;
+/// `CU_MEM_ACCESS_FLAGS_PROT_READWRITE`.
+const READ_WRITE: c_int = 3;
+
+/// `CUmemLocation`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Location {
+    kind: c_int,
+    id: c_int,
+}
+
+impl Location {
+    /// The number of the device that it names.
+    fn device(self) -> Outcome<u32> {
+        let is_device = self.kind == DEVICE && self.id >= 0;
+        if is_device {
+            Ok(self.id as u32)
+        } else {
+            Err(Code::INVALID_DEVICE)
+        }
+    }
+}
+
+/// The beginning of `CUmemAllocationProp`, which is all that the fake reads.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Properties {
+    kind: c_int,
+    handles: c_int,
+    location: Location,
+}
+
+/// `CUmemAccessDesc`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Access {
+    location: Location,
+    flags: c_int,
+}
+
+/// What a caller points to.
+fn read<T: Copy>(place: *const T) -> Outcome<T> {
+    if place.is_null() {
+        return Err(Code::INVALID_VALUE);
+    }
+    // SAFETY: the caller of the exported function answers for the structure.
+    Ok(unsafe { place.read() })
+}
+
+fn device_of(properties: *const Properties) -> Outcome<u32> {
+    let properties = read(properties)?;
+    if properties.kind != DEVICE {
+        return Err(Code::INVALID_VALUE);
+    }
+    properties.location.device()
+}
+
+driver_calls! {
+    /// What lengths are multiples of.
+    fn cuMemGetAllocationGranularity(
+        world, bytes: Out<usize>, properties: *const Properties, _option: c_uint,
+    ) {
+        world.device(device_of(properties)? as c_int)?;
+        bytes.give(GRANULARITY as usize)
+    }
+
+    /// Reserves addresses, without memory.
+    fn cuMemAddressReserve(
+        world, pointer: Out<u64>, bytes: usize, alignment: usize, _hint: u64, flags: u64,
+    ) {
+        let fits = alignment == 0 || (alignment.is_power_of_two() && alignment as u64 <= GRANULARITY);
+        if flags != 0 || !fits {
+            return Err(Code::INVALID_VALUE);
+        }
+        let address = world.memory.vmm.reserve(bytes as u64)?;
+        pointer.give(address)
+    }
+
+    /// Gives addresses back behind which there is nothing.
+    fn cuMemAddressFree(world, pointer: u64, bytes: usize) {
+        world.memory.vmm.give_back(pointer, bytes as u64)
+    }
+
+    /// Creates memory, without an address.
+    fn cuMemCreate(
+        world, handle: Out<u64>, bytes: usize, properties: *const Properties, flags: u64,
+    ) {
+        let device = device_of(properties)?;
+        world.device(device as c_int)?;
+        world.works(device)?;
+        if flags != 0 {
+            return Err(Code::INVALID_VALUE);
+        }
+        let created = world.memory.create(device, bytes as u64)?;
+        handle.give(created)
+    }
+
+    /// Lets memory go; what is mapped stays.
+    fn cuMemRelease(world, handle: u64) {
+        world.memory.release(handle)
+    }
+
+    /// Puts memory behind addresses.
+    fn cuMemMap(world, pointer: u64, bytes: usize, offset: usize, handle: u64, flags: u64) {
+        if flags != 0 {
+            return Err(Code::INVALID_VALUE);
+        }
+        world.memory.vmm.map(pointer, bytes as u64, offset as u64, handle)
+    }
+
+    /// Takes memory away from behind addresses, at once: an operation that still uses it breaks
+    /// the context.
+    fn cuMemUnmap(world, pointer: u64, bytes: usize) {
+        world.memory.unmap(pointer, bytes as u64)
+    }
+
+    /// Lets a device use what is mapped.
+    fn cuMemSetAccess(world, pointer: u64, bytes: usize, access: *const Access, count: usize) {
+        let access = read(access)?;
+        let device = access.location.device()?;
+        world.device(device as c_int)?;
+        if count != 1 || access.flags != READ_WRITE {
+            return Err(Code::NOT_SUPPORTED);
+        }
+        world.memory.vmm.open(pointer, bytes as u64, device)
+    }
+}

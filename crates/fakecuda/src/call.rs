@@ -1,0 +1,187 @@
+//! One call of the driver: the lock, the count, the faults on order, and the waits.
+
+use std::ops::{Deref, DerefMut};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Condvar, LazyLock, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
+
+use crate::codes::{Code, Outcome};
+use crate::settings::Settings;
+use crate::world::World;
+
+static WORLD: LazyLock<Mutex<World>> =
+    LazyLock::new(|| Mutex::new(World::new(Settings::from_environment())));
+/// Something was done, or there is something new to do.
+static CHANGED: Condvar = Condvar::new();
+/// Callers that want the lock: the devices let them go first.
+static CALLERS: AtomicUsize = AtomicUsize::new(0);
+/// The process that made the first call. In a forked child nothing works, as with the driver.
+static PROCESS: OnceLock<u32> = OnceLock::new();
+
+/// How often a device lets callers go first before it goes on.
+const POLITENESS: usize = 20;
+
+/// The world, locked.
+pub(crate) struct Held(Option<MutexGuard<'static, World>>);
+
+impl Held {
+    /// For a caller.
+    pub(crate) fn by_caller() -> Held {
+        CALLERS.fetch_add(1, Ordering::AcqRel);
+        let guard = lock();
+        CALLERS.fetch_sub(1, Ordering::AcqRel);
+        Held(Some(guard))
+    }
+
+    /// For a device.
+    pub(crate) fn by_device() -> Held {
+        for _ in 0..POLITENESS {
+            if CALLERS.load(Ordering::Acquire) == 0 {
+                break;
+            }
+            std::thread::yield_now();
+        }
+        Held(Some(lock()))
+    }
+
+    /// Gives the lock away until something has changed, or the time has passed.
+    pub(crate) fn wait(&mut self, limit: Option<Duration>) {
+        let Some(guard) = self.0.take() else { return };
+        let guard = match limit {
+            None => CHANGED.wait(guard).unwrap_or_else(PoisonError::into_inner),
+            Some(limit) => {
+                CHANGED
+                    .wait_timeout(guard, limit)
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .0
+            }
+        };
+        self.0 = Some(guard);
+    }
+
+    /// Waits until `over`, or until the context of the device is broken.
+    pub(crate) fn wait_until(&mut self, device: u32, over: impl Fn(&World) -> bool) -> Outcome {
+        let generation = self.devices[device as usize].generation;
+        loop {
+            self.works(device)?;
+            if self.devices[device as usize].generation != generation {
+                return Err(Code::INVALID_CONTEXT);
+            }
+            if over(self) {
+                return Ok(());
+            }
+            self.wait(None);
+        }
+    }
+
+    /// Tells everyone who waits that there is something new.
+    pub(crate) fn changed(&self) {
+        CHANGED.notify_all();
+    }
+}
+
+fn lock() -> MutexGuard<'static, World> {
+    WORLD.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Deref for Held {
+    type Target = World;
+
+    fn deref(&self) -> &World {
+        self.0
+            .as_ref()
+            .expect("the lock is away only inside of `wait`")
+    }
+}
+
+impl DerefMut for Held {
+    fn deref_mut(&mut self) -> &mut World {
+        self.0
+            .as_mut()
+            .expect("the lock is away only inside of `wait`")
+    }
+}
+
+/// Whether this is the process that made the first call.
+fn is_own_process() -> bool {
+    *PROCESS.get_or_init(std::process::id) == std::process::id()
+}
+
+/// Makes one call, and says what the driver would.
+pub(crate) fn run(name: &'static str, body: impl FnOnce(&mut Held) -> Outcome) -> u32 {
+    if !is_own_process() {
+        return Code::NOT_INITIALIZED.0;
+    }
+    let mut world = Held::by_caller();
+    let outcome = world
+        .faults
+        .count(name)
+        .inspect_err(|&code| break_current(&mut world, code));
+    let outcome = outcome.and_then(|()| {
+        let early = ["cuInit", "cuDriverGetVersion"].contains(&name);
+        if !world.initialized && !early {
+            Err(Code::NOT_INITIALIZED)
+        } else {
+            body(&mut world)
+        }
+    });
+    outcome.err().map_or(0, |code| code.0)
+}
+
+/// A fault of the kind that no context survives breaks the current one.
+fn break_current(world: &mut Held, code: Code) {
+    if let (true, Ok(device)) = (code.is_sticky(), world.current_device()) {
+        world.break_context(device, code);
+        world.changed();
+    }
+}
+
+/// Where a caller wants an answer. The caller of a C function answers for it.
+#[repr(transparent)]
+pub struct Out<T>(*mut T);
+
+impl<T> Out<T> {
+    /// Puts the answer there.
+    ///
+    /// # Errors
+    /// When there is no place.
+    pub(crate) fn give(self, value: T) -> Outcome {
+        if self.0.is_null() {
+            return Err(Code::INVALID_VALUE);
+        }
+        // SAFETY: only callers of the exported functions make such values, and they answer for
+        // what they point to.
+        unsafe { self.0.write(value) };
+        Ok(())
+    }
+
+    /// The same for answers that a caller may not want.
+    pub(crate) fn give_if_wanted(self, value: T) {
+        if !self.0.is_null() {
+            let _ = self.give(value);
+        }
+    }
+}
+
+/// Makes exported functions of the driver: each takes the lock, counts itself, and may be told to
+/// fail.
+macro_rules! driver_calls {
+    ($(
+        $(#[$doc:meta])*
+        fn $name:ident($world:ident $(, $arg:ident: $type:ty)* $(,)?) $body:block
+    )*) => {
+        $(
+            $(#[$doc])*
+            ///
+            /// # Safety
+            /// The duties of the driver's function of that name.
+            #[unsafe(no_mangle)]
+            #[allow(clippy::too_many_arguments)]
+            pub unsafe extern "C" fn $name($($arg: $type),*) -> u32 {
+                $crate::call::run(stringify!($name), |$world| $body)
+            }
+        )*
+    };
+}
+
+pub(crate) use driver_calls;

@@ -1,0 +1,101 @@
+//! Faults on order, and counts of the calls.
+
+use std::collections::BTreeMap;
+
+use crate::codes::Code;
+
+/// The name under which an operation that the device executes counts, for faults that are seen
+/// only later.
+pub(crate) const EXECUTE: &str = "execute";
+
+/// A fault that was ordered.
+#[derive(Debug)]
+struct Fault {
+    name: String,
+    /// Calls of that name until it happens.
+    left: u64,
+    code: Code,
+}
+
+/// The faults to come and the calls so far, by name.
+#[derive(Debug, Default)]
+pub(crate) struct Faults {
+    to_come: Vec<Fault>,
+    calls: BTreeMap<&'static str, u64>,
+}
+
+impl Faults {
+    /// Reads `name:nth:code,...`; what cannot be read is left out.
+    pub(crate) fn parse(text: &str) -> Faults {
+        let mut faults = Faults::default();
+        for entry in text.split(',') {
+            let mut parts = entry.trim().split(':');
+            let name = parts.next().unwrap_or_default();
+            let mut number = || parts.next().and_then(|part| part.parse::<u32>().ok());
+            if let (Some(nth), Some(code)) = (number(), number()) {
+                faults.order(name, u64::from(nth), Code(code));
+            }
+        }
+        faults
+    }
+
+    /// The `nth` call of `name` from now on fails with `code`.
+    pub(crate) fn order(&mut self, name: &str, nth: u64, code: Code) {
+        self.to_come.push(Fault {
+            name: name.to_owned(),
+            left: nth.max(1),
+            code,
+        });
+    }
+
+    /// Counts a call and says whether it fails.
+    pub(crate) fn count(&mut self, name: &'static str) -> Result<(), Code> {
+        *self.calls.entry(name).or_default() += 1;
+        let mut failed = None;
+        for fault in self
+            .to_come
+            .iter_mut()
+            .filter(|fault| is_called(name, &fault.name))
+        {
+            fault.left -= 1;
+            if fault.left == 0 {
+                failed = Some(fault.code);
+            }
+        }
+        self.to_come.retain(|fault| fault.left > 0);
+        failed.map_or(Ok(()), Err)
+    }
+
+    /// Calls of `name` so far.
+    pub(crate) fn calls(&self, name: &str) -> u64 {
+        self.calls
+            .iter()
+            .filter(|(call, _)| is_called(call, name))
+            .map(|(_, count)| count)
+            .sum()
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.to_come.clear();
+    }
+}
+
+/// Whether a call answers to `wanted`: its own name, with or without its version.
+fn is_called(call: &str, wanted: &str) -> bool {
+    call == wanted || call.strip_suffix("_v2") == Some(wanted)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_nth_call_fails_once() {
+        let mut faults = Faults::parse("cuMemFree_v2:2:700, nonsense, cuInit:x:1");
+        assert_eq!(faults.count("cuMemFree_v2"), Ok(()));
+        assert_eq!(faults.count("cuInit"), Ok(()));
+        assert_eq!(faults.count("cuMemFree_v2"), Err(Code::ILLEGAL_ADDRESS));
+        assert_eq!(faults.count("cuMemFree_v2"), Ok(()));
+        assert_eq!((faults.calls("cuMemFree"), faults.calls("cuInit")), (3, 1));
+    }
+}

@@ -1,0 +1,203 @@
+//! The fake as tests of Rust use it: found, loaded, and told what to do, without unsafe code.
+//!
+//! A test program has the fake twice: as the shared library that `crates/device` loads, which is
+//! the one that counts, and linked, of which only this file is used.
+
+use std::ffi::{CString, c_char};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
+
+use libloading::{Library, Symbol};
+
+/// The variable that tells `crates/device` which driver to load.
+const VARIABLE: &str = "UNSPOOL_CUDA_DRIVER";
+
+/// The file name of the fake.
+pub const LIBRARY: &str = if cfg!(target_os = "macos") {
+    "libunspool_fakecuda.dylib"
+} else {
+    "libunspool_fakecuda.so"
+};
+
+static LOADED: OnceLock<Library> = OnceLock::new();
+static TURN: Mutex<()> = Mutex::new(());
+
+/// The fake driver of this process, for one test at a time: another test waits for this value to
+/// be dropped. Settings and faults are those of the environment again when it is made.
+#[derive(Debug)]
+pub struct Fake {
+    library: &'static Library,
+    _turn: MutexGuard<'static, ()>,
+}
+
+/// The library beside the running program, or in the folder above it.
+fn find() -> PathBuf {
+    if let Some(path) = std::env::var_os(VARIABLE) {
+        return path.into();
+    }
+    let program = std::env::current_exe().unwrap_or_default();
+    let folders = program.ancestors().skip(1).take(2);
+    folders
+        .map(|folder| folder.join(LIBRARY))
+        .find(|path| path.exists())
+        .unwrap_or_default()
+}
+
+/// Loads the library and makes it the driver of this process.
+fn load(path: &Path) -> Library {
+    // SAFETY: the fake has no initialisers; and the variable is set before the driver is looked
+    // for, by the standard library, whose lock every reader of this process takes.
+    unsafe {
+        std::env::set_var(VARIABLE, path);
+        Library::new(path)
+    }
+    .unwrap_or_else(|error| {
+        panic!("{LIBRARY} is not there: `cargo build -p unspool-fakecuda` makes it ({error})")
+    })
+}
+
+impl Fake {
+    /// Makes the fake the driver of this process, and waits until no other test uses it. To be
+    /// called before the driver is loaded for the first time.
+    ///
+    /// # Panics
+    /// When the library has not been built.
+    #[must_use]
+    pub fn start() -> Fake {
+        let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+        let library = LOADED.get_or_init(|| load(&find()));
+        let fake = Fake {
+            library,
+            _turn: turn,
+        };
+        fake.reset();
+        fake
+    }
+
+    /// # Safety
+    /// `T` is the function's type.
+    unsafe fn function<T>(&self, name: &str) -> Symbol<'_, T> {
+        // SAFETY: the caller's duty.
+        unsafe { self.library.get(name.as_bytes()) }.expect("a function of the fake")
+    }
+
+    /// Forgets faults, held devices and memory that was taken.
+    pub fn reset(&self) {
+        // SAFETY: the type is that of the function in `control.rs`, here and below.
+        unsafe { self.function::<extern "C" fn()>("fakecuda_reset")() };
+    }
+
+    fn set(&self, name: &str, value: u64) {
+        let name = CString::new(name).unwrap_or_default();
+        // SAFETY: as above; the text lives during the call.
+        unsafe {
+            self.function::<extern "C" fn(*const c_char, u64) -> u32>("fakecuda_set")(
+                name.as_ptr(),
+                value,
+            )
+        };
+    }
+
+    /// Which of the possible orders the devices take from now on.
+    pub fn seed(&self, seed: u64) {
+        self.set("seed", seed);
+    }
+
+    /// The pace of the devices: what an operation waits before it begins, on average, and bytes a
+    /// second of one copy, 0 for no limit.
+    pub fn pace(&self, latency: Duration, bandwidth: u64) {
+        self.set("latency_us", latency.as_micros() as u64);
+        self.set("bandwidth", bandwidth);
+    }
+
+    /// Bytes of memory of each device.
+    pub fn memory(&self, bytes: u64) {
+        self.set("memory", bytes);
+    }
+
+    /// Stops all devices until [`release`](Self::release).
+    pub fn hold(&self) {
+        // SAFETY: as above.
+        unsafe { self.function::<extern "C" fn()>("fakecuda_hold")() };
+    }
+
+    /// Stops one stream, by its handle, until [`release`](Self::release). For handles of the
+    /// default streams a context has to be current.
+    pub fn hold_stream(&self, handle: usize) -> bool {
+        // SAFETY: as above.
+        unsafe {
+            self.function::<extern "C" fn(u64) -> u32>("fakecuda_hold_stream")(handle as u64) == 0
+        }
+    }
+
+    /// Lets all devices and streams go on.
+    pub fn release(&self) {
+        // SAFETY: as above.
+        unsafe { self.function::<extern "C" fn()>("fakecuda_release")() };
+    }
+
+    /// The `nth` call of `name` from now on fails with `code`; `execute` stands for an operation
+    /// of a device, whose failure breaks the context.
+    pub fn fail(&self, name: &str, nth: u64, code: u32) {
+        let name = CString::new(name).unwrap_or_default();
+        // SAFETY: as above; the text lives during the call.
+        unsafe {
+            self.function::<extern "C" fn(*const c_char, u64, u32)>("fakecuda_fail")(
+                name.as_ptr(),
+                nth,
+                code,
+            );
+        }
+    }
+
+    /// Takes device memory away, as another process would; 0 gives it back.
+    pub fn take(&self, device: u32, bytes: u64) {
+        // SAFETY: as above.
+        unsafe { self.function::<extern "C" fn(u32, u64) -> u32>("fakecuda_take")(device, bytes) };
+    }
+
+    /// Breaks the context of a device for good.
+    pub fn break_context(&self, device: u32, code: u32) {
+        // SAFETY: as above.
+        unsafe { self.function::<extern "C" fn(u32, u32) -> u32>("fakecuda_break")(device, code) };
+    }
+
+    fn number(&self, function: &str, name: &str) -> u64 {
+        let name = CString::new(name).unwrap_or_default();
+        // SAFETY: as above; the text lives during the call.
+        unsafe { self.function::<extern "C" fn(*const c_char) -> u64>(function)(name.as_ptr()) }
+    }
+
+    /// Calls of `name` so far.
+    #[must_use]
+    pub fn calls(&self, name: &str) -> u64 {
+        self.number("fakecuda_calls", name)
+    }
+
+    /// How many there are of something, such as `pending`, `streams` or `blocks`; the whole list
+    /// is at [`fakecuda_count`](crate::control::fakecuda_count).
+    #[must_use]
+    pub fn count(&self, name: &str) -> u64 {
+        self.number("fakecuda_count", name)
+    }
+
+    /// What is in device memory at this moment, past all streams; `None` when it may not be used.
+    #[must_use]
+    pub fn peek(&self, address: u64, len: u64) -> Option<Vec<u8>> {
+        let mut bytes = vec![0; len as usize];
+        type Peek = extern "C" fn(*mut u8, u64, u64) -> u32;
+        // SAFETY: as above; the vector has the room, and the fake checks the rest.
+        let code =
+            unsafe { self.function::<Peek>("fakecuda_peek")(bytes.as_mut_ptr(), address, len) };
+        (code == 0).then_some(bytes)
+    }
+
+    /// Writes device memory at once, past all streams; false when it may not be used.
+    pub fn poke(&self, address: u64, bytes: &[u8]) -> bool {
+        type Poke = extern "C" fn(u64, *const u8, u64) -> u32;
+        let len = bytes.len() as u64;
+        // SAFETY: as above.
+        unsafe { self.function::<Poke>("fakecuda_poke")(address, bytes.as_ptr(), len) == 0 }
+    }
+}

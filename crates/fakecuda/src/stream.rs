@@ -1,0 +1,195 @@
+//! Streams, events and the operations in them.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::time::Instant;
+
+use crate::kernels::Launch;
+
+/// A place in a stream: its number, and how many operations up to there.
+pub(crate) type Place = (u64, u64);
+
+/// One recording of an event. Recording the event again makes a new one, so that waits keep theirs.
+#[derive(Debug, Default)]
+pub(crate) struct Recording {
+    state: AtomicU8,
+    at: std::sync::OnceLock<Instant>,
+}
+
+impl Recording {
+    /// Everything before it is done.
+    pub(crate) fn complete(&self) {
+        let _ = self.at.set(Instant::now());
+        self.state.store(1, Ordering::Release);
+    }
+
+    /// What was before it was given up.
+    pub(crate) fn give_up(&self) {
+        self.state.store(2, Ordering::Release);
+    }
+
+    pub(crate) fn is_over(&self) -> bool {
+        self.state.load(Ordering::Acquire) != 0
+    }
+
+    /// When it was complete.
+    pub(crate) fn at(&self) -> Option<Instant> {
+        self.at.get().copied()
+    }
+}
+
+/// An event of a device.
+#[derive(Debug)]
+pub(crate) struct Event {
+    pub(crate) device: u32,
+    pub(crate) timed: bool,
+    /// `None` until it is recorded.
+    pub(crate) latest: Option<Arc<Recording>>,
+}
+
+/// One end of a copy.
+#[derive(Debug)]
+pub(crate) enum Bytes {
+    /// Of the device.
+    Device(u64),
+    /// Of the host, known to the driver.
+    Pinned(u64),
+    /// Of the host, for as long as the call that waits for it lasts.
+    Pageable(u64),
+    /// What was read from the host when the copy was enqueued.
+    Staged(Vec<u8>),
+}
+
+/// One end of a copy of rows.
+#[derive(Debug)]
+pub(crate) struct Side {
+    pub(crate) bytes: Bytes,
+    /// From the begin of one row to that of the next.
+    pub(crate) pitch: u64,
+}
+
+/// Rows of bytes that are copied.
+#[derive(Debug)]
+pub(crate) struct Rows {
+    pub(crate) to: Side,
+    pub(crate) from: Side,
+    pub(crate) width: u64,
+    pub(crate) height: u64,
+}
+
+impl Rows {
+    /// One row: a plain copy.
+    pub(crate) fn plain(to: Bytes, from: Bytes, len: u64) -> Rows {
+        let side = |bytes| Side { bytes, pitch: len };
+        Rows {
+            to: side(to),
+            from: side(from),
+            width: len,
+            height: 1,
+        }
+    }
+
+    pub(crate) fn len(&self) -> u64 {
+        self.width * self.height
+    }
+
+    /// From the first byte of the first row to the last of the last.
+    pub(crate) fn extent(&self, pitch: u64) -> u64 {
+        if self.len() == 0 {
+            0
+        } else {
+            (self.height - 1) * pitch + self.width
+        }
+    }
+}
+
+/// What the device is asked to do.
+#[derive(Debug)]
+pub(crate) enum Work {
+    /// A copy.
+    Copy(Rows),
+    /// Memory set to a pattern of a few bytes.
+    Fill { to: u64, pattern: Vec<u8>, len: u64 },
+    /// An event is reached.
+    Record(Arc<Recording>),
+    /// The stream waits for a recording.
+    Wait(Arc<Recording>),
+    /// A kernel.
+    Kernel(Launch),
+}
+
+impl Work {
+    /// Bytes that are moved piece by piece; 0 for what is done at once.
+    pub(crate) fn len(&self) -> u64 {
+        match self {
+            Work::Copy(rows) => rows.len(),
+            Work::Fill { len, .. } => *len,
+            _ => 0,
+        }
+    }
+
+    /// Whether it takes time to begin.
+    pub(crate) fn is_late(&self) -> bool {
+        !matches!(self, Work::Record(_) | Work::Wait(_))
+    }
+}
+
+/// Work in a stream.
+#[derive(Debug)]
+pub(crate) struct Operation {
+    pub(crate) work: Work,
+    /// What of other streams has to be done before, by the rules of the legacy default stream.
+    pub(crate) after: Vec<Place>,
+    /// When it may go on; `None` until it is the first of its stream.
+    pub(crate) ready: Option<Instant>,
+    /// Bytes that are done.
+    pub(crate) done: u64,
+}
+
+/// Work that is done in order.
+#[derive(Debug)]
+pub(crate) struct Stream {
+    pub(crate) device: u32,
+    /// Whether it and the legacy default stream wait for each other.
+    pub(crate) blocking: bool,
+    pub(crate) queue: VecDeque<Operation>,
+    /// Operations that it was given, and those of them that are done.
+    pub(crate) enqueued: u64,
+    pub(crate) done: u64,
+    pub(crate) destroyed: bool,
+    pub(crate) capturing: bool,
+    /// Whether a test has stopped it.
+    pub(crate) held: bool,
+}
+
+impl Stream {
+    pub(crate) fn new(device: u32, blocking: bool) -> Stream {
+        Stream {
+            device,
+            blocking,
+            queue: VecDeque::new(),
+            enqueued: 0,
+            done: 0,
+            destroyed: false,
+            capturing: false,
+            held: false,
+        }
+    }
+
+    /// Takes the first operation away as done.
+    pub(crate) fn finish_first(&mut self) -> Option<Operation> {
+        let first = self.queue.pop_front();
+        self.done += u64::from(first.is_some());
+        first
+    }
+
+    /// Gives up all that is enqueued.
+    pub(crate) fn give_up(&mut self) {
+        while let Some(operation) = self.finish_first() {
+            if let Work::Record(recording) = operation.work {
+                recording.give_up();
+            }
+        }
+    }
+}
