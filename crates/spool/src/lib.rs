@@ -41,6 +41,7 @@ mod brain;
 mod catalogue;
 mod close;
 mod dispatch;
+pub mod doctor;
 mod durability;
 mod error;
 mod figures;

@@ -1,0 +1,99 @@
+//! The files in which the system tells about itself, below a root that tests put elsewhere.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// The files of one system.
+#[derive(Clone, Debug)]
+pub(super) struct System {
+    root: PathBuf,
+}
+
+impl System {
+    /// This one.
+    pub(super) fn here() -> System {
+        System::at("/")
+    }
+
+    /// One whose files are below `root`.
+    pub(super) fn at(root: impl Into<PathBuf>) -> System {
+        System { root: root.into() }
+    }
+
+    /// The place of the file `path`, which is written without its leading slash.
+    pub(super) fn path(&self, path: impl AsRef<Path>) -> PathBuf {
+        debug_assert!(path.as_ref().is_relative());
+        self.root.join(path)
+    }
+
+    /// The text of a file without white space around it; `None` when it cannot be read.
+    pub(super) fn text(&self, path: impl AsRef<Path>) -> Option<String> {
+        let bytes = fs::read(self.path(path)).ok()?;
+        Some(String::from_utf8_lossy(&bytes).trim().to_owned())
+    }
+
+    /// A file that holds one number.
+    pub(super) fn number<T: std::str::FromStr>(&self, path: impl AsRef<Path>) -> Option<T> {
+        self.text(path)?.parse().ok()
+    }
+
+    /// Where a library is that this process has loaded, by the beginning of its file's name.
+    pub(super) fn loaded(&self, name: &str) -> Option<PathBuf> {
+        let maps = self.text("proc/self/maps")?;
+        maps.lines().find_map(|line| {
+            // Address, access, offset, device, inode, then the path.
+            let path = Path::new(line.get(line.find('/')?..)?);
+            let ours = path.file_name()?.to_str()?.starts_with(name);
+            ours.then(|| path.to_owned())
+        })
+    }
+
+    /// A field of `/proc/self/status`, in bytes.
+    pub(super) fn own_status(&self, name: &str) -> Option<u64> {
+        kib_field(&self.text("proc/self/status")?, name)
+    }
+}
+
+/// The line `name: N kB` of a text, in bytes.
+fn kib_field(text: &str, name: &str) -> Option<u64> {
+    let mut fields = text.lines().filter_map(|line| line.split_once(':'));
+    let (_, value) = fields.find(|(field, _)| *field == name)?;
+    let kib: u64 = value.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    Some(kib.saturating_mul(1024))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::doctor::tests::Fake;
+
+    #[test]
+    fn the_path_of_a_loaded_library_is_found_by_its_name() {
+        let fake = Fake::new();
+        fake.write(
+            "proc/self/maps",
+            "7f00-7f01 r--p 00000000 08:01 12 /usr/lib/libcudart.so.13\n\
+             7f02-7f03 r-xp 00000000 00:00 0 \n\
+             7f04-7f05 r--p 00000000 08:01 13 /usr/lib/a b/libcuda.so.580.82.07\n",
+        );
+        let found = fake.system().loaded("libcuda.so");
+        assert_eq!(found, Some(PathBuf::from("/usr/lib/a b/libcuda.so.580.82.07")));
+        assert_eq!(fake.system().loaded("libnvrtc.so"), None);
+    }
+
+    #[test]
+    fn fields_of_the_status_are_read_in_bytes() {
+        let fake = Fake::new();
+        fake.write("proc/self/status", "Name:\tx\nVmLck:\t      12 kB\nVmPin:\t  odd\n");
+        assert_eq!(fake.system().own_status("VmLck"), Some(12 * 1024));
+        assert_eq!(fake.system().own_status("VmPin"), None);
+        assert_eq!(fake.system().own_status("VmSwap"), None);
+    }
+
+    #[test]
+    fn files_that_are_not_there_are_no_answer() {
+        let fake = Fake::new();
+        assert_eq!(fake.system().text("proc/nothing"), None);
+        assert_eq!(fake.system().number::<u64>("proc/nothing"), None);
+    }
+}
