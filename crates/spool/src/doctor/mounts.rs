@@ -78,7 +78,7 @@ mod tests {
         let fake = Fake::new();
         fake.write("proc/self/mountinfo", TABLE);
         let kind = |path: &str| mount_of(&fake.system(), Path::new(path)).unwrap().kind;
-        assert_eq!(kind("/home/me"), "ext4");
+        assert_eq!(kind("/srv/me"), "ext4");
         assert_eq!(kind("/dev/shm/x"), "tmpfs");
         assert_eq!(kind("/dev/shmx"), "ext4");
         assert_eq!(kind("/data set/slow"), "nfs4");
