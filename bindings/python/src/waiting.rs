@@ -23,7 +23,7 @@ pub fn waiting<T: Send>(
     let raised: Mutex<Option<PyErr>> = Mutex::new(None);
     let outcome = py.detach(|| {
         let interrupted = || signalled(&raised);
-        work(&Wait { timeout: None, interrupted: &interrupted })
+        work(&Wait { interrupted: &interrupted, ..Wait::default() })
     });
     outcome.map_err(|error| {
         let handler = raised.into_inner().unwrap_or_default();

@@ -190,9 +190,7 @@ impl SaveTicket {
         let gpu = self.hub.gpu_of(from.ordinal())?;
         match &mut self.room {
             Some(Room::Arena(guard)) => gpu::put(&gpu, guard, part, from, on),
-            Some(Room::Staged(buffer)) => {
-                gpu::download(&gpu, &mut buffer[part.range()], from, on)
-            }
+            Some(Room::Staged(buffer)) => gpu::download(&gpu, &mut buffer[part.range()], from, on),
             None => Ok(()),
         }
     }

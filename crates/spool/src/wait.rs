@@ -3,6 +3,8 @@
 use std::fmt;
 use std::time::Duration;
 
+use unspool_device::Stream;
+
 /// How long a call may wait, and who may end the wait early.
 #[derive(Clone, Copy)]
 pub struct Wait<'a> {
@@ -11,11 +13,14 @@ pub struct Wait<'a> {
     /// Asked at least every 100 ms while the call waits, with no lock held; `true` ends the wait
     /// with [`ErrorKind::Interrupted`](crate::ErrorKind::Interrupted).
     pub interrupted: &'a dyn Fn() -> bool,
+    /// The stream of the application that the call is about: while it has work, a wait of the host
+    /// is no stall.
+    pub stream: Option<&'a Stream>,
 }
 
 impl Default for Wait<'_> {
     fn default() -> Self {
-        Wait { timeout: None, interrupted: &|| false }
+        Wait { timeout: None, interrupted: &|| false, stream: None }
     }
 }
 

@@ -7,6 +7,7 @@ use unspool_core::{Event, Nanos, RequestId, Version};
 use unspool_transfer::sync::{Condvar, MutexGuard, wait_timeout};
 
 use crate::error::Error;
+use crate::gpu::Idle;
 use crate::hub::{Hub, check_open};
 use crate::reasons;
 use crate::state::{Answer, State};
@@ -50,7 +51,8 @@ pub(crate) enum Until {
 pub(crate) struct Answered<'a> {
     pub(crate) request: RequestId,
     pub(crate) answer: Answer,
-    /// How long the call waited; zero when it was answered at once.
+    /// How long the call waited, less the time for which its stream had work; zero when it was
+    /// answered at once.
     pub(crate) waited: Nanos,
     /// What it waited for, when it waited.
     pub(crate) awaited: Option<String>,
@@ -85,10 +87,18 @@ impl Hub {
             None => {
                 let what = reasons::awaited(&state, asked);
                 let start = self.clock.now();
+                let idle = wait.stream.and_then(Idle::begin);
                 let waiting = Waiting { hub: self, request, wait, until };
                 let (guard, answer) = waiting.run(state, &what)?;
                 state = guard;
-                (waited, awaited) = (self.clock.now().since(start), Some(what));
+                waited = self.clock.now().since(start);
+                if let Some(idle) = idle {
+                    // The GPU is asked without the lock.
+                    drop(state);
+                    waited = idle.end(waited);
+                    state = self.state();
+                }
+                awaited = Some(what);
                 answer
             }
         };

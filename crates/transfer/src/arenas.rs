@@ -1,13 +1,16 @@
 //! Copies between arenas, in main memory and over the links of a device.
 //!
 //! Each copy over a link has a stream of its own for as long as it lasts, so that both directions
-//! and several checkpoints are under way at once. The stream waits for the marks of the bytes, and
-//! the worker for the mark behind its copy: what is reported as done is done.
+//! and several checkpoints are under way at once. The worker first waits until the application's
+//! work on the bytes is done, which is no part of the time that the link takes, and in the end for
+//! the mark behind its copy: what is reported as done is done.
 
 use std::sync::Arc;
 
 use unspool_core::Failure;
-use unspool_device::{DeviceError, DeviceSpan, Mark, StagingRing, Stream, Unregistered, copy as raw};
+use unspool_device::{
+    DeviceError, DeviceSpan, Mark, StagingRing, Stream, Unregistered, copy as raw,
+};
 use unspool_tiers::{Gpu, ReadGuard, WriteGuard};
 
 use crate::error::TransferError;
@@ -89,7 +92,18 @@ impl Links {
     }
 }
 
-/// Copies the bytes of `source` to `target` and completes it. `false` when `is_cancelled` said so on
+/// Waits until earlier work on the bytes of both is done.
+pub(crate) fn settle(source: &ReadGuard, target: &WriteGuard) -> Result<(), TransferError> {
+    if let Some(gpu) = source.gpu() {
+        source.settle(gpu.limit())?;
+    }
+    if let Some(gpu) = target.gpu() {
+        target.settle(gpu.limit())?;
+    }
+    Ok(())
+}
+
+/// Copies the bytes of `source`, which are settled, to `target` and completes it. `false` when `is_cancelled` said so on
 /// the way; the target then holds nothing.
 pub(crate) fn copy(
     mut source: ReadGuard,
@@ -114,11 +128,7 @@ pub(crate) fn copy(
     Ok(done)
 }
 
-fn in_memory(
-    source: &ReadGuard,
-    target: &mut WriteGuard,
-    is_cancelled: &dyn Fn() -> bool,
-) -> bool {
+fn in_memory(source: &ReadGuard, target: &mut WriteGuard, is_cancelled: &dyn Fn() -> bool) -> bool {
     let (Some(from), Some(to)) = (source.bytes(), target.bytes()) else { return false };
     for (from, to) in from.chunks(CHUNK).zip(to.chunks_mut(CHUNK)) {
         if is_cancelled() {
@@ -139,8 +149,6 @@ fn over_link(
     // Registrations of the host arena leave gaps for copies that are under way.
     let pinned = source.pinned().or(target.pinned());
     let _busy = pinned.map(|(pinned, _)| pinned.busy());
-    source.order(&way.stream)?;
-    target.order(&way.stream)?;
     let mut last: Option<Mark> = None;
     for offset in (0..source.len()).step_by(PIECE as usize) {
         if is_cancelled() {

@@ -98,7 +98,8 @@ impl Engine {
         let kinds: Vec<TierKind> = tiers.iter().map(|tier| tier.describe().kind).collect();
         let Options { verify, trace, clock, buffers, .. } = options.clone();
         let links = Links::default();
-        let mover = Mover { tiers, kinds: kinds.clone(), buffers, verify, links };
+        let (kinds_too, clock_too) = (kinds.clone(), Arc::clone(&clock));
+        let mover = Mover { tiers, kinds: kinds_too, buffers, verify, links, clock: clock_too };
         let engine = Engine {
             links: kinds.windows(2).map(|pair| link(pair[0], pair[1], &options)).collect(),
             deletions: kinds.iter().map(|kind| deletions(*kind)).collect(),

@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
-use unspool_core::{TierId, TierKind};
+use unspool_core::{Nanos, TierId, TierKind};
 use unspool_tiers::{ReadGuard, Tier, WriteGuard};
 
 use crate::arenas::{self, Links};
+use crate::clock::Clock;
 use crate::error::TransferError;
 use crate::frame::{read_frame, staging, write_frame};
 use crate::job::{Job, Task};
@@ -15,7 +16,10 @@ use crate::staging::Pool;
 #[derive(Debug)]
 pub(crate) enum Outcome {
     /// The bytes are in the target.
-    Done,
+    Done {
+        /// For how long the job only waited for the application's work on the bytes.
+        waited: Nanos,
+    },
     /// The target holds nothing, as asked.
     Cancelled,
     /// The target holds nothing.
@@ -31,6 +35,7 @@ pub(crate) struct Mover {
     pub(crate) buffers: Arc<Pool>,
     pub(crate) verify: bool,
     pub(crate) links: Links,
+    pub(crate) clock: Arc<dyn Clock>,
 }
 
 impl Mover {
@@ -39,8 +44,9 @@ impl Mover {
         if task.is_cancelled() {
             return Outcome::Cancelled;
         }
-        match self.moved(job, task) {
-            Ok(true) => Outcome::Done,
+        let mut waited = Nanos(0);
+        match self.moved(job, task, &mut waited) {
+            Ok(true) => Outcome::Done { waited },
             Ok(false) => Outcome::Cancelled,
             Err(error) => Outcome::Failed(error),
         }
@@ -51,12 +57,15 @@ impl Mover {
     }
 
     /// Whether the bytes are in the target; `false` when the job was cancelled on the way.
-    fn moved(&self, job: &Job, task: &Task) -> Result<bool, TransferError> {
+    fn moved(&self, job: &Job, task: &Task, waited: &mut Nanos) -> Result<bool, TransferError> {
         let (from, to) = (self.tier(job.from.tier), self.tier(job.to.tier));
         match (from.memory(), to.memory()) {
             (Some(source), Some(target)) => {
                 let source = source.read(job.checkpoint)?;
                 let target = target.create(job.checkpoint, job.to.offset, job.bytes)?;
+                let start = self.clock.now();
+                arenas::settle(&source, &target)?;
+                *waited = self.clock.now().since(start);
                 arenas::copy(source, target, &self.links, &|| task.is_cancelled())
             }
             (Some(source), None) => {

@@ -63,7 +63,8 @@ impl Crew {
 
     fn delete(&self, checkpoint: CheckpointId, tier: TierId) -> Outcome {
         let done = self.mover.tier(tier).delete(checkpoint);
-        done.map_or_else(|cause| Outcome::Failed(cause.into()), |()| Outcome::Done)
+        let waited = Nanos(0);
+        done.map_or_else(|cause| Outcome::Failed(cause.into()), |()| Outcome::Done { waited })
     }
 
     /// Gives the one report that `work` owes.
@@ -106,7 +107,7 @@ impl Crew {
             Work::Delete { tier, .. } => ("delete", *tier, None, 0),
         };
         let outcome = match outcome {
-            Outcome::Done => "done",
+            Outcome::Done { .. } => "done",
             Outcome::Cancelled => "cancelled",
             Outcome::Failed(_) => "failed",
         };
@@ -118,7 +119,7 @@ impl Crew {
 fn report_of(job: &Job, outcome: &Outcome, took: Nanos) -> Event {
     let transfer = job.transfer;
     match outcome {
-        Outcome::Done => Event::TransferDone { transfer, took },
+        Outcome::Done { waited } => Event::TransferDone { transfer, took: took.since(*waited) },
         Outcome::Cancelled => Event::TransferCancelled { transfer },
         Outcome::Failed(error) => Event::TransferFailed { transfer, failure: error.kind() },
     }

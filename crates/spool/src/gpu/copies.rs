@@ -231,8 +231,7 @@ pub(crate) fn load_host(
 }
 
 fn staged(hub: &Hub, bytes: u64) -> Result<Buffer, Error> {
-    let failed = |cause: TransferError| {
-        Error::new(ErrorKind::Io, cause.to_string()).caused_by(cause)
-    };
+    let failed =
+        |cause: TransferError| Error::new(ErrorKind::Io, cause.to_string()).caused_by(cause);
     staging(&hub.buffers, bytes).map_err(failed)
 }

@@ -2,11 +2,12 @@
 
 mod choose;
 mod copies;
+mod idle;
 
 use std::sync::Arc;
 
-use unspool_device::StridedCopies;
 pub use unspool_device::Context;
+use unspool_device::StridedCopies;
 use unspool_tiers::Gpu as Device;
 
 use crate::error::{Error, ErrorKind};
@@ -14,6 +15,7 @@ use crate::error::{Error, ErrorKind};
 pub use choose::On;
 pub(crate) use choose::{choose, open};
 pub(crate) use copies::{Part, clear, download, get, load_host, put, store_host, upload};
+pub(crate) use idle::Idle;
 pub use unspool_device::{DeviceMemory, DeviceSpan, Mark, Stream, StridedLayout};
 pub use unspool_tiers::DeviceArray;
 

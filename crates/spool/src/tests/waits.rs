@@ -112,7 +112,7 @@ fn a_wait_ends_when_the_caller_is_interrupted() {
     let rig = stuck(1);
     let asked = AtomicU32::new(0);
     let interrupted = || asked.fetch_add(1, Ordering::Relaxed) == 3;
-    let wait = Wait { timeout: None, interrupted: &interrupted };
+    let wait = Wait { interrupted: &interrupted, ..Wait::default() };
     let error = rig.spool.save(1, bytes_spec(LEN), &wait).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Interrupted);
     assert!(error.to_string().contains("room for version 1"), "{error}");
@@ -126,7 +126,7 @@ fn a_wait_ends_when_the_caller_is_interrupted() {
 fn a_panic_in_the_callers_check_leaves_the_spool_usable() {
     let rig = stuck(1);
     let interrupted = || panic!("the caller's check");
-    let wait = Wait { timeout: None, interrupted: &interrupted };
+    let wait = Wait { interrupted: &interrupted, ..Wait::default() };
     let save = AssertUnwindSafe(|| drop(rig.spool.save(1, bytes_spec(LEN), &wait)));
     assert!(catch_unwind(save).is_err());
     assert_consistent(&rig.spool);
@@ -165,7 +165,7 @@ fn the_caller_may_use_the_spool_in_its_own_check() {
         opened.store(true, Ordering::Relaxed);
         false
     };
-    let wait = Wait { timeout: None, interrupted: &interrupted };
+    let wait = Wait { interrupted: &interrupted, ..Wait::default() };
     rig.spool.save(1, bytes_spec(LEN), &wait).unwrap().commit().unwrap();
     assert!(opened.load(Ordering::Relaxed));
 }

@@ -13,6 +13,7 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::ptr::NonNull;
 use std::sync::Arc;
+use std::time::Duration;
 
 use unspool_core::CheckpointId;
 use unspool_device::{DeviceError, DeviceSpan, Mark, PinnedArena, Stream};
@@ -46,6 +47,10 @@ pub(super) enum Bytes {
 impl Loan {
     fn order(&self, stream: &Stream) -> Result<(), DeviceError> {
         self.after.iter().try_for_each(|mark| stream.wait_for(mark))
+    }
+
+    fn settle(&self, limit: Duration) -> Result<(), DeviceError> {
+        self.after.iter().try_for_each(|mark| mark.wait(limit))
     }
 
     fn device(&self) -> Option<&DeviceSpan> {
@@ -170,6 +175,14 @@ impl WriteGuard {
         self.loan().order(stream)
     }
 
+    /// Waits until earlier work on the bytes is done, at most `limit` for each piece of it.
+    ///
+    /// # Errors
+    /// When such work failed, and when the limit has passed.
+    pub fn settle(&self, limit: Duration) -> Result<(), DeviceError> {
+        self.loan().settle(limit)
+    }
+
     /// Work on the bytes was enqueued before `mark`.
     pub fn leave(&mut self, mark: Mark) {
         if let Some(loan) = &mut self.loan {
@@ -275,6 +288,14 @@ impl ReadGuard {
     /// When the driver refuses.
     pub fn order(&self, stream: &Stream) -> Result<(), DeviceError> {
         self.loan.order(stream)
+    }
+
+    /// Waits until earlier work on the bytes is done, at most `limit` for each piece of it.
+    ///
+    /// # Errors
+    /// When such work failed, and when the limit has passed.
+    pub fn settle(&self, limit: Duration) -> Result<(), DeviceError> {
+        self.loan.settle(limit)
     }
 
     /// Work that reads the bytes was enqueued before `mark`.

@@ -128,12 +128,7 @@ impl Arena {
     ///
     /// # Errors
     /// When `id` has an entry, when the range overlaps another entry, and when it is out of range.
-    pub fn create(
-        &self,
-        id: CheckpointId,
-        offset: u64,
-        len: u64,
-    ) -> Result<WriteGuard, TierError> {
+    pub fn create(&self, id: CheckpointId, offset: u64, len: u64) -> Result<WriteGuard, TierError> {
         self.lend_for_writing("create", id, offset, len)
     }
 
@@ -161,7 +156,8 @@ impl Arena {
         len: u64,
     ) -> Result<WriteGuard, TierError> {
         let lent = self.table().create(id, offset, len);
-        let lent = lent.map_err(|misuse| self.error(operation, id, misuse).with_progress(len, 0))?;
+        let lent =
+            lent.map_err(|misuse| self.error(operation, id, misuse).with_progress(len, 0))?;
         self.loan(operation, id, lent).map(WriteGuard::new).inspect_err(|_| {
             self.table().abandon(id, Vec::new());
         })
