@@ -170,6 +170,16 @@ pub fn current_ordinal() -> Option<u32> {
     result::current_device().ok().map(i32::unsigned_abs)
 }
 
+/// The number of the device whose memory `address` is in; `None` for memory of the host, pinned or
+/// not, and for addresses that CUDA does not know.
+///
+/// # Errors
+/// When the driver is not there, or cannot be asked before a context was made.
+pub fn device_of(address: u64) -> Result<Option<u32>, DeviceError> {
+    raw::load()?;
+    Ok(result::device_of(address)?)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -35,8 +35,8 @@ pub fn device_to_device(
     Ok(())
 }
 
-/// Copies `from` to `to` and waits: the raw `cuMemcpyDtoD`, for measurements beside
-/// [`device_to_device`].
+/// Copies `from` to `to` by the raw `cuMemcpyDtoD`, for measurements beside [`device_to_device`].
+/// It is done on the legacy default stream, and the call may return before that.
 ///
 /// # Errors
 /// When lengths or devices differ, or the driver refuses.

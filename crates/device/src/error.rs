@@ -18,6 +18,8 @@ pub struct CudaError {
     pub text: String,
 }
 
+/// `CUDA_ERROR_INVALID_VALUE`.
+pub(crate) const INVALID_VALUE: u32 = 1;
 /// `CUDA_ERROR_OUT_OF_MEMORY`.
 pub(crate) const OUT_OF_MEMORY: u32 = 2;
 /// `CUDA_ERROR_NOT_READY`: an event or a stream has unfinished work.

@@ -42,14 +42,14 @@ mod turn;
 mod watch;
 
 pub use arena::{DeviceArena, DeviceArenaOptions, Shrunk};
-pub use context::{Context, current_context, current_ordinal};
+pub use context::{Context, current_context, current_ordinal, device_of};
 pub use driver::{DeviceInfo, Driver};
 pub use error::{CudaError, DeviceError, DeviceErrorKind};
 pub use event::{Event, Poll};
 pub use host::{LinkBusy, PinnedArena, PinnedOptions, RegisterStats, StagingRing, Unregistered};
 pub use kernels::{Arch, Cubin, Module, Nvrtc};
 pub use life::{leaked, releasing};
-pub use limits::HostLimits;
+pub use limits::{HostLimits, MemoryLeft, Promise, memory_left};
 pub use mark::{Mark, Marks};
 pub use memory::{DeviceMemory, PinnedMemory};
 pub use pace::Pace;

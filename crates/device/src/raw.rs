@@ -12,7 +12,7 @@ pub(crate) use cudarc::driver::sys::{
     CUDA_MEMCPY2D, CUcontext, CUdevice, CUdevice_attribute, CUdeviceptr, CUevent, CUfunction,
     CUmemAccess_flags, CUmemAccessDesc, CUmemAllocationProp, CUmemAllocationType,
     CUmemGenericAllocationHandle, CUmemLocation, CUmemLocationType, CUmemorytype, CUmodule,
-    CUstream,
+    CUpointer_attribute, CUstream,
 };
 
 use crate::error::CudaError;
@@ -71,6 +71,9 @@ driver_table! {
     ctx_get_device = "cuCtxGetDevice"(device: *mut CUdevice);
     ctx_synchronize = "cuCtxSynchronize"();
     mem_get_info = "cuMemGetInfo_v2"(free: *mut usize, total: *mut usize);
+    pointer_get_attribute = "cuPointerGetAttribute"(
+        value: *mut c_void, attribute: CUpointer_attribute, pointer: CUdeviceptr
+    );
     mem_alloc = "cuMemAlloc_v2"(pointer: *mut CUdeviceptr, bytes: usize);
     mem_free = "cuMemFree_v2"(pointer: CUdeviceptr);
     mem_host_alloc = "cuMemHostAlloc"(pointer: *mut *mut c_void, bytes: usize, flags: c_uint);

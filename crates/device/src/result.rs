@@ -4,7 +4,7 @@
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::ptr;
 
-use crate::error::{CudaError, NOT_READY, STREAM_CAPTURE_IMPLICIT};
+use crate::error::{CudaError, INVALID_VALUE, NOT_READY, STREAM_CAPTURE_IMPLICIT};
 use crate::raw::{self, *};
 
 type Result<T> = std::result::Result<T, CudaError>;
@@ -122,6 +122,25 @@ pub(crate) fn memory_info() -> Result<(u64, u64)> {
     // SAFETY: valid places.
     unsafe { raw::mem_get_info(&raw mut free, &raw mut total) }?;
     Ok((free as u64, total as u64))
+}
+
+/// The number of the device whose memory `address` is in; `None` for memory of the host, pinned or
+/// not, and for addresses that the driver does not know.
+pub(crate) fn device_of(address: CUdeviceptr) -> Result<Option<u32>> {
+    let (mut kind, mut ordinal) = (0u32, -1i32);
+    let (kind_place, ordinal_place) = ((&raw mut kind).cast(), (&raw mut ordinal).cast());
+    let what = CUpointer_attribute::CU_POINTER_ATTRIBUTE_MEMORY_TYPE;
+    // SAFETY: a valid place for a number of 32 bits, which this attribute is; any address will do.
+    match unsafe { raw::pointer_get_attribute(kind_place, what, address) } {
+        Ok(()) if kind != CUmemorytype::CU_MEMORYTYPE_HOST as u32 => {}
+        Ok(()) => return Ok(None),
+        Err(error) if error.code == INVALID_VALUE => return Ok(None),
+        Err(error) => return Err(error),
+    }
+    let what = CUpointer_attribute::CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL;
+    // SAFETY: as above.
+    unsafe { raw::pointer_get_attribute(ordinal_place, what, address) }?;
+    Ok(u32::try_from(ordinal).ok())
 }
 
 pub(crate) fn allocate(bytes: usize) -> Result<CUdeviceptr> {

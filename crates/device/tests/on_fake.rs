@@ -9,7 +9,8 @@ use unspool_fakecuda::Fake;
 const LIMIT: Duration = Duration::from_secs(20);
 
 fn context() -> Context {
-    Context::new(&Driver::load().unwrap(), 0).unwrap()
+    let driver = Driver::load().expect("the fake");
+    Context::new(&driver, 0).expect("its first device")
 }
 
 #[test]

@@ -20,3 +20,4 @@ pub use disk::{Disk, DiskIo, DiskOptions};
 pub use error::{Progress, TierError};
 pub use gpu::Gpu;
 pub use tier::{Description, Stored, Tier};
+pub use unspool_device::{MemoryLeft, memory_left};

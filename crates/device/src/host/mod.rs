@@ -29,9 +29,9 @@ use std::time::Duration;
 
 use crate::chunks::Chunks;
 use crate::context::Context;
-use crate::error::{Bytes, DeviceError, DeviceErrorKind};
+use crate::error::{DeviceError, DeviceErrorKind};
 use crate::event::Event;
-use crate::limits::HostLimits;
+use crate::limits::{HostLimits, MemoryLeft, Promise};
 use crate::pace::Pace;
 use crate::release::{self, After};
 use crate::turn::{self, Turns};
@@ -121,14 +121,17 @@ impl PinnedArena {
         capacity: u64,
         options: &PinnedOptions,
     ) -> Result<PinnedArena, DeviceError> {
-        if options.check_free {
-            must_be_free(capacity, &HostLimits::read())?;
-        }
+        let promise = if options.check_free {
+            Promise::make(capacity).map_err(|left| refused(capacity, &left))?
+        } else {
+            Promise::anyway(capacity)
+        };
         let mapping = Mapping::new(capacity, options.huge_pages)?;
         let (chunks, turns) = (options.chunks(capacity), options.turns());
         context.saw(|| Place::host(mapping.at(0, capacity), capacity).arena());
         let registrar = Box::new(context.clone());
         let prepared = Arc::new(Prepared::new(mapping, chunks, registrar, turns, options.pace));
+        let _ = prepared.promise.set(promise);
         let thread = options.prepare.then(|| prepared.start(options.touch_threads)).transpose()?;
         let (context, closed) = (context.clone(), AtomicBool::new(false));
         Ok(PinnedArena { context, prepared, thread, closed, given_back: false })
@@ -318,12 +321,12 @@ impl std::fmt::Debug for PinnedArena {
     }
 }
 
-/// Refuses what the machine does not have: it would only show when the process is ended for it.
-fn must_be_free(asked: u64, limits: &HostLimits) -> Result<(), DeviceError> {
-    let Some(free) = limits.free().filter(|&free| free < asked) else { return Ok(()) };
-    let message = format!("host RAM: {} asked for, {limits}", Bytes(asked));
-    Err(DeviceError::new(DeviceErrorKind::PinLimit, message)
-        .with_advice(format!("Set the option `host` to less than {free} bytes.")))
+/// The error for memory that the machine does not have: it would only show when the process is
+/// ended for it.
+fn refused(asked: u64, left: &MemoryLeft) -> DeviceError {
+    let locked = HostLimits::read().locked();
+    let message = format!("host RAM: {} (RLIMIT_MEMLOCK {locked})", left.refusal(asked));
+    DeviceError::new(DeviceErrorKind::PinLimit, message).with_advice(left.advice("host"))
 }
 
 /// A copy is under way; see [`PinnedArena::busy`].
@@ -348,14 +351,13 @@ mod tests {
 
     #[test]
     fn an_arena_larger_than_what_is_free_is_refused_with_both_figures() {
-        let limits = HostLimits { available: Some(3 << 30), ..HostLimits::default() };
-        assert!(must_be_free(3 << 30, &limits).is_ok());
-        let error = must_be_free(4 << 30, &limits).unwrap_err();
+        let left = MemoryLeft { bytes: 3 << 30, limit: "a test".to_owned(), promised: 1 << 30 };
+        let error = refused(4 << 30, &left);
         assert_eq!(error.kind(), DeviceErrorKind::PinLimit);
-        for part in ["host RAM: 4 GiB asked for", "3 GiB free", "RLIMIT_MEMLOCK", "`host`"] {
+        for part in ["host RAM: 4 GiB were asked for", "3 GiB are free", "RLIMIT_MEMLOCK", "`host`"]
+        {
             assert!(error.to_string().contains(part), "{part} is not in: {error}");
         }
-        assert!(must_be_free(u64::MAX, &HostLimits::default()).is_ok(), "nothing is known");
     }
 
     #[test]

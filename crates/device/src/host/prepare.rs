@@ -1,8 +1,8 @@
 //! The threads that prepare an arena: several that touch its pages in order, and one that
 //! registers each chunk once its pages are touched, at the pace that copies can bear.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -11,7 +11,7 @@ use crate::context::Context;
 use crate::error::{Bytes, CudaError, DeviceError, DeviceErrorKind};
 use crate::host::mapping::Mapping;
 use crate::host::progress::Progress;
-use crate::limits::HostLimits;
+use crate::limits::{HostLimits, Promise};
 use crate::pace::{Decision, Pace};
 use crate::result;
 use crate::turn::{Turn, Turns};
@@ -60,6 +60,8 @@ pub(super) struct Prepared {
     pub(super) registrar: Box<dyn Registrar>,
     pub(super) turns: Turns,
     pub(super) pace: Pace,
+    /// The memory that the pages will need, if anyone keeps account of it.
+    pub(super) promise: OnceLock<Promise>,
     next_piece: AtomicU64,
 }
 
@@ -80,6 +82,7 @@ impl Prepared {
             registrar,
             turns,
             pace,
+            promise: OnceLock::new(),
             next_piece: AtomicU64::new(0),
         }
     }
@@ -124,6 +127,9 @@ impl Prepared {
                 return self.progress.fail(cause.with_advice("Set the option `host` to less."));
             }
             self.progress.piece_touched(index, PIECE, capacity);
+            if let Some(promise) = self.promise.get() {
+                promise.kept_up_to(self.progress.touched());
+            }
         }
     }
 

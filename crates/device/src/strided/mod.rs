@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::context::Context;
 use crate::copy::{enter, refused, same_length};
-use crate::error::{DeviceError, DeviceErrorKind};
+use crate::error::{CudaError, DeviceError, DeviceErrorKind, INVALID_VALUE};
 use crate::kernels::{Module, Nvrtc};
 use crate::result;
 use crate::span::DeviceSpan;
@@ -38,6 +38,8 @@ const MOST_BLOCKS: u64 = 4096;
 const BIG_ROW: u64 = 4096;
 /// The largest distance of rows that the driver takes (`CU_DEVICE_ATTRIBUTE_MAX_PITCH`).
 const LARGEST_PITCH: u64 = (1 << 31) - 1;
+
+const ROWS: &str = "a copy of rows within the device";
 
 /// Gathers and scatters on one device.
 #[derive(Debug)]
@@ -151,13 +153,17 @@ impl StridedCopies {
         let rows = Rows::of(merged);
         if let Some(rows) = rows.as_ref().filter(|rows| rows.are_big()) {
             // SAFETY: the caller's duty.
-            return unsafe { rows.copy(stream, ends) };
+            match unsafe { rows.copy(stream, ends) } {
+                // The driver may refuse rows whose distance it did not choose itself.
+                Err(cause) if rows.count > 1 && cause.code == INVALID_VALUE => {}
+                copied => return refused(copied, ROWS),
+            }
         }
         match (self.module(), rows) {
             // SAFETY: the caller's duty.
             (Ok(module), _) => unsafe { launch(&module, stream, ends, merged) },
             // SAFETY: the caller's duty.
-            (Err(_), Some(rows)) => unsafe { rows.copy(stream, ends) },
+            (Err(_), Some(rows)) => refused(unsafe { rows.copy(stream, ends) }, ROWS),
             (Err(error), None) => Err(error),
         }
     }
@@ -223,20 +229,18 @@ impl Rows {
 
     /// # Safety
     /// The rows are there on both sides; the context is current.
-    unsafe fn copy(&self, stream: &Stream, ends: &Ends<'_>) -> Result<(), DeviceError> {
+    unsafe fn copy(&self, stream: &Stream, ends: &Ends<'_>) -> Result<(), CudaError> {
         let (array, dense) = ((ends.array, self.pitch), (ends.dense.address(), self.bytes));
         let (from, to) = match ends.direction {
             Direction::Gather => (array, dense),
             Direction::Scatter => (dense, array),
         };
-        let what = "a copy of rows within the device";
-        let copied = if self.count == 1 {
+        if self.count == 1 {
             // SAFETY: the caller's duty.
             unsafe { result::copy_dtod(to.0, from.0, self.bytes, stream.raw()) }
         } else {
             // SAFETY: the caller's duty.
             unsafe { result::copy_rows(to, from, self.bytes, self.count, stream.raw()) }
-        };
-        refused(copied, what)
+        }
     }
 }

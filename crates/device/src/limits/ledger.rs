@@ -1,0 +1,191 @@
+//! Host memory that is promised: arenas cost nothing until they are written, so what they may still
+//! come to need does not show in the system's figures. All arenas of the process share one account,
+//! so that two of them are not promised the same memory.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::error::Bytes;
+use crate::limits::HostLimits;
+
+/// The environment variable that turns the check off, set to 0.
+const VARIABLE: &str = "UNSPOOL_CHECK_FREE";
+
+/// Bytes that arenas may still come to need: promised and not yet written. What was written
+/// already shows in the system's own figures.
+#[derive(Debug, Default)]
+struct Ledger(AtomicU64);
+
+/// All arenas of this process.
+static PROCESS: Ledger = Ledger(AtomicU64::new(0));
+
+/// How much host memory this process can still get, and who says so.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct MemoryLeft {
+    /// Bytes, those that are promised included; `u64::MAX` where nothing can be read.
+    pub bytes: u64,
+    /// Who says so: `the machine (MemAvailable)`, or the limit of a control group by its file.
+    pub limit: String,
+    /// Bytes of them that arenas of this process may still come to need.
+    pub promised: u64,
+}
+
+/// Reads how much host memory is left at this moment.
+#[must_use]
+pub fn memory_left() -> MemoryLeft {
+    let (bytes, limit) = HostLimits::read().tightest().unwrap_or_else(unknown);
+    MemoryLeft { bytes, limit, promised: PROCESS.0.load(Ordering::Relaxed) }
+}
+
+fn unknown() -> (u64, String) {
+    (u64::MAX, "what can be addressed".to_owned())
+}
+
+impl MemoryLeft {
+    /// Bytes that can still be promised.
+    #[must_use]
+    pub fn unpromised(&self) -> u64 {
+        self.bytes.saturating_sub(self.promised)
+    }
+
+    /// Why `len` bytes are refused, for the text of an error.
+    #[must_use]
+    pub fn refusal(&self, len: u64) -> String {
+        format!(
+            "{} were asked for; {} are free by {}, {} of them promised to other arenas",
+            Bytes(len),
+            Bytes(self.bytes),
+            self.limit,
+            Bytes(self.promised.min(self.bytes))
+        )
+    }
+
+    /// What a person can do about it; `option` is what he asked by.
+    #[must_use]
+    pub fn advice(&self, option: &str) -> String {
+        format!(
+            "Set the option `{option}` to at most {} bytes; slower tiers can hold the rest. Where \
+             the machine is given more memory as it uses it (some virtual machines and sandboxes: \
+             MemTotal in /proc/meminfo grows), set {VARIABLE}=0 to go on without this check; a \
+             machine that does run out ends the process.",
+            self.unpromised()
+        )
+    }
+}
+
+/// Host memory that an arena may come to need. Dropping it takes the promise back.
+#[derive(Debug)]
+pub struct Promise {
+    ledger: &'static Ledger,
+    len: u64,
+    /// The end of the bytes that count as written, from the start.
+    kept: AtomicU64,
+}
+
+impl Promise {
+    /// Promises `len` bytes. With `UNSPOOL_CHECK_FREE=0` in the environment it always does.
+    ///
+    /// # Errors
+    /// When the machine does not have them besides what is in use and promised: what it has.
+    pub fn make(len: u64) -> Result<Promise, MemoryLeft> {
+        let unchecked = std::env::var_os(VARIABLE).is_some_and(|value| value == "0");
+        if unchecked {
+            return Ok(Promise::anyway(len));
+        }
+        PROCESS.promise(len, &memory_left())
+    }
+
+    /// Promises `len` bytes whatever the machine has, so that others know of it.
+    #[must_use]
+    pub fn anyway(len: u64) -> Promise {
+        PROCESS.take(len)
+    }
+
+    /// The bytes below `end` are written, or about to be.
+    pub fn kept_up_to(&self, end: u64) {
+        debug_assert!(end <= self.len);
+        let before = self.kept.fetch_max(end, Ordering::Relaxed);
+        self.ledger.0.fetch_sub(end.saturating_sub(before), Ordering::Relaxed);
+    }
+}
+
+impl Drop for Promise {
+    fn drop(&mut self) {
+        let left = self.len - self.kept.load(Ordering::Relaxed);
+        self.ledger.0.fetch_sub(left, Ordering::Relaxed);
+    }
+}
+
+impl Ledger {
+    fn promise(&'static self, len: u64, left: &MemoryLeft) -> Result<Promise, MemoryLeft> {
+        // In one step, so that a request that is refused is never counted against another one.
+        let with = |promised: u64| promised.checked_add(len).filter(|&all| all <= left.bytes);
+        match self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, with) {
+            Ok(_) => Ok(Promise { ledger: self, len, kept: AtomicU64::new(0) }),
+            Err(promised) => Err(MemoryLeft { promised, ..left.clone() }),
+        }
+    }
+
+    fn take(&'static self, len: u64) -> Promise {
+        // Not beyond what can be counted: the sum stays right when everything is taken back.
+        let with = |promised: u64| promised.checked_add(len);
+        let counted = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, with);
+        let len = counted.map_or(0, |_| len);
+        Promise { ledger: self, len, kept: AtomicU64::new(0) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A ledger of its own, as other tests make promises meanwhile.
+    fn ledger() -> &'static Ledger {
+        Box::leak(Box::default())
+    }
+
+    fn free(bytes: u64) -> MemoryLeft {
+        MemoryLeft { bytes, limit: "a test".to_owned(), promised: 0 }
+    }
+
+    #[test]
+    fn more_than_there_is_is_refused_with_the_numbers_the_option_and_a_way_on() {
+        let refused = ledger().promise(4 << 30, &free(3 << 30)).unwrap_err();
+        let text = refused.refusal(4 << 30);
+        assert!(text.contains("4 GiB were asked for; 3 GiB are free by a test, 0 bytes"), "{text}");
+        let advice = refused.advice("host");
+        for part in ["`host` to at most 3221225472 bytes", "MemTotal", "UNSPOOL_CHECK_FREE=0"] {
+            assert!(advice.contains(part), "{part} is not in: {advice}");
+        }
+    }
+
+    #[test]
+    fn what_was_promised_and_not_yet_written_is_not_promised_again() {
+        let (ledger, machine) = (ledger(), free(1 << 50));
+        let first = ledger.promise(3 << 48, &machine).unwrap();
+        let refused = ledger.promise(1 << 49, &machine).unwrap_err();
+        assert_eq!((refused.promised, refused.unpromised()), (3 << 48, 1 << 48));
+        first.kept_up_to(1 << 49);
+        first.kept_up_to(1 << 48);
+        drop(ledger.promise(1 << 49, &machine).unwrap());
+        drop(first);
+        assert_eq!(ledger.0.load(Ordering::Relaxed), 0);
+    }
+
+    #[test]
+    fn a_promise_that_is_made_anyway_counts_for_others() {
+        let ledger = ledger();
+        let first = ledger.take(10 << 30);
+        assert!(ledger.promise(1, &free(1 << 30)).is_err());
+        drop(ledger.take(u64::MAX));
+        assert_eq!(ledger.0.load(Ordering::Relaxed), 10 << 30);
+        drop(first);
+        assert!(ledger.promise(1, &free(1 << 30)).is_ok());
+    }
+
+    #[test]
+    fn this_machine_says_how_much_is_left_and_who_says_so() {
+        let left = memory_left();
+        assert!(left.bytes > 1 << 20 && !left.limit.is_empty(), "{left:?}");
+        assert_ne!((left.bytes, left.limit), unknown());
+    }
+}

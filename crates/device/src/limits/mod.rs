@@ -1,0 +1,255 @@
+//! What the operating system allows: host memory, control groups, locked memory. Plain data for
+//! reports and for the texts of errors; the one place that reads it, for all arenas.
+
+mod ledger;
+
+use std::fmt;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use rustix::process::{Resource, getrlimit};
+
+use crate::error::Bytes;
+
+pub use ledger::{MemoryLeft, Promise, memory_left};
+
+/// Limits on host memory, in bytes. `None` is "no limit" or "cannot be read".
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct HostLimits {
+    /// All memory of the machine.
+    pub total: Option<u64>,
+    /// What the machine can give without swapping (`MemAvailable`).
+    pub available: Option<u64>,
+    /// What the tightest control group of this process leaves.
+    pub control_group: Option<u64>,
+    /// The file of that group's limit.
+    pub control_group_file: Option<PathBuf>,
+    /// The soft limit on locked memory (`RLIMIT_MEMLOCK`, `ulimit -l`).
+    pub locked_soft: Option<u64>,
+    /// The hard limit on locked memory.
+    pub locked_hard: Option<u64>,
+}
+
+impl HostLimits {
+    /// Reads them.
+    #[must_use]
+    pub fn read() -> HostLimits {
+        if cfg!(miri) {
+            return HostLimits::default();
+        }
+        let meminfo = fs::read_to_string("/proc/meminfo").unwrap_or_default();
+        let membership = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+        let groups = groups(&membership, Path::new("/sys/fs/cgroup"));
+        let (control_group, control_group_file) = groups.into_iter().min().unzip();
+        let locked = getrlimit(Resource::Memlock);
+        HostLimits {
+            total: field(&meminfo, "MemTotal:"),
+            available: field(&meminfo, "MemAvailable:"),
+            control_group,
+            control_group_file,
+            locked_soft: locked.current,
+            locked_hard: locked.maximum,
+        }
+    }
+
+    /// What this process can still get: the tightest of what the machine and its control groups
+    /// leave.
+    #[must_use]
+    pub fn free(&self) -> Option<u64> {
+        [self.available, self.control_group].into_iter().flatten().min()
+    }
+
+    /// The soft limit on locked memory, as people read it.
+    pub(crate) fn locked(&self) -> String {
+        text(self.locked_soft, "unlimited")
+    }
+
+    /// The same, and who says so; `None` when neither can be read.
+    #[must_use]
+    pub fn tightest(&self) -> Option<(u64, String)> {
+        let machine = self.available.map(|bytes| (bytes, "the machine (MemAvailable)".to_owned()));
+        let file = self.control_group_file.as_ref();
+        let file = file.map_or_else(|| "a control group".into(), |file| file.to_string_lossy());
+        let group = self.control_group.map(|bytes| (bytes, format!("the limit in {file}")));
+        machine.into_iter().chain(group).min_by_key(|limit| limit.0)
+    }
+}
+
+impl fmt::Display for HostLimits {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} free, RLIMIT_MEMLOCK {}",
+            text(self.free(), "an unknown amount"),
+            self.locked()
+        )
+    }
+}
+
+fn text(bytes: Option<u64>, none: &str) -> String {
+    bytes.map_or_else(|| none.to_owned(), |bytes| Bytes(bytes).to_string())
+}
+
+/// A line of `/proc/meminfo`, in bytes.
+fn field(meminfo: &str, name: &str) -> Option<u64> {
+    let line = meminfo.lines().find_map(|line| line.strip_prefix(name))?;
+    let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    Some(kib.saturating_mul(1024))
+}
+
+/// What every memory group that this process is in leaves, and the file of its limit. `membership`
+/// is `/proc/self/cgroup`: lines of `number:controllers:path`; version 2 names no controllers.
+fn groups(membership: &str, root: &Path) -> Vec<(u64, PathBuf)> {
+    let of_line = |line: &str| {
+        let mut fields = line.splitn(3, ':').skip(1);
+        let (controllers, path) = (fields.next()?, fields.next()?);
+        if controllers.is_empty() {
+            return Some((V2, levels(root, path)));
+        }
+        let memory = controllers.split(',').any(|name| name == "memory");
+        memory.then(|| (V1, levels(&root.join("memory"), path)))
+    };
+    let lines = membership.lines().filter_map(of_line);
+    lines.flat_map(|(names, dirs)| dirs.filter_map(move |dir| names.left(&dir))).collect()
+}
+
+/// The directory of a group and those of its ancestors: each has a limit of its own. In a
+/// container the path may not be mounted; the root then stands for it.
+fn levels(root: &Path, path: &str) -> std::vec::IntoIter<PathBuf> {
+    let own = root.join(path.trim_start_matches('/'));
+    let levels: Vec<PathBuf> =
+        own.ancestors().take_while(|dir| dir.starts_with(root)).map(Path::to_owned).collect();
+    levels.into_iter()
+}
+
+/// The names of the files of one version of control groups.
+#[derive(Clone, Copy, Debug)]
+struct Names {
+    limit: &'static str,
+    usage: &'static str,
+}
+
+const V2: Names = Names { limit: "memory.max", usage: "memory.current" };
+const V1: Names = Names { limit: "memory.limit_in_bytes", usage: "memory.usage_in_bytes" };
+
+impl Names {
+    /// What one group leaves, and the file of its limit; `None` when it has none. Cached file pages
+    /// count as free: the kernel takes them back under pressure.
+    fn left(self, dir: &Path) -> Option<(u64, PathBuf)> {
+        /// What version 1 writes for "no limit" is near the largest number.
+        const UNLIMITED: u64 = 1 << 62;
+        let number =
+            |name: &str| fs::read_to_string(dir.join(name)).ok()?.trim().parse::<u64>().ok();
+        let limit = number(self.limit).filter(|&limit| limit < UNLIMITED)?;
+        let usage = number(self.usage)?.saturating_sub(cached(&dir.join("memory.stat")));
+        Some((limit.saturating_sub(usage), dir.join(self.limit)))
+    }
+}
+
+/// The bytes of file pages in a group's `memory.stat`.
+fn cached(stat: &Path) -> u64 {
+    let text = fs::read_to_string(stat).unwrap_or_default();
+    let pages = |line: &str| -> Option<u64> {
+        let (name, value) = line.split_once(' ')?;
+        let file = matches!(name, "inactive_file" | "active_file");
+        file.then(|| value.trim().parse().ok()).flatten()
+    };
+    text.lines().filter_map(pages).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn meminfo_is_read_in_bytes() {
+        let text = "MemTotal:       100 kB\nMemAvailable:    7 kB\nHugepagesize:  2048 kB\n";
+        assert_eq!(field(text, "MemTotal:"), Some(102_400));
+        assert_eq!(field(text, "MemAvailable:"), Some(7_168));
+        assert_eq!(field(text, "MemFree:"), None);
+        assert_eq!(field("MemTotal: many kB\n", "MemTotal:"), None);
+    }
+
+    /// Files of control groups in a folder of their own.
+    struct Groups(PathBuf);
+
+    impl Groups {
+        fn new(name: &str, files: &[(&str, &str)]) -> Groups {
+            let name = format!("unspool-groups-{name}-{}", std::process::id());
+            let root = std::env::temp_dir().join(name);
+            for (path, text) in files {
+                let path = root.join(path);
+                fs::create_dir_all(path.parent().unwrap()).unwrap();
+                fs::write(path, text).unwrap();
+            }
+            Groups(root)
+        }
+
+        fn left(&self, membership: &str) -> Vec<u64> {
+            groups(membership, &self.0).into_iter().map(|(bytes, _)| bytes).collect()
+        }
+    }
+
+    impl Drop for Groups {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    #[test]
+    fn a_version_2_group_and_its_ancestors_are_read() {
+        let stat = "anon 100\ninactive_file 50\nactive_file 25\nfile 999\n";
+        let files = [
+            ("job/memory.max", "1000\n"),
+            ("job/memory.current", "400\n"),
+            ("job/memory.stat", stat),
+            ("job/step/memory.max", "max\n"),
+            ("job/step/memory.current", "10\n"),
+        ];
+        let folder = Groups::new("v2", &files);
+        let found = groups("0::/job/step\n", &folder.0);
+        assert_eq!(found, [(675, folder.0.join("job/memory.max"))]);
+    }
+
+    #[test]
+    fn a_version_1_memory_group_is_read_and_others_are_not() {
+        let files = [
+            ("memory/a/memory.limit_in_bytes", "5000\n"),
+            ("memory/a/memory.usage_in_bytes", "2000\n"),
+            ("memory/memory.limit_in_bytes", "9223372036854771712\n"),
+            ("memory/memory.usage_in_bytes", "2000\n"),
+            ("cpu/a/memory.limit_in_bytes", "1\n"),
+        ];
+        let folder = Groups::new("v1", &files);
+        assert_eq!(folder.left("4:cpu:/a\n3:hugetlb,memory:/a\n"), [3000]);
+    }
+
+    #[test]
+    fn a_group_that_is_not_mounted_is_found_at_the_root() {
+        let files = [("memory.max", "300\n"), ("memory.current", "100\n")];
+        let folder = Groups::new("root", &files);
+        assert_eq!(folder.left("0::/host/path/of/container\n"), [200]);
+    }
+
+    #[test]
+    fn the_tightest_limit_counts_and_says_who_it_is() {
+        let limits = |available, control_group| HostLimits {
+            available,
+            control_group,
+            control_group_file: Some("/x/memory.max".into()),
+            ..HostLimits::default()
+        };
+        let text = |limits: HostLimits| limits.tightest();
+        assert_eq!(text(limits(Some(5), Some(9))), Some((5, "the machine (MemAvailable)".into())));
+        assert_eq!(text(limits(Some(9), Some(5))), Some((5, "the limit in /x/memory.max".into())));
+        assert_eq!(text(limits(None, None)), None);
+    }
+
+    #[test]
+    fn this_machine_says_what_it_has() {
+        let limits = HostLimits::read();
+        assert!(limits.total.is_some_and(|total| total > 0), "{limits:?}");
+        assert!(limits.free() <= limits.total, "{limits:?}");
+        assert!(limits.to_string().contains("RLIMIT_MEMLOCK"));
+    }
+}
