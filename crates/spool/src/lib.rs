@@ -37,6 +37,7 @@
 extern crate self as unspool;
 
 mod adopt;
+pub mod auto;
 mod brain;
 mod catalogue;
 mod close;

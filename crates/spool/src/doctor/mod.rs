@@ -16,7 +16,7 @@ mod leftovers;
 mod mounts;
 mod nvrtc;
 mod pci;
-mod system;
+pub(crate) mod system;
 mod turns;
 
 use std::path::PathBuf;
@@ -32,6 +32,7 @@ pub use nvrtc::Nvrtc;
 pub use pci::{PciLink, PciPort};
 pub use turns::Turns;
 
+pub(crate) use findings::Bytes;
 use system::System;
 
 /// What to look at.

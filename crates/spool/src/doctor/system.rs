@@ -5,13 +5,13 @@ use std::path::{Path, PathBuf};
 
 /// The files of one system.
 #[derive(Clone, Debug)]
-pub(super) struct System {
+pub(crate) struct System {
     root: PathBuf,
 }
 
 impl System {
     /// This one.
-    pub(super) fn here() -> System {
+    pub(crate) fn here() -> System {
         System::at("/")
     }
 
@@ -49,7 +49,7 @@ impl System {
     }
 
     /// A field of `/proc/self/status`, in bytes.
-    pub(super) fn own_status(&self, name: &str) -> Option<u64> {
+    pub(crate) fn own_status(&self, name: &str) -> Option<u64> {
         kib_field(&self.text("proc/self/status")?, name)
     }
 }

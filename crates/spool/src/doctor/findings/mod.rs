@@ -6,6 +6,7 @@ mod memory;
 mod text;
 
 use super::Diagnosis;
+pub(crate) use text::Bytes;
 
 /// How bad it is.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]

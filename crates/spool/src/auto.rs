@@ -1,0 +1,224 @@
+//! `device="auto"` and `host="auto"`: how much an arena takes of what is free, and the sentence
+//! that says so. Deciding is apart from reading: the decisions here depend on figures alone.
+//!
+//! - Device tier: [`DEVICE_PERCENT`] of what is free on the device after [`DEVICE_SPARED`].
+//! - Host tier: [`HOST_PERCENT`] of what the machine and the control groups leave after what other
+//!   arenas of this process were promised, and no more than may be locked, where pinning counts
+//!   as locking.
+//! - Device tier in main memory (`on="cpu"`): [`STAND_IN_PERCENT`] of the same.
+//!
+//! All are whole pages of 2 MiB. Two spools that pick at the same moment, before either of them
+//! has taken anything, still fit both.
+
+use unspool_device::{Context, Driver, HostLimits, current_ordinal};
+
+use crate::doctor::Bytes;
+use crate::doctor::cuda::pins_are_locked;
+use crate::doctor::system::System;
+use crate::error::{Error, ErrorKind};
+use crate::gpu::{self, On};
+use crate::settings::Settings;
+
+/// The share of what is free on a device.
+pub const DEVICE_PERCENT: u64 = 50;
+/// What is left on a device before that: libraries load kernels and make buffers later.
+pub const DEVICE_SPARED: u64 = 512 << 20;
+/// The share of what is free in main memory.
+pub const HOST_PERCENT: u64 = 50;
+/// The share of main memory for a device tier that has no device.
+pub const STAND_IN_PERCENT: u64 = 25;
+/// What is left of what may be locked: the staging buffers are pinned too.
+pub const LOCKED_SPARED: u64 = 64 << 20;
+/// Less than this is no tier.
+pub const LEAST: u64 = 64 << 20;
+
+const PAGE: u64 = 2 << 20;
+
+/// What was picked. Keep it until the spool is open: it holds the device's context, which takes
+/// some hundred milliseconds to start.
+#[derive(Clone, Debug)]
+pub struct Picked {
+    /// The size of the tier in bytes.
+    pub bytes: u64,
+    /// What was picked and why, for people.
+    pub sentence: String,
+    /// Started to read the figures.
+    _context: Option<Context>,
+}
+
+/// What is known of a device. Sizes are in bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct DeviceFigures {
+    /// Its number.
+    pub ordinal: u32,
+    /// What is free.
+    pub free: u64,
+    /// All of it.
+    pub total: u64,
+}
+
+/// What is known of main memory. Sizes are in bytes.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct HostFigures {
+    /// What this process can still get; `None` when it cannot be read.
+    pub free: Option<u64>,
+    /// Who sets that limit, in words.
+    pub limit: String,
+    /// What other arenas will take of it.
+    pub promised: u64,
+    /// What may still be locked, where pinning counts as locking and there is a limit.
+    pub lockable: Option<u64>,
+}
+
+/// The size of a device tier `on` a device, or on main memory for [`On::Cpu`].
+///
+/// # Errors
+/// `NoDevice` without CUDA unless main memory was asked for, `Device` when the device refuses,
+/// `Io` when too little is free.
+pub fn device(on: &On) -> Result<Picked, Error> {
+    let ordinal = match on {
+        On::Cpu => return stand_in(&read_host(0)),
+        On::Cuda(Some(ordinal)) => *ordinal,
+        On::Auto | On::Cuda(None) => current_ordinal().unwrap_or(0),
+    };
+    let driver = Driver::load().map_err(|cause| {
+        let message = format!(
+            "device=\"auto\" takes a share of a GPU's memory, and CUDA cannot be used: {cause}. \
+             Give a size, such as device=\"4GiB\", or say on=\"cpu\" for a device tier in main \
+             memory; `unspool doctor` tells more."
+        );
+        Error::new(ErrorKind::NoDevice, message).caused_by(cause)
+    })?;
+    let context = Context::new(&driver, ordinal)?;
+    let (free, total) = context.memory()?;
+    let picked = share_of_device(&DeviceFigures { ordinal, free, total })?;
+    Ok(Picked { _context: Some(context), ..picked })
+}
+
+/// The size of the host tier of a spool with these settings, whose device tier has its size
+/// already; what they say about the host tier itself does not matter.
+///
+/// # Errors
+/// `NoDevice` and `Device` as when the spool is opened, `Io` when too little is free.
+pub fn host(settings: &Settings) -> Result<Picked, Error> {
+    let gpu = gpu::choose(&Settings { host: Some(LEAST), ..settings.clone() })?;
+    let Some(gpu) = gpu else {
+        return share_of_host(&read_host(settings.device.unwrap_or(0)));
+    };
+    let context = gpu.context();
+    let lockable = lockable(context);
+    let picked = share_of_host(&HostFigures { lockable, ..read_host(0) })?;
+    Ok(Picked { _context: Some(context.clone()), ..picked })
+}
+
+/// `besides`: what the same spool will take besides, in bytes.
+fn read_host(besides: u64) -> HostFigures {
+    let limits = HostLimits::read();
+    HostFigures {
+        free: limits.free(),
+        limit: "the machine and its control groups".to_owned(),
+        promised: besides,
+        lockable: None,
+    }
+}
+
+/// What this process may still lock; `None` when there is no limit, or pinned memory does not
+/// count. A device on which nothing can be pinned shows that itself, when the arena is prepared.
+fn lockable(context: &Context) -> Option<u64> {
+    let limit = HostLimits::read().locked_soft?;
+    let counts = pins_are_locked(context).ok().flatten()?;
+    let locked = System::here().own_status("VmLck").unwrap_or(0);
+    counts.then(|| limit.saturating_sub(locked))
+}
+
+/// The size of a device tier.
+///
+/// # Errors
+/// `Io` when less than [`LEAST`] would be picked.
+pub fn share_of_device(figures: &DeviceFigures) -> Result<Picked, Error> {
+    let DeviceFigures { ordinal, free, total } = *figures;
+    let bytes = share(free.saturating_sub(DEVICE_SPARED), DEVICE_PERCENT);
+    let found = format!("{} of {} are free on device {ordinal}", Bytes(free), Bytes(total));
+    if bytes < LEAST {
+        let remedy = "Free memory that this or another process holds (nvidia-smi lists them), \
+                      give a size, or leave the device tier out.";
+        return Err(too_little("device", &found, remedy));
+    }
+    let sentence = format!(
+        "device=\"auto\" took {}: {DEVICE_PERCENT} % of what is free after {} for others; {found}.",
+        Bytes(bytes),
+        Bytes(DEVICE_SPARED)
+    );
+    Ok(picked(bytes, sentence))
+}
+
+/// The size of a device tier in main memory.
+///
+/// # Errors
+/// `Io` when less than [`LEAST`] would be picked.
+pub fn stand_in(figures: &HostFigures) -> Result<Picked, Error> {
+    of_main_memory("device", STAND_IN_PERCENT, figures)
+}
+
+/// The size of a host tier.
+///
+/// # Errors
+/// `Io` when less than [`LEAST`] would be picked.
+pub fn share_of_host(figures: &HostFigures) -> Result<Picked, Error> {
+    of_main_memory("host", HOST_PERCENT, figures)
+}
+
+fn of_main_memory(tier: &str, percent: u64, figures: &HostFigures) -> Result<Picked, Error> {
+    let remedy = format!("Free memory, give a size, or leave the {tier} tier out.");
+    let Some(free) = figures.free else {
+        return Err(too_little(tier, "How much memory is free cannot be read here", &remedy));
+    };
+    let part = share(free.saturating_sub(figures.promised), percent);
+    let lockable = figures.lockable.map(|bytes| share(bytes.saturating_sub(LOCKED_SPARED), 100));
+    let bytes = lockable.map_or(part, |lockable| part.min(lockable));
+    let found = found(free, figures);
+    if bytes < LEAST {
+        return Err(too_little(tier, &found, &remedy));
+    }
+    let why = match lockable {
+        Some(lockable) if lockable < part => "what may still be locked (ulimit -l)".to_owned(),
+        _ => format!("{percent} % of what is free"),
+    };
+    Ok(picked(bytes, format!("{tier}=\"auto\" took {}: {why}; {found}.", Bytes(bytes))))
+}
+
+fn found(free: u64, figures: &HostFigures) -> String {
+    let mut found = format!("{} are free by {}", Bytes(free), figures.limit);
+    if figures.promised > 0 {
+        found += &format!(", {} of them promised to other arenas", Bytes(figures.promised));
+    }
+    if let Some(lockable) = figures.lockable {
+        found += &format!(", and {} may still be locked (RLIMIT_MEMLOCK)", Bytes(lockable));
+    }
+    found
+}
+
+fn share(bytes: u64, percent: u64) -> u64 {
+    debug_assert!(percent <= 100);
+    let part = u128::from(bytes) * u128::from(percent) / 100;
+    let part = u64::try_from(part).unwrap_or(bytes);
+    part - part % PAGE
+}
+
+fn picked(bytes: u64, sentence: String) -> Picked {
+    debug_assert!(bytes >= LEAST && bytes.is_multiple_of(PAGE));
+    Picked { bytes, sentence, _context: None }
+}
+
+fn too_little(tier: &str, found: &str, remedy: &str) -> Error {
+    let message = format!(
+        "{tier}=\"auto\" finds nothing sensible to take: {found}, and a tier has at least {}. \
+         {remedy}",
+        Bytes(LEAST)
+    );
+    Error::new(ErrorKind::Io, message)
+}
+
+#[cfg(test)]
+#[path = "auto_tests.rs"]
+mod tests;

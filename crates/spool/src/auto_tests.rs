@@ -1,0 +1,116 @@
+//! The decisions, on figures that are handed in, and what this machine says.
+
+use proptest::prelude::*;
+
+use super::*;
+
+const MIB: u64 = 1 << 20;
+const GIB: u64 = 1 << 30;
+
+fn host_of(free: u64, promised: u64, lockable: Option<u64>) -> HostFigures {
+    HostFigures { free: Some(free), limit: "a test".to_owned(), promised, lockable }
+}
+
+#[test]
+fn a_device_tier_takes_half_of_what_is_free_after_what_is_spared() {
+    let figures = DeviceFigures { ordinal: 1, free: 78 * GIB + 512 * MIB, total: 80 * GIB };
+    let picked = share_of_device(&figures).unwrap();
+    assert_eq!(picked.bytes, 39 * GIB);
+    for part in ["39.0 GiB", "50 %", "512 MiB", "78.5 GiB of 80.0 GiB", "device 1"] {
+        assert!(picked.sentence.contains(part), "{part}: {}", picked.sentence);
+    }
+}
+
+#[test]
+fn a_full_device_is_an_error_with_the_figures_and_a_remedy() {
+    let figures = DeviceFigures { ordinal: 0, free: 600 * MIB, total: 80 * GIB };
+    let error = share_of_device(&figures).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Io);
+    for part in ["600 MiB of 80.0 GiB", "64.0 MiB", "nvidia-smi", "leave the device tier out"] {
+        assert!(error.message().contains(part), "{part}: {error}");
+    }
+}
+
+#[test]
+fn a_host_tier_takes_half_of_what_others_were_not_promised() {
+    let picked = share_of_host(&host_of(64 * GIB, 4 * GIB, None)).unwrap();
+    assert_eq!(picked.bytes, 30 * GIB);
+    assert!(picked.sentence.contains("64.0 GiB are free by a test"), "{}", picked.sentence);
+    assert!(picked.sentence.contains("4.00 GiB of them promised"), "{}", picked.sentence);
+}
+
+#[test]
+fn the_limit_on_locked_memory_counts_where_it_is_tighter() {
+    let tight = share_of_host(&host_of(64 * GIB, 0, Some(8 * GIB + 64 * MIB))).unwrap();
+    assert_eq!(tight.bytes, 8 * GIB);
+    assert!(tight.sentence.contains("ulimit -l"), "{}", tight.sentence);
+    let wide = share_of_host(&host_of(64 * GIB, 0, Some(50 * GIB))).unwrap();
+    assert_eq!(wide.bytes, 32 * GIB);
+    assert!(wide.sentence.contains("50 % of what is free"), "{}", wide.sentence);
+    assert!(share_of_host(&host_of(64 * GIB, 0, Some(8 * MIB))).is_err());
+}
+
+#[test]
+fn a_device_tier_in_main_memory_leaves_room_for_a_host_tier() {
+    let free = 64 * GIB;
+    let device = stand_in(&host_of(free, 0, None)).unwrap().bytes;
+    let host = share_of_host(&host_of(free, device, None)).unwrap().bytes;
+    assert_eq!((device, host), (16 * GIB, 24 * GIB));
+}
+
+#[test]
+fn memory_that_is_gone_or_unknown_is_an_error_that_names_the_tier() {
+    let gone = share_of_host(&host_of(4 * GIB, 4 * GIB, None)).unwrap_err();
+    assert!(gone.message().contains("host=\"auto\""), "{gone}");
+    assert!(gone.message().contains("4.00 GiB of them promised"), "{gone}");
+    let unknown = stand_in(&HostFigures::default()).unwrap_err();
+    assert!(unknown.message().contains("device=\"auto\""), "{unknown}");
+    assert!(unknown.message().contains("cannot be read"), "{unknown}");
+}
+
+proptest! {
+    #[test]
+    fn what_is_picked_is_whole_pages_and_two_that_pick_at_once_fit(
+        free: u64, total: u64, promised: u64, lockable: Option<u64>
+    ) {
+        if let Ok(picked) = share_of_device(&DeviceFigures { ordinal: 0, free, total }) {
+            prop_assert!(picked.bytes.is_multiple_of(PAGE) && picked.bytes >= LEAST);
+            prop_assert!(picked.bytes <= (free - DEVICE_SPARED) / 2);
+        }
+        if let Ok(picked) = share_of_host(&host_of(free, promised, lockable)) {
+            prop_assert!(picked.bytes.is_multiple_of(PAGE) && picked.bytes >= LEAST);
+            prop_assert!(picked.bytes <= (free - promised) / 2);
+            prop_assert!(lockable.is_none_or(|most| picked.bytes + LOCKED_SPARED <= most));
+        }
+    }
+}
+
+#[test]
+fn on_the_cpu_both_are_picked_from_main_memory_and_a_spool_opens_with_them() {
+    let mut settings = Settings { on: On::Cpu, ..Settings::default() };
+    let picked = device(&settings.on).unwrap();
+    assert!(picked.sentence.contains("25 %"), "{}", picked.sentence);
+    settings.device = Some(picked.bytes);
+    let picked = host(&settings).unwrap();
+    assert!(picked.sentence.contains("promised to other arenas"), "{}", picked.sentence);
+    settings.host = Some(picked.bytes);
+    crate::Spool::open(settings).unwrap().close().unwrap();
+}
+
+#[test]
+fn without_cuda_an_automatic_device_tier_is_an_error_with_both_ways_out() {
+    match device(&On::Auto) {
+        Ok(picked) => assert!(picked.bytes >= LEAST),
+        Err(error) if error.kind() == ErrorKind::NoDevice => {
+            for part in ["device=\"4GiB\"", "on=\"cpu\"", "unspool doctor"] {
+                assert!(error.message().contains(part), "{part}: {error}");
+            }
+        }
+        Err(error) => assert_eq!(error.kind(), ErrorKind::Io, "{error}"),
+    }
+}
+
+#[test]
+fn a_device_that_is_not_there_is_an_error() {
+    assert_eq!(device(&On::Cuda(Some(4000))).unwrap_err().kind(), ErrorKind::NoDevice);
+}
