@@ -10,7 +10,7 @@
 //! All are whole pages of 2 MiB. Two spools that pick at the same moment, before either of them
 //! has taken anything, still fit both.
 
-use unspool_device::{Context, Driver, HostLimits, current_ordinal};
+use unspool_device::{Context, Driver, HostLimits, current_ordinal, memory_left};
 
 use crate::doctor::Bytes;
 use crate::doctor::cuda::pins_are_locked;
@@ -113,11 +113,12 @@ pub fn host(settings: &Settings) -> Result<Picked, Error> {
 
 /// `besides`: what the same spool will take besides, in bytes.
 fn read_host(besides: u64) -> HostFigures {
-    let limits = HostLimits::read();
+    let left = memory_left();
     HostFigures {
-        free: limits.free(),
-        limit: "the machine and its control groups".to_owned(),
-        promised: besides,
+        // Where nobody sets a limit, the figure is that of all addresses.
+        free: Some(left.bytes).filter(|&bytes| bytes < u64::MAX),
+        limit: left.limit,
+        promised: left.promised.saturating_add(besides),
         lockable: None,
     }
 }

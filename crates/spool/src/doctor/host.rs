@@ -1,6 +1,6 @@
 //! Main memory: how much there is, and what limits it.
 
-use unspool_device::HostLimits;
+use unspool_device::{HostLimits, memory_left};
 
 use super::system::System;
 
@@ -72,16 +72,16 @@ impl HugePages {
 impl Host {
     /// What `system` says.
     pub(super) fn look(system: &System) -> Host {
-        let limits = HostLimits::read();
+        let (limits, left) = (HostLimits::read(), memory_left());
         let huge = system.text("sys/kernel/mm/transparent_hugepage/enabled");
         Host {
             kernel: system.text("proc/sys/kernel/osrelease"),
             cores: std::thread::available_parallelism().map_or(1, usize::from),
             total: limits.total,
             available: limits.available,
-            free: limits.free(),
-            limit: "the machine or a control group".to_owned(),
-            promised: 0,
+            free: Some(left.bytes).filter(|&bytes| bytes < u64::MAX),
+            limit: left.limit,
+            promised: left.promised,
             locked_soft: limits.locked_soft,
             locked_hard: limits.locked_hard,
             huge_pages: huge.map_or(HugePages::Unknown, |text| HugePages::chosen(&text)),
