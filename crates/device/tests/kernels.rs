@@ -32,6 +32,23 @@ fn every_kernel_compiles_for_every_architecture() {
 }
 
 #[test]
+fn the_kernels_of_the_python_package_compile_for_every_architecture() {
+    let Some(nvrtc) = nvrtc() else { return };
+    let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+    let folder = format!("{root}/bindings/python/python/unspool/rtm/kernels");
+    let files: Vec<_> = std::fs::read_dir(folder).unwrap().map(|file| file.unwrap()).collect();
+    assert!(!files.is_empty());
+    for file in files {
+        let (name, text) = (file.file_name(), std::fs::read_to_string(file.path()).unwrap());
+        for (major, minor) in [(8, 0), (9, 0), (10, 0)] {
+            let name = name.to_str().unwrap();
+            let cubin = nvrtc.compile(name, &text, Arch::new(major, minor), None);
+            assert!(cubin.unwrap().bytes().len() > 1000, "{name} for sm_{major}{minor}");
+        }
+    }
+}
+
+#[test]
 fn a_kernel_that_does_not_compile_is_an_error_with_the_compilers_words() {
     let Some(nvrtc) = nvrtc() else { return };
     let error = nvrtc.compile("bad.cu", "__global__ void f() { nonsense; }", Arch::new(9, 0), None);
