@@ -50,10 +50,7 @@ impl Held {
         let guard = match limit {
             None => CHANGED.wait(guard).unwrap_or_else(PoisonError::into_inner),
             Some(limit) => {
-                CHANGED
-                    .wait_timeout(guard, limit)
-                    .unwrap_or_else(PoisonError::into_inner)
-                    .0
+                CHANGED.wait_timeout(guard, limit).unwrap_or_else(PoisonError::into_inner).0
             }
         };
         self.0 = Some(guard);
@@ -88,17 +85,13 @@ impl Deref for Held {
     type Target = World;
 
     fn deref(&self) -> &World {
-        self.0
-            .as_ref()
-            .expect("the lock is away only inside of `wait`")
+        self.0.as_ref().expect("the lock is away only inside of `wait`")
     }
 }
 
 impl DerefMut for Held {
     fn deref_mut(&mut self) -> &mut World {
-        self.0
-            .as_mut()
-            .expect("the lock is away only inside of `wait`")
+        self.0.as_mut().expect("the lock is away only inside of `wait`")
     }
 }
 
@@ -113,17 +106,10 @@ pub(crate) fn run(name: &'static str, body: impl FnOnce(&mut Held) -> Outcome) -
         return Code::NOT_INITIALIZED.0;
     }
     let mut world = Held::by_caller();
-    let outcome = world
-        .faults
-        .count(name)
-        .inspect_err(|&code| break_current(&mut world, code));
+    let outcome = world.faults.count(name).inspect_err(|&code| break_current(&mut world, code));
     let outcome = outcome.and_then(|()| {
         let early = ["cuInit", "cuDriverGetVersion"].contains(&name);
-        if !world.initialized && !early {
-            Err(Code::NOT_INITIALIZED)
-        } else {
-            body(&mut world)
-        }
+        if !world.initialized && !early { Err(Code::NOT_INITIALIZED) } else { body(&mut world) }
     });
     outcome.err().map_or(0, |code| code.0)
 }

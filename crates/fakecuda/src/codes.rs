@@ -40,7 +40,7 @@ codes! {
     NOT_READY = 600 "device not ready";
     ILLEGAL_ADDRESS = 700 "an illegal memory access was encountered";
     LAUNCH_TIMEOUT = 702 "the launch timed out and was terminated";
-    HOST_MEMORY_ALREADY_REGISTERED = 712 "part or all of the requested memory range is already mapped";
+    HOST_MEMORY_ALREADY_REGISTERED = 712 "part or all of the memory is already registered";
     HOST_MEMORY_NOT_REGISTERED = 713 "pointer does not correspond to a registered memory region";
     LAUNCH_FAILED = 719 "unspecified launch failure";
     NOT_SUPPORTED = 801 "operation not supported";

@@ -66,11 +66,7 @@ pub extern "C" fn fakecuda_hold() {
 pub extern "C" fn fakecuda_hold_stream(stream: u64) -> u32 {
     let mut world = Held::by_caller();
     let outcome = world.stream(stream).and_then(|handle| {
-        world
-            .streams
-            .get_mut(&handle)
-            .ok_or(Code::INVALID_HANDLE)?
-            .held = true;
+        world.streams.get_mut(&handle).ok_or(Code::INVALID_HANDLE)?.held = true;
         Ok(())
     });
     code_of(outcome)
@@ -81,10 +77,7 @@ pub extern "C" fn fakecuda_hold_stream(stream: u64) -> u32 {
 pub extern "C" fn fakecuda_release() {
     let mut world = Held::by_caller();
     world.held = false;
-    world
-        .streams
-        .values_mut()
-        .for_each(|stream| stream.held = false);
+    world.streams.values_mut().for_each(|stream| stream.held = false);
     world.changed();
 }
 
@@ -170,11 +163,7 @@ fn count(world: &World, name: &str) -> Option<u64> {
     let (reservations, mappings, handles) = world.memory.vmm.counts();
     let (host_blocks, registrations) = world.memory.hosts.counts();
     Some(match name {
-        "pending" => world
-            .streams
-            .values()
-            .map(|stream| stream.queue.len() as u64)
-            .sum(),
+        "pending" => world.streams.values().map(|stream| stream.queue.len() as u64).sum(),
         "executed" => world.executed,
         "bytes_to_device" => world.moved.to_device,
         "bytes_to_host" => world.moved.to_host,
@@ -187,11 +176,7 @@ fn count(world: &World, name: &str) -> Option<u64> {
         "handles" => handles,
         "host_blocks" => host_blocks,
         "registrations" => registrations,
-        "contexts" => world
-            .devices
-            .iter()
-            .filter(|device| device.retained > 0)
-            .count() as u64,
+        "contexts" => world.devices.iter().filter(|device| device.retained > 0).count() as u64,
         "modules" => world.modules.len() as u64,
         _ => return None,
     })

@@ -77,10 +77,7 @@ fn ready_streams(world: &mut World, device: u32, now: Instant) -> (Vec<u64>, Opt
 
 /// The streams whose first operation waits for no other.
 fn free_streams(world: &World, device: u32) -> Vec<u64> {
-    let own = world
-        .streams
-        .iter()
-        .filter(|(_, s)| s.device == device && !s.held);
+    let own = world.streams.iter().filter(|(_, s)| s.device == device && !s.held);
     let free = own.filter(|(_, stream)| {
         stream.queue.front().is_some_and(|first| {
             let waits = matches!(&first.work, Work::Wait(recording) if !recording.is_over());
@@ -94,16 +91,9 @@ fn free_streams(world: &World, device: u32) -> Vec<u64> {
 fn ready_at(world: &mut World, stream: u64, now: Instant) -> Instant {
     let lateness = LATENESS[world.rng.below(LATENESS.len() as u64) as usize];
     let latency = world.settings.latency * lateness;
-    let first = world
-        .streams
-        .get_mut(&stream)
-        .and_then(|stream| stream.queue.front_mut());
+    let first = world.streams.get_mut(&stream).and_then(|stream| stream.queue.front_mut());
     first.map_or(now, |first| {
-        let late = if first.work.is_late() {
-            latency
-        } else {
-            Duration::ZERO
-        };
+        let late = if first.work.is_late() { latency } else { Duration::ZERO };
         *first.ready.get_or_insert(now + late)
     })
 }
@@ -167,11 +157,7 @@ fn piece_of(world: &mut World, len: u64, left: u64) -> u64 {
 /// A device that touches what is not its own has broken its context.
 pub(crate) fn is_of_device(world: &World, device: u32, address: u64, len: u64) -> Outcome {
     let is_own = len == 0 || world.memory.owner(address, len) == Ok(Owner::Device(device));
-    if is_own {
-        Ok(())
-    } else {
-        Err(Code::ILLEGAL_ADDRESS)
-    }
+    if is_own { Ok(()) } else { Err(Code::ILLEGAL_ADDRESS) }
 }
 
 /// Whether a side of a copy may still be used, as far as that can be known.
@@ -195,10 +181,7 @@ fn copy_piece(world: &mut World, device: u32, rows: &Rows, begin: u64, piece: u6
     while at < end {
         let (row, column) = (at / rows.width, at % rows.width);
         let len = (rows.width - column).min(end - at);
-        let (to, from) = (
-            address(&rows.to, row, column),
-            address(&rows.from, row, column),
-        );
+        let (to, from) = (address(&rows.to, row, column), address(&rows.from, row, column));
         // SAFETY: both were checked just now, under the lock without which nothing is freed; for
         // pageable memory the caller of the copy answers, and waits.
         unsafe { std::ptr::copy(from as *const u8, to as *mut u8, len as usize) };

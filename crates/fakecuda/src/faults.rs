@@ -41,22 +41,14 @@ impl Faults {
 
     /// The `nth` call of `name` from now on fails with `code`.
     pub(crate) fn order(&mut self, name: &str, nth: u64, code: Code) {
-        self.to_come.push(Fault {
-            name: name.to_owned(),
-            left: nth.max(1),
-            code,
-        });
+        self.to_come.push(Fault { name: name.to_owned(), left: nth.max(1), code });
     }
 
     /// Counts a call and says whether it fails.
     pub(crate) fn count(&mut self, name: &'static str) -> Result<(), Code> {
         *self.calls.entry(name).or_default() += 1;
         let mut failed = None;
-        for fault in self
-            .to_come
-            .iter_mut()
-            .filter(|fault| is_called(name, &fault.name))
-        {
+        for fault in self.to_come.iter_mut().filter(|fault| is_called(name, &fault.name)) {
             fault.left -= 1;
             if fault.left == 0 {
                 failed = Some(fault.code);
@@ -68,11 +60,7 @@ impl Faults {
 
     /// Calls of `name` so far.
     pub(crate) fn calls(&self, name: &str) -> u64 {
-        self.calls
-            .iter()
-            .filter(|(call, _)| is_called(call, name))
-            .map(|(_, count)| count)
-            .sum()
+        self.calls.iter().filter(|(call, _)| is_called(call, name)).map(|(_, count)| count).sum()
     }
 
     pub(crate) fn clear(&mut self) {

@@ -14,11 +14,8 @@ use libloading::{Library, Symbol};
 const VARIABLE: &str = "UNSPOOL_CUDA_DRIVER";
 
 /// The file name of the fake.
-pub const LIBRARY: &str = if cfg!(target_os = "macos") {
-    "libunspool_fakecuda.dylib"
-} else {
-    "libunspool_fakecuda.so"
-};
+pub const LIBRARY: &str =
+    if cfg!(target_os = "macos") { "libunspool_fakecuda.dylib" } else { "libunspool_fakecuda.so" };
 
 static LOADED: OnceLock<Library> = OnceLock::new();
 static TURN: Mutex<()> = Mutex::new(());
@@ -38,17 +35,15 @@ fn find() -> PathBuf {
     }
     let program = std::env::current_exe().unwrap_or_default();
     let folders = program.ancestors().skip(1).take(2);
-    folders
-        .map(|folder| folder.join(LIBRARY))
-        .find(|path| path.exists())
-        .unwrap_or_default()
+    folders.map(|folder| folder.join(LIBRARY)).find(|path| path.exists()).unwrap_or_default()
 }
 
 /// Loads the library and makes it the driver of this process.
-fn load(path: &Path) -> Library {
-    // SAFETY: the fake has no initialisers; and the variable is set before the driver is looked
+fn load(path: &Path, variables: &[(&str, &str)]) -> Library {
+    // SAFETY: the fake has no initialisers; and the variables are set before the driver is looked
     // for, by the standard library, whose lock every reader of this process takes.
     unsafe {
+        variables.iter().for_each(|(name, value)| std::env::set_var(name, value));
         std::env::set_var(VARIABLE, path);
         Library::new(path)
     }
@@ -65,14 +60,27 @@ impl Fake {
     /// When the library has not been built.
     #[must_use]
     pub fn start() -> Fake {
+        Fake::start_with(&[])
+    }
+
+    /// The same with settings of the environment, such as `FAKECUDA_DEVICES`; those of the first
+    /// call of the process count.
+    ///
+    /// # Panics
+    /// When the library has not been built.
+    #[must_use]
+    pub fn start_with(variables: &[(&str, &str)]) -> Fake {
         let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
-        let library = LOADED.get_or_init(|| load(&find()));
-        let fake = Fake {
-            library,
-            _turn: turn,
-        };
+        let library = LOADED.get_or_init(|| load(&find(), variables));
+        let fake = Fake { library, _turn: turn };
         fake.reset();
         fake
+    }
+
+    /// The library itself, for tests that call the driver's functions.
+    #[must_use]
+    pub fn library(&self) -> &'static Library {
+        self.library
     }
 
     /// # Safety

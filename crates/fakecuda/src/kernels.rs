@@ -40,11 +40,7 @@ impl Launch {
     }
 }
 
-const KERNELS: &[Kernel] = &[Kernel {
-    name: c"fill_pattern",
-    parameters: 4,
-    run: fill_pattern,
-}];
+const KERNELS: &[Kernel] = &[Kernel { name: c"fill_pattern", parameters: 4, run: fill_pattern }];
 
 /// The first handle of a kernel; the others follow.
 const FIRST_KERNEL: u64 = 0x0f_0000_0000;
@@ -52,20 +48,13 @@ const FIRST_KERNEL: u64 = 0x0f_0000_0000;
 /// The handle of the kernel of that name.
 pub(crate) fn find(name: &CStr) -> Outcome<u64> {
     let index = KERNELS.iter().position(|kernel| kernel.name == name);
-    index
-        .map(|index| FIRST_KERNEL + index as u64)
-        .ok_or(Code::NOT_FOUND)
+    index.map(|index| FIRST_KERNEL + index as u64).ok_or(Code::NOT_FOUND)
 }
 
 /// The kernel of a handle.
 pub(crate) fn kernel(handle: u64) -> Outcome<Kernel> {
-    let index = handle
-        .checked_sub(FIRST_KERNEL)
-        .ok_or(Code::INVALID_HANDLE)?;
-    KERNELS
-        .get(index as usize)
-        .copied()
-        .ok_or(Code::INVALID_HANDLE)
+    let index = handle.checked_sub(FIRST_KERNEL).ok_or(Code::INVALID_HANDLE)?;
+    KERNELS.get(index as usize).copied().ok_or(Code::INVALID_HANDLE)
 }
 
 /// `to`, length, seed, first position: bytes that tell every place apart.

@@ -15,33 +15,14 @@ const READ_WRITE: i32 = libc::PROT_READ | libc::PROT_WRITE;
 fn map(at: u64, len: u64, access: i32, flags: i32, file: i32, offset: u64) -> Outcome<u64> {
     let place = at as *mut c_void;
     // SAFETY: either the system chooses the place, or the caller owns the range at `at`.
-    let got = unsafe {
-        libc::mmap(
-            place,
-            len as usize,
-            access,
-            flags,
-            file,
-            offset as libc::off_t,
-        )
-    };
-    if got == libc::MAP_FAILED {
-        Err(Code::OUT_OF_MEMORY)
-    } else {
-        Ok(got as u64)
-    }
+    let got =
+        unsafe { libc::mmap(place, len as usize, access, flags, file, offset as libc::off_t) };
+    if got == libc::MAP_FAILED { Err(Code::OUT_OF_MEMORY) } else { Ok(got as u64) }
 }
 
 /// `len` bytes that can be used, poisoned.
 pub(crate) fn allocate(len: u64) -> Outcome<u64> {
-    let address = map(
-        0,
-        len,
-        READ_WRITE,
-        libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
-        -1,
-        0,
-    )?;
+    let address = map(0, len, READ_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1, 0)?;
     // SAFETY: mapped just now with this length.
     unsafe { ptr::write_bytes(address as *mut u8, POISON, len as usize) };
     Ok(address)
@@ -110,11 +91,7 @@ pub(crate) fn is_mapped(address: u64, len: u64) -> bool {
     let mut present = vec![0u8; ((end - begin) / PAGE) as usize];
     // SAFETY: the vector has a byte for each page; the call only looks.
     let looked = unsafe {
-        libc::mincore(
-            begin as *mut c_void,
-            (end - begin) as usize,
-            present.as_mut_ptr(),
-        )
+        libc::mincore(begin as *mut c_void, (end - begin) as usize, present.as_mut_ptr())
     };
     looked == 0
 }

@@ -47,8 +47,5 @@ impl Settings {
 }
 
 fn number(name: &str, default: u64) -> u64 {
-    std::env::var(name)
-        .ok()
-        .and_then(|text| text.trim().parse().ok())
-        .unwrap_or(default)
+    std::env::var(name).ok().and_then(|text| text.trim().parse().ok()).unwrap_or(default)
 }

@@ -82,12 +82,7 @@ impl Rows {
     /// One row: a plain copy.
     pub(crate) fn plain(to: Bytes, from: Bytes, len: u64) -> Rows {
         let side = |bytes| Side { bytes, pitch: len };
-        Rows {
-            to: side(to),
-            from: side(from),
-            width: len,
-            height: 1,
-        }
+        Rows { to: side(to), from: side(from), width: len, height: 1 }
     }
 
     pub(crate) fn len(&self) -> u64 {
@@ -96,11 +91,7 @@ impl Rows {
 
     /// From the first byte of the first row to the last of the last.
     pub(crate) fn extent(&self, pitch: u64) -> u64 {
-        if self.len() == 0 {
-            0
-        } else {
-            (self.height - 1) * pitch + self.width
-        }
+        if self.len() == 0 { 0 } else { (self.height - 1) * pitch + self.width }
     }
 }
 

@@ -110,9 +110,7 @@ impl World {
         let lives = |&device: &u32| {
             self.devices[device as usize].retained > 0 && World::context_of(device) == context
         };
-        (0..self.devices.len() as u32)
-            .find(lives)
-            .ok_or(Code::INVALID_CONTEXT)
+        (0..self.devices.len() as u32).find(lives).ok_or(Code::INVALID_CONTEXT)
     }
 
     /// The device of the context that is current on this thread, broken or not.
@@ -171,12 +169,7 @@ impl World {
         if stream.capturing {
             return Err(Code::STREAM_CAPTURE_UNSUPPORTED);
         }
-        stream.queue.push_back(Operation {
-            work,
-            after,
-            ready: None,
-            done: 0,
-        });
+        stream.queue.push_back(Operation { work, after, ready: None, done: 0 });
         stream.enqueued += 1;
         Ok((handle, stream.enqueued))
     }
@@ -193,37 +186,25 @@ impl World {
             true => theirs.device == device && theirs.blocking && other != legacy,
             false => stream.blocking && other == legacy,
         };
-        let busy = self
-            .streams
-            .iter()
-            .filter(|(_, theirs)| theirs.done < theirs.enqueued);
+        let busy = self.streams.iter().filter(|(_, theirs)| theirs.done < theirs.enqueued);
         let list = busy.filter(|&(&other, theirs)| concerns(other, theirs));
-        list.map(|(&other, theirs)| (other, theirs.enqueued))
-            .collect()
+        list.map(|(&other, theirs)| (other, theirs.enqueued)).collect()
     }
 
     /// Whether the work at a place is done, or given up.
     pub(crate) fn is_over(&self, (stream, upto): Place) -> bool {
-        self.streams
-            .get(&stream)
-            .is_none_or(|stream| stream.done >= upto)
+        self.streams.get(&stream).is_none_or(|stream| stream.done >= upto)
     }
 
     /// Whether a device has nothing to do.
     pub(crate) fn is_idle(&self, device: u32) -> bool {
-        self.streams
-            .values()
-            .all(|stream| stream.device != device || stream.queue.is_empty())
+        self.streams.values().all(|stream| stream.device != device || stream.queue.is_empty())
     }
 
     /// Breaks the context of a device for good: what is enqueued is given up.
     pub(crate) fn break_context(&mut self, device: u32, code: Code) {
         self.devices[device as usize].broken.get_or_insert(code);
-        for stream in self
-            .streams
-            .values_mut()
-            .filter(|stream| stream.device == device)
-        {
+        for stream in self.streams.values_mut().filter(|stream| stream.device == device) {
             stream.give_up();
         }
     }
@@ -239,11 +220,7 @@ impl World {
 
     /// Ends the context of a device with all that belongs to it.
     pub(crate) fn end_context(&mut self, device: u32) {
-        for stream in self
-            .streams
-            .values_mut()
-            .filter(|stream| stream.device == device)
-        {
+        for stream in self.streams.values_mut().filter(|stream| stream.device == device) {
             stream.give_up();
         }
         self.streams.retain(|_, stream| stream.device != device);
@@ -261,11 +238,7 @@ impl World {
 
     /// Records an event behind all that the stream has.
     pub(crate) fn record(&mut self, event: u64, stream: u64) -> Outcome {
-        let device = self
-            .streams
-            .get(&stream)
-            .ok_or(Code::INVALID_HANDLE)?
-            .device;
+        let device = self.streams.get(&stream).ok_or(Code::INVALID_HANDLE)?.device;
         if self.event(event)?.device != device {
             return Err(Code::INVALID_HANDLE);
         }

@@ -100,11 +100,7 @@ fn enqueue(world: &mut Held, mut rows: Rows, stream: u64) -> Outcome {
     }
     world.enqueue(stream, Work::Copy(rows))?;
     world.changed();
-    if to_pageable {
-        synchronize(world, stream)
-    } else {
-        Ok(())
-    }
+    if to_pageable { synchronize(world, stream) } else { Ok(()) }
 }
 
 /// A copy of one row between ends of these kinds.
@@ -139,17 +135,9 @@ fn copy_2d(world: &mut Held, copy: *const Copy2D, stream: u64) -> Outcome {
     let side = |end: &End| -> Outcome<Side> {
         let (address, pitch) = end.place(copy.width)?;
         let extent = (height - 1) * pitch + width;
-        Ok(Side {
-            bytes: end_at(world, address, extent, end.wanted())?,
-            pitch,
-        })
+        Ok(Side { bytes: end_at(world, address, extent, end.wanted())?, pitch })
     };
-    let rows = Rows {
-        to: side(&copy.target)?,
-        from: side(&copy.source)?,
-        width,
-        height,
-    };
+    let rows = Rows { to: side(&copy.target)?, from: side(&copy.source)?, width, height };
     enqueue(world, rows, stream)
 }
 
@@ -168,14 +156,7 @@ fn fill(world: &mut Held, to: u64, pattern: &[u8], count: usize, stream: u64) ->
         return Err(Code::INVALID_VALUE);
     }
     end_at(world, to, len, Wanted::Device)?;
-    world.enqueue(
-        stream,
-        Work::Fill {
-            to,
-            pattern: pattern.to_vec(),
-            len,
-        },
-    )?;
+    world.enqueue(stream, Work::Fill { to, pattern: pattern.to_vec(), len })?;
     world.changed();
     Ok(())
 }

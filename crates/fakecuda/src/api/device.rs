@@ -86,9 +86,7 @@ fn attribute_of(attribute: c_int, vmm: c_int) -> Outcome<c_int> {
 
 /// Writes a text of C, cut where it is too long.
 fn write_text(text: &str, place: *mut c_char, len: c_int) -> Outcome {
-    let room = usize::try_from(len)
-        .ok()
-        .filter(|&len| len > 0 && !place.is_null());
+    let room = usize::try_from(len).ok().filter(|&len| len > 0 && !place.is_null());
     let len = text.len().min(room.ok_or(Code::INVALID_VALUE)? - 1);
     // SAFETY: the caller of the exported function answers for the place and its length, into
     // which the text and its end were made to fit.
@@ -120,9 +118,5 @@ pub unsafe extern "C" fn cuGetErrorString(code: u32, text: Out<*const c_char>) -
 fn tell(text: Option<*const c_char>, place: Out<*const c_char>) -> u32 {
     let known = text.is_some();
     let given = place.give(text.unwrap_or(ptr::null()));
-    if known && given.is_ok() {
-        0
-    } else {
-        Code::INVALID_VALUE.0
-    }
+    if known && given.is_ok() { 0 } else { Code::INVALID_VALUE.0 }
 }

@@ -68,10 +68,6 @@ driver_calls! {
 /// When an event was reached.
 fn reached(world: &mut Held, event: u64) -> Outcome<Instant> {
     let event = world.event(event)?;
-    let latest = event
-        .latest
-        .as_ref()
-        .filter(|_| event.timed)
-        .ok_or(Code::INVALID_HANDLE)?;
+    let latest = event.latest.as_ref().filter(|_| event.timed).ok_or(Code::INVALID_HANDLE)?;
     latest.at().ok_or(Code::NOT_READY)
 }

@@ -21,11 +21,7 @@ fn create(world: &mut World, stream: Out<u64>, flags: c_uint) -> Outcome {
 
 /// The stream of a handle, whatever context is current if it is no default stream.
 fn any_stream(world: &mut World, handle: u64) -> Outcome<u64> {
-    match world
-        .streams
-        .get(&handle)
-        .filter(|stream| !stream.destroyed)
-    {
+    match world.streams.get(&handle).filter(|stream| !stream.destroyed) {
         Some(_) => Ok(handle),
         None => world.stream(handle),
     }

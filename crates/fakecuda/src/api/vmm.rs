@@ -23,11 +23,7 @@ impl Location {
     /// The number of the device that it names.
     fn device(self) -> Outcome<u32> {
         let is_device = self.kind == DEVICE && self.id >= 0;
-        if is_device {
-            Ok(self.id as u32)
-        } else {
-            Err(Code::INVALID_DEVICE)
-        }
+        if is_device { Ok(self.id as u32) } else { Err(Code::INVALID_DEVICE) }
     }
 }
 
@@ -78,7 +74,8 @@ driver_calls! {
     fn cuMemAddressReserve(
         world, pointer: Out<u64>, bytes: usize, alignment: usize, _hint: u64, flags: u64,
     ) {
-        let fits = alignment == 0 || (alignment.is_power_of_two() && alignment as u64 <= GRANULARITY);
+        let is_smaller = alignment.is_power_of_two() && alignment as u64 <= GRANULARITY;
+        let fits = alignment == 0 || is_smaller;
         if flags != 0 || !fits {
             return Err(Code::INVALID_VALUE);
         }

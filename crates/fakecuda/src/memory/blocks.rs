@@ -41,9 +41,7 @@ impl Blocks {
         if bytes == 0 {
             return Err(Code::INVALID_VALUE);
         }
-        let len = bytes
-            .checked_next_multiple_of(ALIGNMENT)
-            .ok_or(Code::OUT_OF_MEMORY)?;
+        let len = bytes.checked_next_multiple_of(ALIGNMENT).ok_or(Code::OUT_OF_MEMORY)?;
         budget.charge(len)?;
         let block = Block { len, device };
         let address = match self.take_spare(block.pages()) {
@@ -60,13 +58,8 @@ impl Blocks {
     }
 
     pub(super) fn free(&mut self, budget: &mut Budget, device: u32, address: u64) -> Outcome {
-        let block = self
-            .blocks
-            .get(&address)
-            .filter(|block| block.device == device);
-        let (len, pages) = block
-            .map(|b| (b.len, b.pages()))
-            .ok_or(Code::INVALID_VALUE)?;
+        let block = self.blocks.get(&address).filter(|block| block.device == device);
+        let (len, pages) = block.map(|b| (b.len, b.pages())).ok_or(Code::INVALID_VALUE)?;
         // SAFETY: ours, with this length, and it is given back.
         unsafe { pages::poison(address, pages) };
         self.blocks.remove(&address);
@@ -76,10 +69,7 @@ impl Blocks {
     }
 
     pub(super) fn free_all_of(&mut self, budget: &mut Budget, device: u32) {
-        let own = self
-            .blocks
-            .iter()
-            .filter(|(_, block)| block.device == device);
+        let own = self.blocks.iter().filter(|(_, block)| block.device == device);
         let addresses: Vec<u64> = own.map(|(&address, _)| address).collect();
         for address in addresses {
             let _ = self.free(budget, device, address);

@@ -21,15 +21,9 @@ pub(crate) struct Hosts {
 
 impl Hosts {
     pub(crate) fn allocate(&mut self, bytes: u64) -> Outcome<u64> {
-        let len = bytes
-            .checked_next_multiple_of(PAGE)
-            .ok_or(Code::OUT_OF_MEMORY)?;
+        let len = bytes.checked_next_multiple_of(PAGE).ok_or(Code::OUT_OF_MEMORY)?;
         if len == 0 || len > 1 << 46 {
-            return Err(if len == 0 {
-                Code::INVALID_VALUE
-            } else {
-                Code::OUT_OF_MEMORY
-            });
+            return Err(if len == 0 { Code::INVALID_VALUE } else { Code::OUT_OF_MEMORY });
         }
         let address = pages::allocate(len)?;
         self.ranges.insert(address, Range { len, own: true });
@@ -46,9 +40,7 @@ impl Hosts {
     }
 
     pub(crate) fn register(&mut self, address: u64, bytes: u64) -> Outcome {
-        let end = address
-            .checked_add(bytes)
-            .filter(|_| address > 0 && bytes > 0);
+        let end = address.checked_add(bytes).filter(|_| address > 0 && bytes > 0);
         let end = end.ok_or(Code::INVALID_VALUE)?;
         match self.covers(address, end) {
             Ok(false) => {}
@@ -57,13 +49,7 @@ impl Hosts {
         if !pages::is_mapped(address, bytes) {
             return Err(Code::INVALID_VALUE);
         }
-        self.ranges.insert(
-            address,
-            Range {
-                len: bytes,
-                own: false,
-            },
-        );
+        self.ranges.insert(address, Range { len: bytes, own: false });
         Ok(())
     }
 

@@ -38,9 +38,7 @@ pub(crate) struct Budget {
 
 impl Budget {
     pub(crate) fn free(&self) -> u64 {
-        self.total
-            .saturating_sub(self.used)
-            .saturating_sub(self.taken)
+        self.total.saturating_sub(self.used).saturating_sub(self.taken)
     }
 
     fn charge(&mut self, bytes: u64) -> Outcome {
@@ -69,13 +67,7 @@ pub(crate) struct Memory {
 impl Memory {
     pub(crate) fn new(devices: u32, total: u64) -> Memory {
         Memory {
-            budgets: (0..devices)
-                .map(|_| Budget {
-                    total,
-                    used: 0,
-                    taken: 0,
-                })
-                .collect(),
+            budgets: (0..devices).map(|_| Budget { total, used: 0, taken: 0 }).collect(),
             blocks: Blocks::default(),
             vmm: Vmm::default(),
             hosts: Hosts::default(),
@@ -87,20 +79,15 @@ impl Memory {
     }
 
     pub(crate) fn allocate(&mut self, device: u32, bytes: u64) -> Outcome<u64> {
-        self.blocks
-            .allocate(&mut self.budgets[device as usize], device, bytes)
+        self.blocks.allocate(&mut self.budgets[device as usize], device, bytes)
     }
 
     pub(crate) fn free(&mut self, device: u32, address: u64) -> Outcome {
-        self.blocks
-            .free(&mut self.budgets[device as usize], device, address)
+        self.blocks.free(&mut self.budgets[device as usize], device, address)
     }
 
     pub(crate) fn create(&mut self, device: u32, bytes: u64) -> Outcome<u64> {
-        let budget = self
-            .budgets
-            .get_mut(device as usize)
-            .ok_or(Code::INVALID_DEVICE)?;
+        let budget = self.budgets.get_mut(device as usize).ok_or(Code::INVALID_DEVICE)?;
         self.vmm.create(budget, device, bytes)
     }
 
@@ -125,17 +112,12 @@ impl Memory {
             return Ok(Owner::Device(device));
         }
         let pinned = self.hosts.covers(address, end)?;
-        Ok(if pinned {
-            Owner::Pinned
-        } else {
-            Owner::Pageable
-        })
+        Ok(if pinned { Owner::Pinned } else { Owner::Pageable })
     }
 
     /// Frees all that belongs to a device, as the end of its context does.
     pub(crate) fn free_all_of(&mut self, device: u32) {
-        self.blocks
-            .free_all_of(&mut self.budgets[device as usize], device);
+        self.blocks.free_all_of(&mut self.budgets[device as usize], device);
         self.vmm.free_all_of(&mut self.budgets, device);
     }
 }
@@ -154,11 +136,7 @@ fn enclosing<T>(
     if begin <= address && end <= last && address < last.max(begin + 1) {
         return Ok(Some(begin));
     }
-    if begin.max(address) < last.min(end) {
-        Err(Code::INVALID_VALUE)
-    } else {
-        Ok(None)
-    }
+    if begin.max(address) < last.min(end) { Err(Code::INVALID_VALUE) } else { Ok(None) }
 }
 
 #[cfg(test)]

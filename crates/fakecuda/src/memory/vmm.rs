@@ -45,14 +45,8 @@ pub(crate) struct Vmm {
 }
 
 fn aligned(numbers: &[u64]) -> Outcome {
-    let fits = numbers
-        .iter()
-        .all(|number| number.is_multiple_of(GRANULARITY));
-    if fits {
-        Ok(())
-    } else {
-        Err(Code::INVALID_VALUE)
-    }
+    let fits = numbers.iter().all(|number| number.is_multiple_of(GRANULARITY));
+    if fits { Ok(()) } else { Err(Code::INVALID_VALUE) }
 }
 
 impl Vmm {
@@ -62,21 +56,13 @@ impl Vmm {
             return Err(Code::INVALID_VALUE);
         }
         let address = pages::reserve(len, GRANULARITY)?;
-        self.reservations.insert(
-            address,
-            Reservation {
-                len,
-                mapped: BTreeMap::new(),
-            },
-        );
+        self.reservations.insert(address, Reservation { len, mapped: BTreeMap::new() });
         Ok(address)
     }
 
     pub(crate) fn give_back(&mut self, address: u64, len: u64) -> Outcome {
         let found = self.reservations.get(&address);
-        found
-            .filter(|r| r.len == len && r.mapped.is_empty())
-            .ok_or(Code::INVALID_VALUE)?;
+        found.filter(|r| r.len == len && r.mapped.is_empty()).ok_or(Code::INVALID_VALUE)?;
         self.reservations.remove(&address);
         // SAFETY: the whole reservation, and nothing in it is mapped.
         unsafe { pages::unmap(address, len) };
@@ -92,8 +78,7 @@ impl Vmm {
         let backing = Backing::new(len).inspect_err(|_| budget.give_back(len))?;
         self.created += 1;
         let handle = FIRST_HANDLE + self.created;
-        self.handles
-            .insert(handle, Arc::new(Piece { backing, device }));
+        self.handles.insert(handle, Arc::new(Piece { backing, device }));
         Ok(handle)
     }
 
@@ -114,11 +99,7 @@ impl Vmm {
         }
         // SAFETY: a part of our reservation behind which nothing is mapped.
         unsafe { piece.backing.map_at(address, len, offset) }?;
-        let mapped = Mapped {
-            piece: Arc::clone(piece),
-            len,
-            open_to: None,
-        };
+        let mapped = Mapped { piece: Arc::clone(piece), len, open_to: None };
         reservation.mapped.insert(address, mapped);
         Ok(())
     }
@@ -155,10 +136,7 @@ impl Vmm {
 
     pub(super) fn free_all_of(&mut self, budgets: &mut [Budget], device: u32) {
         for reservation in self.reservations.values_mut() {
-            let own = reservation
-                .mapped
-                .iter()
-                .filter(|(_, m)| m.piece.device == device);
+            let own = reservation.mapped.iter().filter(|(_, m)| m.piece.device == device);
             for begin in own.map(|(&begin, _)| begin).collect::<Vec<_>>() {
                 let Some(mapped) = reservation.mapped.remove(&begin) else {
                     continue;
@@ -168,10 +146,7 @@ impl Vmm {
                 let_go(budgets, mapped.piece);
             }
         }
-        let own = self
-            .handles
-            .iter()
-            .filter(|(_, piece)| piece.device == device);
+        let own = self.handles.iter().filter(|(_, piece)| piece.device == device);
         for handle in own.map(|(&handle, _)| handle).collect::<Vec<_>>() {
             let _ = self.release(budgets, handle);
         }
@@ -197,16 +172,8 @@ impl Vmm {
 
     /// Reservations, mappings and handles that there are.
     pub(crate) fn counts(&self) -> (u64, u64, u64) {
-        let mapped = self
-            .reservations
-            .values()
-            .map(|r| r.mapped.len() as u64)
-            .sum();
-        (
-            self.reservations.len() as u64,
-            mapped,
-            self.handles.len() as u64,
-        )
+        let mapped = self.reservations.values().map(|r| r.mapped.len() as u64).sum();
+        (self.reservations.len() as u64, mapped, self.handles.len() as u64)
     }
 }
 
@@ -217,15 +184,9 @@ fn around(
     len: u64,
 ) -> Outcome<&mut Reservation> {
     let end = address.checked_add(len).ok_or(Code::INVALID_VALUE)?;
-    let (&begin, reservation) = reservations
-        .range_mut(..=address)
-        .next_back()
-        .ok_or(Code::INVALID_VALUE)?;
-    if end <= begin + reservation.len {
-        Ok(reservation)
-    } else {
-        Err(Code::INVALID_VALUE)
-    }
+    let (&begin, reservation) =
+        reservations.range_mut(..=address).next_back().ok_or(Code::INVALID_VALUE)?;
+    if end <= begin + reservation.len { Ok(reservation) } else { Err(Code::INVALID_VALUE) }
 }
 
 /// The pieces that make up the range: without gaps, and none of them in part.
@@ -236,11 +197,7 @@ fn whole_pieces(reservation: &Reservation, address: u64, len: u64) -> Outcome<Ve
         found.push(at);
         at += piece.len;
     }
-    if at == end {
-        Ok(found)
-    } else {
-        Err(Code::INVALID_VALUE)
-    }
+    if at == end { Ok(found) } else { Err(Code::INVALID_VALUE) }
 }
 
 /// Drops one hold of a piece; with the last one its memory is free again.
