@@ -24,13 +24,20 @@ pub enum Canary {
     SkippedSync,
     /// Frames are adopted after a crash without a look at their checksums.
     TrustedFrames,
-    /// Copies do not wait for the marks of copies that the application has only enqueued.
+    /// A copy does not wait for the marks of copies that the application has only enqueued.
     ForgottenMark,
+    /// The stream of a flush does not wait for the mark of the save that it flushes.
+    UnawaitedSave,
+    /// The marks of an evicted copy do not stay with its bytes: they are reused too early.
+    NoGhosts,
+    /// A worker reports a prefetch without waiting for its own mark: the restore is not ordered
+    /// after it.
+    EarlyReport,
 }
 
 impl Canary {
     /// All of them.
-    pub const ALL: [Canary; 11] = [
+    pub const ALL: [Canary; 14] = [
         Canary::EarlyFree,
         Canary::Overlap,
         Canary::LostWrite,
@@ -42,5 +49,8 @@ impl Canary {
         Canary::SkippedSync,
         Canary::TrustedFrames,
         Canary::ForgottenMark,
+        Canary::UnawaitedSave,
+        Canary::NoGhosts,
+        Canary::EarlyReport,
     ];
 }

@@ -37,6 +37,9 @@ fn every_planted_bug_is_found_as_what_it_is() {
         (Canary::SkippedSync, Rule::Durable),
         (Canary::TrustedFrames, Rule::Durable),
         (Canary::ForgottenMark, Rule::Order),
+        (Canary::UnawaitedSave, Rule::Order),
+        (Canary::NoGhosts, Rule::Order),
+        (Canary::EarlyReport, Rule::Order),
     ];
     assert_eq!(expected.map(|(canary, _)| canary), Canary::ALL);
     for (canary, rule) in expected {
@@ -46,13 +49,14 @@ fn every_planted_bug_is_found_as_what_it_is() {
 
 #[test]
 fn what_one_checker_misses_the_next_one_sees() {
-    let cases: [(Canary, Rule, &[Rule]); 6] = [
+    let cases: [(Canary, Rule, &[Rule]); 7] = [
         (Canary::EarlyFree, Rule::Order, &[Rule::Overlap]),
         (Canary::Overlap, Rule::Order, &[Rule::Overlap]),
         (Canary::EarlyFree, Rule::Bytes, &[Rule::Overlap, Rule::Order]),
         (Canary::Overlap, Rule::Bytes, &[Rule::Overlap, Rule::Order]),
         (Canary::StaleData, Rule::Bytes, &[Rule::InUse]),
         (Canary::ForgottenMark, Rule::Bytes, &[Rule::Order]),
+        (Canary::UnawaitedSave, Rule::Bytes, &[Rule::Order]),
     ];
     for (canary, rule, blind) in cases {
         let failure = first_failure(canary, rule, blind);

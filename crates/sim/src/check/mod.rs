@@ -1,7 +1,6 @@
 //! What must always hold. The checkers keep books of their own, from events and commands alone;
 //! they ask the core for nothing that they judge it by.
 
-pub mod clocks;
 pub mod copies;
 pub mod durable;
 pub mod ledger;

@@ -6,8 +6,7 @@ use std::collections::BinaryHeap;
 
 use unspool_core::{Event, Nanos, RequestId};
 
-use crate::check::clocks::Clock;
-use crate::device::streams::OpId;
+use crate::device::streams::{Mark, OpId};
 
 /// The number of an application thread.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -24,8 +23,8 @@ pub enum Action {
     GiveUp(ThreadId, RequestId),
     /// An operation of a stream is over.
     OpDone(OpId),
-    /// The background reports to the core, with what the reporter knows.
-    Report(Event, Clock),
+    /// The background reports to the core, after a wait for its own mark if it enqueued anything.
+    Report(Event, Option<Mark>),
     /// A deadline of the core has passed.
     Tick,
     /// Nothing fails any more.

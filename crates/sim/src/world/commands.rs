@@ -4,7 +4,6 @@ use unspool_core::{CheckpointId, Command, Place, Refusal, RequestId, TierId, Tra
 
 use super::{Checked, Work, World};
 use crate::canary::Canary;
-use crate::check::clocks::Span;
 use crate::check::ledger::Movement;
 use crate::check::refusals::Court;
 use crate::check::requests::{Call, Progress};
@@ -103,7 +102,7 @@ impl World {
         let entered = self.ledger.delete(checkpoint, tier);
         let streams = self.plan.machine.streams;
         let stream = self.hardware.shortest_stream(tier, tier, streams);
-        let op = self.hardware.streams.push(stream, Vec::new(), self.hub.clone());
+        let op = self.hardware.streams.push_job(stream);
         self.ops.insert(op, Work::Delete { checkpoint, tier });
         entered
     }
@@ -111,10 +110,14 @@ impl World {
     fn evict(&mut self, id: CheckpointId, place: Place) -> Checked {
         let size = self.ledger.get(id).and_then(|books| books.at(place.tier)).map_or(0, |h| h.size);
         let entered = self.ledger.evict(id, place);
-        let span = Span { tier: place.tier.0, first: place.offset, end: place.offset + size };
-        if entered.is_ok() && !self.hardware.is_guarded(span) {
+        let unfinished = self.hardware.is_unfinished(id, place.tier);
+        if entered.is_ok() && !unfinished {
             self.poison(place, size);
         }
+        if unfinished && self.sings(Canary::NoGhosts) {
+            self.hardware.marks.forget_without_ghosts(id, place.tier);
+        }
+        self.hardware.marks.forget(id, place.tier);
         entered
     }
 

@@ -1,46 +1,48 @@
 //! The copies of the application: into the place of a granted save, out of that of a served
-//! restore. A synchronous copy is reported when it is over. A stream-ordered one is reported when
-//! it is enqueued; whatever touches its place later waits for its mark.
+//! restore. All are enqueued on the stream of the thread. A synchronous copy is reported when it is
+//! over. A stream-ordered one, into or out of a device tier, is reported when it is enqueued; its
+//! mark is kept with the entry, and whatever touches the place later waits for it.
 
-use unspool_core::{Event, Nanos};
+use unspool_core::{Event, Nanos, TierKind};
 
 use super::{Checked, Work, World};
 use crate::check::Violation;
+use crate::device::marks::Enqueued;
 use crate::device::streams::{Mark, OpId};
 use crate::random::{Random, Topic};
 use crate::world::agenda::ThreadId;
-use crate::world::machine::Guard;
+use crate::world::order::Touched;
 use crate::world::threads::{State, Ticket};
 
 impl World {
     /// Enqueues the copy of a ticket on the stream of its thread.
     pub(crate) fn enqueue_copy(&mut self, thread: ThreadId, ticket: Ticket) -> Checked {
-        let (stream, known) = (self.thread(thread).stream, self.thread(thread).clock.clone());
-        let mut waits = self.marks(ticket.id, ticket.place, ticket.bytes, ticket.save);
-        waits.dedup();
-        let op = self.hardware.streams.push(stream, waits, known.clone());
-        let arena = self.hardware.memory(ticket.place.tier).is_some();
-        let early = self.plan.machine.stream_ordered && arena && !ticket.abort;
+        let stream = self.thread(thread).stream;
+        let waits = self.marks_before(ticket.touched())?;
+        self.enqueue(stream, &waits, &[ticket.touched()], &ticket.what())?;
+        let op = self.hardware.streams.push(stream, waits);
+        self.record(stream, Mark(op))?;
+        let tier = self.plan.config.tiers[usize::from(ticket.place.tier.0)];
+        let early =
+            self.plan.machine.stream_ordered && tier.kind == TierKind::Device && !ticket.abort;
         self.ops.insert(op, Work::Copy(thread, Ticket { reported: early, ..ticket }));
         if !early {
             self.thread(thread).state = State::Copying;
             return Ok(());
         }
-        let span = self.hardware.span(ticket.id, ticket.place, ticket.bytes);
-        self.hardware.guards.push(Guard { span, write: ticket.save, mark: Mark(op) });
-        self.feed(ticket.success(), &known)?;
+        let (span, write) = (self.span(ticket.touched()), ticket.save);
+        self.hardware.marks.keep(ticket.id, Enqueued { span, write, mark: Mark(op) });
+        self.feed(ticket.success())?;
         self.go_on(thread);
         Ok(())
     }
 
-    pub(crate) fn begin_copy(&mut self, op: OpId, ticket: &Ticket) -> Result<Nanos, Violation> {
+    pub(crate) fn begin_copy(&mut self, ticket: &Ticket) -> Result<Nanos, Violation> {
         let Ticket { id, place, bytes, save, .. } = *ticket;
-        let what = format!("the {} of checkpoint {}", if save { "save" } else { "restore" }, id.0);
-        self.access(op, id, place, bytes, save, &what)?;
         if save {
             self.poison(place, bytes);
         } else {
-            self.check_memory(id, place, bytes, &what)?;
+            self.check_memory(id, place, bytes, &ticket.what())?;
         }
         let rate = self.plan.machine.copy_rate[usize::from(place.tier.0)];
         let took = Nanos((bytes as f64 / rate * 1e9) as u64);
@@ -54,10 +56,8 @@ impl World {
         if ticket.reported {
             return Ok(());
         }
-        let known = self.hardware.streams.known_at(Mark(op));
-        self.thread(thread).clock.join(&known);
-        let known = self.thread(thread).clock.clone();
-        self.feed(if success { ticket.success() } else { ticket.failure() }, &known)?;
+        self.host_learns(Mark(op))?;
+        self.feed(if success { ticket.success() } else { ticket.failure() })?;
         self.go_on(thread);
         Ok(())
     }
@@ -101,6 +101,15 @@ impl World {
 }
 
 impl Ticket {
+    fn touched(&self) -> Touched {
+        Touched { id: self.id, place: self.place, bytes: self.bytes, write: self.save }
+    }
+
+    fn what(&self) -> String {
+        let call = if self.save { "save" } else { "restore" };
+        format!("the {call} of checkpoint {}", self.id.0)
+    }
+
     /// What is reported when the copy succeeded.
     pub fn success(&self) -> Event {
         let request = self.request;

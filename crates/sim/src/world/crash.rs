@@ -7,7 +7,6 @@ use unspool_core::{CheckpointId, Core, Event, Nanos, TierId, Version};
 
 use super::{Checked, Work, World};
 use crate::canary::Canary;
-use crate::check::clocks::Clock;
 use crate::check::ledger::Ledger;
 use crate::check::requests::Requests;
 use crate::check::retries::Retries;
@@ -37,7 +36,7 @@ impl World {
         for frame in newest(found) {
             let Found { id: checkpoint, version, bytes, tier } = frame;
             let adopt = Event::Adopt { checkpoint, version, bytes, tier };
-            self.feed(adopt, &Clock::default())?;
+            self.feed(adopt)?;
         }
         self.forget_strays();
         self.begin_life();
@@ -84,7 +83,6 @@ impl World {
         self.retries = Retries::new(&config);
         self.hints = HintMirror::default();
         self.agenda = Agenda::default();
-        self.hub = Clock::default();
         self.threads.clear();
         self.jobs.clear();
         self.ops.clear();

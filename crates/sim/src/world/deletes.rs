@@ -4,20 +4,26 @@ use unspool_core::{CheckpointId, Event, Nanos, Place, TierId};
 
 use super::World;
 use crate::check::Violation;
-use crate::device::streams::OpId;
+use crate::device::streams::{Mark, OpId, StreamId};
 use crate::random::{Random, Topic};
+use crate::world::order::Touched;
 
 impl World {
-    pub(crate) fn begin_delete(
+    pub(crate) fn take_up_delete(
         &mut self,
-        op: OpId,
+        stream: StreamId,
         id: CheckpointId,
         tier: TierId,
-    ) -> Result<Nanos, Violation> {
+    ) -> Result<Vec<Mark>, Violation> {
+        let what = format!("the deletion of checkpoint {}", id.0);
         let place = Place { tier, offset: 0 };
-        self.access(op, id, place, 0, true, &format!("the deletion of checkpoint {}", id.0))?;
+        self.enqueue(stream, &[], &[Touched { id, place, bytes: 0, write: true }], &what)?;
+        Ok(Vec::new())
+    }
+
+    pub(crate) fn begin_delete(&self) -> Nanos {
         let slowest = self.plan.machine.links.iter().map(|link| link.latency).max();
-        Ok(slowest.unwrap_or(Nanos(1000)))
+        slowest.unwrap_or(Nanos(1000))
     }
 
     pub(crate) fn end_delete(&mut self, op: OpId, checkpoint: CheckpointId, tier: TierId) {

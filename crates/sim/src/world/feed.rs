@@ -7,17 +7,16 @@ use unspool_core::{Command, Event, Failure, Nanos};
 
 use super::{Checked, World};
 use crate::canary::Canary;
-use crate::check::clocks::Clock;
 use crate::check::requests::Call;
 use crate::check::{Rule, Violation};
+use crate::device::streams::Mark;
 use crate::panics;
 use crate::world::agenda::Action;
 
 impl World {
-    /// Tells the core what has happened; `known` is what the teller knows.
-    pub(crate) fn feed(&mut self, event: Event, known: &Clock) -> Checked {
+    /// Tells the core what has happened.
+    pub(crate) fn feed(&mut self, event: Event) -> Checked {
         self.events += 1;
-        self.hub_knows(known);
         let restored = match event {
             Event::Restored { request } => self.requests.works_on(request),
             _ => None,
@@ -131,15 +130,17 @@ impl World {
         }
     }
 
-    /// The background reports; a planted bug may lose or repeat it.
-    pub(crate) fn report(&mut self, event: Event, known: &Clock) -> Checked {
+    /// The background reports, once it has waited for `mark`; a planted bug may lose the report
+    /// or repeat it.
+    pub(crate) fn report(&mut self, event: Event, mark: Option<Mark>) -> Checked {
+        mark.map_or(Ok(()), |mark| self.host_learns(mark))?;
         let done = matches!(event, Event::TransferDone { .. });
         if done && self.sings(Canary::LostReport) {
             return Ok(());
         }
-        self.feed(event, known)?;
+        self.feed(event)?;
         if done && self.sings(Canary::DoubleReport) {
-            return self.feed(event, known);
+            return self.feed(event);
         }
         Ok(())
     }
@@ -168,13 +169,13 @@ impl World {
             return Ok(());
         }
         self.next_tick = Nanos::NEVER;
-        self.feed(Event::Tick, &Clock::default())
+        self.feed(Event::Tick)
     }
 
     /// A tick that nobody asked for, now and then.
     pub(crate) fn stray_tick(&mut self) -> Checked {
         if self.happens(self.plan.faults.tick) {
-            return self.feed(Event::Tick, &Clock::default());
+            return self.feed(Event::Tick);
         }
         Ok(())
     }

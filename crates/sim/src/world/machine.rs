@@ -1,25 +1,16 @@
-//! The state of the machine: streams, memory, stores, lanes, and what was only enqueued.
+//! The state of the machine: streams, memory, stores, ways between them, what was only enqueued,
+//! and the check of the order of it all.
 
 use std::collections::BTreeMap;
 
+use unspool_core::order::Checker;
 use unspool_core::{CheckpointId, Nanos, Place, TierId};
 
-use crate::check::clocks::{Accesses, Agent, Span};
 use crate::device::arena::Memory;
+use crate::device::marks::{Marks, Span};
 use crate::device::store::Store;
-use crate::device::streams::{Mark, StreamId, Streams};
+use crate::device::streams::{StreamId, Streams};
 use crate::plan::Plan;
-
-/// The party that is the core.
-pub(crate) const CORE_AGENT: Agent = Agent(0);
-
-/// A copy of the application that was reported to the core when it was only enqueued.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Guard {
-    pub span: Span,
-    pub write: bool,
-    pub mark: Mark,
-}
 
 /// One direction between two tiers.
 #[derive(Clone, Debug, Default)]
@@ -37,10 +28,9 @@ pub(crate) struct Hardware {
     pub streams: Streams,
     pub memories: Vec<Option<Memory>>,
     pub stores: Vec<Option<Store>>,
-    pub accesses: Accesses,
-    pub guards: Vec<Guard>,
+    pub order: Checker,
+    pub marks: Marks,
     pub ways: BTreeMap<(TierId, TierId), Way>,
-    agents: usize,
 }
 
 impl Hardware {
@@ -63,22 +53,10 @@ impl Hardware {
             streams: Streams::default(),
             memories: plan.config.tiers.iter().map(memory).collect(),
             stores,
-            accesses: Accesses::default(),
-            guards: Vec::new(),
+            order: Checker::new(),
+            marks: Marks::default(),
             ways: BTreeMap::new(),
-            agents: CORE_AGENT.0 + 1,
         }
-    }
-
-    /// A party that nobody was before.
-    pub fn new_agent(&mut self) -> Agent {
-        self.agents += 1;
-        Agent(self.agents - 1)
-    }
-
-    pub fn new_stream(&mut self) -> StreamId {
-        let agent = self.new_agent();
-        self.streams.create(agent)
     }
 
     pub fn memory(&mut self, tier: TierId) -> Option<&mut Memory> {
@@ -92,7 +70,7 @@ impl Hardware {
     /// The way between two tiers, with its streams.
     pub fn way(&mut self, from: TierId, to: TierId, streams: usize) -> &mut Way {
         if !self.ways.contains_key(&(from, to)) {
-            let streams = (0..streams).map(|_| self.new_stream()).collect();
+            let streams = (0..streams).map(|_| self.streams.create()).collect();
             self.ways.insert((from, to), Way { streams, ..Way::default() });
         }
         self.ways.get_mut(&(from, to)).expect("it was just made")
@@ -107,22 +85,16 @@ impl Hardware {
 
     /// What an operation covers: bytes of an arena, or a frame of a store.
     pub fn span(&self, id: CheckpointId, place: Place, bytes: u64) -> Span {
-        let tier = place.tier.0;
-        if self.stores[usize::from(tier)].is_some() {
+        let tier = place.tier;
+        if self.stores[usize::from(tier.0)].is_some() {
             return Span { tier, first: id.0, end: id.0 + 1 };
         }
         Span { tier, first: place.offset, end: place.offset + bytes }
     }
 
-    /// The marks that an operation on `span` must wait for.
-    pub fn marks_before(&self, span: Span, write: bool) -> Vec<Mark> {
-        let meets = |g: &&Guard| g.span.meets(&span) && (g.write || write);
-        self.guards.iter().filter(meets).map(|guard| guard.mark).collect()
-    }
-
-    /// Whether an enqueued copy of the application still works on `span`.
-    pub fn is_guarded(&self, span: Span) -> bool {
-        self.guards.iter().any(|g| g.span.meets(&span) && !self.streams.is_reached(g.mark))
+    /// Whether a copy that the application has enqueued still works on a checkpoint in a tier.
+    pub fn is_unfinished(&self, id: CheckpointId, tier: TierId) -> bool {
+        self.marks.is_unfinished(id, tier, |mark| self.streams.is_reached(mark))
     }
 
     /// Everything works again.

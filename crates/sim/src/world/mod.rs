@@ -12,6 +12,7 @@ mod figures;
 mod finish;
 mod judge;
 pub mod machine;
+mod order;
 mod replies;
 mod threads;
 mod transfers;
@@ -20,7 +21,6 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use unspool_core::{CheckpointId, Core, Nanos, RequestId, TransferId, Version};
 
-use crate::check::clocks::Clock;
 use crate::check::durable::Promises;
 use crate::check::ledger::Ledger;
 use crate::check::requests::Requests;
@@ -34,7 +34,7 @@ use crate::random::{Random, Topic};
 use crate::world::agenda::{Action, Agenda, ThreadId};
 use crate::world::figures::Counters;
 use crate::world::judge::HintMirror;
-use crate::world::machine::{CORE_AGENT, Hardware};
+use crate::world::machine::Hardware;
 use crate::world::replies::Reply;
 use crate::world::threads::{Thread, Ticket};
 use crate::world::transfers::Job;
@@ -63,8 +63,6 @@ pub struct World {
     pub(crate) jobs: BTreeMap<TransferId, Job>,
     pub(crate) ops: BTreeMap<OpId, Work>,
     pub(crate) replies: BTreeMap<RequestId, (ThreadId, Option<Reply>)>,
-    /// What the core knows of the others.
-    pub(crate) hub: Clock,
     /// The version and the bytes of every checkpoint of all lives.
     pub(crate) ever: BTreeMap<CheckpointId, (Version, u64)>,
     /// Rules that the checkers keep silent about, to test that others notice too.
@@ -123,7 +121,6 @@ impl World {
             jobs: BTreeMap::new(),
             ops: BTreeMap::new(),
             replies: BTreeMap::new(),
-            hub: Clock::default(),
             ever: BTreeMap::new(),
             blind: BTreeSet::new(),
             history: History::new(&config),
@@ -182,7 +179,7 @@ impl World {
             Action::Answer(thread, request) => self.see_answer(thread, request),
             Action::GiveUp(thread, request) => self.give_up(thread, request),
             Action::OpDone(op) => self.op_done(op),
-            Action::Report(event, known) => self.report(event, &known),
+            Action::Report(event, mark) => self.report(event, mark),
             Action::Tick => self.tick(),
             Action::FaultsStop => {
                 self.become_calm();
@@ -254,10 +251,5 @@ impl World {
     /// A violation unless the checker of that rule is switched off.
     pub(crate) fn enforce(&self, checked: Checked) -> Checked {
         checked.or_else(|v| if self.blind.contains(&v.rule) { Ok(()) } else { Err(v) })
-    }
-
-    pub(crate) fn hub_knows(&mut self, known: &Clock) {
-        self.hub.join(known);
-        self.hub.tick(CORE_AGENT);
     }
 }

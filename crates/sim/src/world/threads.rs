@@ -3,7 +3,6 @@
 use unspool_core::{CheckpointId, Event, Nanos, Place, RequestId, Version};
 
 use super::{Checked, World};
-use crate::check::clocks::{Agent, Clock};
 use crate::device::streams::StreamId;
 use crate::plan::script::{Care, Script, Step};
 use crate::world::agenda::{Action, ThreadId};
@@ -41,8 +40,6 @@ pub(crate) enum State {
 pub(crate) struct Thread {
     script: Script,
     at: usize,
-    pub clock: Clock,
-    agent: Agent,
     pub stream: StreamId,
     pub state: State,
     tickets: Vec<Ticket>,
@@ -70,13 +67,10 @@ impl Thread {
 
 impl World {
     pub(crate) fn start_thread(&mut self, script: Script) {
-        let agent = self.hardware.new_agent();
         let thread = Thread {
             script,
             at: 0,
-            clock: Clock::default(),
-            agent,
-            stream: self.hardware.new_stream(),
+            stream: self.hardware.streams.create(),
             state: State::Going,
             tickets: Vec::new(),
         };
@@ -96,8 +90,6 @@ impl World {
 
     pub(crate) fn wake(&mut self, id: ThreadId) -> Checked {
         let thread = self.thread(id);
-        let agent = thread.agent;
-        thread.clock.tick(agent);
         if let Some(ticket) = thread.take_due_ticket() {
             return self.enqueue_copy(id, ticket);
         }
@@ -135,8 +127,7 @@ impl World {
 
     /// An event that needs no answer.
     fn tell(&mut self, id: ThreadId, event: Event) -> Checked {
-        let known = self.thread(id).clock.clone();
-        self.feed(event, &known)?;
+        self.feed(event)?;
         self.go_on(id);
         Ok(())
     }
@@ -145,12 +136,12 @@ impl World {
         let since = self.now;
         let thread = self.thread(id);
         thread.state = State::Waiting { request, since, care };
-        let (known, open) = (thread.clock.clone(), !thread.tickets.is_empty());
+        let open = !thread.tickets.is_empty();
         if let Some(span) = care.give_up.or(open.then_some(PATIENCE)) {
             self.agenda.plan(self.now.plus(span), Action::GiveUp(id, request));
         }
         self.replies.insert(request, (id, None));
-        self.feed(event, &known)
+        self.feed(event)
     }
 
     /// How many of the restores after this one find their bytes in the fastest tier.
@@ -172,8 +163,6 @@ impl World {
             return Ok(());
         }
         let Some((_, Some(reply))) = self.replies.remove(&request) else { return Ok(()) };
-        let hub = self.hub.clone();
-        self.thread(id).clock.join(&hub);
         let stall = self.now.since(since);
         match reply {
             Reply::Granted { id: checkpoint, bytes, place, .. } => {
@@ -217,16 +206,15 @@ impl World {
     /// The call has waited long enough: it is withdrawn, and if it was granted or served in the
     /// meantime, given up.
     pub(crate) fn give_up(&mut self, id: ThreadId, request: RequestId) -> Checked {
-        let known = self.thread(id).clock.clone();
         match self.thread(id).state {
             State::Waiting { request: awaited, .. } if awaited == request => {}
             _ => return Ok(()),
         }
-        self.feed(Event::Withdraw { request }, &known)?;
+        self.feed(Event::Withdraw { request })?;
         let reply = self.replies.remove(&request).and_then(|(_, reply)| reply);
         match reply {
-            Some(Reply::Granted { .. }) => self.feed(Event::SaveAborted { request }, &known)?,
-            Some(Reply::Served { .. }) => self.feed(Event::RestoreAborted { request }, &known)?,
+            Some(Reply::Granted { .. }) => self.feed(Event::SaveAborted { request })?,
+            Some(Reply::Served { .. }) => self.feed(Event::RestoreAborted { request })?,
             Some(Reply::Flushed { .. } | Reply::Refused(_)) | None => {}
         }
         self.go_on(id);

@@ -1,15 +1,15 @@
 //! Transfers: operations of streams that take time, may fail, and are reported.
 
-use unspool_core::{CheckpointId, Event, Failure, Nanos, Place, TierId, TransferId};
+use unspool_core::{Event, Failure, Nanos, TierId, TransferId};
 
 use super::{Checked, Work, World};
 use crate::canary::Canary;
-use crate::check::clocks::Clock;
+use crate::check::Violation;
 use crate::check::ledger::Movement;
-use crate::check::{Rule, Violation};
-use crate::device::streams::{Mark, OpId};
+use crate::device::streams::{Mark, OpId, StreamId};
 use crate::random::{Random, Topic};
 use crate::world::agenda::Action;
+use crate::world::order::Touched;
 
 /// A transfer that was not reported yet.
 #[derive(Clone, Debug)]
@@ -19,74 +19,76 @@ pub(crate) struct Job {
     /// When it began.
     pub began: Option<Nanos>,
     fails: Option<Failure>,
+    /// It was reported before it was over, which is a bug.
+    told: bool,
 }
 
 impl World {
     pub(crate) fn enqueue_transfer(&mut self, transfer: TransferId, movement: Movement) {
-        let Movement { checkpoint, bytes, from, to, .. } = movement;
         let streams = self.plan.machine.streams;
-        let stream = self.hardware.shortest_stream(from.tier, to.tier, streams);
-        let mut waits = self.marks(checkpoint, from, bytes, false);
-        waits.extend(self.marks(checkpoint, to, bytes, true));
-        let op = self.hardware.streams.push(stream, waits, self.hub.clone());
+        let stream = self.hardware.shortest_stream(movement.from.tier, movement.to.tier, streams);
+        let op = self.hardware.streams.push_job(stream);
         self.ops.insert(op, Work::Transfer(transfer));
-        self.jobs.insert(transfer, Job { movement, op, began: None, fails: None });
+        self.jobs.insert(transfer, Job { movement, op, began: None, fails: None, told: false });
     }
 
-    /// The marks of enqueued copies that an operation must wait for.
-    pub(crate) fn marks(
-        &mut self,
-        id: CheckpointId,
-        place: Place,
-        bytes: u64,
-        write: bool,
-    ) -> Vec<Mark> {
-        let span = self.hardware.span(id, place, bytes);
-        let marks = self.hardware.marks_before(span, write);
-        if !marks.is_empty() && self.sings(Canary::ForgottenMark) {
-            return Vec::new();
+    /// The workers that have nothing to do take up their next jobs: they look what the job must
+    /// wait for and enqueue it, with a mark that they will wait for before they report.
+    fn take_up_jobs(&mut self) -> Checked {
+        for (op, stream) in self.hardware.streams.next_jobs() {
+            let waits = match self.ops[&op] {
+                Work::Transfer(transfer) => self.take_up_transfer(stream, transfer)?,
+                Work::Delete { checkpoint, tier } => {
+                    self.take_up_delete(stream, checkpoint, tier)?
+                }
+                Work::Copy(..) => unreachable!("threads enqueue their copies themselves"),
+            };
+            self.hardware.streams.take_up(stream, waits);
+            self.record(stream, Mark(op))?;
         }
-        marks
+        Ok(())
+    }
+
+    fn take_up_transfer(
+        &mut self,
+        stream: StreamId,
+        transfer: TransferId,
+    ) -> Result<Vec<Mark>, Violation> {
+        let Movement { checkpoint: id, bytes, from, to, .. } = self.jobs[&transfer].movement;
+        let source = Touched { id, place: from, bytes, write: false };
+        let target = Touched { id, place: to, bytes, write: true };
+        let mut waits = self.marks_before(source)?;
+        if from.tier < to.tier && !waits.is_empty() && self.sings(Canary::UnawaitedSave) {
+            waits.clear();
+        }
+        waits.extend(self.marks_before(target)?);
+        let what = format!("transfer {} of checkpoint {}", transfer.0, id.0);
+        self.enqueue(stream, &waits, &[source, target], &what)?;
+        Ok(waits)
     }
 
     /// Begins whatever can begin, and plans its end.
     pub(crate) fn begin_ready(&mut self) -> Checked {
         loop {
+            self.take_up_jobs()?;
             let ready = self.hardware.streams.begin_ready();
             if ready.is_empty() {
                 return Ok(());
             }
             for op in ready {
                 let took = match self.ops[&op].clone() {
-                    Work::Transfer(transfer) => self.begin_transfer(op, transfer)?,
-                    Work::Delete { checkpoint, tier } => self.begin_delete(op, checkpoint, tier)?,
-                    Work::Copy(_, ticket) => self.begin_copy(op, &ticket)?,
+                    Work::Transfer(transfer) => self.begin_transfer(transfer)?,
+                    Work::Delete { .. } => self.begin_delete(),
+                    Work::Copy(_, ticket) => self.begin_copy(&ticket)?,
                 };
                 self.agenda.plan(self.now.plus(took), Action::OpDone(op));
             }
         }
     }
 
-    pub(crate) fn access(
-        &mut self,
-        op: OpId,
-        id: CheckpointId,
-        place: Place,
-        bytes: u64,
-        write: bool,
-        what: &str,
-    ) -> Checked {
-        let span = self.hardware.span(id, place, bytes);
-        let (agent, clock) = self.hardware.streams.party(op);
-        let recorded = self.hardware.accesses.record(agent, clock, span, write, what);
-        self.enforce(recorded.map_err(|what| Violation::new(Rule::Order, what)))
-    }
-
-    fn begin_transfer(&mut self, op: OpId, transfer: TransferId) -> Result<Nanos, Violation> {
+    fn begin_transfer(&mut self, transfer: TransferId) -> Result<Nanos, Violation> {
         let Movement { checkpoint, bytes, from, to, .. } = self.jobs[&transfer].movement;
         let what = format!("transfer {} of checkpoint {}", transfer.0, checkpoint.0);
-        self.access(op, checkpoint, from, bytes, false, &what)?;
-        self.access(op, checkpoint, to, bytes, true, &what)?;
         self.poison(to, bytes);
         self.check_memory(checkpoint, from, bytes, &what)?;
         let mut random = Random::of(self.plan.seed, Topic::Transfer, transfer.0);
@@ -95,7 +97,19 @@ impl World {
         let now = self.now;
         let job = self.jobs.get_mut(&transfer).expect("it has just begun");
         (job.began, job.fails) = (Some(now), fails);
+        self.tell_early(transfer, took);
         Ok(took)
+    }
+
+    /// What a planted bug makes of a worker: it reports a prefetch that it has only enqueued.
+    fn tell_early(&mut self, transfer: TransferId, took: Nanos) {
+        let job = &self.jobs[&transfer];
+        let Movement { from, to, .. } = job.movement;
+        let prefetch = job.fails.is_none() && from.tier > to.tier;
+        if prefetch && self.sings(Canary::EarlyReport) {
+            self.jobs.get_mut(&transfer).expect("it has just begun").told = true;
+            self.report_later(Event::TransferDone { transfer, took }, None);
+        }
     }
 
     /// Whether and how a transfer will fail; damages the source if that is the fault.
@@ -180,37 +194,41 @@ impl World {
                 Event::TransferFailed { transfer, failure }
             }
         };
-        self.complete_and_report(job.op, event);
+        if job.told {
+            self.hardware.streams.complete(job.op);
+        } else {
+            self.complete_and_report(job.op, event);
+        }
         Ok(())
     }
 
     pub(crate) fn complete_and_report(&mut self, op: OpId, event: Event) {
         self.hardware.streams.complete(op);
-        let known = self.hardware.streams.known_at(Mark(op));
-        self.report_later(event, known);
+        self.report_later(event, Some(Mark(op)));
     }
 
-    pub(crate) fn report_later(&mut self, event: Event, known: Clock) {
+    fn report_later(&mut self, event: Event, mark: Option<Mark>) {
         let delay = self.delay(self.plan.machine.report_delay);
-        self.agenda.plan(self.now.plus(delay), Action::Report(event, known));
+        self.agenda.plan(self.now.plus(delay), Action::Report(event, mark));
     }
 
-    /// The core wants a transfer no more: it is dropped, broken off, or goes on.
+    /// The core wants a transfer no more: it is dropped, broken off, or goes on. What is enqueued
+    /// and waits for marks goes on.
     pub(crate) fn cancel_transfer(&mut self, transfer: TransferId) {
         let Some(job) = self.jobs.get(&transfer).cloned() else { return };
-        let faults = self.plan.faults;
-        let share = if job.began.is_some() { faults.cancel_running } else { faults.cancel_queued };
-        if !self.happens(share) {
+        let (running, faults) = (job.began.is_some(), self.plan.faults);
+        let share = if running { faults.cancel_running } else { faults.cancel_queued };
+        if !self.happens(share) || !(running || self.hardware.streams.withdraw(job.op)) {
             return;
         }
         self.jobs.remove(&transfer);
         self.ops.remove(&job.op);
         let event = Event::TransferCancelled { transfer };
-        if self.hardware.streams.withdraw(job.op) {
-            self.report_later(event, Clock::default());
-        } else {
+        if running {
             self.poison(job.movement.to, job.movement.bytes);
             self.complete_and_report(job.op, event);
+        } else {
+            self.report_later(event, None);
         }
     }
 }
