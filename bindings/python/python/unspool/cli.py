@@ -65,6 +65,8 @@ def _parser() -> argparse.ArgumentParser:
     _add_migration(migration)
     timeline = commands.add_parser("timeline", help="draw a trace")
     _add_timeline(timeline)
+    bench = commands.add_parser("bench", help="measure this machine")
+    _add_bench(bench)
     return parser
 
 
@@ -89,6 +91,19 @@ def _add_timeline(parser: argparse.ArgumentParser) -> None:
 
     def command(options: argparse.Namespace) -> int:
         from unspool.timeline import run_command
+
+        return run_command(options)
+
+    parser.set_defaults(command=command)
+
+
+def _add_bench(parser: argparse.ArgumentParser) -> None:
+    from unspool.bench.options import add_options
+
+    add_options(parser)
+
+    def command(options: argparse.Namespace) -> int:
+        from unspool.bench.command import run_command
 
         return run_command(options)
 

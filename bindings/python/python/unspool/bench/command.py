@@ -1,0 +1,116 @@
+"""What `unspool bench` does."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable, Iterable
+
+from unspool.bench import paper, raw
+from unspool.bench.cuda import Cuda, NoCuda
+from unspool.bench.machine import about, available_memory, fits
+from unspool.bench.options import DEFAULT_GPU_PARTS, GPU_PARTS, PLAIN_PARTS, Plan, plan_of
+from unspool.bench.report import Report, Table
+from unspool.errors import Error
+from unspool.statistics import size as size_text
+
+__all__ = ["BenchError", "host_memory_needed", "parts_of", "run_command", "run_parts"]
+
+
+class BenchError(Error, ValueError):
+    """A measurement that this machine cannot make."""
+
+
+#: The parts that need a GPU.
+GPU: dict[str, Callable[[Cuda, Plan, Report], None]] = {
+    "raw": raw.run,
+    "shot": paper.run,
+}
+
+#: The parts that need none.
+PLAIN: dict[str, Callable[[Plan, Report], None]] = {}
+
+
+def run_command(options: argparse.Namespace) -> int:
+    """Measures what was asked for; returns the exit code.
+
+    Raises:
+        BenchError: a part needs a GPU and there is none.
+    """
+    plan = plan_of(options)
+    try:
+        cuda, why = Cuda(plan.device), ""
+    except NoCuda as error:
+        cuda, why = None, str(error)
+    parts = parts_of(plan, cuda is not None, why)
+    report = Report(about(cuda), options.json)
+    _head(report, why)
+    run_parts(parts, plan, cuda, report)
+    return 0
+
+
+def parts_of(plan: Plan, gpu: bool, why: str) -> tuple[str, ...]:
+    """What is measured.
+
+    Raises:
+        BenchError: a part was named that needs a GPU, and there is none.
+    """
+    if not plan.parts:
+        return DEFAULT_GPU_PARTS if gpu else PLAIN_PARTS
+    missing = [part for part in plan.parts if part in GPU_PARTS]
+    if missing and not gpu:
+        raise BenchError(f"{', '.join(missing)} cannot be measured here: {why}")
+    return plan.parts
+
+
+def run_parts(parts: Iterable[str], plan: Plan, cuda: Cuda | None, report: Report) -> None:
+    """Measures these parts, one after the other."""
+    begin, parts = time.perf_counter(), tuple(parts)
+    if cuda is not None:
+        cuda.enter()
+        _warm(parts, plan, report)
+    for part in parts:
+        if part in PLAIN:
+            PLAIN[part](plan, report)
+        else:
+            assert cuda is not None
+            GPU[part](cuda, plan, report)
+    print(f"\nall in {time.perf_counter() - begin:.0f} s")
+
+
+def _head(report: Report, why: str) -> None:
+    facts = report.about
+    memory = facts["host_memory_available_bytes"]
+    words = [f"unspool {facts['unspool']}", facts["device"] or f"no GPU: {why}"]
+    words += [f"{facts['cores']} cores", f"{size_text(memory or 0)} of memory free"]
+    print("; ".join(words), flush=True)
+
+
+def host_memory_needed(part: str, plan: Plan) -> int:
+    """The most host memory that a part uses at once, in bytes."""
+    return {
+        "raw": plan.raw_buffer,
+        "sweep": plan.host_tier or plan.history,
+        "start": max(plan.arenas),
+        "shot": plan.shot_checkpoints * plan.checkpoint,
+        "node": plan.share,
+    }.get(part, 0)
+
+
+def _warm(parts: tuple[str, ...], plan: Plan, report: Report) -> None:
+    """Touches host memory once, and shows what that took."""
+    count = plan.warm
+    if count is None:
+        needed = sorted(host_memory_needed(part, plan) for part in parts)
+        available = available_memory()
+        count = next((one for one in reversed(needed) if fits(one, available)), 0)
+    if not count:
+        return
+    title = f"Touching {size_text(count)} of host memory, huge pages, {plan.touch_threads} threads"
+    table = Table("warm", title, ("when", "s", "GB/s"))
+    for when in ("first, maybe cold", "again"):
+        seconds = raw.warm_memory(count, plan.touch_threads)
+        table.add(when, seconds, count / seconds / 1e9)
+    table.note("the memory of a virtual machine is slow when it is touched for the first time; all")
+    table.notes[-1] += " other figures are of memory that was touched before"
+    report.show(table)

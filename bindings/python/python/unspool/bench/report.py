@@ -1,0 +1,121 @@
+"""Tables of figures: text for people, and plain data for machines."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from unspool.bench.measure import Sample
+
+__all__ = ["Cell", "Report", "Table", "number"]
+
+#: A word, a figure, several readings of one (median and spread are shown), or nothing.
+Cell = str | int | float | Sample | None
+
+
+@dataclass
+class Table:
+    """One table.
+
+    Attributes:
+        name: a short name for machines.
+        title: what it shows, one line.
+        columns: names, with units.
+        rows: as many cells as there are columns.
+        notes: what has to be known to read it.
+    """
+
+    name: str
+    title: str
+    columns: Sequence[str]
+    rows: list[Sequence[Cell]] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    def add(self, *cells: Cell) -> None:
+        """Adds a row."""
+        if len(cells) != len(self.columns):
+            raise ValueError(f"{self.name}: {len(cells)} cells for {len(self.columns)} columns")
+        self.rows.append(cells)
+
+    def note(self, text: str) -> None:
+        """Adds a note, once."""
+        if text not in self.notes:
+            self.notes.append(text)
+
+    def __str__(self) -> str:
+        texts = [tuple(self.columns), *(tuple(map(_text, row)) for row in self.rows)]
+        widths = [max(map(len, column)) for column in zip(*texts, strict=True)]
+        lines = [self.title, *(_line(row, widths) for row in texts)]
+        return "\n".join([*lines, *(f"  ({note})" for note in self.notes)])
+
+    def as_dict(self) -> dict[str, Any]:
+        """The table as dictionaries, lists and numbers."""
+        rows = [dict(zip(self.columns, map(_plain, row), strict=True)) for row in self.rows]
+        return {"name": self.name, "title": self.title, "rows": rows, "notes": list(self.notes)}
+
+
+class Report:
+    """The tables of one run: each is shown when it is ready, and kept for the file."""
+
+    def __init__(self, about: dict[str, Any], file: Path | None = None) -> None:
+        self.about = about
+        self.tables: list[Table] = []
+        self._file = file
+
+    def show(self, table: Table) -> None:
+        """Prints a table and writes the file with all tables so far."""
+        self.tables.append(table)
+        print(f"\n{table}", flush=True)
+        self._write()
+
+    def _write(self) -> None:
+        if self._file is None:
+            return
+        content = self.about | {"tables": [table.as_dict() for table in self.tables]}
+        # Replaced as a whole: a run that is ended early leaves a file that can be read.
+        partial = self._file.with_name(self._file.name + ".part")
+        partial.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+        os.replace(partial, self._file)
+
+
+def number(value: float) -> str:
+    """Three significant digits, or all digits before the point."""
+    if value != value:
+        return "-"
+    if value == 0:
+        return "0"
+    digits = 0 if abs(value) >= 100 else 1 if abs(value) >= 10 else 2 if abs(value) >= 1 else 3
+    return f"{value:,.{digits}f}"
+
+
+def _text(cell: Cell) -> str:
+    if cell is None:
+        return "-"
+    if isinstance(cell, Sample):
+        if len(cell.values) == 1:
+            return number(cell.median)
+        return f"{number(cell.median)} ({number(cell.low)}-{number(cell.high)})"
+    return (
+        number(cell) if isinstance(cell, float) else f"{cell:,}" if _is_count(cell) else str(cell)
+    )
+
+
+def _is_count(cell: Cell) -> bool:
+    return isinstance(cell, int)
+
+
+def _plain(cell: Cell) -> Any:
+    if not isinstance(cell, Sample):
+        # JSON has no such number.
+        return None if isinstance(cell, float) and cell != cell else cell
+    ends = {"median": cell.median, "low": cell.low, "high": cell.high}
+    return ends | {"values": list(cell.values)}
+
+
+def _line(row: Sequence[str], widths: Sequence[int]) -> str:
+    first, *others = zip(row, widths, strict=True)
+    return "  ".join([first[0].ljust(first[1]), *(text.rjust(width) for text, width in others)])
