@@ -12,7 +12,8 @@ use crate::span::DeviceSpan;
 use crate::stream::Stream;
 use crate::watch::Place;
 
-/// How bytes get to and from memory that is not registered yet. Both keep the caller's thread busy
+/// How bytes get to and from memory that is not registered yet, and will not be within about a
+/// sixth of the time that such a copy takes: that is waited for. Both ways keep the caller's thread busy
 /// for the copy's duration; where the memory is registered a copy is only enqueued.
 #[derive(Debug)]
 pub enum Unregistered<'a> {
@@ -41,14 +42,15 @@ impl PinnedArena {
     ) -> Result<(), DeviceError> {
         self.check(offset, from.len())?;
         self.context.require(stream.context().ordinal(), "the stream")?;
-        // Copies of unregistered memory last as long as this call: registrations leave them gaps.
-        let _busy = self.busy();
         let _scope = enter(stream, &[from])?;
         let mut way = unregistered;
         for piece in self.pieces(offset, from.len()) {
             let (address, len) = (from.address() + (piece.start - offset), piece.end - piece.start);
+            let registered = self.await_registered(piece.end, len);
+            // Copies of unregistered memory last as long as the call: registrations leave gaps.
+            let _busy = self.busy();
             match &mut way {
-                Unregistered::Staged(ring) if !self.is_registered(&piece) => {
+                Unregistered::Staged(ring) if !registered => {
                     // SAFETY: the range was checked; the span keeps the memory in place, and the
                     // ring leaves nothing in flight.
                     unsafe { ring.copy_in(stream, self.place(&piece), address, len) }?;
@@ -81,14 +83,15 @@ impl PinnedArena {
     ) -> Result<(), DeviceError> {
         self.check(offset, to.len())?;
         self.context.require(stream.context().ordinal(), "the stream")?;
-        // Copies of unregistered memory last as long as this call: registrations leave them gaps.
-        let _busy = self.busy();
         let _scope = enter(stream, &[to])?;
         let mut way = unregistered;
         for piece in self.pieces(offset, to.len()) {
             let (address, len) = (to.address() + (piece.start - offset), piece.end - piece.start);
+            let registered = self.await_registered(piece.end, len);
+            // Copies of unregistered memory last as long as the call: registrations leave gaps.
+            let _busy = self.busy();
             match &mut way {
-                Unregistered::Staged(ring) if !self.is_registered(&piece) => {
+                Unregistered::Staged(ring) if !registered => {
                     // SAFETY: as above; the ring has the bytes when it returns.
                     unsafe { ring.copy_out(stream, address, self.place(&piece), len) }?;
                 }
@@ -107,11 +110,6 @@ impl PinnedArena {
 
     fn pieces(&self, offset: u64, len: u64) -> impl Iterator<Item = Range<u64>> + use<> {
         self.prepared.chunks.split(offset, len)
-    }
-
-    /// Whether a piece, which lies in one chunk, is registered: then its chunk is.
-    fn is_registered(&self, piece: &Range<u64>) -> bool {
-        piece.end <= self.registered()
     }
 
     fn place(&self, piece: &Range<u64>) -> *mut u8 {

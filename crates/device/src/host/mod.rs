@@ -44,14 +44,23 @@ pub use staging::StagingRing;
 use mapping::{HUGE_PAGE, Mapping};
 use prepare::{Prepared, Thread};
 
+/// Bytes are registered about this many times as fast as they are copied to memory that is not.
+const NEAR: u64 = 6;
+/// A registration that is slower than this, and late by more than that, is not waited for.
+const SLOW_BYTES_PER_NANOSECOND: u64 = 5;
+const LATE: Duration = Duration::from_millis(2);
+
 /// How a pinned arena is prepared.
 #[derive(Clone, PartialEq, Debug)]
 pub struct PinnedOptions {
-    /// Bytes of the first chunk; default 32 MiB. Rounded up to a multiple of 2 MiB.
+    /// Bytes of the first chunk; default 2 MiB: the first calls are short, so that whatever the
+    /// process does with the device first waits for a fraction of a millisecond. Rounded up to a
+    /// multiple of 2 MiB.
     pub first_chunk: u64,
     /// Chunks double up to this many bytes; default 64 MiB.
     pub largest_chunk: u64,
-    /// Threads that touch pages; default 8, or the number of cores if that is less.
+    /// Threads that touch pages; default 8, or half of the cores if that is less: the threads of
+    /// the process go on beside them.
     pub touch_threads: usize,
     /// How registrations are spaced; by default with gaps as long as the calls while copies run.
     pub pace: Pace,
@@ -73,9 +82,9 @@ impl Default for PinnedOptions {
     fn default() -> PinnedOptions {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         PinnedOptions {
-            first_chunk: 32 << 20,
+            first_chunk: 2 << 20,
             largest_chunk: 64 << 20,
-            touch_threads: cores.min(8),
+            touch_threads: (cores / 2).clamp(1, 8),
             pace: Pace::default(),
             take_turns: true,
             turn_directory: None,
@@ -193,6 +202,24 @@ impl PinnedArena {
     pub fn wait_registered(&self, upto: u64, limit: Duration) -> Result<(), DeviceError> {
         let progress = &self.prepared.progress;
         progress.wait_until("registered", || progress.registered(), upto, limit)
+    }
+
+    /// Waits for bytes whose registration is near, before `len` bytes of them are copied: where that
+    /// is sooner than the copy by another way would be. Whether they are registered then.
+    fn await_registered(&self, upto: u64, len: u64) -> bool {
+        let ahead = upto.saturating_sub(self.registered());
+        if ahead == 0 {
+            return true;
+        }
+        let chunks = &self.prepared.chunks;
+        let upto = chunks.range(chunks.index_of(upto - 1)).end;
+        let ahead = upto.saturating_sub(self.registered());
+        let held = self.prepared.progress.state().holds > 0;
+        if self.thread.is_none() || held || ahead > len.saturating_mul(NEAR) {
+            return false;
+        }
+        let limit = Duration::from_nanos(ahead / SLOW_BYTES_PER_NANOSECOND) + LATE;
+        self.wait_registered(upto, limit).is_ok()
     }
 
     /// Waits until the pages of the first `upto` bytes are present, at most `limit`.

@@ -16,8 +16,9 @@ use crate::pace::{Decision, Pace};
 use crate::result;
 use crate::turn::{Turn, Turns};
 
-/// What a touching thread takes at a time: small enough that the first chunk is touched by all.
-pub(super) const PIECE: u64 = 8 << 20;
+/// What a touching thread takes at a time: one huge page, so that all threads share the first
+/// chunks, which the first copies wait for.
+pub(super) const PIECE: u64 = 2 << 20;
 
 /// How long one waits for the turn of another process before registering without it: a process
 /// that was stopped with the lock in its hand must not stop everyone.
