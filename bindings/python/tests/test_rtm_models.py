@@ -94,7 +94,7 @@ def _nothing(path):
         ("a.f32", _raw, {"shape": (12, 9)}, "give --spacing"),
         ("a.f32", _big_endian, {"shape": (12, 9), "spacing": (1.0, 1.0)}, "little-endian"),
         ("a.npy", _text, {}, r"no \.npy file"),
-        ("a.npy", _one_dimension, {}, "two-dimensional"),
+        ("a.npy", _one_dimension, {}, "two dimensions"),
         ("a.npy", _pickled, {}, r"no \.npy file"),
         ("a.f32", _raw, {"shape": (12, 9), "spacing": (-1.0, 1.0)}, "not positive"),
     ],

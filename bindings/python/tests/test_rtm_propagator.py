@@ -9,8 +9,9 @@ pytest.importorskip("scipy")
 
 from unspool._unspool import Acoustic, largest_stable_step
 from unspool.rtm.errors import MigrationError
+from unspool.rtm.medium import padded_shape
 from unspool.rtm.model import Model
-from unspool.rtm.propagator import CompiledPropagator, padded_shape
+from unspool.rtm.propagator import CompiledPropagator
 
 VELOCITY = np.full((40, 30), 2000.0, np.float32)
 DT = 1e-3

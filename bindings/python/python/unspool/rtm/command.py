@@ -14,13 +14,14 @@ from typing import Any
 import numpy as np
 from rich.console import Console
 from unspool import Stats
-from unspool.rtm import figure, report
+from unspool.rtm import figure, report, slices
+from unspool.rtm.device import CupyDevice, Device
 from unspool.rtm.errors import MigrationError
 from unspool.rtm.files import check_writable, complete
 from unspool.rtm.generated import generated_model
 from unspool.rtm.history import Memory
 from unspool.rtm.image import agreement, expected, finish
-from unspool.rtm.job import Job, Outcome, check_disk, check_memory, migrate_again, run
+from unspool.rtm.job import Job, Outcome, check_disk, migrate_again, plain_history, run
 from unspool.rtm.memory import peak_resident
 from unspool.rtm.model import Model, smooth
 from unspool.rtm.modelfile import read_model
@@ -73,7 +74,8 @@ def _migrate(
     found = report.build(job, outcome, seconds, peak, agrees)
     if options.check:
         found["check"] = _check(job, outcome, options, screen)
-    figure.draw(job, image, wanted, agrees, parts["image.png"])
+    draw = slices.draw if job.model.in_space else figure.draw
+    draw(job, image, wanted, agrees, parts["image.png"])
     with parts["image.npy"].open("wb") as file:
         np.save(file, image)
     parts["report.json"].write_text(json.dumps(found, indent=2) + "\n")
@@ -95,17 +97,28 @@ def _job(options: argparse.Namespace) -> Job:
     )
     if options.layer < 0 or options.threads < 0:
         raise MigrationError("--layer and --threads cannot be negative")
-    memory = Memory(_size(options.device), _size(options.host), options.disk_dir, options.disk)
-    return Job(model, smooth(model, length), survey, options.layer, options.threads, memory)
+    device = _device(model, options)
+    on = None if device is None else device.on
+    memory = Memory(_size(options.device), _size(options.host), options.disk_dir, options.disk, on)
+    background = smooth(model, length)
+    return Job(model, background, survey, options.layer, options.threads, memory, device)
+
+
+def _device(model: Model, options: argparse.Namespace) -> Device | None:
+    if options.gpu:
+        return CupyDevice()
+    if model.in_space:
+        raise MigrationError("in three dimensions a GPU computes: add --gpu")
+    return None
 
 
 def _model(options: argparse.Namespace) -> Model:
     if options.model is not None:
         return read_model(options.model, options.shape, options.spacing, options.units)
-    (nx, nz), (dx, dz) = options.shape or (1201, 401), options.spacing or (7.5, 7.5)
-    if dx != dz:
-        raise MigrationError("the generated model has one --spacing for both directions")
-    return generated_model(nx, nz, dx)
+    (nx, *ny, nz), spacing = options.shape or (1201, 401), options.spacing or (7.5,)
+    if len(set(spacing)) != 1:
+        raise MigrationError("the generated model has one --spacing for all directions")
+    return generated_model(nx, nz, spacing[0], ny=ny[0] if ny else None)
 
 
 def _size(text: str) -> str | None:
@@ -126,7 +139,7 @@ def _refuse_early(job: Job, options: argparse.Namespace) -> None:
         memory = sum(tier.capacity or 0 for tier in spool.stats().tiers if tier.name != "disk")
     check_disk(options.disk_dir, job.shot_history_bytes, memory)
     if options.check:
-        check_memory(job.shot_history_bytes)
+        plain_history(job)
 
 
 def _watch(
@@ -145,6 +158,7 @@ def _check(
 ) -> dict[str, Any]:
     """Migrates again with plain arrays, and compares every bit."""
     begin = time.monotonic()
+    where = plain_history(job).memory
     with _watch(job, options, screen, "checking", passes=2) as watch:
         again = migrate_again(job, outcome.records, watch)
     pairs = zip(outcome.migrated.digests, again.digests, strict=True)
@@ -157,7 +171,12 @@ def _check(
         )
     )
     seconds = time.monotonic() - begin
-    return {"identical": same, "different_shots": different, "seconds": seconds}
+    return {
+        "identical": same,
+        "different_shots": different,
+        "seconds": seconds,
+        "memory": where,
+    }
 
 
 def _tell(found: dict[str, Any], stats: Stats, options: argparse.Namespace) -> int:
@@ -170,10 +189,11 @@ def _tell(found: dict[str, Any], stats: Stats, options: argparse.Namespace) -> i
         report.show(found, stats, console)
         console.print(f"written: {options.out}/{', '.join(FILES)}", highlight=False)
         if check is not None and not failed:
-            console.print("check: every bit of the image is the same with plain NumPy arrays")
+            where = check["memory"]
+            console.print(f"check: every bit of the image is the same with {where}")
     if failed and check is not None:
         print(
-            "check: the image differs from that with plain NumPy arrays, in shots "
+            f"check: the image differs from that with {check['memory']}, in shots "
             f"{check['different_shots']}: the spool gave back other bytes than it was given",
             file=sys.stderr,
         )

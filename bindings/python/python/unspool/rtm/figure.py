@@ -13,7 +13,7 @@ from unspool.rtm.image import PROCESSING, perturbation
 from unspool.rtm.job import Job
 from unspool.rtm.model import Floats
 
-__all__ = ["draw"]
+__all__ = ["caption", "draw", "limit_of"]
 
 #: Amplitudes beyond this percentile are clipped, in per cent.
 CLIP = 98.5
@@ -46,7 +46,7 @@ def draw(job: Job, image: Floats, wanted: Floats, agrees: float, path: Path) -> 
             y=1.0 - 0.1 / figure.get_figheight(),
             va="top",
         )
-        figure.text(0.5, 0.08 / figure.get_figheight(), _caption(job), ha="center", fontsize=9)
+        figure.text(0.5, 0.08 / figure.get_figheight(), caption(job), ha="center", fontsize=9)
         figure.savefig(path, format="png")
 
 
@@ -86,20 +86,20 @@ def _velocity(axes: Axes, job: Job) -> None:
 
 def _difference(axes: Axes, job: Job) -> None:
     seen = 100.0 * perturbation(job.model, job.background)
-    limit = _limit(seen)
+    limit = limit_of(seen)
     label = "difference (%)"
     _panel(axes, job, seen, label, cmap="RdBu_r", vmin=-limit, vmax=limit)
     axes.set_title("Difference: true minus smoothed velocity, relative")
 
 
 def _wiggles(axes: Axes, job: Job, image: Floats, title: str) -> None:
-    limit = _limit(image)
+    limit = limit_of(image)
     label = "amplitude / rms"
     _panel(axes, job, image, label, cmap="gray", vmin=-limit, vmax=limit)
     axes.set_title(title)
 
 
-def _limit(values: Floats) -> float:
+def limit_of(values: Floats) -> float:
     """The amplitude that the clip percentile leaves, at least something."""
     return float(np.percentile(np.abs(values), CLIP)) or 1.0
 
@@ -114,7 +114,7 @@ def _panel(axes: Axes, job: Job, values: Floats, label: str, **options: Any) -> 
     axes.figure.colorbar(picture, cax=beside).set_label(label)
 
 
-def _caption(job: Job) -> str:
+def caption(job: Job) -> str:
     timing = job.survey.timing
     source = (
         f"Ricker source, {timing.frequency:.1f} Hz; {len(job.survey.receivers)} receivers; "

@@ -9,9 +9,17 @@ from typing import Any, Protocol
 
 from unspool import Spool
 from unspool.rtm.clock import Clock, Span
+from unspool.rtm.device import Device
 from unspool.rtm.model import Floats
 
-__all__ = ["ArrayHistory", "History", "Memory", "SpoolHistory"]
+__all__ = [
+    "ArrayHistory",
+    "DeviceHistory",
+    "History",
+    "Memory",
+    "PinnedHistory",
+    "SpoolHistory",
+]
 
 
 class History(Protocol):
@@ -28,21 +36,52 @@ class History(Protocol):
 
 
 class ArrayHistory:
-    """The whole history in plain NumPy arrays: what a spool's results are checked against."""
+    """The whole history in plain arrays of the same kind: what a spool is checked against."""
+
+    #: For people.
+    memory = "plain NumPy arrays"
 
     def __init__(self) -> None:
-        self._arrays: dict[int, Floats] = {}
+        self._arrays: dict[int, Any] = {}
 
-    def save(self, version: int, array: Floats, /) -> None:
+    def save(self, version: int, array: Any, /) -> None:
         """Keeps a copy of `array`."""
         self._arrays[version] = array.copy()
 
     def expect(self, versions: Iterable[int], /) -> None:
         """Needs no hint."""
 
-    def restore(self, version: int, array: Floats, /) -> None:
+    def restore(self, version: int, array: Any, /) -> None:
         """Fills `array`, and forgets the copy."""
         array[...] = self._arrays.pop(version)
+
+
+class DeviceHistory(ArrayHistory):
+    """The whole history in plain arrays of a GPU."""
+
+    memory = "plain device memory"
+
+
+class PinnedHistory:
+    """The whole history in pinned host memory, for a GPU whose own memory is too small for it."""
+
+    memory = "pinned host memory"
+
+    def __init__(self, device: Device) -> None:
+        self._device = device
+        self._arrays: dict[int, Floats] = {}
+
+    def save(self, version: int, array: Any, /) -> None:
+        """Keeps a copy of `array`."""
+        self._arrays[version] = self._device.pinned(array.shape)
+        self._device.download(array, self._arrays[version])
+
+    def expect(self, versions: Iterable[int], /) -> None:
+        """Needs no hint."""
+
+    def restore(self, version: int, array: Any, /) -> None:
+        """Fills `array`, and forgets the copy."""
+        self._device.upload(array, self._arrays.pop(version))
 
 
 class SpoolHistory:
@@ -87,20 +126,24 @@ class Memory:
         host: size of the host tier, likewise.
         directory: where the disk tier lies; the spool removes what it has put there.
         disk: the most that the disk tier may take, or None for all that is free.
+        on: where the spool keeps its memory, as its option `on` says; None for its default.
     """
 
     device: str | None
     host: str | None
     directory: Path
     disk: str | None = None
+    on: str | None = None
 
     def open(self, *, trace: bool) -> Spool:
         """A spool with these tiers, whose checkpoints go when they have been restored."""
         disk = self.directory if self.disk is None else (self.directory, self.disk)
+        options: dict[str, Any] = {} if self.on is None else {"on": self.on}
         return Spool(
             device=self.device,
             host=self.host,
             disk=disk,
             discard_after_restore=True,
             trace=trace,
+            **options,
         )

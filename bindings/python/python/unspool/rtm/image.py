@@ -27,6 +27,8 @@ FAINTEST = 0.02
 SAMPLES = 40
 #: Cells at the sides and the bottom that are left out of comparisons: nothing lights them well.
 MARGIN = 40
+#: Columns that are laid out in time together.
+COLUMNS = 4096
 #: Cells over which amplitudes are balanced before images are compared.
 BALANCE = 20.0
 
@@ -40,7 +42,7 @@ def finish(correlation: Floats, illumination: Floats, model: Model) -> Floats:
     """
     light = illumination.astype(np.float64)
     light += FAINTEST * light.mean() + np.finfo(np.float64).tiny
-    depth = np.arange(model.shape[1]) * model.spacing[1]
+    depth = np.arange(model.shape[-1]) * model.spacing[-1]
     image = _laplacian(correlation / light, model.spacing) * depth
     image[water(model)] = 0.0
     return _unit(image)
@@ -57,37 +59,49 @@ def expected(model: Model, background: Model, timing: Timing) -> Floats:
     Each column is laid out in two-way time of the migration model, convolved with the wavelet,
     and laid back in depth. The root mean square is 1.
     """
-    seen = perturbation(model, background)
-    dz = background.spacing[1]
-    slowness = 2.0 * dz / background.velocity.astype(np.float64)
+    nz, dz = background.shape[-1], background.spacing[-1]
+    seen = perturbation(model, background).reshape(-1, nz)
+    slowness = 2.0 * dz / background.velocity.astype(np.float64).reshape(-1, nz)
     arrival = np.cumsum(slowness, axis=1) - slowness
     step = 1.0 / (SAMPLES * timing.frequency)
     clock = np.arange(0.0, arrival.max() + step, step)
+    parts = [
+        _shown(seen[at : at + COLUMNS], arrival[at : at + COLUMNS], clock)
+        for at in range(0, len(seen), COLUMNS)
+    ]
+    image = np.concatenate(parts).reshape(background.shape)
+    image[water(model)] = 0.0
+    return _unit(image)
+
+
+def _shown(seen: Floats, arrival: Doubles, clock: Doubles) -> Doubles:
+    """Some columns, laid out in time, convolved, and laid back."""
     columns = zip(arrival, seen, strict=True)
     in_time = np.stack([np.interp(clock, time, column) for time, column in columns])
     shown = fftconvolve(in_time, _wavelet()[None, :], mode="same", axes=1)
     pairs = zip(arrival, shown, strict=True)
-    image = np.stack([np.interp(time, clock, column) for time, column in pairs])
-    image[water(model)] = 0.0
-    return _unit(image)
+    return np.stack([np.interp(time, clock, column) for time, column in pairs])
 
 
 def agreement(image: Floats, wanted: Floats, model: Model) -> float:
     """The correlation of two images where sources light them, amplitudes balanced: at most 1."""
     seen = ~water(model)
-    seen[:MARGIN] = seen[-MARGIN:] = seen[:, -MARGIN // 2 :] = False
+    for axis in range(seen.ndim - 1):
+        sides = np.moveaxis(seen, axis, 0)
+        sides[:MARGIN] = sides[-MARGIN:] = False
+    seen[..., -MARGIN // 2 :] = False
     left, right = (_balanced(part)[seen] for part in (image, wanted))
     power = float(np.sqrt(np.dot(left, left) * np.dot(right, right)))
     return float(np.dot(left, right)) / power if power else 0.0
 
 
-def _laplacian(field: Doubles, spacing: tuple[float, float]) -> Doubles:
+def _laplacian(field: Doubles, spacing: tuple[float, ...]) -> Doubles:
     second = np.array([1.0, -2.0, 1.0])
     along = [
         correlate1d(field, second / step**2, axis=axis, mode="nearest")
         for axis, step in enumerate(spacing)
     ]
-    return np.asarray(along[0] + along[1])
+    return np.asarray(sum(along[1:], start=along[0]))
 
 
 def _wavelet() -> Doubles:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import shutil
 import time
 from collections.abc import Callable
@@ -14,22 +15,33 @@ from typing import Protocol
 import numpy as np
 from unspool import Stats
 from unspool.rtm.clock import Clock
+from unspool.rtm.device import Device
 from unspool.rtm.errors import MigrationError
-from unspool.rtm.history import ArrayHistory, History, Memory, SpoolHistory
+from unspool.rtm.gpu import TRAFFIC, GpuPropagator
+from unspool.rtm.history import (
+    ArrayHistory,
+    DeviceHistory,
+    History,
+    Memory,
+    PinnedHistory,
+    SpoolHistory,
+)
+from unspool.rtm.medium import padded_shape
 from unspool.rtm.memory import available_memory
 from unspool.rtm.migration import migrate_shot, mute_direct_wave, record_shot
 from unspool.rtm.model import Floats, Model
-from unspool.rtm.propagator import CompiledPropagator, Propagator, padded_shape
+from unspool.rtm.propagator import CompiledPropagator, Propagator
 from unspool.rtm.survey import Survey
 
 __all__ = [
     "Job",
+    "Kernels",
     "Migrated",
     "Outcome",
     "Watch",
     "check_disk",
-    "check_memory",
     "migrate_again",
+    "plain_history",
     "run",
 ]
 
@@ -49,6 +61,9 @@ class Watch(Protocol):
 
 #: A check needs this many times the history: the rest of the job lives beside it.
 CHECK_MARGIN = 1.1
+#: Arrays as large as a wavefield that a migration has on a GPU: the medium, two levels, room for a
+#: restored one, image and light; and one to spare.
+FIELDS = 7
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,6 +77,7 @@ class Job:
         layer: cells of the absorbing layer.
         threads: of the propagator, 0 for one per core.
         memory: the sizes of the tiers.
+        device: the GPU that computes, or None for the CPU.
     """
 
     model: Model
@@ -70,15 +86,14 @@ class Job:
     layer: int
     threads: int
     memory: Memory
+    device: Device | None = None
 
-    def propagators(self) -> tuple[CompiledPropagator, CompiledPropagator]:
-        """Those of the true and of the migration model."""
+    def propagator(self, model: Model) -> Propagator:
+        """What computes waves in one of the models."""
         dt = self.survey.timing.dt
-        recording, migrating = (
-            CompiledPropagator(model, dt, self.layer, self.threads)
-            for model in (self.model, self.background)
-        )
-        return recording, migrating
+        if self.device is None:
+            return CompiledPropagator(model, dt, self.layer, self.threads)
+        return GpuPropagator(model, dt, self.layer, self.device)
 
     @property
     def shots(self) -> range:
@@ -88,13 +103,17 @@ class Job:
     @property
     def surface_speed(self) -> float:
         """The mean speed along the surface in m/s: that of the direct wave."""
-        return float(self.model.velocity[:, 0].mean())
+        return float(self.model.velocity[..., 0].mean())
 
     @property
     def field_bytes(self) -> int:
         """Bytes of one saved wavefield."""
-        nx, nz = padded_shape(self.model.shape, self.layer)
-        return 4 * nx * nz
+        return 4 * math.prod(padded_shape(self.model.shape, self.layer))
+
+    @property
+    def working_bytes(self) -> int:
+        """Memory of a GPU that migrating takes beside the history: fields and a shot's records."""
+        return FIELDS * self.field_bytes + 8 * self.survey.timing.steps * len(self.survey.receivers)
 
     @property
     def shot_history_bytes(self) -> int:
@@ -119,6 +138,24 @@ class Migrated:
     seconds: tuple[float, ...]
 
 
+@dataclass(frozen=True)
+class Kernels:
+    """What a GPU's kernels have done: those that take steps, injecting and recording included.
+
+    Attributes:
+        steps: steps of all passes.
+        seconds: the device's time for them, gaps between kernels included.
+        step_bytes: what a step must read and write at least: the older level, which becomes the
+            next one, the newer one and the medium.
+        copy_bandwidth: bytes read and written a second by a copy on the device, in the same run.
+    """
+
+    steps: int
+    seconds: float
+    step_bytes: int
+    copy_bandwidth: float
+
+
 @dataclass(frozen=True, eq=False)
 class Outcome:
     """What a run has made and measured.
@@ -128,7 +165,8 @@ class Outcome:
         records: the muted data of each shot, float32 (steps, receivers), where they were wanted.
         stats: the spool's own figures.
         clock: the application's time.
-        propagator: which instructions and how many threads computed.
+        propagator: what computed.
+        kernels: the time of a GPU's kernels, where one computed.
     """
 
     migrated: Migrated
@@ -136,6 +174,7 @@ class Outcome:
     stats: Stats
     clock: Clock
     propagator: str
+    kernels: Kernels | None = None
 
 
 def run(
@@ -153,7 +192,8 @@ def run(
         keep_records: whether the data are wanted afterwards, to migrate them again.
     """
     clock = Clock(keep_spans=trace is not None)
-    recording, migrating = job.propagators()
+    bandwidth = 0.0 if job.device is None else job.device.copy_bandwidth()
+    recording, migrating = map(job.propagator, (job.model, job.background))
     records: list[Floats] = []
 
     def record(shot: int) -> Floats:
@@ -171,14 +211,20 @@ def run(
         if trace is not None:
             trace(history)
         stats = spool.stats()
-    name = f"{migrating.instructions}, {migrating.threads} threads"
-    return Outcome(migrated, tuple(records), stats, clock, name)
+    kernels = None if job.device is None else _kernels(job.device, migrating.shape, bandwidth)
+    return Outcome(migrated, tuple(records), stats, clock, migrating.description, kernels)
+
+
+def _kernels(device: Device, shape: tuple[int, ...], bandwidth: float) -> Kernels:
+    time = device.kernel_time()
+    return Kernels(time.steps, time.seconds, 4 * TRAFFIC * math.prod(shape), bandwidth)
 
 
 def migrate_again(job: Job, records: tuple[Floats, ...], watch: Watch) -> Migrated:
-    """The same migration with each shot's whole history in plain NumPy arrays."""
-    _, migrating = job.propagators()
-    return _stack(job, migrating, records.__getitem__, ArrayHistory, Clock(), watch)
+    """The same migration with each shot's whole history in plain arrays, without a spool."""
+    migrating = job.propagator(job.background)
+    history = partial(plain_history, job)
+    return _stack(job, migrating, records.__getitem__, history, Clock(), watch)
 
 
 def _stack(
@@ -217,16 +263,23 @@ def check_disk(directory: Path, history_bytes: int, memory: int) -> None:
         )
 
 
-def check_memory(history_bytes: int) -> None:
-    """Refuses a check for which there is not enough memory.
+def plain_history(job: Job) -> ArrayHistory | PinnedHistory:
+    """Where a check keeps the history of one shot: on the GPU if it fits, else in host memory.
 
     Raises:
-        MigrationError: with the figures and what to change.
+        MigrationError: with the figures and what to change, where it fits nowhere.
     """
-    available, needed = available_memory(), int(CHECK_MARGIN * history_bytes)
-    if available is not None and needed > available:
-        raise MigrationError(
-            f"--check keeps the history of one shot in plain memory: that is {needed / 1e9:.1f} "
-            f"GB, and {available / 1e9:.1f} GB are available; take a larger --every, fewer "
-            "--steps, or no --check"
-        )
+    needed = int(CHECK_MARGIN * job.shot_history_bytes)
+    if job.device is not None and needed <= job.device.free_bytes() - job.working_bytes:
+        return DeviceHistory()
+    available = available_memory()
+    if available is None or needed <= available:
+        return ArrayHistory() if job.device is None else PinnedHistory(job.device)
+    device = ""
+    if job.device is not None:
+        device = f"; the GPU has {job.device.free_bytes() / 1e9:.1f} GB free"
+    raise MigrationError(
+        f"--check keeps the history of one shot in plain memory: that is {needed / 1e9:.1f} "
+        f"GB, and {available / 1e9:.1f} GB are available{device}; take a larger --every, fewer "
+        "--steps, or no --check"
+    )

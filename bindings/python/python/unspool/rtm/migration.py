@@ -30,13 +30,14 @@ def record_shot(
     timing, waves = survey.timing, propagator.wavefield()
     source = propagator.points([survey.sources[shot]])
     receivers = propagator.points(survey.receivers)
-    data = np.empty((timing.steps, len(survey.receivers)), np.float32)
+    data = propagator.traces(timing.steps, len(survey.receivers))
+    wavelet = propagator.load(survey.wavelet)
     for start in range(0, timing.steps, timing.every):
-        signal = survey.wavelet[start : start + timing.every]
+        signal = wavelet[start : start + timing.every]
         with clock.span("compute", f"record {shot}:{start}"):
             waves.advance(len(signal), source, signal, receivers, data[start : start + len(signal)])
         tell("record", len(signal))
-    return data
+    return propagator.fetch(data)
 
 
 def mute_direct_wave(data: Floats, survey: Survey, shot: int, speed: float) -> None:
@@ -81,17 +82,17 @@ def migrate_shot(
     timing, waves = survey.timing, propagator.wavefield()
     starts = range(0, timing.steps, timing.every)
     first = shot * timing.steps
-    source = propagator.points([survey.sources[shot]])
+    source, wavelet = propagator.points([survey.sources[shot]]), propagator.load(survey.wavelet)
     for start in starts:
         history.save(first + start, waves.now)
-        signal = survey.wavelet[start : start + timing.every]
+        signal = wavelet[start : start + timing.every]
         with clock.span("compute", f"forward {shot}:{start}"):
             waves.advance(len(signal), source, signal)
         tell("forward", len(signal))
     history.expect([first + start for start in reversed(starts)])
     waves.reset()
     receivers = propagator.points(survey.receivers)
-    forward, image, backwards = propagator.room(), propagator.image(), data[::-1].copy()
+    forward, image, backwards = propagator.room(), propagator.image(), propagator.load(data[::-1])
     for start in reversed(starts):
         stop = min(start + timing.every, timing.steps)
         signal = backwards[timing.steps - stop : timing.steps - start]

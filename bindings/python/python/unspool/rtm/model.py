@@ -24,14 +24,15 @@ class Model:
     """A velocity model on a regular grid.
 
     Attributes:
-        velocity: speeds in m/s, float32, shape (x, z): z is the depth and varies fastest.
-        spacing: metres between cells along x and z.
+        velocity: speeds in m/s, float32, shape (x, z) or (x, y, z): z is the depth and varies
+            fastest.
+        spacing: metres between cells along each axis.
         name: where it comes from, for people.
         notes: what was concluded while reading it, for people.
     """
 
     velocity: Floats
-    spacing: tuple[float, float]
+    spacing: tuple[float, ...]
     name: str
     notes: tuple[str, ...] = ()
 
@@ -39,16 +40,19 @@ class Model:
         _check(self.velocity, self.spacing)
 
     @property
-    def shape(self) -> tuple[int, int]:
-        """Cells along x and z."""
-        nx, nz = self.velocity.shape
-        return nx, nz
+    def shape(self) -> tuple[int, ...]:
+        """Cells along x, perhaps y, and z."""
+        return self.velocity.shape
 
     @property
-    def extent(self) -> tuple[float, float]:
-        """Metres from the first to the last cell along x and z."""
-        (nx, nz), (dx, dz) = self.shape, self.spacing
-        return (nx - 1) * dx, (nz - 1) * dz
+    def in_space(self) -> bool:
+        """Whether it has three dimensions."""
+        return self.velocity.ndim == 3
+
+    @property
+    def extent(self) -> tuple[float, ...]:
+        """Metres from the first to the last cell along each axis."""
+        return tuple((n - 1) * d for n, d in zip(self.shape, self.spacing, strict=True))
 
     @property
     def slowest(self) -> float:
@@ -61,11 +65,13 @@ class Model:
         return float(self.velocity.max())
 
 
-def _check(velocity: Floats, spacing: tuple[float, float]) -> None:
-    if velocity.ndim != 2 or velocity.dtype != np.float32:
-        raise MigrationError("a velocity model is a float32 array of shape (x, z)")
+def _check(velocity: Floats, spacing: tuple[float, ...]) -> None:
+    if velocity.ndim not in (2, 3) or velocity.dtype != np.float32:
+        raise MigrationError("a velocity model is a float32 array of shape (x, z) or (x, y, z)")
     if min(velocity.shape) < 8:
-        raise MigrationError(f"a model of {velocity.shape} cells is too small: at least 8 by 8")
+        raise MigrationError(f"a model of {velocity.shape} cells is too small: at least 8 each way")
+    if len(spacing) != velocity.ndim:
+        raise MigrationError(f"{len(spacing)} spacings do not fit {velocity.ndim} dimensions")
     if not all(np.isfinite(s) and s > 0 for s in spacing):
         raise MigrationError(f"a spacing of {spacing} m is not positive")
     if not (np.isfinite(velocity).all() and velocity.min() > 0):
@@ -74,10 +80,10 @@ def _check(velocity: Floats, spacing: tuple[float, float]) -> None:
 
 def water(model: Model) -> NDArray[np.bool_]:
     """The cells of the water above the sea floor; none where the surface is no water."""
-    surface = model.velocity[:, :1]
+    surface = model.velocity[..., :1]
     wet = (surface > WATER_SPEEDS[0]) & (surface < WATER_SPEEDS[1])
     same = np.abs(model.velocity - surface) <= WATER_TOLERANCE * surface
-    return np.logical_and.accumulate(wet & same, axis=1)
+    return np.logical_and.accumulate(wet & same, axis=-1)
 
 
 def smooth(model: Model, length: float) -> Model:

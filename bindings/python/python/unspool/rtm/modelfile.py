@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Literal
 
@@ -13,8 +14,8 @@ from unspool.rtm.model import Floats, Model
 __all__ = ["Units", "read_model"]
 
 Units = Literal["auto", "m/s", "km/s"]
-Shape = tuple[int, int]
-Spacing = tuple[float, float]
+Shape = tuple[int, ...]
+Spacing = tuple[float, ...]
 
 #: Speeds of waves in rock and water, generously, in m/s.
 SLOWEST, FASTEST = 100.0, 12_000.0
@@ -27,8 +28,8 @@ def read_model(
 
     Args:
         path: `.npy`; `.sgy` or `.segy`; anything else is raw little-endian float32.
-        shape: cells along x and z, z fastest: needed for raw files, checked for others.
-        spacing: metres along x and z: needed unless a SEG-Y file says it.
+        shape: cells along x, perhaps y, and z, z fastest: needed for raw files, checked for others.
+        spacing: metres along each axis, or one for all: needed unless a SEG-Y file says it.
         units: of the file; `"auto"` takes speeds of at most 20 for km/s.
 
     Raises:
@@ -45,6 +46,8 @@ def read_model(
     spacing = spacing or found
     if spacing is None:
         raise ModelFileError(f"{path} does not say how far apart its cells are: give --spacing")
+    if len(spacing) == 1:
+        spacing *= values.ndim
     velocity, unit = _in_metres_per_second(path, values, units)
     return Model(velocity, spacing, path.name, (*notes, f"speeds in {unit}"))
 
@@ -60,11 +63,11 @@ def _read(path: Path, shape: Shape | None) -> tuple[Floats, Spacing | None, tupl
 def _raw(path: Path, shape: Shape | None) -> Floats:
     if shape is None:
         raise ModelFileError(f"{path} is raw float32: give --shape, cells along x and z: 1601x401")
-    size, wanted = path.stat().st_size, 4 * shape[0] * shape[1]
+    size, wanted = path.stat().st_size, 4 * math.prod(shape)
     if size != wanted:
         raise ModelFileError(
             f"{path} has {size} bytes; {_by(shape)} float32 values are {wanted}: "
-            "check --shape (cells along x, then z)"
+            "check --shape (cells along x, then perhaps y, then z)"
         )
     return np.fromfile(path, "<f4").reshape(shape).astype(np.float32)
 
@@ -74,10 +77,10 @@ def _npy(path: Path) -> Floats:
         values: NDArray[np.generic] = np.load(path, allow_pickle=False)
     except (ValueError, EOFError) as error:
         raise ModelFileError(f"{path} is no .npy file that holds numbers: {error}") from error
-    if values.ndim != 2 or values.dtype.kind not in "fiu":
+    if values.ndim not in (2, 3) or values.dtype.kind not in "fiu":
         raise ModelFileError(
-            f"{path} holds {values.dtype} of shape {values.shape}; a model is a "
-            "two-dimensional array of numbers, (x, z)"
+            f"{path} holds {values.dtype} of shape {values.shape}; a model is an "
+            "array of numbers of two dimensions, (x, z), or three, (x, y, z)"
         )
     return np.ascontiguousarray(values, dtype=np.float32)
 

@@ -6,7 +6,7 @@ import argparse
 import tempfile
 from pathlib import Path
 
-__all__ = ["add_options", "pair_of_cells", "pair_of_metres"]
+__all__ = ["add_options", "counts_of_cells", "lengths"]
 
 DESCRIPTION = """\
 Migrates seismic data: records every shot in a velocity model, propagates the source again through
@@ -20,6 +20,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.description = DESCRIPTION
     _model_options(parser.add_argument_group("model"))
     _survey_options(parser.add_argument_group("survey"))
+    _compute_options(parser.add_argument_group("computing"))
     _memory_options(parser.add_argument_group("history"))
     _output_options(parser.add_argument_group("output"))
 
@@ -32,12 +33,15 @@ def _model_options(group: argparse._ArgumentGroup) -> None:
         help="P-wave velocities: .npy, .sgy/.segy, or raw little-endian float32, depth fastest",
     )
     group.add_argument(
-        "--shape", type=pair_of_cells, metavar="NXxNZ", help="cells of a raw file: 1601x401"
+        "--shape",
+        type=counts_of_cells,
+        metavar="NXx[NYx]NZ",
+        help="cells of a raw file or of the generated model: 1601x401, or 256x256x256 with --gpu",
     )
     group.add_argument(
         "--spacing",
-        type=pair_of_metres,
-        metavar="D|DXxDZ",
+        type=lengths,
+        metavar="D|DXx[DYx]DZ",
         help="metres between cells: 7.5, or 12.5x4",
     )
     group.add_argument("--units", choices=("auto", "m/s", "km/s"), default="auto")
@@ -74,8 +78,16 @@ def _survey_options(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--layer", type=int, default=40, help="cells of the absorbing layer (default: 40)"
     )
+
+
+def _compute_options(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
-        "--threads", type=int, default=0, help="of the propagator (default: one per core)"
+        "--threads", type=int, default=0, help="of the CPU's propagator (default: one per core)"
+    )
+    group.add_argument(
+        "--gpu",
+        action="store_true",
+        help="compute on a GPU, through CuPy; also in three dimensions",
     )
 
 
@@ -103,7 +115,7 @@ def _output_options(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--check",
         action="store_true",
-        help="migrate again with the history in plain NumPy arrays: every bit must be the same",
+        help="migrate again with the history in plain arrays: every bit must be the same",
     )
     group.add_argument(
         "--trace", type=Path, metavar="FILE", help="write what happened when, for unspool timeline"
@@ -112,21 +124,22 @@ def _output_options(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--quiet", action="store_true", help="no progress and no table")
 
 
-def pair_of_cells(text: str) -> tuple[int, int]:
-    """`1601x401` as two counts."""
+def counts_of_cells(text: str) -> tuple[int, ...]:
+    """`1601x401` as two counts, `256x256x256` as three."""
     parts = text.lower().split("x")
-    if len(parts) != 2 or not all(part.strip().isdigit() for part in parts):
-        raise argparse.ArgumentTypeError(f"{text!r} is no pair of counts such as 1601x401")
-    return int(parts[0]), int(parts[1])
+    if len(parts) not in (2, 3) or not all(part.strip().isdigit() for part in parts):
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is no pair of counts such as 1601x401, nor three such as 256x256x256"
+        )
+    return tuple(map(int, parts))
 
 
-def pair_of_metres(text: str) -> tuple[float, float]:
-    """`7.5`, or `12.5x4`, as two lengths."""
-    parts = text.lower().split("x")
+def lengths(text: str) -> tuple[float, ...]:
+    """`7.5` as one length, `12.5x4` as two, `12.5x12.5x4` as three."""
     try:
-        lengths = [float(part) for part in parts]
+        found = tuple(float(part) for part in text.lower().split("x"))
     except ValueError:
-        lengths = []
-    if len(lengths) not in (1, 2):
+        found = ()
+    if len(found) not in (1, 2, 3):
         raise argparse.ArgumentTypeError(f"{text!r} is no length such as 7.5 or 12.5x4")
-    return lengths[0], lengths[-1]
+    return found

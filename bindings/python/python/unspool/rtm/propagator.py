@@ -6,14 +6,11 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 import numpy as np
-from unspool._unspool import SPACE_ORDER, Acoustic
+from unspool._unspool import Acoustic
 from unspool.rtm.errors import MigrationError
 from unspool.rtm.model import Floats, Model
 
-__all__ = ["CompiledPropagator", "Image", "Propagator", "Wavefield", "padded_shape"]
-
-#: Cells beyond the absorbing layer that the stencil reads.
-HALO = SPACE_ORDER // 2
+__all__ = ["CompiledPropagator", "Image", "Propagator", "Wavefield"]
 
 
 class Wavefield(Protocol):
@@ -30,13 +27,14 @@ class Wavefield(Protocol):
         self,
         steps: int,
         sources: Any,
-        signal: Floats,
+        signal: Any,
         receivers: Any = None,
-        record: Floats | None = None,
+        record: Any = None,
     ) -> None:
         """Takes `steps` steps, each driven at `sources` by one row of `signal`.
 
         What is read at `receivers` after each step, if there are any, becomes one row of `record`.
+        Both are (rows of) arrays that `Propagator.load` and `Propagator.traces` have given.
         """
 
 
@@ -53,6 +51,13 @@ class Image(Protocol):
 class Propagator(Protocol):
     """Makes everything that one model and time step need."""
 
+    #: The shape of a wavefield.
+    shape: tuple[int, ...]
+
+    @property
+    def description(self) -> str:
+        """What computes, for people."""
+
     def wavefield(self) -> Wavefield:
         """A silent wavefield."""
 
@@ -62,14 +67,17 @@ class Propagator(Protocol):
     def image(self) -> Image:
         """A dark image."""
 
-    def points(self, positions: Sequence[tuple[float, float]]) -> Any:
-        """Sources or receivers at (x, depth) in metres, between nodes by bilinear weights."""
+    def points(self, positions: Sequence[tuple[float, ...]]) -> Any:
+        """Sources or receivers in metres from the first cell, depth last, by linear weights."""
 
+    def traces(self, steps: int, count: int) -> Any:
+        """An array for what `count` receivers record in `steps` steps, steps slow."""
 
-def padded_shape(shape: tuple[int, int], layer: int) -> tuple[int, int]:
-    """The shape of a wavefield on a model of `shape` cells with a layer of `layer` cells."""
-    pad = 2 * (layer + HALO)
-    return shape[0] + pad, shape[1] + pad
+    def load(self, array: Floats) -> Any:
+        """A signal, steps slow, where the propagator can read it."""
+
+    def fetch(self, array: Any) -> Floats:
+        """Traces as a NumPy array."""
 
 
 class CompiledPropagator:
@@ -83,15 +91,24 @@ class CompiledPropagator:
         """Prepares it for `model`; `dt` in seconds, `layer` in cells, 0 threads for every core.
 
         Raises:
-            MigrationError: the step is unstable, or the grid is too large.
+            MigrationError: the step is unstable, the grid is too large, or the model has three
+                dimensions.
         """
+        if model.in_space:
+            raise MigrationError("in three dimensions a GPU computes: add --gpu")
+        dx, dz = model.spacing
         try:
-            self._core = Acoustic(model.velocity, model.spacing, dt, layer, threads)
+            self._core = Acoustic(model.velocity, (dx, dz), dt, layer, threads)
         except ValueError as error:
             raise MigrationError(str(error)) from error
-        self.shape: tuple[int, int] = self._core.shape
+        self.shape: tuple[int, ...] = self._core.shape
         self.threads: int = self._core.threads
         self.instructions: str = self._core.instructions
+
+    @property
+    def description(self) -> str:
+        """What computes, for people."""
+        return f"{self.instructions}, {self.threads} threads"
 
     def wavefield(self) -> CompiledWavefield:
         """A silent wavefield."""
@@ -105,9 +122,21 @@ class CompiledPropagator:
         """A dark image."""
         return CompiledImage(self._core)
 
-    def points(self, positions: Sequence[tuple[float, float]]) -> Any:
+    def points(self, positions: Sequence[tuple[float, ...]]) -> Any:
         """Sources or receivers at (x, depth) in metres."""
-        return self._core.points(list(positions))
+        return self._core.points([(x, z) for x, z in positions])
+
+    def traces(self, steps: int, count: int) -> Floats:
+        """An array to record into."""
+        return np.empty((steps, count), np.float32)
+
+    def load(self, array: Floats) -> Floats:
+        """The same array, contiguous."""
+        return np.ascontiguousarray(array)
+
+    def fetch(self, array: Floats) -> Floats:
+        """The same array."""
+        return array
 
 
 class CompiledWavefield:

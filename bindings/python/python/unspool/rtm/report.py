@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.table import Table
 from unspool import DirectionStats, LinkStats, Stats, __version__
 from unspool.rtm.image import PROCESSING
-from unspool.rtm.job import Job, Outcome
+from unspool.rtm.job import Job, Kernels, Outcome
 
 __all__ = ["build", "show"]
 
@@ -92,6 +92,22 @@ def _time(outcome: Outcome, seconds: float) -> dict[str, Any]:
         },
         "stall_seconds": stall,
         "stall_fraction": stall / seconds if seconds else 0.0,
+        "kernels": _kernels(outcome.kernels),
+    }
+
+
+def _kernels(kernels: Kernels | None) -> dict[str, Any] | None:
+    if kernels is None or kernels.seconds == 0.0:
+        return None
+    rate = kernels.steps * kernels.step_bytes / kernels.seconds
+    return {
+        "steps": kernels.steps,
+        "seconds": kernels.seconds,
+        "milliseconds_a_step": 1e3 * kernels.seconds / kernels.steps,
+        "step_bytes": kernels.step_bytes,
+        "bytes_per_second": rate,
+        "copy_bytes_per_second": kernels.copy_bandwidth,
+        "of_copy_bandwidth": rate / kernels.copy_bandwidth,
     }
 
 
@@ -164,7 +180,8 @@ def _movement(name: str, moved: DirectionStats, more: str) -> tuple[str, str, st
 def _time_rows(report: dict[str, Any], stats: Stats) -> list[tuple[str, str, str]]:
     time = report["time"]
     return [
-        ("run time", f"{time['run_seconds']:.1f} s", f"computing {time['compute_seconds']:.1f} s"),
+        ("run time", f"{time['run_seconds']:.1f} s", _computing(time)),
+        *_kernel_rows(time["kernels"]),
         (
             "stalled",
             f"{100.0 * time['stall_fraction']:.2f} %",
@@ -175,6 +192,23 @@ def _time_rows(report: dict[str, Any], stats: Stats) -> list[tuple[str, str, str
         ("peak resident memory", _giga(report["peak_resident_bytes"]), "whole process"),
         ("image against the model", f"{report['image']['agreement']:.2f}", "correlation"),
     ]
+
+
+def _computing(time: dict[str, Any]) -> str:
+    """A CPU computes while the application waits; a GPU has its own time."""
+    if time["kernels"] is None:
+        return f"computing {time['compute_seconds']:.1f} s"
+    return f"kernels of the propagator {time['kernels']['seconds']:.1f} s"
+
+
+def _kernel_rows(kernels: dict[str, Any] | None) -> list[tuple[str, str, str]]:
+    if kernels is None:
+        return []
+    remark = (
+        f"{kernels['bytes_per_second'] / 1e9:,.0f} GB/s of what a step must move; a copy on the "
+        f"GPU does {kernels['copy_bytes_per_second'] / 1e9:,.0f}"
+    )
+    return [("kernels of one step", f"{kernels['milliseconds_a_step']:.4f} ms", remark)]
 
 
 def _lead_row(stats: Stats) -> tuple[str, str, str]:

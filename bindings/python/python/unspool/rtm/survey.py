@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import numpy as np
-from unspool._unspool import largest_stable_step
 from unspool.rtm.errors import MigrationError
+from unspool.rtm.medium import largest_stable_step
 from unspool.rtm.model import Floats, Model
 
 __all__ = ["Survey", "Timing", "history_interval", "plan", "ricker"]
 
-Position = tuple[float, float]
+Position = tuple[float, ...]
 
 #: The highest frequency of a Ricker wavelet, over its peak: there the amplitude is 0.3 % of the
 #: peak's.
@@ -64,7 +66,7 @@ class Survey:
 
     Attributes:
         timing: how time is sampled.
-        sources: position of each shot: (x, depth) in metres.
+        sources: position of each shot in metres: (x, depth) or (x, y, depth).
         receivers: position of each receiver, the same for all shots.
         wavelet: what every source emits, float32, one value a step.
         warnings: what may spoil the result, for people.
@@ -119,7 +121,7 @@ def plan(
     if frequency is None:
         frequency = min(DEFAULT_FREQUENCY, _carried(model, GOOD_CELLS))
     _check(shots, frequency, steps, time, every)
-    dt = COURANT_MARGIN * largest_stable_step(model.fastest, *model.spacing)
+    dt = COURANT_MARGIN * largest_stable_step(model.fastest, model.spacing)
     if steps is None:
         steps = math.ceil((time if time is not None else _recording(model, frequency)) / dt)
     if every is None:
@@ -136,7 +138,7 @@ def _carried(model: Model, cells: float) -> float:
 
 
 def _recording(model: Model, frequency: float) -> float:
-    echo = 2.0 * float((model.spacing[1] / model.velocity).sum(axis=1).mean())
+    echo = 2.0 * float((model.spacing[-1] / model.velocity).sum(axis=-1).mean())
     return RECORDING * echo + 2.0 * DELAY / frequency
 
 
@@ -179,7 +181,25 @@ def _warnings(model: Model, timing: Timing) -> list[str]:
 
 def _positions(model: Model, shots: int) -> tuple[tuple[Position, ...], tuple[Position, ...]]:
     """Sources spread evenly, receivers on every column: on grid nodes, two cells deep."""
-    (nx, _), (dx, dz) = model.shape, model.spacing
-    columns = [min(nx - 1, int((shot + 0.5) * nx / shots)) for shot in range(shots)]
+    *cells, _ = model.shape
+    *spacing, dz = model.spacing
     depth = 2 * dz
-    return tuple((c * dx, depth) for c in columns), tuple((c * dx, depth) for c in range(nx))
+    counts = (shots,) if len(cells) == 1 else _rows(shots)
+    spread = [
+        [min(n - 1, int((at + 0.5) * n / count)) for at in range(count)]
+        for n, count in zip(cells, counts, strict=True)
+    ]
+
+    def positions(axes: Iterable[Iterable[int]]) -> tuple[Position, ...]:
+        nodes = itertools.product(*axes)
+        return tuple(
+            (*(at * d for at, d in zip(node, spacing, strict=True)), depth) for node in nodes
+        )
+
+    return positions(spread), positions(map(range, cells))
+
+
+def _rows(shots: int) -> tuple[int, int]:
+    """So many shots on a surface, as nearly square as their number allows: 12 are 4 by 3."""
+    along_y = max(n for n in range(1, math.isqrt(shots) + 1) if shots % n == 0)
+    return shots // along_y, along_y
