@@ -1,10 +1,11 @@
 //! The figures of a spool, gathered from everybody who counts.
 
 use unspool_core::{CoreStats, TransferKind};
-use unspool_tiers::Description;
+use unspool_tiers::{Arena, Description, Tier};
 use unspool_transfer::sync::lock;
 
 use crate::error::Error;
+use crate::settings::Settings;
 use crate::spool::Spool;
 use crate::state::State;
 use crate::stats::{ApplicationStats, DirectionStats, LinkStats, Stats, TierStats};
@@ -18,12 +19,8 @@ impl Spool {
     pub fn stats(&self) -> Result<Stats, Error> {
         let hub = self.hub();
         hub.check_process()?;
-        let tiers = hub.tiers.iter().map(|tier| {
-            let described = tier.describe();
-            let ready = tier.memory().map_or(described.capacity, unspool_tiers::Arena::ready);
-            (described, ready)
-        });
-        let tiers: Vec<_> = tiers.collect();
+        let tiers: Vec<_> =
+            hub.tiers.iter().map(|tier| described(&**tier, &hub.settings)).collect();
         let dropped_spans = hub.timeline.as_ref().map_or(0, |timeline| lock(timeline).dropped());
         let state = hub.state();
         let core = state.brain.core().stats();
@@ -48,6 +45,16 @@ impl Spool {
             links: (0..core.links.len()).map(|index| link(&state, &core, index)).collect(),
         })
     }
+}
+
+/// What a tier says, how its size was picked first, and how much of it is ready.
+fn described(tier: &dyn Tier, settings: &Settings) -> (Description, u64) {
+    let mut description = tier.describe();
+    let picked = settings.picked.iter().filter(|(kind, _)| *kind == description.kind);
+    let sentences: Vec<String> = picked.map(|(_, sentence)| sentence.clone()).collect();
+    description.notes.splice(0..0, sentences);
+    let ready = tier.memory().map_or(description.capacity, Arena::ready);
+    (description, ready)
 }
 
 fn application(state: &State, core: &CoreStats, dropped_spans: u64) -> ApplicationStats {

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use unspool_core::PolicyKind;
+use unspool_core::{PolicyKind, TierKind};
 
 use crate::gpu::On;
 
@@ -26,6 +26,9 @@ pub struct Settings {
     /// A file that receives every operation that the check of order sees, one line each; only with
     /// `check_order`. Default: none.
     pub order_trace: Option<PathBuf>,
+    /// How the size of a tier was picked, in a sentence for people (`auto::Picked::sentence`): it
+    /// is among the notes of that tier.
+    pub picked: Vec<(TierKind, String)>,
     /// The disk tier.
     pub disk: Option<DiskSettings>,
     /// Whether a checkpoint is discarded once its last expected restore is done. Default: no.
@@ -72,6 +75,7 @@ impl Default for Settings {
             shrink_ok: false,
             check_order: false,
             order_trace: None,
+            picked: Vec::new(),
             disk: None,
             discard_after_restore: false,
             policy: PolicyKind::default(),

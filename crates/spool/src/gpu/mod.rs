@@ -6,8 +6,8 @@ mod idle;
 
 use std::sync::Arc;
 
-pub use unspool_device::Context;
 use unspool_device::StridedCopies;
+pub use unspool_device::{Context, device_of};
 use unspool_tiers::Gpu as Device;
 
 use crate::error::{Error, ErrorKind};
