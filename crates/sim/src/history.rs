@@ -17,13 +17,15 @@ pub struct History {
     config: Config,
     entries: Vec<(Nanos, Entry)>,
     notes: bool,
+    /// What the order checker was told in the last life, if it was written down.
+    pub order: Option<String>,
 }
 
 impl History {
     /// Nothing has happened.
     #[must_use]
     pub fn new(config: &Config) -> History {
-        History { config: config.clone(), entries: Vec::new(), notes: false }
+        History { config: config.clone(), entries: Vec::new(), notes: false, order: None }
     }
 
     /// From now on remarks are kept.

@@ -36,14 +36,16 @@ fn run_one(seed: u64, options: &Options) -> bool {
     }
     let mut world = World::new(plan);
     world.keep_notes();
+    if options.order_trace.is_some() {
+        world.keep_order();
+    }
     let (history, result) = run_world(world);
     if options.verbose {
         print!("{}", history.text());
     }
-    if let Some(path) = &options.trace
-        && let Err(error) = std::fs::write(path, history.trace())
-    {
-        eprintln!("the trace cannot be written to {}: {error}", path.display());
+    let trace = options.trace.as_ref().is_none_or(|path| write(path, &history.trace()));
+    let order = history.order.unwrap_or_default();
+    if !trace || !options.order_trace.as_ref().is_none_or(|path| write(path, &order)) {
         return false;
     }
     match result {
@@ -59,6 +61,14 @@ fn run_one(seed: u64, options: &Options) -> bool {
             false
         }
     }
+}
+
+fn write(path: &Path, text: &str) -> bool {
+    let written = std::fs::write(path, text);
+    if let Err(error) = &written {
+        eprintln!("the trace cannot be written to {}: {error}", path.display());
+    }
+    written.is_ok()
 }
 
 fn print_smaller(failure: &unspool_sim::Failure) {

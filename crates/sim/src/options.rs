@@ -4,17 +4,19 @@ use std::path::PathBuf;
 
 /// How the program is called.
 pub const USAGE: &str = "usage: unspool-sim --seed N [--verbose] [--shrink] [--trace FILE]
+                   [--order-trace FILE]
        unspool-sim --seeds A..B
        unspool-sim --minutes M
        unspool-sim --order FILE
 
-  --seed N       runs one seed
-  --verbose      prints its plan and everything that happens
-  --shrink       when it fails, looks for a smaller run that fails in the same way
-  --trace FILE   writes what the core was told and what it decided
-  --seeds A..B   runs all seeds from A to B - 1 on all processors
-  --minutes M    runs fresh seeds for so long
-  --order FILE   checks the stream order of a run that was recorded (\"unspool-order 1\")";
+  --seed N            runs one seed
+  --verbose           prints its plan and everything that happens
+  --shrink            when it fails, looks for a smaller run that fails in the same way
+  --trace FILE        writes what the core was told and what it decided
+  --order-trace FILE  writes what the check of the stream order was told
+  --seeds A..B        runs all seeds from A to B - 1 on all processors
+  --minutes M         runs fresh seeds for so long
+  --order FILE        checks the stream order of a run that was recorded (\"unspool-order 1\")";
 
 /// What to run.
 #[derive(Clone, PartialEq, Debug)]
@@ -40,12 +42,14 @@ pub struct Options {
     pub shrink: bool,
     /// Where the trace of one seed goes.
     pub trace: Option<PathBuf>,
+    /// Where the stream order of one seed goes.
+    pub order_trace: Option<PathBuf>,
 }
 
 impl Options {
     /// Reads the arguments.
     pub fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Options, String> {
-        let (mut mode, mut trace) = (None, None);
+        let (mut mode, mut trace, mut order_trace) = (None, None, None);
         let (mut verbose, mut shrink) = (false, false);
         while let Some(argument) = arguments.next() {
             let mut value = || arguments.next().ok_or(format!("{argument} needs a value"));
@@ -54,6 +58,7 @@ impl Options {
                 "--seeds" => mode = Some(range(&value()?)?),
                 "--minutes" => mode = Some(Mode::Minutes(number(&value()?)?)),
                 "--order" => mode = Some(Mode::Order(PathBuf::from(value()?))),
+                "--order-trace" => order_trace = Some(PathBuf::from(value()?)),
                 "--trace" => trace = Some(PathBuf::from(value()?)),
                 "--verbose" => verbose = true,
                 "--shrink" => shrink = true,
@@ -61,7 +66,7 @@ impl Options {
             }
         }
         let mode = mode.ok_or("one of --seed, --seeds, --minutes and --order is needed")?;
-        Ok(Options { mode, verbose, shrink, trace })
+        Ok(Options { mode, verbose, shrink, trace, order_trace })
     }
 }
 

@@ -91,6 +91,7 @@ pub fn run_plan(plan: Plan) -> Result<RunFigures, Box<Failure>> {
 /// Runs a world that was prepared; its history in any case.
 pub fn run_world(mut world: World) -> (History, Result<RunFigures, Box<Failure>>) {
     let ended = world.run();
+    world.history.order = world.order.take_text();
     let history = world.history.clone();
     let result = match ended {
         Ok(()) => Ok(world.figures()),

@@ -1,7 +1,8 @@
 //! Many seeds, and that a seed is all there is to a run.
 
-use unspool_core::trace;
-use unspool_sim::{Plan, World, fleet, run_world};
+use unspool_core::{order, trace};
+use unspool_sim::canary::Canary;
+use unspool_sim::{Failure, Plan, World, fleet, run_world};
 
 /// Seeds that every test run tries; `UNSPOOL_SIM_SEEDS` asks for more or fewer.
 const SEEDS: u64 = 2000;
@@ -49,4 +50,36 @@ fn a_trace_with_another_command_does_not_replay() {
     assert!(difference.recorded.is_some() && difference.replayed.is_some());
     let shortened = text.replacen("> grant", "# grant", 1);
     assert!(matches!(trace::replay(&shortened), Err(trace::ReplayError::Differs(_))));
+}
+
+/// A run with the text that its order checker was told.
+fn recorded(plan: Plan) -> (String, Result<(), Failure>) {
+    let mut world = World::new(plan);
+    world.keep_order();
+    let (history, result) = run_world(world);
+    let text = history.order.expect("it was asked for");
+    (text, result.map(|_| ()).map_err(|failure| *failure))
+}
+
+#[test]
+fn the_order_of_every_run_is_judged_alike_when_it_is_read_again() {
+    let mut accesses = 0;
+    for seed in 0..300 {
+        let (text, result) = recorded(Plan::of_seed(seed));
+        let verdict = order::check_text(&text).unwrap_or_else(|error| panic!("{seed}: {error}"));
+        accesses += verdict.figures.accesses;
+        assert!(result.is_ok(), "seed {seed}");
+    }
+    assert!(accesses > 10_000, "{accesses}");
+}
+
+#[test]
+fn a_missing_wait_is_found_in_the_text_where_the_run_has_found_it() {
+    let spoiled = |seed| Plan { canary: Some(Canary::UnawaitedSave), ..Plan::of_seed(seed) };
+    let failed = (0..100).map(|seed| recorded(spoiled(seed))).find(|(_, result)| result.is_err());
+    let (text, result) = failed.expect("a planted bug is found soon");
+    let error = order::check_text(&text).unwrap_err();
+    assert_eq!(error.line, text.lines().count() as u64);
+    let order::Trouble::Order(violation) = error.trouble else { panic!("{error}") };
+    assert_eq!(violation.to_string(), result.unwrap_err().violation.what);
 }

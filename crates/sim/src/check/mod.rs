@@ -4,6 +4,7 @@
 pub mod copies;
 pub mod durable;
 pub mod ledger;
+pub mod order;
 pub mod refusals;
 pub mod requests;
 pub mod retries;

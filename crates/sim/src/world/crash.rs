@@ -81,6 +81,7 @@ impl World {
         self.ledger = Ledger::new(&config);
         self.requests = Requests::default();
         self.retries = Retries::new(&config);
+        self.order.restart();
         self.hints = HintMirror::default();
         self.agenda = Agenda::default();
         self.threads.clear();

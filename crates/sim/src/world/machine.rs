@@ -1,9 +1,8 @@
-//! The state of the machine: streams, memory, stores, ways between them, what was only enqueued,
-//! and the check of the order of it all.
+//! The state of the machine: streams, memory, stores, ways between them, and what was only
+//! enqueued.
 
 use std::collections::BTreeMap;
 
-use unspool_core::order::Checker;
 use unspool_core::{CheckpointId, Nanos, Place, TierId};
 
 use crate::device::arena::Memory;
@@ -28,7 +27,6 @@ pub(crate) struct Hardware {
     pub streams: Streams,
     pub memories: Vec<Option<Memory>>,
     pub stores: Vec<Option<Store>>,
-    pub order: Checker,
     pub marks: Marks,
     pub ways: BTreeMap<(TierId, TierId), Way>,
 }
@@ -53,7 +51,6 @@ impl Hardware {
             streams: Streams::default(),
             memories: plan.config.tiers.iter().map(memory).collect(),
             stores,
-            order: Checker::new(),
             marks: Marks::default(),
             ways: BTreeMap::new(),
         }

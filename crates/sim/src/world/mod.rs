@@ -23,6 +23,7 @@ use unspool_core::{CheckpointId, Core, Nanos, RequestId, TransferId, Version};
 
 use crate::check::durable::Promises;
 use crate::check::ledger::Ledger;
+use crate::check::order::OrderCheck;
 use crate::check::requests::Requests;
 use crate::check::retries::Retries;
 use crate::check::{Rule, Violation, ensure};
@@ -58,6 +59,7 @@ pub struct World {
     pub(crate) requests: Requests,
     pub(crate) promises: Promises,
     pub(crate) retries: Retries,
+    pub(crate) order: OrderCheck,
     pub(crate) hints: HintMirror,
     pub(crate) threads: Vec<Thread>,
     pub(crate) jobs: BTreeMap<TransferId, Job>,
@@ -116,6 +118,7 @@ impl World {
             requests: Requests::default(),
             promises: Promises::default(),
             retries: Retries::new(&config),
+            order: OrderCheck::default(),
             hints: HintMirror::default(),
             threads: Vec::new(),
             jobs: BTreeMap::new(),
@@ -149,6 +152,11 @@ impl World {
     /// From now on the history has remarks about the machine.
     pub fn keep_notes(&mut self) {
         self.history.keep_notes();
+    }
+
+    /// From now on what the order checker is told is written down.
+    pub fn keep_order(&mut self) {
+        self.order.keep_text();
     }
 
     /// The checkers of these rules keep silent from now on: others have to notice.

@@ -21,7 +21,7 @@ pub(crate) struct Touched {
 
 impl World {
     fn see(&mut self, op: &Op<&str>) -> Checked {
-        let seen = self.hardware.order.see_named(op);
+        let seen = self.order.see(op);
         self.enforce(seen.map_err(|v| Violation::new(Rule::Order, v.to_string())))
     }
 
