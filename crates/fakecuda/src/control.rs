@@ -119,13 +119,15 @@ pub extern "C" fn fakecuda_break(device: u32, code: u32) -> u32 {
     0
 }
 
-/// Forgets faults, held devices, memory that was taken; the pace is that of the environment again.
+/// Forgets faults, held devices, broken contexts, memory that was taken; the pace is that of the
+/// environment again.
 #[unsafe(no_mangle)]
 pub extern "C" fn fakecuda_reset() {
     fakecuda_release();
     let mut world = Held::by_caller();
     let fresh = crate::settings::Settings::from_environment();
     world.faults.clear();
+    world.devices.iter_mut().for_each(|device| device.broken = None);
     world.rng = Rng::new(fresh.seed);
     for device in 0..world.devices.len() as u32 {
         let budget = world.memory.budget(device);

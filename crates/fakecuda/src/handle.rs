@@ -52,6 +52,13 @@ fn load(path: &Path, variables: &[(&str, &str)]) -> Library {
     })
 }
 
+impl Drop for Fake {
+    fn drop(&mut self) {
+        // What a test has broken or stopped must not stop what ends after it.
+        self.reset();
+    }
+}
+
 impl Fake {
     /// Makes the fake the driver of this process, and waits until no other test uses it. To be
     /// called before the driver is loaded for the first time.
@@ -90,7 +97,7 @@ impl Fake {
         unsafe { self.library.get(name.as_bytes()) }.expect("a function of the fake")
     }
 
-    /// Forgets faults, held devices and memory that was taken.
+    /// Forgets faults, held devices, broken contexts and memory that was taken.
     pub fn reset(&self) {
         // SAFETY: the type is that of the function in `control.rs`, here and below.
         unsafe { self.function::<extern "C" fn()>("fakecuda_reset")() };

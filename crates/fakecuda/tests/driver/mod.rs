@@ -35,6 +35,7 @@ macro_rules! functions {
     ($($(#[$doc:meta])* $name:ident = $symbol:ident ($($arg:ident: $type:ty),*);)*) => {
         impl Driver { $(
             $(#[$doc])*
+            #[allow(clippy::too_many_arguments)]
             pub fn $name(&self, $($arg: $type),*) -> Answer {
                 type Function = unsafe extern "C" fn($($type),*) -> u32;
                 let name = stringify!($symbol);
