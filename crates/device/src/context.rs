@@ -61,6 +61,15 @@ impl Context {
         self.0.info.ordinal
     }
 
+    /// Another value for the same device, without the watch of this one: for what is kept after the
+    /// owner of this one is gone.
+    pub(crate) fn without_watch(&self) -> Result<Context, DeviceError> {
+        let (device, info) = (self.0.device, self.0.info.clone());
+        let handle = result::primary_context(device)?;
+        let watched = Watched::default();
+        Ok(Context(Arc::new(Retained { handle, device, info, watched })))
+    }
+
     /// Free and total bytes of the device's memory at this moment.
     ///
     /// # Errors

@@ -135,6 +135,10 @@ impl Event {
         Ok(Duration::from_secs_f64(f64::from(milliseconds.max(0.0)) / 1e3))
     }
 
+    pub(crate) fn context(&self) -> &Context {
+        &self.context
+    }
+
     /// The number of its last recording, `None` before the first.
     pub(crate) fn recording(&self) -> Option<u64> {
         Some(self.recording.load(Ordering::Acquire)).filter(|&number| number != 0)

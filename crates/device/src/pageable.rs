@@ -89,10 +89,12 @@ fn with_ring(
     copy: impl FnOnce(&mut StagingRing) -> Result<(), DeviceError>,
 ) -> Result<(), DeviceError> {
     let left = deadline.saturating_duration_since(Instant::now());
-    let kept = take(context);
-    let mut ring = kept.map_or_else(|| StagingRing::new(context, SLOT, SLOTS, left), Ok)?;
+    let new = || StagingRing::new(&context.without_watch()?, SLOT, SLOTS, left);
+    let mut ring = take(context).map_or_else(new, Ok)?;
+    ring.lend(context)?;
     ring.end_waits_at(deadline);
     copy(&mut ring)?;
+    ring.rest();
     let mut rings = rings();
     if rings.len() < KEPT {
         rings.push(ring);

@@ -297,13 +297,24 @@ pub(crate) unsafe fn copy_rows(
     rows: u64,
     stream: CUstream,
 ) -> Result<()> {
-    // SAFETY: a C struct of numbers and pointers for which all zeros is the documented default.
-    let mut copy: CUDA_MEMCPY2D = unsafe { std::mem::zeroed() };
-    copy.srcMemoryType = CUmemorytype::CU_MEMORYTYPE_DEVICE;
-    copy.dstMemoryType = CUmemorytype::CU_MEMORYTYPE_DEVICE;
-    (copy.srcDevice, copy.srcPitch) = (from, from_pitch as usize);
-    (copy.dstDevice, copy.dstPitch) = (to, to_pitch as usize);
-    (copy.WidthInBytes, copy.Height) = (bytes as usize, rows as usize);
+    let copy = CUDA_MEMCPY2D {
+        srcXInBytes: 0,
+        srcY: 0,
+        srcMemoryType: CUmemorytype::CU_MEMORYTYPE_DEVICE,
+        srcHost: ptr::null(),
+        srcDevice: from,
+        srcArray: ptr::null_mut(),
+        srcPitch: from_pitch as usize,
+        dstXInBytes: 0,
+        dstY: 0,
+        dstMemoryType: CUmemorytype::CU_MEMORYTYPE_DEVICE,
+        dstHost: ptr::null_mut(),
+        dstDevice: to,
+        dstArray: ptr::null_mut(),
+        dstPitch: to_pitch as usize,
+        WidthInBytes: bytes as usize,
+        Height: rows as usize,
+    };
     // SAFETY: the caller's duty; a valid place.
     unsafe { raw::memcpy_2d(&raw const copy, stream) }
 }

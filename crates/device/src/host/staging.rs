@@ -19,7 +19,8 @@ use crate::watch::Place;
 pub struct StagingRing {
     memory: PinnedMemory,
     slot: u64,
-    /// The event behind the last use of each slot.
+    slots: usize,
+    /// The event behind the last use of each slot; none while nobody has the ring.
     events: Vec<Event>,
     next: usize,
     limit: Duration,
@@ -56,8 +57,23 @@ impl StagingRing {
         let memory = PinnedMemory::new(context, total)?;
         let first = memory.at(0, total)?;
         context.saw(|| Place::host(first, total).arena());
-        let events = (0..slots).map(|_| Event::new(context)).collect::<Result<_, _>>()?;
-        Ok(StagingRing { memory, slot, events, next: 0, limit, deadline: None })
+        let mut ring =
+            StagingRing { memory, slot, slots, events: Vec::new(), next: 0, limit, deadline: None };
+        ring.lend(context)?;
+        Ok(ring)
+    }
+
+    /// Makes the events, so that a ring can go from one value of a device's context, with its
+    /// watch, to another.
+    pub(crate) fn lend(&mut self, context: &Context) -> Result<(), DeviceError> {
+        self.next = 0;
+        self.events = (0..self.slots).map(|_| Event::new(context)).collect::<Result<_, _>>()?;
+        Ok(())
+    }
+
+    /// Drops the events, once the device is done with all slots.
+    pub(crate) fn rest(&mut self) {
+        self.events.clear();
     }
 
     /// Brings `len` bytes from the device to `to`; they are there when this returns. Copies to the
@@ -160,8 +176,9 @@ impl StagingRing {
 
     /// Tells that the processor copied.
     fn saw_move(&self, from: *const u8, to: *const u8, len: u64) {
-        self.context().saw_host("staging", from, len, false);
-        self.context().saw_host("staging", to, len, true);
+        let Some(event) = self.events.first() else { return };
+        event.context().saw_host("staging", from, len, false);
+        event.context().saw_host("staging", to, len, true);
     }
 }
 
