@@ -6,6 +6,7 @@
 
 mod array;
 mod call;
+mod doctor;
 mod errors;
 mod live;
 mod load;
@@ -29,5 +30,6 @@ fn _unspool(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<spool::Spool>()?;
     m.add_class::<array::Exporter>()?;
     m.add_function(wrap_pyfunction!(live::close_all, m)?)?;
+    m.add_function(wrap_pyfunction!(doctor::examine, m)?)?;
     wave::register(m)
 }

@@ -26,11 +26,13 @@ import atexit as _atexit
 from ._types import Disk, Region
 from ._unspool import Spool, __version__
 from ._unspool import close_all as _close_all
+from .diagnosis import Diagnosis, doctor
 from .errors import *  # noqa: F403
 from .errors import __all__ as _errors
 from .statistics import DirectionStats, Lead, LinkStats, Stall, Stats, TierStats
 
 __all__ = [
+    "Diagnosis",
     "DirectionStats",
     "Disk",
     "Lead",
@@ -41,6 +43,7 @@ __all__ = [
     "Stats",
     "TierStats",
     "__version__",
+    "doctor",
 ]
 __all__ += _errors
 

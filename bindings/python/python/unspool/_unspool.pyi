@@ -304,3 +304,12 @@ class Exporter:
 
 def close_all() -> None:
     """Closes every spool that is still open."""
+
+def examine(
+    disk: str | None, cuda: bool, measure: bool, folders: Sequence[str], limit: float
+) -> dict[str, Any]:
+    """What this machine has, as nested dictionaries.
+
+    `folders`: where the compiler for kernels may be; `limit`: seconds that the driver, and then the
+    disk, may take to answer.
+    """

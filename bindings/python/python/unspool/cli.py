@@ -67,6 +67,8 @@ def _parser() -> argparse.ArgumentParser:
     _add_timeline(timeline)
     bench = commands.add_parser("bench", help="measure this machine")
     _add_bench(bench)
+    doctor = commands.add_parser("doctor", help="say what this machine has and what is missing")
+    _add_doctor(doctor)
     return parser
 
 
@@ -108,3 +110,10 @@ def _add_bench(parser: argparse.ArgumentParser) -> None:
         return run_command(options)
 
     parser.set_defaults(command=command)
+
+
+def _add_doctor(parser: argparse.ArgumentParser) -> None:
+    from unspool.diagnosis.command import add_options, run_command
+
+    add_options(parser)
+    parser.set_defaults(command=run_command)

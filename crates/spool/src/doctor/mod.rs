@@ -7,6 +7,7 @@
 //! without CUDA or with a broken driver is an answer and not an error. A driver that ends the
 //! process cannot be survived from within it: the command line looks in a process of its own.
 
+mod automatic;
 mod bounded;
 pub mod cuda;
 pub mod disk;
@@ -22,6 +23,7 @@ mod turns;
 use std::path::PathBuf;
 use std::time::Duration;
 
+pub use automatic::Automatic;
 pub use cuda::{Cuda, Device, Driver, Links};
 pub use disk::Disk;
 pub use findings::{Finding, Level};
@@ -77,6 +79,8 @@ pub struct Diagnosis {
     pub turns: Turns,
     /// The directory that was asked about.
     pub disk: Option<Disk>,
+    /// What `device="auto"` and `host="auto"` would take now.
+    pub automatic: Automatic,
     /// What is missing or poor, the worst first.
     pub findings: Vec<Finding>,
 }
@@ -95,8 +99,10 @@ impl Checkup {
             nvrtc: nvrtc::look(self),
             turns: turns::look(&system),
             disk: self.disk.as_deref().map(|dir| disk::look(dir, self, &system)),
+            automatic: Automatic::default(),
             findings: Vec::new(),
         };
+        diagnosis.automatic = automatic::of(&diagnosis);
         diagnosis.findings = findings::all(&diagnosis);
         diagnosis
     }

@@ -8,8 +8,8 @@ use unspool_device::probe::LinkSpeeds;
 
 use super::*;
 use crate::doctor::{
-    Cuda, Device, Disk, Driver, Host, HugePages, Leftover, Links, Mount, Nvrtc, Owner, PciLink,
-    PciPort, Turns, disk::Rates,
+    Automatic, Cuda, Device, Disk, Driver, Host, HugePages, Leftover, Links, Mount, Nvrtc, Owner,
+    PciLink, PciPort, Turns, disk::Rates,
 };
 
 const GIB: u64 = 1 << 30;
@@ -89,6 +89,7 @@ fn good() -> Diagnosis {
             problem: None,
         },
         disk: Some(good_disk()),
+        automatic: Automatic::default(),
         findings: Vec::new(),
     }
 }

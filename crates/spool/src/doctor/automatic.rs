@@ -1,0 +1,38 @@
+//! What the sizes `"auto"` would be at this moment, from the figures that were found.
+
+use super::Diagnosis;
+use crate::auto::{DeviceFigures, HostFigures, Picked, share_of_device, share_of_host};
+use crate::error::Error;
+
+/// What `"auto"` would take, in sentences; why nothing, where there is nothing sensible to take.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Automatic {
+    /// For the device tier; `None` without a device.
+    pub device: Option<String>,
+    /// For the host tier.
+    pub host: String,
+}
+
+pub(super) fn of(diagnosis: &Diagnosis) -> Automatic {
+    let host = &diagnosis.host;
+    let first = diagnosis.cuda.devices.first();
+    let device = first.and_then(|device| {
+        let info = &device.info;
+        Some(DeviceFigures { ordinal: info.ordinal, free: device.free?, total: info.memory })
+    });
+    let counts = first.and_then(|device| device.pins_are_locked) == Some(true);
+    let host = HostFigures {
+        free: host.free,
+        limit: host.limit.clone(),
+        promised: host.promised,
+        lockable: host.locked_soft.filter(|_| counts),
+    };
+    Automatic {
+        device: device.map(|figures| sentence(share_of_device(&figures))),
+        host: sentence(share_of_host(&host)),
+    }
+}
+
+fn sentence(picked: Result<Picked, Error>) -> String {
+    picked.map_or_else(|error| error.to_string(), |picked| picked.sentence)
+}
