@@ -27,7 +27,7 @@ FILES = {
     "correlate": "points.cu",
 }
 #: Only what the text says is fused: the same bits as on the CPU.
-COMPILER_OPTIONS = ("--fmad=false", "--std=c++11")
+COMPILER_OPTIONS = ("--fmad=false",)
 #: Stretches of kernels whose time has not been read yet, at most.
 UNREAD = 256
 #: Bytes of the array whose copy measures the memory bandwidth, and how often it is copied.

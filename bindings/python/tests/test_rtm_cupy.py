@@ -1,0 +1,82 @@
+"""`CupyDevice` on a fake CuPy: the calls that it makes, and a job through it."""
+
+import json
+
+import numpy as np
+import pytest
+
+pytest.importorskip("scipy")
+pytest.importorskip("matplotlib")
+pytest.importorskip("rich")
+
+from unspool import cli
+from unspool.rtm import command, device
+from unspool.rtm.device import CupyDevice, count_devices
+
+import fake_cupy
+import kernel_shim
+
+pytestmark = pytest.mark.skipif(kernel_shim.COMPILER is None, reason="there is no C++ compiler")
+
+SMALL = ["--shape", "61x41", "--spacing", "15", "--shots", "1", "--steps", "250", "--every", "1"]
+SMALL += ["--device", "1MiB", "--host", "2MiB", "--layer", "12", "--gpu"]
+
+
+@pytest.fixture(scope="module")
+def kernels(tmp_path_factory):
+    return kernel_shim.build(tmp_path_factory.mktemp("kernels"))
+
+
+@pytest.fixture
+def cupy(monkeypatch, kernels):
+    return fake_cupy.install(monkeypatch, kernels, devices=2)
+
+
+def test_a_device_is_made_current_and_names_itself_to_the_spool(cupy):
+    opened = CupyDevice(1)
+    assert fake_cupy.Device.used == [1]
+    assert (opened.name, opened.on) == ("fake 1", "cuda:1")
+    assert count_devices() == 2
+    assert opened.free_bytes() == (1 << 32) + (1 << 20)
+    assert opened.copy_bandwidth() > 0
+
+
+def test_arrays_go_to_the_device_and_come_back(cupy):
+    opened = CupyDevice()
+    values = np.arange(24, dtype=np.float32).reshape(4, 6)
+    loaded = opened.load(values[::-1])
+    back = opened.fetch(loaded)
+    assert type(back) is np.ndarray
+    np.testing.assert_array_equal(back, values[::-1])
+    kept, other = opened.pinned((4, 6)), opened.zeros((4, 6))
+    opened.download(loaded, kept)
+    opened.upload(other, kept)
+    np.testing.assert_array_equal(opened.fetch(other), values[::-1])
+
+
+def test_the_time_of_steps_is_read_also_while_more_are_enqueued(cupy, monkeypatch):
+    monkeypatch.setattr(device, "UNREAD", 2)
+    opened = CupyDevice()
+    for _ in range(5):
+        with opened.timed(3):
+            pass
+    spent = opened.kernel_time()
+    assert spent.steps == 15
+    assert spent.seconds > 0
+
+
+def test_a_job_runs_on_it_and_is_checked(cupy, tmp_path, monkeypatch):
+    def without_cuda():
+        opened = CupyDevice()
+        # The arrays are in plain memory, and so is the spool.
+        opened.on = None
+        return opened
+
+    monkeypatch.setattr(command, "CupyDevice", without_cuda)
+    places = ["--out", str(tmp_path / "out"), "--disk-dir", str(tmp_path)]
+    assert cli.main(["rtm", *SMALL, *places, "--check", "--quiet"]) == 0
+    report = json.loads((tmp_path / "out" / "report.json").read_text())
+    assert report["check"]["identical"] is True
+    assert report["time"]["propagator"] == "CUDA on fake 0"
+    assert report["time"]["kernels"]["steps"] == 3 * 250
+    assert report["spool"]["restores"] == 250
