@@ -2,43 +2,76 @@
 
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
-use unspool::{Error, Head, RestoreTicket, SaveTicket, Spool};
+use unspool::gpu::Mark;
+use unspool::{Head, Spool};
 
-use crate::array::Array;
+use crate::array::{Array, Intake};
+use crate::copies::Copies;
 use crate::errors::{Class, error};
-use crate::regions::{Call, Given, Piece, specs};
+use crate::gpu::Kept;
+use crate::piece::Piece;
+use crate::regions::{Call, Given, specs};
 use crate::waiting::{detached, waiting};
+
+/// A spool and what it still borrows.
+#[derive(Clone, Copy, Debug)]
+pub struct Target<'a> {
+    /// The spool.
+    pub spool: &'a Spool,
+    /// Arrays whose copies are under way.
+    pub kept: &'a Kept,
+    /// The stream that the caller gave.
+    pub stream: Option<usize>,
+}
+
+impl<'a> Target<'a> {
+    /// How arrays are taken in.
+    pub fn intake(&self) -> Intake<'a> {
+        Intake::new(self.spool, self.stream)
+    }
+
+    fn pieces(&self, arrays: &[Array]) -> Vec<Piece> {
+        arrays.iter().map(|array| Piece::of(array, self.stream.is_some())).collect()
+    }
+
+    /// Lets go of the arrays of a call, or keeps them until their copies are done.
+    fn release(&self, py: Python<'_>, arrays: Vec<Array>, marks: Vec<Option<Mark>>) {
+        for (array, mark) in arrays.into_iter().zip(marks) {
+            if let Some(mark) = mark {
+                self.kept.keep(py, mark, array.into_owner());
+            }
+        }
+    }
+}
 
 /// Saves the arrays of a call under `version`.
 ///
 /// # Errors
 /// Those of taking the arrays in, and those of the spool.
 pub fn save(
-    spool: &Spool,
+    target: Target<'_>,
     version: i64,
     positional: &Bound<'_, PyTuple>,
     named: Option<&Bound<'_, PyDict>>,
 ) -> PyResult<()> {
     let py = positional.py();
+    target.kept.sweep(py);
     let given = Given::collect(Call { name: "save", version }, positional, named)?;
-    let arrays = given.sources()?;
+    let arrays = given.sources(&target.intake())?;
     let regions = specs(&given, &arrays);
-    let pieces: Vec<Piece> = arrays.iter().map(Piece::of).collect();
-    waiting(py, Some(version), |wait| {
-        let ticket = spool.save(version, regions, wait)?;
-        // SAFETY: `arrays` lives until this closure has returned.
-        unsafe { fill(ticket, &pieces) }
-    })
-}
-
-/// # Safety
-/// The arrays of `pieces` are still borrowed.
-unsafe fn fill(mut ticket: SaveTicket, pieces: &[Piece]) -> Result<(), Error> {
-    for (index, piece) in pieces.iter().enumerate() {
-        // SAFETY: the caller's promise.
-        unsafe { piece.gather(ticket.region_mut(index)) };
-    }
-    ticket.commit()
+    let (pieces, spool) = (target.pieces(&arrays), target.spool);
+    let marks = waiting(py, Some(version), |wait| {
+        let mut copies = Copies::new(spool, &pieces);
+        let mut ticket = spool.save(version, regions, wait)?;
+        copies.make(|index, piece| {
+            // SAFETY: `arrays` lives until the copy is done: `copies` and `release` see to that.
+            unsafe { piece.save(spool, &mut ticket, index) }
+        })?;
+        ticket.commit()?;
+        copies.settle()
+    })?;
+    target.release(py, arrays, marks);
+    Ok(())
 }
 
 /// The regions of a saved checkpoint.
@@ -54,16 +87,17 @@ pub fn head(py: Python<'_>, spool: &Spool, version: i64) -> PyResult<std::sync::
 /// # Errors
 /// Those of taking the arrays in, and those of the spool.
 pub fn restore(
-    spool: &Spool,
+    target: Target<'_>,
     version: i64,
     positional: &Bound<'_, PyTuple>,
     named: Option<&Bound<'_, PyDict>>,
 ) -> PyResult<()> {
     let py = positional.py();
+    target.kept.sweep(py);
     let given = Given::collect(Call { name: "restore", version }, positional, named)?;
-    let head = head(py, spool, version)?;
-    let targets = given.targets(&head)?;
-    restore_into(py, spool, version, &head, &targets)
+    let head = head(py, target.spool, version)?;
+    let arrays = given.targets(&head, &target.intake())?;
+    restore_into(py, target, version, &head, arrays)
 }
 
 /// Restores `version` into arrays that were checked against `head`.
@@ -72,21 +106,27 @@ pub fn restore(
 /// Those of the spool.
 pub fn restore_into(
     py: Python<'_>,
-    spool: &Spool,
+    target: Target<'_>,
     version: i64,
     head: &Head,
-    targets: &[Array],
+    arrays: Vec<Array>,
 ) -> PyResult<()> {
-    let pieces: Vec<Piece> = targets.iter().map(Piece::of).collect();
-    let same = waiting(py, Some(version), |wait| {
-        let ticket = spool.restore(version, wait)?;
+    let (pieces, spool) = (target.pieces(&arrays), target.spool);
+    let marks = waiting(py, Some(version), |wait| {
+        let mut copies = Copies::new(spool, &pieces);
+        let mut ticket = spool.restore(version, wait)?;
         if ticket.head().regions != head.regions {
-            return Ok(false);
+            return Ok(None);
         }
-        // SAFETY: `targets` lives until this closure has returned, and was found writable.
-        unsafe { empty(ticket, &pieces) }.map(|()| true)
+        copies.make(|index, piece| {
+            // SAFETY: as in `save`, and the arrays were found writable.
+            unsafe { piece.restore(spool, &mut ticket, index) }
+        })?;
+        ticket.finish()?;
+        copies.settle().map(Some)
     })?;
-    if same {
+    if let Some(marks) = marks {
+        target.release(py, arrays, marks);
         return Ok(());
     }
     let message = format!(
@@ -94,14 +134,4 @@ pub fn restore_into(
          under way. Order the calls of your threads, and restore again."
     );
     Err(error(py, Class::RegionMismatch, message))
-}
-
-/// # Safety
-/// The arrays of `pieces` are still borrowed, and may be written.
-unsafe fn empty(ticket: RestoreTicket, pieces: &[Piece]) -> Result<(), Error> {
-    for (index, piece) in pieces.iter().enumerate() {
-        // SAFETY: the caller's promise.
-        unsafe { piece.scatter(ticket.region(index)) };
-    }
-    ticket.finish()
 }

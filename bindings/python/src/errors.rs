@@ -19,6 +19,8 @@ pub enum Class {
     UnknownOption,
     /// What was given is no array, or none that can be read or written here.
     UnsupportedArray,
+    /// The array lies on another device than the spool.
+    WrongDevice,
     /// The target must not be written.
     ReadOnlyTarget,
     /// Elements of the target share memory.
@@ -41,6 +43,7 @@ impl Class {
             Class::Option => "OptionError",
             Class::UnknownOption => "UnknownOptionError",
             Class::UnsupportedArray => "UnsupportedArrayError",
+            Class::WrongDevice => "WrongDeviceError",
             Class::ReadOnlyTarget => "ReadOnlyTargetError",
             Class::OverlappingTarget => "OverlappingTargetError",
             Class::ShapeMismatch => "ShapeMismatchError",

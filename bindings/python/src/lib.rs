@@ -2,16 +2,20 @@
 //!
 //! Python's arrays are taken in (`array`), matched with the regions of a checkpoint (`regions`),
 //! and copied straight to and from the spool's memory (`strided`, `call`) while other Python
-//! threads run (`waiting`). Errors become exceptions (`errors`), panics end here (`panics`).
+//! threads run (`waiting`); copies of arrays on a GPU are only enqueued (`gpu`). Errors become exceptions (`errors`), panics end here (`panics`).
 
 mod array;
 mod call;
+mod copies;
 mod doctor;
 mod errors;
+mod gpu;
 mod live;
 mod load;
+mod opening;
 mod options;
 mod panics;
+mod piece;
 mod regions;
 mod sizes;
 mod spool;

@@ -3,10 +3,10 @@
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyTuple};
-use unspool::{Head, Spool};
+use unspool::Head;
 
 use crate::array::{Label, take};
-use crate::call::{head, restore_into};
+use crate::call::{Target, head, restore_into};
 use crate::regions::is_positional;
 
 /// The arrays of `version`, as arrays of the library `to`: one array, a tuple or a dictionary,
@@ -17,19 +17,19 @@ use crate::regions::is_positional;
 /// library cannot hold such arrays.
 pub fn load<'py>(
     py: Python<'py>,
-    spool: &Spool,
+    target: Target<'_>,
     version: i64,
     to: &str,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let head = head(py, spool, version)?;
+    let head = head(py, target.spool, version)?;
     let helpers = py.import(intern!(py, "unspool._arrays"))?;
     let arrays = allocate(&helpers, &head, to)?;
     {
         let targets = arrays.iter().zip(&head.regions).map(|(array, region)| {
-            take(array, Label { call: "load", version, name: &region.name })
+            take(array, Label { call: "load", version, name: &region.name }, &target.intake())
         });
         let targets = targets.collect::<PyResult<Vec<_>>>()?;
-        restore_into(py, spool, version, &head, &targets)?;
+        restore_into(py, target, version, &head, targets)?;
     }
     let finish = helpers.getattr(intern!(py, "finish"))?;
     let finished = arrays.iter().map(|array| finish.call1((array, to)));

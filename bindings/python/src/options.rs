@@ -6,14 +6,14 @@ use std::time::Duration;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict, PyFloat, PyString, PyTuple};
-use unspool::{DiskSettings, PolicyKind};
+use unspool::{DiskSettings, On, PolicyKind};
 
 use crate::errors::{Class, error};
 use crate::sizes;
 
 /// The names of all options, for the error about one that does not exist.
-const OPTIONS: &str = "device, host, disk, discard_after_restore, policy, timeout, verify, trace, \
-                       record";
+const OPTIONS: &str = "device, host, disk, on, shrink_ok, discard_after_restore, policy, timeout, \
+                       verify, trace, record, check_order, order_trace";
 
 /// The longest time-out: a year; every wait has an end.
 const LONGEST: f64 = 366.0 * 86_400.0;
@@ -32,6 +32,58 @@ pub fn no_others(py: Python<'_>, others: Option<&Bound<'_, PyDict>>) -> PyResult
 
 fn wrong(py: Python<'_>, name: &str, why: &str) -> PyErr {
     error(py, Class::Option, format!("Spool({name}=...): {why}."))
+}
+
+/// The size of an arena.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Size {
+    /// A share of what is free.
+    Auto,
+    /// These bytes.
+    Bytes(u64),
+}
+
+impl Size {
+    /// The bytes, when they are known already.
+    pub fn bytes(self) -> Option<u64> {
+        match self {
+            Size::Auto => None,
+            Size::Bytes(bytes) => Some(bytes),
+        }
+    }
+}
+
+/// The size of an arena: a size, `"auto"`, or nothing for no arena.
+///
+/// # Errors
+/// `OptionError`.
+pub fn arena(name: &str, value: Option<&Bound<'_, PyAny>>) -> PyResult<Option<Size>> {
+    let Some(value) = value else { return Ok(None) };
+    if value.cast::<PyString>().is_ok_and(|text| text == "auto") {
+        return Ok(Some(Size::Auto));
+    }
+    Ok(size(name, value)?.map(Size::Bytes))
+}
+
+/// Where the arenas are: `"auto"`, `"cpu"`, `"cuda"` or `"cuda:1"`.
+///
+/// # Errors
+/// `OptionError`.
+pub fn on(py: Python<'_>, text: &str) -> PyResult<On> {
+    match text {
+        "auto" => return Ok(On::Auto),
+        "cpu" => return Ok(On::Cpu),
+        "cuda" => return Ok(On::Cuda(None)),
+        _ => {}
+    }
+    let number = text.strip_prefix("cuda:").and_then(|number| number.parse().ok());
+    number.map(|number| On::Cuda(Some(number))).ok_or_else(|| {
+        let why = format!(
+            "there is no place {text:?}; write \"auto\", \"cpu\", \"cuda\" or \"cuda:\" and the \
+             number of a GPU"
+        );
+        wrong(py, "on", &why)
+    })
 }
 
 /// The bytes of a size: a string with a unit, or a whole number.

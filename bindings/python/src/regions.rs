@@ -4,9 +4,8 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 use unspool::{Head, Region, RegionSpec};
 
-use crate::array::{Access, Array, Label, is_immutable, take};
+use crate::array::{Access, Array, Intake, Label, is_immutable, take};
 use crate::errors::{Class, error};
-use crate::strided::Walk;
 
 /// The call that an error is about.
 #[derive(Clone, Copy, Debug)]
@@ -70,16 +69,19 @@ impl<'py> Given<'py> {
     /// Borrows all arrays to be read.
     ///
     /// # Errors
-    /// `UnsupportedArrayError`.
-    pub fn sources(&self) -> PyResult<Vec<Array>> {
-        self.entries.iter().map(|(name, array)| take(array, self.call.label(name))).collect()
+    /// `UnsupportedArrayError`, `WrongDeviceError`.
+    pub fn sources(&self, intake: &Intake<'_>) -> PyResult<Vec<Array>> {
+        let borrow = |(name, array): &(String, Bound<'py, PyAny>)| {
+            take(array, self.call.label(name), intake)
+        };
+        self.entries.iter().map(borrow).collect()
     }
 
     /// Borrows all arrays to be written, in the order of the regions of `head`.
     ///
     /// # Errors
     /// The classes of `LayoutError`, when they are not arrays that these regions fit into.
-    pub fn targets(&self, head: &Head) -> PyResult<Vec<Array>> {
+    pub fn targets(&self, head: &Head, intake: &Intake<'_>) -> PyResult<Vec<Array>> {
         self.check_names(head)?;
         let mut targets = Vec::with_capacity(head.regions.len());
         for region in &head.regions {
@@ -88,7 +90,7 @@ impl<'py> Given<'py> {
                 return Err(self.wrong_names(head));
             };
             let label = self.call.label(name);
-            let target = take(object, label)?;
+            let target = take(object, label, intake)?;
             check_target(object, &target, region, label)?;
             targets.push(target);
         }
@@ -186,7 +188,9 @@ fn check_access(object: &Bound<'_, PyAny>, target: &Array, label: Label<'_>) -> 
             let to = if module.starts_with("jax") { ", to=\"jax\"" } else { "" };
             format!("never changes once it is made: use array = spool.load({version}{to}) instead")
         }
-        Access::Copied => "lends only a copy of its memory: pass an array in CPU memory".to_owned(),
+        Access::Copied => {
+            "lends only a copy of its memory: pass an array that lends its own".to_owned()
+        }
         Access::ReadOnly | Access::Immutable => {
             format!("is read-only: pass one that can be written, or use load({version})")
         }
@@ -227,42 +231,4 @@ pub fn tuple<T: ToString>(shape: &[T]) -> String {
     let entries: Vec<String> = shape.iter().map(ToString::to_string).collect();
     let comma = if entries.len() == 1 { "," } else { "" };
     format!("({}{comma})", entries.join(", "))
-}
-
-/// One array's memory on its way through a copy that runs without Python attached.
-#[derive(Debug)]
-pub struct Piece {
-    data: *mut u8,
-    walk: Walk,
-}
-
-// SAFETY: a piece is only an address and a description. Whoever uses it keeps the array that it
-// was made from on the stack of the same call, and copies on the same thread.
-unsafe impl Send for Piece {}
-// SAFETY: as above; nothing in it changes.
-unsafe impl Sync for Piece {}
-
-impl Piece {
-    /// The memory of `array`, which has to outlive every copy.
-    pub fn of(array: &Array) -> Piece {
-        Piece { data: array.data(), walk: array.walk() }
-    }
-
-    /// Copies the elements into `room`.
-    ///
-    /// # Safety
-    /// The array that this was made from is still borrowed.
-    pub unsafe fn gather(&self, room: &mut [u8]) {
-        // SAFETY: the exporter lends the memory of all elements, and `room` is the spool's own.
-        unsafe { crate::strided::gather(self.data, &self.walk, room) }
-    }
-
-    /// Copies `bytes` into the elements.
-    ///
-    /// # Safety
-    /// The array that this was made from is still borrowed, and may be written.
-    pub unsafe fn scatter(&self, bytes: &[u8]) {
-        // SAFETY: as above.
-        unsafe { crate::strided::scatter(bytes, &self.walk, self.data) }
-    }
 }

@@ -1,15 +1,20 @@
 //! The class `unspool.Spool`.
 
+use std::ffi::CString;
 use std::sync::Arc;
 
+use pyo3::exceptions::PyRuntimeWarning;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 use unspool::Settings;
 
+use crate::call::Target;
 use crate::errors::{Class, error};
+use crate::gpu::{self, Kept};
+use crate::opening::{self, Opened, Sizes};
 use crate::panics::guarded;
 use crate::waiting::{detached, waiting};
-use crate::{call, live, load, options, sizes, stats};
+use crate::{call, live, load, options, stats};
 
 /// One history of checkpoints, with its tiers and the workers that move them.
 ///
@@ -27,11 +32,12 @@ use crate::{call, live, load, options, sizes, stats};
 /// saved as some mixture of old and new items.
 ///
 /// Arguments:
-///     device: the size of the device tier: memory that stands for the GPU's.
-///     host: the size of the host tier: main memory.
+///     device: the size of the device tier: memory of the GPU, or main memory that stands for it.
+///     host: the size of the host tier: main memory, pinned if there is a GPU.
 ///     disk: the disk tier: a directory, a pair such as `("/scratch", "100GiB")`, or a `Disk`.
 ///         At least one of the three is needed. Sizes are integers in bytes, or text with a unit:
-///         `"512MiB"` is 512 * 2**20 bytes, `"1.5GB"` is 1,500,000,000.
+///         `"512MiB"` is 512 * 2**20 bytes, `"1.5GB"` is 1,500,000,000. For `device` and `host`,
+///         `"auto"` takes a share of what is free; `repr` and `stats` say how much that was.
 ///     discard_after_restore: discard each checkpoint when it was restored and no further restore
 ///         of it is expected.
 ///     policy: how room is made in memory: `"score"`, `"lru"`, `"fifo"`, or `"belady"`, which is
@@ -40,16 +46,34 @@ use crate::{call, live, load, options, sizes, stats};
 ///     verify: compare the checksum of what is read back from disk.
 ///     trace: keep what happened when, for `write_trace`.
 ///     record: a file that receives every decision, one line each, to be replayed later.
+///     on: where the device tier is: `"cuda"` or `"cuda:1"` for a GPU, `"cpu"` for main memory.
+///         `"auto"` takes the GPU that is current on this thread, or else, if there is a device
+///         tier, the first one; main memory where there is no GPU.
+///     shrink_ok: be content with a smaller device tier when the GPU has less memory free, with a
+///         `RuntimeWarning`.
+///     check_order: look for accesses to the arenas that are not ordered with those they depend on:
+///         slow, to find mistakes. What is found is an error at `close`.
+///     order_trace: a file that receives what `check_order` sees.
 ///
 /// Raises:
 ///     OptionError, UnknownOptionError: an option makes no sense or does not exist.
 ///     StorageError: a tier cannot be made: no memory, no such directory, no permission.
+///     NoDeviceError, DeviceError: there is no such GPU, or CUDA refused.
 #[pyclass(module = "unspool", frozen, weakref, subclass)]
 #[derive(Debug)]
 pub struct Spool {
     spool: Arc<unspool::Spool>,
     /// The tiers in words.
     tiers: String,
+    /// Arrays whose copies are under way.
+    kept: Kept,
+}
+
+impl Spool {
+    /// What a call needs; `stream` is its argument.
+    fn target(&self, stream: Option<&Bound<'_, PyAny>>) -> PyResult<Target<'_>> {
+        Ok(Target { spool: &self.spool, kept: &self.kept, stream: gpu::handle(stream)? })
+    }
 }
 
 #[pymethods]
@@ -57,6 +81,7 @@ impl Spool {
     #[new]
     #[pyo3(signature = (device=None, host=None, disk=None, *, discard_after_restore=false,
                         policy="score", timeout=300.0, verify=true, trace=false, record=None,
+                        on="auto", shrink_ok=false, check_order=false, order_trace=None,
                         **others))]
     #[expect(clippy::too_many_arguments, reason = "each one is an option of the Python class")]
     fn new(
@@ -70,12 +95,24 @@ impl Spool {
         verify: bool,
         trace: bool,
         record: Option<&Bound<'_, PyAny>>,
+        on: &str,
+        shrink_ok: bool,
+        check_order: bool,
+        order_trace: Option<&Bound<'_, PyAny>>,
         others: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<Spool> {
         options::no_others(py, others)?;
+        let sizes = Sizes {
+            device: options::arena("device", device)?,
+            host: options::arena("host", host)?,
+        };
         let settings = Settings {
-            device: device.map_or(Ok(None), |value| options::size("device", value))?,
-            host: host.map_or(Ok(None), |value| options::size("host", value))?,
+            on: options::on(py, on)?,
+            shrink_ok,
+            check_order,
+            order_trace: order_trace
+                .map(|value| options::path("order_trace", value))
+                .transpose()?,
             disk: disk.map_or(Ok(None), options::disk)?,
             discard_after_restore,
             policy: options::policy(py, policy)?,
@@ -85,37 +122,54 @@ impl Spool {
             record: record.map(|value| options::path("record", value)).transpose()?,
             ..Settings::default()
         };
-        let tiers = in_words(&settings);
         guarded(py, || {
-            let spool = Arc::new(detached(py, None, || unspool::Spool::open(settings))?);
+            let opened = detached(py, None, || opening::open(settings, sizes))?;
+            let Opened { spool, tiers, shrunk } = opened;
+            let spool = Arc::new(spool);
             live::remember(&spool);
-            Ok(Spool { spool, tiers })
+            let spool = Spool { spool, tiers, kept: Kept::default() };
+            if let Some(shrunk) = shrunk {
+                let shrunk = CString::new(shrunk)?;
+                PyErr::warn(py, &py.get_type::<PyRuntimeWarning>(), &shrunk, 1)?;
+            }
+            Ok(spool)
         })
     }
 
     /// Saves arrays under `version`: `save(3, u, v)` or `save(3, u=u, v=v)`.
     ///
-    /// The arrays may be of any shape, dtype and layout, on the CPU: those of NumPy, PyTorch and
-    /// JAX, and everything with the buffer protocol or DLPack. They may be changed as soon as this
-    /// returns. Waits when there is no room, until some was made.
+    /// The arrays may be of any shape, dtype and layout: those of NumPy, CuPy, PyTorch and JAX, and
+    /// everything with the buffer protocol, DLPack or the CUDA array interface. They may be changed
+    /// as soon as this returns. Waits when there is no room, until some was made.
+    ///
+    /// Arrays on a GPU are copied on the current stream of their library, or on `stream`: a stream
+    /// of CuPy or PyTorch, an object with `__cuda_stream__`, or the handle as an integer. This
+    /// returns when the copy is enqueued; what is enqueued there later may change them. An array
+    /// that is called `stream` has to be given by position.
     ///
     /// Raises:
     ///     VersionExistsError: the version is already saved.
     ///     NotYetSavedError: another thread is saving it.
-    ///     UnsupportedArrayError: an argument is no array, or one on another device.
+    ///     UnsupportedArrayError: an argument is no array that can be read here.
+    ///     WrongDeviceError: an array or the stream belongs to another GPU than the spool.
     ///     RegionMismatchError: no array was given, or some by position and some by name.
     ///     CheckpointTooLargeError: the arrays are larger than every tier.
     ///     TierFullError: every tier is full and nothing in them can be given up.
     ///     WaitTimeoutError: no room was made in time.
+    ///     DeviceError: CUDA refused, or the stream is being captured into a graph.
+    ///     NoDeviceError: an array is on a GPU, and there is no CUDA driver.
+    ///     OptionError: `stream` is no stream.
     ///     StorageError, ClosedError, ForkedError.
-    #[pyo3(signature = (version, /, *arrays, **named))]
+    #[pyo3(signature = (version, /, *arrays, stream=None, **named))]
     fn save(
         &self,
         version: i64,
         arrays: &Bound<'_, PyTuple>,
+        stream: Option<&Bound<'_, PyAny>>,
         named: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<()> {
-        guarded(arrays.py(), || call::save(&self.spool, version, arrays, named))
+        let target = self.target(stream)?;
+        guarded(arrays.py(), || call::save(target, version, arrays, named))
     }
 
     /// Copies what was saved under `version` into arrays: `restore(3, u, v)` or
@@ -126,6 +180,10 @@ impl Spool {
     /// the spool was opened with `discard_after_restore`. After an error in the middle of a copy
     /// the arrays hold unspecified values.
     ///
+    /// Arrays on a GPU are written on the current stream of their library, or on `stream`, as in
+    /// `save`: what is enqueued there later sees the data. For libraries whose stream is not known
+    /// this waits until the data is there.
+    ///
     /// Raises:
     ///     UnknownVersionError, DiscardedVersionError, NotYetSavedError: there is no such
     ///         checkpoint.
@@ -133,17 +191,21 @@ impl Spool {
     ///     ShapeMismatchError, DtypeMismatchError: an array does not fit.
     ///     ReadOnlyTargetError: an array must not be written; those of JAX never can be.
     ///     OverlappingTargetError: items of the arrays share memory.
-    ///     UnsupportedArrayError: an argument is no array, or one on another device.
+    ///     UnsupportedArrayError: an argument is no array that can be written here.
+    ///     WrongDeviceError: an array or the stream belongs to another GPU than the spool.
+    ///     DeviceError, NoDeviceError, OptionError: as for `save`.
     ///     CorruptCheckpointError, LostCheckpointError: the bytes are not those that were saved.
     ///     WaitTimeoutError, StorageError, ClosedError, ForkedError.
-    #[pyo3(signature = (version, /, *arrays, **named))]
+    #[pyo3(signature = (version, /, *arrays, stream=None, **named))]
     fn restore(
         &self,
         version: i64,
         arrays: &Bound<'_, PyTuple>,
+        stream: Option<&Bound<'_, PyAny>>,
         named: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<()> {
-        guarded(arrays.py(), || call::restore(&self.spool, version, arrays, named))
+        let target = self.target(stream)?;
+        guarded(arrays.py(), || call::restore(target, version, arrays, named))
     }
 
     /// What was saved under `version`, as new arrays of the library `to`.
@@ -160,7 +222,7 @@ impl Spool {
     ///     All that `restore` raises for a version.
     #[pyo3(signature = (version, /, *, to="numpy"))]
     fn load<'py>(&self, py: Python<'py>, version: i64, to: &str) -> PyResult<Bound<'py, PyAny>> {
-        guarded(py, || load::load(py, &self.spool, version, to))
+        guarded(py, || load::load(py, self.target(None)?, version, to))
     }
 
     /// The names, dtypes and shapes of what was saved under `version`. Nothing is moved.
@@ -290,13 +352,23 @@ impl Spool {
     ///         not be made durable.
     ///     ForkedError.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
-        guarded(py, || detached(py, None, || self.spool.close()))
+        guarded(py, || {
+            self.kept.finish(py);
+            detached(py, None, || self.spool.close())
+        })
     }
 
     /// Whether the spool was closed.
     #[getter]
     fn closed(&self) -> bool {
         self.spool.is_closed()
+    }
+
+    /// Where the device tier is, and what the host tier is pinned for: `"cpu"`, or a GPU such as
+    /// `"cuda:0"`.
+    #[getter]
+    fn on(&self) -> String {
+        opening::place(&self.spool)
     }
 
     /// Whether `version` is saved and not discarded.
@@ -360,6 +432,10 @@ impl Spool {
 impl Drop for Spool {
     /// Closes the spool without holding up other Python threads.
     fn drop(&mut self) {
+        // Python objects go only with Python attached; without it they stay.
+        if Python::try_attach(|py| self.kept.finish(py)).is_none() {
+            std::mem::forget(std::mem::take(&mut self.kept));
+        }
         if Arc::strong_count(&self.spool) > 1 || self.spool.is_closed() {
             return;
         }
@@ -372,13 +448,4 @@ impl Drop for Spool {
 
 fn in_number(checkpoints: usize) -> String {
     format!("{checkpoints} checkpoint{}", if checkpoints == 1 { "" } else { "s" })
-}
-
-fn in_words(settings: &Settings) -> String {
-    let arena = |name: &str, bytes: Option<u64>| {
-        bytes.map(|bytes| format!("{name}={:?}", sizes::display(bytes)))
-    };
-    let disk = settings.disk.as_ref().map(|disk| format!("disk={:?}", disk.path));
-    let tiers = [arena("device", settings.device), arena("host", settings.host), disk];
-    tiers.into_iter().flatten().collect::<Vec<_>>().join(" ")
 }

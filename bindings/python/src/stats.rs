@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use pyo3::prelude::*;
 use pyo3::types::{IntoPyDict, PyDict, PyTuple};
-use unspool::{ApplicationStats, DirectionStats, LinkStats, Stall, Stats, TierStats};
+use unspool::{ApplicationStats, DirectionStats, LinkStats, Stall, Stats, TierKind, TierStats};
 
 /// Makes the dataclasses.
 struct Maker<'py> {
@@ -89,6 +89,7 @@ impl<'py> Maker<'py> {
         fields.set_item("name", tier.kind.name())?;
         fields.set_item("location", &tier.location)?;
         fields.set_item("capacity", Some(tier.capacity).filter(|&bytes| bytes != u64::MAX))?;
+        fields.set_item("ready", Some(tier.ready).filter(|_| tier.kind != TierKind::Disk))?;
         fields.set_item("notes", PyTuple::new(self.py(), &tier.notes)?)?;
         self.make("TierStats", &fields)
     }

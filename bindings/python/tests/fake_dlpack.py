@@ -10,7 +10,7 @@ import numpy as np
 
 READ_ONLY, IS_COPIED, SUBBYTE_PADDED = 1, 2, 4
 CODES = {"i": 0, "u": 1, "f": 2, "c": 5, "b": 6}
-CPU, CUDA, CUDA_HOST = 1, 2, 3
+CPU, CUDA, CUDA_HOST, ROCM = 1, 2, 3, 10
 
 
 class DataType(ctypes.Structure):

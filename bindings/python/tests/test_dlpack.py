@@ -7,7 +7,7 @@ import pytest
 import unspool
 
 from conftest import same_bits
-from fake_dlpack import CUDA, CUDA_HOST, IS_COPIED, READ_ONLY, SUBBYTE_PADDED, Exporter
+from fake_dlpack import CUDA_HOST, IS_COPIED, READ_ONLY, ROCM, SUBBYTE_PADDED, Exporter
 
 
 def numbers() -> np.ndarray:
@@ -93,7 +93,7 @@ def test_items_below_a_byte_are_known_when_each_has_its_own(spool: unspool.Spool
 @pytest.mark.parametrize(
     ("lie", "reason"),
     [
-        ({"device": CUDA}, "CUDA.*copy it to the CPU"),
+        ({"device": ROCM}, "ROCm.*copy it to the CPU"),
         ({"device": 99}, "type 99"),
         ({"major": 2}, "version 2"),
         ({"dtype": (2, 24, 1)}, "float24"),
@@ -133,7 +133,7 @@ def test_a_copy_is_saved_and_not_restored_into(spool: unspool.Spool) -> None:
 
 
 def test_everything_is_given_back_when_a_later_array_is_refused(spool: unspool.Spool) -> None:
-    good, bad = Exporter(numbers()), Exporter(numbers(), device=CUDA)
+    good, bad = Exporter(numbers()), Exporter(numbers(), device=ROCM)
     with pytest.raises(unspool.UnsupportedArrayError, match='array "v"'):
         spool.save(0, u=good, v=bad)
     assert good.deleted == bad.deleted == 1

@@ -15,6 +15,7 @@ from unspool import _unspool, errors
 PACKAGE = Path(unspool.__file__).parent
 STUB = ast.parse((PACKAGE / "_unspool.pyi").read_text())
 SPOOL = next(n for n in STUB.body if isinstance(n, ast.ClassDef) and n.name == "Spool")
+PROPERTIES = {"closed", "on"}
 METHODS = {node.name: node for node in SPOOL.body if isinstance(node, ast.FunctionDef)}
 EXCEPTIONS = [getattr(errors, name) for name in errors.__all__]
 
@@ -35,7 +36,7 @@ def test_the_docstrings_of_the_stub_are_those_of_the_extension() -> None:
 
 def test_every_public_method_has_a_docstring_that_names_its_errors() -> None:
     for name, node in METHODS.items():
-        if not name.startswith("_") and name != "closed":
+        if not name.startswith("_") and name not in PROPERTIES:
             assert "Raises:" in (ast.get_docstring(node) or ""), name
 
 
@@ -48,7 +49,7 @@ def test_the_docstrings_name_only_exceptions_that_exist() -> None:
 
 def test_the_signatures_of_the_stub_are_those_of_the_extension() -> None:
     for name, node in METHODS.items():
-        if name.startswith("_") or name == "closed" or name in ("save", "restore"):
+        if name.startswith("_") or name in PROPERTIES or name in ("save", "restore"):
             continue
         real = list(inspect.signature(getattr(unspool.Spool, name)).parameters)
         stubbed = node.args.posonlyargs + node.args.args + node.args.kwonlyargs

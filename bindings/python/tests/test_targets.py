@@ -122,7 +122,7 @@ def test_what_is_no_array_is_refused_with_advice(spool: unspool.Spool) -> None:
     kind = unspool.UnsupportedArrayError
     with refused(kind, "save(1): array 0 (list)", "one by one"):
         spool.save(1, [np.zeros(3), np.zeros(3)])
-    with refused(kind, 'array "u" (float)', "NumPy, PyTorch or JAX"):
+    with refused(kind, 'array "u" (float)', "NumPy, CuPy, PyTorch or JAX"):
         spool.save(1, u=3.0)
     with refused(kind, "WithoutMemory", "numpy.asarray"):
         spool.save(1, WithoutMemory())

@@ -12,6 +12,8 @@ __version__: str
 
 _Path = str | bytes | os.PathLike[str] | os.PathLike[bytes]
 _Size = int | float | str
+# A handle, or a stream of CuPy or PyTorch or with `__cuda_stream__`.
+_Stream = Any
 
 class Spool:
     """One history of checkpoints, with its tiers and the workers that move them.
@@ -30,11 +32,12 @@ class Spool:
     saved as some mixture of old and new items.
 
     Arguments:
-        device: the size of the device tier: memory that stands for the GPU's.
-        host: the size of the host tier: main memory.
+        device: the size of the device tier: memory of the GPU, or main memory that stands for it.
+        host: the size of the host tier: main memory, pinned if there is a GPU.
         disk: the disk tier: a directory, a pair such as `("/scratch", "100GiB")`, or a `Disk`.
             At least one of the three is needed. Sizes are integers in bytes, or text with a unit:
-            `"512MiB"` is 512 * 2**20 bytes, `"1.5GB"` is 1,500,000,000.
+            `"512MiB"` is 512 * 2**20 bytes, `"1.5GB"` is 1,500,000,000. For `device` and `host`,
+            `"auto"` takes a share of what is free; `repr` and `stats` say how much that was.
         discard_after_restore: discard each checkpoint when it was restored and no further restore
             of it is expected.
         policy: how room is made in memory: `"score"`, `"lru"`, `"fifo"`, or `"belady"`, which is
@@ -43,16 +46,25 @@ class Spool:
         verify: compare the checksum of what is read back from disk.
         trace: keep what happened when, for `write_trace`.
         record: a file that receives every decision, one line each, to be replayed later.
+        on: where the device tier is: `"cuda"` or `"cuda:1"` for a GPU, `"cpu"` for main memory.
+            `"auto"` takes the GPU that is current on this thread, or else, if there is a device
+            tier, the first one; main memory where there is no GPU.
+        shrink_ok: be content with a smaller device tier when the GPU has less memory free, with a
+            `RuntimeWarning`.
+        check_order: look for accesses to the arenas that are not ordered with those they depend on:
+            slow, to find mistakes. What is found is an error at `close`.
+        order_trace: a file that receives what `check_order` sees.
 
     Raises:
         OptionError, UnknownOptionError: an option makes no sense or does not exist.
         StorageError: a tier cannot be made: no memory, no such directory, no permission.
+        NoDeviceError, DeviceError: there is no such GPU, or CUDA refused.
     """
 
     def __new__(
         cls,
-        device: _Size | None = None,
-        host: _Size | None = None,
+        device: _Size | Literal["auto"] | None = None,
+        host: _Size | Literal["auto"] | None = None,
         disk: _Path | tuple[_Path, _Size] | Disk | None = None,
         *,
         discard_after_restore: bool = False,
@@ -61,32 +73,45 @@ class Spool:
         verify: bool = True,
         trace: bool = False,
         record: _Path | None = None,
+        on: str = "auto",
+        shrink_ok: bool = False,
+        check_order: bool = False,
+        order_trace: _Path | None = None,
     ) -> Self: ...
     @overload
-    def save(self, version: SupportsIndex, /, *arrays: Any) -> None: ...
+    def save(self, version: SupportsIndex, /, *arrays: Any, stream: _Stream = None) -> None: ...
     @overload
-    def save(self, version: SupportsIndex, /, **named: Any) -> None:
+    def save(self, version: SupportsIndex, /, *, stream: _Stream = None, **named: Any) -> None:
         """Saves arrays under `version`: `save(3, u, v)` or `save(3, u=u, v=v)`.
 
-        The arrays may be of any shape, dtype and layout, on the CPU: those of NumPy, PyTorch and
-        JAX, and everything with the buffer protocol or DLPack. They may be changed as soon as this
-        returns. Waits when there is no room, until some was made.
+        The arrays may be of any shape, dtype and layout: those of NumPy, CuPy, PyTorch and JAX, and
+        everything with the buffer protocol, DLPack or the CUDA array interface. They may be changed
+        as soon as this returns. Waits when there is no room, until some was made.
+
+        Arrays on a GPU are copied on the current stream of their library, or on `stream`: a stream
+        of CuPy or PyTorch, an object with `__cuda_stream__`, or the handle as an integer. This
+        returns when the copy is enqueued; what is enqueued there later may change them. An array
+        that is called `stream` has to be given by position.
 
         Raises:
             VersionExistsError: the version is already saved.
             NotYetSavedError: another thread is saving it.
-            UnsupportedArrayError: an argument is no array, or one on another device.
+            UnsupportedArrayError: an argument is no array that can be read here.
+            WrongDeviceError: an array or the stream belongs to another GPU than the spool.
             RegionMismatchError: no array was given, or some by position and some by name.
             CheckpointTooLargeError: the arrays are larger than every tier.
             TierFullError: every tier is full and nothing in them can be given up.
             WaitTimeoutError: no room was made in time.
+            DeviceError: CUDA refused, or the stream is being captured into a graph.
+            NoDeviceError: an array is on a GPU, and there is no CUDA driver.
+            OptionError: `stream` is no stream.
             StorageError, ClosedError, ForkedError.
         """
 
     @overload
-    def restore(self, version: SupportsIndex, /, *arrays: Any) -> None: ...
+    def restore(self, version: SupportsIndex, /, *arrays: Any, stream: _Stream = None) -> None: ...
     @overload
-    def restore(self, version: SupportsIndex, /, **named: Any) -> None:
+    def restore(self, version: SupportsIndex, /, *, stream: _Stream = None, **named: Any) -> None:
         """Copies what was saved under `version` into arrays: `restore(3, u, v)` or
         `restore(3, u=u, v=v)`, in the way in which it was saved.
 
@@ -95,6 +120,10 @@ class Spool:
         the spool was opened with `discard_after_restore`. After an error in the middle of a copy
         the arrays hold unspecified values.
 
+        Arrays on a GPU are written on the current stream of their library, or on `stream`, as in
+        `save`: what is enqueued there later sees the data. For libraries whose stream is not known
+        this waits until the data is there.
+
         Raises:
             UnknownVersionError, DiscardedVersionError, NotYetSavedError: there is no such
                 checkpoint.
@@ -102,7 +131,9 @@ class Spool:
             ShapeMismatchError, DtypeMismatchError: an array does not fit.
             ReadOnlyTargetError: an array must not be written; those of JAX never can be.
             OverlappingTargetError: items of the arrays share memory.
-            UnsupportedArrayError: an argument is no array, or one on another device.
+            UnsupportedArrayError: an argument is no array that can be written here.
+            WrongDeviceError: an array or the stream belongs to another GPU than the spool.
+            DeviceError, NoDeviceError, OptionError: as for `save`.
             CorruptCheckpointError, LostCheckpointError: the bytes are not those that were saved.
             WaitTimeoutError, StorageError, ClosedError, ForkedError.
         """
@@ -229,6 +260,12 @@ class Spool:
     def closed(self) -> bool:
         """Whether the spool was closed."""
 
+    @property
+    def on(self) -> str:
+        """Where the device tier is, and what the host tier is pinned for: `"cpu"`, or a GPU such as
+        `"cuda:0"`.
+        """
+
     def __contains__(self, version: object, /) -> bool:
         """Whether `version` is saved and not discarded."""
 
@@ -245,7 +282,10 @@ class Spool:
         raised: BaseException | None,
         _traceback: TracebackType | None,
         /,
-    ) -> bool: ...
+    ) -> bool:
+        """Closes the spool. What goes wrong then does not hide an exception of the block: it is
+        added to it as a note.
+        """
 
 SPACE_ORDER: int
 

@@ -11,6 +11,7 @@ __all__ = [
     "CheckpointTooLargeError",
     "ClosedError",
     "CorruptCheckpointError",
+    "DeviceError",
     "DiscardedVersionError",
     "DtypeMismatchError",
     "Error",
@@ -19,6 +20,7 @@ __all__ = [
     "LayoutError",
     "LostCheckpointError",
     "MissingLibraryError",
+    "NoDeviceError",
     "NotPicklableError",
     "NotYetSavedError",
     "OptionError",
@@ -33,6 +35,7 @@ __all__ = [
     "UnsupportedArrayError",
     "VersionExistsError",
     "WaitTimeoutError",
+    "WrongDeviceError",
 ]
 
 
@@ -100,6 +103,14 @@ class WaitTimeoutError(Error, TimeoutError):
     """A call waited for as long as the option `timeout` allows."""
 
 
+class DeviceError(Error, RuntimeError):
+    """CUDA refused a call, work on the GPU failed, or a stream is being captured into a graph."""
+
+
+class NoDeviceError(DeviceError):
+    """There is no CUDA driver, or no such GPU; `unspool doctor` says what is missing."""
+
+
 class ClosedError(Error, ValueError):
     """The spool is closed."""
 
@@ -137,6 +148,10 @@ class LayoutError(Error):
 
 class UnsupportedArrayError(LayoutError, TypeError):
     """What was given is no array, or one whose memory cannot be used from here."""
+
+
+class WrongDeviceError(UnsupportedArrayError):
+    """An array or a stream belongs to another GPU than the spool: open a spool for each GPU."""
 
 
 class RegionMismatchError(LayoutError, ValueError):

@@ -1,21 +1,29 @@
 //! Arrays of any library as addresses, strides and dtypes: how Python's data comes in.
 //!
-//! Two protocols are spoken, both by hand and both without a copy: the buffer protocol (NumPy,
-//! `bytearray`, `array`, `memoryview`, `ctypes`, JAX) and DLPack (PyTorch, JAX, everything else).
+//! Three protocols are spoken, all by hand and all without a copy: the buffer protocol (NumPy,
+//! `bytearray`, `array`, `memoryview`, `ctypes`, JAX), DLPack (PyTorch, JAX, everything else) and
+//! the CUDA array interface (Numba, RMM); arrays of CuPy are asked for their attributes.
 //! Whatever an exporter lends stays lent until the [`Array`] is dropped, on every path.
 
 mod buffer;
-mod dlpack;
+mod cuda;
+mod cupy;
+pub mod dlpack;
 mod format;
+mod intake;
 mod numpy;
 mod take;
 mod torch;
+mod typestr;
 
 use pyo3::exceptions::PyException;
+use pyo3::intern;
 use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyString, PyType};
 use unspool::Dtype;
 
 pub use format::Exporter;
+pub use intake::{Intake, LEGACY_STREAM, Place, Work};
 pub use take::{Label, is_immutable, take};
 
 use crate::strided::Walk;
@@ -28,8 +36,9 @@ pub struct Array {
     shape: Vec<usize>,
     strides: Vec<isize>,
     access: Access,
+    place: Place,
     /// Gives the memory back when it is dropped.
-    _owner: Owner,
+    owner: Owner,
 }
 
 /// Whether the memory may be written.
@@ -47,9 +56,9 @@ pub enum Access {
     Unknown,
 }
 
-/// What keeps the memory alive.
+/// What keeps the memory of an array alive. Made and dropped while Python is attached.
 #[derive(Debug)]
-enum Owner {
+pub enum Owner {
     /// A view of the buffer protocol.
     Buffer { _view: buffer::View },
     /// A tensor of DLPack.
@@ -60,9 +69,16 @@ enum Owner {
 
 /// Why an object lends no memory.
 #[derive(Debug)]
-enum Refusal {
+pub enum Refusal {
     /// A reason that goes into our own error.
     Why(String),
+    /// It lies on another device than the spool.
+    OtherDevice {
+        /// The device of the array.
+        ordinal: u32,
+        /// The device of the spool.
+        own: u32,
+    },
     /// Something that is no answer to the question, such as Ctrl-C.
     Raised(PyErr),
 }
@@ -101,7 +117,33 @@ impl Array {
         if bytes > 0 && data.is_null() {
             return Err("it has no memory (its address is null)".to_owned());
         }
-        Ok(Array { data, dtype, shape, strides, access, _owner: owner })
+        Ok(Array { data, dtype, shape, strides, access, place: Place::Host, owner })
+    }
+
+    /// The same array, whose memory lies in `place`.
+    fn at(mut self, place: Place) -> Array {
+        self.place = place;
+        self
+    }
+
+    /// Where its memory lies.
+    pub fn place(&self) -> Place {
+        self.place
+    }
+
+    /// Bytes of all its elements.
+    pub fn bytes(&self) -> usize {
+        self.shape.iter().product::<usize>() * self.dtype.itemsize() as usize
+    }
+
+    /// Its strides in bytes.
+    pub fn strides(&self) -> &[isize] {
+        &self.strides
+    }
+
+    /// What keeps its memory alive.
+    pub fn into_owner(self) -> Owner {
+        self.owner
     }
 
     /// The address of its first element; may be null when it has no elements.
@@ -151,4 +193,15 @@ fn dense_strides(shape: &[usize], itemsize: usize) -> Vec<isize> {
         step = step.wrapping_mul(extent as isize);
     }
     strides
+}
+
+/// A class of a library that is loaded already: nobody has arrays of one that is not.
+fn loaded<'py>(
+    py: Python<'py>,
+    library: &Bound<'py, PyString>,
+    class: &Bound<'py, PyString>,
+) -> Option<Bound<'py, PyType>> {
+    let modules = py.import(intern!(py, "sys")).ok()?.getattr(intern!(py, "modules")).ok()?;
+    let module = modules.cast::<PyDict>().ok()?.get_item(library).ok()??;
+    module.getattr_opt(class).ok()??.cast_into::<PyType>().ok()
 }

@@ -7,10 +7,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyAnyMethods, PyDict};
 use unspool::Dtype;
 
-use super::{Access, Array, Owner, dense_strides};
-
-/// The prefix of tags that are written as NumPy writes its dtypes, and not as formats.
-const TAG: &str = "numpy:";
+use super::{Access, Array, Owner, dense_strides, typestr};
 
 /// Borrows the memory of a NumPy array; `None` when `object` is none.
 ///
@@ -21,11 +18,19 @@ pub fn borrow(object: &Bound<'_, PyAny>) -> Option<Result<Array, String>> {
     let interface = object.getattr_opt(intern!(py, "__array_interface__")).ok().flatten()?;
     let interface = interface.cast_into::<PyDict>().ok()?;
     let dtype = object.getattr_opt(intern!(py, "dtype")).ok().flatten()?;
-    Some(named_dtype(&dtype, &interface).and_then(|dtype| describe(object, &interface, dtype)))
+    Some(
+        named_dtype(&dtype, Some(&interface)).and_then(|dtype| describe(object, &interface, dtype)),
+    )
 }
 
-/// The dtype of a NumPy dtype that is no plain number.
-fn named_dtype(dtype: &Bound<'_, PyAny>, interface: &Bound<'_, PyDict>) -> Result<Dtype, String> {
+/// The dtype of a NumPy dtype that is no plain number; `interface` describes fields if it is there.
+///
+/// # Errors
+/// Why such items cannot be saved.
+pub fn named_dtype(
+    dtype: &Bound<'_, PyAny>,
+    interface: Option<&Bound<'_, PyDict>>,
+) -> Result<Dtype, String> {
     let name: String = attribute(dtype, "name")?;
     let native: bool = attribute(dtype, "isnative")?;
     if let Some(known) = Dtype::from_name(&name).filter(|_| native) {
@@ -40,8 +45,12 @@ fn named_dtype(dtype: &Bound<'_, PyAny>, interface: &Bound<'_, PyDict>) -> Resul
         ));
     }
     let fields: Option<Bound<'_, PyAny>> = attribute(dtype, "names")?;
-    let spelled = if fields.is_some() { descr(interface)? } else { attribute(dtype, "str")? };
-    Ok(Dtype::Opaque { itemsize: attribute(dtype, "itemsize")?, tag: format!("{TAG}{spelled}") })
+    let spelled: String = match (fields, interface) {
+        (None, _) => attribute(dtype, "str")?,
+        (Some(_), Some(interface)) => descr(interface)?,
+        (Some(_), None) => attribute::<Bound<'_, PyAny>>(dtype, "descr")?.to_string(),
+    };
+    Ok(typestr::opaque(&spelled, attribute(dtype, "itemsize")?))
 }
 
 /// The fields of a structure, as a literal that NumPy reads back.

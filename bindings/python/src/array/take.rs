@@ -5,7 +5,8 @@ use std::fmt;
 use pyo3::prelude::*;
 use unspool::Dtype;
 
-use super::{Access, Array, Refusal, buffer, dlpack, numpy, torch};
+use super::intake::Intake;
+use super::{Access, Array, Refusal, buffer, cuda, cupy, dlpack, numpy, torch};
 use crate::errors::{Class, error};
 
 /// Which array of which call an error is about.
@@ -31,20 +32,28 @@ impl fmt::Display for Label<'_> {
 /// Borrows the memory of `object`.
 ///
 /// # Errors
-/// `UnsupportedArrayError`, when it is no array or its memory cannot be used from here.
-pub fn take(object: &Bound<'_, PyAny>, label: Label<'_>) -> PyResult<Array> {
-    borrow(object).map_err(|refusal| {
-        let why = match refusal {
-            Refusal::Why(why) => why,
+/// `UnsupportedArrayError`, when it is no array or its memory cannot be used from here, and
+/// `WrongDeviceError` when it lies on another device than the spool.
+pub fn take(object: &Bound<'_, PyAny>, label: Label<'_>, intake: &Intake<'_>) -> PyResult<Array> {
+    borrow(object, intake).map_err(|refusal| {
+        let (class, why) = match refusal {
+            Refusal::Why(why) => (Class::UnsupportedArray, why),
+            Refusal::OtherDevice { ordinal, own } => (Class::WrongDevice, elsewhere(ordinal, own)),
             Refusal::Raised(raised) => return raised,
         };
-        let class = object.get_type();
-        let message = format!("{label} ({}) cannot be used: {why}.", class_name(&class));
-        error(object.py(), Class::UnsupportedArray, message)
+        let name = class_name(&object.get_type());
+        error(object.py(), class, format!("{label} ({name}) cannot be used: {why}."))
     })
 }
 
-fn borrow(object: &Bound<'_, PyAny>) -> Result<Array, Refusal> {
+fn elsewhere(ordinal: u32, own: u32) -> String {
+    format!(
+        "it lies on CUDA device {ordinal}, and the spool is on device {own}; open a spool for each \
+         device, such as Spool(..., on=\"cuda:{ordinal}\")"
+    )
+}
+
+fn borrow(object: &Bound<'_, PyAny>, intake: &Intake<'_>) -> Result<Array, Refusal> {
     let mut refusal = None;
     if buffer::speaks(object) {
         let lent = buffer::borrow(object);
@@ -61,14 +70,34 @@ fn borrow(object: &Bound<'_, PyAny>) -> Result<Array, Refusal> {
             Err(why) => refusal = Some(why),
         }
     }
-    if let Some(why) = torch::objection(object) {
-        return Err(why.to_owned().into());
+    if let Some(answer) = cupy::borrow(object, intake) {
+        return answer;
     }
-    let answer = if torch::is_plain(object) { dlpack::exchange(object) } else { None };
-    match answer.or_else(|| dlpack::borrow(object)) {
-        Some(Ok(array)) => Ok(settle_access(object, array)),
-        Some(Err(why)) => unpacked(object).map_or(Err(why), |answer| Ok(answer?)),
-        None => Err(refusal.unwrap_or_else(|| no_array(object).into())),
+    if let Some(answer) = torch::borrow(object, intake) {
+        return answer;
+    }
+    others(object, intake)
+        .unwrap_or_else(|| Err(refusal.unwrap_or_else(|| no_array(object).into())))
+}
+
+/// Arrays of libraries that are not known here: by DLPack, except where the CUDA array interface
+/// says more, namely the stream on which the library works. JAX waits for its results before it
+/// shows that interface, and does not when it is asked by DLPack.
+fn others(object: &Bound<'_, PyAny>, intake: &Intake<'_>) -> Option<Result<Array, Refusal>> {
+    let immutable = is_immutable(object);
+    let interface = if immutable { None } else { cuda::interface(object) };
+    if let Some(interface) = &interface {
+        if let Err(masked) = interface.unmasked() {
+            return Some(Err(masked.into()));
+        }
+        if interface.names_stream() {
+            return Some(interface.borrow(object, intake));
+        }
+    }
+    match dlpack::borrow(object, intake, |_| None) {
+        Some(Ok(array)) => Some(Ok(settle_access(object, array))),
+        Some(Err(why)) => Some(unpacked(object).map_or(Err(why), |answer| Ok(answer?))),
+        None => interface.map(|interface| interface.borrow(object, intake)),
     }
 }
 
@@ -85,7 +114,10 @@ fn unmasked(object: &Bound<'_, PyAny>, array: Array) -> Result<Array, String> {
 /// Capsules without flags do not say whether the memory may be written: the library does.
 fn settle_access(object: &Bound<'_, PyAny>, mut array: Array) -> Array {
     if array.access == Access::Unknown {
-        array.access = if is_immutable(object) { Access::Immutable } else { Access::Writable };
+        array.access = Access::Writable;
+    }
+    if is_immutable(object) && array.access != Access::Copied {
+        array.access = Access::Immutable;
     }
     array
 }
@@ -118,9 +150,9 @@ fn no_array(object: &Bound<'_, PyAny>) -> String {
     } else if object.hasattr("__len__").unwrap_or(false) {
         "pass arrays one by one, such as save(version, u, v) or save(version, **arrays)"
     } else {
-        "pass an array of NumPy, PyTorch or JAX"
+        "pass an array of NumPy, CuPy, PyTorch or JAX"
     };
-    format!("it has neither the buffer protocol nor DLPack; {advice}")
+    format!("it has neither the buffer protocol nor DLPack nor the CUDA array interface; {advice}")
 }
 
 fn class_name(class: &Bound<'_, pyo3::types::PyType>) -> String {

@@ -1,16 +1,64 @@
-//! What PyTorch's tensors are that DLPack does not say.
+//! Tensors of PyTorch: what they are that DLPack does not say, and the stream that they are used on.
 
 use pyo3::intern;
 use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::PyType;
+
+use super::intake::Intake;
+use super::{Array, Refusal, dlpack};
+
+/// `torch.Tensor` and its exchange table.
+static CLASS: PyOnceLock<(Py<PyType>, Option<dlpack::Table>)> = PyOnceLock::new();
+
+/// Borrows the memory of a tensor of PyTorch; `None` when `object` is none.
+///
+/// # Errors
+/// Why it cannot be borrowed.
+pub fn borrow(object: &Bound<'_, PyAny>, intake: &Intake<'_>) -> Option<Result<Array, Refusal>> {
+    let py = object.py();
+    let (class, table) = class(py)?;
+    let class = class.bind(py);
+    // The table knows nothing of what a subclass adds, and `__dlpack__` may.
+    let plain = object.get_type().is(class);
+    if !plain && !object.is_instance(class).unwrap_or(false) {
+        return None;
+    }
+    if let Some(why) = objection(object) {
+        return Some(Err(why.to_owned().into()));
+    }
+    let work = |ordinal| current_stream(py, ordinal);
+    let answer =
+        table.filter(|_| plain).and_then(|table| dlpack::exchange(object, &table, intake, work));
+    answer.or_else(|| dlpack::borrow(object, intake, work))
+}
+
+fn class(py: Python<'_>) -> Option<&'static (Py<PyType>, Option<dlpack::Table>)> {
+    if let Some(known) = CLASS.get(py) {
+        return Some(known);
+    }
+    let class = super::loaded(py, intern!(py, "torch"), intern!(py, "Tensor"))?;
+    let table = dlpack::table(&class);
+    Some(CLASS.get_or_init(py, || (class.unbind(), table)))
+}
+
+/// The handle of PyTorch's current stream on a device.
+pub fn current_stream(py: Python<'_>, ordinal: u32) -> Option<usize> {
+    let ask = || {
+        let stream =
+            py.import("torch")?.getattr("cuda")?.call_method1("current_stream", (ordinal,));
+        stream?.getattr("cuda_stream")?.extract::<usize>()
+    };
+    ask().ok().map(|stream| stream.max(super::LEGACY_STREAM))
+}
 
 /// Why a tensor's memory is not its value, or must not be written behind PyTorch's back; `None`
-/// for ordinary tensors and for everything that is no tensor of PyTorch.
+/// for ordinary tensors.
 ///
 /// A tensor with the negative bit (such as `x.conj().imag`) is exported by PyTorch 2.15 as if it
 /// had none: its bytes are those of another value.
-pub fn objection(object: &Bound<'_, PyAny>) -> Option<&'static str> {
+fn objection(object: &Bound<'_, PyAny>) -> Option<&'static str> {
     let py = object.py();
-    object.getattr_opt(intern!(py, "is_neg")).ok().flatten()?;
     let says = |answer: PyResult<Bound<'_, PyAny>>| {
         answer.and_then(|answer| answer.is_truthy()).unwrap_or(false)
     };
@@ -24,14 +72,4 @@ pub fn objection(object: &Bound<'_, PyAny>) -> Option<&'static str> {
         return Some("it is a lazily conjugated view: pass tensor.resolve_conj()");
     }
     None
-}
-
-/// Whether the exchange table may be used: only for PyTorch's own class, because the table knows
-/// nothing of what a subclass adds.
-pub fn is_plain(object: &Bound<'_, PyAny>) -> bool {
-    let class = object.get_type();
-    let named = |attribute: PyResult<_>, expected: &str| -> bool {
-        attribute.is_ok_and(|name: Bound<'_, pyo3::types::PyString>| name == expected)
-    };
-    named(class.name(), "Tensor") && named(class.module(), "torch")
 }

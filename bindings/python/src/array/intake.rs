@@ -1,0 +1,105 @@
+//! What a call knows when it takes arrays in: which devices it may read and write, and the stream
+//! that it was given.
+
+use pyo3::prelude::*;
+
+use unspool::Spool;
+use unspool::gpu::{Gpu, device_of};
+
+use super::Refusal;
+use crate::errors::from_spool;
+
+/// The legacy default stream, as the array libraries number it.
+pub const LEGACY_STREAM: usize = 1;
+
+/// Where the memory of an array lies.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Place {
+    /// In memory of the host.
+    Host,
+    /// In the memory of a CUDA device.
+    Cuda {
+        /// The number of the device.
+        ordinal: u32,
+        /// The stream on which copies are in order with the work of others.
+        work: Work,
+    },
+}
+
+/// What is known about the work of others on the memory of a GPU.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Work {
+    /// It is enqueued on this stream, before the call and after it: a copy that is enqueued there
+    /// as well is in order with all of it.
+    Enqueued(usize),
+    /// What was enqueued before the call is done when this stream comes to the copy. What comes
+    /// after the call is not known to wait for it.
+    Visible(usize),
+}
+
+impl Work {
+    /// The stream for the copies.
+    pub fn stream(self) -> usize {
+        match self {
+            Work::Enqueued(stream) | Work::Visible(stream) => stream,
+        }
+    }
+}
+
+/// See the module.
+#[derive(Clone, Copy, Debug)]
+pub struct Intake<'a> {
+    spool: &'a Spool,
+    stream: Option<usize>,
+}
+
+impl<'a> Intake<'a> {
+    /// An intake for arrays of `spool`; `stream` is what the caller gave, if he did.
+    pub fn new(spool: &'a Spool, stream: Option<usize>) -> Intake<'a> {
+        Intake { spool, stream }
+    }
+
+    /// The stream that the caller gave.
+    pub fn stream(&self) -> Option<usize> {
+        self.stream
+    }
+
+    /// Refuses arrays of another device than the spool's.
+    pub(super) fn admit(&self, ordinal: u32) -> Result<(), Refusal> {
+        match self.spool.gpu().map(Gpu::ordinal) {
+            Some(own) if own != ordinal => Err(Refusal::OtherDevice { ordinal, own }),
+            _ => Ok(()),
+        }
+    }
+
+    /// The stream on which an exporter is asked to make its data visible: that of the caller, or
+    /// one of our own on device `ordinal`.
+    pub(super) fn stream_on(&self, py: Python<'_>, ordinal: u32) -> Result<usize, Refusal> {
+        self.admit(ordinal)?;
+        if let Some(given) = self.stream {
+            return Ok(given);
+        }
+        let gpu = self.spool.gpu_of(ordinal);
+        let gpu = gpu.map_err(|cause| Refusal::Raised(from_spool(py, &cause, None)))?;
+        Ok(gpu.stream().handle())
+    }
+
+    /// What is known about the work of an exporter that made its data visible on `stream`: the
+    /// caller of a call with a stream of his own promises that later work waits for it.
+    pub(super) fn work_on(&self, stream: usize) -> Work {
+        match self.stream {
+            Some(given) => Work::Enqueued(given),
+            None => Work::Visible(stream),
+        }
+    }
+
+    /// The device whose memory begins at `address`; `None` for memory of the host.
+    pub(super) fn ordinal_of(
+        &self,
+        py: Python<'_>,
+        address: usize,
+    ) -> Result<Option<u32>, Refusal> {
+        let found = device_of(address as u64).map_err(unspool::Error::from);
+        found.map_err(|cause| Refusal::Raised(from_spool(py, &cause, None)))
+    }
+}

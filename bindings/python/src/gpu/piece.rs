@@ -1,0 +1,104 @@
+//! One array on a GPU on its way through a copy.
+
+use unspool::gpu::{DeviceArray, Mark, Stream, StridedLayout};
+use unspool::{Error, RestoreTicket, SaveTicket, Spool};
+
+use crate::array::{Access, Array, Work};
+
+/// What has to happen before an array may be let go of, once its copy is enqueued.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum After {
+    /// Nothing: its library orders later work, and the reuse of its memory, behind the copy.
+    Nothing,
+    /// It is kept until the copy is done; the call need not wait.
+    Keep,
+    /// The call waits until the copy is done, because later work is not known to.
+    Wait,
+}
+
+/// See the module. The array that it was made from stays borrowed until the copy is done.
+#[derive(Debug)]
+pub struct DevicePiece {
+    array: DeviceArray,
+    stream: usize,
+    after: After,
+}
+
+impl DevicePiece {
+    /// The memory of `array` on device `ordinal`, where `work` is in order with copies.
+    /// `given` says that the stream is the caller's, and not that of the array's library.
+    pub fn of(array: &Array, ordinal: u32, work: Work, given: bool) -> DevicePiece {
+        let after = match work {
+            Work::Enqueued(_) if given => After::Keep,
+            Work::Enqueued(_) => After::Nothing,
+            Work::Visible(_) if array.access() == Access::Immutable => After::Keep,
+            Work::Visible(_) => After::Wait,
+        };
+        let address = array.data().addr() as u64;
+        let walk = array.walk();
+        // SAFETY: the array stays borrowed until the copy is done: see `after`.
+        let lent = unsafe {
+            if walk.dims().is_empty() {
+                DeviceArray::dense(ordinal, address, array.bytes() as u64)
+            } else {
+                DeviceArray::strided(ordinal, address, layout(array))
+            }
+        };
+        DevicePiece { array: lent, stream: work.stream(), after }
+    }
+
+    /// What the array has to wait for.
+    pub fn after(&self) -> After {
+        self.after
+    }
+
+    /// Copies the array into region `index`.
+    ///
+    /// # Errors
+    /// Those of [`SaveTicket::put`].
+    pub fn save(&self, spool: &Spool, ticket: &mut SaveTicket, index: usize) -> Result<(), Error> {
+        if self.array.bytes() == 0 {
+            return Ok(());
+        }
+        ticket.put(index, &self.array, &self.stream(spool)?)
+    }
+
+    /// Copies region `index` into the array.
+    ///
+    /// # Errors
+    /// Those of [`RestoreTicket::get`].
+    pub fn restore(
+        &self,
+        spool: &Spool,
+        ticket: &mut RestoreTicket,
+        index: usize,
+    ) -> Result<(), Error> {
+        if self.array.bytes() == 0 {
+            return Ok(());
+        }
+        ticket.get(index, &self.array, &self.stream(spool)?)
+    }
+
+    fn stream(&self, spool: &Spool) -> Result<Stream, Error> {
+        let gpu = spool.gpu_of(self.array.ordinal())?;
+        // SAFETY: the stream lives as long as the call: its owner is the caller or the library of
+        // the array.
+        Ok(unsafe { Stream::borrow(gpu.context(), self.stream) }?)
+    }
+
+    /// A mark behind the copy.
+    ///
+    /// # Errors
+    /// `Device` when CUDA refuses.
+    pub fn mark(&self, spool: &Spool) -> Result<Mark, Error> {
+        spool.gpu_of(self.array.ordinal())?.mark(&self.stream(spool)?)
+    }
+}
+
+fn layout(array: &Array) -> StridedLayout {
+    StridedLayout {
+        shape: array.shape().iter().map(|&extent| extent as u64).collect(),
+        strides: array.strides().iter().map(|&stride| stride as i64).collect(),
+        itemsize: array.dtype().itemsize(),
+    }
+}
