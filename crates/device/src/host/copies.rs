@@ -12,9 +12,10 @@ use crate::span::DeviceSpan;
 use crate::stream::Stream;
 use crate::watch::Place;
 
-/// How bytes get to and from memory that is not registered yet, and will not be within about a
-/// sixth of the time that such a copy takes: that is waited for. Both ways keep the caller's thread busy
-/// for the copy's duration; where the memory is registered a copy is only enqueued.
+/// How bytes get to and from memory that is not registered yet. What will be registered within
+/// about a sixth of the time that such a copy takes is waited for instead. Both ways keep the
+/// caller's thread busy for the copy's duration; where the memory is registered a copy is only
+/// enqueued.
 #[derive(Debug)]
 pub enum Unregistered<'a> {
     /// The driver's own way for pageable memory.

@@ -204,8 +204,8 @@ impl PinnedArena {
         progress.wait_until("registered", || progress.registered(), upto, limit)
     }
 
-    /// Waits for bytes whose registration is near, before `len` bytes of them are copied: where that
-    /// is sooner than the copy by another way would be. Whether they are registered then.
+    /// Waits for bytes whose registration is near, before `len` bytes of them are copied: where
+    /// that is sooner than the copy by another way would be. Whether they are registered then.
     fn await_registered(&self, upto: u64, len: u64) -> bool {
         let ahead = upto.saturating_sub(self.registered());
         if ahead == 0 {

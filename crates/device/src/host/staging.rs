@@ -89,6 +89,7 @@ impl StagingRing {
         from: u64,
         len: u64,
     ) -> Result<(), DeviceError> {
+        self.require(stream)?;
         let mut arriving = VecDeque::with_capacity(self.events.len());
         for (at, piece) in pieces(len, self.slot) {
             if arriving.len() == self.events.len() {
@@ -122,6 +123,7 @@ impl StagingRing {
         from: *const u8,
         len: u64,
     ) -> Result<(), DeviceError> {
+        self.require(stream)?;
         for (at, piece) in pieces(len, self.slot) {
             let slot = self.take_slot()?;
             let place = self.memory.at(slot as u64 * self.slot, piece)?;
@@ -153,6 +155,12 @@ impl StagingRing {
     fn left(&self) -> Duration {
         let until = |deadline: Instant| deadline.saturating_duration_since(Instant::now());
         self.deadline.map_or(self.limit, until)
+    }
+
+    /// Refuses a stream of another device, before anything is enqueued on it.
+    fn require(&self, stream: &Stream) -> Result<(), DeviceError> {
+        let own = self.memory.context();
+        own.require(stream.context().ordinal(), "the stream")
     }
 
     /// The next slot, once its last use is done.
