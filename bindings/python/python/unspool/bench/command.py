@@ -6,7 +6,7 @@ import argparse
 import time
 from collections.abc import Callable, Iterable
 
-from unspool.bench import paper, raw
+from unspool.bench import copies, disk_tier, memory_tier, node, paper, raw, start, sweep
 from unspool.bench.cuda import Cuda, NoCuda
 from unspool.bench.machine import about, available_memory, fits
 from unspool.bench.options import DEFAULT_GPU_PARTS, GPU_PARTS, PLAIN_PARTS, Plan, plan_of
@@ -24,11 +24,18 @@ class BenchError(Error, ValueError):
 #: The parts that need a GPU.
 GPU: dict[str, Callable[[Cuda, Plan, Report], None]] = {
     "raw": raw.run,
+    "copies": copies.run,
+    "sweep": sweep.run,
+    "start": start.run,
     "shot": paper.run,
+    "node": node.run,
 }
 
 #: The parts that need none.
-PLAIN: dict[str, Callable[[Plan, Report], None]] = {}
+PLAIN: dict[str, Callable[[Plan, Report], None]] = {
+    "memory": memory_tier.run,
+    "disk": disk_tier.run,
+}
 
 
 def run_command(options: argparse.Namespace) -> int:

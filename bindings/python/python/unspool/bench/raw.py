@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from unspool.bench.cuda import Cuda, Stream
@@ -22,7 +22,7 @@ MOST_CALLS = 100
 
 
 def device_seconds(
-    cuda: Cuda, stream: Stream, calls: list[Callable[[], object]]
+    cuda: Cuda, stream: Stream, calls: Sequence[Callable[[], object]]
 ) -> tuple[float, list[float]]:
     """Seconds of device time for all calls, and host seconds of each.
 
@@ -54,7 +54,7 @@ class Calls:
 
 
 def rounds_of(
-    cuda: Cuda, stream: Stream, rounds: int, make: Callable[[], list[Callable[[], object]]]
+    cuda: Cuda, stream: Stream, rounds: int, make: Callable[[], Sequence[Callable[[], object]]]
 ) -> Calls:
     """Several rounds of calls; `make` prepares those of one round. The first round is a warm-up."""
     device, host = [], []
@@ -190,7 +190,7 @@ def _host_table(cuda: Cuda, plan: Plan) -> Table:
     return table
 
 
-def _touches(plan: Plan) -> list[tuple[Touch | None, int]]:
+def _touches(plan: Plan) -> list[tuple[Touch, int]]:
     return [(write_pages, 1), (write_pages, plan.touch_threads), (write_all, plan.touch_threads)]
 
 
@@ -198,7 +198,7 @@ def _add_touched(
     cuda: Cuda,
     plan: Plan,
     huge: bool,
-    how: tuple[Touch | None, int],
+    how: tuple[Touch, int],
     add: Callable[[str, Sample], None],
 ) -> None:
     touch, threads = how

@@ -19,7 +19,7 @@ import unspool
 from unspool.bench.cuda import Cuda
 from unspool.bench.memory import byte_at
 from unspool.bench.prepare import LIMIT, Buffer, DirectPin, Strategy, TouchThenRegister
-from unspool.bench.tiers import registered_bytes
+from unspool.bench.tiers import open_spool, ready, room_for
 
 __all__ = ["Blocked", "Shot", "run_spool", "run_strategy"]
 
@@ -271,12 +271,11 @@ def run_spool(cuda: Cuda, shot: Shot) -> Blocked:
     """The same shot through a spool."""
     application = _Application(cuda, shot)
     begin = time.perf_counter()
-    room = shot.checkpoints * (shot.size + FRAME)
-    spool = unspool.Spool(
-        device=shot.slots * (shot.size + FRAME),
-        host=room,
+    spool = open_spool(
+        cuda,
+        device=room_for(shot.slots, shot.size),
+        host=room_for(shot.checkpoints, shot.size),
         discard_after_restore=True,
-        **cuda.spool_options,
     )
     start = time.perf_counter() - begin
     with spool, _Watch(spool, begin) as watch, cuda.current(application.stream):
@@ -287,10 +286,6 @@ def run_spool(cuda: Cuda, shot: Shot) -> Blocked:
     wrong = application.wrong
     application.close()
     return Blocked(start, saves, restores, forward, watch.registered, wrong)
-
-
-#: Room for what a tier keeps beside the bytes of a checkpoint.
-FRAME = 64 << 10
 
 
 class _Watch:
@@ -316,7 +311,7 @@ class _Watch:
 
     def _look(self) -> None:
         while not self._end.wait(0.005):
-            registered, capacity = registered_bytes(self._spool.stats())
+            registered, capacity = ready(self._spool.stats())
             if registered is not None and registered >= capacity:
                 self.registered = time.perf_counter() - self._begin
                 return

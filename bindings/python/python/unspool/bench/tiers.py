@@ -1,10 +1,45 @@
-"""What a spool's statistics say about its tiers."""
+"""What a spool's statistics say about its tiers, and how spools are opened here."""
 
 from __future__ import annotations
 
-from unspool import Stats, TierStats
+import time
+from typing import Any
 
-__all__ = ["registered_bytes", "tier"]
+import unspool
+from unspool import Stats, TierStats
+from unspool.bench.cuda import Cuda
+
+__all__ = [
+    "FRAME",
+    "moved",
+    "open_plain",
+    "open_spool",
+    "ready",
+    "room_for",
+    "tier",
+    "wait_until_ready",
+]
+
+#: The options that keep a spool's tiers in main memory.
+PLAIN: dict[str, Any] = {}
+
+#: Room for what a tier keeps beside the bytes of a checkpoint.
+FRAME = 64 << 10
+
+
+def room_for(checkpoints: int, size: int) -> int:
+    """Bytes of a tier that holds so many checkpoints of that size."""
+    return checkpoints * (size + FRAME)
+
+
+def open_spool(cuda: Cuda, **options: Any) -> unspool.Spool:
+    """A spool on this device."""
+    return unspool.Spool(**options, **cuda.spool_options)
+
+
+def open_plain(**options: Any) -> unspool.Spool:
+    """A spool in main memory, whatever else the machine has."""
+    return unspool.Spool(**options, **PLAIN)
 
 
 def tier(stats: Stats, name: str) -> TierStats | None:
@@ -12,12 +47,36 @@ def tier(stats: Stats, name: str) -> TierStats | None:
     return next((tier for tier in stats.tiers if tier.name == name), None)
 
 
-def registered_bytes(stats: Stats) -> tuple[int | None, int]:
-    """Bytes of the host tier that are registered with the driver, and its capacity.
-
-    None where the tier does not say: plain memory is not registered.
+def ready(stats: Stats, name: str = "host") -> tuple[int | None, int]:
+    """Bytes of a tier that are copied at full speed (of the host's: registered with the driver),
+    and its capacity. None where the tier does not say.
     """
-    host = tier(stats, "host")
-    if host is None:
+    found = tier(stats, name)
+    if found is None:
         return None, 0
-    return getattr(host, "registered_bytes", None), host.capacity or 0
+    return getattr(found, "ready", None), found.capacity or 0
+
+
+def wait_until_ready(spool: unspool.Spool, limit: float = 120.0) -> float | None:
+    """Waits until all memory tiers are ready; seconds that took, None where no tier says.
+
+    Raises:
+        TimeoutError: they are not within `limit` seconds.
+    """
+    begin = time.perf_counter()
+    while True:
+        stats = spool.stats()
+        found = [ready(stats, name) for name in ("device", "host")]
+        known = [(got, of) for got, of in found if got is not None]
+        if all(got >= of for got, of in known):
+            return time.perf_counter() - begin if known else None
+        if time.perf_counter() - begin > limit:
+            raise TimeoutError(f"the memory of the tiers is not ready after {limit:.0f} s")
+        time.sleep(0.0005)
+
+
+def moved(stats: Stats) -> tuple[int, int]:
+    """Bytes flushed from the fastest tier and prefetched into it so far."""
+    if not stats.links:
+        return 0, 0
+    return stats.links[0].flush.bytes, stats.links[0].prefetch.bytes
