@@ -147,8 +147,11 @@ impl Event {
     /// The driver says that it is done: from now on the host knows it.
     fn told_done(&self) {
         let Some(event) = self.recording() else { return };
-        if self.known.swap(event, Ordering::Relaxed) != event {
+        if self.known.load(Ordering::Acquire) != event {
+            // Told first: who finds it known already must not be ahead of the telling. To tell it
+            // twice does no harm.
             self.context.saw(|| Op::Wait { by: Agent::Host, event });
+            self.known.store(event, Ordering::Release);
         }
     }
 

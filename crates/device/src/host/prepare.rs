@@ -12,7 +12,7 @@ use crate::error::{Bytes, CudaError, DeviceError, DeviceErrorKind};
 use crate::host::mapping::Mapping;
 use crate::host::progress::Progress;
 use crate::limits::{HostLimits, Promise};
-use crate::pace::{Decision, Pace};
+use crate::pace::{Decision, Moment, Pace};
 use crate::result;
 use crate::turn::{Turn, Turns};
 
@@ -176,8 +176,12 @@ impl Prepared {
         let mut state = self.progress.state();
         while !self.progress.stopped() {
             let last = last.map(|(took, end)| (took, end.elapsed()));
-            let idle = self.progress.links_idle();
-            let time = match self.pace.decide(state.holds > 0, idle, last) {
+            let now = Moment {
+                held: state.holds > 0,
+                idle: self.progress.links_idle(),
+                age: self.progress.born.elapsed(),
+            };
+            let time = match self.pace.decide(now, last) {
                 Decision::Go => return true,
                 Decision::Wait(time) => time,
                 Decision::Stop => DOZE,
