@@ -109,7 +109,7 @@ fn examine(measure: bool, report: &Report<Cuda>) {
     report.note(|cuda| {
         cuda.driver = Some(Driver {
             cuda: driver.cuda_version(),
-            library: system.loaded("libcuda.so"),
+            library: library(&system),
             module: module_version(&system),
         });
         let devices = driver.devices().iter();
@@ -191,6 +191,13 @@ pub(crate) fn pins_are_locked(context: &Context) -> Result<Option<bool>, DeviceE
     let arena = PinnedArena::new(context, PINNED, &options)?;
     arena.wait_registered(PINNED, COPY_LIMIT)?;
     Ok(before.zip(counted()).map(|(before, after)| after > before))
+}
+
+/// Where the driver's library is: the one that a test names in its place, or the one that the
+/// system has loaded.
+fn library(system: &System) -> Option<PathBuf> {
+    let named = std::env::var_os("UNSPOOL_CUDA_DRIVER").map(PathBuf::from);
+    named.or_else(|| system.loaded("libcuda.so"))
 }
 
 /// The version in a line such as `NVRM version: NVIDIA UNIX Open Kernel Module for x86_64

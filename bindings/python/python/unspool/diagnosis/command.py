@@ -90,13 +90,15 @@ def look(disk: str | None, measure: bool, timeout: float) -> Diagnosis:
     return Diagnosis.of(found, libraries.installed(), libraries.findings(found))
 
 
-#: What the process runs: arguments as JSON come in, what was found goes out.
+#: What the process runs: arguments as JSON come in, what was found goes out. It ends without
+#: clearing up: what hangs or is broken by then must not keep it from ending.
 PROGRAM = """\
-import json, sys
+import json, os, sys
 from unspool._unspool import examine
 from unspool.diagnosis import folders
 disk, cuda, measure, timeout = json.loads(sys.argv[1])
 print(json.dumps(examine(disk, cuda, measure, folders(), timeout)), flush=True)
+os._exit(0)
 """
 
 
@@ -112,8 +114,7 @@ def _in_a_process(
     except subprocess.TimeoutExpired:
         return "gave no answer in time"
     try:
-        # Drivers print what they like: the answer is the last line. What happens behind it, when
-        # the process ends, does not matter.
+        # Drivers print what they like: the answer is the last line.
         found: Mapping[str, Any] = json.loads(done.stdout.splitlines()[-1])
         return found
     except (IndexError, ValueError):

@@ -17,7 +17,7 @@ const SLOW_START: Duration = Duration::from_secs(3);
 
 pub(super) fn judge(diagnosis: &Diagnosis) -> Vec<Finding> {
     let cuda = &diagnosis.cuda;
-    let mut findings: Vec<Finding> = missing(cuda).into_iter().collect();
+    let mut findings: Vec<Finding> = missing(cuda).into_iter().chain(replaced(cuda)).collect();
     findings.extend(cuda.devices.iter().flat_map(device));
     if cuda.driver.is_some() {
         findings.extend(compiler(&diagnosis.nvrtc, cuda));
@@ -40,6 +40,23 @@ fn missing(cuda: &Cuda) -> Option<Finding> {
                 .to_owned(),
         ],
     ))
+}
+
+/// A driver that is none, by its name.
+fn replaced(cuda: &Cuda) -> Option<Finding> {
+    let library = cuda.driver.as_ref()?.library.as_ref()?;
+    let name = library.file_name()?.to_string_lossy();
+    (!name.starts_with("libcuda.so")).then(|| {
+        Finding::new(
+            Level::Note,
+            "CUDA",
+            [
+                format!("{} stands for the driver (UNSPOOL_CUDA_DRIVER).", library.display()),
+                "What is found here is not what the machine's own driver would say.".to_owned(),
+                "Unset the variable unless this is a test.".to_owned(),
+            ],
+        )
+    })
 }
 
 fn device(device: &Device) -> Vec<Finding> {
@@ -202,8 +219,8 @@ fn compiler(nvrtc: &Nvrtc, cuda: &Cuda) -> Option<Finding> {
             "NVRTC",
             [
                 problem.clone(),
-                "Arrays whose items are not dense in memory, and `unspool rtm --gpu`, need \
-                 kernels that it compiles; everything else works."
+                "Arrays of a GPU whose items are scattered in memory are refused, and those of \
+                 small rows are copied more slowly; dense arrays need no kernel."
                     .to_owned(),
                 "pip install nvidia-cuda-nvrtc, in the release of your driver's CUDA, or name the \
                  library in UNSPOOL_NVRTC."

@@ -196,6 +196,19 @@ fn a_context_that_starts_slowly_calls_for_persistence_mode() {
 }
 
 #[test]
+fn a_library_in_the_place_of_the_driver_is_named() {
+    let library = |path: &str| {
+        let mut diagnosis = good();
+        let driver = diagnosis.cuda.driver.get_or_insert_default();
+        driver.library = Some(PathBuf::from(path));
+        all(&diagnosis)
+    };
+    assert_eq!(library("/usr/lib/libcuda.so.580.82.07"), []);
+    let found = library("/x/libfake.so");
+    assert!(found[0].what.contains("/x/libfake.so"), "{found:?}");
+}
+
+#[test]
 fn a_compiler_that_is_missing_or_too_new_is_found() {
     let missing = one(|diagnosis| {
         diagnosis.nvrtc = Nvrtc { problem: Some("It is nowhere.".to_owned()), ..Nvrtc::default() };

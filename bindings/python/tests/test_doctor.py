@@ -1,0 +1,219 @@
+"""The doctor answers on every machine: without CUDA, and with drivers broken in every way."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import unspool
+from unspool.cli import main
+from unspool.diagnosis import Diagnosis, libraries
+
+from conftest import children
+
+#: Names another library to load as the driver.
+DRIVER = "UNSPOOL_CUDA_DRIVER"
+
+
+@pytest.fixture
+def driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """Makes a library of C code stand for the CUDA driver."""
+    compiler = shutil.which("cc")
+    if compiler is None:
+        pytest.skip("there is no C compiler to make a broken driver with")
+
+    def build(code: str) -> None:
+        source, library = tmp_path / "driver.c", tmp_path / "driver.so"
+        source.write_text(code)
+        subprocess.run([compiler, "-shared", "-fPIC", "-o", library, source], check=True)
+        monkeypatch.setenv(DRIVER, str(library))
+
+    return build
+
+
+@pytest.fixture
+def no_driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No CUDA driver, on any machine."""
+    monkeypatch.setenv(DRIVER, str(tmp_path / "nothing.so"))
+
+
+def levels(found: Diagnosis, about: str) -> list[str]:
+    return [finding.level for finding in found.findings if finding.about == about]
+
+
+def cuda_problem(output: str) -> str:
+    """What a report in JSON says is wrong with CUDA."""
+    findings = json.loads(output)["findings"]
+    return next(finding["what"] for finding in findings if finding["about"] == "CUDA")
+
+
+def test_without_cuda_the_doctor_says_so_and_what_to_do(no_driver: None) -> None:
+    found = unspool.doctor(measure=False)
+    assert found.cuda.version is None and found.devices == () and not found.has("cuda")
+    assert "nothing.so" in (found.cuda.problem or "")
+    assert levels(found, "CUDA") == ["missing"]
+    finding = found.findings[0]
+    assert finding.meaning and 'on="cpu"' in finding.remedy
+    assert found.automatic_device is None and found.automatic_host.startswith('host="auto"')
+
+
+def test_a_diagnosis_has_figures_text_and_json(no_driver: None, tmp_path: Path) -> None:
+    found = unspool.doctor(tmp_path, timeout=60)
+    assert found.version == unspool.__version__ and found.usable
+    assert found.host.total and found.host.free and found.host.cores >= 1
+    assert found.disk is not None and found.disk.directory == str(tmp_path.resolve())
+    assert found.disk.write and found.disk.read and found.disk.written_bytes > 0
+    assert children(tmp_path) == []
+    text = str(found)
+    for part in ("driver", "memory", "RLIMIT_MEMLOCK", "disk", "O_DIRECT", "MISSING (CUDA)"):
+        assert part in text
+    assert max(map(len, text.splitlines())) <= 100 + len(str(tmp_path))
+    copied = json.loads(json.dumps(found.as_dict()))
+    assert copied["disk"]["direct"] is found.disk.direct
+    assert copied["libraries"]["numpy"] == found.libraries["numpy"]
+
+
+def test_what_is_not_asked_for_is_not_looked_for() -> None:
+    found = unspool.doctor(cuda=False, measure=False)
+    assert not found.cuda.looked_for and found.cuda.problem is None
+    assert levels(found, "CUDA") == [] and found.disk is None
+    assert not found.has("direct-io") and not found.has("io-uring")
+
+
+def test_a_directory_that_is_not_there_is_not_usable_and_not_made(tmp_path: Path) -> None:
+    found = unspool.doctor(tmp_path / "missing", cuda=False)
+    assert not found.usable and levels(found, "disk") == ["missing"]
+    assert children(tmp_path) == []
+
+
+def test_spools_are_listed_with_their_owners_and_left_alone(tmp_path: Path) -> None:
+    dead = tmp_path / "unspool-4000000-0123456789abcdef"
+    dead.mkdir()
+    (dead / "lock").write_text("process 4000000\n")
+    (dead / "slot-0").write_bytes(bytes(8192))
+    with unspool.Spool(disk=tmp_path):
+        found = unspool.doctor(tmp_path, cuda=False, measure=False)
+        assert found.disk is not None
+        # The new spool has removed what the dead one left.
+        assert [(s.owner, s.pid) for s in found.disk.spools] == [("alive", os.getpid())]
+    dead.mkdir()
+    (dead / "lock").write_text("process 4000000\n")
+    found = unspool.doctor(tmp_path, cuda=False, measure=False)
+    assert found.disk is not None and found.disk.spools[0].owner == "dead"
+    assert levels(found, "disk") == ["note"] and dead.is_dir()
+
+
+def test_the_command_prints_a_report(no_driver: None, capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(["doctor", "--no-measure"]) == 0
+    output = capfd.readouterr()
+    assert output.out.startswith(f"Unspool {unspool.__version__}\n") and output.err == ""
+    assert "MISSING (CUDA)" in output.out
+
+
+def test_the_command_prints_json(
+    no_driver: None, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["doctor", "--no-measure", "--json", "--disk", str(tmp_path)]) == 0
+    found = json.loads(capfd.readouterr().out)
+    assert found["usable"] and found["disk"]["directory"] == str(tmp_path.resolve())
+
+
+def test_what_is_required_and_missing_is_the_exit_code(
+    no_driver: None, capfd: pytest.CaptureFixture[str]
+) -> None:
+    required = ["--require", "numpy", "--require", "cuda", "--require", "direct-io"]
+    assert main(["doctor", "--no-measure", *required]) == 1
+    assert capfd.readouterr().err == ("unspool doctor: required and not there: cuda, direct-io\n")
+    assert main(["doctor", "--no-measure", "--require", "numpy"]) == 0
+
+
+def test_a_directory_that_cannot_be_used_is_the_exit_code(tmp_path: Path) -> None:
+    assert main(["doctor", "--no-measure", "--disk", str(tmp_path / "missing")]) == 1
+
+
+def test_a_driver_that_ends_the_process_is_reported(
+    driver: Callable[[str], None], capfd: pytest.CaptureFixture[str]
+) -> None:
+    driver("#include <stdlib.h>\n__attribute__((constructor)) static void load(void) { abort(); }")
+    assert main(["doctor", "--no-measure", "--json", "--require", "cuda"]) == 1
+    assert "was ended by SIGABRT" in cuda_problem(capfd.readouterr().out)
+
+
+def test_a_driver_that_never_answers_is_reported_in_time(
+    driver: Callable[[str], None], capfd: pytest.CaptureFixture[str]
+) -> None:
+    driver(
+        "#include <unistd.h>\n"
+        "__attribute__((constructor)) static void load(void) { for (;;) pause(); }"
+    )
+    assert main(["doctor", "--no-measure", "--json", "--timeout", "0.5"]) == 0
+    problem = cuda_problem(capfd.readouterr().out)
+    assert "no answer within 0.5 s while loading the CUDA driver" in problem
+
+
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        ("int nothing(void) { return 0; }", "too old"),
+        (
+            "#include <stdio.h>\n__attribute__((constructor)) static void load(void) "
+            '{ puts("a driver talks"); fflush(stdout); }',
+            "too old",
+        ),
+    ],
+)
+def test_a_library_that_is_no_driver_is_reported(
+    driver: Callable[[str], None], capfd: pytest.CaptureFixture[str], code: str, said: str
+) -> None:
+    driver(code)
+    assert main(["doctor", "--no-measure", "--json"]) == 0
+    assert said in cuda_problem(capfd.readouterr().out)
+
+
+def test_a_file_that_is_no_library_is_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "driver.so").write_bytes(bytes(4096))
+    monkeypatch.setenv(DRIVER, str(tmp_path / "driver.so"))
+    assert "driver.so" in (unspool.doctor(measure=False).cuda.problem or "")
+
+
+def packages(**versions: str) -> Callable[[str], str | None]:
+    """Versions of packages, their names with underscores."""
+    return lambda package: versions.get(package.replace("-", "_"))
+
+
+def on_a_gpu(major: int) -> dict[str, object]:
+    """What the extension says of a machine whose driver supports a CUDA."""
+    return {"cuda": {"version": (major, 0)}}
+
+
+def test_libraries_are_found_by_their_packages() -> None:
+    found = libraries.installed(packages(torch="2.9.0+cpu", cupy_cuda13x="14.0.1"))
+    assert found == {"torch": "2.9.0+cpu", "cupy": "14.0.1 (cupy-cuda13x)"}
+    assert libraries.installed(packages()) == {}
+    assert "numpy" in libraries.installed()
+
+
+def test_libraries_without_cuda_are_noted_where_there_is_a_gpu() -> None:
+    installed = packages(torch="2.9.0+cpu", jax="0.8.0")
+    found = libraries.findings(on_a_gpu(13), installed)
+    assert [(finding.level, finding.about) for finding in found] == [
+        ("note", "PyTorch"),
+        ("note", "JAX"),
+    ]
+    assert "jax[cuda13]" in found[1].remedy
+    assert libraries.findings({"cuda": {"version": None}}, installed) == []
+
+
+def test_libraries_for_a_newer_cuda_than_the_drivers_are_missing() -> None:
+    installed = packages(cupy_cuda13x="14.0", jax="0.8.0", jax_cuda13_plugin="0.8.0")
+    found = libraries.findings(on_a_gpu(12), installed)
+    assert [finding.level for finding in found] == ["missing", "missing"]
+    assert any("cupy-cuda12x" in finding.remedy for finding in found)
+    assert libraries.findings(on_a_gpu(13), installed) == []
