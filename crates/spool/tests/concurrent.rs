@@ -5,7 +5,7 @@ mod common;
 
 use std::sync::atomic::{AtomicI64, Ordering};
 
-use common::{PATIENCE, bench, content, restore, save, wait};
+use common::{PATIENCE, bench, content, region, restore, save, wait};
 use unspool::ErrorKind;
 
 const LEN: usize = 10_000;
@@ -79,7 +79,7 @@ fn many_threads_may_restore_the_same_version_at_once() {
                 .map(|_| {
                     scope.spawn(move || match spool.restore(version, &wait()) {
                         Ok(ticket) => {
-                            assert_eq!(ticket.region(0), content(version, LEN));
+                            assert_eq!(region(&ticket, 0), content(version, LEN));
                             ticket.finish().unwrap();
                             1
                         }

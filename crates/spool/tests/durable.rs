@@ -5,7 +5,7 @@ mod common;
 
 use std::path::{Path, PathBuf};
 
-use common::{bytes_spec, content, restore, save, wait};
+use common::{bytes_spec, content, region, restore, save, wait};
 use unspool::{DiskSettings, ErrorKind, Settings, Spool};
 
 const LEN: usize = 20_000;
@@ -201,7 +201,7 @@ fn two_spools_cannot_share_a_durable_directory() {
     assert_eq!(error.kind(), ErrorKind::Io);
     assert!(error.to_string().contains(&dir.path().display().to_string()), "{error}");
     save(&spool, 0, LEN).unwrap();
-    assert_eq!(spool.restore(0, &wait()).unwrap().region(0), content(0, LEN));
+    assert_eq!(region(&spool.restore(0, &wait()).unwrap(), 0), content(0, LEN));
 }
 
 #[test]

@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{Bench, Change, bench, bytes_spec, content, restore, save, wait};
+use common::{Bench, Change, bench, bytes_spec, content, region, restore, save, wait};
 use unspool::{Dtype, ErrorKind, PolicyKind, RegionSpec, Settings, Spool, TierKind};
 
 const KIB: usize = 1024;
@@ -215,8 +215,10 @@ fn regions_keep_their_names_shapes_and_bytes() {
     for version in 0..COUNT * 4 {
         let mut ticket = spool.save(version, specs.clone(), &wait()).unwrap();
         for index in 0..specs.len() {
-            let region = ticket.region_mut(index);
-            region.copy_from_slice(&content(version + index as i64, region.len()));
+            let fill = |region: &mut [u8]| {
+                region.copy_from_slice(&content(version + index as i64, region.len()));
+            };
+            ticket.fill(index, fill).unwrap();
         }
         ticket.commit().unwrap();
     }
@@ -228,7 +230,7 @@ fn regions_keep_their_names_shapes_and_bytes() {
         let ticket = spool.restore(version, &wait()).unwrap();
         assert_eq!(**ticket.head(), *head);
         for (index, len) in [1020, 7, 8, 0].into_iter().enumerate() {
-            assert_eq!(ticket.region(index), content(version + index as i64, len));
+            assert_eq!(region(&ticket, index), content(version + index as i64, len));
         }
         ticket.finish().unwrap();
     }
@@ -261,7 +263,7 @@ fn a_save_that_is_given_up_leaves_nothing() {
     for (stack, Bench { spool, dir: _dir }) in stacks(|_| {}) {
         for round in 0..COUNT {
             let mut ticket = spool.save(0, bytes_spec(LEN), &wait()).unwrap();
-            ticket.region_mut(0).fill(round as u8);
+            ticket.fill(0, |bytes| bytes.fill(round as u8)).unwrap();
             drop(ticket);
             assert!(!spool.contains(0).unwrap(), "{stack}");
         }
@@ -291,7 +293,7 @@ fn a_restore_under_way_outlives_the_discard_of_its_checkpoint() {
         let ticket = spool.restore(0, &wait()).unwrap();
         spool.discard(0).unwrap();
         (1..COUNT).for_each(|version| drop(save(&spool, version, LEN)));
-        assert_eq!(ticket.region(0), content(0, LEN));
+        assert_eq!(region(&ticket, 0), content(0, LEN));
         ticket.finish().unwrap();
         assert!(!spool.contains(0).unwrap());
     }

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use tempfile::TempDir;
-use unspool::{DiskSettings, Dtype, Error, RegionSpec, Settings, Spool, Wait};
+use unspool::{DiskSettings, Dtype, Error, RegionSpec, RestoreTicket, Settings, Spool, Wait};
 use unspool_testkit::{Pattern, first_difference};
 
 /// Long enough for a slow machine; a wait that reaches it is a fault.
@@ -44,14 +44,21 @@ pub fn content(version: i64, len: usize) -> Vec<u8> {
 
 pub fn save(spool: &Spool, version: i64, len: usize) -> Result<(), Error> {
     let mut ticket = spool.save(version, bytes_spec(len), &wait())?;
-    ticket.region_mut(0).copy_from_slice(&content(version, len));
+    ticket.fill(0, |bytes| bytes.copy_from_slice(&content(version, len)))?;
     ticket.commit()
+}
+
+/// The bytes of region `index`, wherever it lies.
+pub fn region(ticket: &RestoreTicket, index: usize) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    ticket.read(index, |region| bytes.extend_from_slice(region)).unwrap();
+    bytes
 }
 
 /// Restores `version` and compares every byte.
 pub fn restore(spool: &Spool, version: i64, len: usize) -> Result<(), Error> {
     let ticket = spool.restore(version, &wait())?;
-    let difference = first_difference(ticket.region(0), &content(version, len));
+    let difference = first_difference(&region(&ticket, 0), &content(version, len));
     assert_eq!(difference, None, "version {version} of {len} bytes differs");
     assert_eq!(ticket.head().version, version);
     ticket.finish()
