@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from types import SimpleNamespace
+from typing import ClassVar
 
 import numpy as np
 from unspool.rtm.device import COMPILER_OPTIONS, FILES, kernel_text
@@ -51,7 +52,7 @@ class Stream:
 class RawModule:
     """Compiles nothing: gives the kernel that the shim has compiled from the same text."""
 
-    kernels: dict = {}
+    kernels: ClassVar[dict] = {}
 
     def __init__(self, code, options):
         assert options == COMPILER_OPTIONS
@@ -63,7 +64,7 @@ class RawModule:
 
 
 class Device:
-    used: list = []
+    used: ClassVar[list] = []
 
     def __init__(self, ordinal):
         self._ordinal = ordinal

@@ -98,7 +98,7 @@ class ShimDevice:
     """A device that is plain memory and the CPU: what `CupyDevice` is on a GPU."""
 
     name = "a shim"
-    on = None
+    on = "cpu"
 
     def __init__(self, kernels):
         self._kernels = kernels

@@ -66,10 +66,10 @@ def test_the_time_of_steps_is_read_also_while_more_are_enqueued(cupy, monkeypatc
 
 
 def test_a_job_runs_on_it_and_is_checked(cupy, tmp_path, monkeypatch):
-    def without_cuda():
-        opened = CupyDevice()
+    def without_cuda(ordinal):
+        opened = CupyDevice(ordinal)
         # The arrays are in plain memory, and so is the spool.
-        opened.on = None
+        opened.on = "cpu"
         return opened
 
     monkeypatch.setattr(command, "CupyDevice", without_cuda)

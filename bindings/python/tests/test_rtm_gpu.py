@@ -56,7 +56,8 @@ def shim(kernels):
 @pytest.fixture
 def rtm(tmp_path, shim, monkeypatch):
     """Runs a small job on the shim with its files in a folder of their own."""
-    monkeypatch.setattr(command, "CupyDevice", lambda: shim)
+    monkeypatch.setattr(command, "CupyDevice", lambda ordinal: shim)
+    monkeypatch.setattr(command, "count_devices", lambda: 1)
     (tmp_path / "disk").mkdir()
 
     def call(*options):

@@ -41,6 +41,10 @@ class Clock:
         """The time spent in spans of this name so far."""
         return self._nanoseconds[name] / 1e9
 
+    def times(self) -> dict[str, float]:
+        """Seconds by name."""
+        return {name: self.seconds(name) for name in self._nanoseconds}
+
     @contextmanager
     def span(self, name: str, detail: str) -> Iterator[Span]:
         """Measures what is done inside, also when it fails."""

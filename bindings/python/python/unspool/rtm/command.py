@@ -6,7 +6,9 @@ import argparse
 import json
 import sys
 import time
+from collections.abc import Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,13 +17,22 @@ import numpy as np
 from rich.console import Console
 from unspool import Stats
 from unspool.rtm import figure, report, slices
-from unspool.rtm.device import CupyDevice, Device
+from unspool.rtm.crew import run_crew
+from unspool.rtm.device import CupyDevice, count_devices
 from unspool.rtm.errors import MigrationError
 from unspool.rtm.files import check_writable, complete
 from unspool.rtm.generated import generated_model
 from unspool.rtm.history import Memory
 from unspool.rtm.image import agreement, expected, finish
-from unspool.rtm.job import Job, Outcome, check_disk, migrate_again, plain_history, run
+from unspool.rtm.job import (
+    Job,
+    Migrated,
+    Outcome,
+    check_disk,
+    migrate_again,
+    plain_history,
+    run,
+)
 from unspool.rtm.memory import peak_resident
 from unspool.rtm.model import Model, smooth
 from unspool.rtm.modelfile import read_model
@@ -46,7 +57,10 @@ def run_command(options: argparse.Namespace) -> int:
         unspool.Error: with one sentence for the user.
     """
     job = _job(options)
-    _refuse_early(job, options)
+    seats = _seats(job, options)
+    if len(seats) == 1 and seats[0] is not None:
+        job = replace(job, device=CupyDevice(seats[0]))
+    _refuse_early(job, options, len(seats))
     screen = Console(stderr=True)
     for warning in job.survey.warnings:
         if not options.quiet:
@@ -55,31 +69,69 @@ def run_command(options: argparse.Namespace) -> int:
         # All files appear together at the end, or none of them does.
         parts = {name: files.enter_context(complete(options.out / name)) for name in FILES}
         trace = files.enter_context(complete(options.trace)) if options.trace else None
-        found, stats = _migrate(job, options, screen, parts, trace)
+        if len(seats) == 1:
+            done = _alone(job, options, screen, trace)
+        else:
+            done = _together(job, seats, options, screen)
+        found = _write(job, done, parts)
+    stats = done.outcome.stats
     return _tell(found, stats, options)
 
 
-def _migrate(
-    job: Job, options: argparse.Namespace, screen: Console, parts: dict[str, Path], trace: Any
-) -> tuple[dict[str, Any], Stats]:
-    """Runs the job and writes `parts` and `trace`; returns the report."""
+@dataclass(frozen=True)
+class Done:
+    """A job that has run: what came out, how long it took, its memory, and its check, if any."""
+
+    outcome: Outcome
+    seconds: float
+    peak: int
+    check: dict[str, Any] | None
+
+
+def _alone(job: Job, options: argparse.Namespace, screen: Console, trace: Path | None) -> Done:
+    """In this process."""
     begin = time.monotonic()
     with _watch(job, options, screen, "migrating") as watch:
         tracer = None if trace is None else partial(write_trace, path=trace)
         outcome = run(job, watch, tracer, keep_records=options.check)
-    seconds, peak = time.monotonic() - begin, peak_resident()
-    image = finish(outcome.migrated.image, outcome.migrated.illumination, job.model)
+    stop, peak = time.monotonic(), peak_resident()
+    check = None
+    if options.check:
+        plain = plain_history(job).memory
+        with _watch(job, options, screen, "checking", passes=2) as watch:
+            again = migrate_again(job, outcome.records, watch)
+        check = _compared(outcome, again, plain) | {"seconds": time.monotonic() - stop}
+    return Done(outcome, stop - begin, peak, check)
+
+
+def _together(
+    job: Job, seats: Sequence[int | None], options: argparse.Namespace, screen: Console
+) -> Done:
+    """In several processes."""
+    passes = 5 if options.check else 3
+    with _watch(
+        job, options, screen, f"migrating in {len(seats)} processes", passes, True
+    ) as watch:
+        crew = run_crew(job, seats, watch, options.check)
+    check = None if crew.again is None else _compared(crew.outcome, crew.again, crew.plain)
+    return Done(crew.outcome, crew.seconds, crew.peak, check)
+
+
+def _write(job: Job, done: Done, parts: dict[str, Path]) -> dict[str, Any]:
+    """Writes all files but the trace; returns the report."""
+    migrated = done.outcome.migrated
+    image = finish(migrated.image, migrated.illumination, job.model)
     wanted = expected(job.model, job.background, job.survey.timing)
     agrees = agreement(image, wanted, job.model)
-    found = report.build(job, outcome, seconds, peak, agrees)
-    if options.check:
-        found["check"] = _check(job, outcome, options, screen)
+    found = report.build(job, done.outcome, done.seconds, done.peak, agrees)
+    if done.check is not None:
+        found["check"] = done.check
     draw = slices.draw if job.model.in_space else figure.draw
     draw(job, image, wanted, agrees, parts["image.png"])
     with parts["image.npy"].open("wb") as file:
         np.save(file, image)
     parts["report.json"].write_text(json.dumps(found, indent=2) + "\n")
-    return found, outcome.stats
+    return found
 
 
 def _job(options: argparse.Namespace) -> Job:
@@ -97,19 +149,23 @@ def _job(options: argparse.Namespace) -> Job:
     )
     if options.layer < 0 or options.threads < 0:
         raise MigrationError("--layer and --threads cannot be negative")
-    device = _device(model, options)
-    on = None if device is None else device.on
-    memory = Memory(_size(options.device), _size(options.host), options.disk_dir, options.disk, on)
+    memory = Memory(_size(options.device), _size(options.host), options.disk_dir, options.disk)
     background = smooth(model, length)
-    return Job(model, background, survey, options.layer, options.threads, memory, device)
+    return Job(model, background, survey, options.layer, options.threads, memory)
 
 
-def _device(model: Model, options: argparse.Namespace) -> Device | None:
-    if options.gpu:
-        return CupyDevice()
-    if model.in_space:
+def _seats(job: Job, options: argparse.Namespace) -> list[int | None]:
+    """For each process the number of its GPU, or None for the CPU."""
+    gpus = options.gpus or ((0,) if options.gpu else ())
+    if job.model.in_space and not gpus:
         raise MigrationError("in three dimensions a GPU computes: add --gpu")
-    return None
+    jobs = len(gpus) or 1 if options.jobs is None else options.jobs
+    if jobs < 1:
+        raise MigrationError(f"--jobs must be at least 1, and is {jobs}")
+    if gpus and max(gpus) >= (found := count_devices()):
+        raise MigrationError(f"there is no GPU {max(gpus)}: CUDA sees {found}, numbered from 0")
+    # More processes than shots would have nothing to do.
+    return [gpus[at % len(gpus)] if gpus else None for at in range(min(jobs, len(job.shots)))]
 
 
 def _model(options: argparse.Namespace) -> Model:
@@ -126,41 +182,42 @@ def _size(text: str) -> str | None:
     return None if text.strip().lower() in {"0", "none"} else text
 
 
-def _refuse_early(job: Job, options: argparse.Namespace) -> None:
+def _refuse_early(job: Job, options: argparse.Namespace, processes: int) -> None:
     """What would only fail after minutes fails now."""
     check_writable(options.out, "the output directory")
     if options.out.exists() and not options.out.is_dir():
         raise MigrationError(f"--out {options.out} is no directory")
     if options.trace is not None:
         check_writable(options.trace, "the trace")
+        if processes > 1:
+            raise MigrationError("--trace is of one process: leave out --jobs, or give one GPU")
     if not options.disk_dir.is_dir():
         raise MigrationError(f"--disk-dir {options.disk_dir} is no directory")
-    with job.memory.open(trace=False) as spool:
+    with job.spool() as spool:
         memory = sum(tier.capacity or 0 for tier in spool.stats().tiers if tier.name != "disk")
-    check_disk(options.disk_dir, job.shot_history_bytes, memory)
-    if options.check:
+    check_disk(options.disk_dir, processes * job.shot_history_bytes, processes * memory)
+    if options.check and processes == 1:
         plain_history(job)
 
 
 def _watch(
-    job: Job, options: argparse.Namespace, screen: Console, title: str, passes: int = 3
+    job: Job,
+    options: argparse.Namespace,
+    screen: Console,
+    title: str,
+    passes: int = 3,
+    crowd: bool = False,
 ) -> Bar | Lines | Silence:
     if options.quiet:
         return Silence()
     shots = len(job.shots)
     if not screen.is_terminal:
         return Lines(screen, title, shots)
-    return Bar(screen, title, shots, job.survey.timing.steps, passes)
+    return Bar(screen, title, shots, job.survey.timing.steps, passes, crowd)
 
 
-def _check(
-    job: Job, outcome: Outcome, options: argparse.Namespace, screen: Console
-) -> dict[str, Any]:
-    """Migrates again with plain arrays, and compares every bit."""
-    begin = time.monotonic()
-    where = plain_history(job).memory
-    with _watch(job, options, screen, "checking", passes=2) as watch:
-        again = migrate_again(job, outcome.records, watch)
+def _compared(outcome: Outcome, again: Migrated, plain: str) -> dict[str, Any]:
+    """Whether the image with plain arrays is the same in every bit."""
     pairs = zip(outcome.migrated.digests, again.digests, strict=True)
     different = [shot for shot, (one, other) in enumerate(pairs) if one != other]
     same = not different and all(
@@ -170,13 +227,7 @@ def _check(
             (outcome.migrated.illumination, again.illumination),
         )
     )
-    seconds = time.monotonic() - begin
-    return {
-        "identical": same,
-        "different_shots": different,
-        "seconds": seconds,
-        "memory": where,
-    }
+    return {"identical": same, "different_shots": different, "memory": plain}
 
 
 def _tell(found: dict[str, Any], stats: Stats, options: argparse.Namespace) -> int:

@@ -57,8 +57,8 @@ class Device(Protocol):
 
     #: For people.
     name: str
-    #: The spool's option `on`, or None for its default.
-    on: str | None
+    #: The spool's option `on`.
+    on: str
 
     def zeros(self, shape: tuple[int, ...]) -> Any:
         """A float32 array of zeros."""
@@ -147,7 +147,7 @@ class CupyDevice:
         self._stream.use()
         properties = self._cupy.cuda.runtime.getDeviceProperties(ordinal)
         self.name: str = properties["name"].decode()
-        self.on: str | None = f"cuda:{ordinal}"
+        self.on: str = f"cuda:{ordinal}"
         self._unread: deque[tuple[int, Any, Any]] = deque()
         self._time = KernelTime(0, 0.0)
 

@@ -126,24 +126,26 @@ class Memory:
         host: size of the host tier, likewise.
         directory: where the disk tier lies; the spool removes what it has put there.
         disk: the most that the disk tier may take, or None for all that is free.
-        on: where the spool keeps its memory, as its option `on` says; None for its default.
     """
 
     device: str | None
     host: str | None
     directory: Path
     disk: str | None = None
-    on: str | None = None
 
-    def open(self, *, trace: bool) -> Spool:
-        """A spool with these tiers, whose checkpoints go when they have been restored."""
+    def open(self, *, trace: bool, on: str = "cpu") -> Spool:
+        """A spool with these tiers, whose checkpoints go when they have been restored.
+
+        Args:
+            trace: whether it records what happens when.
+            on: where its memory is, as the spool's own option says.
+        """
         disk = self.directory if self.disk is None else (self.directory, self.disk)
-        options: dict[str, Any] = {} if self.on is None else {"on": self.on}
         return Spool(
             device=self.device,
             host=self.host,
             disk=disk,
             discard_after_restore=True,
             trace=trace,
-            **options,
+            on=on,
         )

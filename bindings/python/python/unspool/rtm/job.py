@@ -6,14 +6,14 @@ import hashlib
 import math
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Protocol
 
 import numpy as np
-from unspool import Stats
+from unspool import Spool, Stats
 from unspool.rtm.clock import Clock
 from unspool.rtm.device import Device
 from unspool.rtm.errors import MigrationError
@@ -38,11 +38,13 @@ __all__ = [
     "Kernels",
     "Migrated",
     "Outcome",
+    "Shot",
     "Watch",
     "check_disk",
     "migrate_again",
     "plain_history",
     "run",
+    "stack",
 ]
 
 
@@ -78,6 +80,7 @@ class Job:
         threads: of the propagator, 0 for one per core.
         memory: the sizes of the tiers.
         device: the GPU that computes, or None for the CPU.
+        only: the shots to migrate, or None for all.
     """
 
     model: Model
@@ -87,6 +90,7 @@ class Job:
     threads: int
     memory: Memory
     device: Device | None = None
+    only: tuple[int, ...] | None = None
 
     def propagator(self, model: Model) -> Propagator:
         """What computes waves in one of the models."""
@@ -95,10 +99,14 @@ class Job:
             return CompiledPropagator(model, dt, self.layer, self.threads)
         return GpuPropagator(model, dt, self.layer, self.device)
 
+    def spool(self, *, trace: bool = False) -> Spool:
+        """The history of a job, where its waves are computed."""
+        return self.memory.open(trace=trace, on="cpu" if self.device is None else self.device.on)
+
     @property
-    def shots(self) -> range:
-        """All shots."""
-        return range(len(self.survey.sources))
+    def shots(self) -> tuple[int, ...]:
+        """The shots to migrate."""
+        return tuple(range(len(self.survey.sources))) if self.only is None else self.only
 
     @property
     def surface_speed(self) -> float:
@@ -119,6 +127,28 @@ class Job:
     def shot_history_bytes(self) -> int:
         """Bytes of the history of one shot."""
         return self.field_bytes * self.survey.timing.saves
+
+
+@dataclass(frozen=True, eq=False)
+class Shot:
+    """One migrated shot.
+
+    Attributes:
+        number: which one.
+        image: the correlation on the model's grid.
+        illumination: the light of its source.
+        seconds: how long it took.
+    """
+
+    number: int
+    image: Floats
+    illumination: Floats
+    seconds: float
+
+    @property
+    def digest(self) -> str:
+        """The SHA-256 of its image."""
+        return hashlib.sha256(self.image.tobytes()).hexdigest()
 
 
 @dataclass(frozen=True, eq=False)
@@ -162,17 +192,17 @@ class Outcome:
 
     Attributes:
         migrated: the stack.
-        records: the muted data of each shot, float32 (steps, receivers), where they were wanted.
+        records: the muted data by shot, float32 (steps, receivers), where they were wanted.
         stats: the spool's own figures.
-        clock: the application's time.
+        times: seconds of the application's time by what it did: compute, save, restore.
         propagator: what computed.
         kernels: the time of a GPU's kernels, where one computed.
     """
 
     migrated: Migrated
-    records: tuple[Floats, ...]
+    records: Mapping[int, Floats]
     stats: Stats
-    clock: Clock
+    times: Mapping[str, float]
     propagator: str
     kernels: Kernels | None = None
 
@@ -182,6 +212,7 @@ def run(
     watch: Watch,
     trace: Callable[[SpoolHistory], None] | None = None,
     keep_records: bool = False,
+    show: Callable[[Shot], None] | None = None,
 ) -> Outcome:
     """Records and migrates every shot, with the history in one spool.
 
@@ -190,29 +221,31 @@ def run(
         watch: hears of progress.
         trace: is called with the history before the spool closes, if a trace is wanted.
         keep_records: whether the data are wanted afterwards, to migrate them again.
+        show: is given each shot when it is migrated.
     """
     clock = Clock(keep_spans=trace is not None)
     bandwidth = 0.0 if job.device is None else job.device.copy_bandwidth()
     recording, migrating = map(job.propagator, (job.model, job.background))
-    records: list[Floats] = []
+    records: dict[int, Floats] = {}
 
     def record(shot: int) -> Floats:
         tell = partial(watch.stepped, shot)
         data = record_shot(recording, job.survey, shot, clock, tell)
         mute_direct_wave(data, job.survey, shot, job.surface_speed)
         if keep_records:
-            records.append(data)
+            records[shot] = data
         return data
 
-    with job.memory.open(trace=trace is not None) as spool:
+    with job.spool(trace=trace is not None) as spool:
         history = SpoolHistory(spool, clock)
         watch.opened(history)
-        migrated = _stack(job, migrating, record, lambda: history, clock, watch)
+        shots = _shots(job, migrating, record, lambda: history, clock, watch)
+        migrated = stack(job, _shown(shots, show))
         if trace is not None:
             trace(history)
         stats = spool.stats()
     kernels = None if job.device is None else _kernels(job.device, migrating.shape, bandwidth)
-    return Outcome(migrated, tuple(records), stats, clock, migrating.description, kernels)
+    return Outcome(migrated, records, stats, clock.times(), migrating.description, kernels)
 
 
 def _kernels(device: Device, shape: tuple[int, ...], bandwidth: float) -> Kernels:
@@ -220,36 +253,56 @@ def _kernels(device: Device, shape: tuple[int, ...], bandwidth: float) -> Kernel
     return Kernels(time.steps, time.seconds, 4 * TRAFFIC * math.prod(shape), bandwidth)
 
 
-def migrate_again(job: Job, records: tuple[Floats, ...], watch: Watch) -> Migrated:
+def _shown(shots: Iterable[Shot], show: Callable[[Shot], None] | None) -> Iterator[Shot]:
+    for shot in shots:
+        if show is not None:
+            show(shot)
+        yield shot
+
+
+def migrate_again(
+    job: Job,
+    records: Mapping[int, Floats],
+    watch: Watch,
+    show: Callable[[Shot], None] | None = None,
+) -> Migrated:
     """The same migration with each shot's whole history in plain arrays, without a spool."""
     migrating = job.propagator(job.background)
     history = partial(plain_history, job)
-    return _stack(job, migrating, records.__getitem__, history, Clock(), watch)
+    shots = _shots(job, migrating, records.__getitem__, history, Clock(), watch)
+    return stack(job, _shown(shots, show))
 
 
-def _stack(
+def stack(job: Job, shots: Iterable[Shot]) -> Migrated:
+    """Adds shots in the order in which they come."""
+    image, light = (np.zeros(job.model.shape, np.float32) for _ in range(2))
+    digests, seconds = [], []
+    for shot in shots:
+        image += shot.image
+        light += shot.illumination
+        digests.append(shot.digest)
+        seconds.append(shot.seconds)
+    return Migrated(image, light, tuple(digests), tuple(seconds))
+
+
+def _shots(
     job: Job,
     propagator: Propagator,
     data: Callable[[int], Floats],
     history: Callable[[], History],
     clock: Clock,
     watch: Watch,
-) -> Migrated:
-    image, light = (np.zeros(job.model.shape, np.float32) for _ in range(2))
-    digests, seconds = [], []
+) -> Iterator[Shot]:
     for shot in job.shots:
         begin, tell = time.monotonic(), partial(watch.stepped, shot)
         found, lit = migrate_shot(propagator, job.survey, shot, data(shot), history(), clock, tell)
-        image += found
-        light += lit
-        digests.append(hashlib.sha256(found.tobytes()).hexdigest())
-        seconds.append(time.monotonic() - begin)
-        watch.finished(shot, seconds[-1])
-    return Migrated(image, light, tuple(digests), tuple(seconds))
+        seconds = time.monotonic() - begin
+        watch.finished(shot, seconds)
+        yield Shot(shot, found, lit, seconds)
 
 
 def check_disk(directory: Path, history_bytes: int, memory: int) -> None:
-    """Refuses a history for which the disk has no room.
+    """Refuses a history for which the disk has no room: that of all shots that are at work.
 
     Raises:
         MigrationError: with the figures and what to change.
@@ -257,9 +310,9 @@ def check_disk(directory: Path, history_bytes: int, memory: int) -> None:
     free, needed = shutil.disk_usage(directory).free, history_bytes - memory
     if needed > free:
         raise MigrationError(
-            f"the history of one shot needs {needed / 1e9:.1f} GB of disk, and {directory} has "
-            f"{free / 1e9:.1f} GB free: give --disk-dir another place, more --host memory, or a "
-            "larger --every"
+            f"the history of the shots at work needs {needed / 1e9:.1f} GB of disk; "
+            f"{directory} has {free / 1e9:.1f} GB free: give --disk-dir another place, more --host "
+            "memory, or a larger --every"
         )
 
 

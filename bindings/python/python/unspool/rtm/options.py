@@ -6,7 +6,7 @@ import argparse
 import tempfile
 from pathlib import Path
 
-__all__ = ["add_options", "counts_of_cells", "lengths"]
+__all__ = ["add_options", "counts_of_cells", "lengths", "numbers"]
 
 DESCRIPTION = """\
 Migrates seismic data: records every shot in a velocity model, propagates the source again through
@@ -89,6 +89,18 @@ def _compute_options(group: argparse._ArgumentGroup) -> None:
         action="store_true",
         help="compute on a GPU, through CuPy; also in three dimensions",
     )
+    group.add_argument(
+        "--gpus",
+        type=numbers,
+        metavar="N,N",
+        help="on these, one process each: 0,1 (default with --gpu: 0)",
+    )
+    group.add_argument(
+        "--jobs",
+        type=int,
+        metavar="N",
+        help="processes, each with its shots and its own history (default: one for each GPU)",
+    )
 
 
 def _memory_options(group: argparse._ArgumentGroup) -> None:
@@ -131,6 +143,14 @@ def counts_of_cells(text: str) -> tuple[int, ...]:
         raise argparse.ArgumentTypeError(
             f"{text!r} is no pair of counts such as 1601x401, nor three such as 256x256x256"
         )
+    return tuple(map(int, parts))
+
+
+def numbers(text: str) -> tuple[int, ...]:
+    """`0,2` as two numbers of devices."""
+    parts = text.split(",")
+    if not all(part.strip().isdigit() for part in parts):
+        raise argparse.ArgumentTypeError(f"{text!r} is no list of numbers such as 0,1")
     return tuple(map(int, parts))
 
 

@@ -89,9 +89,21 @@ class _Plain(ProgressColumn):
 
 
 class Bar(Silence):
-    """A bar with shot, phase, step, restore rate and stall."""
+    """A bar with shot, phase, step, restore rate and stall.
 
-    def __init__(self, console: Console, title: str, shots: int, steps: int, passes: int) -> None:
+    Several processes at once (`crowd`) have no one place where they are.
+    """
+
+    def __init__(
+        self,
+        console: Console,
+        title: str,
+        shots: int,
+        steps: int,
+        passes: int,
+        crowd: bool = False,
+    ) -> None:
+        self._crowd = crowd
         self._shots, self._steps = shots, steps
         self._figures, self._looked = Figures(), 0.0
         self._at = ("", 0)
@@ -113,6 +125,9 @@ class Bar(Silence):
 
     def stepped(self, shot: int, phase: str, steps: int) -> None:
         """A group of steps is done."""
+        if self._crowd:
+            self._bar.advance(self._task, steps)
+            return
         name, done = self._at
         self._at = (phase, steps if name != phase else done + steps)
         now = time.monotonic()

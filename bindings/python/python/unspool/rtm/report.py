@@ -86,10 +86,7 @@ def _time(outcome: Outcome, seconds: float) -> dict[str, Any]:
         "run_seconds": seconds,
         "shot_seconds": list(outcome.migrated.seconds),
         "propagator": outcome.propagator,
-        **{
-            f"{name}_seconds": outcome.clock.seconds(name)
-            for name in ("compute", "save", "restore")
-        },
+        **{f"{name}_seconds": seconds for name, seconds in outcome.times.items()},
         "stall_seconds": stall,
         "stall_fraction": stall / seconds if seconds else 0.0,
         "kernels": _kernels(outcome.kernels),

@@ -1,0 +1,75 @@
+"""The figures of several spools as those of one: sums, and of leads and peaks what makes sense."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import fields
+from statistics import median
+from typing import Any, TypeVar
+
+from unspool import DirectionStats, Lead, LinkStats, Stats, TierStats
+
+__all__ = ["merged"]
+
+Figures = TypeVar("Figures", TierStats, DirectionStats)
+
+
+def merged(stats: Sequence[Stats]) -> Stats:
+    """Adds up the statistics of spools that have the same tiers, one at least."""
+    first, *others = stats
+    if not others:
+        return first
+    leads = [one.prefetch_lead for one in stats if one.prefetch_lead is not None]
+    stalls = [one.longest_stall for one in stats if one.longest_stall is not None]
+    plain = {
+        field.name: sum(getattr(one, field.name) for one in stats)
+        for field in fields(Stats)
+        if isinstance(getattr(first, field.name), int | float)
+    }
+    return Stats(
+        **plain,
+        longest_stall=max(stalls, key=lambda stall: stall.seconds, default=None),
+        prefetch_lead=_lead(leads),
+        notes=_notes(one.notes for one in stats),
+        tiers=tuple(map(_tier, zip(*(one.tiers for one in stats), strict=True))),
+        links=tuple(map(_link, zip(*(one.links for one in stats), strict=True))),
+    )
+
+
+def _lead(leads: Sequence[Lead]) -> Lead | None:
+    if not leads:
+        return None
+    mean = sum(lead.mean for lead in leads) / len(leads)
+    middle = round(median(lead.median for lead in leads))
+    return Lead(min(lead.min for lead in leads), middle, max(lead.max for lead in leads), mean)
+
+
+def _tier(tiers: Sequence[TierStats]) -> TierStats:
+    return _summed(tiers, notes=_notes(tier.notes for tier in tiers))
+
+
+def _link(links: Sequence[LinkStats]) -> LinkStats:
+    failures = [link.last_failure for link in links if link.last_failure is not None]
+    return LinkStats(
+        fast=links[0].fast,
+        slow=links[0].slow,
+        flush=_summed([link.flush for link in links]),
+        prefetch=_summed([link.prefetch for link in links]),
+        flushes_skipped=sum(link.flushes_skipped for link in links),
+        last_failure=failures[-1] if failures else None,
+    )
+
+
+def _summed(parts: Sequence[Figures], **given: Any) -> Figures:
+    """The first of them with every number added up; what is None in one is None in all."""
+    first = parts[0]
+    values = {field.name: getattr(first, field.name) for field in fields(first)}
+    for name, value in values.items():
+        if isinstance(value, int | float):
+            values[name] = sum(getattr(part, name) for part in parts)
+    return type(first)(**{**values, **given})
+
+
+def _notes(notes: Iterable[tuple[str, ...]]) -> tuple[str, ...]:
+    """Each once, in order."""
+    return tuple(dict.fromkeys(note for some in notes for note in some))
