@@ -27,7 +27,7 @@ class FakeCuda:
     ordinal = 0
     name = "a device in plain memory"
     #: A spool of the CPU: there is no device that it could use.
-    spool_options = {}  # noqa: RUF012
+    spool_options = {"on": "cpu"}  # noqa: RUF012
 
     def __init__(self):
         self._lock = threading.Lock()

@@ -39,7 +39,7 @@ PLAIN: dict[str, Callable[[Plan, Report], None]] = {
 
 
 def run_command(options: argparse.Namespace) -> int:
-    """Measures what was asked for; returns the exit code.
+    """Measures what was asked for; returns the exit code: 1 when a part failed.
 
     Raises:
         BenchError: a part needs a GPU and there is none.
@@ -52,8 +52,7 @@ def run_command(options: argparse.Namespace) -> int:
     parts = parts_of(plan, cuda is not None, why)
     report = Report(about(cuda), options.json)
     _head(report, why)
-    run_parts(parts, plan, cuda, report)
-    return 0
+    return 0 if run_parts(parts, plan, cuda, report) else 1
 
 
 def parts_of(plan: Plan, gpu: bool, why: str) -> tuple[str, ...]:
@@ -70,19 +69,32 @@ def parts_of(plan: Plan, gpu: bool, why: str) -> tuple[str, ...]:
     return plan.parts
 
 
-def run_parts(parts: Iterable[str], plan: Plan, cuda: Cuda | None, report: Report) -> None:
-    """Measures these parts, one after the other."""
+def run_parts(parts: Iterable[str], plan: Plan, cuda: Cuda | None, report: Report) -> bool:
+    """Measures these parts, one after the other; whether all went well.
+
+    A part that fails says why, and the next one begins: what was measured is not lost.
+    """
     begin, parts = time.perf_counter(), tuple(parts)
     if cuda is not None:
         cuda.enter()
         _warm(parts, plan, report)
-    for part in parts:
+    failed = [part for part in parts if not _measured(part, plan, cuda, report)]
+    print(f"\nall in {time.perf_counter() - begin:.0f} s")
+    return not failed
+
+
+def _measured(part: str, plan: Plan, cuda: Cuda | None, report: Report) -> bool:
+    try:
         if part in PLAIN:
             PLAIN[part](plan, report)
         else:
             assert cuda is not None
             GPU[part](cuda, plan, report)
-    print(f"\nall in {time.perf_counter() - begin:.0f} s")
+    except (Error, RuntimeError, OSError) as error:
+        # CuPy's errors are of the second kind.
+        print(f"\n{part} failed: {type(error).__name__}: {error}", flush=True)
+        return False
+    return True
 
 
 def _head(report: Report, why: str) -> None:

@@ -21,7 +21,7 @@ __all__ = [
 ]
 
 #: The options that keep a spool's tiers in main memory.
-PLAIN: dict[str, Any] = {}
+PLAIN: dict[str, Any] = {"on": "cpu"}
 
 #: Room for what a tier keeps beside the bytes of a checkpoint.
 FRAME = 64 << 10
@@ -54,7 +54,7 @@ def ready(stats: Stats, name: str = "host") -> tuple[int | None, int]:
     found = tier(stats, name)
     if found is None:
         return None, 0
-    return getattr(found, "ready", None), found.capacity or 0
+    return found.ready, found.capacity or 0
 
 
 def wait_until_ready(spool: unspool.Spool, limit: float = 120.0) -> float | None:
