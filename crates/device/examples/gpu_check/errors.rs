@@ -17,10 +17,6 @@ pub fn run(driver: &Driver, context: &Context) {
     let error = Context::new(driver, 99).unwrap_err();
     assert_eq!(error.kind(), DeviceErrorKind::Missing);
     println!("  {error}");
-    match driver.devices().get(1) {
-        Some(other) => wrong_device(context, &Context::new(driver, other.ordinal).unwrap()),
-        None => println!("  (one device only: nothing to mix up)"),
-    }
     let own = std::env::current_exe().unwrap();
     let hidden = Command::new(own).arg("hidden").env("CUDA_VISIBLE_DEVICES", "").status();
     assert!(hidden.unwrap().success(), "hidden devices are told");
@@ -94,16 +90,4 @@ fn held(context: &Context) {
     assert!(before <= 96 * MIB, "{before}");
     arena.resume();
     arena.wait_registered(512 * MIB, LONG).unwrap();
-}
-
-fn wrong_device(context: &Context, other: &Context) {
-    let stream = Stream::new(other).unwrap();
-    let memory = DeviceMemory::new(context, MIB).unwrap();
-    let error = unspool_device::copy::fill(&stream, &memory.span(), 1).unwrap_err();
-    assert_eq!(error.kind(), DeviceErrorKind::WrongDevice);
-    println!("  {error}");
-    // SAFETY: the stream outlives the attempt.
-    let error = unsafe { Stream::borrow(context, stream.handle()) }.unwrap_err();
-    assert_eq!(error.kind(), DeviceErrorKind::WrongDevice);
-    println!("  {error}");
 }

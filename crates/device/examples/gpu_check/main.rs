@@ -1,14 +1,18 @@
 //! Checks of the device crate on a machine with a GPU, and figures beside the raw operations.
 //!
-//! `cargo run --release -p unspool-device --example gpu_check [check|turns|figures|pace]`
+//! `cargo run --release -p unspool-device --example gpu_check [check|order|turns|early|figures|pace]`
 
 #![allow(clippy::print_stdout, clippy::unwrap_used, missing_docs)]
 
 mod check;
+mod devices;
+mod early;
 mod errors;
 mod figures;
 mod links;
+mod order;
 mod pace;
+mod strided;
 mod turns;
 mod util;
 
@@ -31,12 +35,21 @@ fn main() {
         let nvrtc = Nvrtc::find().unwrap();
         println!("{nvrtc:?}");
         check::run(&context, &nvrtc);
+        strided::check(&context);
         errors::run(&driver, &context);
+    }
+    if all || words == ["check"] || words == ["order"] {
+        order::run(&driver, &context);
+        devices::run(&driver, &context);
     }
     if all || words == ["turns"] {
         turns::run();
     }
+    if all || words == ["early"] || words == ["figures"] {
+        early::run(&context);
+    }
     if all || words == ["figures"] {
+        strided::figures(&context);
         figures::run(&context);
         links::run(&context);
     }
