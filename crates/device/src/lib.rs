@@ -50,7 +50,7 @@ pub use host::{LinkBusy, PinnedArena, PinnedOptions, RegisterStats, StagingRing,
 pub use kernels::{Arch, Cubin, Module, Nvrtc};
 pub use life::{leaked, releasing};
 pub use limits::{HostLimits, MemoryLeft, Promise, memory_left};
-pub use mark::{Mark, Marks};
+pub use mark::{Mark, Marks, Unrecorded};
 pub use memory::{DeviceMemory, PinnedMemory};
 pub use pace::Pace;
 pub use span::DeviceSpan;

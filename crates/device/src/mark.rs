@@ -33,14 +33,19 @@ impl Marks {
     /// # Errors
     /// When the stream belongs to another device, or the context is broken or out of resources.
     pub fn record(self: &Arc<Marks>, stream: &Stream) -> Result<Mark, DeviceError> {
-        self.context.require(stream.context().ordinal(), "the stream")?;
+        self.prepare()?.record(stream)
+    }
+
+    /// An event for a mark, before the work that the mark will be behind is enqueued: what can fail
+    /// for want of resources fails here, while there is nothing to lose.
+    ///
+    /// # Errors
+    /// When the context is broken or out of resources.
+    pub fn prepare(self: &Arc<Marks>) -> Result<Unrecorded, DeviceError> {
         // The guard ends with the statement: no call of the driver is made under the lock.
         let kept = self.free().pop();
         let event = kept.map_or_else(|| Event::new(&self.context), Ok)?;
-        // From here on the event goes back to the pool, also when it cannot be recorded.
-        let lent = Lent { event: Some(event), marks: Arc::clone(self), done: false.into() };
-        lent.event().record(stream)?;
-        Ok(Mark(Arc::new(lent)))
+        Ok(Unrecorded(Lent { event: Some(event), marks: Arc::clone(self), done: false.into() }))
     }
 
     /// Events that wait for their next use.
@@ -58,6 +63,22 @@ impl Marks {
         if free.len() < KEPT {
             free.push(event);
         }
+    }
+}
+
+/// A mark that is still to be recorded; dropped without that, its event goes back to the pool.
+#[derive(Debug)]
+pub struct Unrecorded(Lent);
+
+impl Unrecorded {
+    /// Records it behind everything enqueued on `stream` so far.
+    ///
+    /// # Errors
+    /// When the stream belongs to another device, or the context is broken. What was enqueued may
+    /// then still be under way: [`Stream::drain`] waits for it without an event.
+    pub fn record(self, stream: &Stream) -> Result<Mark, DeviceError> {
+        self.0.event().record(stream)?;
+        Ok(Mark(Arc::new(self.0)))
     }
 }
 

@@ -371,6 +371,24 @@ pub(crate) unsafe fn stream_id(stream: CUstream) -> Result<u64> {
     Ok(id)
 }
 
+/// Whether everything enqueued on the stream is done.
+///
+/// # Safety
+/// A stream that lives.
+pub(crate) unsafe fn is_idle(stream: CUstream) -> Result<bool> {
+    // SAFETY: the caller's duty.
+    answer(unsafe { raw::stream_query(stream) })
+}
+
+/// The answer of a query.
+fn answer(queried: Result<()>) -> Result<bool> {
+    match queried {
+        Ok(()) => Ok(true),
+        Err(error) if error.code == NOT_READY => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
 /// Whether what is enqueued on the stream goes into a graph instead of being done.
 ///
 /// # Safety
@@ -423,11 +441,7 @@ pub(crate) unsafe fn record(event: CUevent, stream: CUstream) -> Result<()> {
 /// An event that lives.
 pub(crate) unsafe fn is_done(event: CUevent) -> Result<bool> {
     // SAFETY: the caller's duty.
-    match unsafe { raw::event_query(event) } {
-        Ok(()) => Ok(true),
-        Err(error) if error.code == NOT_READY => Ok(false),
-        Err(error) => Err(error),
-    }
+    answer(unsafe { raw::event_query(event) })
 }
 
 /// Milliseconds.

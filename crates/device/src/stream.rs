@@ -7,8 +7,9 @@ use unspool_core::order::{Agent, Op};
 
 use crate::context::Context;
 use crate::error::{DeviceError, DeviceErrorKind};
-use crate::event::Event;
+use crate::event::{Event, Poll, wait_for};
 use crate::raw::CUstream;
+use crate::watch::new_recording;
 use crate::{life, result};
 
 /// The legacy default stream, by its handle.
@@ -136,6 +137,31 @@ impl Stream {
     /// When something before it failed, and when the limit has passed.
     pub fn sync(&self, limit: Duration) -> Result<(), DeviceError> {
         self.record()?.wait(limit)
+    }
+
+    /// Waits until nothing that was enqueued on it is unfinished, at most `limit`. It needs no
+    /// event, so it works when none can be had; but what others enqueue meanwhile is waited for
+    /// too, so [`sync`](Self::sync) is better where it works.
+    ///
+    /// # Errors
+    /// When something on it failed, and when the limit has passed.
+    pub fn drain(&self, limit: Duration) -> Result<(), DeviceError> {
+        let _scope = self.context.enter()?;
+        let poll = || {
+            // SAFETY: it lives while it is borrowed.
+            match unsafe { result::is_idle(self.handle) } {
+                Ok(true) => Poll::Done,
+                Ok(false) => Poll::NotYet,
+                Err(cause) => Poll::Failed(cause.into()),
+            }
+        };
+        wait_for(poll, limit, "the work on a stream")?;
+        // As if there had been an event behind all of it.
+        let event = new_recording();
+        self.context.saw(|| Op::Record { event, on: self.agent() });
+        self.context.saw(|| Op::Wait { by: Agent::Host, event });
+        self.context.saw(|| Op::Forget { event });
+        Ok(())
     }
 
     /// Whether what is enqueued on it goes into a graph instead of being done: then nothing of

@@ -104,6 +104,27 @@ fn the_event_of_a_mark_is_used_again_after_its_last_clone_only() {
 }
 
 #[test]
+fn what_cannot_be_marked_is_waited_for_without_an_event() {
+    let fake = Fake::start();
+    let context = context();
+    let (stream, marks) = (stream(&context), Marks::new(&context));
+    let memory = memory(&context, MIB);
+    let unrecorded = marks.prepare().unwrap();
+    fake.hold();
+    copy::fill(&stream, &memory.span(), 1).unwrap();
+    fake.fail("cuEventRecord", 1, 2);
+    assert!(unrecorded.record(&stream).is_err());
+    assert_eq!(marks.kept(), 1, "its event is kept for another");
+    let short = Duration::from_millis(5);
+    assert_eq!(stream.drain(short).unwrap_err().kind(), DeviceErrorKind::TimedOut);
+    fake.release();
+    stream.drain(LIMIT).unwrap();
+    let mut found = vec![0; MIB as usize];
+    copy::device_to_host(&stream, &mut found, &memory.span(), LIMIT).unwrap();
+    assert!(found.iter().all(|&byte| byte == 1));
+}
+
+#[test]
 fn a_wait_that_was_enqueued_on_a_mark_holds_after_its_event_was_used_again() {
     let fake = Fake::start();
     let context = context();
