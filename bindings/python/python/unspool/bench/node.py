@@ -89,7 +89,7 @@ def job_of(plan: Plan, processes: int, way: str) -> Job:
 def run(cuda: Cuda, plan: Plan, report: Report) -> None:
     """A row for each number of processes and each way."""
     title = f"Processes that share one GPU and {size_text(plan.share)} of host memory"
-    table = Table("node", title, COLUMNS, notes=list(NOTES))
+    table = report.begin(Table("node", title, COLUMNS, notes=list(NOTES)))
     if not fits(plan.share, available_memory()):
         free = size_text(available_memory() or 0)
         table.note(f"left out: {free} of host memory are free")

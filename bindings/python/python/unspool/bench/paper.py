@@ -50,17 +50,17 @@ def run(cuda: Cuda, plan: Plan, report: Report) -> None:
         shot = Shot(
             plan.shot_checkpoints, plan.checkpoint, plan.device_tier, interval, plan.touch_threads
         )
-        report.show(table_of(cuda, plan, shot))
+        report.show(table_of(cuda, plan, shot, report))
 
 
-def table_of(cuda: Cuda, plan: Plan, shot: Shot) -> Table:
+def table_of(cuda: Cuda, plan: Plan, shot: Shot, report: Report) -> Table:
     """One shot in every way."""
     title = (
         f"A shot of {shot.checkpoints} checkpoints of {size_text(shot.size)}, device tier "
         f"{size_text(shot.cache)}, {shot.interval * 1e3:.3g} ms of compute between them, "
         f"{shot.touch_threads} threads touch"
     )
-    table = Table("shot", title, COLUMNS, notes=list(NOTES))
+    table = report.begin(Table("shot", title, COLUMNS, notes=list(NOTES)))
     if not fits(shot.total, available_memory()):
         free = size_text(available_memory() or 0)
         table.note(f"left out: it needs {size_text(shot.total)} of host memory, {free} are free")

@@ -142,7 +142,7 @@ def run(cuda: Cuda, plan: Plan, report: Report) -> None:
     """All raw figures, without a spool."""
     report.show(_device_table(cuda, plan))
     report.show(_link_table(cuda, plan))
-    report.show(_host_table(cuda, plan))
+    report.show(_host_table(cuda, plan, report))
 
 
 def _device_table(cuda: Cuda, plan: Plan) -> Table:
@@ -168,11 +168,11 @@ def _link_table(cuda: Cuda, plan: Plan) -> Table:
     return table
 
 
-def _host_table(cuda: Cuda, plan: Plan) -> Table:
+def _host_table(cuda: Cuda, plan: Plan, report: Report) -> Table:
     """Host memory: pinned, touched, registered, copied to; alone."""
     count = plan.raw_buffer
     title = f"Host memory of {count / 2**30:.3g} GiB"
-    table = Table("raw-host", title, ("operation", "ms", "GB/s"))
+    table = report.begin(Table("raw-host", title, ("operation", "ms", "GB/s")))
 
     def add(name: str, seconds: Sample) -> None:
         table.add(name, seconds.map(lambda s: s * 1e3), gigabytes_per_second(count, seconds))

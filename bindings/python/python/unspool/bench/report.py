@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
+import sys
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,7 @@ class Table:
         columns: names, with units.
         rows: as many cells as there are columns.
         notes: what has to be known to read it.
+        live: is told of each row when it is added.
     """
 
     name: str
@@ -34,12 +36,16 @@ class Table:
     columns: Sequence[str]
     rows: list[Sequence[Cell]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    live: Callable[[str], object] | None = None
 
     def add(self, *cells: Cell) -> None:
         """Adds a row."""
         if len(cells) != len(self.columns):
             raise ValueError(f"{self.name}: {len(cells)} cells for {len(self.columns)} columns")
         self.rows.append(cells)
+        if self.live is not None:
+            pairs = zip(self.columns, map(_text, cells), strict=True)
+            self.live(", ".join(f"{name} {text}" for name, text in pairs))
 
     def note(self, text: str) -> None:
         """Adds a note, once."""
@@ -65,6 +71,15 @@ class Report:
         self.about = about
         self.tables: list[Table] = []
         self._file = file
+
+    def begin(self, table: Table) -> Table:
+        """Shows the rows of a table on standard error as they come: some take long."""
+
+        def tell(row: str) -> None:
+            print(f"  {table.name}: {row}", file=sys.stderr, flush=True)
+
+        table.live = tell
+        return table
 
     def show(self, table: Table) -> None:
         """Prints a table and writes the file with all tables so far."""

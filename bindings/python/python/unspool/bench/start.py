@@ -96,7 +96,7 @@ class Start:
 
 def run(cuda: Cuda, plan: Plan, report: Report) -> None:
     """One table; arenas that do not fit are named with the reason."""
-    table = Table("start", "Starting with a host arena", COLUMNS, notes=list(NOTES))
+    table = report.begin(Table("start", "Starting with a host arena", COLUMNS, notes=list(NOTES)))
     copier = Copier(cuda)
     usual = copier.usual * 1e3
     table.note(f"a copy of 16 MiB takes {usual:.2f} ms when nothing else happens")

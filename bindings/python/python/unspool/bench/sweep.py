@@ -103,7 +103,7 @@ def run(cuda: Cuda, plan: Plan, report: Report) -> None:
         f"({one.checkpoints * one.size / 1e9:.1f} GB), device tier {size_text(one.device)}, "
         f"host tier {size_text(one.host)}"
     )
-    table = Table("sweep", title, COLUMNS, notes=list(NOTES))
+    table = report.begin(Table("sweep", title, COLUMNS, notes=list(NOTES)))
     if not fits(one.host, available_memory()):
         table.note(f"left out: {size_text(available_memory() or 0)} of host memory are free")
         return report.show(table)
