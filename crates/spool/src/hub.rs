@@ -157,7 +157,7 @@ impl Hub {
         if let Some(gpu) = others.iter().find(|gpu| gpu.ordinal() == ordinal) {
             return Ok(gpu.clone());
         }
-        let gpu = gpu::open(ordinal)?;
+        let gpu = gpu::open(ordinal, &self.settings)?;
         others.push(gpu.clone());
         Ok(gpu)
     }

@@ -33,6 +33,8 @@ pub struct RestoreTicket {
     checkpoint: CheckpointId,
     place: Place,
     began: Nanos,
+    /// The application may have enqueued work on the memory that left no mark.
+    begun: bool,
 }
 
 /// The memory that the caller reads.
@@ -64,8 +66,9 @@ impl Spool {
             unreachable!("a restore is served or refused")
         };
         hub.span_of_stall(&frame, place.tier, waited);
-        let hub = Arc::clone(hub);
-        let ticket = RestoreTicket { hub, frame, data: None, request, checkpoint, place, began };
+        let (hub, begun) = (Arc::clone(hub), false);
+        let ticket =
+            RestoreTicket { hub, frame, data: None, request, checkpoint, place, began, begun };
         ticket.enter()
     }
 }
@@ -208,9 +211,13 @@ impl RestoreTicket {
 
     /// Makes `stream` wait until the memory of the checkpoint may be read.
     ///
+    /// End the ticket with [`finish_on`](Self::finish_on) or [`give_up_on`](Self::give_up_on): dropping it
+    /// instead waits for everything on the device, because it does not know where work was enqueued.
+    ///
     /// # Errors
     /// `Device` when CUDA refuses.
-    pub fn begin(&self, stream: &Stream) -> Result<(), Error> {
+    pub fn begin(&mut self, stream: &Stream) -> Result<(), Error> {
+        self.begun = true;
         match &self.data {
             Some(Data::Arena(guard)) => Ok(guard.order(stream)?),
             _ => Ok(()),
@@ -222,12 +229,25 @@ impl RestoreTicket {
     /// # Errors
     /// Those of `finish`, and `Device` when CUDA refuses.
     pub fn finish_on(mut self, stream: &Stream) -> Result<(), Error> {
-        if let Some(Data::Arena(guard)) = &mut self.data
-            && let Some(gpu) = guard.gpu().cloned()
-        {
-            guard.leave(gpu.mark(stream)?);
-        }
+        self.leave(stream)?;
         self.finish()
+    }
+
+    /// Gives the ticket up, as dropping it does, after work on its memory was enqueued on `stream`.
+    ///
+    /// # Errors
+    /// `Device` when CUDA refuses.
+    pub fn give_up_on(mut self, stream: &Stream) -> Result<(), Error> {
+        self.leave(stream)
+    }
+
+    /// Work on the memory was enqueued on `stream`: whoever gets it next comes after that.
+    fn leave(&mut self, stream: &Stream) -> Result<(), Error> {
+        self.begun = false;
+        match &mut self.data {
+            Some(Data::Arena(guard)) => Ok(guard.leave(stream)?),
+            _ => Ok(()),
+        }
     }
 
     fn version(&self) -> i64 {
@@ -274,6 +294,13 @@ impl Drop for RestoreTicket {
             // The locks behind it may be held for ever in this process.
             std::mem::forget(data);
             return;
+        }
+        if self.begun
+            && let Data::Arena(guard) = &data
+            && let Some(gpu) = guard.gpu()
+        {
+            // A failure means that the device does nothing any more.
+            let _ = gpu.context().synchronize();
         }
         drop(data);
         self.abort();

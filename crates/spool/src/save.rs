@@ -32,6 +32,8 @@ pub struct SaveTicket {
     checkpoint: CheckpointId,
     place: Place,
     began: Nanos,
+    /// The application may have enqueued work on the memory that left no mark.
+    begun: bool,
 }
 
 /// The memory that the caller fills.
@@ -71,8 +73,9 @@ impl Spool {
         state.catalogue.insert(checkpoint, Arc::clone(&frame), false);
         drop(state);
         hub.span_of_stall(&frame, place.tier, waited);
-        let hub = Arc::clone(hub);
-        let ticket = SaveTicket { hub, frame, room: None, request, checkpoint, place, began };
+        let (hub, begun) = (Arc::clone(hub), false);
+        let ticket =
+            SaveTicket { hub, frame, room: None, request, checkpoint, place, began, begun };
         ticket.enter()
     }
 }
@@ -207,9 +210,13 @@ impl SaveTicket {
 
     /// Makes `stream` wait until the memory of the checkpoint may be written.
     ///
+    /// End the ticket with [`commit_on`](Self::commit_on) or [`give_up_on`](Self::give_up_on): dropping it
+    /// instead waits for everything on the device, because it does not know where work was enqueued.
+    ///
     /// # Errors
     /// `Device` when CUDA refuses.
-    pub fn begin(&self, stream: &Stream) -> Result<(), Error> {
+    pub fn begin(&mut self, stream: &Stream) -> Result<(), Error> {
+        self.begun = true;
         match &self.room {
             Some(Room::Arena(guard)) => Ok(guard.order(stream)?),
             _ => Ok(()),
@@ -222,12 +229,25 @@ impl SaveTicket {
     /// # Errors
     /// Those of `commit`, and `Device` when CUDA refuses; nothing was saved then.
     pub fn commit_on(mut self, stream: &Stream) -> Result<(), Error> {
-        if let Some(Room::Arena(guard)) = &mut self.room
-            && let Some(gpu) = guard.gpu().cloned()
-        {
-            guard.leave(gpu.mark(stream)?);
-        }
+        self.leave(stream)?;
         self.commit()
+    }
+
+    /// Gives the ticket up, as dropping it does, after work on its memory was enqueued on `stream`.
+    ///
+    /// # Errors
+    /// `Device` when CUDA refuses.
+    pub fn give_up_on(mut self, stream: &Stream) -> Result<(), Error> {
+        self.leave(stream)
+    }
+
+    /// Work on the memory was enqueued on `stream`: whoever gets it next comes after that.
+    fn leave(&mut self, stream: &Stream) -> Result<(), Error> {
+        self.begun = false;
+        match &mut self.room {
+            Some(Room::Arena(guard)) => Ok(guard.leave(stream)?),
+            _ => Ok(()),
+        }
     }
 
     /// Zeros between the regions, so that nothing that was in memory before leaves with a frame.
@@ -308,6 +328,13 @@ impl Drop for SaveTicket {
             // The locks behind it may be held for ever in this process.
             std::mem::forget(room);
             return;
+        }
+        if self.begun
+            && let Room::Arena(guard) = &room
+            && let Some(gpu) = guard.gpu()
+        {
+            // A failure means that the device does nothing any more.
+            let _ = gpu.context().synchronize();
         }
         drop(room);
         self.abort();

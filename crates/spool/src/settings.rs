@@ -26,6 +26,9 @@ pub struct Settings {
     /// A file that receives every operation that the check of order sees, one line each; only with
     /// `check_order`. Default: none.
     pub order_trace: Option<PathBuf>,
+    /// Folders to look for NVIDIA's run-time compiler in first, such as Python's `sys.path`. It is
+    /// needed for arrays of a GPU whose items are not dense. Default: none.
+    pub compiler_folders: Vec<PathBuf>,
     /// How the size of a tier was picked, in a sentence for people (`auto::Picked::sentence`): it
     /// is among the notes of that tier.
     pub picked: Vec<(TierKind, String)>,
@@ -76,6 +79,7 @@ impl Default for Settings {
             check_order: false,
             order_trace: None,
             picked: Vec::new(),
+            compiler_folders: Vec::new(),
             disk: None,
             discard_after_restore: false,
             policy: PolicyKind::default(),

@@ -61,6 +61,19 @@ impl Gpu {
     pub fn mark(&self, stream: &Stream) -> Result<Mark, DeviceError> {
         self.marks.record(stream)
     }
+
+    /// A mark behind everything enqueued on `stream` so far. Where none can be had, which happens
+    /// when the device has no memory left, this waits until the stream has nothing left to do and
+    /// gives `None`.
+    ///
+    /// # Errors
+    /// When the work on the stream failed, or was not done in time: it may still be under way.
+    pub fn mark_or_wait(&self, stream: &Stream) -> Result<Option<Mark>, DeviceError> {
+        match self.mark(stream) {
+            Ok(mark) => Ok(Some(mark)),
+            Err(_) => stream.drain(self.limit).map(|()| None),
+        }
+    }
 }
 
 impl fmt::Debug for Gpu {

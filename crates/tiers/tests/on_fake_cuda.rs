@@ -39,7 +39,7 @@ fn save(gpu: &Gpu, arena: &Arena, id: CheckpointId, from: &DeviceSpan, stream: &
     guard.order(stream).expect("ordered");
     copy::device_to_device(stream, guard.device().expect("on the device"), from).expect("copied");
     let mark = gpu.mark(stream).expect("a mark");
-    guard.leave(mark.clone());
+    guard.leave_mark(mark.clone());
     guard.commit();
     mark
 }
@@ -79,7 +79,7 @@ fn bytes_that_an_earlier_owner_still_reads_are_written_after_him() {
         let mut guard = arena.read(A).unwrap();
         guard.order(&reader).unwrap();
         copy::device_to_device(&reader, &target.span(), guard.device().unwrap()).unwrap();
-        guard.leave(gpu.mark(&reader).unwrap());
+        guard.leave(&reader).unwrap();
         drop(guard);
         arena.forget(A).expect("nobody borrows it on the host");
         let saved = save(&gpu, &arena, B, &twos.span(), &writer);
@@ -102,7 +102,7 @@ fn work_of_a_writer_that_gave_up_is_waited_for() {
     assert!(fake.hold_stream(one.handle()), "the other stream goes on");
     let mut guard = arena.create(A, 0, LEN).unwrap();
     copy::device_to_device(&one, guard.device().unwrap(), &ones.span()).unwrap();
-    guard.leave(gpu.mark(&one).unwrap());
+    guard.leave(&one).unwrap();
     drop(guard);
     let saved = save(&gpu, &arena, B, &twos.span(), &two);
     assert!(saved.wait(Duration::from_millis(50)).is_err(), "it comes after what was given up");
@@ -122,7 +122,7 @@ fn main_memory_is_lent_when_the_device_no_longer_uses_it_and_the_wait_is_bounded
     pinned.wait_registered(LEN, LIMIT).unwrap();
     fake.hold();
     pinned.copy_in(&stream, offset, &ones.span(), way).unwrap();
-    guard.leave(gpu.mark(&stream).unwrap());
+    guard.leave(&stream).unwrap();
     guard.commit();
     let error = arena.read(A).expect_err("the bytes have not arrived");
     assert!(error.to_string().contains("was not done after 0.050 s"), "{error}");

@@ -39,11 +39,6 @@ impl Way {
         let stream = Stream::new(gpu.context())?;
         Ok(Way { gpu: Arc::clone(gpu), stream, ring: None })
     }
-
-    /// A mark behind everything on this way.
-    fn mark(&self) -> Result<Mark, DeviceError> {
-        self.gpu.mark(&self.stream)
-    }
 }
 
 /// The ways that are not in use.
@@ -85,7 +80,7 @@ impl Links {
             let copied = raw::host_to_device(&way.stream, &span, from, gpu.limit());
             if copied.is_err() {
                 // It may still be on its way: the bytes wait for it.
-                to.leave(way.mark()?);
+                to.leave(&way.stream)?;
             }
             copied
         })
@@ -157,13 +152,27 @@ fn over_link(
         let len = PIECE.min(source.len() - offset);
         let enqueued = enqueue(source, target, offset, len, way);
         // Also a piece that failed half way may have left work behind.
-        let mark = way.mark()?;
-        source.leave(mark.clone());
-        target.leave(mark.clone());
+        let mark = behind(source, target, way)?;
         enqueued?;
-        wait(last.replace(mark), &way.gpu)?;
+        wait(std::mem::replace(&mut last, mark), &way.gpu)?;
     }
     wait(last, &way.gpu).map(|()| true)
+}
+
+/// A mark behind what is on `way`, left with both; `None` when nothing is left to do there.
+fn behind(
+    source: &mut ReadGuard,
+    target: &mut WriteGuard,
+    way: &Way,
+) -> Result<Option<Mark>, DeviceError> {
+    let marked = way.gpu.mark_or_wait(&way.stream).inspect_err(|_| {
+        source.stick();
+        target.stick();
+    });
+    let mark = marked?;
+    mark.iter().for_each(|mark| source.leave_mark(mark.clone()));
+    mark.iter().for_each(|mark| target.leave_mark(mark.clone()));
+    Ok(mark)
 }
 
 fn wait(mark: Option<Mark>, gpu: &Gpu) -> Result<(), DeviceError> {

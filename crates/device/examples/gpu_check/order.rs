@@ -10,7 +10,7 @@ use unspool_device::{
     PinnedArena, PinnedOptions, Stream, Unregistered, Watch, copy, current_ordinal, device_of,
 };
 
-use crate::util::{GIB, LONG, MIB, Random, settle};
+use crate::util::{LONG, MIB, Random, settle};
 
 pub fn run(driver: &Driver, context: &Context) {
     assert_eq!(current_ordinal(), None, "a context was left current");
@@ -24,6 +24,11 @@ pub fn run(driver: &Driver, context: &Context) {
     println!("marks, captures, copies of any memory, the watch: all passed");
 }
 
+/// Memory in proportion to the device, which is filled to keep it busy.
+fn large(context: &Context) -> DeviceMemory {
+    DeviceMemory::new(context, (context.device().memory / 64).max(16 * MIB)).unwrap()
+}
+
 /// About a hundredth of a second of work.
 fn keep_busy(stream: &Stream, memory: &DeviceMemory) {
     for byte in 0..30 {
@@ -33,10 +38,10 @@ fn keep_busy(stream: &Stream, memory: &DeviceMemory) {
 
 fn marks(context: &Context) {
     let (stream, marks) = (Stream::new(context).unwrap(), Marks::new(context));
-    let memory = DeviceMemory::new(context, GIB).unwrap();
+    let memory = large(context);
     keep_busy(&stream, &memory);
     let mark = marks.record(&stream).unwrap();
-    assert!(!mark.is_done(), "30 GiB are not written in no time");
+    assert!(!mark.is_done(), "half of the memory is not written in no time");
     let other = Stream::new(context).unwrap();
     other.wait_for(&mark).unwrap();
     other.sync(LONG).unwrap();
@@ -71,7 +76,7 @@ fn any_host_memory(context: &Context) {
 /// A copy behind long work gives up in time, and nothing touches its memory afterwards.
 fn too_late(context: &Context) {
     let (stream, short) = (Stream::new(context).unwrap(), Duration::from_micros(200));
-    let memory = DeviceMemory::new(context, GIB).unwrap();
+    let memory = large(context);
     let mut host = vec![77; 16 << 20];
     let span = memory.span().slice(0, 16 * MIB).unwrap();
     // The buffers are made before, so that their making is not what takes long.

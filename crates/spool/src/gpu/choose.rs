@@ -40,7 +40,7 @@ pub(crate) fn choose(settings: &Settings) -> Result<Option<Gpu>, Error> {
         On::Auto if arenas => current_ordinal(),
         On::Auto => None,
     };
-    ordinal.map(open).transpose()
+    ordinal.map(|ordinal| open(ordinal, settings)).transpose()
 }
 
 /// The current device, or the first; `None` without a driver or a device.
@@ -61,7 +61,7 @@ fn found() -> Result<Option<u32>, Error> {
 }
 
 /// The device `ordinal`.
-pub(crate) fn open(ordinal: u32) -> Result<Gpu, Error> {
+pub(crate) fn open(ordinal: u32, settings: &Settings) -> Result<Gpu, Error> {
     let device = Device::open(ordinal, LIMIT).map_err(|cause| {
         let message = format!(
             "CUDA device {ordinal} cannot be used: {cause} `unspool doctor` tells more; \
@@ -69,5 +69,5 @@ pub(crate) fn open(ordinal: u32) -> Result<Gpu, Error> {
         );
         Error::new(ErrorKind::NoDevice, message).caused_by(cause)
     })?;
-    Ok(Gpu::new(device))
+    Ok(Gpu::new(device, settings.compiler_folders.clone()))
 }

@@ -62,7 +62,7 @@ pub(crate) fn put(
         put_in_memory(gpu, guard, to, from, stream)
     };
     // Also a copy that failed half way may have left work behind.
-    guard.leave(gpu.mark(stream)?);
+    guard.leave(stream)?;
     Ok(done?)
 }
 
@@ -99,7 +99,7 @@ pub(crate) fn get(
     } else {
         get_from_memory(gpu, guard, from, to, stream)
     };
-    guard.leave(gpu.mark(stream)?);
+    guard.leave(stream)?;
     Ok(done?)
 }
 
@@ -183,7 +183,7 @@ pub(crate) fn clear(guard: &mut WriteGuard, part: Part) -> Result<(), Error> {
     };
     guard.order(gpu.stream())?;
     let filled = raw::fill(gpu.stream(), &span.slice(part.offset, part.len)?, 0);
-    guard.leave(gpu.mark(gpu.stream())?);
+    guard.leave(gpu.stream())?;
     Ok(filled?)
 }
 
@@ -206,7 +206,7 @@ pub(crate) fn store_host(
     };
     guard.order(gpu.stream())?;
     let copied = raw::host_to_device(gpu.stream(), &span, &staged, gpu.limit());
-    guard.leave(gpu.mark(gpu.stream())?);
+    guard.leave(gpu.stream())?;
     Ok(copied?)
 }
 

@@ -4,6 +4,7 @@ mod choose;
 mod copies;
 mod idle;
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use unspool_device::StridedCopies;
@@ -27,8 +28,9 @@ pub struct Gpu {
 }
 
 impl Gpu {
-    pub(crate) fn new(device: Arc<Device>) -> Gpu {
-        let strided = Arc::new(StridedCopies::new(device.context()));
+    /// `folders` are looked into first for the compiler.
+    pub(crate) fn new(device: Arc<Device>, folders: Vec<PathBuf>) -> Gpu {
+        let strided = Arc::new(StridedCopies::looking_in(device.context(), folders));
         Gpu { device, strided }
     }
 

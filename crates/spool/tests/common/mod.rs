@@ -51,7 +51,7 @@ pub fn save(spool: &Spool, version: i64, len: usize) -> Result<(), Error> {
 /// The bytes of region `index`, wherever it lies.
 pub fn region(ticket: &RestoreTicket, index: usize) -> Vec<u8> {
     let mut bytes = Vec::new();
-    ticket.read(index, |region| bytes.extend_from_slice(region)).unwrap();
+    ticket.read(index, |region| bytes.extend_from_slice(region)).expect("a region");
     bytes
 }
 

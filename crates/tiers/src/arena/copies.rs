@@ -20,7 +20,7 @@ pub(super) fn write(guard: &mut WriteGuard, parts: &[&[u8]]) -> Result<(), Devic
     let written = write_to_device(guard, &gpu, parts);
     if written.is_err() {
         // What was enqueued may still be on its way: the bytes wait for it.
-        guard.leave(gpu.mark(gpu.stream())?);
+        guard.leave(gpu.stream())?;
     }
     written
 }

@@ -53,6 +53,18 @@ impl Loan {
         self.after.iter().try_for_each(|mark| mark.wait(limit))
     }
 
+    fn leave(&mut self, stream: &Stream) -> Result<(), DeviceError> {
+        let Some(gpu) = self.memory.gpu() else { return Ok(()) };
+        match gpu.mark_or_wait(stream) {
+            Ok(mark) => self.marks.extend(mark),
+            Err(error) => {
+                self.arena.table().stick(self.id);
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
     fn device(&self) -> Option<&DeviceSpan> {
         match &self.place {
             Bytes::Device(span) => Some(span),
@@ -183,11 +195,26 @@ impl WriteGuard {
         self.loan().settle(limit)
     }
 
+    /// Work on the bytes was enqueued on `stream`: whoever gets them next comes after it.
+    ///
+    /// # Errors
+    /// When nobody can tell when that work will be done. The bytes are then never lent again.
+    pub fn leave(&mut self, stream: &Stream) -> Result<(), DeviceError> {
+        self.loan.as_mut().map_or(Ok(()), |loan| loan.leave(stream))
+    }
+
     /// Work on the bytes was enqueued before `mark`.
-    pub fn leave(&mut self, mark: Mark) {
+    pub fn leave_mark(&mut self, mark: Mark) {
         if let Some(loan) = &mut self.loan {
             loan.marks.push(mark);
         }
+    }
+
+    /// Work on the bytes may be under way of which nobody can tell when it is done: they are never
+    /// lent again.
+    pub fn stick(&mut self) {
+        let loan = self.loan();
+        loan.arena.table().stick(loan.id);
     }
 
     /// The bytes are all there, or will be when the marks that were left are done: the entry can be
@@ -298,9 +325,23 @@ impl ReadGuard {
         self.loan.settle(limit)
     }
 
+    /// Work that reads the bytes was enqueued on `stream`: whoever gets them next comes after it.
+    ///
+    /// # Errors
+    /// When nobody can tell when that work will be done. The bytes are then never lent again.
+    pub fn leave(&mut self, stream: &Stream) -> Result<(), DeviceError> {
+        self.loan.leave(stream)
+    }
+
     /// Work that reads the bytes was enqueued before `mark`.
-    pub fn leave(&mut self, mark: Mark) {
+    pub fn leave_mark(&mut self, mark: Mark) {
         self.loan.marks.push(mark);
+    }
+
+    /// Work on the bytes may be under way of which nobody can tell when it is done: they are never
+    /// lent again.
+    pub fn stick(&mut self) {
+        self.loan.arena.table().stick(self.loan.id);
     }
 }
 

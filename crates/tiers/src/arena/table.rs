@@ -23,6 +23,8 @@ struct Entry {
     written: Vec<Mark>,
     /// Behind work that reads it.
     reads: Vec<Mark>,
+    /// Work on it may be under way of which nobody can tell when it is done.
+    stuck: bool,
 }
 
 /// Bytes that belonged to an entry, with work on them that may be unfinished.
@@ -31,6 +33,8 @@ struct Ghost {
     offset: u64,
     end: u64,
     marks: Vec<Mark>,
+    /// The bytes are never lent again.
+    stuck: bool,
 }
 
 /// Bytes that are lent.
@@ -61,6 +65,7 @@ pub(super) enum Misuse {
     StillWritten,
     StillRead { readers: u32 },
     TooShort { held: u64, skip: u64, wanted: u64 },
+    Stuck,
 }
 
 impl Misuse {
@@ -94,6 +99,9 @@ impl fmt::Display for Misuse {
             Misuse::Unknown => write!(f, "the id has no entry"),
             Misuse::StillWritten => write!(f, "the entry is still being written"),
             Misuse::StillRead { readers } => write!(f, "the entry is being read by {readers}"),
+            Misuse::Stuck => {
+                write!(f, "work of a device on these bytes failed, and may still be under way")
+            }
             Misuse::TooShort { held, skip, wanted } => {
                 write!(f, "{wanted} bytes from byte {skip} on were asked for, it has {held}")
             }
@@ -137,25 +145,37 @@ impl Table {
         if let Some((other, other_offset, other_len)) = self.owner_in(offset, end) {
             return Err(Misuse::Overlap { offset, len, other, other_offset, other_len });
         }
+        let after = self.unfinished_in(offset, end)?;
         if len > 0 {
             self.by_offset.insert(offset, id);
         }
         let (state, written, reads) = (State::Writing, Vec::new(), Vec::new());
-        self.by_id.insert(id, Entry { offset, len, state, written, reads });
+        self.by_id.insert(id, Entry { offset, len, state, written, reads, stuck: false });
         self.used += len;
         debug_assert!(self.used <= self.capacity);
-        Ok(Lent { offset, len, after: self.unfinished_in(offset, end) })
+        Ok(Lent { offset, len, after })
     }
 
     /// Marks of earlier owners of these bytes whose work may be unfinished. What is done is
     /// forgotten; what is not stays, because the new owner may give up before he has waited.
-    fn unfinished_in(&mut self, start: u64, end: u64) -> Vec<Mark> {
+    fn unfinished_in(&mut self, start: u64, end: u64) -> Result<Vec<Mark>, Misuse> {
         self.ghosts.retain_mut(|ghost| {
             ghost.marks.retain(|mark| !mark.is_done());
-            !ghost.marks.is_empty()
+            ghost.stuck || !ghost.marks.is_empty()
         });
         let meets = |ghost: &&Ghost| ghost.offset < end && start < ghost.end;
-        self.ghosts.iter().filter(meets).flat_map(|ghost| ghost.marks.iter().cloned()).collect()
+        let ghosts = || self.ghosts.iter().filter(meets);
+        if ghosts().any(|ghost| ghost.stuck) {
+            return Err(Misuse::Stuck);
+        }
+        Ok(ghosts().flat_map(|ghost| ghost.marks.iter().cloned()).collect())
+    }
+
+    /// Work on the bytes of `id` was enqueued, and nobody can tell when it will be done.
+    pub(super) fn stick(&mut self, id: CheckpointId) {
+        if let Some(entry) = self.by_id.get_mut(&id) {
+            entry.stuck = true;
+        }
     }
 
     /// The last entry that begins before `end`, if it reaches beyond `start`. As entries do not
@@ -246,8 +266,8 @@ impl Table {
         let (offset, end) = (entry.offset, entry.offset + entry.len);
         let marks = entry.written.into_iter().chain(entry.reads);
         let marks: Vec<Mark> = marks.filter(|mark| !mark.is_done()).collect();
-        if !marks.is_empty() && offset < end {
-            self.ghosts.push(Ghost { offset, end, marks });
+        if (entry.stuck || !marks.is_empty()) && offset < end {
+            self.ghosts.push(Ghost { offset, end, marks, stuck: entry.stuck });
         }
     }
 
