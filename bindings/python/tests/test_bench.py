@@ -159,6 +159,20 @@ def test_tables_show_medians_with_spread_and_files_hold_all_readings(tmp_path, c
     assert content["tables"][0]["rows"][1]["GB/s"] is None
 
 
+def test_rows_that_take_long_are_shown_as_they_come(capsys):
+    table = report.Report({}).begin(report.Table("t", "A table", ("way", "s")))
+    table.add("this", 2.0)
+    assert capsys.readouterr().err == "  t: way this, s 2.00\n"
+
+
+def test_a_file_that_cannot_be_written_is_refused_before_anything_is_measured(tmp_path, capsys):
+    file = tmp_path / "nowhere" / "figures.json"
+    assert cli.main(["bench", "--only", "memory", "--json", str(file)]) == 2
+    shown = capsys.readouterr()
+    assert "no such directory" in shown.err
+    assert shown.out == ""
+
+
 def test_a_row_with_too_few_cells_is_refused():
     with pytest.raises(ValueError, match="1 cells for 2 columns"):
         report.Table("t", "A table", ("a", "b")).add("x")
@@ -250,14 +264,14 @@ def test_the_figures_of_a_pass_are_shares_of_its_own_time():
     one = sweep.Sweep(checkpoints=10, size=10**9, device=1, host=1, compute=0.0)
     links = raw.Links(10**9, *(Sample.of([0.5]) for _ in range(3)))
     passes = [sweep.Pass(seconds=10.0, stall=1.0, moved=9 * 10**9, hits=(4, 6))]
-    cells = sweep._cells(one, passes, 8.0, links, "forward")
+    cells = sweep.cells_of(one, passes, 8.0, links, "forward")
     seconds, alone, stall, stall_share, lost, link, of_pinned, history = cells
     assert (seconds.median, alone, stall.median) == (10.0, 8.0, 1.0)
     assert (stall_share.median, lost.median) == (10.0, 20.0)
     assert (link.median, history.median) == (0.9, 1.0)
     assert of_pinned == pytest.approx(45.0)
     slow = sweep.Sweep(checkpoints=10, size=10**9, device=1, host=1, compute=1.0)
-    assert sweep._cells(slow, passes, 8.0, links, "forward")[6] is None
+    assert sweep.cells_of(slow, passes, 8.0, links, "forward")[6] is None
 
 
 def test_a_sweep_has_as_many_checkpoints_as_its_history_needs():

@@ -42,9 +42,11 @@ def run_command(options: argparse.Namespace) -> int:
     """Measures what was asked for; returns the exit code: 1 when a part failed.
 
     Raises:
-        BenchError: a part needs a GPU and there is none.
+        BenchError: a part needs a GPU and there is none, or the file cannot be written.
     """
     plan = plan_of(options)
+    if options.json is not None and not options.json.absolute().parent.is_dir():
+        raise BenchError(f"{options.json} cannot be written: there is no such directory")
     try:
         cuda, why = Cuda(plan.device), ""
     except NoCuda as error:

@@ -23,7 +23,7 @@ from unspool.bench.report import Cell, Report, Table
 from unspool.bench.tiers import FRAME, moved, open_spool, room_for, tier, wait_until_ready
 from unspool.statistics import size as size_text
 
-__all__ = ["Pass", "Sweep", "run", "sweep_of", "sweep_passes"]
+__all__ = ["Pass", "Sweep", "cells_of", "run", "sweep_of", "sweep_passes"]
 
 COLUMNS = (
     "compute ms",
@@ -135,14 +135,14 @@ def _add(cuda: Cuda, plan: Plan, sweep: Sweep, found: Links, table: Table) -> No
             passes.append(sweep_passes(cuda, spool, sweep, (stream, array)))
         lead = spool.stats().prefetch_lead
     for number, name in enumerate(("forward", "reverse")):
-        cells = _cells(sweep, [pair[number] for pair in passes], alone, found, name)
+        cells = cells_of(sweep, [pair[number] for pair in passes], alone, found, name)
         back = number == 1
         hits: list[Cell] = list(passes[-1][1].hits) if back else [None, None]
         middle = lead.median if back and lead is not None else None
         table.add(sweep.compute * 1e3, name, *cells, *hits, middle)
 
 
-def _cells(sweep: Sweep, passes: list[Pass], alone: float, found: Links, name: str) -> list[Cell]:
+def cells_of(sweep: Sweep, passes: list[Pass], alone: float, found: Links, name: str) -> list[Cell]:
     """What is computed from the readings of one direction."""
     raw = found.rate("down" if name == "forward" else "up")
     total = sweep.checkpoints * sweep.size
