@@ -12,6 +12,7 @@ pytest.importorskip("rich")
 from unspool import cli
 from unspool.rtm import command, device
 from unspool.rtm.device import CupyDevice, count_devices
+from unspool.rtm.errors import MigrationError
 
 import fake_cupy
 import kernel_shim
@@ -52,6 +53,18 @@ def test_arrays_go_to_the_device_and_come_back(cupy):
     opened.download(loaded, kept)
     opened.upload(other, kept)
     np.testing.assert_array_equal(opened.fetch(other), values[::-1])
+
+
+def test_a_device_without_room_says_so_with_figures(cupy):
+    def full(*_):
+        raise MemoryError("out of memory")
+
+    opened = CupyDevice()
+    cupy.zeros = cupy.asarray = full
+    with pytest.raises(MigrationError, match=r"4\.30 GB free, and an array of 4\.00 GB"):
+        opened.zeros((10**9,))
+    with pytest.raises(MigrationError, match="see who else uses the GPU"):
+        opened.load(np.zeros(3, np.float32))
 
 
 def test_the_time_of_steps_is_read_also_while_more_are_enqueued(cupy, monkeypatch):

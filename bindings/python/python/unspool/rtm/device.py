@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -153,11 +154,13 @@ class CupyDevice:
 
     def zeros(self, shape: tuple[int, ...]) -> Any:
         """A float32 array of zeros."""
-        return self._cupy.zeros(shape, np.float32)
+        with self._room(4 * math.prod(shape)):
+            return self._cupy.zeros(shape, np.float32)
 
     def load(self, array: np.ndarray) -> Any:
         """A copy on the device."""
-        return self._cupy.asarray(np.ascontiguousarray(array))
+        with self._room(array.nbytes):
+            return self._cupy.asarray(np.ascontiguousarray(array))
 
     def fetch(self, array: Any) -> np.ndarray:
         """A copy in NumPy's memory."""
@@ -184,6 +187,18 @@ class CupyDevice:
         # CuPy keeps what it has compiled, so that a second call costs next to nothing.
         module = self._cupy.RawModule(code=kernel_text(name), options=COMPILER_OPTIONS)
         return module.get_function(name)  # type: ignore[no-any-return]
+
+    @contextmanager
+    def _room(self, wanted: int) -> Iterator[None]:
+        """Says with figures when the device has no room for an array."""
+        try:
+            yield
+        except MemoryError as error:
+            raise MigrationError(
+                f"the GPU {self.name} has {self.free_bytes() / 1e9:.2f} GB free, and an array of "
+                f"{wanted / 1e9:.2f} GB is wanted: take a smaller model or --device, or see who "
+                "else uses the GPU (nvidia-smi)"
+            ) from error
 
     def free_bytes(self) -> int:
         """What the driver has, and what CuPy's pool keeps unused."""
