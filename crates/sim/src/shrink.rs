@@ -76,7 +76,7 @@ impl Shrinker {
 
     /// Takes faults and delays out, one kind after the other.
     fn calm_down(&mut self) {
-        let changes: [fn(&mut Plan); 14] = [
+        let changes: [fn(&mut Plan); 15] = [
             |plan| plan.faults = Faults::none(),
             |plan| plan.faults.io = 0.0,
             |plan| plan.faults.permanent = 0.0,
@@ -88,6 +88,7 @@ impl Shrinker {
             |plan| plan.faults.direct_write = 0.0,
             |plan| plan.faults.tick = 0.0,
             |plan| plan.machine.stream_ordered = false,
+            |plan| plan.machine.user_streams = 1,
             |plan| plan.machine.report_delay = Nanos(0),
             |plan| plan.machine.answer_delay = Nanos(0),
             |plan| plan.config.discard_after_restore = false,

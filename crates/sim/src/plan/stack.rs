@@ -24,6 +24,8 @@ pub struct Machine {
     pub stream_ordered: bool,
     /// A put into a store is synced before it is reported.
     pub sync_each_put: bool,
+    /// Streams on which each thread of the application enqueues its copies, in turn.
+    pub user_streams: usize,
 }
 
 /// The speed of one link.
@@ -104,6 +106,7 @@ pub fn machine(random: &mut Random, config: &Config) -> Machine {
         tick_delay: Nanos(random.pick(&[0, 1000, 100_000])),
         stream_ordered: random.chance(0.4),
         sync_each_put: random.chance(0.3),
+        user_streams: random.pick(&[1, 1, 2, 3]),
     }
 }
 

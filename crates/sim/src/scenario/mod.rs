@@ -204,5 +204,6 @@ fn machine(tiers: usize, links: &[(f64, f64, u64)]) -> Machine {
         tick_delay: Nanos(0),
         stream_ordered: false,
         sync_each_put: false,
+        user_streams: 1,
     }
 }

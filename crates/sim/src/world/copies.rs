@@ -1,5 +1,5 @@
 //! The copies of the application: into the place of a granted save, out of that of a served
-//! restore. All are enqueued on the stream of the thread. A synchronous copy is reported when it is
+//! restore. All are enqueued on streams of the thread. A synchronous copy is reported when it is
 //! over. A stream-ordered one, into or out of a device tier, is reported when it is enqueued; its
 //! mark is kept with the entry, and whatever touches the place later waits for it.
 
@@ -15,9 +15,9 @@ use crate::world::order::Touched;
 use crate::world::threads::{State, Ticket};
 
 impl World {
-    /// Enqueues the copy of a ticket on the stream of its thread.
+    /// Enqueues the copy of a ticket on a stream of its thread.
     pub(crate) fn enqueue_copy(&mut self, thread: ThreadId, ticket: Ticket) -> Checked {
-        let stream = self.thread(thread).stream;
+        let stream = self.thread(thread).stream_of(&ticket);
         let waits = self.marks_before(ticket.touched())?;
         self.enqueue(stream, &waits, &[ticket.touched()], &ticket.what())?;
         let op = self.hardware.streams.push(stream, waits);

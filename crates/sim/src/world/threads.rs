@@ -40,7 +40,7 @@ pub(crate) enum State {
 pub(crate) struct Thread {
     script: Script,
     at: usize,
-    pub stream: StreamId,
+    streams: Vec<StreamId>,
     pub state: State,
     tickets: Vec<Ticket>,
 }
@@ -48,6 +48,11 @@ pub(crate) struct Thread {
 impl Thread {
     pub fn is_finished(&self) -> bool {
         self.state == State::Finished
+    }
+
+    /// The stream on which the copy of a ticket is enqueued.
+    pub fn stream_of(&self, ticket: &Ticket) -> StreamId {
+        self.streams[ticket.request.0 as usize % self.streams.len()]
     }
 
     /// The versions that this thread restores next.
@@ -67,13 +72,9 @@ impl Thread {
 
 impl World {
     pub(crate) fn start_thread(&mut self, script: Script) {
-        let thread = Thread {
-            script,
-            at: 0,
-            stream: self.hardware.streams.create(),
-            state: State::Going,
-            tickets: Vec::new(),
-        };
+        let count = self.plan.machine.user_streams;
+        let streams = (0..count).map(|_| self.hardware.streams.create()).collect();
+        let thread = Thread { script, at: 0, streams, state: State::Going, tickets: Vec::new() };
         self.threads.push(thread);
         self.agenda.plan(self.now, Action::Wake(ThreadId(self.threads.len() - 1)));
     }
