@@ -83,7 +83,8 @@ pub extern "C" fn fakecuda_release() {
     world.changed();
 }
 
-/// The `nth` call of `name` from now on (1 is the next) fails with `code`. The name `execute`
+/// The `nth` call of `name` from now on (1 is the next, 0 stands for every one) fails with `code`;
+/// with the code 0 it does nothing and says that it succeeded. The name `execute`
 /// stands for the operations of the devices: such a fault breaks the context. So does a code that
 /// no context survives, such as 700.
 ///

@@ -12,8 +12,8 @@ pub(crate) const EXECUTE: &str = "execute";
 #[derive(Debug)]
 struct Fault {
     name: String,
-    /// Calls of that name until it happens.
-    left: u64,
+    /// Calls of that name until it happens; `None` when it happens to all of them.
+    left: Option<u64>,
     code: Code,
 }
 
@@ -39,9 +39,11 @@ impl Faults {
         faults
     }
 
-    /// The `nth` call of `name` from now on fails with `code`.
+    /// The `nth` call of `name` from now on fails with `code`; 0 stands for every one. With the
+    /// code 0 a call says that it succeeded and does nothing.
     pub(crate) fn order(&mut self, name: &str, nth: u64, code: Code) {
-        self.to_come.push(Fault { name: name.to_owned(), left: nth.max(1), code });
+        let left = (nth > 0).then_some(nth);
+        self.to_come.push(Fault { name: name.to_owned(), left, code });
     }
 
     /// Counts a call and says whether it fails.
@@ -49,12 +51,12 @@ impl Faults {
         *self.calls.entry(name).or_default() += 1;
         let mut failed = None;
         for fault in self.to_come.iter_mut().filter(|fault| is_called(name, &fault.name)) {
-            fault.left -= 1;
-            if fault.left == 0 {
+            fault.left = fault.left.map(|left| left - 1);
+            if fault.left.is_none_or(|left| left == 0) {
                 failed = Some(fault.code);
             }
         }
-        self.to_come.retain(|fault| fault.left > 0);
+        self.to_come.retain(|fault| fault.left != Some(0));
         failed.map_or(Ok(()), Err)
     }
 
@@ -85,5 +87,7 @@ mod tests {
         assert_eq!(faults.count("cuMemFree_v2"), Err(Code::ILLEGAL_ADDRESS));
         assert_eq!(faults.count("cuMemFree_v2"), Ok(()));
         assert_eq!((faults.calls("cuMemFree"), faults.calls("cuInit")), (3, 1));
+        faults.order("cuInit", 0, Code::NO_DEVICE);
+        assert!((0..3).all(|_| faults.count("cuInit") == Err(Code::NO_DEVICE)));
     }
 }

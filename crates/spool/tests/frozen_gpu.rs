@@ -1,0 +1,235 @@
+//! What a spool does while its GPU stands still, and after the GPU is lost: on the fake driver.
+#![cfg(not(feature = "shuttle"))]
+
+use std::error::Error;
+use std::sync::mpsc;
+use std::time::Duration;
+
+use unspool::gpu::{Context, DeviceArray, DeviceMemory, Stream};
+use unspool::{DiskSettings, Dtype, ErrorKind, On, RegionSpec, Settings, Spool, Wait};
+use unspool_device::{Driver, copy};
+use unspool_fakecuda::Fake;
+
+const LEN: u64 = 10_000;
+const LIMIT: Duration = Duration::from_secs(30);
+
+type Outcome<T = ()> = Result<T, Box<dyn Error + Send + Sync>>;
+
+/// An application with one stream, an array to save and one to restore into.
+struct Application {
+    stream: Stream,
+    array: DeviceMemory,
+    other: DeviceMemory,
+}
+
+impl Application {
+    fn new() -> Outcome<Application> {
+        let context = Context::new(&Driver::load()?, 0)?;
+        let memory = || DeviceMemory::new(&context, LEN);
+        Ok(Application { stream: Stream::new(&context)?, array: memory()?, other: memory()? })
+    }
+
+    fn array_of(memory: &DeviceMemory) -> DeviceArray {
+        // SAFETY: the memory of an application lives longer than its copies: it is freed behind
+        // everything on the device.
+        unsafe { DeviceArray::dense(0, memory.span().address(), LEN) }
+    }
+
+    /// Saves an array of bytes that are all `version`.
+    fn save(&self, spool: &Spool, version: i64) -> Outcome {
+        copy::fill(&self.stream, &self.array.span(), version as u8)?;
+        let spec = RegionSpec { name: "u".into(), dtype: Dtype::UInt8, shape: vec![LEN] };
+        let mut ticket = spool.save(version, vec![spec], &Wait::at_most(LIMIT))?;
+        ticket.put(0, &Application::array_of(&self.array), &self.stream)?;
+        ticket.commit()?;
+        Ok(copy::fill(&self.stream, &self.array.span(), 0xEE)?)
+    }
+
+    /// Restores into the other array, without looking at it.
+    fn restore(&self, spool: &Spool, version: i64) -> Outcome {
+        let mut ticket = spool.restore(version, &Wait::at_most(LIMIT))?;
+        ticket.get(0, &Application::array_of(&self.other), &self.stream)?;
+        Ok(ticket.finish()?)
+    }
+
+    /// Whether the other array holds `version`, after all that was enqueued.
+    fn holds(&self, version: i64) -> Outcome<bool> {
+        let mut bytes = vec![0; LEN as usize];
+        copy::device_to_host(&self.stream, &mut bytes, &self.other.span(), LIMIT)?;
+        Ok(bytes == vec![version as u8; LEN as usize])
+    }
+}
+
+fn open(device: u64, change: impl FnOnce(&mut Settings)) -> Outcome<Spool> {
+    let mut settings = Settings {
+        device: Some(device),
+        on: On::Cuda(None),
+        timeout: LIMIT,
+        ..Settings::default()
+    };
+    change(&mut settings);
+    Ok(Spool::open(settings)?)
+}
+
+/// Runs `body` while the device stands still. Lets it go on after a while, so that a call that
+/// blocks fails the test and does not hang it: then the answer is an error.
+fn while_it_stands(fake: &Fake, body: impl FnOnce() -> Outcome) -> Outcome {
+    fake.hold();
+    let executed = fake.count("executed");
+    let (ended, ends) = mpsc::channel::<()>();
+    let (result, blocked) = std::thread::scope(|scope| {
+        let guard = scope.spawn(move || {
+            let blocked = ends.recv_timeout(Duration::from_secs(10)).is_err();
+            if blocked {
+                fake.release();
+            }
+            blocked
+        });
+        let result = body();
+        let _ = ended.send(());
+        (result, guard.join())
+    });
+    let stood = fake.count("executed") == executed;
+    fake.release();
+    result?;
+    match (blocked, stood) {
+        (Ok(false), true) => Ok(()),
+        _ => Err("a call waited for the device, which stood still".into()),
+    }
+}
+
+#[test]
+fn saves_and_restores_in_the_device_tier_do_not_wait_for_the_device() {
+    let fake = Fake::start();
+    let application = Application::new().unwrap();
+    let spool = open(1 << 20, |_| ()).unwrap();
+    while_it_stands(&fake, || {
+        (0..50).try_for_each(|version| application.save(&spool, version))?;
+        (0..50).rev().try_for_each(|version| application.restore(&spool, version))
+    })
+    .unwrap();
+    assert!(application.holds(0).unwrap());
+    for version in (0..50).rev() {
+        application.restore(&spool, version).unwrap();
+        assert!(application.holds(version).unwrap(), "version {version}");
+    }
+    spool.close().unwrap();
+}
+
+#[test]
+fn room_is_used_again_while_the_work_of_its_last_owner_stands() {
+    let fake = Fake::start();
+    let application = Application::new().unwrap();
+    let spool = open(3 * LEN, |_| ()).unwrap();
+    while_it_stands(&fake, || {
+        for version in 0..20 {
+            application.save(&spool, version)?;
+            application.restore(&spool, version)?;
+            if version < 19 {
+                spool.discard(version)?;
+            }
+        }
+        Ok(())
+    })
+    .unwrap();
+    assert!(application.holds(19).unwrap());
+    application.restore(&spool, 19).unwrap();
+    assert!(application.holds(19).unwrap());
+}
+
+#[test]
+fn a_stream_that_stands_does_not_stop_the_flushes_of_others() {
+    let fake = Fake::start();
+    let (stuck, application) = (Application::new().unwrap(), Application::new().unwrap());
+    let spool = open(4 * LEN, |settings| settings.host = Some(1 << 20)).unwrap();
+    assert!(fake.hold_stream(stuck.stream.handle()));
+    stuck.save(&spool, 100).unwrap();
+    // More than the device tier holds: each needs the flush of another.
+    (0..20).for_each(|version| application.save(&spool, version).unwrap());
+    for version in 0..20 {
+        application.restore(&spool, version).unwrap();
+        assert!(application.holds(version).unwrap(), "version {version}");
+    }
+    fake.release();
+    application.restore(&spool, 100).unwrap();
+    assert!(application.holds(100).unwrap());
+    spool.close().unwrap();
+}
+
+#[test]
+fn after_the_context_breaks_every_call_is_an_error_and_close_returns() {
+    let fake = Fake::start();
+    let application = Application::new().unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    let spool = open(4 * LEN, |settings| {
+        settings.host = Some(8 * LEN);
+        settings.disk = Some(DiskSettings::new(directory.path()));
+    })
+    .unwrap();
+    (0..10).for_each(|version| application.save(&spool, version).unwrap());
+    fake.break_context(0, 700);
+    let mut named = 0;
+    for version in 0..10 {
+        let error = application.restore(&spool, version).unwrap_err().to_string();
+        named += usize::from(error.contains("CUDA_ERROR_ILLEGAL_ADDRESS"));
+        assert!(application.save(&spool, 50 + version).is_err());
+    }
+    assert_eq!(named, 10, "each error names the cause");
+    let closed = std::time::Instant::now();
+    let _ = spool.close();
+    assert!(closed.elapsed() < Duration::from_secs(10));
+    let error = spool.restore(0, &Wait::at_most(LIMIT)).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Closed);
+}
+
+#[test]
+fn what_was_on_the_disk_is_there_for_the_host_after_the_context_breaks() {
+    let fake = Fake::start();
+    let application = Application::new().unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    let spool = open(4 * LEN, |settings| {
+        settings.disk = Some(DiskSettings::new(directory.path()));
+    })
+    .unwrap();
+    (0..10).for_each(|version| application.save(&spool, version).unwrap());
+    spool.flush(&Wait::at_most(LIMIT)).unwrap();
+    fake.break_context(0, 700);
+    let read = |version: i64| -> Result<bool, unspool::Error> {
+        let (ticket, mut right) = (spool.restore(version, &Wait::at_most(LIMIT))?, false);
+        ticket.read(0, |bytes| right = bytes == vec![version as u8; LEN as usize])?;
+        ticket.finish().map(|()| right)
+    };
+    let answers: Vec<_> = (0..10).map(read).collect();
+    let right = answers.iter().filter(|answer| matches!(answer, Ok(true))).count();
+    assert!(right >= 6, "the device tier held four of ten: {answers:?}");
+    let is_fine = |answer: &Result<bool, unspool::Error>| match answer {
+        Ok(right) => *right,
+        Err(error) => error.to_string().contains("CUDA_ERROR_ILLEGAL_ADDRESS"),
+    };
+    assert!(answers.iter().all(is_fine), "{answers:?}");
+    let _ = spool.close();
+}
+
+#[test]
+fn memory_that_another_process_holds_is_an_error_with_figures_or_a_smaller_arena() {
+    let fake = Fake::start();
+    fake.memory(1 << 30);
+    fake.take(0, 400 << 20);
+    let refused = open(800 << 20, |_| ()).unwrap_err().to_string();
+    // Arenas of other tests may still be on their way back.
+    assert!(refused.contains("800 MiB asked for, 6"), "{refused}");
+    let spool = open(800 << 20, |settings| settings.shrink_ok = true).unwrap();
+    let capacity = spool.stats().unwrap().tiers[0].capacity;
+    assert!((1 << 20..=112 << 20).contains(&capacity), "half a GiB is left to others: {capacity}");
+}
+
+#[test]
+fn memory_that_another_process_takes_while_it_is_mapped_is_an_error_that_says_so() {
+    let fake = Fake::start();
+    let application = Application::new().unwrap();
+    fake.fail("cuMemCreate", 1, 2);
+    let spool = open(1 << 20, |_| ()).unwrap();
+    let error = application.save(&spool, 0).unwrap_err().to_string();
+    assert!(error.contains("device 0 has not enough memory"), "{error}");
+    assert!(error.contains("cuMemCreate failed with CUDA_ERROR_OUT_OF_MEMORY"), "{error}");
+}
