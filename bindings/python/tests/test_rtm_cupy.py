@@ -1,6 +1,7 @@
 """`CupyDevice` on a fake CuPy: the calls that it makes, and a job through it."""
 
 import json
+import time
 
 import numpy as np
 import pytest
@@ -9,7 +10,7 @@ pytest.importorskip("scipy")
 pytest.importorskip("matplotlib")
 pytest.importorskip("rich")
 
-from unspool import cli
+from unspool import cli, timeline
 from unspool.rtm import command, device
 from unspool.rtm.device import CupyDevice, count_devices
 from unspool.rtm.errors import MigrationError
@@ -78,6 +79,23 @@ def test_the_time_of_steps_is_read_also_while_more_are_enqueued(cupy, monkeypatc
     assert spent.seconds > 0
 
 
+def test_spans_are_on_the_clock_of_the_host(cupy):
+    opened = CupyDevice()
+    with opened.timed(3):
+        pass
+    opened.keep_spans()
+    begin = time.monotonic_ns()
+    for steps in (4, 5):
+        with opened.timed(steps):
+            pass
+    early, *spans = opened.spans()
+    assert [span.detail for span in spans] == ["4 steps", "5 steps"]
+    assert early.begin < early.end <= begin
+    ends = [time_ for span in spans for time_ in (span.begin, span.end)]
+    assert ends == sorted(ends)
+    assert begin - 10**6 < ends[0] and ends[-1] < time.monotonic_ns() + 10**6
+
+
 def test_a_job_runs_on_it_and_is_checked(cupy, tmp_path, monkeypatch):
     def without_cuda(ordinal):
         opened = CupyDevice(ordinal)
@@ -87,9 +105,12 @@ def test_a_job_runs_on_it_and_is_checked(cupy, tmp_path, monkeypatch):
 
     monkeypatch.setattr(command, "CupyDevice", without_cuda)
     places = ["--out", str(tmp_path / "out"), "--disk-dir", str(tmp_path)]
-    assert cli.main(["rtm", *SMALL, *places, "--check", "--quiet"]) == 0
+    trace = tmp_path / "trace.json"
+    assert cli.main(["rtm", *SMALL, *places, "--check", "--quiet", "--trace", str(trace)]) == 0
     report = json.loads((tmp_path / "out" / "report.json").read_text())
     assert report["check"]["identical"] is True
     assert report["time"]["propagator"] == "CUDA on fake 0"
     assert report["time"]["kernels"]["steps"] == 3 * 250
     assert report["spool"]["restores"] == 250
+    ran = [bar for bar in timeline.read_bars(trace) if bar.name == "compute"]
+    assert len(ran) == 3 * 250, "the image's kernels are not counted"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -11,6 +12,7 @@ from importlib import resources
 from typing import Any, Protocol
 
 import numpy as np
+from unspool.rtm.clock import Span
 from unspool.rtm.errors import MigrationError
 from unspool.rtm.model import Floats
 
@@ -94,6 +96,12 @@ class Device(Protocol):
     def kernel_time(self) -> KernelTime:
         """The time of all steps so far, when they are done."""
 
+    def keep_spans(self) -> None:
+        """From now on remembers when kernels ran."""
+
+    def spans(self) -> list[Span]:
+        """When they ran, by the system's monotonic clock."""
+
 
 def kernel_text(name: str) -> str:
     """The CUDA C++ of one kernel and those beside it."""
@@ -151,6 +159,8 @@ class CupyDevice:
         self.on: str = f"cuda:{ordinal}"
         self._unread: deque[tuple[int, Any, Any]] = deque()
         self._time = KernelTime(0, 0.0)
+        self._anchor: Any = None
+        self._anchored, self._spans = 0, list[Span]()
 
     def zeros(self, shape: tuple[int, ...]) -> Any:
         """A float32 array of zeros."""
@@ -236,11 +246,29 @@ class CupyDevice:
             self._read_one()
         return self._time
 
+    def keep_spans(self) -> None:
+        """From now on remembers when kernels ran: a mark ties the device's clock to the host's."""
+        self._anchor = self._mark()
+        self._anchor.synchronize()
+        self._anchored, self._spans = time.monotonic_ns(), []
+
+    def spans(self) -> list[Span]:
+        """When they ran."""
+        self.kernel_time()
+        return self._spans
+
     def _read_one(self) -> None:
         steps, begin, end = self._unread.popleft()
         end.synchronize()
         seconds = self._cupy.cuda.get_elapsed_time(begin, end) / 1e3
         self._time = KernelTime(self._time.steps + steps, self._time.seconds + seconds)
+        if self._anchor is not None:
+            first, last = (self._on_the_clock(mark) for mark in (begin, end))
+            self._spans.append(Span("compute", f"{steps} steps", first, last))
+
+    def _on_the_clock(self, mark: Any) -> int:
+        milliseconds = self._cupy.cuda.get_elapsed_time(self._anchor, mark)
+        return self._anchored + round(1e6 * milliseconds)
 
     def _mark(self) -> Any:
         event = self._cupy.cuda.Event()

@@ -225,6 +225,8 @@ def run(
     """
     clock = Clock(keep_spans=trace is not None)
     bandwidth = 0.0 if job.device is None else job.device.copy_bandwidth()
+    if job.device is not None and trace is not None:
+        job.device.keep_spans()
     recording, migrating = map(job.propagator, (job.model, job.background))
     records: dict[int, Floats] = {}
 
@@ -242,6 +244,8 @@ def run(
         shots = _shots(job, migrating, record, lambda: history, clock, watch)
         migrated = stack(job, _shown(shots, show))
         if trace is not None:
+            if job.device is not None:
+                clock.put("compute", job.device.spans())
             trace(history)
         stats = spool.stats()
     kernels = None if job.device is None else _kernels(job.device, migrating.shape, bandwidth)
