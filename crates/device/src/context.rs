@@ -2,15 +2,18 @@
 //! and streams of CuPy, PyTorch and JAX can be used as they are.
 
 use std::marker::PhantomData;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use unspool_core::order::Op;
 
 use crate::driver::{DeviceInfo, Driver};
-use crate::error::{CudaError, DeviceError, DeviceErrorKind};
+use crate::error::{CudaError, DeviceError, DeviceErrorKind, INVALID_CONTEXT};
 use crate::raw::{CUcontext, CUdevice};
 use crate::watch::{Watch, Watched};
 use crate::{life, raw, result};
+
+/// The contexts that were made, for questions about addresses, which any context answers.
+static MADE: Mutex<Vec<Weak<Retained>>> = Mutex::new(Vec::new());
 
 /// The primary context of one device, retained. Clones name the same one.
 #[derive(Clone, Debug)]
@@ -46,7 +49,11 @@ impl Context {
         let device = result::device(ordinal.cast_signed())?;
         let handle = result::primary_context(device)?;
         let (info, watched) = (info.clone(), Watched::default());
-        Ok(Context(Arc::new(Retained { handle, device, info, watched })))
+        let made = Arc::new(Retained { handle, device, info, watched });
+        let mut all = MADE.lock().unwrap_or_else(PoisonError::into_inner);
+        all.retain(|other| other.strong_count() > 0);
+        all.push(Arc::downgrade(&made));
+        Ok(Context(made))
     }
 
     /// What the driver says about its device.
@@ -183,10 +190,24 @@ pub fn current_ordinal() -> Option<u32> {
 /// not, and for addresses that CUDA does not know.
 ///
 /// # Errors
-/// When the driver is not there, or cannot be asked before a context was made.
+/// When the driver is not there, or nobody has made a context: none is current on this thread, and
+/// no [`Context`] lives.
 pub fn device_of(address: u64) -> Result<Option<u32>, DeviceError> {
     raw::load()?;
-    Ok(result::device_of(address)?)
+    match result::device_of(address) {
+        Err(error) if error.code == INVALID_CONTEXT => {
+            let living = any_living().ok_or(error)?;
+            let _scope = living.enter()?;
+            Ok(result::device_of(address)?)
+        }
+        answer => Ok(answer?),
+    }
+}
+
+/// A context that someone holds.
+fn any_living() -> Option<Context> {
+    let all = MADE.lock().unwrap_or_else(PoisonError::into_inner);
+    all.iter().find_map(Weak::upgrade).map(Context)
 }
 
 #[cfg(test)]

@@ -22,6 +22,8 @@ pub struct CudaError {
 pub(crate) const INVALID_VALUE: u32 = 1;
 /// `CUDA_ERROR_OUT_OF_MEMORY`.
 pub(crate) const OUT_OF_MEMORY: u32 = 2;
+/// `CUDA_ERROR_INVALID_CONTEXT`: none is current.
+pub(crate) const INVALID_CONTEXT: u32 = 201;
 /// `CUDA_ERROR_NOT_READY`: an event or a stream has unfinished work.
 pub(crate) const NOT_READY: u32 = 600;
 /// `CUDA_ERROR_STREAM_CAPTURE_IMPLICIT`: the legacy default stream while another is captured.

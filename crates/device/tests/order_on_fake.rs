@@ -255,6 +255,10 @@ fn the_current_device_and_that_of_an_address_are_told() {
     let memory = memory(&context, 100);
     assert_eq!(current_ordinal(), None, "a call left its context current");
     assert_eq!(device_of(memory.span().address() + 99).unwrap(), Some(0));
+    let pinned = PinnedArena::new(&context, MIB, &PinnedOptions::default()).unwrap();
+    pinned.wait_registered(MIB, LIMIT).unwrap();
+    assert_eq!(device_of(pinned.address(0, 1).unwrap().as_ptr() as u64).unwrap(), None);
+    assert_eq!(current_ordinal(), None, "a call left its context current");
     let plain = [0u8; 4];
     assert_eq!(device_of(plain.as_ptr() as u64).unwrap(), None);
 }

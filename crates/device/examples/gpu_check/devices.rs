@@ -7,7 +7,7 @@ use unspool_device::{
     StridedLayout, Unregistered, copy, device_of,
 };
 
-use crate::util::{GIB, LONG, MIB, settle};
+use crate::util::{LONG, MIB, settle};
 
 struct Side {
     context: Context,
@@ -109,11 +109,12 @@ fn memory(a: &Side, b: &Side) {
     settle();
     let free = || [a, b].map(|side| side.context.memory().unwrap().0);
     let before = free();
-    let arena = DeviceArena::new(&b.context, 4 * GIB, &DeviceArenaOptions::default()).unwrap();
-    arena.wait_mapped(4 * GIB, LONG).unwrap();
+    let len = b.context.device().memory / 20;
+    let arena = DeviceArena::new(&b.context, len, &DeviceArenaOptions::default()).unwrap();
+    arena.wait_mapped(len, LONG).unwrap();
     assert_eq!(device_of(arena.span(0, 1).unwrap().address()).unwrap(), Some(b.context.ordinal()));
     let during = free();
-    assert!(during[1] + 4 * GIB <= before[1], "{during:?} of {before:?}");
+    assert!(during[1] + len <= before[1], "{during:?} of {before:?}");
     assert!(during[0] + 64 * MIB >= before[0], "{during:?} of {before:?}");
     drop(arena);
     settle();

@@ -107,18 +107,31 @@ fn addresses(context: &Context) {
 fn captures(context: &Context) {
     type Begin = unsafe extern "C" fn(usize, u32) -> u32;
     type End = unsafe extern "C" fn(usize, *mut usize) -> u32;
+    type Retain = unsafe extern "C" fn(*mut usize, i32) -> u32;
+    type Push = unsafe extern "C" fn(usize) -> u32;
+    type Pop = unsafe extern "C" fn(*mut usize) -> u32;
+    type Release = unsafe extern "C" fn(i32) -> u32;
     const RELAXED: u32 = 2;
     let stream = Stream::new(context).unwrap();
     assert!(!stream.is_capturing().unwrap());
     // SAFETY: the driver is loaded already, the signatures are its own, and the stream lives.
     unsafe {
-        let driver = libloading::Library::new("libcuda.so.1").unwrap();
+        let name = std::env::var("UNSPOOL_CUDA_DRIVER").unwrap_or("libcuda.so.1".to_owned());
+        let driver = libloading::Library::new(name).unwrap();
+        let (mut current, ordinal) = (0, context.ordinal().cast_signed());
+        let retain = driver.get::<Retain>(b"cuDevicePrimaryCtxRetain").unwrap();
+        assert_eq!(retain(&raw mut current, ordinal), 0);
+        assert_eq!(driver.get::<Push>(b"cuCtxPushCurrent_v2").unwrap()(current), 0);
         let begin = driver.get::<Begin>(b"cuStreamBeginCapture_v2").unwrap();
         assert_eq!(begin(stream.handle(), RELAXED), 0);
         assert!(stream.is_capturing().unwrap());
         assert!(!Stream::new(context).unwrap().is_capturing().unwrap());
         let (end, mut graph) = (driver.get::<End>(b"cuStreamEndCapture").unwrap(), 0);
         assert_eq!(end(stream.handle(), &raw mut graph), 0);
+        assert_eq!(current_ordinal(), Some(context.ordinal()));
+        assert_eq!(driver.get::<Pop>(b"cuCtxPopCurrent_v2").unwrap()(&raw mut current), 0);
+        let release = driver.get::<Release>(b"cuDevicePrimaryCtxRelease_v2").unwrap();
+        assert_eq!(release(ordinal), 0);
     }
     assert!(!stream.is_capturing().unwrap());
     assert!(!Stream::legacy_default(context).is_capturing().unwrap());
