@@ -268,7 +268,7 @@ class CupyDevice:
 
     def _on_the_clock(self, mark: Any) -> int:
         milliseconds = self._cupy.cuda.get_elapsed_time(self._anchor, mark)
-        return self._anchored + round(1e6 * milliseconds)
+        return self._anchored + round(1e6 * float(milliseconds))
 
     def _mark(self) -> Any:
         event = self._cupy.cuda.Event()
