@@ -1,6 +1,7 @@
 //! Checks of the device crate on a machine with a GPU, and figures beside the raw operations.
 //!
-//! `cargo run --release -p unspool-device --example gpu_check [check|order|turns|early|figures|pace]`
+//! `cargo run --release -p unspool-device --example gpu_check [part]`, where the part is one of
+//! check, order, turns, early, figures and pace; without one, all.
 
 #![allow(clippy::print_stdout, clippy::unwrap_used, missing_docs)]
 

@@ -153,7 +153,7 @@ impl Mapping {
         if shrink_ok && at > 0 && cause.code == OUT_OF_MEMORY {
             self.capacity.store(at, Ordering::Release);
         } else {
-            state.failure = Some(not_there(self.asked, free, ordinal).with_cause(cause));
+            state.failure = Some(not_there(self.asked, free, ordinal, shrink_ok).with_cause(cause));
         }
         drop(state);
         self.changed.notify_all();

@@ -181,20 +181,24 @@ fn fitting(
     if options.shrink_ok && less > 0 {
         return Ok(less);
     }
-    Err(not_there(asked, free, ordinal))
+    Err(not_there(asked, free, ordinal, options.shrink_ok))
 }
 
 /// The error for device memory that is not there.
-fn not_there(asked: u64, free: u64, ordinal: u32) -> DeviceError {
+fn not_there(asked: u64, free: u64, ordinal: u32, shrink_ok: bool) -> DeviceError {
     let message = format!(
         "device {ordinal} has not enough memory for the arena: {} asked for, {} free",
         Bytes(asked),
         Bytes(free)
     );
-    DeviceError::new(DeviceErrorKind::OutOfMemory, message).with_advice(
+    let advice = if shrink_ok {
+        "Not even a smaller arena has room beside what is left to others: free what other \
+         processes hold (nvidia-smi lists them), or leave out the device tier."
+    } else {
         "Set the option `device` to less, free what other processes hold (nvidia-smi lists \
-         them), or allow a smaller arena.",
-    )
+         them), or allow a smaller arena."
+    };
+    DeviceError::new(DeviceErrorKind::OutOfMemory, message).with_advice(advice)
 }
 
 #[cfg(test)]

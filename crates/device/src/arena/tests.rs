@@ -107,6 +107,15 @@ fn memory_that_is_not_there_is_an_error_at_once_with_both_figures() {
 }
 
 #[test]
+fn an_arena_that_may_be_smaller_and_has_no_room_at_all_is_not_told_to_be_smaller() {
+    let (made, ..) = arena(8 << 30, 3 * GRANULE, 3 * GRANULE, true, false);
+    let error = made.unwrap_err();
+    assert_eq!(error.kind(), DeviceErrorKind::OutOfMemory);
+    let text = error.to_string();
+    assert!(text.contains("Not even a smaller arena") && !text.contains("or allow"), "{text}");
+}
+
+#[test]
 fn memory_that_another_takes_meanwhile_is_an_error_for_who_waits() {
     let (made, ..) = arena(1 << 30, 2 << 30, 300 << 20, false, false);
     let made = made.unwrap();
