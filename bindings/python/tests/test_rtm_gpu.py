@@ -16,8 +16,9 @@ from unspool.rtm import command, device, history, job
 from unspool.rtm.errors import MigrationError
 from unspool.rtm.generated import generated_model
 from unspool.rtm.history import ArrayHistory, DeviceHistory, Memory, PinnedHistory
+from unspool.rtm.image import finish
 from unspool.rtm.job import Job, migrate_again, plain_history, run
-from unspool.rtm.model import smooth
+from unspool.rtm.model import Model, smooth
 from unspool.rtm.progress import Silence
 from unspool.rtm.survey import plan
 
@@ -116,6 +117,19 @@ def test_a_job_in_space_is_imaged_checked_and_drawn(rtm, tmp_path):
     assert image.shape == (30, 26, 21)
     assert np.isfinite(image).all() and image.any()
     assert (tmp_path / "out" / "image.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_flat_reflector_in_space_is_imaged_at_its_depth(tmp_path, shim):
+    speed = np.full((40, 36, 44), 2000.0, np.float32)
+    background = Model(speed, (10.0,) * 3, "uniform")
+    model = Model(np.where(np.arange(44) >= 26, 2600.0, speed).astype(np.float32), (10.0,) * 3, "")
+    survey = plan(model, shots=1, frequency=18.0, time=0.42, every=4)
+    memory = Memory("2MiB", "8MiB", tmp_path)
+    migrated = run(Job(model, background, survey, 12, 1, memory, shim), Silence()).migrated
+    image = finish(migrated.image, migrated.illumination, model)
+    middle = np.abs(image[12:-12, 12:-12]).mean(axis=(0, 1))
+    assert abs(int(np.argmax(middle)) - 26) <= 3
+    assert middle.max() > 20 * middle[:16].mean()
 
 
 def test_a_model_file_in_space_is_migrated(rtm, tmp_path):
