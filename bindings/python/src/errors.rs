@@ -19,6 +19,8 @@ pub enum Class {
     UnknownOption,
     /// What was given is no array, or none that can be read or written here.
     UnsupportedArray,
+    /// The checkpoint does not fit where it is needed.
+    TooLarge,
     /// The array lies on another device than the spool.
     WrongDevice,
     /// The target must not be written.
@@ -43,6 +45,7 @@ impl Class {
             Class::Option => "OptionError",
             Class::UnknownOption => "UnknownOptionError",
             Class::UnsupportedArray => "UnsupportedArrayError",
+            Class::TooLarge => "CheckpointTooLargeError",
             Class::WrongDevice => "WrongDeviceError",
             Class::ReadOnlyTarget => "ReadOnlyTargetError",
             Class::OverlappingTarget => "OverlappingTargetError",

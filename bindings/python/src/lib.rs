@@ -2,7 +2,9 @@
 //!
 //! Python's arrays are taken in (`array`), matched with the regions of a checkpoint (`regions`),
 //! and copied straight to and from the spool's memory (`strided`, `call`) while other Python
-//! threads run (`waiting`); copies of arrays on a GPU are only enqueued (`gpu`). Errors become exceptions (`errors`), panics end here (`panics`).
+//! threads run (`waiting`); copies of arrays on a GPU are only enqueued (`gpu`). The spool's own
+//! memory can be computed in (`lend`). Errors become exceptions (`errors`), panics end here
+//! (`panics`).
 
 mod array;
 mod call;
@@ -10,6 +12,7 @@ mod copies;
 mod doctor;
 mod errors;
 mod gpu;
+mod lend;
 mod live;
 mod load;
 mod opening;
@@ -33,6 +36,10 @@ fn _unspool(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add("__version__", env!("CARGO_PKG_VERSION"))?;
     m.add_class::<spool::Spool>()?;
     m.add_class::<array::Exporter>()?;
+    m.add_class::<lend::HostBuffer>()?;
+    m.add_class::<lend::DeviceBuffer>()?;
+    m.add_class::<lend::Writing>()?;
+    m.add_class::<lend::Reading>()?;
     m.add_function(wrap_pyfunction!(live::close_all, m)?)?;
     m.add_function(wrap_pyfunction!(doctor::examine, m)?)?;
     wave::register(m)

@@ -1,16 +1,29 @@
 //! `load`: a restore into arrays that are made for it.
 
+use std::sync::Arc;
+
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyList, PyTuple};
-use unspool::Head;
+use pyo3::types::{PyList, PyTuple};
+use unspool::gpu::Gpu;
+use unspool::{Head, Region};
 
 use crate::array::{Label, take};
 use crate::call::{Target, head, restore_into};
-use crate::regions::is_positional;
+use crate::lend::{Block, DeviceBuffer, Items, arrange};
+use crate::waiting::detached;
 
-/// The arrays of `version`, as arrays of the library `to`: one array, a tuple or a dictionary,
-/// as they were saved.
+/// The library and the place of new arrays.
+#[derive(Clone, Copy, Debug)]
+pub struct Wanted<'a> {
+    /// The library.
+    pub to: &'a str,
+    /// `"cpu"`, `"cuda"`, ...
+    pub device: Option<&'a str>,
+}
+
+/// The arrays of `version`, as arrays of a library: one array, a tuple or a dictionary, as they
+/// were saved.
 ///
 /// # Errors
 /// Those of the spool; `OptionError`, `MissingLibraryError` and `UnsupportedArrayError` when the
@@ -19,11 +32,12 @@ pub fn load<'py>(
     py: Python<'py>,
     target: Target<'_>,
     version: i64,
-    to: &str,
+    wanted: Wanted<'_>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let head = head(py, target.spool, version)?;
-    let helpers = py.import(intern!(py, "unspool._arrays"))?;
-    let arrays = allocate(&helpers, &head, to)?;
+    let maker = Maker::new(py, target, wanted)?;
+    let arrays = head.regions.iter().map(|region| maker.allocate(region));
+    let arrays = arrays.collect::<PyResult<Vec<_>>>()?;
     {
         let targets = arrays.iter().zip(&head.regions).map(|(array, region)| {
             take(array, Label { call: "load", version, name: &region.name }, &target.intake())
@@ -31,42 +45,57 @@ pub fn load<'py>(
         let targets = targets.collect::<PyResult<Vec<_>>>()?;
         restore_into(py, target, version, &head, targets)?;
     }
-    let finish = helpers.getattr(intern!(py, "finish"))?;
-    let finished = arrays.iter().map(|array| finish.call1((array, to)));
+    let finished = arrays.iter().map(|array| maker.finish(array));
     arrange(py, &head, finished.collect::<PyResult<_>>()?)
 }
 
-/// Arrays of the right shapes and dtypes, whose content is unspecified.
-fn allocate<'py>(
-    helpers: &Bound<'py, PyModule>,
-    head: &Head,
-    to: &str,
-) -> PyResult<Vec<Bound<'py, PyAny>>> {
-    let py = helpers.py();
-    let allocate = helpers.getattr(intern!(py, "allocate"))?;
-    let new = |region: &unspool::Region| {
-        let shape = PyTuple::new(py, &region.shape)?;
-        allocate.call1((shape, region.dtype.name(), to))
-    };
-    head.regions.iter().map(new).collect()
+/// Makes arrays of one library in one place.
+struct Maker<'py, 'a> {
+    helpers: Bound<'py, PyModule>,
+    to: &'a str,
+    /// The number of a GPU, or -1 for the current one of the library.
+    device: Option<i64>,
+    spool: &'a unspool::Spool,
 }
 
-fn arrange<'py>(
-    py: Python<'py>,
-    head: &Head,
-    mut arrays: Vec<Bound<'py, PyAny>>,
-) -> PyResult<Bound<'py, PyAny>> {
-    if !is_positional(head) {
-        let named = PyDict::new(py);
-        for (region, array) in head.regions.iter().zip(arrays) {
-            named.set_item(&region.name, array)?;
+impl<'py, 'a> Maker<'py, 'a> {
+    fn new(py: Python<'py>, target: Target<'a>, wanted: Wanted<'a>) -> PyResult<Maker<'py, 'a>> {
+        let helpers = py.import(intern!(py, "unspool._arrays"))?;
+        let own = target.spool.gpu().map(Gpu::ordinal);
+        let device = helpers.getattr(intern!(py, "device_for"))?;
+        let device = device.call1((wanted.to, wanted.device, own))?.extract()?;
+        Ok(Maker { helpers, to: wanted.to, device, spool: target.spool })
+    }
+
+    /// An array of the shape and dtype of `region`, whose content is unspecified.
+    fn allocate(&self, region: &Region) -> PyResult<Bound<'py, PyAny>> {
+        let py = self.helpers.py();
+        if let (Some(device), "jax") = (self.device, self.to) {
+            let takes = self.helpers.getattr(intern!(py, "jax_takes"))?;
+            if takes.call1((region.dtype.name(),))?.is_truthy()? {
+                return self.device_memory(region, u32::try_from(device).unwrap_or(0));
+            }
         }
-        return Ok(named.into_any());
+        let shape = PyTuple::new(py, &region.shape)?;
+        let allocate = self.helpers.getattr(intern!(py, "allocate"))?;
+        allocate.call1((shape, region.dtype.name(), self.to, self.device))
     }
-    if arrays.len() == 1 {
-        return Ok(arrays.remove(0));
+
+    /// Memory of ours, which JAX takes over.
+    fn device_memory(&self, region: &Region, ordinal: u32) -> PyResult<Bound<'py, PyAny>> {
+        let py = self.helpers.py();
+        let made = detached(py, None, || {
+            let gpu = self.spool.gpu_of(ordinal)?;
+            let block = Arc::new(Block::new(gpu.stream().handle()));
+            DeviceBuffer::allocate(&gpu, Items::of(region), false, block)
+        });
+        Ok(Bound::new(py, made?.0)?.into_any())
     }
-    Ok(PyTuple::new(py, arrays)?.into_any())
+
+    fn finish(&self, array: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        let finish = self.helpers.getattr(intern!(self.helpers.py(), "finish"))?;
+        finish.call1((array, self.to, self.device))
+    }
 }
 
 /// The regions of a checkpoint as `unspool.Region` objects.

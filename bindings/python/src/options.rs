@@ -200,3 +200,12 @@ pub fn timeout(py: Python<'_>, seconds: f64) -> PyResult<Duration> {
     let why = format!("{seconds} is no time-out; write seconds above 0 and at most {LONGEST}");
     Err(wrong(py, "timeout", &why))
 }
+
+/// Where the compiler for kernels may be besides the usual places: where Python packages are.
+pub fn compiler_folders(py: Python<'_>) -> Vec<PathBuf> {
+    let path = py.import("sys").and_then(|sys| sys.getattr("path"));
+    let folders = path.and_then(|path| path.extract::<Vec<Bound<'_, PyAny>>>());
+    // What is no text is no folder, and without any the usual places remain.
+    let folders = folders.unwrap_or_default();
+    folders.iter().filter_map(|folder| folder.extract().ok()).collect()
+}

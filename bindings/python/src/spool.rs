@@ -11,6 +11,8 @@ use unspool::Settings;
 use crate::call::Target;
 use crate::errors::{Class, error};
 use crate::gpu::{self, Kept};
+use crate::lend::{Reading, Writing, described};
+use crate::load::Wanted;
 use crate::opening::{self, Opened, Sizes};
 use crate::panics::guarded;
 use crate::waiting::{detached, waiting};
@@ -109,6 +111,7 @@ impl Spool {
         let settings = Settings {
             on: options::on(py, on)?,
             shrink_ok,
+            compiler_folders: options::compiler_folders(py),
             check_order,
             order_trace: order_trace
                 .map(|value| options::path("order_trace", value))
@@ -208,21 +211,96 @@ impl Spool {
         guarded(arrays.py(), || call::restore(target, version, arrays, named))
     }
 
-    /// What was saved under `version`, as new arrays of the library `to`.
+    /// What was saved under `version`, as new arrays of the library `to`: `"numpy"`, `"cupy"`,
+    /// `"torch"` or `"jax"`.
+    ///
+    /// They are made on `device`: `"cpu"`, `"cuda"` or `"cuda:0"` and so on. Without it, those of
+    /// CuPy, PyTorch and JAX are made on the GPU of the spool, if it has one.
     ///
     /// Returns:
     ///     One array when one was saved by position, a tuple when several were, and a dictionary
     ///     when they were saved by name.
     ///
     /// Raises:
-    ///     OptionError: there is no library `to` here.
+    ///     OptionError: there is no library `to` here, or it has no arrays on `device`.
+    ///     WrongDeviceError: the spool is on another GPU.
     ///     MissingLibraryError: it is not installed, or `ml_dtypes` is not, which NumPy needs for
     ///         bfloat16 and the like.
     ///     UnsupportedArrayError: it has no such dtype.
     ///     All that `restore` raises for a version.
-    #[pyo3(signature = (version, /, *, to="numpy"))]
-    fn load<'py>(&self, py: Python<'py>, version: i64, to: &str) -> PyResult<Bound<'py, PyAny>> {
-        guarded(py, || load::load(py, self.target(None)?, version, to))
+    #[pyo3(signature = (version, /, *, to="numpy", device=None))]
+    fn load<'py>(
+        &self,
+        py: Python<'py>,
+        version: i64,
+        to: &str,
+        device: Option<&str>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let wanted = Wanted { to, device };
+        guarded(py, || load::load(py, self.target(None)?, version, wanted))
+    }
+
+    /// A `with` block in which checkpoint `version` is computed in the spool's own memory:
+    /// `with spool.writing(3, (100, 100), "float32") as u:`, or several arrays by name, as in
+    /// `spool.writing(3, u=(shape, dtype), v=(shape, dtype))`, which gives a dictionary.
+    ///
+    /// The block gives a `DeviceBuffer` for a spool on a GPU and a `HostBuffer` otherwise, or with
+    /// `to` an array of that library (`"cupy"`, `"torch"` or `"numpy"`) over the same memory. What
+    /// is in it at first is unspecified. Leaving the block saves the checkpoint, as it is when the
+    /// work on `stream` is done; leaving it by an exception gives it up. Without `stream`, that is
+    /// the work on the current streams of CuPy and PyTorch, or else on the legacy default stream.
+    ///
+    /// After the block the memory is the spool's again: arrays over it are not unmapped, but what
+    /// they show is unspecified.
+    ///
+    /// Raises:
+    ///     RegionMismatchError: there is no shape or no dtype.
+    ///     OptionError: a shape, a dtype, `stream` or `to` makes no sense.
+    ///     CheckpointTooLargeError: it does not fit into the fastest tier; use `save`.
+    ///     All that `save` raises for a version, when the block is entered or left.
+    #[pyo3(signature = (version, shape=None, dtype=None, /, *, stream=None, to=None, **named))]
+    #[expect(clippy::too_many_arguments, reason = "each one is an argument in Python")]
+    fn writing(
+        &self,
+        py: Python<'_>,
+        version: i64,
+        shape: Option<&Bound<'_, PyAny>>,
+        dtype: Option<&Bound<'_, PyAny>>,
+        stream: Option<Bound<'_, PyAny>>,
+        to: Option<String>,
+        named: Option<&Bound<'_, PyDict>>,
+    ) -> PyResult<Writing> {
+        let handle = gpu::handle(stream.as_ref())?;
+        let regions = described(version, shape, dtype, named, py)?;
+        let given = (handle, stream.map(Bound::unbind));
+        Ok(Writing::new(Arc::clone(&self.spool), version, regions, given, to))
+    }
+
+    /// A `with` block in which checkpoint `version` is read in the spool's own memory:
+    /// `with spool.reading(3) as u:`.
+    ///
+    /// The block gives what `load` would return, as `DeviceBuffer`s for a spool on a GPU and
+    /// `HostBuffer`s otherwise, or with `to` as arrays of that library over the same memory. They
+    /// must not be written. A checkpoint that is not in the fastest tier when its turn comes is
+    /// copied to temporary memory. Leaving the block counts as a restore that ends when the work on
+    /// `stream` is done (without it, as for `writing`); leaving it by an exception does not count.
+    ///
+    /// After the block the memory is the spool's again: arrays over it are not unmapped, but what
+    /// they show is unspecified.
+    ///
+    /// Raises:
+    ///     OptionError: `stream` or `to` makes no sense.
+    ///     All that `restore` raises for a version, when the block is entered or left.
+    #[pyo3(signature = (version, /, *, stream=None, to=None))]
+    fn reading(
+        &self,
+        version: i64,
+        stream: Option<Bound<'_, PyAny>>,
+        to: Option<String>,
+    ) -> PyResult<Reading> {
+        let handle = gpu::handle(stream.as_ref())?;
+        let given = (handle, stream.map(Bound::unbind));
+        Ok(Reading::new(Arc::clone(&self.spool), version, given, to))
     }
 
     /// The names, dtypes and shapes of what was saved under `version`. Nothing is moved.

@@ -67,6 +67,7 @@ class Exporter:
     offset: int = 0
     ndim: int | None = None
     null: bool = False
+    address: int | None = None
     without_arguments: bool = False
     raises: BaseException | None = None
     exported: int = 0
@@ -88,7 +89,8 @@ class Exporter:
         strides = numbers(*(s // array.itemsize for s in array.strides))
         self._alive += [shape, strides]
         code = self.dtype or (CODES[array.dtype.kind], 8 * array.itemsize, 1)
-        data = None if self.null else array.ctypes.data - self.offset
+        first = array.ctypes.data if self.address is None else self.address
+        data = None if self.null else first - self.offset
         pointer = ctypes.POINTER(ctypes.c_int64)
         return Plain(
             data,

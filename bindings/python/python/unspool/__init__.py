@@ -17,14 +17,14 @@ tiers (memory, then disk) and come back before they are asked for.
             adjoint(u)
         print(spool.stats())
 
-Arrays may be those of NumPy, PyTorch and JAX on the CPU, and everything else that has DLPack or
-the buffer protocol. All errors are `unspool.Error`s; `unspool.errors` lists them.
+Arrays may be those of NumPy, CuPy, PyTorch and JAX, on the CPU or a GPU, and everything else that
+has DLPack, the buffer protocol or the CUDA array interface. All errors are `unspool.Error`s; `unspool.errors` lists them.
 """
 
 import atexit as _atexit
 
 from ._types import Disk, Region
-from ._unspool import Spool, __version__
+from ._unspool import DeviceBuffer, HostBuffer, Spool, __version__
 from ._unspool import close_all as _close_all
 from .diagnosis import Diagnosis, doctor
 from .errors import *  # noqa: F403
@@ -32,9 +32,11 @@ from .errors import __all__ as _errors
 from .statistics import DirectionStats, Lead, LinkStats, Stall, Stats, TierStats
 
 __all__ = [
+    "DeviceBuffer",
     "Diagnosis",
     "DirectionStats",
     "Disk",
+    "HostBuffer",
     "Lead",
     "LinkStats",
     "Region",

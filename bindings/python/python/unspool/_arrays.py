@@ -1,6 +1,6 @@
-"""New arrays for `Spool.load`. The extension calls `allocate`, fills the array, and calls `finish`.
+"""New arrays for `Spool.load`, and arrays over the memory of `Spool.writing` and `Spool.reading`.
 
-Nothing is imported before it is asked for: the package itself needs no library of arrays.
+For a load the extension calls `allocate`, fills the array, and calls `finish`. Nothing is imported before it is asked for: the package itself needs no library of arrays.
 """
 
 from __future__ import annotations
@@ -12,44 +12,188 @@ import importlib
 import math
 from typing import Any
 
-from ._unspool import Exporter
+from ._unspool import DeviceBuffer, Exporter
 from .errors import MissingLibraryError, OptionError, UnsupportedArrayError
 
-_LIBRARIES = ("numpy", "torch", "jax")
+_LIBRARIES = ("numpy", "cupy", "torch", "jax")
+
+# How DLPack's dtypes are called that JAX takes over without a copy.
+_JAX_BY_DLPACK = frozenset(
+    """bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 bfloat16 float32 float64
+    complex64 complex128""".split()
+)
+
+# The dtypes that can be computed in place.
+_NAMES = _JAX_BY_DLPACK | frozenset(
+    """complex32 float8_e3m4 float8_e4m3 float8_e4m3b11fnuz float8_e4m3fn float8_e4m3fnuz
+    float8_e5m2 float8_e5m2fnuz float8_e8m0fnu""".split()
+)
 
 # The alignment from which on JAX takes memory over without a copy.
 _JAX_ALIGNMENT = 64
 
 
-def allocate(shape: tuple[int, ...], dtype: str, to: str) -> Any:
-    """An array of `shape` and `dtype` whose content is unspecified, to be filled.
+def device_for(to: str, device: str | None, own: int | None) -> int | None:
+    """The number of the GPU on which new arrays of `to` are made; None for the CPU, -1 for the
+    current GPU of the library.
+
+    `device` is what the caller asked for, `own` the GPU of the spool.
 
     Raises:
-        OptionError: `to` names no library that is known here.
+        OptionError: there is no such library or device here, or not both together.
+    """
+    if to not in _LIBRARIES:
+        known = ", ".join(repr(name) for name in _LIBRARIES)
+        raise OptionError(f"to={to!r}: there is no such library here; write one of {known}.")
+    if device is None:
+        default = {"numpy": None, "cupy": -1 if own is None else own}
+        return _jax_gpu(own) if to == "jax" else default.get(to, own)
+    kind, _, number = device.partition(":")
+    if kind not in ("cpu", "cuda") or (number and not number.isdecimal()):
+        raise OptionError(f'device={device!r}: write "cpu", "cuda" or "cuda:" and a number.')
+    if (kind == "cpu") == (to == "cupy") or (to == "numpy" and kind == "cuda"):
+        raise OptionError(f"device={device!r}: arrays of {to} are never there.")
+    if kind == "cpu":
+        return None
+    return int(number) if number else (-1 if own is None else own)
+
+
+def _jax_gpu(own: int | None) -> int | None:
+    """The GPU of the spool, if JAX uses GPUs at all."""
+    return own if own is not None and _library("jax").default_backend() in ("gpu", "cuda") else None
+
+
+def jax_takes(dtype: str) -> bool:
+    """Whether JAX takes memory of a GPU with this dtype over without a copy.
+
+    Raises:
+        UnsupportedArrayError: JAX has no such dtype.
+    """
+    _check_jax_dtype(dtype)
+    return dtype in _JAX_BY_DLPACK
+
+
+def allocate(shape: tuple[int, ...], dtype: str, to: str, device: int | None) -> Any:
+    """An array of `shape` and `dtype` whose content is unspecified, to be filled.
+
+    `device` is what `device_for` said. Arrays for JAX are made on the CPU first.
+
+    Raises:
         MissingLibraryError: the library is not installed.
         UnsupportedArrayError: the library has no such dtype.
     """
     if to == "numpy":
         return _library("numpy").empty(shape, numpy_dtype(dtype))
     if to == "torch":
-        return _library("torch").empty(shape, dtype=_torch_dtype(dtype))
-    if to == "jax":
-        _check_jax_dtype(dtype)
-        return _aligned(shape, numpy_dtype(dtype))
-    known = ", ".join(repr(name) for name in _LIBRARIES)
-    raise OptionError(f"load(..., to={to!r}): there is no such library here; write one of {known}.")
+        place = "cpu" if device is None else "cuda" if device < 0 else f"cuda:{device}"
+        return _library("torch").empty(shape, dtype=_torch_dtype(dtype), device=place)
+    if to == "cupy":
+        return _cupy_empty(shape, dtype, device)
+    _check_jax_dtype(dtype)
+    return _aligned(shape, numpy_dtype(dtype))
 
 
-def finish(array: Any, to: str) -> Any:
+def finish(array: Any, to: str, device: int | None) -> Any:
     """What the caller gets: the filled array, as an array of the library `to`."""
-    return _library("jax").device_put(array) if to == "jax" else array
+    if to != "jax":
+        return array
+    jax = _library("jax")
+    if isinstance(array, DeviceBuffer):
+        return jax.dlpack.from_dlpack(array)
+    if device is None:
+        return jax.device_put(array, jax.devices("cpu")[0])
+    return jax.device_put(array, jax.devices("cuda")[max(device, 0)])
+
+
+def adopt(buffer: Any, to: str) -> Any:
+    """A buffer of the spool as an array of the library `to`, over the same memory.
+
+    Raises:
+        OptionError: the library cannot use memory that lies there.
+        MissingLibraryError, UnsupportedArrayError: as for `allocate`.
+    """
+    on_gpu = isinstance(buffer, DeviceBuffer)
+    if to == "numpy" and not on_gpu:
+        dtype, array = numpy_dtype(buffer.dtype), _library("numpy").asarray(buffer)
+        return array if array.dtype == dtype else array.view(dtype)
+    if to == "cupy" and on_gpu:
+        return _cupy_over(buffer)
+    if to == "torch":
+        return _torch_over(buffer)
+    if to == "jax":
+        return _library("jax").dlpack.from_dlpack(buffer)
+    if to in ("numpy", "cupy"):
+        raise OptionError(
+            f"to={to!r}: the memory lies on {buffer.device!r}, where {to} cannot use it; "
+            f"load(..., to={to!r}) makes a copy."
+        )
+    known = ", ".join(repr(name) for name in _LIBRARIES)
+    raise OptionError(f"to={to!r}: there is no such library here; write one of {known}.")
+
+
+def dtype_name(dtype: Any) -> str:
+    """What a checkpoint calls a dtype: that of PyTorch, NumPy, JAX, or its name.
+
+    Raises:
+        OptionError: it is no dtype of numbers.
+    """
+    text = str(dtype) if isinstance(dtype, str) or type(dtype).__module__ == "torch" else ""
+    if text.startswith("torch."):
+        return text.removeprefix("torch.")
+    if text in _NAMES:
+        return text
+    try:
+        found = _library("numpy").dtype(dtype)
+    except TypeError as cause:
+        raise OptionError(f"writing(...): {dtype!r} is no dtype.") from cause
+    name: str = found.name
+    if name not in _NAMES or not found.isnative:
+        message = f"writing(...): only numbers can be computed in place, and {dtype!r} is none."
+        raise OptionError(message)
+    return name
+
+
+def _cupy_empty(shape: tuple[int, ...], dtype: str, device: int | None) -> Any:
+    cupy = _library("cupy")
+    wanted = _cupy_dtype(dtype)
+    if device is None or device < 0:
+        return cupy.empty(shape, wanted)
+    with cupy.cuda.Device(device):
+        return cupy.empty(shape, wanted)
+
+
+def _cupy_dtype(dtype: str) -> Any:
+    found = numpy_dtype(dtype)
+    if found.kind in "biufc" or dtype == "bfloat16":
+        return found
+    raise UnsupportedArrayError(f"CuPy has no dtype {dtype}: use load(..., to='numpy')")
+
+
+def _cupy_over(buffer: Any) -> Any:
+    cupy = _library("cupy")
+    number = int(buffer.device.removeprefix("cuda:"))
+    memory = cupy.cuda.UnownedMemory(buffer.ptr, buffer.nbytes, buffer, number)
+    pointer = cupy.cuda.MemoryPointer(memory, 0)
+    return cupy.ndarray(buffer.shape, _cupy_dtype(buffer.dtype), pointer)
+
+
+def _torch_over(buffer: Any) -> Any:
+    torch = _library("torch")
+    dtype = _torch_dtype(buffer.dtype)
+    # PyTorch has dtypes that its DLPack does not know: their bytes are what counts.
+    try:
+        return torch.from_dlpack(buffer)
+    except (BufferError, RuntimeError, TypeError) as refusal:
+        message = f"PyTorch does not take {dtype} over by DLPack: {refusal}"
+        raise UnsupportedArrayError(message) from refusal
 
 
 def _library(name: str) -> Any:
     try:
         return importlib.import_module(name)
     except ImportError as cause:
-        message = f"load(..., to={name!r}) needs {name}: pip install {name}"
+        package = "cupy-cuda13x" if name == "cupy" else name
+        message = f"to={name!r} needs {name}: pip install {package}"
         raise MissingLibraryError(message, name=name) from cause
 
 

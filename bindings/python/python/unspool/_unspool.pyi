@@ -139,22 +139,96 @@ class Spool:
         """
 
     def load(
-        self, version: SupportsIndex, /, *, to: Literal["numpy", "torch", "jax"] = "numpy"
+        self,
+        version: SupportsIndex,
+        /,
+        *,
+        to: Literal["numpy", "cupy", "torch", "jax"] = "numpy",
+        device: str | None = None,
     ) -> Any:
-        """What was saved under `version`, as new arrays of the library `to`.
+        """What was saved under `version`, as new arrays of the library `to`: `"numpy"`, `"cupy"`,
+        `"torch"` or `"jax"`.
+
+        They are made on `device`: `"cpu"`, `"cuda"` or `"cuda:0"` and so on. Without it, those of
+        CuPy, PyTorch and JAX are made on the GPU of the spool, if it has one.
 
         Returns:
             One array when one was saved by position, a tuple when several were, and a dictionary
             when they were saved by name.
 
         Raises:
-            OptionError: there is no library `to` here.
+            OptionError: there is no library `to` here, or it has no arrays on `device`.
+            WrongDeviceError: the spool is on another GPU.
             MissingLibraryError: it is not installed, or `ml_dtypes` is not, which NumPy needs for
                 bfloat16 and the like.
             UnsupportedArrayError: it has no such dtype.
             All that `restore` raises for a version.
         """
 
+    @overload
+    def writing(
+        self,
+        version: SupportsIndex,
+        shape: int | Sequence[int],
+        dtype: Any,
+        /,
+        *,
+        stream: _Stream = None,
+        to: Literal["numpy", "cupy", "torch"] | None = None,
+    ) -> Writing: ...
+    @overload
+    def writing(
+        self,
+        version: SupportsIndex,
+        /,
+        *,
+        stream: _Stream = None,
+        to: Literal["numpy", "cupy", "torch"] | None = None,
+        **named: tuple[int | Sequence[int], Any],
+    ) -> Writing:
+        """A `with` block in which checkpoint `version` is computed in the spool's own memory:
+        `with spool.writing(3, (100, 100), "float32") as u:`, or several arrays by name, as in
+        `spool.writing(3, u=(shape, dtype), v=(shape, dtype))`, which gives a dictionary.
+
+        The block gives a `DeviceBuffer` for a spool on a GPU and a `HostBuffer` otherwise, or with
+        `to` an array of that library (`"cupy"`, `"torch"` or `"numpy"`) over the same memory. What
+        is in it at first is unspecified. Leaving the block saves the checkpoint, as it is when the
+        work on `stream` is done; leaving it by an exception gives it up. Without `stream`, that is
+        the work on the current streams of CuPy and PyTorch, or else on the legacy default stream.
+
+        After the block the memory is the spool's again: arrays over it are not unmapped, but what
+        they show is unspecified.
+
+        Raises:
+            RegionMismatchError: there is no shape or no dtype.
+            OptionError: a shape, a dtype, `stream` or `to` makes no sense.
+            CheckpointTooLargeError: it does not fit into the fastest tier; use `save`.
+            All that `save` raises for a version, when the block is entered or left.
+        """
+    def reading(
+        self,
+        version: SupportsIndex,
+        /,
+        *,
+        stream: _Stream = None,
+        to: Literal["numpy", "cupy", "torch", "jax"] | None = None,
+    ) -> Reading:
+        """A `with` block in which checkpoint `version` is read in the spool's own memory:
+        `with spool.reading(3) as u:`.
+
+        The block gives what `load` would return, as `DeviceBuffer`s for a spool on a GPU and
+        `HostBuffer`s otherwise, or with `to` as arrays of that library over the same memory. They
+        must not be written. A checkpoint that is not in the fastest tier when its turn comes is
+        copied to temporary memory. Leaving the block counts as a restore that ends when the work on
+        `stream` is done (without it, as for `writing`); leaving it by an exception does not count.
+
+        After the block the memory is the spool's again: arrays over it are not unmapped, but what
+        they show is unspecified.
+
+        Raises:
+            OptionError: `stream` or `to` makes no sense.
+            All that `restore` raises for a version, when the block is entered or left.
+        """
     def regions(self, version: SupportsIndex, /) -> tuple[Region, ...]:
         """The names, dtypes and shapes of what was saved under `version`. Nothing is moved.
 
@@ -334,6 +408,118 @@ class Acoustic:
         record: Any = None,
     ) -> None: ...
     def correlate(self, image: Any, illumination: Any, forward: Any, backward: Any) -> None: ...
+
+@final
+class Writing:
+    """A `with` block in which a checkpoint is computed in place; see `Spool.writing`."""
+
+    def __enter__(self) -> Any:
+        """Waits for room and gives it: one buffer, or a dictionary of them."""
+    def __exit__(
+        self,
+        _class: type[BaseException] | None,
+        raised: BaseException | None,
+        _traceback: TracebackType | None,
+        /,
+    ) -> bool:
+        """Commits the checkpoint, ordered after what is enqueued; after an exception gives it up."""
+
+@final
+class Reading:
+    """A `with` block in which a checkpoint is read where it lies; see `Spool.reading`."""
+
+    def __enter__(self) -> Any:
+        """Waits for the checkpoint and gives it: one buffer, a tuple or a dictionary of them."""
+    def __exit__(
+        self,
+        _class: type[BaseException] | None,
+        raised: BaseException | None,
+        _traceback: TracebackType | None,
+        /,
+    ) -> bool:
+        """The restore counts, once what is enqueued is done; after an exception it does not count."""
+
+@final
+class HostBuffer:
+    """Memory of a spool in main memory: dense items in C order.
+
+    It becomes an array of another library without a copy: `numpy.asarray(buffer)`,
+    `torch.from_dlpack(buffer)`, and whatever else takes DLPack or the buffer protocol. It may only
+    be used while the `with` block of `Spool.writing` or `Spool.reading` that gave it is open.
+    """
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Its dimensions, slowest first."""
+    @property
+    def dtype(self) -> str:
+        """The name of the type of its items, such as `"float32"`."""
+    @property
+    def nbytes(self) -> int:
+        """The bytes of its items."""
+    @property
+    def device(self) -> str:
+        """Where it lies: `"cpu"`."""
+    @property
+    def ptr(self) -> int:
+        """The address of its first item."""
+    @property
+    def __array_interface__(self) -> dict[str, Any]:
+        """Version 3 of NumPy's interface; items that it has no name for are raw bytes."""
+    def __dlpack__(
+        self,
+        *,
+        stream: None = None,
+        max_version: tuple[int, int] | None = None,
+        dl_device: tuple[int, int] | None = None,
+        copy: bool | None = None,
+    ) -> Any:
+        """A fresh DLPack capsule."""
+    def __dlpack_device__(self) -> tuple[int, int]:
+        """The CPU as DLPack numbers it."""
+    def __buffer__(self, flags: int, /) -> memoryview: ...
+
+@final
+class DeviceBuffer:
+    """Memory of a spool on a GPU: dense items in C order.
+
+    It becomes an array of another library without a copy: `cupy.asarray(buffer)`,
+    `torch.from_dlpack(buffer)`, and whatever else takes DLPack or the CUDA array interface. It may
+    only be used while the `with` block of `Spool.writing` or `Spool.reading` that gave it is open.
+    """
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Its dimensions, slowest first."""
+    @property
+    def dtype(self) -> str:
+        """The name of the type of its items, such as `"float32"`."""
+    @property
+    def nbytes(self) -> int:
+        """The bytes of its items."""
+    @property
+    def device(self) -> str:
+        """Where it lies, such as `"cuda:0"`."""
+    @property
+    def ptr(self) -> int:
+        """The address of its first item."""
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        """Version 3 of the interface. The current streams of CuPy and PyTorch wait for the data; where
+        neither is in use, the interface names the stream on which it is ready.
+        """
+    def __dlpack__(
+        self,
+        *,
+        stream: int | None = None,
+        max_version: tuple[int, int] | None = None,
+        dl_device: tuple[int, int] | None = None,
+        copy: bool | None = None,
+    ) -> Any:
+        """A fresh DLPack capsule; what is enqueued on `stream` from now on finds the data."""
+    def __dlpack_device__(self) -> tuple[int, int]:
+        """The device as DLPack numbers it."""
+    def __array__(self, *_arguments: Any, **_options: Any) -> None: ...
 
 @final
 class Exporter:

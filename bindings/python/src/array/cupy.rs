@@ -78,3 +78,9 @@ pub fn current_stream(py: Python<'_>, ordinal: u32) -> PyResult<usize> {
     let stream = ask.bind(py).call1((ordinal,))?.getattr(intern!(py, "ptr"))?;
     Ok(stream.extract::<usize>()?.max(LEGACY_STREAM))
 }
+
+/// As [`current_stream`]; `None` when CuPy is not loaded, or cannot say.
+pub fn stream_in_use(py: Python<'_>, ordinal: u32) -> Option<usize> {
+    class(py)?;
+    current_stream(py, ordinal).ok()
+}

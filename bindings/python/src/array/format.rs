@@ -8,6 +8,8 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use unspool::Dtype;
 
+use super::typestr;
+
 #[cfg(target_endian = "big")]
 compile_error!("frames hold little-endian items and this crate lends memory as it is");
 
@@ -56,6 +58,29 @@ fn number(format: &str, itemsize: usize) -> Option<Dtype> {
         _ => return None,
     };
     Dtype::from_name(name)
+}
+
+/// The format of a dtype; `None` for those that the protocol has no words for.
+pub fn text(dtype: &Dtype) -> Option<String> {
+    let code = match dtype {
+        Dtype::Bool => "?",
+        Dtype::Int8 => "b",
+        Dtype::UInt8 => "B",
+        Dtype::Int16 => "h",
+        Dtype::UInt16 => "H",
+        Dtype::Int32 => "i",
+        Dtype::UInt32 => "I",
+        Dtype::Int64 => "q",
+        Dtype::UInt64 => "Q",
+        Dtype::Float16 => "e",
+        Dtype::Float32 => "f",
+        Dtype::Float64 => "d",
+        Dtype::Complex64 => "Zf",
+        Dtype::Complex128 => "Zd",
+        Dtype::Opaque { tag, .. } if !tag.starts_with(typestr::TAG) => tag,
+        _ => return None,
+    };
+    Some(code.to_owned())
 }
 
 /// Whether a format names objects or pointers; names of fields, between colons, are skipped.

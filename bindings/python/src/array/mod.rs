@@ -12,9 +12,10 @@ pub mod dlpack;
 mod format;
 mod intake;
 mod numpy;
+mod ours;
 mod take;
 mod torch;
-mod typestr;
+pub mod typestr;
 
 use pyo3::exceptions::PyException;
 use pyo3::intern;
@@ -22,7 +23,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString, PyType};
 use unspool::Dtype;
 
-pub use format::Exporter;
+pub use format::{Exporter, text as format_text};
 pub use intake::{Intake, LEGACY_STREAM, Place, Work};
 pub use take::{Label, is_immutable, take};
 
@@ -185,7 +186,7 @@ fn checked_bytes(shape: &[usize], itemsize: u64) -> Result<usize, String> {
 }
 
 /// The strides in bytes of a C-contiguous array.
-fn dense_strides(shape: &[usize], itemsize: usize) -> Vec<isize> {
+pub fn dense_strides(shape: &[usize], itemsize: usize) -> Vec<isize> {
     let mut strides = vec![0; shape.len()];
     let mut step = itemsize as isize;
     for (stride, &extent) in strides.iter_mut().zip(shape).rev() {
@@ -204,4 +205,11 @@ fn loaded<'py>(
     let modules = py.import(intern!(py, "sys")).ok()?.getattr(intern!(py, "modules")).ok()?;
     let module = modules.cast::<PyDict>().ok()?.get_item(library).ok()??;
     module.getattr_opt(class).ok()??.cast_into::<PyType>().ok()
+}
+
+/// The handles of the current streams on device `ordinal` of the libraries that are in use there.
+pub fn current_streams(py: Python<'_>, ordinal: u32) -> Vec<(&'static str, usize)> {
+    let cupy = cupy::stream_in_use(py, ordinal).map(|stream| ("cupy", stream));
+    let torch = torch::stream_in_use(py, ordinal).map(|stream| ("torch", stream));
+    cupy.into_iter().chain(torch).collect()
 }

@@ -6,7 +6,7 @@ use pyo3::prelude::*;
 use unspool::Dtype;
 
 use super::intake::Intake;
-use super::{Access, Array, Refusal, buffer, cuda, cupy, dlpack, numpy, torch};
+use super::{Access, Array, Refusal, buffer, cuda, cupy, dlpack, numpy, ours, torch};
 use crate::errors::{Class, error};
 
 /// Which array of which call an error is about.
@@ -54,6 +54,9 @@ fn elsewhere(ordinal: u32, own: u32) -> String {
 }
 
 fn borrow(object: &Bound<'_, PyAny>, intake: &Intake<'_>) -> Result<Array, Refusal> {
+    if let Some(answer) = ours::borrow(object, intake) {
+        return answer;
+    }
     let mut refusal = None;
     if buffer::speaks(object) {
         let lent = buffer::borrow(object);

@@ -52,6 +52,14 @@ pub fn current_stream(py: Python<'_>, ordinal: u32) -> Option<usize> {
     ask().ok().map(|stream| stream.max(super::LEGACY_STREAM))
 }
 
+/// As [`current_stream`]; `None` when PyTorch is not loaded, or has done nothing on a GPU so far:
+/// asking it would make it begin.
+pub fn stream_in_use(py: Python<'_>, ordinal: u32) -> Option<usize> {
+    class(py)?;
+    let begun = py.import("torch.cuda").ok()?.call_method0("is_initialized").ok()?;
+    if begun.is_truthy().ok()? { current_stream(py, ordinal) } else { None }
+}
+
 /// Why a tensor's memory is not its value, or must not be written behind PyTorch's back; `None`
 /// for ordinary tensors.
 ///

@@ -41,6 +41,32 @@ pub fn dtype(text: &str) -> Result<Option<Dtype>, String> {
     Ok(Dtype::from_name(name))
 }
 
+/// The type string of a dtype; `None` for those that NumPy itself does not have.
+pub fn text(dtype: &Dtype) -> Option<String> {
+    if let Dtype::Opaque { tag, .. } = dtype {
+        return tag
+            .strip_prefix(TAG)
+            .filter(|spelled| !spelled.starts_with('['))
+            .map(str::to_owned);
+    }
+    let name = dtype.name();
+    let digits = name.find(|c: char| c.is_ascii_digit()).unwrap_or(name.len());
+    let kind = match (&name[..digits], dtype.itemsize()) {
+        ("bool", _) => "|b",
+        ("int", 1) => "|i",
+        ("uint", 1) => "|u",
+        ("int", _) => "<i",
+        ("uint", _) => "<u",
+        ("float", 2..) => "<f",
+        ("complex", 8..) => "<c",
+        _ => return None,
+    };
+    // Kinds narrower than a byte, and those of 8 bits that have more to their names, are others.
+    let bits = 8 * dtype.itemsize();
+    let plain = kind == "|b" || name[digits..] == bits.to_string();
+    plain.then(|| format!("{kind}{}", dtype.itemsize()))
+}
+
 /// Items that are kept as they are, with what NumPy calls them.
 pub fn opaque(spelled: &str, itemsize: u64) -> Dtype {
     Dtype::Opaque { itemsize, tag: format!("{TAG}{spelled}") }
@@ -66,6 +92,20 @@ mod tests {
         assert_eq!(dtype("|b1"), Ok(Some(Dtype::Bool)));
         assert_eq!(dtype(">i1"), Ok(Some(Dtype::Int8)));
         assert_eq!(dtype("<c16"), Ok(Some(Dtype::Complex128)));
+    }
+
+    #[test]
+    fn a_type_string_is_read_back_as_the_dtype_that_it_was_written_from() {
+        let mut written = 0;
+        for known in Dtype::ALL {
+            if let Some(text) = text(known) {
+                assert_eq!(dtype(&text), Ok(Some(known.clone())), "{text}");
+                written += 1;
+            }
+        }
+        assert_eq!(written, 14);
+        assert_eq!(text(&Dtype::BFloat16), None);
+        assert_eq!(text(&opaque("<M8[s]", 8)), Some("<M8[s]".to_owned()));
     }
 
     #[test]

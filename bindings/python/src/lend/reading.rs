@@ -1,0 +1,209 @@
+//! `with spool.reading(...)`: a checkpoint that is computed from where it lies.
+
+use std::any::Any;
+use std::sync::{Arc, Mutex};
+
+use pyo3::prelude::*;
+use unspool::gpu::{DeviceArray, Gpu};
+use unspool::{Error, Region, RestoreTicket, Spool};
+
+use super::block::Block;
+use super::items::Items;
+use super::{DeviceBuffer, HostBuffer, adopt, arrange, streams};
+use crate::errors::{Class, error};
+use crate::waiting::{detached, waiting};
+
+/// The alignment of a copy in main memory: what every library takes over as it is.
+const ALIGNMENT: usize = 64;
+
+/// A `with` block in which a checkpoint is read where it lies; see `Spool.reading`.
+#[pyclass(module = "unspool", frozen)]
+#[derive(Debug)]
+pub struct Reading {
+    spool: Arc<Spool>,
+    version: i64,
+    /// The stream that the caller gave, and the object that it came from.
+    stream: Option<usize>,
+    _given: Option<Py<PyAny>>,
+    to: Option<String>,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+enum State {
+    /// Not yet entered.
+    New,
+    /// Inside of the block.
+    Open(Box<RestoreTicket>, Arc<Block>),
+    /// Left.
+    Done,
+}
+
+type Shared = (Arc<dyn Any + Send + Sync>, Arc<Block>);
+
+impl Reading {
+    /// A block for `version`, not yet entered.
+    pub fn new(
+        spool: Arc<Spool>,
+        version: i64,
+        (stream, given): (Option<usize>, Option<Py<PyAny>>),
+        to: Option<String>,
+    ) -> Reading {
+        Reading { spool, version, stream, _given: given, to, state: Mutex::new(State::New) }
+    }
+
+    fn swap(&self, next: State) -> State {
+        let mut state = match self.state.lock() {
+            Ok(state) => state,
+            Err(poisoned) => poisoned.into_inner(),
+        };
+        std::mem::replace(&mut state, next)
+    }
+
+    fn buffers<'py>(
+        &self,
+        py: Python<'py>,
+        ticket: &mut RestoreTicket,
+        block: &Arc<Block>,
+    ) -> PyResult<Vec<Bound<'py, PyAny>>> {
+        let head = Arc::clone(ticket.head());
+        let gpu = self.spool.gpu();
+        let mut buffers = Vec::with_capacity(head.regions.len());
+        for (index, region) in head.regions.iter().enumerate() {
+            let made = detached(py, Some(self.version), || match gpu {
+                Some(gpu) => on_device(gpu, ticket, (index, region), block).map(Made::Device),
+                None => on_host(ticket, (index, region), block).map(Made::Host),
+            })?;
+            let buffer = match made {
+                Made::Device(buffer) => Bound::new(py, buffer)?.into_any(),
+                Made::Host(buffer) => Bound::new(py, buffer)?.into_any(),
+            };
+            buffers.push(adopt(buffer, self.to.as_deref())?);
+        }
+        Ok(buffers)
+    }
+}
+
+enum Made {
+    Device(DeviceBuffer),
+    Host(HostBuffer),
+}
+
+/// A region where it lies on the GPU, or a copy of it there.
+fn on_device(
+    gpu: &Gpu,
+    ticket: &mut RestoreTicket,
+    (index, region): (usize, &Region),
+    block: &Arc<Block>,
+) -> Result<DeviceBuffer, Error> {
+    let items = Items::of(region);
+    if let (Some(span), Some(keep)) = (ticket.device_region(index)?, ticket.memory()) {
+        let shared: Shared = (keep, Arc::clone(block));
+        return Ok(DeviceBuffer::new(gpu.clone(), span.address(), items, true, shared));
+    }
+    let (buffer, address) = DeviceBuffer::allocate(gpu, items, true, Arc::clone(block))?;
+    if region.bytes > 0 {
+        // SAFETY: the buffer keeps its memory, and the block waits for the copy before it ends.
+        let array = unsafe { DeviceArray::dense(gpu.ordinal(), address, region.bytes) };
+        ticket.get(index, &array, &streams::borrow(gpu, block.stream())?)?;
+    }
+    Ok(buffer)
+}
+
+/// A region where it lies in main memory, or a copy of it.
+fn on_host(
+    ticket: &RestoreTicket,
+    (index, region): (usize, &Region),
+    block: &Arc<Block>,
+) -> Result<HostBuffer, Error> {
+    let items = Items::of(region);
+    if let (Some(bytes), Some(keep)) = (ticket.host_region(index), ticket.memory()) {
+        let address = bytes.as_ptr().expose_provenance();
+        return Ok(HostBuffer::new(address, items, true, (keep, Arc::clone(block))));
+    }
+    let mut copy = vec![0_u8; items.bytes + ALIGNMENT];
+    let first = copy.as_ptr().align_offset(ALIGNMENT).min(ALIGNMENT);
+    ticket.read(index, |bytes| copy[first..first + bytes.len()].copy_from_slice(bytes))?;
+    let keep: Arc<Vec<u8>> = Arc::new(copy);
+    let address = keep.as_ptr().expose_provenance() + first;
+    Ok(HostBuffer::new(address, items, true, (keep, Arc::clone(block))))
+}
+
+#[pymethods]
+impl Reading {
+    /// Waits for the checkpoint and gives it: one buffer, a tuple or a dictionary of them.
+    fn __enter__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        if !matches!(self.swap(State::Done), State::New) {
+            return Err(error(py, Class::Option, "reading(...): the block was entered already."));
+        }
+        let spool = &self.spool;
+        let stream =
+            spool.gpu().map(|gpu| streams::of_block(py, gpu, self.stream, self.to.as_deref()));
+        let mut ticket = waiting(py, Some(self.version), |wait| {
+            let mut ticket = spool.restore(self.version, wait)?;
+            if let (Some(gpu), Some(stream)) = (spool.gpu(), stream) {
+                ticket.begin(&streams::borrow(gpu, stream)?)?;
+            }
+            Ok(ticket)
+        })?;
+        let block = Arc::new(stream.map_or_else(Block::of_host, Block::new));
+        let things = self.buffers(py, &mut ticket, &block).inspect_err(|_| block.end())?;
+        let answer = arrange(py, ticket.head(), things)?;
+        drop(self.swap(State::Open(Box::new(ticket), block)));
+        Ok(answer)
+    }
+
+    /// The restore counts, once what is enqueued is done; after an exception it does not count.
+    fn __exit__(
+        &self,
+        py: Python<'_>,
+        _class: &Bound<'_, PyAny>,
+        raised: &Bound<'_, PyAny>,
+        _traceback: &Bound<'_, PyAny>,
+    ) -> PyResult<bool> {
+        let State::Open(ticket, block) = self.swap(State::Done) else { return Ok(false) };
+        block.end();
+        let gpu = self.spool.gpu();
+        if let (Some(gpu), None) = (gpu, self.stream) {
+            streams::gather(py, gpu, block.stream())?;
+        }
+        let given_up = !raised.is_none();
+        detached(py, Some(self.version), || {
+            let stream = gpu.map(|gpu| streams::borrow(gpu, block.stream())).transpose()?;
+            match (stream, given_up) {
+                (Some(stream), false) => ticket.finish_on(&stream),
+                (None, false) => ticket.finish(),
+                (Some(stream), true) => {
+                    // The block has an exception of its own.
+                    let _ = ticket.give_up_on(&stream);
+                    Ok(())
+                }
+                // Dropping the ticket gives it up.
+                (None, true) => Ok(()),
+            }
+        })?;
+        Ok(false)
+    }
+
+    fn __repr__(&self) -> String {
+        format!("<unspool.Reading of version {}>", self.version)
+    }
+}
+
+impl Drop for Reading {
+    /// A block that was entered and never left is given up.
+    fn drop(&mut self) {
+        if let State::Open(ticket, block) = self.swap(State::Done) {
+            block.end();
+            let gpu = self.spool.gpu().cloned();
+            let end = move || {
+                let stream = gpu.and_then(|gpu| streams::borrow(&gpu, block.stream()).ok());
+                // Without its stream the ticket waits for the whole device when it is dropped.
+                if let Some(stream) = stream {
+                    let _ = ticket.give_up_on(&stream);
+                }
+            };
+            Python::attach(|py| py.detach(end));
+        }
+    }
+}
