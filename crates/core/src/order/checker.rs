@@ -119,6 +119,11 @@ impl Checker {
         let seen = match op {
             Op::Record { event, on } => self.record(*event, *on),
             Op::Wait { by, event } => self.wait(*by, *event),
+            Op::WaitAll => {
+                self.figures.waits += 1;
+                self.clocks.wait_all();
+                Ok(())
+            }
             Op::Forget { event } => {
                 self.forget(*event);
                 Ok(())

@@ -197,6 +197,16 @@ impl Clocks {
         self.host_state += u64::from(news && slot == HOST);
     }
 
+    /// The host waits for everything that the streams were given.
+    pub fn wait_all(&mut self) {
+        for slot in (1..self.parties.len()).map(Slot) {
+            let Some(party) = &mut self.parties[slot.0] else { continue };
+            party.shared = true;
+            let clock = party.clock.clone();
+            self.wait(HOST, &clock);
+        }
+    }
+
     /// Whether everybody knows this from his next operation on.
     pub fn host_covers(&self, clock: &Clock) -> bool {
         self.clock(HOST).covers(clock)

@@ -39,6 +39,8 @@ pub enum Op<What = &'static str> {
         /// The number of a recording.
         event: u64,
     },
+    /// The host waits for all work that was enqueued on any stream.
+    WaitAll,
     /// Nobody can wait for this recording any more (its event may be recorded anew). Optional: it
     /// only keeps the memory of a check small.
     Forget {

@@ -8,6 +8,7 @@
 //! wait stream:0x55e0 17
 //! read stream:0x55e0 device:0 0x7f0000000000..0x7f0000001000 flush
 //! forget 17
+//! wait-all
 //! ```
 //!
 //! Words are parted by one space, numbers have one spelling, and the name of an access is the rest
@@ -49,6 +50,7 @@ pub fn write_op<What: AsRef<str>>(out: &mut dyn Write, op: &Op<What>) -> fmt::Re
     match op {
         Op::Record { event, on } => writeln!(out, "record {event} {}", Word(*on)),
         Op::Wait { by, event } => writeln!(out, "wait {} {event}", Word(*by)),
+        Op::WaitAll => writeln!(out, "wait-all"),
         Op::Forget { event } => writeln!(out, "forget {event}"),
         Op::Arena { space, first, end } => {
             writeln!(out, "arena {} {first:#x}..{end:#x}", Word(*space))
@@ -102,6 +104,7 @@ pub fn parse_op(line: &str) -> Result<Op<Cow<'_, str>>, LineError> {
     let op = match words.next() {
         "record" => Op::Record { event: words.number()?, on: words.agent()? },
         "wait" => Op::Wait { by: words.agent()?, event: words.number()? },
+        "wait-all" => Op::WaitAll,
         "forget" => Op::Forget { event: words.number()? },
         "arena" => {
             let (space, (first, end)) = (words.space()?, words.bytes()?);
@@ -109,7 +112,7 @@ pub fn parse_op(line: &str) -> Result<Op<Cow<'_, str>>, LineError> {
         }
         "read" => return words.access(false),
         "write" => return words.access(true),
-        other => return fail("record, wait, forget, arena, read or write", other),
+        other => return fail("record, wait, wait-all, forget, arena, read or write", other),
     };
     match words.rest {
         None => Ok(op),

@@ -90,6 +90,7 @@ fn doer<What>(op: &Op<What>) -> Option<Agent> {
     match op {
         Op::Record { on: agent, .. } | Op::Wait { by: agent, .. } => Some(*agent),
         Op::Access { by, .. } => Some(*by),
+        Op::WaitAll => Some(Agent::Host),
         Op::Forget { .. } | Op::Arena { .. } => None,
     }
 }

@@ -77,6 +77,19 @@ fn what_the_host_did_is_before_all_that_it_enqueues_later() {
 }
 
 #[test]
+fn a_wait_for_all_orders_with_everything_before_it_and_nothing_after() {
+    let ops = [
+        writes(USER, (0, 8), "save"),
+        writes(FLUSH, (8, 16), "flush"),
+        Op::WaitAll,
+        writes(FETCH, (0, 16), "prefetch"),
+    ];
+    assert_eq!(sound(&ops).waits, 1);
+    assert!(check(&[ops[2], ops[0], ops[3]]).is_err());
+    assert!(check(&[ops[0], ops[2], ops[0], ops[3]]).is_err());
+}
+
+#[test]
 fn reads_need_no_order_among_each_other() {
     let ops = [reads(USER, (0, 8), "a"), reads(FLUSH, (0, 8), "b"), reads(HOST, (0, 8), "c")];
     assert_eq!(sound(&ops).accesses, 3);

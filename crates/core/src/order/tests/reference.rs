@@ -19,10 +19,19 @@ impl Graph {
     /// Adds an operation of `by`: after its own last one, after that of the host, and after the
     /// recording of `event`.
     fn add(&mut self, by: Agent, event: Option<usize>) {
-        let number = self.before.len();
         let direct = [self.last_of.get(&by).copied(), self.last_of.get(&HOST).copied(), event];
+        self.add_after(by, direct.into_iter().flatten().collect());
+    }
+
+    /// Adds an operation of the host after the last ones of everybody.
+    fn add_after_all(&mut self) {
+        self.add_after(HOST, self.last_of.values().copied().collect());
+    }
+
+    fn add_after(&mut self, by: Agent, direct: Vec<usize>) {
+        let number = self.before.len();
         let mut before = vec![false; number];
-        for earlier in direct.into_iter().flatten() {
+        for earlier in direct {
             before[earlier] = true;
             for (slot, known) in before.iter_mut().zip(&self.before[earlier]) {
                 *slot |= *known;
@@ -50,6 +59,7 @@ fn naive(ops: &[Op]) -> Vec<Vec<u64>> {
                 wrong.extend(recorded.is_none().then_some(number as u64));
                 graph.add(by, recorded);
             }
+            Op::WaitAll => graph.add_after_all(),
             Op::Forget { event } => {
                 graph.events.remove(&event);
                 graph.before.push(vec![false; number]);
@@ -120,6 +130,7 @@ enum Draft {
     Record(Agent),
     Wait(Agent, u64),
     Forget(u64),
+    WaitAll,
     Access(Agent, bool, u64, u64),
 }
 
@@ -128,6 +139,7 @@ fn draft(reach: u64) -> impl Strategy<Value = Draft> {
         4 => agent().prop_map(Draft::Record),
         5 => (agent(), 0..6u64).prop_map(|(by, back)| Draft::Wait(by, back)),
         1 => (6..12u64).prop_map(Draft::Forget),
+        1 => (0..8u64).prop_map(|dice| if dice == 0 { Draft::WaitAll } else { Draft::Record(HOST) }),
         6 => (agent(), any::<bool>(), 0..reach, 0..6u64)
             .prop_map(|(by, write, first, bytes)| Draft::Access(by, write, first, bytes)),
     ]
@@ -142,6 +154,7 @@ fn number(drafts: Vec<Draft>) -> Vec<Op> {
         }
         Draft::Wait(by, back) => (events > back).then(|| wait(by, events - back)),
         Draft::Forget(back) => (events > back).then(|| Op::Forget { event: events - back }),
+        Draft::WaitAll => Some(Op::WaitAll),
         Draft::Access(by, write, first, bytes) => {
             Some(access(by, DEVICE, (first, first + bytes), write, "access"))
         }

@@ -24,6 +24,7 @@ fn every_kind_of_operation_has_its_line() {
         record(17, USER),
         wait(HOST, 17),
         Op::Forget { event: 17 },
+        Op::WaitAll,
     ];
     let lines = "unspool-order 1\n\
         arena device:0 0x0..0x10000000000\n\
@@ -31,10 +32,11 @@ fn every_kind_of_operation_has_its_line() {
         read host host 0x1..0x2 \n\
         record 17 stream:0x1\n\
         wait host 17\n\
-        forget 17\n";
+        forget 17\n\
+        wait-all\n";
     assert_eq!(text_of(&ops), lines);
     let verdict = check_text(lines).unwrap();
-    assert_eq!((verdict.figures.ops, verdict.agents.len()), (6, 3));
+    assert_eq!((verdict.figures.ops, verdict.agents.len()), (7, 3));
 }
 
 #[test]
@@ -74,7 +76,7 @@ fn a_text_of_another_form_is_refused() {
 #[test]
 fn a_line_that_is_not_spelled_as_written_is_refused_with_what_was_expected() {
     let cases = [
-        ("recrod 1 host", "record, wait, forget"),
+        ("recrod 1 host", "record, wait, wait-all, forget"),
         ("record 01 host", "number of an event"),
         ("record +1 host", "number of an event"),
         ("record 18446744073709551616 host", "number of an event"),
@@ -85,6 +87,7 @@ fn a_line_that_is_not_spelled_as_written_is_refused_with_what_was_expected() {
         ("record 1 host ", "end of the line"),
         ("wait host", "number of an event"),
         ("forget 1 2", "end of the line"),
+        ("wait-all 1", "end of the line"),
         ("arena device:x 0x0..0x1", "host or device"),
         ("arena device:4294967296 0x0..0x1", "host or device"),
         ("arena host 0x0-0x1", "hexadecimal"),
@@ -115,6 +118,7 @@ fn any_op() -> impl Strategy<Value = Op<String>> {
         (any::<u64>(), agent()).prop_map(|(event, on)| Op::Record { event, on }),
         (any::<u64>(), agent()).prop_map(|(event, by)| Op::Wait { by, event }),
         any::<u64>().prop_map(|event| Op::Forget { event }),
+        Just(Op::WaitAll),
         (space(), any::<u64>(), any::<u64>()).prop_map(|(space, first, end)| Op::Arena {
             space,
             first,
@@ -139,6 +143,7 @@ fn garbage() -> impl Strategy<Value = String> {
         Just("record"),
         Just("wait"),
         Just("forget"),
+        Just("wait-all"),
         Just("arena"),
         Just("read"),
         Just("write"),
