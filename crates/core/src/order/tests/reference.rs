@@ -139,7 +139,7 @@ fn draft(reach: u64) -> impl Strategy<Value = Draft> {
         4 => agent().prop_map(Draft::Record),
         5 => (agent(), 0..6u64).prop_map(|(by, back)| Draft::Wait(by, back)),
         1 => (6..12u64).prop_map(Draft::Forget),
-        1 => (0..8u64).prop_map(|dice| if dice == 0 { Draft::WaitAll } else { Draft::Record(HOST) }),
+        1 => prop_oneof![1 => Just(Draft::WaitAll), 7 => Just(Draft::Record(HOST))],
         6 => (agent(), any::<bool>(), 0..reach, 0..6u64)
             .prop_map(|(by, write, first, bytes)| Draft::Access(by, write, first, bytes)),
     ]
