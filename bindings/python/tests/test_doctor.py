@@ -183,6 +183,24 @@ def test_a_file_that_is_no_library_is_reported(
     assert "driver.so" in (unspool.doctor(measure=False).cuda.problem or "")
 
 
+def test_a_process_that_cannot_even_look_without_cuda_is_an_error_in_one_line(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("unspool.diagnosis.command.PROGRAM", "raise SystemExit('no luck')")
+    assert main(["doctor"]) == 1
+    output = capfd.readouterr()
+    assert output.out == "" and output.err.count("\n") == 1
+    assert "could not be examined" in output.err and "no luck" in output.err
+
+
+def test_what_lies_in_the_working_directory_is_not_imported(
+    no_driver: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "json.py").write_text("raise SystemExit('the wrong json')")
+    monkeypatch.chdir(tmp_path)
+    assert main(["doctor", "--no-measure"]) == 0
+
+
 def packages(**versions: str) -> Callable[[str], str | None]:
     """Versions of packages, their names with underscores."""
     return lambda package: versions.get(package.replace("-", "_"))

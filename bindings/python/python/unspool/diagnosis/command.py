@@ -11,7 +11,7 @@ import json
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from unspool.diagnosis import libraries
@@ -90,13 +90,14 @@ def look(disk: str | None, measure: bool, timeout: float) -> Diagnosis:
     return Diagnosis.of(found, libraries.installed(), libraries.findings(found))
 
 
-#: What the process runs: arguments as JSON come in, what was found goes out. It ends without
-#: clearing up: what hangs or is broken by then must not keep it from ending.
+#: What the process runs: arguments as JSON come in, what was found goes out. It finds the same
+#: packages as this one. It ends without clearing up: what hangs or is broken by then must not keep
+#: it from ending.
 PROGRAM = """\
 import json, os, sys
+disk, cuda, measure, timeout, sys.path[:] = json.loads(sys.argv[1])
 from unspool._unspool import examine
 from unspool.diagnosis import folders
-disk, cuda, measure, timeout = json.loads(sys.argv[1])
 print(json.dumps(examine(disk, cuda, measure, folders(), timeout)), flush=True)
 os._exit(0)
 """
@@ -106,8 +107,8 @@ def _in_a_process(
     disk: str | None, cuda: bool, measure: bool, timeout: float
 ) -> Mapping[str, Any] | str:
     """What was found, or how the process ended."""
-    arguments = json.dumps([disk, cuda, measure, timeout])
-    command = [sys.executable, *_same_options(), "-c", PROGRAM, arguments]
+    arguments = json.dumps([disk, cuda, measure, timeout, sys.path])
+    command = [sys.executable, "-P", "-c", PROGRAM, arguments]
     try:
         # The driver, the compiler and the disk each have their limit; starting takes a little.
         done = subprocess.run(command, capture_output=True, timeout=3 * timeout + 30, check=False)
@@ -119,11 +120,6 @@ def _in_a_process(
         return found
     except (IndexError, ValueError):
         return _ending(done.returncode, done.stderr.decode(errors="replace"))
-
-
-def _same_options() -> Sequence[str]:
-    """What lets the process find the same packages as this one."""
-    return [*(["-I"] if sys.flags.isolated else []), *(["-s"] if sys.flags.no_user_site else [])]
 
 
 def _ending(code: int, errors: str) -> str:

@@ -26,7 +26,8 @@ fn little(diagnosis: &Diagnosis) -> Option<Finding> {
         format!("Only {} are free, by {}.", Bytes(free), host.limit),
         "There is no room for a host tier; checkpoints go to the disk at its rate.",
         "Close what uses memory, or raise the limit of the control group (docker: --memory, \
-         Slurm: --mem).",
+         Slurm: --mem). Where the machine is given more memory as it uses it, give `host=` a size \
+         and set UNSPOOL_CHECK_FREE=0.",
     ))
 }
 
