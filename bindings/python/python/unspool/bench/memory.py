@@ -19,6 +19,9 @@ __all__ = ["HUGE_PAGE", "Mapping", "Touch", "byte_at", "in_parallel", "write_all
 
 SMALL_PAGE, HUGE_PAGE = 4096, 2 << 20
 
+#: From so many items on, NumPy releases the interpreter's lock while it writes them.
+MANY = 1000
+
 #: What one thread takes at a time.
 PIECE = 64 << 20
 
@@ -58,8 +61,12 @@ Touch = Callable[[Mapping, int, int], None]
 
 def write_pages(mapping: Mapping, begin: int, end: int) -> None:
     """One byte of each page: all that is needed to make it present."""
-    # NumPy releases the interpreter's lock meanwhile.
-    mapping.bytes[begin : end : mapping.page] = 0
+    if mapping.page == SMALL_PAGE and end - begin >= MANY * SMALL_PAGE:
+        mapping.bytes[begin:end:SMALL_PAGE] = 0
+        return
+    # Few pages, each of which takes long: NumPy would keep the interpreter's lock meanwhile.
+    for place in range(mapping.address + begin, mapping.address + end, mapping.page):
+        _libc.memset(place, 0, 1)
 
 
 def write_all(mapping: Mapping, begin: int, end: int) -> None:
