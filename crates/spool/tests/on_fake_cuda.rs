@@ -54,7 +54,7 @@ fn plan(seed: u64, directory: &Path) -> Plan {
         host: if seed.is_multiple_of(5) { 0 } else { 600 * KIB },
         disk: Some(directory.to_owned()),
         largest: 64 * KIB,
-        check_order: false,
+        check_order: seed.is_multiple_of(2),
     }
 }
 
@@ -98,7 +98,9 @@ fn play_with_fault(name: &str, nth: u64, code: u32) -> Result<Vec<String>, Strin
     let directory = tempfile::tempdir().map_err(|error| error.to_string())?;
     let mut heard = Vec::new();
     for seed in 0..3 {
-        let plan = plan(seed, directory.path());
+        // A copy to the host that failed may still be under way when its bytes get a new owner, since
+        // what it reads is thrown away: the check of order would see it.
+        let plan = Plan { check_order: false, ..plan(seed, directory.path()) };
         fake.fail(name, nth * (seed + 1), code);
         play_through_faults(&plan, &bank, &|| fake.reset(), &mut |text| heard.push(text))
             .map_err(|error| format!("{name}, call {nth} * {}: {error}", seed + 1))?;
@@ -113,7 +115,10 @@ const CALLS: &[&str] = &[
     "cuMemcpyHtoDAsync",
     "cuMemcpy2DAsync",
     "cuMemsetD8Async",
+    "cuEventCreate",
+    "cuEventRecord",
     "cuEventQuery",
+    "cuStreamQuery",
     "cuStreamWaitEvent",
     "cuStreamCreateWithPriority",
     "cuStreamIsCapturing",
@@ -131,7 +136,7 @@ const CALLS: &[&str] = &[
 #[test]
 fn a_call_of_the_driver_that_fails_loses_nothing_and_is_named() {
     for name in CALLS {
-        for nth in [1, 2, 3, 5, 8, 13, 40] {
+        for nth in [1, 4, 14, 40] {
             let heard = play_with_fault(name, nth, OUT_OF_MEMORY).unwrap();
             let other = heard.iter().find(|text| !text.contains(name));
             assert_eq!(other, None, "an error for another reason than call {nth} of {name}");

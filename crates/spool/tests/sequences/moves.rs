@@ -1,6 +1,6 @@
 //! Saves and restores in all the ways that there are.
 
-use unspool::gpu::DeviceSpan;
+use unspool::gpu::{DeviceSpan, Stream};
 use unspool::{RegionSpec, RestoreTicket, SaveTicket, Wait};
 use unspool_device::copy;
 
@@ -81,6 +81,13 @@ impl Player<'_> {
     ) -> Outcome {
         let stream = &self.lanes[lane].stream;
         ticket.begin(stream)?;
+        match self.write_regions(&ticket, contents, stream) {
+            Ok(()) => Ok(ticket.commit_on(stream)?),
+            Err(error) => ticket.give_up_on(stream).map_err(Into::into).and(Err(error)),
+        }
+    }
+
+    fn write_regions(&self, ticket: &SaveTicket, contents: &[Content], stream: &Stream) -> Outcome {
         for (index, content) in contents.iter().enumerate() {
             let to = ticket.device_region(index)?.ok_or("a region in another place")?;
             let from = content.on_device(self.bank)?;
@@ -89,7 +96,7 @@ impl Player<'_> {
                 copy::device_to_device(stream, &to, &from)?;
             }
         }
-        Ok(ticket.commit_on(stream)?)
+        Ok(())
     }
 
     /// Restores a version, in one of the ways that there are.
@@ -151,15 +158,29 @@ impl Player<'_> {
         contents: &[Content],
         lane: usize,
     ) -> Outcome {
+        ticket.begin(&self.lanes[lane].stream)?;
+        let looked = self.read_regions(&ticket, version, contents, lane);
         let stream = &self.lanes[lane].stream;
-        ticket.begin(stream)?;
+        match looked {
+            Ok(()) => Ok(ticket.finish_on(stream)?),
+            Err(error) => ticket.give_up_on(stream).map_err(Into::into).and(Err(error)),
+        }
+    }
+
+    fn read_regions(
+        &mut self,
+        ticket: &RestoreTicket,
+        version: i64,
+        contents: &[Content],
+        lane: usize,
+    ) -> Outcome {
         for (index, content) in contents.iter().enumerate() {
             let from = ticket.device_region(index)?.ok_or("a region in another place")?;
             let what = format!("version {version}, region {index}, {content:?}, in place");
             let to: DeviceSpan = self.checks.add(content.dense(self.bank), what)?;
-            copy::device_to_device(stream, &to, &from)?;
+            copy::device_to_device(&self.lanes[lane].stream, &to, &from)?;
         }
-        Ok(ticket.finish_on(stream)?)
+        Ok(())
     }
 
     /// A save or a restore that is begun and given up with its work under way.
