@@ -1,9 +1,9 @@
 //! Vector clocks (Mattern 1989; Fidge 1988) of the host and the streams, with epochs for accesses
 //! as in FastTrack (Flanagan and Freund, PLDI 2009).
 //!
-//! Each agent has a slot and a count in it. The count goes up at the first access after a point
-//! that others may have learned of (a recording; for the host also the enqueueing of work), so an
-//! access is known to exactly those whose clock has its slot at its count or above.
+//! Each agent has a slot and a count in it. The count goes up at the first access after a recording,
+//! so an access is known to exactly those whose clock has its slot at its count or above. What the
+//! host itself did is known to everybody who is given work later.
 //!
 //! Slots are compacted: a stream of which the host knows everything is as good as a new one, since
 //! whatever it is given next begins after what the host knows.
@@ -121,9 +121,7 @@ impl Clocks {
     }
 
     fn hear_host(&mut self, slot: Slot) {
-        let host = self.party_mut(HOST);
-        host.shared = true;
-        let clock = host.clock.clone();
+        let clock = self.clock(HOST).clone();
         let heard = self.host_state;
         let party = self.party_mut(slot);
         party.clock.join(&clock);
@@ -134,9 +132,7 @@ impl Clocks {
     /// one, and the host knows them all.
     fn enter(&mut self, agent: Agent) -> Slot {
         let slot = self.free.pop().unwrap_or(Slot(self.parties.len()));
-        let host = self.party_mut(HOST);
-        host.shared = true;
-        let mut clock = host.clock.clone();
+        let mut clock = self.clock(HOST).clone();
         let born = clock.at(slot) + 1;
         clock.set(slot, born);
         let party = Party { agent, clock, shared: false, born, heard: self.host_state };
