@@ -198,8 +198,8 @@ impl SaveTicket {
         }
     }
 
-    /// What keeps the memory of the checkpoint in place after the ticket is gone, for those who show
-    /// it to others; `None` when it does not lie in an arena.
+    /// What keeps the memory of the checkpoint in place after the ticket is gone, for those who
+    /// show it to others; `None` when it does not lie in an arena.
     #[must_use]
     pub fn memory(&self) -> Option<Arc<dyn Any + Send + Sync>> {
         match &self.room {
@@ -210,8 +210,9 @@ impl SaveTicket {
 
     /// Makes `stream` wait until the memory of the checkpoint may be written.
     ///
-    /// End the ticket with [`commit_on`](Self::commit_on) or [`give_up_on`](Self::give_up_on): dropping it
-    /// instead waits for everything on the device, because it does not know where work was enqueued.
+    /// End the ticket with [`commit_on`](Self::commit_on) or [`give_up_on`](Self::give_up_on):
+    /// dropping it instead waits for everything on the device, because it does not know where work
+    /// was enqueued.
     ///
     /// # Errors
     /// `Device` when CUDA refuses.

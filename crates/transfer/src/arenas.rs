@@ -98,8 +98,8 @@ pub(crate) fn settle(source: &ReadGuard, target: &WriteGuard) -> Result<(), Tran
     Ok(())
 }
 
-/// Copies the bytes of `source`, which are settled, to `target` and completes it. `false` when `is_cancelled` said so on
-/// the way; the target then holds nothing.
+/// Copies the bytes of `source`, which are settled, to `target` and completes it. `false` when
+/// `is_cancelled` said so on the way; the target then holds nothing.
 pub(crate) fn copy(
     mut source: ReadGuard,
     mut target: WriteGuard,

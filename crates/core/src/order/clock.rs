@@ -1,9 +1,9 @@
 //! Vector clocks (Mattern 1989; Fidge 1988) of the host and the streams, with epochs for accesses
 //! as in FastTrack (Flanagan and Freund, PLDI 2009).
 //!
-//! Each agent has a slot and a count in it. The count goes up at the first access after a recording,
-//! so an access is known to exactly those whose clock has its slot at its count or above. What the
-//! host itself did is known to everybody who is given work later.
+//! Each agent has a slot and a count in it. The count goes up at the first access after a
+//! recording, so an access is known to exactly those whose clock has its slot at its count or
+//! above. What the host itself did is known to everybody who is given work later.
 //!
 //! Slots are compacted: a stream of which the host knows everything is as good as a new one, since
 //! whatever it is given next begins after what the host knows.

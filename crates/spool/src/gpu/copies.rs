@@ -1,8 +1,8 @@
 //! Copies between the application's memory and the arenas, in the caller's thread.
 //!
 //! Between an array of a GPU and a device's arena everything is enqueued on the application's own
-//! stream, and so is what it does next: no other order is needed, and nobody waits. The bytes of the
-//! arena are kept for it by the marks that are left behind.
+//! stream, and so is what it does next: no other order is needed, and nobody waits. The bytes of
+//! the arena are kept for it by the marks that are left behind.
 
 use unspool_device::{DeviceError, DeviceMemory, DeviceSpan, Stream, Unregistered, copy as raw};
 use unspool_tiers::{ReadGuard, WriteGuard};

@@ -1,8 +1,9 @@
 //! How long a stream of the application had nothing to do while a call waited.
 //!
 //! Calls on GPU arrays only enqueue work, so the host usually runs ahead of the GPU and waits for
-//! room or data while the GPU still computes. That wait costs nothing. What costs is the time between
-//! the end of the work that the stream had when the call began to wait, and the end of the wait.
+//! room or data while the GPU still computes. That wait costs nothing. What costs is the time
+//! between the end of the work that the stream had when the call began to wait, and the end of the
+//! wait.
 
 use std::time::Duration;
 

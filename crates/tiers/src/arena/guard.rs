@@ -4,8 +4,8 @@
 //! valid for as long as the function that drops the guard runs, while the bytes are free for the
 //! next owner as soon as the drop has told the table.
 //!
-//! Bytes of main memory are lent only when nothing on a device uses them any more. Bytes of a device
-//! are lent at once: whoever enqueues work on them makes his stream wait first
+//! Bytes of main memory are lent only when nothing on a device uses them any more. Bytes of a
+//! device are lent at once: whoever enqueues work on them makes his stream wait first
 //! ([`WriteGuard::order`], [`ReadGuard::order`]) and leaves a mark behind it.
 
 use std::any::Any;

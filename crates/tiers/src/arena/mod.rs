@@ -1,15 +1,15 @@
-//! A memory arena: one contiguous buffer with a table of the frames in it, in main memory or in that
-//! of a device.
+//! A memory arena: one contiguous buffer with a table of the frames in it, in main memory or in
+//! that of a device.
 //!
 //! Invariants:
 //! - The table says which byte ranges belong to whom; ranges never overlap.
 //! - A range is written by one [`WriteGuard`] or read by any number of [`ReadGuard`]s, never both,
 //!   and its entry cannot be forgotten while a guard is alive. This is checked when a guard is
 //!   made, so a wrong placement is an error and never corruption.
-//! - The locks guard the table and the memory's owner and are held for bookkeeping only, never while
-//!   bytes are copied.
-//! - Bytes with unfinished work of a device on them are lent in main memory only when it is done, and
-//!   in a device's memory together with the marks that new work has to wait for.
+//! - The locks guard the table and the memory's owner and are held for bookkeeping only, never
+//!   while bytes are copied.
+//! - Bytes with unfinished work of a device on them are lent in main memory only when it is done,
+//!   and in a device's memory together with the marks that new work has to wait for.
 
 mod copies;
 mod guard;

@@ -2,8 +2,8 @@
 //! device on them may be unfinished. Plain bookkeeping.
 //!
 //! Work on a device is enqueued and done later. A mark (an event behind the work) stays with the
-//! entry whose bytes it touches; when the entry goes, it stays with the bytes as a ghost. Whoever is
-//! lent bytes is told which marks his own work has to come after.
+//! entry whose bytes it touches; when the entry goes, it stays with the bytes as a ghost. Whoever
+//! is lent bytes is told which marks his own work has to come after.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;

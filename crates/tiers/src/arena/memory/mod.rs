@@ -90,8 +90,8 @@ impl Memory {
         }
     }
 
-    /// Tells the check of stream order, if there is one, that the host is lent these bytes of pinned
-    /// memory for `operation`.
+    /// Tells the check of stream order, if there is one, that the host is lent these bytes of
+    /// pinned memory for `operation`.
     pub(crate) fn saw_host(&self, offset: u64, len: u64, operation: &'static str) {
         let Memory::Pinned(pinned, gpu) = self else { return };
         let Ok(first) = pinned.address(offset, len) else { return };
