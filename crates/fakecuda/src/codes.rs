@@ -42,6 +42,7 @@ codes! {
     LAUNCH_TIMEOUT = 702 "the launch timed out and was terminated";
     HOST_MEMORY_ALREADY_REGISTERED = 712 "part or all of the memory is already registered";
     HOST_MEMORY_NOT_REGISTERED = 713 "pointer does not correspond to a registered memory region";
+    MISALIGNED_ADDRESS = 716 "misaligned address";
     LAUNCH_FAILED = 719 "unspecified launch failure";
     NOT_SUPPORTED = 801 "operation not supported";
     STREAM_CAPTURE_UNSUPPORTED = 900 "operation not permitted when stream is capturing";

@@ -12,6 +12,10 @@ use libloading::{Library, Symbol};
 
 /// The variable that tells `crates/device` which driver to load.
 const VARIABLE: &str = "UNSPOOL_CUDA_DRIVER";
+/// The one that tells it which compiler: the fake is that too.
+const COMPILER: &str = "UNSPOOL_NVRTC";
+/// The folder above that of compiled kernels: what the fake compiles is for nobody else.
+const CACHE: &str = "XDG_CACHE_HOME";
 
 /// The file name of the fake.
 pub const LIBRARY: &str =
@@ -45,6 +49,8 @@ fn load(path: &Path, variables: &[(&str, &str)]) -> Library {
     unsafe {
         variables.iter().for_each(|(name, value)| std::env::set_var(name, value));
         std::env::set_var(VARIABLE, path);
+        std::env::set_var(COMPILER, path);
+        std::env::set_var(CACHE, path.with_extension("cache"));
         Library::new(path)
     }
     .unwrap_or_else(|error| {

@@ -4,10 +4,13 @@
 use std::ffi::CStr;
 
 use crate::codes::{Code, Outcome};
+use crate::executor::is_of_device;
 use crate::world::World;
 
-/// How an image of the fake begins.
-pub const IMAGE: &[u8] = b"FAKECUDA";
+mod walk;
+
+/// How an image of the fake begins: like the machine code that it stands for.
+pub const IMAGE: &[u8] = b"\x7fELF-FAKECUDA";
 
 /// A module that was loaded.
 #[derive(Debug)]
@@ -15,15 +18,16 @@ pub(crate) struct Module {
     pub(crate) device: u32,
 }
 
-/// What a kernel does on the host: it gets its parameters, 8 bytes each, and the device.
+/// What a kernel does on the host: it gets the device, and its parameters one after the other as
+/// words of 8 bytes.
 type Native = fn(&World, u32, &[u64]) -> Outcome;
 
 /// A kernel of this file.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Kernel {
     name: &'static CStr,
-    /// How many parameters it has.
-    pub(crate) parameters: usize,
+    /// The words of each parameter.
+    pub(crate) parameters: &'static [usize],
     run: Native,
 }
 
@@ -40,7 +44,18 @@ impl Launch {
     }
 }
 
-const KERNELS: &[Kernel] = &[Kernel { name: c"fill_pattern", parameters: 4, run: fill_pattern }];
+/// Two addresses and a walk.
+const COPY: &[usize] = &[1, 1, walk::WORDS];
+
+const KERNELS: &[Kernel] = &[
+    Kernel { name: c"fill_pattern", parameters: &[1; 4], run: fill_pattern },
+    Kernel { name: c"count_wrong", parameters: &[1; 5], run: count_wrong },
+    Kernel { name: c"copy_units_1_32", parameters: COPY, run: walk::copy::<1> },
+    Kernel { name: c"copy_units_2_32", parameters: COPY, run: walk::copy::<2> },
+    Kernel { name: c"copy_units_4_32", parameters: COPY, run: walk::copy::<4> },
+    Kernel { name: c"copy_units_8_32", parameters: COPY, run: walk::copy::<8> },
+    Kernel { name: c"copy_units_16_32", parameters: COPY, run: walk::copy::<16> },
+];
 
 /// The first handle of a kernel; the others follow.
 const FIRST_KERNEL: u64 = 0x0f_0000_0000;
@@ -62,11 +77,26 @@ fn fill_pattern(world: &World, device: u32, parameters: &[u64]) -> Outcome {
     let &[to, len, seed, first] = parameters else {
         return Err(Code::LAUNCH_FAILED);
     };
-    crate::executor::is_of_device(world, device, to, len)?;
+    is_of_device(world, device, to, len)?;
     for at in 0..len {
         // SAFETY: checked just now, under the lock without which nothing is freed.
         unsafe { ((to + at) as *mut u8).write(pattern(seed, first + at)) };
     }
+    Ok(())
+}
+
+/// Address, length, seed, first position, address of a count: adds the bytes that differ.
+fn count_wrong(world: &World, device: u32, parameters: &[u64]) -> Outcome {
+    let &[bytes, len, seed, first, count] = parameters else { return Err(Code::LAUNCH_FAILED) };
+    is_of_device(world, device, bytes, len)?;
+    is_of_device(world, device, count, 8)?;
+    // SAFETY: checked just now, under the lock without which nothing is freed.
+    let differs =
+        |&at: &u64| unsafe { ((bytes + at) as *const u8).read() } != pattern(seed, first + at);
+    let wrong = (0..len).filter(differs).count() as u64;
+    let count = count as *mut u64;
+    // SAFETY: as above.
+    unsafe { count.write_unaligned(count.read_unaligned() + wrong) };
     Ok(())
 }
 

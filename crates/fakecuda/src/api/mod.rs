@@ -9,6 +9,7 @@ mod event;
 mod host;
 mod memory;
 mod module;
+mod nvrtc;
 mod stream;
 mod vmm;
 
@@ -19,5 +20,6 @@ pub use event::*;
 pub use host::*;
 pub use memory::*;
 pub use module::*;
+pub use nvrtc::*;
 pub use stream::*;
 pub use vmm::*;

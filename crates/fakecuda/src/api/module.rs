@@ -64,8 +64,13 @@ fn read_parameters(kernel: Kernel, list: *const *const u64) -> Outcome<Vec<u64>>
     if list.is_null() {
         return Err(Code::INVALID_VALUE);
     }
-    // SAFETY: the caller of the exported function answers for a parameter of 8 bytes for each of
-    // the kernel's.
-    let read = |index: usize| unsafe { list.add(index).read().read_unaligned() };
-    Ok((0..kernel.parameters).map(read).collect())
+    let mut words = Vec::new();
+    for (index, &len) in kernel.parameters.iter().enumerate() {
+        // SAFETY: the caller of the exported function answers for a parameter of so many words for
+        // each of the kernel's.
+        words.extend(
+            (0..len).map(|word| unsafe { list.add(index).read().add(word).read_unaligned() }),
+        );
+    }
+    Ok(words)
 }
