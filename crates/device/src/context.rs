@@ -93,7 +93,9 @@ impl Context {
     /// When something before it failed.
     pub fn synchronize(&self) -> Result<(), DeviceError> {
         let _scope = self.enter()?;
-        Ok(result::synchronize_context()?)
+        result::synchronize_context()?;
+        self.saw(|| Op::WaitAll);
+        Ok(())
     }
 
     /// From now on `watch` hears of every record, wait and access that goes through this value or a

@@ -18,8 +18,8 @@ pub enum Pace {
     /// Back to back: the shortest time until everything is registered, at the cost of copies that
     /// run meanwhile.
     Unpaced,
-    /// After a gap of this many times the last call; of an eighth of it while the links are idle,
-    /// from 100 ms after the arena was made.
+    /// After a gap of this many times the last call; of half of it while the links are idle, from
+    /// 100 ms after the arena was made.
     Gaps(f32),
     /// Only while the links are idle, with gaps as above.
     WhenIdle,
@@ -61,8 +61,8 @@ const LOOK_AGAIN: Duration = Duration::from_millis(1);
 
 /// While the links are idle a gap is this part of the last call, and at least so long that a thread
 /// which waits for the driver's lock has woken up and taken it.
-const IDLE_PART: u32 = 8;
-const SHORTEST_GAP: Duration = Duration::from_micros(100);
+const IDLE_PART: u32 = 2;
+const SHORTEST_GAP: Duration = Duration::from_micros(200);
 
 /// A gap that grew with a call that took unusually long is cut here, so that one hiccup does not
 /// delay everything.
@@ -113,7 +113,7 @@ mod tests {
         for pace in [Pace::Gaps(1.0), Pace::WhenIdle] {
             assert!(matches!(pace.decide(new, Some((8 * MS, 7 * MS))), Decision::Wait(_)));
             assert_eq!(pace.decide(new, Some((8 * MS, 8 * MS))), Decision::Go);
-            assert_eq!(pace.decide(now(false, true), Some((8 * MS, 7 * MS))), Decision::Go);
+            assert_eq!(pace.decide(now(false, true), Some((8 * MS, 4 * MS))), Decision::Go);
         }
     }
 
@@ -131,7 +131,7 @@ mod tests {
         assert_eq!(Pace::Unpaced.decide(now(false, true), last), Decision::Go);
         for pace in [Pace::Gaps(1.0), Pace::WhenIdle] {
             assert_eq!(pace.decide(now(false, true), last), Decision::Wait(MS));
-            assert_eq!(pace.decide(now(false, true), Some((8 * MS, MS))), Decision::Go);
+            assert_eq!(pace.decide(now(false, true), Some((8 * MS, 4 * MS))), Decision::Go);
             let short = Some((SHORTEST_GAP, Duration::ZERO));
             assert_eq!(pace.decide(now(false, true), short), Decision::Wait(SHORTEST_GAP));
             assert_eq!(

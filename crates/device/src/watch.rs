@@ -1,9 +1,6 @@
 //! What a run tells about itself, for a check that all accesses to memory are ordered: every
 //! record, wait and access of this crate is an [`Op`] for the context's watch. Without a watch that
 //! costs one load.
-//!
-//! A wait of [`Context::synchronize`] is not told, since it names no event; an event that is asked
-//! afterwards is.
 
 use std::fmt::Debug;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -195,7 +195,7 @@ fn lengths_that_differ_are_refused() {
 }
 
 #[test]
-fn rows_are_gathered_and_scattered_by_the_driver_alone() {
+fn rows_are_gathered_and_scattered_by_the_driver_where_there_are_no_kernels() {
     let fake = Fake::start();
     let context = context();
     let copies = StridedCopies::new(&context);
@@ -220,7 +220,7 @@ fn rows_are_gathered_and_scattered_by_the_driver_alone() {
     let mut expected = vec![0xEE; MIB as usize];
     (0..5).for_each(|row| expected[rows(row)].copy_from_slice(&sent[rows(row)]));
     assert!(back == expected);
-    assert_eq!(fake.calls("cuModuleLoadData"), 0);
+    assert!(fake.calls("cuModuleLoadData") <= 1, "the kernels are not looked for again");
 }
 
 #[test]

@@ -1,20 +1,20 @@
 //! Copies of arrays whose items are not dense: slices, transposed and reversed arrays, broadcast
 //! ones. The dense side is in C order.
 //!
-//! Dimensions that lie in memory as one are merged first. What is left is one plain copy, or rows
-//! of contiguous bytes, which the driver copies, or something that a kernel has to walk through.
-//! The kernel is compiled when it is first needed.
+//! Dimensions that lie in memory as one are merged first. What is left is one plain copy, or
+//! something that a kernel walks through, which is compiled when it is first needed. Where there is
+//! no compiler, the driver copies rows of contiguous bytes, at less than half of the speed.
 
 mod layout;
 mod walk;
 
 use std::ffi::c_void;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::context::Context;
 use crate::copy::{enter, refused, same_length};
-use crate::error::{CudaError, DeviceError, DeviceErrorKind, INVALID_VALUE};
+use crate::error::{CudaError, DeviceError, DeviceErrorKind};
 use crate::kernels::{Module, Nvrtc};
 use crate::result;
 use crate::span::DeviceSpan;
@@ -33,9 +33,6 @@ pub(crate) const SOURCE: &str = include_str!("../../kernels/strided.cu");
 const THREADS: u32 = 256;
 const MOST_BLOCKS: u64 = 4096;
 
-/// Rows of at least this many bytes are left to the driver, shorter ones only where there is no
-/// compiler.
-const BIG_ROW: u64 = 4096;
 /// The largest distance of rows that the driver takes (`CU_DEVICE_ATTRIBUTE_MAX_PITCH`).
 const LARGEST_PITCH: u64 = (1 << 31) - 1;
 
@@ -46,7 +43,19 @@ const ROWS: &str = "a copy of rows within the device";
 pub struct StridedCopies {
     context: Context,
     folders: Vec<PathBuf>,
-    module: Mutex<Option<Arc<Module>>>,
+    module: Mutex<Kernels>,
+}
+
+/// The compiled kernels.
+#[derive(Debug, Default)]
+enum Kernels {
+    /// Nobody has needed them.
+    #[default]
+    Unneeded,
+    /// They could not be compiled or loaded when they were last needed.
+    Missing,
+    /// Loaded.
+    There(Arc<Module>),
 }
 
 /// The two ends of a copy: the array at its address, and its dense copy.
@@ -68,7 +77,7 @@ impl StridedCopies {
     /// The same, with folders to look for the compiler in first, such as Python's `sys.path`.
     #[must_use]
     pub fn looking_in(context: &Context, folders: Vec<PathBuf>) -> StridedCopies {
-        StridedCopies { context: context.clone(), folders, module: Mutex::new(None) }
+        StridedCopies { context: context.clone(), folders, module: Mutex::default() }
     }
 
     /// Copies the items of the array at `from` (the address of its first item) to `to`, dense and
@@ -151,13 +160,9 @@ impl StridedCopies {
         merged: &Merged,
     ) -> Result<(), DeviceError> {
         let rows = Rows::of(merged);
-        if let Some(rows) = rows.as_ref().filter(|rows| rows.are_big()) {
+        if let Some(rows) = rows.as_ref().filter(|rows| rows.count == 1 || self.is_in_vain()) {
             // SAFETY: the caller's duty.
-            match unsafe { rows.copy(stream, ends) } {
-                // The driver may refuse rows whose distance it did not choose itself.
-                Err(cause) if rows.count > 1 && cause.code == INVALID_VALUE => {}
-                copied => return refused(copied, ROWS),
-            }
+            return refused(unsafe { rows.copy(stream, ends) }, ROWS);
         }
         match (self.module(), rows) {
             // SAFETY: the caller's duty.
@@ -168,15 +173,29 @@ impl StridedCopies {
         }
     }
 
+    /// Whether the kernels could not be had before, so that what can do without them does not look
+    /// for the compiler each time.
+    fn is_in_vain(&self) -> bool {
+        matches!(*self.kernels(), Kernels::Missing)
+    }
+
     fn module(&self) -> Result<Arc<Module>, DeviceError> {
-        let mut kept = self.module.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(module) = &*kept {
+        let mut kept = self.kernels();
+        if let Kernels::There(module) = &*kept {
             return Ok(Arc::clone(module));
         }
-        let nvrtc = Nvrtc::find_in(&self.folders)?;
-        let module = Arc::new(Module::compile(&self.context, &nvrtc, "strided.cu", SOURCE)?);
-        *kept = Some(Arc::clone(&module));
+        let module = self.compile().map(Arc::new).inspect_err(|_| *kept = Kernels::Missing)?;
+        *kept = Kernels::There(Arc::clone(&module));
         Ok(module)
+    }
+
+    fn compile(&self) -> Result<Module, DeviceError> {
+        let nvrtc = Nvrtc::find_in(&self.folders)?;
+        Module::compile(&self.context, &nvrtc, "strided.cu", SOURCE)
+    }
+
+    fn kernels(&self) -> MutexGuard<'_, Kernels> {
+        self.module.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -221,10 +240,6 @@ impl Rows {
             }
             _ => None,
         }
-    }
-
-    fn are_big(&self) -> bool {
-        self.count == 1 || self.bytes >= BIG_ROW
     }
 
     /// # Safety
