@@ -26,7 +26,7 @@ TILE = (64, 4, 1)
 #: Threads of a block in three dimensions, at most, and of those along z.
 BLOCK, BLOCK_ALONG_Z = 256, 32
 #: Planes that one block marches through in three dimensions.
-PLANES = 32
+PLANES = 16
 #: Arrays that a step must read or write: the older level twice, the newer one, the medium.
 TRAFFIC = 4
 
