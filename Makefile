@@ -17,11 +17,13 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 PACKAGE := bindings/python
+# A CUDA driver in plain memory, for the tests of arrays on a GPU.
+FAKE_DRIVER = $(or $(CARGO_TARGET_DIR),$(CURDIR)/target)/debug/libunspool_fakecuda.so
 
 RUST_SOURCES := $(shell find crates $(PACKAGE)/src -name '*.rs' -path '*/src/*') \
 	$(wildcard Cargo.toml Cargo.lock crates/*/Cargo.toml $(PACKAGE)/Cargo.toml)
 PYTHON_SOURCES := $(PACKAGE)/pyproject.toml \
-	$(shell find $(PACKAGE)/python -name '*.py' -o -name '*.pyi' -o -name py.typed)
+	$(shell find $(PACKAGE)/python -name '*.py' -o -name '*.pyi' -o -name '*.cu' -o -name py.typed)
 
 .PHONY: kernels help demo test test-rust test-python bench lint fmt sim fuzz clean need-rust
 
@@ -44,6 +46,9 @@ test-rust: need-rust ## run the Rust tests
 
 test-python: $(VENV)/.test ## run the Python tests on the release wheel
 	$(BIN)/python -m pytest $(PACKAGE)
+	$(CARGO) build --locked --package unspool-fakecuda
+	FAKECUDA_DEVICES=2 UNSPOOL_CUDA_DRIVER="$(FAKE_DRIVER)" \
+		$(BIN)/python -m pytest $(PACKAGE) -m fake_gpu
 	$(BIN)/python -m pytest docs
 
 bench: need-rust $(VENV)/.rtm ## print tables of what things cost, against the raw operation of the same run

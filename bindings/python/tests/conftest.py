@@ -5,13 +5,17 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 
 import hypothesis
 import numpy as np
 import pytest
 import unspool
+
+import fake_gpu
 
 hypothesis.settings.register_profile("default", deadline=None, print_blob=True)
 hypothesis.settings.load_profile("default")
@@ -22,6 +26,26 @@ def spool() -> Iterator[unspool.Spool]:
     """A spool with room for everything that a test saves."""
     with unspool.Spool(host="64MiB") as opened:
         yield opened
+
+
+@pytest.fixture
+def driver() -> Iterator[fake_gpu.Driver]:
+    """The driver in plain memory, for tests that are marked `fake_gpu`."""
+    found = fake_gpu.load()
+    if found is None:
+        pytest.skip("UNSPOOL_CUDA_DRIVER names no driver: `make test-python` sets it")
+    yield found
+    found.control("reset")
+    found.synchronize()
+
+
+def gpu_library(name: str) -> ModuleType:
+    """A library of arrays on a GPU; the tests of the module are skipped where it is missing."""
+    # JAX would take most of the GPU's memory for itself.
+    os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return pytest.importorskip(name)
 
 
 def same_bits(left: np.ndarray, right: np.ndarray) -> bool:

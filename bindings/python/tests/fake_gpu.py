@@ -11,10 +11,14 @@ import ctypes
 import os
 from typing import Any
 
-import fake_dlpack
 import numpy as np
 
+import fake_dlpack
+
 LEGACY = 1
+
+# Bytes of each device.
+MEMORY = 4 << 30
 
 
 class Driver:
@@ -94,6 +98,7 @@ def load() -> Driver | None:
     if not path:
         return None
     driver = Driver(path)
+    driver.control("set", b"memory", ctypes.c_uint64(MEMORY))
     driver.context()
     return driver
 

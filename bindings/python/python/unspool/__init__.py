@@ -18,7 +18,8 @@ tiers (memory, then disk) and come back before they are asked for.
         print(spool.stats())
 
 Arrays may be those of NumPy, CuPy, PyTorch and JAX, on the CPU or a GPU, and everything else that
-has DLPack, the buffer protocol or the CUDA array interface. All errors are `unspool.Error`s; `unspool.errors` lists them.
+has DLPack, the buffer protocol or the CUDA array interface. All errors are `unspool.Error`s;
+`unspool.errors` lists them.
 """
 
 import atexit as _atexit

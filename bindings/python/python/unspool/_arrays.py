@@ -1,6 +1,7 @@
 """New arrays for `Spool.load`, and arrays over the memory of `Spool.writing` and `Spool.reading`.
 
-For a load the extension calls `allocate`, fills the array, and calls `finish`. Nothing is imported before it is asked for: the package itself needs no library of arrays.
+For a load the extension calls `allocate`, fills the array, and calls `finish`. Nothing is imported
+before it is asked for: the package itself needs no library of arrays.
 """
 
 from __future__ import annotations

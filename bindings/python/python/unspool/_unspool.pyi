@@ -422,7 +422,7 @@ class Writing:
         _traceback: TracebackType | None,
         /,
     ) -> bool:
-        """Commits the checkpoint, ordered after what is enqueued; after an exception gives it up."""
+        """Saves the checkpoint, ordered after what is enqueued; after an exception gives it up."""
 
 @final
 class Reading:
@@ -437,7 +437,7 @@ class Reading:
         _traceback: TracebackType | None,
         /,
     ) -> bool:
-        """The restore counts, once what is enqueued is done; after an exception it does not count."""
+        """The restore counts, once what is enqueued is done; after an exception it does not."""
 
 @final
 class HostBuffer:
@@ -505,8 +505,8 @@ class DeviceBuffer:
         """The address of its first item."""
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:
-        """Version 3 of the interface. The current streams of CuPy and PyTorch wait for the data; where
-        neither is in use, the interface names the stream on which it is ready.
+        """Version 3 of the interface. The current streams of CuPy and PyTorch wait for the data;
+        where neither is in use, the interface names the stream on which it is ready.
         """
     def __dlpack__(
         self,

@@ -133,8 +133,8 @@ impl DeviceBuffer {
         self.lent().map(|(_, address, _)| address)
     }
 
-    /// Version 3 of the interface. The current streams of CuPy and PyTorch wait for the data; where
-    /// neither is in use, the interface names the stream on which it is ready.
+    /// Version 3 of the interface. The current streams of CuPy and PyTorch wait for the data;
+    /// where neither is in use, the interface names the stream on which it is ready.
     #[getter]
     fn __cuda_array_interface__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let Some(text) = typestr::text(&self.items.dtype) else {

@@ -153,7 +153,7 @@ impl Reading {
         Ok(answer)
     }
 
-    /// The restore counts, once what is enqueued is done; after an exception it does not count.
+    /// The restore counts, once what is enqueued is done; after an exception it does not.
     fn __exit__(
         &self,
         py: Python<'_>,

@@ -191,7 +191,7 @@ impl Writing {
         Ok(answer)
     }
 
-    /// Commits the checkpoint, ordered after what is enqueued; after an exception gives it up.
+    /// Saves the checkpoint, ordered after what is enqueued; after an exception gives it up.
     fn __exit__(
         &self,
         py: Python<'_>,
