@@ -178,6 +178,19 @@ impl Bytes {
         }
     }
 
+    /// Pieces are not empty, do not overlap, and are kept for something.
+    #[cfg(test)]
+    pub fn assert_invariants(&self) {
+        let pieces: Vec<_> = self.pieces.iter().collect();
+        for ((_, first), (end, pasts)) in &pieces {
+            assert!(first < end && !pasts.is_empty());
+        }
+        for pair in pieces.windows(2) {
+            let [((one, _), (end, _)), ((other, first), _)] = pair else { unreachable!() };
+            assert!(one != other || end <= first, "two pieces share a byte");
+        }
+    }
+
     /// Drops every access that the host knows, and so everybody.
     pub fn compact(&mut self, clocks: &Clocks) {
         let host = clocks.clock(super::clock::HOST);

@@ -88,6 +88,12 @@ impl Checker {
         Checker { next_compaction: 1, least_between, ..Checker::new() }
     }
 
+    #[cfg(test)]
+    pub(super) fn assert_invariants(&self) {
+        self.bytes.assert_invariants();
+        self.clocks.assert_invariants();
+    }
+
     /// What was seen so far.
     #[must_use]
     pub fn figures(&self) -> Figures {

@@ -208,6 +208,19 @@ impl Clocks {
         self.clock(HOST).covers(clock)
     }
 
+    /// Every agent has a slot of its own, nobody else's slot is in use, and each knows itself best.
+    #[cfg(test)]
+    pub fn assert_invariants(&self) {
+        for (agent, slot) in &self.slots {
+            assert_eq!(self.agent(*slot), *agent);
+            let own = self.clock(*slot).at(*slot);
+            let others = self.slots.values().filter(|other| *other != slot);
+            assert!(others.into_iter().all(|other| self.clock(*other).at(*slot) <= own));
+        }
+        let used = self.parties.iter().flatten().count();
+        assert_eq!((used, used + self.free.len()), (self.slots.len(), self.parties.len()));
+    }
+
     /// Takes the slots of streams of which the host knows everything. Nothing else may hold a
     /// stamp that the host knows: such a slot gets another agent.
     pub fn compact(&mut self) {

@@ -102,6 +102,7 @@ fn compare(ops: &[Op], mut checker: Checker) -> Result<(), TestCaseError> {
             Err(_) => prop_assert!(!wrong.is_empty(), "{op:?} is right"),
         }
         sound_so_far &= wrong.is_empty();
+        checker.assert_invariants();
     }
     Ok(())
 }
