@@ -10,7 +10,19 @@ import numpy as np
 import pytest
 from fake_cuda import FakeCuda
 from unspool import cli
-from unspool.bench import beside, child, command, node, options, paper, raw, report, start, sweep
+from unspool.bench import (
+    beside,
+    child,
+    command,
+    copies,
+    node,
+    options,
+    paper,
+    raw,
+    report,
+    start,
+    sweep,
+)
 from unspool.bench.measure import Sample, gigabytes_per_second, lost_share, ratio, repeat, share
 from unspool.bench.memory import HUGE_PAGE, Mapping, in_parallel, write_all, write_pages
 from unspool.bench.prepare import STRATEGIES, Toucher
@@ -226,7 +238,7 @@ def test_nothing_is_touched_during_a_flush_and_what_it_wrote_never_again():
 
 def test_the_raw_operations_fill_three_tables():
     tables = tables_of("raw")
-    assert column(tables["raw-device"], "MiB") == [0.0625, 1.0]
+    assert column(tables["raw-device"], "MiB") == [0.0625, 0.0625, 1.0, 1.0]
     assert len(tables["raw-links"].rows) == 3
     names = column(tables["raw-host"], "operation")
     assert "cudaHostAlloc" in names
@@ -239,6 +251,16 @@ def test_copies_stand_beside_those_of_the_device():
     assert column(tables["copies"], "save/raw %") == [100.0, 100.0]
     assert column(tables["calls"], "arrays")[0] == "CuPy"
     assert all(micros > 0 for micros in column(tables["calls"], "restore us"))
+
+
+def test_saves_are_compared_with_copies_to_many_places_and_restores_with_copies_back():
+    def calls(seconds):
+        return raw.Calls(Sample.of([seconds]), Sample.of([1e-6]))
+
+    plain, ours = copies.Both(calls(1.0), calls(2.0)), copies.Both(calls(2.0), calls(2.5))
+    cells = copies.device_cells(10**9, plain, ours)
+    assert [cells[0].median, cells[1].median, cells[2]] == [1.0, 0.5, 50.0]
+    assert [cells[3].median, cells[4].median, cells[5]] == [0.5, 0.4, 80.0]
 
 
 def test_device_time_is_what_passes_between_the_first_call_and_the_last():

@@ -18,9 +18,17 @@ from unspool.bench.raw import Calls, device_seconds, repetitions, within_device
 from unspool.bench.report import Report, Table
 from unspool.bench.tiers import open_spool, room_for
 
-__all__ = ["run"]
+__all__ = ["Both", "device_cells", "run"]
 
-COLUMNS = ("MiB", "raw GB/s", "save GB/s", "save/raw %", "restore GB/s", "restore/raw %")
+COLUMNS = (
+    "MiB",
+    "raw GB/s",
+    "save GB/s",
+    "save/raw %",
+    "raw back GB/s",
+    "restore GB/s",
+    "restore/raw %",
+)
 CALL_COLUMNS = (
     "MiB",
     "arrays",
@@ -35,7 +43,7 @@ CALL_COLUMNS = (
 
 @dataclass(frozen=True, slots=True)
 class Both:
-    """Saves and restores of one size."""
+    """Saves and restores of one size, or the raw copies that they amount to."""
 
     save: Calls
     restore: Calls
@@ -45,7 +53,8 @@ def run(cuda: Cuda, plan: Plan, report: Report) -> None:
     """Two tables: device time, and host time a call."""
     title = "Saves and restores in the device tier: device time"
     device = Table("copies", title, COLUMNS)
-    device.note("raw: cudaMemcpyAsync within the device; all are enqueued before the first begins")
+    device.note("raw: cudaMemcpyAsync from one place of the device to many, raw back: from many to")
+    device.notes[-1] += " one; all calls of a round are enqueued before the first copy begins"
     calls = Table("calls", "The same: host time a call, in microseconds", CALL_COLUMNS)
     calls.note("raw: cudaMemcpyAsync from Python through CuPy")
     kinds = libraries(cuda)
@@ -60,18 +69,22 @@ def _add_size(
 ) -> None:
     count = repetitions(size, plan.copies_room)
     raw = within_device(cuda, size, count, plan.rounds)
+    back = within_device(cuda, size, count, plan.rounds, back=True)
     for number, library in enumerate(kinds):
         ours = through_spool(cuda, library, (size, count), plan.rounds)
         if number == 0:
-            tables[0].add(size / 2**20, *_device_cells(size, raw, ours))
+            tables[0].add(size / 2**20, *device_cells(size, Both(raw, back), ours))
         cells = [_micro(calls) for calls in (raw, ours.save, ours.restore)]
         tables[1].add(size / 2**20, library.name, *(cell for pair in cells for cell in pair))
 
 
-def _device_cells(size: int, raw: Calls, ours: Both) -> list[Sample | float]:
-    rates = [gigabytes_per_second(size, calls.device) for calls in (raw, ours.save, ours.restore)]
-    save, restore = (100 * ratio(rate, rates[0]) for rate in rates[1:])
-    return [rates[0], rates[1], save, rates[2], restore]
+def device_cells(size: int, raw: Both, ours: Both) -> list[Sample | float]:
+    """Rates and ratios: saves against copies to many places, restores against those back."""
+    cells: list[Sample | float] = []
+    for plain, spool in ((raw.save, ours.save), (raw.restore, ours.restore)):
+        rates = [gigabytes_per_second(size, calls.device) for calls in (plain, spool)]
+        cells += [*rates, 100 * ratio(rates[1], rates[0])]
+    return cells
 
 
 def _micro(calls: Calls) -> tuple[float, float]:

@@ -73,18 +73,20 @@ def repetitions(size: int, room: int) -> int:
     return max(2, min(MOST_CALLS, room // size))
 
 
-def within_device(cuda: Cuda, size: int, count: int, rounds: int) -> Calls:
-    """Copies of `size` bytes from one place to `count` others, one after the other."""
+def within_device(cuda: Cuda, size: int, count: int, rounds: int, back: bool = False) -> Calls:
+    """Copies of `size` bytes from one place to `count` others, as saves make them; `back`: from
+    those to the one, as restores do.
+    """
     stream = cuda.stream()
-    source, target = cuda.malloc(size), cuda.malloc(size * count)
+    state, tier = cuda.malloc(size), cuda.malloc(size * count)
+    places = [tier + size * number for number in range(count)]
+    ends = [(state, place) if back else (place, state) for place in places]
+    calls = [lambda to=to, of=of: cuda.within(to, of, size, stream) for to, of in ends]
     try:
-        calls: list[Callable[[], object]] = [
-            lambda to=target + size * i: cuda.within(to, source, size, stream) for i in range(count)
-        ]
         return rounds_of(cuda, stream, rounds, lambda: calls)
     finally:
-        cuda.free(source)
-        cuda.free(target)
+        cuda.free(state)
+        cuda.free(tier)
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,15 +149,17 @@ def run(cuda: Cuda, plan: Plan, report: Report) -> None:
 
 def _device_table(cuda: Cuda, plan: Plan) -> Table:
     title = "Copies within the device (cudaMemcpyAsync)"
-    columns = ("MiB", "copies", "device us", "GB/s", "host us a call", "p90")
+    columns = ("MiB", "copies", "to", "device us", "GB/s", "host us a call", "p90")
     table = Table("raw-device", title, columns)
     for size in plan.sizes:
         count = repetitions(size, plan.copies_room)
-        calls = within_device(cuda, size, count, plan.rounds)
-        micro = calls.device.map(lambda seconds: seconds * 1e6)
-        host = calls.host.map(lambda seconds: seconds * 1e6)
-        rate = gigabytes_per_second(size, calls.device)
-        table.add(size / 2**20, count, micro, rate, host.median, host.p90)
+        for back in (False, True):
+            calls = within_device(cuda, size, count, plan.rounds, back)
+            micro = calls.device.map(lambda seconds: seconds * 1e6)
+            host = calls.host.map(lambda seconds: seconds * 1e6)
+            rate = gigabytes_per_second(size, calls.device)
+            to = "one place" if back else "many places"
+            table.add(size / 2**20, count, to, micro, rate, host.median, host.p90)
     return table
 
 
