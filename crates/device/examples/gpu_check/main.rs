@@ -1,7 +1,7 @@
 //! Checks of the device crate on a machine with a GPU, and figures beside the raw operations.
 //!
 //! `cargo run --release -p unspool-device --example gpu_check [part]`, where the part is one of
-//! check, order, turns, early, figures and pace; without one, all.
+//! check, order, turns, early, strided, figures and pace; without one, all.
 
 #![allow(clippy::print_stdout, clippy::unwrap_used, missing_docs)]
 
@@ -36,7 +36,6 @@ fn main() {
         let nvrtc = Nvrtc::find().unwrap();
         println!("{nvrtc:?}");
         check::run(&context, &nvrtc);
-        strided::check(&context);
         errors::run(&driver, &context);
     }
     if all || words == ["check"] || words == ["order"] {
@@ -49,8 +48,11 @@ fn main() {
     if all || words == ["early"] || words == ["figures"] {
         early::run(&context);
     }
-    if all || words == ["figures"] {
+    if all || words == ["strided"] || words == ["figures"] {
+        strided::check(&context);
         strided::figures(&context);
+    }
+    if all || words == ["figures"] {
         figures::run(&context);
         links::run(&context);
     }

@@ -8,6 +8,17 @@ use crate::util::{LONG, MIB, Random, rate, settle};
 /// Room for every array and its dense copy.
 const ROOM: u64 = 64 * MIB;
 
+/// Large enough for tiles, with edges of all kinds: sizes, strides, bytes of an item.
+const TRANSPOSED: [(&[u64], &[i64], u64); 7] = [
+    (&[1300, 1333], &[4, 5200], 4),
+    (&[1024, 512], &[8, 8192], 8),
+    (&[257, 300, 3], &[2, 257 * 2 * 3, 257 * 2], 2),
+    (&[170, 140, 161], &[4, 680, 680 * 140], 4),
+    (&[1520, 1300], &[1, 1600], 1),
+    (&[333, 300], &[16, -16 * 333], 16),
+    (&[600, 333], &[12, 12 * 600], 12),
+];
+
 struct Bench {
     stream: Stream,
     copies: StridedCopies,
@@ -25,6 +36,12 @@ pub fn check(context: &Context) {
         scattered += u64::from(bench.agrees(&layout, first, round));
     }
     assert!(scattered > 100, "{scattered}");
+    for (round, (shape, strides, itemsize)) in (400..).step_by(10).zip(TRANSPOSED) {
+        let (shape, strides) = (shape.to_vec(), strides.to_vec());
+        let layout = StridedLayout { shape, strides, itemsize };
+        let (low, _) = layout.extent(1 << 50).unwrap();
+        assert!(bench.agrees(&layout, (1 << 50) + 16 - low, round), "{layout:?}");
+    }
     println!("400 random layouts gathered, {scattered} scattered, {items} items: right");
     drop(bench);
     settle();

@@ -6,6 +6,7 @@
 //! no compiler, the driver copies rows of contiguous bytes, at less than half of the speed.
 
 mod layout;
+mod tiles;
 mod walk;
 
 use std::ffi::c_void;
@@ -166,7 +167,7 @@ impl StridedCopies {
         }
         match (self.module(), rows) {
             // SAFETY: the caller's duty.
-            (Ok(module), _) => unsafe { launch(&module, stream, ends, merged) },
+            (Ok(module), _) => unsafe { launch_all(&module, stream, ends, merged) },
             // SAFETY: the caller's duty.
             (Err(_), Some(rows)) => refused(unsafe { rows.copy(stream, ends) }, ROWS),
             (Err(error), None) => Err(error),
@@ -201,25 +202,39 @@ impl StridedCopies {
 
 /// # Safety
 /// The items of `merged` are there on both sides.
-unsafe fn launch(
+unsafe fn launch_all(
     module: &Module,
     stream: &Stream,
     ends: &Ends<'_>,
     merged: &Merged,
 ) -> Result<(), DeviceError> {
     let dense = ends.dense.address();
-    let plan = UnitWalk::new(merged, ends.array, dense, ends.direction);
-    let (name, mut walk) = (plan.kernel(), plan.walk);
+    let walks = UnitWalk::all(merged, ends.array, dense, ends.direction);
+    // SAFETY: the caller's duty; the walks together are the items.
+    walks.iter().try_for_each(|walk| unsafe { launch(module, stream, ends, walk) })
+}
+
+/// # Safety
+/// The items of the walk are there on both sides.
+unsafe fn launch(
+    module: &Module,
+    stream: &Stream,
+    ends: &Ends<'_>,
+    plan: &UnitWalk,
+) -> Result<(), DeviceError> {
+    let array = ends.array.wrapping_add_signed(plan.array_at);
+    let dense = ends.dense.address().wrapping_add_signed(plan.dense_at);
     let (mut from, mut to) = match ends.direction {
-        Direction::Gather => (ends.array, dense),
-        Direction::Scatter => (dense, ends.array),
+        Direction::Gather => (array, dense),
+        Direction::Scatter => (dense, array),
     };
+    let mut walk = plan.walk;
     let blocks = walk.units.div_ceil(u64::from(THREADS)).min(MOST_BLOCKS) as u32;
     let mut list: [*mut c_void; 3] =
         [(&raw mut to).cast(), (&raw mut from).cast(), (&raw mut walk).cast()];
     // SAFETY: the kernel takes two addresses and a walk, and touches the items alone, which are
     // there by the caller's word.
-    unsafe { module.launch_with(stream, &name, (blocks, THREADS), &mut list) }
+    unsafe { module.launch_with(stream, &plan.kernel(), (blocks, THREADS), &mut list) }
 }
 
 /// A layout that is rows of contiguous bytes, one as far from the next as the other.

@@ -2,6 +2,7 @@
 //! out as the kernel's own struct (kernels/strided.cu).
 
 use crate::strided::layout::{Dim, MOST_MERGED, Merged};
+use crate::strided::tiles::{self, Part};
 
 /// Eight dimensions, and one for the units of a run.
 pub(super) const MOST_DIMS: usize = MOST_MERGED + 1;
@@ -27,31 +28,46 @@ pub(super) struct Walk {
     sizes: [u64; MOST_DIMS],
     from: [i64; MOST_DIMS],
     to: [i64; MOST_DIMS],
+    shifts: [u64; MOST_DIMS],
 }
+
+/// The shift of a size that is no power of two.
+const NO_SHIFT: u64 = 64;
 
 /// A walk and the bytes of its unit: 1, 2, 4, 8 or 16.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct UnitWalk {
     pub(super) walk: Walk,
     pub(super) unit: u64,
+    /// How far its first item is from the first of all, in the array and in the dense copy.
+    pub(super) array_at: i64,
+    pub(super) dense_at: i64,
 }
 
 impl UnitWalk {
-    /// The walk over `merged`, whose array begins at `array` and whose dense copy at `dense`.
+    /// The walks over `merged`, whose array begins at `array` and whose dense copy at `dense`: one,
+    /// or one in tiles and others for what the tiles leave.
     ///
     /// The order is that of the memory that is written: neighbouring threads then write
     /// neighbouring bytes, and reads that are apart have the caches.
-    pub(super) fn new(merged: &Merged, array: u64, dense: u64, direction: Direction) -> UnitWalk {
+    pub(super) fn all(
+        merged: &Merged,
+        array: u64,
+        dense: u64,
+        direction: Direction,
+    ) -> Vec<UnitWalk> {
         let unit = unit_of(merged, array | dense);
         let mut dims = merged.dims.clone();
         if direction == Direction::Scatter {
             dims.sort_by_key(|dim| std::cmp::Reverse(dim.stride.unsigned_abs()));
         }
-        if merged.run > unit {
-            let (size, step) = (merged.run / unit, unit.cast_signed());
-            dims.push(Dim { size, stride: step, dense: step });
-        }
-        UnitWalk { walk: Walk::over(&dims, direction), unit }
+        let walk = |part: Part| UnitWalk {
+            walk: Walk::over(&with_units(part.dims, merged.run, unit), direction),
+            unit,
+            array_at: part.array_at,
+            dense_at: part.dense_at,
+        };
+        tiles::parts(&dims, merged.run, direction).into_iter().map(walk).collect()
     }
 
     /// The kernel's name. Few enough units are counted in 32 bits, where division is cheap.
@@ -59,6 +75,15 @@ impl UnitWalk {
         let bits = if self.walk.units <= 1 << 31 { 32 } else { 64 };
         format!("copy_units_{}_{bits}", self.unit)
     }
+}
+
+/// The units of a run as one more dimension, the innermost.
+fn with_units(mut dims: Vec<Dim>, run: u64, unit: u64) -> Vec<Dim> {
+    if run > unit {
+        let step = unit.cast_signed();
+        dims.push(Dim { size: run / unit, stride: step, dense: step });
+    }
+    dims
 }
 
 impl Walk {
@@ -70,9 +95,13 @@ impl Walk {
             sizes: [1; MOST_DIMS],
             from: [0; MOST_DIMS],
             to: [0; MOST_DIMS],
+            shifts: [NO_SHIFT; MOST_DIMS],
         };
         for (index, dim) in dims.iter().enumerate() {
             walk.sizes[index] = dim.size;
+            if dim.size.is_power_of_two() {
+                walk.shifts[index] = u64::from(dim.size.trailing_zeros());
+            }
             (walk.from[index], walk.to[index]) = match direction {
                 Direction::Gather => (dim.stride, dim.dense),
                 Direction::Scatter => (dim.dense, dim.stride),

@@ -91,6 +91,7 @@ impl Runner for Plain {
             let (mut rest, mut from_at, mut to_at) = (index, 0, 0);
             for dim in (0..walk.dims as usize).rev() {
                 let place = (rest % walk.sizes[dim]) as i64;
+                assert!(walk.shifts[dim] == 64 || walk.sizes[dim] == 1 << walk.shifts[dim]);
                 rest /= walk.sizes[dim];
                 from_at += place * walk.from[dim];
                 to_at += place * walk.to[dim];
@@ -142,14 +143,20 @@ fn run(
 ) {
     let first = array.bytes_mut()[case.first..].as_mut_ptr();
     let dense = dense.bytes_mut().as_mut_ptr();
-    let plan = UnitWalk::new(merged, first.addr() as u64, dense.addr() as u64, direction);
-    assert_eq!(plan.walk.units * plan.unit, case.layout.bytes().unwrap());
-    let (from, to) = match direction {
-        Direction::Gather => (first, dense),
-        Direction::Scatter => (dense, first),
-    };
-    // SAFETY: the buffer is the layout's whole extent, and the dense side its bytes.
-    unsafe { runner.run(&plan, to, from) };
+    let plans = UnitWalk::all(merged, first.addr() as u64, dense.addr() as u64, direction);
+    let all: u64 = plans.iter().map(|plan| plan.walk.units * plan.unit).sum();
+    assert_eq!(all, case.layout.bytes().unwrap());
+    for plan in plans {
+        // SAFETY: the buffer is the layout's whole extent, and the dense side its bytes.
+        unsafe {
+            let first = first.offset(plan.array_at as isize);
+            let dense = dense.offset(plan.dense_at as isize);
+            match direction {
+                Direction::Gather => runner.run(&plan, dense, first),
+                Direction::Scatter => runner.run(&plan, first, dense),
+            }
+        }
+    }
 }
 
 /// A dense array of random shape, some of it sliced away, reversed, repeated, transposed; or
@@ -217,8 +224,8 @@ fn dimensions_that_lie_in_memory_as_one_are_merged() {
 fn a_unit_is_as_large_as_addresses_and_distances_allow() {
     let unit = |shape: &[u64], strides: &[i64], itemsize, address| {
         let merged = layout(shape, strides, itemsize).merged().unwrap().unwrap();
-        let plan = UnitWalk::new(&merged, address, 1 << 20, Direction::Gather);
-        (plan.unit, plan.kernel())
+        let plans = UnitWalk::all(&merged, address, 1 << 20, Direction::Gather);
+        (plans[0].unit, plans[0].kernel())
     };
     assert_eq!(unit(&[8, 4], &[64, 4], 4, 1 << 21), (16, "copy_units_16_32".into()));
     assert_eq!(unit(&[8, 4], &[64, 4], 4, (1 << 21) + 8).0, 8);
@@ -226,6 +233,46 @@ fn a_unit_is_as_large_as_addresses_and_distances_allow() {
     assert_eq!(unit(&[8, 3], &[-25, 5], 5, 1 << 21).0, 1);
     let large = unit(&[1 << 20, 1 << 12], &[1 << 13, 2], 1, 1 << 21);
     assert_eq!(large, (1, "copy_units_1_64".into()));
+}
+
+/// Layouts that are large enough for tiles, with edges of all kinds.
+fn transposed() -> Vec<Case> {
+    let layouts = [
+        layout(&[300, 333], &[4, 1200], 4),
+        layout(&[256, 512], &[8, 2048], 8),
+        layout(&[257, 300, 3], &[2, 257 * 2 * 3, 257 * 2], 2),
+        layout(&[70, 40, 61], &[4, 280, 280 * 40], 4),
+        layout(&[520, 300], &[1, 600], 1),
+        layout(&[300, 333], &[-4, 1200], 4),
+        layout(&[333, 300], &[16, -16 * 333], 16),
+        layout(&[300, 333], &[12, 12 * 300], 12),
+        layout(&[3, 300, 200], &[0, 4, 1300], 4),
+    ];
+    layouts.into_iter().map(|layout| Case::new(layout, 4)).collect()
+}
+
+#[test]
+fn transposed_arrays_are_walked_in_tiles_and_no_item_is_left_out() {
+    for case in transposed() {
+        check(&case, &Plain);
+        let merged = case.layout.merged().unwrap().unwrap();
+        let plans = UnitWalk::all(&merged, 1 << 20, 1 << 20, Direction::Gather);
+        let units = usize::from(merged.run > plans[0].unit);
+        assert_eq!(plans[0].walk.dims as usize, merged.dims.len() + 2 + units, "{case:?}");
+        assert!(plans.len() <= 3);
+    }
+}
+
+#[test]
+fn arrays_whose_order_is_that_of_their_copy_need_no_tiles() {
+    let walks = |shape: &[u64], strides: &[i64]| {
+        let merged = layout(shape, strides, 4).merged().unwrap().unwrap();
+        UnitWalk::all(&merged, 1 << 20, 1 << 20, Direction::Scatter).len()
+    };
+    assert_eq!(walks(&[504, 504], &[2048, 4]), 1);
+    assert_eq!(walks(&[504, 504], &[4096, 8]), 1);
+    assert_eq!(walks(&[100, 100], &[4, 400]), 1, "small");
+    assert_eq!(walks(&[1 << 20, 2], &[4, 4 << 20]), 1, "thin");
 }
 
 #[test]
@@ -346,4 +393,5 @@ fn the_kernel_compiled_for_the_processor_walks_as_the_items_lie() {
         Ok(())
     });
     checked.unwrap();
+    transposed().iter().for_each(|case| check(case, &kernel));
 }
