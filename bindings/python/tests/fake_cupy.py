@@ -48,11 +48,26 @@ class Stream:
     def synchronize(self):
         assert self.current
 
+    def begin_capture(self, mode):
+        assert mode == "relaxed"
+        RawModule.captured = []
+
+    def end_capture(self):
+        launches, RawModule.captured = RawModule.captured, None
+
+        def launch(stream):
+            assert stream is self
+            for kernel, *arguments in launches:
+                kernel(*arguments)
+
+        return SimpleNamespace(launch=launch)
+
 
 class RawModule:
     """Compiles nothing: gives the kernel that the shim has compiled from the same text."""
 
     kernels: ClassVar[dict] = {}
+    captured: ClassVar[list | None] = None
 
     def __init__(self, code, options):
         assert options == COMPILER_OPTIONS
@@ -60,7 +75,15 @@ class RawModule:
 
     def get_function(self, name):
         assert name in self._names
-        return self.kernels[name]
+        kernel = self.kernels[name]
+
+        def launch(*arguments):
+            if RawModule.captured is None:
+                kernel(*arguments)
+            else:
+                RawModule.captured.append((kernel, *arguments))
+
+        return launch
 
 
 class Device:
@@ -96,6 +119,7 @@ def install(monkeypatch, kernels, devices=1):
         getDeviceCount=lambda: devices,
         getDeviceProperties=lambda ordinal: {"name": f"fake {ordinal}".encode()},
         CUDARuntimeError=CUDARuntimeError,
+        streamCaptureModeRelaxed="relaxed",
     )
     cuda = SimpleNamespace(
         runtime=runtime,

@@ -102,7 +102,7 @@ class ShimDevice:
 
     def __init__(self, kernels):
         self._kernels = kernels
-        self._steps = 0
+        self._steps, self._captured = 0, []
         self.free = 1 << 40
 
     def zeros(self, shape):
@@ -132,7 +132,22 @@ class ShimDevice:
         array[...] = of
 
     def kernel(self, name):
-        return self._kernels[name]
+        kernel = self._kernels[name]
+
+        def launch(*arguments):
+            if self._captured:
+                self._captured[-1].append((kernel, *arguments))
+            else:
+                kernel(*arguments)
+
+        return launch
+
+    def capture(self, enqueue):
+        launches = []
+        self._captured.append(launches)
+        enqueue()
+        self._captured.pop()
+        return lambda: [kernel(*arguments) for kernel, *arguments in launches]
 
     def free_bytes(self):
         return self.free

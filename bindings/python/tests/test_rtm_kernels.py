@@ -117,6 +117,42 @@ def test_two_runs_of_the_kernels_give_the_same_bits(device):
     assert all(a.tobytes() == b.tobytes() for a, b in zip(first, second, strict=True))
 
 
+def test_groups_of_steps_that_are_replayed_give_the_bits_of_one_group(device):
+    model = _model()
+    propagator = GpuPropagator(model, _step(model), 10, device)
+    whole, _ = _shoot(propagator, 90, odd=90)
+    for group in (1, 2, 7, 16):
+        np.testing.assert_array_equal(_shoot(propagator, 90, odd=group)[0], whole)
+
+
+def test_a_signal_may_be_played_again_from_any_row(device):
+    propagator = GpuPropagator(_model(), 1e-3, 10, device)
+    source, waves = propagator.points([(300.0, 200.0)]), propagator.wavefield()
+    signal = propagator.load(np.sin(np.arange(40, dtype=np.float32)))
+    fields = []
+    for begin in (10, 0, 10, 30):
+        waves.reset()
+        waves.advance(10, source, signal[begin : begin + 10])
+        fields.append(waves.now.copy())
+    assert np.abs(fields[0]).max() > 0
+    np.testing.assert_array_equal(fields[0], fields[2])
+    assert (fields[0] != fields[1]).any()
+    assert (fields[0] != fields[3]).any()
+
+
+def test_signals_and_records_that_do_not_fit_are_refused(device):
+    propagator = GpuPropagator(_model(), 1e-3, 10, device)
+    points, waves = propagator.points([(300.0, 200.0)]), propagator.wavefield()
+    signal, record = propagator.load(np.ones(9, np.float32)), propagator.traces(9, 1)
+    with pytest.raises(MigrationError, match="signal of 3 rows is too short for 4"):
+        waves.advance(4, points, signal[6:])
+    with pytest.raises(MigrationError, match="record of 2 rows is too short for 4"):
+        waves.advance(4, points, signal[:4], points, record[7:])
+    with pytest.raises(MigrationError, match="row 2, and the record in row 0"):
+        waves.advance(4, points, signal[2:6], points, record)
+    assert not waves.now.any()
+
+
 def _laplacian(field, spacing):
     total = np.zeros_like(field)
     inner = (slice(4, -4),) * field.ndim
@@ -197,15 +233,18 @@ def test_adding_is_the_transpose_of_reading_in_three_dimensions(device):
     field = propagator.room()
     field[...] = np.random.default_rng(1).standard_normal(field.shape)
     values, read = np.float32([[0.3, -1.7, 2.0]]), propagator.traces(1, 3)
-    points.read(field, read, 0)
+    begun = device.load(np.zeros(1, np.int32))
+    points.read(field, read.array, begun, 0)
     added = propagator.room()
-    points.add(added, propagator.load(values), 0)
+    points.add(added, propagator.load(values).array, begun, 0)
     # What is added is scaled by the medium of each cell: here taken out again.
     grid = Grid(model.shape, model.spacing, 4)
     medium = Medium.of(model, grid, _step(model))
     at = np.nonzero(added)
     added[at] /= medium.response(at, 9.0 * 8.0 * 7.0)
-    assert float((read * values).sum()) == pytest.approx(float((field * added).sum()), rel=1e-4)
+    assert float((propagator.fetch(read) * values).sum()) == pytest.approx(
+        float((field * added).sum()), rel=1e-4
+    )
 
 
 def test_points_outside_the_model_are_refused(device):

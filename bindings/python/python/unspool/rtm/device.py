@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import time
 from collections import deque
@@ -27,12 +28,15 @@ FILES = {
     "advance_3d": "acoustic_3d.cu",
     "inject": "points.cu",
     "record": "points.cu",
+    "finish_rows": "points.cu",
     "correlate": "points.cu",
 }
 #: Only what the text says is fused: the same bits as on the CPU.
 COMPILER_OPTIONS = ("--fmad=false",)
 #: Stretches of kernels whose time has not been read yet, at most.
 UNREAD = 256
+#: One stretch of so many is timed: a mark costs the host as much as a kernel.
+SAMPLED = 8
 #: Bytes of the array whose copy measures the memory bandwidth, and how often it is copied.
 PROBE_BYTES, PROBE_COPIES = 256 << 20, 8
 
@@ -48,7 +52,7 @@ class KernelTime:
 
     Attributes:
         steps: steps taken.
-        seconds: the device's time for them, gaps between kernels included.
+        seconds: the device's time for them, gaps between kernels included; from a sample of them.
     """
 
     steps: int
@@ -83,6 +87,12 @@ class Device(Protocol):
 
     def kernel(self, name: str) -> Launch:
         """One of the kernels."""
+
+    def capture(self, enqueue: Callable[[], None]) -> Callable[[], None]:
+        """Something that enqueues the same kernels with the same arguments, at less cost.
+
+        `enqueue` may start kernels and nothing else, and each of them has run before.
+        """
 
     def free_bytes(self) -> int:
         """Memory that arrays may still take."""
@@ -158,7 +168,8 @@ class CupyDevice:
         self.name: str = properties["name"].decode()
         self.on: str = f"cuda:{ordinal}"
         self._unread: deque[tuple[int, Any, Any]] = deque()
-        self._time = KernelTime(0, 0.0)
+        self._steps = self._stretches = self._timed = 0
+        self._seconds = 0.0
         self._anchor: Any = None
         self._anchored, self._spans = 0, list[Span]()
 
@@ -231,9 +242,25 @@ class CupyDevice:
         self._cupy.get_default_memory_pool().free_all_blocks()
         return best
 
+    def capture(self, enqueue: Callable[[], None]) -> Callable[[], None]:
+        """A CUDA graph of the kernels: one launch for all of them."""
+        # Relaxed: what the spool's threads do meanwhile is no part of it and does no harm.
+        self._stream.begin_capture(self._cupy.cuda.runtime.streamCaptureModeRelaxed)
+        try:
+            enqueue()
+        finally:
+            graph = self._stream.end_capture()
+        return functools.partial(graph.launch, self._stream)
+
     @contextmanager
     def timed(self, steps: int) -> Iterator[None]:
-        """Marks both ends on the stream; the time between is read when it is known."""
+        """Marks both ends on the stream now and then; the time between is read when it is known."""
+        left_out = self._anchor is None and self._stretches % SAMPLED != 0
+        self._steps += steps
+        self._stretches += 1
+        if left_out:
+            yield
+            return
         begin = self._mark()
         yield
         self._unread.append((steps, begin, self._mark()))
@@ -244,7 +271,7 @@ class CupyDevice:
         """The time of all steps so far."""
         while self._unread:
             self._read_one()
-        return self._time
+        return KernelTime(self._steps, self._seconds * self._steps / max(self._timed, 1))
 
     def keep_spans(self) -> None:
         """From now on remembers when kernels ran: a mark ties the device's clock to the host's."""
@@ -261,7 +288,8 @@ class CupyDevice:
         steps, begin, end = self._unread.popleft()
         end.synchronize()
         seconds = self._cupy.cuda.get_elapsed_time(begin, end) / 1e3
-        self._time = KernelTime(self._time.steps + steps, self._time.seconds + seconds)
+        self._timed += steps
+        self._seconds += seconds
         if self._anchor is not None:
             first, last = (self._on_the_clock(mark) for mark in (begin, end))
             self._spans.append(Span("compute", f"{steps} steps", first, last))

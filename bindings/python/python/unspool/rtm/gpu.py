@@ -7,7 +7,8 @@ that of the compiled propagator with fused multiply-add, in the same order.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from unspool.rtm.errors import MigrationError
 from unspool.rtm.medium import HALO, WIDE, Grid, Medium
 from unspool.rtm.model import Floats, Model
 
-__all__ = ["GpuImage", "GpuPoints", "GpuPropagator", "GpuWavefield"]
+__all__ = ["GpuImage", "GpuPoints", "GpuPropagator", "GpuWavefield", "Rows"]
 
 #: Threads of a block where each takes one element.
 LINE = (256, 1, 1)
@@ -67,17 +68,33 @@ class GpuPropagator:
         """Sources or receivers at positions in metres, between nodes by linear weights."""
         return GpuPoints(self._device, self._grid, self._medium, positions)
 
-    def traces(self, steps: int, count: int) -> Any:
+    def traces(self, steps: int, count: int) -> Rows:
         """An array to record into."""
-        return self._device.zeros((steps, count))
+        return Rows(self._device.zeros((steps, count)), 0, steps)
 
-    def load(self, array: Floats) -> Any:
+    def load(self, array: Floats) -> Rows:
         """A signal on the device."""
-        return self._device.load(array)
+        return Rows(self._device.load(array), 0, len(array))
 
-    def fetch(self, array: Any) -> Floats:
+    def fetch(self, array: Rows) -> Floats:
         """Traces as a NumPy array."""
-        return self._device.fetch(array)
+        return self._device.fetch(array.array[array.first : array.first + array.count])
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """Some rows of an array on the device, one for each step."""
+
+    array: Any
+    first: int
+    count: int
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __getitem__(self, rows: slice) -> Rows:
+        first, stop, _ = rows.indices(self.count)
+        return Rows(self.array, self.first + first, max(0, stop - first))
 
 
 class _Step:
@@ -141,25 +158,33 @@ class GpuPoints:
         parts = (shares.cells, shares.first, shares.points, shares.weights, shares.scale)
         self._shares = (*map(device.load, parts), np.int32(self._cells))
 
-    def add(self, field: Any, values: Any, row: int) -> None:
-        """Adds one row of `values` to a field."""
+    def add(self, field: Any, values: Any, begun: Any, row: int) -> None:
+        """Adds one row of `values`, `row` rows after those that have `begun`, to a field."""
         if self._cells:
-            arguments = (field, *self._shares, values, np.int32(row), np.int32(self.count))
+            arguments = (field, *self._shares, values, np.int32(self.count), begun, np.int32(row))
             self._add((_over(self._cells, LINE[0]), 1, 1), LINE, arguments)
 
-    def read(self, field: Any, values: Any, row: int) -> None:
+    def read(self, field: Any, values: Any, begun: Any, row: int) -> None:
         """Reads a field into one row of `values`."""
         if self.count:
-            arguments = (field, *self._corners, values, np.int32(row))
+            arguments = (field, *self._corners, values, begun, np.int32(row))
             self._read((_over(self.count, LINE[0]), 1, 1), LINE, arguments)
 
 
 class GpuWavefield:
-    """A wavefield of `GpuPropagator`."""
+    """A wavefield of `GpuPropagator`.
+
+    The steps of one call of `advance` are the same kernels time and again, but for the row of the
+    signal: they are captured when they come for the second time, and then started all at once.
+    """
 
     def __init__(self, device: Device, step: _Step, shape: tuple[int, ...]) -> None:
         self._device, self._step = device, step
         self._older, self._newer = device.zeros(shape), device.zeros(shape)
+        self._finish_rows = device.kernel("finish_rows")
+        self._begun, self._row = device.load(np.zeros(1, np.int32)), 0
+        self._swapped = False
+        self._groups: dict[tuple[int, ...], _Group] = {}
 
     @property
     def now(self) -> Any:
@@ -175,20 +200,77 @@ class GpuWavefield:
         self,
         steps: int,
         sources: GpuPoints,
-        signal: Any,
+        signal: Rows,
         receivers: GpuPoints | None = None,
-        record: Any = None,
+        record: Rows | None = None,
     ) -> None:
-        """Enqueues `steps` steps; see `Wavefield.advance`."""
-        if signal.size < steps * sources.count:
-            raise MigrationError(f"{signal.size} values drive no {steps} steps of {sources.count}")
+        """Enqueues `steps` steps; see `Wavefield.advance`.
+
+        Raises:
+            MigrationError: the signal or the record has too few rows, or they are not of the same
+                steps.
+        """
+        _check_rows(steps, signal, record)
+        into = None if record is None else record.array
+        group = _Group(steps, sources, signal.array, receivers, into)
+        if self._row != signal.first:
+            self._begun.fill(signal.first)
         with self._device.timed(steps):
-            for row in range(steps):
-                self._step(self._older, self._newer)
-                sources.add(self._older, signal, row)
-                if receivers is not None:
-                    receivers.read(self._older, record, row)
-                self._older, self._newer = self._newer, self._older
+            self._start(group)
+        self._row = signal.first + steps
+        if steps % 2:
+            self._older, self._newer = self._newer, self._older
+            self._swapped = not self._swapped
+
+    def _start(self, group: _Group) -> None:
+        key = (*group.key, int(self._swapped))
+        known = self._groups.get(key)
+        if known is None:
+            # The group is kept, and with it what its key is made of.
+            self._groups[key] = group
+            self._enqueue(group)
+            return
+        if known.launch is None:
+            known.launch = self._device.capture(lambda: self._enqueue(known))
+        known.launch()
+
+    def _enqueue(self, group: _Group) -> None:
+        older, newer = self._older, self._newer
+        for row in range(group.steps):
+            self._step(older, newer)
+            group.sources.add(older, group.signal, self._begun, row)
+            if group.receivers is not None:
+                group.receivers.read(older, group.record, self._begun, row)
+            older, newer = newer, older
+        self._finish_rows((1, 1, 1), (1, 1, 1), (self._begun, np.int32(group.steps)))
+
+
+@dataclass(eq=False)
+class _Group:
+    """What one call of `advance` enqueues, but for the row that it begins with."""
+
+    steps: int
+    sources: GpuPoints
+    signal: Any
+    receivers: GpuPoints | None
+    record: Any
+    launch: Callable[[], None] | None = None
+
+    @property
+    def key(self) -> tuple[int, ...]:
+        """Equal for equal kernels and arguments, as long as one of the groups is kept."""
+        parts = (self.sources, self.signal, self.receivers, self.record)
+        return (self.steps, *map(id, parts))
+
+
+def _check_rows(steps: int, signal: Rows, record: Rows | None) -> None:
+    for what, rows in (("signal", signal), ("record", record)):
+        if rows is not None and len(rows) < steps:
+            raise MigrationError(f"a {what} of {len(rows)} rows is too short for {steps} steps")
+    if record is not None and record.first != signal.first:
+        raise MigrationError(
+            f"the signal begins in row {signal.first}, and the record in row {record.first}"
+        )
 
 
 class GpuImage:

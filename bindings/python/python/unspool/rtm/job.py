@@ -174,7 +174,7 @@ class Kernels:
 
     Attributes:
         steps: steps of all passes.
-        seconds: the device's time for them, gaps between kernels included.
+        seconds: the device's time for them, gaps between kernels included; from a sample of them.
         step_bytes: what a step must read and write at least: the older level, which becomes the
             next one, the newer one and the medium.
         copy_bandwidth: bytes read and written a second by a copy on the device, in the same run.
