@@ -3,6 +3,7 @@
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec;
 use alloc::vec::Vec;
+use core::cmp::Reverse;
 use core::ops::Range;
 
 use crate::lifecycle::table::Row;
@@ -41,10 +42,27 @@ pub(crate) struct Fragments {
     free: u64,
     /// (bytes, offset) of every gap.
     gaps: BTreeSet<(u64, u64)>,
-    /// (next use, offset) of every copy that may be evicted now.
-    ready: BTreeSet<(u64, u64)>,
+    /// Every copy that may be evicted now, the best one to evict last.
+    ready: BTreeSet<Ready>,
     /// How many copies there are of each size.
     sizes: BTreeMap<u64, u32>,
+}
+
+/// A copy that may be evicted now, in the order in which copies are given up: the later the next
+/// use, the better; then the longer ago the last one. A device may still be reading what was used
+/// last, and whoever is given its bytes has to wait.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+struct Ready {
+    next_use: u64,
+    last_use: Reverse<u64>,
+    offset: u64,
+}
+
+impl Ready {
+    fn of(resident: &Resident, offset: u64) -> Ready {
+        let Resident { next_use, last_use, .. } = *resident;
+        Ready { next_use, last_use: Reverse(last_use), offset }
+    }
 }
 
 impl Fragments {
@@ -73,25 +91,29 @@ impl Fragments {
 
     /// Says when the copy at `offset` may go and when it is used next.
     pub fn update(&mut self, offset: u64, ready_at: Nanos, next_use: u64) {
-        let resident = self.resident_mut(offset);
-        let before = *resident;
-        (resident.ready_at, resident.next_use) = (ready_at, next_use);
-        if before.ready_at == Nanos(0) {
-            self.ready.remove(&(before.next_use, offset));
-        }
-        if ready_at == Nanos(0) {
-            self.ready.insert((next_use, offset));
-        }
+        self.change(offset, |resident| {
+            (resident.ready_at, resident.next_use) = (ready_at, next_use);
+        });
     }
 
     /// Says that the copy at `offset` was used.
     pub fn touch(&mut self, offset: u64, last_use: u64) {
-        self.resident_mut(offset).last_use = last_use;
+        self.change(offset, |resident| resident.last_use = last_use);
     }
 
-    fn resident_mut(&mut self, offset: u64) -> &mut Resident {
+    /// Changes what is known of the copy at `offset`.
+    fn change(&mut self, offset: u64, change: impl FnOnce(&mut Resident)) {
         let index = self.index_of(offset);
-        self.list[index].resident.as_mut().expect("a copy begins here")
+        let resident = self.list[index].resident.as_mut().expect("a copy begins here");
+        let before = *resident;
+        change(resident);
+        let after = *resident;
+        if before.ready_at == Nanos(0) {
+            self.ready.remove(&Ready::of(&before, offset));
+        }
+        if after.ready_at == Nanos(0) {
+            self.ready.insert(Ready::of(&after, offset));
+        }
     }
 
     /// The size of the smallest copy, in bytes.
@@ -99,11 +121,11 @@ impl Fragments {
         self.sizes.first_key_value().map(|(bytes, _)| *bytes)
     }
 
-    /// Of the copies that may be evicted now, the one whose next use is last: (next use, index).
+    /// Of the copies that may be evicted now, the one whose next use is last, and of those the one
+    /// whose last use is longest ago: (next use, index).
     pub fn last_used_ready(&self) -> Option<(u64, usize)> {
-        let (next_use, _) = *self.ready.last()?;
-        let (_, offset) = *self.ready.range((next_use, 0)..).next()?;
-        Some((next_use, self.index_of(offset)))
+        let best = self.ready.last()?;
+        Some((best.next_use, self.index_of(best.offset)))
     }
 
     /// Turns the copy at `offset` into a gap and joins it with the gaps beside it.
@@ -114,7 +136,7 @@ impl Fragments {
         self.free += bytes;
         self.count_size(bytes, -1);
         if resident.ready_at == Nanos(0) {
-            self.ready.remove(&(resident.next_use, offset));
+            self.ready.remove(&Ready::of(&resident, offset));
         }
         self.join_gaps_around(index);
         resident
@@ -144,7 +166,7 @@ impl Fragments {
         self.free -= bytes;
         self.count_size(bytes, 1);
         if resident.ready_at == Nanos(0) {
-            self.ready.insert((resident.next_use, offset));
+            self.ready.insert(Ready::of(&resident, offset));
         }
         offset
     }
@@ -208,7 +230,7 @@ impl Fragments {
         assert_eq!(gaps.iter().map(|(bytes, _)| bytes).sum::<u64>(), self.free);
         let copies = || self.list.iter().filter_map(|f| f.resident.map(|r| (f, r)));
         let ready = copies().filter(|(_, r)| r.ready_at == Nanos(0));
-        let ready: BTreeSet<_> = ready.map(|(f, r)| (r.next_use, f.offset)).collect();
+        let ready: BTreeSet<_> = ready.map(|(f, r)| Ready::of(&r, f.offset)).collect();
         assert_eq!(ready, self.ready, "the evictable copies are listed");
         assert_eq!(copies().map(|(f, _)| f.bytes).min(), self.smallest_copy());
     }

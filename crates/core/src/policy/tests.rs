@@ -49,6 +49,26 @@ fn a_small_copy_between_gaps_is_given_up_before_a_large_one_that_is_used_later()
 }
 
 #[test]
+fn of_copies_that_nobody_wants_the_one_that_was_used_longest_ago_goes() {
+    // `arena` gives them the last uses 0, 2, 4, 1, 3; the first one stays.
+    let parts = [copy(8, STAYS, u64::MAX), copy(8, NOW, u64::MAX), copy(8, NOW, u64::MAX)];
+    let more = [copy(8, NOW, u64::MAX), copy(8, NOW, u64::MAX)];
+    let parts = [&parts[..], &more[..]].concat();
+    for kind in [PolicyKind::Score, PolicyKind::Belady] {
+        assert_eq!(choose(kind, &parts, 8), Choice::Take(3..4), "by a pass, {kind:?}");
+    }
+    let mut table = Fragments::new(parts.len() as u64 * 8);
+    for fragment in arena(&parts) {
+        let gap = table.gap_at(fragment.offset);
+        table.place(gap..gap + 1, 8, fragment.resident.unwrap());
+    }
+    assert_eq!(table.last_used_ready(), Some((u64::MAX, 3)), "by the index");
+    table.touch(24, 9);
+    assert_eq!(table.last_used_ready(), Some((u64::MAX, 1)), "after a use");
+    table.assert_invariants();
+}
+
+#[test]
 fn no_wait_is_better_than_a_far_next_use() {
     let parts = [copy(8, Nanos(50), 1000), copy(8, NOW, 1)];
     assert_eq!(choose(PolicyKind::Score, &parts, 8), Choice::Take(1..2));

@@ -28,6 +28,9 @@ struct Best {
     window: Range<usize>,
     wait: u64,
     score: u64,
+    /// When its copy was used last, where it holds only one. Of two that are equal otherwise the
+    /// one that was used longer ago goes: a device may still be reading the other.
+    last_use: u64,
 }
 
 /// The window with the smallest wait, then the largest tally.
@@ -43,7 +46,7 @@ pub(crate) fn best_window<T: Tally>(fragments: &[Fragment], need: &Need, mut tal
         while slide.bytes >= need.bytes {
             // Only windows that cannot be shortened: nothing is given up needlessly.
             if slide.bytes - fragments[slide.start].bytes < need.bytes {
-                slide.offer(&mut best, tally.score());
+                slide.offer(fragments, &mut best, tally.score());
             }
             slide.shrink(fragments, need, &mut tally);
         }
@@ -65,10 +68,15 @@ struct Slide {
 
 impl Slide {
     /// Makes this window the best one if it is better.
-    fn offer(&self, best: &mut Option<Best>, score: u64) {
-        let better = |b: &Best| (self.wait, b.score) < (b.wait, score);
+    fn offer(&self, fragments: &[Fragment], best: &mut Option<Best>, score: u64) {
+        let last_use = match &fragments[self.start..self.end] {
+            [Fragment { resident: Some(resident), .. }] => resident.last_use,
+            _ => u64::MAX,
+        };
+        let better = |b: &Best| (self.wait, b.score, last_use) < (b.wait, score, b.last_use);
         if best.as_ref().is_none_or(better) {
-            *best = Some(Best { window: self.start..self.end, wait: self.wait, score });
+            let (window, wait) = (self.start..self.end, self.wait);
+            *best = Some(Best { window, wait, score, last_use });
         }
     }
 
