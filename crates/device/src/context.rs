@@ -2,7 +2,10 @@
 //! and streams of CuPy, PyTorch and JAX can be used as they are.
 
 use std::marker::PhantomData;
+use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::thread::Builder;
+use std::time::Duration;
 
 use unspool_core::order::Op;
 
@@ -96,6 +99,28 @@ impl Context {
         result::synchronize_context()?;
         self.saw(|| Op::WaitAll);
         Ok(())
+    }
+
+    /// As [`synchronize`](Self::synchronize), waiting at most `limit`. The driver has no such wait,
+    /// so a thread waits for it; after a time-out that thread stays until the work is done.
+    ///
+    /// # Errors
+    /// When something before it failed, when the limit has passed, or no thread can be had.
+    pub fn synchronize_within(&self, limit: Duration) -> Result<(), DeviceError> {
+        let (context, (done, waiting)) = (self.clone(), channel());
+        let wait = move || {
+            // Whoever waited may be gone.
+            let _ = done.send(context.synchronize());
+        };
+        let builder = Builder::new().name("unspool-wait".to_owned());
+        builder
+            .spawn(wait)
+            .map_err(|error| DeviceError::system("starting a thread was refused", &error))?;
+        waiting.recv_timeout(limit).unwrap_or_else(|_| {
+            let message = format!("work on the device was not done after {limit:?}");
+            Err(DeviceError::new(DeviceErrorKind::TimedOut, message)
+                .with_advice("A kernel may be running for long or hang."))
+        })
     }
 
     /// From now on `watch` hears of every record, wait and access that goes through this value or a

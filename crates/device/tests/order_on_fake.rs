@@ -125,6 +125,22 @@ fn what_cannot_be_marked_is_waited_for_without_an_event() {
 }
 
 #[test]
+fn waiting_for_the_whole_device_ends_with_the_limit_or_the_work() {
+    let fake = Fake::start();
+    let context = context();
+    let checked = Checked::of(&context);
+    let (stream, memory) = (stream(&context), memory(&context, MIB));
+    fake.hold();
+    copy::fill(&stream, &memory.span(), 1).unwrap();
+    let error = context.synchronize_within(Duration::from_millis(5)).unwrap_err();
+    assert_eq!(error.kind(), DeviceErrorKind::TimedOut);
+    assert!(!checked.ops().contains(&Op::WaitAll));
+    fake.release();
+    context.synchronize_within(LIMIT).unwrap();
+    assert!(checked.ops().contains(&Op::WaitAll));
+}
+
+#[test]
 fn a_wait_that_was_enqueued_on_a_mark_holds_after_its_event_was_used_again() {
     let fake = Fake::start();
     let context = context();
