@@ -6,7 +6,7 @@
 use std::ffi::{CString, c_char};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use libloading::{Library, Symbol};
 
@@ -20,6 +20,9 @@ const CACHE: &str = "XDG_CACHE_HOME";
 /// The file name of the fake.
 pub const LIBRARY: &str =
     if cfg!(target_os = "macos") { "libunspool_fakecuda.dylib" } else { "libunspool_fakecuda.so" };
+
+/// The longest wait for what a test has left under way.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 static LOADED: OnceLock<Library> = OnceLock::new();
 static TURN: Mutex<()> = Mutex::new(());
@@ -60,8 +63,13 @@ fn load(path: &Path, variables: &[(&str, &str)]) -> Library {
 
 impl Drop for Fake {
     fn drop(&mut self) {
-        // What a test has broken or stopped must not stop what ends after it.
+        // What a test has broken or stopped must not stop what ends after it, and what it has left
+        // under way must not reach into the next one.
         self.reset();
+        let begin = Instant::now();
+        while self.count("pending") > 0 && begin.elapsed() < PATIENCE {
+            std::thread::yield_now();
+        }
     }
 }
 

@@ -14,7 +14,9 @@ mod moves;
 use std::collections::BTreeMap;
 use std::error::Error;
 use std::fmt;
-use std::path::PathBuf;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use unspool::gpu::{DeviceMemory, Gpu, Stream};
@@ -54,6 +56,23 @@ pub struct Plan {
     /// Bytes of the largest region.
     pub largest: u64,
     pub check_order: bool,
+}
+
+impl Plan {
+    /// Arenas that hold a few regions of `largest` bytes, and a disk in `directory`; every fifth
+    /// seed has no host tier, and every other one the check of order.
+    #[must_use]
+    pub fn small(seed: u64, largest: u64, directory: &Path) -> Plan {
+        Plan {
+            seed,
+            operations: 30,
+            device: 3 * largest,
+            host: if seed.is_multiple_of(5) { 0 } else { 9 * largest },
+            disk: Some(directory.to_owned()),
+            largest,
+            check_order: seed.is_multiple_of(2),
+        }
+    }
 }
 
 /// How often what was done.
@@ -138,6 +157,35 @@ struct Player<'a> {
 pub fn play(plan: &Plan, bank: &Bank) -> Outcome<Done> {
     let player = Player::open(plan, bank)?;
     player.play(plan.operations).map_err(|error| in_plan(error, plan))
+}
+
+/// Plays the sequences of these seeds on four threads, each with spools of its own, until one fails.
+///
+/// # Errors
+/// That of the one that fails.
+pub fn play_many(
+    seeds: Range<u64>,
+    bank: &Bank,
+    plan: impl Fn(u64) -> Plan + Sync,
+) -> Outcome<Done> {
+    let next = AtomicU64::new(seeds.start);
+    let worker = || -> Outcome<Done> {
+        let mut done = Done::default();
+        loop {
+            let seed = next.fetch_add(1, Ordering::Relaxed);
+            if seed >= seeds.end {
+                return Ok(done);
+            }
+            let played = play(&plan(seed), bank);
+            done = done.and(played.inspect_err(|_| next.store(seeds.end, Ordering::Relaxed))?);
+        }
+    };
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..4).map(|_| scope.spawn(worker)).collect();
+        threads.into_iter().try_fold(Done::default(), |sum, thread| {
+            Ok(sum.and(thread.join().map_err(|_| "a thread has panicked")??))
+        })
+    })
 }
 
 /// Plays one sequence in which calls may fail until `mend` has been called, before all that was
