@@ -53,7 +53,7 @@ pub fn load<'py>(
 struct Maker<'py, 'a> {
     helpers: Bound<'py, PyModule>,
     to: &'a str,
-    /// The number of a GPU, or -1 for the current one of the library.
+    /// The number of a GPU, or -1 for where the library makes its arrays by itself.
     device: Option<i64>,
     spool: &'a unspool::Spool,
 }
@@ -70,10 +70,10 @@ impl<'py, 'a> Maker<'py, 'a> {
     /// An array of the shape and dtype of `region`, whose content is unspecified.
     fn allocate(&self, region: &Region) -> PyResult<Bound<'py, PyAny>> {
         let py = self.helpers.py();
-        if let (Some(device), "jax") = (self.device, self.to) {
+        if let (Some(Ok(ordinal)), "jax") = (self.device.map(u32::try_from), self.to) {
             let takes = self.helpers.getattr(intern!(py, "jax_takes"))?;
             if takes.call1((region.dtype.name(),))?.is_truthy()? {
-                return self.device_memory(region, u32::try_from(device).unwrap_or(0));
+                return self.device_memory(region, ordinal);
             }
         }
         let shape = PyTuple::new(py, &region.shape)?;

@@ -23,8 +23,11 @@ hypothesis.settings.load_profile("default")
 
 @pytest.fixture
 def spool() -> Iterator[unspool.Spool]:
-    """A spool with room for everything that a test saves."""
-    with unspool.Spool(host="64MiB") as opened:
+    """A spool with room for everything that a test saves: in main memory, or, where the
+    environment asks for it (`UNSPOOL_TEST_ON=cuda`), on a GPU."""
+    place = os.environ.get("UNSPOOL_TEST_ON")
+    tiers = {"device": "64MiB", "host": "64MiB", "on": place} if place else {"host": "64MiB"}
+    with unspool.Spool(**tiers) as opened:
         yield opened
 
 

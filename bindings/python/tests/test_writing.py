@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,12 @@ from conftest import same_bits
 
 DTYPES = "bool int8 uint8 int16 uint16 int32 uint32 int64 uint64 float16 float32 float64".split()
 DTYPES += ["complex64", "complex128", "bfloat16", "float8_e4m3fn"]
+
+
+@pytest.fixture
+def spool() -> Iterator[unspool.Spool]:
+    with unspool.Spool(host="64MiB", on="cpu") as opened:
+        yield opened
 
 
 def numbers() -> np.ndarray:

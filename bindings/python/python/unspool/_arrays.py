@@ -35,8 +35,8 @@ _JAX_ALIGNMENT = 64
 
 
 def device_for(to: str, device: str | None, own: int | None) -> int | None:
-    """The number of the GPU on which new arrays of `to` are made; None for the CPU, -1 for the
-    current GPU of the library.
+    """The number of the GPU on which new arrays of `to` are made; None for the CPU, -1 for where
+    the library makes its arrays by itself.
 
     `device` is what the caller asked for, `own` the GPU of the spool.
 
@@ -56,12 +56,12 @@ def device_for(to: str, device: str | None, own: int | None) -> int | None:
         raise OptionError(f"device={device!r}: arrays of {to} are never there.")
     if kind == "cpu":
         return None
-    return int(number) if number else (-1 if own is None else own)
+    return int(number) if number else (own or 0)
 
 
-def _jax_gpu(own: int | None) -> int | None:
+def _jax_gpu(own: int | None) -> int:
     """The GPU of the spool, if JAX uses GPUs at all."""
-    return own if own is not None and _library("jax").default_backend() in ("gpu", "cuda") else None
+    return own if own is not None and _library("jax").default_backend() == "gpu" else -1
 
 
 def jax_takes(dtype: str) -> bool:
@@ -86,7 +86,7 @@ def allocate(shape: tuple[int, ...], dtype: str, to: str, device: int | None) ->
     if to == "numpy":
         return _library("numpy").empty(shape, numpy_dtype(dtype))
     if to == "torch":
-        place = "cpu" if device is None else "cuda" if device < 0 else f"cuda:{device}"
+        place = "cpu" if device is None else f"cuda:{device}"
         return _library("torch").empty(shape, dtype=_torch_dtype(dtype), device=place)
     if to == "cupy":
         return _cupy_empty(shape, dtype, device)
@@ -103,7 +103,9 @@ def finish(array: Any, to: str, device: int | None) -> Any:
         return jax.dlpack.from_dlpack(array)
     if device is None:
         return jax.device_put(array, jax.devices("cpu")[0])
-    return jax.device_put(array, jax.devices("cuda")[max(device, 0)])
+    return (
+        jax.device_put(array) if device < 0 else jax.device_put(array, jax.devices("cuda")[device])
+    )
 
 
 def adopt(buffer: Any, to: str) -> Any:

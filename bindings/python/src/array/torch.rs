@@ -1,4 +1,4 @@
-//! Tensors of PyTorch: what they are that DLPack does not say, and the stream that they are used on.
+//! Tensors of PyTorch: what they are that DLPack does not say, and the stream they are used on.
 
 use pyo3::intern;
 use pyo3::prelude::*;
