@@ -64,7 +64,8 @@ pub struct PinnedOptions {
     pub touch_threads: usize,
     /// How registrations are spaced; by default with gaps as long as the calls while copies run.
     pub pace: Pace,
-    /// Whether processes of one node take turns; default true.
+    /// Whether processes of one node take turns; default true, unless the environment has
+    /// `UNSPOOL_REGISTER_TURNS=0`.
     pub take_turns: bool,
     /// The directory of the turns' lock; by default one in memory that all processes see.
     pub turn_directory: Option<PathBuf>,
@@ -86,7 +87,7 @@ impl Default for PinnedOptions {
             largest_chunk: 64 << 20,
             touch_threads: (cores / 2).clamp(1, 8),
             pace: Pace::default(),
-            take_turns: true,
+            take_turns: std::env::var_os("UNSPOOL_REGISTER_TURNS").is_none_or(|value| value != "0"),
             turn_directory: None,
             huge_pages: true,
             check_free: true,
@@ -218,6 +219,7 @@ impl PinnedArena {
         if self.thread.is_none() || held || ahead > len.saturating_mul(NEAR) {
             return false;
         }
+        self.prepared.progress.want(upto);
         let limit = Duration::from_nanos(ahead / SLOW_BYTES_PER_NANOSECOND) + LATE;
         self.wait_registered(upto, limit).is_ok()
     }

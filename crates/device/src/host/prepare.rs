@@ -138,7 +138,7 @@ impl Prepared {
         let mut last = None;
         for index in 0..self.chunks.count() {
             let range = self.chunks.range(index);
-            if !self.wait_until_touched(range.end) || !self.wait_for_pace(last) {
+            if !self.wait_until_touched(range.end) || !self.wait_for_pace(range.start, last) {
                 return;
             }
             let turn = self.wait_for_turn();
@@ -172,10 +172,11 @@ impl Prepared {
     }
 
     /// False when the arena is going away.
-    fn wait_for_pace(&self, last: Option<(Duration, Instant)>) -> bool {
+    fn wait_for_pace(&self, begin: u64, last: Option<(Duration, Instant)>) -> bool {
         let mut state = self.progress.state();
         while !self.progress.stopped() {
-            let last = last.map(|(took, end)| (took, end.elapsed()));
+            let wanted = self.progress.is_wanted(begin);
+            let last = last.filter(|_| !wanted).map(|(took, end)| (took, end.elapsed()));
             let now = Moment {
                 held: state.holds > 0,
                 idle: self.progress.links_idle(),

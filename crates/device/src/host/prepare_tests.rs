@@ -155,6 +155,22 @@ fn registration_waits_for_the_turn_of_another_and_goes_on_after_it() {
 }
 
 #[test]
+fn what_a_copy_waits_for_is_registered_without_a_gap() {
+    let fake = Fake::new(usize::MAX);
+    let arena = arena(37 * MIB, &fake, Turns::none(), Pace::WhenIdle);
+    arena.progress.link_busy();
+    arena.progress.want(13 * MIB);
+    let thread = arena.start(2).unwrap();
+    wait_registered(&arena, 14 * MIB).unwrap();
+    let progress = &arena.progress;
+    progress.wait_until("touched", || progress.touched(), 37 * MIB, LONG).unwrap();
+    assert_eq!(progress.registered(), 14 * MIB, "the rest is not wanted, and the links are busy");
+    progress.link_idle();
+    wait_registered(&arena, 37 * MIB).unwrap();
+    thread.join();
+}
+
+#[test]
 fn links_that_stay_busy_delay_a_pace_that_wants_them_idle() {
     let fake = Fake::new(usize::MAX);
     let arena = arena(37 * MIB, &fake, Turns::none(), Pace::WhenIdle);

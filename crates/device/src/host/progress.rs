@@ -57,6 +57,8 @@ pub(super) struct Progress {
     touched: AtomicU64,
     registered: AtomicU64,
     busy: AtomicUsize,
+    /// The end of what a copy waits for.
+    wanted: AtomicU64,
     stop: AtomicBool,
     state: Mutex<State>,
     changed: Condvar,
@@ -69,6 +71,7 @@ impl Progress {
             touched: AtomicU64::new(0),
             registered: AtomicU64::new(0),
             busy: AtomicUsize::new(0),
+            wanted: AtomicU64::new(0),
             stop: AtomicBool::new(false),
             state: Mutex::new(State::default()),
             changed: Condvar::new(),
@@ -140,6 +143,16 @@ impl Progress {
 
     pub(super) fn stopped(&self) -> bool {
         self.stop.load(Ordering::Acquire)
+    }
+
+    /// A copy waits for the bytes below `upto`: they are registered without a gap.
+    pub(super) fn want(&self, upto: u64) {
+        self.wanted.fetch_max(upto, Ordering::Relaxed);
+        self.change(|_| ());
+    }
+
+    pub(super) fn is_wanted(&self, begin: u64) -> bool {
+        begin < self.wanted.load(Ordering::Relaxed)
     }
 
     pub(super) fn link_busy(&self) {
