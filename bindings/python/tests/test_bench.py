@@ -345,8 +345,13 @@ def test_a_shot_goes_through_a_spool_as_well():
 
 
 def test_strategies_are_chosen_by_words_of_their_names():
-    names = [one.name for one in paper.selected(STRATEGIES, ("pin", "memset"))]
-    assert names == ["direct pin", "incremental memset, 4 KiB"]
+    chosen = paper.selected(STRATEGIES, plan("--strategies", "pin,memset"))
+    assert [one.name for one in chosen] == ["direct pin", "incremental memset, 4 KiB"]
+    usual, all_of_them = (
+        paper.selected(STRATEGIES, plan(*more)) for more in ([], ["--everything"])
+    )
+    assert list(all_of_them) == list(STRATEGIES)
+    assert set(all_of_them) - set(usual) == {one for one in STRATEGIES if one.slow}
     table = tables_of("shot", "--strategies=pin,unspool")["shot"]
     assert column(table, "way") == ["direct pin", "unspool"]
 

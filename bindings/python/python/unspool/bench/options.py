@@ -48,7 +48,7 @@ class Plan:
         intervals: of compute, in a sweep.
         arenas: of the host, for `start`.
         raw_buffer: bytes of the host buffer of `raw`.
-        everything: slow baselines of large arenas, too.
+        everything: slow baselines, too.
         shot_checkpoints: of the paper's shot.
         shot_intervals: of compute, in the paper's shot.
         strategies: words that the names of strategies contain; empty: all.
@@ -213,9 +213,7 @@ def _history_options(group: argparse._ArgumentGroup) -> None:
 def _start_options(group: argparse._ArgumentGroup) -> None:
     _add_sizes(group, "--arenas", "of the host (4GiB,16GiB,64GiB)")
     _add_size(group, "--raw-buffer", "the host buffer of part raw (4GiB)")
-    group.add_argument(
-        "--everything", action="store_true", help="the slow baselines of large arenas, too"
-    )
+    group.add_argument("--everything", action="store_true", help="the slow baselines, too")
     group.add_argument("--shot-checkpoints", type=_count, metavar="N", help="(256)")
     group.add_argument("--shot-intervals", type=_milliseconds, metavar="MS[,MS]", help="(5)")
     group.add_argument(

@@ -39,9 +39,14 @@ NOTES = (
 )
 
 
-def selected(strategies: Iterable[Strategy], words: tuple[str, ...]) -> list[Strategy]:
-    """Those whose names contain one of the words; all without words."""
-    return [one for one in strategies if not words or any(word in one.name for word in words)]
+def selected(strategies: Iterable[Strategy], plan: Plan) -> list[Strategy]:
+    """Those whose names contain one of the words that were given. Without words: all, the slow
+    ones only when everything is asked for.
+    """
+    words = plan.strategies
+    if not words:
+        return [one for one in strategies if plan.everything or not one.slow]
+    return [one for one in strategies if any(word in one.name for word in words)]
 
 
 def run(cuda: Cuda, plan: Plan, report: Report) -> None:
@@ -65,7 +70,10 @@ def table_of(cuda: Cuda, plan: Plan, shot: Shot, report: Report) -> Table:
         free = size_text(available_memory() or 0)
         table.note(f"left out: it needs {size_text(shot.total)} of host memory, {free} are free")
         return table
-    for strategy in selected(STRATEGIES, plan.strategies):
+    left_out = [one.name for one in STRATEGIES if one.slow]
+    if not plan.strategies and not plan.everything:
+        table.note(f"with --everything only: {', '.join(left_out)}")
+    for strategy in selected(STRATEGIES, plan):
         _add(table, plan, strategy.name, lambda s=strategy: run_strategy(cuda, shot, s))
     if not plan.strategies or SPOOL in plan.strategies:
         try:

@@ -43,6 +43,7 @@ class Strategy:
         everything: write every byte (`memset`), not one of each page.
         sequential: touch only while nothing is flushed.
         threads: how many touch; 0 for the option `--touch-threads`.
+        slow: a shot takes 15 s and more; left out of a run that does not name it.
     """
 
     name: str
@@ -51,13 +52,14 @@ class Strategy:
     everything: bool = False
     sequential: bool = False
     threads: int = 0
+    slow: bool = False
 
 
 STRATEGIES = (
     Strategy("direct pin", pin=True),
     Strategy("incremental memset, 4 KiB", huge=False, everything=True),
     Strategy("concurrent touch, 4 KiB", huge=False),
-    Strategy("sequential touch, 4 KiB", huge=False, sequential=True),
+    Strategy("sequential touch, 4 KiB", huge=False, sequential=True, slow=True),
     Strategy("concurrent touch, huge"),
     Strategy("sequential touch, huge", sequential=True),
     Strategy("sequential touch, huge, 1 thread", sequential=True, threads=1),
