@@ -78,7 +78,7 @@ class GpuPropagator:
 
     def fetch(self, array: Rows) -> Floats:
         """Traces as a NumPy array."""
-        return self._device.fetch(array.array[array.first : array.first + array.count])
+        return self._device.fetch(array.array)[array.first : array.first + array.count]
 
 
 @dataclass(frozen=True, eq=False)
