@@ -53,8 +53,8 @@ use crate::{call, live, load, options, stats};
 ///         tier, the first one; main memory where there is no GPU.
 ///     shrink_ok: be content with a smaller device tier when the GPU has less memory free, with a
 ///         `RuntimeWarning`.
-///     check_order: look for accesses to the arenas that are not ordered with those they depend on:
-///         slow, to find mistakes. What is found is an error at `close`.
+///     check_order: look for accesses to the arenas that are not ordered with those they depend on.
+///         What is found is a `DeviceError` at `close`.
 ///     order_trace: a file that receives what `check_order` sees.
 ///
 /// Raises:

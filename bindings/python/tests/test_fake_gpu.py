@@ -130,11 +130,13 @@ class Stream:
             self.__cuda_stream__ = lambda: (0, handle)
         elif kind == "attribute":
             self.__cuda_stream__ = (0, handle)
+        elif kind == "numba":
+            self.handle = ctypes.c_void_p(handle)
         else:
             setattr(self, kind, handle)
 
 
-@pytest.mark.parametrize("kind", ["ptr", "cuda_stream", "method", "attribute", "int"])
+@pytest.mark.parametrize("kind", ["ptr", "cuda_stream", "method", "attribute", "numba", "int"])
 def test_streams_of_all_libraries_are_taken(
     spool: unspool.Spool, driver: Driver, kind: str
 ) -> None:

@@ -34,10 +34,18 @@ fn number(stream: &Bound<'_, PyAny>) -> Option<usize> {
             return found.extract().ok();
         }
     }
-    let protocol = stream.getattr_opt(intern!(py, "__cuda_stream__")).ok()??;
+    let Ok(Some(protocol)) = stream.getattr_opt(intern!(py, "__cuda_stream__")) else {
+        return of_numba(stream);
+    };
     let answer = if protocol.is_callable() { protocol.call0().ok()? } else { protocol };
     let (version, handle): (i64, usize) = answer.extract().ok()?;
     (version == 0).then_some(handle)
+}
+
+/// The handle of a stream of Numba, which older versions of it show as a number of `ctypes`.
+fn of_numba(stream: &Bound<'_, PyAny>) -> Option<usize> {
+    let handle = stream.getattr_opt(intern!(stream.py(), "handle")).ok()??;
+    handle.extract().or_else(|_| handle.getattr("value")?.extract()).ok()
 }
 
 fn refused(stream: &Bound<'_, PyAny>) -> PyErr {
