@@ -7,11 +7,11 @@ use std::sync::Arc;
 use unspool_codec::Head;
 use unspool_core::{CheckpointId, Event, Failure, Nanos, Place, RequestId, Version};
 use unspool_device::{DeviceSpan, Stream};
-use unspool_tiers::ReadGuard;
+use unspool_tiers::{Gpu, ReadGuard};
 use unspool_transfer::{Buffer, Frame, TransferError, read_frame, staging};
 
 use crate::error::Error;
-use crate::gpu::{self, DeviceArray};
+use crate::gpu::{self, Begun, DeviceArray, Leave};
 use crate::hub::{Hub, check_open};
 use crate::save::{in_memory, part};
 use crate::spool::Spool;
@@ -33,8 +33,7 @@ pub struct RestoreTicket {
     checkpoint: CheckpointId,
     place: Place,
     began: Nanos,
-    /// The application may have enqueued work on the memory that left no mark.
-    begun: bool,
+    begun: Begun,
 }
 
 /// The memory that the caller reads.
@@ -43,6 +42,16 @@ enum Data {
     Arena(ReadGuard),
     /// It was read from a store.
     Staged(Buffer),
+}
+
+impl Data {
+    /// The device whose memory it is, if it is one's.
+    fn gpu(&self) -> Option<&Arc<Gpu>> {
+        match self {
+            Data::Arena(guard) => guard.gpu(),
+            Data::Staged(_) => None,
+        }
+    }
 }
 
 impl Spool {
@@ -66,7 +75,7 @@ impl Spool {
             unreachable!("a restore is served or refused")
         };
         hub.span_of_stall(&frame, place.tier, waited);
-        let (hub, begun) = (Arc::clone(hub), false);
+        let (hub, begun) = (Arc::clone(hub), Begun::No);
         let ticket =
             RestoreTicket { hub, frame, data: None, request, checkpoint, place, began, begun };
         ticket.enter()
@@ -218,7 +227,7 @@ impl RestoreTicket {
     /// # Errors
     /// `Device` when CUDA refuses.
     pub fn begin(&mut self, stream: &Stream) -> Result<(), Error> {
-        self.begun = true;
+        self.begun = Begun::Yes;
         match &self.data {
             Some(Data::Arena(guard)) => Ok(guard.order(stream)?),
             _ => Ok(()),
@@ -244,7 +253,7 @@ impl RestoreTicket {
 
     /// Work on the memory was enqueued on `stream`: whoever gets it next comes after that.
     fn leave(&mut self, stream: &Stream) -> Result<(), Error> {
-        self.begun = false;
+        self.begun = Begun::No;
         match &mut self.data {
             Some(Data::Arena(guard)) => Ok(guard.leave(stream)?),
             _ => Ok(()),
@@ -281,6 +290,20 @@ impl RestoreTicket {
         open
     }
 
+    /// The same ticket, to be dropped later by somebody else.
+    fn leaving(&self, data: Data) -> RestoreTicket {
+        RestoreTicket {
+            hub: Arc::clone(&self.hub),
+            frame: Arc::clone(&self.frame),
+            data: Some(data),
+            request: self.request,
+            checkpoint: self.checkpoint,
+            place: self.place,
+            began: self.began,
+            begun: Begun::Leaving,
+        }
+    }
+
     /// The checkpoint counts as not restored.
     fn abort(&self) {
         // A spool that was closed meanwhile needs no report.
@@ -288,20 +311,29 @@ impl RestoreTicket {
     }
 }
 
+impl Leave for RestoreTicket {
+    fn settled(&mut self) {
+        self.begun = Begun::No;
+    }
+}
+
 impl Drop for RestoreTicket {
     fn drop(&mut self) {
-        let Some(data) = self.data.take() else { return };
+        let Some(mut data) = self.data.take() else { return };
         if self.hub.is_forked() {
             // The locks behind it may be held for ever in this process.
             std::mem::forget(data);
             return;
         }
-        if self.begun
-            && let Data::Arena(guard) = &data
-            && let Some(gpu) = guard.gpu()
+        if self.begun == Begun::Yes
+            && let Some(gpu) = data.gpu()
         {
-            // A failure means that the device does nothing any more.
-            let _ = gpu.context().synchronize();
+            return gpu::drop_behind(gpu.context().clone(), self.leaving(data));
+        }
+        if self.begun == Begun::Leaving
+            && let Data::Arena(guard) = &mut data
+        {
+            guard.stick();
         }
         drop(data);
         self.abort();

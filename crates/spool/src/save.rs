@@ -8,11 +8,11 @@ use std::sync::Arc;
 use unspool_codec::{Head, Region, RegionSpec};
 use unspool_core::{CheckpointId, Event, Nanos, Place, RequestId, Version};
 use unspool_device::{DeviceSpan, Stream};
-use unspool_tiers::WriteGuard;
+use unspool_tiers::{Gpu, WriteGuard};
 use unspool_transfer::{Buffer, Frame, TransferError, staging, write_frame};
 
 use crate::error::{Error, ErrorKind};
-use crate::gpu::{self, DeviceArray, Part};
+use crate::gpu::{self, Begun, DeviceArray, Leave, Part};
 use crate::hub::{Hub, check_open};
 use crate::spool::Spool;
 use crate::state::Answer;
@@ -32,8 +32,7 @@ pub struct SaveTicket {
     checkpoint: CheckpointId,
     place: Place,
     began: Nanos,
-    /// The application may have enqueued work on the memory that left no mark.
-    begun: bool,
+    begun: Begun,
 }
 
 /// The memory that the caller fills.
@@ -42,6 +41,16 @@ enum Room {
     Arena(WriteGuard),
     /// No arena can hold it: it is written to the store at commit.
     Staged(Buffer),
+}
+
+impl Room {
+    /// The device whose memory it is, if it is one's.
+    fn gpu(&self) -> Option<&Arc<Gpu>> {
+        match self {
+            Room::Arena(guard) => guard.gpu(),
+            Room::Staged(_) => None,
+        }
+    }
 }
 
 impl Spool {
@@ -73,7 +82,7 @@ impl Spool {
         state.catalogue.insert(checkpoint, Arc::clone(&frame), false);
         drop(state);
         hub.span_of_stall(&frame, place.tier, waited);
-        let (hub, begun) = (Arc::clone(hub), false);
+        let (hub, begun) = (Arc::clone(hub), Begun::No);
         let ticket =
             SaveTicket { hub, frame, room: None, request, checkpoint, place, began, begun };
         ticket.enter()
@@ -217,7 +226,7 @@ impl SaveTicket {
     /// # Errors
     /// `Device` when CUDA refuses.
     pub fn begin(&mut self, stream: &Stream) -> Result<(), Error> {
-        self.begun = true;
+        self.begun = Begun::Yes;
         match &self.room {
             Some(Room::Arena(guard)) => Ok(guard.order(stream)?),
             _ => Ok(()),
@@ -244,7 +253,7 @@ impl SaveTicket {
 
     /// Work on the memory was enqueued on `stream`: whoever gets it next comes after that.
     fn leave(&mut self, stream: &Stream) -> Result<(), Error> {
-        self.begun = false;
+        self.begun = Begun::No;
         match &mut self.room {
             Some(Room::Arena(guard)) => Ok(guard.leave(stream)?),
             _ => Ok(()),
@@ -315,6 +324,20 @@ impl SaveTicket {
         }
     }
 
+    /// The same ticket, to be dropped later by somebody else.
+    fn leaving(&self, room: Room) -> SaveTicket {
+        SaveTicket {
+            hub: Arc::clone(&self.hub),
+            frame: Arc::clone(&self.frame),
+            room: Some(room),
+            request: self.request,
+            checkpoint: self.checkpoint,
+            place: self.place,
+            began: self.began,
+            begun: Begun::Leaving,
+        }
+    }
+
     fn abort(&self) {
         let mut state = self.hub.state();
         self.hub.feed(&mut state, Event::SaveAborted { request: self.request });
@@ -322,20 +345,29 @@ impl SaveTicket {
     }
 }
 
+impl Leave for SaveTicket {
+    fn settled(&mut self) {
+        self.begun = Begun::No;
+    }
+}
+
 impl Drop for SaveTicket {
     fn drop(&mut self) {
-        let Some(room) = self.room.take() else { return };
+        let Some(mut room) = self.room.take() else { return };
         if self.hub.is_forked() {
             // The locks behind it may be held for ever in this process.
             std::mem::forget(room);
             return;
         }
-        if self.begun
-            && let Room::Arena(guard) = &room
-            && let Some(gpu) = guard.gpu()
+        if self.begun == Begun::Yes
+            && let Some(gpu) = room.gpu()
         {
-            // A failure means that the device does nothing any more.
-            let _ = gpu.context().synchronize();
+            return gpu::drop_behind(gpu.context().clone(), self.leaving(room));
+        }
+        if self.begun == Begun::Leaving
+            && let Room::Arena(guard) = &mut room
+        {
+            guard.stick();
         }
         drop(room);
         self.abort();

@@ -225,6 +225,8 @@ pub(crate) fn load_host(
     let (Some(span), Some(gpu)) = (guard.device(), guard.gpu()) else { return Ok(()) };
     guard.order(gpu.stream())?;
     let span = span.slice(from.offset, from.len)?;
+    // A copy that is not done in time goes on into a buffer of the device crate, and what it reads
+    // is thrown away.
     raw::device_to_host(gpu.stream(), &mut staged, &span, gpu.limit())?;
     read(&staged);
     Ok(())

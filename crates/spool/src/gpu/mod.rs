@@ -1,5 +1,6 @@
 //! The GPU under a spool's tiers, and the application's arrays on it.
 
+mod begun;
 mod choose;
 mod copies;
 mod idle;
@@ -13,6 +14,7 @@ use unspool_tiers::Gpu as Device;
 
 use crate::error::{Error, ErrorKind};
 
+pub(crate) use begun::{Begun, Leave, drop_behind};
 pub use choose::On;
 pub(crate) use choose::{choose, open};
 pub(crate) use copies::{Part, clear, download, get, load_host, put, store_host, upload};

@@ -1,0 +1,34 @@
+//! Tickets whose memory the application works on in place, and that are dropped without a word about
+//! the stream on which it does: their memory is free when everything on the device is done.
+
+use std::thread::Builder;
+
+use unspool_device::Context;
+
+/// Whether the application may have enqueued work on a ticket's memory that left no mark.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Begun {
+    /// It has not.
+    No,
+    /// It may have. Dropped -> `Leaving`, in a thread that nobody waits for.
+    Yes,
+    /// Everything on the device is being waited for. Done -> `No`; dropped before that, the memory
+    /// is never lent again.
+    Leaving,
+}
+
+/// A ticket that ends later.
+pub(crate) trait Leave: Send + 'static {
+    /// Everything on the device is done.
+    fn settled(&mut self);
+}
+
+/// Drops `ticket` when everything on the device of `context` is done. Returns at once.
+pub(crate) fn drop_behind(context: Context, mut ticket: impl Leave) {
+    // Where there is no thread, the ticket is dropped as it is, and its memory is not lent again.
+    let _ = Builder::new().name("unspool-leave".to_owned()).spawn(move || {
+        if context.synchronize().is_ok() {
+            ticket.settled();
+        }
+    });
+}
