@@ -97,8 +97,8 @@ impl Event {
         })
     }
 
-    /// [`poll`](Self::poll) while the context is current.
-    fn poll_entered(&self) -> Poll {
+    /// [`poll`](Self::poll) while a context is current, its own or another.
+    pub(crate) fn poll_entered(&self) -> Poll {
         // SAFETY: it lives while it is borrowed.
         match unsafe { result::is_done(self.handle) } {
             Ok(true) => {

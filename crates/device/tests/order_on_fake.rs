@@ -281,7 +281,7 @@ fn the_current_device_and_that_of_an_address_are_told() {
 
 #[test]
 fn copies_that_wait_for_each_other_are_in_order_and_all_of_them_are_seen() {
-    let _fake = Fake::start();
+    let fake = Fake::start();
     let context = context();
     let checked = Checked::of(&context);
     let marks = Marks::new(&context);
@@ -291,9 +291,11 @@ fn copies_that_wait_for_each_other_are_in_order_and_all_of_them_are_seen() {
     let host = PinnedArena::new(&context, 4 * MIB, &PinnedOptions::default()).unwrap();
     host.wait_registered(4 * MIB, LIMIT).unwrap();
     let (low, high) = (arena.span(0, MIB).unwrap(), arena.span(MIB, MIB).unwrap());
+    fake.hold();
     copy::fill(&a, &low, 1).unwrap();
     let filled = marks.record(&a).unwrap();
     b.wait_for(&filled).unwrap();
+    fake.release();
     copy::device_to_device(&b, &high, &low).unwrap();
     host.copy_in(&b, 77, &high, Unregistered::Pageable).unwrap();
     let copied = marks.record(&b).unwrap();
@@ -310,6 +312,26 @@ fn copies_that_wait_for_each_other_are_in_order_and_all_of_them_are_seen() {
     assert!(count(|op| matches!(op, Op::Wait { by: Agent::Stream(_), .. })) >= 1);
     assert!(count(|op| matches!(op, Op::Wait { by: Agent::Host, .. })) >= 1);
     assert!(count(|op| matches!(op, Op::Access { write: true, .. })) >= 4);
+}
+
+#[test]
+fn a_stream_does_not_wait_for_what_the_host_finds_done() {
+    let fake = Fake::start();
+    let context = context();
+    let checked = Checked::of(&context);
+    let (a, b) = (stream(&context), stream(&context));
+    let arena = DeviceArena::new(&context, 4 * MIB, &DeviceArenaOptions::default()).unwrap();
+    arena.wait_mapped(4 * MIB, LIMIT).unwrap();
+    let span = arena.span(0, MIB).unwrap();
+    copy::fill(&a, &span, 1).unwrap();
+    let filled = a.record().unwrap();
+    filled.wait(LIMIT).unwrap();
+    let before = fake.calls("cuStreamWaitEvent");
+    b.wait_for(&filled).unwrap();
+    copy::fill(&b, &span, 2).unwrap();
+    b.sync(LIMIT).unwrap();
+    assert_eq!(fake.calls("cuStreamWaitEvent"), before);
+    assert_eq!(checked.violations(), Vec::<String>::new());
 }
 
 #[test]
