@@ -12,8 +12,8 @@ pytest.importorskip("rich")
 
 from unspool import cli, timeline
 from unspool.rtm import command, device
-from unspool.rtm.device import CupyDevice, count_devices
-from unspool.rtm.errors import MigrationError
+from unspool.rtm.device import CupyDevice, count_devices, failures_told
+from unspool.rtm.errors import GpuError, MigrationError
 
 import fake_cupy
 import kernel_shim
@@ -66,6 +66,16 @@ def test_a_device_without_room_says_so_with_figures(cupy):
         opened.zeros((10**9,))
     with pytest.raises(MigrationError, match="see who else uses the GPU"):
         opened.load(np.zeros(3, np.float32))
+
+
+def test_what_cuda_raises_is_told_with_what_to_do():
+    class CUDARuntimeError(RuntimeError):
+        __module__ = "cupy_backends.cuda.api.runtime"
+
+    with pytest.raises(GpuError, match="failed: cudaErrorBad; `unspool doctor`"), failures_told():
+        raise CUDARuntimeError("cudaErrorBad")
+    with pytest.raises(RuntimeError, match="another"), failures_told():
+        raise RuntimeError("another")
 
 
 def test_the_time_of_steps_is_read_also_while_more_are_enqueued(cupy, monkeypatch):

@@ -18,7 +18,7 @@ from rich.console import Console
 from unspool import Stats
 from unspool.rtm import figure, report, slices
 from unspool.rtm.crew import run_crew
-from unspool.rtm.device import CupyDevice, count_devices
+from unspool.rtm.device import CupyDevice, count_devices, failures_told
 from unspool.rtm.errors import MigrationError
 from unspool.rtm.files import check_writable, complete
 from unspool.rtm.generated import generated_model
@@ -65,7 +65,7 @@ def run_command(options: argparse.Namespace) -> int:
     for warning in job.survey.warnings:
         if not options.quiet:
             screen.print(f"warning: {warning}", style="yellow", highlight=False)
-    with ExitStack() as files:
+    with ExitStack() as files, failures_told():
         # All files appear together at the end, or none of them does.
         parts = {name: files.enter_context(complete(options.out / name)) for name in FILES}
         trace = files.enter_context(complete(options.trace)) if options.trace else None

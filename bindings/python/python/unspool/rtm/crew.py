@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 from unspool import Stats
 from unspool.errors import Error
-from unspool.rtm.device import CupyDevice
+from unspool.rtm.device import CupyDevice, failures_told
 from unspool.rtm.job import (
     Job,
     Kernels,
@@ -187,9 +187,10 @@ def _work(end: Connection, job: Job, gpu: int | None, check: bool) -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
     with suppress(KeyboardInterrupt, BrokenPipeError):
         try:
-            if gpu is not None:
-                job = replace(job, device=CupyDevice(gpu))
-            end.send(("done", _migrate(end, job, check)))
+            with failures_told():
+                if gpu is not None:
+                    job = replace(job, device=CupyDevice(gpu))
+                end.send(("done", _migrate(end, job, check)))
         except Error as error:
             end.send(("failed", error))
         except Exception:

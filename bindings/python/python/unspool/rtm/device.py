@@ -14,10 +14,18 @@ from typing import Any, Protocol
 
 import numpy as np
 from unspool.rtm.clock import Span
-from unspool.rtm.errors import MigrationError
+from unspool.rtm.errors import GpuError, MigrationError
 from unspool.rtm.model import Floats
 
-__all__ = ["CupyDevice", "Device", "KernelTime", "Launch", "count_devices", "kernel_text"]
+__all__ = [
+    "CupyDevice",
+    "Device",
+    "KernelTime",
+    "Launch",
+    "count_devices",
+    "failures_told",
+    "kernel_text",
+]
 
 #: Starts a kernel on the current stream: blocks and threads along x, y and z, and its arguments.
 Launch = Callable[[tuple[int, ...], tuple[int, ...], tuple[Any, ...]], None]
@@ -37,6 +45,8 @@ COMPILER_OPTIONS = ("--fmad=false",)
 UNREAD = 256
 #: One stretch of so many is timed: a mark costs the host as much as a kernel.
 SAMPLED = 8
+#: Where the exceptions of CuPy and of its view of CUDA come from.
+LIBRARIES = ("cupy", "cupy_backends", "cupyx")
 #: Bytes of the array whose copy measures the memory bandwidth, and how often it is copied.
 PROBE_BYTES, PROBE_COPIES = 256 << 20, 8
 
@@ -136,6 +146,20 @@ def count_devices() -> int:
     if found == 0:
         raise MigrationError("--gpu needs a GPU, and there is none; without --gpu the CPU computes")
     return found
+
+
+@contextmanager
+def failures_told() -> Iterator[None]:
+    """Turns what CuPy and CUDA raise into an error that says what to do."""
+    try:
+        yield
+    except Exception as error:
+        if type(error).__module__.split(".")[0] not in LIBRARIES:
+            raise
+        raise GpuError(
+            f"the GPU failed: {error}; `unspool doctor` looks for the cause, and without --gpu the "
+            "CPU computes"
+        ) from error
 
 
 def _cupy() -> Any:
