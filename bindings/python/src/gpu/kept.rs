@@ -16,8 +16,11 @@ const LOOKS: usize = 8;
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// See the module. It is used while Python is attached, and so are the arrays dropped.
-#[derive(Default)]
-pub struct Kept(Mutex<VecDeque<Entry>>);
+pub struct Kept {
+    entries: Mutex<VecDeque<Entry>>,
+    /// The process whose copies they are: in a forked child the device cannot be asked.
+    process: u32,
+}
 
 struct Entry {
     /// Behind the copy.
@@ -36,10 +39,16 @@ impl std::fmt::Debug for Kept {
     }
 }
 
+impl Default for Kept {
+    fn default() -> Kept {
+        Kept { entries: Mutex::default(), process: std::process::id() }
+    }
+}
+
 impl Kept {
     /// Keeps what owns an array until `mark` is done.
     pub fn keep(&self, _attached: Python<'_>, mark: Mark, owner: Owner) {
-        if let Ok(mut entries) = self.0.lock() {
+        if let Ok(mut entries) = self.entries.lock() {
             entries.push_back(Entry { mark, owner });
         }
     }
@@ -48,7 +57,7 @@ impl Kept {
     pub fn sweep(&self, _attached: Python<'_>) {
         // Dropping an array may run any code, so that happens without the lock.
         let mut done = Vec::new();
-        if let Ok(mut entries) = self.0.try_lock() {
+        if let Ok(mut entries) = self.entries.try_lock() {
             for _ in 0..entries.len().min(LOOKS) {
                 let Some(entry) = entries.pop_front() else { break };
                 if entry.mark.is_done() {
@@ -63,14 +72,15 @@ impl Kept {
     /// Waits for all copies and lets go of the arrays. Those whose copies do not end are leaked: a
     /// copy into memory that somebody else has by then is worse.
     pub fn finish(&self, py: Python<'_>) {
-        let entries: Vec<Entry> = match self.0.lock() {
+        let entries: Vec<Entry> = match self.entries.lock() {
             Ok(mut entries) => entries.drain(..).collect(),
             Err(_) => return,
         };
+        let mut stuck = self.process != std::process::id();
         for Entry { mark, owner } in entries {
-            let done = mark.is_done() || py.detach(|| mark.wait(LIMIT)).is_ok();
-            if !done {
-                std::mem::forget(owner);
+            stuck = stuck || !(mark.is_done() || py.detach(|| mark.wait(LIMIT)).is_ok());
+            if stuck {
+                std::mem::forget((mark, owner));
             }
         }
     }
