@@ -71,6 +71,12 @@ impl Held {
         }
     }
 
+    /// Waits until all work that the device has now is done.
+    pub(crate) fn wait_for_all(&mut self, device: u32) -> Outcome {
+        let work = self.work_of(device);
+        self.wait_until(device, |world| work.iter().all(|&place| world.is_over(place)))
+    }
+
     /// Tells everyone who waits that there is something new.
     pub(crate) fn changed(&self) {
         CHANGED.notify_all();

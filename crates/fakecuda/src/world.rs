@@ -196,9 +196,11 @@ impl World {
         self.streams.get(&stream).is_none_or(|stream| stream.done >= upto)
     }
 
-    /// Whether a device has nothing to do.
-    pub(crate) fn is_idle(&self, device: u32) -> bool {
-        self.streams.values().all(|stream| stream.device != device || stream.queue.is_empty())
+    /// All work that a device has now.
+    pub(crate) fn work_of(&self, device: u32) -> Vec<Place> {
+        let own = self.streams.iter().filter(|(_, stream)| stream.device == device);
+        let busy = own.filter(|(_, stream)| !stream.queue.is_empty());
+        busy.map(|(&handle, stream)| (handle, stream.enqueued)).collect()
     }
 
     /// Breaks the context of a device for good: what is enqueued is given up.

@@ -5,7 +5,7 @@ mod sequences;
 
 use std::time::Duration;
 
-use sequences::{Bank, Outcome, Plan, play_many, play_through_faults};
+use sequences::{Bank, Outcome, Plan, play_many, play_through_faults, play_together};
 use unspool::gpu::Context;
 use unspool_device::Driver;
 use unspool_fakecuda::Fake;
@@ -28,6 +28,20 @@ fn a_thousand_random_sequences_give_back_every_byte() {
     let plan = |seed| Plan::small(seed, 64 * KIB, directory.path());
     let done = play_many(0..1000, &bank, plan).unwrap();
     assert!(done.saves > 10_000 && done.restores > 10_000, "{done:?}");
+}
+
+#[test]
+fn threads_of_an_application_share_a_spool() {
+    let fake = Fake::start();
+    fake.pace(Duration::from_micros(20), 0);
+    let bank = Bank::new(&context().unwrap(), 512 * KIB).unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    for seed in 0..60 {
+        let plan = Plan::small(seed, 64 * KIB, directory.path());
+        let plan = Plan { device: 2 * plan.device, ..plan };
+        let done = play_together(&plan, &bank, 4).unwrap();
+        assert!(done.saves > 20 && done.restores > 20, "{done:?}");
+    }
 }
 
 /// Plays sequences during each of which the `nth` call of `name` fails with `code`, and gives what

@@ -73,6 +73,6 @@ driver_calls! {
     /// Waits for everything on the device.
     fn cuCtxSynchronize(world) {
         let device = world.current()?;
-        world.wait_until(device, |world| world.is_idle(device))
+        world.wait_for_all(device)
     }
 }

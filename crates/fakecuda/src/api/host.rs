@@ -22,7 +22,7 @@ driver_calls! {
     /// Frees pinned memory, after everything on the device, as the driver does.
     fn cuMemFreeHost(world, pointer: *mut c_void) {
         let device = world.current()?;
-        world.wait_until(device, |world| world.is_idle(device))?;
+        world.wait_for_all(device)?;
         world.memory.hosts.free(pointer as u64)
     }
 

@@ -29,7 +29,7 @@ driver_calls! {
         if pointer == 0 {
             return Ok(());
         }
-        world.wait_until(device, |world| world.is_idle(device))?;
+        world.wait_for_all(device)?;
         world.memory.free(device, pointer)
     }
 

@@ -13,10 +13,15 @@ struct Range {
     own: bool,
 }
 
+/// Memory that is kept to be given again: making pages present costs more than all else.
+const KEPT: u64 = 256 << 20;
+
 /// All ranges, by address.
 #[derive(Debug, Default)]
 pub(crate) struct Hosts {
     ranges: BTreeMap<u64, Range>,
+    /// Length and address of what was freed, poisoned.
+    spare: Vec<(u64, u64)>,
 }
 
 impl Hosts {
@@ -25,7 +30,11 @@ impl Hosts {
         if len == 0 || len > 1 << 46 {
             return Err(if len == 0 { Code::INVALID_VALUE } else { Code::OUT_OF_MEMORY });
         }
-        let address = pages::allocate(len)?;
+        let spare = self.spare.iter().position(|&(spare, _)| spare == len);
+        let address = match spare {
+            Some(index) => self.spare.swap_remove(index).1,
+            None => pages::allocate(len)?,
+        };
         self.ranges.insert(address, Range { len, own: true });
         Ok(address)
     }
@@ -34,8 +43,14 @@ impl Hosts {
         let range = self.ranges.get(&address).filter(|range| range.own);
         let len = range.map(|range| range.len).ok_or(Code::INVALID_VALUE)?;
         self.ranges.remove(&address);
-        // SAFETY: ours, with this length; the caller gives it back.
-        unsafe { pages::unmap(address, len) };
+        if self.spare.iter().map(|(len, _)| len).sum::<u64>() + len > KEPT {
+            // SAFETY: ours, with this length; the caller gives it back.
+            unsafe { pages::unmap(address, len) };
+            return Ok(());
+        }
+        // SAFETY: as above.
+        unsafe { pages::poison(address, len) };
+        self.spare.push((len, address));
         Ok(())
     }
 

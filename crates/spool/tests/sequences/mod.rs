@@ -10,12 +10,12 @@
 mod arrays;
 mod check;
 mod moves;
+mod plan;
 
 use std::collections::BTreeMap;
 use std::error::Error;
 use std::fmt;
 use std::ops::Range;
-use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -23,6 +23,8 @@ use unspool::gpu::{DeviceMemory, Gpu, Stream};
 use unspool::{DiskSettings, On, Settings, Spool, Wait};
 
 pub use arrays::Bank;
+pub use plan::{Dice, Done, Plan, Wrong};
+
 use arrays::Content;
 use check::Checks;
 
@@ -32,103 +34,6 @@ pub const LIMIT: Duration = Duration::from_secs(60);
 /// What a sequence that fails says.
 pub type Outcome<T = ()> = Result<T, Box<dyn Error + Send + Sync>>;
 
-/// Bytes that are not what they should be, which nothing excuses.
-#[derive(Debug)]
-pub struct Wrong(String);
-
-impl fmt::Display for Wrong {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl Error for Wrong {}
-
-/// What a sequence is made of.
-#[derive(Clone, Debug)]
-pub struct Plan {
-    pub seed: u64,
-    pub operations: u64,
-    /// Bytes of the tiers.
-    pub device: u64,
-    pub host: u64,
-    pub disk: Option<PathBuf>,
-    /// Bytes of the largest region.
-    pub largest: u64,
-    pub check_order: bool,
-}
-
-impl Plan {
-    /// Arenas that hold a few regions of `largest` bytes, and a disk in `directory`; every fifth
-    /// seed has no host tier, and every other one the check of order.
-    #[must_use]
-    pub fn small(seed: u64, largest: u64, directory: &Path) -> Plan {
-        Plan {
-            seed,
-            operations: 30,
-            device: 3 * largest,
-            host: if seed.is_multiple_of(5) { 0 } else { 9 * largest },
-            disk: Some(directory.to_owned()),
-            largest,
-            check_order: seed.is_multiple_of(2),
-        }
-    }
-}
-
-/// How often what was done.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Done {
-    pub saves: u64,
-    pub restores: u64,
-    pub given_up: u64,
-    pub discards: u64,
-    /// Calls that were refused, where that was asked for.
-    pub refused: u64,
-    pub compared_bytes: u64,
-}
-
-impl Done {
-    /// Both together.
-    #[must_use]
-    pub fn and(self, other: Done) -> Done {
-        Done {
-            saves: self.saves + other.saves,
-            restores: self.restores + other.restores,
-            given_up: self.given_up + other.given_up,
-            discards: self.discards + other.discards,
-            refused: self.refused + other.refused,
-            compared_bytes: self.compared_bytes + other.compared_bytes,
-        }
-    }
-}
-
-/// Numbers from a seed (SplitMix64).
-pub struct Dice(u64);
-
-impl Dice {
-    #[must_use]
-    pub fn new(seed: u64) -> Dice {
-        Dice(seed)
-    }
-
-    pub fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut x = self.0;
-        x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        x ^ (x >> 31)
-    }
-
-    /// A number below `end`, which is not 0.
-    pub fn below(&mut self, end: u64) -> u64 {
-        self.next() % end
-    }
-
-    pub fn one_in(&mut self, count: u64) -> bool {
-        self.below(count) == 0
-    }
-}
-
 /// A stream of the application with an array that only it uses.
 struct Lane {
     stream: Stream,
@@ -137,7 +42,7 @@ struct Lane {
 
 /// One sequence under way.
 struct Player<'a> {
-    spool: Spool,
+    spool: &'a Spool,
     gpu: Gpu,
     bank: &'a Bank,
     dice: Dice,
@@ -155,8 +60,41 @@ struct Player<'a> {
 /// # Errors
 /// When a call fails, or bytes differ.
 pub fn play(plan: &Plan, bank: &Bank) -> Outcome<Done> {
-    let player = Player::open(plan, bank)?;
-    player.play(plan.operations).map_err(|error| in_plan(error, plan))
+    play_together(plan, bank, 1)
+}
+
+/// Plays sequences of as many threads at once on one spool.
+///
+/// # Errors
+/// When a call fails, or bytes differ.
+pub fn play_together(plan: &Plan, bank: &Bank, threads: u64) -> Outcome<Done> {
+    let spool = open(plan)?;
+    let one = |number| Player::new(&spool, plan, bank, number)?.play(plan.operations);
+    let done = on_threads(threads, one).map_err(|error| in_plan(error, plan))?;
+    spool.close().map_err(|error| in_plan(error.into(), plan))?;
+    Ok(done)
+}
+
+fn on_threads(count: u64, body: impl Fn(u64) -> Outcome<Done> + Sync) -> Outcome<Done> {
+    let body = &body;
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..count).map(|number| scope.spawn(move || body(number))).collect();
+        threads.into_iter().try_fold(Done::default(), |sum, thread| {
+            Ok(sum.and(thread.join().map_err(|_| "a thread has panicked")??))
+        })
+    })
+}
+
+fn open(plan: &Plan) -> Result<Spool, unspool::Error> {
+    Spool::open(Settings {
+        device: (plan.device > 0).then_some(plan.device),
+        host: (plan.host > 0).then_some(plan.host),
+        disk: plan.disk.as_ref().map(DiskSettings::new),
+        on: On::Cuda(None),
+        check_order: plan.check_order,
+        timeout: LIMIT,
+        ..Settings::default()
+    })
 }
 
 /// Plays the sequences of these seeds on four threads, each with spools of its own, until one fails.
@@ -169,7 +107,7 @@ pub fn play_many(
     plan: impl Fn(u64) -> Plan + Sync,
 ) -> Outcome<Done> {
     let next = AtomicU64::new(seeds.start);
-    let worker = || -> Outcome<Done> {
+    on_threads(4, |_| {
         let mut done = Done::default();
         loop {
             let seed = next.fetch_add(1, Ordering::Relaxed);
@@ -179,12 +117,6 @@ pub fn play_many(
             let played = play(&plan(seed), bank);
             done = done.and(played.inspect_err(|_| next.store(seeds.end, Ordering::Relaxed))?);
         }
-    };
-    std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..4).map(|_| scope.spawn(worker)).collect();
-        threads.into_iter().try_fold(Done::default(), |sum, thread| {
-            Ok(sum.and(thread.join().map_err(|_| "a thread has panicked")??))
-        })
     })
 }
 
@@ -199,12 +131,18 @@ pub fn play_through_faults(
     mend: &dyn Fn(),
     heard: &mut dyn FnMut(String),
 ) -> Outcome<Done> {
-    let mut player = match Player::open(plan, bank) {
+    let refused = |error: &dyn fmt::Display, heard: &mut dyn FnMut(String)| {
+        heard(error.to_string());
+        mend();
+        Ok(Done { refused: 1, ..Done::default() })
+    };
+    let spool = match open(plan) {
+        Ok(spool) => spool,
+        Err(error) => return refused(&error, heard),
+    };
+    let mut player = match Player::new(&spool, plan, bank, 0) {
         Ok(player) => player,
-        Err(refused) => {
-            heard(refused.to_string());
-            return Ok(Done { refused: 1, ..Done::default() });
-        }
+        Err(error) => return refused(&error, heard),
     };
     for _ in 0..plan.operations {
         player.checks.begin();
@@ -218,7 +156,9 @@ pub fn play_through_faults(
         }
     }
     mend();
-    player.play(0).map_err(|error| in_plan(error, plan))
+    let done = player.play(0).map_err(|error| in_plan(error, plan))?;
+    spool.close().map_err(|error| in_plan(error.into(), plan))?;
+    Ok(done)
 }
 
 fn in_plan(error: Box<dyn Error + Send + Sync>, plan: &Plan) -> Box<dyn Error + Send + Sync> {
@@ -226,16 +166,8 @@ fn in_plan(error: Box<dyn Error + Send + Sync>, plan: &Plan) -> Box<dyn Error + 
 }
 
 impl<'a> Player<'a> {
-    fn open(plan: &Plan, bank: &'a Bank) -> Outcome<Player<'a>> {
-        let spool = Spool::open(Settings {
-            device: (plan.device > 0).then_some(plan.device),
-            host: (plan.host > 0).then_some(plan.host),
-            disk: plan.disk.as_ref().map(DiskSettings::new),
-            on: On::Cuda(None),
-            check_order: plan.check_order,
-            timeout: LIMIT,
-            ..Settings::default()
-        })?;
+    /// Number `number` of the players of a spool, who have versions of their own each.
+    fn new(spool: &'a Spool, plan: &Plan, bank: &'a Bank, number: u64) -> Outcome<Player<'a>> {
         let gpu = spool.gpu().ok_or("the spool has no GPU")?.clone();
         let largest = plan.largest.min(bank.len());
         Ok(Player {
@@ -244,10 +176,10 @@ impl<'a> Player<'a> {
             spool,
             gpu,
             bank,
-            dice: Dice::new(plan.seed),
+            dice: Dice::new(plan.seed + (number << 32)),
             largest,
             saved: BTreeMap::new(),
-            next: 0,
+            next: (number * 1_000_000).cast_signed(),
             done: Done::default(),
         })
     }
@@ -260,7 +192,6 @@ impl<'a> Player<'a> {
             self.restore(version)?;
         }
         self.done.compared_bytes += self.checks.settle(&self.lanes)?;
-        self.spool.close()?;
         Ok(self.done)
     }
 

@@ -17,6 +17,11 @@ impl Player<'_> {
         Wait::at_most(LIMIT)
     }
 
+    /// A wait that is no stall while the stream has work.
+    fn wait_on(&self, lane: usize) -> Wait<'_> {
+        Wait { stream: Some(&self.lanes[lane].stream), ..self.wait() }
+    }
+
     /// Saves a new version.
     pub(super) fn save(&mut self) -> Outcome {
         let (version, contents) = (self.next, self.contents());
@@ -37,7 +42,8 @@ impl Player<'_> {
     fn begin_save(&mut self, version: i64, contents: &[Content]) -> Outcome<SaveTicket> {
         let specs: Vec<RegionSpec> =
             contents.iter().enumerate().map(|(index, content)| content.spec(index)).collect();
-        Ok(self.spool.save(version, specs, &self.wait())?)
+        let wait = if version % 2 == 0 { self.wait_on(0) } else { self.wait() };
+        Ok(self.spool.save(version, specs, &wait)?)
     }
 
     fn fill(&mut self, mut ticket: SaveTicket, contents: &[Content]) -> Outcome {
@@ -106,9 +112,9 @@ impl Player<'_> {
         if !self.checks.has_room(all) {
             self.done.compared_bytes += self.checks.settle(&self.lanes)?;
         }
-        let mut ticket = self.spool.restore(version, &self.wait())?;
-        self.done.restores += 1;
         let lane = self.lane();
+        let mut ticket = self.spool.restore(version, &self.wait_on(lane))?;
+        self.done.restores += 1;
         if self.dice.one_in(4) && ticket.device_region(0)?.is_some() {
             return self.look_in_place(ticket, version, &contents, lane);
         }
