@@ -24,18 +24,11 @@ from unspool.rtm.files import check_writable, complete
 from unspool.rtm.generated import generated_model
 from unspool.rtm.history import Memory
 from unspool.rtm.image import agreement, expected, finish
-from unspool.rtm.job import (
-    Job,
-    Migrated,
-    Outcome,
-    check_disk,
-    migrate_again,
-    plain_history,
-    run,
-)
+from unspool.rtm.job import Job, check_disk, migrate_again, plain_history, run
 from unspool.rtm.memory import peak_resident
 from unspool.rtm.model import Model, smooth
 from unspool.rtm.modelfile import read_model
+from unspool.rtm.outcome import Migrated, Outcome
 from unspool.rtm.progress import Bar, Lines, Silence
 from unspool.rtm.survey import plan
 from unspool.rtm.trace import write_trace

@@ -20,20 +20,10 @@ from typing import Any, NamedTuple
 from unspool import Stats
 from unspool.errors import Error
 from unspool.rtm.device import CupyDevice, failures_told
-from unspool.rtm.job import (
-    Job,
-    Kernels,
-    Migrated,
-    Outcome,
-    Shot,
-    Watch,
-    migrate_again,
-    plain_history,
-    run,
-    stack,
-)
+from unspool.rtm.job import Job, Watch, migrate_again, plain_history, run
 from unspool.rtm.memory import peak_resident
 from unspool.rtm.merge import merged
+from unspool.rtm.outcome import Kernels, Migrated, Outcome, Shot, stack
 from unspool.rtm.progress import Silence
 
 __all__ = ["CrewOutcome", "run_crew"]
@@ -124,8 +114,8 @@ def _gather(job: Job, crew: Mapping[Connection, Any], watch: Watch, check: bool)
             raise value
         else:
             found[kind, value.number] = value
-    migrated = stack(job, (found[THROUGH, shot] for shot in job.shots))
-    again = stack(job, (found[AGAIN, shot] for shot in job.shots)) if check else None
+    migrated = stack(job.model.shape, (found[THROUGH, shot] for shot in job.shots))
+    again = stack(job.model.shape, (found[AGAIN, shot] for shot in job.shots)) if check else None
     seconds = max(part.end for part in parts) - min(part.begin for part in parts)
     peak = sum(part.peak for part in parts)
     plain = " and ".join(dict.fromkeys(part.plain for part in parts))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 import shutil
 import time
@@ -12,8 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Protocol
 
-import numpy as np
-from unspool import Spool, Stats
+from unspool import Spool
 from unspool.rtm.clock import Clock
 from unspool.rtm.device import Device
 from unspool.rtm.errors import MigrationError
@@ -30,21 +28,17 @@ from unspool.rtm.medium import padded_shape
 from unspool.rtm.memory import available_memory
 from unspool.rtm.migration import migrate_shot, mute_direct_wave, record_shot
 from unspool.rtm.model import Floats, Model
+from unspool.rtm.outcome import Kernels, Migrated, Outcome, Shot, stack
 from unspool.rtm.propagator import CompiledPropagator, Propagator
 from unspool.rtm.survey import Survey
 
 __all__ = [
     "Job",
-    "Kernels",
-    "Migrated",
-    "Outcome",
-    "Shot",
     "Watch",
     "check_disk",
     "migrate_again",
     "plain_history",
     "run",
-    "stack",
 ]
 
 
@@ -129,84 +123,6 @@ class Job:
         return self.field_bytes * self.survey.timing.saves
 
 
-@dataclass(frozen=True, eq=False)
-class Shot:
-    """One migrated shot.
-
-    Attributes:
-        number: which one.
-        image: the correlation on the model's grid.
-        illumination: the light of its source.
-        seconds: how long it took.
-    """
-
-    number: int
-    image: Floats
-    illumination: Floats
-    seconds: float
-
-    @property
-    def digest(self) -> str:
-        """The SHA-256 of its image."""
-        return hashlib.sha256(self.image.tobytes()).hexdigest()
-
-
-@dataclass(frozen=True, eq=False)
-class Migrated:
-    """A stack of shots.
-
-    Attributes:
-        image: the summed correlation on the model's grid, before any processing.
-        illumination: the summed light of the sources.
-        digests: of the image of each shot.
-        seconds: how long each shot took.
-    """
-
-    image: Floats
-    illumination: Floats
-    digests: tuple[str, ...]
-    seconds: tuple[float, ...]
-
-
-@dataclass(frozen=True)
-class Kernels:
-    """What a GPU's kernels have done: those that take steps, injecting and recording included.
-
-    Attributes:
-        steps: steps of all passes.
-        seconds: the device's time for them, gaps between kernels included; from a sample of them.
-        step_bytes: what a step must read and write at least: the older level, which becomes the
-            next one, the newer one and the medium.
-        copy_bandwidth: bytes read and written a second by a copy on the device, in the same run.
-    """
-
-    steps: int
-    seconds: float
-    step_bytes: int
-    copy_bandwidth: float
-
-
-@dataclass(frozen=True, eq=False)
-class Outcome:
-    """What a run has made and measured.
-
-    Attributes:
-        migrated: the stack.
-        records: the muted data by shot, float32 (steps, receivers), where they were wanted.
-        stats: the spool's own figures.
-        times: seconds of the application's time by what it did: compute, save, restore.
-        propagator: what computed.
-        kernels: the time of a GPU's kernels, where one computed.
-    """
-
-    migrated: Migrated
-    records: Mapping[int, Floats]
-    stats: Stats
-    times: Mapping[str, float]
-    propagator: str
-    kernels: Kernels | None = None
-
-
 def run(
     job: Job,
     watch: Watch,
@@ -242,7 +158,7 @@ def run(
         history = SpoolHistory(spool, clock)
         watch.opened(history)
         shots = _shots(job, migrating, record, lambda: history, clock, watch)
-        migrated = stack(job, _shown(shots, show))
+        migrated = stack(job.model.shape, _shown(shots, show))
         if trace is not None:
             if job.device is not None:
                 clock.put("compute", job.device.spans())
@@ -274,19 +190,7 @@ def migrate_again(
     migrating = job.propagator(job.background)
     history = partial(plain_history, job)
     shots = _shots(job, migrating, records.__getitem__, history, Clock(), watch)
-    return stack(job, _shown(shots, show))
-
-
-def stack(job: Job, shots: Iterable[Shot]) -> Migrated:
-    """Adds shots in the order in which they come."""
-    image, light = (np.zeros(job.model.shape, np.float32) for _ in range(2))
-    digests, seconds = [], []
-    for shot in shots:
-        image += shot.image
-        light += shot.illumination
-        digests.append(shot.digest)
-        seconds.append(shot.seconds)
-    return Migrated(image, light, tuple(digests), tuple(seconds))
+    return stack(job.model.shape, _shown(shots, show))
 
 
 def _shots(

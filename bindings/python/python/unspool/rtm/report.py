@@ -8,7 +8,8 @@ from rich.console import Console
 from rich.table import Table
 from unspool import DirectionStats, LinkStats, Stats, __version__
 from unspool.rtm.image import PROCESSING
-from unspool.rtm.job import Job, Kernels, Outcome
+from unspool.rtm.job import Job
+from unspool.rtm.outcome import Kernels, Outcome
 
 __all__ = ["build", "show"]
 

@@ -1,0 +1,103 @@
+"""What a migration has made and measured."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from unspool import Stats
+from unspool.rtm.model import Floats
+
+__all__ = ["Kernels", "Migrated", "Outcome", "Shot", "stack"]
+
+
+@dataclass(frozen=True, eq=False)
+class Shot:
+    """One migrated shot.
+
+    Attributes:
+        number: which one.
+        image: the correlation on the model's grid.
+        illumination: the light of its source.
+        seconds: how long it took.
+    """
+
+    number: int
+    image: Floats
+    illumination: Floats
+    seconds: float
+
+    @property
+    def digest(self) -> str:
+        """The SHA-256 of its image."""
+        return hashlib.sha256(self.image.tobytes()).hexdigest()
+
+
+@dataclass(frozen=True, eq=False)
+class Migrated:
+    """A stack of shots.
+
+    Attributes:
+        image: the summed correlation on the model's grid, before any processing.
+        illumination: the summed light of the sources.
+        digests: of the image of each shot.
+        seconds: how long each shot took.
+    """
+
+    image: Floats
+    illumination: Floats
+    digests: tuple[str, ...]
+    seconds: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Kernels:
+    """What a GPU's kernels have done: those that take steps, injecting and recording included.
+
+    Attributes:
+        steps: steps of all passes.
+        seconds: the device's time for them, gaps between kernels included; from a sample of them.
+        step_bytes: what a step must read and write at least: the older level, which becomes the
+            next one, the newer one and the medium.
+        copy_bandwidth: bytes read and written a second by a copy on the device, in the same run.
+    """
+
+    steps: int
+    seconds: float
+    step_bytes: int
+    copy_bandwidth: float
+
+
+@dataclass(frozen=True, eq=False)
+class Outcome:
+    """What a run has made and measured.
+
+    Attributes:
+        migrated: the stack.
+        records: the muted data by shot, float32 (steps, receivers), where they were wanted.
+        stats: the spool's own figures.
+        times: seconds of the application's time by what it did: compute, save, restore.
+        propagator: what computed.
+        kernels: the time of a GPU's kernels, where one computed.
+    """
+
+    migrated: Migrated
+    records: Mapping[int, Floats]
+    stats: Stats
+    times: Mapping[str, float]
+    propagator: str
+    kernels: Kernels | None = None
+
+
+def stack(shape: tuple[int, ...], shots: Iterable[Shot]) -> Migrated:
+    """Adds shots on a grid of this shape, in the order in which they come."""
+    image, light = (np.zeros(shape, np.float32) for _ in range(2))
+    digests, seconds = [], []
+    for shot in shots:
+        image += shot.image
+        light += shot.illumination
+        digests.append(shot.digest)
+        seconds.append(shot.seconds)
+    return Migrated(image, light, tuple(digests), tuple(seconds))
