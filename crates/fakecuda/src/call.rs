@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Condvar, LazyLock, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
+use crate::capture;
 use crate::codes::{Code, Outcome};
 use crate::settings::Settings;
 use crate::world::World;
@@ -115,7 +116,11 @@ pub(crate) fn run(name: &'static str, body: impl FnOnce(&mut Held) -> Outcome) -
     let outcome = world.faults.count(name).inspect_err(|&code| break_current(&mut world, code));
     let outcome = outcome.and_then(|()| {
         let early = ["cuInit", "cuDriverGetVersion"].contains(&name);
-        if !world.initialized && !early { Err(Code::NOT_INITIALIZED) } else { body(&mut world) }
+        if !world.initialized && !early {
+            return Err(Code::NOT_INITIALIZED);
+        }
+        capture::check(&mut world, name)?;
+        body(&mut world)
     });
     outcome.err().map_or(0, |code| code.0)
 }

@@ -46,6 +46,7 @@ codes! {
     LAUNCH_FAILED = 719 "unspecified launch failure";
     NOT_SUPPORTED = 801 "operation not supported";
     STREAM_CAPTURE_UNSUPPORTED = 900 "operation not permitted when stream is capturing";
+    STREAM_CAPTURE_INVALIDATED = 901 "operation failed due to a previous error during capture";
     UNKNOWN = 999 "unknown error";
 }
 

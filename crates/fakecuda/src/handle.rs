@@ -166,8 +166,8 @@ impl Fake {
         unsafe { self.function::<extern "C" fn()>("fakecuda_release")() };
     }
 
-    /// The `nth` call of `name` from now on (0: every one) fails with `code`; with the code 0 it does
-    /// nothing and says that it succeeded. `execute` stands for an operation of a device, whose
+    /// The `nth` call of `name` from now on (0: every one) fails with `code`; with the code 0 it
+    /// does nothing and says that it succeeded. `execute` stands for an operation of a device, whose
     /// failure breaks the context.
     pub fn fail(&self, name: &str, nth: u64, code: u32) {
         let name = CString::new(name).unwrap_or_default();

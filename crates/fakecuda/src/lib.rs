@@ -18,12 +18,13 @@
 //! peer access, memory pools, textures, and all kernels but those of `kernels.rs`.
 //!
 //! - `world`: everything behind one lock; `call`: one call of it; `api`: the driver's functions.
-//! - `executor`: the devices at work; `stream`: what they work on.
+//! - `executor`: the devices at work; `stream`: what they work on; `capture`: what is not.
 //! - `memory`: whose every byte is; `pages`: where the bytes come from.
 //! - [`control`]: what tests tell it; [`Fake`]: the same for Rust, without unsafe code.
 
 mod api;
 mod call;
+mod capture;
 mod codes;
 pub mod control;
 mod executor;

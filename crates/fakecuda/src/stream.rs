@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Instant;
 
+use crate::capture::Capture;
 use crate::kernels::Launch;
 
 /// A place in a stream: its number, and how many operations up to there.
@@ -149,7 +150,8 @@ pub(crate) struct Stream {
     pub(crate) enqueued: u64,
     pub(crate) done: u64,
     pub(crate) destroyed: bool,
-    pub(crate) capturing: bool,
+    /// The capture that has begun on it.
+    pub(crate) capture: Option<Capture>,
     /// Whether a test has stopped it.
     pub(crate) held: bool,
 }
@@ -163,7 +165,7 @@ impl Stream {
             enqueued: 0,
             done: 0,
             destroyed: false,
-            capturing: false,
+            capture: None,
             held: false,
         }
     }

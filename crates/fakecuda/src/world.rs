@@ -55,6 +55,8 @@ pub(crate) struct World {
     pub(crate) held: bool,
     pub(crate) moved: Moved,
     pub(crate) executed: u64,
+    /// Streams that are captured.
+    pub(crate) captures: usize,
     handles: u64,
 }
 
@@ -85,6 +87,7 @@ impl World {
             held: false,
             moved: Moved::default(),
             executed: 0,
+            captures: 0,
             handles: 0,
             settings,
         }
@@ -166,7 +169,7 @@ impl World {
     pub(crate) fn enqueue(&mut self, handle: u64, work: Work) -> Outcome<Place> {
         let after = self.barrier(handle);
         let stream = self.streams.get_mut(&handle).ok_or(Code::INVALID_HANDLE)?;
-        if stream.capturing {
+        if stream.capture.is_some() {
             return Err(Code::STREAM_CAPTURE_UNSUPPORTED);
         }
         stream.queue.push_back(Operation { work, after, ready: None, done: 0 });
@@ -226,6 +229,7 @@ impl World {
             stream.give_up();
         }
         self.streams.retain(|_, stream| stream.device != device);
+        self.captures = self.streams.values().filter(|stream| stream.capture.is_some()).count();
         self.events.retain(|_, event| event.device != device);
         self.modules.retain(|_, module| module.device != device);
         self.memory.free_all_of(device);

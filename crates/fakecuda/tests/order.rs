@@ -213,3 +213,18 @@ fn a_stream_that_is_captured_says_so_and_takes_no_work() {
     driver.begin_capture(stream, 0).unwrap();
     assert_eq!(driver.fill(a, 1, 8, stream), Err(900));
 }
+
+#[test]
+fn a_capture_keeps_every_thread_from_unsafe_calls_unless_it_is_relaxed() {
+    let driver = Driver::start();
+    let (stream, mut graph, mut relaxed) = (driver.stream().unwrap(), 0, 2);
+    driver.begin_capture(stream, 0).unwrap();
+    driver.exchange_mode(&raw mut relaxed).unwrap();
+    assert_eq!((relaxed, driver.alloc(8).map(drop)), (0, Ok(())));
+    assert_eq!(driver.end_capture(stream, &raw mut graph), Ok(()));
+    driver.exchange_mode(&raw mut relaxed).unwrap();
+    driver.begin_capture(stream, 0).unwrap();
+    assert_eq!(driver.alloc(8), Err(900));
+    assert_eq!(driver.end_capture(stream, &raw mut graph), Err(901));
+    assert!(driver.alloc(8).is_ok());
+}

@@ -4,6 +4,7 @@ use std::ffi::{c_int, c_uint};
 use std::sync::Arc;
 
 use crate::call::{Held, Out, driver_calls};
+use crate::capture::{Capture, exchange_mode};
 use crate::codes::{Code, Outcome};
 use crate::stream::Work;
 use crate::world::World;
@@ -68,24 +69,40 @@ driver_calls! {
         id.give(stream)
     }
 
-    /// Whether what is enqueued goes into a graph: 0, or 1 while it does.
+    /// Whether what is enqueued goes into a graph: 0 when not, 1 when it does, 2 when that has
+    /// failed.
     fn cuStreamIsCapturing(world, stream: u64, status: Out<c_uint>) {
         let stream = any_stream(world, stream)?;
-        status.give(c_uint::from(world.streams[&stream].capturing))
+        let capture = world.streams[&stream].capture.as_ref();
+        status.give(capture.map_or(0, |capture| 1 + c_uint::from(capture.spoilt)))
     }
 
     /// From now on what is enqueued would go into a graph; the fake refuses it.
-    fn cuStreamBeginCapture_v2(world, stream: u64, _mode: c_uint) {
-        let stream = world.stream(stream)?;
-        world.streams.get_mut(&stream).ok_or(Code::INVALID_HANDLE)?.capturing = true;
+    fn cuStreamBeginCapture_v2(world, stream: u64, mode: c_uint) {
+        let (stream, capture) = (world.stream(stream)?, Capture::begin(mode)?);
+        let entry = world.streams.get_mut(&stream).filter(|stream| stream.capture.is_none());
+        entry.ok_or(Code::STREAM_CAPTURE_UNSUPPORTED)?.capture = Some(capture);
+        world.captures += 1;
         Ok(())
     }
 
     /// Ends it, with no graph.
     fn cuStreamEndCapture(world, stream: u64, graph: Out<u64>) {
         let stream = world.stream(stream)?;
-        world.streams.get_mut(&stream).ok_or(Code::INVALID_HANDLE)?.capturing = false;
+        let entry = world.streams.get_mut(&stream).ok_or(Code::INVALID_HANDLE)?;
+        let capture = entry.capture.take().ok_or(Code::INVALID_VALUE)?;
+        world.captures -= 1;
         graph.give_if_wanted(0);
+        if capture.spoilt { Err(Code::STREAM_CAPTURE_INVALIDATED) } else { Ok(()) }
+    }
+
+    /// Gives this thread another mode of captures, in the place of which the old one is put.
+    fn cuThreadExchangeStreamCaptureMode(_world, mode: *mut c_uint) {
+        if mode.is_null() {
+            return Err(Code::INVALID_VALUE);
+        }
+        // SAFETY: the caller of the exported function answers for the place.
+        unsafe { mode.write(exchange_mode(mode.read())?) };
         Ok(())
     }
 

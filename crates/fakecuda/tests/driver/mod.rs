@@ -83,6 +83,8 @@ functions! {
     stream_query = cuStreamQuery(stream: u64);
     stream_synchronize = cuStreamSynchronize(stream: u64);
     begin_capture = cuStreamBeginCapture_v2(stream: u64, mode: u32);
+    end_capture = cuStreamEndCapture(stream: u64, graph: *mut u64);
+    exchange_mode = cuThreadExchangeStreamCaptureMode(mode: *mut u32);
     event_raw = cuEventCreate(event: *mut u64, flags: u32);
     event_destroy = cuEventDestroy_v2(event: u64);
     record = cuEventRecord(event: u64, stream: u64);

@@ -97,7 +97,8 @@ fn open(plan: &Plan) -> Result<Spool, unspool::Error> {
     })
 }
 
-/// Plays the sequences of these seeds on four threads, each with spools of its own, until one fails.
+/// Plays the sequences of these seeds on four threads, each with spools of its own, until one
+/// fails.
 ///
 /// # Errors
 /// That of the one that fails.

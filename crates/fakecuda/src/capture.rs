@@ -1,0 +1,92 @@
+//! Streams that are captured into a graph, as far as they concern others: while one is, calls that
+//! the driver holds to be unsafe fail, and spoil the capture of whoever has begun it.
+
+use std::cell::Cell;
+use std::thread::{self, ThreadId};
+
+use crate::codes::{Code, Outcome};
+use crate::world::World;
+
+/// Who is kept from unsafe calls by a capture: all threads, the one that captures, none. The same
+/// numbers are the modes of a thread: what it lets itself be kept from.
+pub(crate) const GLOBAL: u32 = 0;
+const OF_THE_THREAD: u32 = 1;
+const RELAXED: u32 = 2;
+
+/// A capture that has begun.
+#[derive(Debug)]
+pub(crate) struct Capture {
+    mode: u32,
+    thread: ThreadId,
+    /// Whether an unsafe call has spoilt it.
+    pub(crate) spoilt: bool,
+}
+
+impl Capture {
+    pub(crate) fn begin(mode: u32) -> Outcome<Capture> {
+        if mode > RELAXED {
+            return Err(Code::INVALID_VALUE);
+        }
+        Ok(Capture { mode, thread: thread::current().id(), spoilt: false })
+    }
+
+    /// Whether it keeps this thread, which is in `mode`, from unsafe calls.
+    fn forbids(&self, mode: u32) -> bool {
+        let own = self.thread == thread::current().id();
+        match mode {
+            RELAXED => false,
+            OF_THE_THREAD => own && self.mode != RELAXED,
+            _ => self.mode == GLOBAL || (own && self.mode != RELAXED),
+        }
+    }
+}
+
+thread_local! {
+    static MODE: Cell<u32> = const { Cell::new(GLOBAL) };
+}
+
+/// Gives this thread another mode, and says which it had.
+pub(crate) fn exchange_mode(mode: u32) -> Outcome<u32> {
+    if mode > RELAXED {
+        return Err(Code::INVALID_VALUE);
+    }
+    Ok(MODE.replace(mode))
+}
+
+/// The calls that are unsafe during a capture: they may wait for the device, or change what is
+/// mapped.
+const UNSAFE: &[&str] = &[
+    "cuCtxSynchronize",
+    "cuEventQuery",
+    "cuEventSynchronize",
+    "cuMemAddressFree",
+    "cuMemAlloc_v2",
+    "cuMemCreate",
+    "cuMemFreeHost",
+    "cuMemFree_v2",
+    "cuMemHostAlloc",
+    "cuMemHostRegister_v2",
+    "cuMemHostUnregister",
+    "cuMemMap",
+    "cuMemRelease",
+    "cuMemSetAccess",
+    "cuMemUnmap",
+    "cuModuleLoadData",
+    "cuModuleUnload",
+    "cuStreamQuery",
+    "cuStreamSynchronize",
+];
+
+/// Refuses a call that is unsafe while a stream is captured, and spoils the capture.
+pub(crate) fn check(world: &mut World, call: &str) -> Outcome {
+    if world.captures == 0 || !UNSAFE.contains(&call) {
+        return Ok(());
+    }
+    let mode = MODE.get();
+    let captures = world.streams.values_mut().filter_map(|stream| stream.capture.as_mut());
+    let mut refused = false;
+    for capture in captures.filter(|capture| capture.forbids(mode)) {
+        (capture.spoilt, refused) = (true, true);
+    }
+    if refused { Err(Code::STREAM_CAPTURE_UNSUPPORTED) } else { Ok(()) }
+}
