@@ -7,6 +7,7 @@ use pyo3::exceptions::PyRuntimeWarning;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 use unspool::Settings;
+use unspool::gpu::Gpu;
 
 use crate::call::Target;
 use crate::errors::{Class, error};
@@ -67,11 +68,19 @@ pub struct Spool {
     spool: Arc<unspool::Spool>,
     /// The tiers in words.
     tiers: String,
+    /// Whether the fastest tier is the device tier.
+    has_device_tier: bool,
     /// Arrays whose copies are under way.
     kept: Kept,
 }
 
 impl Spool {
+    /// The spool, and the GPU in whose memory its fastest tier is.
+    fn with_gpu(&self) -> (Arc<unspool::Spool>, Option<Gpu>) {
+        let gpu = self.spool.gpu().filter(|_| self.has_device_tier);
+        (Arc::clone(&self.spool), gpu.cloned())
+    }
+
     /// What a call needs; `stream` is its argument.
     fn target(&self, stream: Option<&Bound<'_, PyAny>>) -> PyResult<Target<'_>> {
         Ok(Target { spool: &self.spool, kept: &self.kept, stream: gpu::handle(stream)? })
@@ -130,7 +139,8 @@ impl Spool {
             let Opened { spool, tiers, shrunk } = opened;
             let spool = Arc::new(spool);
             live::remember(&spool);
-            let spool = Spool { spool, tiers, kept: Kept::default() };
+            let has_device_tier = sizes.device.is_some();
+            let spool = Spool { spool, tiers, has_device_tier, kept: Kept::default() };
             if let Some(shrunk) = shrunk {
                 let shrunk = CString::new(shrunk)?;
                 PyErr::warn(py, &py.get_type::<PyRuntimeWarning>(), &shrunk, 1)?;
@@ -244,8 +254,8 @@ impl Spool {
     /// `with spool.writing(3, (100, 100), "float32") as u:`, or several arrays by name, as in
     /// `spool.writing(3, u=(shape, dtype), v=(shape, dtype))`, which gives a dictionary.
     ///
-    /// The block gives a `DeviceBuffer` for a spool on a GPU and a `HostBuffer` otherwise, or with
-    /// `to` an array of that library (`"cupy"`, `"torch"` or `"numpy"`) over the same memory. What
+    /// The block gives a `DeviceBuffer` for a device tier on a GPU and a `HostBuffer` otherwise, or
+    /// with `to` an array of that library (`"cupy"`, `"torch"` or `"numpy"`) over the same memory. What
     /// is in it at first is unspecified. Leaving the block saves the checkpoint, as it is when the
     /// work on `stream` is done; leaving it by an exception gives it up. Without `stream`, that is
     /// the work on the current streams of CuPy and PyTorch, or else on the legacy default stream.
@@ -273,13 +283,13 @@ impl Spool {
         let handle = gpu::handle(stream.as_ref())?;
         let regions = described(version, shape, dtype, named, py)?;
         let given = (handle, stream.map(Bound::unbind));
-        Ok(Writing::new(Arc::clone(&self.spool), version, regions, given, to))
+        Ok(Writing::new(self.with_gpu(), version, regions, given, to))
     }
 
     /// A `with` block in which checkpoint `version` is read in the spool's own memory:
     /// `with spool.reading(3) as u:`.
     ///
-    /// The block gives what `load` would return, as `DeviceBuffer`s for a spool on a GPU and
+    /// The block gives what `load` would return, as `DeviceBuffer`s for a device tier on a GPU and
     /// `HostBuffer`s otherwise, or with `to` as arrays of that library over the same memory. They
     /// must not be written. A checkpoint that is not in the fastest tier when its turn comes is
     /// copied to temporary memory. Leaving the block counts as a restore that ends when the work on
@@ -300,7 +310,7 @@ impl Spool {
     ) -> PyResult<Reading> {
         let handle = gpu::handle(stream.as_ref())?;
         let given = (handle, stream.map(Bound::unbind));
-        Ok(Reading::new(Arc::clone(&self.spool), version, given, to))
+        Ok(Reading::new(self.with_gpu(), version, given, to))
     }
 
     /// The names, dtypes and shapes of what was saved under `version`. Nothing is moved.

@@ -150,6 +150,18 @@ def test_a_checkpoint_of_a_slower_tier_is_copied_for_reading_and_refused_for_wri
         assert 2 not in spool
 
 
+def test_without_a_device_tier_pinned_memory_is_lent(driver: Driver) -> None:
+    with unspool.Spool(host="4MiB", on="cuda", check_order=True) as spool:
+        with spool.writing(1, (6, 8), "f4", to="numpy") as array:
+            array[...] = numbers()
+        target = CaiArray(driver, numbers() * 0)
+        spool.restore(1, target)
+        with spool.reading(1, to="numpy") as array:
+            assert same_bits(np.array(array), numbers())
+        driver.synchronize()
+        assert same_bits(target.numpy(), numbers())
+
+
 def test_buffers_outlive_the_spool_without_a_crash(driver: Driver) -> None:
     spool = unspool.Spool(device="4MiB", on="cuda")
     with spool.writing(1, (6, 8), "f4") as buffer:

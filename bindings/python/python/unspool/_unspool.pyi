@@ -190,8 +190,8 @@ class Spool:
         `with spool.writing(3, (100, 100), "float32") as u:`, or several arrays by name, as in
         `spool.writing(3, u=(shape, dtype), v=(shape, dtype))`, which gives a dictionary.
 
-        The block gives a `DeviceBuffer` for a spool on a GPU and a `HostBuffer` otherwise, or with
-        `to` an array of that library (`"cupy"`, `"torch"` or `"numpy"`) over the same memory. What
+        The block gives a `DeviceBuffer` for a device tier on a GPU and a `HostBuffer` otherwise, or
+        with `to` an array of that library (`"cupy"`, `"torch"` or `"numpy"`) over the same memory. What
         is in it at first is unspecified. Leaving the block saves the checkpoint, as it is when the
         work on `stream` is done; leaving it by an exception gives it up. Without `stream`, that is
         the work on the current streams of CuPy and PyTorch, or else on the legacy default stream.
@@ -216,7 +216,7 @@ class Spool:
         """A `with` block in which checkpoint `version` is read in the spool's own memory:
         `with spool.reading(3) as u:`.
 
-        The block gives what `load` would return, as `DeviceBuffer`s for a spool on a GPU and
+        The block gives what `load` would return, as `DeviceBuffer`s for a device tier on a GPU and
         `HostBuffer`s otherwise, or with `to` as arrays of that library over the same memory. They
         must not be written. A checkpoint that is not in the fastest tier when its turn comes is
         copied to temporary memory. Leaving the block counts as a restore that ends when the work on

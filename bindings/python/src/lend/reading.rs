@@ -21,6 +21,8 @@ const ALIGNMENT: usize = 64;
 #[derive(Debug)]
 pub struct Reading {
     spool: Arc<Spool>,
+    /// The GPU in whose memory the fastest tier is.
+    gpu: Option<Gpu>,
     version: i64,
     /// The stream that the caller gave, and the object that it came from.
     stream: Option<usize>,
@@ -44,12 +46,12 @@ type Shared = (Arc<dyn Any + Send + Sync>, Arc<Block>);
 impl Reading {
     /// A block for `version`, not yet entered.
     pub fn new(
-        spool: Arc<Spool>,
+        (spool, gpu): (Arc<Spool>, Option<Gpu>),
         version: i64,
         (stream, given): (Option<usize>, Option<Py<PyAny>>),
         to: Option<String>,
     ) -> Reading {
-        Reading { spool, version, stream, _given: given, to, state: Mutex::new(State::New) }
+        Reading { spool, gpu, version, stream, _given: given, to, state: Mutex::new(State::New) }
     }
 
     fn swap(&self, next: State) -> State {
@@ -67,7 +69,7 @@ impl Reading {
         block: &Arc<Block>,
     ) -> PyResult<Vec<Bound<'py, PyAny>>> {
         let head = Arc::clone(ticket.head());
-        let gpu = self.spool.gpu();
+        let gpu = self.gpu.as_ref();
         let mut buffers = Vec::with_capacity(head.regions.len());
         for (index, region) in head.regions.iter().enumerate() {
             let made = detached(py, Some(self.version), || match gpu {
@@ -136,12 +138,11 @@ impl Reading {
         if !matches!(self.swap(State::Done), State::New) {
             return Err(error(py, Class::Option, "reading(...): the block was entered already."));
         }
-        let spool = &self.spool;
-        let stream =
-            spool.gpu().map(|gpu| streams::of_block(py, gpu, self.stream, self.to.as_deref()));
+        let (spool, gpu) = (&self.spool, self.gpu.as_ref());
+        let stream = gpu.map(|gpu| streams::of_block(py, gpu, self.stream, self.to.as_deref()));
         let mut ticket = waiting(py, Some(self.version), |wait| {
             let mut ticket = spool.restore(self.version, wait)?;
-            if let (Some(gpu), Some(stream)) = (spool.gpu(), stream) {
+            if let (Some(gpu), Some(stream)) = (gpu, stream) {
                 ticket.begin(&streams::borrow(gpu, stream)?)?;
             }
             Ok(ticket)
@@ -163,7 +164,7 @@ impl Reading {
     ) -> PyResult<bool> {
         let State::Open(ticket, block) = self.swap(State::Done) else { return Ok(false) };
         block.end();
-        let gpu = self.spool.gpu();
+        let gpu = self.gpu.as_ref();
         if let (Some(gpu), None) = (gpu, self.stream) {
             streams::gather(py, gpu, block.stream())?;
         }
@@ -195,7 +196,7 @@ impl Drop for Reading {
     fn drop(&mut self) {
         if let State::Open(ticket, block) = self.swap(State::Done) {
             block.end();
-            let gpu = self.spool.gpu().cloned();
+            let gpu = self.gpu.clone();
             let end = move || {
                 let stream = gpu.and_then(|gpu| streams::borrow(&gpu, block.stream()).ok());
                 // Without its stream the ticket waits for the whole device when it is dropped.

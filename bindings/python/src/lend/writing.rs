@@ -19,6 +19,8 @@ use crate::waiting::{detached, waiting};
 #[derive(Debug)]
 pub struct Writing {
     spool: Arc<Spool>,
+    /// The GPU in whose memory the fastest tier is.
+    gpu: Option<Gpu>,
     version: i64,
     /// The stream that the caller gave, and the object that it came from.
     stream: Option<usize>,
@@ -97,14 +99,14 @@ fn spec(name: String, shape: &Bound<'_, PyAny>, dtype: &Bound<'_, PyAny>) -> PyR
 impl Writing {
     /// A block for `version`, not yet entered.
     pub fn new(
-        spool: Arc<Spool>,
+        (spool, gpu): (Arc<Spool>, Option<Gpu>),
         version: i64,
         regions: Vec<RegionSpec>,
         (stream, given): (Option<usize>, Option<Py<PyAny>>),
         to: Option<String>,
     ) -> Writing {
         let state = Mutex::new(State::New(regions));
-        Writing { spool, version, stream, _given: given, to, state }
+        Writing { spool, gpu, version, stream, _given: given, to, state }
     }
 
     fn swap(&self, next: State) -> State {
@@ -127,7 +129,7 @@ impl Writing {
         let mut buffers = Vec::with_capacity(head.regions.len());
         for (index, region) in head.regions.iter().enumerate() {
             let shared = (Arc::clone(&keep), Arc::clone(block));
-            let buffer = match self.spool.gpu() {
+            let buffer = match &self.gpu {
                 Some(gpu) => self.on_device(py, gpu, ticket, (index, region), shared)?,
                 None => {
                     let room = ticket.host_region(index).ok_or_else(|| self.no_room(py))?;
@@ -174,12 +176,11 @@ impl Writing {
         let State::New(regions) = self.swap(State::Done) else {
             return Err(error(py, Class::Option, "writing(...): the block was entered already."));
         };
-        let spool = &self.spool;
-        let stream =
-            spool.gpu().map(|gpu| streams::of_block(py, gpu, self.stream, self.to.as_deref()));
+        let (spool, gpu) = (&self.spool, self.gpu.as_ref());
+        let stream = gpu.map(|gpu| streams::of_block(py, gpu, self.stream, self.to.as_deref()));
         let mut ticket = waiting(py, Some(self.version), |wait| {
             let mut ticket = spool.save(self.version, regions, wait)?;
-            if let (Some(gpu), Some(stream)) = (spool.gpu(), stream) {
+            if let (Some(gpu), Some(stream)) = (gpu, stream) {
                 ticket.begin(&streams::borrow(gpu, stream)?)?;
             }
             Ok(ticket)
@@ -201,7 +202,7 @@ impl Writing {
     ) -> PyResult<bool> {
         let State::Open(ticket, block) = self.swap(State::Done) else { return Ok(false) };
         block.end();
-        let gpu = self.spool.gpu();
+        let gpu = self.gpu.as_ref();
         if let (Some(gpu), None) = (gpu, self.stream) {
             streams::gather(py, gpu, block.stream())?;
         }
@@ -233,7 +234,7 @@ impl Drop for Writing {
     fn drop(&mut self) {
         if let State::Open(ticket, block) = self.swap(State::Done) {
             block.end();
-            let gpu = self.spool.gpu().cloned();
+            let gpu = self.gpu.clone();
             let end = move || {
                 let stream = gpu.and_then(|gpu| streams::borrow(&gpu, block.stream()).ok());
                 // Without its stream the ticket waits for the whole device when it is dropped.
