@@ -61,12 +61,10 @@ pub fn save(
     let regions = specs(&given, &arrays);
     let (pieces, spool) = (target.pieces(&arrays), target.spool);
     let marks = waiting(py, Some(version), |wait| {
-        let mut copies = Copies::new(spool, &pieces);
-        let mut ticket = spool.save(version, regions, wait)?;
-        copies.make(|index, piece| {
-            // SAFETY: `arrays` lives until the copy is done: `copies` and `release` see to that.
-            unsafe { piece.save(spool, &mut ticket, index) }
-        })?;
+        let mut copies = Copies::new(spool, &pieces)?;
+        let mut ticket = spool.save(version, regions, &copies.wait(wait))?;
+        // SAFETY: `arrays` lives until the copies are done: `copies` and `release` see to that.
+        unsafe { copies.save(&mut ticket) }?;
         ticket.commit()?;
         copies.settle()
     })?;
@@ -113,15 +111,13 @@ pub fn restore_into(
 ) -> PyResult<()> {
     let (pieces, spool) = (target.pieces(&arrays), target.spool);
     let marks = waiting(py, Some(version), |wait| {
-        let mut copies = Copies::new(spool, &pieces);
-        let mut ticket = spool.restore(version, wait)?;
+        let mut copies = Copies::new(spool, &pieces)?;
+        let mut ticket = spool.restore(version, &copies.wait(wait))?;
         if ticket.head().regions != head.regions {
             return Ok(None);
         }
-        copies.make(|index, piece| {
-            // SAFETY: as in `save`, and the arrays were found writable.
-            unsafe { piece.restore(spool, &mut ticket, index) }
-        })?;
+        // SAFETY: as in `save`, and the arrays were found writable.
+        unsafe { copies.restore(&mut ticket) }?;
         ticket.finish()?;
         copies.settle().map(Some)
     })?;

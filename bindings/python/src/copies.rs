@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use unspool::gpu::Mark;
-use unspool::{Error, Spool};
+use unspool::gpu::{Mark, Stream};
+use unspool::{Error, RestoreTicket, SaveTicket, Spool, Wait};
 
-use crate::gpu::After;
+use crate::gpu::{After, DevicePiece};
 use crate::piece::Piece;
 
 /// The longest wait for a copy on a GPU that nobody else waits for: much longer than any takes,
@@ -18,27 +18,70 @@ const LIMIT: Duration = Duration::from_secs(120);
 pub struct Copies<'a> {
     spool: &'a Spool,
     pieces: &'a [Piece],
+    /// The first array on a GPU and its stream: mostly all arrays of a call are on one.
+    first: Option<(&'a DevicePiece, Stream)>,
     /// How many were begun.
     begun: usize,
 }
 
 impl<'a> Copies<'a> {
     /// Copies between `pieces` and a checkpoint of `spool`.
-    pub fn new(spool: &'a Spool, pieces: &'a [Piece]) -> Copies<'a> {
-        Copies { spool, pieces, begun: 0 }
-    }
-
-    /// Makes them all with `copy`.
     ///
     /// # Errors
-    /// The first of `copy`.
-    pub fn make(
-        &mut self,
-        mut copy: impl FnMut(usize, &Piece) -> Result<(), Error>,
-    ) -> Result<(), Error> {
+    /// `WrongDevice`, `NoDevice`, `Device`, when the stream of an array cannot be used.
+    pub fn new(spool: &'a Spool, pieces: &'a [Piece]) -> Result<Copies<'a>, Error> {
+        let first = pieces.iter().find_map(|piece| match piece {
+            Piece::Device(piece) => Some(piece),
+            Piece::Host(_) => None,
+        });
+        let first = first.map(|piece| Ok::<_, Error>((piece, piece.stream(spool)?))).transpose()?;
+        Ok(Copies { spool, pieces, first, begun: 0 })
+    }
+
+    /// How the call waits for room or data: a wait during which the stream of the arrays has work
+    /// is no stall.
+    pub fn wait<'w>(&'w self, wait: &Wait<'w>) -> Wait<'w> {
+        Wait { stream: self.first.as_ref().map(|(_, stream)| stream), ..*wait }
+    }
+
+    /// Copies all arrays into the regions of a ticket.
+    ///
+    /// # Errors
+    /// The first of the spool.
+    ///
+    /// # Safety
+    /// The arrays that the pieces were made from are borrowed until this was settled or dropped.
+    pub unsafe fn save(&mut self, ticket: &mut SaveTicket) -> Result<(), Error> {
         for (index, piece) in self.pieces.iter().enumerate() {
             self.begun = index + 1;
-            copy(index, piece)?;
+            match piece {
+                // SAFETY: the caller's promise.
+                Piece::Host(piece) => unsafe { piece.save(ticket, index) }?,
+                Piece::Device(piece) => {
+                    self.on_stream_of(piece, |stream| piece.save(ticket, index, stream))?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Copies the regions of a ticket into all arrays.
+    ///
+    /// # Errors
+    /// The first of the spool.
+    ///
+    /// # Safety
+    /// As for [`Copies::save`]; the arrays may be written.
+    pub unsafe fn restore(&mut self, ticket: &mut RestoreTicket) -> Result<(), Error> {
+        for (index, piece) in self.pieces.iter().enumerate() {
+            self.begun = index + 1;
+            match piece {
+                // SAFETY: the caller's promise.
+                Piece::Host(piece) => unsafe { piece.restore(ticket, index) }?,
+                Piece::Device(piece) => {
+                    self.on_stream_of(piece, |stream| piece.restore(ticket, index, stream))?;
+                }
+            }
         }
         Ok(())
     }
@@ -49,19 +92,35 @@ impl<'a> Copies<'a> {
     /// # Errors
     /// `Device` when CUDA refuses, `Timeout` when a copy does not end.
     pub fn settle(mut self) -> Result<Vec<Option<Mark>>, Error> {
-        let settled = self.pieces.iter().map(|piece| settle(self.spool, piece));
+        let settled = self.pieces.iter().map(|piece| self.settled(piece));
         let marks = settled.collect::<Result<Vec<_>, Error>>()?;
         self.begun = 0;
         Ok(marks)
     }
-}
 
-fn settle(spool: &Spool, piece: &Piece) -> Result<Option<Mark>, Error> {
-    let Piece::Device(device) = piece else { return Ok(None) };
-    match device.after() {
-        After::Nothing => Ok(None),
-        After::Keep => device.mark(spool).map(Some),
-        After::Wait => Ok(device.mark(spool)?.wait(LIMIT).map(|()| None)?),
+    fn settled(&self, piece: &Piece) -> Result<Option<Mark>, Error> {
+        let Piece::Device(device) = piece else { return Ok(None) };
+        match device.after() {
+            After::Nothing => Ok(None),
+            After::Keep => self.mark(device).map(Some),
+            After::Wait => Ok(self.mark(device)?.wait(LIMIT).map(|()| None)?),
+        }
+    }
+
+    /// A mark behind the copy of `piece`.
+    fn mark(&self, piece: &DevicePiece) -> Result<Mark, Error> {
+        self.on_stream_of(piece, |stream| piece.mark(self.spool, stream))
+    }
+
+    fn on_stream_of<T>(
+        &self,
+        piece: &DevicePiece,
+        work: impl FnOnce(&Stream) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        match &self.first {
+            Some((first, stream)) if first.has_stream_of(piece) => work(stream),
+            _ => work(&piece.stream(self.spool)?),
+        }
     }
 }
 
@@ -70,7 +129,7 @@ impl Drop for Copies<'_> {
         for piece in &self.pieces[..self.begun] {
             if let Piece::Device(piece) = piece
                 && piece.after() != After::Nothing
-                && let Ok(mark) = piece.mark(self.spool)
+                && let Ok(mark) = self.mark(piece)
             {
                 // A device that does not answer has an error of its own, which the caller gets.
                 let _ = mark.wait(LIMIT);

@@ -1,6 +1,6 @@
 //! Arrays on their way through copies that run without Python attached.
 
-use unspool::{Error, RestoreTicket, SaveTicket, Spool};
+use unspool::{Error, RestoreTicket, SaveTicket};
 
 use crate::array::{Array, Place};
 use crate::gpu::DevicePiece;
@@ -38,7 +38,9 @@ impl Piece {
             }
         }
     }
+}
 
+impl HostPiece {
     /// Copies the elements into region `index`.
     ///
     /// # Errors
@@ -46,19 +48,9 @@ impl Piece {
     ///
     /// # Safety
     /// The array that this was made from is still borrowed.
-    pub unsafe fn save(
-        &self,
-        spool: &Spool,
-        ticket: &mut SaveTicket,
-        index: usize,
-    ) -> Result<(), Error> {
-        match self {
-            // SAFETY: the exporter lends the memory of all elements, and `room` is the spool's own.
-            Piece::Host(HostPiece { data, walk }) => ticket.fill(index, |room| unsafe {
-                crate::strided::gather(*data, walk, room);
-            }),
-            Piece::Device(piece) => piece.save(spool, ticket, index),
-        }
+    pub unsafe fn save(&self, ticket: &mut SaveTicket, index: usize) -> Result<(), Error> {
+        // SAFETY: the exporter lends the memory of all elements, and `room` is the spool's own.
+        ticket.fill(index, |room| unsafe { crate::strided::gather(self.data, &self.walk, room) })
     }
 
     /// Copies region `index` into the elements.
@@ -68,18 +60,10 @@ impl Piece {
     ///
     /// # Safety
     /// The array that this was made from is still borrowed, and may be written.
-    pub unsafe fn restore(
-        &self,
-        spool: &Spool,
-        ticket: &mut RestoreTicket,
-        index: usize,
-    ) -> Result<(), Error> {
-        match self {
-            // SAFETY: as above.
-            Piece::Host(HostPiece { data, walk }) => ticket.read(index, |bytes| unsafe {
-                crate::strided::scatter(bytes, walk, *data);
-            }),
-            Piece::Device(piece) => piece.restore(spool, ticket, index),
-        }
+    pub unsafe fn restore(&self, ticket: &mut RestoreTicket, index: usize) -> Result<(), Error> {
+        // SAFETY: as above.
+        ticket.read(index, |bytes| unsafe {
+            crate::strided::scatter(bytes, &self.walk, self.data);
+        })
     }
 }

@@ -32,8 +32,11 @@ def spool() -> Iterator[unspool.Spool]:
 
 
 @pytest.fixture
-def driver() -> Iterator[fake_gpu.Driver]:
-    """The driver in plain memory, for tests that are marked `fake_gpu`."""
+def driver(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[fake_gpu.Driver]:
+    """The driver in plain memory, for tests that are marked `fake_gpu`. It is a compiler too, and
+    what that makes is kept apart from real kernels."""
+    monkeypatch.setenv("UNSPOOL_NVRTC", os.environ.get("UNSPOOL_CUDA_DRIVER", ""))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     found = fake_gpu.load()
     if found is None:
         pytest.skip("UNSPOOL_CUDA_DRIVER names no driver: `make test-python` sets it")

@@ -35,7 +35,15 @@ def numbers() -> np.ndarray:
     return np.arange(48, dtype="f4").reshape(6, 8)
 
 
-CUTS = [np.s_[:], np.s_[::2], np.s_[:, 2:7], np.s_[:, 3], np.s_[:0], np.s_[1:5, :1]]
+CUTS = [
+    np.s_[:],
+    np.s_[::2],
+    np.s_[:, 2:7],
+    np.s_[::-1, ::-3],
+    np.s_[:, 3],
+    np.s_[:0],
+    np.s_[1:5:2, 1:8:3],
+]
 
 
 @pytest.mark.parametrize("cut", CUTS, ids=str)

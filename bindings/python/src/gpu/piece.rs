@@ -56,11 +56,13 @@ impl DevicePiece {
     ///
     /// # Errors
     /// Those of [`SaveTicket::put`].
-    pub fn save(&self, spool: &Spool, ticket: &mut SaveTicket, index: usize) -> Result<(), Error> {
-        if self.array.bytes() == 0 {
-            return Ok(());
-        }
-        ticket.put(index, &self.array, &self.stream(spool)?)
+    pub fn save(
+        &self,
+        ticket: &mut SaveTicket,
+        index: usize,
+        stream: &Stream,
+    ) -> Result<(), Error> {
+        if self.array.bytes() == 0 { Ok(()) } else { ticket.put(index, &self.array, stream) }
     }
 
     /// Copies region `index` into the array.
@@ -69,29 +71,35 @@ impl DevicePiece {
     /// Those of [`RestoreTicket::get`].
     pub fn restore(
         &self,
-        spool: &Spool,
         ticket: &mut RestoreTicket,
         index: usize,
+        stream: &Stream,
     ) -> Result<(), Error> {
-        if self.array.bytes() == 0 {
-            return Ok(());
-        }
-        ticket.get(index, &self.array, &self.stream(spool)?)
+        if self.array.bytes() == 0 { Ok(()) } else { ticket.get(index, &self.array, stream) }
     }
 
-    fn stream(&self, spool: &Spool) -> Result<Stream, Error> {
+    /// Whether copies of both go to the same stream.
+    pub fn has_stream_of(&self, other: &DevicePiece) -> bool {
+        self.stream == other.stream && self.array.ordinal() == other.array.ordinal()
+    }
+
+    /// The stream for its copies.
+    ///
+    /// # Errors
+    /// `WrongDevice`, `NoDevice`, `Device`, when it cannot be used.
+    pub fn stream(&self, spool: &Spool) -> Result<Stream, Error> {
         let gpu = spool.gpu_of(self.array.ordinal())?;
         // SAFETY: the stream lives as long as the call: its owner is the caller or the library of
         // the array.
         Ok(unsafe { Stream::borrow(gpu.context(), self.stream) }?)
     }
 
-    /// A mark behind the copy.
+    /// A mark behind what is on `stream`, which is that of this array.
     ///
     /// # Errors
     /// `Device` when CUDA refuses.
-    pub fn mark(&self, spool: &Spool) -> Result<Mark, Error> {
-        spool.gpu_of(self.array.ordinal())?.mark(&self.stream(spool)?)
+    pub fn mark(&self, spool: &Spool, stream: &Stream) -> Result<Mark, Error> {
+        spool.gpu_of(self.array.ordinal())?.mark(stream)
     }
 }
 

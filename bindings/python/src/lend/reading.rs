@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use pyo3::prelude::*;
 use unspool::gpu::{DeviceArray, Gpu};
-use unspool::{Error, Region, RestoreTicket, Spool};
+use unspool::{Error, Region, RestoreTicket, Spool, Wait};
 
 use super::block::Block;
 use super::items::Items;
@@ -141,9 +141,12 @@ impl Reading {
         let (spool, gpu) = (&self.spool, self.gpu.as_ref());
         let stream = gpu.map(|gpu| streams::of_block(py, gpu, self.stream, self.to.as_deref()));
         let mut ticket = waiting(py, Some(self.version), |wait| {
-            let mut ticket = spool.restore(self.version, wait)?;
-            if let (Some(gpu), Some(stream)) = (gpu, stream) {
-                ticket.begin(&streams::borrow(gpu, stream)?)?;
+            let stream = gpu.zip(stream).map(|(gpu, stream)| streams::borrow(gpu, stream));
+            let stream = stream.transpose()?;
+            let wait = Wait { stream: stream.as_ref(), ..*wait };
+            let mut ticket = spool.restore(self.version, &wait)?;
+            if let Some(stream) = &stream {
+                ticket.begin(stream)?;
             }
             Ok(ticket)
         })?;

@@ -6,7 +6,7 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use unspool::gpu::Gpu;
-use unspool::{Dtype, Region, RegionSpec, SaveTicket, Spool};
+use unspool::{Dtype, Region, RegionSpec, SaveTicket, Spool, Wait};
 
 use super::block::Block;
 use super::items::Items;
@@ -179,9 +179,12 @@ impl Writing {
         let (spool, gpu) = (&self.spool, self.gpu.as_ref());
         let stream = gpu.map(|gpu| streams::of_block(py, gpu, self.stream, self.to.as_deref()));
         let mut ticket = waiting(py, Some(self.version), |wait| {
-            let mut ticket = spool.save(self.version, regions, wait)?;
-            if let (Some(gpu), Some(stream)) = (gpu, stream) {
-                ticket.begin(&streams::borrow(gpu, stream)?)?;
+            let stream = gpu.zip(stream).map(|(gpu, stream)| streams::borrow(gpu, stream));
+            let stream = stream.transpose()?;
+            let wait = Wait { stream: stream.as_ref(), ..*wait };
+            let mut ticket = spool.save(self.version, regions, &wait)?;
+            if let Some(stream) = &stream {
+                ticket.begin(stream)?;
             }
             Ok(ticket)
         })?;
