@@ -23,6 +23,7 @@ from unspool.bench import (
     start,
     sweep,
 )
+from unspool.bench.libraries import Library
 from unspool.bench.measure import Sample, gigabytes_per_second, lost_share, ratio, repeat, share
 from unspool.bench.memory import HUGE_PAGE, Mapping, in_parallel, write_all, write_pages
 from unspool.bench.prepare import STRATEGIES, Toucher
@@ -46,6 +47,14 @@ TINY = [
     "--touch-threads=2",
     "--disk-history=8MiB",
 ]
+
+
+@pytest.fixture(autouse=True)
+def one_library(monkeypatch):
+    """PyTorch would use a real GPU, where there is one, on streams of the fake device."""
+    monkeypatch.setattr(
+        copies, "libraries", lambda cuda: [Library("CuPy", cuda.array, cuda.current)]
+    )
 
 
 def plan(*arguments):
