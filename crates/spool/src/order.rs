@@ -49,6 +49,7 @@ impl OrderCheck {
     /// `Device` when an access was not ordered, `Io` when the file is not complete.
     pub(crate) fn verdict(&self) -> Result<(), Error> {
         let mut seen = self.seen();
+        let traced = seen.trace.as_mut().map_or(Ok(()), Trace::end);
         if let Some(violation) = &seen.violation {
             let message = format!(
                 "The check of stream order found an access that is not ordered with one that it \
@@ -56,7 +57,7 @@ impl OrderCheck {
             );
             return Err(Error::new(ErrorKind::Device, message));
         }
-        seen.trace.as_mut().map_or(Ok(()), Trace::end)
+        traced
     }
 
     fn seen(&self) -> std::sync::MutexGuard<'_, Seen> {
