@@ -11,12 +11,14 @@ import ctypes
 import gc
 import weakref
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import unspool
 
-from conftest import random_array, same_bits
+from conftest import gpu_library, random_array, same_bits
 from fake_gpu import CaiArray, DlpackArray, Driver
 
 pytestmark = pytest.mark.fake_gpu
@@ -220,6 +222,24 @@ def test_an_array_that_never_changes_is_kept_and_not_waited_for(
     assert array.exporter.deleted == 1
 
 
+def test_arrays_of_cupy_are_known_by_their_attributes(spool: unspool.Spool, driver: Driver) -> None:
+    cupy = gpu_library("cupy")
+
+    def array(values: np.ndarray) -> Any:
+        memory = CaiArray(driver, values)
+        block = cupy.cuda.UnownedMemory(memory.address, memory.count, memory, 0)
+        return cupy.ndarray(values.shape, values.dtype, cupy.cuda.MemoryPointer(block, 0))
+
+    source, target = array(numbers()), array(numbers() * 0)
+    for version, cut in enumerate([np.s_[:], np.s_[::2, ::-1], np.s_[:0]]):
+        # Without a real driver CuPy cannot name its current stream.
+        spool.save(version, source[cut], stream=1)
+        assert same_bits(spool.load(version), np.ascontiguousarray(numbers()[cut]))
+    spool.restore(0, target, stream=1)
+    spool.save(9, target.T, stream=1)
+    assert same_bits(spool.load(9), np.ascontiguousarray(numbers().T))
+
+
 def test_managed_memory_is_copied_as_its_device_sees_it(
     spool: unspool.Spool, driver: Driver
 ) -> None:
@@ -246,6 +266,16 @@ def test_a_spool_in_main_memory_takes_arrays_of_a_device(driver: Driver) -> None
             driver.synchronize()
             assert same_bits(target.numpy(), numbers())
             spool.discard(0)
+
+
+def test_a_spool_without_memory_takes_arrays_of_a_device(driver: Driver, tmp_path: Path) -> None:
+    with unspool.Spool(disk=tmp_path) as spool:
+        for version, cut in enumerate([np.s_[:], np.s_[::2, ::-1]]):
+            spool.save(version, CaiArray(driver, numbers()[cut]))
+            target = CaiArray(driver, (numbers() * 0)[cut])
+            spool.restore(version, target)
+            driver.synchronize()
+            assert same_bits(target.numpy(), np.ascontiguousarray(numbers()[cut]))
 
 
 def test_arrays_of_another_device_are_refused(driver: Driver) -> None:
