@@ -49,6 +49,7 @@ impl Context {
             DeviceError::new(DeviceErrorKind::Missing, message)
                 .with_advice("Devices are numbered from 0 in the order of CUDA_VISIBLE_DEVICES.")
         })?;
+        let _apart = Apart::begin();
         let device = result::device(ordinal.cast_signed())?;
         let handle = result::primary_context(device)?;
         let (info, watched) = (info.clone(), Watched::default());
@@ -74,7 +75,7 @@ impl Context {
     /// Another value for the same device, without the watch of this one: for what is kept after the
     /// owner of this one is gone.
     pub(crate) fn without_watch(&self) -> Result<Context, DeviceError> {
-        let (device, info) = (self.0.device, self.0.info.clone());
+        let (device, info, _apart) = (self.0.device, self.0.info.clone(), Apart::begin());
         let handle = result::primary_context(device)?;
         let watched = Watched::default();
         Ok(Context(Arc::new(Retained { handle, device, info, watched })))
@@ -140,8 +141,9 @@ impl Context {
     /// Makes it current on this thread until the scope is dropped; what was current before is
     /// current again then.
     pub(crate) fn enter(&self) -> Result<Scope, CudaError> {
+        let apart = Apart::begin();
         result::push_context(self.0.handle)?;
-        Ok(Scope { _on_this_thread: PhantomData })
+        Ok(Scope { _apart: apart })
     }
 
     pub(crate) fn raw_device(&self) -> CUdevice {
@@ -173,6 +175,7 @@ impl PartialEq for Context {
 impl Drop for Retained {
     fn drop(&mut self) {
         if life::driver_lives() {
+            let _apart = Apart::begin();
             // A failure leaves the context to the end of the process.
             let _ = result::release_primary_context(self.device);
         }
@@ -182,7 +185,36 @@ impl Drop for Retained {
 /// While it lives its context is current on this thread.
 #[derive(Debug)]
 pub(crate) struct Scope {
+    // Dropped after the context was popped.
+    _apart: Apart,
+}
+
+/// While it lives, captures of streams into graphs are no business of this thread. A capture in
+/// the driver's global mode, as PyTorch makes them, otherwise forbids every thread to allocate,
+/// register, map or ask for an event, and is spoilt when one tries: our threads go on while the
+/// user captures.
+#[derive(Debug)]
+pub(crate) struct Apart {
+    before: Option<u32>,
     _on_this_thread: PhantomData<*mut ()>,
+}
+
+impl Apart {
+    pub(crate) fn begin() -> Apart {
+        /// `CU_STREAM_CAPTURE_MODE_RELAXED`.
+        const RELAXED: u32 = 2;
+        // A failure means that the mode stays, which only matters during a capture.
+        let before = result::exchange_capture_mode(RELAXED).ok();
+        Apart { before, _on_this_thread: PhantomData }
+    }
+}
+
+impl Drop for Apart {
+    fn drop(&mut self) {
+        if let Some(before) = self.before {
+            let _ = result::exchange_capture_mode(before);
+        }
+    }
 }
 
 impl Drop for Scope {
@@ -221,6 +253,7 @@ pub fn current_ordinal() -> Option<u32> {
 /// no [`Context`] lives.
 pub fn device_of(address: u64) -> Result<Option<u32>, DeviceError> {
     raw::load()?;
+    let _apart = Apart::begin();
     match result::device_of(address) {
         Err(error) if error.code == INVALID_CONTEXT => {
             let living = any_living().ok_or(error)?;

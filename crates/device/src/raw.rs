@@ -117,6 +117,7 @@ driver_table! {
     );
     stream_destroy = "cuStreamDestroy_v2"(stream: CUstream);
     stream_get_ctx = "cuStreamGetCtx"(stream: CUstream, context: *mut CUcontext);
+    thread_exchange_capture_mode = "cuThreadExchangeStreamCaptureMode"(mode: *mut c_uint);
     stream_query = "cuStreamQuery"(stream: CUstream);
     stream_get_id = "cuStreamGetId"(stream: CUstream, id: *mut u64);
     stream_is_capturing = "cuStreamIsCapturing"(stream: CUstream, status: *mut c_uint);

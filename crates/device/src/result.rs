@@ -371,6 +371,14 @@ pub(crate) unsafe fn stream_id(stream: CUstream) -> Result<u64> {
     Ok(id)
 }
 
+/// Sets what captures of streams into graphs forbid this thread, and returns what was set before.
+pub(crate) fn exchange_capture_mode(mode: u32) -> Result<u32> {
+    let mut mode = mode;
+    // SAFETY: a valid place; the driver checks the mode.
+    unsafe { raw::thread_exchange_capture_mode(&raw mut mode) }?;
+    Ok(mode)
+}
+
 /// Whether everything enqueued on the stream is done.
 ///
 /// # Safety
