@@ -24,6 +24,7 @@ from unspool.bench import (
     sweep,
 )
 from unspool.bench.libraries import Library
+from unspool.bench.machine import Warmth
 from unspool.bench.measure import Sample, gigabytes_per_second, lost_share, ratio, repeat, share
 from unspool.bench.memory import HUGE_PAGE, Mapping, in_parallel, write_all, write_pages
 from unspool.bench.prepare import STRATEGIES, Toucher
@@ -282,8 +283,9 @@ def test_device_time_is_what_passes_between_the_first_call_and_the_last():
 
 def test_a_sweep_moves_what_the_device_tier_cannot_hold():
     table = tables_of("sweep")["sweep"]
-    assert column(table, "pass") == ["forward", "reverse"] * 2
-    assert column(table, "compute ms") == [0.0, 0.0, 1.0, 1.0]
+    passes = ["forward", "reverse"] * 2 + ["forward, kept", "reverse, kept"]
+    assert column(table, "pass") == passes
+    assert column(table, "compute ms") == [0.0, 0.0, 1.0, 1.0, 1.0, 1.0]
     alone = column(table, "compute alone s")
     assert alone[0] == 0.0
     assert alone[2] == pytest.approx(12 * 1e-3)
@@ -393,6 +395,16 @@ def test_host_memory_is_warmed_as_far_as_the_parts_use_it():
     device, collected = FakeCuda(), report.Report({})
     assert command.run_parts(["copies"], plan(*TINY, "--warm=4MiB"), device, collected)
     assert [table.name for table in collected.tables] == ["warm", "copies", "calls"]
+
+
+def test_memory_is_touched_before_a_reading_unless_that_is_not_wanted():
+    warmth = Warmth(threads=2)
+    assert "may have been cold" in str(warmth)
+    warmth.bring(4 * MIB)
+    assert "touched and freed: at" in str(warmth)
+    cold = Warmth(threads=2, warm=False)
+    cold.bring(4 * MIB)
+    assert "may have been cold" in str(cold)
 
 
 # Processes.

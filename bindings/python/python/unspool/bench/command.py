@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 
 from unspool.bench import copies, disk_tier, memory_tier, node, paper, raw, start, sweep
 from unspool.bench.cuda import Cuda, NoCuda
-from unspool.bench.machine import about, available_memory, fits
+from unspool.bench.machine import about, available_memory, fits, warm_memory
 from unspool.bench.options import DEFAULT_GPU_PARTS, GPU_PARTS, PLAIN_PARTS, Plan, plan_of
 from unspool.bench.report import Report, Table
 from unspool.errors import Error
@@ -130,8 +130,7 @@ def _warm(parts: tuple[str, ...], plan: Plan, report: Report) -> None:
     title = f"Touching {size_text(count)} of host memory, huge pages, {plan.touch_threads} threads"
     table = Table("warm", title, ("when", "s", "GB/s"))
     for when in ("first, maybe cold", "again"):
-        seconds = raw.warm_memory(count, plan.touch_threads)
+        seconds = warm_memory(count, plan.touch_threads)
         table.add(when, seconds, count / seconds / 1e9)
-    table.note("the memory of a virtual machine is slow when it is touched for the first time; all")
-    table.notes[-1] += " other figures are of memory that was touched before"
+    table.note("the memory of a virtual machine is slow when it is touched for the first time")
     report.show(table)

@@ -19,7 +19,7 @@ from typing import Any
 
 from unspool.bench.child import Job
 from unspool.bench.cuda import Cuda
-from unspool.bench.machine import available_memory, fits
+from unspool.bench.machine import Warmth, available_memory, fits
 from unspool.bench.measure import Sample
 from unspool.bench.options import Plan
 from unspool.bench.report import Cell, Report, Table
@@ -48,7 +48,7 @@ NOTES = (
 )
 
 #: Name of the way, what a process does, and what its environment says.
-WAYS = (
+WAYS: tuple[tuple[str, str, dict[str, str]], ...] = (
     ("unspool", "spool", {}),
     ("unspool, no turns", "spool", {"UNSPOOL_REGISTER_TURNS": "0"}),
     ("pinned", "pinned", {}),
@@ -94,17 +94,20 @@ def run(cuda: Cuda, plan: Plan, report: Report) -> None:
         free = size_text(available_memory() or 0)
         table.note(f"left out: {free} of host memory are free")
         return report.show(table)
+    warmth = Warmth(plan.touch_threads, plan.warm != 0)
     for processes in plan.processes:
         for name, way, environment in WAYS:
             if processes == 1 and environment:
                 continue
             job = job_of(plan, processes, way)
+            warmth.bring(plan.share)
             try:
                 found = together(processes, (*COMMAND, job.text()), environment)
             except NodeError as error:
                 table.note(f"{processes} processes, {name}: {error}")
                 continue
             table.add(processes, name, *cells_of(job, found))
+    table.note(str(warmth))
     report.show(table)
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 
 import unspool
 from unspool.bench.cuda import Cuda
-from unspool.bench.machine import available_memory, fits
+from unspool.bench.machine import Warmth, available_memory, fits
 from unspool.bench.measure import Sample
 from unspool.bench.options import Plan
 from unspool.bench.prepare import STRATEGIES, Strategy
@@ -73,13 +74,23 @@ def table_of(cuda: Cuda, plan: Plan, shot: Shot, report: Report) -> Table:
     left_out = [one.name for one in STRATEGIES if one.slow]
     if not plan.strategies and not plan.everything:
         table.note(f"with --everything only: {', '.join(left_out)}")
+    warmth = Warmth(plan.touch_threads, plan.warm != 0)
+
+    def add(name: str, run: Callable[[], Blocked]) -> None:
+        def once() -> Blocked:
+            warmth.bring(shot.total)
+            return run()
+
+        _add(table, plan, name, once)
+
     for strategy in selected(STRATEGIES, plan):
-        _add(table, plan, strategy.name, lambda s=strategy: run_strategy(cuda, shot, s))
+        add(strategy.name, partial(run_strategy, cuda, shot, strategy))
     if not plan.strategies or SPOOL in plan.strategies:
         try:
-            _add(table, plan, SPOOL, lambda: run_spool(cuda, shot))
+            add(SPOOL, partial(run_spool, cuda, shot))
         except (unspool.Error, TypeError) as error:
             table.note(f"the spool refused: {error}")
+    table.note(str(warmth))
     return table
 
 

@@ -256,14 +256,3 @@ def _pageable(cuda: Cuda, count: int, huge: bool) -> tuple[Sample, Sample]:
     cuda.free(device)
     mapping.close()
     return Sample.of([cold]), warm
-
-
-def warm_memory(count: int, threads: int) -> float:
-    """Touches `count` bytes of this machine's memory and gives them back; seconds that took.
-
-    The memory of a virtual machine is slow when it is touched for the first time ever.
-    """
-    mapping = Mapping(count, huge=True)
-    seconds = seconds_of(lambda: in_parallel(mapping, write_pages, threads))
-    mapping.close()
-    return seconds

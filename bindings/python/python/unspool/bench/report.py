@@ -44,7 +44,7 @@ class Table:
             raise ValueError(f"{self.name}: {len(cells)} cells for {len(self.columns)} columns")
         self.rows.append(cells)
         if self.live is not None:
-            pairs = zip(self.columns, map(_text, cells), strict=True)
+            pairs = zip(self.columns, map(_in_order, cells), strict=True)
             self.live(", ".join(f"{name} {text}" for name, text in pairs))
 
     def note(self, text: str) -> None:
@@ -117,6 +117,13 @@ def _text(cell: Cell) -> str:
     return (
         number(cell) if isinstance(cell, float) else f"{cell:,}" if _is_count(cell) else str(cell)
     )
+
+
+def _in_order(cell: Cell) -> str:
+    """All of a few readings, in the order in which they were taken."""
+    if isinstance(cell, Sample) and 1 < len(cell.values) <= 5:
+        return "/".join(map(number, cell.values))
+    return _text(cell)
 
 
 def _is_count(cell: Cell) -> bool:

@@ -15,7 +15,7 @@ from typing import Any
 import unspool
 from unspool.bench.beside import Copier, HeldUp
 from unspool.bench.cuda import Cuda, Stream
-from unspool.bench.machine import available_memory, fits
+from unspool.bench.machine import Warmth, available_memory, fits
 from unspool.bench.measure import Sample, gigabytes_per_second
 from unspool.bench.memory import Mapping, Touch, in_parallel, write_all, write_pages
 from unspool.bench.options import Plan
@@ -45,9 +45,6 @@ NOTES = (
 
 #: Arenas above this are not got in the slow ways, unless that is asked for.
 LARGE = 20 << 30
-
-#: The longest that freed memory is waited for, in seconds.
-SETTLED = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,20 +94,23 @@ class Start:
 def run(cuda: Cuda, plan: Plan, report: Report) -> None:
     """One table; arenas that do not fit are named with the reason."""
     table = report.begin(Table("start", "Starting with a host arena", COLUMNS, notes=list(NOTES)))
-    copier = Copier(cuda)
+    copier, warmth = Copier(cuda), Warmth(plan.touch_threads, plan.warm != 0)
     usual = copier.usual * 1e3
     table.note(f"a copy of 16 MiB takes {usual:.2f} ms when nothing else happens")
     for arena in plan.arenas:
         if fits(arena, available_memory()):
-            _add_arena(cuda, plan, arena, copier, table)
+            _add_arena(cuda, plan, arena, (copier, warmth), table)
         else:
             free = size_text(available_memory() or 0)
             table.note(f"{size_text(arena)}: left out, {free} of host memory are free")
     copier.close()
+    table.note(str(warmth))
     report.show(table)
 
 
-def _add_arena(cuda: Cuda, plan: Plan, arena: int, copier: Copier, table: Table) -> None:
+def _add_arena(
+    cuda: Cuda, plan: Plan, arena: int, tools: tuple[Copier, Warmth], table: Table
+) -> None:
     stream = cuda.stream()
     for name, size, device in _spools(plan, arena):
         array = cuda.array(size)
@@ -119,7 +119,7 @@ def _add_arena(cuda: Cuda, plan: Plan, arena: int, copier: Copier, table: Table)
             return start_spool(cuda, (device, arena), array, stream)
 
         try:
-            _add(table, plan, (arena, name), once, copier)
+            _add(table, plan, (arena, name), once, tools)
         except (unspool.Error, TypeError) as error:
             table.note(f"{name}, {size_text(arena)}: refused: {error}")
     for way in WAYS:
@@ -131,7 +131,7 @@ def _add_arena(cuda: Cuda, plan: Plan, arena: int, copier: Copier, table: Table)
             plan,
             (arena, way.name),
             lambda w=way: start_raw(cuda, w, arena, plan.touch_threads),
-            copier,
+            tools,
         )
 
 
@@ -149,9 +149,9 @@ def _add(
     plan: Plan,
     place: tuple[int, str],
     once: Callable[[], Start],
-    copier: Copier,
+    tools: tuple[Copier, Warmth],
 ) -> None:
-    arena, name = place
+    (arena, name), (copier, warmth) = place, tools
     found: list[Start] = []
     begin = time.perf_counter()
     # What takes long is measured once, together with what it does to copies.
@@ -159,9 +159,11 @@ def _add(
     while not slow and len(found) < plan.rounds:
         if found and time.perf_counter() - begin > plan.budget / 2:
             break
-        found.append(_settled(once))
+        warmth.bring(arena)
+        found.append(once())
     beside: list[Start] = []
-    held = copier.beside(lambda: beside.append(_settled(once)))
+    warmth.bring(arena)
+    held = copier.beside(lambda: beside.append(once()))
     table.add(size_text(arena), name, *cells_of(arena, found or beside, held))
 
 
@@ -182,18 +184,6 @@ def cells_of(arena: int, found: list[Start], held: HeldUp) -> list[Sample | floa
 
 def _milli(sample: Sample) -> Sample:
     return sample.map(lambda seconds: seconds * 1e3)
-
-
-def _settled(once: Callable[[], Start]) -> Start:
-    """One reading; waits afterwards until the memory is free again."""
-    before = available_memory()
-    found = once()
-    begin = time.perf_counter()
-    while before is not None and time.perf_counter() - begin < SETTLED:
-        if (available_memory() or 0) > 0.98 * before:
-            break
-        time.sleep(0.01)
-    return found
 
 
 def start_spool(cuda: Cuda, tiers: tuple[int | None, int], array: Any, stream: Stream) -> Start:

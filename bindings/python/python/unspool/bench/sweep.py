@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import unspool
@@ -46,6 +46,7 @@ NOTES = (
     "the copies within the device included",
     "link: bytes that crossed it until the end of the pass, over its time; of pinned: against a "
     "pinned copy in one direction, where the compute of a step is shorter than its copy",
+    "kept: the checkpoints stay after their restore; else they are discarded by it",
     "lead: the median number of restores, from each on, whose bytes were in the device tier",
 )
 
@@ -60,6 +61,8 @@ class Sweep:
         device: bytes of the device tier.
         host: bytes of the host tier.
         compute: seconds of each step that were asked for.
+        keep: whether checkpoints stay after their restore; else they are discarded, as an adjoint
+            has no more use for them.
     """
 
     checkpoints: int
@@ -67,6 +70,7 @@ class Sweep:
     device: int
     host: int
     compute: float
+    keep: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +115,8 @@ def run(cuda: Cuda, plan: Plan, report: Report) -> None:
     table.note(_about(found))
     for compute in plan.intervals:
         _add(cuda, plan, sweep_of(plan, compute), found, table)
+    middle = sorted(plan.intervals)[len(plan.intervals) // 2]
+    _add(cuda, plan, replace(sweep_of(plan, middle), keep=True), found, table)
     report.show(table)
 
 
@@ -125,7 +131,7 @@ def _add(cuda: Cuda, plan: Plan, sweep: Sweep, found: Links, table: Table) -> No
     alone = sweep.checkpoints * _spin_seconds(cuda, stream, sweep.compute)
     passes: list[tuple[Pass, Pass]] = []
     array = cuda.array(sweep.size)
-    options = {"device": sweep.device, "host": sweep.host, "discard_after_restore": True}
+    options = {"device": sweep.device, "host": sweep.host, "discard_after_restore": not sweep.keep}
     with open_spool(cuda, **options) as spool, cuda.current(stream):
         wait_until_ready(spool)
         begin = time.perf_counter()
@@ -133,13 +139,16 @@ def _add(cuda: Cuda, plan: Plan, sweep: Sweep, found: Links, table: Table) -> No
             not passes or time.perf_counter() - begin < plan.budget
         ):
             passes.append(sweep_passes(cuda, spool, sweep, (stream, array)))
+            for version in spool.versions():
+                spool.discard(version)
         lead = spool.stats().prefetch_lead
     for number, name in enumerate(("forward", "reverse")):
         cells = cells_of(sweep, [pair[number] for pair in passes], alone, found, name)
         back = number == 1
         hits: list[Cell] = list(passes[-1][1].hits) if back else [None, None]
         middle = lead.median if back and lead is not None else None
-        table.add(sweep.compute * 1e3, name, *cells, *hits, middle)
+        kept = ", kept" if sweep.keep else ""
+        table.add(sweep.compute * 1e3, name + kept, *cells, *hits, middle)
 
 
 def cells_of(sweep: Sweep, passes: list[Pass], alone: float, found: Links, name: str) -> list[Cell]:
