@@ -111,7 +111,8 @@ fn captures(context: &Context) {
     type Push = unsafe extern "C" fn(usize) -> u32;
     type Pop = unsafe extern "C" fn(*mut usize) -> u32;
     type Release = unsafe extern "C" fn(i32) -> u32;
-    const RELAXED: u32 = 2;
+    /// What PyTorch uses: it forbids all threads what might spoil the capture.
+    const GLOBAL: u32 = 0;
     let stream = Stream::new(context).unwrap();
     assert!(!stream.is_capturing().unwrap());
     // SAFETY: the driver is loaded already, the signatures are its own, and the stream lives.
@@ -123,9 +124,11 @@ fn captures(context: &Context) {
         assert_eq!(retain(&raw mut current, ordinal), 0);
         assert_eq!(driver.get::<Push>(b"cuCtxPushCurrent_v2").unwrap()(current), 0);
         let begin = driver.get::<Begin>(b"cuStreamBeginCapture_v2").unwrap();
-        assert_eq!(begin(stream.handle(), RELAXED), 0);
+        assert_eq!(begin(stream.handle(), GLOBAL), 0);
         assert!(stream.is_capturing().unwrap());
         assert!(!Stream::new(context).unwrap().is_capturing().unwrap());
+        std::thread::scope(|scope| scope.spawn(|| prepare_and_copy(context)).join()).unwrap();
+        assert!(stream.is_capturing().unwrap());
         let (end, mut graph) = (driver.get::<End>(b"cuStreamEndCapture").unwrap(), 0);
         assert_eq!(end(stream.handle(), &raw mut graph), 0);
         assert_eq!(current_ordinal(), Some(context.ordinal()));
@@ -135,6 +138,22 @@ fn captures(context: &Context) {
     }
     assert!(!stream.is_capturing().unwrap());
     assert!(!Stream::legacy_default(context).is_capturing().unwrap());
+}
+
+/// What threads of a spool do meanwhile.
+fn prepare_and_copy(context: &Context) {
+    let stream = Stream::new(context).unwrap();
+    let device = DeviceArena::new(context, 64 * MIB, &DeviceArenaOptions::default()).unwrap();
+    device.wait_mapped(64 * MIB, LONG).unwrap();
+    let host = PinnedArena::new(context, 256 * MIB, &PinnedOptions::default()).unwrap();
+    host.wait_registered(256 * MIB, LONG).unwrap();
+    let span = device.span(0, 64 * MIB).unwrap();
+    copy::fill(&stream, &span, 3).unwrap();
+    host.copy_in(&stream, 0, &span, Unregistered::Pageable).unwrap();
+    Marks::new(context).record(&stream).unwrap().wait(LONG).unwrap();
+    let memory = DeviceMemory::new(context, MIB).unwrap();
+    copy::host_to_device(&stream, &memory.span(), &vec![1; MIB as usize], LONG).unwrap();
+    memory.free(&stream).unwrap();
 }
 
 #[derive(Debug, Default)]
