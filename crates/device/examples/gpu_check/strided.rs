@@ -8,8 +8,12 @@ use crate::util::{LONG, MIB, Random, rate, settle};
 /// Room for every array and its dense copy.
 const ROOM: u64 = 64 * MIB;
 
-/// Large enough for tiles, with edges of all kinds: sizes, strides, bytes of an item.
-const TRANSPOSED: [(&[u64], &[i64], u64); 7] = [
+/// Views of an array of four dimensions, and arrays that are large enough for tiles, with edges of
+/// all kinds: sizes, strides, bytes of an item.
+const TRANSPOSED: [(&[u64], &[i64], u64); 10] = [
+    (&[8, 7, 6, 5], &[8, 64, 448, 2688], 8),
+    (&[7, 5, 8, 6], &[64, 2688, 8, 448], 8),
+    (&[5, 3, 1, 7, 8], &[2688, -896, 0, 64, 8], 8),
     (&[1300, 1333], &[4, 5200], 4),
     (&[1024, 512], &[8, 8192], 8),
     (&[257, 300, 3], &[2, 257 * 2 * 3, 257 * 2], 2),

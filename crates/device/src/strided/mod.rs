@@ -229,12 +229,16 @@ unsafe fn launch(
         Direction::Scatter => (dense, array),
     };
     let mut walk = plan.walk;
-    let blocks = walk.units.div_ceil(u64::from(THREADS)).min(MOST_BLOCKS) as u32;
     let mut list: [*mut c_void; 3] =
         [(&raw mut to).cast(), (&raw mut from).cast(), (&raw mut walk).cast()];
     // SAFETY: the kernel takes two addresses and a walk, and touches the items alone, which are
     // there by the caller's word.
-    unsafe { module.launch_with(stream, &plan.kernel(), (blocks, THREADS), &mut list) }
+    unsafe { module.launch_with(stream, &plan.kernel(), launch_shape(plan.walk.units), &mut list) }
+}
+
+/// Blocks, and threads of each, for so many units.
+fn launch_shape(units: u64) -> (u32, u32) {
+    (units.div_ceil(u64::from(THREADS)).min(MOST_BLOCKS) as u32, THREADS)
 }
 
 /// A layout that is rows of contiguous bytes, one as far from the next as the other.

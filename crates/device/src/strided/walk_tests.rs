@@ -7,7 +7,7 @@ use std::process::Command;
 use proptest::prelude::*;
 
 use super::*;
-use crate::strided::{SOURCE, StridedLayout};
+use crate::strided::{SOURCE, StridedLayout, launch_shape};
 
 /// An array in a buffer of its own, its first item somewhere in it.
 #[derive(Clone, Debug)]
@@ -251,6 +251,23 @@ fn transposed() -> Vec<Case> {
     layouts.into_iter().map(|layout| Case::new(layout, 4)).collect()
 }
 
+/// Views of one array of 5 x 6 x 7 x 8 items of 8 bytes: `.T`, `.transpose(2, 0, 3, 1)`,
+/// `[:, ::-2, None]`, and one row for all.
+fn views() -> Vec<Case> {
+    let layouts = [
+        layout(&[8, 7, 6, 5], &[8, 64, 448, 2688], 8),
+        layout(&[7, 5, 8, 6], &[64, 2688, 8, 448], 8),
+        layout(&[5, 3, 1, 7, 8], &[2688, -896, 0, 64, 8], 8),
+        layout(&[3, 8], &[0, 8], 8),
+    ];
+    layouts.into_iter().map(|layout| Case::new(layout, 8)).collect()
+}
+
+#[test]
+fn views_of_an_array_of_four_dimensions_are_walked_as_their_items_lie() {
+    views().iter().for_each(|case| check(case, &Plain));
+}
+
 #[test]
 fn transposed_arrays_are_walked_in_tiles_and_no_item_is_left_out() {
     for case in transposed() {
@@ -362,6 +379,8 @@ impl Runner for Compiled {
             let kernel = self.0.get::<Kernel>(plan.kernel().as_bytes()).unwrap();
             let run_threads = self.0.get::<RunThreads>(b"run_threads").unwrap();
             run_threads(*kernel, 2, 3, to, from, &raw const plan.walk);
+            let (blocks, threads) = launch_shape(plan.walk.units);
+            run_threads(*kernel, blocks, threads, to, from, &raw const plan.walk);
             let wide = plan.kernel().replace("_32", "_64");
             let kernel = self.0.get::<Kernel>(wide.as_bytes()).unwrap();
             run_threads(*kernel, 3, 5, to, from, &raw const plan.walk);
@@ -393,5 +412,5 @@ fn the_kernel_compiled_for_the_processor_walks_as_the_items_lie() {
         Ok(())
     });
     checked.unwrap();
-    transposed().iter().for_each(|case| check(case, &kernel));
+    views().iter().chain(&transposed()).for_each(|case| check(case, &kernel));
 }
