@@ -150,6 +150,17 @@ def test_a_checkpoint_of_a_slower_tier_is_copied_for_reading_and_refused_for_wri
         assert 2 not in spool
 
 
+def test_a_device_tier_that_is_full_at_the_moment_is_stood_in_for(driver: Driver) -> None:
+    with unspool.Spool(device="1MiB", host="16MiB", on="cuda", check_order=True) as spool:
+        blocks = [spool.writing(version, 400_000, "u1") for version in range(4)]
+        buffers = [block.__enter__() for block in blocks]
+        for version, buffer in enumerate(buffers):
+            driver.fill(buffer.ptr, version, buffer.nbytes, 1)
+        for block in blocks:
+            block.__exit__(None, None, None)
+        assert [set(spool.load(version)) for version in range(4)] == [{0}, {1}, {2}, {3}]
+
+
 def test_without_a_device_tier_pinned_memory_is_lent(driver: Driver) -> None:
     with unspool.Spool(host="4MiB", on="cuda", check_order=True) as spool:
         with spool.writing(1, (6, 8), "f4", to="numpy") as array:

@@ -195,6 +195,8 @@ class Spool:
         is in it at first is unspecified. Leaving the block saves the checkpoint, as it is when the
         work on `stream` is done; leaving it by an exception gives it up. Without `stream`, that is
         the work on the current streams of CuPy and PyTorch, or else on the legacy default stream.
+        Where the device tier is full of what cannot be given up yet, the memory is a temporary one
+        of the GPU, and leaving the block copies it.
 
         After the block the memory is the spool's again: arrays over it are not unmapped, but what
         they show is unspecified.
@@ -202,7 +204,7 @@ class Spool:
         Raises:
             RegionMismatchError: there is no shape or no dtype.
             OptionError: a shape, a dtype, `stream` or `to` makes no sense.
-            CheckpointTooLargeError: it does not fit into the fastest tier; use `save`.
+            CheckpointTooLargeError: it is larger than the fastest tier; use `save`.
             All that `save` raises for a version, when the block is entered or left.
         """
     def reading(

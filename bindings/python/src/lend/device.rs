@@ -71,6 +71,11 @@ impl DeviceBuffer {
         Ok((self.gpu.ordinal(), self.address, self.block.stream()))
     }
 
+    /// Holds its memory in place.
+    pub fn keep(&self) -> Arc<dyn Any + Send + Sync> {
+        Arc::clone(&self.keep)
+    }
+
     /// What it holds.
     pub fn items(&self) -> &Items {
         &self.items

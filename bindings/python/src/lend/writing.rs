@@ -1,12 +1,13 @@
 //! `with spool.writing(...)`: a checkpoint that is computed in place.
 
+use std::any::Any;
 use std::sync::{Arc, Mutex};
 
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use unspool::gpu::Gpu;
-use unspool::{Dtype, Region, RegionSpec, SaveTicket, Spool, Wait};
+use unspool::gpu::{DeviceArray, Gpu, Stream};
+use unspool::{Dtype, Error, Region, RegionSpec, SaveTicket, Spool, TierKind, Wait};
 
 use super::block::Block;
 use super::items::Items;
@@ -34,9 +35,37 @@ enum State {
     /// Not yet entered.
     New(Vec<RegionSpec>),
     /// Inside of the block.
-    Open(Box<SaveTicket>, Arc<Block>),
+    Open(Box<Open>),
     /// Left.
     Done,
+}
+
+#[derive(Debug)]
+struct Open {
+    ticket: SaveTicket,
+    block: Arc<Block>,
+    temporary: Vec<Temporary>,
+}
+
+/// Memory of the GPU in the place of a region that lies in a slower tier.
+#[derive(Debug)]
+struct Temporary {
+    index: usize,
+    array: DeviceArray,
+    /// Holds it in place until the copy is enqueued; it is freed behind all work on the device.
+    _keep: Arc<dyn Any + Send + Sync>,
+}
+
+impl Open {
+    /// Copies what was computed elsewhere into its regions, and saves the checkpoint.
+    fn commit(mut self, stream: Option<&Stream>) -> Result<(), Error> {
+        let Some(stream) = stream else { return self.ticket.commit() };
+        for Temporary { index, array, .. } in self.temporary.iter().filter(|t| t.array.bytes() > 0)
+        {
+            self.ticket.put(*index, array, stream)?;
+        }
+        self.ticket.commit_on(stream)
+    }
 }
 
 /// What is to be made room for, from shapes and dtypes: one without a name, or several by name.
@@ -118,52 +147,76 @@ impl Writing {
     }
 
     /// Buffers over the room that was granted.
-    fn buffers<'py>(
-        &self,
-        py: Python<'py>,
-        ticket: &mut SaveTicket,
-        block: &Arc<Block>,
-    ) -> PyResult<Vec<Bound<'py, PyAny>>> {
-        let head = Arc::clone(ticket.head());
-        let keep = ticket.memory().ok_or_else(|| self.no_room(py))?;
+    fn buffers<'py>(&self, py: Python<'py>, open: &mut Open) -> PyResult<Vec<Bound<'py, PyAny>>> {
+        let head = Arc::clone(open.ticket.head());
         let mut buffers = Vec::with_capacity(head.regions.len());
         for (index, region) in head.regions.iter().enumerate() {
-            let shared = (Arc::clone(&keep), Arc::clone(block));
             let buffer = match &self.gpu {
-                Some(gpu) => self.on_device(py, gpu, ticket, (index, region), shared)?,
-                None => {
-                    let room = ticket.host_region(index).ok_or_else(|| self.no_room(py))?;
-                    let address = room.as_mut_ptr().expose_provenance();
-                    let buffer = HostBuffer::new(address, Items::of(region), false, shared);
-                    Bound::new(py, buffer)?.into_any()
-                }
+                Some(gpu) => self.on_device(py, gpu, open, (index, region))?,
+                None => self.on_host(py, open, (index, region))?,
             };
             buffers.push(adopt(buffer, self.to.as_deref())?);
         }
         Ok(buffers)
     }
 
+    fn on_host<'py>(
+        &self,
+        py: Python<'py>,
+        open: &mut Open,
+        (index, region): (usize, &Region),
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let keep = open.ticket.memory();
+        let (Some(room), Some(keep)) = (open.ticket.host_region(index), keep) else {
+            return Err(self.too_large(py));
+        };
+        let address = room.as_mut_ptr().expose_provenance();
+        let shared = (keep, Arc::clone(&open.block));
+        let buffer = HostBuffer::new(address, Items::of(region), false, shared);
+        Ok(Bound::new(py, buffer)?.into_any())
+    }
+
+    /// The region in the device tier, or memory to compute it in where that is full at the moment.
     fn on_device<'py>(
         &self,
         py: Python<'py>,
         gpu: &Gpu,
-        ticket: &SaveTicket,
+        open: &mut Open,
         (index, region): (usize, &Region),
-        shared: (Arc<dyn std::any::Any + Send + Sync>, Arc<Block>),
     ) -> PyResult<Bound<'py, PyAny>> {
-        let span = detached(py, Some(self.version), || ticket.device_region(index))?;
-        let address = span.ok_or_else(|| self.no_room(py))?.address();
-        let buffer = DeviceBuffer::new(gpu.clone(), address, Items::of(region), false, shared);
+        let (items, block) = (Items::of(region), Arc::clone(&open.block));
+        let span = detached(py, Some(self.version), || open.ticket.device_region(index))?;
+        if let (Some(span), Some(keep)) = (span, open.ticket.memory()) {
+            let buffer =
+                DeviceBuffer::new(gpu.clone(), span.address(), items, false, (keep, block));
+            return Ok(Bound::new(py, buffer)?.into_any());
+        }
+        if !self.fits(py, open.ticket.head().payload_bytes)? {
+            return Err(self.too_large(py));
+        }
+        let made =
+            detached(py, Some(self.version), || DeviceBuffer::allocate(gpu, items, false, block));
+        let (buffer, address) = made?;
+        // SAFETY: the memory is kept until the copy is enqueued, and freed behind it.
+        let array = unsafe { DeviceArray::dense(gpu.ordinal(), address, region.bytes) };
+        open.temporary.push(Temporary { index, array, _keep: buffer.keep() });
         Ok(Bound::new(py, buffer)?.into_any())
     }
 
-    /// The room is in a slower tier than the one to compute in.
-    fn no_room(&self, py: Python<'_>) -> PyErr {
+    /// Whether a checkpoint of so many bytes can be in the device tier at all.
+    fn fits(&self, py: Python<'_>, bytes: u64) -> PyResult<bool> {
+        let stats = detached(py, None, || self.spool.stats())?;
+        let device = stats.tiers.iter().find(|tier| tier.kind == TierKind::Device);
+        Ok(device.is_some_and(|tier| bytes <= tier.capacity))
+    }
+
+    /// The fastest tier is too small to compute in.
+    fn too_large(&self, py: Python<'_>) -> PyErr {
         let version = self.version;
         let message = format!(
-            "writing({version}): the checkpoint does not fit into the fastest tier, so that it \
-             cannot be computed in place. Compute it in an array of your own and call \
-             save({version}, array), or open the spool with a larger tier."
+            "writing({version}): the checkpoint is larger than the fastest tier, so that it cannot \
+             be computed in place. Compute it in an array of your own and call save({version}, \
+             array), or open the spool with a larger tier."
         );
         error(py, Class::TooLarge, message)
     }
@@ -178,7 +231,7 @@ impl Writing {
         };
         let (spool, gpu) = (&self.spool, self.gpu.as_ref());
         let stream = gpu.map(|gpu| streams::of_block(py, gpu, self.stream, self.to.as_deref()));
-        let mut ticket = waiting(py, Some(self.version), |wait| {
+        let ticket = waiting(py, Some(self.version), |wait| {
             let stream = gpu.zip(stream).map(|(gpu, stream)| streams::borrow(gpu, stream));
             let stream = stream.transpose()?;
             let wait = Wait { stream: stream.as_ref(), ..*wait };
@@ -189,9 +242,10 @@ impl Writing {
             Ok(ticket)
         })?;
         let block = Arc::new(stream.map_or_else(Block::of_host, Block::new));
-        let things = self.buffers(py, &mut ticket, &block).inspect_err(|_| block.end())?;
-        let answer = arrange(py, ticket.head(), things)?;
-        drop(self.swap(State::Open(Box::new(ticket), block)));
+        let mut open = Open { ticket, block, temporary: Vec::new() };
+        let things = self.buffers(py, &mut open).inspect_err(|_| open.block.end())?;
+        let answer = arrange(py, open.ticket.head(), things)?;
+        drop(self.swap(State::Open(Box::new(open))));
         Ok(answer)
     }
 
@@ -203,25 +257,24 @@ impl Writing {
         raised: &Bound<'_, PyAny>,
         _traceback: &Bound<'_, PyAny>,
     ) -> PyResult<bool> {
-        let State::Open(ticket, block) = self.swap(State::Done) else { return Ok(false) };
-        block.end();
+        let State::Open(open) = self.swap(State::Done) else { return Ok(false) };
+        open.block.end();
         let gpu = self.gpu.as_ref();
         if let (Some(gpu), None) = (gpu, self.stream) {
-            streams::gather(py, gpu, block.stream())?;
+            streams::gather(py, gpu, open.block.stream())?;
         }
         let given_up = !raised.is_none();
         detached(py, Some(self.version), || {
-            let stream = gpu.map(|gpu| streams::borrow(gpu, block.stream())).transpose()?;
-            match (stream, given_up) {
-                (Some(stream), false) => ticket.commit_on(&stream),
-                (None, false) => ticket.commit(),
-                (Some(stream), true) => {
+            let stream = gpu.map(|gpu| streams::borrow(gpu, open.block.stream())).transpose()?;
+            match stream {
+                stream if !given_up => open.commit(stream.as_ref()),
+                Some(stream) => {
                     // The block has an exception of its own.
-                    let _ = ticket.give_up_on(&stream);
+                    let _ = open.ticket.give_up_on(&stream);
                     Ok(())
                 }
                 // Dropping the ticket gives it up.
-                (None, true) => Ok(()),
+                None => Ok(()),
             }
         })?;
         Ok(false)
@@ -235,14 +288,14 @@ impl Writing {
 impl Drop for Writing {
     /// A block that was entered and never left is given up.
     fn drop(&mut self) {
-        if let State::Open(ticket, block) = self.swap(State::Done) {
-            block.end();
+        if let State::Open(open) = self.swap(State::Done) {
+            open.block.end();
             let gpu = self.gpu.clone();
             let end = move || {
-                let stream = gpu.and_then(|gpu| streams::borrow(&gpu, block.stream()).ok());
+                let stream = gpu.and_then(|gpu| streams::borrow(&gpu, open.block.stream()).ok());
                 // Without its stream the ticket waits for the whole device when it is dropped.
                 if let Some(stream) = stream {
-                    let _ = ticket.give_up_on(&stream);
+                    let _ = open.ticket.give_up_on(&stream);
                 }
             };
             Python::attach(|py| py.detach(end));
