@@ -1,5 +1,6 @@
 """`unspool rtm --gpu` with the kernels on the CPU: the same job, the same files, the same check."""
 
+import argparse
 import dataclasses
 import json
 import sys
@@ -19,6 +20,7 @@ from unspool.rtm.history import ArrayHistory, DeviceHistory, Memory, PinnedHisto
 from unspool.rtm.image import finish
 from unspool.rtm.job import Job, migrate_again, plain_history, run
 from unspool.rtm.model import Model, smooth
+from unspool.rtm.options import add_options
 from unspool.rtm.progress import Silence
 from unspool.rtm.survey import plan
 
@@ -242,6 +244,33 @@ def test_a_gpu_that_is_not_there_is_refused(monkeypatch):
     monkeypatch.setitem(sys.modules, "cupy", _NoDriver(2))
     with pytest.raises(MigrationError, match="no GPU 2: CUDA sees 2"):
         device.CupyDevice(2)
+
+
+@pytest.mark.parametrize(
+    ("options", "seats"),
+    [
+        (["--gpu"], [0]),
+        (["--gpus", "2,0"], [2, 0]),
+        (["--gpus", "0,1", "--jobs", "5"], [0, 1, 0, 1, 0]),
+        (["--gpu", "--jobs", "3"], [0, 0, 0]),
+        (["--gpus", "0,1,2", "--jobs", "1"], [0]),
+        (["--gpus", "0,1", "--jobs", "50"], [0, 1] * 4),
+        (["--jobs", "2"], [None, None]),
+    ],
+)
+def test_processes_take_turns_on_the_gpus(tmp_path, monkeypatch, options, seats):
+    monkeypatch.setattr(command, "count_devices", lambda: 3)
+    parser = argparse.ArgumentParser()
+    add_options(parser)
+    model = generated_model(31, 31, 15.0)
+    survey = plan(model, shots=8, steps=10)
+    job = Job(model, model, survey, 4, 1, Memory("1MiB", None, tmp_path))
+    assert command._seats(job, parser.parse_args(options)) == seats
+
+
+def test_a_gpu_that_cuda_does_not_see_is_refused(rtm, capsys):
+    assert rtm(*PLANE, "--gpus", "0,1") == 2
+    assert "there is no GPU 1: CUDA sees 1" in capsys.readouterr().err
 
 
 def test_importing_the_package_imports_no_cupy():
