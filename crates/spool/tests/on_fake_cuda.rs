@@ -5,7 +5,9 @@ mod sequences;
 
 use std::time::Duration;
 
-use sequences::{Bank, Outcome, Plan, play_many, play_through_faults, play_together};
+use sequences::{
+    Bank, Outcome, Plan, play_many, play_through_faults, play_together, play_until_it_breaks,
+};
 use unspool::gpu::Context;
 use unspool_device::Driver;
 use unspool_fakecuda::Fake;
@@ -55,6 +57,22 @@ fn threads_of_an_application_share_a_spool() {
         let done = play_together(&plan, &bank, 4).unwrap();
         assert!(done.saves > 20 && done.restores > 20, "{done:?}");
     }
+}
+
+#[test]
+fn a_device_that_is_lost_in_the_middle_gives_no_wrong_bytes_and_the_spool_ends() {
+    let fake = Fake::start();
+    let directory = tempfile::tempdir().unwrap();
+    let mut refused = 0;
+    for seed in 0..60 {
+        let bank = Bank::new(&context().unwrap(), 512 * KIB).unwrap();
+        let plan = Plan::small(seed, 64 * KIB, directory.path());
+        let plan = Plan { check_order: false, ..plan };
+        fake.fail("execute", 20 + 5 * seed, 700);
+        refused += play_until_it_breaks(&plan, &bank).unwrap().refused;
+        fake.reset();
+    }
+    assert!(refused > 60, "{refused} calls were refused");
 }
 
 /// Plays sequences during each of which the `nth` call of `name` fails with `code`, and gives what

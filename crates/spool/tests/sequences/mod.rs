@@ -17,7 +17,7 @@ use std::error::Error;
 use std::fmt;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use unspool::gpu::{DeviceMemory, Gpu, Stream};
 use unspool::{DiskSettings, On, Settings, Spool, Wait};
@@ -90,7 +90,7 @@ fn open(plan: &Plan) -> Result<Spool, unspool::Error> {
         device: (plan.device > 0).then_some(plan.device),
         host: (plan.host > 0).then_some(plan.host),
         disk: plan.disk.as_ref().map(DiskSettings::new),
-        on: On::Cuda(None),
+        on: On::Cuda(Some(plan.on)),
         check_order: plan.check_order,
         timeout: LIMIT,
         ..Settings::default()
@@ -159,6 +159,30 @@ pub fn play_through_faults(
     mend();
     let done = player.play(0).map_err(|error| in_plan(error, plan))?;
     spool.close().map_err(|error| in_plan(error.into(), plan))?;
+    Ok(done)
+}
+
+/// Plays a sequence on a GPU that may break at any time: calls may fail from then on, and the spool
+/// has to end all the same.
+///
+/// # Errors
+/// When bytes differ, or the end does not come.
+pub fn play_until_it_breaks(plan: &Plan, bank: &Bank) -> Outcome<Done> {
+    let spool = open(plan)?;
+    let mut player = Player::new(&spool, plan, bank, 0)?;
+    for _ in 0..plan.operations {
+        match player.one() {
+            Err(error) if error.is::<Wrong>() => return Err(in_plan(error, plan)),
+            Err(_) => player.done.refused += 1,
+            Ok(()) => {}
+        }
+    }
+    let (done, began) = (player.done, Instant::now());
+    // What it says does not matter, only that it does.
+    let _ = spool.close();
+    if began.elapsed() > LIMIT / 2 {
+        return Err(in_plan("closing took too long".into(), plan));
+    }
     Ok(done)
 }
 

@@ -28,6 +28,8 @@ pub struct Plan {
     /// Bytes of the largest region.
     pub largest: u64,
     pub check_order: bool,
+    /// The number of the GPU.
+    pub on: u32,
 }
 
 impl Plan {
@@ -43,6 +45,7 @@ impl Plan {
             disk: Some(directory.to_owned()),
             largest,
             check_order: seed.is_multiple_of(2),
+            on: 0,
         }
     }
 }
