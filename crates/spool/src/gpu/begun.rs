@@ -1,5 +1,5 @@
-//! Tickets whose memory the application works on in place, and that are dropped without a word about
-//! the stream on which it does: their memory is free when everything on the device is done.
+//! Tickets whose memory the application works on in place, and that are dropped without a word
+//! about the stream on which it does: their memory is free when everything on the device is done.
 
 use std::thread::Builder;
 
