@@ -254,13 +254,13 @@ impl Spool {
     /// `with spool.writing(3, (100, 100), "float32") as u:`, or several arrays by name, as in
     /// `spool.writing(3, u=(shape, dtype), v=(shape, dtype))`, which gives a dictionary.
     ///
-    /// The block gives a `DeviceBuffer` for a device tier on a GPU and a `HostBuffer` otherwise, or
-    /// with `to` an array of that library (`"cupy"`, `"torch"` or `"numpy"`) over the same memory. What
-    /// is in it at first is unspecified. Leaving the block saves the checkpoint, as it is when the
-    /// work on `stream` is done; leaving it by an exception gives it up. Without `stream`, that is
-    /// the work on the current streams of CuPy and PyTorch, or else on the legacy default stream.
-    /// Where the device tier is full of what cannot be given up yet, the memory is a temporary one
-    /// of the GPU, and leaving the block copies it.
+    /// The block gives a `DeviceBuffer` for a device tier on a GPU and a `HostBuffer` otherwise,
+    /// or with `to` an array of that library (`"cupy"`, `"torch"` or `"numpy"`) over the same
+    /// memory. What is in it at first is unspecified. Leaving the block saves the checkpoint, as it
+    /// is when the work on `stream` is done; leaving it by an exception gives it up. Without
+    /// `stream`, that is the work on the current streams of CuPy and PyTorch, or else on the legacy
+    /// default stream. Where the device tier is full of what cannot be given up yet, the memory is
+    /// a temporary one of the GPU, and leaving the block copies it.
     ///
     /// After the block the memory is the spool's again: arrays over it are not unmapped, but what
     /// they show is unspecified.

@@ -322,6 +322,20 @@ def test_a_stream_that_is_being_captured_is_refused(spool: unspool.Spool, driver
     assert same_bits(spool.load(1), numbers())
 
 
+def test_a_capture_of_another_stream_is_left_alone(driver: Driver) -> None:
+    captured, stream, graph = driver.stream(), driver.stream(), ctypes.c_void_p()
+    array = CaiArray(driver, numbers(), stream)
+    # In the global mode, which is PyTorch's, unsafe calls of any thread spoil the capture.
+    driver.call("cuStreamBeginCapture_v2", ctypes.c_void_p(captured), 0)
+    with unspool.Spool(device="4MiB", host="8MiB", on="cuda") as spool:
+        for version in range(8):
+            spool.save(version, array)
+            spool.restore(version, array)
+        spool.flush()
+        assert same_bits(spool.load(3), numbers())
+    driver.call("cuStreamEndCapture", ctypes.c_void_p(captured), ctypes.byref(graph))
+
+
 @pytest.mark.parametrize(
     ("lie", "reason"),
     [
