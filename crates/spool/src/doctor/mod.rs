@@ -87,7 +87,7 @@ pub struct Diagnosis {
 
 impl Checkup {
     /// Looks. Takes about a second for each device, and less than two for a disk; never more than
-    /// twice the limit.
+    /// three times the limit.
     #[must_use]
     pub fn run(&self) -> Diagnosis {
         let system = System::here();
