@@ -11,6 +11,9 @@ use super::{Array, Refusal, dlpack};
 /// `torch.Tensor` and its exchange table.
 static CLASS: PyOnceLock<(Py<PyType>, Option<dlpack::Table>)> = PyOnceLock::new();
 
+/// `torch.cuda.is_initialized`.
+static IS_INITIALIZED: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+
 /// Borrows the memory of a tensor of PyTorch; `None` when `object` is none.
 ///
 /// # Errors
@@ -55,9 +58,15 @@ pub fn current_stream(py: Python<'_>, ordinal: u32) -> Option<usize> {
 /// As [`current_stream`]; `None` when PyTorch is not loaded, or has done nothing on a GPU so far:
 /// asking it would make it begin.
 pub fn stream_in_use(py: Python<'_>, ordinal: u32) -> Option<usize> {
-    class(py)?;
-    let begun = py.import("torch.cuda").ok()?.call_method0("is_initialized").ok()?;
-    if begun.is_truthy().ok()? { current_stream(py, ordinal) } else { None }
+    let (_, table) = class(py)?;
+    let begun = IS_INITIALIZED.get_or_try_init(py, || -> PyResult<Py<PyAny>> {
+        Ok(py.import("torch.cuda")?.getattr("is_initialized")?.unbind())
+    });
+    if !begun.ok()?.bind(py).call0().ok()?.is_truthy().ok()? {
+        return None;
+    }
+    let known = table.as_ref().and_then(|table| table.current_stream(ordinal));
+    known.or_else(|| current_stream(py, ordinal))
 }
 
 /// Why a tensor's memory is not its value, or must not be written behind PyTorch's back; `None`
