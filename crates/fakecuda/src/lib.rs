@@ -12,6 +12,9 @@
 //! the process: tests can look at it. What was not written, or was freed, holds `0xDB`; memory
 //! that is not mapped cannot be touched at all.
 //!
+//! It stands for the compiler of kernels too, when `UNSPOOL_NVRTC` names it: what it compiles are
+//! images whose kernels are those of `kernels.rs`.
+//!
 //! Stricter than the driver, on purpose: freed and unregistered memory is checked when an
 //! operation is done, and not only when it is enqueued; a copy that touches memory of another
 //! device is refused; so are streams of another context than the current one. Left out: graphs,

@@ -3,7 +3,7 @@
 
 use std::error::Error;
 use std::sync::mpsc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use unspool::gpu::{Context, DeviceArray, DeviceMemory, Stream};
 use unspool::{DiskSettings, Dtype, ErrorKind, On, RegionSpec, Settings, Spool, Wait};
@@ -157,6 +157,50 @@ fn a_stream_that_stands_does_not_stop_the_flushes_of_others() {
 }
 
 #[test]
+fn close_returns_in_time_while_the_device_stands_and_leaves_its_memory_to_the_work() {
+    let fake = Fake::start();
+    let application = Application::new().unwrap();
+    let spool = open(5 * LEN, |settings| {
+        settings.host = Some(8 * LEN);
+        settings.timeout = Duration::from_secs(1);
+    })
+    .unwrap();
+    application.save(&spool, 0).unwrap();
+    fake.hold();
+    (1..4).for_each(|version| application.save(&spool, version).unwrap());
+    application.restore(&spool, 0).unwrap();
+    let began = Instant::now();
+    let closed = spool.close();
+    drop(spool);
+    assert!(began.elapsed() < Duration::from_secs(8), "{:?}: {closed:?}", began.elapsed());
+    fake.release();
+    assert!(application.holds(0).unwrap(), "the copy that was under way is done");
+    let context = application.stream.context();
+    context.synchronize().unwrap();
+    assert!(context.memory().is_ok(), "no work has found its memory gone");
+}
+
+#[test]
+fn a_save_that_waits_for_room_while_the_device_stands_ends_in_time_and_loses_nothing() {
+    let fake = Fake::start();
+    let application = Application::new().unwrap();
+    let spool = open(2 * LEN + 500, |settings| settings.host = Some(1 << 20)).unwrap();
+    fake.hold();
+    (0..2).for_each(|version| application.save(&spool, version).unwrap());
+    let spec = RegionSpec { name: "u".into(), dtype: Dtype::UInt8, shape: vec![LEN] };
+    let began = Instant::now();
+    let error = spool.save(2, vec![spec], &Wait::at_most(Duration::from_millis(300))).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Timeout, "{error}");
+    assert!(began.elapsed() < Duration::from_secs(8));
+    fake.release();
+    (2..6).for_each(|version| application.save(&spool, version).unwrap());
+    for version in 0..6 {
+        application.restore(&spool, version).unwrap();
+        assert!(application.holds(version).unwrap(), "version {version}");
+    }
+}
+
+#[test]
 fn after_the_context_breaks_every_call_is_an_error_and_close_returns() {
     let fake = Fake::start();
     let application = Application::new().unwrap();
@@ -175,7 +219,7 @@ fn after_the_context_breaks_every_call_is_an_error_and_close_returns() {
         assert!(application.save(&spool, 50 + version).is_err());
     }
     assert_eq!(named, 10, "each error names the cause");
-    let closed = std::time::Instant::now();
+    let closed = Instant::now();
     let _ = spool.close();
     assert!(closed.elapsed() < Duration::from_secs(10));
     let error = spool.restore(0, &Wait::at_most(LIMIT)).unwrap_err();
