@@ -409,11 +409,12 @@ def test_a_history_larger_than_the_device_tier_comes_back(driver: Driver) -> Non
 
 
 def test_the_sizes_that_auto_picks_are_shown(driver: Driver) -> None:
-    with unspool.Spool(device="auto", host="auto") as spool:
+    # The pinned memory of a whole machine is too much for a test: test_without_gpu.py has the host.
+    with unspool.Spool(device="auto", host="8MiB") as spool:
         assert "(auto)" in repr(spool) and spool.on == "cuda:0"
         device, host = spool.stats().tiers
         assert device.capacity > 0 and any("auto" in note for note in device.notes)
-        assert any("auto" in note for note in host.notes)
+        assert host.ready is not None and not any("auto" in note for note in host.notes)
 
 
 def test_a_smaller_device_tier_is_taken_only_when_asked(driver: Driver) -> None:
