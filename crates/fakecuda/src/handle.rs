@@ -167,8 +167,8 @@ impl Fake {
     }
 
     /// The `nth` call of `name` from now on (0: every one) fails with `code`; with the code 0 it
-    /// does nothing and says that it succeeded. `execute` stands for an operation of a device, whose
-    /// failure breaks the context.
+    /// does nothing and says that it succeeded. `execute` stands for an operation of a device,
+    /// whose failure breaks the context.
     pub fn fail(&self, name: &str, nth: u64, code: u32) {
         let name = CString::new(name).unwrap_or_default();
         // SAFETY: as above; the text lives during the call.
