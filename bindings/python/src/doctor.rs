@@ -30,7 +30,8 @@ pub fn examine(
 ) -> PyResult<Bound<'_, PyDict>> {
     let limit = if limit.is_nan() { 0.0 } else { limit.clamp(0.0, LONGEST) };
     let limit = Duration::from_secs_f64(limit);
-    let checkup = Checkup { disk, cuda, measure, nvrtc_folders: folders, limit };
+    let checkup =
+        Checkup { disk, cuda, measure, nvrtc_folders: folders, limit, ..Checkup::default() };
     guarded(py, || whole(py, &py.detach(|| checkup.run())))
 }
 

@@ -13,8 +13,9 @@ import pytest
 import unspool
 from unspool.cli import main
 from unspool.diagnosis import Diagnosis, libraries
+from unspool.diagnosis.command import look
 
-from conftest import children
+from conftest import children, python
 
 #: Names another library to load as the driver.
 DRIVER = "UNSPOOL_CUDA_DRIVER"
@@ -42,6 +43,11 @@ def no_driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(DRIVER, str(tmp_path / "nothing.so"))
 
 
+def examined(disk: Path | None = None, *, measure: bool = False) -> Diagnosis:
+    """What the command finds, in a process of its own: a driver is loaded once and stays."""
+    return look(None if disk is None else str(disk), measure, 60)
+
+
 def levels(found: Diagnosis, about: str) -> list[str]:
     return [finding.level for finding in found.findings if finding.about == about]
 
@@ -53,7 +59,7 @@ def cuda_problem(output: str) -> str:
 
 
 def test_without_cuda_the_doctor_says_so_and_what_to_do(no_driver: None) -> None:
-    found = unspool.doctor(measure=False)
+    found = examined()
     assert found.cuda.version is None and found.devices == () and not found.has("cuda")
     assert "nothing.so" in (found.cuda.problem or "")
     assert levels(found, "CUDA") == ["missing"]
@@ -63,7 +69,7 @@ def test_without_cuda_the_doctor_says_so_and_what_to_do(no_driver: None) -> None
 
 
 def test_a_diagnosis_has_figures_text_and_json(no_driver: None, tmp_path: Path) -> None:
-    found = unspool.doctor(tmp_path, timeout=60)
+    found = examined(tmp_path, measure=True)
     assert found.version == unspool.__version__ and found.usable
     assert found.host.total and found.host.free and found.host.cores >= 1
     assert found.disk is not None and found.disk.directory == str(tmp_path.resolve())
@@ -76,6 +82,12 @@ def test_a_diagnosis_has_figures_text_and_json(no_driver: None, tmp_path: Path) 
     copied = json.loads(json.dumps(found.as_dict()))
     assert copied["disk"]["direct"] is found.disk.direct
     assert copied["libraries"]["numpy"] == found.libraries["numpy"]
+
+
+def test_in_a_program_the_doctor_is_a_function(no_driver: None) -> None:
+    done = python("import unspool; print(unspool.doctor(measure=False))")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("Unspool ") and "nothing.so" in done.stdout
 
 
 def test_what_is_not_asked_for_is_not_looked_for() -> None:
@@ -180,7 +192,7 @@ def test_a_file_that_is_no_library_is_reported(
 ) -> None:
     (tmp_path / "driver.so").write_bytes(bytes(4096))
     monkeypatch.setenv(DRIVER, str(tmp_path / "driver.so"))
-    assert "driver.so" in (unspool.doctor(measure=False).cuda.problem or "")
+    assert "driver.so" in (examined().cuda.problem or "")
 
 
 def test_a_process_that_cannot_even_look_without_cuda_is_an_error_in_one_line(

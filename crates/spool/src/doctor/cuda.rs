@@ -13,8 +13,6 @@ use super::bounded::{self, Report};
 use super::pci::{self, PciLink};
 use super::system::System;
 
-/// No further device is measured once the measurements took this long.
-const BUDGET: Duration = Duration::from_secs(2);
 /// Bytes of one copy, and with little memory.
 const COPY: u64 = 64 << 20;
 const SMALL_COPY: u64 = 8 << 20;
@@ -92,14 +90,15 @@ impl Cuda {
 
 pub(super) fn look(checkup: &Checkup) -> Cuda {
     let empty = Cuda { looked_for: true, ..Cuda::default() };
-    let measure = checkup.measure;
+    let budget = if checkup.measure { checkup.budget } else { Duration::ZERO };
     let (mut found, problem) =
-        bounded::within(checkup.limit, empty, move |report| examine(measure, report));
+        bounded::within(checkup.limit, empty, move |report| examine(budget, report));
     found.problem = found.problem.or(problem);
     found
 }
 
-fn examine(measure: bool, report: &Report<Cuda>) {
+/// Devices are measured until the time of `budget` is used up.
+fn examine(budget: Duration, report: &Report<Cuda>) {
     report.begins("loading the CUDA driver and listing its devices");
     let driver = match Loaded::load() {
         Ok(driver) => driver,
@@ -118,7 +117,7 @@ fn examine(measure: bool, report: &Report<Cuda>) {
     let begin = Instant::now();
     for (index, info) in driver.devices().iter().enumerate() {
         report.begins(format!("starting device {}", info.ordinal));
-        let bench = Bench { report, index, measure: measure && begin.elapsed() < BUDGET };
+        let bench = Bench { report, index, measure: begin.elapsed() < budget };
         if let Err(error) = bench.run(&driver, info.ordinal) {
             bench.note(|device| device.problem = Some(error.to_string()));
         }

@@ -46,6 +46,8 @@ pub struct Checkup {
     pub cuda: bool,
     /// Whether to measure the links and the disk. Default: yes.
     pub measure: bool,
+    /// No further device is measured once the measurements took this long. Default: 2 s.
+    pub budget: Duration,
     /// Folders in which the compiler for kernels may be, such as Python's `sys.path`.
     pub nvrtc_folders: Vec<PathBuf>,
     /// The longest that the driver, and then the disk, may take to answer. Default: 30 s.
@@ -58,6 +60,7 @@ impl Default for Checkup {
             disk: None,
             cuda: true,
             measure: true,
+            budget: Duration::from_secs(2),
             nvrtc_folders: Vec::new(),
             limit: Duration::from_secs(30),
         }
