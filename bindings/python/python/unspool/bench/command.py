@@ -6,7 +6,7 @@ import argparse
 import time
 from collections.abc import Callable, Iterable
 
-from unspool.bench import copies, disk_tier, memory_tier, node, paper, raw, start, sweep
+from unspool.bench import copies, disk_tier, memory_tier, node, orders, paper, raw, start, sweep
 from unspool.bench.cuda import Cuda, NoCuda
 from unspool.bench.machine import about, available_memory, fits, warm_memory
 from unspool.bench.options import DEFAULT_GPU_PARTS, GPU_PARTS, PLAIN_PARTS, Plan, plan_of
@@ -29,6 +29,7 @@ GPU: dict[str, Callable[[Cuda, Plan, Report], None]] = {
     "start": start.run,
     "shot": paper.run,
     "node": node.run,
+    "orders": orders.run,
 }
 
 #: The parts that need none.
@@ -115,6 +116,7 @@ def host_memory_needed(part: str, plan: Plan) -> int:
         "start": max(plan.arenas),
         "shot": plan.shot_checkpoints * plan.checkpoint,
         "node": plan.share,
+        "orders": plan.orders_history,
     }.get(part, 0)
 
 

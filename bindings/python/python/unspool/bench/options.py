@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import re
 import tempfile
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,12 +20,17 @@ with the least and the greatest reading in brackets where there are several.
 """
 
 #: What can be measured, in the order in which it is.
-GPU_PARTS = ("raw", "copies", "sweep", "start", "shot", "node")
+GPU_PARTS = ("raw", "copies", "sweep", "start", "shot", "node", "orders")
 PLAIN_PARTS = ("memory", "disk")
 PARTS = GPU_PARTS + PLAIN_PARTS
 
-#: Parts of a run that names none: `raw` repeats what the others measure beside themselves.
-DEFAULT_GPU_PARTS = tuple(part for part in GPU_PARTS if part != "raw")
+#: Parts of a run that names none: `raw` repeats what the others measure beside themselves, and
+#: `orders` takes ten minutes.
+DEFAULT_GPU_PARTS = tuple(part for part in GPU_PARTS if part not in ("raw", "orders"))
+
+#: What `orders` can do.
+ORDER_SIZES = ("uniform", "variable")
+ORDERS = ("sequential", "reverse", "irregular")
 
 MIB, GIB = 1 << 20, 1 << 30
 
@@ -58,6 +65,12 @@ class Plan:
         node_history: bytes of the sweep of each process.
         directory: for the disk tier.
         disk_history: bytes that go through the disk tier.
+        orders: of restores, in part `orders`; `ORDERS`.
+        order_sizes: of checkpoints there; `ORDER_SIZES`.
+        orders_history: bytes of the history there.
+        orders_host: bytes of the host tier there, where `host_tier` says nothing.
+        orders_compute: of a step there.
+        orders_limit: no further order is begun after so long.
     """
 
     parts: tuple[str, ...] = ()
@@ -85,6 +98,12 @@ class Plan:
     node_history: int = 4 * 10**9
     directory: Path = Path(tempfile.gettempdir())
     disk_history: int = 2 * GIB
+    orders: tuple[str, ...] = ORDERS
+    order_sizes: tuple[str, ...] = ORDER_SIZES
+    orders_history: int = 48 * GIB
+    orders_host: int = 32 * GIB
+    orders_compute: float = 10e-3
+    orders_limit: float = math.inf
 
 
 #: What `--quick` changes, where no option says otherwise.
@@ -101,6 +120,8 @@ QUICK = {
     "share": 8 * GIB,
     "node_history": 10**9,
     "disk_history": GIB // 2,
+    "orders_history": 12 * GIB,
+    "orders_host": 8 * GIB,
 }
 
 _SIZE = re.compile(r"([0-9]+(?:\.[0-9]*)?)\s*([kmgt]i?b|b)?", re.IGNORECASE)
@@ -169,6 +190,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     _history_options(parser.add_argument_group("copies and sweeps"))
     _start_options(parser.add_argument_group("starts"))
     _disk_options(parser.add_argument_group("disk"))
+    _order_options(parser.add_argument_group("orders"))
 
 
 _ONLY = "parts, of: " + ", ".join(PARTS)
@@ -227,6 +249,34 @@ def _start_options(group: argparse._ArgumentGroup) -> None:
 def _disk_options(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--dir", dest="directory", type=Path, metavar="DIRECTORY")
     group.add_argument("--disk-history", type=size_of, metavar="SIZE", help="(2GiB)")
+
+
+def _order_options(group: argparse._ArgumentGroup) -> None:
+    group.add_argument(
+        "--orders", type=_some_of(ORDERS), metavar="ORDER[,ORDER]", help=", ".join(ORDERS)
+    )
+    kinds = ", ".join(ORDER_SIZES)
+    group.add_argument("--order-sizes", type=_some_of(ORDER_SIZES), metavar="KIND", help=kinds)
+    _add_size(group, "--orders-history", "(48GiB)")
+    _add_size(group, "--orders-host", "the host tier (32GiB)")
+    group.add_argument("--orders-compute", type=_seconds, metavar="MS", help="of a step (10)")
+    group.add_argument("--orders-limit", type=float, metavar="S", help="begin nothing later")
+
+
+def _seconds(text: str) -> float:
+    return _milliseconds(text)[0]
+
+
+def _some_of(known: tuple[str, ...]) -> Callable[[str], tuple[str, ...]]:
+    def choose(text: str) -> tuple[str, ...]:
+        names = _words(text)
+        for name in names:
+            if name not in known:
+                reason = f"there is no {name!r}: choose from {', '.join(known)}"
+                raise argparse.ArgumentTypeError(reason)
+        return names
+
+    return choose
 
 
 def plan_of(options: argparse.Namespace) -> Plan:

@@ -1,0 +1,424 @@
+"""Part `orders`: the experiment of the paper on prefetching (Maurya et al., HPDC 2023, section
+5.3): a history larger than device and host tier, saved once and restored once, in three orders,
+with all hints, one, and none, beside unified memory.
+
+As there, the restores begin right after the saves, and the measure is the throughput that the
+application sees: the bytes over the time for which it was blocked, which is the time of the pass
+less its computation.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+import shutil
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import unspool
+from unspool import Stats
+from unspool.bench.cuda import Cuda
+from unspool.bench.machine import available_memory, fits
+from unspool.bench.managed import Managed, NotManaged
+from unspool.bench.memory import byte_at
+from unspool.bench.options import Plan
+from unspool.bench.raw import device_seconds, links
+from unspool.bench.report import Cell, Report, Table
+from unspool.bench.tiers import FRAME, open_spool, tier, wait_until_ready
+from unspool.bench.unified import WAYS, UnifiedHistory, UnifiedWay
+from unspool.statistics import size as size_text
+
+__all__ = [
+    "Experiment",
+    "Outcome",
+    "SpoolWay",
+    "order_of",
+    "rows_of",
+    "run",
+    "sizes_of",
+    "through_unified",
+]
+
+COLUMNS = (
+    "sizes",
+    "order",
+    "way",
+    "save GB/s",
+    "restore GB/s",
+    "x unified",
+    "forward s",
+    "backward s",
+    "both s",
+    "compute s",
+    "save stall s",
+    "restore stall s",
+    "device",
+    "host",
+    "disk",
+    "wrong",
+)
+
+NOTES = (
+    "GB/s: bytes over the time blocked, which is the time of the pass less its compute",
+    "x unified: the restores against those of the best way of unified memory here",
+    "stall: what the spool counts; device, host, disk: restores that were served from there",
+    "unified memory is given no disk: what is not on the device is in host memory; so 'no disk' is "
+    "the way that compares like with like",
+    "unified memory: at most the device tier's bytes of the history are on the device at once",
+)
+
+#: Seed of sizes and orders.
+SEED = 2023
+
+#: The program enqueues no more steps than these ahead of the device.
+STEPS_AHEAD = 8
+
+#: Bytes of the mark that every checkpoint has in its middle.
+MARK = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Experiment:
+    """What is done.
+
+    Attributes:
+        sizes: bytes of each checkpoint, by version.
+        order: of restores.
+        device: bytes of the device tier.
+        host: bytes of the host tier.
+        directory: of the disk tier.
+        compute: seconds of each step.
+    """
+
+    sizes: tuple[int, ...]
+    order: tuple[int, ...]
+    device: int
+    host: int
+    directory: Path
+    compute: float
+
+    @property
+    def total(self) -> int:
+        """Bytes of the history."""
+        return sum(self.sizes)
+
+
+@dataclass(frozen=True, slots=True)
+class SpoolWay:
+    """One use of a spool.
+
+    Attributes:
+        name: for the table.
+        hints: restores that are announced ahead; None: all of them, before the first save.
+        disk: whether the host tier is smaller than the history.
+    """
+
+    name: str
+    hints: int | None
+    disk: bool = True
+
+
+SPOOL_WAYS = (
+    SpoolWay("unspool, all hints", None),
+    SpoolWay("unspool, all hints, no disk", None, disk=False),
+    SpoolWay("unspool, one hint", 1),
+    SpoolWay("unspool, no hints", 0),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What came out of one way.
+
+    Attributes:
+        forward: seconds of the forward pass.
+        backward: seconds of the backward pass.
+        stalls: of saves and restores, as the spool counts them.
+        served: restores from the device, from the host and from the disk.
+        wrong: restores that gave other bytes than were saved, by the mark in their middle.
+    """
+
+    forward: float
+    backward: float
+    stalls: tuple[float, float] | None
+    served: tuple[int, ...] | None
+    wrong: int
+
+
+def sizes_of(kind: str, history: int, mean: int) -> tuple[int, ...]:
+    """Bytes of each checkpoint: `history` in all, but for rounding.
+
+    `"uniform"`: all have `mean` bytes. `"variable"`: after the paper's figure 4, whose snapshots
+    are compressed: small while the wave field is, then around a constant, with a spread.
+    """
+    count = max(2, history // mean)
+    if kind == "uniform":
+        return (mean // 4096 * 4096,) * count
+    source = random.Random(SEED)
+    grown = [min(1.0, 0.15 + 3.0 * k / count) * source.lognormvariate(0, 0.3) for k in range(count)]
+    scale = count * mean / sum(grown)
+    return tuple(max(4096, round(size * scale) // 4096 * 4096) for size in grown)
+
+
+def order_of(name: str, count: int) -> tuple[int, ...]:
+    """The versions in the order of their restores: sequential, reverse or irregular."""
+    versions = list(range(count))
+    if name == "reverse":
+        versions.reverse()
+    elif name == "irregular":
+        random.Random(SEED).shuffle(versions)
+    return tuple(versions)
+
+
+def run(cuda: Cuda, plan: Plan, report: Report) -> None:
+    """One table."""
+    host = plan.host_tier or plan.orders_host
+    title = (
+        f"{size_text(plan.orders_history)} saved and restored once, {plan.orders_compute * 1e3:g} "
+        f"ms of compute a step, device tier {size_text(plan.device_tier)}, host tier "
+        f"{size_text(host)}, the rest on disk in {plan.directory}"
+    )
+    table = report.begin(Table("orders", title, COLUMNS, notes=list(NOTES)))
+    begin = time.perf_counter()
+    table.note(_about_links(cuda, plan))
+    alone = _compute_seconds(cuda, plan.orders_compute)
+    for kind in plan.order_sizes:
+        sizes = sizes_of(kind, plan.orders_history, plan.checkpoint)
+        for name in plan.orders:
+            order = order_of(name, len(sizes))
+            experiment = Experiment(
+                sizes, order, plan.device_tier, host, plan.directory, plan.orders_compute
+            )
+            if time.perf_counter() - begin > plan.orders_limit:
+                table.note(f"no time was left for: {kind}, {name}")
+                continue
+            found = _outcomes(cuda, experiment, plan, table)
+            for row in rows_of(experiment, found, len(sizes) * alone):
+                table.add(kind, name, *row)
+    report.show(table)
+
+
+def _compute_seconds(cuda: Cuda, compute: float) -> float:
+    """What a step's compute really takes."""
+    if not compute:
+        return 0.0
+    stream = cuda.stream()
+    seconds, _ = device_seconds(cuda, stream, [lambda: cuda.spin(compute, stream)] * 5)
+    return seconds / 5
+
+
+def _about_links(cuda: Cuda, plan: Plan) -> str:
+    found = links(cuda, plan.checkpoint, 3)
+    down, up = (1e3 * plan.checkpoint / found.rate(way).median / 1e9 for way in ("down", "up"))
+    return (
+        f"a pinned copy of {size_text(plan.checkpoint)} takes {down:.2f} ms to the host and "
+        f"{up:.2f} ms to the device"
+    )
+
+
+def _outcomes(cuda: Cuda, one: Experiment, plan: Plan, table: Table) -> dict[str, Outcome]:
+    """What came out of each way that was asked for; what failed is named in a note."""
+    found: dict[str, Outcome] = {}
+    for way in (*SPOOL_WAYS, *WAYS):
+        if plan.strategies and not any(word in way.name for word in plan.strategies):
+            continue
+        try:
+            if isinstance(way, SpoolWay):
+                found[way.name] = through_spool(cuda, one, way)
+            else:
+                found[way.name] = through_unified(cuda, one, way)
+        except (unspool.Error, RuntimeError, OSError) as error:
+            table.note(f"{way.name}: left out: {type(error).__name__}: {error}")
+    return found
+
+
+def rows_of(
+    experiment: Experiment, found: dict[str, Outcome], alone: float
+) -> Iterator[list[Cell]]:
+    """The row of each way, without the columns of the experiment; `alone` is the time of the
+    compute of one pass.
+    """
+
+    def rate(seconds: float) -> float:
+        blocked = seconds - alone
+        return experiment.total / blocked / 1e9 if blocked > 0 else math.nan
+
+    known = [found[way.name] for way in WAYS if way.name in found]
+    unified = max((rate(one.backward) for one in known), default=math.nan)
+    for name, one in found.items():
+        restores = rate(one.backward)
+        yield [
+            name,
+            rate(one.forward),
+            restores,
+            restores / unified,
+            one.forward,
+            one.backward,
+            one.forward + one.backward,
+            2 * alone,
+            *(one.stalls or (None, None)),
+            *(one.served or (None, None, None)),
+            one.wrong,
+        ]
+
+
+class _Application:
+    """Computes, saves and restores one array; every checkpoint has a mark of its own in it."""
+
+    def __init__(self, cuda: Cuda, managed: Managed, experiment: Experiment) -> None:
+        self._cuda, self._managed, self._one = cuda, managed, experiment
+        self.stream = cuda.stream()
+        self.state = cuda.array(max(experiment.sizes))
+        self.address = cuda.address(self.state)
+        self._count = len(experiment.sizes)
+        self._marks = cuda.malloc(2 * MARK * self._count)
+        self._host = cuda.host_alloc(MARK * self._count)
+        self._events = [cuda.event() for _ in range(self._count)]
+        self._ends = cuda.event(), cuda.event()
+        for version in range(self._count):
+            cuda.fill(self._marks + MARK * version, _mark(version), MARK, self.stream)
+
+    def forward(self, save: Callable[[int], None]) -> float:
+        """All saves; seconds of the pass."""
+
+        def step(version: int) -> None:
+            self._compute()
+            middle = self._middle(version)
+            self._managed.copy(middle, self._marks + MARK * version, MARK, self.stream)
+            save(version)
+
+        return self._passed(range(self._count), step)
+
+    def backward(self, restore: Callable[[int], None]) -> float:
+        """All restores; seconds of the pass."""
+
+        def step(version: int) -> None:
+            restore(version)
+            to = self._marks + MARK * (self._count + version)
+            self._managed.copy(to, self._middle(version), MARK, self.stream)
+            self._compute()
+
+        return self._passed(self._one.order, step)
+
+    def wrong(self) -> int:
+        """Restores that gave another mark than was saved."""
+        count = MARK * self._count
+        self._cuda.down(self._host, self._marks + count, count, self.stream)
+        self._cuda.wait(self.stream)
+        return sum(
+            byte_at(self._host + MARK * version) != _mark(version) for version in range(self._count)
+        )
+
+    def close(self) -> None:
+        """Gives everything back."""
+        self._cuda.wait(self.stream)
+        for event in (*self._events, *self._ends):
+            self._cuda.destroy_event(event)
+        self._cuda.free(self._marks)
+        self._cuda.free_host(self._host)
+        del self.state
+
+    def _passed(self, versions: Sequence[int], step: Callable[[int], None]) -> float:
+        begin, end = self._ends
+        self._cuda.wait(self.stream)
+        self._cuda.record(begin, self.stream)
+        for number, version in enumerate(versions):
+            if number >= STEPS_AHEAD:
+                self._cuda.wait_event(self._events[number - STEPS_AHEAD])
+            step(version)
+            self._cuda.record(self._events[number], self.stream)
+        self._cuda.record(end, self.stream)
+        return self._cuda.elapsed(begin, end)
+
+    def _compute(self) -> None:
+        if self._one.compute:
+            self._cuda.spin(self._one.compute, self.stream)
+
+    def _middle(self, version: int) -> int:
+        return self.address + self._one.sizes[version] // 2 // MARK * MARK
+
+
+def _mark(version: int) -> int:
+    """Every byte of the mark."""
+    return version % 251 + 1
+
+
+@contextmanager
+def _application(cuda: Cuda, one: Experiment) -> Iterator[tuple[_Application, Managed]]:
+    managed = Managed(cuda)
+    application = _Application(cuda, managed, one)
+    try:
+        yield application, managed
+    finally:
+        application.close()
+
+
+def through_spool(cuda: Cuda, one: Experiment, way: SpoolWay) -> Outcome:
+    with (
+        _application(cuda, one) as (application, _),
+        open_spool(cuda, **_tiers(one, way)) as spool,
+        cuda.current(application.stream),
+    ):
+        wait_until_ready(spool)
+        hints = iter(one.order[1:])
+        if way.hints is None:
+            spool.expect(one.order, start=False)
+
+        def save(version: int) -> None:
+            spool.save(version, application.state[: one.sizes[version]])
+
+        def restore(version: int) -> None:
+            if way.hints == 1:
+                spool.expect([version for version in [next(hints, None)] if version is not None])
+            spool.restore(version, application.state[: one.sizes[version]])
+
+        forward = application.forward(save)
+        spool.start_prefetch()
+        backward = application.backward(restore)
+        return Outcome(forward, backward, *_counted(spool.stats()), application.wrong())
+
+
+def _tiers(one: Experiment, way: SpoolWay) -> dict[str, object]:
+    """The options of the spool: the tiers, with room for what they keep beside the bytes."""
+    mean = one.total // len(one.sizes)
+    device = one.device + one.device // mean * FRAME
+    host = one.host + one.host // mean * FRAME
+    found: dict[str, object] = {"device": device, "discard_after_restore": True}
+    if way.disk:
+        free = shutil.disk_usage(one.directory).free
+        if free < one.total:
+            text = f"{one.directory} has {size_text(free)} free, {size_text(one.total)} are needed"
+            raise OSError(text)
+        return found | {"host": host, "disk": one.directory}
+    host = one.total + len(one.sizes) * FRAME
+    if not fits(host, available_memory()):
+        raise OSError(f"{size_text(available_memory() or 0)} of host memory are free")
+    return found | {"host": host}
+
+
+def _counted(stats: Stats) -> tuple[tuple[float, float], tuple[int, ...]]:
+    tiers = [tier(stats, name) for name in ("device", "host", "disk")]
+    served = tuple(found.restores if found is not None else 0 for found in tiers)
+    return (stats.save_stall_seconds, stats.restore_stall_seconds), served
+
+
+def through_unified(cuda: Cuda, one: Experiment, way: UnifiedWay) -> Outcome:
+    if not fits(one.total, available_memory()):
+        raise NotManaged(f"{size_text(available_memory() or 0)} of host memory are free")
+    with _application(cuda, one) as (application, managed):
+        places = (managed, cuda, application.stream)
+        history = UnifiedHistory(*places, one.sizes, one.device, way)
+        try:
+            forward = application.forward(
+                lambda version: history.save(version, application.address)
+            )
+            history.begin_restores(one.order)
+            backward = application.backward(
+                lambda version: history.restore(version, application.address)
+            )
+            return Outcome(forward, backward, None, None, application.wrong())
+        finally:
+            history.close()
