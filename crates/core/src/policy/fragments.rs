@@ -1,6 +1,6 @@
 //! The allocation table of an arena: every byte belongs to one fragment, a copy or a gap.
 
-use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec;
 use alloc::vec::Vec;
 use core::cmp::Reverse;
@@ -46,7 +46,23 @@ pub(crate) struct Fragments {
     ready: BTreeSet<Ready>,
     /// How many copies there are of each size.
     sizes: BTreeMap<u64, u32>,
+    /// What was released last, the latest at the end.
+    released: VecDeque<Released>,
 }
+
+/// Bytes that belonged to a copy until lately. A device may still be working on them, and the more
+/// so the later the copy was used.
+#[derive(Clone, Copy, Debug)]
+struct Released {
+    offset: u64,
+    end: u64,
+    last_use: u64,
+}
+
+/// So many releases are remembered: more than calls are ahead of a device.
+const REMEMBERED: usize = 64;
+/// So many gaps of one size are compared.
+const COMPARED: usize = 16;
 
 /// A copy that may be evicted now, in the order in which copies are given up: the later the next
 /// use, the better; then the longer ago the last one. A device may still be reading what was used
@@ -72,8 +88,8 @@ impl Fragments {
             bytes => vec![Fragment { offset: 0, bytes, resident: None }],
         };
         let gaps = list.iter().map(|gap: &Fragment| (gap.bytes, gap.offset)).collect();
-        let (ready, sizes) = (BTreeSet::new(), BTreeMap::new());
-        Fragments { list, capacity, free: capacity, gaps, ready, sizes }
+        let (ready, sizes, released) = (BTreeSet::new(), BTreeMap::new(), VecDeque::new());
+        Fragments { list, capacity, free: capacity, gaps, ready, sizes, released }
     }
 
     pub fn as_slice(&self) -> &[Fragment] {
@@ -138,31 +154,54 @@ impl Fragments {
         if resident.ready_at == Nanos(0) {
             self.ready.remove(&Ready::of(&resident, offset));
         }
+        if self.released.len() == REMEMBERED {
+            self.released.pop_front();
+        }
+        let last_use = resident.last_use;
+        self.released.push_back(Released { offset, end: offset + bytes, last_use });
         self.join_gaps_around(index);
         resident
     }
 
-    /// Puts a copy at the beginning of the fragments `window`, all of which must be gaps.
+    /// When the bytes were used last, as far as that is remembered; 0 when it is long ago.
+    fn last_use(&self, offset: u64, bytes: u64) -> u64 {
+        let meets = |r: &&Released| r.offset < offset + bytes && offset < r.end;
+        self.released.iter().filter(meets).map(|r| r.last_use).max().unwrap_or(0)
+    }
+
+    /// Where `bytes` bytes go in a gap: at the end of it that was used longer ago, and when that was
+    /// (last use, offset).
+    fn end_of_gap(&self, gap: u64, room: u64, bytes: u64) -> (u64, u64) {
+        let end = |offset: u64| (self.last_use(offset, bytes), offset);
+        end(gap).min(end(gap + room - bytes))
+    }
+
+    /// Puts a copy at an end of the fragments `window`, all of which must be gaps.
     pub fn place(&mut self, window: Range<usize>, bytes: u64, resident: Resident) -> u64 {
         let parts = &self.list[window.clone()];
         assert!(parts.iter().all(|f| f.resident.is_none()), "a window is empty before it is used");
-        let offset = parts[0].offset;
+        let start = parts[0].offset;
         let room: u64 = parts.iter().map(|f| f.bytes).sum();
         assert!(0 < bytes && bytes <= room, "a window is large enough");
         for gap in parts {
             self.gaps.remove(&(gap.bytes, gap.offset));
         }
+        let (_, offset) = self.end_of_gap(start, room, bytes);
         let copy = Fragment { offset, bytes, resident: Some(resident) };
-        let rest = Fragment { offset: offset + bytes, bytes: room - bytes, resident: None };
-        if rest.bytes == 0 && window.len() == 1 {
-            self.list[window.start] = copy;
-        } else if rest.bytes == 0 {
+        let gap = |offset| Fragment { offset, bytes: room - bytes, resident: None };
+        let first = window.start;
+        if room == bytes && window.len() == 1 {
+            self.list[first] = copy;
+        } else if room == bytes {
             self.list.splice(window, [copy]);
+        } else if offset == start {
+            self.list.splice(window, [copy, gap(start + bytes)]);
+            self.join_gaps_around(first + 1);
         } else {
-            let after = window.start + 1;
-            self.list.splice(window, [copy, rest]);
-            self.join_gaps_around(after);
+            self.list.splice(window, [gap(start), copy]);
+            self.join_gaps_around(first);
         }
+        self.released.retain(|r| r.end <= offset || offset + bytes <= r.offset);
         self.free -= bytes;
         self.count_size(bytes, 1);
         if resident.ready_at == Nanos(0) {
@@ -179,10 +218,13 @@ impl Fragments {
         }
     }
 
-    /// The index of the smallest gap of at least `bytes` bytes: nothing is given up for it.
+    /// The index of the smallest gap of at least `bytes` bytes, for which nothing is given up; of
+    /// several, the one that was used longest ago.
     pub fn smallest_gap(&self, bytes: u64) -> Option<usize> {
-        let (_, offset) = *self.gaps.range((bytes, 0)..).next()?;
-        Some(self.index_of(offset))
+        let (room, _) = *self.gaps.range((bytes, 0)..).next()?;
+        let same = self.gaps.range((room, 0)..=(room, u64::MAX)).take(COMPARED);
+        let (_, offset) = same.min_by_key(|(_, offset)| self.end_of_gap(*offset, room, bytes))?;
+        Some(self.index_of(*offset))
     }
 
     /// The index of the gap that contains the byte at `offset`.
@@ -258,6 +300,39 @@ mod tests {
         }
         assert_eq!(fragments.as_slice()[0].bytes, 75);
         assert_eq!(fragments.free(), 75);
+    }
+
+    /// An arena full of copies of 8 bytes, used in the order of `uses`.
+    fn full(uses: &[u64]) -> Fragments {
+        let mut fragments = Fragments::new(uses.len() as u64 * 8);
+        for (row, last_use) in (0..).zip(uses) {
+            let gap = fragments.gap_at(u64::from(row) * 8);
+            fragments.place(gap..gap + 1, 8, Resident { last_use: *last_use, ..resident(row) });
+        }
+        fragments
+    }
+
+    #[test]
+    fn a_copy_goes_to_the_end_of_a_gap_that_was_used_longer_ago() {
+        for (uses, expected) in [([1, 2, 3, 4], [0, 8, 16]), ([4, 3, 2, 1], [24, 16, 8])] {
+            let mut fragments = full(&uses);
+            (0..4).for_each(|copy| _ = fragments.release(copy * 8));
+            for offset in expected {
+                let gap = fragments.smallest_gap(8).unwrap();
+                assert_eq!(fragments.place(gap..gap + 1, 8, resident(9)), offset, "{uses:?}");
+                fragments.assert_invariants();
+            }
+        }
+    }
+
+    #[test]
+    fn of_gaps_of_one_size_the_one_that_was_used_longest_ago_is_taken() {
+        let mut fragments = full(&[5, 1, 3, 2, 4]);
+        [0, 16, 32].into_iter().for_each(|offset| _ = fragments.release(offset));
+        for offset in [16, 32, 0] {
+            let gap = fragments.smallest_gap(8).unwrap();
+            assert_eq!(fragments.place(gap..gap + 1, 8, resident(9)), offset);
+        }
     }
 
     #[test]
