@@ -13,7 +13,7 @@ use unspool_transfer::ManualClock;
 
 use crate::hub::{Hub, Parts};
 use crate::stack::Stack;
-use crate::{Dtype, Error, ErrorKind, RegionSpec, Settings, Spool, Wait};
+use crate::{Dtype, Error, ErrorKind, On, RegionSpec, Settings, Spool, Wait};
 
 const LEN: u64 = 64;
 const SCHEDULES: usize = 1000;
@@ -73,7 +73,7 @@ fn spool(checkpoints: u64) -> Arc<Spool> {
     let device = Some(checkpoints * LEN);
     let arena = Arc::new(Arena::new(TierKind::Device, checkpoints * LEN).unwrap());
     let tiers: Vec<Arc<dyn Tier>> = vec![arena, Arc::new(Store::default())];
-    let settings = Settings { device, store_workers: 1, ..Settings::default() };
+    let settings = Settings { device, on: On::Cpu, store_workers: 1, ..Settings::default() };
     let stack = Stack { tiers, disk: None, gpu: None, order: None };
     let clock = Arc::new(ManualClock::default());
     let parts = Parts { stack, clock, process: std::process::id() };
