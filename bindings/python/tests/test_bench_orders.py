@@ -6,7 +6,7 @@ import ctypes
 
 import pytest
 from fake_cuda import FakeCuda
-from unspool.bench import command, options, orders, report, unified
+from unspool.bench import command, experiment, options, orders, report, unified
 from unspool.bench.managed import NotManaged
 
 KIB, MIB = 1 << 10, 1 << 20
@@ -116,9 +116,9 @@ def test_the_disk_serves_what_no_memory_holds(tmp_path):
 @pytest.mark.parametrize("kind", options.ORDER_SIZES)
 @pytest.mark.parametrize("order", options.ORDERS)
 def test_unified_memory_stays_within_its_share_of_the_device(way, kind, order, managed, tmp_path):
-    sizes = orders.sizes_of(kind, 24 * MIB, MIB)
-    versions = orders.order_of(order, len(sizes))
-    one = orders.Experiment(sizes, versions, 9 * MIB, MIB, tmp_path, 0.0)
+    sizes = experiment.sizes_of(kind, 24 * MIB, MIB)
+    versions = experiment.order_of(order, len(sizes))
+    one = experiment.Experiment(sizes, versions, 9 * MIB, MIB, tmp_path, 0.0)
     outcome = orders.through_unified(FakeCuda(), one, way)
     assert outcome.wrong == 0
     # What the device reads across the link is not there.
@@ -126,8 +126,8 @@ def test_unified_memory_stays_within_its_share_of_the_device(way, kind, order, m
 
 
 def test_unified_memory_is_refused_when_the_card_has_less_free(tmp_path):
-    sizes = orders.sizes_of("uniform", 24 * MIB, MIB)
-    one = orders.Experiment(sizes, range(24), 9 * MIB, MIB, tmp_path, 0.0)
+    sizes = experiment.sizes_of("uniform", 24 * MIB, MIB)
+    one = experiment.Experiment(sizes, range(24), 9 * MIB, MIB, tmp_path, 0.0)
     device = FakeCuda()
     device.free_memory = lambda: 23 * MIB
     with pytest.raises(NotManaged, match="more than is free"):
@@ -152,20 +152,20 @@ def test_orders_for_which_no_time_is_left_are_named():
 
 
 def test_sizes_and_orders_are_the_same_in_every_run():
-    variable = orders.sizes_of("variable", 48 * MIB, MIB)
-    assert variable == orders.sizes_of("variable", 48 * MIB, MIB)
+    variable = experiment.sizes_of("variable", 48 * MIB, MIB)
+    assert variable == experiment.sizes_of("variable", 48 * MIB, MIB)
     assert len(variable) == 48
     assert sum(variable) == pytest.approx(48 * MIB, rel=0.01)
     assert min(variable) < 0.3 * MIB < 1.2 * MIB < max(variable)
-    irregular = orders.order_of("irregular", 48)
-    assert irregular == orders.order_of("irregular", 48)
+    irregular = experiment.order_of("irregular", 48)
+    assert irregular == experiment.order_of("irregular", 48)
     assert sorted(irregular) == list(range(48))
-    assert orders.order_of("reverse", 3) == (2, 1, 0)
-    assert orders.order_of("sequential", 3) == (0, 1, 2)
+    assert experiment.order_of("reverse", 3) == (2, 1, 0)
+    assert experiment.order_of("sequential", 3) == (0, 1, 2)
 
 
 def test_throughput_is_bytes_over_the_time_beyond_the_compute(tmp_path):
-    one = orders.Experiment((10**9,) * 4, range(4), 1, 1, tmp_path, 1.0)
+    one = experiment.Experiment((10**9,) * 4, range(4), 1, 1, tmp_path, 1.0)
     ours = orders.Outcome(6.0, 4.5, (1.0, 0.25), (1, 2, 1), 0)
     theirs = orders.Outcome(5.0, 8.0, None, None, 0)
     found = {"unspool, all hints": ours, unified.WAYS[0].name: theirs}

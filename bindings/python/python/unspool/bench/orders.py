@@ -10,20 +10,18 @@ less its computation.
 from __future__ import annotations
 
 import math
-import random
 import shutil
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 
 import unspool
 from unspool import Stats
 from unspool.bench.cuda import Cuda
+from unspool.bench.experiment import Application, Experiment, order_of, sizes_of
 from unspool.bench.machine import available_memory, fits
 from unspool.bench.managed import Managed, NotManaged
-from unspool.bench.memory import byte_at
 from unspool.bench.options import Plan
 from unspool.bench.raw import device_seconds, links
 from unspool.bench.report import Cell, Report, Table
@@ -31,16 +29,7 @@ from unspool.bench.tiers import FRAME, open_spool, tier, wait_until_ready
 from unspool.bench.unified import WAYS, UnifiedHistory, UnifiedWay
 from unspool.statistics import size as size_text
 
-__all__ = [
-    "Experiment",
-    "Outcome",
-    "SpoolWay",
-    "order_of",
-    "rows_of",
-    "run",
-    "sizes_of",
-    "through_unified",
-]
+__all__ = ["Outcome", "SpoolWay", "rows_of", "run", "through_spool", "through_unified"]
 
 COLUMNS = (
     "sizes",
@@ -69,41 +58,6 @@ NOTES = (
     "the way that compares like with like",
     "unified memory: at most the device tier's bytes of the history are on the device at once",
 )
-
-#: Seed of sizes and orders.
-SEED = 2023
-
-#: The program enqueues no more steps than these ahead of the device.
-STEPS_AHEAD = 8
-
-#: Bytes of the mark that every checkpoint has in its middle.
-MARK = 16
-
-
-@dataclass(frozen=True, slots=True)
-class Experiment:
-    """What is done.
-
-    Attributes:
-        sizes: bytes of each checkpoint, by version.
-        order: of restores.
-        device: bytes of the device tier.
-        host: bytes of the host tier.
-        directory: of the disk tier.
-        compute: seconds of each step.
-    """
-
-    sizes: tuple[int, ...]
-    order: tuple[int, ...]
-    device: int
-    host: int
-    directory: Path
-    compute: float
-
-    @property
-    def total(self) -> int:
-        """Bytes of the history."""
-        return sum(self.sizes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,31 +100,6 @@ class Outcome:
     stalls: tuple[float, float] | None
     served: tuple[int, ...] | None
     wrong: int
-
-
-def sizes_of(kind: str, history: int, mean: int) -> tuple[int, ...]:
-    """Bytes of each checkpoint: `history` in all, but for rounding.
-
-    `"uniform"`: all have `mean` bytes. `"variable"`: after the paper's figure 4, whose snapshots
-    are compressed: small while the wave field is, then around a constant, with a spread.
-    """
-    count = max(2, history // mean)
-    if kind == "uniform":
-        return (mean // 4096 * 4096,) * count
-    source = random.Random(SEED)
-    grown = [min(1.0, 0.15 + 3.0 * k / count) * source.lognormvariate(0, 0.3) for k in range(count)]
-    scale = count * mean / sum(grown)
-    return tuple(max(4096, round(size * scale) // 4096 * 4096) for size in grown)
-
-
-def order_of(name: str, count: int) -> tuple[int, ...]:
-    """The versions in the order of their restores: sequential, reverse or irregular."""
-    versions = list(range(count))
-    if name == "reverse":
-        versions.reverse()
-    elif name == "irregular":
-        random.Random(SEED).shuffle(versions)
-    return tuple(versions)
 
 
 def run(cuda: Cuda, plan: Plan, report: Report) -> None:
@@ -265,91 +194,10 @@ def rows_of(
         ]
 
 
-class _Application:
-    """Computes, saves and restores one array; every checkpoint has a mark of its own in it."""
-
-    def __init__(self, cuda: Cuda, managed: Managed, experiment: Experiment) -> None:
-        self._cuda, self._managed, self._one = cuda, managed, experiment
-        self.stream = cuda.stream()
-        self.state = cuda.array(max(experiment.sizes))
-        self.address = cuda.address(self.state)
-        self._count = len(experiment.sizes)
-        self._marks = cuda.malloc(2 * MARK * self._count)
-        self._host = cuda.host_alloc(MARK * self._count)
-        self._events = [cuda.event() for _ in range(self._count)]
-        self._ends = cuda.event(), cuda.event()
-        for version in range(self._count):
-            cuda.fill(self._marks + MARK * version, _mark(version), MARK, self.stream)
-
-    def forward(self, save: Callable[[int], None]) -> float:
-        """All saves; seconds of the pass."""
-
-        def step(version: int) -> None:
-            self._compute()
-            middle = self._middle(version)
-            self._managed.copy(middle, self._marks + MARK * version, MARK, self.stream)
-            save(version)
-
-        return self._passed(range(self._count), step)
-
-    def backward(self, restore: Callable[[int], None]) -> float:
-        """All restores; seconds of the pass."""
-
-        def step(version: int) -> None:
-            restore(version)
-            to = self._marks + MARK * (self._count + version)
-            self._managed.copy(to, self._middle(version), MARK, self.stream)
-            self._compute()
-
-        return self._passed(self._one.order, step)
-
-    def wrong(self) -> int:
-        """Restores that gave another mark than was saved."""
-        count = MARK * self._count
-        self._cuda.down(self._host, self._marks + count, count, self.stream)
-        self._cuda.wait(self.stream)
-        return sum(
-            byte_at(self._host + MARK * version) != _mark(version) for version in range(self._count)
-        )
-
-    def close(self) -> None:
-        """Gives everything back."""
-        self._cuda.wait(self.stream)
-        for event in (*self._events, *self._ends):
-            self._cuda.destroy_event(event)
-        self._cuda.free(self._marks)
-        self._cuda.free_host(self._host)
-        del self.state
-
-    def _passed(self, versions: Sequence[int], step: Callable[[int], None]) -> float:
-        begin, end = self._ends
-        self._cuda.wait(self.stream)
-        self._cuda.record(begin, self.stream)
-        for number, version in enumerate(versions):
-            if number >= STEPS_AHEAD:
-                self._cuda.wait_event(self._events[number - STEPS_AHEAD])
-            step(version)
-            self._cuda.record(self._events[number], self.stream)
-        self._cuda.record(end, self.stream)
-        return self._cuda.elapsed(begin, end)
-
-    def _compute(self) -> None:
-        if self._one.compute:
-            self._cuda.spin(self._one.compute, self.stream)
-
-    def _middle(self, version: int) -> int:
-        return self.address + self._one.sizes[version] // 2 // MARK * MARK
-
-
-def _mark(version: int) -> int:
-    """Every byte of the mark."""
-    return version % 251 + 1
-
-
 @contextmanager
-def _application(cuda: Cuda, one: Experiment) -> Iterator[tuple[_Application, Managed]]:
+def _application(cuda: Cuda, one: Experiment) -> Iterator[tuple[Application, Managed]]:
     managed = Managed(cuda)
-    application = _Application(cuda, managed, one)
+    application = Application(cuda, managed, one)
     try:
         yield application, managed
     finally:
@@ -357,6 +205,12 @@ def _application(cuda: Cuda, one: Experiment) -> Iterator[tuple[_Application, Ma
 
 
 def through_spool(cuda: Cuda, one: Experiment, way: SpoolWay) -> Outcome:
+    """Through a spool.
+
+    Raises:
+        OSError: there is too little memory or room on the disk.
+        unspool.Error: the spool refused.
+    """
     with (
         _application(cuda, one) as (application, _),
         open_spool(cuda, **_tiers(one, way)) as spool,
@@ -377,7 +231,7 @@ def through_spool(cuda: Cuda, one: Experiment, way: SpoolWay) -> Outcome:
 
         forward = application.forward(save)
         spool.start_prefetch()
-        backward = application.backward(restore)
+        backward = application.backward(restore, way.hints)
         return Outcome(forward, backward, *_counted(spool.stats()), application.wrong())
 
 
@@ -406,6 +260,11 @@ def _counted(stats: Stats) -> tuple[tuple[float, float], tuple[int, ...]]:
 
 
 def through_unified(cuda: Cuda, one: Experiment, way: UnifiedWay) -> Outcome:
+    """Through unified memory.
+
+    Raises:
+        NotManaged: there is too little memory, or the driver refuses.
+    """
     if not fits(one.total, available_memory()):
         raise NotManaged(f"{size_text(available_memory() or 0)} of host memory are free")
     with _application(cuda, one) as (application, managed):
@@ -417,7 +276,7 @@ def through_unified(cuda: Cuda, one: Experiment, way: UnifiedWay) -> Outcome:
             )
             history.begin_restores(one.order)
             backward = application.backward(
-                lambda version: history.restore(version, application.address)
+                lambda version: history.restore(version, application.address), way.ahead
             )
             return Outcome(forward, backward, None, None, application.wrong())
         finally:
