@@ -49,6 +49,12 @@ class Driver:
         self.call("cuMemAlloc_v2", ctypes.byref(address), ctypes.c_size_t(max(count, 1)))
         return address.value
 
+    def free_memory(self) -> int:
+        """The bytes of the current device that nobody has."""
+        free, total = ctypes.c_size_t(), ctypes.c_size_t()
+        self.call("cuMemGetInfo_v2", ctypes.byref(free), ctypes.byref(total))
+        return free.value
+
     def free(self, address: int) -> None:
         self.call("cuMemFree_v2", ctypes.c_uint64(address))
 
