@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from typing import ClassVar
 
 import numpy as np
+from unspool.rtm import device
 from unspool.rtm.device import COMPILER_OPTIONS, FILES, kernel_text
 
 from kernel_shim import ShimDevice
@@ -30,7 +31,7 @@ class Array(np.ndarray):
 
 class Event:
     def record(self, stream):
-        assert stream.current
+        assert stream is Stream.current
         self.at = time.perf_counter()
 
     def synchronize(self):
@@ -38,22 +39,25 @@ class Event:
 
 
 class Stream:
+    current: ClassVar[Stream | None] = None
+
     def __init__(self, non_blocking):
         assert non_blocking, "the default stream would wait for the spool's own"
-        self.current = False
+        self.captured = None
 
     def use(self):
-        self.current = True
+        Stream.current = self
 
     def synchronize(self):
-        assert self.current
+        assert self is Stream.current
 
     def begin_capture(self, mode):
         assert mode == "relaxed"
-        RawModule.captured = []
+        self.captured = []
 
     def end_capture(self):
-        launches, RawModule.captured = RawModule.captured, None
+        launches, self.captured = self.captured, None
+        assert launches, "nothing was enqueued on the stream that was captured"
 
         def launch(stream):
             assert stream is self
@@ -67,7 +71,6 @@ class RawModule:
     """Compiles nothing: gives the kernel that the shim has compiled from the same text."""
 
     kernels: ClassVar[dict] = {}
-    captured: ClassVar[list | None] = None
 
     def __init__(self, code, options):
         assert options == COMPILER_OPTIONS
@@ -78,10 +81,10 @@ class RawModule:
         kernel = self.kernels[name]
 
         def launch(*arguments):
-            if RawModule.captured is None:
+            if Stream.current.captured is None:
                 kernel(*arguments)
             else:
-                RawModule.captured.append((kernel, *arguments))
+                Stream.current.captured.append((kernel, *arguments))
 
         return launch
 
@@ -115,6 +118,7 @@ def install(monkeypatch, kernels, devices=1):
     """Makes `import cupy` find this, with so many devices, until the test ends."""
     monkeypatch.setattr(RawModule, "kernels", kernels)
     monkeypatch.setattr(Device, "used", [])
+    monkeypatch.setattr(device, "_STREAMS", {})
     runtime = SimpleNamespace(
         getDeviceCount=lambda: devices,
         getDeviceProperties=lambda ordinal: {"name": f"fake {ordinal}".encode()},

@@ -64,6 +64,7 @@ def test_a_job_is_checked_bit_for_bit(device, tmp_path, options, processes):
     report = json.loads((tmp_path / "out" / "report.json").read_text())
     assert report["check"]["identical"] is True
     assert report["check"]["memory"] == "plain device memory"
+    assert np.load(tmp_path / "out" / "image.npy").any()
     tiers = {tier["name"]: tier["restores"] for tier in report["spool"]["tiers"]}
     assert sum(tiers.values()) == report["spool"]["restores"] > 0
     assert report["time"]["kernels"]["milliseconds_a_step"] > 0

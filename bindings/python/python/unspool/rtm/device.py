@@ -50,6 +50,9 @@ LIBRARIES = ("cupy", "cupy_backends", "cupyx")
 #: Bytes of the array whose copy measures the memory bandwidth, and how often it is copied.
 PROBE_BYTES, PROBE_COPIES = 256 << 20, 8
 
+#: The stream of each device: one for all that a process does there, so that all is in order.
+_STREAMS: dict[int, Any] = {}
+
 MISSING = (
     "--gpu needs CuPy, and {reason}: pip install 'unspool[cuda13]' for a driver of CUDA 13, "
     "'unspool[cuda12]' for one of CUDA 12 (they bring cupy-cuda13x and cupy-cuda12x)"
@@ -186,8 +189,10 @@ class CupyDevice:
         self._cupy = _cupy()
         self._device = self._cupy.cuda.Device(ordinal)
         self._device.use()
-        self._stream = self._cupy.cuda.Stream(non_blocking=True)
-        self._stream.use()
+        if ordinal not in _STREAMS:
+            _STREAMS[ordinal] = self._cupy.cuda.Stream(non_blocking=True)
+        self._stream = _STREAMS[ordinal]
+        self._enter()
         properties = self._cupy.cuda.runtime.getDeviceProperties(ordinal)
         self.name: str = properties["name"].decode()
         self.on: str = f"cuda:{ordinal}"
@@ -196,6 +201,11 @@ class CupyDevice:
         self._seconds = 0.0
         self._anchor: Any = None
         self._anchored, self._spans = 0, list[Span]()
+
+    def _enter(self) -> None:
+        """Makes device and stream current again: another device may have been used meanwhile."""
+        self._device.use()
+        self._stream.use()
 
     def zeros(self, shape: tuple[int, ...]) -> Any:
         """A float32 array of zeros."""
@@ -209,6 +219,7 @@ class CupyDevice:
 
     def fetch(self, array: Any) -> np.ndarray:
         """A copy in NumPy's memory."""
+        self._enter()
         return np.asarray(array.get())
 
     def pinned(self, shape: tuple[int, ...]) -> Floats:
@@ -236,6 +247,7 @@ class CupyDevice:
     @contextmanager
     def _room(self, wanted: int) -> Iterator[None]:
         """Says with figures when the device has no room for an array."""
+        self._enter()
         try:
             yield
         except MemoryError as error:
@@ -279,6 +291,7 @@ class CupyDevice:
     @contextmanager
     def timed(self, steps: int) -> Iterator[None]:
         """Marks both ends on the stream now and then; the time between is read when it is known."""
+        self._enter()
         left_out = self._anchor is None and self._stretches % SAMPLED != 0
         self._steps += steps
         self._stretches += 1
