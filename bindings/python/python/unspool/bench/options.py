@@ -121,7 +121,7 @@ QUICK = {
     "node_history": 10**9,
     "disk_history": GIB // 2,
     "orders_history": 12 * GIB,
-    "orders_host": 8 * GIB,
+    "orders_host": 4 * GIB,
 }
 
 _SIZE = re.compile(r"([0-9]+(?:\.[0-9]*)?)\s*([kmgt]i?b|b)?", re.IGNORECASE)
