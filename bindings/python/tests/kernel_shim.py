@@ -27,6 +27,7 @@ BEFORE = """
 #define __forceinline__ inline
 #define __launch_bounds__(...)
 struct dim3 { unsigned x, y, z; };
+struct alignas(8) float2 { float x, y; };
 struct alignas(16) float4 { float x, y, z, w; };
 static thread_local dim3 gridDim, blockDim, blockIdx, threadIdx;
 """

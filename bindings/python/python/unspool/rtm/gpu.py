@@ -15,7 +15,7 @@ import numpy as np
 from unspool.rtm.corners import place, share
 from unspool.rtm.device import Device
 from unspool.rtm.errors import MigrationError
-from unspool.rtm.medium import HALO, WIDE, Grid, Medium
+from unspool.rtm.medium import HALO, Grid, Medium
 from unspool.rtm.model import Floats, Model
 
 __all__ = ["GpuImage", "GpuPoints", "GpuPropagator", "GpuWavefield", "Rows"]
@@ -24,6 +24,8 @@ __all__ = ["GpuImage", "GpuPoints", "GpuPropagator", "GpuWavefield", "Rows"]
 LINE = (256, 1, 1)
 #: Threads along z and x of a block in two dimensions.
 TILE = (64, 4, 1)
+#: Cells along z that one thread takes in three dimensions: `WIDE` of the kernel.
+CELLS = 4
 #: Threads of a block in three dimensions, at most, and of those along z.
 BLOCK, BLOCK_ALONG_Z = 256, 32
 #: Planes that one block marches through in three dimensions.
@@ -125,7 +127,7 @@ def _blocks_2d(shape: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...]
 def _blocks_3d(shape: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Blocks as wide along z as leaves few threads idle."""
     nx, ny, nz = (cells - 2 * HALO for cells in shape)
-    threads = nz // WIDE
+    threads = nz // CELLS
     wide = _over(threads, _over(threads, BLOCK_ALONG_Z))
     tall = BLOCK // wide
     return (_over(threads, wide), _over(ny, tall), _over(nx, PLANES)), (wide, tall, 1)
