@@ -76,8 +76,8 @@ class Plan:
     parts: tuple[str, ...] = ()
     quick: bool = False
     device: int = 0
-    rounds: int = 5
-    budget: float = 4.0
+    rounds: int = 3
+    budget: float = 3.0
     warm: int | None = None
     sizes: tuple[int, ...] = tuple(mib * MIB for mib in (1, 8, 32, 128, 512))
     copies_room: int = 4 * GIB
@@ -108,7 +108,7 @@ class Plan:
 
 #: What `--quick` changes, where no option says otherwise.
 QUICK = {
-    "rounds": 3,
+    "rounds": 2,
     "budget": 1.0,
     "copies_room": GIB,
     "history": 10 * 10**9,

@@ -43,7 +43,7 @@ class Strategy:
         everything: write every byte (`memset`), not one of each page.
         sequential: touch only while nothing is flushed.
         threads: how many touch; 0 for the option `--touch-threads`.
-        slow: a shot takes 15 s and more; left out of a run that does not name it.
+        slow: a shot takes 10 s and more; left out of a run that does not name it.
     """
 
     name: str
@@ -62,7 +62,7 @@ STRATEGIES = (
     Strategy("sequential touch, 4 KiB", huge=False, sequential=True, slow=True),
     Strategy("concurrent touch, huge"),
     Strategy("sequential touch, huge", sequential=True),
-    Strategy("sequential touch, huge, 1 thread", sequential=True, threads=1),
+    Strategy("sequential touch, huge, 1 thread", sequential=True, threads=1, slow=True),
 )
 
 
