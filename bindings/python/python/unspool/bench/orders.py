@@ -23,7 +23,7 @@ from unspool.bench.experiment import Application, Experiment, order_of, sizes_of
 from unspool.bench.machine import available_memory, fits
 from unspool.bench.managed import Managed, NotManaged
 from unspool.bench.options import Plan
-from unspool.bench.raw import device_seconds, links
+from unspool.bench.raw import device_seconds, links, within_device
 from unspool.bench.report import Cell, Report, Table
 from unspool.bench.tiers import FRAME, open_spool, tier, wait_until_ready
 from unspool.bench.unified import WAYS, UnifiedHistory, UnifiedWay
@@ -47,6 +47,8 @@ COLUMNS = (
     "device",
     "host",
     "disk",
+    "to disk GB",
+    "from disk GB",
     "wrong",
 )
 
@@ -54,6 +56,7 @@ NOTES = (
     "GB/s: bytes over the time blocked, which is the time of the pass less its compute",
     "x unified: the restores against those of the best way of unified memory here",
     "stall: what the spool counts; device, host, disk: restores that were served from there",
+    "disk GB: flushed to it, and prefetched from it (a restore that reads it itself is not in this)",
     "unified memory is given no disk: what is not on the device is in host memory; so 'no disk' is "
     "the way that compares like with like",
     "unified memory: at most the device tier's bytes of the history are on the device at once",
@@ -92,6 +95,7 @@ class Outcome:
         backward: seconds of the backward pass.
         stalls: of saves and restores, as the spool counts them.
         served: restores from the device, from the host and from the disk.
+        disk: bytes that were written to the disk and read from it, in 1e9.
         wrong: restores that gave other bytes than were saved, by the mark in their middle.
     """
 
@@ -99,6 +103,7 @@ class Outcome:
     backward: float
     stalls: tuple[float, float] | None
     served: tuple[int, ...] | None
+    disk: tuple[float, float] | None
     wrong: int
 
 
@@ -112,7 +117,7 @@ def run(cuda: Cuda, plan: Plan, report: Report) -> None:
     )
     table = report.begin(Table("orders", title, COLUMNS, notes=list(NOTES)))
     begin = time.perf_counter()
-    table.note(_about_links(cuda, plan))
+    table.note(_about_copies(cuda, plan))
     alone = _compute_seconds(cuda, plan.orders_compute)
     for kind in plan.order_sizes:
         sizes = sizes_of(kind, plan.orders_history, plan.checkpoint)
@@ -139,12 +144,15 @@ def _compute_seconds(cuda: Cuda, compute: float) -> float:
     return seconds / 5
 
 
-def _about_links(cuda: Cuda, plan: Plan) -> str:
-    found = links(cuda, plan.checkpoint, 3)
-    down, up = (1e3 * plan.checkpoint / found.rate(way).median / 1e9 for way in ("down", "up"))
+def _about_copies(cuda: Cuda, plan: Plan) -> str:
+    size = plan.checkpoint
+    found = links(cuda, size, 3)
+    down, up = (1e3 * size / found.rate(way).median / 1e9 for way in ("down", "up"))
+    within = within_device(cuda, size, 4, 3).device.median
     return (
-        f"a pinned copy of {size_text(plan.checkpoint)} takes {down:.2f} ms to the host and "
-        f"{up:.2f} ms to the device"
+        f"a pinned copy of {size_text(size)} takes {down:.2f} ms to the host and {up:.2f} ms to "
+        f"the device, one within the device {within * 1e3:.2f} ms: no way can show more than "
+        f"{size / within / 1e9:,.0f} GB/s"
     )
 
 
@@ -173,7 +181,7 @@ def rows_of(
 
     def rate(seconds: float) -> float:
         blocked = seconds - alone
-        return experiment.total / blocked / 1e9 if blocked > 0 else math.nan
+        return experiment.total / blocked / 1e9 if blocked > 1e-6 else math.nan
 
     known = [found[way.name] for way in WAYS if way.name in found]
     unified = max((rate(one.backward) for one in known), default=math.nan)
@@ -190,6 +198,7 @@ def rows_of(
             2 * alone,
             *(one.stalls or (None, None)),
             *(one.served or (None, None, None)),
+            *(one.disk or (None, None)),
             one.wrong,
         ]
 
@@ -253,10 +262,14 @@ def _tiers(one: Experiment, way: SpoolWay) -> dict[str, object]:
     return found | {"host": host}
 
 
-def _counted(stats: Stats) -> tuple[tuple[float, float], tuple[int, ...]]:
+def _counted(
+    stats: Stats,
+) -> tuple[tuple[float, float], tuple[int, ...], tuple[float, float] | None]:
     tiers = [tier(stats, name) for name in ("device", "host", "disk")]
     served = tuple(found.restores if found is not None else 0 for found in tiers)
-    return (stats.save_stall_seconds, stats.restore_stall_seconds), served
+    disk = next((link for link in stats.links if link.slow == "disk"), None)
+    moved = (disk.flush.bytes / 1e9, disk.prefetch.bytes / 1e9) if disk is not None else None
+    return (stats.save_stall_seconds, stats.restore_stall_seconds), served, moved
 
 
 def through_unified(cuda: Cuda, one: Experiment, way: UnifiedWay) -> Outcome:
@@ -278,6 +291,6 @@ def through_unified(cuda: Cuda, one: Experiment, way: UnifiedWay) -> Outcome:
             backward = application.backward(
                 lambda version: history.restore(version, application.address), way.ahead
             )
-            return Outcome(forward, backward, None, None, application.wrong())
+            return Outcome(forward, backward, None, None, None, application.wrong())
         finally:
             history.close()
