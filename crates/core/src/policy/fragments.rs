@@ -169,8 +169,8 @@ impl Fragments {
         self.released.iter().filter(meets).map(|r| r.last_use).max().unwrap_or(0)
     }
 
-    /// Where `bytes` bytes go in a gap: at the end of it that was used longer ago, and when that was
-    /// (last use, offset).
+    /// Where `bytes` bytes go in a gap: at the end of it that was used longer ago, and when that
+    /// was (last use, offset).
     fn end_of_gap(&self, gap: u64, room: u64, bytes: u64) -> (u64, u64) {
         let end = |offset: u64| (self.last_use(offset, bytes), offset);
         end(gap).min(end(gap + room - bytes))
