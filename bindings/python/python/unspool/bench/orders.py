@@ -56,7 +56,7 @@ NOTES = (
     "GB/s: bytes over the time blocked, which is the time of the pass less its compute",
     "x unified: the restores against those of the best way of unified memory here",
     "stall: what the spool counts; device, host, disk: restores that were served from there",
-    "disk GB: flushed to it, and prefetched from it (a restore that reads it itself is not in this)",
+    "disk GB: flushed to it and prefetched from it; a restore may also read from it by itself",
     "unified memory is given no disk: what is not on the device is in host memory; so 'no disk' is "
     "the way that compares like with like",
     "unified memory: at most the device tier's bytes of the history are on the device at once",
