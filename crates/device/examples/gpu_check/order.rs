@@ -124,13 +124,18 @@ fn captures(context: &Context) {
         assert_eq!(retain(&raw mut current, ordinal), 0);
         assert_eq!(driver.get::<Push>(b"cuCtxPushCurrent_v2").unwrap()(current), 0);
         let begin = driver.get::<Begin>(b"cuStreamBeginCapture_v2").unwrap();
-        assert_eq!(begin(stream.handle(), GLOBAL), 0);
-        assert!(stream.is_capturing().unwrap());
-        assert!(!Stream::new(context).unwrap().is_capturing().unwrap());
-        std::thread::scope(|scope| scope.spawn(|| prepare_and_copy(context)).join()).unwrap();
-        assert!(stream.is_capturing().unwrap());
-        let (end, mut graph) = (driver.get::<End>(b"cuStreamEndCapture").unwrap(), 0);
-        assert_eq!(end(stream.handle(), &raw mut graph), 0);
+        let end = driver.get::<End>(b"cuStreamEndCapture").unwrap();
+        let mut kept = Kept::default();
+        for (name, step) in STEPS {
+            assert_eq!(begin(stream.handle(), GLOBAL), 0);
+            assert!(stream.is_capturing().unwrap());
+            assert!(!Stream::new(context).unwrap().is_capturing().unwrap());
+            std::thread::scope(|scope| scope.spawn(|| step(context, &mut kept)).join()).unwrap();
+            let mut graph = 0;
+            let ended = end(stream.handle(), &raw mut graph);
+            println!("  a capture while a thread {name}: {ended}");
+            assert_eq!(ended, 0, "a thread {name}");
+        }
         assert_eq!(current_ordinal(), Some(context.ordinal()));
         assert_eq!(driver.get::<Pop>(b"cuCtxPopCurrent_v2").unwrap()(&raw mut current), 0);
         let release = driver.get::<Release>(b"cuDevicePrimaryCtxRelease_v2").unwrap();
@@ -140,21 +145,46 @@ fn captures(context: &Context) {
     assert!(!Stream::legacy_default(context).is_capturing().unwrap());
 }
 
-/// What threads of a spool do meanwhile.
-fn prepare_and_copy(context: &Context) {
-    let stream = Stream::new(context).unwrap();
-    let device = DeviceArena::new(context, 64 * MIB, &DeviceArenaOptions::default()).unwrap();
-    device.wait_mapped(64 * MIB, LONG).unwrap();
-    let host = PinnedArena::new(context, 256 * MIB, &PinnedOptions::default()).unwrap();
-    host.wait_registered(256 * MIB, LONG).unwrap();
-    let span = device.span(0, 64 * MIB).unwrap();
-    copy::fill(&stream, &span, 3).unwrap();
-    host.copy_in(&stream, 0, &span, Unregistered::Pageable).unwrap();
-    Marks::new(context).record(&stream).unwrap().wait(LONG).unwrap();
-    let memory = DeviceMemory::new(context, MIB).unwrap();
-    copy::host_to_device(&stream, &memory.span(), &vec![1; MIB as usize], LONG).unwrap();
-    memory.free(&stream).unwrap();
+/// What the steps keep for each other. It is given back after the captures: what is freed behind
+/// everything on the device waits for it, and that ends captures.
+#[derive(Debug, Default)]
+struct Kept {
+    device: Option<DeviceArena>,
+    host: Option<PinnedArena>,
+    memory: Option<DeviceMemory>,
 }
+
+type Step = fn(&Context, &mut Kept);
+
+/// What threads of a spool do while the user captures.
+const STEPS: [(&str, Step); 5] = [
+    ("maps an arena", |context, kept| {
+        let arena = DeviceArena::new(context, 64 * MIB, &DeviceArenaOptions::default()).unwrap();
+        arena.wait_mapped(64 * MIB, LONG).unwrap();
+        kept.device = Some(arena);
+    }),
+    ("registers an arena", |context, kept| {
+        let arena = PinnedArena::new(context, 256 * MIB, &PinnedOptions::default()).unwrap();
+        arena.wait_registered(256 * MIB, LONG).unwrap();
+        kept.host = Some(arena);
+    }),
+    ("fills and flushes", |context, kept| {
+        let stream = Stream::new(context).unwrap();
+        let span = kept.device.as_ref().unwrap().span(0, 64 * MIB).unwrap();
+        copy::fill(&stream, &span, 3).unwrap();
+        let host = kept.host.as_ref().unwrap();
+        host.copy_in(&stream, 0, &span, Unregistered::Pageable).unwrap();
+        Marks::new(context).record(&stream).unwrap().wait(LONG).unwrap();
+    }),
+    ("allocates memory", |context, kept| {
+        kept.memory = Some(DeviceMemory::new(context, MIB).unwrap());
+    }),
+    ("copies from the host", |context, kept| {
+        let stream = Stream::new(context).unwrap();
+        let span = kept.memory.as_ref().unwrap().span();
+        copy::host_to_device(&stream, &span, &vec![1; MIB as usize], LONG).unwrap();
+    }),
+];
 
 #[derive(Debug, Default)]
 struct Checked(Mutex<(Checker, u64, Vec<Violation>)>);
