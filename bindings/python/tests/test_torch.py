@@ -34,7 +34,7 @@ def test_every_dtype_comes_back_with_its_bits(spool: unspool.Spool, name: str) -
     for version, saved in enumerate([whole, whole[::2, 1:], whole.T]):
         spool.save(version, saved)
         assert spool.regions(version)[0].dtype == name
-        loaded = spool.load(version, to="torch")
+        loaded = spool.load(version, to="torch", device="cpu")
         assert loaded.dtype == dtype and bits(loaded) == bits(saved)
         target = torch.empty_like(whole)
         target = [target, target[::2, 1:], target.T][version]
