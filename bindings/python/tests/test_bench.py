@@ -448,6 +448,7 @@ def test_processes_share_memory_and_never_sweep_more_than_they_hold():
         job = node.job_of(plan(), processes, "spool")
         assert job.host * processes <= plan().share
         assert job.checkpoints * job.size <= job.host
+        assert job.device < job.checkpoints * job.size / 3
     assert node.job_of(plan("--node-history=1GB"), 1, "spool").checkpoints == 8
 
 

@@ -43,7 +43,8 @@ COLUMNS = (
 NOTES = (
     "first save, ready, forward, reverse: median over the processes, with the least and greatest; "
     "first save is from before the spool is made",
-    "all: bytes of all processes over the time of the slowest",
+    "all: bytes of all processes over the time of the slowest; up to a quarter of a history stays "
+    "in the device tier and need not cross the link",
     "pinned: cudaHostAlloc of the share, then plain copies one after the other",
 )
 
@@ -74,7 +75,8 @@ def job_of(plan: Plan, processes: int, way: str) -> Job:
     """What each of so many processes does."""
     checkpoints = max(1, -(-plan.node_history // plan.checkpoint))
     host = plan.share // processes
-    device = max(2, plan.device_tier // processes // plan.checkpoint)
+    # A quarter of the history at most, so that the sweep does cross the link.
+    device = max(2, min(plan.device_tier // processes // plan.checkpoint, checkpoints // 4))
     held = host // room_for(1, plan.checkpoint)
     return Job(
         way,
