@@ -125,7 +125,7 @@ fn captures(context: &Context) {
         assert_eq!(driver.get::<Push>(b"cuCtxPushCurrent_v2").unwrap()(current), 0);
         let begin = driver.get::<Begin>(b"cuStreamBeginCapture_v2").unwrap();
         let end = driver.get::<End>(b"cuStreamEndCapture").unwrap();
-        let mut kept = Kept::default();
+        let (mut kept, mut spoilt) = (Kept::default(), Vec::new());
         for (name, step) in STEPS {
             assert_eq!(begin(stream.handle(), GLOBAL), 0);
             assert!(stream.is_capturing().unwrap());
@@ -134,8 +134,11 @@ fn captures(context: &Context) {
             let mut graph = 0;
             let ended = end(stream.handle(), &raw mut graph);
             println!("  a capture while a thread {name}: {ended}");
-            assert_eq!(ended, 0, "a thread {name}");
+            if ended != 0 {
+                spoilt.push(name);
+            }
         }
+        assert!(spoilt.is_empty(), "captures are spoilt by a thread that {spoilt:?}");
         assert_eq!(current_ordinal(), Some(context.ordinal()));
         assert_eq!(driver.get::<Pop>(b"cuCtxPopCurrent_v2").unwrap()(&raw mut current), 0);
         let release = driver.get::<Release>(b"cuDevicePrimaryCtxRelease_v2").unwrap();
@@ -157,7 +160,8 @@ struct Kept {
 type Step = fn(&Context, &mut Kept);
 
 /// What threads of a spool do while the user captures.
-const STEPS: [(&str, Step); 5] = [
+const STEPS: [(&str, Step); 6] = [
+    ("does nothing", |_, _| {}),
     ("maps an arena", |context, kept| {
         let arena = DeviceArena::new(context, 64 * MIB, &DeviceArenaOptions::default()).unwrap();
         arena.wait_mapped(64 * MIB, LONG).unwrap();
