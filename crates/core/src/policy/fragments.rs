@@ -61,6 +61,8 @@ struct Released {
 
 /// So many releases are remembered: more than calls are ahead of a device.
 const REMEMBERED: usize = 64;
+/// So many places inside a gap are compared with its ends.
+const OLDEST: usize = 4;
 /// So many gaps of one size are compared.
 const COMPARED: usize = 16;
 
@@ -169,14 +171,25 @@ impl Fragments {
         self.released.iter().filter(meets).map(|r| r.last_use).max().unwrap_or(0)
     }
 
-    /// Where `bytes` bytes go in a gap: at the end of it that was used longer ago, and when that
-    /// was (last use, offset).
-    fn end_of_gap(&self, gap: u64, room: u64, bytes: u64) -> (u64, u64) {
-        let end = |offset: u64| (self.last_use(offset, bytes), offset);
-        end(gap).min(end(gap + room - bytes))
+    /// Where `bytes` bytes go in a gap, and when that place was used last: (last use, offset). At
+    /// that end of it that was used longer ago; or where a copy of the same size was, if that is
+    /// longer ago still: copies of one size then stay side by side.
+    fn place_in_gap(&self, gap: u64, room: u64, bytes: u64) -> (u64, u64) {
+        let used = |offset: u64| (self.last_use(offset, bytes), offset);
+        let best = used(gap).min(used(gap + room - bytes));
+        let inside =
+            |r: &&Released| r.end - r.offset == bytes && gap <= r.offset && r.end <= gap + room;
+        // What was released first was mostly used first.
+        let oldest = self.released.iter().filter(inside).take(OLDEST);
+        oldest.map(|r| used(r.offset)).fold(
+            best,
+            |best, place| {
+                if place.0 < best.0 { place } else { best }
+            },
+        )
     }
 
-    /// Puts a copy at an end of the fragments `window`, all of which must be gaps.
+    /// Puts a copy into the fragments `window`, all of which must be gaps.
     pub fn place(&mut self, window: Range<usize>, bytes: u64, resident: Resident) -> u64 {
         let parts = &self.list[window.clone()];
         assert!(parts.iter().all(|f| f.resident.is_none()), "a window is empty before it is used");
@@ -186,19 +199,21 @@ impl Fragments {
         for gap in parts {
             self.gaps.remove(&(gap.bytes, gap.offset));
         }
-        let (_, offset) = self.end_of_gap(start, room, bytes);
+        let (_, offset) = self.place_in_gap(start, room, bytes);
+        let (before, after) = (offset - start, room - bytes - (offset - start));
+        let gap = |offset, bytes| Fragment { offset, bytes, resident: None };
         let copy = Fragment { offset, bytes, resident: Some(resident) };
-        let gap = |offset| Fragment { offset, bytes: room - bytes, resident: None };
+        let parts = [gap(start, before), copy, gap(offset + bytes, after)];
         let first = window.start;
         if room == bytes && window.len() == 1 {
             self.list[first] = copy;
-        } else if room == bytes {
-            self.list.splice(window, [copy]);
-        } else if offset == start {
-            self.list.splice(window, [copy, gap(start + bytes)]);
-            self.join_gaps_around(first + 1);
         } else {
-            self.list.splice(window, [gap(start), copy]);
+            self.list.splice(window, parts.into_iter().filter(|part| part.bytes > 0));
+        }
+        if after > 0 {
+            self.join_gaps_around(first + 1 + usize::from(before > 0));
+        }
+        if before > 0 {
             self.join_gaps_around(first);
         }
         self.released.retain(|r| r.end <= offset || offset + bytes <= r.offset);
@@ -223,7 +238,7 @@ impl Fragments {
     pub fn smallest_gap(&self, bytes: u64) -> Option<usize> {
         let (room, _) = *self.gaps.range((bytes, 0)..).next()?;
         let same = self.gaps.range((room, 0)..=(room, u64::MAX)).take(COMPARED);
-        let (_, offset) = same.min_by_key(|(_, offset)| self.end_of_gap(*offset, room, bytes))?;
+        let (_, offset) = same.min_by_key(|(_, offset)| self.place_in_gap(*offset, room, bytes))?;
         Some(self.index_of(*offset))
     }
 
@@ -322,6 +337,18 @@ mod tests {
                 assert_eq!(fragments.place(gap..gap + 1, 8, resident(9)), offset, "{uses:?}");
                 fragments.assert_invariants();
             }
+        }
+    }
+
+    #[test]
+    fn a_copy_goes_where_one_of_its_size_was_longest_ago_also_inside_a_gap() {
+        // The order of a ring: the second copy was used first, then down and around.
+        let mut fragments = full(&[2, 1, 4, 3]);
+        [8, 0, 24, 16].into_iter().for_each(|offset| _ = fragments.release(offset));
+        for offset in [8, 0, 24, 16] {
+            let gap = fragments.smallest_gap(8).unwrap();
+            assert_eq!(fragments.place(gap..gap + 1, 8, resident(9)), offset);
+            fragments.assert_invariants();
         }
     }
 
