@@ -4,7 +4,9 @@
 //! stream, and so is what it does next: no other order is needed, and nobody waits. The bytes of
 //! the arena are kept for it by the marks that are left behind.
 
-use unspool_device::{DeviceError, DeviceMemory, DeviceSpan, Stream, Unregistered, copy as raw};
+use unspool_device::{
+    DeviceError, DeviceMemory, DeviceSpan, PinnedArena, Stream, Unregistered, copy as raw,
+};
 use unspool_tiers::{ReadGuard, WriteGuard};
 use unspool_transfer::{Buffer, TransferError, staging};
 
@@ -75,11 +77,24 @@ fn put_in_memory(
 ) -> Result<(), DeviceError> {
     let (span, _dense) = dense(gpu, from, stream, Direction::Gather)?;
     if let Some((pinned, start)) = guard.pinned() {
-        return pinned.copy_in(stream, start + to.offset, &span, Unregistered::Pageable);
+        let at = start + to.offset;
+        settle_unregistered(gpu, pinned, at + to.len, stream)?;
+        return pinned.copy_in(stream, at, &span, Unregistered::Pageable);
     }
     let limit = gpu.device().limit();
     let bytes = guard.bytes().unwrap_or_default();
     raw::device_to_host(stream, &mut bytes[to.range()], &span, limit)
+}
+
+/// Waits for the application's work where the copy behind it is made by the driver's own way for
+/// memory that is not registered yet: that one waits as well, and without a limit.
+fn settle_unregistered(
+    gpu: &Gpu,
+    pinned: &PinnedArena,
+    end: u64,
+    stream: &Stream,
+) -> Result<(), DeviceError> {
+    if end <= pinned.registered() { Ok(()) } else { stream.sync(gpu.device().limit()) }
 }
 
 /// Copies `from` of an arena to `to`, behind what is on `stream`.
@@ -112,7 +127,9 @@ fn get_from_memory(
 ) -> Result<(), DeviceError> {
     let (span, _dense) = dense(gpu, to, stream, Direction::Scatter)?;
     if let Some((pinned, start)) = guard.pinned() {
-        pinned.copy_out(stream, &span, start + from.offset, Unregistered::Pageable)?;
+        let at = start + from.offset;
+        settle_unregistered(gpu, pinned, at + from.len, stream)?;
+        pinned.copy_out(stream, &span, at, Unregistered::Pageable)?;
     } else {
         let bytes = guard.bytes().unwrap_or_default();
         raw::host_to_device(stream, &span, &bytes[from.range()], gpu.device().limit())?;

@@ -37,6 +37,14 @@ struct Ghost {
     stuck: bool,
 }
 
+impl Ghost {
+    /// Forgets what is done; whether something is left.
+    fn is_there(&mut self) -> bool {
+        self.marks.retain(|mark| !mark.is_done());
+        self.stuck || !self.marks.is_empty()
+    }
+}
+
 /// Bytes that are lent.
 #[derive(Debug)]
 pub(super) struct Lent {
@@ -117,14 +125,20 @@ pub(super) struct Table {
     by_id: HashMap<CheckpointId, Entry>,
     /// The owner of every range that is not empty, by its first byte.
     by_offset: BTreeMap<u64, CheckpointId>,
-    /// Few: only what the device has not done yet.
+    /// Few: what the device has not done yet, and what was not looked at since.
     ghosts: Vec<Ghost>,
+    /// When there are so many ghosts, all of them are looked at: asking the device costs a call
+    /// for each, so that is left until their number has doubled.
+    crowd: usize,
 }
+
+/// So many ghosts are no crowd.
+const FEW: usize = 64;
 
 impl Table {
     pub(super) fn new(capacity: u64) -> Table {
         let (by_id, by_offset, ghosts) = (HashMap::new(), BTreeMap::new(), Vec::new());
-        Table { capacity, used: 0, by_id, by_offset, ghosts }
+        Table { capacity, used: 0, by_id, by_offset, ghosts, crowd: FEW }
     }
 
     pub(super) fn used(&self) -> u64 {
@@ -159,16 +173,21 @@ impl Table {
     /// Marks of earlier owners of these bytes whose work may be unfinished. What is done is
     /// forgotten; what is not stays, because the new owner may give up before he has waited.
     fn unfinished_in(&mut self, start: u64, end: u64) -> Result<Vec<Mark>, Misuse> {
-        self.ghosts.retain_mut(|ghost| {
-            ghost.marks.retain(|mark| !mark.is_done());
-            ghost.stuck || !ghost.marks.is_empty()
-        });
-        let meets = |ghost: &&Ghost| ghost.offset < end && start < ghost.end;
-        let ghosts = || self.ghosts.iter().filter(meets);
-        if ghosts().any(|ghost| ghost.stuck) {
-            return Err(Misuse::Stuck);
+        if self.ghosts.len() >= self.crowd {
+            self.ghosts.retain_mut(Ghost::is_there);
+            self.crowd = FEW.max(2 * self.ghosts.len());
         }
-        Ok(ghosts().flat_map(|ghost| ghost.marks.iter().cloned()).collect())
+        let mut marks = Vec::new();
+        for ghost in self.ghosts.iter_mut().filter(|ghost| ghost.offset < end && start < ghost.end)
+        {
+            if ghost.stuck {
+                return Err(Misuse::Stuck);
+            }
+            if ghost.is_there() {
+                marks.extend(ghost.marks.iter().cloned());
+            }
+        }
+        Ok(marks)
     }
 
     /// Work on the bytes of `id` was enqueued, and nobody can tell when it will be done.
