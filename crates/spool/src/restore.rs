@@ -13,7 +13,7 @@ use unspool_transfer::{Buffer, Frame, TransferError, read_frame, staging};
 use crate::error::Error;
 use crate::gpu::{self, Begun, DeviceArray, Leave};
 use crate::hub::{Hub, check_open};
-use crate::save::{in_memory, part};
+use crate::save::part;
 use crate::spool::Spool;
 use crate::state::Answer;
 use crate::tally::Call;
@@ -148,7 +148,7 @@ impl RestoreTicket {
     /// When the checkpoint has no region `index`.
     #[must_use]
     pub fn host_region(&self, index: usize) -> Option<&[u8]> {
-        let range = in_memory(&self.frame.head().regions[index]);
+        let range = part(&self.frame.head().regions[index]).range();
         match &self.data {
             Some(Data::Arena(guard)) => guard.bytes().map(|bytes| &bytes[range]),
             Some(Data::Staged(buffer)) => Some(&buffer[range]),

@@ -2,7 +2,6 @@
 
 use std::any::Any;
 use std::fmt;
-use std::ops::Range;
 use std::sync::Arc;
 
 use unspool_codec::{Head, Region, RegionSpec};
@@ -145,7 +144,7 @@ impl SaveTicket {
     /// When the checkpoint has no region `index`.
     #[must_use]
     pub fn host_region(&mut self, index: usize) -> Option<&mut [u8]> {
-        let range = in_memory(&self.frame.head().regions[index]);
+        let range = part(&self.frame.head().regions[index]).range();
         match &mut self.room {
             Some(Room::Arena(guard)) => guard.bytes().map(|bytes| &mut bytes[range]),
             Some(Room::Staged(buffer)) => Some(&mut buffer[range]),
@@ -385,9 +384,4 @@ impl fmt::Debug for SaveTicket {
 /// Where a region lies in the payload.
 pub(crate) fn part(region: &Region) -> Part {
     Part { offset: region.offset, len: region.bytes }
-}
-
-/// Where a region lies in the payload. The payload is in memory, so its places fit `usize`.
-pub(crate) fn in_memory(region: &Region) -> Range<usize> {
-    region.offset as usize..region.end() as usize
 }

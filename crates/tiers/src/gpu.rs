@@ -93,7 +93,8 @@ pub(crate) fn device_failed(
 }
 
 /// What a failure of the device means to the core.
-fn failure_of(error: &DeviceError) -> Failure {
+#[must_use]
+pub fn failure_of(error: &DeviceError) -> Failure {
     match error.kind() {
         DeviceErrorKind::OutOfMemory => Failure::NoSpace,
         DeviceErrorKind::TimedOut => Failure::Io,

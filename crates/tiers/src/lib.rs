@@ -18,6 +18,7 @@ pub use arena::{Arena, ReadGuard, WriteGuard};
 pub use array::DeviceArray;
 pub use disk::{Disk, DiskIo, DiskOptions};
 pub use error::{Progress, TierError};
-pub use gpu::Gpu;
+pub use gpu::{Gpu, failure_of};
+pub use text::Bytes;
 pub use tier::{Description, Stored, Tier};
 pub use unspool_device::{MemoryLeft, memory_left};

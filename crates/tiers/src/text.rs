@@ -4,7 +4,7 @@ use std::fmt;
 
 /// A number of bytes, shown with the largest unit that fits and three digits: "1.50 GiB".
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Bytes(pub(crate) u64);
+pub struct Bytes(pub u64);
 
 impl fmt::Display for Bytes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -5,8 +5,8 @@ use std::fmt;
 
 use unspool_codec::FrameError;
 use unspool_core::Failure;
-use unspool_device::{DeviceError, DeviceErrorKind};
-use unspool_tiers::TierError;
+use unspool_device::DeviceError;
+use unspool_tiers::{TierError, failure_of};
 
 /// Why a movement failed: a word for the core, sentences for people. Cheap enough to clone.
 #[derive(Clone, Debug)]
@@ -50,12 +50,7 @@ impl From<TierError> for TransferError {
 
 impl From<DeviceError> for TransferError {
     fn from(cause: DeviceError) -> Self {
-        let kind = match cause.kind() {
-            DeviceErrorKind::OutOfMemory => Failure::NoSpace,
-            DeviceErrorKind::TimedOut => Failure::Io,
-            _ => Failure::Permanent,
-        };
-        TransferError::new(kind, cause.to_string())
+        TransferError::new(failure_of(&cause), cause.to_string())
     }
 }
 

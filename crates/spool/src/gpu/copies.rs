@@ -22,6 +22,7 @@ pub(crate) struct Part {
 }
 
 impl Part {
+    /// As indices: what is in memory has places that fit `usize`.
     pub(crate) fn range(self) -> std::ops::Range<usize> {
         self.offset as usize..(self.offset + self.len) as usize
     }

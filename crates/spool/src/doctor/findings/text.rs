@@ -2,23 +2,9 @@
 
 use std::fmt;
 
+pub(crate) use unspool_tiers::Bytes;
+
 use crate::doctor::PciPort;
-
-/// A number of bytes: `1.50 GiB`.
-pub(crate) struct Bytes(pub(crate) u64);
-
-impl fmt::Display for Bytes {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
-        if self.0 < 1024 {
-            return write!(f, "{} bytes", self.0);
-        }
-        let power = self.0.ilog2() as usize / 10;
-        let value = self.0 as f64 / (1_u64 << (10 * power)) as f64;
-        let decimals = if value >= 100.0 { 0 } else { if value >= 10.0 { 1 } else { 2 } };
-        write!(f, "{value:.decimals$} {}", UNITS[power - 1])
-    }
-}
 
 /// Bytes per second: `55.1 GB/s`.
 pub(super) struct Rate(pub(super) f64);
