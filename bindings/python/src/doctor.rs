@@ -73,7 +73,7 @@ fn cuda<'py>(py: Python<'py>, cuda: &Cuda) -> PyResult<Bound<'py, PyDict>> {
     let driver = cuda.driver.as_ref();
     all.set_item("looked_for", cuda.looked_for)?;
     all.set_item("version", driver.map(|driver| driver.cuda))?;
-    all.set_item("library", driver.and_then(|driver| text(driver.library.as_deref())))?;
+    all.set_item("path", driver.and_then(|driver| text(driver.path.as_deref())))?;
     all.set_item("module", driver.and_then(|driver| driver.module.as_deref()))?;
     all.set_item("problem", cuda.problem.as_deref())?;
     Ok(all)

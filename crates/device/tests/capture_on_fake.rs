@@ -23,7 +23,7 @@ type Retain = unsafe extern "C" fn(*mut usize, i32) -> u32;
 
 /// Begins or ends a capture of `stream` by the driver's own functions, the context current.
 fn capture(fake: &Fake, stream: &Stream, begins: bool) -> u32 {
-    let library = fake.library();
+    let library = fake.driver();
     let (mut context, mut graph) = (0, 0);
     // SAFETY: the signatures are the driver's own; the stream and its context live.
     unsafe {

@@ -31,7 +31,7 @@ static TURN: Mutex<()> = Mutex::new(());
 /// be dropped. Settings and faults are those of the environment again when it is made.
 #[derive(Debug)]
 pub struct Fake {
-    library: &'static Library,
+    driver: &'static Library,
     _turn: MutexGuard<'static, ()>,
 }
 
@@ -93,22 +93,22 @@ impl Fake {
     pub fn start_with(variables: &[(&str, &str)]) -> Fake {
         let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
         let library = LOADED.get_or_init(|| load(&find(), variables));
-        let fake = Fake { library, _turn: turn };
+        let fake = Fake { driver: library, _turn: turn };
         fake.reset();
         fake
     }
 
     /// The library itself, for tests that call the driver's functions.
     #[must_use]
-    pub fn library(&self) -> &'static Library {
-        self.library
+    pub fn driver(&self) -> &'static Library {
+        self.driver
     }
 
     /// # Safety
     /// `T` is the function's type.
     unsafe fn function<T>(&self, name: &str) -> Symbol<'_, T> {
         // SAFETY: the caller's duty.
-        unsafe { self.library.get(name.as_bytes()) }.expect("a function of the fake")
+        unsafe { self.driver.get(name.as_bytes()) }.expect("a function of the fake")
     }
 
     /// Forgets faults, held devices, broken contexts and memory that was taken.

@@ -42,7 +42,7 @@ macro_rules! functions {
                 // SAFETY: the type is that of the driver's header, and the tests keep the duties
                 // of the function, or leave them to the fake to find.
                 let code = unsafe {
-                    self.library().get::<Function>(name.as_bytes()).expect(name)($($arg),*)
+                    self.driver().get::<Function>(name.as_bytes()).expect(name)($($arg),*)
                 };
                 if code == 0 { Ok(()) } else { Err(code) }
             }

@@ -41,7 +41,7 @@ pub struct Driver {
     /// The newest CUDA that it supports.
     pub cuda: (u32, u32),
     /// Its library.
-    pub library: Option<PathBuf>,
+    pub path: Option<PathBuf>,
     /// The version of its kernel module.
     pub module: Option<String>,
 }
@@ -108,7 +108,7 @@ fn examine(budget: Duration, report: &Report<Cuda>) {
     report.note(|cuda| {
         cuda.driver = Some(Driver {
             cuda: driver.cuda_version(),
-            library: library(&system),
+            path: library(&system),
             module: module_version(&system),
         });
         let devices = driver.devices().iter();

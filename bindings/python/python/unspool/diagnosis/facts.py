@@ -70,14 +70,14 @@ class Cuda:
     Attributes:
         looked_for: whether it was asked for.
         version: the newest CUDA that it supports, major and minor.
-        library: the path of its library.
+        path: its library.
         module: the version of its kernel module.
         problem: why it cannot be used.
     """
 
     looked_for: bool
     version: tuple[int, int] | None
-    library: str | None
+    path: str | None
     module: str | None
     problem: str | None
 

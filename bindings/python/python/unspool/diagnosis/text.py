@@ -63,7 +63,7 @@ def _driver(found: Diagnosis) -> str:
     if cuda.version is None:
         return "none that can be used"
     module = f", kernel module {cuda.module}" if cuda.module else ""
-    return f"CUDA {_version(cuda.version)}, {cuda.library or 'library not found'}{module}"
+    return f"CUDA {_version(cuda.version)}, {cuda.path or 'library not found'}{module}"
 
 
 def _version(version: tuple[int, int]) -> str:

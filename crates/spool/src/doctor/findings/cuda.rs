@@ -44,7 +44,7 @@ fn missing(cuda: &Cuda) -> Option<Finding> {
 
 /// A driver that is none, by its name.
 fn replaced(cuda: &Cuda) -> Option<Finding> {
-    let library = cuda.driver.as_ref()?.library.as_ref()?;
+    let library = cuda.driver.as_ref()?.path.as_ref()?;
     let name = library.file_name()?.to_string_lossy();
     (!name.starts_with("libcuda.so")).then(|| {
         Finding::new(

@@ -77,7 +77,7 @@ fn good() -> Diagnosis {
         },
         cuda: Cuda {
             looked_for: true,
-            driver: Some(Driver { cuda: (13, 0), library: None, module: None }),
+            driver: Some(Driver { cuda: (13, 0), path: None, module: None }),
             devices: vec![good_device()],
             problem: None,
         },
@@ -200,7 +200,7 @@ fn a_library_in_the_place_of_the_driver_is_named() {
     let library = |path: &str| {
         let mut diagnosis = good();
         let driver = diagnosis.cuda.driver.get_or_insert_default();
-        driver.library = Some(PathBuf::from(path));
+        driver.path = Some(PathBuf::from(path));
         all(&diagnosis)
     };
     assert_eq!(library("/usr/lib/libcuda.so.580.82.07"), []);
