@@ -19,6 +19,7 @@ mod lifecycle;
 mod machine;
 pub mod order;
 mod policy;
+pub mod schedule;
 mod stats;
 mod time_model;
 pub mod trace;

@@ -1,0 +1,60 @@
+//! Which steps of an adjoint to keep, to restore, to compute again: schedules as iterators of plain
+//! [`Action`]s.
+//!
+//! A schedule covers the forward pass and the reverse sweep. It never advances past the state
+//! before the last step: reversing that step begins the reverse sweep.
+
+mod action;
+
+pub use action::Action;
+
+/// An iterator of actions whose last item is [`Action::End`].
+pub trait Schedule: Iterator<Item = Action> {
+    /// The number of steps, or `None` while it is not known.
+    fn steps(&self) -> Option<u64>;
+
+    /// The most copies that it keeps at any time, in all tiers together.
+    fn slots(&self) -> u64;
+
+    /// Says that the forward pass has ended with the working state being state `steps`.
+    ///
+    /// # Errors
+    /// The number of steps was known already, or it cannot be that one.
+    fn finish(&mut self, steps: u64) -> Result<(), ScheduleError>;
+}
+
+/// Why a schedule cannot be made, or cannot go on.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum ScheduleError {
+    /// There are no steps.
+    NoSteps,
+    /// There must be at least this many slots.
+    TooFewSlots {
+        /// What was asked for.
+        slots: u64,
+        /// What is needed.
+        needed: u64,
+    },
+    /// [`Schedule::finish`] of a schedule whose number of steps is known.
+    StepsAreKnown {
+        /// The number of steps.
+        steps: u64,
+    },
+}
+
+impl core::fmt::Display for ScheduleError {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self {
+            ScheduleError::NoSteps => f.write_str("a schedule needs at least one step"),
+            ScheduleError::TooFewSlots { slots, needed } => {
+                write!(f, "{slots} slots are too few: at least {needed} are needed")
+            }
+            ScheduleError::StepsAreKnown { steps } => {
+                write!(f, "the number of steps is known: {steps}")
+            }
+        }
+    }
+}
+
+impl core::error::Error for ScheduleError {}
