@@ -5,8 +5,14 @@
 //! before the last step: reversing that step begins the reverse sweep.
 
 mod action;
+pub mod check;
+mod fault;
+mod store_all;
 
 pub use action::Action;
+pub use check::{Counts, Interpreter, Limits, check};
+pub use fault::{Fault, Rule};
+pub use store_all::StoreAll;
 
 /// An iterator of actions whose last item is [`Action::End`].
 pub trait Schedule: Iterator<Item = Action> {
@@ -20,7 +26,9 @@ pub trait Schedule: Iterator<Item = Action> {
     ///
     /// # Errors
     /// The number of steps was known already, or it cannot be that one.
-    fn finish(&mut self, steps: u64) -> Result<(), ScheduleError>;
+    fn finish(&mut self, steps: u64) -> Result<(), ScheduleError> {
+        Err(ScheduleError::StepsAreKnown { steps: self.steps().unwrap_or(steps) })
+    }
 }
 
 /// Why a schedule cannot be made, or cannot go on.
