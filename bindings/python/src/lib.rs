@@ -12,6 +12,7 @@ mod copies;
 mod doctor;
 mod errors;
 mod gpu;
+mod hints;
 mod lend;
 mod live;
 mod load;

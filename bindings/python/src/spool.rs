@@ -12,6 +12,7 @@ use unspool::gpu::Gpu;
 use crate::call::Target;
 use crate::errors::{Class, error};
 use crate::gpu::{self, Kept};
+use crate::hints;
 use crate::lend::{Reading, Writing, described};
 use crate::load::Wanted;
 use crate::opening::{self, Opened, Sizes};
@@ -329,21 +330,30 @@ impl Spool {
     /// A version may be announced several times, and before it is saved. A restore out of order is
     /// served all the same. With `start=False`, nothing is brought back before `start_prefetch`.
     ///
+    /// `last=True` says that every version is discarded after the last restore that is announced
+    /// here; an iterable of truth values says it of each restore. Such checkpoints are not moved to
+    /// slower tiers while there is room. It is advice: discarding remains to be done, and nothing
+    /// is lost without it.
+    ///
     /// Raises:
-    ///     TypeError: `versions` is no iterable of integers.
+    ///     TypeError: `versions` is no iterable of integers, or `last` none of truth values.
+    ///     OptionError: `last` is not as long as `versions`.
     ///     ClosedError, ForkedError.
-    #[pyo3(signature = (versions, /, *, start=true))]
-    fn expect(&self, py: Python<'_>, versions: &Bound<'_, PyAny>, start: bool) -> PyResult<()> {
-        let versions = versions
-            .try_iter()?
-            .map(|version| version?.extract())
-            .collect::<PyResult<Vec<i64>>>()?;
+    #[pyo3(signature = (versions, /, *, start=true, last=None))]
+    fn expect(
+        &self,
+        py: Python<'_>,
+        versions: &Bound<'_, PyAny>,
+        start: bool,
+        last: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<()> {
+        let uses = hints::uses(versions, last)?;
         guarded(py, || {
             detached(py, None, || {
                 if !start {
                     self.spool.hold_prefetch()?;
                 }
-                self.spool.expect(versions)
+                self.spool.expect_uses(uses)
             })
         })
     }

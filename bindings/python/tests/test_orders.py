@@ -217,3 +217,36 @@ def test_a_closed_spool_leaves_nothing_behind(tmp_path: Path) -> None:
         spool.flush()
         assert children(tmp_path)
     assert children(tmp_path) == []
+
+
+@pytest.mark.parametrize("last", [True, [True] * 20])
+def test_what_is_discarded_before_its_room_is_needed_is_never_moved(tmp_path: Path, last) -> None:
+    with unspool.Spool(device="1MiB", host="1MiB", disk=tmp_path) as spool:
+        order = list(reversed(range(20)))
+        spool.expect(order, last=last)
+        for version in range(20):
+            spool.save(version, state(version))
+        for version in order:
+            assert same_bits(spool.load(version), state(version))
+            spool.discard(version)
+        assert [link.flush.bytes for link in spool.stats().links] == [0, 0]
+
+
+def test_a_promise_to_discard_may_be_broken(tmp_path: Path) -> None:
+    with unspool.Spool(device="64KiB", host="64KiB", disk=tmp_path) as spool:
+        spool.expect([*range(COUNT), 3], last=[version != 3 for version in range(COUNT)] + [True])
+        for version in range(COUNT):
+            spool.save(version, state(version))
+        for version in [*range(COUNT), 3, *range(COUNT)]:
+            assert same_bits(spool.load(version), state(version))
+
+
+def test_flags_that_do_not_fit_the_versions_are_refused() -> None:
+    with unspool.Spool(host="64KiB") as spool:
+        with pytest.raises(unspool.OptionError, match="2 truth values for 3 versions"):
+            spool.expect([1, 2, 3], last=[True, False])
+        with pytest.raises(TypeError):
+            spool.expect([1], last=7)
+        with pytest.raises(TypeError):
+            spool.expect([1], last=["yes"])
+        assert spool.stats().hints == 0

@@ -55,6 +55,13 @@ pub enum Event {
         /// The version that will be restored after all those expected before.
         version: Version,
     },
+    /// As [`Event::Expect`], and the application will discard the version after that restore: until
+    /// then its bytes need not go anywhere else. Advice as well: nothing is lost when the discard
+    /// does not come.
+    ExpectLast {
+        /// The version that will be restored for the last time.
+        version: Version,
+    },
     /// Forget the whole restore order queue.
     ForgetHints,
     /// Prefetching may start (the default).

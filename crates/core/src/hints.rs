@@ -18,6 +18,8 @@ pub(crate) const NO_USE: u64 = u64::MAX;
 struct Entry {
     version: Version,
     live: bool,
+    /// The application discards the version after this restore.
+    last: bool,
     /// Bytes that the planner's windows count for this entry, once one of them covers it.
     charge: Option<u64>,
 }
@@ -45,9 +47,9 @@ pub(crate) struct Removed {
 
 impl Hints {
     /// Appends an entry and returns its position.
-    pub fn push(&mut self, version: Version) -> u64 {
+    pub fn push(&mut self, version: Version, last: bool) -> u64 {
         let position = self.end();
-        self.queue.push_back(Entry { version, live: true, charge: None });
+        self.queue.push_back(Entry { version, live: true, last, charge: None });
         self.uses.entry(version).or_default().push_back(position);
         self.live += 1;
         position
@@ -81,6 +83,13 @@ impl Hints {
     /// The position of `version` after `skip` others of its own, or [`NO_USE`].
     pub fn nth_use(&self, version: Version, skip: usize) -> u64 {
         self.uses.get(&version).and_then(|u| u.get(skip).copied()).unwrap_or(NO_USE)
+    }
+
+    /// Whether the last entry that names `version` says that it is discarded then; `None` when there
+    /// is no entry.
+    pub fn ends(&self, version: Version) -> Option<bool> {
+        let position = *self.uses.get(&version)?.back()?;
+        self.entry(position).map(|e| e.last)
     }
 
     /// Entries between the head and the next one that names `version`. Entries that were taken
@@ -174,7 +183,7 @@ mod tests {
     fn queue(versions: &[i64]) -> Hints {
         let mut hints = Hints::default();
         for v in versions {
-            hints.push(Version(*v));
+            hints.push(Version(*v), false);
         }
         hints
     }
@@ -204,6 +213,16 @@ mod tests {
         take(&mut hints, 2);
         take(&mut hints, 1);
         assert_eq!((hints.distance(Version(1)), hints.len()), (Some(1), 2));
+    }
+
+    #[test]
+    fn a_version_ends_when_its_last_entry_says_so() {
+        let mut hints = queue(&[1, 2]);
+        assert_eq!((hints.ends(Version(1)), hints.ends(Version(7))), (Some(false), None));
+        hints.push(Version(1), true);
+        assert_eq!(hints.ends(Version(1)), Some(true));
+        hints.push(Version(1), false);
+        assert_eq!(hints.ends(Version(1)), Some(false));
     }
 
     #[test]
@@ -237,7 +256,7 @@ mod tests {
         let mut hints = queue(&[1]);
         take(&mut hints, 1);
         assert_eq!((hints.head(), hints.end(), hints.len()), (1, 1, 0));
-        assert_eq!(hints.push(Version(4)), 1);
+        assert_eq!(hints.push(Version(4), false), 1);
     }
 
     #[test]

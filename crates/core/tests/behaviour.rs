@@ -226,3 +226,39 @@ fn prefetches_chain_from_the_disk_through_the_host() {
         assert_eq!(bench.core.copies(Version(v))[1], Some(CopyState::ReadComplete), "{v}");
     }
 }
+
+#[test]
+fn a_checkpoint_whose_last_hint_says_so_is_not_flushed_before_its_discard() {
+    let mut bench = Bench::new(config(8, 8, 16, 100));
+    (0..5).rev().for_each(|v| bench.expect_last(v));
+    bench.save_all(0..5, 8);
+    for v in (0..5).rev() {
+        assert_eq!(bench.restore(v), Ok(DEVICE));
+        bench.step(Event::Discard { version: Version(v) });
+    }
+    assert_eq!(bench.transfers_to(1), 0, "nothing was moved");
+    let stats = bench.core.stats();
+    assert_eq!((stats.discards, stats.tiers[0].used), (5, 0));
+    assert_eq!(stats.links[0].flush.skipped, 5);
+}
+
+#[test]
+fn a_discard_that_was_promised_and_does_not_come_costs_nothing_but_a_flush() {
+    let mut bench = Bench::new(config(8, 2, 8, 100));
+    bench.expect_last(0);
+    bench.save(0, 8);
+    assert_eq!(bench.restore(0), Ok(DEVICE));
+    assert_eq!(bench.transfers_to(1), 0, "its discard is about to come");
+    bench.save_all(1..6, 8);
+    bench.settle();
+    (0..6).for_each(|v| assert!(bench.restore(v).is_ok(), "version {v}"));
+}
+
+#[test]
+fn a_version_that_is_hinted_again_does_not_end() {
+    let mut bench = Bench::new(config(8, 4, 8, 100));
+    bench.expect_last(0);
+    bench.expect([0]);
+    bench.save(0, 8);
+    assert_eq!(bench.transfers_to(1), 1, "it is flushed like any other");
+}

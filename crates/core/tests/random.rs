@@ -13,6 +13,7 @@ enum Op {
     Save(i64, u64),
     Restore(i64),
     Expect(Vec<i64>),
+    ExpectLast(i64),
     Discard(i64),
     Forget,
     Hold(bool),
@@ -36,6 +37,7 @@ fn any_op() -> impl Strategy<Value = Op> {
         8 => (version.clone(), 0u64..14).prop_map(|(v, b)| Op::Save(v, b)),
         8 => version.clone().prop_map(Op::Restore),
         3 => prop::collection::vec(version.clone(), 0..12).prop_map(Op::Expect),
+        1 => version.clone().prop_map(Op::ExpectLast),
         2 => version.prop_map(Op::Discard),
         1 => Just(Op::Forget),
         1 => any::<bool>().prop_map(Op::Hold),
@@ -70,6 +72,7 @@ impl Model {
             Op::Save(version, bytes) => self.save(version, bytes),
             Op::Restore(version) => self.restore(version),
             Op::Expect(versions) => self.bench.expect(versions),
+            Op::ExpectLast(version) => self.bench.expect_last(version),
             Op::Discard(version) => {
                 self.saved.remove(&version);
                 self.bench.step(Event::Discard { version: Version(version) });

@@ -72,7 +72,7 @@ pub use gpu::On;
 pub use restore::RestoreTicket;
 pub use save::SaveTicket;
 pub use settings::{DiskSettings, Settings};
-pub use spool::Spool;
+pub use spool::{Spool, Use};
 pub use stats::{ApplicationStats, DirectionStats, LinkStats, Stall, Stats, TierStats};
 pub use unspool_codec::{Dtype, Head, Region, RegionSpec};
 pub use unspool_core::{Lead, PolicyKind, TierKind};

@@ -23,6 +23,15 @@ use crate::{adopt, close, durability};
 /// Hints are taken in pieces of this many, so that other calls get their turn in between.
 const HINTS_AT_ONCE: usize = 1024;
 
+/// One entry of the restore order.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Use {
+    /// The checkpoint that will be restored.
+    pub version: i64,
+    /// The caller discards it after that restore.
+    pub last: bool,
+}
+
 /// One history of checkpoints with its tiers and workers.
 ///
 /// All methods take `&self` and may be called from several threads at once. Dropping it closes
@@ -95,14 +104,27 @@ impl Spool {
     /// # Errors
     /// `Closed`, `Forked`.
     pub fn expect(&self, versions: impl IntoIterator<Item = i64>) -> Result<(), Error> {
+        self.expect_uses(versions.into_iter().map(|version| Use { version, last: false }))
+    }
+
+    /// Adds entries to the end of the restore order, some of which are the last of their version:
+    /// the caller discards it after that restore, so its bytes are not moved to slower tiers while
+    /// they need not be. Advice: nothing is lost when that discard does not come.
+    ///
+    /// # Errors
+    /// `Closed`, `Forked`.
+    pub fn expect_uses(&self, uses: impl IntoIterator<Item = Use>) -> Result<(), Error> {
         self.hub.check_process()?;
-        let mut versions = versions.into_iter();
+        let mut uses = uses.into_iter();
         loop {
             // The iterator is the caller's code: it runs without the lock.
-            let piece: Vec<i64> = versions.by_ref().take(HINTS_AT_ONCE).collect();
+            let piece: Vec<Use> = uses.by_ref().take(HINTS_AT_ONCE).collect();
             let mut state = self.hub.enter()?;
-            for version in &piece {
-                self.hub.feed(&mut state, Event::Expect { version: Version(*version) });
+            for Use { version, last } in &piece {
+                let version = Version(*version);
+                let plain = Event::Expect { version };
+                let hint = if *last { Event::ExpectLast { version } } else { plain };
+                self.hub.feed(&mut state, hint);
             }
             if piece.len() < HINTS_AT_ONCE {
                 return Ok(());

@@ -238,14 +238,27 @@ class Spool:
             UnknownVersionError, DiscardedVersionError, NotYetSavedError, ClosedError, ForkedError.
         """
 
-    def expect(self, versions: Iterable[SupportsIndex], /, *, start: bool = True) -> None:
+    def expect(
+        self,
+        versions: Iterable[SupportsIndex],
+        /,
+        *,
+        start: bool = True,
+        last: bool | Iterable[bool] | None = None,
+    ) -> None:
         """Announces restores, in this order, after those that were announced before.
 
         A version may be announced several times, and before it is saved. A restore out of order is
         served all the same. With `start=False`, nothing is brought back before `start_prefetch`.
 
+        `last=True` says that every version is discarded after the last restore that is announced
+        here; an iterable of truth values says it of each restore. Such checkpoints are not moved to
+        slower tiers while there is room. It is advice: discarding remains to be done, and nothing
+        is lost without it.
+
         Raises:
-            TypeError: `versions` is no iterable of integers.
+            TypeError: `versions` is no iterable of integers, or `last` none of truth values.
+            OptionError: `last` is not as long as `versions`.
             ClosedError, ForkedError.
         """
 

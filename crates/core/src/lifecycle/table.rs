@@ -80,6 +80,8 @@ pub(crate) struct Checkpoint {
     pub saved: bool,
     /// It was restored at least once.
     pub restored: bool,
+    /// A hint has said that the application discards it after the restore that took this hint.
+    pub ending: bool,
     /// Discarded: every copy goes as soon as nothing names it.
     pub doomed: bool,
     /// Set when the last copy was lost.
@@ -175,6 +177,7 @@ impl Table {
             copies: [None; MAX_TIERS],
             saved: false,
             restored: false,
+            ending: false,
             doomed: false,
             lost: None,
             attempts: 0,

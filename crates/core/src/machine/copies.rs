@@ -35,7 +35,7 @@ impl Core {
         // In an arena the promoted copy alone is enough when its restore will discard it. What
         // reached a store stays: it may have been called durable.
         let spent = promoted
-            && self.config.discard_after_restore
+            && self.will_end(ckpt)
             && self.tier(tier).arena.is_some()
             && !self.is_flush_asked(ckpt.id);
         let safe = backed || spent;

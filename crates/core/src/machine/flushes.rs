@@ -1,8 +1,9 @@
 //! Flushes: copies move down so that their room can be given up.
 //!
-//! With `discard_after_restore`, a checkpoint that will be restored and discarded while it still
-//! fits into its tier is spared: moving its bytes would serve nobody. Should room be needed after
-//! all, a window that waits for it demands its flush.
+//! A checkpoint that will be restored and discarded while it still fits into its tier is spared:
+//! moving its bytes would serve nobody. `discard_after_restore` says so of all checkpoints, a hint
+//! that is the last one of the version it names. Should room be needed after all, a window that
+//! waits for it demands its flush.
 
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -48,7 +49,7 @@ impl Core {
     }
 
     fn is_worth_flushing(&self, ckpt: &Checkpoint, tier: TierId) -> bool {
-        if !self.config.discard_after_restore {
+        if !self.will_end(ckpt) {
             return true;
         }
         // A claimed copy, here or in a faster tier, stays until it is restored and discarded.
@@ -56,12 +57,19 @@ impl Core {
         !ckpt.is_claimed(tier) && (urgent || !self.is_spared(ckpt, tier))
     }
 
+    /// The checkpoint is discarded when the restores that hints announce are done.
+    pub(super) fn will_end(&self, ckpt: &Checkpoint) -> bool {
+        let said = self.hints.ends(ckpt.version).unwrap_or(ckpt.ending);
+        said || self.config.discard_after_restore
+    }
+
     /// The checkpoint will be consumed before it could be evicted: among the hints before it and
     /// itself there are no more bytes than this tier and the faster ones can hold, with a quarter
-    /// left for checkpoints on their way down. Or it is being restored for the last time.
+    /// left for checkpoints on their way down. Or it is restored for the last time, or was and its
+    /// discard is about to come.
     fn is_spared(&self, ckpt: &Checkpoint, tier: TierId) -> bool {
         let next_use = self.hints.next_use(ckpt.version);
-        if next_use == NO_USE && ckpt.is_being_read() {
+        if next_use == NO_USE && (ckpt.ending || ckpt.is_being_read()) {
             return true;
         }
         let ahead = next_use.saturating_sub(self.hints.head());

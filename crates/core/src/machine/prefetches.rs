@@ -28,8 +28,8 @@ enum Plan {
 }
 
 impl Core {
-    pub(super) fn on_expect(&mut self, version: Version) {
-        self.hints.push(version);
+    pub(super) fn on_expect(&mut self, version: Version, last: bool) {
+        self.hints.push(version, last);
         if let Some(row) = self.table.find(version) {
             // What is expected exists: the forward pass is over, its room can be used.
             self.writing &= !self.table.get(row).saved;

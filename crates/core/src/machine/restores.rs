@@ -56,6 +56,7 @@ impl Core {
         let place = Place { tier, offset: copy.offset };
         let checkpoint = ckpt.id;
         self.open.insert(wait.request, Open::Served { row: wait.row, tier });
+        self.note_ending(wait.row, version);
         self.take_hint(version);
         self.touch(wait.row, tier);
         self.settle(wait.row);
@@ -95,6 +96,14 @@ impl Core {
         self.stats.hinted_restores += 1;
         let lead = self.lead(self.hints.next_use(version) + 1);
         self.stats.count_lead(lead);
+    }
+
+    /// The hint that is about to be taken says whether the application discards the checkpoint after
+    /// this restore.
+    fn note_ending(&mut self, row: Row, version: Version) {
+        let only = self.hints.nth_use(version, 1) == NO_USE;
+        let ends = only && self.hints.ends(version) == Some(true);
+        self.table.get_mut(row).ending = ends;
     }
 
     /// How many hints from `position` on, without a break, have their bytes in the fastest tier.

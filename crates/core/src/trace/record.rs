@@ -41,6 +41,7 @@ records! { write_event, read_event, Event, "the name of an event":
     "restore-aborted" => RestoreAborted { request }
     "withdraw" => Withdraw { request }
     "expect" => Expect { version }
+    "expect-last" => ExpectLast { version }
     "forget-hints" => ForgetHints {}
     "start-prefetch" => StartPrefetch {}
     "hold-prefetch" => HoldPrefetch {}

@@ -67,7 +67,7 @@ impl Random {
     }
 
     fn event(&mut self) -> Event {
-        match self.bits() % 19 {
+        match self.bits() % 20 {
             0 => Event::Save {
                 request: self.request(),
                 version: self.version(),
@@ -95,6 +95,7 @@ impl Random {
                 bytes: self.number(),
                 tier: self.tier(),
             },
+            18 => Event::ExpectLast { version: self.version() },
             _ => Event::Tick,
         }
     }

@@ -202,6 +202,11 @@ impl Bench {
         }
     }
 
+    /// A hint after whose restore the version is discarded.
+    pub fn expect_last(&mut self, v: i64) {
+        self.step(Event::ExpectLast { version: Version(v) });
+    }
+
     pub fn transfers_to(&self, tier: u8) -> usize {
         let to = |c: &&Command| matches!(c, Command::Transfer { to, .. } if to.tier.0 == tier);
         self.log.iter().filter(to).count()

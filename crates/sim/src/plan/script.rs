@@ -57,6 +57,8 @@ pub enum Step {
     Flush(Care),
     /// Adds a hint.
     Expect(Version),
+    /// Adds a hint that says that the version is discarded then.
+    ExpectLast(Version),
     /// Drops all hints.
     ForgetHints,
     /// Allows prefetching.
@@ -99,6 +101,7 @@ impl fmt::Display for Step {
             Step::Restore { version, care } => write!(f, "restore {}{care}", version.0),
             Step::Flush(care) => write!(f, "flush{care}"),
             Step::Expect(version) => write!(f, "expect {}", version.0),
+            Step::ExpectLast(version) => write!(f, "expect {} for the last time", version.0),
             Step::ForgetHints => f.write_str("forget hints"),
             Step::StartPrefetch => f.write_str("start prefetch"),
             Step::HoldPrefetch => f.write_str("hold prefetch"),

@@ -81,7 +81,7 @@ impl World {
                     return self.ledger.released(id, tier);
                 }
             }
-            Event::Expect { version } => self.hints.expect(version),
+            Event::Expect { version } | Event::ExpectLast { version } => self.hints.expect(version),
             Event::ForgetHints => self.hints.forget(),
             Event::StartPrefetch => self.prefetch_held = false,
             Event::HoldPrefetch => self.prefetch_held = true,

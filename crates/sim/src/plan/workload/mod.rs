@@ -5,6 +5,8 @@ mod chaos;
 mod revolve;
 mod sizes;
 
+use std::collections::BTreeSet;
+
 use unspool_core::{Config, Nanos, TierKind};
 
 use crate::plan::script::{Care, Life, Script, Step};
@@ -41,6 +43,7 @@ fn script(random: &mut Random, sizes: &Sizes, base: i64, pace: Nanos) -> Script 
         6 => adjoint::consumer(random, base),
         _ => chaos::steps(random, sizes),
     };
+    announce_ends(random, &mut steps);
     let mut paced = Vec::with_capacity(steps.len() * 2);
     for step in steps.drain(..) {
         if step.is_call() && random.chance(0.6) {
@@ -49,6 +52,21 @@ fn script(random: &mut Random, sizes: &Sizes, base: i64, pace: Nanos) -> Script 
         paced.push(step);
     }
     Script { steps: paced }
+}
+
+/// Some applications say which restore of a version is the last; not all that they say is true.
+fn announce_ends(random: &mut Random, steps: &mut [Step]) {
+    if random.chance(0.5) {
+        return;
+    }
+    let lies = random.pick(&[0.0, 0.0, 0.1]);
+    let mut later = BTreeSet::new();
+    for step in steps.iter_mut().rev() {
+        let Step::Expect(version) = *step else { continue };
+        if later.insert(version) != random.chance(lies) {
+            *step = Step::ExpectLast(version);
+        }
+    }
 }
 
 impl Step {
