@@ -15,6 +15,7 @@ from unspool.rtm.image import agreement, expected, finish
 from unspool.rtm.job import Job, migrate_again, run
 from unspool.rtm.migration import migrate_shot, mute_direct_wave, record_shot
 from unspool.rtm.model import Model, smooth
+from unspool.rtm.passes import Passes
 from unspool.rtm.progress import Silence
 from unspool.rtm.propagator import CompiledPropagator
 from unspool.rtm.survey import plan
@@ -130,7 +131,7 @@ def test_the_mute_silences_the_direct_wave_and_nothing_later():
     assert late[0].max() == 0.0
 
 
-def test_versions_are_the_steps_before_which_wavefields_were_saved():
+def test_every_wavefield_is_saved_and_comes_back_last_one_first():
     calls = []
 
     class Listening(ArrayHistory):
@@ -148,16 +149,36 @@ def test_versions_are_the_steps_before_which_wavefields_were_saved():
     survey = plan(_uniform(), shots=2, steps=10, every=4)
     propagator = CompiledPropagator(_uniform(), survey.timing.dt, LAYER)
     data = np.zeros((10, len(survey.receivers)), np.float32)
-    migrate_shot(propagator, survey, 1, data, Listening(), Clock(), _say_nothing)
+    passes = Passes(propagator, survey, 1, data, Clock(), _say_nothing)
+    migrate_shot(passes, Listening(), 10)
     assert calls == [
         ("save", 10),
-        ("save", 14),
-        ("save", 18),
-        ("expect", 18, 14, 10),
-        ("restore", 18),
-        ("restore", 14),
+        ("save", 11),
+        ("save", 12),
+        ("expect", 12, 11, 10),
+        ("restore", 12),
+        ("restore", 11),
         ("restore", 10),
     ]
+
+
+def test_waves_go_on_from_levels_that_were_put_back():
+    survey = plan(_uniform(), shots=1, steps=30, every=7)
+    propagator = CompiledPropagator(_uniform(), survey.timing.dt, LAYER)
+    data = np.zeros((30, len(survey.receivers)), np.float32)
+    passes = Passes(propagator, survey, 0, data, Clock(), _say_nothing)
+    passes.forward(None, 0, 3)
+    kept = [level.copy() for level in passes.levels()]
+    passes.forward(None, 3, 4)
+    wanted = [level.copy() for level in passes.levels()]
+    assert np.abs(wanted[1]).max() > 0
+    passes.forward(None, 4, 5)
+    for level, copy in zip(passes.levels(), kept, strict=True):
+        level[...] = copy
+    passes.forward(None, 3, 4)
+    for level, copy in zip(passes.levels(), wanted, strict=True):
+        np.testing.assert_array_equal(level, copy)
+    assert passes.now() is passes.levels()[1]
 
 
 def test_a_grid_that_is_too_large_is_refused():

@@ -193,6 +193,11 @@ class GpuWavefield:
         """The newest time level."""
         return self._newer
 
+    @property
+    def levels(self) -> tuple[Any, Any]:
+        """The older and the newer time level."""
+        return self._older, self._newer
+
     def reset(self) -> None:
         """Silence."""
         self._older.fill(0.0)

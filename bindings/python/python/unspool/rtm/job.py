@@ -29,6 +29,7 @@ from unspool.rtm.memory import available_memory
 from unspool.rtm.migration import migrate_shot, mute_direct_wave, record_shot
 from unspool.rtm.model import Floats, Model
 from unspool.rtm.outcome import Kernels, Migrated, Outcome, Shot, stack
+from unspool.rtm.passes import Passes
 from unspool.rtm.propagator import CompiledPropagator, Propagator
 from unspool.rtm.survey import Survey
 
@@ -57,9 +58,9 @@ class Watch(Protocol):
 
 #: A check needs this many times the history: the rest of the job lives beside it.
 CHECK_MARGIN = 1.1
-#: Arrays as large as a wavefield that a migration has on a GPU: the medium, two levels, room for a
-#: restored one, image and light; and one to spare.
-FIELDS = 7
+#: Arrays as large as a wavefield that a migration has on a GPU: the medium, two levels of each
+#: pass, image and light; and one to spare.
+FIELDS = 8
 
 
 @dataclass(frozen=True, eq=False)
@@ -203,7 +204,8 @@ def _shots(
 ) -> Iterator[Shot]:
     for shot in job.shots:
         begin, tell = time.monotonic(), partial(watch.stepped, shot)
-        found, lit = migrate_shot(propagator, job.survey, shot, data(shot), history(), clock, tell)
+        passes = Passes(propagator, job.survey, shot, data(shot), clock, tell)
+        found, lit = migrate_shot(passes, history(), shot * passes.groups)
         seconds = time.monotonic() - begin
         watch.finished(shot, seconds)
         yield Shot(shot, found, lit, seconds)

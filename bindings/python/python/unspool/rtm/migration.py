@@ -7,20 +7,15 @@ backward pass is the exact adjoint of the forward one.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 from unspool.rtm.clock import Clock
 from unspool.rtm.history import History
 from unspool.rtm.model import Floats
+from unspool.rtm.passes import Passes, Tell
 from unspool.rtm.propagator import Propagator
 from unspool.rtm.survey import Survey
 
-__all__ = ["Tell", "migrate_shot", "mute_direct_wave", "record_shot"]
-
-#: Called after each group of steps with the phase ("record", "forward" or "backward")
-#: and the number of steps.
-Tell = Callable[[str, int], None]
+__all__ = ["migrate_shot", "mute_direct_wave", "record_shot"]
 
 
 def record_shot(
@@ -58,48 +53,23 @@ def mute_direct_wave(data: Floats, survey: Survey, shot: int, speed: float) -> N
     data *= (1.0 - taper) / 2.0
 
 
-def migrate_shot(
-    propagator: Propagator,
-    survey: Survey,
-    shot: int,
-    data: Floats,
-    history: History,
-    clock: Clock,
-    tell: Tell,
-) -> tuple[Floats, Floats]:
-    """Image and illumination of one shot, on the model's grid.
+def migrate_shot(passes: Passes, history: History, first: int) -> tuple[Floats, Floats]:
+    """Image and illumination of one shot, on the model's grid, with every wavefield kept.
+
+    This is the migration without any schedule: what all others are checked against.
 
     Args:
-        propagator: of the model to migrate with.
-        survey: the survey.
-        shot: which shot of it.
-        data: what the receivers recorded, float32 (steps, receivers).
-        history: keeps the forward wavefields; version `shot * steps + step` is the one before
-            that step.
-        clock: measures what is computed.
-        tell: hears of progress.
+        passes: of the shot.
+        history: keeps the newest time level before each group.
+        first: the version of the first group's.
     """
-    timing, waves = survey.timing, propagator.wavefield()
-    starts = range(0, timing.steps, timing.every)
-    first = shot * timing.steps
-    source, wavelet = propagator.points([survey.sources[shot]]), propagator.load(survey.wavelet)
-    for start in starts:
-        history.save(first + start, waves.now)
-        signal = wavelet[start : start + timing.every]
-        with clock.span("compute", f"forward {shot}:{start}"):
-            waves.advance(len(signal), source, signal)
-        tell("forward", len(signal))
-    history.expect([first + start for start in reversed(starts)])
-    waves.reset()
-    receivers = propagator.points(survey.receivers)
-    forward, image, backwards = propagator.room(), propagator.image(), propagator.load(data[::-1])
-    for start in reversed(starts):
-        stop = min(start + timing.every, timing.steps)
-        signal = backwards[timing.steps - stop : timing.steps - start]
-        with clock.span("compute", f"backward {shot}:{start}"):
-            waves.advance(len(signal), receivers, signal)
-        history.restore(first + start, forward)
-        with clock.span("compute", f"image {shot}:{start}"):
-            image.add(forward, waves.now)
-        tell("backward", len(signal))
-    return image.result()
+    groups = range(passes.groups)
+    for group in groups:
+        history.save(first + group, passes.now())
+        if group < groups[-1]:
+            passes.forward(None, group, group + 1)
+    history.expect([first + group for group in reversed(groups)])
+    for group in reversed(groups):
+        history.restore(first + group, passes.now())
+        passes.reverse(None, group)
+    return passes.result()

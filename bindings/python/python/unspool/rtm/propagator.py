@@ -18,7 +18,14 @@ class Wavefield(Protocol):
 
     @property
     def now(self) -> Any:
-        """The newest time level: what a history saves, without a copy."""
+        """The newest time level, without a copy: all that an image needs."""
+
+    @property
+    def levels(self) -> tuple[Any, Any]:
+        """The older and the newer time level, without a copy: all that the next step needs.
+
+        What is written into both is where the waves go on. They swap: ask anew after `advance`.
+        """
 
     def reset(self) -> None:
         """Silence."""
@@ -151,6 +158,11 @@ class CompiledWavefield:
     def now(self) -> Floats:
         """The newest time level."""
         return self._newer
+
+    @property
+    def levels(self) -> tuple[Floats, Floats]:
+        """The older and the newer time level."""
+        return self._older, self._newer
 
     def reset(self) -> None:
         """Silence."""
