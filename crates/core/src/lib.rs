@@ -14,6 +14,7 @@ extern crate std;
 mod command;
 mod config;
 mod event;
+pub mod forecast;
 mod hints;
 mod lifecycle;
 mod machine;

@@ -1,0 +1,171 @@
+//! A schedule, looked at as a whole before it runs: as the driver's dry run does.
+
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+
+use crate::forecast::{ForecastError, Job, MAX_ACTIONS};
+use crate::schedule::{Action, Counts, Interpreter, Limits, Schedule};
+
+/// What the application does, one after the other.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Deed {
+    /// Forward steps.
+    Advance { steps: u64 },
+    /// One reverse step.
+    Reverse,
+    /// A save; whether all restores of the copy are followed by a reverse step.
+    Save { step: u64, for_reverse: bool },
+    /// A restore.
+    Restore { step: u64 },
+    /// A copy is needed no more.
+    Discard { step: u64 },
+}
+
+/// The whole of it.
+#[derive(Clone, PartialEq, Debug)]
+pub(super) struct Plan {
+    pub deeds: Vec<Deed>,
+    /// The steps in the order of their restores.
+    pub restores: Vec<u64>,
+    pub counts: Counts,
+    /// The copies at the moment when they take the most room: whole states, parts for a reverse.
+    pub peak: [u64; 2],
+}
+
+/// A step of which there are copies.
+struct Kept {
+    /// Its save among the deeds.
+    save: usize,
+    /// In so many tiers of the schedule.
+    copies: u32,
+}
+
+#[derive(Default)]
+struct Survey {
+    deeds: Vec<Deed>,
+    restores: Vec<u64>,
+    kept: BTreeMap<u64, Kept>,
+    /// The save whose copy was restored last, until it is known what for.
+    restored: Option<usize>,
+}
+
+impl Plan {
+    /// Checks and surveys a schedule.
+    pub fn of(mut schedule: impl Schedule, job: &Job) -> Result<Plan, ForecastError> {
+        let steps = schedule.steps().or(job.steps).ok_or(ForecastError::UnknownSteps)?;
+        let mut interpreter = Interpreter::new(Limits::of(&schedule));
+        let mut survey = Survey::default();
+        while let Some(action) = schedule.next() {
+            let action = stopped(action, steps, &mut schedule)?;
+            interpreter.see(&action).map_err(ForecastError::Schedule)?;
+            if survey.deeds.len() >= MAX_ACTIONS {
+                return Err(ForecastError::TooLong { limit: MAX_ACTIONS });
+            }
+            survey.see(action);
+        }
+        let counts = interpreter.finish().map_err(ForecastError::Schedule)?;
+        let peak = peak(&survey.deeds, job);
+        let Survey { deeds, restores, .. } = survey;
+        Ok(Plan { deeds, restores, counts, peak })
+    }
+
+    /// The bytes that the copies take at most when one of `bytes` takes `size_of(bytes)`.
+    pub fn peak_bytes(&self, job: &Job, size_of: impl Fn(u64) -> u64) -> u64 {
+        let [whole, parts] = self.peak;
+        let bytes = |count: u64, bytes| count.saturating_mul(size_of(bytes));
+        bytes(whole, job.state_bytes).saturating_add(bytes(parts, job.reverse_bytes))
+    }
+}
+
+/// The action as the application carries it out: a schedule that does not know its number of steps
+/// is told when the forward pass has come to its end.
+fn stopped(
+    action: Action,
+    steps: u64,
+    schedule: &mut impl Schedule,
+) -> Result<Action, ForecastError> {
+    match action {
+        Action::Forward { from, to } if schedule.steps().is_none() && to >= steps => {
+            schedule.finish(steps).map_err(ForecastError::Steps)?;
+            Ok(Action::Forward { from, to: steps })
+        }
+        other => Ok(other),
+    }
+}
+
+impl Survey {
+    fn see(&mut self, action: Action) {
+        match action {
+            Action::Forward { from, to } => {
+                self.is_restored_for(false);
+                self.deeds.push(Deed::Advance { steps: to - from });
+            }
+            Action::Reverse { .. } => {
+                self.is_restored_for(true);
+                self.deeds.push(Deed::Reverse);
+            }
+            Action::Save { step, .. } => self.save(step),
+            Action::Restore { step, .. } => {
+                self.restored = self.kept.get(&step).map(|kept| kept.save);
+                self.restores.push(step);
+                self.deeds.push(Deed::Restore { step });
+            }
+            Action::Discard { step, .. } => self.discard(step),
+            Action::End => {}
+        }
+    }
+
+    /// What the last restore was for becomes known.
+    fn is_restored_for(&mut self, reverse: bool) {
+        let Some(save) = self.restored.take() else { return };
+        if let Deed::Save { for_reverse, .. } = &mut self.deeds[save] {
+            *for_reverse &= reverse;
+        }
+    }
+
+    fn save(&mut self, step: u64) {
+        // The next copy of what was restored: it needs the whole state.
+        self.is_restored_for(false);
+        let save = self.deeds.len();
+        let kept = self.kept.entry(step).or_insert(Kept { save, copies: 0 });
+        kept.copies += 1;
+        if kept.copies == 1 {
+            self.deeds.push(Deed::Save { step, for_reverse: true });
+        }
+    }
+
+    fn discard(&mut self, step: u64) {
+        let Some(kept) = self.kept.get_mut(&step) else { return };
+        kept.copies -= 1;
+        if kept.copies == 0 {
+            self.kept.remove(&step);
+            self.deeds.push(Deed::Discard { step });
+        }
+    }
+}
+
+/// How many whole states and how many parts for a reverse are kept when they take the most bytes.
+fn peak(deeds: &[Deed], job: &Job) -> [u64; 2] {
+    let mut kept = BTreeMap::new();
+    let (mut now, mut most, mut most_bytes) = ([0_u64; 2], [0_u64; 2], 0);
+    for deed in deeds {
+        match *deed {
+            Deed::Save { step, for_reverse } => {
+                kept.insert(step, for_reverse);
+                now[usize::from(for_reverse)] += 1;
+                let bytes = now[0].saturating_mul(job.state_bytes);
+                let bytes = bytes.saturating_add(now[1].saturating_mul(job.reverse_bytes));
+                if bytes >= most_bytes {
+                    (most, most_bytes) = (now, bytes);
+                }
+            }
+            Deed::Discard { step } => {
+                if let Some(for_reverse) = kept.remove(&step) {
+                    now[usize::from(for_reverse)] -= 1;
+                }
+            }
+            _ => {}
+        }
+    }
+    most
+}
