@@ -86,8 +86,7 @@ type Kept = (u64, Option<TierKind>);
 
 /// Follows a schedule action by action.
 ///
-/// A caller that stops a `Forward` early (the number of steps was not known) shows it the part that
-/// was done.
+/// Where the number of steps is not known, [`Interpreter::stopped_at`] says it.
 #[derive(Clone, Debug)]
 pub struct Interpreter {
     limits: Limits,
@@ -98,6 +97,8 @@ pub struct Interpreter {
     working: Option<u64>,
     /// The farthest state that was computed.
     farthest: u64,
+    /// Where the last action began if it was a `Forward`: that one may still be cut short.
+    begun: Option<u64>,
     /// Steps that are left to reverse, once their number is known.
     left: Option<u64>,
     kept: BTreeSet<Kept>,
@@ -115,6 +116,7 @@ impl Interpreter {
             seen: 0,
             working: Some(0),
             farthest: 0,
+            begun: None,
             left: limits.steps,
             kept: BTreeSet::new(),
             kept_in: [0; KINDS],
@@ -130,6 +132,35 @@ impl Interpreter {
         let place = self.seen;
         self.carry_out(action).map_err(|rule| Fault { place, action: Some(*action), rule })?;
         self.seen += 1;
+        self.begun = match *action {
+            Action::Forward { from, .. } => Some(from),
+            _ => None,
+        };
+        Ok(())
+    }
+
+    /// The forward pass has ended with the working state being state `steps`: the `Forward` that
+    /// was seen last went so far and no further.
+    ///
+    /// # Errors
+    /// The number of steps was known already, or the last action did not lead to that state.
+    pub fn stopped_at(&mut self, steps: u64) -> Result<(), Fault> {
+        let fault = |rule| Fault { place: self.seen, action: None, rule };
+        if let Some(steps) =
+            self.limits.steps.or((self.counts.reverses > 0).then_some(self.counts.steps))
+        {
+            return Err(fault(Rule::StepsAreKnown { steps }));
+        }
+        let to = self.working;
+        let from = self.begun.or(to);
+        if steps == 0 || from.is_none_or(|from| steps < from) || to.is_none_or(|to| steps > to) {
+            return Err(fault(Rule::NotThere { steps, from, to }));
+        }
+        let undone = to.map_or(0, |to| to - steps);
+        self.counts.advances = self.counts.advances.saturating_sub(undone);
+        self.counts.steps = steps;
+        self.limits.steps = Some(steps);
+        (self.working, self.left, self.begun) = (Some(steps), Some(steps), None);
         Ok(())
     }
 
@@ -150,7 +181,7 @@ impl Interpreter {
         self.kept.iter().copied()
     }
 
-    /// Whether `End` was seen.
+    /// All counts, once `End` was seen.
     ///
     /// # Errors
     /// It was not: the schedule stops too early.

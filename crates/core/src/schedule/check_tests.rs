@@ -166,6 +166,27 @@ fn the_pass_may_have_stopped_behind_the_last_step() {
 }
 
 #[test]
+fn a_pass_is_cut_short_within_its_last_forward() {
+    let there = |steps, from, to| Rule::NotThere { steps, from: Some(from), to: Some(to) };
+    let mut interpreter = Interpreter::new(Limits::none());
+    assert_eq!(interpreter.stopped_at(0).unwrap_err().rule, there(0, 0, 0));
+    assert_eq!(interpreter.stopped_at(1).unwrap_err().rule, there(1, 0, 0));
+    for action in [save(0), forward(0, 2), forward(2, 8)] {
+        interpreter.see(&action).unwrap();
+    }
+    assert_eq!(interpreter.stopped_at(1).unwrap_err().rule, there(1, 2, 8));
+    assert_eq!(interpreter.stopped_at(9).unwrap_err().rule, there(9, 2, 8));
+    interpreter.stopped_at(3).unwrap();
+    assert_eq!((interpreter.counts().advances, interpreter.counts().steps), (3, 3));
+    assert_eq!(interpreter.working(), Some(3));
+    assert_eq!(interpreter.stopped_at(3).unwrap_err().rule, Rule::StepsAreKnown { steps: 3 });
+    for action in [restore(0), forward(0, 2), reverse(2)] {
+        interpreter.see(&action).unwrap();
+    }
+    assert_eq!(interpreter.counts().advances, 5);
+}
+
+#[test]
 fn the_end_comes_last_with_nothing_kept_or_left() {
     let missing = check([save(0)], Limits::none()).unwrap_err();
     assert_eq!((missing.place, missing.action, missing.rule), (1, None, Rule::NoEnd));

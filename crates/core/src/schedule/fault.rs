@@ -54,6 +54,20 @@ pub enum Rule {
         /// The step that has to be reversed next, if any is left.
         next: Option<u64>,
     },
+    /// The number of steps is said once, and not when it is known.
+    StepsAreKnown {
+        /// The number.
+        steps: u64,
+    },
+    /// The pass ends at a state that the last action led to or past, and not at state 0.
+    NotThere {
+        /// Where it is said to have ended.
+        steps: u64,
+        /// Where the last action began.
+        from: Option<u64>,
+        /// Where it led.
+        to: Option<u64>,
+    },
     /// At `End` every step was reversed.
     NotReversed {
         /// Steps that are left; `None` when there was no `Reverse` at all.
@@ -97,6 +111,13 @@ impl fmt::Display for Rule {
                 write!(f, "the step to be reversed next is {next}: the last first, each once")
             }
             Rule::OutOfOrder { next: None } => f.write_str("no step is left to be reversed"),
+            Rule::StepsAreKnown { steps } => write!(f, "the number of steps is known: {steps}"),
+            Rule::NotThere { steps, from: Some(from), to: Some(to) } => {
+                write!(f, "the pass cannot have ended at state {steps}: it is at {from} to {to}")
+            }
+            Rule::NotThere { steps, .. } => {
+                write!(f, "the pass cannot have ended at state {steps}: a Reverse came before")
+            }
             Rule::NotReversed { left: Some(left) } => write!(f, "{left} steps were not reversed"),
             Rule::NotReversed { left: None } => f.write_str("no step was reversed"),
             Rule::StillKept { copies } => {

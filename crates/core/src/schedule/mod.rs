@@ -7,11 +7,13 @@
 mod action;
 pub mod check;
 mod fault;
+pub mod revolve;
 mod store_all;
 
 pub use action::Action;
 pub use check::{Counts, Interpreter, Limits, check};
 pub use fault::{Fault, Rule};
+pub use revolve::Revolve;
 pub use store_all::StoreAll;
 
 /// An iterator of actions whose last item is [`Action::End`].

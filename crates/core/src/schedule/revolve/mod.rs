@@ -1,0 +1,148 @@
+//! Revolve: the fewest recomputed steps that a number of slots allows.
+//!
+//! Griewank and Walther, "Algorithm 799: Revolve", ACM TOMS 26(1), 2000. A chain is the steps from
+//! a kept state to the first step that is reversed already. One of `l > 1` steps with `s` slots,
+//! its first state's own among them, is split: advance over `m` steps, keep the state there, work
+//! off the `l - m` steps behind it with `s - 1` slots, then come back to the first state and the
+//! `m` steps before with `s`. [`binomial`] has the numbers of the paper: `m`, and what it costs in
+//! total. Within a chain everything that `m` needs follows from its last value by subtraction and
+//! one division, so an action takes constant time and a kept state a few numbers.
+
+pub mod binomial;
+
+use alloc::vec::Vec;
+
+use self::binomial::Split;
+use super::{Action, Schedule, ScheduleError};
+
+pub use binomial::{advances, saves};
+
+/// The binomial schedule for a known number of steps.
+///
+/// It makes [`advances`] steps and [`saves`] copies, the fewest possible, and `steps - 1` restores:
+/// one before each `Reverse` but the first.
+#[derive(Clone, Debug)]
+pub struct Revolve {
+    steps: u64,
+    slots: u64,
+    /// Steps that are left to reverse.
+    left: u64,
+    /// The working state's step.
+    at: u64,
+    /// The kept states, upwards. The last one's chain is the one that is worked off.
+    kept: Vec<Chain>,
+    next: Next,
+}
+
+/// A kept state, and how the steps behind it are split.
+#[derive(Clone, Copy, Debug)]
+struct Chain {
+    start: u64,
+    split: Split,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Next {
+    Save,
+    Forward,
+    Restore,
+    Discard,
+    Reverse,
+    End,
+    Nothing,
+}
+
+impl Revolve {
+    /// A schedule for so many steps with at most so many copies at a time; more slots than
+    /// `steps - 1` are of no use.
+    ///
+    /// # Errors
+    /// There are no steps, or there is no slot although there are two steps or more.
+    pub fn new(steps: u64, slots: u64) -> Result<Revolve, ScheduleError> {
+        let next = match (steps, slots) {
+            (0, _) => return Err(ScheduleError::NoSteps),
+            (1, _) => Next::Reverse,
+            (_, 0) => return Err(ScheduleError::TooFewSlots { slots, needed: 1 }),
+            _ => Next::Save,
+        };
+        let slots = slots.min(steps - 1);
+        Ok(Revolve { steps, slots, left: steps, at: 0, kept: Vec::new(), next })
+    }
+
+    fn save(&mut self) -> Action {
+        let length = self.left - self.at;
+        let split = match self.kept.last() {
+            Some(chain) => chain.split.behind(length),
+            None => Split::new(length, self.slots),
+        };
+        debug_assert!((self.kept.len() as u64) < self.slots, "every slot is taken");
+        self.kept.push(Chain { start: self.at, split });
+        self.next = Next::Forward;
+        Action::Save { step: self.at, tier: None }
+    }
+
+    /// The working state is the last kept one, with two steps or more behind it.
+    fn forward(&mut self) -> Action {
+        let from = self.at;
+        let over = self.kept.last().map_or(1, |chain| chain.split.advance(self.left - from));
+        self.at = from + over;
+        debug_assert!(self.at < self.left, "past the state of the last step");
+        self.next = if self.left - self.at == 1 { Next::Reverse } else { Next::Save };
+        Action::Forward { from, to: self.at }
+    }
+
+    fn restore(&mut self) -> Action {
+        if let Some(chain) = self.kept.last_mut() {
+            self.at = chain.start;
+            let length = self.left - chain.start;
+            self.next = if length == 1 { Next::Discard } else { Next::Forward };
+            chain.split.shorten(length);
+        }
+        Action::Restore { step: self.at, tier: None }
+    }
+
+    fn discard(&mut self) -> Action {
+        self.kept.pop();
+        self.next = Next::Reverse;
+        Action::Discard { step: self.at, tier: None }
+    }
+
+    fn reverse(&mut self) -> Action {
+        self.left -= 1;
+        self.next = if self.left == 0 { Next::End } else { Next::Restore };
+        Action::Reverse { step: self.left }
+    }
+}
+
+impl Iterator for Revolve {
+    type Item = Action;
+
+    #[inline]
+    fn next(&mut self) -> Option<Action> {
+        Some(match self.next {
+            Next::Save => self.save(),
+            Next::Forward => self.forward(),
+            Next::Restore => self.restore(),
+            Next::Discard => self.discard(),
+            Next::Reverse => self.reverse(),
+            Next::End => {
+                self.next = Next::Nothing;
+                Action::End
+            }
+            Next::Nothing => return None,
+        })
+    }
+}
+
+impl Schedule for Revolve {
+    fn steps(&self) -> Option<u64> {
+        Some(self.steps)
+    }
+
+    fn slots(&self) -> u64 {
+        self.slots
+    }
+}
+
+#[cfg(test)]
+mod tests;
