@@ -68,6 +68,15 @@ pub enum Event {
     StartPrefetch,
     /// No prefetch is started until [`Event::StartPrefetch`].
     HoldPrefetch,
+    /// A saved version should rest in that tier, or a slower one, until its hint is near: it is
+    /// flushed there without delay, and from faster tiers it is evicted first. Ignored for versions
+    /// that are not saved and tiers that there are not.
+    Prefer {
+        /// The name of the checkpoint.
+        version: Version,
+        /// Where it should rest.
+        tier: TierId,
+    },
     /// The application will never read `version` again: free it in every tier.
     /// Unknown versions are ignored (the spool refuses them before).
     Discard {

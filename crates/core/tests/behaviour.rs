@@ -262,3 +262,38 @@ fn a_version_that_is_hinted_again_does_not_end() {
     bench.save(0, 8);
     assert_eq!(bench.transfers_to(1), 1, "it is flushed like any other");
 }
+
+#[test]
+fn what_should_rest_below_is_flushed_at_once_and_evicted_first() {
+    let mut bench = Bench::new(config(8, 3, 8, 100));
+    bench.save_all(0..3, 8);
+    // Three that are still to be saved come first; then 2 would be the one to go: it is used last.
+    bench.expect([7, 8, 9, 1, 0, 2]);
+    bench.step(Event::Prefer { version: Version(1), tier: TierId(1) });
+    bench.settle();
+    bench.save(3, 8);
+    assert_eq!(bench.core.copies(Version(1))[0], None, "it rests in the host tier");
+    assert!(bench.core.copies(Version(2))[0].is_some());
+    bench.step(Event::ForgetHints);
+    bench.expect([1]);
+    bench.settle();
+    assert_eq!(bench.restore(1), Ok(DEVICE), "its hint brings it back all the same");
+}
+
+#[test]
+fn a_preference_overrides_that_a_flush_is_spared() {
+    let mut bench = Bench::new(config(8, 8, 16, 100));
+    bench.expect_last(0);
+    bench.step(Event::HoldPrefetch);
+    bench.save(0, 8);
+    assert_eq!(bench.transfers_to(1), 0);
+    bench.step(Event::ForgetHints);
+    bench.expect_last(1);
+    bench.save(1, 8);
+    bench.step(Event::Prefer { version: Version(1), tier: TierId(1) });
+    bench.settle();
+    assert!(bench.core.copies(Version(1))[1].is_some());
+    // A tier that there is not, a version that is not saved: nothing happens.
+    bench.step(Event::Prefer { version: Version(1), tier: TierId(9) });
+    bench.step(Event::Prefer { version: Version(77), tier: TierId(1) });
+}

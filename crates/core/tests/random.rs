@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 use support::{Bench, config};
-use unspool_core::{Command, Config, Event, Failure, PolicyKind, Refusal, Version};
+use unspool_core::{Command, Config, Event, Failure, PolicyKind, Refusal, TierId, Version};
 
 #[derive(Clone, Debug)]
 enum Op {
@@ -14,6 +14,7 @@ enum Op {
     Restore(i64),
     Expect(Vec<i64>),
     ExpectLast(i64),
+    Prefer(i64, u8),
     Discard(i64),
     Forget,
     Hold(bool),
@@ -38,6 +39,7 @@ fn any_op() -> impl Strategy<Value = Op> {
         8 => version.clone().prop_map(Op::Restore),
         3 => prop::collection::vec(version.clone(), 0..12).prop_map(Op::Expect),
         1 => version.clone().prop_map(Op::ExpectLast),
+        1 => (version.clone(), 0u8..4).prop_map(|(v, t)| Op::Prefer(v, t)),
         2 => version.prop_map(Op::Discard),
         1 => Just(Op::Forget),
         1 => any::<bool>().prop_map(Op::Hold),
@@ -73,6 +75,10 @@ impl Model {
             Op::Restore(version) => self.restore(version),
             Op::Expect(versions) => self.bench.expect(versions),
             Op::ExpectLast(version) => self.bench.expect_last(version),
+            Op::Prefer(version, tier) => {
+                let (version, tier) = (Version(version), TierId(tier));
+                self.bench.step(Event::Prefer { version, tier });
+            }
             Op::Discard(version) => {
                 self.saved.remove(&version);
                 self.bench.step(Event::Discard { version: Version(version) });

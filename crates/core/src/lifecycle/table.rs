@@ -80,6 +80,8 @@ pub(crate) struct Checkpoint {
     pub saved: bool,
     /// It was restored at least once.
     pub restored: bool,
+    /// The application prefers it in this tier or a slower one while no hint is near.
+    pub rest: TierId,
     /// A hint has said that the application discards it after the restore that took this hint.
     pub ending: bool,
     /// Discarded: every copy goes as soon as nothing names it.
@@ -177,6 +179,7 @@ impl Table {
             copies: [None; MAX_TIERS],
             saved: false,
             restored: false,
+            rest: TierId(0),
             ending: false,
             doomed: false,
             lost: None,

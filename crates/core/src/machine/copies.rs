@@ -4,7 +4,7 @@ use super::Core;
 use crate::hints::NO_USE;
 use crate::lifecycle::state::CopyState;
 use crate::lifecycle::table::{Checkpoint, Copy, Row};
-use crate::types::{Nanos, TierId};
+use crate::types::{Nanos, TierId, Version};
 
 impl Core {
     /// Brings every complete copy of `row` into the state that hints, other copies and readers
@@ -67,7 +67,9 @@ impl Core {
         let ckpt = self.table.get(row);
         let Some(copy) = ckpt.copy(tier) else { return };
         let (offset, ready_at) = (copy.offset, self.ready_at(ckpt, copy, tier));
-        let next_use = self.next_use_in(row, tier);
+        // What should rest in a slower tier goes first. A near hint claims the copy, and then it stays.
+        let passing = tier < ckpt.rest;
+        let next_use = if passing { NO_USE } else { self.next_use_in(row, tier) };
         let size = self.tier(tier).size_of(ckpt.bytes);
         let state = self.tier_mut(tier);
         state.generation += u64::from(ready_at == Nanos(0));
@@ -94,6 +96,14 @@ impl Core {
                 }
             }
             _ => Nanos::NEVER,
+        }
+    }
+
+    pub(super) fn on_prefer(&mut self, version: Version, tier: TierId) {
+        let saved = self.table.find(version).filter(|&row| self.table.get(row).saved);
+        if let Some(row) = saved.filter(|_| usize::from(tier.0) < self.tiers.len()) {
+            self.table.get_mut(row).rest = tier;
+            self.settle(row);
         }
     }
 

@@ -53,7 +53,7 @@ impl Core {
             return true;
         }
         // A claimed copy, here or in a faster tier, stays until it is restored and discarded.
-        let urgent = ckpt.copy(tier).is_some_and(|c| c.urgent);
+        let urgent = tier < ckpt.rest || ckpt.copy(tier).is_some_and(|c| c.urgent);
         !ckpt.is_claimed(tier) && (urgent || !self.is_spared(ckpt, tier))
     }
 

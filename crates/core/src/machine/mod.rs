@@ -147,6 +147,7 @@ impl Core {
             Event::ForgetHints => self.on_forget_hints(),
             Event::StartPrefetch => (self.prefetching, self.reclaimed) = (true, false),
             Event::HoldPrefetch => self.prefetching = false,
+            Event::Prefer { version, tier } => self.on_prefer(version, tier),
             Event::Discard { version } => self.on_discard(version, out),
             Event::Flush { request } => self.on_flush(request),
             Event::TransferDone { transfer, took } => self.on_done(transfer, took, out),

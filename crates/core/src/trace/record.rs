@@ -45,6 +45,7 @@ records! { write_event, read_event, Event, "the name of an event":
     "forget-hints" => ForgetHints {}
     "start-prefetch" => StartPrefetch {}
     "hold-prefetch" => HoldPrefetch {}
+    "prefer" => Prefer { version, tier }
     "discard" => Discard { version }
     "flush" => Flush { request }
     "transfer-done" => TransferDone { transfer, took }

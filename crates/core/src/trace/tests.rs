@@ -67,7 +67,7 @@ impl Random {
     }
 
     fn event(&mut self) -> Event {
-        match self.bits() % 20 {
+        match self.bits() % 21 {
             0 => Event::Save {
                 request: self.request(),
                 version: self.version(),
@@ -96,6 +96,7 @@ impl Random {
                 tier: self.tier(),
             },
             18 => Event::ExpectLast { version: self.version() },
+            19 => Event::Prefer { version: self.version(), tier: self.tier() },
             _ => Event::Tick,
         }
     }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use unspool_core::{Nanos, Version};
+use unspool_core::{Nanos, TierId, Version};
 
 /// The application between two crashes.
 #[derive(Clone, PartialEq, Debug, Default)]
@@ -59,6 +59,8 @@ pub enum Step {
     Expect(Version),
     /// Adds a hint that says that the version is discarded then.
     ExpectLast(Version),
+    /// Says in which tier a checkpoint should rest.
+    Prefer(Version, TierId),
     /// Drops all hints.
     ForgetHints,
     /// Allows prefetching.
@@ -102,6 +104,7 @@ impl fmt::Display for Step {
             Step::Flush(care) => write!(f, "flush{care}"),
             Step::Expect(version) => write!(f, "expect {}", version.0),
             Step::ExpectLast(version) => write!(f, "expect {} for the last time", version.0),
+            Step::Prefer(version, tier) => write!(f, "prefer tier {} for {}", tier.0, version.0),
             Step::ForgetHints => f.write_str("forget hints"),
             Step::StartPrefetch => f.write_str("start prefetch"),
             Step::HoldPrefetch => f.write_str("hold prefetch"),

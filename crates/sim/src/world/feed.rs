@@ -86,7 +86,7 @@ impl World {
             Event::StartPrefetch => self.prefetch_held = false,
             Event::HoldPrefetch => self.prefetch_held = true,
             Event::Discard { version } => self.enter_discard(version),
-            Event::Tick => {}
+            Event::Prefer { .. } | Event::Tick => {}
             _ => return self.enter_report(event),
         }
         Ok(())

@@ -120,6 +120,7 @@ impl World {
             Step::Flush(care) => self.call(id, request, care, Event::Flush { request }),
             Step::Expect(version) => self.tell(id, Event::Expect { version }),
             Step::ExpectLast(version) => self.tell(id, Event::ExpectLast { version }),
+            Step::Prefer(version, tier) => self.tell(id, Event::Prefer { version, tier }),
             Step::ForgetHints => self.tell(id, Event::ForgetHints),
             Step::StartPrefetch => self.tell(id, Event::StartPrefetch),
             Step::HoldPrefetch => self.tell(id, Event::HoldPrefetch),

@@ -7,7 +7,7 @@ mod sizes;
 
 use std::collections::BTreeSet;
 
-use unspool_core::{Config, Nanos, TierKind};
+use unspool_core::{Config, MAX_TIERS, Nanos, TierId, TierKind};
 
 use crate::plan::script::{Care, Life, Script, Step};
 use crate::random::Random;
@@ -44,6 +44,9 @@ fn script(random: &mut Random, sizes: &Sizes, base: i64, pace: Nanos) -> Script 
         _ => chaos::steps(random, sizes),
     };
     announce_ends(random, &mut steps);
+    if random.chance(0.2) {
+        steps = prefer_some(random, steps);
+    }
     let mut paced = Vec::with_capacity(steps.len() * 2);
     for step in steps.drain(..) {
         if step.is_call() && random.chance(0.6) {
@@ -67,6 +70,17 @@ fn announce_ends(random: &mut Random, steps: &mut [Step]) {
             *step = Step::ExpectLast(version);
         }
     }
+}
+
+/// Some checkpoints should rest in a certain tier, which there may be or not.
+fn prefer_some(random: &mut Random, steps: Vec<Step>) -> Vec<Step> {
+    let mut prefer = |step: &Step| match *step {
+        Step::Save { version, .. } if random.chance(0.3) => {
+            Some(Step::Prefer(version, TierId(random.below(MAX_TIERS as u64 + 1) as u8)))
+        }
+        _ => None,
+    };
+    steps.into_iter().flat_map(|step| [Some(step), prefer(&step)]).flatten().collect()
 }
 
 impl Step {
