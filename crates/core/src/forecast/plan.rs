@@ -15,8 +15,8 @@ pub(super) enum Deed {
     Reverse,
     /// A save; whether all restores of the copy are followed by a reverse step.
     Save { step: u64, for_reverse: bool },
-    /// A restore.
-    Restore { step: u64 },
+    /// A restore; whether the copy is discarded before it is restored again.
+    Restore { step: u64, last: bool },
     /// A copy is needed no more.
     Discard { step: u64 },
 }
@@ -25,8 +25,8 @@ pub(super) enum Deed {
 #[derive(Clone, PartialEq, Debug)]
 pub(super) struct Plan {
     pub deeds: Vec<Deed>,
-    /// The steps in the order of their restores.
-    pub restores: Vec<u64>,
+    /// The places of the restores among the deeds.
+    pub restores: Vec<usize>,
     pub counts: Counts,
     /// The copies at the moment when they take the most room: whole states, parts for a reverse.
     pub peak: [u64; 2],
@@ -38,12 +38,14 @@ struct Kept {
     save: usize,
     /// In so many tiers of the schedule.
     copies: u32,
+    /// Its last restore among the deeds.
+    restore: Option<usize>,
 }
 
 #[derive(Default)]
 struct Survey {
     deeds: Vec<Deed>,
-    restores: Vec<u64>,
+    restores: Vec<usize>,
     kept: BTreeMap<u64, Kept>,
     /// The save whose copy was restored last, until it is known what for.
     restored: Option<usize>,
@@ -105,11 +107,7 @@ impl Survey {
                 self.deeds.push(Deed::Reverse);
             }
             Action::Save { step, .. } => self.save(step),
-            Action::Restore { step, .. } => {
-                self.restored = self.kept.get(&step).map(|kept| kept.save);
-                self.restores.push(step);
-                self.deeds.push(Deed::Restore { step });
-            }
+            Action::Restore { step, .. } => self.restore(step),
             Action::Discard { step, .. } => self.discard(step),
             Action::End => {}
         }
@@ -127,20 +125,35 @@ impl Survey {
         // The next copy of what was restored: it needs the whole state.
         self.is_restored_for(false);
         let save = self.deeds.len();
-        let kept = self.kept.entry(step).or_insert(Kept { save, copies: 0 });
+        let kept = self.kept.entry(step).or_insert(Kept { save, copies: 0, restore: None });
         kept.copies += 1;
         if kept.copies == 1 {
             self.deeds.push(Deed::Save { step, for_reverse: true });
         }
     }
 
+    fn restore(&mut self, step: u64) {
+        let place = self.deeds.len();
+        if let Some(kept) = self.kept.get_mut(&step) {
+            self.restored = Some(kept.save);
+            kept.restore = Some(place);
+        }
+        self.restores.push(place);
+        self.deeds.push(Deed::Restore { step, last: false });
+    }
+
     fn discard(&mut self, step: u64) {
         let Some(kept) = self.kept.get_mut(&step) else { return };
         kept.copies -= 1;
-        if kept.copies == 0 {
-            self.kept.remove(&step);
-            self.deeds.push(Deed::Discard { step });
+        if kept.copies > 0 {
+            return;
         }
+        let place = kept.restore;
+        self.kept.remove(&step);
+        if let Some(Deed::Restore { last, .. }) = place.and_then(|at| self.deeds.get_mut(at)) {
+            *last = true;
+        }
+        self.deeds.push(Deed::Discard { step });
     }
 }
 

@@ -85,7 +85,7 @@ impl<'a> Run<'a> {
             Deed::Advance { steps } => self.compute(steps as f64 * self.job.step_seconds),
             Deed::Reverse => self.compute(self.job.reverse_seconds),
             Deed::Save { step, for_reverse } => self.save(step, self.job.bytes(for_reverse))?,
-            Deed::Restore { step } => self.restore(step)?,
+            Deed::Restore { step, .. } => self.restore(step)?,
             Deed::Discard { step } => {
                 self.sizes.remove(&step);
                 self.feed(Event::Discard { version: version(step) });
@@ -162,9 +162,11 @@ impl<'a> Run<'a> {
     fn expect(&mut self) {
         let until = self.restored.saturating_add(self.job.lookahead);
         while self.expected < until.min(self.plan.restores.len()) {
-            let step = self.plan.restores[self.expected];
+            let place = self.plan.restores[self.expected];
             self.expected += 1;
-            self.feed(Event::Expect { version: version(step) });
+            let Deed::Restore { step, last } = self.plan.deeds[place] else { continue };
+            let version = version(step);
+            self.feed(if last { Event::ExpectLast { version } } else { Event::Expect { version } });
         }
     }
 
