@@ -7,14 +7,20 @@
 mod action;
 pub mod check;
 mod fault;
+mod online;
 pub mod revolve;
 mod store_all;
+mod uniform;
+mod zcut;
 
 pub use action::Action;
 pub use check::{Counts, Interpreter, Limits, check};
 pub use fault::{Fault, Rule};
+pub use online::OnlineRevolve;
 pub use revolve::Revolve;
 pub use store_all::StoreAll;
+pub use uniform::Uniform;
+pub use zcut::ZCut;
 
 /// An iterator of actions whose last item is [`Action::End`].
 pub trait Schedule: Iterator<Item = Action> {
@@ -46,10 +52,21 @@ pub enum ScheduleError {
         /// What is needed.
         needed: u64,
     },
+    /// zCut needs at least one cut, of at least one step.
+    NoCuts,
     /// [`Schedule::finish`] of a schedule whose number of steps is known.
     StepsAreKnown {
         /// The number of steps.
         steps: u64,
+    },
+    /// [`Schedule::finish`] at a state that the working state cannot be.
+    NotThere {
+        /// What was said.
+        steps: u64,
+        /// The working state is this one at the least,
+        from: u64,
+        /// and this one at the most.
+        to: u64,
     },
 }
 
@@ -60,9 +77,15 @@ impl core::fmt::Display for ScheduleError {
             ScheduleError::TooFewSlots { slots, needed } => {
                 write!(f, "{slots} slots are too few: at least {needed} are needed")
             }
+            ScheduleError::NoCuts => f.write_str("there must be a cut, of one step or more"),
             ScheduleError::StepsAreKnown { steps } => {
                 write!(f, "the number of steps is known: {steps}")
             }
+            ScheduleError::NotThere { steps, from, to } => write!(
+                f,
+                "the forward pass cannot end at state {steps}: the working state is one of {from} \
+                 to {to}; say finish with its step, before asking for the next action"
+            ),
         }
     }
 }

@@ -42,7 +42,7 @@ pub fn saves(steps: u64, slots: u64) -> u64 {
 }
 
 /// The smallest `r` with `beta(slots, r) >= steps`, for `steps >= 2` and `1 <= slots < steps`.
-fn repetitions(steps: u64, slots: u64) -> u64 {
+pub(in crate::schedule) fn repetitions(steps: u64, slots: u64) -> u64 {
     // beta(s, 0) = 1 is too small; beta(s, r) > r is not for r = steps - 1.
     let (mut small, mut large) = (0, steps - 1);
     while large - small > 1 {
@@ -57,7 +57,7 @@ fn repetitions(steps: u64, slots: u64) -> u64 {
 }
 
 /// The binomial coefficient of `s + r` over `s`, at most `u64::MAX`.
-fn beta(s: u64, r: u64) -> u64 {
+pub(in crate::schedule) fn beta(s: u64, r: u64) -> u64 {
     let (few, many) = (s.min(r), u128::from(s.max(r)));
     let mut value: u128 = 1;
     // After k factors it is the coefficient of many + k over k: it grows, at least twofold.
@@ -73,7 +73,7 @@ fn beta(s: u64, r: u64) -> u64 {
 /// How a chain is split: its number of slots, its repetition number, and three coefficients that
 /// are smaller than its length.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Split {
+pub(in crate::schedule) struct Split {
     /// `s`, at least 1.
     slots: u64,
     /// `r`, at least 1.
