@@ -6,11 +6,11 @@ use std::sync::Arc;
 use pyo3::exceptions::PyRuntimeWarning;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
-use unspool::Settings;
 use unspool::gpu::Gpu;
+use unspool::{ErrorKind, Settings, TierKind};
 
 use crate::call::Target;
-use crate::errors::{Class, error};
+use crate::errors::{Class, error, from_spool};
 use crate::gpu::{self, Kept};
 use crate::hints;
 use crate::lend::{Reading, Writing, described};
@@ -380,6 +380,32 @@ impl Spool {
     ///     ClosedError, ForkedError.
     fn hold_prefetch(&self, py: Python<'_>) -> PyResult<()> {
         guarded(py, || detached(py, None, || self.spool.hold_prefetch()))
+    }
+
+    /// Says that `version` should rest in `tier`, `"device"`, `"host"` or `"disk"`, or a slower one,
+    /// until a restore of it is announced and near.
+    ///
+    /// It is flushed there without delay, and goes first where a faster tier needs room. Only a
+    /// preference: what is restored soon comes to faster tiers as always.
+    ///
+    /// Raises:
+    ///     OptionError: the spool has no such tier.
+    ///     UnknownVersionError, DiscardedVersionError, NotYetSavedError, ClosedError, ForkedError.
+    #[pyo3(signature = (version, tier, /))]
+    fn prefer(&self, py: Python<'_>, version: i64, tier: &str) -> PyResult<()> {
+        let kinds = [TierKind::Device, TierKind::Host, TierKind::Disk];
+        let Some(kind) = kinds.into_iter().find(|kind| kind.name() == tier) else {
+            let text =
+                format!("there is no tier {tier:?}: there are \"device\", \"host\" and \"disk\"");
+            return Err(error(py, Class::Option, text));
+        };
+        guarded(py, || {
+            py.detach(|| self.spool.prefer(version, kind)).map_err(|error| {
+                // It is the tier that is wrong then, not an array of this version.
+                let named = (error.kind() != ErrorKind::Invalid).then_some(version);
+                from_spool(py, &error, named)
+            })
+        })
     }
 
     /// Frees what was saved under `version`, in every tier. The version may be saved again.

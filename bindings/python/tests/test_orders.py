@@ -250,3 +250,25 @@ def test_flags_that_do_not_fit_the_versions_are_refused() -> None:
         with pytest.raises(TypeError):
             spool.expect([1], last=["yes"])
         assert spool.stats().hints == 0
+
+
+def test_what_prefers_a_slower_tier_leaves_the_faster_one_first(tmp_path: Path) -> None:
+    with unspool.Spool(device="64KiB", host="1MiB", disk=tmp_path) as spool:
+        spool.hold_prefetch()
+        for version in range(3):
+            spool.save(version, state(version))
+            spool.prefer(version, "disk")
+        spool.flush()
+        for version in range(3):
+            assert same_bits(spool.load(version), state(version))
+
+
+def test_a_preference_that_cannot_be_is_refused() -> None:
+    with unspool.Spool(device="64KiB") as spool:
+        spool.save(0, state(0))
+        with pytest.raises(unspool.OptionError, match="no disk tier"):
+            spool.prefer(0, "disk")
+        with pytest.raises(unspool.OptionError, match="there is no tier"):
+            spool.prefer(0, "tape")
+        with pytest.raises(unspool.UnknownVersionError):
+            spool.prefer(5, "device")

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use unspool_codec::Head;
-use unspool_core::{CheckpointId, Event, Version};
+use unspool_core::{CheckpointId, Event, TierId, TierKind, Version};
 use unspool_transfer::sync::{MutexGuard, lock};
 
 use crate::error::{Error, ErrorKind};
@@ -159,6 +159,25 @@ impl Spool {
     fn tell(&self, event: Event) -> Result<(), Error> {
         let mut state = self.hub.enter()?;
         self.hub.feed(&mut state, event);
+        Ok(())
+    }
+
+    /// `version` should rest in `tier`, or a slower one, until its hint is near: it is flushed there
+    /// without delay, and from faster tiers it is evicted first.
+    ///
+    /// # Errors
+    /// `Invalid` when there is no such tier; `Unknown`, `Discarded`, `NotYetSaved`, `Closed`,
+    /// `Forked`.
+    pub fn prefer(&self, version: i64, tier: TierKind) -> Result<(), Error> {
+        let (mut state, _) = self.checkpoint(version)?;
+        let tiers = &state.brain.core().config().tiers;
+        let Some(place) = tiers.iter().position(|t| t.kind == tier) else {
+            let message =
+                format!("This spool has no {tier} tier. Open it with one, or name another.");
+            return Err(Error::new(ErrorKind::Invalid, message));
+        };
+        let (version, tier) = (Version(version), TierId(place as u8));
+        self.hub.feed(&mut state, Event::Prefer { version, tier });
         Ok(())
     }
 

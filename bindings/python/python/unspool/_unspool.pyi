@@ -283,6 +283,18 @@ class Spool:
             ClosedError, ForkedError.
         """
 
+    def prefer(self, version: SupportsIndex, tier: Literal["device", "host", "disk"], /) -> None:
+        """Says that `version` should rest in `tier`, `"device"`, `"host"` or `"disk"`, or a slower one,
+        until a restore of it is announced and near.
+
+        It is flushed there without delay, and goes first where a faster tier needs room. Only a
+        preference: what is restored soon comes to faster tiers as always.
+
+        Raises:
+            OptionError: the spool has no such tier.
+            UnknownVersionError, DiscardedVersionError, NotYetSavedError, ClosedError, ForkedError.
+        """
+
     def discard(self, version: SupportsIndex, /) -> None:
         """Frees what was saved under `version`, in every tier. The version may be saved again.
 
