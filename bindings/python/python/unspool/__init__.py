@@ -30,6 +30,7 @@ from ._unspool import close_all as _close_all
 from .diagnosis import Diagnosis, doctor
 from .errors import *  # noqa: F403
 from .errors import __all__ as _errors
+from .planning import Links, Plan, measure_links, plan
 from .statistics import DirectionStats, Lead, LinkStats, Stall, Stats, TierStats
 
 __all__ = [
@@ -40,6 +41,8 @@ __all__ = [
     "HostBuffer",
     "Lead",
     "LinkStats",
+    "Links",
+    "Plan",
     "Region",
     "Spool",
     "Stall",
@@ -47,6 +50,8 @@ __all__ = [
     "TierStats",
     "__version__",
     "doctor",
+    "measure_links",
+    "plan",
 ]
 __all__ += _errors
 

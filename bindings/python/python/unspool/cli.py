@@ -67,6 +67,8 @@ def _parser() -> argparse.ArgumentParser:
     _add_timeline(timeline)
     bench = commands.add_parser("bench", help="measure this machine")
     _add_bench(bench)
+    plan = commands.add_parser("plan", help="say which schedule of an adjoint is fastest")
+    _add_plan(plan)
     doctor = commands.add_parser("doctor", help="say what this machine has and what is missing")
     _add_doctor(doctor)
     return parser
@@ -106,6 +108,19 @@ def _add_bench(parser: argparse.ArgumentParser) -> None:
 
     def command(options: argparse.Namespace) -> int:
         from unspool.bench.command import run_command
+
+        return run_command(options)
+
+    parser.set_defaults(command=command)
+
+
+def _add_plan(parser: argparse.ArgumentParser) -> None:
+    from unspool.planning.options import add_options
+
+    add_options(parser)
+
+    def command(options: argparse.Namespace) -> int:
+        from unspool.planning.command import run_command
 
         return run_command(options)
 

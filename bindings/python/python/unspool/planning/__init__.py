@@ -1,0 +1,179 @@
+"""Which schedule is fastest on a machine, and what it costs: `unspool.plan`, `unspool plan`.
+
+Every candidate is run by the real core of a spool in virtual time, at the speeds of this machine's
+links (measured by `measure_links`) or of another one's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from unspool.planning.links import Link, Links, LinksError, Rate
+from unspool.planning.outcome import Candidate, LeftOut, LinkBytes, NoPlanError, Plan, WhatIf
+from unspool.planning.problem import problem_of
+from unspool.planning.sizes import bytes_of, tiers_of
+
+__all__ = [
+    "Candidate",
+    "LeftOut",
+    "Link",
+    "LinkBytes",
+    "Links",
+    "LinksError",
+    "NoPlanError",
+    "Plan",
+    "Rate",
+    "WhatIf",
+    "measure_links",
+    "plan",
+    "predict",
+    "what_if",
+]
+
+
+def plan(
+    steps: int,
+    state_bytes: int | str,
+    step_seconds: float,
+    *,
+    device: Any = None,
+    host: Any = None,
+    disk: Any = None,
+    reverse_seconds: float | None = None,
+    reverse_bytes: int | str | None = None,
+    links: Links | None = None,
+    on: str = "auto",
+    work: Callable[[], object] | None = None,
+) -> Plan:
+    """Compares schedules for an adjoint computation: which is fastest, and what each one costs.
+
+    `print` the result for a table; `.best.schedule` goes into `unspool.adjoint`, and
+    `Spool(**plan.best.options)` opens the spool that it is for.
+
+    Arguments:
+        steps: of the forward pass.
+        state_bytes: of one state, as an integer or as text such as `"256MiB"`.
+        step_seconds: of one forward step, without any save.
+        device: the device tier, in bytes or as text such as `"4GiB"`; None for none.
+        host: the host tier, likewise. Neither has to fit into this machine.
+        disk: the disk tier: a directory, a pair such as `("/scratch", "100GiB")`, a `Disk`, or only
+            a size, for a machine that is not this one.
+        reverse_seconds: of one reverse step; as `step_seconds` without it.
+        reverse_bytes: of the part of a state that a reverse step reads; the whole without it.
+        links: the speeds of the machine; None measures this one, for about two seconds.
+        on: where the device tier is, as in `Spool`.
+        work: does a little of the application's own computing, for the measurement: see
+            `measure_links`.
+
+    Raises:
+        OptionError: a figure makes no sense, or the links are those of other tiers.
+        NoPlanError: no schedule fits into these tiers.
+        LinksError: the links could not be measured in time.
+        StorageError, NoDeviceError, DeviceError: no spool can be opened to measure them.
+    """
+    from unspool.planning.forecasting import make_plan
+    from unspool.planning.probe import measure
+
+    problem = problem_of(steps, state_bytes, step_seconds, reverse_seconds, reverse_bytes)
+    tiers = tiers_of(device, host, disk)
+    if links is None:
+        links = measure(tiers, problem.state_bytes, on, work=work)
+    return make_plan(problem, tiers, links)
+
+
+def predict(
+    schedule: Any,
+    state_bytes: int | str,
+    step_seconds: float,
+    *,
+    steps: int | None = None,
+    device: Any = None,
+    host: Any = None,
+    disk: Any = None,
+    reverse_seconds: float | None = None,
+    reverse_bytes: int | str | None = None,
+    links: Links | None = None,
+    on: str = "auto",
+    work: Callable[[], object] | None = None,
+) -> Candidate:
+    """What one schedule costs on a spool with all of these tiers.
+
+    Arguments:
+        schedule: a schedule, or whatever `unspool.schedules.as_schedule` makes one of.
+        steps: their number, where the schedule does not know it.
+        state_bytes, step_seconds, device, host, disk, reverse_seconds, reverse_bytes, links, on,
+            work: as for `plan`.
+
+    Raises:
+        OptionError: a figure makes no sense, or the links are those of other tiers.
+        Error: the schedule breaks a rule, or the tiers cannot hold what it keeps.
+        LinksError, StorageError, NoDeviceError, DeviceError: as for `plan`.
+    """
+    from unspool.planning.forecasting import candidate_of
+    from unspool.planning.probe import measure
+    from unspool.schedules import as_schedule
+
+    chosen = as_schedule(schedule)
+    count = steps if chosen.steps is None else chosen.steps
+    problem = problem_of(count, state_bytes, step_seconds, reverse_seconds, reverse_bytes)
+    tiers = tiers_of(device, host, disk)
+    if links is None:
+        links = measure(tiers, problem.state_bytes, on, work=work)
+    return candidate_of(problem, repr(chosen), chosen, tiers, links)
+
+
+def measure_links(
+    device: Any = None,
+    host: Any = None,
+    disk: Any = None,
+    *,
+    on: str = "auto",
+    checkpoint_bytes: int | str = 32 << 20,
+    limit: float = 2.0,
+    work: Callable[[], object] | None = None,
+) -> Links:
+    """Measures how fast this machine moves checkpoints between an application and these tiers.
+
+    The tiers of the probe are small, whatever the sizes given, and nothing stays behind.
+
+    Arguments:
+        device: the device tier, as in `Spool`, or None for none.
+        host: the host tier.
+        disk: the disk tier: a directory, a pair such as `("/scratch", "100GiB")`, or a `Disk`.
+        on: where the device tier is, as in `Spool`.
+        checkpoint_bytes: of the application; larger checkpoints than 32 MiB are as fast as those.
+        limit: about how long the probe takes at most, in seconds; a GPU takes a second more.
+        work: does a little of the application's own computing, such as one step, for `slowdown`.
+            Without it, one thread copies memory.
+
+    Raises:
+        OptionError: an option makes no sense, or the disk tier has no directory.
+        LinksError: the tiers are so slow that nothing was moved within `limit`.
+        StorageError, NoDeviceError, DeviceError: no such spool can be opened.
+    """
+    from unspool.planning.probe import measure
+
+    tiers = tiers_of(device, host, disk)
+    return measure(tiers, bytes_of("checkpoint_bytes", checkpoint_bytes), on, limit, work)
+
+
+def what_if(found: Plan) -> tuple[WhatIf, ...]:
+    """What the best schedule would cost with half and with twice of each tier in memory.
+
+    Nothing is measured again: the links stay as they are.
+    """
+    from unspool.planning.forecasting import make_plan
+
+    rows = []
+    for name in found.tiers.names:
+        for capacity in (found.tiers.capacity[name] // 2, 2 * found.tiers.capacity[name]):
+            if name == "disk" or not capacity:
+                continue
+            try:
+                tiers = found.tiers.resized(name, capacity)
+                best = make_plan(found.problem, tiers, found.links).best
+            except NoPlanError:
+                best = None
+            rows.append(WhatIf(name, capacity, best))
+    return tuple(rows)

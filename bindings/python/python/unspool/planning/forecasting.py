@@ -1,0 +1,185 @@
+"""Predicts proposals: each schedule is run by the real core of a spool, in virtual time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from unspool.errors import Error
+from unspool.planning.links import Links, Rate
+from unspool.planning.outcome import Candidate, LeftOut, LinkBytes, NoPlanError, Plan
+from unspool.planning.problem import Problem
+from unspool.planning.proposals import Proposal, proposals
+from unspool.planning.sizes import Tiers
+from unspool.statistics import size as size_text
+from unspool.statistics import time as time_text
+
+__all__ = ["LOOKAHEAD", "candidate_of", "forecast", "make_plan"]
+
+#: Restores that the driver expects ahead of time.
+LOOKAHEAD = 64
+
+#: Saves, restores and reverse steps in all that are forecast before what can only be slower is left
+#: out: a few seconds of work.
+WORK = 1_000_000
+
+
+def forecast(schedule: Any, job: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The extension's forecast of a schedule of `unspool.schedules`."""
+    from unspool import _unspool
+
+    found: Mapping[str, Any] = _unspool.forecast(schedule.core, job)
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Ready:
+    """A proposal with its schedule, and what that costs at least."""
+
+    proposal: Proposal
+    schedule: Any
+    work: int
+    least: float
+
+
+def make_plan(problem: Problem, tiers: Tiers, links: Links) -> Plan:
+    """Predicts everything that is worth it.
+
+    Raises:
+        NoPlanError: nothing fits.
+    """
+    ready: list[_Ready] = []
+    left_out: list[LeftOut] = []
+    for proposal in proposals(problem, tiers, links):
+        if proposal.fits:
+            made = _ready(problem, proposal, links)
+            (left_out if isinstance(made, LeftOut) else ready).append(made)  # type: ignore[arg-type]
+        else:
+            left_out.append(LeftOut(proposal.name, _too_large(problem, proposal, links)))
+    found: list[Candidate] = []
+    work = 0
+    for one in sorted(ready, key=lambda one: one.least):
+        best = min((candidate.seconds for candidate in found), default=float("inf"))
+        if one.least > best and work + one.work > WORK:
+            reason = f"takes at least {time_text(one.least)}: slower than the best"
+            left_out.append(LeftOut(one.proposal.name, reason))
+            continue
+        work += one.work
+        predicted = _predicted(problem, one, links)
+        (left_out if isinstance(predicted, LeftOut) else found).append(predicted)  # type: ignore[arg-type]
+    if not found:
+        raise NoPlanError(_nothing(problem, tiers, left_out))
+    found.sort(key=lambda candidate: candidate.seconds)
+    return Plan(problem, tiers, links, tuple(found), tuple(left_out))
+
+
+def _ready(problem: Problem, proposal: Proposal, links: Links) -> _Ready | LeftOut:
+    try:
+        schedule = proposal.make()
+        counts = schedule.counts()
+    except Error as error:
+        return LeftOut(proposal.name, str(error))
+    size = problem.reverse_bytes
+    copies = counts.saves * links.save.seconds(size) + counts.restores * links.restore.seconds(size)
+    least = problem.least_seconds(counts.advances) + copies
+    return _Ready(proposal, schedule, counts.saves + counts.restores + problem.steps, least)
+
+
+def _predicted(problem: Problem, one: _Ready, links: Links) -> Candidate | LeftOut:
+    name, tiers = one.proposal.name, one.proposal.tiers
+    try:
+        return candidate_of(problem, name, one.schedule, tiers, links)
+    except Error as error:
+        return LeftOut(name, str(error))
+
+
+def candidate_of(
+    problem: Problem, name: str, schedule: Any, tiers: Tiers, links: Links
+) -> Candidate:
+    """Predicts one schedule on a spool with these tiers.
+
+    Raises:
+        Error: it cannot be carried out with them.
+    """
+    found = forecast(schedule, job_of(problem, tiers, links))
+    counts = found["counts"]
+    return Candidate(
+        name=name,
+        schedule=schedule,
+        tiers=tiers.names,
+        options=tiers.options(),
+        seconds=found["seconds"],
+        compute_seconds=found["compute_seconds"],
+        copy_seconds=found["copy_seconds"],
+        save_stall_seconds=found["save_stall_seconds"],
+        restore_stall_seconds=found["restore_stall_seconds"],
+        forward_steps=counts["advances"],
+        recomputed_steps=max(0, counts["advances"] - (problem.steps - 1)),
+        saves=counts["saves"],
+        restores=counts["restores"],
+        peak_copies=counts["peak"],
+        peak_bytes=dict(found["peak_bytes"]),
+        links=_moved(tiers.names, found["link_bytes"]),
+        lead=None if found["lead"] is None else int(found["lead"][1]),
+    )
+
+
+def _moved(names: tuple[str, ...], moved: Any) -> tuple[LinkBytes, ...]:
+    pairs = zip(names, names[1:], moved, strict=False)
+    return tuple(LinkBytes(fast, slow, down, up) for fast, slow, (down, up) in pairs)
+
+
+def job_of(problem: Problem, tiers: Tiers, links: Links) -> dict[str, Any]:
+    """What the extension's forecast is asked; sizes in bytes, times in seconds."""
+    chosen = links.of(tiers.names)
+    return {
+        "tiers": list(tiers.capacity.items()),
+        "links": [
+            {
+                "flush_rate": link.flush.bytes_per_second,
+                "flush_latency": link.flush.latency,
+                "prefetch_rate": link.prefetch.bytes_per_second,
+                "prefetch_latency": link.prefetch.latency,
+            }
+            for link in chosen.links
+        ],
+        "steps": problem.steps,
+        "state_bytes": problem.state_bytes,
+        "reverse_bytes": problem.reverse_bytes,
+        "step_seconds": problem.step_seconds,
+        "reverse_seconds": problem.reverse_seconds,
+        "save": _pair(chosen.save),
+        "restore": _pair(chosen.restore),
+        "slowdown": chosen.slowdown,
+        "first_touch": chosen.first_touch,
+        "lookahead": LOOKAHEAD,
+        "on_gpu": chosen.on_gpu,
+    }
+
+
+def _pair(rate: Rate) -> tuple[float, float]:
+    return rate.bytes_per_second, rate.latency
+
+
+def _too_large(problem: Problem, proposal: Proposal, links: Links) -> str:
+    """What is needed, and what there is."""
+    tiers = proposal.tiers
+    name = max(tiers.names, key=lambda name: tiers.capacity[name])
+    needed = proposal.need.room(problem, tiers, name, links.on_gpu)
+    return (
+        f"does not fit: it keeps up to {size_text(needed)}, and the largest tier, {name}, has "
+        f"{size_text(tiers.capacity[name])}"
+    )
+
+
+def _nothing(problem: Problem, tiers: Tiers, left_out: list[LeftOut]) -> str:
+    """Why there is no plan, and what to do."""
+    largest = max(tiers.capacity.values())
+    if largest < problem.state_bytes:
+        return (
+            f"No schedule can do with these tiers: one state has {size_text(problem.state_bytes)}, "
+            f"and the largest tier {size_text(largest)}. Make a tier larger than one state."
+        )
+    reasons = "; ".join(f"{one.name}: {one.reason}" for one in left_out[:3])
+    return f"No schedule can do with these tiers ({reasons}). Make a tier larger."

@@ -1,0 +1,191 @@
+"""Sizes and tiers as people give them: those of `Spool`, and places that a machine does not have.
+
+A size is an integer in bytes or text with a unit, exactly as in `Spool`: `"512MiB"`, `"1.5GB"`.
+"""
+
+from __future__ import annotations
+
+import operator
+import os
+import re
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from unspool._types import Disk
+from unspool.errors import OptionError
+
+__all__ = ["TIERS", "Tiers", "bytes_of", "tiers_of"]
+
+#: The tiers that a spool may have, fastest first.
+TIERS = ("device", "host", "disk")
+
+#: Checkpoints start at multiples of this with a disk, on a GPU, and in main memory alone.
+DISK_ALIGNMENT, DEVICE_ALIGNMENT, MEMORY_ALIGNMENT = 4096, 256, 64
+
+#: What the disk tier keeps in front of a checkpoint.
+HEAD = 4096
+
+_NUMBER = re.compile(
+    r"(?P<whole>\d+(?:_\d+)*)?(?:\.(?P<part>\d+(?:_\d+)*)?)?\s*(?P<unit>[A-Za-z]*)"
+)
+_UNITS = {"b": 1} | {
+    f"{letter}{suffix}": base**power
+    for power, letter in enumerate("kmgtp", 1)
+    for suffix, base in (("b", 1000), ("ib", 1024))
+}
+
+
+def bytes_of(name: str, value: Any) -> int:
+    """The bytes of a size.
+
+    Raises:
+        OptionError: it is none; the text says what to write.
+    """
+    found = _parsed(name, value) if isinstance(value, str) else _whole(value)
+    if found is None:
+        advice = 'write a string such as "512MiB" or "1.5GB", or a whole number of bytes'
+        raise OptionError(f"{name}={value!r} is no size; {advice}.")
+    if not 0 < found < 2**63:
+        raise OptionError(f"{name}={value!r}: from 1 byte to 8 EiB, or leave it out.")
+    return found
+
+
+def _parsed(name: str, text: str) -> int | None:
+    match = _NUMBER.fullmatch(text.strip())
+    if match is None or not (match["whole"] or match["part"]):
+        return None
+    unit = match["unit"].lower()
+    if not unit:
+        raise OptionError(
+            f'{name}={text!r} has no unit: write "{text}B", or an integer, for bytes.'
+        )
+    if unit not in _UNITS:
+        prefixes = "kMGTP" if len(unit) > 2 or unit[0] not in "kmgtp" else unit[0].upper()
+        advice = ", ".join(f"{prefix}B (1000) or {prefix}iB (1024)" for prefix in prefixes)
+        raise OptionError(f"{name}={text!r}: there is no unit {match['unit']!r}; write {advice}.")
+    part = (match["part"] or "").replace("_", "")
+    digits = int((match["whole"] or "0").replace("_", "") + part)
+    found: int = digits * _UNITS[unit] // 10 ** len(part)
+    return found
+
+
+def _whole(value: Any) -> int | None:
+    if isinstance(value, bool):
+        return None
+    if isinstance(value, float):
+        return int(value) if value.is_integer() else None
+    try:
+        return int(operator.index(value))
+    except TypeError:
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class Tiers:
+    """The tiers that a plan is for.
+
+    Attributes:
+        capacity: bytes by the names of the tiers, fastest first.
+        directory: of the disk tier, if it has a place on this machine.
+        free: whether the capacity of the disk is what its file system has free.
+    """
+
+    capacity: Mapping[str, int]
+    directory: str | None = None
+    free: bool = False
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The tiers, fastest first."""
+        return tuple(self.capacity)
+
+    def first(self, count: int) -> Tiers:
+        """Only the `count` fastest ones."""
+        kept = {name: self.capacity[name] for name in self.names[:count]}
+        return Tiers(kept, self.directory if "disk" in kept else None, self.free and "disk" in kept)
+
+    def resized(self, name: str, capacity: int) -> Tiers:
+        """The same with another capacity of one tier."""
+        free = self.free and name != "disk"
+        return Tiers({**self.capacity, name: capacity}, self.directory, free)
+
+    def alignment(self, on_gpu: bool) -> int:
+        """Checkpoints start at multiples of this, as in a spool."""
+        if "disk" in self.capacity:
+            return DISK_ALIGNMENT
+        return DEVICE_ALIGNMENT if on_gpu else MEMORY_ALIGNMENT
+
+    def room(self, name: str, size: int, on_gpu: bool) -> int:
+        """What a checkpoint of `size` bytes takes in a tier, in bytes."""
+        unit = self.alignment(on_gpu)
+        return -(-size // unit) * unit + (HEAD if name == "disk" else 0)
+
+    def slots(self, name: str, size: int, on_gpu: bool) -> int:
+        """How many checkpoints of `size` bytes a tier holds."""
+        return self.capacity[name] // self.room(name, size, on_gpu)
+
+    def options(self) -> dict[str, Any]:
+        """The keywords of a `Spool` with these tiers."""
+        found: dict[str, Any] = dict(self.capacity)
+        if "disk" in found:
+            place = self.directory if self.directory is not None else "DIRECTORY"
+            found["disk"] = place if self.free else (place, found["disk"])
+        return found
+
+
+def tiers_of(device: Any, host: Any, disk: Any) -> Tiers:
+    """The tiers that the options name.
+
+    Raises:
+        OptionError: one makes no sense, or there is none.
+    """
+    capacity = {
+        name: bytes_of(name, value)
+        for name, value in (("device", device), ("host", host))
+        if value is not None
+    }
+    directory, free = None, False
+    if disk is not None:
+        directory, capacity["disk"], free = _disk(disk)
+    if not capacity:
+        raise OptionError(
+            "A plan needs a place to keep checkpoints, and none was given: set at least one of "
+            "device=, host= and disk=."
+        )
+    return Tiers(capacity, directory, free)
+
+
+def _disk(disk: Any) -> tuple[str | None, int, bool]:
+    """Directory, capacity, and whether that is what is free."""
+    size: Any = None
+    if isinstance(disk, Disk):
+        disk, size = disk.path, disk.capacity
+    elif isinstance(disk, tuple):
+        if len(disk) != 2:
+            raise OptionError('disk= is a path, a size, or a pair such as ("/scratch", "100GiB").')
+        disk, size = disk
+    elif _is_size(disk):
+        return None, bytes_of("disk", disk), False
+    path = _directory(disk)
+    if size is not None:
+        return path, bytes_of("disk", size), False
+    return path, shutil.disk_usage(path).free, True
+
+
+def _is_size(disk: Any) -> bool:
+    """Numbers and text such as `"200GiB"` are sizes unless there is a folder of that name."""
+    if not isinstance(disk, str):
+        return not isinstance(disk, bytes | os.PathLike)
+    return not os.path.exists(disk) and _NUMBER.fullmatch(disk.strip()) is not None
+
+
+def _directory(disk: Any) -> str:
+    try:
+        path = os.fsdecode(disk)
+    except TypeError as error:
+        raise OptionError(f"disk={disk!r} is no path and no size.") from error
+    if not os.path.isdir(path):
+        raise OptionError(f"disk={path!r} is no directory: make it, or give a size for a plan.")
+    return path
