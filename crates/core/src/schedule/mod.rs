@@ -5,20 +5,28 @@
 //! before the last step: reversing that step begins the reverse sweep.
 
 mod action;
+mod any;
 pub mod check;
 mod fault;
+mod listed;
 mod online;
+mod restores;
 pub mod revolve;
 mod store_all;
+mod trace;
 mod uniform;
 mod zcut;
 
 pub use action::Action;
+pub use any::AnySchedule;
 pub use check::{Counts, Interpreter, Limits, check};
 pub use fault::{Fault, Rule};
+pub use listed::Listed;
 pub use online::OnlineRevolve;
+pub use restores::Restores;
 pub use revolve::Revolve;
 pub use store_all::StoreAll;
+pub use trace::{Trace, TraceError, TraceFault};
 pub use uniform::Uniform;
 pub use zcut::ZCut;
 
