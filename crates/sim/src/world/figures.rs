@@ -27,6 +27,16 @@ impl CallFigures {
     }
 }
 
+/// How far the provision for restores goes, seen from one of them. Versions count once each, and
+/// those that are not saved yet count as provided for: a save will bring them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Reach {
+    /// Versions other than this one that will be restored next and need no wait, without a break.
+    pub lead: u64,
+    /// Versions other than this one that will be restored at all.
+    pub ahead: u64,
+}
+
 /// Counters while a run goes on.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Counters {
@@ -34,6 +44,7 @@ pub(crate) struct Counters {
     pub restores: CallFigures,
     pub hits: [u64; MAX_TIERS],
     pub leads: Vec<u64>,
+    pub reaches: Vec<Reach>,
     pub refused: u64,
     pub copying: Nanos,
     pub first_restore: Option<Nanos>,
@@ -80,6 +91,8 @@ pub struct RunFigures {
     pub hits: [u64; MAX_TIERS],
     /// For each restore in order: how many of the next ones were ready in the fastest tier.
     pub leads: Vec<u64>,
+    /// For each restore in order, how far was provided.
+    pub reaches: Vec<Reach>,
     /// The counters of the core.
     pub core: CoreStats,
 }

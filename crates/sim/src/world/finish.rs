@@ -87,6 +87,7 @@ impl World {
             restores: self.counters.restores,
             hits: self.counters.hits,
             leads: self.counters.leads.clone(),
+            reaches: self.counters.reaches.clone(),
             core: self.core.stats(),
         }
     }

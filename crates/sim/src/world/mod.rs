@@ -40,7 +40,7 @@ use crate::world::replies::Reply;
 use crate::world::threads::{Thread, Ticket};
 use crate::world::transfers::Job;
 
-pub use figures::{CallFigures, RunFigures};
+pub use figures::{CallFigures, Reach, RunFigures};
 
 /// What a step of the simulation comes to.
 pub(crate) type Checked = Result<(), Violation>;

@@ -6,10 +6,13 @@ use super::{Checked, World};
 use crate::device::streams::StreamId;
 use crate::plan::script::{Care, Script, Step};
 use crate::world::agenda::{Action, ThreadId};
+use crate::world::figures::Reach;
 use crate::world::replies::Reply;
 
 /// How long a thread waits at most that keeps a ticket open: it may wait for itself.
 const PATIENCE: Nanos = Nanos(5_000_000);
+/// Versions that are looked at ahead of a restore.
+const FARTHEST: usize = 64;
 
 /// A granted save or a served restore.
 #[derive(Clone, Copy, Debug)]
@@ -114,7 +117,7 @@ impl World {
                 self.call(id, request, care, Event::Save { request, version, bytes })
             }
             Step::Restore { version, care } => {
-                self.count_lead(id);
+                self.count_lead(id, version);
                 self.call(id, request, care, Event::Restore { request, version })
             }
             Step::Flush(care) => self.call(id, request, care, Event::Flush { request }),
@@ -148,13 +151,26 @@ impl World {
     }
 
     /// How many of the restores after this one find their bytes in the fastest tier.
-    fn count_lead(&mut self, id: ThreadId) {
+    fn count_lead(&mut self, id: ThreadId, version: Version) {
         let ready = |version: &Version| {
             let books = self.ledger.named(*version);
             books.and_then(|b| b.holdings[0]).is_some_and(|held| held.is_good())
         };
         let lead = self.threads[id.0].restores_ahead().take_while(ready).count();
+        let mut others: Vec<Version> = Vec::new();
+        for next in self.threads[id.0].restores_ahead() {
+            if others.len() == FARTHEST {
+                break;
+            }
+            if next != version && !others.contains(&next) {
+                others.push(next);
+            }
+        }
+        let provided =
+            |version: &&Version| ready(version) || self.ledger.named(**version).is_none();
+        let reach = others.iter().take_while(provided).count() as u64;
         self.counters.lead(self.now, lead as u64);
+        self.counters.reaches.push(Reach { lead: reach, ahead: others.len() as u64 });
     }
 
     /// The thread sees the answer to its call, unless it has given up before.

@@ -3,6 +3,7 @@
 mod adjoint;
 mod chaos;
 mod revolve;
+pub mod schedule;
 mod sizes;
 
 use std::collections::BTreeSet;
@@ -39,7 +40,8 @@ fn life(random: &mut Random, sizes: &Sizes, index: u64, crashes: bool) -> Life {
 fn script(random: &mut Random, sizes: &Sizes, base: i64, pace: Nanos) -> Script {
     let mut steps = match random.below(10) {
         0..=3 => adjoint::steps(random, sizes, base),
-        4..=5 => revolve::steps(random, sizes, base),
+        4 => schedule::steps(random, sizes, base),
+        5 => revolve::steps(random, sizes, base),
         6 => adjoint::consumer(random, base),
         _ => chaos::steps(random, sizes),
     };
