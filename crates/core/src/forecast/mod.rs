@@ -8,8 +8,10 @@
 //!
 //! The model, and what it leaves out:
 //! - The driver expects [`Job::lookahead`] restores before the first action, and one more at each
-//!   restore, and says which of them are the last of their copies. Prefetching is never held back. A step that a schedule keeps in two tiers at once is
-//!   one version of the spool: the second save moves nothing, the last discard frees it.
+//!   restore, and says which of them are the last of their copies. Prefetching is never held back.
+//! - A step that a schedule keeps in two tiers at once is one version of the spool: the second save
+//!   moves nothing, the last discard frees it. A copy that the schedule counts to a slower tier
+//!   prefers to rest there.
 //! - On a GPU the host only enqueues, and the stream executes in order, so that one timeline at
 //!   the rates of copies on the device is right. The links to the host disturb it little.
 //! - In main memory the background and the application share bandwidth and cores: while `k` links,

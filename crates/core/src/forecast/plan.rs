@@ -5,6 +5,7 @@ use alloc::vec::Vec;
 
 use crate::forecast::{ForecastError, Job, MAX_ACTIONS};
 use crate::schedule::{Action, Counts, Interpreter, Limits, Schedule};
+use crate::types::TierKind;
 
 /// What the application does, one after the other.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -13,8 +14,9 @@ pub(super) enum Deed {
     Advance { steps: u64 },
     /// One reverse step.
     Reverse,
-    /// A save; whether all restores of the copy are followed by a reverse step.
-    Save { step: u64, for_reverse: bool },
+    /// A save; whether all restores of the copy are followed by a reverse step, and the tier that
+    /// the schedule has counted it to.
+    Save { step: u64, for_reverse: bool, tier: Option<TierKind> },
     /// A restore; whether the copy is discarded before it is restored again.
     Restore { step: u64, last: bool },
     /// A copy is needed no more.
@@ -58,8 +60,11 @@ impl Plan {
         let mut interpreter = Interpreter::new(Limits::of(&schedule));
         let mut survey = Survey::default();
         while let Some(action) = schedule.next() {
-            let action = stopped(action, steps, &mut schedule)?;
+            let (action, ends) = stopped(action, steps, &mut schedule)?;
             interpreter.see(&action).map_err(ForecastError::Schedule)?;
+            if ends {
+                interpreter.stopped_at(steps).map_err(ForecastError::Schedule)?;
+            }
             if survey.deeds.len() >= MAX_ACTIONS {
                 return Err(ForecastError::TooLong { limit: MAX_ACTIONS });
             }
@@ -79,19 +84,19 @@ impl Plan {
     }
 }
 
-/// The action as the application carries it out: a schedule that does not know its number of steps
-/// is told when the forward pass has come to its end.
+/// The action as the application carries it out, and whether the forward pass ends with it: a
+/// schedule that does not know its number of steps is then told.
 fn stopped(
     action: Action,
     steps: u64,
     schedule: &mut impl Schedule,
-) -> Result<Action, ForecastError> {
+) -> Result<(Action, bool), ForecastError> {
     match action {
         Action::Forward { from, to } if schedule.steps().is_none() && to >= steps => {
             schedule.finish(steps).map_err(ForecastError::Steps)?;
-            Ok(Action::Forward { from, to: steps })
+            Ok((Action::Forward { from, to: steps }, true))
         }
-        other => Ok(other),
+        other => Ok((other, false)),
     }
 }
 
@@ -106,7 +111,7 @@ impl Survey {
                 self.is_restored_for(true);
                 self.deeds.push(Deed::Reverse);
             }
-            Action::Save { step, .. } => self.save(step),
+            Action::Save { step, tier } => self.save(step, tier),
             Action::Restore { step, .. } => self.restore(step),
             Action::Discard { step, .. } => self.discard(step),
             Action::End => {}
@@ -121,14 +126,14 @@ impl Survey {
         }
     }
 
-    fn save(&mut self, step: u64) {
+    fn save(&mut self, step: u64, tier: Option<TierKind>) {
         // The next copy of what was restored: it needs the whole state.
         self.is_restored_for(false);
         let save = self.deeds.len();
         let kept = self.kept.entry(step).or_insert(Kept { save, copies: 0, restore: None });
         kept.copies += 1;
         if kept.copies == 1 {
-            self.deeds.push(Deed::Save { step, for_reverse: true });
+            self.deeds.push(Deed::Save { step, for_reverse: true, tier });
         }
     }
 
@@ -163,7 +168,7 @@ fn peak(deeds: &[Deed], job: &Job) -> [u64; 2] {
     let (mut now, mut most, mut most_bytes) = ([0_u64; 2], [0_u64; 2], 0);
     for deed in deeds {
         match *deed {
-            Deed::Save { step, for_reverse } => {
+            Deed::Save { step, for_reverse, .. } => {
                 kept.insert(step, for_reverse);
                 now[usize::from(for_reverse)] += 1;
                 let bytes = now[0].saturating_mul(job.state_bytes);

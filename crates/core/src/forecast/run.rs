@@ -10,7 +10,7 @@ use crate::event::Event;
 use crate::forecast::lanes::Lanes;
 use crate::forecast::plan::{Deed, Plan};
 use crate::forecast::{Forecast, ForecastError, Job, LinkBytes, TierPeak};
-use crate::types::{Nanos, Place, RequestId, TierId, Version};
+use crate::types::{Nanos, Place, RequestId, TierId, TierKind, Version};
 
 /// What the core said to the call that waits.
 #[derive(Clone, Copy, Debug)]
@@ -84,7 +84,10 @@ impl<'a> Run<'a> {
         match deed {
             Deed::Advance { steps } => self.compute(steps as f64 * self.job.step_seconds),
             Deed::Reverse => self.compute(self.job.reverse_seconds),
-            Deed::Save { step, for_reverse } => self.save(step, self.job.bytes(for_reverse))?,
+            Deed::Save { step, for_reverse, tier } => {
+                self.save(step, self.job.bytes(for_reverse))?;
+                self.prefer(step, tier);
+            }
             Deed::Restore { step, .. } => self.restore(step)?,
             Deed::Discard { step } => {
                 self.sizes.remove(&step);
@@ -129,6 +132,14 @@ impl<'a> Run<'a> {
         self.copy(self.job.restore.nanos(bytes));
         self.feed(Event::Restored { request });
         Ok(())
+    }
+
+    /// The copy should rest where the schedule has counted it to, where there is such a tier.
+    fn prefer(&mut self, step: u64, tier: Option<TierKind>) {
+        let slower = self.job.tiers.iter().zip(0..).skip(1).find(|(t, _)| Some(t.kind) == tier);
+        if let Some((_, index)) = slower {
+            self.feed(Event::Prefer { version: version(step), tier: TierId(index) });
+        }
     }
 
     /// The application's own way to a tier that it does not share memory with.
