@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import itertools
+import re
 import statistics
 import tempfile
 import time
@@ -22,7 +23,7 @@ from typing import Any
 
 from unspool._types import Disk
 from unspool._unspool import Spool
-from unspool.errors import Error, OptionError, WaitTimeoutError
+from unspool.errors import OptionError, WaitTimeoutError
 from unspool.planning.links import Link, Links, LinksError, Rate
 from unspool.planning.sizes import Tiers
 from unspool.planning.spans import Span, rate_of, read_spans
@@ -72,7 +73,7 @@ def measure(
     if size > small.size or small.enough:
         large = _Probe(tiers, size, on, max(0.1, limit - (time.perf_counter() - begin)), work)
         large.run(ROUNDS)
-    return _links(small, large, time.perf_counter() - begin)
+    return _links(small, large, begin)
 
 
 def _affordable(small: _Probe, wanted: int, left: float) -> int:
@@ -128,7 +129,7 @@ class _Probe:
             tempfile.TemporaryDirectory(prefix="unspool-probe-") as folder,
             Spool(**self._options, on=self._on, timeout=left, trace=True) as spool,
         ):
-            self.where = _where(spool, self._on)
+            self.where = _where(spool)
             with contextlib.suppress(WaitTimeoutError), _array(spool, self.size, self.where) as u:
                 self._rounds(spool, u, rounds)
             trace = Path(folder, "trace.json")
@@ -215,13 +216,12 @@ def _options(tiers: Tiers, size: int) -> dict[str, Any]:
     return found
 
 
-def _where(spool: Spool, on: str) -> str:
+def _where(spool: Spool) -> str:
     """`"cpu"`, or the GPU as in `"cuda:0"`."""
-    if on == "cpu":
-        return "cpu"
     for tier in spool.stats().tiers:
-        if tier.location.startswith("cuda"):
-            return tier.location
+        found = re.search(r"CUDA device (\d+)$", tier.location)
+        if found is not None:
+            return f"cuda:{found[1]}"
     return "cpu"
 
 
@@ -269,8 +269,8 @@ def _times(work: Callable[[], object], still: Callable[[], bool]) -> list[float]
     return found
 
 
-def _links(small: _Probe, large: _Probe, seconds: float) -> Links:
-    """What both spools have shown."""
+def _links(small: _Probe, large: _Probe, begin: float) -> Links:
+    """What both spools have shown; the clock said `begin` when all began."""
     rates = {lane: rate or small.rates()[lane] for lane, rate in large.rates().items()}
     save, restore = _copies(small, large)
     missing = [lane for lane, rate in rates.items() if not rate]
@@ -295,20 +295,20 @@ def _links(small: _Probe, large: _Probe, seconds: float) -> Links:
         slowdown=large.slowdown,
         first_touch=_first_touch(large, save),
         checkpoint_bytes=large.size,
-        seconds=seconds,
+        seconds=time.perf_counter() - begin,
     )
 
 
 def _copies(small: _Probe, large: _Probe) -> tuple[Rate | None, Rate | None]:
     """Of the application's copies. On a GPU they are only enqueued: a call is their latency."""
-    within = _within_device(large.where) if large.where != "cpu" else None
+    raw = _of_gpu(large.where, large.names[0])
     found: list[Rate | None] = []
-    for few, many in ((small.saves, large.saves), (small.restores, large.restores)):
+    for place, few, many in ((0, small.saves, large.saves), (1, small.restores, large.restores)):
         short, long = few.best(), many.best()
         if short is None or long is None:
             found.append(None)
-        elif within is not None:
-            found.append(Rate(within, short))
+        elif raw is not None:
+            found.append(Rate(raw[place], short))
         else:
             found.append(_line((small.size, short), (large.size, long)))
     return found[0], found[1]
@@ -337,12 +337,18 @@ def _first_touch(probe: _Probe, save: Rate) -> float:
     return max(0.0, cold - save.seconds(probe.size)) / probe.size
 
 
-def _within_device(where: str) -> float | None:
-    """Bytes per second of copies within the GPU, by the events of the device."""
+def _of_gpu(where: str, tier: str) -> tuple[float, float] | None:
+    """Bytes per second of copies from arrays on a GPU into a memory tier and back, by the events of
+    the device.
+    """
     from unspool.diagnosis import doctor
 
-    with contextlib.suppress(Error):
-        for device in doctor(measure=True).devices:
-            if where == f"cuda:{device.ordinal}" and device.speeds is not None:
-                return device.speeds.within_device
+    if where == "cpu" or tier == "disk":
+        return None
+    for device in doctor(measure=True).devices:
+        if where == f"cuda:{device.ordinal}" and device.speeds is not None:
+            speeds = device.speeds
+            if tier == "device":
+                return speeds.within_device, speeds.within_device
+            return speeds.device_to_host, speeds.host_to_device
     return None
