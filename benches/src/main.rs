@@ -1,4 +1,5 @@
-//! `make bench`: tables of what the core's decisions cost and what its policies are worth.
+//! `make bench`: tables of what the core's decisions and schedules cost, and what its policies are
+//! worth.
 //!
 //! Nothing here is asserted: every figure stands beside one of the same run to compare it with.
 
@@ -9,18 +10,18 @@ mod decisions;
 mod machine;
 mod policies;
 mod random;
+mod schedules;
 mod table;
 mod traces;
 
 use std::process::ExitCode;
 
-const USAGE: &str = "usage: unspool-benches [decisions] [policies]   (default: both)";
+const USAGE: &str = "usage: unspool-benches [decisions] [policies] [schedules]   (default: all)";
+const NAMES: [&str; 3] = ["decisions", "policies", "schedules"];
 
 fn main() -> ExitCode {
     let asked: Vec<String> = std::env::args().skip(1).collect();
-    if let Some(unknown) =
-        asked.iter().find(|name| !["decisions", "policies"].contains(&name.as_str()))
-    {
+    if let Some(unknown) = asked.iter().find(|name| !NAMES.contains(&name.as_str())) {
         eprintln!("there is no benchmark {unknown}\n{USAGE}");
         return ExitCode::FAILURE;
     }
@@ -30,6 +31,9 @@ fn main() -> ExitCode {
     }
     if wanted("policies") {
         policies::run();
+    }
+    if wanted("schedules") {
+        schedules::run();
     }
     ExitCode::SUCCESS
 }
