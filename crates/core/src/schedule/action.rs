@@ -38,7 +38,8 @@ pub enum Action {
         /// The working state's step.
         step: u64,
     },
-    /// `Discard { step: 10, .. }` is read as: the copy of state 10 in that tier is not needed again.
+    /// `Discard { step: 10, .. }` is read as: the copy of state 10 in that tier is not needed any
+    /// more.
     Discard {
         /// The step whose state was saved.
         step: u64,

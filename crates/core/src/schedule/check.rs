@@ -136,6 +136,7 @@ impl Interpreter {
             Action::Forward { from, .. } => Some(from),
             _ => None,
         };
+        debug_assert_eq!(self.kept.len() as u64, self.counts.saves - self.counts.discards);
         Ok(())
     }
 
@@ -240,7 +241,8 @@ impl Interpreter {
         if let Some(kind) = copy.1 {
             self.take_place(kind)?;
         }
-        self.kept.insert(copy);
+        let new = self.kept.insert(copy);
+        debug_assert!(new, "{copy:?} was kept already");
         self.counts.saves += 1;
         self.counts.peak = self.counts.peak.max(total);
         Ok(())
@@ -310,6 +312,7 @@ impl Interpreter {
         if !self.kept.is_empty() {
             return Err(Rule::StillKept { copies: self.kept.len() as u64 });
         }
+        debug_assert_eq!(self.counts.steps, self.counts.reverses);
         self.ended = true;
         Ok(())
     }

@@ -46,6 +46,7 @@ impl StoreAll {
     }
 
     fn reverse(&mut self) -> Action {
+        debug_assert!(self.at < self.steps, "a step of the schedule");
         let step = self.at;
         self.next = if step == 0 { Next::End } else { Next::Restore };
         self.at = step.saturating_sub(1);

@@ -56,6 +56,7 @@ impl Uniform {
     #[must_use]
     pub fn advances(&self) -> u64 {
         let Some((length, longer)) = self.shares() else { return 0 };
+        debug_assert!(longer < self.slots, "{longer} intervals cannot all be longer");
         let again = |length: u64| u128::from(length) * u128::from(length.saturating_sub(1)) / 2;
         let shorter = u128::from(self.slots - longer).saturating_mul(again(length));
         let longer = u128::from(longer).saturating_mul(again(length + 1));
@@ -82,6 +83,7 @@ impl Uniform {
     fn forward(&mut self) -> Action {
         let from = self.at;
         self.at = self.start(self.interval + 1);
+        debug_assert!(from < self.at && self.at < self.steps, "an interval has a step");
         if self.at == self.steps - 1 {
             self.next = Next::Reverse;
         } else {
@@ -109,6 +111,7 @@ impl Uniform {
     }
 
     fn reverse(&mut self) -> Action {
+        debug_assert!(self.left > 0, "every step is reversed");
         self.left -= 1;
         let next = if self.left == 0 { Next::End } else { Next::Restore };
         self.then(next, Action::Reverse { step: self.left })

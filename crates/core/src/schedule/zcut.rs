@@ -98,6 +98,7 @@ impl ZCut {
                 longest = middle - 1;
             }
         }
+        debug_assert!(copies(steps, fits) <= slots, "the cuts fit");
         ZCut::with_length(steps, fits)
     }
 
@@ -139,6 +140,7 @@ impl ZCut {
         } else {
             self.at += 1;
         }
+        debug_assert!(self.at < self.left, "past the state of the last step");
         self.next = if self.at + 1 == self.left { Next::Reverse } else { Next::Save };
         Action::Forward { from, to: self.at }
     }
@@ -151,6 +153,7 @@ impl ZCut {
         } else {
             self.left - 1
         };
+        debug_assert!(self.start <= self.at && self.at < self.left, "a state of this cut");
         let next = if self.at + 1 == self.left { Next::Discard } else { Next::Forward };
         self.then(next, Action::Restore { step: self.at, tier: None })
     }

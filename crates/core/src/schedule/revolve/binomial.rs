@@ -21,6 +21,7 @@ pub fn advances(steps: u64, slots: u64) -> u64 {
     let slots = slots.min(steps - 1);
     let r = repetitions(steps, slots);
     // beta(s + 1, r - 1) = beta(s, r - 1) (s + r) / (s + 1), and beta(s, r - 1) < l.
+    debug_assert!(beta(slots, r - 1) < steps, "{r} is not the smallest number of repetitions");
     let (l, s, r) = (u128::from(steps), u128::from(slots), u128::from(r));
     let fewer = u128::from(beta(slots, r as u64 - 1)) * (s + r) / (s + 1);
     u64::try_from(r * l - fewer).unwrap_or(u64::MAX)
@@ -37,12 +38,14 @@ pub fn saves(steps: u64, slots: u64) -> u64 {
     }
     let slots = slots.min(steps - 1);
     let r = repetitions(steps, slots);
+    debug_assert!(beta(slots, r) >= steps, "{r} repetitions are too few");
     let flat = beta(slots - 1, r - 1);
     flat + (steps - beta(slots, r - 1)).saturating_sub(flat)
 }
 
 /// The smallest `r` with `beta(slots, r) >= steps`, for `steps >= 2` and `1 <= slots < steps`.
 pub(in crate::schedule) fn repetitions(steps: u64, slots: u64) -> u64 {
+    debug_assert!(steps >= 2 && slots >= 1 && slots < steps, "{steps} steps, {slots} slots");
     // beta(s, 0) = 1 is too small; beta(s, r) > r is not for r = steps - 1.
     let (mut small, mut large) = (0, steps - 1);
     while large - small > 1 {
@@ -119,6 +122,7 @@ impl Split {
     /// For the same chain when `length >= 1` of its steps are left.
     #[inline]
     pub fn shorten(&mut self, length: u64) {
+        debug_assert!(length > 0, "a chain has a step");
         while length <= self.here && self.repetitions > 1 {
             let r = self.repetitions - 1;
             self.here -= self.fewer;
@@ -136,6 +140,7 @@ impl Split {
     /// paper's also makes as few copies as possible (its section 2 gives it in three cases).
     #[inline]
     pub fn advance(&self, length: u64) -> u64 {
+        debug_assert!(length > self.here, "{length} steps are a chain of fewer repetitions");
         let shortest = self.here - self.fewer;
         let wanted = length.saturating_sub(self.fewer).saturating_sub(self.fewest);
         wanted.clamp(shortest.max(1), self.here)

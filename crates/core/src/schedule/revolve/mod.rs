@@ -93,6 +93,7 @@ impl Revolve {
 
     fn restore(&mut self) -> Action {
         if let Some(chain) = self.kept.last_mut() {
+            debug_assert!(chain.start < self.left, "a chain that is worked off is given up");
             self.at = chain.start;
             let length = self.left - chain.start;
             self.next = if length == 1 { Next::Discard } else { Next::Forward };
@@ -108,6 +109,7 @@ impl Revolve {
     }
 
     fn reverse(&mut self) -> Action {
+        debug_assert!(self.left > 0, "every step is reversed");
         self.left -= 1;
         self.next = if self.left == 0 { Next::End } else { Next::Restore };
         Action::Reverse { step: self.left }

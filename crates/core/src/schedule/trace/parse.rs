@@ -96,6 +96,7 @@ fn with_discards(read: &Lines) -> Lines {
             _ => false,
         })
         .collect();
+    debug_assert_eq!(last_use.len(), read.lines.len());
     last_use.reverse();
     let mut lines = Lines::default();
     for ((action, line), last) in read.actions.iter().zip(&read.lines).zip(last_use) {
