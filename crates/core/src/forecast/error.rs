@@ -25,6 +25,8 @@ pub enum ForecastError {
         /// The most actions that are run.
         limit: usize,
     },
+    /// The sample of a long schedule is not a shorter one that restores at all.
+    Sample,
     /// The spool would refuse a save of this schedule.
     DoesNotFit {
         /// The tier that stops everything: the slowest one.
@@ -54,6 +56,9 @@ impl fmt::Display for ForecastError {
             ForecastError::TooLong { limit } => {
                 write!(f, "the schedule has more than {limit} actions: forecast one of fewer steps")
             }
+            ForecastError::Sample => f.write_str(
+                "the sample must have fewer steps than the schedule, not more slots, and restores",
+            ),
             ForecastError::DoesNotFit { tier, capacity, needed } => write!(
                 f,
                 "the schedule keeps up to {needed} bytes, and the slowest tier, {tier}, has room \

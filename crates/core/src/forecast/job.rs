@@ -8,8 +8,8 @@ use crate::schedule::Counts;
 use crate::stats::Lead;
 use crate::types::{Nanos, TierKind};
 
-/// The longest schedule that is run, in actions: a few seconds of work.
-pub const MAX_ACTIONS: usize = 1 << 22;
+/// The longest schedule that is run, in actions: about three seconds of work.
+pub const MAX_ACTIONS: usize = 1 << 20;
 
 /// How fast bytes are copied.
 #[derive(Clone, Copy, PartialEq, Debug)]

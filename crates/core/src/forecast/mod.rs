@@ -20,6 +20,7 @@
 //! - A link with two workers hides the latency of a transfer behind the one before it.
 //! - What an arena cannot serve, the application's thread reads from the store, at the rate of its
 //!   link; the transfer that is under way there meanwhile ends later by as much.
+//! - Schedules of more than [`MAX_ACTIONS`] actions are not run: [`forecast_from_sample`].
 //! - Nothing fails, and deletions take the latency of their store's link.
 
 mod error;
@@ -27,11 +28,15 @@ mod job;
 mod lanes;
 mod plan;
 mod run;
+mod scaled;
+#[cfg(test)]
+mod shape_tests;
 #[cfg(test)]
 mod tests;
 
 pub use error::ForecastError;
 pub use job::{Forecast, Job, LinkBytes, LinkSpeed, MAX_ACTIONS, Rate, TierPeak};
+pub use scaled::forecast_from_sample;
 
 use crate::schedule::Schedule;
 use plan::Plan;

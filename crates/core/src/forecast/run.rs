@@ -299,7 +299,7 @@ impl<'a> Run<'a> {
 }
 
 /// What a copy of `bytes` takes in a tier: aligned, and with a head in a store.
-fn size_in(tier: &TierConfig, bytes: u64) -> u64 {
+pub(super) fn size_in(tier: &TierConfig, bytes: u64) -> u64 {
     let whole = bytes.checked_next_multiple_of(tier.alignment).unwrap_or(u64::MAX);
     if tier.kind.is_arena() { whole } else { whole.saturating_add(tier.alignment) }
 }

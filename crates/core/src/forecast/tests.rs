@@ -178,7 +178,8 @@ impl Schedule for List {
 }
 
 fn list(actions: &[Action], steps: u64) -> List {
-    List(actions.to_vec().into_iter(), Some(steps))
+    let actions = Vec::from(actions);
+    List(actions.into_iter(), Some(steps))
 }
 
 #[test]

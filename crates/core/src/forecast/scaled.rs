@@ -1,0 +1,117 @@
+//! Forecasts of schedules that are too long to be run: from a shorter one of the same shape.
+//!
+//! The sample keeps the states, the steps and the links, and gets of every tier as large a part as
+//! it has of the slots: all of it where both keep equally many copies (Revolve), a tenth where it
+//! keeps a tenth of them (storing everything). What takes time is then in proportion:
+//!
+//! - the steps are counted in the whole schedule, and slowed as in the sample,
+//! - copies and stalls of saves grow with the saves, those of restores with the restores,
+//! - so do the bytes of the links; the peak of a tier grows with the slots.
+//!
+//! For storing everything that is exact up to the turn and to what fits into the arenas. Where the
+//! number of slots stays, more steps lie between two restores of the whole schedule than of the
+//! sample, so that stalls are estimated too high rather than too low.
+
+use crate::config::TierConfig;
+use crate::forecast::run::size_in;
+use crate::forecast::{Forecast, ForecastError, Job, LinkBytes, TierPeak, forecast};
+use crate::schedule::{Counts, Interpreter, Limits, Schedule};
+
+/// Predicts what `whole` costs from a forecast of `sample`, a shorter schedule of the same shape.
+///
+/// Of `whole` only the actions are counted: 10^7 and more of them a second.
+///
+/// # Errors
+/// Those of [`forecast`], for both; [`ForecastError::Sample`] when the two have not the same shape.
+pub fn forecast_from_sample(
+    whole: impl Schedule,
+    sample: impl Schedule,
+    job: &Job,
+) -> Result<Forecast, ForecastError> {
+    let counts = count(whole, job)?;
+    check_room(&counts, job)?;
+    let slots = sample.slots();
+    let share = slots as f64 / counts.peak.max(1) as f64;
+    if slots == 0 || share > 1.0 {
+        return Err(ForecastError::Sample);
+    }
+    let found = forecast(sample, &part_of(job, share))?;
+    if found.counts.steps > counts.steps || found.counts.restores == 0 {
+        return Err(ForecastError::Sample);
+    }
+    Ok(scaled(&found, &counts, job))
+}
+
+fn count(mut schedule: impl Schedule, job: &Job) -> Result<Counts, ForecastError> {
+    if schedule.steps().is_none() {
+        return Err(ForecastError::UnknownSteps);
+    }
+    job.check()?;
+    let mut interpreter = Interpreter::new(Limits::of(&schedule));
+    schedule.try_for_each(|action| interpreter.see(&action)).map_err(ForecastError::Schedule)?;
+    interpreter.finish().map_err(ForecastError::Schedule)
+}
+
+/// The sample may fit where the whole does not, by a rounding.
+fn check_room(counts: &Counts, job: &Job) -> Result<(), ForecastError> {
+    let Some(slowest) = job.tiers.last() else { return Ok(()) };
+    let room = job.tiers.iter().fold(0_u64, |sum, tier| sum.saturating_add(tier.capacity));
+    let needed = counts.peak.saturating_mul(size_in(slowest, job.reverse_bytes));
+    if needed <= room {
+        return Ok(());
+    }
+    let (tier, capacity) = (slowest.kind, slowest.capacity);
+    Err(ForecastError::DoesNotFit { tier, capacity, needed })
+}
+
+/// The same job with a part of every tier, at least two states of it.
+fn part_of(job: &Job, share: f64) -> Job {
+    let mut part = job.clone();
+    for tier in part.tiers.iter_mut().filter(|tier| tier.capacity < u64::MAX) {
+        let least = size_in(tier, job.state_bytes).saturating_mul(2).min(tier.capacity);
+        let capacity = (tier.capacity as f64 * share) as u64;
+        tier.capacity = capacity.max(least) & !(tier.alignment - 1);
+    }
+    part
+}
+
+fn scaled(found: &Forecast, counts: &Counts, job: &Job) -> Forecast {
+    let of = |whole: u64, sample: u64| whole as f64 / sample.max(1) as f64;
+    let saves = of(counts.saves, found.counts.saves);
+    let restores = of(counts.restores, found.counts.restores);
+    let slots = of(counts.peak, found.counts.peak);
+    let calls = of(
+        counts.saves.saturating_add(counts.restores),
+        found.counts.saves.saturating_add(found.counts.restores),
+    );
+    let steps = |counts: &Counts| {
+        counts.advances as f64 * job.step_seconds + counts.reverses as f64 * job.reverse_seconds
+    };
+    let plain = steps(&found.counts);
+    let slowed = if plain > 0.0 { found.compute_seconds / plain } else { 1.0 };
+    let compute_seconds = steps(counts) * slowed;
+    let copy_seconds = found.copy_seconds * calls;
+    let save_stall_seconds = found.save_stall_seconds * saves;
+    let restore_stall_seconds = found.restore_stall_seconds * restores;
+    let times = |bytes: u64, factor: f64| (bytes as f64 * factor) as u64;
+    let tier = |(tier, config): (&TierPeak, &TierConfig)| TierPeak {
+        peak: times(tier.peak, slots).min(config.capacity),
+        restores: times(tier.restores, restores),
+        ..*tier
+    };
+    let link = |link: &LinkBytes| LinkBytes {
+        flush: times(link.flush, saves),
+        prefetch: times(link.prefetch, restores),
+    };
+    Forecast {
+        seconds: compute_seconds + copy_seconds + save_stall_seconds + restore_stall_seconds,
+        compute_seconds,
+        copy_seconds,
+        save_stall_seconds,
+        restore_stall_seconds,
+        counts: *counts,
+        tiers: found.tiers.iter().zip(&job.tiers).map(tier).collect(),
+        links: found.links.iter().map(link).collect(),
+        lead: found.lead,
+    }
+}
