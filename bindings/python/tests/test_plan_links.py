@@ -87,6 +87,13 @@ def test_a_disk_is_a_place_or_a_size_or_both(tmp_path: Path) -> None:
     assert free.free and free.capacity["disk"] > 0 and free.options() == {"disk": place}
 
 
+def test_automatic_sizes_are_those_that_a_spool_would_take() -> None:
+    capacity = tiers_of(None, "auto", None, "cpu").capacity
+    with unspool.Spool(host="auto", on="cpu") as spool:
+        taken = spool.stats().tiers[0].capacity
+    assert taken is not None and 0.5 < capacity["host"] / taken < 2
+
+
 def test_tiers_that_make_no_sense_are_refused(tmp_path: Path) -> None:
     for disk in (tmp_path / "nothing", (tmp_path, "1GiB", 3), 1.5, object()):
         with pytest.raises(unspool.OptionError):
@@ -214,7 +221,7 @@ def test_checkpoints_are_no_larger_than_the_time_allows() -> None:
     small = probe._Probe(Tiers({"host": GIB}), 256 * KIB, "cpu", 1.0)
     small.moved, small.seconds = 10 * MIB, 1.0
     assert probe._affordable(small, 32 * MIB, left=60.0) == 16 * MIB
-    assert probe._affordable(small, 32 * MIB, left=1.0) == 256 * KIB
+    assert probe._affordable(small, 32 * MIB, left=0.1) == 256 * KIB
     assert probe._affordable(small, 32 * MIB, left=-1.0) == 256 * KIB
 
 

@@ -55,7 +55,8 @@ def plan(
         steps: of the forward pass.
         state_bytes: of one state, as an integer or as text such as `"256MiB"`.
         step_seconds: of one forward step, without any save.
-        device: the device tier, in bytes or as text such as `"4GiB"`; None for none.
+        device: the device tier, in bytes or as text such as `"4GiB"`; `"auto"` takes what a `Spool`
+            would take now; None for none.
         host: the host tier, likewise. Neither has to fit into this machine.
         disk: the disk tier: a directory, a pair such as `("/scratch", "100GiB")`, a `Disk`, or only
             a size, for a machine that is not this one.
@@ -76,7 +77,7 @@ def plan(
     from unspool.planning.probe import measure
 
     problem = problem_of(steps, state_bytes, step_seconds, reverse_seconds, reverse_bytes)
-    tiers = tiers_of(device, host, disk)
+    tiers = tiers_of(device, host, disk, on)
     if links is None:
         links = measure(tiers, problem.state_bytes, on, work=work)
     return make_plan(problem, tiers, links)
@@ -117,7 +118,7 @@ def predict(
     chosen = as_schedule(schedule)
     count = steps if chosen.steps is None else chosen.steps
     problem = problem_of(count, state_bytes, step_seconds, reverse_seconds, reverse_bytes)
-    tiers = tiers_of(device, host, disk)
+    tiers = tiers_of(device, host, disk, on)
     if links is None:
         links = measure(tiers, problem.state_bytes, on, work=work)
     return candidate_of(problem, repr(chosen), chosen, tiers, links)
@@ -154,7 +155,7 @@ def measure_links(
     """
     from unspool.planning.probe import measure
 
-    tiers = tiers_of(device, host, disk)
+    tiers = tiers_of(device, host, disk, on)
     return measure(tiers, bytes_of("checkpoint_bytes", checkpoint_bytes), on, limit, work)
 
 

@@ -31,7 +31,7 @@ from unspool.planning.spans import Span, rate_of, read_spans
 __all__ = ["LARGEST", "measure"]
 
 #: The most bytes of a checkpoint of the probe, and those of its first spool.
-LARGEST, SMALLEST = 32 << 20, 256 << 10
+LARGEST, SMALLEST = 32 << 20, 1 << 20
 
 #: Checkpoints of one round, and how many of them the fastest tier and those below it hold.
 ROUND, FASTEST, MIDDLE = 10, 4, 6
@@ -77,10 +77,10 @@ def measure(
 
 
 def _affordable(small: _Probe, wanted: int, left: float) -> int:
-    """Bytes of a checkpoint of which a few rounds take no longer than what is left."""
+    """Bytes of a checkpoint of which two rounds take no longer than what is left."""
     size = wanted
     rate = small.moved / max(small.seconds, 1e-6)
-    while size > small.size and 3 * ROUND * size > left * rate:
+    while size > small.size and 2 * ROUND * size > left * rate:
         size //= 2
     return max(size, small.size)
 
@@ -185,7 +185,7 @@ class _Probe:
                 break
         for version in saved:
             spool.discard(version)
-        return max(1.0, statistics.median(beside) / alone) if beside else 1.0
+        return max(1.0, statistics.fmean(beside) / alone) if beside else 1.0
 
     def rates(self) -> dict[str, float | None]:
         """Bytes per second of each lane; None where nothing moved."""
@@ -252,9 +252,9 @@ def _copying() -> Callable[[], object]:
 
 
 def _pace(work: Callable[[], object], still: Callable[[], bool]) -> float:
-    """The usual time of one call."""
+    """The mean time of one call."""
     work()
-    return statistics.median(_times(work, still) or [1e-9])
+    return statistics.fmean(_times(work, still) or [1e-9])
 
 
 def _times(work: Callable[[], object], still: Callable[[], bool]) -> list[float]:
@@ -326,7 +326,7 @@ def _line(small: tuple[int, float], large: tuple[int, float]) -> Rate:
 def _latency(small: _Probe, lane: str, rate: float) -> float:
     """What a transfer takes beside its bytes."""
     times = [span.end - span.begin for span in small.spans if span.lane == lane]
-    return max(0.0, statistics.median(times) - small.size / rate) if times else 0.0
+    return max(0.0, min(times) - small.size / rate) if times else 0.0
 
 
 def _first_touch(probe: _Probe, save: Rate) -> float:

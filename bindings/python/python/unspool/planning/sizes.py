@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from unspool._types import Disk
+from unspool._unspool import Spool
 from unspool.errors import OptionError
 
 __all__ = ["TIERS", "Tiers", "bytes_of", "tiers_of"]
@@ -135,16 +136,19 @@ class Tiers:
         return found
 
 
-def tiers_of(device: Any, host: Any, disk: Any) -> Tiers:
+def tiers_of(device: Any, host: Any, disk: Any, on: str = "auto") -> Tiers:
     """The tiers that the options name.
 
     Raises:
         OptionError: one makes no sense, or there is none.
     """
+    given = {
+        name: value for name, value in (("device", device), ("host", host)) if value is not None
+    }
+    automatic = _automatic([name for name, value in given.items() if value == "auto"], on)
     capacity = {
-        name: bytes_of(name, value)
-        for name, value in (("device", device), ("host", host))
-        if value is not None
+        name: automatic[name] if name in automatic else bytes_of(name, value)
+        for name, value in given.items()
     }
     directory, free = None, False
     if disk is not None:
@@ -155,6 +159,15 @@ def tiers_of(device: Any, host: Any, disk: Any) -> Tiers:
             "device=, host= and disk=."
         )
     return Tiers(capacity, directory, free)
+
+
+def _automatic(names: list[str], on: str) -> dict[str, int]:
+    """The bytes that `"auto"` takes now, by opening such a spool for a moment."""
+    if not names:
+        return {}
+    options: dict[str, Any] = dict.fromkeys(names, "auto")
+    with Spool(**options, on=on) as spool:
+        return {tier.name: tier.capacity or 0 for tier in spool.stats().tiers}
 
 
 def _disk(disk: Any) -> tuple[str | None, int, bool]:
