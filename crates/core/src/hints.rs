@@ -85,8 +85,8 @@ impl Hints {
         self.uses.get(&version).and_then(|u| u.get(skip).copied()).unwrap_or(NO_USE)
     }
 
-    /// Whether the last entry that names `version` says that it is discarded then; `None` when there
-    /// is no entry.
+    /// Whether the last entry that names `version` says that it is discarded then; `None` when
+    /// there is no entry.
     pub fn ends(&self, version: Version) -> Option<bool> {
         let position = *self.uses.get(&version)?.back()?;
         self.entry(position).map(|e| e.last)

@@ -67,7 +67,7 @@ impl Core {
         let ckpt = self.table.get(row);
         let Some(copy) = ckpt.copy(tier) else { return };
         let (offset, ready_at) = (copy.offset, self.ready_at(ckpt, copy, tier));
-        // What should rest in a slower tier goes first. A near hint claims the copy, and then it stays.
+        // What should rest in a slower tier goes first. A near hint claims the copy: then it stays.
         let passing = tier < ckpt.rest;
         let next_use = if passing { NO_USE } else { self.next_use_in(row, tier) };
         let size = self.tier(tier).size_of(ckpt.bytes);

@@ -98,8 +98,8 @@ impl Core {
         self.stats.count_lead(lead);
     }
 
-    /// The hint that is about to be taken says whether the application discards the checkpoint after
-    /// this restore.
+    /// The hint that is about to be taken says whether the application discards the checkpoint
+    /// after this restore.
     fn note_ending(&mut self, row: Row, version: Version) {
         let only = self.hints.nth_use(version, 1) == NO_USE;
         let ends = only && self.hints.ends(version) == Some(true);
