@@ -382,8 +382,8 @@ impl Spool {
         guarded(py, || detached(py, None, || self.spool.hold_prefetch()))
     }
 
-    /// Says that `version` should rest in `tier`, `"device"`, `"host"` or `"disk"`, or a slower one,
-    /// until a restore of it is announced and near.
+    /// Says that `version` should rest in `tier`, `"device"`, `"host"` or `"disk"`, or a slower
+    /// one, until a restore of it is announced and near.
     ///
     /// It is flushed there without delay, and goes first where a faster tier needs room. Only a
     /// preference: what is restored soon comes to faster tiers as always.

@@ -162,8 +162,8 @@ impl Spool {
         Ok(())
     }
 
-    /// `version` should rest in `tier`, or a slower one, until its hint is near: it is flushed there
-    /// without delay, and from faster tiers it is evicted first.
+    /// `version` should rest in `tier`, or a slower one, until its hint is near: it is flushed
+    /// there without delay, and from faster tiers it is evicted first.
     ///
     /// # Errors
     /// `Invalid` when there is no such tier; `Unknown`, `Discarded`, `NotYetSaved`, `Closed`,
