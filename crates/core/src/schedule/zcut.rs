@@ -16,9 +16,9 @@ use super::{Action, Schedule, ScheduleError};
 /// With `M` cuts of `L > 1` steps each it keeps at most `M + L - 2` copies, saves `N - M`, restores
 /// `N - 1`, and makes `2 N - L - M` advances: `N - 1` in the forward sweep and `L - 1` again in
 /// every cut but the last. GPUZIP counts `2 N - L` forward steps, since it also counts the pass
-/// that reverses a cut's last step: one more for each cut. In time it is a compromise for fast
-/// storage (no step more than twice), in memory `2 sqrt(N)` copies at best. The figures that GPUZIP
-/// publishes imply cuts of 33 to 41 steps.
+/// that reverses a cut's last step: one more for each cut. So no step is advanced over more than
+/// twice, for `2 sqrt(N)` copies at least: a schedule for storage that is large and fast. The
+/// figures that GPUZIP publishes imply cuts of 33 to 41 steps.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ZCut {
     steps: u64,

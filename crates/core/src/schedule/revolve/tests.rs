@@ -112,6 +112,15 @@ fn numbers_near_the_largest_overflow_nothing() {
 }
 
 #[test]
+fn memory_grows_with_the_slots_alone() {
+    for (steps, slots) in [(1000, 10), (300_000, 10), (300_000, 1000)] {
+        let mut schedule = Revolve::new(steps, slots).unwrap();
+        assert_eq!(schedule.by_ref().last(), Some(Action::End));
+        assert!(schedule.kept.capacity() as u64 <= 2 * slots);
+    }
+}
+
+#[test]
 fn a_million_steps_cost_what_the_closed_form_says() {
     for slots in [3, 100, 1000] {
         let counts = counts_of(1_000_000, slots);
