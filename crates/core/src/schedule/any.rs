@@ -1,7 +1,8 @@
 //! One type for every schedule: what holds a schedule without knowing which it is.
 
 use super::{
-    Action, Listed, OnlineRevolve, Revolve, Schedule, ScheduleError, StoreAll, Trace, Uniform, ZCut,
+    Action, Listed, MultiLevel, OnlineRevolve, Revolve, Schedule, ScheduleError, StoreAll, Trace,
+    Uniform, ZCut,
 };
 
 /// Any schedule of this crate. Each action is one comparison away from the schedule's own, without
@@ -13,6 +14,7 @@ pub enum AnySchedule {
     StoreAll(StoreAll),
     Revolve(Revolve),
     OnlineRevolve(OnlineRevolve),
+    MultiLevel(MultiLevel),
     Uniform(Uniform),
     ZCut(ZCut),
     Listed(Listed),
@@ -38,7 +40,7 @@ macro_rules! each {
     };
 }
 
-each!(StoreAll, Revolve, OnlineRevolve, Uniform, ZCut, Listed, Trace);
+each!(StoreAll, Revolve, OnlineRevolve, MultiLevel, Uniform, ZCut, Listed, Trace);
 
 impl Iterator for AnySchedule {
     type Item = Action;

@@ -8,6 +8,7 @@ mod action;
 mod any;
 pub mod check;
 mod fault;
+mod levels;
 mod listed;
 mod online;
 mod restores;
@@ -21,6 +22,7 @@ pub use action::Action;
 pub use any::AnySchedule;
 pub use check::{Counts, Interpreter, Limits, check};
 pub use fault::{Fault, Rule};
+pub use levels::{Level, MultiLevel};
 pub use listed::Listed;
 pub use online::OnlineRevolve;
 pub use restores::Restores;
@@ -67,6 +69,13 @@ pub enum ScheduleError {
         /// The number of steps.
         steps: u64,
     },
+    /// There are no levels of storage, or too many, or they are not in the order of their tiers.
+    Levels {
+        /// The most that there may be.
+        most: usize,
+    },
+    /// A cost is negative or not a finite number.
+    BadCost,
     /// [`Schedule::finish`] at a state that the working state cannot be.
     NotThere {
         /// What was said.
@@ -88,6 +97,13 @@ impl core::fmt::Display for ScheduleError {
             ScheduleError::NoCuts => f.write_str("there must be a cut, of one step or more"),
             ScheduleError::StepsAreKnown { steps } => {
                 write!(f, "the number of steps is known: {steps}")
+            }
+            ScheduleError::Levels { most } => write!(
+                f,
+                "levels of storage are wrong: give 1 to {most} of different tiers, fastest first"
+            ),
+            ScheduleError::BadCost => {
+                f.write_str("seconds are wrong: every cost must be a finite number, 0 or more")
             }
             ScheduleError::NotThere { steps, from, to } => write!(
                 f,
