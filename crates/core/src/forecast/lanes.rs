@@ -117,6 +117,7 @@ impl Lanes {
         now: Nanos,
     ) {
         let direction = direction(kind);
+        debug_assert!((from < to) == (kind == TransferKind::Flush), "flushes go down, others up");
         let (first, last) = (usize::from(from.0.min(to.0)), usize::from(from.0.max(to.0)));
         let way = self.lanes[first..last].iter().map(|pair| &pair[direction]);
         let wire = way.clone().map(|lane| lane.rate.wire(bytes)).max().unwrap_or_default();
@@ -147,6 +148,7 @@ impl Lanes {
     pub fn use_directly(&mut self, kind: TransferKind, tier: TierId, bytes: u64) -> Nanos {
         let above = usize::from(tier.0).checked_sub(1).and_then(|i| self.lanes.get_mut(i));
         let Some(pair) = above else { return Nanos(0) };
+        debug_assert!(tier > TierId(0), "the fastest tier has no link above it");
         let lane = &mut pair[direction(kind)];
         let own = lane.rate.wire(bytes);
         if !lane.queue.is_empty() {

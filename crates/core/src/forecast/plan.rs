@@ -71,6 +71,10 @@ impl Plan {
             survey.see(action);
         }
         let counts = interpreter.finish().map_err(ForecastError::Schedule)?;
+        debug_assert!(
+            survey.kept.is_empty(),
+            "the interpreter saw that nothing is kept at the end"
+        );
         let peak = peak(&survey.deeds, job);
         let Survey { deeds, restores, .. } = survey;
         Ok(Plan { deeds, restores, counts, peak })
@@ -148,6 +152,7 @@ impl Survey {
     }
 
     fn discard(&mut self, step: u64) {
+        debug_assert!(self.kept.contains_key(&step), "the interpreter saw its save");
         let Some(kept) = self.kept.get_mut(&step) else { return };
         kept.copies -= 1;
         if kept.copies > 0 {

@@ -188,6 +188,7 @@ impl<'a> Run<'a> {
 
     /// Asks the core and waits for its answer.
     fn ask(&mut self, event: Event, step: u64) -> Result<Place, ForecastError> {
+        debug_assert!(self.answer.is_none(), "the application asks one thing at a time");
         self.feed(event);
         loop {
             match self.answer.take() {
@@ -204,6 +205,7 @@ impl<'a> Run<'a> {
 
     /// The application is busy for so many nanoseconds, if nothing slows it.
     fn work(&mut self, nanos: f64) {
+        debug_assert!(nanos.is_finite() && nanos >= 0.0, "time goes on");
         let mut left = nanos;
         loop {
             let pace = 1.0 + self.job.contention * f64::from(self.lanes.busy());
@@ -277,6 +279,7 @@ impl<'a> Run<'a> {
     }
 
     fn result(&self) -> Forecast {
+        debug_assert!(self.core.versions().is_empty(), "at the end nothing is kept");
         let stats = self.core.stats();
         let Spent { compute, copies, save_stall, restore_stall } = self.spent;
         let link = |[flush, prefetch]: [u64; 2]| LinkBytes { flush, prefetch };

@@ -66,6 +66,7 @@ fn check_room(counts: &Counts, job: &Job) -> Result<(), ForecastError> {
 
 /// The same job with a part of every tier, at least two states of it.
 fn part_of(job: &Job, share: f64) -> Job {
+    debug_assert!(share > 0.0 && share <= 1.0, "a part of the whole");
     let mut part = job.clone();
     for tier in part.tiers.iter_mut().filter(|tier| tier.capacity < u64::MAX) {
         let least = size_in(tier, job.state_bytes).saturating_mul(2).min(tier.capacity);
@@ -76,6 +77,7 @@ fn part_of(job: &Job, share: f64) -> Job {
 }
 
 fn scaled(found: &Forecast, counts: &Counts, job: &Job) -> Forecast {
+    debug_assert_eq!(found.tiers.len(), job.tiers.len());
     let of = |whole: u64, sample: u64| whole as f64 / sample.max(1) as f64;
     let saves = of(counts.saves, found.counts.saves);
     let restores = of(counts.restores, found.counts.restores);
