@@ -333,3 +333,7 @@ pub fn check(actions: impl IntoIterator<Item = Action>, limits: Limits) -> Resul
 #[cfg(test)]
 #[path = "check_tests.rs"]
 mod tests;
+
+#[cfg(test)]
+#[path = "check_model_tests.rs"]
+mod model_tests;
