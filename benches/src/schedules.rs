@@ -6,9 +6,10 @@
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
+use unspool_core::TierKind;
 use unspool_core::schedule::{
-    Action, AnySchedule, Counts, Limits, Listed, OnlineRevolve, Restores, Revolve, Schedule,
-    StoreAll, Uniform, ZCut, check, revolve,
+    Action, AnySchedule, Counts, Level, Limits, Listed, MultiLevel, OnlineRevolve, Restores,
+    Revolve, Schedule, StoreAll, Uniform, ZCut, check, revolve,
 };
 
 use crate::table;
@@ -43,6 +44,7 @@ pub fn run() {
     ];
     table::print("Schedules of 1,000,000 steps", &columns, &rows);
     online();
+    levels();
     closed_forms();
 }
 
@@ -136,6 +138,45 @@ fn online_pass(slots: u64) -> Option<(u64, u64)> {
     }
     black_box(sum);
     Some((actions, advances))
+}
+
+/// Three levels: six states on the device, sixty in host memory, any number on disk, with reads and
+/// writes that take a hundredth of a step, a fifth, and three steps.
+fn levels() {
+    let level =
+        |tier, slots, seconds| Level { tier, slots, write_seconds: seconds, read_seconds: seconds };
+    let levels = [
+        level(TierKind::Device, 6, 0.01),
+        level(TierKind::Host, 60, 0.2),
+        level(TierKind::Disk, u64::MAX, 3.0),
+    ];
+    let rows = [300, 3000, 30_000, MILLION].into_iter().filter_map(|steps| {
+        let begin = Instant::now();
+        let schedule = MultiLevel::new(steps, &levels, 1.0).ok()?;
+        let planned = begin.elapsed();
+        let actions = schedule.clone().count();
+        let all = best(|| drawn(schedule.clone()));
+        Some(vec![
+            steps.to_string(),
+            format!("{:.1}", planned.as_secs_f64() * 1e3),
+            actions.to_string(),
+            format!("{:.1}", all.as_secs_f64() * 1e3),
+            format!("{:.0}", actions as f64 / all.as_secs_f64() / 1e6),
+            format!("{:.3}", schedule.cost_seconds() / steps as f64),
+            if schedule.is_exact() { "yes" } else { "no" }.to_owned(),
+        ])
+    });
+    let rows: Vec<_> = rows.collect();
+    let columns = [
+        "steps",
+        "planned ms",
+        "actions",
+        "all actions ms",
+        "million a second",
+        "cost a step, in steps",
+        "cheapest possible",
+    ];
+    table::print("MultiLevel over device, host and disk", &columns, &rows);
 }
 
 fn closed_forms() {
