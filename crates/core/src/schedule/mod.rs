@@ -3,6 +3,26 @@
 //!
 //! A schedule covers the forward pass and the reverse sweep. It never advances past the state
 //! before the last step: reversing that step begins the reverse sweep.
+//!
+//! | schedule | copies at a time | steps computed again |
+//! | --- | --- | --- |
+//! | [`StoreAll`] | one for every step but the last | none |
+//! | [`Revolve`] | at most as many as given | as few as those copies allow |
+//! | [`OnlineRevolve`] | at most as many as given | nearly as few, for an unknown number of steps |
+//! | [`Uniform`] | at most as many as given | quadratic in the steps of an interval |
+//! | [`ZCut`] | of the order of the steps' square root, or more | each once at most |
+//! | [`MultiLevel`] | at most as many as given for each tier | such that the costs are least |
+//! | [`Listed`], [`Trace`] | as someone wrote it down | |
+//!
+//! The [`Interpreter`] follows any of them, checks every action and counts:
+//!
+//! ```
+//! use unspool_core::schedule::{Limits, Revolve, check};
+//!
+//! let schedule = Revolve::new(300, 6).expect("300 steps, 6 slots");
+//! let counts = check(schedule, Limits::none()).expect("it breaks no rule");
+//! assert_eq!((counts.advances, counts.recomputed(), counts.peak), (1170, 871, 6));
+//! ```
 
 mod action;
 mod any;
