@@ -1,0 +1,73 @@
+"""Schedules of the checkpoint_schedules package (PyPI): theirs driven here, ours offered there.
+
+Only its interface is used: the actions, the base class, and what their documentation says of them.
+"""
+
+from __future__ import annotations
+
+import collections
+from collections.abc import Mapping
+from typing import Any
+
+from unspool.errors import MissingLibraryError
+
+try:
+    import checkpoint_schedules as _theirs
+except ImportError as error:
+    raise MissingLibraryError(
+        "the package checkpoint_schedules is not installed: pip install checkpoint-schedules"
+    ) from error
+
+from unspool.peers.checkpoint_schedules.adapted import Known, Online
+from unspool.peers.checkpoint_schedules.offer import Offered
+from unspool.peers.checkpoint_schedules.places import storages, tiers
+from unspool.schedules import (
+    OnlineRevolve,
+    Revolve,
+    Save,
+    Schedule,
+    ScheduleError,
+    StoreAll,
+    Uniform,
+    ZCut,
+    as_schedule,
+)
+
+__all__ = ["adapt", "offer"]
+
+#: Kinds that name no tiers, and that run on from a copy only as far as their actions can say.
+_PLAIN = (OnlineRevolve, Revolve, StoreAll, Uniform, ZCut)
+
+
+def adapt(
+    schedule: Any, steps: int | None = None, storage_map: Mapping[Any, str | None] | None = None
+) -> Schedule:
+    """See `unspool.peers.from_checkpoint_schedules`."""
+    if not isinstance(schedule, _theirs.CheckpointSchedule):
+        raise TypeError(f"a CheckpointSchedule is needed, not {type(schedule).__name__}")
+    name = type(schedule).__name__
+    if schedule.n or schedule.r or hasattr(schedule, "iter"):
+        raise ScheduleError(f"actions of this {name} were taken already: hand in a new one")
+    known = schedule.max_n
+    if steps is not None and known not in (None, steps):
+        raise ScheduleError(f"this {name} is for {known} steps, not for {steps}: leave out steps=")
+    places = tiers(storage_map or {})
+    if steps is None and known is None:
+        return Online(schedule, places)
+    return Known(schedule, known or steps, places)
+
+
+def offer(schedule: Any, storage: Any = "RAM", adjoint_data: bool | None = None) -> Offered:
+    """See `unspool.peers.as_checkpoint_schedule`."""
+    ours = as_schedule(schedule)
+    places = storages(storage)
+    if isinstance(ours, _PLAIN):
+        return Offered(ours, places, {places[None]}, adjoint_data)
+    if ours.steps is None:
+        return Offered(
+            ours, places, {places[tier] for tier in ("device", "host", "disk", None)}, adjoint_data
+        )
+    used = {places[action.tier] for action in ours if isinstance(action, Save)}
+    # What their actions cannot say is refused now, not in the middle of a long run.
+    collections.deque(Offered(ours, places, used, adjoint_data), maxlen=0)
+    return Offered(ours, places, used, adjoint_data)
