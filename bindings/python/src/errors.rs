@@ -33,6 +33,8 @@ pub enum Class {
     DtypeMismatch,
     /// Other arrays were given than those that were saved.
     RegionMismatch,
+    /// A list of actions breaks a rule, or a schedule cannot be made.
+    Schedule,
     /// Something is wrong in Unspool itself.
     Internal,
     /// A thing that must not be copied or pickled was.
@@ -52,6 +54,7 @@ impl Class {
             Class::ShapeMismatch => "ShapeMismatchError",
             Class::DtypeMismatch => "DtypeMismatchError",
             Class::RegionMismatch => "RegionMismatchError",
+            Class::Schedule => "ScheduleError",
             Class::Internal => "InternalError",
             Class::NotPicklable => "NotPicklableError",
         }

@@ -3,14 +3,15 @@
 //! Python's arrays are taken in (`array`), matched with the regions of a checkpoint (`regions`),
 //! and copied straight to and from the spool's memory (`strided`, `call`) while other Python
 //! threads run (`waiting`); copies of arrays on a GPU are only enqueued (`gpu`). The spool's own
-//! memory can be computed in (`lend`). Errors become exceptions (`errors`), panics end here
-//! (`panics`).
+//! memory can be computed in (`lend`). Schedules give their actions in batches (`schedule`)
+//! and are forecast (`forecast`). Errors become exceptions (`errors`), panics end here (`panics`).
 
 mod array;
 mod call;
 mod copies;
 mod doctor;
 mod errors;
+mod forecast;
 mod gpu;
 mod hints;
 mod lend;
@@ -21,6 +22,7 @@ mod options;
 mod panics;
 mod piece;
 mod regions;
+mod schedule;
 mod sizes;
 mod spool;
 mod stats;
@@ -43,5 +45,7 @@ fn _unspool(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<lend::Reading>()?;
     m.add_function(wrap_pyfunction!(live::close_all, m)?)?;
     m.add_function(wrap_pyfunction!(doctor::examine, m)?)?;
+    schedule::register(m)?;
+    m.add_function(wrap_pyfunction!(forecast::run_forecast, m)?)?;
     wave::register(m)
 }

@@ -24,6 +24,7 @@ has DLPack, the buffer protocol or the CUDA array interface. All errors are `uns
 
 import atexit as _atexit
 
+from . import schedules
 from ._types import Disk, Region
 from ._unspool import DeviceBuffer, HostBuffer, Spool, __version__
 from ._unspool import close_all as _close_all
@@ -52,6 +53,7 @@ __all__ = [
     "doctor",
     "measure_links",
     "plan",
+    "schedules",
 ]
 __all__ += _errors
 

@@ -1,7 +1,7 @@
 """The extension module. Import its names from `unspool`."""
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Literal, Self, SupportsIndex, final, overload
 
@@ -284,8 +284,8 @@ class Spool:
         """
 
     def prefer(self, version: SupportsIndex, tier: Literal["device", "host", "disk"], /) -> None:
-        """Says that `version` should rest in `tier`, `"device"`, `"host"` or `"disk"`, or a slower one,
-        until a restore of it is announced and near.
+        """Says that `version` should rest in `tier`, `"device"`, `"host"` or `"disk"`, or a slower
+        one, until a restore of it is announced and near.
 
         It is flushed there without delay, and goes first where a faster tier needs room. Only a
         preference: what is restored soon comes to faster tiers as always.
@@ -565,4 +565,158 @@ def examine(
 
     `folders`: where the compiler for kernels may be; `limit`: seconds that the driver, and then the
     disk, may take to answer.
+    """
+
+_Word = tuple[int, int, int, str | None]
+
+@final
+class ScheduleCore:
+    """A schedule that is somewhere in its actions; `unspool.schedules` makes them."""
+
+    @staticmethod
+    def store_all(steps: int) -> ScheduleCore: ...
+    @staticmethod
+    def revolve(steps: int, slots: int) -> ScheduleCore: ...
+    @staticmethod
+    def online_revolve(slots: int) -> ScheduleCore: ...
+    @staticmethod
+    def uniform(steps: int, slots: int) -> ScheduleCore: ...
+    @staticmethod
+    def z_cut(steps: int, knob: str, value: int) -> ScheduleCore:
+        """`knob`: what `value` is: `"cuts"`, `"length"` or `"slots"`."""
+
+    @staticmethod
+    def multi_level(
+        steps: int, levels: Sequence[tuple[str, int | None, float, float]], step_seconds: float
+    ) -> ScheduleCore:
+        """`levels`: for each tier, fastest first, its name, its slots (None: as many as are
+        wanted), and the seconds that writing and reading a state take.
+        """
+
+    @staticmethod
+    def trace(text: str) -> ScheduleCore:
+        """A text in GPUZIP's format."""
+
+    @staticmethod
+    def listed(words: Iterable[_Word]) -> ScheduleCore:
+        """Actions as tuples; they are checked."""
+
+    def copy(self) -> ScheduleCore:
+        """Another one that is as far as this one."""
+
+    @property
+    def steps(self) -> int | None:
+        """The number of steps, or None while it is not known."""
+
+    @property
+    def slots(self) -> int:
+        """The most copies that it keeps at a time."""
+
+    def take(self, count: int) -> list[_Word]:
+        """The next `count` actions, fewer at the end. As long as the number of steps is not known a
+        `Forward` is the last one: it may end early.
+        """
+
+    def finish(self, steps: int) -> None:
+        """The forward pass has ended with the working state being state `steps`."""
+
+    def counts(self, steps: int | None = None) -> dict[str, Any]:
+        """What all actions that are left cost; this one stays where it is. `steps`: where the
+        forward pass ends, for a schedule that does not know it.
+        """
+
+@final
+class Interpreter:
+    """Follows a schedule action by action and refuses the first one that breaks a rule."""
+
+    def __new__(cls, steps: int | None = None, slots: int | None = None) -> Self: ...
+    def see(self, words: Iterable[_Word]) -> tuple[int, str | None]:
+        """Follows these actions as far as they keep the rules: how many did, and what is wrong with
+        the next one, or None.
+        """
+
+    def stopped_at(self, steps: int) -> None:
+        """The `Forward` that was seen last went to state `steps` and no further: the forward pass
+        has ended.
+        """
+
+    def finish(self) -> None:
+        """Whether the schedule ended as it must."""
+
+    def counts(self) -> dict[str, Any]:
+        """What was counted until now: the fields of `unspool.schedules.Counts`."""
+
+@final
+class Ahead:
+    """Turns the actions of a schedule into what `Spool.expect` takes.
+
+    `first`: the version of state 0; `turn`: the version of the state that the driver keeps while it
+    takes the last step, which is restored at the first `Reverse`.
+    """
+
+    def __new__(cls, first: int, turn: int | None = None) -> Self: ...
+    def keep(self, steps: Iterable[int]) -> None:
+        """The states that are kept before the first of the actions that it will see: each one's
+        step as often as it is kept.
+        """
+
+    def see(self, words: Iterable[_Word]) -> tuple[list[int], list[bool]]:
+        """The hints of these actions; that of a last `Restore` may follow with the next call."""
+
+    def draw(self, core: ScheduleCore, count: int) -> tuple[list[int], list[bool]]:
+        """The next `count` hints or a few more, fewer at the end; draws the actions from `core`."""
+
+@final
+class Uses:
+    """What a dry run found: for every state that was kept, from its first save to the discard of
+    its last copy, whether a `Forward` or a `Save` ever relies on it. One bit each.
+    """
+
+    def __new__(cls) -> Self: ...
+    def keep(self, steps: Iterable[int]) -> None:
+        """The states that are kept already: they are no business of this dry run."""
+
+    def see(self, words: Iterable[_Word]) -> None:
+        """Follows these actions."""
+
+    def draw(self, core: ScheduleCore) -> None:
+        """Follows all actions that are left in `core`, which has none afterwards."""
+
+    def only_reversed(self, number: int) -> bool:
+        """Whether the state that is kept as the `number`-th, counted from 0, is only restored to be
+        reversed from.
+        """
+
+def trace_text(words: Iterable[_Word]) -> str:
+    """A schedule in GPUZIP's text format, which has no tiers and no discards."""
+
+def forecast(
+    schedule: ScheduleCore, job: Mapping[str, Any], sample: ScheduleCore | None = None
+) -> dict[str, Any]:
+    """What a schedule costs, from a run of the spool's core in virtual time.
+
+    `job`: `tiers` (pairs of `"device"`, `"host"` or `"disk"` and the capacity in bytes, None for no
+    limit; fastest first), `links` (one dict less: `flush_rate` and `prefetch_rate` in bytes per
+    second of all workers together, `flush_latency` and `prefetch_latency` in seconds a transfer),
+    `state_bytes`, `reverse_bytes` (of copies that are only restored in order to reverse),
+    `step_seconds`, `reverse_seconds`, `save` and `restore` (pairs of bytes per second and seconds a
+    call), `lookahead` (restores that are expected ahead), `on_gpu`, `contention` (by how much one
+    direction of a link that is busy slows the application) or `slowdown` (how many times as long
+    it takes while all links flush), `first_touch` (seconds a byte that the first write to a place
+    of a memory tier takes longer than later ones), `steps` (for a schedule that does not know it)
+    and `discard_after_restore`. Not needed: what has None, 0 or False as a natural value,
+    `reverse_bytes` and `reverse_seconds` (those of a state and a step).
+
+    `sample`: a shorter schedule of the same shape. It is run when `schedule` has more than 2^20
+    actions, with as large a part of the tiers as it has of the slots, and its times are scaled.
+
+    Returns `seconds` and its parts `compute_seconds`, `copy_seconds`, `save_stall_seconds`,
+    `restore_stall_seconds`; `counts` (fields of `unspool.schedules.Counts`); `peak_bytes` and
+    `restores_from` by tier; `link_bytes`, pairs of bytes flushed and prefetched; `lead`: smallest,
+    median, largest and mean prefetch lead, or None.
+
+    Raises:
+        OptionError: the job makes no sense.
+        CheckpointTooLargeError: the tiers cannot hold what the schedule keeps.
+        ScheduleError: the schedule breaks a rule, is too long, or does not know its steps.
     """

@@ -27,6 +27,7 @@ __all__ = [
     "OverlappingTargetError",
     "ReadOnlyTargetError",
     "RegionMismatchError",
+    "ScheduleError",
     "ShapeMismatchError",
     "StorageError",
     "TierFullError",
@@ -121,6 +122,10 @@ class ForkedError(Error, RuntimeError):
 
 class OptionError(Error, ValueError):
     """A value of an option makes no sense."""
+
+
+class ScheduleError(Error, ValueError):
+    """A schedule cannot be made, or its actions break a rule; the text names the action."""
 
 
 class UnknownOptionError(Error, TypeError):

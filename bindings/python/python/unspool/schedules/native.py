@@ -1,0 +1,339 @@
+"""The schedules of the field, made by the extension."""
+
+from __future__ import annotations
+
+import math
+import operator
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, SupportsIndex
+
+from .._unspool import ScheduleCore, trace_text
+from ..errors import ScheduleError
+from .actions import Action
+from .base import Native, Schedule
+
+__all__ = [
+    "Listed",
+    "MultiLevel",
+    "OnlineRevolve",
+    "Revolve",
+    "StoreAll",
+    "Trace",
+    "Uniform",
+    "ZCut",
+    "to_trace",
+]
+
+
+class _Made(Native):
+    """Sets the fields of frozen dataclasses once, and pickles them by their arguments."""
+
+    def _set(self, core: ScheduleCore, **values: Any) -> None:
+        for name, value in {**values, "_made": core}.items():
+            object.__setattr__(self, name, value)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != "_made"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        for name, value in state.items():
+            object.__setattr__(self, name, value)
+        self.__post_init__()
+
+    def __post_init__(self) -> None:
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class StoreAll(_Made):
+    """Keeps every state: no step is computed twice.
+
+    `steps - 1` saves and restores, and as many slots.
+
+    Raises:
+        ScheduleError: there are no steps.
+    """
+
+    steps: int
+    slots: int = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        steps = _whole("StoreAll", "steps", self.steps)
+        core = ScheduleCore.store_all(steps)
+        self._set(core, steps=steps, slots=core.slots)
+
+
+@dataclass(frozen=True)
+class Revolve(_Made):
+    """The fewest recomputed steps that so many slots allow, for a known number of steps.
+
+    Binomial checkpointing: A. Griewank and A. Walther, "Algorithm 799: revolve", ACM Transactions
+    on Mathematical Software 26 (2000). State 0 takes a slot.
+
+    Attributes:
+        steps: the number of steps.
+        slots: the most copies at a time; more than `steps - 1` are of no use.
+
+    Raises:
+        ScheduleError: there are no steps, or no slot although there are two steps or more.
+    """
+
+    steps: int
+    slots: int
+
+    def __post_init__(self) -> None:
+        steps = _whole("Revolve", "steps", self.steps)
+        slots = _whole("Revolve", "slots", self.slots)
+        self._set(ScheduleCore.revolve(steps, slots), steps=steps, slots=slots)
+
+
+@dataclass(frozen=True)
+class OnlineRevolve(_Made):
+    """Revolve for a number of steps that is not known before the forward pass ends.
+
+    As few recomputed steps as possible after P. Stumm and A. Walther, "New algorithms for optimal
+    online checkpointing", SIAM Journal on Scientific Computing 32 (2010), as far as that goes.
+
+    Attributes:
+        slots: the most copies at a time.
+
+    Raises:
+        ScheduleError: there is no slot.
+    """
+
+    slots: int
+    steps: None = field(default=None, init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        slots = _whole("OnlineRevolve", "slots", self.slots)
+        self._set(ScheduleCore.online_revolve(slots), slots=slots, steps=None)
+
+
+@dataclass(frozen=True)
+class Uniform(_Made):
+    """Copies at equal intervals, kept until the interval was reversed; inside an interval each
+    step starts again from its beginning.
+
+    Attributes:
+        steps: the number of steps.
+        slots: the most copies at a time.
+
+    Raises:
+        ScheduleError: there are no steps, or no slot although there are two steps or more.
+    """
+
+    steps: int
+    slots: int
+
+    def __post_init__(self) -> None:
+        steps = _whole("Uniform", "steps", self.steps)
+        slots = _whole("Uniform", "slots", self.slots)
+        self._set(ScheduleCore.uniform(steps, slots), steps=steps, slots=slots)
+
+
+@dataclass(frozen=True, init=False)
+class ZCut(_Made):
+    """GPUZIP's schedule for fast storage: equal cuts, and every state inside one of them at a time.
+
+    With `M` cuts of length `L = ceil(N / M)`: the forward pass keeps the first state of each cut
+    and every state inside the last one. Then, cut by cut backwards: restore its first state,
+    advance again keeping every state, reverse through it. About `M + L - 2` slots, and no step is
+    computed more than twice. The figures that GPUZIP publishes imply `L` of 33 to 41.
+
+    Exactly one of the three must be given.
+
+    Attributes:
+        steps: the number of steps.
+        slots: the most copies at a time.
+        knob: the argument that was given, `"cuts"`, `"length"` or `"slots"`.
+        value: and its value.
+
+    Raises:
+        ScheduleError: there are no steps, or the slots are too few.
+    """
+
+    steps: int
+    knob: str
+    value: int
+    slots: int = field(compare=False)
+
+    def __init__(
+        self,
+        steps: int,
+        *,
+        cuts: int | None = None,
+        length: int | None = None,
+        slots: int | None = None,
+    ) -> None:
+        given = {"cuts": cuts, "length": length, "slots": slots}
+        chosen = {name: value for name, value in given.items() if value is not None}
+        if len(chosen) != 1:
+            raise ScheduleError("ZCut takes exactly one of cuts=, length= and slots=.")
+        ((knob, value),) = chosen.items()
+        object.__setattr__(self, "steps", _whole("ZCut", "steps", steps))
+        object.__setattr__(self, "knob", knob)
+        object.__setattr__(self, "value", _whole("ZCut", knob, value))
+        self.__post_init__()
+
+    def __post_init__(self) -> None:
+        core = ScheduleCore.z_cut(self.steps, self.knob, self.value)
+        self._set(core, slots=core.slots)
+
+    def __repr__(self) -> str:
+        return f"ZCut(steps={self.steps}, {self.knob}={self.value})"
+
+
+@dataclass(frozen=True, kw_only=True)
+class MultiLevel(_Made):
+    """The least predicted time with slots in several tiers, which cost time to write and to read.
+
+    After G. Aupy, J. Herrmann, P. Hovland and Y. Robert, "Optimal multistage algorithm for adjoint
+    computation", SIAM Journal on Scientific Computing 38 (2016), and J. Herrmann and
+    G. Pallez (Aupy), "H-Revolve: a framework for adjoint computation on synchronous hierarchical
+    platforms", ACM Transactions on Mathematical Software 46 (2020). Making one of 3000 steps takes
+    up to a second.
+
+    Attributes:
+        steps: the number of steps; it may be given by position.
+        device, host, disk: the slots of each tier; None for a tier that is not used, and
+            `math.inf` for as many as are wanted.
+        write_seconds: how long writing a state to each tier takes, such as `{"disk": 0.2}`; nothing
+            for tiers that are not named.
+        read_seconds: the same for reading.
+        step_seconds: how long one step of the forward pass takes.
+
+    Raises:
+        ScheduleError: there are no steps, no tiers, no slots, or a cost is no time.
+    """
+
+    steps: int = field(kw_only=False)
+    device: float | None = None
+    host: float | None = None
+    disk: float | None = None
+    write_seconds: Mapping[str, float] = field(default_factory=dict)
+    read_seconds: Mapping[str, float] = field(default_factory=dict)
+    step_seconds: float = 1.0
+    slots: int = field(init=False, repr=False, compare=False)
+
+    # Mappings have no hash.
+    __hash__ = None  # type: ignore[assignment]
+
+    def __post_init__(self) -> None:
+        steps = _whole("MultiLevel", "steps", self.steps)
+        used = {tier: getattr(self, tier) for tier in _TIERS if getattr(self, tier) is not None}
+        if not used:
+            raise ScheduleError("MultiLevel needs slots in a tier: give device=, host= or disk=.")
+        write, read = dict(self.write_seconds), dict(self.read_seconds)
+        strange = sorted((write.keys() | read.keys()) - set(_TIERS))
+        if strange:
+            raise ScheduleError(f"MultiLevel: there is no tier {strange[0]!r}.")
+        levels = [
+            (tier, _slots(tier, slots), write.get(tier, 0.0), read.get(tier, 0.0))
+            for tier, slots in used.items()
+        ]
+        core = ScheduleCore.multi_level(steps, levels, self.step_seconds)
+        self._set(core, steps=steps, write_seconds=write, read_seconds=read, slots=core.slots)
+
+
+_TIERS = ("device", "host", "disk")
+
+
+def _slots(tier: str, slots: float) -> int | None:
+    return None if slots == math.inf else _whole("MultiLevel", tier, slots)
+
+
+class Listed(_Made):
+    """A schedule that someone wrote down: any list of actions that keeps the rules.
+
+    Arguments:
+        actions: `Forward`, `Save`, `Restore`, `Reverse`, `Discard` and at last `End` objects.
+
+    Attributes:
+        steps: the number of steps, which the first `Reverse` says.
+        slots: the most copies at a time.
+
+    Raises:
+        ScheduleError: an action breaks a rule, or there is no `End`.
+    """
+
+    def __init__(self, actions: Iterable[Action]) -> None:
+        self._begin(ScheduleCore.listed([_word(action) for action in actions]))
+
+    def _begin(self, core: ScheduleCore) -> None:
+        self._made, self.steps, self.slots = core, core.steps, core.slots
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (list(self),)
+
+    def __eq__(self, other: object) -> bool:
+        return list(self) == list(other) if isinstance(other, Listed) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash((self.steps, self.slots))
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {self.steps} steps with {self.slots} slots>"
+
+
+class Trace(Listed):
+    """A schedule from a text in GPUZIP's format, lines `step ACTION`.
+
+    The actions are `FORWARD`, `SAVE`, `SAVE_INTERMEDIARY`, `RESTORE`, `FIRSTURN`, `BACKWARD` and
+    `TERMINATE`. A copy is discarded after its last restore before the next save of the same step.
+
+    Arguments:
+        source: a path, or the text itself, which has more than one line.
+
+    Raises:
+        ScheduleError: a line cannot be read, or breaks a rule.
+        OSError: the file cannot be read.
+    """
+
+    def __init__(self, source: str | os.PathLike[str]) -> None:
+        if isinstance(source, str) and "\n" in source:
+            self.text = source
+        else:
+            self.text = Path(source).read_text(encoding="utf-8")
+        self._begin(ScheduleCore.trace(self.text))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _from_text, (self.text,)
+
+
+def _from_text(text: str) -> Trace:
+    return Trace(text if "\n" in text else text + "\n")
+
+
+def to_trace(schedule: Schedule) -> str:
+    """The text of a schedule in GPUZIP's format, which has no words for tiers and discards.
+
+    Raises:
+        ScheduleError: something in it is no action.
+    """
+    return trace_text([_word(action) for action in schedule])
+
+
+def _word(action: Action) -> Any:
+    try:
+        return action.word()
+    except AttributeError:
+        message = (
+            f"{action!r} is no action: write those of unspool.schedules, such as Forward(0, 1)."
+        )
+        raise ScheduleError(message) from None
+
+
+def _whole(name: str, argument: str, value: SupportsIndex | float) -> int:
+    """A count that the extension can take."""
+    try:
+        number = operator.index(value)  # type: ignore[arg-type]
+    except TypeError:
+        number = -1
+    if isinstance(value, bool) or not 0 <= number < 1 << 63:
+        raise ScheduleError(
+            f"{name}({argument}={value!r}): write a whole number from 0 to 2**63 - 1."
+        )
+    return number

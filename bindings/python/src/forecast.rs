@@ -1,0 +1,174 @@
+//! Forecasts of schedules: a question as a `dict`, the answer as one.
+
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyList, PyTuple};
+use unspool::Settings;
+use unspool_core::forecast::{
+    Forecast, ForecastError, Job, LinkBytes, LinkSpeed, Rate, forecast, forecast_from_sample,
+};
+use unspool_core::{Nanos, TierConfig, TierKind};
+
+use crate::errors::{Class, error};
+use crate::panics::guarded;
+use crate::schedule::{ScheduleCore, counted};
+
+/// What a spool rounds copies up to: with a disk among its tiers, and without.
+const DISK_ALIGNMENT: u64 = 4096;
+const ALIGNMENT: u64 = 256;
+
+/// Predicts what the schedule costs on the machine and with the spool that `job` describes.
+///
+/// `sample`: a shorter schedule of the same shape, run instead of one that is too long.
+#[pyfunction]
+#[pyo3(name = "forecast", signature = (schedule, job, sample=None))]
+pub(crate) fn run_forecast<'py>(
+    py: Python<'py>,
+    schedule: &ScheduleCore,
+    job: &Bound<'py, PyDict>,
+    sample: Option<&ScheduleCore>,
+) -> PyResult<Bound<'py, PyDict>> {
+    let job = job_of(job)?;
+    let (whole, sample) = (schedule.fresh(), sample.map(ScheduleCore::fresh));
+    let found = guarded(py, || {
+        Ok(py.detach(|| match (forecast(whole.clone(), &job), sample) {
+            (Err(ForecastError::TooLong { .. }), Some(sample)) => {
+                forecast_from_sample(whole, sample, &job)
+            }
+            (found, _) => found,
+        }))
+    })?;
+    found.map_or_else(|why| Err(refused(py, &why)), |found| answer(py, &found))
+}
+
+fn refused(py: Python<'_>, why: &ForecastError) -> PyErr {
+    let mut text = why.to_string();
+    if let Some(first) = text.get_mut(..1) {
+        first.make_ascii_uppercase();
+    }
+    let class = match why {
+        ForecastError::DoesNotFit { .. } => Class::TooLarge,
+        ForecastError::Job(_) | ForecastError::Config(_) => Class::Option,
+        _ => Class::Schedule,
+    };
+    error(py, class, text + ".")
+}
+
+fn job_of(asked: &Bound<'_, PyDict>) -> PyResult<Job> {
+    let tiers: Vec<(String, Option<u64>)> = need(asked, "tiers")?;
+    let links: Vec<Bound<'_, PyDict>> = need(asked, "links")?;
+    let links = links.iter().map(link).collect::<PyResult<Vec<_>>>()?;
+    let state_bytes: u64 = need(asked, "state_bytes")?;
+    let step_seconds: f64 = need(asked, "step_seconds")?;
+    Ok(Job {
+        discard_after_restore: find(asked, "discard_after_restore")?.unwrap_or(false),
+        state_bytes,
+        reverse_bytes: find(asked, "reverse_bytes")?.unwrap_or(state_bytes),
+        step_seconds,
+        reverse_seconds: find(asked, "reverse_seconds")?.unwrap_or(step_seconds),
+        save: rate(need(asked, "save")?),
+        restore: rate(need(asked, "restore")?),
+        lookahead: need(asked, "lookahead")?,
+        on_gpu: need(asked, "on_gpu")?,
+        contention: contention(asked, links.len())?,
+        first_touch: find(asked, "first_touch")?.unwrap_or(0.0),
+        steps: find(asked, "steps")?,
+        tiers: tiers_of(asked.py(), &tiers)?,
+        links,
+    })
+}
+
+/// By how much one busy direction of a link slows the application. What was measured with every
+/// link flushing is `slowdown`, how many times as long it takes then.
+fn contention(asked: &Bound<'_, PyDict>, links: usize) -> PyResult<f64> {
+    let each = find(asked, "contention")?;
+    let all: Option<f64> = find(asked, "slowdown")?;
+    Ok(each.or(all.map(|all| (all - 1.0) / links.max(1) as f64)).unwrap_or(0.0))
+}
+
+/// The tiers with the alignment that a spool gives them.
+fn tiers_of(py: Python<'_>, tiers: &[(String, Option<u64>)]) -> PyResult<Vec<TierConfig>> {
+    let kinds = tiers.iter().map(|(name, _)| kind(py, name)).collect::<PyResult<Vec<_>>>()?;
+    let disk = kinds.iter().any(|kind| !kind.is_arena());
+    let alignment = if disk { DISK_ALIGNMENT } else { ALIGNMENT };
+    let tier = |(kind, (_, capacity)): (&TierKind, &(String, Option<u64>))| TierConfig {
+        kind: *kind,
+        capacity: capacity.unwrap_or(u64::MAX),
+        alignment,
+    };
+    Ok(kinds.iter().zip(tiers).map(tier).collect())
+}
+
+fn kind(py: Python<'_>, name: &str) -> PyResult<TierKind> {
+    [TierKind::Device, TierKind::Host, TierKind::Disk]
+        .into_iter()
+        .find(|kind| kind.name() == name)
+        .ok_or_else(|| error(py, Class::Option, format!("There is no tier {name:?}.")))
+}
+
+fn link(asked: &Bound<'_, PyDict>) -> PyResult<LinkSpeed> {
+    let way = |name: &str| -> PyResult<Rate> {
+        let speed = need(asked, &format!("{name}_rate"))?;
+        Ok(rate((speed, find(asked, &format!("{name}_latency"))?.unwrap_or(0.0))))
+    };
+    let usual = Settings::default();
+    Ok(LinkSpeed {
+        flush: way("flush")?,
+        prefetch: way("prefetch")?,
+        max_in_flight_bytes: find(asked, "in_flight_bytes")?.unwrap_or(usual.in_flight_bytes),
+        max_in_flight: find(asked, "in_flight")?.unwrap_or(usual.in_flight),
+    })
+}
+
+/// Bytes a second, and seconds that every copy takes besides.
+fn rate((bytes_per_second, latency): (f64, f64)) -> Rate {
+    Rate { bytes_per_second, latency: Nanos((latency * 1e9) as u64) }
+}
+
+fn find<'py, T>(asked: &Bound<'py, PyDict>, key: &str) -> PyResult<Option<T>>
+where
+    T: for<'a> FromPyObject<'a, 'py, Error: Into<PyErr>>,
+{
+    let value = asked.get_item(key)?.filter(|value| !value.is_none());
+    value.map(|value| value.extract::<T>().map_err(Into::into)).transpose()
+}
+
+fn need<'py, T>(asked: &Bound<'py, PyDict>, key: &str) -> PyResult<T>
+where
+    T: for<'a> FromPyObject<'a, 'py, Error: Into<PyErr>>,
+{
+    find(asked, key)?.ok_or_else(|| {
+        error(asked.py(), Class::Option, format!("A forecast needs {key:?} in its job."))
+    })
+}
+
+fn answer<'py>(py: Python<'py>, found: &Forecast) -> PyResult<Bound<'py, PyDict>> {
+    let fields = PyDict::new(py);
+    for (name, seconds) in [
+        ("seconds", found.seconds),
+        ("compute_seconds", found.compute_seconds),
+        ("copy_seconds", found.copy_seconds),
+        ("save_stall_seconds", found.save_stall_seconds),
+        ("restore_stall_seconds", found.restore_stall_seconds),
+    ] {
+        fields.set_item(name, seconds)?;
+    }
+    let (peaks, restores) = (PyDict::new(py), PyDict::new(py));
+    for tier in &found.tiers {
+        peaks.set_item(tier.kind.name(), tier.peak)?;
+        restores.set_item(tier.kind.name(), tier.restores)?;
+    }
+    fields.set_item("counts", counted(py, &found.counts)?)?;
+    fields.set_item("peak_bytes", peaks)?;
+    fields.set_item("restores_from", restores)?;
+    let moved = |link: &LinkBytes| (link.flush, link.prefetch);
+    fields.set_item("link_bytes", PyList::new(py, found.links.iter().map(moved))?)?;
+    fields.set_item("lead", lead(py, found)?)?;
+    Ok(fields)
+}
+
+/// Smallest, median, largest and mean; None when no restore was announced.
+fn lead<'py>(py: Python<'py>, found: &Forecast) -> PyResult<Option<Bound<'py, PyTuple>>> {
+    let lead = &found.lead;
+    let figures = (lead.min, lead.median, lead.max, lead.mean);
+    (lead.samples > 0).then(|| figures.into_pyobject(py)).transpose()
+}
