@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use unspool::{Error, Wait};
-use unspool_core::forecast::{Job, LinkSpeed, Rate};
+use unspool_core::forecast::{Forecast, Job, LinkSpeed, Rate};
 use unspool_core::{Nanos, TierConfig, TierKind};
 
-use crate::drive::{restore, save};
+use crate::drive::{Measured, restore, save};
 use crate::wave::Wave;
 use crate::{LOOKAHEAD, Room, Shape, open};
 
@@ -122,7 +122,8 @@ impl Machine {
             }
         });
         let links = f64::from(u8::from(room.host > 0) + u8::from(room.disk));
-        let slowed = times.iter().sum::<f64>() / times.len().max(1) as f64;
+        times.sort_by(f64::total_cmp);
+        let slowed = times.get(times.len() / 2).copied().unwrap_or(self.step);
         self.contention = ((slowed / self.step - 1.0) / links).max(0.0);
         spool.close()
     }
@@ -153,6 +154,25 @@ impl Machine {
             first_touch: self.first_touch,
             steps: None,
         }
+    }
+}
+
+/// The same question with the steps and the copies of the run itself: what is left of the difference
+/// is due to the model of the links, not to the rates.
+pub fn in_hindsight(job: &Job, found: &Forecast, measured: &Measured) -> Job {
+    let steps = (found.counts.advances + found.counts.reverses) as f64;
+    let plain = found.counts.saves as f64 / job.save.bytes_per_second
+        + found.counts.restores as f64 / job.restore.bytes_per_second;
+    let factor = plain * job.state_bytes as f64 / measured.copies;
+    let times = |rate: Rate| Rate { bytes_per_second: rate.bytes_per_second * factor, ..rate };
+    Job {
+        step_seconds: measured.compute / steps,
+        reverse_seconds: measured.compute / steps,
+        save: times(job.save),
+        restore: times(job.restore),
+        contention: 0.0,
+        first_touch: 0.0,
+        ..job.clone()
     }
 }
 

@@ -13,7 +13,7 @@ use unspool::{DiskSettings, Error, Settings, Spool};
 use unspool_core::forecast::{Forecast, forecast};
 use unspool_core::schedule::{Revolve, Schedule, StoreAll};
 
-use calibrate::Machine;
+use calibrate::{Machine, in_hindsight};
 use drive::{Measured, drive};
 use wave::Wave;
 
@@ -82,10 +82,10 @@ fn compare<S: Schedule, E: std::error::Error + 'static>(
     let mut wave = Wave::new(shape.state_bytes, shape.sweeps);
     let measured = drive(&spool, &actions()?, LOOKAHEAD, &mut wave)?;
     spool.close()?;
-    println!(
-        "{}",
-        Row { name, predicted: &predicted, measured: &measured, took: took.as_secs_f64() }
-    );
+    let again = forecast(schedule()?, &in_hindsight(&job, &predicted, &measured))?;
+    let took = took.as_secs_f64();
+    let hindsight = again.seconds / measured.seconds;
+    println!("{}", Row { name, predicted: &predicted, measured: &measured, hindsight, took });
     Ok(())
 }
 
@@ -105,16 +105,19 @@ struct Row<'a> {
     name: &'a str,
     predicted: &'a Forecast,
     measured: &'a Measured,
+    /// The ratio with the steps and copies of the run itself.
+    hindsight: f64,
     took: f64,
 }
 
 impl Row<'_> {
     fn head() -> String {
         format!(
-            "{:<12} {:>16} {:>6} {:>16} {:>16} {:>16} {:>16} {:>9} {:>8}",
+            "{:<12} {:>16} {:>6} {:>6} {:>16} {:>16} {:>16} {:>16} {:>9} {:>8}",
             "seconds: p/m",
             "total",
             "ratio",
+            "model",
             "compute",
             "copies",
             "save stall",
@@ -130,11 +133,12 @@ impl std::fmt::Display for Row<'_> {
         let (p, m) = (self.predicted, self.measured);
         write!(
             f,
-            "{:<12} {:>7.3} /{:>7.3} {:>6.2}",
+            "{:<12} {:>7.3} /{:>7.3} {:>6.2} {:>6.2}",
             self.name,
             p.seconds,
             m.seconds,
-            p.seconds / m.seconds
+            p.seconds / m.seconds,
+            self.hindsight
         )?;
         for (p, m) in [
             (p.compute_seconds, m.compute),
