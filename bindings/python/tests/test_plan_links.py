@@ -84,6 +84,7 @@ def test_a_disk_is_a_place_or_a_size_or_both(tmp_path: Path) -> None:
     assert somewhere == Tiers({"host": GIB, "disk": 200 * GIB})
     assert somewhere.options()["disk"] == ("DIRECTORY", 200 * GIB)
     free = tiers_of(None, None, tmp_path)
+    assert tiers_of(None, "1GiB", None, "cpu").options() == {"host": GIB, "on": "cpu"}
     assert free.free and free.capacity["disk"] > 0 and free.options() == {"disk": place}
 
 
@@ -218,7 +219,7 @@ def test_the_application_can_lend_its_own_computing(tmp_path: Path) -> None:
 
 
 def test_checkpoints_are_no_larger_than_the_time_allows() -> None:
-    small = probe._Probe(Tiers({"host": GIB}), 256 * KIB, "cpu", 1.0)
+    small = probe._Probe(Tiers({"host": GIB}), 256 * KIB, 1.0)
     small.moved, small.seconds = 10 * MIB, 1.0
     assert probe._affordable(small, 32 * MIB, left=60.0) == 16 * MIB
     assert probe._affordable(small, 32 * MIB, left=0.1) == 256 * KIB

@@ -31,6 +31,9 @@ __all__ = [
     "what_if",
 ]
 
+#: Schedules that take up to so many times as long as the best one may be best with other sizes.
+NEAR = 1.1
+
 
 def plan(
     steps: int,
@@ -79,7 +82,7 @@ def plan(
     problem = problem_of(steps, state_bytes, step_seconds, reverse_seconds, reverse_bytes)
     tiers = tiers_of(device, host, disk, on)
     if links is None:
-        links = measure(tiers, problem.state_bytes, on, work=work)
+        links = measure(tiers, problem.state_bytes, work=work)
     return make_plan(problem, tiers, links)
 
 
@@ -120,7 +123,7 @@ def predict(
     problem = problem_of(count, state_bytes, step_seconds, reverse_seconds, reverse_bytes)
     tiers = tiers_of(device, host, disk, on)
     if links is None:
-        links = measure(tiers, problem.state_bytes, on, work=work)
+        links = measure(tiers, problem.state_bytes, work=work)
     return candidate_of(problem, repr(chosen), chosen, tiers, links)
 
 
@@ -156,16 +159,19 @@ def measure_links(
     from unspool.planning.probe import measure
 
     tiers = tiers_of(device, host, disk, on)
-    return measure(tiers, bytes_of("checkpoint_bytes", checkpoint_bytes), on, limit, work)
+    return measure(tiers, bytes_of("checkpoint_bytes", checkpoint_bytes), limit, work)
 
 
 def what_if(found: Plan) -> tuple[WhatIf, ...]:
     """What the best schedule would cost with half and with twice of each tier in memory.
 
-    Nothing is measured again: the links stay as they are.
+    Nothing is measured again: the links stay as they are. Only kinds of schedules are predicted
+    that are among the best ones of the plan.
     """
     from unspool.planning.forecasting import make_plan
 
+    near = [one for one in found.candidates if one.seconds <= NEAR * found.best.seconds]
+    kinds = {type(one.schedule).__name__ for one in near} | {"StoreAll"}
     rows = []
     for name in found.tiers.names:
         for capacity in (found.tiers.capacity[name] // 2, 2 * found.tiers.capacity[name]):
@@ -173,7 +179,7 @@ def what_if(found: Plan) -> tuple[WhatIf, ...]:
                 continue
             try:
                 tiers = found.tiers.resized(name, capacity)
-                best = make_plan(found.problem, tiers, found.links).best
+                best = make_plan(found.problem, tiers, found.links, kinds).best
             except NoPlanError:
                 best = None
             rows.append(WhatIf(name, capacity, best))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +10,7 @@ from unspool.errors import Error
 from unspool.planning.links import Links, Rate
 from unspool.planning.outcome import Candidate, LeftOut, LinkBytes, NoPlanError, Plan
 from unspool.planning.problem import Problem
-from unspool.planning.proposals import Proposal, proposals
+from unspool.planning.proposals import KINDS, Proposal, proposals
 from unspool.planning.sizes import Tiers
 from unspool.statistics import size as size_text
 from unspool.statistics import time as time_text
@@ -18,18 +18,25 @@ from unspool.statistics import time as time_text
 __all__ = ["LOOKAHEAD", "candidate_of", "forecast", "make_plan"]
 
 #: Restores that the driver expects ahead of time.
-LOOKAHEAD = 64
+LOOKAHEAD = 1024
 
 #: Saves, restores and reverse steps in all that are forecast before what can only be slower is left
 #: out: a few seconds of work.
 WORK = 1_000_000
 
+#: Steps of a schedule that stands for one with too many actions, and the most actions of one.
+SAMPLE, MOST = 30_000, 1 << 20
 
-def forecast(schedule: Any, job: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The extension's forecast of a schedule of `unspool.schedules`."""
+
+def forecast(schedule: Any, job: dict[str, Any], sample: Any = None) -> Mapping[str, Any]:
+    """The extension's forecast of a schedule of `unspool.schedules`.
+
+    Where it has too many actions, that is made from `sample`: the same for fewer steps.
+    """
     from unspool import _unspool
 
-    found: Mapping[str, Any] = _unspool.forecast(schedule.core, job)
+    core = None if sample is None else sample.core
+    found: Mapping[str, Any] = _unspool.forecast(schedule.core, job, core)
     return found
 
 
@@ -39,24 +46,27 @@ class _Ready:
 
     proposal: Proposal
     schedule: Any
+    sample: Any
     work: int
     least: float
 
 
-def make_plan(problem: Problem, tiers: Tiers, links: Links) -> Plan:
-    """Predicts everything that is worth it.
+def make_plan(problem: Problem, tiers: Tiers, links: Links, kinds: Container[str] = KINDS) -> Plan:
+    """Predicts everything of these kinds that is worth it.
 
     Raises:
         NoPlanError: nothing fits.
+        OptionError: the links are those of other tiers.
     """
+    links = links.of(tiers.names)
     ready: list[_Ready] = []
     left_out: list[LeftOut] = []
-    for proposal in proposals(problem, tiers, links):
+    for proposal in proposals(problem, tiers, links, kinds):
         if proposal.fits:
             made = _ready(problem, proposal, links)
             (left_out if isinstance(made, LeftOut) else ready).append(made)  # type: ignore[arg-type]
         else:
-            left_out.append(LeftOut(proposal.name, _too_large(problem, proposal, links)))
+            left_out.append(LeftOut(proposal.name, _too_large(problem, proposal)))
     found: list[Candidate] = []
     work = 0
     for one in sorted(ready, key=lambda one: one.least):
@@ -76,33 +86,36 @@ def make_plan(problem: Problem, tiers: Tiers, links: Links) -> Plan:
 
 def _ready(problem: Problem, proposal: Proposal, links: Links) -> _Ready | LeftOut:
     try:
-        schedule = proposal.make()
+        schedule = proposal.make(problem.steps)
         counts = schedule.counts()
+        short = problem.steps <= SAMPLE or proposal.need.states >= SAMPLE
+        sample = None if short else proposal.make(SAMPLE)
     except Error as error:
         return LeftOut(proposal.name, str(error))
     size = problem.reverse_bytes
     copies = counts.saves * links.save.seconds(size) + counts.restores * links.restore.seconds(size)
     least = problem.least_seconds(counts.advances) + copies
-    return _Ready(proposal, schedule, counts.saves + counts.restores + problem.steps, least)
+    work = min(counts.saves + counts.restores + problem.steps, MOST)
+    return _Ready(proposal, schedule, sample, work, least)
 
 
 def _predicted(problem: Problem, one: _Ready, links: Links) -> Candidate | LeftOut:
     name, tiers = one.proposal.name, one.proposal.tiers
     try:
-        return candidate_of(problem, name, one.schedule, tiers, links)
+        return candidate_of(problem, name, one.schedule, tiers, links, one.sample)
     except Error as error:
         return LeftOut(name, str(error))
 
 
 def candidate_of(
-    problem: Problem, name: str, schedule: Any, tiers: Tiers, links: Links
+    problem: Problem, name: str, schedule: Any, tiers: Tiers, links: Links, sample: Any = None
 ) -> Candidate:
-    """Predicts one schedule on a spool with these tiers.
+    """Predicts one schedule on a spool with these tiers; `sample` is as for `forecast`.
 
     Raises:
         Error: it cannot be carried out with them.
     """
-    found = forecast(schedule, job_of(problem, tiers, links))
+    found = forecast(schedule, job_of(problem, tiers, links), sample)
     counts = found["counts"]
     return Candidate(
         name=name,
@@ -162,14 +175,13 @@ def _pair(rate: Rate) -> tuple[float, float]:
     return rate.bytes_per_second, rate.latency
 
 
-def _too_large(problem: Problem, proposal: Proposal, links: Links) -> str:
+def _too_large(problem: Problem, proposal: Proposal) -> str:
     """What is needed, and what there is."""
-    tiers = proposal.tiers
-    name = max(tiers.names, key=lambda name: tiers.capacity[name])
-    needed = proposal.need.room(problem, tiers, name, links.on_gpu)
+    needed, there = proposal.need.room(problem), sum(proposal.tiers.capacity.values())
+    names = " and ".join(proposal.tiers.names)
+    have = "has" if len(proposal.tiers.names) == 1 else "together have"
     return (
-        f"does not fit: it keeps up to {size_text(needed)}, and the largest tier, {name}, has "
-        f"{size_text(tiers.capacity[name])}"
+        f"does not fit: it keeps up to {size_text(needed)}, and {names} {have} {size_text(there)}"
     )
 
 

@@ -52,7 +52,6 @@ COPIED = 8 << 20
 def measure(
     tiers: Tiers,
     checkpoint_bytes: int,
-    on: str = "auto",
     limit: float = 2.0,
     work: Callable[[], object] | None = None,
 ) -> Links:
@@ -66,12 +65,12 @@ def measure(
         raise OptionError(f"limit={limit!r}: seconds above 0 and at most 600.")
     begin = time.perf_counter()
     wanted = min(checkpoint_bytes, LARGEST)
-    small = _Probe(tiers, min(wanted, SMALLEST), on, limit / 2)
+    small = _Probe(tiers, min(wanted, SMALLEST), limit / 2)
     small.run(1)
     size = _affordable(small, wanted, limit - (time.perf_counter() - begin))
     large = small
     if size > small.size or small.enough:
-        large = _Probe(tiers, size, on, max(0.1, limit - (time.perf_counter() - begin)), work)
+        large = _Probe(tiers, size, max(0.1, limit - (time.perf_counter() - begin)), work)
         large.run(ROUNDS)
     return _links(small, large, begin)
 
@@ -105,7 +104,6 @@ class _Probe:
         self,
         tiers: Tiers,
         size: int,
-        on: str,
         limit: float,
         work: Callable[[], object] | None = None,
     ) -> None:
@@ -113,7 +111,7 @@ class _Probe:
         self.saves, self.restores = _Readings(), _Readings()
         self.spans: list[Span] = []
         self.slowdown, self.where, self.moved, self.seconds = 1.0, "cpu", 0, 0.0
-        self._on, self._work = on, work
+        self._on, self._work = tiers.on, work
         self._options = _options(tiers, size)
         self._until = time.perf_counter() + limit
 

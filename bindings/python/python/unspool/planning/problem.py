@@ -33,8 +33,8 @@ class Problem:
     reverse_seconds: float
 
     def slots(self, tiers: Tiers, links: Links) -> int:
-        """How many states these tiers hold: each lies in the slowest one that has room for it."""
-        return max(tiers.slots(name, self.state_bytes, links.on_gpu) for name in tiers.names)
+        """How many states these tiers hold together: none has to be in two of them."""
+        return sum(tiers.slots(name, self.state_bytes, links.on_gpu) for name in tiers.names)
 
     def least_seconds(self, advances: int) -> float:
         """The computing of a schedule with so many forward steps."""

@@ -7,18 +7,30 @@ tier is needed for, none has to carry.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from dataclasses import dataclass
+from functools import partial
+from itertools import pairwise
 from typing import Any
 
 from unspool.planning.links import Links
 from unspool.planning.problem import Problem
 from unspool.planning.sizes import Tiers
 
-__all__ = ["Need", "Proposal", "proposals", "stores_all"]
+__all__ = ["KINDS", "Need", "Proposal", "proposals"]
 
-#: Lengths of zCut's cuts that the published figures imply (33 to 41).
-PUBLISHED = 36
+#: What is compared, by the names of classes in `unspool.schedules`.
+KINDS = ("StoreAll", "Revolve", "Uniform", "ZCut", "MultiLevel")
+
+#: Lengths of zCut's cuts: that of the published figures (33 to 41), and shorter ones, for little
+#: computing and much memory.
+PUBLISHED, SHORT = 36, (2, 4, 8, 16)
+
+#: The most steps for which multi-level schedules are made: that takes a second and more.
+MANY = 50_000
+
+#: Shares of the costs of waiting for a tier that multi-level schedules are made for.
+COSTS = (1.0, 0.25)
 
 #: The most numbers of slots between what fits into the faster tiers and into all.
 BETWEEN = 5
@@ -36,10 +48,20 @@ class Need:
     states: int
     parts: int = 0
 
-    def room(self, problem: Problem, tiers: Tiers, name: str, on_gpu: bool) -> int:
-        """The bytes that they take in a tier."""
-        state = tiers.room(name, problem.state_bytes, on_gpu)
-        return self.states * state + self.parts * tiers.room(name, problem.reverse_bytes, on_gpu)
+    def room(self, problem: Problem) -> int:
+        """The bytes that they have."""
+        return self.states * problem.state_bytes + self.parts * problem.reverse_bytes
+
+    def fits(self, problem: Problem, tiers: Tiers, on_gpu: bool) -> bool:
+        """Whether the tiers hold all of them together: states first, parts in what is left."""
+        states, parts = self.states, self.parts
+        for name in tiers.names:
+            left = tiers.capacity[name]
+            room = tiers.room(name, problem.state_bytes, on_gpu)
+            here = min(states, left // room)
+            states, left = states - here, left - here * room
+            parts -= min(parts, left // tiers.room(name, problem.reverse_bytes, on_gpu))
+        return states == 0 and parts == 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,24 +69,28 @@ class Proposal:
     """One schedule on one spool.
 
     Attributes:
+        kind: the name of its class in `unspool.schedules`.
         name: for people.
-        make: makes the schedule: an object of `unspool.schedules`.
+        make: makes the schedule of so many steps.
         need: the most that it keeps at a time.
         tiers: those of the spool.
         fits: whether they hold that.
     """
 
+    kind: str
     name: str
-    make: Callable[[], Any]
+    make: Callable[[int], Any]
     need: Need
     tiers: Tiers
     fits: bool
 
 
-def proposals(problem: Problem, tiers: Tiers, links: Links) -> list[Proposal]:
-    """What is worth a forecast, and what does not fit; each of it once."""
+def proposals(
+    problem: Problem, tiers: Tiers, links: Links, kinds: Container[str] = KINDS
+) -> list[Proposal]:
+    """What is worth a forecast, and what does not fit; each of it once, of these kinds."""
     maker = _Maker(problem, tiers, links)
-    found = {proposal.name: proposal for proposal in maker.all()}
+    found = {proposal.name: proposal for proposal in maker.all() if proposal.kind in kinds}
     return list(found.values())
 
 
@@ -74,97 +100,86 @@ class _Maker:
     def __init__(self, problem: Problem, tiers: Tiers, links: Links) -> None:
         self.problem, self.tiers, self.links = problem, tiers, links
         self.prefixes = [tiers.first(count) for count in range(1, len(tiers.names) + 1)]
-        #: States that fit into the one, the two, ... fastest tiers, as many as are of use.
-        self.slots = [min(problem.slots(part, links), problem.steps) for part in self.prefixes]
+        #: States that fit into the one, the two, ... fastest tiers, as many as make a difference:
+        #: with one less than there are steps, every schedule keeps all.
+        most = max(1, problem.steps - 2)
+        self.slots = [min(problem.slots(part, links), most) for part in self.prefixes]
 
     def all(self) -> Iterator[Proposal]:
         from unspool import schedules
 
         steps = self.problem.steps
-        yield self._placed(f"StoreAll({steps})", lambda: schedules.StoreAll(steps), Need(0, steps))
-        yield from self._with_slots("Revolve", schedules.Revolve, self._counts())
-        yield from self._with_slots("Uniform", schedules.Uniform, sorted(set(self.slots)))
+        yield self._placed("StoreAll", f"({steps})", schedules.StoreAll, Need(0, steps - 1))
+        for slots in self._counts() or [1]:
+            yield self._with_slots(schedules.Revolve, slots)
+        for slots in sorted({max(1, slots) for slots in self.slots}):
+            yield self._with_slots(schedules.Uniform, slots)
         for length in self._lengths():
-            yield self._cut(schedules.ZCut, length)
-        yield from self._levels(schedules.MultiLevel)
-
-    def _with_slots(
-        self, name: str, kind: Callable[[int, int], Any], counts: list[int]
-    ) -> Iterator[Proposal]:
-        steps = self.problem.steps
-        for slots in counts or [1]:
-            slots = max(1, slots)
             yield self._placed(
-                f"{name}({steps}, {slots})",
-                lambda slots=slots: kind(steps, slots),  # type: ignore[misc]
-                Need(slots),
+                "ZCut",
+                f"({steps}, length={length})",
+                partial(schedules.ZCut, length=length),
+                Need(-(-steps // length), length - 1),
             )
+        for share in COSTS:
+            yield from self._levels(schedules.MultiLevel, share)
+
+    def _with_slots(self, kind: Any, slots: int) -> Proposal:
+        words = f"({self.problem.steps}, {slots})"
+        return self._placed(kind.__name__, words, lambda steps: kind(steps, slots), Need(slots))
 
     def _counts(self) -> list[int]:
         """Numbers of slots: what fits into the fastest tiers, into all, and some between."""
-        found = {slots for slots in self.slots if slots}
-        for few, many in zip(self.slots, self.slots[1:], strict=False):
-            found |= set(_between(max(few, 1), many))
-        return sorted(found)
+        found = set(self.slots)
+        for few, many in pairwise(self.slots):
+            # Less the fastest tier: that one is left to what is read ahead of time.
+            found |= {many - self.slots[0], *_between(max(few, 1), many)}
+        return sorted(slots for slots in found if slots > 0)
 
     def _lengths(self) -> list[int]:
-        """Lengths of zCut's cuts: the least memory, the published ones, and what makes the inside
-        of a cut fit into each of the tiers but the slowest.
+        """Lengths of zCut's cuts: those of the least memory and of the published figures, those of
+        which the inside fits into a faster tier, and those whose starts no link holds up.
         """
         problem, links = self.problem, self.links
         ratio = problem.state_bytes / problem.reverse_bytes
-        found = {PUBLISHED, round(math.sqrt(problem.steps * ratio))}
+        found = {*SHORT, PUBLISHED, round(math.sqrt(problem.steps * ratio))}
         for name in self.tiers.names[:-1] or self.tiers.names:
             inside = self.tiers.slots(name, problem.reverse_bytes, links.on_gpu)
             found |= {inside - 2, inside // 2}
+        for link in links.links:
+            seconds = link.flush.seconds(problem.state_bytes)
+            hidden = math.ceil(seconds / max(problem.step_seconds, seconds / problem.steps))
+            found |= {hidden, 2 * hidden}
         return sorted(length for length in found if 2 <= length < problem.steps)
 
-    def _cut(self, kind: Callable[..., Any], length: int) -> Proposal:
-        steps = self.problem.steps
-        return self._placed(
-            f"ZCut({steps}, length={length})",
-            lambda: kind(steps, length=length),
-            Need(-(-steps // length), length - 1),
-        )
-
-    def _levels(self, kind: Callable[..., Any]) -> Iterator[Proposal]:
-        """Multi-level Revolve where there are several tiers, at what each costs if one waits."""
-        if len(self.tiers.names) < 2:
-            return
+    def _levels(self, kind: Any, share: float) -> Iterator[Proposal]:
+        """Multi-level Revolve where there are several tiers, at a share of what it costs to wait
+        for each: a spool hides the rest behind the steps.
+        """
         links, size = self.links, self.problem.state_bytes
         slots = {name: self.tiers.slots(name, size, links.on_gpu) for name in self.tiers.names}
         kept = {name: min(count, self.problem.steps) for name, count in slots.items() if count}
-        if not kept:
+        if len(kept) < 2 or self.problem.steps > MANY:
             return
         words = ", ".join(f"{name}={count}" for name, count in kept.items())
-        yield Proposal(
-            f"MultiLevel({self.problem.steps}, {words})",
-            lambda: kind(
-                self.problem.steps,
-                **kept,
-                write_seconds={name: links.write_seconds(name, size) for name in kept},
-                read_seconds={name: links.read_seconds(name, size) for name in kept},
-                step_seconds=self.problem.step_seconds,
-            ),
-            Need(max(kept.values())),
-            self.tiers,
-            True,
+        costs = "" if share == 1 else f", at {share:.0%} of the costs"
+        make = partial(
+            kind,
+            **kept,
+            write_seconds={name: share * links.write_seconds(name, size) for name in kept},
+            read_seconds={name: share * links.read_seconds(name, size) for name in kept},
+            step_seconds=self.problem.step_seconds,
         )
+        words = f"({self.problem.steps}, {words}{costs})"
+        need = Need(sum(kept.values()))
+        yield Proposal("MultiLevel", f"MultiLevel{words}", make, need, self.tiers, True)
 
-    def _placed(self, name: str, make: Callable[[], Any], need: Need) -> Proposal:
+    def _placed(self, kind: str, words: str, make: Callable[[int], Any], need: Need) -> Proposal:
         """In the fewest tiers that hold it; in all of them if none do."""
         for tiers in self.prefixes:
-            if stores_all(self.problem, tiers, self.links, need):
-                return Proposal(name, make, need, tiers, True)
-        return Proposal(name, make, need, self.tiers, False)
-
-
-def stores_all(problem: Problem, tiers: Tiers, links: Links, need: Need) -> bool:
-    """Whether one of the tiers holds all of it: bytes move on to where there is room for them."""
-    return any(
-        need.room(problem, tiers, name, links.on_gpu) <= tiers.capacity[name]
-        for name in tiers.names
-    )
+            if need.fits(self.problem, tiers, self.links.on_gpu):
+                return Proposal(kind, kind + words, make, need, tiers, True)
+        return Proposal(kind, kind + words, make, need, self.tiers, False)
 
 
 def _between(few: int, many: int) -> list[int]:

@@ -10,7 +10,7 @@ import os
 import re
 import shutil
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from unspool._types import Disk
@@ -91,11 +91,13 @@ class Tiers:
         capacity: bytes by the names of the tiers, fastest first.
         directory: of the disk tier, if it has a place on this machine.
         free: whether the capacity of the disk is what its file system has free.
+        on: where the device tier is, as in `Spool`.
     """
 
     capacity: Mapping[str, int]
     directory: str | None = None
     free: bool = False
+    on: str = "auto"
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -105,12 +107,13 @@ class Tiers:
     def first(self, count: int) -> Tiers:
         """Only the `count` fastest ones."""
         kept = {name: self.capacity[name] for name in self.names[:count]}
-        return Tiers(kept, self.directory if "disk" in kept else None, self.free and "disk" in kept)
+        directory = self.directory if "disk" in kept else None
+        return Tiers(kept, directory, self.free and "disk" in kept, self.on)
 
     def resized(self, name: str, capacity: int) -> Tiers:
         """The same with another capacity of one tier."""
         free = self.free and name != "disk"
-        return Tiers({**self.capacity, name: capacity}, self.directory, free)
+        return replace(self, capacity={**self.capacity, name: capacity}, free=free)
 
     def alignment(self, on_gpu: bool) -> int:
         """Checkpoints start at multiples of this, as in a spool."""
@@ -133,7 +136,7 @@ class Tiers:
         if "disk" in found:
             place = self.directory if self.directory is not None else "DIRECTORY"
             found["disk"] = place if self.free else (place, found["disk"])
-        return found
+        return found if self.on == "auto" else {**found, "on": self.on}
 
 
 def tiers_of(device: Any, host: Any, disk: Any, on: str = "auto") -> Tiers:
@@ -158,7 +161,7 @@ def tiers_of(device: Any, host: Any, disk: Any, on: str = "auto") -> Tiers:
             "A plan needs a place to keep checkpoints, and none was given: set at least one of "
             "device=, host= and disk=."
         )
-    return Tiers(capacity, directory, free)
+    return Tiers(capacity, directory, free, on)
 
 
 def _automatic(names: list[str], on: str) -> dict[str, int]:
@@ -167,7 +170,8 @@ def _automatic(names: list[str], on: str) -> dict[str, int]:
         return {}
     options: dict[str, Any] = dict.fromkeys(names, "auto")
     with Spool(**options, on=on) as spool:
-        return {tier.name: tier.capacity or 0 for tier in spool.stats().tiers}
+        tiers = spool.stats().tiers
+    return {tier.name: tier.capacity or 0 for tier in tiers}
 
 
 def _disk(disk: Any) -> tuple[str | None, int, bool]:

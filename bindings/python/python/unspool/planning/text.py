@@ -14,14 +14,24 @@ __all__ = ["links_table", "report", "sentence", "what_if_table"]
 #: Stall of less than this share of the time is not worth a word.
 WORTH_A_WORD = 0.005
 
+#: Schedules that were left out of which a table tells.
+SHOWN = 8
+
 
 def report(plan: Plan) -> str:
     """Everything: the computation, the candidates, what was left out, and the sentence."""
     blocks = [_head(plan), _candidates(plan)]
     if plan.left_out:
-        blocks.append("\n".join(f"left out: {one.name}: {one.reason}" for one in plan.left_out))
+        blocks.append("\n".join(_left_out(plan)))
     blocks.append(sentence(plan))
     return "\n\n".join(blocks)
+
+
+def _left_out(plan: Plan) -> Iterator[str]:
+    for one in plan.left_out[:SHOWN]:
+        yield f"left out: {one.name}: {one.reason}"
+    if len(plan.left_out) > SHOWN:
+        yield f"left out: {len(plan.left_out) - SHOWN} more, see `left_out`, or --json"
 
 
 def _head(plan: Plan) -> str:
@@ -84,7 +94,7 @@ def sentence(plan: Plan) -> str:
 def _option(value: object) -> str:
     if isinstance(value, tuple):
         return f"({', '.join(map(_option, value))})"
-    return f'"{_exact(value)}"' if isinstance(value, int) else repr(value)
+    return f'"{_exact(value) if isinstance(value, int) else value}"'
 
 
 def _exact(count: int) -> str:

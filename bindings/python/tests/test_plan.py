@@ -1,0 +1,373 @@
+"""Plans: what is compared, in which order, what does not fit and why, and the command.
+
+Links are given, so that nothing is measured and every figure is the same on every machine.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import unspool
+from unspool import planning, schedules
+from unspool.cli import main
+from unspool.planning import Link, Links, Rate, forecasting
+from unspool.planning.problem import problem_of
+from unspool.planning.proposals import proposals
+from unspool.planning.sizes import tiers_of
+
+KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
+
+LINKS = Links(
+    on="cpu",
+    tiers=("device", "host", "disk"),
+    save=Rate(20e9, 2e-6),
+    restore=Rate(20e9, 2e-6),
+    links=(
+        Link("device", "host", Rate(8e9, 1e-5), Rate(8e9, 1e-5)),
+        Link("host", "disk", Rate(1e9, 1e-4), Rate(2e9, 1e-4)),
+    ),
+)
+
+TIERS: dict[str, Any] = {"device": "8MiB", "host": "32MiB", "disk": "1GiB"}
+
+
+def planned(steps: int = 100, state: object = MIB, **options: Any) -> unspool.Plan:
+    tiers = {name: options.pop(name, TIERS[name]) for name in TIERS}
+    tiers = {name: value for name, value in tiers.items() if value is not None}
+    links = options.pop("links", LINKS.of(tuple(tiers)) if "device" in tiers else host_links(tiers))
+    return unspool.plan(steps, state, 1e-3, links=links, **tiers, **options)
+
+
+def host_links(tiers: dict[str, Any]) -> Links:
+    links = LINKS.links[1:] if "disk" in tiers else ()
+    return Links("cpu", tuple(tiers), LINKS.save, LINKS.restore, links)
+
+
+@pytest.fixture
+def links_file(tmp_path: Path) -> Path:
+    file = tmp_path / "links.json"
+    LINKS.save_to(file)
+    return file
+
+
+# What a plan says.
+
+
+def test_the_best_is_the_fastest_and_the_others_follow() -> None:
+    plan = planned()
+    times = [candidate.seconds for candidate in plan.candidates]
+    assert times == sorted(times) and plan.best is plan.candidates[0]
+    kinds = {type(candidate.schedule).__name__ for candidate in plan.candidates}
+    assert {"StoreAll", "Revolve", "Uniform", "ZCut", "MultiLevel"} <= kinds
+
+
+def test_every_figure_of_a_candidate_hangs_together() -> None:
+    for one in planned().candidates:
+        parts = (one.compute_seconds, one.copy_seconds, one.stall_seconds)
+        assert one.seconds == pytest.approx(sum(parts), rel=1e-6)
+        assert one.forward_steps == 99 + one.recomputed_steps
+        assert one.restores >= 99 and one.saves >= 1 and one.peak_copies >= 1
+        assert set(one.peak_bytes) == set(one.tiers) == set(one.options)
+        assert [(link.fast, link.slow) for link in one.links] == [
+            (link.fast, link.slow) for link in LINKS.of(one.tiers).links
+        ]
+        assert all(one.peak_bytes[name] <= size(name) for name in one.tiers)
+        assert one.schedule.counts().advances == one.forward_steps
+
+
+def size(name: str) -> int:
+    return {"device": 8 * MIB, "host": 32 * MIB, "disk": GIB}[name]
+
+
+def test_schedules_are_written_as_they_are_made() -> None:
+    for one in planned().candidates:
+        if not isinstance(one.schedule, schedules.MultiLevel):
+            again = eval(one.name, vars(schedules).copy())
+            assert again.counts() == one.schedule.counts()
+
+
+def test_a_schedule_that_fits_into_memory_is_not_given_a_disk() -> None:
+    found = {one.name: one for one in planned().candidates}
+    assert found["Revolve(100, 8)"].tiers == ("device",)
+    assert found["Revolve(100, 40)"].options == {"device": 8 * MIB, "host": 32 * MIB}
+    assert found["StoreAll(100)"].tiers == ("device", "host", "disk")
+
+
+def test_with_room_for_everything_nothing_is_computed_again() -> None:
+    plan = planned(20, device="64MiB", host=None, disk=None)
+    assert plan.best.recomputed_steps == 0
+    assert "no step is computed again" in plan.sentence
+    assert plan.best.stall_seconds == 0.0
+
+
+def test_a_slow_disk_makes_computing_again_the_better_choice() -> None:
+    slow = Rate(20e6, 1e-4)
+    links = Links(
+        "cpu",
+        LINKS.tiers,
+        LINKS.save,
+        LINKS.restore,
+        (LINKS.links[0], Link("host", "disk", slow, slow)),
+    )
+    store_all = next(one for one in planned(links=links).candidates if "StoreAll" in one.name)
+    best = planned(links=links).best
+    assert best.recomputed_steps > 0 and best.seconds < store_all.seconds
+    assert best.tiers != ("device", "host", "disk")
+
+
+def test_what_a_reverse_step_reads_may_be_less_than_a_state() -> None:
+    small = planned(60, disk=None, reverse_bytes="256KiB")
+    assert "StoreAll(60)" in [one.name for one in small.candidates]
+    whole = planned(60, disk=None)
+    assert "StoreAll(60)" in [one.name for one in whole.left_out]
+
+
+def test_a_plan_is_the_same_every_time() -> None:
+    assert planned().to_dict() == planned().to_dict()
+
+
+# What does not fit.
+
+
+def test_what_does_not_fit_says_what_it_needs_and_what_there_is() -> None:
+    plan = planned(1000, disk=None)
+    reasons = {one.name: one.reason for one in plan.left_out}
+    assert reasons["StoreAll(1000)"] == (
+        "does not fit: it keeps up to 999.00 MiB, and device and host together have 40.00 MiB"
+    )
+    assert "StoreAll(1000)" not in [one.name for one in plan.candidates]
+
+
+def test_one_state_that_fits_is_enough_for_a_plan() -> None:
+    plan = planned(12, device="1MiB", host=None, disk=None)
+    assert all(one.peak_copies == 1 for one in plan.candidates)
+    assert plan.best.recomputed_steps == sum(range(11))
+
+
+def test_a_state_that_fits_nowhere_is_an_error_with_both_sizes() -> None:
+    with pytest.raises(planning.NoPlanError, match=r"one state has 2\.00 GiB.*tier 1\.00 GiB"):
+        planned(10, "2GiB")
+
+
+def test_one_step_needs_no_copy() -> None:
+    plan = planned(1)
+    assert plan.best.recomputed_steps == 0 and plan.best.seconds == pytest.approx(1e-3, abs=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        ({"steps": 0}, "at least one step"),
+        ({"steps": 2.5}, "no whole number"),
+        ({"state": "4G"}, "GiB"),
+        ({"reverse_seconds": -1}, "seconds from 0"),
+        ({"reverse_seconds": "soon"}, "no number of seconds"),
+        ({"reverse_bytes": "2MiB"}, "a part of the state"),
+        ({"links": LINKS.of(("device",))}, "measured for the tiers device, and"),
+    ],
+)
+def test_figures_that_make_no_sense_are_refused(arguments: dict[str, Any], reason: str) -> None:
+    with pytest.raises(unspool.OptionError, match=reason):
+        planned(**arguments)
+
+
+# What is proposed and predicted.
+
+
+def test_numbers_of_slots_lie_between_what_fits_into_the_tiers() -> None:
+    tiers = tiers_of(8 * MIB, 32 * MIB, GIB)
+    found = proposals(problem_of(2000, MIB, 1e-3), tiers, LINKS)
+    slots = [one.need.states for one in found if one.name.startswith("Revolve")]
+    assert {8, 32, 40} <= set(slots) and slots == sorted(slots)
+    assert 1040 < slots[-1] < 1064  # every state has a head on the disk
+    assert any(8 < count < 32 for count in slots) and any(40 < count < 1000 for count in slots)
+    assert len({one.name for one in found}) == len(found)
+
+
+def faked(monkeypatch: pytest.MonkeyPatch, answer: Any) -> list[Any]:
+    """Puts `answer` into the place of the forecast; what it was asked."""
+    asked = []
+
+    def forecast(schedule: Any, job: Any, sample: Any = None) -> Any:
+        asked.append((schedule, job))
+        return answer(schedule)
+
+    monkeypatch.setattr(forecasting, "forecast", forecast)
+    return asked
+
+
+def answered(schedule: Any, seconds: float) -> dict[str, Any]:
+    counts = schedule.counts()
+    return {
+        "seconds": seconds,
+        "compute_seconds": seconds,
+        "copy_seconds": 0.0,
+        "save_stall_seconds": 0.0,
+        "restore_stall_seconds": 0.0,
+        "counts": {name: getattr(counts, name) for name in counts.__dataclass_fields__},
+        "peak_bytes": {},
+        "link_bytes": [],
+        "lead": None,
+    }
+
+
+def test_what_the_core_refuses_is_left_out_with_its_words(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def answer(schedule: Any) -> Any:
+        if isinstance(schedule, schedules.StoreAll):
+            raise unspool.OptionError("the slowest tier has no room")
+        return answered(schedule, 1.0)
+
+    faked(monkeypatch, answer)
+    plan = planned()
+    assert ("StoreAll(100)", "the slowest tier has no room") in [
+        (one.name, one.reason) for one in plan.left_out
+    ]
+    faked(monkeypatch, lambda schedule: answer(schedules.StoreAll(2)))
+    with pytest.raises(planning.NoPlanError, match="no room"):
+        planned()
+
+
+def test_what_can_only_be_slower_is_left_out_when_there_is_much_to_predict(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(forecasting, "WORK", 0)
+    asked = faked(monkeypatch, lambda schedule: answered(schedule, 0.21))
+    plan = planned()
+    assert 1 <= len(asked) < len(proposals(plan.problem, plan.tiers, plan.links))
+    reasons = [one.reason for one in plan.left_out]
+    assert reasons and all("slower than the best" in reason for reason in reasons)
+
+
+def test_the_forecast_is_asked_in_bytes_and_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = faked(monkeypatch, lambda schedule: answered(schedule, 1.0))
+    planned(100, "1MiB", reverse_bytes="512KiB", reverse_seconds=2e-3)
+    job = next(job for schedule, job in asked if isinstance(schedule, schedules.StoreAll))
+    assert job["tiers"] == [("device", 8 * MIB), ("host", 32 * MIB), ("disk", GIB)]
+    assert (job["state_bytes"], job["reverse_bytes"]) == (MIB, 512 * KIB)
+    assert (job["step_seconds"], job["reverse_seconds"]) == (1e-3, 2e-3)
+    assert job["links"][1]["flush_rate"] == 1e9 and job["save"] == (20e9, 2e-6)
+    assert job["on_gpu"] is False and job["slowdown"] == 1.0
+
+
+# One schedule alone.
+
+
+def test_one_schedule_is_predicted_on_all_the_tiers_that_are_named() -> None:
+    one = planning.predict(schedules.Revolve(100, 6), MIB, 1e-3, **TIERS, links=LINKS)
+    assert one.tiers == ("device", "host", "disk") and one.seconds > 0.2
+    assert one.forward_steps == schedules.Revolve(100, 6).counts().advances
+    listed = planning.predict(list(schedules.Revolve(100, 6)), MIB, 1e-3, **TIERS, links=LINKS)
+    assert listed.seconds == pytest.approx(one.seconds)
+
+
+def test_a_schedule_that_does_not_fit_cannot_be_predicted() -> None:
+    with pytest.raises(unspool.Error, match="room"):
+        planning.predict(
+            schedules.StoreAll(100), MIB, 1e-3, device="8MiB", links=LINKS.of(("device",))
+        )
+
+
+# More memory.
+
+
+def test_more_memory_never_makes_the_best_time_worse() -> None:
+    plan = planned(200, disk=None)
+    rows = planning.what_if(plan)
+    assert [(row.tier, row.capacity) for row in rows] == [
+        ("device", 4 * MIB),
+        ("device", 16 * MIB),
+        ("host", 16 * MIB),
+        ("host", 64 * MIB),
+    ]
+    best = {(row.tier, row.capacity): row.best for row in rows}
+    twice, half = best["host", 64 * MIB], best["host", 16 * MIB]
+    assert twice is not None and half is not None
+    assert twice.recomputed_steps < plan.best.recomputed_steps < half.recomputed_steps
+
+
+def test_half_of_a_tier_may_be_too_little() -> None:
+    rows = planning.what_if(planned(10, device="1MiB", host=None, disk=None))
+    assert [row.best is None for row in rows] == [True, False]
+
+
+# Text and JSON.
+
+
+def test_the_table_has_a_row_for_each_candidate_and_ends_with_advice() -> None:
+    plan = planned(disk="50MiB")
+    text = str(plan)
+    for one in plan.candidates:
+        assert text.count(f"\n{one.name} ") == 1
+    for one in plan.left_out[:8]:
+        assert f"left out: {one.name}: {one.reason}" in text
+    assert text.splitlines()[-1] == plan.sentence
+    assert plan.sentence.startswith(f"Take {plan.best.name} with Spool(")
+    assert all(word in text for word in ("device<>host", "host<>disk", "stall", "again"))
+
+
+def test_a_plan_is_plain_data_for_json() -> None:
+    plan = planned()
+    content = json.loads(json.dumps(plan.to_dict()))
+    assert content["best"] == content["candidates"][0]["name"] == plan.best.name
+    assert content["candidates"][0]["seconds"] == plan.best.seconds
+    assert Links.from_dict(content["links"]) == plan.links
+    assert content["steps"] == 100 and content["tiers"]["host"] == 32 * MIB
+
+
+# The command.
+
+
+def run(*more: str, links: Path | None = None) -> int:
+    words = ["plan", "--steps", "100", "--state", "1MiB", "--step-ms", "1"]
+    return main([*words, *([] if links is None else ["--links", str(links)]), *more])
+
+
+def test_the_command_prints_table_advice_and_what_more_memory_buys(
+    links_file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tiers = ["--device", "8MiB", "--host", "32MiB", "--disk-size", "1GiB"]
+    assert run(*tiers, "--what-if", links=links_file) == 0
+    shown = capsys.readouterr()
+    assert "Take " in shown.out and "against now" in shown.out and "host 64.00 MiB" in shown.out
+    assert "StoreAll(100)" in shown.out and shown.err == ""
+
+
+def test_the_command_gives_json_and_keeps_measured_links(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kept = tmp_path / "kept.json"
+    words = ["--host", "8MiB", "--disk", str(tmp_path), "--disk-size", "64MiB", "--on", "cpu"]
+    assert run(*words, "--json", "--what-if", "--write-links", str(kept)) == 0
+    content = json.loads(capsys.readouterr().out)
+    assert content["tiers"] == {"host": 8 * MIB, "disk": 64 * MIB}
+    assert {row["tier"] for row in content["what_if"]} == {"host"}
+    assert Links.load_from(kept) == Links.from_dict(content["links"])
+    assert run(*words, links=kept) == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        ([], "needs a place"),
+        (["--host", "4G"], "GiB"),
+        (["--disk-size", "1GiB"], "cannot be measured: add --disk"),
+        (["--disk", "/no/such/directory"], "is no directory"),
+        (["--host", "1MiB", "--reverse-ms", "-1"], "--reverse-ms=-1.0: milliseconds"),
+        (["--host", "1MiB", "--links", "/no/such/file"], "/no/such/file"),
+        (["--host", "1MiB", "--write-links", "/no/such/file"], "no such directory"),
+        (["--host", "1KiB", "--on", "cpu"], "one state has 1.00 MiB"),
+        (["--host", "1MiB", "--on", "moon"], "moon"),
+    ],
+)
+def test_mistakes_are_one_line(
+    words: list[str], reason: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(*words) in (1, 2)
+    shown = capsys.readouterr()
+    assert reason in shown.err and shown.err.count("\n") == 1
+    assert shown.err.startswith("unspool: ") and shown.out == ""
