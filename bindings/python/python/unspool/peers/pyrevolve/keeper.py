@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from itertools import islice
 from typing import Any
 
 from unspool import Error, ForkedError, Spool
+from unspool._unspool import Ahead
+from unspool.schedules import Schedule
+from unspool.schedules.base import Native
 
 __all__ = ["Keeper", "frame_bytes"]
 
-#: How many restores are announced ahead of the one that comes next. More than any fast tier that
-#: makes checkpointing worthwhile has room for.
-AHEAD = 64
+#: Restores that are announced ahead of the one that comes next: at least, and what is added then.
+#: More than a fast tier has room for, and enough to see which restore of a copy is its last.
+AHEAD = 1024
+_BATCH = 128
 
 _PAGE = 4096
 
@@ -56,7 +60,7 @@ class Keeper:
         #: The spool's tiers, fastest first: strings.
         self._tiers: list[Any] = []
         self._preferred: dict[int, int] = {}
-        self._ahead: Iterator[tuple[int, bool]] = iter(())
+        self._order: _Order | None = None
         self._announced = 0
         self.spool: Spool | None = None
         if spool is not None:
@@ -66,10 +70,9 @@ class Keeper:
         """The steps whose states are kept now, or kept in this tier, in ascending order."""
         return sorted(n for n, tiers in self._copies.items() if tier is None or tier in tiers)
 
-    def begin(self, restores: Iterator[tuple[int, bool]]) -> None:
-        """Begins a run whose restores will be those of these steps, in this order; the truth value
-        says whether the copy is discarded before it is restored again."""
-        self._ahead = restores
+    def begin(self, schedule: Schedule) -> None:
+        """Begins a run whose restores will be those of this schedule."""
+        self._order = _Order(schedule, self._first)
         self._announced = 0
         self._announce()
 
@@ -107,7 +110,7 @@ class Keeper:
         why the run has ended."""
         left = self._copies.keys() - self._bare
         announced, self._announced = self._announced, 0
-        self._ahead = iter(())
+        self._order = None
         for kept in (self._copies, self._bare, self._preferred):
             kept.clear()
         if self.spool is None:
@@ -152,11 +155,35 @@ class Keeper:
         self._preferred[step] = rank
 
     def _announce(self) -> None:
-        """Announces restores until `AHEAD` of them are to come."""
-        if self.spool is None:
+        """Announces more restores when fewer than `AHEAD` of them are to come."""
+        if self.spool is None or self._order is None or self._announced >= AHEAD:
             return
-        restores = list(islice(self._ahead, AHEAD - self._announced))
-        if restores:
-            self._announced += len(restores)
-            versions = [self._first + step for step, _ in restores]
-            self.spool.expect(versions, last=[last for _, last in restores])
+        versions, last = self._order.take(AHEAD + _BATCH - self._announced)
+        if versions:
+            self._announced += len(versions)
+            self.spool.expect(versions, last=last)
+
+
+class _Order:
+    """The restores of a schedule, from a dry run of it."""
+
+    def __init__(self, schedule: Schedule, first: int) -> None:
+        self._ahead = Ahead(first)
+        self._core = schedule.core if isinstance(schedule, Native) else None
+        self._actions = iter(() if self._core is not None else schedule)
+
+    def take(self, count: int) -> tuple[list[int], list[bool]]:
+        """About the next `count` versions, and whether each is discarded when it was restored; none
+        at the end."""
+        if self._core is not None:
+            return self._ahead.draw(self._core, count)
+        versions: list[int] = []
+        last: list[bool] = []
+        while len(versions) < count:
+            words = [action.word() for action in islice(self._actions, count)]
+            if not words:
+                break
+            more = self._ahead.see(words)
+            versions += more[0]
+            last += more[1]
+        return versions, last

@@ -105,7 +105,7 @@ class BaseRevolver:
         """
         self._expect(_Phase.READY, "apply_forward")
         with self._running("apply_forward", then=_Phase.TURNED):
-            self._keeper.begin(iter(self.schedule.restores()))
+            self._keeper.begin(self.schedule)
             self._actions = iter(self.schedule)
             for action in self._actions:
                 if isinstance(action, Reverse):

@@ -177,7 +177,8 @@ def _opener(
 
     def open_spool(arrays: Sequence[Any]) -> Spool:
         room = frame_bytes(arrays)
-        copies = max(1, schedule.counts().peak if schedule.slots is None else schedule.slots)
+        peak = schedule.counts().peak if schedule.slots is None else schedule.slots
+        copies = max(1, min(peak, schedule.steps - 1))
         if filedir is None:
             return Spool(host=copies * room)
         return disk_spool(min(copies, STAGED) * room, filedir)
