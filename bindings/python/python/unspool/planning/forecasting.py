@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping
+import math
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from unspool.errors import Error
 from unspool.planning.links import Links, Rate
@@ -16,6 +17,8 @@ from unspool.statistics import size as size_text
 from unspool.statistics import time as time_text
 
 __all__ = ["LOOKAHEAD", "candidate_of", "forecast", "make_plan"]
+
+T = TypeVar("T")
 
 #: Restores that the driver expects ahead of time.
 LOOKAHEAD = 1024
@@ -63,25 +66,38 @@ def make_plan(problem: Problem, tiers: Tiers, links: Links, kinds: Container[str
     left_out: list[LeftOut] = []
     for proposal in proposals(problem, tiers, links, kinds):
         if proposal.fits:
-            made = _ready(problem, proposal, links)
-            (left_out if isinstance(made, LeftOut) else ready).append(made)  # type: ignore[arg-type]
+            _put(_ready(problem, proposal, links), ready, left_out)
         else:
             left_out.append(LeftOut(proposal.name, _too_large(problem, proposal)))
+    found = _predict_all(problem, links, ready, left_out)
+    if not found:
+        raise NoPlanError(_nothing(problem, tiers, left_out))
+    found.sort(key=lambda candidate: candidate.seconds)
+    return Plan(problem, tiers, links, tuple(found), tuple(left_out))
+
+
+def _put(one: T | LeftOut, kept: list[T], left_out: list[LeftOut]) -> None:
+    if isinstance(one, LeftOut):
+        left_out.append(one)
+    else:
+        kept.append(one)
+
+
+def _predict_all(
+    problem: Problem, links: Links, ready: Iterable[_Ready], left_out: list[LeftOut]
+) -> list[Candidate]:
+    """Forecasts, those first that may be the fastest; with much work done, only those."""
     found: list[Candidate] = []
-    work = 0
+    work, best = 0, math.inf
     for one in sorted(ready, key=lambda one: one.least):
-        best = min((candidate.seconds for candidate in found), default=float("inf"))
         if one.least > best and work + one.work > WORK:
             reason = f"takes at least {time_text(one.least)}: slower than the best"
             left_out.append(LeftOut(one.proposal.name, reason))
             continue
         work += one.work
-        predicted = _predicted(problem, one, links)
-        (left_out if isinstance(predicted, LeftOut) else found).append(predicted)  # type: ignore[arg-type]
-    if not found:
-        raise NoPlanError(_nothing(problem, tiers, left_out))
-    found.sort(key=lambda candidate: candidate.seconds)
-    return Plan(problem, tiers, links, tuple(found), tuple(left_out))
+        _put(_predicted(problem, one, links), found, left_out)
+        best = min((candidate.seconds for candidate in found), default=math.inf)
+    return found
 
 
 def _ready(problem: Problem, proposal: Proposal, links: Links) -> _Ready | LeftOut:
