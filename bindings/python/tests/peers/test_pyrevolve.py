@@ -229,6 +229,18 @@ def test_arrays_are_asked_for_anew_so_that_buffers_may_swap() -> None:
     assert seen == [float(n) for n in reversed(range(17))]
 
 
+def test_an_array_that_stands_alone_is_one_array(spool: unspool.Spool) -> None:
+    problem = Problem(10, np.float64)
+    both = np.concatenate([problem.values.ravel(), problem.counts])
+    problem.values, problem.counts = both[:6].reshape(2, 3), both[6:]
+    problem.get_data = problem.get_data_location = lambda timestep: both
+    made = revolver(problem, 3, spool=spool)
+    made.apply_forward()
+    assert [region.shape for region in spool.regions(0)] == [(10,)]
+    made.apply_reverse()
+    assert problem.adjoint == list(reversed(range(10)))
+
+
 def test_another_schedule_can_be_given() -> None:
     problem = Problem(9)
     with revolver(problem, schedule=schedules.StoreAll(9)) as made:

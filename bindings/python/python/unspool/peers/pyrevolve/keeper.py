@@ -134,7 +134,7 @@ class Keeper:
         self._tiers = [tier.name for tier in spool.stats().tiers]
 
     def _put(self, step: int, arrays: Sequence[Any]) -> None:
-        if not len(arrays):
+        if not arrays:
             self._bare.add(step)
             return
         if self.spool is None:

@@ -204,15 +204,21 @@ class BaseRevolver:
 
     def _save(self, step: int, tier: str | None) -> None:
         with _noting(f"saving the state before step {step}"):
-            arrays = self.checkpoint.get_data(step)
+            arrays = _listed(self.checkpoint.get_data(step))
             with self.profiler.get_timer("storage", "copy_save"):
                 self._keeper.save(step, arrays, tier)
 
     def _restore(self, step: int) -> None:
         with _noting(f"restoring the state before step {step}"):
-            arrays = self.checkpoint.get_data_location(step)
+            arrays = _listed(self.checkpoint.get_data_location(step))
             with self.profiler.get_timer("storage", "copy_load"):
                 self._keeper.restore(step, arrays)
+
+
+def _listed(arrays: Any) -> tuple[Any, ...]:
+    """The arrays of a state; one that stands alone is not taken apart."""
+    alone = hasattr(arrays, "shape") and hasattr(arrays, "dtype")
+    return (arrays,) if alone else tuple(arrays)
 
 
 def _covering(schedule: Schedule, n_timesteps: int) -> Schedule:
