@@ -16,6 +16,8 @@ FUZZ_SECONDS ?= 60
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+PEERS := $(VENV)/peers
+PEERS_PIP := $(PEERS)/bin/python -m pip --disable-pip-version-check --quiet
 PACKAGE := bindings/python
 # A CUDA driver in plain memory, for the tests of arrays on a GPU.
 FAKE_DRIVER = $(or $(CARGO_TARGET_DIR),$(CURDIR)/target)/debug/libunspool_fakecuda.so
@@ -25,7 +27,8 @@ RUST_SOURCES := $(shell find crates $(PACKAGE)/src -name '*.rs' -path '*/src/*')
 PYTHON_SOURCES := $(PACKAGE)/pyproject.toml \
 	$(shell find $(PACKAGE)/python -name '*.py' -o -name '*.pyi' -o -name '*.cu' -o -name py.typed)
 
-.PHONY: kernels help demo test test-rust test-python bench lint fmt sim fuzz clean need-rust
+.PHONY: kernels help demo test test-rust test-python test-peers bench lint fmt sim fuzz clean \
+	need-rust
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -35,9 +38,9 @@ demo: $(VENV)/.rtm ## migrate the default model through a spool and write pictur
 	@echo
 	@echo "The migrated image: demo-output/image.png"
 
-test: test-rust test-python ## run all tests: Rust and Python
+test: test-rust test-python test-peers ## run all tests: Rust and Python
 	@echo
-	@echo "All tests passed: the Rust workspace and the Python package."
+	@echo "All tests passed: the Rust workspace and the Python package, with its peers too."
 
 test-rust: need-rust ## run the Rust tests
 	$(CARGO) test --workspace --locked
@@ -50,6 +53,10 @@ test-python: $(VENV)/.test ## run the Python tests on the release wheel
 	FAKECUDA_DEVICES=2 UNSPOOL_CUDA_DRIVER="$(FAKE_DRIVER)" \
 		$(BIN)/python -m pytest $(PACKAGE) -m fake_gpu
 	$(BIN)/python -m pytest docs
+
+test-peers: $(VENV)/.peers ## run the Python tests with other projects' packages, and their own tests
+	$(PEERS)/bin/python -m pytest $(PACKAGE)/tests/peers -m peer
+	$(PEERS)/bin/python -m pytest $(PACKAGE)/tests/test_devito_example.py
 
 bench: need-rust $(VENV)/.rtm ## print tables of what things cost, against the raw operation of the same run
 	$(CARGO) run --locked --release --package unspool-benches
@@ -120,4 +127,15 @@ $(VENV)/.rtm: $(VENV)/.unspool
 
 $(VENV)/.test: $(VENV)/.rtm $(PACKAGE)/tests/requirements.txt
 	$(PIP) install --requirement $(PACKAGE)/tests/requirements.txt
+	@touch $@
+
+# An environment of their own, as Devito pins what the other tests use: 240 MB of wheels, and one
+# package that is compiled.
+$(VENV)/.peers-made: $(VENV)/.made $(PACKAGE)/tests/peers/requirements.txt
+	xtask/venv.sh "$(PYTHON)" $(PEERS)
+	$(PEERS_PIP) install --requirement $(PACKAGE)/tests/peers/requirements.txt
+	@touch $@
+
+$(VENV)/.peers: $(VENV)/.unspool $(VENV)/.peers-made
+	$(PEERS_PIP) install --force-reinstall --no-deps dist/unspool-*.whl
 	@touch $@

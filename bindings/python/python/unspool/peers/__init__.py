@@ -43,7 +43,11 @@ def from_checkpoint_schedules(
 
 
 def as_checkpoint_schedule(
-    schedule: Any, storage: Any = "RAM", *, adjoint_data: bool | None = None
+    schedule: Any,
+    storage: Any = "RAM",
+    *,
+    adjoint_data: bool | None = None,
+    whole_states: bool = False,
 ) -> Any:
     """One of our schedules as a `checkpoint_schedules.CheckpointSchedule`.
 
@@ -55,15 +59,17 @@ def as_checkpoint_schedule(
         adjoint_data: whether copies that are only read in order to reverse hold the data of the
             adjoint (`write_adj_deps`) instead of what restarts the forward: the forward step that
             would recompute that data falls away. None: for `StoreAll` and `ZCut`.
+        whole_states: whether the restart data of a step is all that any later step needs. The
+            package promises only the steps up to the next copy; `OnlineRevolve` needs more.
 
     Returns:
         An iterator that can be used once, like all of that package.
 
     Raises:
         MissingLibraryError: the package is not installed.
-        ScheduleError: the schedule uses a copy in a way that the package's restart data does not
-            allow: it runs from the copy past the next one that was saved.
+        ScheduleError: the schedule runs on from a copy past the next one that was saved, without
+            `whole_states`.
     """
     from unspool.peers import checkpoint_schedules
 
-    return checkpoint_schedules.offer(schedule, storage, adjoint_data)
+    return checkpoint_schedules.offer(schedule, storage, adjoint_data, whole_states)

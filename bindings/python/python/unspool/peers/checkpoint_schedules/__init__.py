@@ -6,7 +6,7 @@ Only its interface is used: the actions, the base class, and what their document
 from __future__ import annotations
 
 import collections
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from typing import Any
 
 from unspool.errors import MissingLibraryError
@@ -57,17 +57,30 @@ def adapt(
     return Known(schedule, known or steps, places)
 
 
-def offer(schedule: Any, storage: Any = "RAM", adjoint_data: bool | None = None) -> Offered:
+def offer(
+    schedule: Any,
+    storage: Any = "RAM",
+    adjoint_data: bool | None = None,
+    whole_states: bool = False,
+) -> Offered:
     """See `unspool.peers.as_checkpoint_schedule`."""
     ours = as_schedule(schedule)
     places = storages(storage)
-    if isinstance(ours, _PLAIN):
-        return Offered(ours, places, {places[None]}, adjoint_data)
-    if ours.steps is None:
-        return Offered(
-            ours, places, {places[tier] for tier in ("device", "host", "disk", None)}, adjoint_data
+    if isinstance(ours, OnlineRevolve) and not whole_states:
+        raise ScheduleError(
+            "OnlineRevolve gives up copies and runs on from those before them, but restart data of "
+            "checkpoint_schedules serves only up to the next copy: say whole_states=True if yours "
+            "is a whole state, or choose a schedule for a known number of steps"
         )
+
+    def offered(used: Set[Any]) -> Offered:
+        return Offered(ours, places, used, adjoint_data, whole_states)
+
+    if isinstance(ours, _PLAIN):
+        return offered({places[None]})
+    if ours.steps is None:
+        return offered({places[tier] for tier in ("device", "host", "disk", None)})
     used = {places[action.tier] for action in ours if isinstance(action, Save)}
     # What their actions cannot say is refused now, not in the middle of a long run.
-    collections.deque(Offered(ours, places, used, adjoint_data), maxlen=0)
-    return Offered(ours, places, used, adjoint_data)
+    collections.deque(offered(used), maxlen=0)
+    return offered(used)

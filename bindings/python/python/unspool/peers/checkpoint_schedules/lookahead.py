@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 
-from unspool.schedules import Action, Discard, Restore, Reverse, Save, Schedule
+from unspool.schedules import Action, Discard, Forward, Restore, Reverse, Save, Schedule
 
 __all__ = ["Lookahead", "only_reversed"]
 
@@ -39,6 +39,13 @@ class Lookahead:
     def finish(self, steps: int) -> None:
         """Tells the schedule the number of its steps."""
         self._actions.finish(steps)
+
+    def run(self, forward: Forward) -> int:
+        """Where a forward that was just taken ends, with those that follow it at once."""
+        stop = forward.stop
+        while self.coming(1) and isinstance(self.coming(1)[0], Forward):
+            stop = next(self).stop
+        return stop
 
     def releases(self, restore: Restore) -> bool:
         """Whether a restore that was just taken is the last of its copy: its discard comes next, or

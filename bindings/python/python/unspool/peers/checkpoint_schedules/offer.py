@@ -5,8 +5,8 @@ step. Reversing step n is a Forward over step n that writes the adjoint's data, 
 restore is a Copy, or a Move when nothing restores that copy again.
 
 Restart data of theirs serves the steps of the Forward that wrote it, so a copy may be run on from
-only as far as the next one that was saved; schedules of ours keep to that, and a list of actions
-which does not is refused when it is made.
+only as far as the next one that was saved. Most schedules of ours keep to that; those that do not
+are refused when they are made, unless the user says that restart data is a whole state.
 """
 
 from __future__ import annotations
@@ -58,11 +58,13 @@ class Offered(theirs.CheckpointSchedule):
         storages: Mapping[str | None, Any],
         used: Set[Any],
         adjoint_data: bool | None = None,
+        whole_states: bool = False,
     ) -> None:
         super().__init__(schedule.steps)
         self._schedule = schedule
         self._storages = storages
         self._used = used
+        self._whole_states = whole_states
         if adjoint_data is None:
             adjoint_data = isinstance(schedule, StoreAll | ZCut)
         self._adjoint_data = only_reversed(schedule) if adjoint_data else iter(())
@@ -101,7 +103,8 @@ class Offered(theirs.CheckpointSchedule):
             case Save():
                 self._pending.append((action, next(self._adjoint_data, False)))
             case Forward():
-                yield from self._advance(action.stop)
+                known = self._max_n is not None
+                yield from self._advance(self._source.run(action) if known else action.stop)
             case Restore():
                 yield from self._load(action)
             case Reverse():
@@ -174,11 +177,12 @@ class Offered(theirs.CheckpointSchedule):
     def _serving(self, restore: Restore, storage: Any) -> _Copy:
         """The copy that is restored, if it can serve all that it may be used for."""
         copy = self._copies[restore.step, storage]
-        if copy.restarts and copy.serves < self._max_n - self._r:
+        left = self._max_n - self._r
+        if copy.restarts and copy.serves < left and not self._whole_states:
             raise ScheduleError(
                 f"{restore}: checkpoint_schedules restarts from that copy only up to state "
-                f"{copy.serves}, where the next one was saved, and steps up to "
-                f"{self._max_n - self._r} are to be reversed"
+                f"{copy.serves}, where the next one was saved, and {left} steps are left to "
+                "reverse; whole_states=True allows it where restart data is a whole state"
             )
         return copy
 
