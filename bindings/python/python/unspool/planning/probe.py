@@ -42,8 +42,9 @@ ROUNDS = 4
 #: Versions of two rounds differ by at least this; that of the array on a GPU.
 APART, ARRAY = 1000, 10**6
 
-#: Seconds for which computing is timed, alone and beside transfers.
-BESIDE = 0.15
+#: Seconds for which computing is timed, twice alone and beside transfers, and the most that these
+#: are taken to slow it down: more is another program's doing.
+BESIDE, SLOWEST = 0.15, 3.0
 
 #: What computing is, when nobody says otherwise: one thread that copies so many bytes.
 COPIED = 8 << 20
@@ -171,19 +172,20 @@ class _Probe:
     def _slowed(self, spool: Spool, array: Any) -> float:
         """How much longer computing takes while saved checkpoints are flushed."""
         work = self._work or _copying()
-        alone = _pace(work, lambda: True)
-        versions = range(ROUNDS * APART, ROUNDS * APART + ROUND)
-        saved: list[int] = []
+        work()
+        alone = _times(work, lambda: True)
         beside: list[float] = []
-        for version in versions:
-            spool.save(version, array)
-            saved.append(version)
+        for number in range(ROUNDS, 2 * ROUNDS):
+            versions = range(number * APART, number * APART + ROUND)
+            for version in versions:
+                spool.save(version, array)
             beside += _times(work, lambda: _in_flight(spool) > 0)
+            for version in versions:
+                spool.discard(version)
             if time.perf_counter() > self._until:
                 break
-        for version in saved:
-            spool.discard(version)
-        return max(1.0, statistics.fmean(beside) / alone) if beside else 1.0
+        alone += _times(work, lambda: True)
+        return min(max(1.0, _usual(beside) / _usual(alone)), SLOWEST) if beside else 1.0
 
     def rates(self) -> dict[str, float | None]:
         """Bytes per second of each lane; None where nothing moved."""
@@ -249,10 +251,10 @@ def _copying() -> Callable[[], object]:
     return lambda: ctypes.memmove(target, source, COPIED)
 
 
-def _pace(work: Callable[[], object], still: Callable[[], bool]) -> float:
-    """The mean time of one call."""
-    work()
-    return statistics.fmean(_times(work, still) or [1e-9])
+def _usual(times: list[float]) -> float:
+    """The mean without the least and the greatest tenth: one unlucky reading says nothing."""
+    cut = len(times) // 10
+    return max(1e-9, statistics.fmean(sorted(times)[cut : len(times) - cut]))
 
 
 def _times(work: Callable[[], object], still: Callable[[], bool]) -> list[float]:
