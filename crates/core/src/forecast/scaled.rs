@@ -1,14 +1,17 @@
 //! Forecasts of schedules that are too long to be run: from a shorter one of the same shape.
 //!
-//! The sample keeps the states, the steps and the links, and gets of every tier as large a part as
-//! it has of the slots: all of it where both keep equally many copies (Revolve), a tenth where it
-//! keeps a tenth of them (storing everything). What takes time is then in proportion:
+//! The sample keeps the states, the steps and the links. A tier that holds less than a quarter of
+//! the sample's copies it keeps as well: what is saved last and restored first turns over there in
+//! the whole schedule as in the sample (the inside of a cut). Of a larger one it gets as large a
+//! part as it has of the slots: all of it where both keep equally many copies (Revolve), a tenth
+//! where it keeps a tenth of them (storing everything). What takes time is then in proportion:
 //!
 //! - the steps are counted in the whole schedule, and slowed as in the sample,
 //! - copies and stalls of saves grow with the saves, those of restores with the restores,
 //! - so do the bytes of the links; the peak of a tier grows with the slots.
 //!
-//! For storing everything that is exact up to the turn and to what fits into the arenas. Where the
+//! For storing everything that is exact up to the turn and to the states that never leave the
+//! arenas, so a sample should be as long as can be. Where the
 //! number of slots stays, more steps lie between two restores of the whole schedule than of the
 //! sample, so that stalls are estimated too high rather than too low.
 
@@ -16,6 +19,9 @@ use crate::config::TierConfig;
 use crate::forecast::run::size_in;
 use crate::forecast::{Forecast, ForecastError, Job, LinkBytes, TierPeak, forecast};
 use crate::schedule::{Counts, Interpreter, Limits, Schedule};
+
+/// A tier is small when it holds less than one of so many copies.
+const SMALL: u64 = 4;
 
 /// Predicts what `whole` costs from a forecast of `sample`, a shorter schedule of the same shape.
 ///
@@ -35,7 +41,7 @@ pub fn forecast_from_sample(
     if slots == 0 || share > 1.0 {
         return Err(ForecastError::Sample);
     }
-    let found = forecast(sample, &part_of(job, share))?;
+    let found = forecast(sample, &part_of(job, slots, share))?;
     if found.counts.steps > counts.steps || found.counts.restores == 0 {
         return Err(ForecastError::Sample);
     }
@@ -64,12 +70,17 @@ fn check_room(counts: &Counts, job: &Job) -> Result<(), ForecastError> {
     Err(ForecastError::DoesNotFit { tier, capacity, needed })
 }
 
-/// The same job with a part of every tier, at least two states of it.
-fn part_of(job: &Job, share: f64) -> Job {
+/// The same job with a part of the tiers that are large beside so many copies, at least two states
+/// of each.
+fn part_of(job: &Job, slots: u64, share: f64) -> Job {
     debug_assert!(share > 0.0 && share <= 1.0, "a part of the whole");
     let mut part = job.clone();
     for tier in part.tiers.iter_mut().filter(|tier| tier.capacity < u64::MAX) {
-        let least = size_in(tier, job.state_bytes).saturating_mul(2).min(tier.capacity);
+        let state = size_in(tier, job.state_bytes).max(1);
+        if slots > tier.capacity / state * SMALL {
+            continue;
+        }
+        let least = state.saturating_mul(2).min(tier.capacity);
         let capacity = (tier.capacity as f64 * share) as u64;
         tier.capacity = capacity.max(least) & !(tier.alignment - 1);
     }

@@ -87,6 +87,15 @@ fn a_tenth_of_a_revolve_tells_the_whole() {
 }
 
 #[test]
+fn a_tenth_of_the_cuts_tells_the_whole() {
+    let cuts = |steps| AnySchedule::from(ZCut::with_length(steps, 12).expect("steps"));
+    for (device, host) in [(4, 30), (14, 1)] {
+        let job = Job { step_seconds: 5e-4, ..job(device, host, 2000) };
+        assert_sample_is_close(cuts(12_000), cuts(2400), &job, 0.05);
+    }
+}
+
+#[test]
 fn a_sample_must_be_shorter() {
     let schedule = |steps| StoreAll::new(steps).expect("steps");
     let found = forecast_from_sample(schedule(10), schedule(20), &job(40, 0, 0));

@@ -161,9 +161,7 @@ impl Machine {
 /// is due to the model of the links, not to the rates.
 pub fn in_hindsight(job: &Job, found: &Forecast, measured: &Measured) -> Job {
     let steps = (found.counts.advances + found.counts.reverses) as f64;
-    let plain = found.counts.saves as f64 / job.save.bytes_per_second
-        + found.counts.restores as f64 / job.restore.bytes_per_second;
-    let factor = plain * job.state_bytes as f64 / measured.copies;
+    let factor = found.copy_seconds / measured.copies;
     let times = |rate: Rate| Rate { bytes_per_second: rate.bytes_per_second * factor, ..rate };
     Job {
         step_seconds: measured.compute / steps,
@@ -171,7 +169,6 @@ pub fn in_hindsight(job: &Job, found: &Forecast, measured: &Measured) -> Job {
         save: times(job.save),
         restore: times(job.restore),
         contention: 0.0,
-        first_touch: 0.0,
         ..job.clone()
     }
 }
