@@ -71,6 +71,7 @@ pub struct Spool {
     tiers: String,
     /// Whether the fastest tier is the device tier.
     has_device_tier: bool,
+    discard_after_restore: bool,
     /// Arrays whose copies are under way.
     kept: Kept,
 }
@@ -141,7 +142,8 @@ impl Spool {
             let spool = Arc::new(spool);
             live::remember(&spool);
             let has_device_tier = sizes.device.is_some();
-            let spool = Spool { spool, tiers, has_device_tier, kept: Kept::default() };
+            let kept = Kept::default();
+            let spool = Spool { spool, tiers, has_device_tier, discard_after_restore, kept };
             if let Some(shrunk) = shrunk {
                 let shrunk = CString::new(shrunk)?;
                 PyErr::warn(py, &py.get_type::<PyRuntimeWarning>(), &shrunk, 1)?;
@@ -495,6 +497,12 @@ impl Spool {
     #[getter]
     fn on(&self) -> String {
         opening::place(&self.spool)
+    }
+
+    /// Whether the spool was opened with `discard_after_restore`.
+    #[getter]
+    fn discard_after_restore(&self) -> bool {
+        self.discard_after_restore
     }
 
     /// Whether `version` is saved and not discarded.

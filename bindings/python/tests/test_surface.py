@@ -15,7 +15,7 @@ from unspool import _unspool, errors
 PACKAGE = Path(unspool.__file__).parent
 STUB = ast.parse((PACKAGE / "_unspool.pyi").read_text())
 SPOOL = next(n for n in STUB.body if isinstance(n, ast.ClassDef) and n.name == "Spool")
-PROPERTIES = {"closed", "on"}
+PROPERTIES = {"closed", "discard_after_restore", "on"}
 OVERLOADED = {"save", "restore", "writing"}
 METHODS = {node.name: node for node in SPOOL.body if isinstance(node, ast.FunctionDef)}
 EXCEPTIONS = [getattr(errors, name) for name in errors.__all__]

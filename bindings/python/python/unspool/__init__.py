@@ -29,12 +29,14 @@ from ._types import Disk, Region
 from ._unspool import DeviceBuffer, HostBuffer, Spool, __version__
 from ._unspool import close_all as _close_all
 from .diagnosis import Diagnosis, doctor
+from .drive import AdjointReport, Progress, adjoint
 from .errors import *  # noqa: F403
 from .errors import __all__ as _errors
 from .planning import Links, Plan, measure_links, plan
 from .statistics import DirectionStats, Lead, LinkStats, Stall, Stats, TierStats
 
 __all__ = [
+    "AdjointReport",
     "DeviceBuffer",
     "Diagnosis",
     "DirectionStats",
@@ -44,12 +46,14 @@ __all__ = [
     "LinkStats",
     "Links",
     "Plan",
+    "Progress",
     "Region",
     "Spool",
     "Stall",
     "Stats",
     "TierStats",
     "__version__",
+    "adjoint",
     "doctor",
     "measure_links",
     "plan",

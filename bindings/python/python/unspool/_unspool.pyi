@@ -367,6 +367,10 @@ class Spool:
         `"cuda:0"`.
         """
 
+    @property
+    def discard_after_restore(self) -> bool:
+        """Whether the spool was opened with `discard_after_restore`."""
+
     def __contains__(self, version: object, /) -> bool:
         """Whether `version` is saved and not discarded."""
 
@@ -672,7 +676,7 @@ class Uses:
     its last copy, whether a `Forward` or a `Save` ever relies on it. One bit each.
     """
 
-    def __new__(cls) -> Self: ...
+    def __new__(cls, turn: bool = False) -> Self: ...
     def keep(self, steps: Iterable[int]) -> None:
         """The states that are kept already: they are no business of this dry run."""
 

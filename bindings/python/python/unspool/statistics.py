@@ -190,7 +190,7 @@ def _calls(stats: Stats) -> str:
             time(stats.restore_stall_seconds),
         ),
     ]
-    lines = [_table(rows)]
+    lines = [table(rows)]
     if stats.longest_stall is not None:
         stall = stats.longest_stall
         lines.append(
@@ -220,7 +220,7 @@ def _tiers(tiers: Sequence[TierStats]) -> str:
         )
         for tier in tiers
     ]
-    return _table(rows)
+    return table(rows)
 
 
 def _links(links: Sequence[LinkStats]) -> str:
@@ -230,7 +230,7 @@ def _links(links: Sequence[LinkStats]) -> str:
     for link in links:
         rows.append(_movement(f"{link.fast} -> {link.slow}", link.flush, link.flushes_skipped))
         rows.append(_movement(f"{link.slow} -> {link.fast}", link.prefetch, 0))
-    return _table(rows)
+    return table(rows)
 
 
 def _movement(name: str, moved: DirectionStats, skipped: int) -> tuple[str, ...]:
@@ -256,7 +256,7 @@ def _notes(stats: Stats) -> Iterator[str]:
         yield f"note: {stats.dropped_spans:,} spans did not fit into the trace"
 
 
-def _table(rows: Sequence[tuple[str, ...]]) -> str:
+def table(rows: Sequence[tuple[str, ...]]) -> str:
     """Columns as wide as their widest entry: the first to the left, all others to the right."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
 

@@ -28,9 +28,11 @@ impl Uses {
 
 #[pymethods]
 impl Uses {
+    /// `turn`: the first `Reverse` is preceded by a forward step, which relies on the state.
     #[new]
-    fn new() -> Uses {
-        Uses::default()
+    #[pyo3(signature = (turn=false))]
+    fn new(turn: bool) -> Uses {
+        Uses { inner: Mutex::new(Lives { turn, ..Lives::default() }) }
     }
 
     /// The states that are kept already: they are no business of this dry run.
@@ -90,6 +92,8 @@ struct Life {
 
 #[derive(Default)]
 struct Lives {
+    /// The next `Reverse` relies on all of the state.
+    turn: bool,
     begun: usize,
     kept: HashMap<u64, Life>,
     /// The life that the working state comes from, while it is as it was restored.
@@ -110,6 +114,10 @@ impl Lives {
             }
             Action::Discard { step, .. } => self.discard(step),
             Action::Forward { .. } => self.rely(),
+            Action::Reverse { .. } if self.turn => {
+                self.turn = false;
+                self.rely();
+            }
             Action::Reverse { .. } | Action::End => self.working = None,
         }
     }

@@ -260,7 +260,7 @@ class Listed(_Made):
     """
 
     def __init__(self, actions: Iterable[Action]) -> None:
-        self._begin(ScheduleCore.listed([_word(action) for action in actions]))
+        self._begin(ScheduleCore.listed([word_of(action) for action in actions]))
 
     def _begin(self, core: ScheduleCore) -> None:
         self._made, self.steps, self.slots = core, core.steps, core.slots
@@ -313,10 +313,15 @@ def to_trace(schedule: Schedule) -> str:
     Raises:
         ScheduleError: something in it is no action.
     """
-    return trace_text([_word(action) for action in schedule])
+    return trace_text([word_of(action) for action in schedule])
 
 
-def _word(action: Action) -> Any:
+def word_of(action: Action) -> Any:
+    """The action as the extension takes it.
+
+    Raises:
+        ScheduleError: it is no action.
+    """
     try:
         return action.word()
     except AttributeError:

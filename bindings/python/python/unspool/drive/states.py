@@ -1,0 +1,176 @@
+"""The state of a simulation as the driver sees it: what is saved, and where it is restored to."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ..errors import OptionError
+
+__all__ = ["Part", "State", "arrays_of"]
+
+
+def arrays_of(value: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The arrays of a state by position and by name, as `Spool.save` takes them."""
+    if isinstance(value, list | tuple):
+        return tuple(value), {}
+    if isinstance(value, Mapping):
+        return (), dict(value)
+    return (value,), {}
+
+
+class State:
+    """The working state: arrays, or a function that returns them.
+
+    Attributes:
+        frozen: whether its arrays are those of JAX: they never change and are replaced instead.
+    """
+
+    __slots__ = ("_ask", "_device", "_value", "frozen")
+
+    def __init__(self, given: Any) -> None:
+        self._ask = given if callable(given) and not _is_array(given) else None
+        self._value = None if self._ask else given
+        positional, named = arrays_of(self.now())
+        if not positional and not named:
+            raise OptionError("adjoint(state=...): there is no array in it.")
+        _check_names(named)
+        arrays = [*positional, *named.values()]
+        self.frozen = any(map(_never_changes, arrays))
+        self._device = _place(arrays) if self.frozen else None
+        if self.frozen and self._ask:
+            raise OptionError(
+                "adjoint(state=...): arrays of JAX never change, so that a function cannot give "
+                "the same ones again: give the arrays themselves, and return new ones in forward."
+            )
+
+    def now(self) -> Any:
+        """What the functions of the caller are given."""
+        return self._ask() if self._ask else self._value
+
+    def replace(self, returned: Any) -> None:
+        """Takes what `forward` returned, which may be nothing."""
+        if returned is None:
+            if self.frozen:
+                raise OptionError(
+                    "forward returned nothing, but arrays of JAX never change: return the new "
+                    "state."
+                )
+            return
+        if self._ask:
+            raise OptionError(
+                "forward returned something, but `state` is a function: change its arrays in place "
+                "and return nothing."
+            )
+        if not _alike(self._value, returned):
+            raise OptionError(
+                f"forward returned {_shown(returned)}, but the state is {_shown(self._value)}: "
+                "return a state of the same kind, or nothing when it was changed in place."
+            )
+        self._value = returned
+
+    def put_back(self, value: Any) -> None:
+        """Makes an earlier value of a state that never changes the working state again."""
+        self._value = value
+
+    def restore(self, spool: Any, version: int, stream: Any) -> None:
+        """The working state is what was saved under `version`."""
+        if self.frozen:
+            self._value = self.loaded(spool, version, self._value)
+            return
+        positional, named = arrays_of(self.now())
+        spool.restore(version, *positional, stream=stream, **named)
+
+    def loaded(self, spool: Any, version: int, like: Any) -> Any:
+        """New arrays of JAX, in a container such as `like`."""
+        found = spool.load(version, to="jax", device=self._device)
+        if isinstance(like, list | tuple):
+            parts = found if isinstance(found, tuple) else (found,)
+            return type(like)(*parts) if hasattr(like, "_make") else type(like)(parts)
+        return found
+
+
+class Part:
+    """The part of the state that `reverse` reads: arrays, or a function of the state."""
+
+    __slots__ = ("_ask", "_like", "_state", "_value")
+
+    def __init__(self, given: Any, state: State) -> None:
+        self._state = state
+        self._ask = given if callable(given) and not _is_array(given) else None
+        self._value = None if self._ask else given
+        self._like: Any = None
+        if state.frozen and not self._ask:
+            raise OptionError(
+                "adjoint(for_reverse=...): arrays of JAX never change: give a function of the "
+                "state that returns the part."
+            )
+        if not any(arrays_of(self.now())):
+            raise OptionError("adjoint(for_reverse=...): there is no array in it.")
+
+    def now(self) -> Any:
+        """The part of the working state."""
+        return self._ask(self._state.now()) if self._ask else self._value
+
+    def to_save(self) -> Any:
+        """The part of the working state, which is about to be saved."""
+        self._like = self.now()
+        return self._like
+
+    def restored(self, spool: Any, version: int, stream: Any) -> Any:
+        """The part that was saved under `version`."""
+        if self._state.frozen:
+            return self._state.loaded(spool, version, self._like)
+        value = self.now()
+        positional, named = arrays_of(value)
+        spool.restore(version, *positional, stream=stream, **named)
+        return value
+
+
+def _is_array(value: Any) -> bool:
+    """Whether it is an array, although it can be called (some libraries' arrays can)."""
+    return any(hasattr(value, name) for name in ("__dlpack__", "__array__", "dtype"))
+
+
+def _never_changes(array: Any) -> bool:
+    return type(array).__module__.split(".")[0] in ("jax", "jaxlib")
+
+
+def _place(arrays: list[Any]) -> str | None:
+    """The device of these arrays of JAX, as `Spool.load` names it."""
+    if not all(map(_never_changes, arrays)):
+        raise OptionError(
+            "adjoint(state=...): it mixes arrays of JAX, which never change, with others: give "
+            "arrays of one kind."
+        )
+    devices = {device for array in arrays for device in array.devices()}
+    if len(devices) > 1:
+        raise OptionError("adjoint(state=...): the arrays of JAX are on several devices.")
+    (device,) = devices
+    return "cpu" if device.platform == "cpu" else f"cuda:{device.id}"
+
+
+def _check_names(named: Mapping[Any, Any]) -> None:
+    for name in named:
+        if not isinstance(name, str) or name == "stream":
+            raise OptionError(
+                f"adjoint(state=...): an array is called {name!r}: names are strings other than "
+                '"stream".'
+            )
+
+
+def _alike(one: Any, other: Any) -> bool:
+    """Whether two states are of the same kind: one array, as many, or with the same names."""
+    if isinstance(one, Mapping):
+        return isinstance(other, Mapping) and one.keys() == other.keys()
+    if isinstance(one, list | tuple):
+        return isinstance(other, list | tuple) and len(one) == len(other)
+    return _is_array(other) or type(one) is type(other)
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return f"a mapping of {', '.join(map(repr, value))}"
+    if isinstance(value, list | tuple):
+        return f"a {type(value).__name__} of {len(value)}"
+    return f"one {type(value).__name__}"
