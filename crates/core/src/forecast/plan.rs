@@ -30,6 +30,9 @@ pub(super) struct Plan {
     /// The places of the restores among the deeds.
     pub restores: Vec<usize>,
     pub counts: Counts,
+    /// The deed before which the restore order becomes known: the first one, or the end of the
+    /// forward pass of a schedule that does not know its number of steps.
+    pub known_from: usize,
     /// The copies at the moment when they take the most room: whole states, parts for a reverse.
     pub peak: [u64; 2],
 }
@@ -58,17 +61,19 @@ impl Plan {
     pub fn of(mut schedule: impl Schedule, job: &Job) -> Result<Plan, ForecastError> {
         let steps = schedule.steps().or(job.steps).ok_or(ForecastError::UnknownSteps)?;
         let mut interpreter = Interpreter::new(Limits::of(&schedule));
-        let mut survey = Survey::default();
+        let (mut survey, mut known_from) = (Survey::default(), 0);
         while let Some(action) = schedule.next() {
             let (action, ends) = stopped(action, steps, &mut schedule)?;
             interpreter.see(&action).map_err(ForecastError::Schedule)?;
-            if ends {
-                interpreter.stopped_at(steps).map_err(ForecastError::Schedule)?;
-            }
             if survey.deeds.len() >= MAX_ACTIONS {
                 return Err(ForecastError::TooLong { limit: MAX_ACTIONS });
             }
             survey.see(action);
+            if ends {
+                interpreter.stopped_at(steps).map_err(ForecastError::Schedule)?;
+                known_from = survey.deeds.len();
+                survey.save_whole();
+            }
         }
         let counts = interpreter.finish().map_err(ForecastError::Schedule)?;
         debug_assert!(
@@ -77,7 +82,7 @@ impl Plan {
         );
         let peak = peak(&survey.deeds, job);
         let Survey { deeds, restores, .. } = survey;
-        Ok(Plan { deeds, restores, counts, peak })
+        Ok(Plan { deeds, restores, counts, known_from, peak })
     }
 
     /// The bytes that the copies take at most when one of `bytes` takes `size_of(bytes)`.
@@ -138,6 +143,15 @@ impl Survey {
         kept.copies += 1;
         if kept.copies == 1 {
             self.deeds.push(Deed::Save { step, for_reverse: true, tier });
+        }
+    }
+
+    /// Until here nobody knows what the copies are for: they hold the whole state.
+    fn save_whole(&mut self) {
+        for deed in &mut self.deeds {
+            if let Deed::Save { for_reverse, .. } = deed {
+                *for_reverse = false;
+            }
         }
     }
 

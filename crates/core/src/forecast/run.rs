@@ -73,8 +73,10 @@ impl<'a> Run<'a> {
 
     /// Runs the whole plan.
     pub fn finish(mut self) -> Result<Forecast, ForecastError> {
-        self.expect();
-        for deed in &self.plan.deeds {
+        for (place, deed) in self.plan.deeds.iter().enumerate() {
+            if place == self.plan.known_from {
+                self.expect();
+            }
             self.carry_out(*deed)?;
         }
         Ok(self.result())

@@ -55,6 +55,12 @@ fn an_online_schedule_is_told_its_end() {
     let job = Job { steps: Some(77), ..job(8, 0, 0) };
     let found = forecast(online(), &job).expect("it fits");
     assert_eq!((found.counts.steps, found.counts.reverses), (77, 77));
+    // What is saved before the end is known is saved whole.
+    let kept = |reverse_bytes| {
+        let job = Job { reverse_bytes, steps: Some(5), ..job.clone() };
+        forecast(online(), &job).expect("it fits").tiers[0].peak
+    };
+    assert_eq!(kept(1), kept(job.state_bytes));
     let unknown = Job { steps: None, ..job };
     assert_eq!(forecast(online(), &unknown), Err(ForecastError::UnknownSteps));
 }
