@@ -274,6 +274,14 @@ def test_numbers_that_make_no_sense_are_refused(copies: Any, steps: Any) -> None
         Revolver(problem, problem.forward, problem.reverse, copies, steps)
 
 
+def test_a_spool_that_discards_by_itself_is_refused() -> None:
+    with (
+        unspool.Spool(host="1MiB", discard_after_restore=True) as spool,
+        pytest.raises(unspool.OptionError, match="discard_after_restore"),
+    ):
+        revolver(Problem(10), spool=spool)
+
+
 def test_too_small_a_spool_is_an_error_that_names_the_step() -> None:
     problem = Problem(30)
     with (

@@ -7,7 +7,7 @@ from contextlib import suppress
 from itertools import islice
 from typing import Any
 
-from unspool import Error, ForkedError, Spool
+from unspool import Error, ForkedError, OptionError, Spool
 from unspool._unspool import Ahead
 from unspool.schedules import Schedule
 from unspool.schedules.base import Native
@@ -32,6 +32,14 @@ def frame_bytes(arrays: Iterable[Any]) -> int:
 def _nbytes(array: Any) -> int:
     nbytes = getattr(array, "nbytes", None)
     return memoryview(array).nbytes if nbytes is None else int(nbytes)
+
+
+def _refuse_discarding(spool: Spool) -> None:
+    if getattr(spool, "discard_after_restore", False):
+        raise OptionError(
+            "spool= was opened with discard_after_restore=True: it would give up copies that are "
+            "restored again. Open it without; each copy is discarded after its last use anyway."
+        )
 
 
 class Keeper:
@@ -64,6 +72,7 @@ class Keeper:
         self._announced = 0
         self.spool: Spool | None = None
         if spool is not None:
+            _refuse_discarding(spool)
             self._use(spool)
 
     def steps(self, tier: str | None = None) -> list[int]:
