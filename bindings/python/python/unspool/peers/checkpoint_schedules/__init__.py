@@ -12,7 +12,7 @@ from typing import Any
 from unspool.errors import MissingLibraryError
 
 try:
-    import checkpoint_schedules as _theirs
+    import checkpoint_schedules as _theirs  # type: ignore[import-untyped]
 except ImportError as error:
     raise MissingLibraryError(
         "the package checkpoint_schedules is not installed: pip install checkpoint-schedules"
@@ -31,6 +31,7 @@ from unspool.schedules import (
     Uniform,
     ZCut,
     as_schedule,
+    check,
 )
 
 __all__ = ["adapt", "offer"]
@@ -52,9 +53,8 @@ def adapt(
     if steps is not None and known not in (None, steps):
         raise ScheduleError(f"this {name} is for {known} steps, not for {steps}: leave out steps=")
     places = tiers(storage_map or {})
-    if steps is None and known is None:
-        return Online(schedule, places)
-    return Known(schedule, known or steps, places)
+    steps = steps if known is None else known
+    return Online(schedule, places) if steps is None else Known(schedule, steps, places)
 
 
 def offer(
@@ -80,6 +80,7 @@ def offer(
         return offered({places[None]})
     if ours.steps is None:
         return offered({places[tier] for tier in ("device", "host", "disk", None)})
+    check(ours)
     used = {places[action.tier] for action in ours if isinstance(action, Save)}
     # What their actions cannot say is refused now, not in the middle of a long run.
     collections.deque(offered(used), maxlen=0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
+from typing import Any
 
 from unspool.schedules import Action, Discard, Forward, Restore, Reverse, Save, Schedule
 
@@ -18,14 +19,15 @@ class Lookahead:
     """
 
     def __init__(self, schedule: Schedule) -> None:
-        self._actions = iter(schedule)
+        self._actions: Any = iter(schedule)
         self._drawn: deque[Action] = deque()
 
     def __iter__(self) -> Iterator[Action]:
         return self
 
     def __next__(self) -> Action:
-        return self._drawn.popleft() if self._drawn else next(self._actions)
+        action: Action = self._drawn.popleft() if self._drawn else next(self._actions)
+        return action
 
     def coming(self, count: int) -> list[Action]:
         """The next `count` actions, fewer at the end; they stay where they are."""
@@ -42,10 +44,10 @@ class Lookahead:
 
     def run(self, forward: Forward) -> int:
         """Where a forward that was just taken ends, with those that follow it at once."""
-        stop = forward.stop
-        while self.coming(1) and isinstance(self.coming(1)[0], Forward):
-            stop = next(self).stop
-        return stop
+        while (coming := self.coming(1)) and isinstance(coming[0], Forward):
+            forward = coming[0]
+            next(self)
+        return forward.stop
 
     def releases(self, restore: Restore) -> bool:
         """Whether a restore that was just taken is the last of its copy: its discard comes next, or

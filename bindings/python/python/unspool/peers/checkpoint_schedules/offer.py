@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Set
 from typing import Any
 
-import checkpoint_schedules as theirs
+import checkpoint_schedules as theirs  # type: ignore[import-untyped]
 from unspool.peers.checkpoint_schedules.lookahead import Lookahead, only_reversed
 from unspool.schedules import (
     Action,
@@ -49,7 +49,7 @@ class _Copy:
         self.users = 0
 
 
-class Offered(theirs.CheckpointSchedule):
+class Offered(theirs.CheckpointSchedule):  # type: ignore[misc]
     """A schedule of ours, to be iterated over once."""
 
     def __init__(
@@ -71,7 +71,7 @@ class Offered(theirs.CheckpointSchedule):
         self._source = Lookahead(schedule)
         self._copies: dict[tuple[int, Any], _Copy] = {}
         self._pending: list[tuple[Save, bool]] = []  # With: is it only for the adjoint?
-        self._at: int | None = 0  # The state in their working storage, for the forward.
+        self._at = 0  # The state in their working storage, for the forward.
         self._at_hand: int | None = None  # The step whose adjoint data is there.
         self._forward_ended = False
         self._exhausted = False
@@ -166,7 +166,8 @@ class Offered(theirs.CheckpointSchedule):
             yield from self._end_forward()
         storage = self._storages[restore.tier]
         if restore.step >= self._max_n - self._r:
-            self._at = None
+            # Every step that it could serve was reversed.
+            self._at = restore.step
             return
         copy = self._serving(restore, storage)
         released = self._source.releases(restore) and self._is_released(restore.step, storage)

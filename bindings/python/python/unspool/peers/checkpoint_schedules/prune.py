@@ -34,7 +34,7 @@ def _backwards(actions: Sequence[Action]) -> tuple[set[Key], list[Action]]:
         if isinstance(action, Discard):
             continue
         if isinstance(action, Save):
-            if (action.step, action.tier) not in used or _stays(actions, place):
+            if (action.step, action.tier) not in used or _stays(actions, place, action):
                 continue
             used.remove((action.step, action.tier))
         if isinstance(action, Restore) and (action.step, action.tier) not in used:
@@ -44,9 +44,8 @@ def _backwards(actions: Sequence[Action]) -> tuple[set[Key], list[Action]]:
     return used, found
 
 
-def _stays(actions: Sequence[Action], place: int) -> bool:
+def _stays(actions: Sequence[Action], place: int, save: Save) -> bool:
     """Whether a save follows the restore of that very copy, which may as well stay."""
-    save = actions[place]
     return place > 0 and actions[place - 1] == Restore(save.step, save.tier)
 
 
