@@ -7,9 +7,11 @@ import weakref
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import numpy as np
 import pytest
 import unspool
+from hypothesis import strategies
 from unspool import schedules
 from unspool.peers.pyrevolve import (
     Checkpoint,
@@ -36,6 +38,35 @@ def gradient(problem: Problem, made: SingleLevelRevolver) -> list[int]:
     made.apply_forward()
     made.apply_reverse()
     return problem.adjoint
+
+
+SCHEDULES = {
+    "revolve": schedules.Revolve,
+    "uniform": schedules.Uniform,
+    "zcut": lambda steps, copies: schedules.ZCut(steps, length=copies),
+    "store all": lambda steps, copies: schedules.StoreAll(steps),
+    "listed": lambda steps, copies: list(schedules.Revolve(steps, copies)),
+}
+
+
+@hypothesis.given(
+    steps=strategies.integers(1, 90),
+    copies=strategies.integers(1, 30),
+    kind=strategies.sampled_from(sorted(SCHEDULES)),
+    room=strategies.integers(1, 6),
+)
+def test_any_schedule_on_a_small_spool_reverses_every_step(
+    tmp_path_factory: pytest.TempPathFactory, steps: int, copies: int, kind: str, room: int
+) -> None:
+    problem = Problem(steps)
+    place = tmp_path_factory.mktemp("spool")
+    with unspool.Spool(host=room * 8192, disk=place) as spool:
+        schedule = SCHEDULES[kind](steps, copies)
+        made = revolver(problem, schedule=schedule, spool=spool, first=-5)
+        assert gradient(problem, made) == list(reversed(range(steps)))
+        assert spool.versions() == []
+        stats = spool.stats()
+        assert stats.hints == 0 and stats.hinted_restores == stats.restores
 
 
 @pytest.mark.parametrize("steps", [1, 2, 3, 10, 57])

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 import unspool
-from unspool.peers.pyrevolve.keeper import AHEAD, Keeper, frame_bytes
+from unspool.drive import LOOKAHEAD
+from unspool.peers.pyrevolve.keeper import Keeper, frame_bytes
 from unspool.schedules import Discard, Restore, Revolve, Save, as_schedule
 
 
@@ -85,7 +86,7 @@ def test_hints_run_far_ahead_and_name_last_uses(told: Told, kind: Any) -> None:
     wanted = [
         ("expect", 100 + actions[n].step, isinstance(actions[n + 1], Discard)) for n in restored
     ]
-    assert len(wanted) > 2 * AHEAD
+    assert len(wanted) > 2 * LOOKAHEAD
     state, done = [np.zeros(5)], 0
     keeper = keeper_on(told, first=100)
     keeper.begin(as_schedule(kind(schedule)))
@@ -98,9 +99,30 @@ def test_hints_run_far_ahead_and_name_last_uses(told: Told, kind: Any) -> None:
             case Restore(step):
                 keeper.restore(step, state)
                 done += 1
-                assert told.hints >= min(done + AHEAD, len(wanted))
+                assert told.hints >= min(done + LOOKAHEAD // 2, len(wanted))
     assert [call for call in told.told if call[0] == "expect"] == wanted
     assert told.stats().hints == 0
+
+
+def test_a_version_of_somebody_else_is_left_alone(told: Told) -> None:
+    told.save(7, np.ones(3))
+    keeper = keeper_on(told, first=5)
+    keeper.save(0, [np.zeros(3)])
+    with pytest.raises(unspool.VersionExistsError):
+        keeper.save(2, [np.zeros(3)])
+    keeper.drop()
+    assert told.versions() == [7]
+
+
+def test_an_interrupted_save_leaves_nothing(told: Told) -> None:
+    def interrupted(version: int, *arrays: np.ndarray) -> None:
+        told._spool.save(version, *arrays)
+        raise KeyboardInterrupt
+
+    told.save = interrupted
+    with pytest.raises(KeyboardInterrupt):
+        keeper_on(told).save(0, [np.zeros(3)])
+    assert told.versions() == []
 
 
 def test_dropping_leaves_no_copy_and_no_hint_and_raises_nothing(told: Told) -> None:

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from itertools import islice
 from typing import Any
 
-from unspool import Error, ForkedError, OptionError, Spool
+from unspool import (
+    Error,
+    ForkedError,
+    NotYetSavedError,
+    OptionError,
+    Spool,
+    VersionExistsError,
+)
 from unspool._unspool import Ahead
+from unspool.drive import LOOKAHEAD
+from unspool.drive.hints import Feeder
+from unspool.drive.source import source_of
 from unspool.schedules import Schedule
-from unspool.schedules.base import Native
 
 __all__ = ["Keeper", "frame_bytes"]
-
-#: Restores that are announced ahead of the one that comes next: at least, and what is added then.
-#: More than a fast tier has room for, and enough to see which restore of a copy is its last.
-AHEAD = 1024
-_BATCH = 128
 
 _PAGE = 4096
 
@@ -68,8 +71,8 @@ class Keeper:
         #: The spool's tiers, fastest first: strings.
         self._tiers: list[Any] = []
         self._preferred: dict[int, int] = {}
-        self._order: _Order | None = None
-        self._announced = 0
+        self._schedule: Schedule | None = None
+        self._feeder: Feeder | None = None
         self.spool: Spool | None = None
         if spool is not None:
             _refuse_discarding(spool)
@@ -81,9 +84,12 @@ class Keeper:
 
     def begin(self, schedule: Schedule) -> None:
         """Begins a run whose restores will be those of this schedule."""
-        self._order = _Order(schedule, self._first)
-        self._announced = 0
-        self._announce()
+        self._schedule = schedule
+        self._look_ahead()
+
+    def end(self) -> None:
+        """Ends a run: all of its restores were made."""
+        self._schedule = self._feeder = None
 
     def save(self, step: int, arrays: Sequence[Any], tier: str | None = None) -> None:
         """Keeps a copy of the state before `step`, which is in these arrays."""
@@ -94,12 +100,10 @@ class Keeper:
 
     def restore(self, step: int, arrays: Sequence[Any]) -> None:
         """Writes the state before `step` into these arrays."""
-        if self.spool is None:
-            return
-        self._announced -= 1
-        if step not in self._bare:
+        if self.spool is not None and step not in self._bare:
             self.spool.restore(self._first + step, *arrays)
-        self._announce()
+        if self._feeder is not None:
+            self._feeder.restored()
 
     def discard(self, step: int, tier: str | None = None) -> None:
         """Gives up the copy of the state before `step` in this tier."""
@@ -118,13 +122,13 @@ class Keeper:
         """Gives everything up that is left of a run. Nothing is raised: the spool may be the reason
         why the run has ended."""
         left = self._copies.keys() - self._bare
-        announced, self._announced = self._announced, 0
-        self._order = None
+        hinted = self._feeder is not None
+        self.end()
         for kept in (self._copies, self._bare, self._preferred):
             kept.clear()
         if self.spool is None:
             return
-        if announced > 0:
+        if hinted:
             with suppress(Error):
                 self.spool.forget_hints()
         for step in left:
@@ -148,9 +152,16 @@ class Keeper:
             return
         if self.spool is None:
             self._use(self._open(arrays))
-            self._announce()
+            self._look_ahead()
         assert self.spool is not None
-        self.spool.save(self._first + step, *arrays)
+        try:
+            self.spool.save(self._first + step, *arrays)
+        except (VersionExistsError, NotYetSavedError):
+            raise  # Somebody else's.
+        except BaseException:
+            with suppress(Error):
+                self.spool.discard(self._first + step)
+            raise
 
     def _prefer(self, step: int) -> None:
         """Tells the spool the fastest tier in which the schedule keeps this state, when that is not
@@ -163,36 +174,8 @@ class Keeper:
         self.spool.prefer(self._first + step, self._tiers[rank])
         self._preferred[step] = rank
 
-    def _announce(self) -> None:
-        """Announces more restores when fewer than `AHEAD` of them are to come."""
-        if self.spool is None or self._order is None or self._announced >= AHEAD:
-            return
-        versions, last = self._order.take(AHEAD + _BATCH - self._announced)
-        if versions:
-            self._announced += len(versions)
-            self.spool.expect(versions, last=last)
-
-
-class _Order:
-    """The restores of a schedule, from a dry run of it."""
-
-    def __init__(self, schedule: Schedule, first: int) -> None:
-        self._ahead = Ahead(first)
-        self._core = schedule.core if isinstance(schedule, Native) else None
-        self._actions = iter(() if self._core is not None else schedule)
-
-    def take(self, count: int) -> tuple[list[int], list[bool]]:
-        """About the next `count` versions, and whether each is discarded when it was restored; none
-        at the end."""
-        if self._core is not None:
-            return self._ahead.draw(self._core, count)
-        versions: list[int] = []
-        last: list[bool] = []
-        while len(versions) < count:
-            words = [action.word() for action in islice(self._actions, count)]
-            if not words:
-                break
-            more = self._ahead.see(words)
-            versions += more[0]
-            last += more[1]
-        return versions, last
+    def _look_ahead(self) -> None:
+        """Begins the dry run, as soon as there is a spool to tell."""
+        if self.spool is not None and self._schedule is not None:
+            twin = source_of(self._schedule).twin(self._schedule.steps)
+            self._feeder = Feeder(self.spool, Ahead(self._first), twin, LOOKAHEAD)

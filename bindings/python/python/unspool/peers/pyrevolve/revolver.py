@@ -129,6 +129,7 @@ class BaseRevolver:
                 self._reverse(self._turn)
             for action in self._actions:
                 self._perform("reverse", action)
+            self._keeper.end()
 
     def close(self) -> None:
         """Gives the copies up, and closes the spool unless it was given as `spool=`. A second call
