@@ -79,11 +79,12 @@ def adjoint(
             in it is discarded.
     """
     chosen = as_schedule(schedule)
-    for name, function in (("forward", forward), ("reverse", reverse)):
-        _callable(name, function)
-    for name, function in (("turn", turn), ("progress", progress)):
-        if function is not None:
-            _callable(name, function)
+    _check_function("forward", forward)
+    _check_function("reverse", reverse)
+    if turn is not None:
+        _check_function("turn", turn)
+    if progress is not None:
+        _check_function("progress", progress)
     base, ahead = operator.index(first), operator.index(lookahead)
     if ahead < 0:
         raise OptionError(f"adjoint(lookahead={ahead}): write 0 or more restores.")
@@ -95,7 +96,7 @@ def adjoint(
     return Run(job).go()
 
 
-def _callable(name: str, function: Any) -> None:
+def _check_function(name: str, function: Any) -> None:
     if not callable(function):
         raise OptionError(f"adjoint({name}={function!r}): that is no function.")
 

@@ -323,6 +323,7 @@ class Run:
         farthest = counts["steps"] - 1
         if self.turn_steps or self.job.schedule.steps is None:
             farthest += 1
+        spent |= {f"{name}_seconds": spent_in for name, spent_in in self.seconds.items()}
         return AdjointReport(
             steps=counts["steps"],
             forward_steps=self.forward_steps,
@@ -331,7 +332,6 @@ class Run:
             restores=self.restores,
             peak_copies=counts["peak"],
             seconds=seconds,
-            **{f"{name}_seconds": spent_in for name, spent_in in self.seconds.items()},
             **spent,
         )
 
