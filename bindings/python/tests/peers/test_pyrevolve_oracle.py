@@ -5,6 +5,7 @@ pyrevolve is the oracle here: `pip install pyrevolve`.
 
 from __future__ import annotations
 
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -58,6 +59,28 @@ def test_what_is_told_about_a_run_is_the_same(steps: int, copies: int | None) ->
         sections["reverse"].pop("remove", None)  # pyrevolve overwrites its copies instead.
         told.append((made.n_checkpoints, made.ratio, made.makespan, sections))
     assert told[0] == told[1]
+
+
+@pytest.mark.parametrize("steps", [1, 2, 5, 10, 30, 60])
+@pytest.mark.parametrize("uf, ub", [(1, 1), (2, 1)])
+def test_with_two_levels_the_cost_is_never_above_that_of_h_revolve(
+    steps: int, uf: int, ub: int
+) -> None:
+    for slots, files, wd, rd in product([1, 3, 5], [1, 4, 60], [0, 1, 5], [0, 2]):
+        costs = []
+        for library in (ours, theirs):
+            problem = Problem(steps, np.float64)
+            memory = library.NumpyStorage(10, slots, np.float64)
+            # Theirs says the same of memory that costs as much, and leaves no file open.
+            kind = library.NumpyStorage if library is theirs else library.DiskStorage
+            disk = kind(10, files, np.float64, wd=wd, rd=rd)
+            made = library.MultiLevelRevolver(
+                problem, problem.forward, problem.reverse, steps, [memory, disk], uf=uf, ub=ub
+            )
+            if library is theirs:
+                made.reload_scheduler(uf, ub)  # Its constructor takes no notice of the two.
+            costs.append(made.makespan)
+        assert costs[0] <= costs[1], (slots, files, wd, rd)
 
 
 def test_as_many_copies_are_chosen() -> None:
