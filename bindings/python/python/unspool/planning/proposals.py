@@ -100,9 +100,8 @@ class _Maker:
     def __init__(self, problem: Problem, tiers: Tiers, links: Links) -> None:
         self.problem, self.tiers, self.links = problem, tiers, links
         self.prefixes = [tiers.first(count) for count in range(1, len(tiers.names) + 1)]
-        #: States that fit into the one, the two, ... fastest tiers, as many as make a difference:
-        #: with one less than there are steps, every schedule keeps all.
-        most = max(1, problem.steps - 2)
+        #: States that fit into the one, the two, ... fastest tiers, as many as are of use.
+        most = problem.steps - 1
         self.slots = [min(problem.slots(part, links), most) for part in self.prefixes]
 
     def all(self) -> Iterator[Proposal]:
@@ -110,9 +109,9 @@ class _Maker:
 
         steps = self.problem.steps
         yield self._placed("StoreAll", f"({steps})", schedules.StoreAll, Need(0, steps - 1))
-        for slots in self._counts() or [1]:
+        for slots in self._counts():
             yield self._with_slots(schedules.Revolve, slots)
-        for slots in sorted({max(1, slots) for slots in self.slots}):
+        for slots in self._useful(set(self.slots)):
             yield self._with_slots(schedules.Uniform, slots)
         for length in self._lengths():
             yield self._placed(
@@ -133,8 +132,13 @@ class _Maker:
         found = set(self.slots)
         for few, many in pairwise(self.slots):
             # Less the fastest tier: that one is left to what is read ahead of time.
-            found |= {many - self.slots[0], *_between(max(few, 1), many)}
-        return sorted(slots for slots in found if slots > 0)
+            spare = many - self.slots[0] if many < self.problem.steps - 1 else many
+            found |= {spare, *_between(max(few, 1), many)}
+        return self._useful(found)
+
+    def _useful(self, counts: set[int]) -> list[int]:
+        """Some slots, and fewer than what `StoreAll` keeps: at least one number."""
+        return sorted(slots for slots in counts if 0 < slots < self.problem.steps - 1) or [1]
 
     def _lengths(self) -> list[int]:
         """Lengths of zCut's cuts: those of the least memory and of the published figures, those of
