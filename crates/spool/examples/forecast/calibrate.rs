@@ -157,8 +157,8 @@ impl Machine {
     }
 }
 
-/// The same question with the steps and the copies of the run itself: what is left of the difference
-/// is due to the model of the links, not to the rates.
+/// The same question with the steps and the copies of the run itself: what is left of the
+/// difference is due to the model of the links, not to the rates.
 pub fn in_hindsight(job: &Job, found: &Forecast, measured: &Measured) -> Job {
     let steps = (found.counts.advances + found.counts.reverses) as f64;
     let factor = found.copy_seconds / measured.copies;
