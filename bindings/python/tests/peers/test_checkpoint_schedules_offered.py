@@ -266,23 +266,24 @@ def test_a_state_in_two_storages_is_written_once_and_copied() -> None:
     actions = written(
         S(0, "host"),
         S(0, "disk"),
-        schedules.Forward(0, 1),
-        schedules.Reverse(1),
-        R(0, "disk"),
-        schedules.Reverse(0),
-        D(0, "disk"),
-        D(0, "host"),
+        schedules.Forward(0, 2),
+        schedules.Reverse(2),
+        *(R(0, "host"), D(0, "host"), schedules.Forward(0, 1), schedules.Reverse(1)),
+        *(R(0, "disk"), D(0, "disk"), schedules.Reverse(0)),
     )
     assert actions == texts(
-        theirs.Forward(0, 1, True, False, RAM),
+        theirs.Forward(0, 2, True, False, RAM),
         theirs.Copy(0, RAM, DISK),
-        theirs.Forward(1, 2, False, True, WORK),
+        theirs.Forward(2, 3, False, True, WORK),
         theirs.EndForward(),
+        theirs.Reverse(3, 2, True),
+        theirs.Move(0, RAM, WORK),
+        theirs.Forward(0, 1, False, False, WORK),
+        theirs.Forward(1, 2, False, True, WORK),
         theirs.Reverse(2, 1, True),
         theirs.Move(0, DISK, WORK),
         theirs.Forward(0, 1, False, True, WORK),
         theirs.Reverse(1, 0, True),
-        theirs.Move(0, RAM, NONE),
         theirs.EndReverse(),
     )
 

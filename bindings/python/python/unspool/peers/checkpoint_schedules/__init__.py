@@ -21,7 +21,10 @@ except ImportError as error:
 from unspool.peers.checkpoint_schedules.adapted import Known, Online
 from unspool.peers.checkpoint_schedules.offer import Offered
 from unspool.peers.checkpoint_schedules.places import storages, tiers
+from unspool.peers.checkpoint_schedules.prune import prune
 from unspool.schedules import (
+    Listed,
+    MultiLevel,
     OnlineRevolve,
     Revolve,
     Save,
@@ -37,7 +40,7 @@ from unspool.schedules import (
 __all__ = ["adapt", "offer"]
 
 #: Kinds that name no tiers, and that run on from a copy only as far as their actions can say.
-_PLAIN = (OnlineRevolve, Revolve, StoreAll, Uniform, ZCut)
+_PLAIN = OnlineRevolve | Revolve | StoreAll | Uniform | ZCut
 
 
 def adapt(
@@ -64,7 +67,7 @@ def offer(
     whole_states: bool = False,
 ) -> Offered:
     """See `unspool.peers.as_checkpoint_schedule`."""
-    ours = as_schedule(schedule)
+    ours = _tidy(as_schedule(schedule))
     places = storages(storage)
     if isinstance(ours, OnlineRevolve) and not whole_states:
         raise ScheduleError(
@@ -80,8 +83,15 @@ def offer(
         return offered({places[None]})
     if ours.steps is None:
         return offered({places[tier] for tier in ("device", "host", "disk", None)})
-    check(ours)
     used = {places[action.tier] for action in ours if isinstance(action, Save)}
     # What their actions cannot say is refused now, not in the middle of a long run.
     collections.deque(offered(used), maxlen=0)
     return offered(used)
+
+
+def _tidy(ours: Schedule) -> Schedule:
+    """A schedule whose copies go with their last use, as a Move says it."""
+    if ours.steps is None or isinstance(ours, MultiLevel | _PLAIN):
+        return ours
+    check(ours)
+    return Listed(prune(list(ours)))

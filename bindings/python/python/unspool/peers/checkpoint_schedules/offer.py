@@ -43,10 +43,10 @@ class _Copy:
         users: how many of our copies it stands for: two tiers of ours may be one storage.
     """
 
-    def __init__(self, restarts: bool, serves: int) -> None:
+    def __init__(self, restarts: bool, serves: int, users: int) -> None:
         self.restarts = restarts
         self.serves = serves
-        self.users = 0
+        self.users = users
 
 
 class Offered(theirs.CheckpointSchedule):  # type: ignore[misc]
@@ -67,8 +67,10 @@ class Offered(theirs.CheckpointSchedule):  # type: ignore[misc]
         self._whole_states = whole_states
         if adjoint_data is None:
             adjoint_data = isinstance(schedule, StoreAll | ZCut)
-        self._adjoint_data = only_reversed(schedule) if adjoint_data else iter(())
-        self._source = Lookahead(schedule)
+        # Made with the first action, so that an object of which none was taken can be copied.
+        self._source: Lookahead
+        self._adjoint_data = adjoint_data
+        self._for_the_adjoint: Iterator[bool] = iter(())
         self._copies: dict[tuple[int, Any], _Copy] = {}
         self._pending: list[tuple[Save, bool]] = []  # With: is it only for the adjoint?
         self._at = 0  # The state in their working storage, for the forward.
@@ -93,6 +95,9 @@ class Offered(theirs.CheckpointSchedule):  # type: ignore[misc]
         super().finalize(n)
 
     def _iterator(self) -> Iterator[Any]:
+        self._source = Lookahead(self._schedule)
+        if self._adjoint_data:
+            self._for_the_adjoint = only_reversed(self._schedule)
         for action in self._source:
             yield from self._translated(action)
         self._exhausted = True
@@ -101,7 +106,7 @@ class Offered(theirs.CheckpointSchedule):  # type: ignore[misc]
     def _translated(self, action: Action) -> Iterator[Any]:
         match action:
             case Save():
-                self._pending.append((action, next(self._adjoint_data, False)))
+                self._pending.append((action, next(self._for_the_adjoint, False)))
             case Forward():
                 known = self._max_n is not None
                 yield from self._advance(self._source.run(action) if known else action.stop)
@@ -134,10 +139,15 @@ class Offered(theirs.CheckpointSchedule):  # type: ignore[misc]
         step, source = self._at, None
         for save, _ in pending:
             storage = self._storages[save.tier]
-            copy = self._copies.setdefault((step, storage), _Copy(restarts, stop))
-            copy.users += 1
-            if copy.users > 1:
+            copy = self._copies.get((step, storage))
+            if copy is not None and (copy.restarts or not restarts):
+                copy.users += 1
                 continue
+            if copy is not None:
+                # It holds the adjoint's data; the forward is to start from it now.
+                yield theirs.Move(step, storage, _NONE)
+            users = 1 if copy is None else copy.users + 1
+            self._copies[step, storage] = _Copy(restarts, stop, users)
             if source is None:
                 source = storage
                 yield self._forward(stop if restarts else step + 1, restarts, not restarts, storage)

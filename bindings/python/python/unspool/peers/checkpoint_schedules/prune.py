@@ -1,10 +1,12 @@
-"""What a list of actions does not need: saves that nobody restores, copies past their last use."""
+"""What a list of actions does not need: saves that nobody restores, copies past their last use,
+restores that nothing follows from.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from unspool.schedules import Action, Discard, Forward, Restore, Save
+from unspool.schedules import Action, Discard, End, Forward, Restore, Save
 
 __all__ = ["Key", "prune"]
 
@@ -13,7 +15,8 @@ Key = tuple[int, str | None]
 
 
 def prune(actions: Sequence[Action], kept: Iterable[Key] = ()) -> list[Action]:
-    """The same actions with only the saves that are restored, and discards after the last uses.
+    """The same actions with only the saves and restores that are used, and discards after the last
+    uses.
 
     Args:
         actions: a valid list; its discards do not matter.
@@ -33,6 +36,8 @@ def _backwards(actions: Sequence[Action]) -> tuple[set[Key], list[Action]]:
         action = actions[place]
         if isinstance(action, Discard):
             continue
+        if isinstance(action, Restore) and found and isinstance(found[-1], Restore | End):
+            continue  # Nothing is done with what it brings.
         if isinstance(action, Save):
             if (action.step, action.tier) not in used or _stays(actions, place, action):
                 continue
