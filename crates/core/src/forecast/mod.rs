@@ -8,8 +8,9 @@
 //!
 //! The model, and what it leaves out:
 //! - The driver expects [`Job::lookahead`] restores before the first action, and one more at each
-//!   restore, and says which of them are the last of their copies; for a schedule that does not know
-//!   its number of steps only when the forward pass has ended. Prefetching is never held back.
+//!   restore, and says which of them are the last of their copies. For a schedule that does not
+//!   know its number of steps it begins at the end of the forward pass. Prefetching is never held
+//!   back.
 //! - A step that a schedule keeps in two tiers at once is one version of the spool: the second save
 //!   moves nothing, the last discard frees it. A copy that the schedule counts to a slower tier
 //!   prefers to rest there.
