@@ -3,11 +3,25 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
-from contextlib import contextmanager
 from time import perf_counter
 
-__all__ = ["Profiler"]
+__all__ = ["Profiler", "Timer"]
+
+
+class Timer:
+    """The `with` block of `Profiler.get_timer`."""
+
+    __slots__ = ("_action", "_profiler", "_section", "_start")
+
+    def __init__(self, profiler: Profiler, section: str, action: str) -> None:
+        self._profiler, self._section, self._action = profiler, section, action
+
+    def __enter__(self) -> None:
+        self._start = perf_counter()
+
+    def __exit__(self, *_raised: object) -> None:
+        elapsed = 1000.0 * (perf_counter() - self._start)
+        self._profiler.increment(self._section, self._action, elapsed)
 
 
 class Profiler:
@@ -26,14 +40,9 @@ class Profiler:
         self.timings: dict[str, dict[str, float]] = {}
         self.counts: dict[str, dict[str, int]] = {}
 
-    @contextmanager
-    def get_timer(self, section: str, action: str) -> Iterator[None]:
+    def get_timer(self, section: str, action: str) -> Timer:
         """A `with` block whose time is added to this section and action, also when it raises."""
-        start = perf_counter()
-        try:
-            yield
-        finally:
-            self.increment(section, action, 1000.0 * (perf_counter() - start))
+        return Timer(self, section, action)
 
     def increment(self, section: str, action: str, elapsed: float) -> None:
         """Adds one call of `elapsed` milliseconds."""

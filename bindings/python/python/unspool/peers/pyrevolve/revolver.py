@@ -196,21 +196,21 @@ class BaseRevolver:
                     self._reverse(action.step)
 
     def _forward(self, start: int, stop: int) -> None:
-        with _noting(f"in fwd_operator.apply(t_start={start}, t_end={stop})"):
+        with _Noting("in fwd_operator.apply(t_start={}, t_end={})", start, stop):
             self.fwd_operator.apply(t_start=start, t_end=stop)
 
     def _reverse(self, step: int) -> None:
-        with _noting(f"in rev_operator.apply(t_start={step}, t_end={step + 1})"):
+        with _Noting("in rev_operator.apply(t_start={}, t_end={})", step, step + 1):
             self.rev_operator.apply(t_start=step, t_end=step + 1)
 
     def _save(self, step: int, tier: str | None) -> None:
-        with _noting(f"saving the state before step {step}"):
+        with _Noting("saving the state before step {}", step):
             arrays = _listed(self.checkpoint.get_data(step))
             with self.profiler.get_timer("storage", "copy_save"):
                 self._keeper.save(step, arrays, tier)
 
     def _restore(self, step: int) -> None:
-        with _noting(f"restoring the state before step {step}"):
+        with _Noting("restoring the state before step {}", step):
             arrays = _listed(self.checkpoint.get_data_location(step))
             with self.profiler.get_timer("storage", "copy_load"):
                 self._keeper.restore(step, arrays)
@@ -234,11 +234,18 @@ def _covering(schedule: Schedule, n_timesteps: int) -> Schedule:
     return schedule
 
 
-@contextmanager
-def _noting(what: str) -> Iterator[None]:
+class _Noting:
     """Adds to what is raised in the block, which stays as it is, what was going on."""
-    try:
-        yield
-    except BaseException as error:
-        error.add_note(what)
-        raise
+
+    __slots__ = ("_what",)
+
+    def __init__(self, what: str, *numbers: int) -> None:
+        self._what = what, numbers
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, _class: object, raised: BaseException | None, _traceback: object) -> None:
+        if raised is not None:
+            text, numbers = self._what
+            raised.add_note(text.format(*numbers))
