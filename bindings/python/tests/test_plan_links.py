@@ -149,9 +149,11 @@ def test_links_with_changed_figures_are_refused() -> None:
 
 
 def test_links_of_more_tiers_hold_for_the_fastest_of_them() -> None:
-    links = made()
+    links = made(slowdown=1.5)
     assert links.of(("device", "host")).tiers == ("device", "host")
     assert links.of(("device",)).links == ()
+    slowdowns = [links.of(links.tiers[:count]).slowdown for count in (1, 2, 3)]
+    assert slowdowns == [1.0, 1.25, 1.5]
     with pytest.raises(unspool.OptionError, match="measured for the tiers device, host, disk"):
         links.of(("host", "disk"))
 

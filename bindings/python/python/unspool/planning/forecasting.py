@@ -7,6 +7,7 @@ from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from unspool.drive import LOOKAHEAD
 from unspool.errors import Error
 from unspool.planning.links import Links, Rate
 from unspool.planning.outcome import Candidate, LeftOut, LinkBytes, NoPlanError, Plan
@@ -16,12 +17,9 @@ from unspool.planning.sizes import Tiers
 from unspool.statistics import size as size_text
 from unspool.statistics import time as time_text
 
-__all__ = ["LOOKAHEAD", "candidate_of", "forecast", "make_plan"]
+__all__ = ["candidate_of", "forecast", "make_plan"]
 
 T = TypeVar("T")
-
-#: Restores that the driver expects ahead of time.
-LOOKAHEAD = 1024
 
 #: Saves, restores and reverse steps in all that are forecast before what can only be slower is left
 #: out: a few seconds of work.

@@ -133,8 +133,11 @@ class Links:
         return self.tiers.index(tier)
 
     def first(self, count: int) -> Links:
-        """Only the `count` fastest tiers."""
-        return replace(self, tiers=self.tiers[:count], links=self.links[: count - 1])
+        """Only the `count` fastest tiers. Each link has the same part in the slowdown."""
+        links = self.links[: count - 1]
+        share = len(links) / max(1, len(self.links))
+        slowdown = 1.0 + share * (self.slowdown - 1.0)
+        return replace(self, tiers=self.tiers[:count], links=links, slowdown=slowdown)
 
     def of(self, names: Sequence[str]) -> Links:
         """Those of a spool with these tiers.
