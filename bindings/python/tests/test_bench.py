@@ -152,7 +152,7 @@ def test_options_that_make_no_sense_are_refused_with_a_reason(arguments, reason,
 
 
 def test_a_machine_without_a_gpu_measures_the_parts_that_need_none():
-    assert command.parts_of(plan(), False, "no driver") == options.PLAIN_PARTS
+    assert command.parts_of(plan(), False, "no driver") == options.DEFAULT_PLAIN_PARTS
     assert "sweep" in command.parts_of(plan(), True, "")
     assert "raw" not in command.parts_of(plan(), True, "")
     with pytest.raises(command.BenchError, match="copies cannot be measured here: no driver"):
@@ -367,7 +367,7 @@ def test_strategies_are_chosen_by_words_of_their_names():
     assert column(table, "way") == ["direct pin", "unspool"]
 
 
-@pytest.mark.parametrize("part", options.PLAIN_PARTS)
+@pytest.mark.parametrize("part", options.DEFAULT_PLAIN_PARTS)
 def test_the_parts_without_a_gpu_measure_memory_and_disk(part, tmp_path, capsys):
     file = tmp_path / "figures.json"
     arguments = [*TINY, "--only", part, "--dir", tmp_path, "--json", file]

@@ -6,10 +6,23 @@ import argparse
 import time
 from collections.abc import Callable, Iterable
 
-from unspool.bench import copies, disk_tier, memory_tier, node, orders, paper, raw, start, sweep
+from unspool.bench import (
+    copies,
+    disk_tier,
+    gpuzip,
+    memory_tier,
+    node,
+    orders,
+    paper,
+    planned,
+    raw,
+    schedules,
+    start,
+    sweep,
+)
 from unspool.bench.cuda import Cuda, NoCuda
 from unspool.bench.machine import about, available_memory, fits, warm_memory
-from unspool.bench.options import DEFAULT_GPU_PARTS, GPU_PARTS, PLAIN_PARTS, Plan, plan_of
+from unspool.bench.options import DEFAULT_GPU_PARTS, DEFAULT_PLAIN_PARTS, GPU_PARTS, Plan, plan_of
 from unspool.bench.report import Report, Table
 from unspool.errors import Error
 from unspool.statistics import size as size_text
@@ -30,12 +43,15 @@ GPU: dict[str, Callable[[Cuda, Plan, Report], None]] = {
     "shot": paper.run,
     "node": node.run,
     "orders": orders.run,
+    "gpuzip": gpuzip.run,
 }
 
 #: The parts that need none.
 PLAIN: dict[str, Callable[[Plan, Report], None]] = {
     "memory": memory_tier.run,
     "disk": disk_tier.run,
+    "plan": planned.run,
+    "schedules": schedules.run,
 }
 
 
@@ -65,7 +81,7 @@ def parts_of(plan: Plan, gpu: bool, why: str) -> tuple[str, ...]:
         BenchError: a part was named that needs a GPU, and there is none.
     """
     if not plan.parts:
-        return DEFAULT_GPU_PARTS if gpu else PLAIN_PARTS
+        return DEFAULT_GPU_PARTS if gpu else DEFAULT_PLAIN_PARTS
     missing = [part for part in plan.parts if part in GPU_PARTS]
     if missing and not gpu:
         raise BenchError(f"{', '.join(missing)} cannot be measured here: {why}")

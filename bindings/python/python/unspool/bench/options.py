@@ -5,11 +5,13 @@ from __future__ import annotations
 import argparse
 import math
 import os
-import re
 import tempfile
-from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+
+from unspool.bench.adjoint_options import Gpuzip, Migration, add_adjoint_options, adjoint_plans
+from unspool.bench.planned_options import Prediction, add_prediction_options, prediction_of
+from unspool.bench.words import count_of, counts_of, size_of, some_of, words_of
 
 __all__ = ["GPU_PARTS", "PARTS", "PLAIN_PARTS", "Plan", "add_options", "plan_of", "size_of"]
 
@@ -20,13 +22,14 @@ with the least and the greatest reading in brackets where there are several.
 """
 
 #: What can be measured, in the order in which it is.
-GPU_PARTS = ("raw", "copies", "sweep", "start", "shot", "node", "orders")
-PLAIN_PARTS = ("memory", "disk")
+GPU_PARTS = ("raw", "copies", "sweep", "start", "shot", "node", "orders", "gpuzip")
+PLAIN_PARTS = ("memory", "disk", "plan", "schedules")
 PARTS = GPU_PARTS + PLAIN_PARTS
 
 #: Parts of a run that names none: `raw` repeats what the others measure beside themselves, and
-#: `orders` takes ten minutes.
-DEFAULT_GPU_PARTS = tuple(part for part in GPU_PARTS if part not in ("raw", "orders"))
+#: the others take minutes.
+DEFAULT_GPU_PARTS = tuple(part for part in GPU_PARTS if part not in ("raw", "orders", "gpuzip"))
+DEFAULT_PLAIN_PARTS = ("memory", "disk")
 
 #: What `orders` can do.
 ORDER_SIZES = ("uniform", "variable")
@@ -71,6 +74,9 @@ class Plan:
         orders_host: bytes of the host tier there, where `host_tier` says nothing.
         orders_compute: of a step there.
         orders_limit: no further order is begun after so long.
+        gpuzip: what part `gpuzip` measures.
+        migration: what part `schedules` measures.
+        prediction: what part `plan` measures.
     """
 
     parts: tuple[str, ...] = ()
@@ -104,6 +110,9 @@ class Plan:
     orders_host: int = 32 * GIB
     orders_compute: float = 10e-3
     orders_limit: float = math.inf
+    gpuzip: Gpuzip = field(default_factory=Gpuzip)
+    migration: Migration = field(default_factory=Migration)
+    prediction: Prediction = field(default_factory=Prediction)
 
 
 #: What `--quick` changes, where no option says otherwise.
@@ -124,23 +133,6 @@ QUICK = {
     "orders_host": 4 * GIB,
 }
 
-_SIZE = re.compile(r"([0-9]+(?:\.[0-9]*)?)\s*([kmgt]i?b|b)?", re.IGNORECASE)
-_POWERS = {"k": 1, "m": 2, "g": 3, "t": 4}
-
-
-def size_of(text: str) -> int:
-    """Bytes: `4096`, `1.5GB`, `512MiB`, as in the options of a spool."""
-    match = _SIZE.fullmatch(text.strip())
-    if match is None:
-        raise argparse.ArgumentTypeError(f"{text!r} is no size: write 512MiB, 1.5GB or 4096")
-    unit = (match[2] or "b").lower()
-    base = 1024 if "i" in unit else 1000
-    power: int = _POWERS.get(unit[0], 0)
-    count = round(float(match[1]) * float(base**power))
-    if count < 1:
-        raise argparse.ArgumentTypeError(f"{text!r}: at least one byte is needed")
-    return count
-
 
 def _sizes(text: str) -> tuple[int, ...]:
     return tuple(map(size_of, text.split(",")))
@@ -156,16 +148,6 @@ def _milliseconds(text: str) -> tuple[float, ...]:
     return found
 
 
-def _counts(text: str) -> tuple[int, ...]:
-    return tuple(map(_count, text.split(",")))
-
-
-def _count(text: str) -> int:
-    if not text.strip().isdigit() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r}: whole numbers from 1 are needed")
-    return int(text)
-
-
 def _parts(text: str) -> tuple[str, ...]:
     names = tuple(word.strip() for word in text.split(","))
     for name in names:
@@ -175,22 +157,20 @@ def _parts(text: str) -> tuple[str, ...]:
     return names
 
 
-def _words(text: str) -> tuple[str, ...]:
-    return tuple(word.strip() for word in text.split(",") if word.strip())
-
-
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Adds everything that `unspool bench` understands."""
     parser.description = DESCRIPTION
     parser.add_argument("--only", dest="parts", type=_parts, metavar="PART[,PART]", help=_ONLY)
     parser.add_argument("--quick", action="store_true", help="smaller sizes, fewer rounds")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all figures there")
-    parser.add_argument("--rounds", type=_count, help="the most readings of one figure")
+    parser.add_argument("--rounds", type=count_of, help="the most readings of one figure")
     _device_options(parser.add_argument_group("memory"))
     _history_options(parser.add_argument_group("copies and sweeps"))
     _start_options(parser.add_argument_group("starts"))
     _disk_options(parser.add_argument_group("disk"))
     _order_options(parser.add_argument_group("orders"))
+    add_adjoint_options(parser)
+    add_prediction_options(parser)
 
 
 _ONLY = "parts, of: " + ", ".join(PARTS)
@@ -205,7 +185,7 @@ def _device_options(group: argparse._ArgumentGroup) -> None:
         help="touch so much host memory first, once: that of a virtual machine is slow when it is "
         "first touched; 0 for none (default: as much as is used)",
     )
-    group.add_argument("--touch-threads", type=_count, metavar="N", help="in baselines (8)")
+    group.add_argument("--touch-threads", type=count_of, metavar="N", help="in baselines (8)")
 
 
 def _size_or_none(text: str) -> int:
@@ -236,12 +216,12 @@ def _start_options(group: argparse._ArgumentGroup) -> None:
     _add_sizes(group, "--arenas", "of the host (4GiB,16GiB,64GiB)")
     _add_size(group, "--raw-buffer", "the host buffer of part raw (4GiB)")
     group.add_argument("--everything", action="store_true", help="the slow baselines, too")
-    group.add_argument("--shot-checkpoints", type=_count, metavar="N", help="(256)")
+    group.add_argument("--shot-checkpoints", type=count_of, metavar="N", help="(256)")
     group.add_argument("--shot-intervals", type=_milliseconds, metavar="MS[,MS]", help="(5)")
     group.add_argument(
-        "--strategies", type=_words, metavar="WORD[,WORD]", help="those with such a word"
+        "--strategies", type=words_of, metavar="WORD[,WORD]", help="those with such a word"
     )
-    group.add_argument("--processes", type=_counts, metavar="N[,N]", help="(1,2,4,8)")
+    group.add_argument("--processes", type=counts_of, metavar="N[,N]", help="(1,2,4,8)")
     _add_size(group, "--share", "host memory that processes share (32GiB)")
     _add_size(group, "--node-history", "of each process (4GB)")
 
@@ -253,10 +233,10 @@ def _disk_options(group: argparse._ArgumentGroup) -> None:
 
 def _order_options(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
-        "--orders", type=_some_of(ORDERS), metavar="ORDER[,ORDER]", help=", ".join(ORDERS)
+        "--orders", type=some_of(ORDERS), metavar="ORDER[,ORDER]", help=", ".join(ORDERS)
     )
     kinds = ", ".join(ORDER_SIZES)
-    group.add_argument("--order-sizes", type=_some_of(ORDER_SIZES), metavar="KIND", help=kinds)
+    group.add_argument("--order-sizes", type=some_of(ORDER_SIZES), metavar="KIND", help=kinds)
     _add_size(group, "--orders-history", "(48GiB)")
     _add_size(group, "--orders-host", "the host tier (32GiB)")
     group.add_argument("--orders-compute", type=_seconds, metavar="MS", help="of a step (10)")
@@ -267,18 +247,6 @@ def _seconds(text: str) -> float:
     return _milliseconds(text)[0]
 
 
-def _some_of(known: tuple[str, ...]) -> Callable[[str], tuple[str, ...]]:
-    def choose(text: str) -> tuple[str, ...]:
-        names = _words(text)
-        for name in names:
-            if name not in known:
-                reason = f"there is no {name!r}: choose from {', '.join(known)}"
-                raise argparse.ArgumentTypeError(reason)
-        return names
-
-    return choose
-
-
 def plan_of(options: argparse.Namespace) -> Plan:
     """What the options ask for; what they leave out is as in `Plan`, or as `--quick` says."""
     given = {
@@ -287,4 +255,5 @@ def plan_of(options: argparse.Namespace) -> Plan:
         if name in Plan.__dataclass_fields__ and value is not None
     }
     threads = {"touch_threads": min(8, os.cpu_count() or 1)}
-    return Plan(**(threads | (QUICK if options.quick else {}) | given))
+    parts = adjoint_plans(options) | prediction_of(options)
+    return Plan(**(threads | (QUICK if options.quick else {}) | given | parts))

@@ -29,7 +29,9 @@ from unspool.rtm.memory import peak_resident
 from unspool.rtm.model import Model, smooth
 from unspool.rtm.modelfile import read_model
 from unspool.rtm.outcome import Migrated, Outcome
+from unspool.rtm.pace import Pace
 from unspool.rtm.progress import Bar, Lines, Silence
+from unspool.rtm.schedule import Choice
 from unspool.rtm.survey import plan
 from unspool.rtm.trace import write_trace
 
@@ -49,11 +51,18 @@ def run_command(options: argparse.Namespace) -> int:
     Raises:
         unspool.Error: with one sentence for the user.
     """
+    choice = Choice(options.schedule, options.snapshots, options.cuts, options.cut_length)
     job = _job(options)
     seats = _seats(job, options)
     if len(seats) == 1 and seats[0] is not None:
         job = replace(job, device=CupyDevice(seats[0]))
     _refuse_early(job, options, len(seats))
+    pace = Pace(job)
+    job = replace(job, schedule=choice.schedule(job.survey.timing.saves, pace))
+    if choice.name == "auto":
+        job = replace(job, memory=job.memory.only(pace.best.tiers))
+    _check_disk(job, len(seats))
+    predicted = pace.predict(job.follows).seconds if options.predict else None
     screen = Console(stderr=True)
     for warning in job.survey.warnings:
         if not options.quiet:
@@ -66,6 +75,9 @@ def run_command(options: argparse.Namespace) -> int:
             done = _alone(job, options, screen, trace)
         else:
             done = _together(job, seats, options, screen)
+        if predicted is not None:
+            outcome = replace(done.outcome, predicted=len(job.shots) * predicted)
+            done = replace(done, outcome=outcome)
         found = _write(job, done, parts)
     stats = done.outcome.stats
     return _tell(found, stats, options)
@@ -84,14 +96,14 @@ class Done:
 def _alone(job: Job, options: argparse.Namespace, screen: Console, trace: Path | None) -> Done:
     """In this process."""
     begin = time.monotonic()
-    with _watch(job, options, screen, "migrating") as watch:
+    with _watch(job, options, screen, "migrating", job.steps_to_do) as watch:
         tracer = None if trace is None else partial(write_trace, path=trace)
         outcome = run(job, watch, tracer, keep_records=options.check)
     stop, peak = time.monotonic(), peak_resident()
     check = None
     if options.check:
         plain = plain_history(job).memory
-        with _watch(job, options, screen, "checking", passes=2) as watch:
+        with _watch(job, options, screen, "checking", job.steps_to_check) as watch:
             again = migrate_again(job, outcome.records, watch)
         check = _compared(outcome, again, plain) | {"seconds": time.monotonic() - stop}
     return Done(outcome, stop - begin, peak, check)
@@ -101,10 +113,9 @@ def _together(
     job: Job, seats: Sequence[int | None], options: argparse.Namespace, screen: Console
 ) -> Done:
     """In several processes."""
-    passes = 5 if options.check else 3
-    with _watch(
-        job, options, screen, f"migrating in {len(seats)} processes", passes, True
-    ) as watch:
+    steps = job.steps_to_do + (job.steps_to_check if options.check else 0)
+    title = f"migrating in {len(seats)} processes"
+    with _watch(job, options, screen, title, steps, True) as watch:
         crew = run_crew(job, seats, watch, options.check)
     check = None if crew.again is None else _compared(crew.outcome, crew.again, crew.plain)
     return Done(crew.outcome, crew.seconds, crew.peak, check)
@@ -184,13 +195,20 @@ def _refuse_early(job: Job, options: argparse.Namespace, processes: int) -> None
         check_writable(options.trace, "the trace")
         if processes > 1:
             raise MigrationError("--trace is of one process: leave out --jobs, or give one GPU")
+    if options.predict and processes > 1:
+        raise MigrationError("--predict is of one process: leave out --jobs, or give one GPU")
     if not options.disk_dir.is_dir():
         raise MigrationError(f"--disk-dir {options.disk_dir} is no directory")
-    with job.spool() as spool:
-        memory = sum(tier.capacity or 0 for tier in spool.stats().tiers if tier.name != "disk")
-    check_disk(options.disk_dir, processes * job.shot_history_bytes, processes * memory)
     if options.check and processes == 1:
         plain_history(job)
+
+
+def _check_disk(job: Job, processes: int) -> None:
+    """Whether the disk has room for what the memory cannot hold."""
+    with job.spool() as spool:
+        memory = sum(tier.capacity or 0 for tier in spool.stats().tiers if tier.name != "disk")
+    if job.memory.directory is not None:
+        check_disk(job.memory.directory, processes * job.kept.peak_bytes, processes * memory)
 
 
 def _watch(
@@ -198,7 +216,7 @@ def _watch(
     options: argparse.Namespace,
     screen: Console,
     title: str,
-    passes: int = 3,
+    steps: int,
     crowd: bool = False,
 ) -> Bar | Lines | Silence:
     if options.quiet:
@@ -206,7 +224,7 @@ def _watch(
     shots = len(job.shots)
     if not screen.is_terminal:
         return Lines(screen, title, shots)
-    return Bar(screen, title, shots, job.survey.timing.steps, passes, crowd)
+    return Bar(screen, title, shots, steps, crowd)
 
 
 def _compared(outcome: Outcome, again: Migrated, plain: str) -> dict[str, Any]:

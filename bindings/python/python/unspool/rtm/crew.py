@@ -23,7 +23,7 @@ from unspool.rtm.device import CupyDevice, failures_told
 from unspool.rtm.job import Job, Watch, migrate_again, plain_history, run
 from unspool.rtm.memory import peak_resident
 from unspool.rtm.merge import merged
-from unspool.rtm.outcome import Kernels, Migrated, Outcome, Shot, stack
+from unspool.rtm.outcome import Followed, Kernels, Migrated, Outcome, Shot, stack
 from unspool.rtm.progress import Silence
 
 __all__ = ["CrewOutcome", "run_crew"]
@@ -44,6 +44,7 @@ class Part(NamedTuple):
     """What one process has measured: as in `Outcome`, and by the clock of the machine."""
 
     stats: Stats
+    followed: Followed
     times: Mapping[str, float]
     propagator: str
     kernels: Kernels | None
@@ -146,7 +147,9 @@ def _joined(parts: Sequence[Part], migrated: Migrated) -> Outcome:
     times = {name: sum(part.times[name] for part in parts) for name in parts[0].times}
     kernels = _kernels([part.kernels for part in parts if part.kernels is not None])
     text = f"{len(parts)} processes, {parts[0].propagator}"
-    return Outcome(migrated, {}, merged([part.stats for part in parts]), times, text, kernels)
+    stats = merged([part.stats for part in parts])
+    followed = sum((part.followed for part in parts), Followed())
+    return Outcome(migrated, {}, stats, followed, times, text, kernels)
 
 
 def _kernels(kernels: Sequence[Kernels]) -> Kernels | None:
@@ -196,8 +199,8 @@ def _migrate(end: Connection, job: Job, check: bool) -> Part:
     if check:
         migrate_again(job, outcome.records, watch, lambda shot: end.send((AGAIN, shot)))
     # The shots are with the parent by now; their sum would only be sent for nothing.
-    figures = (outcome.stats, outcome.times, outcome.propagator, outcome.kernels)
-    return Part(*figures, begin, stop, peak, plain)
+    figures = (outcome.stats, outcome.followed, outcome.times, outcome.propagator)
+    return Part(*figures, outcome.kernels, begin, stop, peak, plain)
 
 
 class _Teller(Silence):

@@ -110,6 +110,9 @@ class Device(Protocol):
     def free_bytes(self) -> int:
         """Memory that arrays may still take."""
 
+    def give_back(self) -> None:
+        """Lets others have what arrays no longer take, of the device's memory and of pinned."""
+
     def copy_bandwidth(self) -> float:
         """Bytes read and written a second while an array is copied on the device, measured."""
 
@@ -261,6 +264,12 @@ class CupyDevice:
         """What the driver has, and what CuPy's pool keeps unused."""
         free, _ = self._device.mem_info
         return int(free) + int(self._cupy.get_default_memory_pool().free_bytes())
+
+    def give_back(self) -> None:
+        """Empties CuPy's pools."""
+        self._enter()
+        self._cupy.get_default_memory_pool().free_all_blocks()
+        self._cupy.get_default_pinned_memory_pool().free_all_blocks()
 
     def copy_bandwidth(self) -> float:
         """Bytes read and written a second, the best of a few copies."""

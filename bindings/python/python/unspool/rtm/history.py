@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -85,27 +85,26 @@ class PinnedHistory:
 
 
 class SpoolHistory:
-    """A spool, with the time of each call on the application's clock."""
+    """A spool, with the time of each save and restore on the application's clock."""
 
     def __init__(self, spool: Spool, clock: Clock) -> None:
         self.spool = spool
         self.clock = clock
         self._stalled = 0.0
 
-    def save(self, version: int, array: Any, /) -> None:
-        """Keeps a copy of `array`."""
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.spool, name)
+
+    def save(self, version: int, /, *arrays: Any, **options: Any) -> None:
+        """Keeps a copy of `arrays`."""
         with self.clock.span("save", str(version)) as span:
-            self.spool.save(version, array)
+            self.spool.save(version, *arrays, **options)
         self._note_stall(span)
 
-    def expect(self, versions: Iterable[int], /) -> None:
-        """Says in which order the versions will be restored."""
-        self.spool.expect(versions)
-
-    def restore(self, version: int, array: Any, /) -> None:
-        """Fills `array` with what was saved."""
+    def restore(self, version: int, /, *arrays: Any, **options: Any) -> None:
+        """Fills `arrays` with what was saved."""
         with self.clock.span("restore", str(version)) as span:
-            self.spool.restore(version, array)
+            self.spool.restore(version, *arrays, **options)
         self._note_stall(span)
 
     def _note_stall(self, span: Span) -> None:
@@ -124,28 +123,35 @@ class Memory:
     Attributes:
         device: size of the device tier, such as `"64MiB"`, or None for no such tier.
         host: size of the host tier, likewise.
-        directory: where the disk tier lies; the spool removes what it has put there.
+        directory: where the disk tier lies; the spool removes what it has put there. None for no
+            such tier.
         disk: the most that the disk tier may take, or None for all that is free.
     """
 
     device: str | None
     host: str | None
-    directory: Path
+    directory: Path | None
     disk: str | None = None
 
+    @property
+    def tiers(self) -> dict[str, Any]:
+        """As options of a spool."""
+        disk: Any = self.directory
+        if disk is not None and self.disk is not None:
+            disk = (disk, self.disk)
+        return {"device": self.device, "host": self.host, "disk": disk}
+
+    def only(self, names: Collection[str]) -> Memory:
+        """The same with no other tiers than these."""
+        kept = {name: self.tiers[name] if name in names else None for name in ("device", "host")}
+        directory = self.directory if "disk" in names else None
+        return replace(self, **kept, directory=directory)
+
     def open(self, *, trace: bool, on: str = "cpu") -> Spool:
-        """A spool with these tiers, whose checkpoints go when they have been restored.
+        """A spool with these tiers.
 
         Args:
             trace: whether it records what happens when.
             on: where its memory is, as the spool's own option says.
         """
-        disk = self.directory if self.disk is None else (self.directory, self.disk)
-        return Spool(
-            device=self.device,
-            host=self.host,
-            disk=disk,
-            discard_after_restore=True,
-            trace=trace,
-            on=on,
-        )
+        return Spool(**self.tiers, trace=trace, on=on)

@@ -7,10 +7,11 @@ import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Protocol
 
+import unspool
 from unspool import Spool
 from unspool.rtm.clock import Clock
 from unspool.rtm.device import Device
@@ -19,7 +20,6 @@ from unspool.rtm.gpu import TRAFFIC, GpuPropagator
 from unspool.rtm.history import (
     ArrayHistory,
     DeviceHistory,
-    History,
     Memory,
     PinnedHistory,
     SpoolHistory,
@@ -28,10 +28,12 @@ from unspool.rtm.medium import padded_shape
 from unspool.rtm.memory import available_memory
 from unspool.rtm.migration import migrate_shot, mute_direct_wave, record_shot
 from unspool.rtm.model import Floats, Model
-from unspool.rtm.outcome import Kernels, Migrated, Outcome, Shot, stack
+from unspool.rtm.outcome import Followed, Kernels, Migrated, Outcome, Shot, stack
 from unspool.rtm.passes import Passes
 from unspool.rtm.propagator import CompiledPropagator, Propagator
+from unspool.rtm.schedule import Kept, kept_by
 from unspool.rtm.survey import Survey
+from unspool.schedules import Schedule, StoreAll
 
 __all__ = [
     "Job",
@@ -58,6 +60,8 @@ class Watch(Protocol):
 
 #: A check needs this many times the history: the rest of the job lives beside it.
 CHECK_MARGIN = 1.1
+#: Time levels of a state that the waves go on from.
+LEVELS = 2
 #: Arrays as large as a wavefield that a migration has on a GPU: the medium, two levels of each
 #: pass, image and light; and one to spare.
 FIELDS = 8
@@ -76,6 +80,7 @@ class Job:
         memory: the sizes of the tiers.
         device: the GPU that computes, or None for the CPU.
         only: the shots to migrate, or None for all.
+        schedule: which states of a shot are kept, over its groups of steps; None: every one.
     """
 
     model: Model
@@ -86,6 +91,7 @@ class Job:
     memory: Memory
     device: Device | None = None
     only: tuple[int, ...] | None = None
+    schedule: Schedule | None = None
 
     def propagator(self, model: Model) -> Propagator:
         """What computes waves in one of the models."""
@@ -119,9 +125,32 @@ class Job:
         return FIELDS * self.field_bytes + 8 * self.survey.timing.steps * len(self.survey.receivers)
 
     @property
-    def shot_history_bytes(self) -> int:
-        """Bytes of the history of one shot."""
+    def follows(self) -> Schedule:
+        """The schedule of a shot."""
+        return self.schedule or StoreAll(self.survey.timing.saves)
+
+    @cached_property
+    def kept(self) -> Kept:
+        """What that schedule keeps and computes of one shot."""
+        steps = self.survey.timing.saves
+        return kept_by(self.follows, steps, LEVELS * self.field_bytes, self.field_bytes)
+
+    @property
+    def plain_history_bytes(self) -> int:
+        """Bytes of the history of one shot where every wavefield is kept."""
         return self.field_bytes * self.survey.timing.saves
+
+    @property
+    def steps_to_do(self) -> int:
+        """Time steps of all shots, recording, forward again and again, and backward."""
+        timing = self.survey.timing
+        return len(self.shots) * (2 * timing.steps + self.kept.advances * timing.every)
+
+    @property
+    def steps_to_check(self) -> int:
+        """Time steps of a migration of all shots that keeps every wavefield."""
+        timing = self.survey.timing
+        return len(self.shots) * (timing.steps + (timing.saves - 1) * timing.every)
 
 
 def run(
@@ -158,7 +187,8 @@ def run(
     with job.spool(trace=trace is not None) as spool:
         history = SpoolHistory(spool, clock)
         watch.opened(history)
-        shots = _shots(job, migrating, record, lambda: history, clock, watch)
+        drive = _Driven(job, history)
+        shots = _shots(job, migrating, record, drive, clock, watch)
         migrated = stack(job.model.shape, _shown(shots, show))
         if trace is not None:
             if job.device is not None:
@@ -166,7 +196,39 @@ def run(
             trace(history)
         stats = spool.stats()
     kernels = None if job.device is None else _kernels(job.device, migrating.shape, bandwidth)
-    return Outcome(migrated, records, stats, clock.times(), migrating.description, kernels)
+    times = clock.times()
+    return Outcome(migrated, records, stats, drive.followed, times, migrating.description, kernels)
+
+
+class _Driven:
+    """Migrates shots by the job's schedule, and adds up what it made of them."""
+
+    def __init__(self, job: Job, history: SpoolHistory) -> None:
+        self._schedule, self._history = job.follows, history
+        self.followed = Followed()
+
+    def __call__(self, passes: Passes, shot: int) -> tuple[Floats, Floats]:
+        """Image and illumination of one shot."""
+        begin = time.perf_counter()
+        report = unspool.adjoint(
+            self._schedule,
+            self._history,
+            passes.forward,
+            passes.reverse,
+            passes.levels,
+            for_reverse=passes.newest,
+            first=shot * (passes.groups + 1),
+        )
+        # A GPU is done when the image is there.
+        found = passes.result()
+        self.followed += Followed(
+            report.forward_steps,
+            report.recomputed_steps,
+            report.saves,
+            report.restores,
+            time.perf_counter() - begin,
+        )
+        return found
 
 
 def _kernels(device: Device, shape: tuple[int, ...], bandwidth: float) -> Kernels:
@@ -189,8 +251,11 @@ def migrate_again(
 ) -> Migrated:
     """The same migration with each shot's whole history in plain arrays, without a spool."""
     migrating = job.propagator(job.background)
-    history = partial(plain_history, job)
-    shots = _shots(job, migrating, records.__getitem__, history, Clock(), watch)
+
+    def migrate(passes: Passes, shot: int) -> tuple[Floats, Floats]:
+        return migrate_shot(passes, plain_history(job))
+
+    shots = _shots(job, migrating, records.__getitem__, migrate, Clock(), watch)
     return stack(job.model.shape, _shown(shots, show))
 
 
@@ -198,14 +263,14 @@ def _shots(
     job: Job,
     propagator: Propagator,
     data: Callable[[int], Floats],
-    history: Callable[[], History],
+    migrate: Callable[[Passes, int], tuple[Floats, Floats]],
     clock: Clock,
     watch: Watch,
 ) -> Iterator[Shot]:
     for shot in job.shots:
         begin, tell = time.monotonic(), partial(watch.stepped, shot)
         passes = Passes(propagator, job.survey, shot, data(shot), clock, tell)
-        found, lit = migrate_shot(passes, history(), shot * passes.groups)
+        found, lit = migrate(passes, shot)
         seconds = time.monotonic() - begin
         watch.finished(shot, seconds)
         yield Shot(shot, found, lit, seconds)
@@ -222,7 +287,7 @@ def check_disk(directory: Path, history_bytes: int, memory: int) -> None:
         raise MigrationError(
             f"the history of the shots at work needs {needed / 1e9:.1f} GB of disk; "
             f"{directory} has {free / 1e9:.1f} GB free: give --disk-dir another place, more --host "
-            "memory, or a larger --every"
+            "memory, a larger --every, or a --schedule that keeps less"
         )
 
 
@@ -232,7 +297,7 @@ def plain_history(job: Job) -> ArrayHistory | PinnedHistory:
     Raises:
         MigrationError: with the figures and what to change, where it fits nowhere.
     """
-    needed = int(CHECK_MARGIN * job.shot_history_bytes)
+    needed = int(CHECK_MARGIN * job.plain_history_bytes)
     if job.device is not None and needed <= job.device.free_bytes() - job.working_bytes:
         return DeviceHistory()
     available = available_memory()

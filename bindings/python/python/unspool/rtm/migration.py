@@ -53,23 +53,22 @@ def mute_direct_wave(data: Floats, survey: Survey, shot: int, speed: float) -> N
     data *= (1.0 - taper) / 2.0
 
 
-def migrate_shot(passes: Passes, history: History, first: int) -> tuple[Floats, Floats]:
+def migrate_shot(passes: Passes, history: History) -> tuple[Floats, Floats]:
     """Image and illumination of one shot, on the model's grid, with every wavefield kept.
 
     This is the migration without any schedule: what all others are checked against.
 
     Args:
         passes: of the shot.
-        history: keeps the newest time level before each group.
-        first: the version of the first group's.
+        history: keeps the newest time level before each group, by the group's number.
     """
     groups = range(passes.groups)
     for group in groups:
-        history.save(first + group, passes.now())
+        history.save(group, passes.now())
         if group < groups[-1]:
             passes.forward(None, group, group + 1)
-    history.expect([first + group for group in reversed(groups)])
+    history.expect(reversed(groups))
     for group in reversed(groups):
-        history.restore(first + group, passes.now())
+        history.restore(group, passes.now())
         passes.reverse(None, group)
     return passes.result()

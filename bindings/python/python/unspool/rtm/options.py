@@ -104,6 +104,27 @@ def _compute_options(group: argparse._ArgumentGroup) -> None:
 
 
 def _memory_options(group: argparse._ArgumentGroup) -> None:
+    group.add_argument(
+        "--schedule",
+        default="all",
+        metavar="NAME",
+        help="which states are kept, the others are computed again: all, revolve, online, uniform, "
+        "zcut, levels, auto (what unspool plan says is fastest), or trace:FILE (default: all)",
+    )
+    group.add_argument(
+        "--snapshots",
+        type=int,
+        metavar="N",
+        help="states kept at most: of revolve, online and uniform (default: 20), and of zcut",
+    )
+    group.add_argument(
+        "--predict",
+        action="store_true",
+        help="say how long unspool plan predicts that both passes take; measures this machine",
+    )
+    cuts = group.add_mutually_exclusive_group()
+    cuts.add_argument("--cuts", type=int, metavar="M", help="of zcut, instead of a length")
+    cuts.add_argument("--cut-length", type=int, metavar="L", help="of zcut (default: 36)")
     group.add_argument("--device", default="32MiB", metavar="SIZE", help="(default: 32MiB)")
     group.add_argument("--host", default="96MiB", metavar="SIZE", help="(default: 96MiB)")
     group.add_argument("--disk", metavar="SIZE", help="at most (default: all that is free)")

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 
 import numpy as np
 from unspool import Stats
 from unspool.rtm.model import Floats
 
-__all__ = ["Kernels", "Migrated", "Outcome", "Shot", "stack"]
+__all__ = ["Followed", "Kernels", "Migrated", "Outcome", "Shot", "stack"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,6 +70,30 @@ class Kernels:
     copy_bandwidth: float
 
 
+@dataclass(frozen=True)
+class Followed:
+    """What a schedule made of the forward passes, over all shots, in groups of steps.
+
+    Attributes:
+        advances: groups that the forward waves were advanced over.
+        recomputed: those that were advanced over before.
+        saves: states that were saved.
+        restores: states that were restored.
+        seconds: of both passes, saves and restores included.
+    """
+
+    advances: int = 0
+    recomputed: int = 0
+    saves: int = 0
+    restores: int = 0
+    seconds: float = 0.0
+
+    def __add__(self, other: Followed) -> Followed:
+        """Both together."""
+        pairs = zip(astuple(self), astuple(other), strict=True)
+        return Followed(*(one + another for one, another in pairs))
+
+
 @dataclass(frozen=True, eq=False)
 class Outcome:
     """What a run has made and measured.
@@ -78,17 +102,21 @@ class Outcome:
         migrated: the stack.
         records: the muted data by shot, float32 (steps, receivers), where they were wanted.
         stats: the spool's own figures.
+        followed: what the schedule made of it.
         times: seconds of the application's time by what it did: compute, save, restore.
         propagator: what computed.
         kernels: the time of a GPU's kernels, where one computed.
+        predicted: seconds of both passes of all shots that were predicted, where that was wanted.
     """
 
     migrated: Migrated
     records: Mapping[int, Floats]
     stats: Stats
+    followed: Followed
     times: Mapping[str, float]
     propagator: str
     kernels: Kernels | None = None
+    predicted: float | None = None
 
 
 def stack(shape: tuple[int, ...], shots: Iterable[Shot]) -> Migrated:

@@ -13,6 +13,7 @@ from unspool.rtm.clock import Clock
 from unspool.rtm.model import Floats
 from unspool.rtm.propagator import Propagator
 from unspool.rtm.survey import Survey
+from unspool.schedules import Stop
 
 __all__ = ["Passes", "Tell"]
 
@@ -61,16 +62,26 @@ class Passes:
         return self._waves.levels
 
     def now(self) -> Any:
-        """The part of the state that `reverse` reads."""
+        """The newest time level of the forward waves."""
         return self._waves.now
 
-    def forward(self, _state: Any, begin: int, end: int) -> None:
-        """Advances the forward waves over the groups from `begin` to before `end`."""
-        for group in range(begin, end):
+    @staticmethod
+    def newest(levels: tuple[Any, Any]) -> Any:
+        """The part of a state that `reverse` reads: the newest time level."""
+        return levels[1]
+
+    def forward(self, _state: Any, begin: int, end: int) -> Stop | None:
+        """Advances the forward waves over the groups from `begin` to before `end`.
+
+        Returns where it ended when the steps are over: news to a schedule that does not know how
+        many there are.
+        """
+        for group in range(begin, min(end, self.groups)):
             signal = self._wavelet[self._rows(group)]
             with self._clock.span("compute", f"forward {self._shot}:{group}"):
                 self._waves.advance(len(signal), self._source, signal)
             self._tell("forward", len(signal))
+        return Stop(self.groups) if end >= self.groups else None
 
     def reverse(self, _state: Any, group: int) -> None:
         """Takes the records back over one group and adds their product with the forward waves.

@@ -89,9 +89,10 @@ class _Plain(ProgressColumn):
 
 
 class Bar(Silence):
-    """A bar with shot, phase, step, restore rate and stall.
+    """A bar with shot, phase, restore rate and stall.
 
-    Several processes at once (`crowd`) have no one place where they are.
+    Several processes at once (`crowd`) have no one place where they are. A schedule may take the
+    same steps several times: the bar counts each time.
     """
 
     def __init__(
@@ -99,17 +100,13 @@ class Bar(Silence):
         console: Console,
         title: str,
         shots: int,
-        steps: int,
-        passes: int,
+        total: int,
         crowd: bool = False,
     ) -> None:
-        self._crowd = crowd
-        self._shots, self._steps = shots, steps
+        self._crowd, self._shots = crowd, shots
         self._figures, self._looked = Figures(), 0.0
-        self._at = ("", 0)
         columns = (BarColumn(28), _Plain("place"), TimeRemainingColumn(), _Plain("figures"))
         self._bar = Progress(TextColumn("{task.description}"), *columns, console=console)
-        total = shots * steps * passes
         self._task = self._bar.add_task(title, total=total, place="", figures="")
 
     def __enter__(self) -> Self:
@@ -128,12 +125,10 @@ class Bar(Silence):
         if self._crowd:
             self._bar.advance(self._task, steps)
             return
-        name, done = self._at
-        self._at = (phase, steps if name != phase else done + steps)
         now = time.monotonic()
-        if now - self._looked < REFRESH and self._at[1] < self._steps:
+        if now - self._looked < REFRESH:
             self._bar.advance(self._task, steps)
             return
         self._looked = now
-        place = f"shot {shot + 1}/{self._shots} {phase:8} step {self._at[1]}/{self._steps}"
+        place = f"shot {shot + 1}/{self._shots} {phase:8}"
         self._bar.update(self._task, advance=steps, place=place, figures=self._figures.text())

@@ -10,6 +10,7 @@ from unspool import DirectionStats, LinkStats, Stats, __version__
 from unspool.rtm.image import PROCESSING
 from unspool.rtm.job import Job
 from unspool.rtm.outcome import Kernels, Outcome
+from unspool.rtm.schedule import name_of
 
 __all__ = ["build", "show"]
 
@@ -29,6 +30,7 @@ def build(job: Job, outcome: Outcome, seconds: float, peak: int, agrees: float) 
         "model": _model(job),
         "survey": _survey(job),
         "history": _history(job, outcome.stats),
+        "schedule": _schedule(job, outcome),
         "time": _time(outcome, seconds),
         "peak_resident_bytes": peak,
         "image": {
@@ -69,14 +71,34 @@ def _survey(job: Job) -> dict[str, Any]:
 
 def _history(job: Job, stats: Stats) -> dict[str, Any]:
     memory = sum(tier.capacity or 0 for tier in stats.tiers if tier.name != "disk")
-    shot = job.shot_history_bytes
+    shot = job.kept.peak_bytes
     return {
         "wavefield_bytes": job.field_bytes,
-        "wavefields_a_shot": job.survey.timing.saves,
+        "wavefields_a_shot": shot // job.field_bytes,
         "shot_bytes": shot,
-        "job_bytes": shot * len(job.survey.sources),
+        "job_bytes": stats.saved_bytes,
         "memory_bytes": memory,
         "shot_over_memory": shot / memory if memory else None,
+    }
+
+
+def _schedule(job: Job, outcome: Outcome) -> dict[str, Any]:
+    """Counts are of all shots, in groups of steps; peaks in bytes."""
+    followed, kept = outcome.followed, job.kept
+    stats = outcome.stats
+    return {
+        "name": name_of(job.follows),
+        "groups_a_shot": kept.steps,
+        "snapshots": kept.peak_copies,
+        "advances": followed.advances,
+        "recomputed": followed.recomputed,
+        "recomputed_steps": followed.recomputed * job.survey.timing.every,
+        "saves": followed.saves,
+        "restores": followed.restores,
+        "peak_bytes": {tier.name: tier.peak for tier in stats.tiers},
+        "stall_seconds": stats.save_stall_seconds + stats.restore_stall_seconds,
+        "seconds": followed.seconds,
+        "predicted_seconds": outcome.predicted,
     }
 
 
@@ -131,14 +153,19 @@ def _history_rows(report: dict[str, Any]) -> list[tuple[str, str, str]]:
     fields = f"{history['wavefields_a_shot']} wavefields of {_mega(history['wavefield_bytes'])}"
     every = report["survey"]["save_every_steps"]
     return [
+        ("states kept at most", f"{report['schedule']['snapshots']:,}", report["schedule"]["name"]),
         ("history of one shot", _giga(history["shot_bytes"]), f"{fields}, every {every} steps"),
-        (f"history of {shots} shots", _giga(history["job_bytes"]), ""),
+        (f"saved for {shots} shots", _giga(history["job_bytes"]), _again(report["schedule"])),
         (
             "memory given to it",
             _giga(history["memory_bytes"]),
             f"one shot's history is {ratio:.1f} times as large" if ratio else "",
         ),
     ]
+
+
+def _again(schedule: dict[str, Any]) -> str:
+    return f"{schedule['recomputed_steps']:,} steps computed again"
 
 
 def _tier_rows(stats: Stats) -> list[tuple[str, str, str]]:
@@ -186,6 +213,7 @@ def _time_rows(report: dict[str, Any], stats: Stats) -> list[tuple[str, str, str
             f"{stats.save_stall_seconds:.2f} s in saves, "
             f"{stats.restore_stall_seconds:.2f} s in restores",
         ),
+        *_predicted_rows(report["schedule"]),
         _lead_row(stats),
         ("peak resident memory", _giga(report["peak_resident_bytes"]), "whole process"),
         ("image against the model", f"{report['image']['agreement']:.2f}", "correlation"),
@@ -207,6 +235,13 @@ def _kernel_rows(kernels: dict[str, Any] | None) -> list[tuple[str, str, str]]:
         f"GPU does {kernels['copy_bytes_per_second'] / 1e9:,.0f}"
     )
     return [("kernels of one step", f"{kernels['milliseconds_a_step']:.4f} ms", remark)]
+
+
+def _predicted_rows(schedule: dict[str, Any]) -> list[tuple[str, str, str]]:
+    if schedule["predicted_seconds"] is None:
+        return []
+    took = f"{schedule['seconds']:.2f} s"
+    return [("both passes", took, f"{schedule['predicted_seconds']:.2f} s were predicted")]
 
 
 def _lead_row(stats: Stats) -> tuple[str, str, str]:

@@ -1,0 +1,128 @@
+"""What a shot costs on this machine: its groups of steps, and the copies of its states; measured.
+
+That is what a schedule over several tiers is made from, and what a prediction needs.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from unspool import planning, schedules
+from unspool.planning import Candidate, Links
+from unspool.planning.sizes import TIERS
+from unspool.rtm.clock import Clock
+from unspool.rtm.job import LEVELS, Job
+from unspool.rtm.passes import Passes
+from unspool.schedules import Schedule
+
+__all__ = ["Pace"]
+
+#: Groups that are taken before any is timed, and readings of each kind.
+WARM, READINGS = 3, 5
+#: A reading has so many groups that it takes this long, in seconds, but no more than this many.
+READING_SECONDS, MOST_GROUPS = 0.05, 200
+
+
+class Pace:
+    """Measures when it is first asked, and once."""
+
+    def __init__(self, job: Job) -> None:
+        """Of the shots of `job`; nothing is measured yet."""
+        self._job = job
+
+    @cached_property
+    def seconds(self) -> tuple[float, float]:
+        """Of a group of steps forward, and of one taken back."""
+        bench = _Bench(self._job)
+        return bench.measure(bench.forward), bench.measure(bench.reverse)
+
+    @cached_property
+    def links(self) -> Links:
+        """How fast this machine moves states between the tiers."""
+        job = self._job
+        work = None if job.device is not None else _Bench(job).forward
+        size = self._sizes["state_bytes"]
+        return planning.measure_links(**self._tiers, checkpoint_bytes=size, work=work)
+
+    @cached_property
+    def best(self) -> Candidate:
+        """The fastest schedule for a shot, and the tiers that it needs."""
+        return planning.plan(self._job.survey.timing.saves, **self._figures).best
+
+    def predict(self, schedule: Schedule) -> Candidate:
+        """What a shot takes by a schedule."""
+        steps = self._job.survey.timing.saves
+        return planning.predict(schedule, steps=steps, **self._figures)
+
+    def levels(self) -> Schedule:
+        """The schedule over several tiers: as many states in each as it holds, at its costs."""
+        tiers = planning.sizes.tiers_of(**{name: self._tiers[name] for name in TIERS})
+        size, links = self._sizes["state_bytes"], self.links
+        steps = self._job.survey.timing.saves
+        slots = {name: tiers.slots(name, size, links.on_gpu) for name in tiers.names}
+        kept = {name: min(count, steps) for name, count in slots.items() if count}
+        return schedules.MultiLevel(
+            steps,
+            **kept,
+            write_seconds={name: links.write_seconds(name, size) for name in kept},
+            read_seconds={name: links.read_seconds(name, size) for name in kept},
+            step_seconds=self.seconds[0],
+        )
+
+    @property
+    def _tiers(self) -> dict[str, Any]:
+        job = self._job
+        on = "cpu" if job.device is None else job.device.on
+        return {**job.memory.tiers, "on": on}
+
+    @property
+    def _sizes(self) -> dict[str, int]:
+        size = self._job.field_bytes
+        return {"state_bytes": LEVELS * size, "reverse_bytes": size}
+
+    @property
+    def _figures(self) -> dict[str, Any]:
+        forward, reverse = self.seconds
+        times = {"step_seconds": forward, "reverse_seconds": reverse, "links": self.links}
+        return {**self._sizes, **times, **self._tiers}
+
+
+class _Bench:
+    """Groups of steps of a shot that records nothing."""
+
+    def __init__(self, job: Job) -> None:
+        timing, survey = job.survey.timing, job.survey
+        silence = np.zeros((timing.steps, len(survey.receivers)), np.float32)
+        propagator = job.propagator(job.background)
+        self._passes = Passes(propagator, survey, 0, silence, Clock(), lambda _phase, _steps: None)
+        self._device = job.device
+        self._tick = None if job.device is None else job.device.zeros((1,))
+
+    def forward(self) -> None:
+        """One group: always the same, as none takes longer than another."""
+        self._passes.forward(None, 0, 1)
+
+    def reverse(self) -> None:
+        """One group."""
+        self._passes.reverse(None, 0)
+
+    def measure(self, group: Callable[[], object]) -> float:
+        """Seconds of one group, the median of some readings."""
+        self._time(group, WARM)
+        once = self._time(group, 1)
+        count = max(1, min(MOST_GROUPS, round(READING_SECONDS / max(once, 1e-9))))
+        return statistics.median(self._time(group, count) / count for _ in range(READINGS))
+
+    def _time(self, group: Callable[[], object], count: int) -> float:
+        begin = time.perf_counter()
+        for _ in range(count):
+            group()
+        if self._device is not None:
+            # What was enqueued is done when something behind it has come back.
+            self._device.fetch(self._tick)
+        return time.perf_counter() - begin
