@@ -217,3 +217,28 @@ fn a_job_that_makes_no_sense_is_refused() {
     let unknown = List(vec![Action::End].into_iter(), None);
     assert_eq!(forecast(unknown, &job(4, 0, 0)), Err(ForecastError::UnknownSteps));
 }
+
+#[test]
+fn a_copy_that_prefers_a_slower_tier_is_brought_there() {
+    let kept = |tier| {
+        let actions = [
+            Action::Save { step: 0, tier },
+            Action::Forward { from: 0, to: 9 },
+            Action::Reverse { step: 9 },
+        ];
+        let back = |step| {
+            let to_it = (step > 0).then_some(Action::Forward { from: 0, to: step });
+            let restore = Action::Restore { step: 0, tier };
+            [Some(restore), to_it, Some(Action::Reverse { step })].into_iter().flatten()
+        };
+        let end = [Action::Discard { step: 0, tier }, Action::End];
+        let all = actions.into_iter().chain((0..9).rev().flat_map(back)).chain(end);
+        let all: Vec<Action> = all.collect();
+        let job = Job { lookahead: 100, ..job(4, 8, 20) };
+        forecast(list(&all, 10), &job).expect("it fits")
+    };
+    let flushed = |tier| kept(tier).links[0].flush / MB;
+    assert_eq!(flushed(None), 0);
+    assert_eq!((flushed(Some(TierKind::Host)), flushed(Some(TierKind::Disk))), (1, 1));
+    assert_eq!(flushed(Some(TierKind::Remote)), 0, "there is no such tier");
+}
