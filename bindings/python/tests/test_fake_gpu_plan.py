@@ -55,3 +55,11 @@ def test_another_gpu_is_measured_where_it_is_asked_for(driver: Driver) -> None:
 def test_main_memory_stays_main_memory_beside_a_gpu(driver: Driver) -> None:
     links = unspool.measure_links(device="64MiB", on="cpu", checkpoint_bytes="1MiB", limit=1.0)
     assert links.on == "cpu" and not links.on_gpu
+
+
+def test_a_plan_for_a_gpu_names_the_spool_that_it_is_for(driver: Driver) -> None:
+    found = unspool.plan(40, "1MiB", 1e-3, device="8MiB", host="32MiB", on="cuda")
+    assert found.links.on_gpu and found.best.options["on"] == "cuda"
+    assert any(one.tiers == ("device", "host") for one in found.candidates)
+    with unspool.Spool(**found.best.options) as spool:
+        assert spool.on == "cuda:0"

@@ -265,6 +265,21 @@ def test_one_schedule_is_predicted_on_all_the_tiers_that_are_named() -> None:
     assert listed.seconds == pytest.approx(one.seconds)
 
 
+def test_a_schedule_that_does_not_know_its_steps_is_told() -> None:
+    online = schedules.OnlineRevolve(6)
+    one = planning.predict(online, MIB, 1e-3, steps=100, **TIERS, links=LINKS)
+    assert one.forward_steps == online.counts(100).advances
+    with pytest.raises(unspool.OptionError, match="steps=None"):
+        planning.predict(online, MIB, 1e-3, **TIERS, links=LINKS)
+
+
+def test_very_long_schedules_are_predicted_from_shorter_ones() -> None:
+    plan = planned(400_000, disk=None)
+    revolve = next(one for one in plan.candidates if one.name == "Revolve(400000, 40)")
+    assert revolve.forward_steps == revolve.schedule.counts().advances
+    assert revolve.seconds > plan.problem.least_seconds(revolve.forward_steps)
+
+
 def test_a_schedule_that_does_not_fit_cannot_be_predicted() -> None:
     with pytest.raises(unspool.Error, match="room"):
         planning.predict(
