@@ -32,3 +32,20 @@ def test_the_example_of_views_restores_every_layout(capsys):
     assert "wave" in capsys.readouterr().out
     assert len(results) >= 3
     assert all(np.array_equal(saved, result) for result in results)
+
+
+def test_the_example_of_revolve_computes_the_gradient(capsys):
+    example = runpy.run_path(str(EXAMPLES / "revolve.py"))
+    assert "computed again" in capsys.readouterr().out
+    start, gradient, report = example["start"], example["gradient"], example["report"]
+    assert report.peak_copies == example["SLOTS"] and report.steps == example["STEPS"]
+
+    def objective(u):
+        example["forward"](u, 0, example["STEPS"])
+        return 0.5 * np.sum(u**2)
+
+    assert objective(start.copy()) == example["objective"]
+    direction = np.random.default_rng(2).normal(size=start.shape)
+    step = 1e-6
+    change = objective(start + step * direction) - objective(start - step * direction)
+    assert change / (2 * step) == pytest.approx(np.sum(gradient * direction), rel=1e-5)
