@@ -4,11 +4,16 @@ The kernels are those of the shim, on what is read from the device and written b
 restores go through the spool's tiers on that driver, on a stream of the propagator's own.
 """
 
+from functools import partial
+
 import numpy as np
 import pytest
 
 pytest.importorskip("scipy")
 
+from unspool import schedules
+from unspool.bench.plain_adjoint import DeviceStore
+from unspool.bench.wave_problem import Problem, plainly, through_spool
 from unspool.rtm.generated import generated_model
 from unspool.rtm.history import Memory
 from unspool.rtm.job import Job, migrate_again, run
@@ -111,3 +116,42 @@ def test_a_migration_on_the_driver_is_that_of_the_cpu_and_of_plain_device_memory
     cpu = run(Job(model, job.background, survey, 6, 1, memory), Silence())
     scale = np.abs(cpu.migrated.image).max()
     np.testing.assert_allclose(again.image, cpu.migrated.image, rtol=0, atol=2e-5 * scale)
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        partial(schedules.Revolve, 40, 4),
+        partial(schedules.OnlineRevolve, 4),
+        partial(schedules.Uniform, 40, 5),
+        partial(schedules.ZCut, 40, length=7),
+    ],
+    ids=["revolve", "online", "uniform", "zcut"],
+)
+def test_a_schedule_on_the_driver_makes_the_image_of_plain_device_memory(
+    driver, kernels, tmp_path, made
+):
+    model = generated_model(41, 31, 15.0)
+    survey = plan(model, shots=1, steps=240, every=6, frequency=9.0)
+    memory = Memory("128KiB", "256KiB", tmp_path)
+    device = DriverDevice(kernels, driver)
+    job = Job(model, smooth(model, 60.0), survey, 6, 1, memory, device, schedule=made())
+    outcome = run(job, Silence(), keep_records=True)
+    again = migrate_again(job, outcome.records, Silence())
+    assert np.abs(again.image).max() > 0
+    assert outcome.migrated.digests == again.digests
+    assert outcome.followed.recomputed > 0
+    assert outcome.stats.tiers[0].restores > 0
+
+
+def test_a_state_that_a_kernel_writes_on_is_not_the_one_that_was_saved(driver, kernels):
+    """Saves and the kernels behind them are on one stream: neither waits for the host."""
+    problem = Problem(DriverDevice(kernels, driver), (32, 32, 32), 14)
+    schedule, store = schedules.Revolve(14, 3), DeviceStore(problem.device, problem.shape, 2, 3)
+    wanted = plainly(problem, schedule, store).digest
+    for newest in (False, True):
+        readings = through_spool(problem, schedule, 2, newest)
+        found = [next(readings) for _ in range(2)]
+        readings.close()
+        assert {one.digest for one in found} == {wanted}
+        assert all(one.down > 0 for one in found)
