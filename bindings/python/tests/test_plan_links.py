@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 import unspool
-from unspool.planning import Link, Links, LinksError, Rate, probe
+from unspool.planning import Link, Links, LinksError, Rate, measuring
+from unspool.planning.probe import Probe
 from unspool.planning.sizes import Tiers, bytes_of, tiers_of
 from unspool.planning.spans import Span, busy_seconds, rate_of
 
@@ -221,11 +222,11 @@ def test_the_application_can_lend_its_own_computing(tmp_path: Path) -> None:
 
 
 def test_checkpoints_are_no_larger_than_the_time_allows() -> None:
-    small = probe._Probe(Tiers({"host": GIB}), 256 * KIB, 1.0)
+    small = Probe(Tiers({"host": GIB}), 256 * KIB, 1.0)
     small.moved, small.seconds = 10 * MIB, 1.0
-    assert probe._affordable(small, 32 * MIB, left=60.0) == 16 * MIB
-    assert probe._affordable(small, 32 * MIB, left=0.1) == 256 * KIB
-    assert probe._affordable(small, 32 * MIB, left=-1.0) == 256 * KIB
+    assert measuring._affordable(small, 32 * MIB, left=60.0) == 16 * MIB
+    assert measuring._affordable(small, 32 * MIB, left=0.1) == 256 * KIB
+    assert measuring._affordable(small, 32 * MIB, left=-1.0) == 256 * KIB
 
 
 def test_a_disk_without_a_place_cannot_be_measured() -> None:
@@ -238,8 +239,8 @@ def test_a_disk_without_a_place_cannot_be_measured() -> None:
 
 
 def test_two_readings_give_a_rate_and_a_latency() -> None:
-    rate = probe._line((1000, 0.003), (101_000, 0.103))
+    rate = measuring._line((1000, 0.003), (101_000, 0.103))
     assert rate.bytes_per_second == pytest.approx(1e6)
     assert rate.latency == pytest.approx(0.002)
     # Noise: the larger one took less time.
-    assert probe._line((1000, 0.5), (101_000, 0.1)) == Rate(1.01e6)
+    assert measuring._line((1000, 0.5), (101_000, 0.1)) == Rate(1.01e6)

@@ -77,7 +77,7 @@ def plan(
         StorageError, NoDeviceError, DeviceError: no spool can be opened to measure them.
     """
     from unspool.planning.forecasting import make_plan
-    from unspool.planning.probe import measure
+    from unspool.planning.measuring import measure
 
     problem = problem_of(steps, state_bytes, step_seconds, reverse_seconds, reverse_bytes)
     tiers = tiers_of(device, host, disk, on)
@@ -115,7 +115,7 @@ def predict(
         LinksError, StorageError, NoDeviceError, DeviceError: as for `plan`.
     """
     from unspool.planning.forecasting import candidate_of
-    from unspool.planning.probe import measure
+    from unspool.planning.measuring import measure
     from unspool.schedules import as_schedule
 
     chosen = as_schedule(schedule)
@@ -156,7 +156,7 @@ def measure_links(
         LinksError: the tiers are so slow that nothing was moved within `limit`.
         StorageError, NoDeviceError, DeviceError: no such spool can be opened.
     """
-    from unspool.planning.probe import measure
+    from unspool.planning.measuring import measure
 
     tiers = tiers_of(device, host, disk, on)
     return measure(tiers, bytes_of("checkpoint_bytes", checkpoint_bytes), limit, work)

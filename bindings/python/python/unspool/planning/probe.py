@@ -1,9 +1,7 @@
-"""Measures this machine's links by a small spool with the tiers that a plan is for.
+"""A small spool with the tiers that a plan is for, and some rounds of real work through it.
 
-What is timed are real saves, flushes, prefetches and restores of checkpoints as large as the
-application's, at most `LARGEST`, so that checksums, calls and everything else in them count. A
-first spool of very small checkpoints says how much can be moved in time. Nothing is synchronised
-with the disk, and nothing stays on it.
+What is timed are real saves, flushes, prefetches and restores, so that checksums, calls and
+everything else in them count. Nothing is synchronised with the disk, and nothing stays on it.
 """
 
 from __future__ import annotations
@@ -23,15 +21,11 @@ from typing import Any
 
 from unspool._types import Disk
 from unspool._unspool import Spool
-from unspool.errors import OptionError, WaitTimeoutError
-from unspool.planning.links import Link, Links, LinksError, Rate
+from unspool.errors import WaitTimeoutError
 from unspool.planning.sizes import Tiers
 from unspool.planning.spans import Span, rate_of, read_spans
 
-__all__ = ["LARGEST", "measure"]
-
-#: The most bytes of a checkpoint of the probe, and those of its first spool.
-LARGEST, SMALLEST = 32 << 20, 1 << 20
+__all__ = ["APART", "FASTEST", "ROUND", "ROUNDS", "Probe"]
 
 #: Checkpoints of one round, and how many of them the fastest tier and those below it hold.
 ROUND, FASTEST, MIDDLE = 10, 4, 6
@@ -50,43 +44,8 @@ BESIDE, SLOWEST = 0.15, 3.0
 COPIED = 8 << 20
 
 
-def measure(
-    tiers: Tiers,
-    checkpoint_bytes: int,
-    limit: float = 2.0,
-    work: Callable[[], object] | None = None,
-) -> Links:
-    """See `unspool.planning.measure_links`."""
-    if "disk" in tiers.names and tiers.directory is None:
-        raise OptionError(
-            "The disk tier has no directory to measure: give one, as in "
-            'disk=("/scratch", "200GiB"), or give links= of the machine that the plan is for.'
-        )
-    if not 0 < limit <= 600:
-        raise OptionError(f"limit={limit!r}: seconds above 0 and at most 600.")
-    begin = time.perf_counter()
-    wanted = min(checkpoint_bytes, LARGEST)
-    small = _Probe(tiers, min(wanted, SMALLEST), limit / 2)
-    small.run(1)
-    size = _affordable(small, wanted, limit - (time.perf_counter() - begin))
-    large = small
-    if size > small.size or small.enough:
-        large = _Probe(tiers, size, max(0.1, limit - (time.perf_counter() - begin)), work)
-        large.run(ROUNDS)
-    return _links(small, large, begin)
-
-
-def _affordable(small: _Probe, wanted: int, left: float) -> int:
-    """Bytes of a checkpoint of which two rounds take no longer than what is left."""
-    size = wanted
-    rate = small.moved / max(small.seconds, 1e-6)
-    while size > small.size and 2 * ROUND * size > left * rate:
-        size //= 2
-    return max(size, small.size)
-
-
 @dataclass
-class _Readings:
+class Readings:
     """Seconds of calls, without stall: of the first round, and of later ones."""
 
     cold: list[float] = field(default_factory=list)
@@ -98,7 +57,7 @@ class _Readings:
         return values[len(values) // 4] if values else None
 
 
-class _Probe:
+class Probe:
     """One spool, some rounds of saves and restores through it, and what was seen."""
 
     def __init__(
@@ -109,7 +68,7 @@ class _Probe:
         work: Callable[[], object] | None = None,
     ) -> None:
         self.names, self.size = tiers.names, size
-        self.saves, self.restores = _Readings(), _Readings()
+        self.saves, self.restores = Readings(), Readings()
         self.spans: list[Span] = []
         self.slowdown, self.where, self.moved, self.seconds = 1.0, "cpu", 0, 0.0
         self._on, self._work = tiers.on, work
@@ -129,6 +88,7 @@ class _Probe:
             Spool(**self._options, on=self._on, timeout=left, trace=True) as spool,
         ):
             self.where = _where(spool)
+            _wait_until_ready(spool, self._until)
             with contextlib.suppress(WaitTimeoutError), _array(spool, self.size, self.where) as u:
                 self._rounds(spool, u, rounds)
             trace = Path(folder, "trace.json")
@@ -159,7 +119,7 @@ class _Probe:
             spool.discard(version)
 
     def _time(
-        self, readings: _Readings, number: int, spool: Spool, call: Callable[[], object]
+        self, readings: Readings, number: int, spool: Spool, call: Callable[[], object]
     ) -> None:
         """Times a call. What a single tier makes a call wait is its own speed, and no stall."""
         before = _stall(spool)
@@ -225,6 +185,15 @@ def _where(spool: Spool) -> str:
     return "cpu"
 
 
+def _wait_until_ready(spool: Spool, until: float) -> None:
+    """Pinned memory is registered in the background: copies are slow before that."""
+    while time.perf_counter() < until:
+        tiers = spool.stats().tiers
+        if all(tier.ready is None or tier.ready >= (tier.capacity or 0) for tier in tiers):
+            return
+        time.sleep(0.001)
+
+
 @contextlib.contextmanager
 def _array(spool: Spool, size: int, where: str) -> Iterator[Any]:
     """Memory of the application: on a GPU, a checkpoint of the spool that is being written."""
@@ -267,88 +236,3 @@ def _times(work: Callable[[], object], still: Callable[[], bool]) -> list[float]
         if still():
             found.append(now - before)
     return found
-
-
-def _links(small: _Probe, large: _Probe, begin: float) -> Links:
-    """What both spools have shown; the clock said `begin` when all began."""
-    rates = {lane: rate or small.rates()[lane] for lane, rate in large.rates().items()}
-    save, restore = _copies(small, large)
-    missing = [lane for lane, rate in rates.items() if not rate]
-    if save is None or restore is None or missing:
-        raise LinksError(
-            f"The tiers {', '.join(large.names)} are too slow to be measured in the time given "
-            f"({', '.join(missing) or 'saves'} moved nothing): raise limit=, or give links=."
-        )
-    latencies = {lane: _latency(small, lane, rate or 1.0) for lane, rate in rates.items()}
-
-    def rate(lane: str) -> Rate:
-        return Rate(rates[lane] or 1.0, latencies[lane])
-
-    pairs = itertools.pairwise(large.names)
-    links = tuple(Link(a, b, rate(f"{a}-{b}"), rate(f"{b}-{a}")) for a, b in pairs)
-    return Links(
-        on=large.where,
-        tiers=large.names,
-        save=save,
-        restore=restore,
-        links=links,
-        slowdown=large.slowdown,
-        first_touch=_first_touch(large, save),
-        checkpoint_bytes=large.size,
-        seconds=time.perf_counter() - begin,
-    )
-
-
-def _copies(small: _Probe, large: _Probe) -> tuple[Rate | None, Rate | None]:
-    """Of the application's copies. On a GPU they are only enqueued: a call is their latency."""
-    raw = _of_gpu(large.where, large.names[0])
-    found: list[Rate | None] = []
-    for place, few, many in ((0, small.saves, large.saves), (1, small.restores, large.restores)):
-        short, long = few.best(), many.best()
-        if short is None or long is None:
-            found.append(None)
-        elif raw is not None:
-            found.append(Rate(raw[place], short))
-        else:
-            found.append(_line((small.size, short), (large.size, long)))
-    return found[0], found[1]
-
-
-def _line(small: tuple[int, float], large: tuple[int, float]) -> Rate:
-    """The rate and the latency of two readings: bytes and seconds."""
-    gained = large[0] - small[0]
-    if gained <= 0 or large[1] <= small[1]:
-        return Rate(large[0] / large[1])
-    rate = max(gained / (large[1] - small[1]), large[0] / large[1])
-    return Rate(rate, max(0.0, large[1] - large[0] / rate))
-
-
-def _latency(small: _Probe, lane: str, rate: float) -> float:
-    """What a transfer takes beside its bytes."""
-    times = [span.end - span.begin for span in small.spans if span.lane == lane]
-    return max(0.0, min(times) - small.size / rate) if times else 0.0
-
-
-def _first_touch(probe: _Probe, save: Rate) -> float:
-    """Seconds per byte that the first save into a place takes longer than a later one."""
-    if probe.where != "cpu" or probe.names[0] == "disk" or not probe.saves.warm:
-        return 0.0
-    cold = min(probe.saves.cold[:FASTEST])
-    return max(0.0, cold - save.seconds(probe.size)) / probe.size
-
-
-def _of_gpu(where: str, tier: str) -> tuple[float, float] | None:
-    """Bytes per second of copies from arrays on a GPU into a memory tier and back, by the events of
-    the device.
-    """
-    from unspool.diagnosis import doctor
-
-    if where == "cpu" or tier == "disk":
-        return None
-    for device in doctor(measure=True).devices:
-        if where == f"cuda:{device.ordinal}" and device.speeds is not None:
-            speeds = device.speeds
-            if tier == "device":
-                return speeds.within_device, speeds.within_device
-            return speeds.device_to_host, speeds.host_to_device
-    return None

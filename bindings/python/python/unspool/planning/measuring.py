@@ -1,0 +1,141 @@
+"""Measures this machine's links by a small spool with the tiers that a plan is for.
+
+Checkpoints are as large as the application's, at most `LARGEST`. A first spool of smaller ones says
+how much can be moved in time, and what a copy costs beside its bytes.
+"""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Callable
+
+from unspool.errors import OptionError
+from unspool.planning.links import Link, Links, LinksError, Rate
+from unspool.planning.probe import FASTEST, ROUND, ROUNDS, Probe
+from unspool.planning.sizes import Tiers
+
+__all__ = ["LARGEST", "measure"]
+
+#: The most bytes of a checkpoint of the probe, and those of its first spool.
+LARGEST, SMALLEST = 32 << 20, 1 << 20
+
+
+def measure(
+    tiers: Tiers,
+    checkpoint_bytes: int,
+    limit: float = 2.0,
+    work: Callable[[], object] | None = None,
+) -> Links:
+    """See `unspool.planning.measure_links`."""
+    if "disk" in tiers.names and tiers.directory is None:
+        raise OptionError(
+            "The disk tier has no directory to measure: give one, as in "
+            'disk=("/scratch", "200GiB"), or give links= of the machine that the plan is for.'
+        )
+    if not 0 < limit <= 600:
+        raise OptionError(f"limit={limit!r}: seconds above 0 and at most 600.")
+    begin = time.perf_counter()
+    wanted = min(checkpoint_bytes, LARGEST)
+    small = Probe(tiers, min(wanted, SMALLEST), limit / 2)
+    small.run(1)
+    size = _affordable(small, wanted, limit - (time.perf_counter() - begin))
+    large = small
+    if size > small.size or small.enough:
+        large = Probe(tiers, size, max(0.1, limit - (time.perf_counter() - begin)), work)
+        large.run(ROUNDS)
+    return _links(small, large, begin)
+
+
+def _affordable(small: Probe, wanted: int, left: float) -> int:
+    """Bytes of a checkpoint of which two rounds take no longer than what is left."""
+    size = wanted
+    rate = small.moved / max(small.seconds, 1e-6)
+    while size > small.size and 2 * ROUND * size > left * rate:
+        size //= 2
+    return max(size, small.size)
+
+
+def _links(small: Probe, large: Probe, begin: float) -> Links:
+    """What both spools have shown; the clock said `begin` when all began."""
+    rates = {lane: rate or small.rates()[lane] for lane, rate in large.rates().items()}
+    save, restore = _copies(small, large)
+    missing = [lane for lane, rate in rates.items() if not rate]
+    if save is None or restore is None or missing:
+        raise LinksError(
+            f"The tiers {', '.join(large.names)} are too slow to be measured in the time given "
+            f"({', '.join(missing) or 'saves'} moved nothing): raise limit=, or give links=."
+        )
+    latencies = {lane: _latency(small, lane, rate or 1.0) for lane, rate in rates.items()}
+
+    def rate(lane: str) -> Rate:
+        return Rate(rates[lane] or 1.0, latencies[lane])
+
+    pairs = itertools.pairwise(large.names)
+    links = tuple(Link(a, b, rate(f"{a}-{b}"), rate(f"{b}-{a}")) for a, b in pairs)
+    return Links(
+        on=large.where,
+        tiers=large.names,
+        save=save,
+        restore=restore,
+        links=links,
+        slowdown=large.slowdown,
+        first_touch=_first_touch(large, save),
+        checkpoint_bytes=large.size,
+        seconds=time.perf_counter() - begin,
+    )
+
+
+def _copies(small: Probe, large: Probe) -> tuple[Rate | None, Rate | None]:
+    """Of the application's copies. On a GPU they are only enqueued: a call is their latency."""
+    raw = _of_gpu(large.where, large.names[0])
+    found: list[Rate | None] = []
+    for place, few, many in ((0, small.saves, large.saves), (1, small.restores, large.restores)):
+        short, long = few.best(), many.best()
+        if short is None or long is None:
+            found.append(None)
+        elif raw is not None:
+            found.append(Rate(raw[place], short))
+        else:
+            found.append(_line((small.size, short), (large.size, long)))
+    return found[0], found[1]
+
+
+def _line(small: tuple[int, float], large: tuple[int, float]) -> Rate:
+    """The rate and the latency of two readings: bytes and seconds."""
+    gained = large[0] - small[0]
+    if gained <= 0 or large[1] <= small[1]:
+        return Rate(large[0] / large[1])
+    rate = max(gained / (large[1] - small[1]), large[0] / large[1])
+    return Rate(rate, max(0.0, large[1] - large[0] / rate))
+
+
+def _latency(small: Probe, lane: str, rate: float) -> float:
+    """What a transfer takes beside its bytes."""
+    times = [span.end - span.begin for span in small.spans if span.lane == lane]
+    return max(0.0, min(times) - small.size / rate) if times else 0.0
+
+
+def _first_touch(probe: Probe, save: Rate) -> float:
+    """Seconds per byte that the first save into a place takes longer than a later one."""
+    if probe.where != "cpu" or probe.names[0] == "disk" or not probe.saves.warm:
+        return 0.0
+    cold = min(probe.saves.cold[:FASTEST])
+    return max(0.0, cold - save.seconds(probe.size)) / probe.size
+
+
+def _of_gpu(where: str, tier: str) -> tuple[float, float] | None:
+    """Bytes per second of copies from arrays on a GPU into a memory tier and back, by the events of
+    the device.
+    """
+    from unspool.diagnosis import doctor
+
+    if where == "cpu" or tier == "disk":
+        return None
+    for device in doctor(measure=True).devices:
+        if where == f"cuda:{device.ordinal}" and device.speeds is not None:
+            speeds = device.speeds
+            if tier == "device":
+                return speeds.within_device, speeds.within_device
+            return speeds.device_to_host, speeds.host_to_device
+    return None
