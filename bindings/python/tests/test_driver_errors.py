@@ -283,6 +283,11 @@ def test_a_schedule_that_changes_its_mind_does_not_get_half_a_state(used: unspoo
     assert_usable(used)
 
 
+def test_hints_of_a_dry_run_that_went_another_way_are_forgotten(used: unspool.Spool) -> None:
+    unspool.adjoint(Fickle(), used, nothing, nothing, np.zeros(2))
+    assert_usable(used)
+
+
 class Spent(Schedule):
     """Gives the same iterator again."""
 

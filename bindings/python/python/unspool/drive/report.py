@@ -44,7 +44,7 @@ class AdjointReport:
         recomputed_steps: those among them that it had taken before.
         saves: copies saved.
         restores: copies restored.
-        peak_copies: the most copies that were kept at a time.
+        peak_copies: the most copies that the schedule kept at a time; `turn` keeps one more.
         saved_bytes: bytes that were saved.
         restored_bytes: bytes that were restored.
         seconds: the time of the whole run.

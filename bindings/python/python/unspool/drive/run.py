@@ -79,6 +79,9 @@ class Run:
             self.clean_up(failure)
             raise
         after = self.spool.stats()
+        if after.hints > before.hints:
+            # A dry run that went another way announced them, and nobody will restore that.
+            self.spool.forget_hints()
         return self.report(clock() - begun, moved(before, after))
 
     def look_ahead(self) -> None:
