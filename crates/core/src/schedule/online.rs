@@ -8,8 +8,8 @@
 //! What is compared here is the number of steps advanced over. The pass reaches state `n`, one
 //! further than that of a schedule which knows `n`, so the bound is Revolve's for `n + 1` steps
 //! ([`advances`](super::revolve::advances)`(n + 1, slots)`, at most the repetition number more than
-//! for `n`). For `n` up to `binom(slots + 2, 2)` it is met; up to `binom(slots + 3, 3)` it is missed
-//! by a step or so, and in general by a few percent: `online/tests.rs` has the figures.
+//! for `n`). For `n` up to `binom(slots + 2, 2)` it is met; up to `binom(slots + 3, 3)` it is
+//! missed by a step or so, and in general by a few percent: `online/tests.rs` has the figures.
 
 mod placing;
 mod sweep;
@@ -17,8 +17,7 @@ mod sweep;
 use alloc::vec::Vec;
 
 use self::placing::Placing;
-use self::sweep::Sweep;
-use super::revolve::binomial::Split;
+use self::sweep::{Kept, Sweep};
 use super::{Action, Schedule, ScheduleError};
 
 /// A schedule for a number of steps that is told only when the forward pass has come to its end.
@@ -30,25 +29,13 @@ use super::{Action, Schedule, ScheduleError};
 #[derive(Clone, Debug)]
 pub struct OnlineRevolve {
     slots: u64,
-    /// The kept states, upwards.
-    kept: Vec<Kept>,
     phase: Phase,
 }
 
 #[derive(Clone, Debug)]
 enum Phase {
     Forward(Placing),
-    Reverse { steps: u64, sweep: Sweep },
-}
-
-/// A kept state.
-#[derive(Clone, Copy, Debug)]
-struct Kept {
-    step: u64,
-    /// In the forward pass: it is part of the best placement at the end of the current range.
-    stays: bool,
-    /// In the reverse sweep: how the steps behind it are split, once that was decided.
-    split: Option<Split>,
+    Reverse { steps: u64, kept: Vec<Kept>, sweep: Sweep },
 }
 
 impl OnlineRevolve {
@@ -60,7 +47,7 @@ impl OnlineRevolve {
         if slots == 0 {
             return Err(ScheduleError::TooFewSlots { slots, needed: 1 });
         }
-        Ok(OnlineRevolve { slots, kept: Vec::new(), phase: Phase::Forward(Placing::new(slots)) })
+        Ok(OnlineRevolve { slots, phase: Phase::Forward(Placing::new(slots)) })
     }
 }
 
@@ -70,8 +57,8 @@ impl Iterator for OnlineRevolve {
     #[inline]
     fn next(&mut self) -> Option<Action> {
         match &mut self.phase {
-            Phase::Forward(placing) => placing.next(&mut self.kept),
-            Phase::Reverse { sweep, .. } => sweep.next(&mut self.kept),
+            Phase::Forward(placing) => placing.next(),
+            Phase::Reverse { kept, sweep, .. } => sweep.next(kept),
         }
     }
 }
@@ -105,8 +92,9 @@ impl Schedule for OnlineRevolve {
         if !(from..=to).contains(&steps) {
             return Err(ScheduleError::NotThere { steps, from, to });
         }
-        let sweep = Sweep::new(steps, self.slots, &self.kept);
-        self.phase = Phase::Reverse { steps, sweep };
+        let kept: Vec<Kept> = placing.kept().map(Kept::new).collect();
+        let sweep = Sweep::new(steps, self.slots, &kept);
+        self.phase = Phase::Reverse { steps, kept, sweep };
         Ok(())
     }
 }

@@ -6,15 +6,14 @@
 //! in its place; the steps passed over are left to the copy before, which has more slots.
 //!
 //! How far to leap: let `G(i, m)` be the fewest advances that reverse the steps below `m` from the
-//! copies `0..=i` at `q(0) < ... < q(i)`, and `A` those of Revolve. Then `G(i, m)` is the minimum of
-//! `(y - q(i)) + A(m - y, s - i) + G(i - 1, y)` over `q(i) <= y < m`. `A` is convex in the length
-//! with slopes `r` up to `beta(s, r)`, so `G` is convex in `m`, and the farthest `m` that it reaches
-//! with no slope above `r` is `beta(s - i, r) + max(q(i), that of G(i - 1) with r - 1)`. The
-//! smallest `r` that reaches `m` tells `y`.
+//! copies `0..=i` at `q(0) < ... < q(i)`, and `A` those of Revolve. Then `G(i, m)` is the minimum
+//! of `(y - q(i)) + A(m - y, s - i) + G(i - 1, y)` over `q(i) <= y < m`. `A` is convex in the
+//! length with slopes `r` up to `beta(s, r)`, so `G` is convex in `m`, and the farthest `m` that it
+//! reaches with no slope above `r` is `beta(s - i, r) + max(q(i), that of G(i - 1) with r - 1)`.
+//! The smallest `r` that reaches `m` tells `y`.
 
 use alloc::vec::Vec;
 
-use super::Kept;
 use crate::schedule::Action;
 use crate::schedule::revolve::binomial::{Split, beta, repetitions};
 
@@ -28,6 +27,21 @@ pub(super) struct Sweep {
     /// So many of the kept states are as the forward pass has left them.
     untouched: usize,
     next: Next,
+}
+
+/// A kept state.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Kept {
+    step: u64,
+    /// How the steps behind it are split, once that was decided.
+    split: Option<Split>,
+}
+
+impl Kept {
+    /// As the forward pass leaves it.
+    pub fn new(step: u64) -> Kept {
+        Kept { step, split: None }
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -152,7 +166,7 @@ impl Sweep {
             _ => Split::new(length, (self.slots - before as u64).min(length - 1)),
         };
         debug_assert!((before as u64) < self.slots, "every slot is taken");
-        kept.push(Kept { step: self.at, stays: false, split: Some(split) });
+        kept.push(Kept { step: self.at, split: Some(split) });
         self.next = Next::Forward;
         Action::Save { step: self.at, tier: None }
     }
