@@ -13,6 +13,7 @@ import unspool
 from adjoints import SIZE, Problem, finite_difference, reference, same_gradient
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from random_schedules import random_schedule
 from unspool.schedules import (
     Action,
     Discard,
@@ -111,6 +112,28 @@ def test_any_sizes_of_schedules_and_tiers_give_the_same_gradient(
         assert same_gradient(problem, expected) and len(spool) == 0
         hinted = report.restores if options["lookahead"] else 0
         assert spool.stats().hinted_restores == hinted and spool.stats().hints == 0
+
+
+@settings(max_examples=150)
+@given(data=st.data(), steps=st.integers(1, 14), seed=st.integers(0, 1 << 32))
+def test_any_valid_list_of_actions_gives_the_same_gradient(
+    data: st.DataObject, steps: int, seed: int, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    schedule = Listed(random_schedule(steps, seed))
+    tiers = {"device": data.draw(st.integers(1, 6)) * BYTES, "host": 3 * BYTES}
+    part, turn = data.draw(st.booleans()), data.draw(st.booleans())
+    problems = [Problem(steps), Problem(steps)]
+    expected = StoreAll(steps), "1MiB", None
+    for problem, (driven, host, disk) in zip(
+        problems,
+        [expected, (schedule, tiers["host"], tmp_path_factory.mktemp("disk"))],
+        strict=True,
+    ):
+        problem.gradient = np.ones(SIZE), np.ones(SIZE)
+        with unspool.Spool(tiers["device"], host, disk, on="cpu") as spool:
+            report = problem.run(driven, spool, part, turn=problem.turn if turn else None)
+            assert spool.stats().hinted_restores == report.restores and len(spool) == 0
+    assert same_gradient(*problems)
 
 
 @pytest.mark.parametrize("schedule", SCHEDULES, ids=repr)

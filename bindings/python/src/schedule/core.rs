@@ -91,8 +91,8 @@ impl ScheduleCore {
         })
     }
 
-    /// `levels`: for each tier, fastest first, its name, its slots (None: as many as are wanted), and
-    /// the seconds that writing and reading a state take.
+    /// `levels`: for each tier, fastest first, its name, its slots (None: as many as are wanted),
+    /// and the seconds that writing and reading a state take.
     #[staticmethod]
     fn multi_level(
         py: Python<'_>,
