@@ -37,6 +37,7 @@ COLUMNS = (
     "predicted s",
     "s",
     "off %",
+    "model's %",
     "steps again",
     "stall s",
     "device MB",
@@ -48,6 +49,8 @@ COLUMNS = (
 
 NOTES = (
     "s: both passes of all shots, with their saves and restores; recording is not counted",
+    "off: the prediction, made before, against that; model's: the same with the times of steps as "
+    "they turned out, so that the machine's own drift has no part in it (on a CPU)",
     "kept: states at most; steps again: time steps of the forward passes beyond the first of each",
     "device, host, disk: the most that was in use; moved: over all links, in both directions",
     "image: whether every bit of it is that of the first row",
@@ -140,7 +143,7 @@ class _Rows:
         found = migrate_again(self._job, records, Silence())
         image = self._compared({_digest(found)})
         kept, seconds = self._job.survey.timing.saves, sum(found.seconds)
-        self._table.add(f"no spool, {plain}", kept, None, seconds, *[None] * 7, image)
+        self._table.add(f"no spool, {plain}", kept, None, seconds, *[None] * 8, image)
 
     def scheduled(self, name: str) -> None:
         """By one schedule; what it cannot do is noted."""
@@ -192,12 +195,27 @@ class _Rows:
             predicted,
             done.seconds,
             off,
+            self._models(job, done),
             followed.recomputed * job.survey.timing.every,
             stats.save_stall_seconds + stats.restore_stall_seconds,
             *(peaks.get(name) for name in TIERS),
             moved / 1e9,
             self._compared(done.digests),
         )
+
+    def _models(self, job: Job, done: _Run) -> float | None:
+        """By how much the last reading is missed by a prediction that knows how long steps took."""
+        if job.device is not None:
+            return None
+        followed = done.outcome.followed
+        groups = len(job.shots) * job.kept.steps
+        forward = followed.forward_seconds / max(1, followed.advances)
+        times = forward, followed.reverse_seconds / groups
+        try:
+            one = self._pace.predict(job.follows, seconds=times, memory=job.memory).seconds
+        except Error:
+            return None
+        return 100.0 * (len(job.shots) * one - followed.seconds) / followed.seconds
 
     def _compared(self, digests: set[str]) -> str:
         self._wanted = self._wanted or min(digests)

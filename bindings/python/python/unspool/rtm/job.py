@@ -227,6 +227,8 @@ class _Driven:
             report.saves,
             report.restores,
             time.perf_counter() - begin,
+            report.forward_seconds,
+            report.reverse_seconds,
         )
         return found
 

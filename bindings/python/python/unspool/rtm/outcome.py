@@ -80,6 +80,8 @@ class Followed:
         saves: states that were saved.
         restores: states that were restored.
         seconds: of both passes, saves and restores included.
+        forward_seconds: in forward steps; where a GPU computes, only of enqueueing them.
+        reverse_seconds: in those taken back, likewise.
     """
 
     advances: int = 0
@@ -87,6 +89,8 @@ class Followed:
     saves: int = 0
     restores: int = 0
     seconds: float = 0.0
+    forward_seconds: float = 0.0
+    reverse_seconds: float = 0.0
 
     def __add__(self, other: Followed) -> Followed:
         """Both together."""

@@ -16,6 +16,7 @@ from unspool import planning, schedules
 from unspool.planning import Candidate, Links
 from unspool.planning.sizes import TIERS
 from unspool.rtm.clock import Clock
+from unspool.rtm.history import Memory
 from unspool.rtm.job import LEVELS, Job
 from unspool.rtm.passes import Passes
 from unspool.schedules import Schedule
@@ -23,7 +24,7 @@ from unspool.schedules import Schedule
 __all__ = ["Pace"]
 
 #: Groups that are taken before any is timed, and readings of each kind.
-WARM, READINGS = 3, 5
+WARM, READINGS = 3, 7
 #: A reading has so many groups that it takes this long, in seconds, but no more than this many.
 READING_SECONDS, MOST_GROUPS = 0.05, 200
 
@@ -39,7 +40,12 @@ class Pace:
     def seconds(self) -> tuple[float, float]:
         """Of a group of steps forward, and of one taken back."""
         bench = _Bench(self._job)
-        return bench.measure(bench.forward), bench.measure(bench.reverse)
+        forward, both = bench.measure()
+        del bench
+        if self._job.device is not None:
+            # What the fields took is for the spool.
+            self._job.device.give_back()
+        return forward, max(both - forward, forward / 2)
 
     @cached_property
     def links(self) -> Links:
@@ -54,10 +60,26 @@ class Pace:
         """The fastest schedule for a shot, and the tiers that it needs."""
         return planning.plan(self._job.survey.timing.saves, **self._figures).best
 
-    def predict(self, schedule: Schedule) -> Candidate:
-        """What a shot takes by a schedule."""
+    def predict(
+        self,
+        schedule: Schedule,
+        *,
+        seconds: tuple[float, float] | None = None,
+        memory: Memory | None = None,
+    ) -> Candidate:
+        """What a shot takes by a schedule.
+
+        Args:
+            schedule: of a shot.
+            seconds: of a group in each direction, if not those that were measured.
+            memory: the tiers, if not all that the job has.
+        """
         steps = self._job.survey.timing.saves
-        return planning.predict(schedule, steps=steps, **self._figures)
+        forward, reverse = self.seconds if seconds is None else seconds
+        figures = self._figures | {"step_seconds": forward, "reverse_seconds": reverse}
+        if memory is not None:
+            figures |= memory.tiers
+        return planning.predict(schedule, steps=steps, **figures)
 
     def levels(self) -> Schedule:
         """The schedule over several tiers: as many states in each as it holds, at its costs."""
@@ -107,16 +129,23 @@ class _Bench:
         """One group: always the same, as none takes longer than another."""
         self._passes.forward(None, 0, 1)
 
-    def reverse(self) -> None:
-        """One group."""
+    def both(self) -> None:
+        """One group in each direction: the fields of both passes share the caches."""
+        self._passes.forward(None, 0, 1)
         self._passes.reverse(None, 0)
 
-    def measure(self, group: Callable[[], object]) -> float:
-        """Seconds of one group, the median of some readings."""
-        self._time(group, WARM)
-        once = self._time(group, 1)
+    def measure(self) -> tuple[float, float]:
+        """Seconds of a group forward, and of one in each direction: medians of readings that take
+        turns, so that both see the same machine.
+        """
+        once = min(self._time(self.both, 1) for _ in range(WARM))
         count = max(1, min(MOST_GROUPS, round(READING_SECONDS / max(once, 1e-9))))
-        return statistics.median(self._time(group, count) / count for _ in range(READINGS))
+        readings = [
+            (self._time(self.forward, count) / count, self._time(self.both, count) / count)
+            for _ in range(READINGS)
+        ]
+        forward, both = map(statistics.median, zip(*readings, strict=True))
+        return forward, both
 
     def _time(self, group: Callable[[], object], count: int) -> float:
         begin = time.perf_counter()

@@ -179,7 +179,8 @@ def kept_by(schedule: Schedule, steps: int, state_bytes: int, reverse_bytes: int
 
 def _actions(schedule: Schedule, steps: int) -> Iterator[Any]:
     """Its actions; where it does not know the number of steps, it is told when they are over."""
-    iterator, unknown = iter(schedule), schedule.steps is None
+    iterator: Any = iter(schedule)
+    unknown = schedule.steps is None
     for action in iterator:
         if unknown and isinstance(action, Forward) and action.stop >= steps:
             unknown = False
