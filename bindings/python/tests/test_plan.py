@@ -103,19 +103,26 @@ def test_with_room_for_everything_nothing_is_computed_again() -> None:
     assert plan.best.stall_seconds == 0.0
 
 
+def slow_disk(rate: float) -> Links:
+    slow = Link("host", "disk", Rate(rate, 1e-4), Rate(2 * rate, 1e-4))
+    return Links("cpu", LINKS.tiers, LINKS.save, LINKS.restore, (LINKS.links[0], slow))
+
+
 def test_a_slow_disk_makes_computing_again_the_better_choice() -> None:
-    slow = Rate(20e6, 1e-4)
-    links = Links(
-        "cpu",
-        LINKS.tiers,
-        LINKS.save,
-        LINKS.restore,
-        (LINKS.links[0], Link("host", "disk", slow, slow)),
-    )
-    store_all = next(one for one in planned(links=links).candidates if "StoreAll" in one.name)
-    best = planned(links=links).best
-    assert best.recomputed_steps > 0 and best.seconds < store_all.seconds
-    assert best.tiers != ("device", "host", "disk")
+    plan = planned(links=slow_disk(20e6))
+    store_all = next(one for one in plan.candidates if "StoreAll" in one.name)
+    assert plan.best.recomputed_steps > 0 and plan.best.seconds < store_all.seconds
+    assert plan.best.tiers != ("device", "host", "disk")
+
+
+def test_what_needs_no_disk_and_is_little_slower_is_named() -> None:
+    links = slow_disk(120e6)
+    plan = planned(1000, device="16MiB", host="128MiB", disk="2GiB", links=links)
+    other = plan.simpler
+    assert other is not None and "disk" in plan.best.tiers and "disk" not in other.tiers
+    assert plan.best.seconds <= other.seconds <= 1.05 * plan.best.seconds
+    assert f"Without the disk tier {other.name} takes" in plan.sentence
+    assert planned(20, device="64MiB", host=None, disk=None).simpler is None
 
 
 def test_what_a_reverse_step_reads_may_be_less_than_a_state() -> None:

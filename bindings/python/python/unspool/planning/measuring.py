@@ -91,7 +91,7 @@ def _copies(small: Probe, large: Probe) -> tuple[Rate | None, Rate | None]:
     raw = _of_gpu(large.where, large.names[0])
     found: list[Rate | None] = []
     for place, few, many in ((0, small.saves, large.saves), (1, small.restores, large.restores)):
-        short, long = few.best(), many.best()
+        short, long = few.usual(), many.usual()
         if short is None or long is None:
             found.append(None)
         elif raw is not None:

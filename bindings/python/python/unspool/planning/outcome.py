@@ -13,6 +13,9 @@ from unspool.planning.sizes import Tiers
 
 __all__ = ["Candidate", "LeftOut", "LinkBytes", "NoPlanError", "Plan", "WhatIf"]
 
+#: How much longer may be little longer.
+LITTLE = 1.05
+
 
 class NoPlanError(Error, ValueError):
     """No schedule can be carried out with these tiers."""
@@ -139,6 +142,14 @@ class Plan:
         return self.candidates[0]
 
     @property
+    def simpler(self) -> Candidate | None:
+        """The fastest one that needs fewer tiers, if it takes at most 5 % longer."""
+        for one in self.candidates:
+            if len(one.tiers) < len(self.best.tiers):
+                return one if one.seconds <= LITTLE * self.best.seconds else None
+        return None
+
+    @property
     def sentence(self) -> str:
         """What to take and what it costs."""
         from unspool.planning.text import sentence
@@ -152,6 +163,7 @@ class Plan:
             **problem,
             "tiers": dict(self.tiers.capacity),
             "best": self.best.name,
+            "simpler": None if self.simpler is None else self.simpler.name,
             "sentence": self.sentence,
             "candidates": [candidate.to_dict() for candidate in self.candidates],
             "left_out": [{"name": one.name, "reason": one.reason} for one in self.left_out],

@@ -51,10 +51,10 @@ class Readings:
     cold: list[float] = field(default_factory=list)
     warm: list[float] = field(default_factory=list)
 
-    def best(self) -> float | None:
-        """What a call takes while little else goes on."""
-        values = sorted(self.warm or self.cold)
-        return values[len(values) // 4] if values else None
+    def usual(self) -> float | None:
+        """What a call takes: the median."""
+        values = self.warm or self.cold
+        return statistics.median(values) if values else None
 
 
 class Probe:
@@ -78,7 +78,7 @@ class Probe:
     @property
     def enough(self) -> bool:
         """Whether every direction has moved something."""
-        return bool(self.saves.best() and self.restores.best() and all(self.rates().values()))
+        return bool(self.saves.usual() and self.restores.usual() and all(self.rates().values()))
 
     def run(self, rounds: int) -> None:
         """Opens the spool, does at most so many rounds, and closes it."""

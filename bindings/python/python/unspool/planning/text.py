@@ -67,9 +67,16 @@ def _row(candidate: Candidate, names: Sequence[str]) -> tuple[str, ...]:
         time(candidate.copy_seconds),
         time(candidate.stall_seconds),
         "-" if candidate.lead is None else f"{candidate.lead:,}",
-        *("-" if peak is None else size(peak) for peak in peaks),
-        *(size(moved[pair]) if pair in moved else "-" for pair in pairs),
+        *("-" if peak is None else _brief(peak) for peak in peaks),
+        *(_brief(moved[pair]) if pair in moved else "-" for pair in pairs),
     )
+
+
+def _brief(count: int) -> str:
+    """Bytes in at most four digits: `1.5 GiB`, `714 GiB`."""
+    number, unit = size(count).split(" ")
+    value = float(number)
+    return f"{value:.0f} {unit}" if value >= 100 else f"{value:.3g} {unit}"
 
 
 def sentence(plan: Plan) -> str:
@@ -87,8 +94,18 @@ def sentence(plan: Plan) -> str:
     spare = f"; it has no use for the {' and the '.join(unused)} tier" if unused else ""
     return (
         f"Take {best.name} with Spool({options}): about {time(best.seconds)}, in which "
-        f"{' and '.join(costs)}{spare}."
+        f"{' and '.join(costs)}{spare}.{_simpler(plan)}"
     )
+
+
+def _simpler(plan: Plan) -> str:
+    """What takes little longer and needs fewer tiers."""
+    other = plan.simpler
+    if other is None:
+        return ""
+    more = other.seconds / plan.best.seconds - 1
+    unused = [name for name in plan.best.tiers if name not in other.tiers]
+    return f" Without the {' and the '.join(unused)} tier {other.name} takes {more:.1%} longer."
 
 
 def _option(value: object) -> str:
@@ -115,7 +132,7 @@ def what_if_table(plan: Plan, rows: Sequence[WhatIf]) -> str:
             lines.append((name, "nothing fits", "-", "-"))
         else:
             change = row.best.seconds / plan.best.seconds - 1 if plan.best.seconds else 0.0
-            lines.append((name, row.best.name, time(row.best.seconds), f"{change:+.0%}"))
+            lines.append((name, row.best.name, time(row.best.seconds), f"{change:+.1%}"))
     return table(lines)
 
 
