@@ -140,6 +140,7 @@ def install(monkeypatch, kernels, devices=1):
         copyto=lambda to, of: np.copyto(np.asarray(to), np.asarray(of)),
         RawModule=RawModule,
         get_default_memory_pool=lambda: pool,
+        get_default_pinned_memory_pool=lambda: pool,
     )
     pinned = SimpleNamespace(empty_pinned=lambda shape, dtype: np.empty(shape, dtype))
     monkeypatch.setitem(sys.modules, "cupy", fake)

@@ -13,7 +13,9 @@ from unspool.bench import command, gpuzip, options, report
 from unspool.bench import schedules as by_schedule
 from unspool.bench.plain_adjoint import DeviceStore, Nowhere, PinnedStore, follow
 from unspool.bench.wave_problem import Problem, plainly, through_spool
+from unspool.rtm.device import CupyDevice
 
+import fake_cupy
 import kernel_shim
 from kernel_shim import ShimDevice
 
@@ -74,6 +76,23 @@ def test_every_way_of_a_schedule_makes_the_same_image(shim, monkeypatch):
     assert column(revolve, "to host GB")[1] == pytest.approx(counts.saves * state / 1e9)
     assert column(revolve, "to device GB")[1] == pytest.approx(counts.restores * state / 1e9)
     assert column(revolve, "to host GB")[2] == 0
+
+
+@compiled
+def test_cupys_arrays_go_the_same_ways(kernels, monkeypatch):
+    fake_cupy.install(monkeypatch, kernels)
+
+    def in_plain_memory(ordinal):
+        opened = CupyDevice(ordinal)
+        # The arrays are in plain memory, and so is the spool.
+        opened.on = "cpu"
+        return opened
+
+    monkeypatch.setattr(gpuzip, "CupyDevice", in_plain_memory)
+    collected = report.Report({})
+    assert command.run_parts(["gpuzip"], plan(*TINY, "--rounds=1"), FakeCuda(), collected)
+    for table in collected.tables:
+        assert column(table, "image") == [None, *["same"] * (len(table.rows) - 1)]
 
 
 @compiled
