@@ -49,6 +49,7 @@ def test_every_dtype_comes_back_with_its_bits(spool: unspool.Spool, dtype: str) 
         assert loaded.dtype == saved.dtype and loaded.shape == (3, 4)
         assert np.asarray(loaded).tobytes() == np.asarray(saved).tobytes()
     assert on_gpu(spool.load(0, to="jax"))
+    assert on_gpu(spool.load(0, to="jax", device="cuda:0"))
     assert not on_gpu(spool.load(0, to="jax", device="cpu"))
 
 

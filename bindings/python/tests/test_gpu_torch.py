@@ -59,6 +59,8 @@ def test_every_dtype_comes_back_with_its_bits(spool: unspool.Spool, name: str) -
         assert spool.regions(version)[0].dtype == name
         loaded = spool.load(version, to="torch")
         assert loaded.is_cuda and loaded.dtype == dtype and bits(loaded) == bits(saved)
+        named = spool.load(version, to="torch", device=str(loaded.device))
+        assert named.device == loaded.device and bits(named) == bits(saved)
         on_cpu = spool.load(version, to="torch", device="cpu")
         assert not on_cpu.is_cuda and bits(on_cpu) == bits(saved)
         target = torch.empty_like(whole)

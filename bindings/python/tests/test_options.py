@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import unspool
+from unspool._arrays import device_for
 
 
 def capacity(size: object) -> int | None:
@@ -138,3 +139,27 @@ def test_values_that_make_no_sense_are_refused() -> None:
         unspool.Spool(host="1MiB", timeout="long")
     with pytest.raises(TypeError):
         unspool.Spool("1MiB", None, None, True)
+
+
+@pytest.mark.parametrize(
+    ("to", "device", "place"),
+    [
+        ("torch", "cuda:1", 1),
+        ("torch", "cuda", 2),
+        ("torch", "cpu", None),
+        ("jax", "cuda:0", 0),
+        ("jax", "cpu", None),
+        ("cupy", "cuda:3", 3),
+        ("numpy", "cpu", None),
+    ],
+)
+def test_new_arrays_are_made_where_they_are_wanted(to: str, device: str, place: int | None) -> None:
+    assert device_for(to, device, 2) == place
+
+
+@pytest.mark.parametrize(
+    ("to", "device"), [("cupy", "cpu"), ("numpy", "cuda"), ("numpy", "cuda:0")]
+)
+def test_arrays_are_not_made_where_their_library_has_none(to: str, device: str) -> None:
+    with pytest.raises(unspool.OptionError, match="never there"):
+        device_for(to, device, 0)

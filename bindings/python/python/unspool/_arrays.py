@@ -52,7 +52,7 @@ def device_for(to: str, device: str | None, own: int | None) -> int | None:
     kind, _, number = device.partition(":")
     if kind not in ("cpu", "cuda") or (number and not number.isdecimal()):
         raise OptionError(f'device={device!r}: write "cpu", "cuda" or "cuda:" and a number.')
-    if (kind == "cpu") == (to == "cupy") or (to == "numpy" and kind == "cuda"):
+    if (kind, to) in (("cpu", "cupy"), ("cuda", "numpy")):
         raise OptionError(f"device={device!r}: arrays of {to} are never there.")
     if kind == "cpu":
         return None
