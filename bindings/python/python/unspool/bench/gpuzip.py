@@ -155,9 +155,9 @@ class _Rows:
         self._synchronous()
         self._on_device()
         self._every_step()
-        for states in tiers:
-            self._spool("unspool", states, newest=False)
-        self._spool("unspool, newest level", tiers[-1], newest=True)
+        for newest in (False, True):
+            for states in tiers:
+                self._spool("unspool, newest level" if newest else "unspool", states, newest)
 
     def _synchronous(self) -> None:
         name, kept, problem = "synchronous copies", self._counts.peak, self._problem
@@ -182,7 +182,7 @@ class _Rows:
             found = self._readings(self._each(schedules.StoreAll(steps), store, whole=False))
             self._compare(name, found, states=steps, recomputed=0)
 
-    def _spool(self, name: str, states: int, *, newest: bool) -> None:
+    def _spool(self, name: str, states: int, newest: bool) -> None:
         size, kept = self._problem.state_bytes, self._counts.peak
         if not self._device_holds(f"{name}, {states}", room_for(states, size)):
             return
