@@ -7,11 +7,12 @@
 //! the chain behind it; or come back once more, move the state to faster levels, and use only
 //! those. While a chain uses faster levels only, all their slots are free. [`table`] finds the best
 //! such schedule by dynamic programming; an exhaustive search over all schedules finds no better
-//! one (`levels/tests.rs`). Where that would take too long, [`blocks`] keeps states at slower levels
-//! at equal distances. [`walk`] yields the actions.
+//! one (`levels/tests.rs`). Where that would take too long, it looks for states to keep on a
+//! [`grid`] only. [`walk`] yields the actions.
 
-mod blocks;
+mod grid;
 mod plan;
+mod rows;
 mod table;
 mod walk;
 
@@ -43,7 +44,7 @@ pub struct Level {
 /// The cost is that of all advances, writes and reads, one after the other. The schedule is the
 /// cheapest possible ([`is_exact`](MultiLevel::is_exact)) if it is found with some 10^9
 /// additions: for 3,000 steps with up to 200 slots, or with any number at a level where that is
-/// not a limit. For more it keeps states at equal distances, with a few percent more cost. Costs
+/// not a limit. For more it is a good one, mostly within a percent or two of the cheapest. Costs
 /// should not fall from level to level; the schedule is right if they do, but not the cheapest.
 ///
 /// Clones share what was planned: 12 bytes a step and slot, 100 MB at the most.

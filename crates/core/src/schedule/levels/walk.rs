@@ -2,10 +2,9 @@
 
 use alloc::vec::Vec;
 
-use super::plan::{How, Plan};
+use super::plan::{Part, Plan};
 use crate::schedule::Action;
 use crate::schedule::revolve::binomial::Split;
-use crate::types::TierKind;
 
 #[derive(Clone, Debug)]
 pub(super) struct Walk {
@@ -22,23 +21,29 @@ pub(super) struct Walk {
 #[derive(Clone, Copy, Debug)]
 struct Kept {
     start: u64,
-    /// Its level, and how many slots are free there besides.
     level: usize,
+    /// How many slots its level has free besides.
     free: u64,
-    /// How its blocks are split, at a level that works in blocks.
+    /// How its chain is split, at a level without a table.
     split: Option<Split>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Next {
-    /// Keep the working state at that level, which leaves so many slots.
-    Save(usize, u64),
+    Save(Place),
     Forward,
     Restore,
     Discard,
     Reverse,
     End,
     Nothing,
+}
+
+/// Where to keep the working state.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Place {
+    level: usize,
+    free: u64,
 }
 
 impl Walk {
@@ -52,7 +57,7 @@ impl Walk {
     #[inline]
     pub fn next(&mut self, plan: &Plan) -> Option<Action> {
         Some(match self.next {
-            Next::Save(level, free) => self.save(plan, level, free),
+            Next::Save(place) => self.save(plan, place),
             Next::Forward => self.forward(plan),
             Next::Restore => self.restore(plan),
             Next::Discard => self.discard(plan),
@@ -72,36 +77,27 @@ impl Walk {
         if length < 2 {
             return;
         }
-        for (level, part) in plan.parts.iter().enumerate().take(level).rev() {
-            let free = part.level.slots;
-            if plan.keeps(level, length, free) {
-                self.next = Next::Save(level, free - 1);
-                return;
-            }
+        let below = plan.parts.iter().enumerate().take(level).rev();
+        match below.filter_map(|(level, part)| part.whole_chain(level, length)).next() {
+            Some(place) => self.next = Next::Save(place),
+            None => debug_assert!(false, "a chain that no level works off"),
         }
-        debug_assert!(false, "a chain that no level works off");
     }
 
-    fn save(&mut self, plan: &Plan, level: usize, free: u64) -> Action {
+    fn save(&mut self, plan: &Plan, Place { level, free }: Place) -> Action {
         let part = &plan.parts[level];
-        let split = match part.how {
-            How::Table(_) => None,
-            How::Blocks(size) => {
-                Some(self.split((self.left - self.at).div_ceil(size), level, plan))
-            }
-        };
+        let split = part.table.is_none().then(|| self.split(part));
         self.kept.push(Kept { start: self.at, level, free, split });
         self.next = Next::Forward;
         Action::Save { step: self.at, tier: Some(part.level.tier) }
     }
 
-    /// Of a chain of so many blocks, the last kept state being before it.
-    fn split(&self, blocks: u64, level: usize, plan: &Plan) -> Split {
-        match self.kept.last() {
-            Some(Kept { level: before, split: Some(split), .. }) if *before == level => {
-                split.behind(blocks)
-            }
-            _ => Split::new(blocks, plan.parts[level].level.slots.min(blocks - 1)),
+    /// Of the working state's chain, at the level without a table, which is the fastest.
+    fn split(&self, part: &Part) -> Split {
+        let length = self.left - self.at;
+        match self.kept.last().and_then(|kept| kept.split) {
+            Some(split) => split.behind(length),
+            None => Split::new(length, part.level.slots.min(length - 1)),
         }
     }
 
@@ -109,13 +105,12 @@ impl Walk {
         let (from, Some(kept)) = (self.at, self.kept.last().copied()) else {
             return self.reverse();
         };
-        self.at += plan.over(&kept, self.left - from);
+        let part = &plan.parts[kept.level];
+        self.at += part.over(&kept, self.left - from);
         debug_assert!(from < self.at && self.at < self.left, "past the state of the last step");
-        let length = self.left - self.at;
-        if length > 1 && plan.keeps(kept.level, length, kept.free) {
-            self.next = Next::Save(kept.level, kept.free - 1);
-        } else {
-            self.place(plan, kept.level);
+        match part.chain_behind(&kept, self.left - self.at) {
+            Some(place) => self.next = Next::Save(place),
+            None => self.place(plan, kept.level),
         }
         Action::Forward { from, to: self.at }
     }
@@ -127,11 +122,12 @@ impl Walk {
         let (step, level) = (kept.start, kept.level);
         self.at = step;
         let length = self.left - step;
-        if let (Some(split), How::Blocks(size)) = (&mut kept.split, &plan.parts[level].how) {
-            split.shorten(length.div_ceil(*size));
+        let part = &plan.parts[level];
+        if let Some(split) = &mut kept.split {
+            split.shorten(length);
         }
-        self.next = if plan.over(kept, length) == 0 { Next::Discard } else { Next::Forward };
-        Action::Restore { step, tier: Some(plan.parts[level].level.tier) }
+        self.next = if part.over(kept, length) == 0 { Next::Discard } else { Next::Forward };
+        Action::Restore { step, tier: Some(part.level.tier) }
     }
 
     /// The copy is given up and its chain is left to faster levels.
@@ -140,11 +136,7 @@ impl Walk {
             return self.reverse();
         };
         self.place(plan, kept.level);
-        Action::Discard { step: kept.start, tier: self.tier(plan, kept.level) }
-    }
-
-    fn tier(&self, plan: &Plan, level: usize) -> Option<TierKind> {
-        Some(plan.parts[level].level.tier)
+        Action::Discard { step: kept.start, tier: Some(plan.parts[kept.level].level.tier) }
     }
 
     fn reverse(&mut self) -> Action {
@@ -154,24 +146,28 @@ impl Walk {
     }
 }
 
-impl Plan {
-    /// Whether the first state of a chain of two steps or more is kept at that level, with so many
-    /// slots free.
-    fn keeps(&self, level: usize, length: u64, free: u64) -> bool {
-        match &self.parts[level].how {
-            How::Blocks(size) => length > *size,
-            How::Table(table) => table.keeps(length as usize, free),
-        }
+impl Part {
+    /// Whether the first state of a chain of two steps or more is kept at this level, the number
+    /// `level`, all of whose slots are free.
+    fn whole_chain(&self, level: usize, length: u64) -> Option<Place> {
+        let slots = self.level.slots;
+        let keeps = self.table.as_ref().is_none_or(|table| table.keeps(length, slots));
+        keeps.then(|| Place { level, free: slots - 1 })
+    }
+
+    /// The same for the chain behind an advance from a kept state, which may be of one step.
+    fn chain_behind(&self, kept: &Kept, length: u64) -> Option<Place> {
+        let free = kept.free.checked_sub(1)?;
+        let keeps = self.table.as_ref().is_none_or(|table| table.keeps_behind(length, kept.free));
+        (length > 1 && keeps).then_some(Place { level: kept.level, free })
     }
 
     /// Over how many steps to advance from a kept state; 0 to give the copy up.
     fn over(&self, kept: &Kept, length: u64) -> u64 {
-        match &self.parts[kept.level].how {
-            How::Table(table) => table.advance(length as usize, kept.free),
-            How::Blocks(size) => match kept.split {
-                Some(split) if length > *size => split.advance(length.div_ceil(*size)) * size,
-                _ => 0,
-            },
+        match (&self.table, kept.split) {
+            (Some(table), _) => table.advance(length, kept.free),
+            (None, Some(split)) if length > 1 => split.advance(length),
+            _ => 0,
         }
     }
 }
