@@ -2,14 +2,15 @@
 //! own rules), and what is restored next is there before it is asked for, as far as there is room.
 
 use unspool_core::schedule::{Action, Interpreter, Limits, Revolve, ZCut};
-use unspool_core::{Config, LinkConfig, Nanos, PolicyKind, TierConfig, TierKind};
+use unspool_core::{Nanos, TierKind};
 use unspool_sim::plan::Plan;
 use unspool_sim::plan::faults::{self, Faults};
 use unspool_sim::plan::script::{Life, Script, Step};
-use unspool_sim::plan::stack::{self, LinkSpeed, Machine};
+use unspool_sim::plan::stack;
 use unspool_sim::plan::workload::schedule::{Pace, random_actions, script};
 use unspool_sim::random::{Random, Topic};
 use unspool_sim::report::run_plan;
+use unspool_sim::scenario::Scenario;
 use unspool_sim::world::{Reach, RunFigures};
 
 const STATE: u64 = 1 << 20;
@@ -19,45 +20,13 @@ const PACE: Pace = Pace { forward: STEP, reverse: STEP, lookahead: 256 };
 
 /// Room for `device` states, for `host` more, and a disk.
 fn plan(device: u64, host: u64, steps: Vec<Step>) -> Plan {
-    let rates = [(25e9, 10_000), (4e9, 20_000)];
-    let tier = |(kind, capacity)| TierConfig { kind, capacity, alignment: 4096 };
     let tiers = [
         (TierKind::Device, device * STATE),
         (TierKind::Host, host * STATE),
         (TierKind::Disk, u64::MAX),
     ];
-    let link = |(rate, latency)| LinkConfig {
-        flush_rate: rate,
-        prefetch_rate: rate,
-        latency: Nanos(latency),
-        max_in_flight_bytes: u64::MAX,
-        max_in_flight: 8,
-    };
-    let speed = |(rate, latency)| LinkSpeed {
-        flush_rate: rate,
-        prefetch_rate: rate,
-        latency: Nanos(latency),
-        jitter: 0.0,
-    };
-    let config = Config {
-        tiers: tiers.map(tier).to_vec(),
-        links: rates.map(link).to_vec(),
-        discard_after_restore: false,
-        policy: PolicyKind::Score,
-        max_retries: 3,
-        retry_delay: Nanos(1_000_000),
-    };
-    let machine = Machine {
-        links: rates.map(speed).to_vec(),
-        copy_rate: vec![1e12, 20e9, 5e9],
-        streams: 4,
-        report_delay: Nanos(0),
-        answer_delay: Nanos(0),
-        tick_delay: Nanos(0),
-        stream_ordered: false,
-        sync_each_put: false,
-        user_streams: 1,
-    };
+    let links = [(25e9, 25e9, 10_000), (4e9, 4e9, 20_000)];
+    let Scenario { config, machine, .. } = Scenario::on(&tiers, &links, vec![]);
     let lives = vec![Life { threads: vec![Script { steps }], crash_after: None }];
     Plan { seed: 0, config, machine, faults: Faults::none(), lives, content: false, canary: None }
 }

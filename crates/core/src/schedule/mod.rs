@@ -36,6 +36,7 @@ pub mod revolve;
 mod store_all;
 mod trace;
 mod uniform;
+mod walk;
 mod zcut;
 
 pub use action::Action;

@@ -1,5 +1,6 @@
 //! Keeps every state: no step is computed twice.
 
+use super::walk::{Next, Walk};
 use super::{Action, Schedule, ScheduleError};
 
 /// Saves every state but the last, which is the working state when its step is reversed.
@@ -14,35 +15,36 @@ pub struct StoreAll {
     next: Next,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Next {
-    Save,
-    Forward,
-    Restore,
-    Discard,
-    Reverse,
-    End,
-    Nothing,
-}
-
 impl StoreAll {
     /// A schedule for so many steps.
     ///
     /// # Errors
     /// There are no steps.
     pub fn new(steps: u64) -> Result<StoreAll, ScheduleError> {
-        match steps {
-            0 => Err(ScheduleError::NoSteps),
-            1 => Ok(StoreAll { steps, at: 0, next: Next::Reverse }),
-            _ => Ok(StoreAll { steps, at: 0, next: Next::Save }),
-        }
+        Ok(StoreAll { steps, at: 0, next: Next::first(steps, steps)? })
+    }
+}
+
+impl Walk for StoreAll {
+    #[inline]
+    fn next_kind(&mut self) -> &mut Next {
+        &mut self.next
     }
 
-    fn advance(&mut self) -> Action {
+    #[inline]
+    fn at(&self) -> u64 {
+        self.at
+    }
+
+    fn forward(&mut self) -> Action {
         let from = self.at;
         self.at += 1;
         self.next = if self.at + 1 == self.steps { Next::Reverse } else { Next::Save };
         Action::Forward { from, to: self.at }
+    }
+
+    fn restore(&mut self) -> Action {
+        self.then(Next::Discard, Action::Restore { step: self.at, tier: None })
     }
 
     fn reverse(&mut self) -> Action {
@@ -52,11 +54,6 @@ impl StoreAll {
         self.at = step.saturating_sub(1);
         Action::Reverse { step }
     }
-
-    fn then(&mut self, next: Next, action: Action) -> Action {
-        self.next = next;
-        action
-    }
 }
 
 impl Iterator for StoreAll {
@@ -64,16 +61,7 @@ impl Iterator for StoreAll {
 
     #[inline]
     fn next(&mut self) -> Option<Action> {
-        let (step, tier) = (self.at, None);
-        Some(match self.next {
-            Next::Save => self.then(Next::Forward, Action::Save { step, tier }),
-            Next::Forward => self.advance(),
-            Next::Restore => self.then(Next::Discard, Action::Restore { step, tier }),
-            Next::Discard => self.then(Next::Reverse, Action::Discard { step, tier }),
-            Next::Reverse => self.reverse(),
-            Next::End => self.then(Next::Nothing, Action::End),
-            Next::Nothing => return None,
-        })
+        self.go_on()
     }
 }
 

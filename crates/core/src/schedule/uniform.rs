@@ -1,5 +1,6 @@
 //! States kept at equal intervals; between them every step is computed again from the last one.
 
+use super::walk::{Next, Walk};
 use super::{Action, Schedule, ScheduleError};
 
 /// Keeps `slots` states at equal intervals and never another.
@@ -22,18 +23,6 @@ pub struct Uniform {
     next: Next,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Next {
-    Save,
-    Forward,
-    Restore,
-    Again,
-    Discard,
-    Reverse,
-    End,
-    Nothing,
-}
-
 impl Uniform {
     /// A schedule for so many steps with at most so many copies; more than `steps - 1` are of no
     /// use.
@@ -41,12 +30,7 @@ impl Uniform {
     /// # Errors
     /// There are no steps, or there is no slot although there are two steps or more.
     pub fn new(steps: u64, slots: u64) -> Result<Uniform, ScheduleError> {
-        let next = match (steps, slots) {
-            (0, _) => return Err(ScheduleError::NoSteps),
-            (1, _) => Next::Reverse,
-            (_, 0) => return Err(ScheduleError::TooFewSlots { slots, needed: 1 }),
-            _ => Next::Save,
-        };
+        let next = Next::first(steps, slots)?;
         let slots = slots.min(steps - 1);
         Ok(Uniform { steps, slots, left: steps, at: 0, interval: 0, next })
     }
@@ -74,14 +58,26 @@ impl Uniform {
     fn start(&self, interval: u64) -> u64 {
         self.shares().map_or(0, |(length, longer)| interval * length + interval.min(longer))
     }
+}
 
-    fn then(&mut self, next: Next, action: Action) -> Action {
-        self.next = next;
-        action
+impl Walk for Uniform {
+    #[inline]
+    fn next_kind(&mut self) -> &mut Next {
+        &mut self.next
     }
 
+    #[inline]
+    fn at(&self) -> u64 {
+        self.at
+    }
+
+    /// To the next interval in the forward pass, else inside an interval to the step to reverse.
     fn forward(&mut self) -> Action {
         let from = self.at;
+        if self.left < self.steps {
+            self.at = self.left - 1;
+            return self.then(Next::Reverse, Action::Forward { from, to: self.at });
+        }
         self.at = self.start(self.interval + 1);
         debug_assert!(from < self.at && self.at < self.steps, "an interval has a step");
         if self.at == self.steps - 1 {
@@ -95,14 +91,8 @@ impl Uniform {
 
     fn restore(&mut self) -> Action {
         self.at = self.start(self.interval);
-        let next = if self.at + 1 == self.left { Next::Discard } else { Next::Again };
+        let next = if self.at + 1 == self.left { Next::Discard } else { Next::Forward };
         self.then(next, Action::Restore { step: self.at, tier: None })
-    }
-
-    fn again(&mut self) -> Action {
-        let from = self.at;
-        self.at = self.left - 1;
-        self.then(Next::Reverse, Action::Forward { from, to: self.at })
     }
 
     fn discard(&mut self) -> Action {
@@ -123,16 +113,7 @@ impl Iterator for Uniform {
 
     #[inline]
     fn next(&mut self) -> Option<Action> {
-        Some(match self.next {
-            Next::Save => self.then(Next::Forward, Action::Save { step: self.at, tier: None }),
-            Next::Forward => self.forward(),
-            Next::Restore => self.restore(),
-            Next::Again => self.again(),
-            Next::Discard => self.discard(),
-            Next::Reverse => self.reverse(),
-            Next::End => self.then(Next::Nothing, Action::End),
-            Next::Nothing => return None,
-        })
+        self.go_on()
     }
 }
 

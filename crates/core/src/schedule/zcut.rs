@@ -4,6 +4,7 @@
 //! where it is one of three schedules of a reverse time migration. Its code is not public; this is
 //! what its description and figures say.
 
+use super::walk::{Next, Walk};
 use super::{Action, Schedule, ScheduleError};
 
 /// `M` cuts of `L` steps, `L = ceil(N / M)`; the last cut is shorter when `M L > N`.
@@ -30,17 +31,6 @@ pub struct ZCut {
     /// The working state's step.
     at: u64,
     next: Next,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Next {
-    Save,
-    Forward,
-    Restore,
-    Discard,
-    Reverse,
-    End,
-    Nothing,
 }
 
 impl ZCut {
@@ -125,10 +115,17 @@ impl ZCut {
     fn last_start(&self) -> u64 {
         (self.cuts() - 1) * self.length
     }
+}
 
-    fn then(&mut self, next: Next, action: Action) -> Action {
-        self.next = next;
-        action
+impl Walk for ZCut {
+    #[inline]
+    fn next_kind(&mut self) -> &mut Next {
+        &mut self.next
+    }
+
+    #[inline]
+    fn at(&self) -> u64 {
+        self.at
     }
 
     /// In the forward sweep to the next cut; inside a cut that is kept, one step.
@@ -175,16 +172,7 @@ impl Iterator for ZCut {
 
     #[inline]
     fn next(&mut self) -> Option<Action> {
-        let (step, tier) = (self.at, None);
-        Some(match self.next {
-            Next::Save => self.then(Next::Forward, Action::Save { step, tier }),
-            Next::Forward => self.forward(),
-            Next::Restore => self.restore(),
-            Next::Discard => self.then(Next::Reverse, Action::Discard { step, tier }),
-            Next::Reverse => self.reverse(),
-            Next::End => self.then(Next::Nothing, Action::End),
-            Next::Nothing => return None,
-        })
+        self.go_on()
     }
 }
 

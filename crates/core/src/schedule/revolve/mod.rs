@@ -13,6 +13,7 @@ pub mod binomial;
 use alloc::vec::Vec;
 
 use self::binomial::Split;
+use super::walk::{Next, Walk};
 use super::{Action, Schedule, ScheduleError};
 
 pub use binomial::{advances, saves};
@@ -41,17 +42,6 @@ struct Chain {
     split: Split,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Next {
-    Save,
-    Forward,
-    Restore,
-    Discard,
-    Reverse,
-    End,
-    Nothing,
-}
-
 impl Revolve {
     /// A schedule for so many steps with at most so many copies at a time; more slots than
     /// `steps - 1` are of no use.
@@ -59,14 +49,21 @@ impl Revolve {
     /// # Errors
     /// There are no steps, or there is no slot although there are two steps or more.
     pub fn new(steps: u64, slots: u64) -> Result<Revolve, ScheduleError> {
-        let next = match (steps, slots) {
-            (0, _) => return Err(ScheduleError::NoSteps),
-            (1, _) => Next::Reverse,
-            (_, 0) => return Err(ScheduleError::TooFewSlots { slots, needed: 1 }),
-            _ => Next::Save,
-        };
+        let next = Next::first(steps, slots)?;
         let slots = slots.min(steps - 1);
         Ok(Revolve { steps, slots, left: steps, at: 0, kept: Vec::new(), next })
+    }
+}
+
+impl Walk for Revolve {
+    #[inline]
+    fn next_kind(&mut self) -> &mut Next {
+        &mut self.next
+    }
+
+    #[inline]
+    fn at(&self) -> u64 {
+        self.at
     }
 
     fn save(&mut self) -> Action {
@@ -121,18 +118,7 @@ impl Iterator for Revolve {
 
     #[inline]
     fn next(&mut self) -> Option<Action> {
-        Some(match self.next {
-            Next::Save => self.save(),
-            Next::Forward => self.forward(),
-            Next::Restore => self.restore(),
-            Next::Discard => self.discard(),
-            Next::Reverse => self.reverse(),
-            Next::End => {
-                self.next = Next::Nothing;
-                Action::End
-            }
-            Next::Nothing => return None,
-        })
+        self.go_on()
     }
 }
 
