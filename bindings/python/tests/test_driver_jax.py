@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,6 +16,13 @@ jax = gpu_library("jax")
 jnp = jax.numpy
 
 N = 17
+
+
+@pytest.fixture(autouse=True)
+def wide_dtypes() -> Iterator[None]:
+    jax.config.update("jax_enable_x64", True)
+    yield
+    jax.config.update("jax_enable_x64", False)
 
 
 class Fields(NamedTuple):
@@ -91,12 +99,10 @@ def whole_gradient(start: Fields) -> Fields:
 def test_the_gradient_has_the_bits_of_one_by_jax_alone(
     schedule: Schedule, dtype: str, spool: unspool.Spool
 ) -> None:
-    with jax.enable_x64(dtype == "float64"):
-        problem = Problem(dtype)
-        report = problem.run(schedule, spool)
-        expected = whole_gradient(problem.start)
-        for one, other in zip(problem.by, expected, strict=True):
-            assert one.dtype == dtype and (np.asarray(one) == np.asarray(other)).all()
+    problem = Problem(dtype)
+    report = problem.run(schedule, spool)
+    for one, other in zip(problem.by, whole_gradient(problem.start), strict=True):
+        assert one.dtype == dtype and (np.asarray(one) == np.asarray(other)).all()
     assert len(spool) == 0 and spool.stats().hinted_restores == report.restores
     # A state that never changes is kept by keeping the array: turn takes no copy.
     known = schedule.steps is not None
@@ -113,7 +119,7 @@ def test_the_part_that_is_reversed_is_a_function_of_the_state(spool: unspool.Spo
         assert isinstance(part, list)
         seen.append((step, int(part[0][0])))
 
-    state = {"u": jnp.zeros(8), "other": jnp.zeros(800)}
+    state = {"u": jnp.zeros(8, "f4"), "other": jnp.zeros(800, "f4")}
     for schedule, whole in ((StoreAll(9), 0), (ZCut(9, length=3), 2)):
         report = unspool.adjoint(
             schedule, spool, forward, reverse, state, for_reverse=lambda state: [state["u"]]
