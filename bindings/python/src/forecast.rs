@@ -56,7 +56,8 @@ fn refused(py: Python<'_>, why: &ForecastError) -> PyErr {
 fn job_of(asked: &Bound<'_, PyDict>) -> PyResult<Job> {
     let tiers: Vec<(String, Option<u64>)> = need(asked, "tiers")?;
     let links: Vec<Bound<'_, PyDict>> = need(asked, "links")?;
-    let links = links.iter().map(link).collect::<PyResult<Vec<_>>>()?;
+    let contention = contention(asked, links.len())?;
+    let links = links.iter().zip(contention).map(link).collect::<PyResult<Vec<_>>>()?;
     let state_bytes: u64 = need(asked, "state_bytes")?;
     let step_seconds: f64 = need(asked, "step_seconds")?;
     Ok(Job {
@@ -69,7 +70,6 @@ fn job_of(asked: &Bound<'_, PyDict>) -> PyResult<Job> {
         restore: rate(need(asked, "restore")?),
         lookahead: need(asked, "lookahead")?,
         on_gpu: need(asked, "on_gpu")?,
-        contention: contention(asked, links.len())?,
         first_touch: find(asked, "first_touch")?.unwrap_or(0.0),
         steps: find(asked, "steps")?,
         tiers: tiers_of(asked.py(), &tiers)?,
@@ -77,12 +77,22 @@ fn job_of(asked: &Bound<'_, PyDict>) -> PyResult<Job> {
     })
 }
 
-/// By how much one busy direction of a link slows the application. What was measured with every
-/// link flushing is `slowdown`, how many times as long it takes then.
-fn contention(asked: &Bound<'_, PyDict>, links: usize) -> PyResult<f64> {
-    let each = find(asked, "contention")?;
-    let all: Option<f64> = find(asked, "slowdown")?;
-    Ok(each.or(all.map(|all| (all - 1.0) / links.max(1) as f64)).unwrap_or(0.0))
+/// By how much a busy direction of each link slows the application: a figure for each, or one for
+/// all. What was measured with every link flushing is `slowdown`, how many times as long it takes.
+fn contention(asked: &Bound<'_, PyDict>, links: usize) -> PyResult<Vec<f64>> {
+    let Some(value) = asked.get_item("contention")?.filter(|value| !value.is_none()) else {
+        let all: f64 = find(asked, "slowdown")?.unwrap_or(1.0);
+        return Ok(vec![(all - 1.0) / links.max(1) as f64; links]);
+    };
+    if let Ok(one) = value.extract::<f64>() {
+        return Ok(vec![one; links]);
+    }
+    let each: Vec<f64> = value.extract()?;
+    if each.len() == links {
+        return Ok(each);
+    }
+    let text = format!("There are {links} links, and {} figures of contention.", each.len());
+    Err(error(asked.py(), Class::Option, text))
 }
 
 /// The tiers with the alignment that a spool gives them.
@@ -105,7 +115,7 @@ fn kind(py: Python<'_>, name: &str) -> PyResult<TierKind> {
         .ok_or_else(|| error(py, Class::Option, format!("There is no tier {name:?}.")))
 }
 
-fn link(asked: &Bound<'_, PyDict>) -> PyResult<LinkSpeed> {
+fn link((asked, contention): (&Bound<'_, PyDict>, f64)) -> PyResult<LinkSpeed> {
     let way = |name: &str| -> PyResult<Rate> {
         let speed = need(asked, &format!("{name}_rate"))?;
         Ok(rate((speed, find(asked, &format!("{name}_latency"))?.unwrap_or(0.0))))
@@ -116,6 +126,7 @@ fn link(asked: &Bound<'_, PyDict>) -> PyResult<LinkSpeed> {
         prefetch: way("prefetch")?,
         max_in_flight_bytes: find(asked, "in_flight_bytes")?.unwrap_or(usual.in_flight_bytes),
         max_in_flight: find(asked, "in_flight")?.unwrap_or(usual.in_flight),
+        contention: find(asked, "contention")?.unwrap_or(contention),
     })
 }
 

@@ -61,6 +61,8 @@ def test_a_slowdown_is_that_of_all_links_together() -> None:
         return _unspool.forecast(ScheduleCore.store_all(80), job(on_gpu=False, **changes))
 
     assert predicted(slowdown=1.5) == predicted(contention=0.25)
+    assert predicted(contention=[0.25, 0.25]) == predicted(contention=0.25)
+    assert predicted(contention=[0.4, 0.1])["seconds"] > predicted(contention=[0.1, 0.1])["seconds"]
     assert predicted(slowdown=1.5)["seconds"] > predicted()["seconds"]
 
 
@@ -94,6 +96,7 @@ def test_a_long_schedule_is_forecast_from_a_sample() -> None:
         ({"lookahead": None}, "lookahead"),
         ({"step_seconds": -1.0}, "not negative"),
         ({"save": (0.0, 0.0)}, "above zero"),
+        ({"contention": [0.1]}, "2 links"),
         ({"tiers": [("shelf", 1)], "links": []}, "shelf"),
         ({"tiers": [], "links": []}, "tiers"),
     ],

@@ -41,6 +41,7 @@ fn predicted((tiers, links): &Machine, step: Nanos) -> Forecast {
         prefetch: rate(prefetch, latency),
         max_in_flight_bytes: GIB,
         max_in_flight: 8,
+        contention: 0.0,
     };
     let job = Job {
         tiers: scenario.config.tiers,
@@ -54,7 +55,6 @@ fn predicted((tiers, links): &Machine, step: Nanos) -> Forecast {
         restore: rate(1e12, 0),
         lookahead: usize::MAX,
         on_gpu: true,
-        contention: 0.0,
         first_touch: 0.0,
         steps: None,
     };

@@ -704,12 +704,13 @@ def forecast(
     second of all workers together, `flush_latency` and `prefetch_latency` in seconds a transfer),
     `state_bytes`, `reverse_bytes` (of copies that are only restored in order to reverse),
     `step_seconds`, `reverse_seconds`, `save` and `restore` (pairs of bytes per second and seconds a
-    call), `lookahead` (restores that are expected ahead), `on_gpu`, `contention` (by how much one
-    direction of a link that is busy slows the application) or `slowdown` (how many times as long
-    it takes while all links flush), `first_touch` (seconds a byte that the first write to a place
-    of a memory tier takes longer than later ones), `steps` (for a schedule that does not know it)
-    and `discard_after_restore`. Not needed: what has None, 0 or False as a natural value,
-    `reverse_bytes` and `reverse_seconds` (those of a state and a step).
+    call), `lookahead` (restores that are expected ahead), `on_gpu`, `contention` (by how much a
+    direction of a link that is busy slows the application; one figure a link or one for all) or
+    `slowdown` (how many times as long it takes while all links flush), `first_touch` (seconds a
+    byte that the first write to a place of a memory tier takes longer than later ones), `steps`
+    (for a schedule that does not know it) and `discard_after_restore`. Not needed: what has None, 0
+    or False as a natural value, `reverse_bytes` and `reverse_seconds` (those of a state and a
+    step).
 
     `sample`: a shorter schedule of the same shape. It is run when `schedule` has more than 2^20
     actions, with as large a part of the tiers as it has of the slots, and its times are scaled.

@@ -48,6 +48,9 @@ pub struct LinkSpeed {
     pub max_in_flight_bytes: u64,
     /// The most transfers in flight in one direction; the spool's setting `in_flight`.
     pub max_in_flight: u32,
+    /// By how much a direction of it that is busy slows the application: 0.1 for a tenth, 0 where
+    /// they do not share memory and cores, as on a GPU.
+    pub contention: f64,
 }
 
 impl LinkSpeed {
@@ -87,9 +90,6 @@ pub struct Job {
     pub lookahead: usize,
     /// The application's arrays and the fastest tier lie on a GPU.
     pub on_gpu: bool,
-    /// By how much one direction of a link that is busy slows the application: 0.1 for a tenth, 0
-    /// where they do not share memory and cores, as on a GPU.
-    pub contention: f64,
     /// Seconds a byte that the first write to a place in an arena takes longer than later ones,
     /// because the system only then gives the memory: 0 on a GPU.
     pub first_touch: f64,
@@ -99,8 +99,9 @@ pub struct Job {
 
 impl Job {
     pub(super) fn check(&self) -> Result<(), ForecastError> {
-        let times = [self.step_seconds, self.reverse_seconds, self.first_touch, self.contention];
-        if times.iter().any(|time| !(time.is_finite() && *time >= 0.0)) {
+        let times = [self.step_seconds, self.reverse_seconds, self.first_touch];
+        let slower = self.links.iter().map(|link| link.contention);
+        if times.into_iter().chain(slower).any(|time| !(time.is_finite() && time >= 0.0)) {
             return Err(ForecastError::Job("times and contention are finite and not negative"));
         }
         if !(self.save.is_valid() && self.restore.is_valid()) {

@@ -31,6 +31,8 @@ struct Lane {
     overlaps: bool,
     /// What is under way can be broken off.
     can_stop: bool,
+    /// By how much it slows the application.
+    contention: f64,
     queue: VecDeque<Moving>,
     ends: Nanos,
     moved: u64,
@@ -99,6 +101,7 @@ impl Lanes {
                 rate,
                 overlaps: job.on_gpu || !arenas,
                 can_stop: arenas,
+                contention: link.contention,
                 queue: VecDeque::new(),
                 ends: Nanos::NEVER,
                 moved: 0,
@@ -157,9 +160,10 @@ impl Lanes {
         own.plus(lane.rate.latency)
     }
 
-    /// How many directions of links are busy.
-    pub fn busy(&self) -> u32 {
-        self.lanes.iter().flatten().filter(|lane| !lane.queue.is_empty()).count() as u32
+    /// How many times as long the application takes while it is like this.
+    pub fn pace(&self) -> f64 {
+        let busy = self.lanes.iter().flatten().filter(|lane| !lane.queue.is_empty());
+        1.0 + busy.map(|lane| lane.contention).sum::<f64>()
     }
 
     /// When the next report comes.

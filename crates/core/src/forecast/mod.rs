@@ -16,9 +16,9 @@
 //!   prefers to rest there.
 //! - On a GPU the host only enqueues, and the stream executes in order, so that one timeline at
 //!   the rates of copies on the device is right. The links to the host disturb it little.
-//! - In main memory the background and the application share bandwidth and cores: while `k` links,
-//!   counted by direction, are busy, the application takes `1 + k * contention` times as long.
-//!   Places of an arena that are written for the first time cost [`Job::first_touch`] on top.
+//! - In main memory the background and the application share bandwidth and cores: the application
+//!   takes longer by [`LinkSpeed::contention`] for each direction of a link that is busy. Places of
+//!   an arena that are written for the first time cost [`Job::first_touch`] on top.
 //! - A link with two workers hides the latency of a transfer behind the one before it.
 //! - What an arena cannot serve, the application's thread reads from the store, at the rate of its
 //!   link; the transfer that is under way there meanwhile ends later by as much.

@@ -210,7 +210,7 @@ impl<'a> Run<'a> {
         debug_assert!(nanos.is_finite() && nanos >= 0.0, "time goes on");
         let mut left = nanos;
         loop {
-            let pace = 1.0 + self.job.contention * f64::from(self.lanes.busy());
+            let pace = self.lanes.pace();
             let until = self.now.plus(Nanos((left * pace + 0.5) as u64));
             match self.lanes.next_end() {
                 Some(end) if end <= until => {

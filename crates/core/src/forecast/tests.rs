@@ -26,6 +26,7 @@ pub(super) fn job(device: u64, host: u64, disk: u64) -> Job {
         prefetch: rate(1e9, 0),
         max_in_flight_bytes: 256 << 20,
         max_in_flight: 8,
+        contention: 0.0,
     };
     Job {
         links: vec![link; tiers.len() - 1],
@@ -39,7 +40,6 @@ pub(super) fn job(device: u64, host: u64, disk: u64) -> Job {
         restore: rate(1e10, 0),
         lookahead: 16,
         on_gpu: false,
-        contention: 0.0,
         first_touch: 0.0,
         steps: None,
     }
@@ -51,6 +51,12 @@ fn with_links(mut job: Job, factor: f64) -> Job {
         link.flush.bytes_per_second *= factor;
         link.prefetch.bytes_per_second *= factor;
     }
+    job
+}
+
+/// All links slow the application by so much.
+fn slowed(mut job: Job, contention: f64) -> Job {
+    job.links.iter_mut().for_each(|link| link.contention = contention);
     job
 }
 
@@ -109,7 +115,7 @@ fn the_parts_add_up_to_the_whole() {
 
 #[test]
 fn the_same_question_has_the_same_answer() {
-    let job = Job { contention: 0.3, ..with_links(job(4, 12, 200), 0.7) };
+    let job = slowed(with_links(job(4, 12, 200), 0.7), 0.3);
     assert_eq!(store_all(150, &job), store_all(150, &job));
 }
 
@@ -124,12 +130,24 @@ fn what_only_a_reverse_step_reads_moves_in_part() {
 #[test]
 fn a_busy_link_slows_the_application() {
     let quiet = store_all(100, &with_links(job(10, 400, 0), 2.0));
-    let shared = Job { contention: 0.5, ..with_links(job(10, 400, 0), 2.0) };
+    let shared = slowed(with_links(job(10, 400, 0), 2.0), 0.5);
     let slowed = store_all(100, &shared);
     // Every state is half a millisecond on its way down, and most of them on their way back.
     let moved = (slowed.links[0].flush + slowed.links[0].prefetch) as f64 / 2e9;
     assert!(slowed.seconds > quiet.seconds);
     assert!((slowed.seconds - quiet.seconds - moved * 0.5).abs() < 0.5 * moved * 0.5);
+}
+
+#[test]
+fn each_link_slows_the_application_in_its_own_way() {
+    let slower = |first, second| {
+        let mut job = with_links(job(10, 20, 400), 3.0);
+        (job.links[0].contention, job.links[1].contention) = (first, second);
+        store_all(100, &job).compute_seconds
+    };
+    let (neither, both) = (slower(0.0, 0.0), slower(0.2, 0.1));
+    assert!(neither < slower(0.0, 0.1) && slower(0.0, 0.1) < slower(0.2, 0.0));
+    assert!(slower(0.2, 0.0) < both && both < neither * 1.6);
 }
 
 #[test]

@@ -136,6 +136,7 @@ impl Machine {
             prefetch: Rate { latency: Nanos(20_000), ..rate(*prefetch) },
             max_in_flight_bytes: 256 << 20,
             max_in_flight: 8,
+            contention: self.contention,
         };
         let bytes = shape.state_bytes;
         Job {
@@ -150,7 +151,6 @@ impl Machine {
             restore: rate(bytes as f64 / self.restore),
             lookahead: LOOKAHEAD,
             on_gpu: false,
-            contention: self.contention,
             first_touch: self.first_touch,
             steps: None,
         }
@@ -168,7 +168,7 @@ pub fn in_hindsight(job: &Job, found: &Forecast, measured: &Measured) -> Job {
         reverse_seconds: measured.compute / steps,
         save: times(job.save),
         restore: times(job.restore),
-        contention: 0.0,
+        links: job.links.iter().map(|link| LinkSpeed { contention: 0.0, ..*link }).collect(),
         ..job.clone()
     }
 }
