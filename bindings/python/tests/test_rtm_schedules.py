@@ -212,7 +212,11 @@ def test_a_pace_measures_both_ways_and_makes_a_schedule_of_the_tiers(job):
     assert all(seconds > 0 for seconds in pace.seconds)
     levels = Choice("levels").schedule(GROUPS, pace)
     assert levels.steps == GROUPS
-    assert pace.links is pace.links, "measured once"
+    links, seconds = pace.links, pace.seconds
+    assert pace.seconds is seconds
+    pace.renew()
+    assert pace.seconds is not seconds
+    assert pace.links is links, "measured once"
     assert pace.predict(levels).seconds > 0
 
 

@@ -1,7 +1,7 @@
 """Part `schedules`: a reverse time migration by every schedule, and whether the image is the same.
 
 The job is that of `unspool rtm`; each schedule has a spool of its own. What is predicted comes from
-the pace of the steps and the speeds of the links, both measured before the first schedule.
+the pace of the steps, measured before each schedule, and the speeds of the links, measured once.
 """
 
 from __future__ import annotations
@@ -158,6 +158,7 @@ class _Rows:
 
     def _prepared(self, name: str) -> tuple[Job, float | None]:
         """The job with that schedule, and the seconds that are predicted for it."""
+        self._pace.renew()
         snapshots = self._plan.migration.snapshots if name in COUNTED else None
         schedule = Choice(name, snapshots).schedule(self._job.survey.timing.saves, self._pace)
         job = replace(self._job, schedule=schedule)

@@ -47,6 +47,10 @@ class Pace:
             self._job.device.give_back()
         return forward, max(both - forward, forward / 2)
 
+    def renew(self) -> None:
+        """Steps are measured anew when they are next asked for: machines drift. Links are not."""
+        self.__dict__.pop("seconds", None)
+
     @cached_property
     def links(self) -> Links:
         """How fast this machine moves states between the tiers."""
