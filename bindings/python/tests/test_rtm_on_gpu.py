@@ -70,6 +70,20 @@ def test_a_job_is_checked_bit_for_bit(device, tmp_path, options, processes):
     assert report["time"]["kernels"]["milliseconds_a_step"] > 0
 
 
+@pytest.mark.parametrize("options", [PLANE, SPACE], ids=["plane", "space"])
+@pytest.mark.parametrize("name", ["revolve", "online", "uniform", "zcut", "levels", "auto"])
+def test_a_job_by_a_schedule_is_checked_bit_for_bit(device, tmp_path, options, name):
+    options = ["--gpu", "--check", *options, "--layer", "12", "--schedule", name, "--predict"]
+    options += ["--device", "2MiB", "--host", "8MiB", "--quiet"]
+    places = ["--out", str(tmp_path / "out"), "--disk-dir", str(tmp_path)]
+    assert cli.main(["rtm", *options, *places]) == 0
+    report = json.loads((tmp_path / "out" / "report.json").read_text())
+    assert report["check"]["identical"] is True
+    assert report["schedule"]["restores"] == report["spool"]["restores"] > 0
+    assert report["schedule"]["predicted_seconds"] > 0
+    assert np.load(tmp_path / "out" / "image.npy").any()
+
+
 def test_a_history_in_pinned_memory_gives_the_same_bits(device, tmp_path, monkeypatch):
     job = _job(tmp_path, (40, 36, 31), device=device)
     outcome = run(job, Silence(), keep_records=True)
