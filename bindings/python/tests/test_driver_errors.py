@@ -340,10 +340,13 @@ def test_an_end_that_cannot_be_is_refused(
 def test_a_state_of_another_kind_is_refused(used: unspool.Spool) -> None:
     u, v = np.zeros(3), np.zeros(3)
     for state, returned, why in [
-        (u, (u, v), "forward returned a tuple of 2, but the state is one ndarray"),
-        ((u, v), (u,), "a tuple of 1, but the state is a tuple of 2"),
+        (u, (u, v), r"returned a tuple of 2 \(ndarray, ndarray\), but the state is one ndarray"),
+        ((u, v), (u,), r"a tuple of 1 \(ndarray\), but the state is a tuple of 2"),
         ({"u": u}, {"v": v}, "a mapping of 'v', but the state is a mapping of 'u'"),
         (u, {"elapsed": 3}, "a mapping of 'elapsed'"),
+        (u, np.float64(0.5), "one float64, but the state is one ndarray"),
+        ((u, v), (u, 17), r"a tuple of 2 \(ndarray, int\)"),
+        ({"u": u}, {"u": 0.5}, "a mapping of 'u'"),
         (lambda: u, u, "`state` is a function: change its arrays in place"),
     ]:
         with pytest.raises(unspool.OptionError, match=why) as raised:
@@ -377,7 +380,6 @@ ARGUMENTS: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"for_reverse": []}, unspool.OptionError, "no array in it"),
     ({"state": {"stream": np.zeros(2)}}, unspool.OptionError, "'stream'"),
     ({"state": {0: np.zeros(2)}}, unspool.OptionError, "names are strings"),
-    ({"first": 0.5}, TypeError, "float"),
     ({"state": "text"}, unspool.UnsupportedArrayError, "str"),
 ]
 

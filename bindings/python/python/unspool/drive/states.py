@@ -54,7 +54,7 @@ class State:
             if self.frozen:
                 raise OptionError(
                     "forward returned nothing, but arrays of JAX never change: return the new "
-                    "state."
+                    "state, or Stop(step, state) at the end."
                 )
             return
         if self._ask:
@@ -162,15 +162,25 @@ def _check_names(named: Mapping[Any, Any]) -> None:
 def _alike(one: Any, other: Any) -> bool:
     """Whether two states are of the same kind: one array, as many, or with the same names."""
     if isinstance(one, Mapping):
-        return isinstance(other, Mapping) and one.keys() == other.keys()
+        same = isinstance(other, Mapping) and one.keys() == other.keys()
+        return same and all(_exchangeable(array, other[name]) for name, array in one.items())
     if isinstance(one, list | tuple):
-        return isinstance(other, list | tuple) and len(one) == len(other)
-    return _is_array(other) or type(one) is type(other)
+        same = isinstance(other, list | tuple) and len(one) == len(other)
+        return same and all(map(_exchangeable, one, other))
+    return _exchangeable(one, other)
+
+
+def _exchangeable(one: Any, other: Any) -> bool:
+    """Whether one array may take the place of the other: not a number that some solver returned."""
+    if type(one) is type(other):
+        return True
+    return _is_array(other) and getattr(one, "shape", None) == getattr(other, "shape", None)
 
 
 def _shown(value: Any) -> str:
     if isinstance(value, Mapping):
         return f"a mapping of {', '.join(map(repr, value))}"
     if isinstance(value, list | tuple):
-        return f"a {type(value).__name__} of {len(value)}"
+        kinds = ", ".join(type(array).__name__ for array in value)
+        return f"a {type(value).__name__} of {len(value)} ({kinds})"
     return f"one {type(value).__name__}"
