@@ -93,19 +93,34 @@ fn cuts_are_where_they_should_be() {
 }
 
 #[test]
-fn the_longest_cuts_are_chosen_that_fit() {
+fn the_fewest_cuts_are_chosen_that_fit_and_of_equal_length() {
     for steps in 1..150 {
         for slots in 0..steps + 2 {
-            let longest = (1..=steps).rev().find(|length| copies(steps, *length) <= slots);
+            let fewest = (1..=steps).find(|cuts| copies(steps, steps.div_ceil(*cuts)) <= slots);
             let chosen = ZCut::with_slots(steps, slots);
-            match longest {
-                Some(length) => assert_eq!(chosen.unwrap().length(), length),
+            match fewest {
+                Some(cuts) => assert_eq!(chosen, ZCut::with_cuts(steps, cuts)),
                 None => {
                     let needed = (1..=steps).map(|length| copies(steps, length)).min().unwrap();
                     assert_eq!(chosen, Err(ScheduleError::TooFewSlots { slots, needed }));
                 }
             }
         }
+    }
+}
+
+#[test]
+fn as_many_cuts_of_another_length_keep_and_compute_no_less() {
+    for steps in 1..150 {
+        for chosen in (0..steps + 2).filter_map(|slots| ZCut::with_slots(steps, slots).ok()) {
+            let others = (1..=steps).filter_map(|length| ZCut::with_length(steps, length).ok());
+            for other in others.filter(|other| other.cuts() == chosen.cuts()) {
+                assert!(chosen.advances() <= other.advances(), "{chosen:?}, {other:?}");
+                assert!(chosen.slots() <= other.slots(), "{chosen:?}, {other:?}");
+            }
+        }
+        let most = ZCut::with_slots(steps, steps).unwrap();
+        assert_eq!(most.advances(), steps - 1, "a slot for every state");
     }
 }
 

@@ -18,7 +18,7 @@ use super::{Action, Schedule, ScheduleError};
 /// `N - 1`, and makes `2 N - L - M` advances: `N - 1` in the forward sweep and `L - 1` again in
 /// every cut but the last. GPUZIP counts `2 N - L` forward steps, since it also counts the pass
 /// that reverses a cut's last step: one more for each cut. So no step is advanced over more than
-/// twice, for `2 sqrt(N)` copies at least: a schedule for storage that is large and fast. The
+/// twice, for `2 sqrt(N) - 2` copies at least: a schedule for storage that is large and fast. The
 /// figures that GPUZIP publishes imply cuts of 33 to 41 steps.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ZCut {
@@ -62,8 +62,9 @@ impl ZCut {
         Ok(ZCut { steps, length: length.min(steps), start: 0, left: steps, at: 0, next })
     }
 
-    /// The longest cuts for which `M + L - 2` copies fit into so many slots: the longer the cuts,
-    /// the fewer steps are computed again.
+    /// The fewest cuts for which `M + L - 2` copies fit into so many slots: with cuts of equal
+    /// length, the fewer there are, the fewer steps are computed again (but for what the rounding of
+    /// `L` costs).
     ///
     /// # Errors
     /// There are no steps, or even cuts of `sqrt(steps)` steps need more slots; the error says how
@@ -89,7 +90,8 @@ impl ZCut {
             }
         }
         debug_assert!(copies(steps, fits) <= slots, "the cuts fit");
-        ZCut::with_length(steps, fits)
+        // The longest cuts that fit leave a short last one: as many of equal length recompute less.
+        ZCut::with_cuts(steps, steps.div_ceil(fits))
     }
 
     /// The number of cuts, `M`.
