@@ -63,8 +63,7 @@ impl ZCut {
     }
 
     /// The fewest cuts for which `M + L - 2` copies fit into so many slots: with cuts of equal
-    /// length, the fewer there are, the fewer steps are computed again (but for what the rounding of
-    /// `L` costs).
+    /// length, the fewer there are, the fewer steps are computed again, up to the rounding of `L`.
     ///
     /// # Errors
     /// There are no steps, or even cuts of `sqrt(steps)` steps need more slots; the error says how
