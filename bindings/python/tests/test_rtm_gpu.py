@@ -121,6 +121,15 @@ def test_a_job_in_space_is_imaged_checked_and_drawn(rtm, tmp_path):
     assert (tmp_path / "out" / "image.png").read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.parametrize("name", ["revolve", "auto"])
+def test_a_job_in_space_by_a_schedule_is_checked(rtm, tmp_path, name):
+    assert rtm(*SPACE, "--gpu", "--check", "--schedule", name, "--predict", "--quiet") == 0
+    report = _report(tmp_path)
+    assert report["check"]["identical"] is True
+    assert report["schedule"]["groups_a_shot"] == 25
+    assert report["schedule"]["predicted_seconds"] > 0
+
+
 def test_a_flat_reflector_in_space_is_imaged_at_its_depth(tmp_path, shim):
     speed = np.full((40, 36, 44), 2000.0, np.float32)
     background = Model(speed, (10.0,) * 3, "uniform")
