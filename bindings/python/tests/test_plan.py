@@ -258,7 +258,8 @@ def test_the_forecast_is_asked_in_bytes_and_seconds(monkeypatch: pytest.MonkeyPa
     assert (job["state_bytes"], job["reverse_bytes"]) == (MIB, 512 * KIB)
     assert (job["step_seconds"], job["reverse_seconds"]) == (1e-3, 2e-3)
     assert job["links"][1]["flush_rate"] == 1e9 and job["save"] == (20e9, 2e-6)
-    assert job["on_gpu"] is False and job["slowdown"] == 1.0
+    assert job["on_gpu"] is False
+    assert [link["contention"] for link in job["links"]] == [0.0, 0.0]
 
 
 # One schedule alone.
@@ -382,6 +383,7 @@ def test_the_command_gives_json_and_keeps_measured_links(
         (["--host", "1MiB", "--reverse-ms", "-1"], "--reverse-ms=-1.0: milliseconds"),
         (["--host", "1MiB", "--links", "/no/such/file"], "/no/such/file"),
         (["--host", "1MiB", "--write-links", "/no/such/file"], "no such directory"),
+        (["--host", "1MiB", "--write-links", "/"], "is a directory"),
         (["--host", "1KiB", "--on", "cpu"], "one state has 1.00 MiB"),
         (["--host", "1MiB", "--on", "moon"], "moon"),
     ],

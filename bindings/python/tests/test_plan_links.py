@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import unspool
 from unspool.planning import Link, Links, LinksError, Rate, measuring
-from unspool.planning.probe import Probe
+from unspool.planning.probe import Probe, _shares
 from unspool.planning.sizes import Tiers, bytes_of, tiers_of
 from unspool.planning.spans import Span, busy_seconds, rate_of
 
@@ -26,7 +26,7 @@ LONG = 60.0
 
 def made(**changes: object) -> Links:
     rate = Rate(1e9, 1e-6)
-    links = (Link("device", "host", rate, rate), Link("host", "disk", rate, Rate(5e8, 1e-4)))
+    links = (Link("device", "host", rate, rate, 0.5), Link("host", "disk", rate, Rate(5e8, 1e-4)))
     fields = {"on": "cpu", "tiers": ("device", "host", "disk"), "save": rate, "restore": rate}
     return Links(**{**fields, "links": links, **changes})
 
@@ -119,7 +119,7 @@ def test_a_checkpoint_takes_aligned_bytes_and_a_head_on_disk() -> None:
 
 
 def test_links_survive_a_file(tmp_path: Path) -> None:
-    links = made(slowdown=1.25, first_touch=3e-10, checkpoint_bytes=MIB, seconds=1.5)
+    links = made(first_touch=3e-10, checkpoint_bytes=MIB, seconds=1.5)
     file = tmp_path / "links.json"
     links.save_to(file)
     assert Links.load_from(file) == links
@@ -137,24 +137,45 @@ def test_files_of_another_kind_are_no_links(tmp_path: Path, text: str) -> None:
         Links.load_from(file)
 
 
-def test_links_with_changed_figures_are_refused() -> None:
-    for name, value in [("slowdown", 0.5), ("first_touch", -1), ("tiers", ["host"]), ("on", None)]:
-        content = made().as_dict() | {name: value}
-        if name == "on":
-            del content["on"]
-        with pytest.raises(LinksError):
-            Links.from_dict(content)
-    for rate in [(0.0,), (float("nan"),), (1e9, -1.0), ("fast",)]:
-        with pytest.raises(unspool.OptionError):
-            Rate(*rate)
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("on", None),
+        ("on", 7),
+        ("on", "moon"),
+        ("tiers", ["host"]),
+        ("tiers", [1]),
+        ("tiers", ["host", "device"]),
+        ("tiers", None),
+        ("first_touch", -1),
+        ("checkpoint_bytes", "x"),
+        ("checkpoint_bytes", None),
+        ("seconds", "x"),
+        ("save", {"bytes_per_second": 10**400}),
+        ("save", {"bytes_per_second": 0.0}),
+        ("save", {"bytes_per_second": float("nan")}),
+        ("save", {"bytes_per_second": 1e9, "latency": -1}),
+        ("save", {"bytes_per_second": "fast"}),
+        ("save", {"speed": 1}),
+        ("save", 3),
+        ("links", [3]),
+        ("links", []),
+    ],
+)
+def test_links_that_someone_wrote_wrongly_are_refused(name: str, value: object) -> None:
+    with pytest.raises(LinksError, match="incomplete or changed"):
+        Links.from_dict({**made().as_dict(), name: value})
+
+
+def test_a_link_slows_computing_by_a_share() -> None:
+    with pytest.raises(unspool.OptionError, match="contention is -1"):
+        Link("host", "disk", Rate(1e9), Rate(1e9), -1)
 
 
 def test_links_of_more_tiers_hold_for_the_fastest_of_them() -> None:
-    links = made(slowdown=1.5)
+    links = made()
     assert links.of(("device", "host")).tiers == ("device", "host")
     assert links.of(("device",)).links == ()
-    slowdowns = [links.of(links.tiers[:count]).slowdown for count in (1, 2, 3)]
-    assert slowdowns == [1.0, 1.25, 1.5]
     with pytest.raises(unspool.OptionError, match="measured for the tiers device, host, disk"):
         links.of(("host", "disk"))
 
@@ -204,7 +225,7 @@ def test_the_probe_measures_every_direction_and_leaves_nothing(
     rates += [rate for link in links.links for rate in (link.flush, link.prefetch)]
     assert len(rates) == 2 * len(names)
     assert all(rate.bytes_per_second > 0 for rate in rates)
-    assert links.slowdown >= 1.0 and links.first_touch >= 0.0
+    assert all(link.contention >= 0.0 for link in links.links) and links.first_touch >= 0.0
     assert children(tmp_path) == []
 
 
@@ -218,13 +239,13 @@ def test_the_application_can_lend_its_own_computing(tmp_path: Path) -> None:
         limit=0.5,
         work=lambda: calls.append(time.perf_counter()),
     )
-    assert calls and links.slowdown >= 1.0
+    assert calls and links.links[0].contention >= 0.0
 
 
 def test_checkpoints_are_no_larger_than_the_time_allows() -> None:
     small = Probe(Tiers({"host": GIB}), 256 * KIB, 1.0)
     small.moved, small.seconds = 10 * MIB, 1.0
-    assert measuring._affordable(small, 32 * MIB, left=60.0) == 16 * MIB
+    assert measuring._affordable(small, 32 * MIB, left=60.0) == 8 * MIB
     assert measuring._affordable(small, 32 * MIB, left=0.1) == 256 * KIB
     assert measuring._affordable(small, 32 * MIB, left=-1.0) == 256 * KIB
 
@@ -236,6 +257,14 @@ def test_a_disk_without_a_place_cannot_be_measured() -> None:
         unspool.measure_links(host="1GiB", on="cpu", limit=0)
     with pytest.raises(unspool.OptionError, match="checkpoint_bytes"):
         unspool.measure_links(host="1GiB", on="cpu", checkpoint_bytes="4G")
+
+
+def test_each_link_has_its_own_part_in_what_slows_computing() -> None:
+    both, disk = (True, True), (False, True)
+    assert _shares(2, 1.0, {both: [2.0], disk: [1.25]}) == [0.75, 0.25]
+    assert _shares(2, 1.0, {both: [2.0]}) == [0.5, 0.5]
+    assert _shares(2, 1.0, {both: [0.5], disk: [100.0]}) == [0.0, 2.0]
+    assert _shares(1, 1.0, {}) == [0.0]
 
 
 def test_two_readings_give_a_rate_and_a_latency() -> None:

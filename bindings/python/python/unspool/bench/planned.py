@@ -10,13 +10,13 @@ from __future__ import annotations
 import statistics
 import time
 import zlib
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import unspool
 from unspool._unspool import Acoustic, largest_stable_step
+from unspool.bench.measure import seconds_of
 from unspool.bench.options import Plan
 from unspool.bench.planned_options import Prediction
 from unspool.bench.report import Cell, Report, Table
@@ -48,9 +48,9 @@ NOTES = (
     "again: forward steps beyond one pass; MiB: the most in use; image: all have to be the same",
 )
 
-#: Steps by which forward and reverse are timed. Before each one the state is copied, as saves and
-#: restores do, so that caches are as cold as they will be.
-TIMED = 15
+#: Steps by which forward and reverse are timed, and copies that are made in turn before each, as
+#: saves do, so that caches are as cold as they will be.
+TIMED, COPIES = 15, 6
 
 #: Speed of sound in m/s, metres between cells, cells of the absorbing layer.
 SPEED, SPACING, LAYER = 2000.0, 10.0, 20
@@ -110,24 +110,16 @@ class Application:
 
     def step_seconds(self) -> tuple[float, float]:
         """The usual time of a forward and of a reverse step, each after a copy of the state."""
-        copies = [np.empty_like(field) for field in self._waves]
-
-        def copy() -> None:
-            for target, field in zip(copies, self._waves, strict=True):
-                np.copyto(target, field)
-
-        forward = _usual(copy, lambda: self.forward(None, 0, 1))
-        return forward, _usual(copy, lambda: self.reverse(None, 0))
-
-
-def _usual(prepare: Callable[[], object], call: Callable[[], object]) -> float:
-    times = []
-    for _ in range(TIMED + 1):
-        prepare()
-        begin = time.perf_counter()
-        call()
-        times.append(time.perf_counter() - begin)
-    return statistics.median(times[1:])
+        copies = [np.empty_like(field) for field in self._waves * COPIES]
+        times: tuple[list[float], list[float]] = ([], [])
+        for number in range(TIMED + COPIES):
+            for level, field in enumerate(self._waves):
+                np.copyto(copies[2 * (number % COPIES) + level], field)
+            calls = (lambda: self.forward(None, 0, 1), lambda: self.reverse(None, 0))
+            for readings, call in zip(times, calls, strict=True):
+                readings.append(seconds_of(call))
+        forward, reverse = (statistics.median(readings[COPIES:]) for readings in times)
+        return forward, reverse
 
 
 @dataclass(frozen=True, slots=True)

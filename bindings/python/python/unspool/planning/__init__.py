@@ -148,8 +148,8 @@ def measure_links(
         on: where the device tier is, as in `Spool`.
         checkpoint_bytes: of the application; larger checkpoints than 32 MiB are as fast as those.
         limit: about how long the probe takes at most, in seconds; a GPU takes a second more.
-        work: does a little of the application's own computing, such as one step, for `slowdown`;
-            20 ms at most. Without it, one thread copies memory.
+        work: does a little of the application's own computing, such as one step, 20 ms at most: it
+            shows by how much moving bytes slows computing. Without it, one thread copies memory.
 
     Raises:
         OptionError: an option makes no sense, or the disk tier has no directory.

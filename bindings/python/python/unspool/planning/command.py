@@ -22,8 +22,8 @@ def run_command(options: argparse.Namespace) -> int:
         OSError: a file cannot be read or written.
     """
     target: Path | None = options.write_links
-    if target is not None and not target.absolute().parent.is_dir():
-        raise OptionError(f"{target} cannot be written: there is no such directory")
+    if target is not None:
+        _check_target(target)
     found = plan(
         options.steps,
         options.state,
@@ -40,6 +40,14 @@ def run_command(options: argparse.Namespace) -> int:
         found.links.save_to(target)
     _show(found, options)
     return 0
+
+
+def _check_target(target: Path) -> None:
+    """Before anything is measured."""
+    if not target.absolute().parent.is_dir():
+        raise OptionError(f"{target} cannot be written: there is no such directory")
+    if target.is_dir():
+        raise OptionError(f"{target} is a directory: name a file for --write-links")
 
 
 def _milliseconds(name: str, value: float | None) -> Any:

@@ -168,6 +168,7 @@ def job_of(problem: Problem, tiers: Tiers, links: Links) -> dict[str, Any]:
                 "flush_latency": link.flush.latency,
                 "prefetch_rate": link.prefetch.bytes_per_second,
                 "prefetch_latency": link.prefetch.latency,
+                "contention": link.contention,
             }
             for link in chosen.links
         ],
@@ -178,7 +179,6 @@ def job_of(problem: Problem, tiers: Tiers, links: Links) -> dict[str, Any]:
         "reverse_seconds": problem.reverse_seconds,
         "save": _pair(chosen.save),
         "restore": _pair(chosen.restore),
-        "slowdown": chosen.slowdown,
         "first_touch": chosen.first_touch,
         "lookahead": LOOKAHEAD,
         "on_gpu": chosen.on_gpu,

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-import math
 import os
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from unspool.errors import Error, OptionError
+from unspool.planning.sizes import TIERS
 
 __all__ = ["Link", "Links", "LinksError", "Rate"]
 
@@ -36,18 +37,21 @@ class Rate:
     latency: float = 0.0
 
     def __post_init__(self) -> None:
-        if not (_number(self.bytes_per_second) and self.bytes_per_second > 0):
-            raise OptionError(f"{self.bytes_per_second!r} is no rate: bytes per second, above 0.")
-        if not (_number(self.latency) and self.latency >= 0):
-            raise OptionError(f"{self.latency!r} is no latency: seconds, at least 0.")
+        _check("bytes_per_second", self.bytes_per_second, 1.0, 1e18)
+        _check("latency", self.latency, 0.0, 1e6)
 
     def seconds(self, count: int) -> float:
         """How long `count` bytes take."""
         return self.latency + count / self.bytes_per_second
 
 
-def _number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+def _check(name: str, value: Any, least: float, most: float) -> None:
+    """A number of a file that people may have written."""
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not (is_number and least <= value <= most):
+        raise OptionError(
+            f"{name} is {value!r:.40}: a number from {least:g} to {most:g} is needed."
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,12 +63,18 @@ class Link:
         slow: the name of the slower tier.
         flush: to the slower tier.
         prefetch: to the faster tier.
+        contention: by how much computing takes longer while one direction is busy, because both use
+            the same memory and cores: 0.2 for a fifth; 0 on a GPU.
     """
 
     fast: str
     slow: str
     flush: Rate
     prefetch: Rate
+    contention: float = 0.0
+
+    def __post_init__(self) -> None:
+        _check("contention", self.contention, 0.0, 1e3)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,8 +87,6 @@ class Links:
         save: from the application's arrays into the fastest tier.
         restore: from the fastest tier into the application's arrays.
         links: `links[i]` lies between `tiers[i]` and `tiers[i + 1]`.
-        slowdown: how much longer computing takes while bytes move between tiers, because both use
-            the same memory and cores: 1.2 for a fifth; 1 on a GPU.
         first_touch: seconds per byte that the first write of a place in main memory takes longer
             than later ones: the system gives memory only then.
         checkpoint_bytes: what the copies carried that were measured; 0 when none were.
@@ -90,19 +98,23 @@ class Links:
     save: Rate
     restore: Rate
     links: tuple[Link, ...] = ()
-    slowdown: float = 1.0
     first_touch: float = 0.0
     checkpoint_bytes: int = 0
     seconds: float = 0.0
 
     def __post_init__(self) -> None:
+        if not (isinstance(self.on, str) and re.fullmatch(r"cpu|cuda:\d+", self.on)):
+            raise OptionError(f'on is {self.on!r:.40}: "cpu" or "cuda:0" is needed.')
+        if not self.tiers or self.tiers != tuple(name for name in TIERS if name in self.tiers):
+            raise OptionError(
+                f"tiers are {self.tiers!r:.80}: some of {TIERS} are needed, in order."
+            )
         pairs = tuple(pairwise(self.tiers))
-        if not self.tiers or tuple((link.fast, link.slow) for link in self.links) != pairs:
-            raise OptionError(f"links between {self.tiers} are needed, each pair of neighbours.")
-        if not (_number(self.slowdown) and self.slowdown >= 1):
-            raise OptionError(f"slowdown={self.slowdown!r}: a factor, at least 1.")
-        if not (_number(self.first_touch) and self.first_touch >= 0):
-            raise OptionError(f"first_touch={self.first_touch!r}: seconds per byte, at least 0.")
+        if tuple((link.fast, link.slow) for link in self.links) != pairs:
+            raise OptionError(f"links are needed for each pair of neighbours: {pairs}.")
+        _check("first_touch", self.first_touch, 0.0, 1.0)
+        _check("checkpoint_bytes", self.checkpoint_bytes, 0, 2**63)
+        _check("seconds", self.seconds, 0.0, 1e6)
 
     @property
     def on_gpu(self) -> bool:
@@ -133,11 +145,8 @@ class Links:
         return self.tiers.index(tier)
 
     def first(self, count: int) -> Links:
-        """Only the `count` fastest tiers. Each link has the same part in the slowdown."""
-        links = self.links[: count - 1]
-        share = len(links) / max(1, len(self.links))
-        slowdown = 1.0 + share * (self.slowdown - 1.0)
-        return replace(self, tiers=self.tiers[:count], links=links, slowdown=slowdown)
+        """Only the `count` fastest tiers."""
+        return replace(self, tiers=self.tiers[:count], links=self.links[: count - 1])
 
     def of(self, names: Sequence[str]) -> Links:
         """Those of a spool with these tiers.
@@ -167,7 +176,7 @@ class Links:
             raise LinksError(f'these are no links: they lack "unspool_links": {FORMAT}')
         try:
             return cls(**_parts(found))
-        except (KeyError, TypeError, OptionError) as error:
+        except (KeyError, TypeError, AttributeError, OptionError) as error:
             raise LinksError(f"these links are incomplete or changed: {error}") from error
 
     def save_to(self, path: str | os.PathLike[str]) -> None:

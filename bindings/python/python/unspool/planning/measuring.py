@@ -48,10 +48,10 @@ def measure(
 
 
 def _affordable(small: Probe, wanted: int, left: float) -> int:
-    """Bytes of a checkpoint of which two rounds take no longer than what is left."""
+    """Bytes of a checkpoint of which three rounds take no longer than what is left."""
     size = wanted
     rate = small.moved / max(small.seconds, 1e-6)
-    while size > small.size and 2 * ROUND * size > left * rate:
+    while size > small.size and 3 * ROUND * size > left * rate:
         size //= 2
     return max(size, small.size)
 
@@ -72,14 +72,16 @@ def _links(small: Probe, large: Probe, begin: float) -> Links:
         return Rate(rates[lane] or 1.0, latencies[lane])
 
     pairs = itertools.pairwise(large.names)
-    links = tuple(Link(a, b, rate(f"{a}-{b}"), rate(f"{b}-{a}")) for a, b in pairs)
+    links = tuple(
+        Link(a, b, rate(f"{a}-{b}"), rate(f"{b}-{a}"), slows)
+        for (a, b), slows in zip(pairs, large.contention, strict=True)
+    )
     return Links(
         on=large.where,
         tiers=large.names,
         save=save,
         restore=restore,
         links=links,
-        slowdown=large.slowdown,
         first_touch=_first_touch(large, save),
         checkpoint_bytes=large.size,
         seconds=time.perf_counter() - begin,

@@ -27,8 +27,9 @@ from unspool.planning.spans import Span, rate_of, read_spans
 
 __all__ = ["APART", "FASTEST", "ROUND", "ROUNDS", "Probe"]
 
-#: Checkpoints of one round, and how many of them the fastest tier and those below it hold.
-ROUND, FASTEST, MIDDLE = 10, 4, 6
+#: Checkpoints of one round, and how many of them the fastest tier and those below it hold: more
+#: than the caches of a CPU.
+ROUND, FASTEST, MIDDLE = 14, 8, 10
 
 #: Rounds at most; the first one writes every place for the first time and is kept apart.
 ROUNDS = 4
@@ -36,9 +37,9 @@ ROUNDS = 4
 #: Versions of two rounds differ by at least this; that of the array on a GPU.
 APART, ARRAY = 1000, 10**6
 
-#: Seconds for which computing is timed, twice alone and beside transfers, and the most that these
-#: are taken to slow it down: more is another program's doing.
-BESIDE, SLOWEST = 0.15, 3.0
+#: Seconds for which computing is timed, twice alone and beside transfers, and the most by which one
+#: link is taken to slow it down: more is another program's doing.
+BESIDE, SLOWEST = 0.15, 2.0
 
 #: What computing is, when nobody says otherwise: one thread that copies so many bytes.
 COPIED = 8 << 20
@@ -70,8 +71,11 @@ class Probe:
         self.names, self.size = tiers.names, size
         self.saves, self.restores = Readings(), Readings()
         self.spans: list[Span] = []
-        self.slowdown, self.where, self.moved, self.seconds = 1.0, "cpu", 0, 0.0
+        self.where, self.moved, self.seconds = "cpu", 0, 0.0
+        #: By how much each link slows computing down while it is busy.
+        self.contention = [0.0] * (len(self.names) - 1)
         self._on, self._work = tiers.on, work
+        self._single: dict[str, float] = {}
         self._options = _options(tiers, size)
         self._until = time.perf_counter() + limit
 
@@ -94,6 +98,7 @@ class Probe:
             trace = Path(folder, "trace.json")
             spool.write_trace(trace)
             self.spans = read_spans(trace)
+            self._single = _single_rates(spool)
 
     def _rounds(self, spool: Spool, array: Any, rounds: int) -> None:
         begin = time.perf_counter()
@@ -101,10 +106,12 @@ class Probe:
             self._round(spool, array, number)
             now = time.perf_counter()
             self.seconds, self.moved = now - begin, self.moved + ROUND * self.size
-            if now + self.seconds / (number + 1) > self._until:
+            # The first round says little: a second one is begun while there is any time.
+            next_one = self.seconds / (number + 1) if number else 0.0
+            if now + next_one > self._until:
                 break
         if rounds > 1 and self.where == "cpu" and len(self.names) > 1:
-            self.slowdown = self._slowed(spool, array)
+            self.contention = self._contention(spool, array)
 
     def _round(self, spool: Spool, array: Any, number: int) -> None:
         """Saves, waits until all is in the slowest tier, restores in the same order."""
@@ -129,36 +136,53 @@ class Probe:
         waited = 0.0 if len(self.names) == 1 else _stall(spool) - before
         (readings.warm if number else readings.cold).append(max(took - waited, 1e-9))
 
-    def _slowed(self, spool: Spool, array: Any) -> float:
-        """How much longer computing takes while saved checkpoints are flushed."""
+    def _contention(self, spool: Spool, array: Any) -> list[float]:
+        """By how much computing takes longer while each link flushes saved checkpoints."""
         work = self._work or _copying()
         work()
-        alone = _times(work, lambda: True)
-        beside: list[float] = []
+        alone = [took for took, _ in _times(work, lambda: (False,), idle=True)]
+        beside: dict[tuple[bool, ...], list[float]] = {}
         for number in range(ROUNDS, 2 * ROUNDS):
             versions = range(number * APART, number * APART + ROUND)
             for version in versions:
                 spool.save(version, array)
-            beside += _times(work, lambda: _in_flight(spool) > 0)
+            for took, busy in _times(work, lambda: _busy(spool)):
+                beside.setdefault(busy, []).append(took)
             for version in versions:
                 spool.discard(version)
             if time.perf_counter() > self._until:
                 break
-        alone += _times(work, lambda: True)
-        return min(max(1.0, _usual(beside) / _usual(alone)), SLOWEST) if beside else 1.0
+        alone += [took for took, _ in _times(work, lambda: (False,), idle=True)]
+        return _shares(len(self.names) - 1, _usual(alone), beside)
 
     def rates(self) -> dict[str, float | None]:
         """Bytes per second of each lane; None where nothing moved."""
         return {lane: self._rate(lane) for lane in _lanes(self.names)}
 
     def _rate(self, lane: str) -> float | None:
+        """All workers together, without the first round; at least what one transfer reaches: spans
+        include waits for the application's work on a GPU.
+        """
         warm = rate_of(self.spans, lambda span: span.lane == lane and span.version >= APART)
-        return warm or rate_of(self.spans, lambda span: span.lane == lane)
+        together = warm or rate_of(self.spans, lambda span: span.lane == lane)
+        return None if together is None else max(together, self._single.get(lane, 0.0))
 
 
 def _lanes(names: tuple[str, ...]) -> list[str]:
     pairs = list(itertools.pairwise(names))
     return [f"{a}-{b}" for a, b in pairs] + [f"{b}-{a}" for a, b in pairs]
+
+
+def _single_rates(spool: Spool) -> dict[str, float]:
+    """Bytes per second of one transfer of each lane, on average."""
+    found: dict[str, float] = {}
+    for link in spool.stats().links:
+        lanes = (
+            (f"{link.fast}-{link.slow}", link.flush),
+            (f"{link.slow}-{link.fast}", link.prefetch),
+        )
+        found |= {name: way.bytes / way.busy_seconds for name, way in lanes if way.busy_seconds}
+    return found
 
 
 def _options(tiers: Tiers, size: int) -> dict[str, Any]:
@@ -210,8 +234,9 @@ def _stall(spool: Spool) -> float:
     return stats.save_stall_seconds + stats.restore_stall_seconds
 
 
-def _in_flight(spool: Spool) -> int:
-    return sum(link.flush.in_flight for link in spool.stats().links)
+def _busy(spool: Spool) -> tuple[bool, ...]:
+    """Which links flush now."""
+    return tuple(link.flush.in_flight > 0 for link in spool.stats().links)
 
 
 def _copying() -> Callable[[], object]:
@@ -226,13 +251,32 @@ def _usual(times: list[float]) -> float:
     return max(1e-9, statistics.fmean(sorted(times)[cut : len(times) - cut]))
 
 
-def _times(work: Callable[[], object], still: Callable[[], bool]) -> list[float]:
-    """Times of calls for as long as `still` says, after each one, but not too long."""
-    found: list[float] = []
-    begin = now = time.perf_counter()
-    while now - begin < BESIDE and still():
+def _times(
+    work: Callable[[], object], look: Callable[[], tuple[bool, ...]], idle: bool = False
+) -> list[tuple[float, tuple[bool, ...]]]:
+    """Times of calls, each with the links that were busy from its begin to its end; for as long as
+    any is, or in any case, but not too long.
+    """
+    found: list[tuple[float, tuple[bool, ...]]] = []
+    until = time.perf_counter() + BESIDE
+    busy = look()
+    while time.perf_counter() < until and (idle or any(busy)):
+        begin = time.perf_counter()
         work()
-        now, before = time.perf_counter(), now
-        if still():
-            found.append(now - before)
+        took, before = time.perf_counter() - begin, busy
+        busy = look()
+        if busy == before:
+            found.append((took, busy))
     return found
+
+
+def _shares(links: int, alone: float, beside: dict[tuple[bool, ...], list[float]]) -> list[float]:
+    """By how much each link slows computing: from times beside one busy link, then beside more."""
+    found: dict[int, float] = {}
+    for busy in sorted(beside, key=sum):
+        new = [link for link in range(links) if busy[link] and link not in found]
+        known = sum(found.get(link, 0.0) for link in range(links) if busy[link])
+        more = _usual(beside[busy]) / alone - 1.0 - known
+        for link in new:
+            found[link] = min(max(0.0, more / len(new)), SLOWEST)
+    return [found.get(link, 0.0) for link in range(links)]

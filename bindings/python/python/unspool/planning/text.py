@@ -138,8 +138,8 @@ def what_if_table(plan: Plan, rows: Sequence[WhatIf]) -> str:
 
 def links_table(links: Links) -> str:
     """The speeds of a machine."""
-    rows = [("movement", "rate", "latency"), *_movements(links)]
-    notes = f"on {links.on}; while bytes move, computing takes {links.slowdown:.2f} times as long"
+    rows = [("movement", "rate", "latency", "slows computing by"), *_movements(links)]
+    notes = f"on {links.on}"
     if links.first_touch:
         cost = links.first_touch * (1 << 30)
         notes += f"; writing 1 GiB of main memory for the first time takes {time(cost)} more"
@@ -148,15 +148,15 @@ def links_table(links: Links) -> str:
 
 def _movements(links: Links) -> Iterator[tuple[str, ...]]:
     first = links.tiers[0]
-    yield _movement(f"application -> {first}", links.save)
-    yield _movement(f"{first} -> application", links.restore)
+    yield _movement(f"application -> {first}", links.save, "-")
+    yield _movement(f"{first} -> application", links.restore, "-")
     for link in links.links:
-        yield _movement(f"{link.fast} -> {link.slow}", link.flush)
-        yield _movement(f"{link.slow} -> {link.fast}", link.prefetch)
+        yield _movement(f"{link.fast} -> {link.slow}", link.flush, f"{link.contention:.0%}")
+        yield _movement(f"{link.slow} -> {link.fast}", link.prefetch, f"{link.contention:.0%}")
 
 
-def _movement(name: str, rate: Rate) -> tuple[str, ...]:
-    return name, f"{rate.bytes_per_second / 1e9:.2f} GB/s", time(rate.latency)
+def _movement(name: str, rate: Rate, slows: str) -> tuple[str, ...]:
+    return name, f"{rate.bytes_per_second / 1e9:.2f} GB/s", time(rate.latency), slows
 
 
 def table(rows: Sequence[tuple[str, ...]]) -> str:
