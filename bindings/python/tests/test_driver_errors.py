@@ -109,6 +109,22 @@ def assert_matches(pattern: str, text: str) -> None:
     assert re.search(pattern, text), text
 
 
+class TakesNoNotes(Exception):
+    """An exception of a class that has other plans with notes."""
+
+    def add_note(self, note: str) -> None:
+        raise RuntimeError(note)
+
+
+def test_an_exception_that_takes_no_note_leaves_nothing_behind_either(used: unspool.Spool) -> None:
+    def broken(*_: object) -> None:
+        raise TakesNoNotes
+
+    with pytest.raises(TakesNoNotes):
+        unspool.adjoint(Revolve(N, 3), used, nothing, broken, np.zeros(2))
+    assert_usable(used)
+
+
 def test_an_exception_before_the_end_is_known_says_so(used: unspool.Spool) -> None:
     problem = Failing("forward", 4, ZeroDivisionError())
     with pytest.raises(ZeroDivisionError) as raised:
@@ -322,6 +338,8 @@ def test_iterators_that_cannot_be_run_dry_are_refused(used: unspool.Spool) -> No
 STOPS: list[tuple[Schedule, Stop, type[Exception], str]] = [
     (OnlineRevolve(3), Stop(2), unspool.OptionError, "can end at a state from 0 to 1"),
     (OnlineRevolve(3), Stop(-1), unspool.OptionError, "can end at a state from 0 to 1"),
+    (OnlineRevolve(3), Stop(1.0), unspool.OptionError, r"Stop\(1.0\)"),  # type: ignore[arg-type]
+    (OnlineRevolve(3), Stop(None), unspool.OptionError, "Stop"),  # type: ignore[arg-type]
     (OnlineRevolve(3), Stop(0), unspool.ScheduleError, "at least one step"),
     (Revolve(9, 3), Stop(2), unspool.ScheduleError, "there are 9 steps.*OnlineRevolve"),
     (Revolve(1, 1), Stop(1), unspool.ScheduleError, "for the last step"),

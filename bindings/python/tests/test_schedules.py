@@ -6,6 +6,7 @@ import math
 import pickle
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import unspool
@@ -198,7 +199,15 @@ REFUSED: list[Callable[[], object]] = [
     lambda: MultiLevel(5),
     lambda: MultiLevel(5, disk=2, write_seconds={"tape": 1.0}),
     lambda: MultiLevel(5, disk=2, write_seconds={"disk": -1.0}),
+    lambda: MultiLevel(5, disk=2, write_seconds={"disk": "slow"}),  # type: ignore[dict-item]
+    lambda: MultiLevel(5, disk=2, read_seconds=3),  # type: ignore[arg-type]
+    lambda: MultiLevel(5, disk=2, read_seconds={1: 1.0, "tape": 1.0}),  # type: ignore[dict-item]
     lambda: MultiLevel(5, disk=2, step_seconds=math.nan),
+    lambda: MultiLevel(5, disk=2, step_seconds="slow"),  # type: ignore[arg-type]
+    lambda: check(OnlineRevolve(2), steps=-1),
+    lambda: check(OnlineRevolve(2), steps=2.5),  # type: ignore[arg-type]
+    lambda: Revolve(5, 2).counts(7),
+    lambda: list(Revolve(5, 2).restores(7)),
     lambda: Trace("0 FOO\n"),
     lambda: check(StoreAll(9), slots=3),
 ]
@@ -260,6 +269,46 @@ def test_a_schedule_of_ones_own_is_checked_and_counted() -> None:
     wrong.slots = 0
     with pytest.raises(unspool.ScheduleError, match="all 0 slots are taken"):
         check(wrong)
+
+
+class Odd(Schedule):
+    """Says of itself, and gives, whatever it is told."""
+
+    def __init__(self, given: object, **figures: Any) -> None:
+        self.given = given
+        for name, value in figures.items():
+            setattr(self, name, value)
+
+    def actions(self) -> Any:
+        return self.given
+
+
+@pytest.mark.parametrize(
+    ("odd", "why"),
+    [
+        (Odd(iter([])), "does not define steps: it must be a number, or None"),
+        (Odd(iter([]), steps=1), "does not define slots"),
+        (Odd(iter([]), steps=-3, slots=1), r"Odd\(steps=-3\): write a whole number"),
+        (Odd(iter([]), steps="3", slots=1), "steps='3'"),
+        (Odd(iter([]), steps=1, slots=0.5), "slots=0.5"),
+        (Odd(None, steps=1, slots=0), "gave a NoneType: it must give a new iterator"),
+        (Odd([Reverse(0), End()], steps=1, slots=0), "gave a list: it must give a new iterator"),
+        (Odd(iter([3]), steps=1, slots=0), "3 is no action"),
+        (Odd(iter([Save]), steps=1, slots=0), "is no action"),
+        (Odd(iter([Forward(0, 5)]), steps=None, slots=0), r"has no method finish\(steps\)"),
+    ],
+)
+def test_what_is_wrong_with_a_schedule_of_ones_own_is_said_in_words(odd: Odd, why: str) -> None:
+    steps = 5 if getattr(odd, "steps", 1) is None else None
+    with pytest.raises(unspool.ScheduleError, match=why):
+        check(odd, steps=steps)
+
+
+def test_a_schedule_that_waits_for_its_number_of_steps_is_not_listed_without_end() -> None:
+    online = OnlineRevolve(3)
+    for refused in (Listed, to_trace, lambda given: as_schedule(iter(given))):
+        with pytest.raises(unspool.ScheduleError, match="has no end: give the schedule itself"):
+            refused(online)
 
 
 def test_any_list_or_iterator_of_actions_is_a_schedule() -> None:

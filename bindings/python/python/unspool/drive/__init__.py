@@ -11,7 +11,8 @@ from collections.abc import Callable
 from typing import Any, SupportsIndex
 
 from ..errors import OptionError, VersionExistsError
-from ..schedules import Schedule, as_schedule
+from ..schedules import as_schedule
+from ..schedules.given import figure
 from .report import AdjointReport, Progress
 from .run import Job, Run
 from .states import Part, State
@@ -85,11 +86,11 @@ def adjoint(
         _check_function("turn", turn)
     if progress is not None:
         _check_function("progress", progress)
-    base, ahead = operator.index(first), operator.index(lookahead)
-    if ahead < 0:
-        raise OptionError(f"adjoint(lookahead={ahead}): write 0 or more restores.")
+    base, ahead = _integer("first", first), _integer("lookahead", lookahead)
+    if not 0 <= ahead < 1 << 63:
+        raise OptionError(f"adjoint(lookahead={ahead}): write a number of restores, 0 or more.")
     _check_spool(spool)
-    _check_versions(spool, base, chosen)
+    _check_versions(spool, base, figure(chosen, "steps"))
     held = State(state)
     part = None if for_reverse is None else Part(for_reverse, held)
     job = Job(chosen, spool, forward, reverse, held, part, turn, base, progress, stream, ahead)
@@ -101,8 +102,15 @@ def _check_function(name: str, function: Any) -> None:
         raise OptionError(f"adjoint({name}={function!r}): that is no function.")
 
 
+def _integer(name: str, value: SupportsIndex) -> int:
+    try:
+        return operator.index(value)
+    except TypeError:
+        raise OptionError(f"adjoint({name}={value!r}): that is no whole number.") from None
+
+
 def _check_spool(spool: Any) -> None:
-    if not callable(getattr(spool, "save", None)):
+    if isinstance(spool, type) or not callable(getattr(spool, "save", None)):
         raise OptionError(f"adjoint(spool={spool!r}): that is no Spool.")
     if getattr(spool, "discard_after_restore", False):
         raise OptionError(
@@ -112,14 +120,14 @@ def _check_spool(spool: Any) -> None:
         )
 
 
-def _check_versions(spool: Any, first: int, schedule: Schedule) -> None:
+def _check_versions(spool: Any, first: int, steps: int | None) -> None:
     """The versions of all states are free; of an unknown number of states, all from `first` on."""
-    last = (1 << 63) - 1 if schedule.steps is None else first + schedule.steps
+    last = (1 << 63) - 1 if steps is None else first + steps
     if first < -1 << 63 or last >= 1 << 63:
         raise OptionError(f"adjoint(first={first}): versions are integers of 64 bits.")
     for version in spool.versions():
         if first <= version <= last:
-            needed = f"{first} and later" if schedule.steps is None else f"{first} to {last}"
+            needed = f"{first} and later" if steps is None else f"{first} to {last}"
             taken = VersionExistsError(
                 f"adjoint keeps states under the versions {needed}, and {version} is already "
                 "saved: discard it, or give another `first`."

@@ -12,6 +12,7 @@ from .._unspool import Ahead, Interpreter, Uses
 from ..errors import Error, NotYetSavedError, OptionError, ScheduleError, VersionExistsError
 from ..schedules import Schedule, Stop
 from ..schedules.actions import FORWARD, Word, named
+from ..schedules.given import figure
 from .hints import Feeder
 from .report import AdjointReport, Progress, moved
 from .source import source_of
@@ -44,9 +45,9 @@ class Run:
     def __init__(self, job: Job) -> None:
         self.job = job
         self.spool, self.state, self.part = job.spool, job.state, job.part
-        self.steps: int | None = job.schedule.steps
+        self.steps = figure(job.schedule, "steps")
         self.source = source_of(job.schedule)
-        self.interpreter = Interpreter(job.schedule.steps, job.schedule.slots)
+        self.interpreter = Interpreter(self.steps, figure(job.schedule, "slots"))
         self.uses: Uses | None = None
         self.feeder: Feeder | None = None
         self.held: dict[int, int] = {}
@@ -147,9 +148,9 @@ class Run:
                 f"forward returned {said!r}, but the schedule knows that there are {self.steps} "
                 "steps: use one that does not, such as OnlineRevolve(slots)."
             )
-        if not start <= said.step <= stop:
+        if not hasattr(said.step, "__index__") or not start <= said.step <= stop:
             raise OptionError(
-                f"forward(state, {start}, {stop}) returned Stop({said.step}): the forward pass "
+                f"forward(state, {start}, {stop}) returned Stop({said.step!r}): the forward pass "
                 f"can end at a state from {start} to {stop}."
             )
         self.source.finish(said.step)
@@ -280,7 +281,7 @@ class Run:
 
     def clean_up(self, failure: BaseException) -> None:
         """Takes back everything that was announced and kept, and says where it happened."""
-        failure.add_note(self.note())
+        note = self.note()
         taken = isinstance(failure, VersionExistsError | NotYetSavedError)
         versions = [self.job.first + step for step in self.held]
         versions += [] if self.turning is None else [self.turning]
@@ -291,6 +292,9 @@ class Run:
             # What cannot be discarded is not there, or the spool is closed.
             with contextlib.suppress(Error):
                 self.spool.discard(version)
+        # Last, because an exception's own class may refuse it.
+        with contextlib.suppress(Exception):
+            failure.add_note(note)
 
     def note(self) -> str:
         """What ran when an exception was raised."""

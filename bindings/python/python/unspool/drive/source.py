@@ -10,7 +10,7 @@ from .._unspool import Ahead, ScheduleCore, Uses
 from ..errors import ScheduleError
 from ..schedules.actions import Action, Word
 from ..schedules.base import BATCH, Native, Schedule, dry_run
-from ..schedules.native import word_of
+from ..schedules.given import finish, word_of
 
 __all__ = ["Source", "source_of"]
 
@@ -93,13 +93,7 @@ class _Iterated:
         return []
 
     def finish(self, steps: int) -> None:
-        finish = getattr(self._actions, "finish", None)
-        if finish is None:
-            raise ScheduleError(
-                f"{self._schedule!r} does not know its number of steps, but its iterator has no "
-                "method finish(steps)."
-            )
-        finish(steps)
+        finish(self._schedule, self._actions, steps)
 
     def twin(self, steps: int | None) -> Twin:
         return _IteratedTwin(islice(dry_run(self._schedule, steps), self._taken, None))

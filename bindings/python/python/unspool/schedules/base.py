@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any, ClassVar
+from typing import Any
 
 from .._unspool import Interpreter, ScheduleCore
 from ..errors import ScheduleError
 from .actions import Action, Forward, Restore, named
+from .given import figure, finish, whole, word_of
 
 __all__ = ["Actions", "Counts", "Native", "Schedule"]
 
@@ -71,7 +72,13 @@ class Schedule:
         raise ScheduleError(message)
 
     def __iter__(self) -> Iterator[Action]:
-        return self.actions()
+        actions = self.actions()
+        if not hasattr(actions, "__next__"):
+            raise ScheduleError(
+                f"{type(self).__name__}.actions() gave a {type(actions).__name__}: it must give a "
+                "new iterator over the actions each time; a generator is one."
+            )
+        return actions
 
     def counts(self, steps: int | None = None) -> Counts:
         """What the whole schedule costs, by a dry run that also checks it.
@@ -82,10 +89,10 @@ class Schedule:
         Raises:
             ScheduleError: an action breaks a rule, or the number of steps is not known.
         """
-        interpreter = Interpreter(self.steps, self.slots)
+        interpreter = Interpreter(figure(self, "steps"), figure(self, "slots"))
         for action in dry_run(self, steps):
             stop = _stop_of(action, steps) if self.steps is None else None
-            _, fault = interpreter.see([action.word()])
+            _, fault = interpreter.see([word_of(action)])
             if fault is not None:
                 raise ScheduleError(f"This is no valid schedule: {fault}.")
             if stop is not None:
@@ -140,8 +147,6 @@ class Native(Schedule):
     """A schedule whose actions the extension makes: about ten million a second by themselves."""
 
     _made: ScheduleCore
-    # What makes the core again, in another process: the names of the arguments.
-    _arguments: ClassVar[tuple[str, ...]] = ()
 
     @property
     def core(self) -> ScheduleCore:
@@ -161,11 +166,12 @@ class Native(Schedule):
         Raises:
             ScheduleError: the number of steps is not known.
         """
-        return Counts(**self._made.counts(steps))
+        return Counts(**self._made.counts(_ending(self, steps)))
 
 
 def dry_run(schedule: Schedule, steps: int | None) -> Iterator[Action]:
     """All actions, with the forward pass ending at `steps` where the schedule does not know."""
+    steps = _ending(schedule, steps)
     actions = iter(schedule)
     if schedule.steps is not None:
         yield from actions
@@ -180,8 +186,19 @@ def dry_run(schedule: Schedule, steps: int | None) -> Iterator[Action]:
     for action in actions:
         yield action
         if not stopped and _stop_of(action, steps) is not None:
-            actions.finish(steps)  # type: ignore[attr-defined]
+            finish(schedule, actions, steps)
             stopped = True
+
+
+def _ending(schedule: Schedule, steps: int | None) -> int | None:
+    """The number of steps of a dry run, as far as it is known."""
+    known = figure(schedule, "steps")
+    if steps is None:
+        return known
+    steps = whole(type(schedule).__name__, "steps", steps)
+    if known not in (None, steps):
+        raise ScheduleError(f"{schedule!r} is for {known} steps, not for {steps}.")
+    return steps
 
 
 def _stop_of(action: Action, steps: int | None) -> int | None:

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import math
-import operator
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, SupportsIndex
+from typing import Any
 
 from .._unspool import ScheduleCore, trace_text
 from ..errors import ScheduleError
 from .actions import Action
-from .base import Native, Schedule
+from .base import Native
+from .given import ended, whole, word_of
 
 __all__ = [
     "Listed",
@@ -61,7 +61,7 @@ class StoreAll(_Made):
     slots: int = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        steps = _whole("StoreAll", "steps", self.steps)
+        steps = whole("StoreAll", "steps", self.steps)
         core = ScheduleCore.store_all(steps)
         self._set(core, steps=steps, slots=core.slots)
 
@@ -85,8 +85,8 @@ class Revolve(_Made):
     slots: int
 
     def __post_init__(self) -> None:
-        steps = _whole("Revolve", "steps", self.steps)
-        slots = _whole("Revolve", "slots", self.slots)
+        steps = whole("Revolve", "steps", self.steps)
+        slots = whole("Revolve", "slots", self.slots)
         self._set(ScheduleCore.revolve(steps, slots), steps=steps, slots=slots)
 
 
@@ -108,7 +108,7 @@ class OnlineRevolve(_Made):
     steps: None = field(default=None, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        slots = _whole("OnlineRevolve", "slots", self.slots)
+        slots = whole("OnlineRevolve", "slots", self.slots)
         self._set(ScheduleCore.online_revolve(slots), slots=slots, steps=None)
 
 
@@ -129,8 +129,8 @@ class Uniform(_Made):
     slots: int
 
     def __post_init__(self) -> None:
-        steps = _whole("Uniform", "steps", self.steps)
-        slots = _whole("Uniform", "slots", self.slots)
+        steps = whole("Uniform", "steps", self.steps)
+        slots = whole("Uniform", "slots", self.slots)
         self._set(ScheduleCore.uniform(steps, slots), steps=steps, slots=slots)
 
 
@@ -173,9 +173,9 @@ class ZCut(_Made):
         if len(chosen) != 1:
             raise ScheduleError("ZCut takes exactly one of cuts=, length= and slots=.")
         ((knob, value),) = chosen.items()
-        object.__setattr__(self, "steps", _whole("ZCut", "steps", steps))
+        object.__setattr__(self, "steps", whole("ZCut", "steps", steps))
         object.__setattr__(self, "knob", knob)
-        object.__setattr__(self, "value", _whole("ZCut", knob, value))
+        object.__setattr__(self, "value", whole("ZCut", knob, value))
         self.__post_init__()
 
     def __post_init__(self) -> None:
@@ -222,27 +222,45 @@ class MultiLevel(_Made):
     __hash__ = None  # type: ignore[assignment]
 
     def __post_init__(self) -> None:
-        steps = _whole("MultiLevel", "steps", self.steps)
+        steps = whole("MultiLevel", "steps", self.steps)
         used = {tier: getattr(self, tier) for tier in _TIERS if getattr(self, tier) is not None}
         if not used:
             raise ScheduleError("MultiLevel needs slots in a tier: give device=, host= or disk=.")
-        write, read = dict(self.write_seconds), dict(self.read_seconds)
-        strange = sorted((write.keys() | read.keys()) - set(_TIERS))
-        if strange:
-            raise ScheduleError(f"MultiLevel: there is no tier {strange[0]!r}.")
+        write = _costs("write_seconds", self.write_seconds)
+        read = _costs("read_seconds", self.read_seconds)
         levels = [
             (tier, _slots(tier, slots), write.get(tier, 0.0), read.get(tier, 0.0))
             for tier, slots in used.items()
         ]
-        core = ScheduleCore.multi_level(steps, levels, self.step_seconds)
+        core = ScheduleCore.multi_level(steps, levels, _cost("step_seconds", self.step_seconds))
         self._set(core, steps=steps, write_seconds=write, read_seconds=read, slots=core.slots)
 
 
 _TIERS = ("device", "host", "disk")
 
 
+def _costs(argument: str, given: Any) -> dict[str, float]:
+    """The seconds for each tier that is named."""
+    if not isinstance(given, Mapping):
+        raise ScheduleError(
+            f'MultiLevel({argument}={given!r}): write seconds by tier, such as {{"disk": 0.2}}.'
+        )
+    for tier in given:
+        if tier not in _TIERS:
+            raise ScheduleError(f"MultiLevel({argument}=...): there is no tier {tier!r}.")
+    return {tier: _cost(argument, seconds) for tier, seconds in given.items()}
+
+
+def _cost(argument: str, seconds: Any) -> float:
+    try:
+        return float(seconds)
+    except (TypeError, ValueError, OverflowError):
+        message = f"MultiLevel({argument}=...): {seconds!r} is no number of seconds."
+        raise ScheduleError(message) from None
+
+
 def _slots(tier: str, slots: float) -> int | None:
-    return None if slots == math.inf else _whole("MultiLevel", tier, slots)
+    return None if slots == math.inf else whole("MultiLevel", tier, slots)
 
 
 class Listed(_Made):
@@ -260,7 +278,7 @@ class Listed(_Made):
     """
 
     def __init__(self, actions: Iterable[Action]) -> None:
-        self._begin(ScheduleCore.listed([word_of(action) for action in actions]))
+        self._begin(ScheduleCore.listed([word_of(action) for action in ended(actions)]))
 
     def _begin(self, core: ScheduleCore) -> None:
         self._made, self.steps, self.slots = core, core.steps, core.slots
@@ -307,38 +325,10 @@ def _from_text(text: str) -> Trace:
     return Trace(text if "\n" in text else text + "\n")
 
 
-def to_trace(schedule: Schedule) -> str:
+def to_trace(schedule: Iterable[Action]) -> str:
     """The text of a schedule in GPUZIP's format, which has no words for tiers and discards.
 
     Raises:
-        ScheduleError: something in it is no action.
+        ScheduleError: something in it is no action, or its number of steps is not known.
     """
-    return trace_text([word_of(action) for action in schedule])
-
-
-def word_of(action: Action) -> Any:
-    """The action as the extension takes it.
-
-    Raises:
-        ScheduleError: it is no action.
-    """
-    try:
-        return action.word()
-    except AttributeError:
-        message = (
-            f"{action!r} is no action: write those of unspool.schedules, such as Forward(0, 1)."
-        )
-        raise ScheduleError(message) from None
-
-
-def _whole(name: str, argument: str, value: SupportsIndex | float) -> int:
-    """A count that the extension can take."""
-    try:
-        number = operator.index(value)  # type: ignore[arg-type]
-    except TypeError:
-        number = -1
-    if isinstance(value, bool) or not 0 <= number < 1 << 63:
-        raise ScheduleError(
-            f"{name}({argument}={value!r}): write a whole number from 0 to 2**63 - 1."
-        )
-    return number
+    return trace_text([word_of(action) for action in ended(schedule)])
