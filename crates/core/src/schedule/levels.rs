@@ -59,8 +59,8 @@ impl MultiLevel {
     ///
     /// # Errors
     /// There are no steps; there are no levels, or more than three, or not in the order of their
-    /// tiers; a cost is negative or not finite; there is no slot although there are two steps or
-    /// more.
+    /// tiers; a cost is negative or not finite, or that of the whole schedule might not be; there
+    /// is no slot although there are two steps or more.
     pub fn new(
         steps: u64,
         levels: &[Level],
@@ -97,7 +97,9 @@ fn check(steps: u64, levels: &[Level], step_seconds: f64) -> Result<(), Schedule
         return Err(ScheduleError::Levels { most: MOST });
     }
     let costs = levels.iter().flat_map(|level| [level.write_seconds, level.read_seconds]);
-    if costs.chain([step_seconds]).any(|cost| !cost.is_finite() || cost < 0.0) {
+    // More than reaching every step from the first one's state, on a grid that is rounded up.
+    let most = |cost: f64| 4.0 * cost * steps as f64 * steps as f64;
+    if costs.chain([step_seconds]).any(|cost| !most(cost).is_finite() || cost < 0.0) {
         return Err(ScheduleError::BadCost);
     }
     if steps > 1 && levels.iter().all(|level| level.slots == 0) {

@@ -95,7 +95,7 @@ pub enum ScheduleError {
         /// The most that there may be.
         most: usize,
     },
-    /// A cost is negative or not a finite number.
+    /// A cost is negative or not a finite number, or their sum might not be.
     BadCost,
     /// [`Schedule::finish`] at a state that the working state cannot be.
     NotThere {
@@ -124,7 +124,7 @@ impl core::fmt::Display for ScheduleError {
                 "levels of storage are wrong: give 1 to {most} of different tiers, fastest first"
             ),
             ScheduleError::BadCost => {
-                f.write_str("seconds are wrong: every cost must be a finite number, 0 or more")
+                f.write_str("seconds are wrong: each must be 0 or more and finite, and so must their sum")
             }
             ScheduleError::NotThere { steps, from, to } => write!(
                 f,

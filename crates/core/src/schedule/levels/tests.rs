@@ -202,7 +202,7 @@ fn what_cannot_be_is_refused() {
     assert_eq!(refused(5, &[], 1.0), wrong);
     assert_eq!(refused(5, &[slower, level], 1.0), wrong);
     assert_eq!(refused(5, &[level, level], 1.0), wrong);
-    for cost in [-1.0, f64::NAN, f64::INFINITY] {
+    for cost in [-1.0, f64::NAN, f64::INFINITY, 1e308] {
         assert_eq!(refused(5, &[level], cost), ScheduleError::BadCost);
         let bad = Level { read_seconds: cost, ..level };
         assert_eq!(refused(5, &[bad], 1.0), ScheduleError::BadCost);
