@@ -29,6 +29,9 @@ struct Lane {
     rate: Rate,
     /// A second worker prepares the next transfer while one is on the link.
     overlaps: bool,
+    /// When the last transfer ended, and the one before it: then the second worker was free.
+    ended: Nanos,
+    freed: Nanos,
     /// What is under way can be broken off.
     can_stop: bool,
     /// By how much it slows the application.
@@ -41,10 +44,10 @@ struct Lane {
 impl Lane {
     fn begin(&mut self, now: Nanos) {
         let Some(first) = self.queue.front_mut() else { return };
-        let hidden = self.overlaps && first.given < now;
+        let since = if self.overlaps { first.given.max(self.freed) } else { now };
+        let left = first.latency.since(now.since(since));
         first.began = now;
-        let latency = if hidden { Nanos(0) } else { first.latency };
-        self.ends = now.plus(latency).plus(first.wire);
+        self.ends = now.plus(left).plus(first.wire);
     }
 
     fn push(&mut self, moving: Moving, now: Nanos) {
@@ -57,6 +60,7 @@ impl Lane {
     fn end_first(&mut self, now: Nanos) -> Option<Event> {
         let done = self.queue.pop_front()?;
         self.moved += done.bytes;
+        (self.freed, self.ended) = (self.ended, now);
         self.begin(now);
         Some(Event::TransferDone { transfer: done.transfer, took: now.since(done.began) })
     }
@@ -100,6 +104,8 @@ impl Lanes {
             [link.flush, link.prefetch].map(|rate| Lane {
                 rate,
                 overlaps: job.on_gpu || !arenas,
+                ended: Nanos(0),
+                freed: Nanos(0),
                 can_stop: arenas,
                 contention: link.contention,
                 queue: VecDeque::new(),

@@ -19,7 +19,8 @@
 //! - In main memory the background and the application share bandwidth and cores: the application
 //!   takes longer by [`LinkSpeed::contention`] for each direction of a link that is busy. Places of
 //!   an arena that are written for the first time cost [`Job::first_touch`] on top.
-//! - A link with two workers hides the latency of a transfer behind the one before it.
+//! - A link with two workers hides the latency of a transfer behind the one before it, as far as
+//!   that is on the link long enough.
 //! - What an arena cannot serve, the application's thread reads from the store, at the rate of its
 //!   link; the transfer that is under way there meanwhile ends later by as much.
 //! - Schedules of more than [`MAX_ACTIONS`] actions are not run: [`forecast_from_sample`].

@@ -105,6 +105,19 @@ fn a_slow_link_takes_its_bytes_over_its_rate() {
 }
 
 #[test]
+fn two_workers_hide_latencies_and_one_does_not() {
+    // A state is a millisecond on the link, after three that it takes to begin.
+    let seconds = |on_gpu| {
+        let mut job = Job { on_gpu, step_seconds: 0.0, reverse_seconds: 0.0, ..job(2, 400, 0) };
+        job.links[0].flush.latency = Nanos(3_000_000);
+        store_all(200, &job).save_stall_seconds
+    };
+    // About 200 flushes: four milliseconds each, and two at a time.
+    assert!((seconds(false) / 0.8 - 1.0).abs() < 0.05, "{}", seconds(false));
+    assert!((seconds(true) / 0.4 - 1.0).abs() < 0.05, "{}", seconds(true));
+}
+
+#[test]
 fn the_parts_add_up_to_the_whole() {
     for factor in [0.2, 1.0, 5.0] {
         let found = store_all(100, &with_links(job(4, 12, 200), factor));
