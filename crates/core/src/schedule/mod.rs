@@ -123,9 +123,9 @@ impl core::fmt::Display for ScheduleError {
                 f,
                 "levels of storage are wrong: give 1 to {most} of different tiers, fastest first"
             ),
-            ScheduleError::BadCost => {
-                f.write_str("seconds are wrong: each must be 0 or more and finite, and so must their sum")
-            }
+            ScheduleError::BadCost => f.write_str(
+                "seconds are wrong: each must be 0 or more and finite, and so must their sum",
+            ),
             ScheduleError::NotThere { steps, from, to } => write!(
                 f,
                 "the forward pass cannot end at state {steps}: the working state is one of {from} \
