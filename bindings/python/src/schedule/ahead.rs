@@ -9,6 +9,9 @@ use unspool_core::schedule::Action;
 use super::{ScheduleCore, words};
 use crate::panics::guarded;
 
+/// How many actions are followed between two looks at Python's signals.
+const AT_ONCE: usize = 1 << 20;
+
 /// Versions in the order in which they will be restored, and whether each is discarded then.
 type Hints = (Vec<i64>, Vec<bool>);
 
@@ -58,17 +61,28 @@ impl Ahead {
 
     /// The next `count` hints or a few more, fewer at the end; draws the actions from `core`.
     fn draw(&self, py: Python<'_>, core: &ScheduleCore, count: usize) -> PyResult<Hints> {
-        guarded(py, || {
-            py.detach(|| {
-                let (mut order, mut core) = (self.inner(), core.inner());
-                let mut hints = Hints::default();
-                while hints.0.len() < count {
-                    let Some(action) = core.next() else { break };
-                    order.see(action, &mut hints);
-                }
-                Ok(hints)
-            })
-        })
+        let mut hints = Hints::default();
+        let mut follow = || py.detach(|| self.follow(core, count, &mut hints));
+        while guarded(py, || Ok(follow()))? {
+            py.check_signals()?;
+        }
+        Ok(hints)
+    }
+}
+
+impl Ahead {
+    /// Draws many actions, but not so many that Ctrl-C would have to wait; whether there is more to
+    /// be drawn.
+    fn follow(&self, core: &ScheduleCore, count: usize, hints: &mut Hints) -> bool {
+        let (mut order, mut core) = (self.inner(), core.inner());
+        for _ in 0..AT_ONCE {
+            if hints.0.len() >= count {
+                return false;
+            }
+            let Some(action) = core.next() else { return false };
+            order.see(action, hints);
+        }
+        true
     }
 }
 
