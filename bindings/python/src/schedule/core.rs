@@ -17,6 +17,9 @@ use crate::panics::guarded;
 /// How many actions are followed between two looks at Python's signals.
 const AT_ONCE: usize = 1 << 20;
 
+/// The longest trace that is written, in lines: some gigabytes of text.
+const MOST_LINES: u64 = 200_000_000;
+
 /// A schedule that is somewhere in its actions.
 ///
 /// `unspool.schedules` makes them; every iteration has one of its own.
@@ -256,8 +259,28 @@ fn stop(
 }
 
 /// A schedule in GPUZIP's text format, which has no tiers and no discards.
+///
+/// Raises:
+///     ScheduleError: something is no action, or the text would have too many lines: one for each
+///     step of a `Forward`.
 #[pyfunction]
 pub(crate) fn trace_text(words: &Bound<'_, PyAny>) -> PyResult<String> {
     let (py, actions) = (words.py(), words::actions(words)?);
+    let lines = actions.iter().map(lines).fold(0, u64::saturating_add);
+    if lines > MOST_LINES {
+        let text = format!(
+            "The text would have {lines} lines, one for each step of a Forward: at most \
+             {MOST_LINES} are written."
+        );
+        return Err(error(py, Class::Schedule, text));
+    }
     guarded(py, || Ok(py.detach(|| Trace::write(actions))))
+}
+
+/// The most lines that an action takes in a trace.
+fn lines(action: &Action) -> u64 {
+    match *action {
+        Action::Forward { from, to } => to.saturating_sub(from),
+        _ => 1,
+    }
 }
