@@ -141,6 +141,8 @@ def test_what_jax_cannot_do_is_refused_with_what_to_do(spool: unspool.Spool) -> 
     ]:
         with pytest.raises(unspool.OptionError, match=why):
             drive(lambda state, *_: state, state, **options)
+    with pytest.raises(unspool.OptionError, match=r"begin with .*jax.numpy.asarray\(state\)"):
+        drive(lambda state, *_: jnp.asarray(state), np.zeros(4))
     with pytest.raises(unspool.OptionError, match="return the new state") as raised:
         drive(lambda *_: None, u)
     assert "forward(state, 0, " in raised.value.__notes__[0] and len(spool) == 0

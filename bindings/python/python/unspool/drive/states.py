@@ -67,6 +67,12 @@ class State:
                 f"forward returned {_shown(returned)}, but the state is {_shown(self._value)}: "
                 "return a state of the same kind, or nothing when it was changed in place."
             )
+        if not self.frozen and any(map(_never_changes, _each(returned))):
+            raise OptionError(
+                "forward returned arrays of JAX, which never change, but the state began as others "
+                "that are restored in place: begin with arrays of JAX, such as "
+                "jax.numpy.asarray(state)."
+            )
         self._value = returned
 
     def put_back(self, value: Any) -> None:
@@ -130,6 +136,11 @@ class Part:
 def _is_array(value: Any) -> bool:
     """Whether it is an array, although it can be called (some libraries' arrays can)."""
     return any(hasattr(value, name) for name in ("__dlpack__", "__array__", "dtype"))
+
+
+def _each(value: Any) -> list[Any]:
+    positional, named = arrays_of(value)
+    return [*positional, *named.values()]
 
 
 def _never_changes(array: Any) -> bool:
