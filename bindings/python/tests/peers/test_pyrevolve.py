@@ -285,13 +285,15 @@ def test_another_schedule_can_be_given() -> None:
 def test_a_schedule_for_another_number_of_steps_is_refused() -> None:
     with pytest.raises(unspool.OptionError, match="9 steps, and n_timesteps is 10"):
         revolver(Problem(10), schedule=schedules.StoreAll(9))
+    with pytest.raises(unspool.OptionError, match="unknown number of steps, and n_timesteps is 10"):
+        revolver(Problem(10), schedule=schedules.OnlineRevolve(3))
 
 
 def test_compression_is_refused_with_what_to_do() -> None:
     problem = Problem(5)
     for params in (None, {"scheme": None}):
         assert revolver(problem, compression_params=params).compression_params is params
-    for params in ({"scheme": "blosc"}, {"scheme": "custom", "compressor": len}):
+    for params in ({"scheme": "blosc"}, {"scheme": "custom", "compressor": len}, "blosc"):
         with pytest.raises(unspool.OptionError, match=r"(?s)scheme.*Leave compression_params out"):
             revolver(problem, compression_params=params)
 
@@ -303,6 +305,29 @@ def test_numbers_that_make_no_sense_are_refused(copies: Any, steps: Any) -> None
     problem = Problem(5)
     with pytest.raises(unspool.OptionError, match=r"n_checkpoints|n_timesteps"):
         Revolver(problem, problem.forward, problem.reverse, copies, steps)
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ({"spool": "/scratch"}, "spool='/scratch': that is no Spool"),
+        ({"spool": unspool.Spool}, "that is no Spool"),
+        ({"first": "one"}, "first='one': give a whole number"),
+        ({"first": 1 << 63}, "first=9223372036854775808: versions are integers of 64 bits"),
+    ],
+)
+def test_options_that_make_no_sense_are_refused(options: dict[str, Any], why: str) -> None:
+    with pytest.raises(unspool.OptionError, match=why):
+        revolver(Problem(10), **options)
+
+
+@pytest.mark.parametrize("given", [None, 3])
+def test_a_state_that_is_no_list_of_arrays_is_an_error_that_names_the_step(given: Any) -> None:
+    problem = Problem(10)
+    problem.get_data = lambda timestep: given  # type: ignore[method-assign]
+    with pytest.raises(unspool.OptionError, match="give a list of arrays") as caught:
+        gradient(problem, revolver(problem))
+    assert caught.value.__notes__[0] == "saving the state before step 0"
 
 
 def test_a_spool_that_discards_by_itself_is_refused() -> None:

@@ -37,7 +37,9 @@ def _nbytes(array: Any) -> int:
     return memoryview(array).nbytes if nbytes is None else int(nbytes)
 
 
-def _refuse_discarding(spool: Spool) -> None:
+def _check_spool(spool: Spool) -> None:
+    if isinstance(spool, type) or not hasattr(spool, "save"):
+        raise OptionError(f"spool={spool!r}: that is no Spool.")
     if getattr(spool, "discard_after_restore", False):
         raise OptionError(
             "spool= was opened with discard_after_restore=True: it would give up copies that are "
@@ -75,7 +77,7 @@ class Keeper:
         self._feeder: Feeder | None = None
         self.spool: Spool | None = None
         if spool is not None:
-            _refuse_discarding(spool)
+            _check_spool(spool)
             self._use(spool)
 
     def steps(self, tier: str | None = None) -> list[int]:

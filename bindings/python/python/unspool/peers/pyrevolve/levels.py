@@ -108,7 +108,7 @@ class MultiLevelRevolver(BaseRevolver):
         spool, first: as for `SingleLevelRevolver`.
 
     Raises:
-        OptionError: one of these makes no sense.
+        OptionError, ScheduleError: one of these makes no sense.
     """
 
     def __init__(
@@ -177,8 +177,9 @@ def _tier(level: Any) -> str:
 
 
 def _by_tier(storage_list: Sequence[Any]) -> dict[str, Any]:
-    levels = {_tier(level): level for level in storage_list or ()}
-    if not levels or len(levels) != len(storage_list):
+    given = list(storage_list or ())
+    levels = {_tier(level): level for level in given if hasattr(level, "n_ckp")}
+    if not levels or len(levels) != len(given):
         raise OptionError(
             "storage_list: give a NumpyStorage, a DiskStorage, or one of each: the copies go into "
             "a spool, which has one tier in main memory and one on disk."

@@ -9,7 +9,7 @@ from typing import Any
 
 from unspool import OptionError, Spool
 
-__all__ = ["STAGED", "disk_spool", "positive", "refuse_compression"]
+__all__ = ["STAGED", "disk_spool", "positive", "refuse_compression", "version"]
 
 #: With copies on disk, how many of them are in main memory on their way there and back.
 STAGED = 4
@@ -27,7 +27,7 @@ def refuse_compression(params: Mapping[str, Any] | None) -> None:
     Raises:
         OptionError: a scheme is named.
     """
-    scheme = None if params is None else params.get("scheme")
+    scheme = params.get("scheme") if isinstance(params, Mapping) else params
     if scheme is not None:
         raise OptionError(
             f"compression_params: the scheme {scheme!r} cannot be used here: the copies go into a "
@@ -49,4 +49,19 @@ def positive(name: str, value: int) -> int:
         raise OptionError(f"{name}={value!r}: give a whole number, 1 or more.") from cause
     if number < 1:
         raise OptionError(f"{name}={value!r}: give 1 or more.")
+    return number
+
+
+def version(name: str, value: int) -> int:
+    """`value` as a version of a spool.
+
+    Raises:
+        OptionError: it is none.
+    """
+    try:
+        number = index(value)
+    except TypeError as cause:
+        raise OptionError(f"{name}={value!r}: give a whole number.") from cause
+    if not -1 << 63 <= number < 1 << 63:
+        raise OptionError(f"{name}={value!r}: versions are integers of 64 bits.")
     return number

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from enum import Enum
-from operator import index
 from types import TracebackType
 from typing import Any, Self
 
 from unspool import OptionError, Spool
 from unspool.peers.pyrevolve.keeper import Keeper
+from unspool.peers.pyrevolve.options import version
 from unspool.peers.pyrevolve.profiler import Profiler
 from unspool.schedules import Action, Discard, Forward, Restore, Reverse, Save, Schedule
 
@@ -67,7 +67,7 @@ class BaseRevolver:
         self.schedule = _covering(schedule, n_timesteps)
         self.timings = timings
         self.profiler = Profiler() if profiler is None else profiler
-        self._keeper = Keeper(open_spool, spool, first=index(first))
+        self._keeper = Keeper(open_spool, spool, first=version("first", first))
         self._phase = _Phase.READY
         self._actions: Iterator[Action] = iter(())
         self._turn = 0
@@ -218,8 +218,11 @@ class BaseRevolver:
 
 def _listed(arrays: Any) -> tuple[Any, ...]:
     """The arrays of a state; one that stands alone is not taken apart."""
-    alone = hasattr(arrays, "shape") and hasattr(arrays, "dtype")
-    return (arrays,) if alone else tuple(arrays)
+    if hasattr(arrays, "shape") and hasattr(arrays, "dtype"):
+        return (arrays,)
+    if not isinstance(arrays, Iterable):
+        raise OptionError(f"the checkpoint object gave {arrays!r}: give a list of arrays.")
+    return tuple(arrays)
 
 
 def _covering(schedule: Schedule, n_timesteps: int) -> Schedule:
