@@ -238,12 +238,13 @@ def test_the_application_can_lend_its_own_computing(tmp_path: Path) -> None:
         checkpoint_bytes="1MiB",
         limit=0.5,
         work=lambda: calls.append(time.perf_counter()),
+        arrays=3,
     )
     assert calls and links.links[0].contention >= 0.0
 
 
 def test_checkpoints_are_no_larger_than_the_time_allows() -> None:
-    small = Probe(Tiers({"host": GIB}), 256 * KIB, 1.0)
+    small = Probe(Tiers({"host": GIB}), 256 * KIB, 256 * KIB, 1.0)
     small.moved, small.seconds = 10 * MIB, 1.0
     assert measuring._affordable(small, 32 * MIB, left=60.0) == 8 * MIB
     assert measuring._affordable(small, 32 * MIB, left=0.1) == 256 * KIB
@@ -255,6 +256,8 @@ def test_a_disk_without_a_place_cannot_be_measured() -> None:
         unspool.measure_links(host="1GiB", disk="200GiB", on="cpu")
     with pytest.raises(unspool.OptionError, match="limit=0"):
         unspool.measure_links(host="1GiB", on="cpu", limit=0)
+    with pytest.raises(unspool.OptionError, match="arrays=0"):
+        unspool.measure_links(host="1GiB", on="cpu", arrays=0)
     with pytest.raises(unspool.OptionError, match="checkpoint_bytes"):
         unspool.measure_links(host="1GiB", on="cpu", checkpoint_bytes="4G")
 

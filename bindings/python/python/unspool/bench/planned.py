@@ -156,6 +156,7 @@ def run(plan: Plan, report: Report) -> None:
         **tiers,
         checkpoint_bytes=application.state_bytes,
         work=lambda: application.forward(None, 0, 1),
+        arrays=len(application.state()),
     )
     found = unspool.plan(
         asked.steps,

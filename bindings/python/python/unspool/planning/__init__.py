@@ -48,6 +48,7 @@ def plan(
     links: Links | None = None,
     on: str = "auto",
     work: Callable[[], object] | None = None,
+    arrays: int = 1,
 ) -> Plan:
     """Compares schedules for an adjoint computation: which is fastest, and what each one costs.
 
@@ -69,6 +70,7 @@ def plan(
         on: where the device tier is, as in `Spool`.
         work: does a little of the application's own computing, for the measurement: see
             `measure_links`.
+        arrays: of a state, for the measurement.
 
     Raises:
         OptionError: a figure makes no sense, or the links are those of other tiers.
@@ -82,7 +84,7 @@ def plan(
     problem = problem_of(steps, state_bytes, step_seconds, reverse_seconds, reverse_bytes)
     tiers = tiers_of(device, host, disk, on)
     if links is None:
-        links = measure(tiers, problem.state_bytes, work=work)
+        links = measure(tiers, problem.state_bytes, work=work, arrays=arrays)
     return make_plan(problem, tiers, links)
 
 
@@ -100,6 +102,7 @@ def predict(
     links: Links | None = None,
     on: str = "auto",
     work: Callable[[], object] | None = None,
+    arrays: int = 1,
 ) -> Candidate:
     """What one schedule costs on a spool with all of these tiers.
 
@@ -107,7 +110,7 @@ def predict(
         schedule: a schedule, or whatever `unspool.schedules.as_schedule` makes one of.
         steps: their number, where the schedule does not know it.
         state_bytes, step_seconds, device, host, disk, reverse_seconds, reverse_bytes, links, on,
-            work: as for `plan`.
+            work, arrays: as for `plan`.
 
     Raises:
         OptionError: a figure makes no sense, or the links are those of other tiers.
@@ -123,7 +126,7 @@ def predict(
     problem = problem_of(count, state_bytes, step_seconds, reverse_seconds, reverse_bytes)
     tiers = tiers_of(device, host, disk, on)
     if links is None:
-        links = measure(tiers, problem.state_bytes, work=work)
+        links = measure(tiers, problem.state_bytes, work=work, arrays=arrays)
     return candidate_of(problem, repr(chosen), chosen, tiers, links)
 
 
@@ -136,6 +139,7 @@ def measure_links(
     checkpoint_bytes: int | str = 32 << 20,
     limit: float = 2.0,
     work: Callable[[], object] | None = None,
+    arrays: int = 1,
 ) -> Links:
     """Measures how fast this machine moves checkpoints between an application and these tiers.
 
@@ -150,6 +154,7 @@ def measure_links(
         limit: about how long the probe takes at most, in seconds; a GPU takes a second more.
         work: does a little of the application's own computing, such as one step, 20 ms at most: it
             shows by how much moving bytes slows computing. Without it, one thread copies memory.
+        arrays: of a checkpoint, of about equal size: the CPU copies many small ones more slowly.
 
     Raises:
         OptionError: an option makes no sense, or the disk tier has no directory.
@@ -159,7 +164,7 @@ def measure_links(
     from unspool.planning.measuring import measure
 
     tiers = tiers_of(device, host, disk, on)
-    return measure(tiers, bytes_of("checkpoint_bytes", checkpoint_bytes), limit, work)
+    return measure(tiers, bytes_of("checkpoint_bytes", checkpoint_bytes), limit, work, arrays)
 
 
 def what_if(found: Plan) -> tuple[WhatIf, ...]:

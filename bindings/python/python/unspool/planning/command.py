@@ -35,6 +35,7 @@ def run_command(options: argparse.Namespace) -> int:
         reverse_bytes=options.reverse_state,
         links=None if options.links is None else Links.load_from(options.links),
         on=options.on,
+        arrays=options.arrays,
     )
     if target is not None:
         found.links.save_to(target)

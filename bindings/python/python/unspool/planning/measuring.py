@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 from unspool.errors import OptionError
 from unspool.planning.links import Link, Links, LinksError, Rate
-from unspool.planning.probe import FASTEST, ROUND, ROUNDS, Probe
+from unspool.planning.probe import ROUND, ROUNDS, Probe
 from unspool.planning.sizes import Tiers
 
 __all__ = ["LARGEST", "measure"]
@@ -26,6 +26,7 @@ def measure(
     checkpoint_bytes: int,
     limit: float = 2.0,
     work: Callable[[], object] | None = None,
+    arrays: int = 1,
 ) -> Links:
     """See `unspool.planning.measure_links`."""
     if "disk" in tiers.names and tiers.directory is None:
@@ -35,14 +36,17 @@ def measure(
         )
     if not 0 < limit <= 600:
         raise OptionError(f"limit={limit!r}: seconds above 0 and at most 600.")
+    if not 1 <= arrays <= 65_536:
+        raise OptionError(f"arrays={arrays!r}: a state has from 1 to 65536 arrays.")
     begin = time.perf_counter()
-    wanted = min(checkpoint_bytes, LARGEST)
-    small = Probe(tiers, min(wanted, SMALLEST), limit / 2)
+    wanted, each = min(checkpoint_bytes, LARGEST), max(1, checkpoint_bytes // arrays)
+    small = Probe(tiers, min(wanted, SMALLEST), each, limit / 2)
     small.run(1)
     size = _affordable(small, wanted, limit - (time.perf_counter() - begin))
     large = small
     if size > small.size or small.enough:
-        large = Probe(tiers, size, max(0.1, limit - (time.perf_counter() - begin)), work)
+        left = max(0.1, limit - (time.perf_counter() - begin))
+        large = Probe(tiers, size, each, left, work)
         large.run(ROUNDS)
     return _links(small, large, begin)
 
@@ -122,7 +126,7 @@ def _first_touch(probe: Probe, save: Rate) -> float:
     """Seconds per byte that the first save into a place takes longer than a later one."""
     if probe.where != "cpu" or probe.names[0] == "disk" or not probe.saves.warm:
         return 0.0
-    cold = min(probe.saves.cold[:FASTEST])
+    cold = min(probe.saves.cold)
     return max(0.0, cold - save.seconds(probe.size)) / probe.size
 
 

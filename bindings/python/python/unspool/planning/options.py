@@ -40,6 +40,13 @@ def _problem_options(group: argparse._ArgumentGroup) -> None:
         metavar="SIZE",
         help="of the part of a state that a reverse step reads (default: all)",
     )
+    group.add_argument("--arrays", type=_count, default=1, metavar="N", help="of a state (1)")
+
+
+def _count(text: str) -> int:
+    if not text.strip().isdigit() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r}: whole numbers from 1 are needed")
+    return int(text)
 
 
 def _tier_options(group: argparse._ArgumentGroup) -> None:

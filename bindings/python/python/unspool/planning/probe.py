@@ -25,7 +25,7 @@ from unspool.errors import WaitTimeoutError
 from unspool.planning.sizes import Tiers
 from unspool.planning.spans import Span, rate_of, read_spans
 
-__all__ = ["APART", "FASTEST", "ROUND", "ROUNDS", "Probe"]
+__all__ = ["ROUND", "ROUNDS", "Probe"]
 
 #: Checkpoints of one round, and how many of them the fastest tier and those below it hold: more
 #: than the caches of a CPU.
@@ -33,6 +33,9 @@ ROUND, FASTEST, MIDDLE = 14, 8, 10
 
 #: Rounds at most; the first one writes every place for the first time and is kept apart.
 ROUNDS = 4
+
+#: Bytes of a tier beside those of a checkpoint: its head and its end, and each array in it.
+ROOM, ARRAY_ROOM = 8192, 256
 
 #: Versions of two rounds differ by at least this; that of the array on a GPU.
 APART, ARRAY = 1000, 10**6
@@ -47,7 +50,7 @@ COPIED = 8 << 20
 
 @dataclass
 class Readings:
-    """Seconds of calls, without stall: of the first round, and of later ones."""
+    """Seconds of calls: of the first round, and of later ones."""
 
     cold: list[float] = field(default_factory=list)
     warm: list[float] = field(default_factory=list)
@@ -65,18 +68,21 @@ class Probe:
         self,
         tiers: Tiers,
         size: int,
+        array_bytes: int,
         limit: float,
         work: Callable[[], object] | None = None,
     ) -> None:
         self.names, self.size = tiers.names, size
         self.saves, self.restores = Readings(), Readings()
         self.spans: list[Span] = []
+        # As many arrays as have the application's size: long copies are faster than short ones.
+        self._arrays = max(1, round(size / array_bytes))
         self.where, self.moved, self.seconds = "cpu", 0, 0.0
         #: By how much each link slows computing down while it is busy.
         self.contention = [0.0] * (len(self.names) - 1)
         self._on, self._work = tiers.on, work
         self._single: dict[str, float] = {}
-        self._options = _options(tiers, size)
+        self._options = _options(tiers, size, self._arrays)
         self._until = time.perf_counter() + limit
 
     @property
@@ -93,17 +99,18 @@ class Probe:
         ):
             self.where = _where(spool)
             _wait_until_ready(spool, self._until)
-            with contextlib.suppress(WaitTimeoutError), _array(spool, self.size, self.where) as u:
-                self._rounds(spool, u, rounds)
+            pieces = self.size // self._arrays, self._arrays
+            with contextlib.suppress(WaitTimeoutError), _state(spool, pieces, self.where) as state:
+                self._rounds(spool, state, rounds)
             trace = Path(folder, "trace.json")
             spool.write_trace(trace)
             self.spans = read_spans(trace)
             self._single = _single_rates(spool)
 
-    def _rounds(self, spool: Spool, array: Any, rounds: int) -> None:
+    def _rounds(self, spool: Spool, state: Any, rounds: int) -> None:
         begin = time.perf_counter()
         for number in range(rounds):
-            self._round(spool, array, number)
+            self._round(spool, state, number)
             now = time.perf_counter()
             self.seconds, self.moved = now - begin, self.moved + ROUND * self.size
             # The first round says little: a second one is begun while there is any time.
@@ -111,32 +118,38 @@ class Probe:
             if now + next_one > self._until:
                 break
         if rounds > 1 and self.where == "cpu" and len(self.names) > 1:
-            self.contention = self._contention(spool, array)
+            self.contention = self._contention(spool, state)
 
-    def _round(self, spool: Spool, array: Any, number: int) -> None:
-        """Saves, waits until all is in the slowest tier, restores in the same order."""
+    def _round(self, spool: Spool, state: Any, number: int) -> None:
+        """Copies alone, then everything through all tiers, restored in the order of saving."""
         versions = range(number * APART, number * APART + ROUND)
+        self._copies(spool, state, number, versions[: FASTEST - 1])
         for version in versions:
-            self._time(self.saves, number, spool, partial(spool.save, version, array))
+            spool.save(version, *state)
         spool.flush()
         spool.expect(versions)
         for version in versions:
-            self._time(self.restores, number, spool, partial(spool.restore, version, array))
+            spool.restore(version, *state)
         for version in versions:
             spool.discard(version)
 
-    def _time(
-        self, readings: Readings, number: int, spool: Spool, call: Callable[[], object]
-    ) -> None:
-        """Times a call. What a single tier makes a call wait is its own speed, and no stall."""
-        before = _stall(spool)
+    def _copies(self, spool: Spool, state: Any, number: int, versions: range) -> None:
+        """Saves and restores in the fastest tier, from which these do not have to move."""
+        spool.expect(versions, last=True)
+        for version in versions:
+            self._time(self.saves, number, partial(spool.save, version, *state))
+        for version in versions:
+            self._time(self.restores, number, partial(spool.restore, version, *state))
+        for version in versions:
+            spool.discard(version)
+
+    def _time(self, readings: Readings, number: int, call: Callable[[], object]) -> None:
         begin = time.perf_counter()
         call()
         took = time.perf_counter() - begin
-        waited = 0.0 if len(self.names) == 1 else _stall(spool) - before
-        (readings.warm if number else readings.cold).append(max(took - waited, 1e-9))
+        (readings.warm if number else readings.cold).append(max(took, 1e-9))
 
-    def _contention(self, spool: Spool, array: Any) -> list[float]:
+    def _contention(self, spool: Spool, state: Any) -> list[float]:
         """By how much computing takes longer while each link flushes saved checkpoints."""
         work = self._work or _copying()
         work()
@@ -145,7 +158,7 @@ class Probe:
         for number in range(ROUNDS, 2 * ROUNDS):
             versions = range(number * APART, number * APART + ROUND)
             for version in versions:
-                spool.save(version, array)
+                spool.save(version, *state)
             for took, busy in _times(work, lambda: _busy(spool)):
                 beside.setdefault(busy, []).append(took)
             for version in versions:
@@ -185,9 +198,9 @@ def _single_rates(spool: Spool) -> dict[str, float]:
     return found
 
 
-def _options(tiers: Tiers, size: int) -> dict[str, Any]:
+def _options(tiers: Tiers, size: int, arrays: int) -> dict[str, Any]:
     """The options of a spool with these tiers that holds one round."""
-    room = size + 8192
+    room = size + ROOM + arrays * ARRAY_ROOM
     found: dict[str, Any] = {}
     for place, name in enumerate(tiers.names):
         last = place == len(tiers.names) - 1
@@ -219,19 +232,17 @@ def _wait_until_ready(spool: Spool, until: float) -> None:
 
 
 @contextlib.contextmanager
-def _array(spool: Spool, size: int, where: str) -> Iterator[Any]:
-    """Memory of the application: on a GPU, a checkpoint of the spool that is being written."""
+def _state(spool: Spool, pieces: tuple[int, int], where: str) -> Iterator[tuple[Any, ...]]:
+    """Some arrays of the application; on a GPU one, a checkpoint of the spool that is being
+    written.
+    """
+    each, count = pieces
     if where == "cpu":
-        yield bytearray(b"\1") * size
+        yield tuple(bytearray(b"\1") * each for _ in range(count))
         return
-    with spool.writing(ARRAY, size, "uint8") as buffer:
-        yield buffer
+    with spool.writing(ARRAY, each * count, "uint8") as buffer:
+        yield (buffer,)
     spool.discard(ARRAY)
-
-
-def _stall(spool: Spool) -> float:
-    stats = spool.stats()
-    return stats.save_stall_seconds + stats.restore_stall_seconds
 
 
 def _busy(spool: Spool) -> tuple[bool, ...]:
