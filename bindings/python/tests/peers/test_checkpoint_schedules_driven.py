@@ -296,9 +296,19 @@ def test_what_is_not_there_is_refused(actions: list[Any], message: str) -> None:
 
 
 def test_other_objects_and_tiers_are_refused() -> None:
-    with pytest.raises(TypeError, match="a CheckpointSchedule is needed, not list"):
+    with pytest.raises(TypeError, match=r"a CheckpointSchedule is needed, not \[\]; unspool"):
         from_checkpoint_schedules([])
-    with pytest.raises(ValueError, match="storage_map has 'TAPE'"):
-        from_checkpoint_schedules(theirs.Revolve(3, 1), storage_map={"TAPE": "disk"})
-    with pytest.raises(ValueError, match="storage_map has 'RAM': 'tape'"):
-        from_checkpoint_schedules(theirs.Revolve(3, 1), storage_map={"RAM": "tape"})
+    storage_map: Any
+    for storage_map, why in [
+        ({"TAPE": "disk"}, "storage_map has 'TAPE'"),
+        ({"RAM": "tape"}, "storage_map has 'RAM': 'tape'"),
+        ("disk", "storage_map='disk': write a mapping"),
+    ]:
+        with pytest.raises(unspool.OptionError, match=why):
+            from_checkpoint_schedules(theirs.Revolve(3, 1), storage_map=storage_map)
+
+
+@pytest.mark.parametrize("steps", [0, -1, "three", 2.5, True])
+def test_a_number_of_steps_that_makes_no_sense_is_refused(steps: Any) -> None:
+    with pytest.raises(unspool.ScheduleError, match="step"):
+        from_checkpoint_schedules(theirs.SingleMemoryStorageSchedule(), steps)

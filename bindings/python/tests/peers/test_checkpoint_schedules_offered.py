@@ -354,7 +354,7 @@ def test_online_revolve_gives_up_copies_in_the_forward_pass(steps: int) -> None:
 
 @pytest.mark.parametrize("storage", ["WORK", "tape", {"disk": NONE}, {"tape": "RAM"}])
 def test_other_storages_are_refused(storage: Any) -> None:
-    with pytest.raises(ValueError, match='choose "RAM" or "DISK"'):
+    with pytest.raises(unspool.OptionError, match='choose "RAM" or "DISK"'):
         as_checkpoint_schedule(schedules.Revolve(4, 2), storage)
 
 

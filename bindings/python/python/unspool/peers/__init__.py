@@ -21,7 +21,7 @@ def from_checkpoint_schedules(
 ) -> Any:
     """A schedule of checkpoint_schedules as one of ours, to be driven on a spool.
 
-    Args:
+    Arguments:
         schedule: any `checkpoint_schedules.CheckpointSchedule` of which no action was taken yet.
             It is copied and stays as it is.
         steps: the number of steps, for those that do not know it (`max_n` is None). Without it the
@@ -34,7 +34,8 @@ def from_checkpoint_schedules(
 
     Raises:
         ScheduleError: it has begun, computes no adjoint, knows another number of steps, or asks for
-            what is not there.
+            what is not there; or `steps` is no number of steps.
+        OptionError: `storage_map` names no storage or no tier.
         TypeError: it is no CheckpointSchedule.
     """
     from unspool.peers import checkpoint_schedules
@@ -51,7 +52,7 @@ def as_checkpoint_schedule(
 ) -> Any:
     """One of our schedules as a `checkpoint_schedules.CheckpointSchedule`.
 
-    Args:
+    Arguments:
         schedule: anything that `schedules.as_schedule` takes.
         storage: where copies go that name no tier: `"RAM"`, `"DISK"`, or the `StorageType`. Or a
             mapping from tiers (None included) to these; the device and host tiers are RAM
@@ -69,6 +70,7 @@ def as_checkpoint_schedule(
         MissingLibraryError: the package is not installed.
         ScheduleError: the schedule runs on from a copy past the next one that was saved, without
             `whole_states`.
+        OptionError: `storage` names no tier, or no storage for copies.
     """
     from unspool.peers import checkpoint_schedules
 

@@ -36,6 +36,7 @@ from unspool.schedules import (
     as_schedule,
     check,
 )
+from unspool.schedules.given import whole
 
 __all__ = ["adapt", "offer"]
 
@@ -48,11 +49,16 @@ def adapt(
 ) -> Schedule:
     """See `unspool.peers.from_checkpoint_schedules`."""
     if not isinstance(schedule, _theirs.CheckpointSchedule):
-        raise TypeError(f"a CheckpointSchedule is needed, not {type(schedule).__name__}")
+        raise TypeError(
+            f"a CheckpointSchedule is needed, not {schedule!r}; unspool.adjoint takes schedules of "
+            "unspool.schedules and lists of actions as they are"
+        )
     name = type(schedule).__name__
     if schedule.n or schedule.r or hasattr(schedule, "iter"):
         raise ScheduleError(f"actions of this {name} were taken already: hand in a new one")
     known = schedule.max_n
+    if steps is not None:
+        steps = whole("from_checkpoint_schedules", "steps", steps)
     if steps is not None and known not in (None, steps):
         raise ScheduleError(f"this {name} is for {known} steps, not for {steps}: leave out steps=")
     places = tiers(storage_map or {})

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from checkpoint_schedules import StorageType  # type: ignore[import-untyped]
+from unspool.errors import OptionError
 
 __all__ = ["storages", "tiers"]
 
@@ -15,10 +16,12 @@ _TIERS = ("device", "host", "disk", "remote", None)
 def tiers(changes: Mapping[Any, str | None]) -> dict[Any, str | None]:
     """The tier of what each of their storages holds; `changes` by name or by StorageType."""
     found = {StorageType.RAM: "host", StorageType.DISK: "disk", StorageType.WORK: None}
+    if not isinstance(changes, Mapping):
+        raise OptionError(f'storage_map={changes!r}: write a mapping such as {{"DISK": "host"}}')
     for label, tier in changes.items():
         storage = _storage(label)
         if storage not in found or tier not in _TIERS:
-            raise ValueError(
+            raise OptionError(
                 f"storage_map has {label!r}: {tier!r}; it maps RAM, DISK and WORK to "
                 '"device", "host", "disk", "remote" or None'
             )
@@ -36,7 +39,7 @@ def storages(choice: Any) -> dict[str | None, Any]:
     for tier, label in changes.items():
         storage = _storage(label)
         if tier not in found or storage not in (StorageType.RAM, StorageType.DISK):
-            raise ValueError(f'copies of tier {tier!r} in {label!r}: choose "RAM" or "DISK"')
+            raise OptionError(f'copies of tier {tier!r} in {label!r}: choose "RAM" or "DISK"')
         found[tier] = storage
     return found
 

@@ -18,7 +18,7 @@ def prune(actions: Sequence[Action], kept: Iterable[Key] = ()) -> list[Action]:
     """The same actions with only the saves and restores that are used, and discards after the last
     uses.
 
-    Args:
+    Arguments:
         actions: a valid list; its discards do not matter.
         kept: copies that are there before the first action. Those that nobody restores are
             discarded at the start.
