@@ -6,6 +6,7 @@ use unspool::Settings;
 use unspool_core::forecast::{
     Forecast, ForecastError, Job, LinkBytes, LinkSpeed, Rate, forecast, forecast_from_sample,
 };
+use unspool_core::schedule::AnySchedule;
 use unspool_core::{Nanos, TierConfig, TierKind};
 
 use crate::errors::{Class, error};
@@ -28,16 +29,23 @@ pub(crate) fn run_forecast<'py>(
     sample: Option<&ScheduleCore>,
 ) -> PyResult<Bound<'py, PyDict>> {
     let job = job_of(job)?;
-    let (whole, sample) = (schedule.fresh(), sample.map(ScheduleCore::fresh));
-    let found = guarded(py, || {
-        Ok(py.detach(|| match (forecast(whole.clone(), &job), sample) {
-            (Err(ForecastError::TooLong { .. }), Some(sample)) => {
-                forecast_from_sample(whole, sample, &job)
-            }
-            (found, _) => found,
-        }))
-    })?;
+    let found = forecast_of(py, schedule.fresh(), &job)?;
+    let found = match (found, sample) {
+        (Err(ForecastError::TooLong { .. }), Some(sample)) => {
+            let (whole, sample) = (schedule.all_counts(py, job.steps)?, sample.fresh());
+            guarded(py, || Ok(py.detach(|| forecast_from_sample(&whole, sample, &job))))?
+        }
+        (found, _) => found,
+    };
     found.map_or_else(|why| Err(refused(py, &why)), |found| answer(py, &found))
+}
+
+fn forecast_of(
+    py: Python<'_>,
+    schedule: AnySchedule,
+    job: &Job,
+) -> PyResult<Result<Forecast, ForecastError>> {
+    guarded(py, || Ok(py.detach(|| forecast(schedule, job))))
 }
 
 fn refused(py: Python<'_>, why: &ForecastError) -> PyErr {
@@ -66,8 +74,8 @@ fn job_of(asked: &Bound<'_, PyDict>) -> PyResult<Job> {
         reverse_bytes: find(asked, "reverse_bytes")?.unwrap_or(state_bytes),
         step_seconds,
         reverse_seconds: find(asked, "reverse_seconds")?.unwrap_or(step_seconds),
-        save: rate(need(asked, "save")?),
-        restore: rate(need(asked, "restore")?),
+        save: rate(asked.py(), need(asked, "save")?)?,
+        restore: rate(asked.py(), need(asked, "restore")?)?,
         lookahead: need(asked, "lookahead")?,
         on_gpu: need(asked, "on_gpu")?,
         first_touch: find(asked, "first_touch")?.unwrap_or(0.0),
@@ -118,7 +126,8 @@ fn kind(py: Python<'_>, name: &str) -> PyResult<TierKind> {
 fn link((asked, contention): (&Bound<'_, PyDict>, f64)) -> PyResult<LinkSpeed> {
     let way = |name: &str| -> PyResult<Rate> {
         let speed = need(asked, &format!("{name}_rate"))?;
-        Ok(rate((speed, find(asked, &format!("{name}_latency"))?.unwrap_or(0.0))))
+        let latency = find(asked, &format!("{name}_latency"))?.unwrap_or(0.0);
+        rate(asked.py(), (speed, latency))
     };
     let usual = Settings::default();
     Ok(LinkSpeed {
@@ -131,8 +140,12 @@ fn link((asked, contention): (&Bound<'_, PyDict>, f64)) -> PyResult<LinkSpeed> {
 }
 
 /// Bytes a second, and seconds that every copy takes besides.
-fn rate((bytes_per_second, latency): (f64, f64)) -> Rate {
-    Rate { bytes_per_second, latency: Nanos((latency * 1e9) as u64) }
+fn rate(py: Python<'_>, (bytes_per_second, latency): (f64, f64)) -> PyResult<Rate> {
+    if !(latency.is_finite() && latency >= 0.0) {
+        let text = format!("A latency is a finite number of seconds, 0 or more: not {latency}.");
+        return Err(error(py, Class::Option, text));
+    }
+    Ok(Rate { bytes_per_second, latency: Nanos((latency * 1e9) as u64) })
 }
 
 fn find<'py, T>(asked: &Bound<'py, PyDict>, key: &str) -> PyResult<Option<T>>

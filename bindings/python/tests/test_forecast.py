@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
@@ -96,6 +97,8 @@ def test_a_long_schedule_is_forecast_from_a_sample() -> None:
         ({"lookahead": None}, "lookahead"),
         ({"step_seconds": -1.0}, "not negative"),
         ({"save": (0.0, 0.0)}, "above zero"),
+        ({"save": (1e9, -1.0)}, "latency"),
+        ({"restore": (1e9, math.nan)}, "latency"),
         ({"contention": [0.1]}, "2 links"),
         ({"tiers": [("shelf", 1)], "links": []}, "shelf"),
         ({"tiers": [], "links": []}, "tiers"),

@@ -5,8 +5,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use unspool_core::schedule::{
-    Action, AnySchedule, Fault, Interpreter, Level, Limits, Listed, MultiLevel, OnlineRevolve,
-    Revolve, Schedule, ScheduleError, StoreAll, Trace, Uniform, ZCut,
+    Action, AnySchedule, Counts, Fault, Interpreter, Level, Limits, Listed, MultiLevel,
+    OnlineRevolve, Revolve, Schedule, ScheduleError, StoreAll, Trace, Uniform, ZCut,
 };
 
 use super::interpreter::{counted, refused};
@@ -180,6 +180,13 @@ impl ScheduleCore {
     /// pass ends, for a schedule that does not know it.
     #[pyo3(signature = (steps=None))]
     fn counts<'py>(&self, py: Python<'py>, steps: Option<u64>) -> PyResult<Bound<'py, PyDict>> {
+        counted(py, &self.all_counts(py, steps)?)
+    }
+}
+
+impl ScheduleCore {
+    /// The same as the core counts it. Ctrl-C ends it.
+    pub(crate) fn all_counts(&self, py: Python<'_>, steps: Option<u64>) -> PyResult<Counts> {
         let mut schedule = self.fresh();
         let mut interpreter = Interpreter::new(Limits::of(&schedule));
         loop {
@@ -187,7 +194,7 @@ impl ScheduleCore {
             match guarded(py, || Ok(ran()))? {
                 Ran::On => py.check_signals()?,
                 Ran::Out(Err(refusal)) => return Err(refusal.into_exception(py)),
-                Ran::Out(Ok(())) => return counted(py, &interpreter.counts()),
+                Ran::Out(Ok(())) => return Ok(interpreter.counts()),
             }
         }
     }

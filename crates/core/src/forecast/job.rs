@@ -2,6 +2,7 @@
 
 use alloc::vec::Vec;
 
+use crate::Core;
 use crate::config::{Config, LinkConfig, PolicyKind, TierConfig};
 use crate::forecast::ForecastError;
 use crate::schedule::Counts;
@@ -110,7 +111,7 @@ impl Job {
         if self.reverse_bytes > self.state_bytes {
             return Err(ForecastError::Job("what a reverse step reads is a part of the state"));
         }
-        Ok(())
+        Core::new(self.config()).map(drop).map_err(ForecastError::Config)
     }
 
     /// The settings of the core, as a spool has them.

@@ -18,44 +18,36 @@
 use crate::config::TierConfig;
 use crate::forecast::run::size_in;
 use crate::forecast::{Forecast, ForecastError, Job, LinkBytes, TierPeak, forecast};
-use crate::schedule::{Counts, Interpreter, Limits, Schedule};
+use crate::schedule::{Counts, Schedule};
 
 /// A tier is small when it holds less than one of so many copies.
 const SMALL: u64 = 4;
 
 /// Predicts what `whole` costs from a forecast of `sample`, a shorter schedule of the same shape.
 ///
-/// Of `whole` only the actions are counted: 10^7 and more of them a second.
+/// Of the whole only what the interpreter of schedules counts is needed
+/// ([`check`](crate::schedule::check())).
 ///
 /// # Errors
-/// Those of [`forecast`], for both; [`ForecastError::Sample`] when the two have not the same shape.
+/// Those of [`forecast`]; [`ForecastError::DoesNotFit`] also when the whole has no room;
+/// [`ForecastError::Sample`] when the two have not the same shape.
 pub fn forecast_from_sample(
-    whole: impl Schedule,
+    whole: &Counts,
     sample: impl Schedule,
     job: &Job,
 ) -> Result<Forecast, ForecastError> {
-    let counts = count(whole, job)?;
-    check_room(&counts, job)?;
+    job.check()?;
+    check_room(whole, job)?;
     let slots = sample.slots();
-    let share = slots as f64 / counts.peak.max(1) as f64;
+    let share = slots as f64 / whole.peak.max(1) as f64;
     if slots == 0 || share > 1.0 {
         return Err(ForecastError::Sample);
     }
     let found = forecast(sample, &part_of(job, slots, share))?;
-    if found.counts.steps > counts.steps || found.counts.restores == 0 {
+    if found.counts.steps > whole.steps || found.counts.restores == 0 {
         return Err(ForecastError::Sample);
     }
-    Ok(scaled(&found, &counts, job))
-}
-
-fn count(mut schedule: impl Schedule, job: &Job) -> Result<Counts, ForecastError> {
-    if schedule.steps().is_none() {
-        return Err(ForecastError::UnknownSteps);
-    }
-    job.check()?;
-    let mut interpreter = Interpreter::new(Limits::of(&schedule));
-    schedule.try_for_each(|action| interpreter.see(&action)).map_err(ForecastError::Schedule)?;
-    interpreter.finish().map_err(ForecastError::Schedule)
+    Ok(scaled(&found, whole, job))
 }
 
 /// The sample may fit where the whole does not, by a rounding.
@@ -77,7 +69,7 @@ fn part_of(job: &Job, slots: u64, share: f64) -> Job {
     let mut part = job.clone();
     for tier in part.tiers.iter_mut().filter(|tier| tier.capacity < u64::MAX) {
         let state = size_in(tier, job.state_bytes).max(1);
-        if slots > tier.capacity / state * SMALL {
+        if slots > (tier.capacity / state).saturating_mul(SMALL) {
             continue;
         }
         let least = state.saturating_mul(2).min(tier.capacity);

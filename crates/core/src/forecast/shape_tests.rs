@@ -6,7 +6,10 @@ use proptest::prelude::*;
 
 use super::tests::job;
 use super::{Forecast, ForecastError, Job, forecast, forecast_from_sample};
-use crate::schedule::{AnySchedule, OnlineRevolve, Revolve, StoreAll, Uniform, ZCut};
+use crate::ConfigError;
+use crate::schedule::{
+    AnySchedule, Counts, Limits, OnlineRevolve, Revolve, Schedule, StoreAll, Uniform, ZCut, check,
+};
 
 fn known(steps: u64, number: u64) -> Vec<(&'static str, AnySchedule)> {
     let number = number.min(steps);
@@ -65,10 +68,14 @@ fn an_online_schedule_is_told_its_end() {
     assert_eq!(forecast(online(), &unknown), Err(ForecastError::UnknownSteps));
 }
 
+fn counts(whole: impl Schedule) -> Counts {
+    check(whole, Limits::none()).expect("it breaks no rule")
+}
+
 #[track_caller]
 fn assert_sample_is_close(whole: AnySchedule, sample: AnySchedule, job: &Job, within: f64) {
     let full = forecast(whole.clone(), job).expect("it fits");
-    let from_sample = forecast_from_sample(whole, sample, job).expect("it fits");
+    let from_sample = forecast_from_sample(&counts(whole), sample, job).expect("it fits");
     let ratio = from_sample.seconds / full.seconds;
     assert!((ratio - 1.0).abs() < within, "{ratio}: {from_sample:?} instead of {full:?}");
     assert_eq!(from_sample.counts, full.counts);
@@ -104,15 +111,29 @@ fn a_tenth_of_the_cuts_tells_the_whole() {
 #[test]
 fn a_sample_must_be_shorter() {
     let schedule = |steps| StoreAll::new(steps).expect("steps");
-    let found = forecast_from_sample(schedule(10), schedule(20), &job(40, 0, 0));
+    let found = forecast_from_sample(&counts(schedule(10)), schedule(20), &job(40, 0, 0));
     assert_eq!(found, Err(ForecastError::Sample));
 }
 
 #[test]
 fn a_sample_does_not_hide_that_the_whole_has_no_room() {
     let schedule = |steps| StoreAll::new(steps).expect("steps");
-    let found = forecast_from_sample(schedule(1000), schedule(10), &job(40, 40, 0));
+    let found = forecast_from_sample(&counts(schedule(1000)), schedule(10), &job(40, 40, 0));
     assert!(matches!(found, Err(ForecastError::DoesNotFit { .. })), "{found:?}");
+}
+
+#[test]
+fn a_sample_is_refused_what_no_spool_can_have() {
+    let whole = counts(StoreAll::new(100).expect("steps"));
+    let sample = || StoreAll::new(10).expect("steps");
+    let mut unaligned = job(40, 200, 0);
+    unaligned.tiers[1].alignment = 0;
+    let found = forecast_from_sample(&whole, sample(), &unaligned);
+    assert_eq!(found, Err(ForecastError::Config(ConfigError::Alignment(1))));
+    let mut endless = Job { state_bytes: 0, reverse_bytes: 0, ..job(40, 200, 0) };
+    endless.tiers[1].capacity = u64::MAX - 1;
+    let found = forecast_from_sample(&whole, sample(), &endless);
+    assert_eq!(found.map(|found| found.counts), Ok(whole), "nothing overflows");
 }
 
 proptest! {
