@@ -126,7 +126,7 @@ def _first_touch(probe: Probe, save: Rate) -> float:
     """Seconds per byte that the first save into a place takes longer than a later one."""
     if probe.where != "cpu" or probe.names[0] == "disk" or not probe.saves.warm:
         return 0.0
-    cold = min(probe.saves.cold)
+    cold = statistics.median(probe.saves.cold)
     return max(0.0, cold - save.seconds(probe.size)) / probe.size
 
 

@@ -73,7 +73,7 @@ def _count(name: str, value: Any) -> int:
     except TypeError as error:
         raise OptionError(f"{name}={value!r} is no whole number.") from error
     if not 1 <= count < 2**53:
-        raise OptionError(f"{name}={value!r}: at least one step is needed.")
+        raise OptionError(f"{name}={value!r}: write a number of steps from 1 to 2**53 - 1.")
     return count
 
 
