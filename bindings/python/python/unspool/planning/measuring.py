@@ -7,6 +7,7 @@ how much can be moved in time, and what a copy costs beside its bytes.
 from __future__ import annotations
 
 import itertools
+import statistics
 import time
 from collections.abc import Callable
 
