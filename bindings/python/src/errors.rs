@@ -66,6 +66,15 @@ pub fn error(py: Python<'_>, class: Class, message: impl Into<String>) -> PyErr 
     exception(py, class.name(), &message.into())
 }
 
+/// What the core says in words without a capital and a full stop, as a sentence.
+pub(crate) fn sentence(py: Python<'_>, class: Class, why: &impl std::fmt::Display) -> PyErr {
+    let mut text = format!("{why}.");
+    if let Some(first) = text.get_mut(..1) {
+        first.make_ascii_uppercase();
+    }
+    error(py, class, text)
+}
+
 /// An error of the spool as an exception, with the version that the call named.
 pub fn from_spool(py: Python<'_>, error: &unspool::Error, version: Option<i64>) -> PyErr {
     let raised = exception(py, class_of(error.kind(), version), error.message());

@@ -9,7 +9,7 @@ use unspool_core::forecast::{
 use unspool_core::schedule::AnySchedule;
 use unspool_core::{Nanos, TierConfig, TierKind};
 
-use crate::errors::{Class, error};
+use crate::errors::{Class, error, sentence};
 use crate::panics::guarded;
 use crate::schedule::{ScheduleCore, counted};
 
@@ -49,16 +49,12 @@ fn forecast_of(
 }
 
 fn refused(py: Python<'_>, why: &ForecastError) -> PyErr {
-    let mut text = why.to_string();
-    if let Some(first) = text.get_mut(..1) {
-        first.make_ascii_uppercase();
-    }
     let class = match why {
         ForecastError::DoesNotFit { .. } => Class::TooLarge,
         ForecastError::Job(_) | ForecastError::Config(_) => Class::Option,
         _ => Class::Schedule,
     };
-    error(py, class, text + ".")
+    sentence(py, class, why)
 }
 
 fn job_of(asked: &Bound<'_, PyDict>) -> PyResult<Job> {

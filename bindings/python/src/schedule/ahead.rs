@@ -6,11 +6,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use pyo3::prelude::*;
 use unspool_core::schedule::Action;
 
-use super::{ScheduleCore, words};
+use super::{AT_ONCE, ScheduleCore, words};
 use crate::panics::guarded;
-
-/// How many actions are followed between two looks at Python's signals.
-const AT_ONCE: usize = 1 << 20;
 
 /// Versions in the order in which they will be restored, and whether each is discarded then.
 type Hints = (Vec<i64>, Vec<bool>);

@@ -9,13 +9,11 @@ use unspool_core::schedule::{
     OnlineRevolve, Revolve, Schedule, ScheduleError, StoreAll, Trace, Uniform, ZCut,
 };
 
+use super::AT_ONCE;
 use super::interpreter::{counted, refused};
 use super::words::{self, Word};
-use crate::errors::{Class, error};
+use crate::errors::{Class, error, sentence};
 use crate::panics::guarded;
-
-/// How many actions are followed between two looks at Python's signals.
-const AT_ONCE: usize = 1 << 20;
 
 /// The longest trace that is written, in lines: some gigabytes of text.
 const MOST_LINES: u64 = 200_000_000;
@@ -52,11 +50,7 @@ impl ScheduleCore {
 }
 
 fn wrong(py: Python<'_>, why: &ScheduleError) -> PyErr {
-    let mut text = why.to_string();
-    if let Some(first) = text.get_mut(..1) {
-        first.make_ascii_uppercase();
-    }
-    error(py, Class::Schedule, text + ".")
+    sentence(py, Class::Schedule, why)
 }
 
 #[pymethods]

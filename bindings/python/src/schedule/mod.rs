@@ -12,6 +12,9 @@ use pyo3::prelude::*;
 pub(crate) use self::core::ScheduleCore;
 pub(crate) use self::interpreter::counted;
 
+/// How many actions are followed between two looks at Python's signals.
+const AT_ONCE: usize = 1 << 20;
+
 /// Adds the classes to the extension module.
 pub(crate) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<ScheduleCore>()?;

@@ -6,11 +6,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use pyo3::prelude::*;
 use unspool_core::schedule::Action;
 
-use super::{ScheduleCore, words};
+use super::{AT_ONCE, ScheduleCore, words};
 use crate::panics::guarded;
-
-/// How many actions are followed between two looks at Python's signals.
-const AT_ONCE: usize = 1 << 20;
 
 /// What a dry run found: for every state that was kept, from its first save to the discard of its
 /// last copy, whether a `Forward` or a `Save` ever relies on it. One bit each.
