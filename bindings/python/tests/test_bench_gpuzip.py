@@ -171,10 +171,19 @@ def test_a_schedule_that_makes_another_image_fails_the_part(tmp_path, monkeypatc
 
 
 def test_a_schedule_that_cannot_be_made_is_noted(tmp_path):
-    asked = plan(*SMALL, "--schedules=all,best", f"--dir={tmp_path}")
+    asked = plan(*SMALL, "--schedules=all,trace:none", f"--dir={tmp_path}")
     table = by_schedule.table_of(by_schedule.job_of(asked), asked, report.Report({}))
     assert len(table.rows) == 2
-    assert any("best: left out: there is no schedule" in note for note in table.notes)
+    assert any("trace:none: left out: --schedule trace:none" in note for note in table.notes)
+
+
+@pytest.mark.parametrize(
+    ("names", "why"), [("all,best", "there is no schedule 'best'"), (",", "no schedule is named")]
+)
+def test_a_schedule_that_there_is_not_is_refused_before_anything_runs(names, why, capsys):
+    with pytest.raises(SystemExit):
+        plan("--schedules", names)
+    assert why in capsys.readouterr().err
 
 
 def test_options_of_both_parts_are_their_own():

@@ -167,7 +167,8 @@ def test_one_step_needs_no_copy() -> None:
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
-        ({"steps": 0}, "at least one step"),
+        ({"steps": 0}, "from 1 to 2"),
+        ({"steps": 10**20}, "from 1 to 2"),
         ({"steps": 2.5}, "no whole number"),
         ({"state": "4G"}, "GiB"),
         ({"reverse_seconds": -1}, "seconds from 0"),

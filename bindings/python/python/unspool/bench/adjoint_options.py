@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from unspool.bench.words import count_of, counts_of, size_of, words_of
+from unspool.rtm.errors import MigrationError
 from unspool.rtm.options import counts_of_cells, lengths
+from unspool.rtm.schedule import Choice
 
 __all__ = ["Gpuzip", "Migration", "add_adjoint_options", "adjoint_plans"]
 
@@ -99,7 +101,7 @@ def _migration_options(group: argparse._ArgumentGroup) -> None:
         group.add_argument(name, dest=dest, type=kind, metavar=metavar, help=text)
 
     known = ",".join(Migration.schedules)
-    add("--schedules", words_of, "NAME[,NAME]", f"as for unspool rtm ({known})")
+    add("--schedules", _schedules, "NAME[,NAME]", f"as for unspool rtm ({known})")
     add("--rtm-model", Path, "FILE", "velocities, as for unspool rtm (a generated model)")
     add("--rtm-shape", counts_of_cells, "NXxNZ", "cells of the model (1201x401)")
     add("--rtm-spacing", lengths, "METRES", "between cells (7.5)")
@@ -116,6 +118,19 @@ def _migration_options(group: argparse._ArgumentGroup) -> None:
         default=None,
         help="compute on the GPU",
     )
+
+
+def _schedules(text: str) -> tuple[str, ...]:
+    """Names that `unspool rtm --schedule` knows."""
+    names = words_of(text)
+    if not names:
+        raise argparse.ArgumentTypeError("no schedule is named")
+    for name in names:
+        try:
+            Choice(name)
+        except MigrationError as error:
+            raise argparse.ArgumentTypeError(str(error)) from None
+    return names
 
 
 def adjoint_plans(options: argparse.Namespace) -> dict[str, Any]:
