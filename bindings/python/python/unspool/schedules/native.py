@@ -94,8 +94,12 @@ class Revolve(_Made):
 class OnlineRevolve(_Made):
     """Revolve for a number of steps that is not known before the forward pass ends.
 
-    As few recomputed steps as possible after P. Stumm and A. Walther, "New algorithms for optimal
-    online checkpointing", SIAM Journal on Scientific Computing 32 (2010), as far as that goes.
+    After P. Stumm and A. Walther, "New algorithms for optimal online checkpointing", SIAM Journal
+    on Scientific Computing 32 (2010). The forward pass goes to state N, one further than Revolve's,
+    and up to `comb(slots + 2, 2)` steps all advances together are Revolve's for N + 1 steps, which
+    nothing undercuts; for more steps there are a few percent more.
+
+    Its actions wait for the end of the forward pass: a list of them has no end.
 
     Attributes:
         slots: the most copies at a time.
