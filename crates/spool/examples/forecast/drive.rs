@@ -1,10 +1,10 @@
 //! A plain driver: a schedule's actions become the calls of a spool.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::time::Instant;
 
 use unspool::{Dtype, Error, RegionSpec, Spool, Use, Wait};
-use unspool_core::schedule::Action;
+use unspool_core::schedule::{Action, Restores, Schedule};
 
 use crate::wave::Wave;
 
@@ -20,27 +20,25 @@ pub struct Measured {
     pub lead: u64,
 }
 
-/// Carries out `actions`, with `lookahead` restores announced beyond the one in progress.
+/// Carries out `schedule`, with `lookahead` restores announced beyond the one in progress.
 pub fn drive(
     spool: &Spool,
-    actions: &[Action],
+    schedule: impl Schedule + Clone,
     lookahead: usize,
     wave: &mut Wave,
 ) -> Result<Measured, Error> {
-    let uses = uses(actions);
-    let mut expected = uses.chunks(1);
-    let mut expect = |count: usize| {
-        expected.by_ref().take(count).flatten().try_for_each(|u| spool.expect_uses([*u]))
-    };
+    let mut uses =
+        Restores::new(schedule.clone()).map(|(step, last)| Use { version: step as i64, last });
+    let mut expect = |count: usize| spool.expect_uses(uses.by_ref().take(count));
     let mut measured = Measured::default();
     let mut marks = HashMap::new();
     let start = Instant::now();
     expect(lookahead)?;
-    for action in actions {
+    for action in schedule {
         let began = Instant::now();
         let spent = match action {
             Action::Forward { from, to } => {
-                (*from..*to).for_each(|_| wave.step());
+                (from..to).for_each(|_| wave.step());
                 &mut measured.compute
             }
             Action::Reverse { .. } => {
@@ -48,18 +46,22 @@ pub fn drive(
                 &mut measured.compute
             }
             Action::Save { step, .. } => {
-                save(spool, *step as i64, wave)?;
-                marks.insert(*step, wave.mark());
+                save(spool, step as i64, wave)?;
+                marks.insert(step, wave.mark());
                 &mut measured.copies
             }
             Action::Restore { step, .. } => {
                 expect(1)?;
-                restore(spool, *step as i64, wave)?;
-                assert_eq!(marks.get(step), Some(&wave.mark()), "state {step} came back otherwise");
+                restore(spool, step as i64, wave)?;
+                assert_eq!(
+                    marks.get(&step),
+                    Some(&wave.mark()),
+                    "state {step} came back otherwise"
+                );
                 &mut measured.copies
             }
             Action::Discard { step, .. } => {
-                spool.discard(*step as i64)?;
+                spool.discard(step as i64)?;
                 &mut measured.copies
             }
             Action::End => break,
@@ -73,27 +75,6 @@ pub fn drive(
     measured.copies -= measured.save_stall + measured.restore_stall;
     measured.lead = stats.application.prefetch_lead.median;
     Ok(measured)
-}
-
-/// The restores in order; whether a discard comes before the next restore of the same step.
-fn uses(actions: &[Action]) -> Vec<Use> {
-    let mut uses: Vec<Use> = Vec::new();
-    let mut latest = BTreeMap::new();
-    for action in actions {
-        match action {
-            Action::Restore { step, .. } => {
-                latest.insert(*step, uses.len());
-                uses.push(Use { version: *step as i64, last: false });
-            }
-            Action::Discard { step, .. } => {
-                if let Some(at) = latest.remove(step) {
-                    uses[at].last = true;
-                }
-            }
-            _ => {}
-        }
-    }
-    uses
 }
 
 pub fn save(spool: &Spool, version: i64, wave: &Wave) -> Result<(), Error> {

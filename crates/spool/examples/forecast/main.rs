@@ -65,7 +65,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-fn compare<S: Schedule, E: std::error::Error + 'static>(
+fn compare<S: Schedule + Clone, E: std::error::Error + 'static>(
     name: &str,
     schedule: impl Fn() -> Result<S, E>,
     shape: Shape,
@@ -77,10 +77,9 @@ fn compare<S: Schedule, E: std::error::Error + 'static>(
     let started = std::time::Instant::now();
     let predicted = forecast(schedule()?, &job)?;
     let took = started.elapsed();
-    let actions = || -> Result<Vec<_>, E> { Ok(schedule()?.collect()) };
     let spool = open(room, shape, folder)?;
     let mut wave = Wave::new(shape.state_bytes, shape.sweeps);
-    let measured = drive(&spool, &actions()?, LOOKAHEAD, &mut wave)?;
+    let measured = drive(&spool, schedule()?, LOOKAHEAD, &mut wave)?;
     spool.close()?;
     let again = forecast(schedule()?, &in_hindsight(&job, &predicted, &measured))?;
     let took = took.as_secs_f64();
