@@ -307,7 +307,7 @@ impl Interpreter {
     fn end(&mut self) -> Result<(), Rule> {
         match self.left {
             Some(0) if self.counts.reverses > 0 => {}
-            left => return Err(Rule::NotReversed { left }),
+            left => return Err(Rule::NotReversed { left: left.filter(|left| *left > 0) }),
         }
         if !self.kept.is_empty() {
             return Err(Rule::StillKept { copies: self.kept.len() as u64 });

@@ -191,6 +191,7 @@ fn the_end_comes_last_with_nothing_kept_or_left() {
     let missing = check([save(0)], Limits::none()).unwrap_err();
     assert_eq!((missing.place, missing.action, missing.rule), (1, None, Rule::NoEnd));
     assert_eq!(fault_of(&[Action::End], Limits::none()), (0, Rule::NotReversed { left: None }));
+    assert_eq!(fault_of(&[Action::End], steps(0)), (0, Rule::NotReversed { left: None }));
     assert_eq!(fault_of(&[Action::End], steps(2)), (0, Rule::NotReversed { left: Some(2) }));
     let kept = [save(0), reverse(0), Action::End];
     assert_eq!(fault_of(&kept, Limits::none()), (2, Rule::StillKept { copies: 1 }));

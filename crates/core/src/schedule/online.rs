@@ -9,7 +9,8 @@
 //! further than that of a schedule which knows `n`, so the bound is Revolve's for `n + 1` steps
 //! ([`advances`](super::revolve::advances)`(n + 1, slots)`, at most the repetition number more than
 //! for `n`). For `n` up to `binom(slots + 2, 2)` it is met; up to `binom(slots + 3, 3)` it is
-//! missed by a step or so, and in general by a few percent: `online/tests.rs` has the figures.
+//! missed by a step or two, and in general by up to a few percent, by 12 with two slots:
+//! `online/tests.rs` has the figures.
 
 mod placing;
 mod sweep;

@@ -101,7 +101,7 @@ impl Schedule for Trace {
 /// What is wrong with a text, and where.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TraceError {
-    /// The line, counted from 1.
+    /// The line, counted from 1; the last one where something is missing, 0 if there is none.
     pub line: usize,
     /// What is wrong with it.
     pub why: TraceFault,
