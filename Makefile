@@ -65,6 +65,7 @@ bench: need-rust $(VENV)/.rtm ## print tables of what things cost, against the r
 	@mkdir -p $(CURDIR)/target
 	$(CARGO) bench --locked --package unspool-tiers --bench disk -- --quick --dir $(CURDIR)/target
 	$(BIN)/python $(PACKAGE)/benches/python_calls.py
+	$(BIN)/python $(PACKAGE)/benches/python_adjoint.py
 
 sim: need-rust ## run SEEDS=10000 seeds of the simulator (or a range: SEEDS=500..600)
 	$(CARGO) run --locked --release --package unspool-sim -- \

@@ -227,6 +227,13 @@ def test_traces_are_read_from_files_and_texts(tmp_path: Path) -> None:
     assert "4 FIRSTURN" in text and text.endswith("TERMINATE\n")
     with pytest.raises(FileNotFoundError):
         Trace(tmp_path / "none")
+    (tmp_path / "bytes").write_bytes(b"0 SAVE\n\xff\xfe")
+    with pytest.raises(
+        unspool.ScheduleError, match="it is no text, but has other bytes from byte 7"
+    ):
+        Trace(tmp_path / "bytes")
+    with pytest.raises(unspool.ScheduleError, match="write the path of a file"):
+        Trace("")
 
 
 def test_tiers_have_as_many_slots_as_they_are_given() -> None:

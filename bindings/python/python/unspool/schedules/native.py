@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 from .._unspool import ScheduleCore, trace_text
 from ..errors import ScheduleError
@@ -315,14 +315,27 @@ class Trace(Listed):
     """
 
     def __init__(self, source: str | os.PathLike[str]) -> None:
-        if isinstance(source, str) and "\n" in source:
-            self.text = source
-        else:
-            self.text = Path(source).read_text(encoding="utf-8")
+        self.text = source if _is_text(source) else _read(source)
         self._begin(ScheduleCore.trace(self.text))
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _from_text, (self.text,)
+
+
+def _is_text(source: Any) -> TypeGuard[str]:
+    return isinstance(source, str) and "\n" in source
+
+
+def _read(path: str | os.PathLike[str]) -> str:
+    if not os.fspath(path):
+        raise ScheduleError("Trace(''): write the path of a file, or a text of lines.")
+    try:
+        return Path(path).read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise ScheduleError(
+            f"{os.fspath(path)} is no trace: it is no text, but has other bytes from byte "
+            f"{error.start} on."
+        ) from error
 
 
 def _from_text(text: str) -> Trace:
