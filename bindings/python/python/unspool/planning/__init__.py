@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from unspool.errors import OptionError
 from unspool.planning.links import Link, Links, LinksError, Rate
 from unspool.planning.outcome import Candidate, LeftOut, LinkBytes, NoPlanError, Plan, WhatIf
 from unspool.planning.problem import problem_of
-from unspool.planning.sizes import bytes_of, tiers_of
+from unspool.planning.sizes import Tiers, bytes_of, tiers_of
 
 __all__ = [
     "Candidate",
@@ -79,12 +80,10 @@ def plan(
         StorageError, NoDeviceError, DeviceError: no spool can be opened to measure them.
     """
     from unspool.planning.forecasting import make_plan
-    from unspool.planning.measuring import measure
 
     problem = problem_of(steps, state_bytes, step_seconds, reverse_seconds, reverse_bytes)
     tiers = tiers_of(device, host, disk, on)
-    if links is None:
-        links = measure(tiers, problem.state_bytes, work=work, arrays=arrays)
+    links = _links_of(links, tiers, problem.state_bytes, work, arrays)
     return make_plan(problem, tiers, links)
 
 
@@ -114,19 +113,19 @@ def predict(
 
     Raises:
         OptionError: a figure makes no sense, or the links are those of other tiers.
-        Error: the schedule breaks a rule, or the tiers cannot hold what it keeps.
+        Error: the schedule breaks a rule, or the tiers cannot hold what it keeps. A schedule of
+            your own has to know its number of steps.
         LinksError, StorageError, NoDeviceError, DeviceError: as for `plan`.
     """
     from unspool.planning.forecasting import candidate_of
-    from unspool.planning.measuring import measure
     from unspool.schedules import as_schedule
+    from unspool.schedules.base import ending
 
     chosen = as_schedule(schedule)
-    count = steps if chosen.steps is None else chosen.steps
+    count = ending(chosen, steps)
     problem = problem_of(count, state_bytes, step_seconds, reverse_seconds, reverse_bytes)
     tiers = tiers_of(device, host, disk, on)
-    if links is None:
-        links = measure(tiers, problem.state_bytes, work=work, arrays=arrays)
+    links = _links_of(links, tiers, problem.state_bytes, work, arrays)
     return candidate_of(problem, repr(chosen), chosen, tiers, links)
 
 
@@ -163,8 +162,28 @@ def measure_links(
     """
     from unspool.planning.measuring import measure
 
+    _check_work(work)
     tiers = tiers_of(device, host, disk, on)
     return measure(tiers, bytes_of("checkpoint_bytes", checkpoint_bytes), limit, work, arrays)
+
+
+def _links_of(given: Any, tiers: Tiers, checkpoint_bytes: int, work: Any, arrays: int) -> Links:
+    """The links that were given, or those of this machine."""
+    from unspool.planning.measuring import measure
+
+    _check_work(work)
+    if given is None:
+        return measure(tiers, checkpoint_bytes, work=work, arrays=arrays)
+    if not isinstance(given, Links):
+        raise OptionError(
+            f"links={given!r:.60}: give Links, such as Links.load_from(path), or leave it out."
+        )
+    return given
+
+
+def _check_work(work: Any) -> None:
+    if work is not None and not callable(work):
+        raise OptionError(f"work={work!r:.60}: that is no function.")
 
 
 def what_if(found: Plan) -> tuple[WhatIf, ...]:

@@ -30,14 +30,17 @@ SAMPLE, MOST = 30_000, 1 << 20
 
 
 def forecast(schedule: Any, job: dict[str, Any], sample: Any = None) -> Mapping[str, Any]:
-    """The extension's forecast of a schedule of `unspool.schedules`.
+    """The extension's forecast of a schedule.
 
     Where it has too many actions, that is made from `sample`: the same for fewer steps.
     """
     from unspool import _unspool
+    from unspool.schedules import Listed
+    from unspool.schedules.base import Native
 
+    drawn = schedule if isinstance(schedule, Native) else Listed(schedule)
     core = None if sample is None else sample.core
-    found: Mapping[str, Any] = _unspool.forecast(schedule.core, job, core)
+    found: Mapping[str, Any] = _unspool.forecast(drawn.core, job, core)
     return found
 
 

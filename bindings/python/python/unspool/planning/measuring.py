@@ -11,6 +11,7 @@ import statistics
 import time
 from collections.abc import Callable
 
+from unspool.diagnosis.facts import Speeds
 from unspool.errors import OptionError
 from unspool.planning.links import Link, Links, LinksError, Rate
 from unspool.planning.probe import ROUND, ROUNDS, Probe
@@ -64,7 +65,10 @@ def _affordable(small: Probe, wanted: int, left: float) -> int:
 def _links(small: Probe, large: Probe, begin: float) -> Links:
     """What both spools have shown; the clock said `begin` when all began."""
     rates = {lane: rate or small.rates()[lane] for lane, rate in large.rates().items()}
-    save, restore = _copies(small, large)
+    speeds = _speeds(large.where)
+    if speeds is not None:
+        rates = _without_waits(rates, speeds)
+    save, restore = _copies(small, large, speeds)
     missing = [lane for lane, rate in rates.items() if not rate]
     if save is None or restore is None or missing:
         raise LinksError(
@@ -93,16 +97,26 @@ def _links(small: Probe, large: Probe, begin: float) -> Links:
     )
 
 
-def _copies(small: Probe, large: Probe) -> tuple[Rate | None, Rate | None]:
-    """Of the application's copies. On a GPU they are only enqueued: a call is their latency."""
-    raw = _of_gpu(large.where, large.names[0])
+def _without_waits(rates: dict[str, float | None], speeds: Speeds) -> dict[str, float | None]:
+    """Transfers of the probe wait for its own copies on the GPU: those of an application that
+    computes for longer than it copies do not, and reach what the link does.
+    """
+    raw = {"device-host": speeds.device_to_host, "host-device": speeds.host_to_device}
+    return {lane: max(rate or 0.0, raw.get(lane, 0.0)) or None for lane, rate in rates.items()}
+
+
+def _copies(small: Probe, large: Probe, speeds: Speeds | None) -> tuple[Rate | None, Rate | None]:
+    """Of the application's copies. On a GPU they are only enqueued, behind its other work: what
+    the host needs for a call is then their latency.
+    """
+    raw = None if speeds is None else _of_gpu(speeds, large.names[0])
     found: list[Rate | None] = []
     for place, few, many in ((0, small.saves, large.saves), (1, small.restores, large.restores)):
         short, long = few.usual(), many.usual()
         if short is None or long is None:
             found.append(None)
         elif raw is not None:
-            found.append(Rate(raw[place], short))
+            found.append(Rate(raw[place], few.least()))
         else:
             found.append(_line((small.size, short), (large.size, long)))
     return found[0], found[1]
@@ -131,18 +145,18 @@ def _first_touch(probe: Probe, save: Rate) -> float:
     return max(0.0, cold - save.seconds(probe.size)) / probe.size
 
 
-def _of_gpu(where: str, tier: str) -> tuple[float, float] | None:
-    """Bytes per second of copies from arrays on a GPU into a memory tier and back, by the events of
-    the device.
-    """
+def _speeds(where: str) -> Speeds | None:
+    """What the GPU `where` copies at, if it is one and says so."""
     from unspool.diagnosis import doctor
 
-    if where == "cpu" or tier == "disk":
+    if where == "cpu":
         return None
-    for device in doctor(measure=True).devices:
-        if where == f"cuda:{device.ordinal}" and device.speeds is not None:
-            speeds = device.speeds
-            if tier == "device":
-                return speeds.within_device, speeds.within_device
-            return speeds.device_to_host, speeds.host_to_device
-    return None
+    devices = doctor(measure=True).devices
+    return next((gpu.speeds for gpu in devices if where == f"cuda:{gpu.ordinal}"), None)
+
+
+def _of_gpu(speeds: Speeds, tier: str) -> tuple[float, float] | None:
+    """Bytes per second of copies from arrays on a GPU into a memory tier and back."""
+    if tier == "device":
+        return speeds.within_device, speeds.within_device
+    return None if tier == "disk" else (speeds.device_to_host, speeds.host_to_device)

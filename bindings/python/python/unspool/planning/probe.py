@@ -60,6 +60,10 @@ class Readings:
         values = self.warm or self.cold
         return statistics.median(values) if values else None
 
+    def least(self) -> float:
+        """The shortest call, 0 when there was none."""
+        return min(self.warm or self.cold, default=0.0)
+
 
 class Probe:
     """One spool, some rounds of saves and restores through it, and what was seen."""
