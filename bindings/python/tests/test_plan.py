@@ -6,6 +6,7 @@ Links are given, so that nothing is measured and every figure is the same on eve
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -175,6 +176,8 @@ def test_one_step_needs_no_copy() -> None:
         ({"reverse_seconds": "soon"}, "no number of seconds"),
         ({"reverse_bytes": "2MiB"}, "a part of the state"),
         ({"links": LINKS.of(("device",))}, "measured for the tiers device, and"),
+        ({"links": "links.json"}, r"links='links.json': give Links, such as Links.load_from"),
+        ({"work": 3}, "work=3: that is no function"),
     ],
 )
 def test_figures_that_make_no_sense_are_refused(arguments: dict[str, Any], reason: str) -> None:
@@ -272,6 +275,24 @@ def test_one_schedule_is_predicted_on_all_the_tiers_that_are_named() -> None:
     assert one.forward_steps == schedules.Revolve(100, 6).counts().advances
     listed = planning.predict(list(schedules.Revolve(100, 6)), MIB, 1e-3, **TIERS, links=LINKS)
     assert listed.seconds == pytest.approx(one.seconds)
+
+
+class Own(schedules.Schedule):
+    """A schedule written in Python."""
+
+    steps, slots = 40, 3
+
+    def actions(self) -> Iterator[schedules.Action]:
+        return iter(schedules.Revolve(40, 3))
+
+
+def test_schedules_of_ones_own_are_predicted_as_the_same_ones_of_the_package() -> None:
+    known = planning.predict(schedules.Revolve(40, 3), MIB, 1e-3, **TIERS, links=LINKS)
+    for own in (Own(), list(Own())):
+        one = planning.predict(own, MIB, 1e-3, **TIERS, links=LINKS)
+        assert (one.seconds, one.forward_steps) == (known.seconds, known.forward_steps)
+    with pytest.raises(unspool.ScheduleError, match="is for 40 steps, not for 39"):
+        planning.predict(Own(), MIB, 1e-3, steps=39, **TIERS, links=LINKS)
 
 
 def test_a_schedule_that_does_not_know_its_steps_is_told() -> None:

@@ -12,7 +12,7 @@ from ..errors import ScheduleError
 from .actions import Action, Forward, Restore, named
 from .given import figure, finish, whole, word_of
 
-__all__ = ["Actions", "Counts", "Native", "Schedule"]
+__all__ = ["Actions", "Counts", "Native", "Schedule", "dry_run", "ending"]
 
 # Actions that are drawn from the extension at a time.
 BATCH = 512
@@ -166,12 +166,12 @@ class Native(Schedule):
         Raises:
             ScheduleError: the number of steps is not known.
         """
-        return Counts(**self._made.counts(_ending(self, steps)))
+        return Counts(**self._made.counts(ending(self, steps)))
 
 
 def dry_run(schedule: Schedule, steps: int | None) -> Iterator[Action]:
     """All actions, with the forward pass ending at `steps` where the schedule does not know."""
-    steps = _ending(schedule, steps)
+    steps = ending(schedule, steps)
     actions = iter(schedule)
     if schedule.steps is not None:
         yield from actions
@@ -190,7 +190,7 @@ def dry_run(schedule: Schedule, steps: int | None) -> Iterator[Action]:
             stopped = True
 
 
-def _ending(schedule: Schedule, steps: int | None) -> int | None:
+def ending(schedule: Schedule, steps: int | None) -> int | None:
     """The number of steps of a dry run, as far as it is known."""
     known = figure(schedule, "steps")
     if steps is None:
