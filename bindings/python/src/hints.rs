@@ -27,7 +27,8 @@ pub(crate) fn uses(
     if last.len() != versions.len() {
         let (flags, count) = (last.len(), versions.len());
         let text = format!(
-            "last has {flags} truth values for {count} versions: give one for each, or True for all"
+            "last= has {flags} truth values for {count} versions: give one for each, or True for \
+             all."
         );
         return Err(error(py, Class::Option, text));
     }

@@ -398,7 +398,7 @@ impl Spool {
         let kinds = [TierKind::Device, TierKind::Host, TierKind::Disk];
         let Some(kind) = kinds.into_iter().find(|kind| kind.name() == tier) else {
             let text =
-                format!("there is no tier {tier:?}: there are \"device\", \"host\" and \"disk\"");
+                format!("There is no tier {tier:?}: there are \"device\", \"host\" and \"disk\".");
             return Err(error(py, Class::Option, text));
         };
         guarded(py, || {

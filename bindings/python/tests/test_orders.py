@@ -268,7 +268,7 @@ def test_a_preference_that_cannot_be_is_refused() -> None:
         spool.save(0, state(0))
         with pytest.raises(unspool.OptionError, match="no disk tier"):
             spool.prefer(0, "disk")
-        with pytest.raises(unspool.OptionError, match="there is no tier"):
+        with pytest.raises(unspool.OptionError, match="There is no tier"):
             spool.prefer(0, "tape")
         with pytest.raises(unspool.UnknownVersionError):
             spool.prefer(5, "device")
