@@ -256,6 +256,8 @@ def test_a_disk_without_a_place_cannot_be_measured() -> None:
         unspool.measure_links(host="1GiB", disk="200GiB", on="cpu")
     with pytest.raises(unspool.OptionError, match="limit=0"):
         unspool.measure_links(host="1GiB", on="cpu", limit=0)
+    with pytest.raises(unspool.OptionError, match="limit='soon'"):
+        unspool.measure_links(host="1GiB", on="cpu", limit="soon")  # type: ignore[arg-type]
     with pytest.raises(unspool.OptionError, match="arrays=0"):
         unspool.measure_links(host="1GiB", on="cpu", arrays=0)
     with pytest.raises(unspool.OptionError, match="checkpoint_bytes"):

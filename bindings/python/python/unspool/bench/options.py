@@ -8,6 +8,7 @@ import os
 import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from unspool.bench.adjoint_options import Gpuzip, Migration, add_adjoint_options, adjoint_plans
 from unspool.bench.planned_options import Prediction, add_prediction_options, prediction_of
@@ -256,4 +257,5 @@ def plan_of(options: argparse.Namespace) -> Plan:
     }
     threads = {"touch_threads": min(8, os.cpu_count() or 1)}
     parts = adjoint_plans(options) | prediction_of(options)
-    return Plan(**(threads | (QUICK if options.quick else {}) | given | parts))
+    quick: dict[str, Any] = QUICK if options.quick else {}
+    return Plan(**{**threads, **quick, **given, **parts})

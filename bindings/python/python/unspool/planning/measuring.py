@@ -36,7 +36,7 @@ def measure(
             "The disk tier has no directory to measure: give one, as in "
             'disk=("/scratch", "200GiB"), or give links= of the machine that the plan is for.'
         )
-    if not 0 < limit <= 600:
+    if not isinstance(limit, int | float) or not 0 < limit <= 600:
         raise OptionError(f"limit={limit!r}: seconds above 0 and at most 600.")
     if not 1 <= arrays <= 65_536:
         raise OptionError(f"arrays={arrays!r}: a state has from 1 to 65536 arrays.")
