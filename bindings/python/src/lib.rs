@@ -45,6 +45,7 @@ fn _unspool(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<lend::Reading>()?;
     m.add_function(wrap_pyfunction!(live::close_all, m)?)?;
     m.add_function(wrap_pyfunction!(doctor::examine, m)?)?;
+    m.add_function(wrap_pyfunction!(sizes::size_in_bytes, m)?)?;
     schedule::register(m)?;
     m.add_function(wrap_pyfunction!(forecast::run_forecast, m)?)?;
     wave::register(m)

@@ -1,5 +1,8 @@
 //! Sizes in bytes as people write them: `"512MiB"`, `"1.5 GB"`, `4 << 30`.
 
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+
 /// The most digits after the decimal point; the 19th is below a byte of any unit.
 const MAX_FRACTION: usize = 18;
 
@@ -25,13 +28,25 @@ const UNITS: [(&str, u64); 11] = [
 /// A sentence that says what to write instead.
 pub fn parse(text: &str) -> Result<u64, String> {
     let trimmed = text.trim();
+    if trimmed.is_empty() {
+        return Err(no_size(text));
+    }
     let end = trimmed.find(|c: char| !(c.is_ascii_digit() || c == '.' || c == '_'));
     let (number, unit) = trimmed.split_at(end.unwrap_or(trimmed.len()));
     let factor = factor(text, unit.trim())?;
-    let bytes = scaled(number, factor).ok_or_else(|| {
-        format!("{text:?} is no size: write a number and a unit, such as \"512MiB\" or \"1.5GB\"")
-    })?;
+    let bytes = scaled(number, factor).ok_or_else(|| no_size(text))?;
     u64::try_from(bytes).map_err(|_| format!("{text:?} is more bytes than 64 bits can count"))
+}
+
+fn no_size(text: &str) -> String {
+    format!("{text:?} is no size: write a number and a unit, such as \"512MiB\" or \"1.5GB\"")
+}
+
+/// The bytes of a size that is written as text, as every option takes it. A `ValueError` says what to
+/// write instead, as the end of a sentence.
+#[pyfunction]
+pub fn size_in_bytes(text: &str) -> PyResult<u64> {
+    parse(text).map_err(PyValueError::new_err)
 }
 
 fn factor(text: &str, unit: &str) -> Result<u64, String> {

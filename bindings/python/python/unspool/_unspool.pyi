@@ -562,6 +562,13 @@ class Exporter:
 def close_all() -> None:
     """Closes every spool that is still open."""
 
+def size_in_bytes(text: str, /) -> int:
+    """The bytes of a size that is written as text, as every option takes it.
+
+    Raises:
+        ValueError: it is none; the text says what to write, as the end of a sentence.
+    """
+
 def examine(
     disk: str | None, cuda: bool, measure: bool, folders: Sequence[str], limit: float
 ) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from unspool._types import Disk
-from unspool._unspool import Spool
+from unspool._unspool import Spool, size_in_bytes
 from unspool.errors import OptionError
 
 __all__ = ["TIERS", "Tiers", "bytes_of", "tiers_of"]
@@ -28,14 +28,8 @@ DISK_ALIGNMENT, DEVICE_ALIGNMENT, MEMORY_ALIGNMENT = 4096, 256, 64
 #: What the disk tier keeps in front of a checkpoint.
 HEAD = 4096
 
-_NUMBER = re.compile(
-    r"(?P<whole>\d+(?:_\d+)*)?(?:\.(?P<part>\d+(?:_\d+)*)?)?\s*(?P<unit>[A-Za-z]*)"
-)
-_UNITS = {"b": 1} | {
-    f"{letter}{suffix}": base**power
-    for power, letter in enumerate("kmgtp", 1)
-    for suffix, base in (("b", 1000), ("ib", 1024))
-}
+#: What may be meant as a size: a number and letters behind it, either of them left out perhaps.
+_NUMBER = re.compile(r"[\d._]*\s*[A-Za-z]*")
 
 
 def bytes_of(name: str, value: Any) -> int:
@@ -53,23 +47,11 @@ def bytes_of(name: str, value: Any) -> int:
     return found
 
 
-def _parsed(name: str, text: str) -> int | None:
-    match = _NUMBER.fullmatch(text.strip())
-    if match is None or not (match["whole"] or match["part"]):
-        return None
-    unit = match["unit"].lower()
-    if not unit:
-        raise OptionError(
-            f'{name}={text!r} has no unit: write "{text}B", or an integer, for bytes.'
-        )
-    if unit not in _UNITS:
-        prefixes = "kMGTP" if len(unit) > 2 or unit[0] not in "kmgtp" else unit[0].upper()
-        advice = ", ".join(f"{prefix}B (1000) or {prefix}iB (1024)" for prefix in prefixes)
-        raise OptionError(f"{name}={text!r}: there is no unit {match['unit']!r}; write {advice}.")
-    part = (match["part"] or "").replace("_", "")
-    digits = int((match["whole"] or "0").replace("_", "") + part)
-    found: int = digits * _UNITS[unit] // 10 ** len(part)
-    return found
+def _parsed(name: str, text: str) -> int:
+    try:
+        return size_in_bytes(text)
+    except ValueError as why:
+        raise OptionError(f"{name}: {why}.") from None
 
 
 def _whole(value: Any) -> int | None:
