@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -10,6 +9,7 @@ from unspool import schedules
 from unspool.errors import Error
 from unspool.rtm.errors import MigrationError
 from unspool.schedules import Discard, Forward, Restore, Reverse, Save, Schedule
+from unspool.schedules.base import dry_run
 
 __all__ = ["DEFAULT_SNAPSHOTS", "NAMES", "Choice", "Costs", "Kept", "kept_by", "name_of"]
 
@@ -166,8 +166,8 @@ def kept_by(schedule: Schedule, steps: int, state_bytes: int, reverse_bytes: int
     if isinstance(schedule, schedules.StoreAll):
         copies = steps - 1
         return Kept(steps, copies, copies, copies, copies * reverse_bytes)
-    ledger = _Ledger()
-    for action in _actions(schedule, steps):
+    ledger = _Ledger(steps)
+    for action in dry_run(schedule, steps):
         ledger.see(action)
     sizes = [state_bytes if whole else reverse_bytes for whole in ledger.whole]
     held = copies = peak_bytes = peak_copies = 0
@@ -177,23 +177,11 @@ def kept_by(schedule: Schedule, steps: int, state_bytes: int, reverse_bytes: int
     return Kept(steps, ledger.advances, len(sizes), peak_copies, peak_bytes)
 
 
-def _actions(schedule: Schedule, steps: int) -> Iterator[Any]:
-    """Its actions; where it does not know the number of steps, it is told when they are over."""
-    iterator: Any = iter(schedule)
-    unknown = schedule.steps is None
-    for action in iterator:
-        if unknown and isinstance(action, Forward) and action.stop >= steps:
-            unknown = False
-            yield Forward(action.start, steps)
-            iterator.finish(steps)
-        else:
-            yield action
-
-
 class _Ledger:
     """Which copies come and go, and which of them the forward waves go on from."""
 
-    def __init__(self) -> None:
+    def __init__(self, steps: int) -> None:
+        self._steps = steps
         self.advances = 0
         self.whole: list[bool] = []
         self.changes: list[tuple[int, int]] = []
@@ -204,7 +192,8 @@ class _Ledger:
         """One action after the other."""
         match action:
             case Forward(start, stop):
-                self.advances += stop - start
+                # Where the number of steps is not known, the forward pass ends on the way.
+                self.advances += min(stop, self._steps) - start
                 if self._restored is not None:
                     self.whole[self._restored] = True
                 self._restored = None
