@@ -11,6 +11,7 @@ pytest.importorskip("scipy")
 pytest.importorskip("matplotlib")
 pytest.importorskip("rich")
 
+import unspool
 from unspool import cli, schedules
 from unspool.rtm import job as rtm_job
 from unspool.rtm.errors import MigrationError
@@ -238,3 +239,42 @@ def test_a_choice_that_needs_no_figure_measures_nothing():
         assert Choice(name).schedule(60, Never()) is not None
     with pytest.raises(MigrationError):
         Choice("trace")
+
+
+@pytest.mark.parametrize(("slots", "steps"), [(20, 10), (4, 30), (8, 40)])
+def test_copies_made_before_the_number_of_steps_is_known_count_as_whole(slots, steps):
+    schedule, held, most = schedules.OnlineRevolve(slots), {}, 0
+
+    class Watched:
+        """A spool that counts the arrays it holds."""
+
+        def __init__(self, spool):
+            self.spool = spool
+
+        def save(self, version, *arrays, **options):
+            nonlocal most
+            self.spool.save(version, *arrays, **options)
+            held[version] = len(arrays)
+            most = max(most, sum(held.values()))
+
+        def discard(self, version):
+            self.spool.discard(version)
+            del held[version]
+
+        def __getattr__(self, name):
+            return getattr(self.spool, name)
+
+    def forward(_state, _begin, end):
+        return schedules.Stop(steps) if end >= steps else None
+
+    levels = np.zeros(4), np.zeros(4)
+    with unspool.Spool(host="64KiB") as spool:
+        unspool.adjoint(
+            schedule,
+            Watched(spool),
+            forward,
+            lambda _newest, _step: None,
+            levels,
+            for_reverse=lambda state: state[1],
+        )
+    assert kept_by(schedule, steps, 2, 1).peak_bytes == most

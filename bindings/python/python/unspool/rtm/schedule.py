@@ -166,7 +166,7 @@ def kept_by(schedule: Schedule, steps: int, state_bytes: int, reverse_bytes: int
     if isinstance(schedule, schedules.StoreAll):
         copies = steps - 1
         return Kept(steps, copies, copies, copies, copies * reverse_bytes)
-    ledger = _Ledger(steps)
+    ledger = _Ledger(steps, schedule.steps is not None)
     for action in dry_run(schedule, steps):
         ledger.see(action)
     sizes = [state_bytes if whole else reverse_bytes for whole in ledger.whole]
@@ -180,8 +180,10 @@ def kept_by(schedule: Schedule, steps: int, state_bytes: int, reverse_bytes: int
 class _Ledger:
     """Which copies come and go, and which of them the forward waves go on from."""
 
-    def __init__(self, steps: int) -> None:
+    def __init__(self, steps: int, known: bool) -> None:
         self._steps = steps
+        # What a copy is for is not known before the number of steps is: it then holds everything.
+        self._known = known
         self.advances = 0
         self.whole: list[bool] = []
         self.changes: list[tuple[int, int]] = []
@@ -194,6 +196,7 @@ class _Ledger:
             case Forward(start, stop):
                 # Where the number of steps is not known, the forward pass ends on the way.
                 self.advances += min(stop, self._steps) - start
+                self._known |= stop >= self._steps
                 if self._restored is not None:
                     self.whole[self._restored] = True
                 self._restored = None
@@ -215,7 +218,7 @@ class _Ledger:
             return
         self._copies[step] = (len(self.whole), {tier})
         self.changes.append((len(self.whole), 1))
-        self.whole.append(False)
+        self.whole.append(not self._known)
 
     def _discard(self, step: int, tier: str | None) -> None:
         copy, tiers = self._copies[step]
