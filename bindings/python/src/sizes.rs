@@ -42,8 +42,8 @@ fn no_size(text: &str) -> String {
     format!("{text:?} is no size: write a number and a unit, such as \"512MiB\" or \"1.5GB\"")
 }
 
-/// The bytes of a size that is written as text, as every option takes it. A `ValueError` says what to
-/// write instead, as the end of a sentence.
+/// The bytes of a size that is written as text, as every option takes it. A `ValueError` says what
+/// to write instead, as the end of a sentence.
 #[pyfunction]
 pub fn size_in_bytes(text: &str) -> PyResult<u64> {
     parse(text).map_err(PyValueError::new_err)
