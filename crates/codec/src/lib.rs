@@ -31,6 +31,7 @@
 #![forbid(unsafe_code)]
 
 mod checksum;
+mod coding;
 mod dtype;
 mod error;
 mod head;
@@ -39,6 +40,7 @@ mod parse;
 mod region;
 
 pub use checksum::{Checksum, checksum};
+pub use coding::{Achieved, Bound, Codec, CodecError, CodecErrorKind, CodecId, NvComp, Zfp};
 pub use dtype::Dtype;
 pub use error::{FrameError, FrameErrorKind};
 pub use head::Head;

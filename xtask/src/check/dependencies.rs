@@ -30,10 +30,10 @@ const TABLE: &[(&str, &[&str])] = &[
     (TRANSFER, &[CORE, CODEC, DEVICE, TIERS]),
     (SPOOL, &[CORE, TRANSFER, TIERS, CODEC, DEVICE]),
     (WAVE, &[]),
-    (PYTHON, &[SPOOL, CORE, WAVE]),
+    (PYTHON, &[SPOOL, CORE, CODEC, WAVE]),
     (TESTKIT, ALL_BUT_BINDINGS),
     (SIM, ALL_BUT_BINDINGS),
-    (FAKECUDA, &[]),
+    (FAKECUDA, &[CODEC, CORE]),
     (BENCHES, ALL_BUT_BINDINGS),
     (XTASK, &[]),
 ];
