@@ -24,10 +24,11 @@ has DLPack, the buffer protocol or the CUDA array interface. All errors are `uns
 
 import atexit as _atexit
 
-from . import schedules
+from . import codecs, schedules
 from ._types import Disk, Region
 from ._unspool import DeviceBuffer, HostBuffer, Spool, __version__
 from ._unspool import close_all as _close_all
+from .codecs import Achieved, Bound, NvComp, Zfp
 from .diagnosis import Diagnosis, doctor
 from .drive import AdjointReport, Progress, adjoint
 from .errors import *  # noqa: F403
@@ -36,7 +37,9 @@ from .planning import Links, Plan, measure_links, plan
 from .statistics import DirectionStats, Lead, LinkStats, Stall, Stats, TierStats
 
 __all__ = [
+    "Achieved",
     "AdjointReport",
+    "Bound",
     "DeviceBuffer",
     "Diagnosis",
     "DirectionStats",
@@ -45,6 +48,7 @@ __all__ = [
     "Lead",
     "LinkStats",
     "Links",
+    "NvComp",
     "Plan",
     "Progress",
     "Region",
@@ -52,8 +56,10 @@ __all__ = [
     "Stall",
     "Stats",
     "TierStats",
+    "Zfp",
     "__version__",
     "adjoint",
+    "codecs",
     "doctor",
     "measure_links",
     "plan",

@@ -1,0 +1,114 @@
+"""Codecs and bounds as values, and what is said of those that are none."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import pickle
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import unspool
+from unspool import Achieved, Bound, NvComp, Zfp
+from unspool.codecs.words import words_of
+
+VALUES = [
+    Bound(abs=1e-3),
+    Bound(range=1e-4),
+    Bound(rms=1e-2),
+    Bound(psnr=80),
+    Bound(l2=1e-3),
+    Bound(rel=1e-3, floor=1e-12),
+    Zfp(rate=8),
+    Zfp(precision=20),
+    Zfp(accuracy=1e-4),
+    NvComp("bitcomp"),
+    NvComp("bitcomp", abs=1e-4),
+]
+NAMES = {"Bound": Bound, "Zfp": Zfp, "NvComp": NvComp}
+
+
+@pytest.mark.parametrize("value", VALUES, ids=repr)
+def test_a_codec_is_an_immutable_value_that_is_written_as_it_was_made(value: object) -> None:
+    assert eval(repr(value), NAMES) == value
+    assert pickle.loads(pickle.dumps(value)) == value == copy.deepcopy(value)
+    assert {value: 1}[pickle.loads(pickle.dumps(value))] == 1
+    assert [other for other in VALUES if other == value] == [value]
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        setattr(value, dataclasses.fields(value)[0].name, 2.0)  # type: ignore[arg-type]
+
+
+def test_a_bound_says_which_it_is() -> None:
+    assert (Bound(rel=1e-3).kind, Bound(rel=1e-3).value) == ("rel", 1e-3)
+    assert (Zfp(precision=20).kind, Zfp(precision=20).value) == ("precision", 20.0)
+    assert Bound(abs=np.float32(0.25)) == Bound(abs=0.25)
+    assert type(Bound(abs=1).abs) is float and type(Zfp(precision=20.0).precision) is int
+
+
+WRONG: list[tuple[Callable[[], object], str]] = [
+    (lambda: Bound(), "nothing was given"),
+    (lambda: Bound(abs=1, range=0.5), "abs and range together"),
+    (lambda: Bound(abs=0), 'write "lossless"'),
+    (lambda: Bound(abs=-1), "above 0"),
+    (lambda: Bound(abs=float("nan")), "above 0"),
+    (lambda: Bound(abs=float("inf")), "above 0"),
+    (lambda: Bound(abs="1e-3"), "no number"),  # type: ignore[arg-type]
+    (lambda: Bound(abs=True), "no number"),
+    (lambda: Bound(range=1.0), "leaves nothing"),
+    (lambda: Bound(l2=2.0), "leaves nothing"),
+    (lambda: Bound(psnr=2000), '"lossless"'),
+    (lambda: Bound(abs=1.0, floor=0.1), "Bound(rel=1e-3, floor=1e-12)"),
+    (lambda: Bound(rel=0.1, floor=-1), "from 0"),
+    (lambda: Zfp(), "nothing was given"),
+    (lambda: Zfp(rate=65), "64 bits"),
+    (lambda: Zfp(precision=1.5), "whole number"),
+    (lambda: NvComp("gzip"), '"gdeflate"'),
+    (lambda: NvComp("lz4", abs=1e-3), "loses nothing"),
+]
+
+
+@pytest.mark.parametrize(("make", "said"), WRONG, ids=[said for _, said in WRONG])
+def test_a_codec_that_makes_no_sense_is_refused_with_what_to_write(
+    make: Callable[[], object], said: str
+) -> None:
+    with pytest.raises(unspool.OptionError) as raised:
+        make()
+    assert said in str(raised.value)
+
+
+def test_codecs_are_given_one_for_all_or_one_for_each_array() -> None:
+    assert words_of(None, "here") == (("raw", "", 0.0, 0.0), {})
+    assert words_of("auto", "here") == (("auto", "", 0.0, 0.0), {})
+    mapping = {"u": Bound(abs=1e-3), 0: Zfp(rate=8), "mask": None, "*": "lossless"}
+    default, named = words_of(mapping, "here")
+    assert default[0] == "lossless"
+    assert named == {
+        "u": ("bound", "abs", 1e-3, 0.0),
+        "0": ("zfp", "rate", 8.0, 0.0),
+        "mask": ("raw", "", 0.0, 0.0),
+    }
+    assert words_of({"u": "lossless"}, "here")[0][0] == "raw"
+
+
+@pytest.mark.parametrize(
+    ("codec", "said"),
+    [
+        ("losless", "'losless' is no codec"),
+        (1e-3, "a bound has to say of what"),
+        (Bound, "but a class"),
+        ({}, "an empty mapping"),
+        ({1.5: None}, "no name of an array"),
+        ({"u": "zip"}, "'u': 'zip' is no codec"),
+    ],
+)
+def test_what_is_no_codec_is_refused_with_what_to_write(codec: object, said: str) -> None:
+    with pytest.raises(unspool.OptionError) as raised:
+        words_of(codec, "Spool(codec=...)")
+    assert str(raised.value).startswith("Spool(codec=...): ") and said in str(raised.value)
+
+
+def test_what_was_achieved_knows_its_ratio() -> None:
+    achieved = Achieved("twine", 4000, 1000, 1000, 1e-3, 5e-4, 0)
+    assert achieved.ratio == 4.0
+    assert Achieved("raw", 0, 0, 0, 0.0, 0.0, 0).ratio == 1.0
