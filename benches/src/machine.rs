@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BinaryHeap, HashMap, VecDeque};
 use std::time::Instant;
 
 use unspool_core::{
-    Command, Config, Core, Event, Nanos, Place, Refusal, RequestId, TransferId, TransferKind,
+    Command, Config, Core, Event, Nanos, Place, Refusal, RequestId, Size, TransferId, TransferKind,
     Version,
 };
 
@@ -107,10 +107,10 @@ impl Machine {
     fn save(&mut self, version: i64, bytes: u64) -> Result<(), String> {
         let begin = self.now;
         let request = self.request();
-        self.feed(Event::Save { request, version: Version(version), bytes });
+        self.feed(Event::Save { request, version: Version(version), bytes, size: Size::Exact });
         let place = self.answer(request)?;
         self.pass(self.reach(place, bytes, TransferKind::Flush));
-        self.feed(Event::Saved { request });
+        self.feed(Event::Saved { request, kept: None });
         let stall = self.now.since(begin).since(bare_copy(bytes));
         self.outcome.save_stall = self.outcome.save_stall.plus(stall);
         Ok(())

@@ -14,11 +14,22 @@ pub enum Event {
         version: Version,
         /// Bytes of its payload; zero is allowed.
         bytes: u64,
+        /// Whether it has so many, or at most so many.
+        size: Size,
+    },
+    /// The call of a granted save is over for the application; what is left is done without it, and
+    /// `Saved` or `SaveAborted` follows in any case. From now on the version exists: calls that
+    /// want its bytes wait for that report instead of being refused.
+    SaveHanded {
+        /// The call that was granted.
+        request: RequestId,
     },
     /// The bytes of a granted save are in place.
     Saved {
         /// The call that was granted.
         request: RequestId,
+        /// The part of its room that they take; `None`: `[offset, offset + bytes)` as granted.
+        kept: Option<Kept>,
     },
     /// A granted save was given up (the copy failed): its room is free again, nothing was saved.
     SaveAborted {
@@ -131,6 +142,28 @@ pub enum Event {
     },
     /// Time has passed: the deadline that [`Core::next_deadline`](crate::Core::next_deadline) gave.
     Tick,
+}
+
+/// What is known of the size of a checkpoint before it is saved.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub enum Size {
+    /// The bytes that were asked for are those that it has.
+    #[default]
+    Exact,
+    /// They are the most that it can have (it is being compressed): `Saved` says how many.
+    AtMost,
+}
+
+/// The bytes that a checkpoint takes once it is saved. A save that was granted
+/// `[offset, offset + bytes)` of an arena owns this room and what saves before it in the same arena
+/// left behind their ends; it keeps any part of that.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Kept {
+    /// Where they begin, a multiple of the tier's alignment; it may lie before the granted offset.
+    /// Of no meaning in a store.
+    pub offset: u64,
+    /// Bytes of the payload, at most as many as were asked for.
+    pub bytes: u64,
 }
 
 /// Why a transfer failed, as far as the core needs to know in order to decide what comes next.

@@ -11,6 +11,7 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+pub mod accumulate;
 mod command;
 mod config;
 mod event;
@@ -28,7 +29,7 @@ mod types;
 
 pub use command::{Command, Refusal, TransferKind};
 pub use config::{Config, LinkConfig, MAX_TIERS, PolicyKind, TierConfig};
-pub use event::{Event, Failure};
+pub use event::{Event, Failure, Kept, Size};
 pub use lifecycle::state::CopyState;
 pub use machine::{ConfigError, Core};
 pub use stats::{CoreStats, DirectionStats, Lead, LinkStats, TierStats};

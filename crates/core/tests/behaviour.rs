@@ -3,7 +3,7 @@
 mod support;
 
 use support::{Bench, config};
-use unspool_core::{Command, CopyState, Event, Failure, Refusal, TierId, Version};
+use unspool_core::{Command, CopyState, Event, Failure, Refusal, Size, TierId, Version};
 
 const DEVICE: TierId = TierId(0);
 
@@ -119,7 +119,7 @@ fn a_failing_disk_is_tried_again_for_a_save_that_needs_room_and_then_named() {
     bench.save(0, 8);
     bench.fail_one(Failure::Permanent);
     let request = bench.request();
-    bench.step(Event::Save { request, version: Version(1), bytes: 8 });
+    bench.step(Event::Save { request, version: Version(1), bytes: 8, size: Size::Exact });
     // The arena cannot be emptied, so the save is offered the disk itself.
     let answer = bench.answer(request);
     assert!(matches!(answer, Command::Grant { place, .. } if place.tier == TierId(1)));

@@ -4,7 +4,8 @@ mod support;
 
 use support::{Bench, config};
 use unspool_core::{
-    CheckpointId, Command, Config, Event, Failure, Nanos, TierConfig, TierId, TierKind, Version,
+    CheckpointId, Command, Config, Event, Failure, Nanos, Size, TierConfig, TierId, TierKind,
+    Version,
 };
 
 /// The transfer of this checkpoint into this tier, taken out of those in flight.
@@ -31,7 +32,7 @@ fn a_save_waits_for_a_discarded_copy_that_is_still_read() {
     bench.step(Event::Restore { request: restore, version: Version(0) });
     bench.step(Event::Discard { version: Version(0) });
     bench.settle();
-    bench.step(Event::Save { request: save, version: Version(1), bytes: 16 });
+    bench.step(Event::Save { request: save, version: Version(1), bytes: 16, size: Size::Exact });
     assert!(!bench.answers.contains_key(&save));
     bench.step(Event::Restored { request: restore });
     assert!(matches!(bench.answer(save), Command::Grant { .. }));

@@ -4,19 +4,24 @@ mod support;
 
 use support::config;
 use unspool_core::trace::{self, ReplayError};
-use unspool_core::{Command, Core, Event, Nanos, RequestId, TransferId, Version};
+use unspool_core::{Command, Core, Event, Nanos, RequestId, Size, TransferId, Version};
 
 const REQUEST: RequestId = RequestId(1);
 
 /// The events of a small run: two saves, of which one waits for room, and a restore.
 fn events() -> Vec<Event> {
-    let save = |request, version| Event::Save { request, version: Version(version), bytes: 8 };
+    let save = |request, version| Event::Save {
+        request,
+        version: Version(version),
+        bytes: 8,
+        size: Size::Exact,
+    };
     vec![
         save(REQUEST, 0),
-        Event::Saved { request: REQUEST },
+        Event::Saved { request: REQUEST, kept: None },
         save(RequestId(2), 1),
         Event::TransferDone { transfer: TransferId(0), took: Nanos(10) },
-        Event::Saved { request: RequestId(2) },
+        Event::Saved { request: RequestId(2), kept: None },
         Event::Restore { request: RequestId(3), version: Version(0) },
         Event::Restored { request: RequestId(3) },
     ]

@@ -298,7 +298,7 @@ impl SaveTicket {
         if let Some(Room::Arena(guard)) = room {
             guard.commit();
         }
-        hub.feed(&mut state, Event::Saved { request: self.request });
+        hub.feed(&mut state, Event::Saved { request: self.request, kept: None });
         drop(state);
         hub.span_of_call(Call::Save, &self.frame, (self.place.tier, self.began), "done");
         Ok(())
@@ -383,5 +383,5 @@ impl fmt::Debug for SaveTicket {
 
 /// Where a region lies in the payload.
 pub(crate) fn part(region: &Region) -> Part {
-    Part { offset: region.offset, len: region.bytes }
+    Part { offset: region.offset, len: region.stored }
 }

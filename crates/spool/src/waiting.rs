@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use unspool_core::{Event, Nanos, RequestId, Version};
+use unspool_core::{Event, Nanos, RequestId, Size, Version};
 use unspool_transfer::sync::{Condvar, MutexGuard, wait_timeout};
 
 use crate::error::Error;
@@ -31,7 +31,9 @@ pub(crate) enum Asked {
 impl Asked {
     fn event(self, request: RequestId) -> Event {
         match self {
-            Asked::Save { version, bytes } => Event::Save { request, version, bytes },
+            Asked::Save { version, bytes } => {
+                Event::Save { request, version, bytes, size: Size::Exact }
+            }
             Asked::Restore { version } => Event::Restore { request, version },
             Asked::Flush => Event::Flush { request },
         }

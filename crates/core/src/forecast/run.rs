@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use crate::Core;
 use crate::command::{Command, Refusal, TransferKind};
 use crate::config::TierConfig;
-use crate::event::Event;
+use crate::event::{Event, Size};
 use crate::forecast::lanes::Lanes;
 use crate::forecast::plan::{Deed, Plan};
 use crate::forecast::{Forecast, ForecastError, Job, LinkBytes, TierPeak};
@@ -114,12 +114,13 @@ impl<'a> Run<'a> {
     fn save(&mut self, step: u64, bytes: u64) -> Result<(), ForecastError> {
         let (start, request) = (self.now, self.request());
         self.sizes.insert(step, bytes);
-        let place = self.ask(Event::Save { request, version: version(step), bytes }, step)?;
+        let place = self
+            .ask(Event::Save { request, version: version(step), bytes, size: Size::Exact }, step)?;
         self.cross(TransferKind::Flush, place.tier, bytes);
         self.spent.save_stall = self.spent.save_stall.plus(self.now.since(start));
         let extra = self.touch(place, bytes);
         self.copy(self.job.save.nanos(bytes) + extra.0 as f64);
-        self.feed(Event::Saved { request });
+        self.feed(Event::Saved { request, kept: None });
         Ok(())
     }
 

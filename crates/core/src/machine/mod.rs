@@ -133,10 +133,11 @@ impl Core {
 
     fn apply(&mut self, event: Event, out: &mut Vec<Command>) {
         match event {
-            Event::Save { request, version, bytes } => {
+            Event::Save { request, version, bytes, size: _ } => {
                 self.on_save(request, version, bytes, out);
             }
-            Event::Saved { request } => self.on_saved(request),
+            Event::SaveHanded { request: _ } => {}
+            Event::Saved { request, kept: _ } => self.on_saved(request),
             Event::SaveAborted { request } => self.on_save_aborted(request),
             Event::Restore { request, version } => self.on_restore(request, version, out),
             Event::Restored { request } => self.on_restored(request, out),

@@ -5,7 +5,7 @@ use core::str::{FromStr, Split};
 
 use crate::command::{Refusal, TransferKind};
 use crate::config::PolicyKind;
-use crate::event::Failure;
+use crate::event::{Failure, Kept, Size};
 use crate::trace::record;
 use crate::types::{CheckpointId, Nanos, Place, RequestId, TierId, TierKind, TransferId, Version};
 
@@ -39,6 +39,17 @@ impl<'a> Words<'a> {
     pub fn value(&mut self, expected: Expected) -> Result<&'a str, Expected> {
         let (key, value) = self.next().split_once('=').ok_or(expected)?;
         if key == expected.key { Ok(value) } else { Err(expected) }
+    }
+
+    /// The text after `key=` in the next word, which is only taken if it begins like this.
+    pub fn optional(&mut self, key: &str) -> Option<&'a str> {
+        let mut ahead = self.clone();
+        let (found, value) = ahead.next().split_once('=')?;
+        if found != key {
+            return None;
+        }
+        *self = ahead;
+        Some(value)
     }
 
     /// Fails unless every word was taken.
@@ -177,6 +188,46 @@ impl Field for Option<Failure> {
     fn parse(text: &str) -> Option<Option<Failure>> {
         if text == "none" { Some(None) } else { Failure::parse(text).map(Some) }
     }
+}
+
+/// Fields that are only written when they are not the usual, at the end of a line.
+macro_rules! optional_fields {
+    ($($type:ty, $values:literal, $usual:expr, $write:expr, $read:expr;)*) => {$(
+        impl Field for $type {
+            const VALUES: &'static str = $values;
+            fn write(&self, out: &mut dyn fmt::Write) -> fmt::Result {
+                let write: fn(&$type, &mut dyn fmt::Write) -> fmt::Result = $write;
+                write(self, out)
+            }
+            fn parse(text: &str) -> Option<$type> {
+                let read: fn(&str) -> Option<$type> = $read;
+                read(text).filter(|value| *value != $usual)
+            }
+            fn put(&self, key: &str, out: &mut dyn fmt::Write) -> fmt::Result {
+                if *self == $usual {
+                    return Ok(());
+                }
+                write!(out, " {key}=")?;
+                self.write(out)
+            }
+            fn take(key: &'static str, words: &mut Words<'_>) -> Result<$type, Expected> {
+                let Some(value) = words.optional(key) else { return Ok($usual) };
+                Self::parse(value).ok_or(Expected { key, value: Self::VALUES })
+            }
+        }
+    )*};
+}
+
+optional_fields! {
+    Size, "at-most", Size::Exact,
+        |_, out| out.write_str("at-most"),
+        |text| (text == "at-most").then_some(Size::AtMost);
+    Option<Kept>, "offset:bytes", None,
+        |kept, out| kept.map_or(Ok(()), |k| write!(out, "{}:{}", k.offset, k.bytes)),
+        |text| {
+            let (offset, bytes) = text.split_once(':')?;
+            Some(Some(Kept { offset: Field::parse(offset)?, bytes: Field::parse(bytes)? }))
+        };
 }
 
 impl Field for Refusal {

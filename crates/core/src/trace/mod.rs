@@ -24,7 +24,8 @@
 //!
 //! - Names are those of the variants of `Event`, `Command` and `Refusal`, in
 //!   lower case with hyphens (`transfer-done`); keys are the names of their fields. Every field is
-//!   there, in the order of declaration.
+//!   there, in the order of declaration, except the last ones of two events: `save` has `size`
+//!   only as `size=at-most`, and `saved` has `kept` (`offset:bytes`) only where that was told.
 //! - Numbers are decimal; a place is `tier:offset`; an absent failure is `none`; a refusal is its
 //!   name followed by its fields (`refusal=full tier=host capacity=4096 used=4096 failure=none`).
 //! - Time never goes back from one event to the next.

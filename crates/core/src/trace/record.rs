@@ -33,8 +33,9 @@ macro_rules! records {
 }
 
 records! { write_event, read_event, Event, "the name of an event":
-    "save" => Save { request, version, bytes }
-    "saved" => Saved { request }
+    "save" => Save { request, version, bytes, size }
+    "save-handed" => SaveHanded { request }
+    "saved" => Saved { request, kept }
     "save-aborted" => SaveAborted { request }
     "restore" => Restore { request, version }
     "restored" => Restored { request }

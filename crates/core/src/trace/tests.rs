@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use super::{Line, ParseError, Reader, write_end, write_header, write_step};
 use crate::command::{Command, Refusal, TransferKind};
 use crate::config::{Config, LinkConfig, PolicyKind, TierConfig};
-use crate::event::{Event, Failure};
+use crate::event::{Event, Failure, Kept, Size};
 use crate::types::{CheckpointId, Nanos, Place, RequestId, TierId, TierKind, TransferId, Version};
 
 /// A small generator (SplitMix64), so that a failing seed can be named.
@@ -62,18 +62,24 @@ impl Random {
         self.pick(&[NoSpace, Io, Corrupt, Missing, Permanent])
     }
 
+    fn kept(&mut self) -> Option<Kept> {
+        let kept = Kept { offset: self.number(), bytes: self.number() };
+        self.pick(&[None, Some(kept)])
+    }
+
     fn kind(&mut self) -> TierKind {
         self.pick(&[TierKind::Device, TierKind::Host, TierKind::Disk, TierKind::Remote])
     }
 
     fn event(&mut self) -> Event {
-        match self.bits() % 21 {
+        match self.bits() % 22 {
             0 => Event::Save {
                 request: self.request(),
                 version: self.version(),
                 bytes: self.number(),
+                size: self.pick(&[Size::Exact, Size::AtMost]),
             },
-            1 => Event::Saved { request: self.request() },
+            1 => Event::Saved { request: self.request(), kept: self.kept() },
             2 => Event::SaveAborted { request: self.request() },
             3 => Event::Restore { request: self.request(), version: self.version() },
             4 => Event::Restored { request: self.request() },
@@ -97,6 +103,7 @@ impl Random {
             },
             18 => Event::ExpectLast { version: self.version() },
             19 => Event::Prefer { version: self.version(), tier: self.tier() },
+            20 => Event::SaveHanded { request: self.request() },
             _ => Event::Tick,
         }
     }
@@ -237,7 +244,8 @@ fn any_changed_word_is_an_error_or_another_trace() {
 #[test]
 fn the_text_is_the_documented_one() {
     let mut text = String::new();
-    let event = Event::Save { request: RequestId(1), version: Version(-2), bytes: 300 };
+    let event =
+        Event::Save { request: RequestId(1), version: Version(-2), bytes: 300, size: Size::Exact };
     let refusal = Refusal::Full { tier: TierKind::Host, capacity: 9, used: 8, failure: None };
     let command = Command::Refuse { request: RequestId(1), refusal };
     write_step(&mut text, Nanos(5), &event, &[command]).unwrap();

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 
 use unspool_core::{
     CheckpointId, Command, Config, Core, Event, Failure, LinkConfig, Nanos, Place, PolicyKind,
-    RequestId, TierConfig, TierId, TierKind, TransferId, Version,
+    RequestId, Size, TierConfig, TierId, TierKind, TransferId, Version,
 };
 
 /// A stack of arenas and a disk with room for `rooms` checkpoints of `unit` bytes each.
@@ -164,11 +164,11 @@ impl Bench {
 
     pub fn save(&mut self, version: i64, bytes: u64) -> Command {
         let request = self.request();
-        self.step(Event::Save { request, version: Version(version), bytes });
+        self.step(Event::Save { request, version: Version(version), bytes, size: Size::Exact });
         let answer = self.answer(request);
         if let Command::Grant { checkpoint, place, .. } = answer {
             self.bytes.insert((checkpoint, place.tier), checkpoint.0);
-            self.step(Event::Saved { request });
+            self.step(Event::Saved { request, kept: None });
         }
         answer
     }

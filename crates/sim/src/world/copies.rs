@@ -113,7 +113,7 @@ impl Ticket {
     /// What is reported when the copy succeeded.
     pub fn success(&self) -> Event {
         let request = self.request;
-        if self.save { Event::Saved { request } } else { Event::Restored { request } }
+        if self.save { Event::Saved { request, kept: None } } else { Event::Restored { request } }
     }
 
     /// What is reported when it was given up.

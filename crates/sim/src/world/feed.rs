@@ -63,7 +63,7 @@ impl World {
     /// Enters the event into the books.
     fn enter(&mut self, event: &Event) -> Checked {
         match *event {
-            Event::Save { request, version, bytes } => {
+            Event::Save { request, version, bytes, .. } => {
                 self.requests.open(request, Call::Save { version, bytes });
             }
             Event::Restore { request, version } => {
@@ -74,7 +74,7 @@ impl World {
                 self.requests.open(request, Call::Flush { before });
             }
             Event::Withdraw { request } => self.requests.withdraw(request),
-            Event::Saved { request } => self.enter_saved(request, true),
+            Event::Saved { request, .. } => self.enter_saved(request, true),
             Event::SaveAborted { request } => self.enter_saved(request, false),
             Event::Restored { request } | Event::RestoreAborted { request } => {
                 if let Some((id, tier)) = self.requests.close(request) {
@@ -86,7 +86,7 @@ impl World {
             Event::StartPrefetch => self.prefetch_held = false,
             Event::HoldPrefetch => self.prefetch_held = true,
             Event::Discard { version } => self.enter_discard(version),
-            Event::Prefer { .. } | Event::Tick => {}
+            Event::Prefer { .. } | Event::SaveHanded { .. } | Event::Tick => {}
             _ => return self.enter_report(event),
         }
         Ok(())

@@ -1,6 +1,6 @@
 //! Application threads: they run scripts, wait for answers, give up, and keep tickets open.
 
-use unspool_core::{CheckpointId, Event, Nanos, Place, RequestId, Version};
+use unspool_core::{CheckpointId, Event, Nanos, Place, RequestId, Size, Version};
 
 use super::{Checked, World};
 use crate::device::streams::StreamId;
@@ -113,9 +113,12 @@ impl World {
                 self.agenda.plan(self.now.plus(span), Action::Wake(id));
                 Ok(())
             }
-            Step::Save { version, bytes, care } => {
-                self.call(id, request, care, Event::Save { request, version, bytes })
-            }
+            Step::Save { version, bytes, care } => self.call(
+                id,
+                request,
+                care,
+                Event::Save { request, version, bytes, size: Size::Exact },
+            ),
             Step::Restore { version, care } => {
                 self.count_lead(id, version);
                 self.call(id, request, care, Event::Restore { request, version })
