@@ -1,0 +1,101 @@
+//! What encoders on the device hand back before they are done: a [`Pending`] for each checkpoint,
+//! whose result the device itself writes to host memory. To look at it costs two loads and no call
+//! of the driver; nobody waits for the device to learn a size.
+
+mod result;
+mod slots;
+
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use crate::error::{DeviceError, DeviceErrorKind};
+use crate::event::{Poll, wait_for};
+use crate::mark::Mark;
+use crate::stream::Stream;
+
+pub use result::{CheckpointResult, EncodeError, EncodeErrorKind, JobResult};
+pub(crate) use result::{DONE, OVERFLOW, REFUSED, Words};
+pub use slots::Slots;
+pub(crate) use slots::{RECORD_BYTES, Slot};
+
+use slots::Place;
+
+/// A checkpoint that is being encoded. Clones name the same one.
+#[derive(Clone, Debug)]
+pub struct Pending(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    place: Arc<Place>,
+    mark: Mark,
+    /// The address at or beyond which nothing is written.
+    limit: u64,
+    /// The result, once it was read.
+    known: OnceLock<Result<CheckpointResult, EncodeError>>,
+}
+
+impl Pending {
+    pub(super) fn new(place: Arc<Place>, mark: Mark, limit: u64) -> Pending {
+        Pending(Arc::new(Inner { place, mark, limit, known: OnceLock::new() }))
+    }
+
+    /// The result, or `None` while the device has not written it. Makes no call of the driver, so
+    /// it does not notice a device that has failed: [`wait`](Self::wait) does.
+    #[must_use]
+    pub fn try_result(&self) -> Option<Result<CheckpointResult, EncodeError>> {
+        if let Some(known) = self.0.known.get() {
+            return Some(known.clone());
+        }
+        let words = self.0.place.words()?;
+        // What it began behind is not read any more.
+        self.0.place.release_before();
+        Some(self.0.known.get_or_init(|| result::read(&words, self.0.limit)).clone())
+    }
+
+    /// The result, after at most `limit`.
+    ///
+    /// # Errors
+    /// When the checkpoint could not be encoded, the device failed, or the limit has passed.
+    pub fn wait(&self, limit: Duration) -> Result<CheckpointResult, EncodeError> {
+        let mut last_look = false;
+        let mut result = None;
+        let poll = || {
+            result = self.try_result();
+            if result.is_some() {
+                return Poll::Done;
+            }
+            if last_look {
+                return Poll::Failed(DeviceError::new(
+                    DeviceErrorKind::Kernel,
+                    "the encoder ended without a result",
+                ));
+            }
+            match self.0.mark.poll() {
+                // The result is there by now, if it ever will be.
+                Poll::Done => {
+                    last_look = true;
+                    Poll::NotYet
+                }
+                other => other,
+            }
+        };
+        wait_for(poll, limit, "the encoding of a checkpoint")?;
+        result.unwrap_or_else(|| Err(EncodeError::lost()))
+    }
+
+    /// A mark behind the launch: work that waits for it finds the checkpoint encoded.
+    #[must_use]
+    pub fn mark(&self) -> &Mark {
+        &self.0.mark
+    }
+
+    /// Lets what is enqueued on `stream` from now on find the record of this checkpoint, and keeps
+    /// that in place for `slot`. Costs nothing where the host knows already that it is there.
+    pub(crate) fn lead(&self, stream: &Stream, slot: &mut Slot) -> Result<u64, DeviceError> {
+        if self.0.place.words().is_none() {
+            stream.wait_for(&self.0.mark)?;
+        }
+        slot.keep(&self.0.place);
+        Ok(self.0.place.record())
+    }
+}
