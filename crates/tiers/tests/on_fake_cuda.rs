@@ -130,3 +130,22 @@ fn main_memory_is_lent_when_the_device_no_longer_uses_it_and_the_wait_is_bounded
     assert_eq!(content(&arena, A), vec![1; LEN as usize]);
     arena.forget(A).expect("the read that failed left no borrow behind");
 }
+
+#[test]
+fn bytes_that_a_smaller_entry_left_are_lent_behind_the_work_that_may_still_use_them() {
+    let fake = Fake::start();
+    let gpu = gpu(LIMIT);
+    let (arena, ones) = (on_device(&gpu), filled(&gpu, 1));
+    let stream = Stream::new(gpu.context()).unwrap();
+    let mut guard = arena.create(A, 0, LEN).unwrap();
+    fake.hold();
+    let span = guard.device().expect("on the device");
+    copy::device_to_device(&stream, span, &ones.span()).unwrap();
+    guard.leave(&stream).unwrap();
+    guard.commit_at(0, 512).unwrap();
+    let next = arena.create(B, 512, LEN - 512).unwrap();
+    let error = next.settle(Duration::from_millis(1)).unwrap_err();
+    assert!(error.to_string().contains("not done"), "{error}");
+    fake.release();
+    next.settle(LIMIT).unwrap();
+}

@@ -20,6 +20,7 @@ use unspool_device::{DeviceError, DeviceSpan, Mark, PinnedArena, Stream};
 
 use crate::arena::Arena;
 use crate::arena::memory::Memory;
+use crate::error::TierError;
 use crate::gpu::Gpu;
 
 /// What both kinds of guards hold.
@@ -223,6 +224,26 @@ impl WriteGuard {
         if let Some(Loan { arena, id, marks, .. }) = self.loan.take() {
             arena.table().commit(id, marks);
         }
+    }
+}
+
+impl WriteGuard {
+    /// As [`commit`](Self::commit), for an entry whose place and size are known only now: it is the
+    /// `len` bytes of the arena from `offset` on. They may begin before the bytes of the guard,
+    /// where no entry is any more: whoever wrote there came after the save that gave them up. What
+    /// the entry leaves of the guard's bytes may be given to others at once, behind the marks.
+    ///
+    /// # Errors
+    /// When the bytes are another entry's, are out of range, or may still be in use by work that
+    /// failed. The entry is forgotten then.
+    pub fn commit_at(mut self, offset: u64, len: u64) -> Result<(), TierError> {
+        let Loan { arena, id, marks, .. } = self.loan();
+        arena
+            .table()
+            .commit_at(*id, offset, len, marks)
+            .map_err(|misuse| arena.error("commit", *id, misuse).with_progress(len, 0))?;
+        self.loan = None;
+        Ok(())
     }
 }
 

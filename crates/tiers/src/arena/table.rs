@@ -215,6 +215,59 @@ impl Table {
         }
     }
 
+    /// As [`Table::commit`], for an entry that turned out to be `[offset, offset + len)`. That
+    /// range may begin in bytes before its own that nobody owns any more; what it leaves of its own
+    /// stays with the work that may still be under way there. Nothing has changed after an error.
+    pub(super) fn commit_at(
+        &mut self,
+        id: CheckpointId,
+        offset: u64,
+        len: u64,
+        written: &[Mark],
+    ) -> Result<(), Misuse> {
+        let entry = self.by_id.get(&id).ok_or(Misuse::Unknown)?;
+        debug_assert_eq!(entry.state, State::Writing);
+        let own = (entry.offset, entry.offset + entry.len);
+        let end = offset.checked_add(len).filter(|&end| end <= self.capacity);
+        let end = end.ok_or(Misuse::OutOfRange { offset, len, capacity: self.capacity })?;
+        // What is its own is free of others: only what lies around it has to be looked at.
+        for (start, end) in [(offset, end.min(own.0)), (offset.max(own.1), end)] {
+            if let Some((other, other_offset, other_len)) = self.owner_in(start, end) {
+                return Err(Misuse::Overlap { offset, len, other, other_offset, other_len });
+            }
+            if self.ghosts.iter().any(|g| g.stuck && g.offset < end && start < g.end) {
+                return Err(Misuse::Stuck);
+            }
+        }
+        self.shrink(id, own, (offset, end), written);
+        self.commit(id, written.to_vec());
+        Ok(())
+    }
+
+    /// Gives an entry other bytes than it had, and those that it leaves to the work on them.
+    fn shrink(&mut self, id: CheckpointId, own: (u64, u64), kept: (u64, u64), written: &[Mark]) {
+        let Some(entry) = self.by_id.get_mut(&id) else { return };
+        (entry.offset, entry.len) = (kept.0, kept.1 - kept.0);
+        let stuck = entry.stuck;
+        if own.0 < own.1 {
+            self.by_offset.remove(&own.0);
+        }
+        if kept.0 < kept.1 {
+            self.by_offset.insert(kept.0, id);
+        }
+        self.used = self.used - (own.1 - own.0) + (kept.1 - kept.0);
+        let marks: Vec<Mark> = written.iter().filter(|mark| !mark.is_done()).cloned().collect();
+        if marks.is_empty() && !stuck {
+            return;
+        }
+        let kept = if kept.0 < kept.1 { kept } else { (own.1, own.1) };
+        for (offset, end) in [(own.0, own.1.min(kept.0)), (own.0.max(kept.1), own.1)] {
+            if offset < end {
+                self.ghosts.push(Ghost { offset, end, marks: marks.clone(), stuck });
+            }
+        }
+    }
+
     /// Removes an entry whose writer gave up after he had enqueued the work before `marks`.
     pub(super) fn abandon(&mut self, id: CheckpointId, marks: Vec<Mark>) {
         debug_assert!(self.by_id.get(&id).is_some_and(|entry| entry.state == State::Writing));

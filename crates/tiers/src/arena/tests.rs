@@ -79,6 +79,56 @@ fn ranges_that_overlap_are_refused_and_neighbours_are_not() {
 }
 
 #[test]
+fn an_entry_whose_size_is_known_at_the_end_leaves_the_rest_to_others() {
+    let arena = arena(100);
+    let mut guard = arena.create(A, 20, 60).unwrap();
+    guard.bytes().unwrap()[10..15].fill(7);
+    guard.commit_at(30, 5).unwrap();
+    assert_eq!(*bytes(&arena.read(A).unwrap()), [7; 5]);
+    assert_eq!(arena.used(), 5);
+    fill(&arena, B, 0, 30, 1);
+    fill(&arena, CheckpointId(3), 35, 65, 2);
+    assert_eq!(*bytes(&arena.read(A).unwrap()), [7; 5]);
+}
+
+#[test]
+fn a_chain_of_entries_closes_up_as_their_sizes_become_known() {
+    let arena = arena(120);
+    let ids = [A, B, CheckpointId(3)];
+    let guards = [0, 40, 80].into_iter().zip(ids).map(|(at, id)| arena.create(id, at, 40).unwrap());
+    for (i, guard) in guards.collect::<Vec<_>>().into_iter().enumerate() {
+        guard.commit_at(i as u64 * 3, 3).unwrap();
+    }
+    assert_eq!(arena.used(), 9);
+    fill(&arena, CheckpointId(4), 9, 111, 1);
+    assert!(ids.into_iter().all(|id| bytes(&arena.read(id).unwrap()).len() == 3));
+}
+
+#[test]
+fn an_entry_that_would_end_up_in_the_bytes_of_another_is_refused_and_forgotten() {
+    for (offset, len) in [(39, 2), (30, 20), (0, 100), (79, 2), (41, 39), (95, 6)] {
+        let arena = arena(100);
+        fill(&arena, A, 20, 20, 1);
+        let guard = arena.create(B, 40, 40).unwrap();
+        fill(&arena, CheckpointId(3), 80, 10, 3);
+        let own = offset >= 40 && offset + len <= 80;
+        let error = guard.commit_at(offset, len).err();
+        assert_eq!(error.is_none(), own, "{offset} {len}");
+        assert_eq!(arena.read(B).is_ok(), error.is_none(), "{offset} {len}");
+        assert_eq!(arena.used(), 30 + arena.read(B).map_or(0, |guard| guard.len()));
+    }
+}
+
+#[test]
+fn an_entry_may_turn_out_to_have_no_bytes() {
+    let arena = arena(100);
+    arena.create(A, 40, 40).unwrap().commit_at(0, 0).unwrap();
+    assert_eq!(arena.used(), 0);
+    fill(&arena, B, 0, 100, 1);
+    assert_eq!(bytes(&arena.read(A).unwrap()), [0; 0]);
+}
+
+#[test]
 fn a_range_beyond_the_end_is_refused() {
     let arena = arena(100);
     for (offset, len) in [(0, 101), (100, 1), (u64::MAX, 1), (1, u64::MAX), (101, 0)] {
