@@ -28,7 +28,7 @@ impl Curve {
         if !(bytes_per_second >= 1.0 && slope < FAR as f64 * 1e9 && fixed.0 < FAR) {
             return Err(Mistake::Curve);
         }
-        Ok(Curve { points: [(0, fixed.0), (FAR, fixed.0 + slope as u64)].into() })
+        Ok(Curve { points: [(0, fixed.0), (FAR, fixed.0 + (slope + 0.5) as u64)].into() })
     }
 
     /// Through measured points: bytes, and the time of a call with so many.
@@ -60,6 +60,6 @@ impl Curve {
         let rise = if bytes > x1 { rise.max(0) } else { rise };
         let exact = i128::from(y0) * run + rise * i128::from(bytes - x0);
         let base = if bytes > x1 && rise == 0 { i128::from(y1) * run } else { exact };
-        Nanos(u64::try_from(base / run).unwrap_or(0))
+        Nanos(u64::try_from((base + run / 2) / run).unwrap_or(0))
     }
 }

@@ -4,6 +4,7 @@ use alloc::vec::Vec;
 use core::fmt;
 
 use super::Curve;
+use super::timeline::nanos;
 use crate::forecast::Rate;
 use crate::types::Nanos;
 
@@ -79,6 +80,8 @@ pub struct Problem {
     pub link: Rate,
     /// Where the run ends.
     pub end: End,
+    /// The most checkpoints that are compressed together; 1 for schedules of U and C alone.
+    pub most_together: u32,
 }
 
 impl Problem {
@@ -109,8 +112,8 @@ impl Problem {
     /// No less than any decision can take for this one.
     fn longest(&self, one: &Checkpoint) -> u64 {
         let bytes = one.raw.saturating_add(one.packed);
-        let moves = self.copy.nanos(bytes) + self.link.nanos(bytes);
-        (moves as u64).saturating_mul(2).saturating_add(self.packer.time.time(one.raw).0)
+        let moves = nanos(&self.copy, bytes).saturating_add(nanos(&self.link, bytes));
+        moves.saturating_mul(2).saturating_add(self.packer.time.time(one.raw).0)
     }
 
     /// The time of computing, whatever is decided.
@@ -199,9 +202,7 @@ impl fmt::Display for Mistake {
                  and a rate of at least one byte a second",
             ),
             Mistake::Rate => f.write_str("rates are at least one byte a second"),
-            Mistake::Worst => {
-                f.write_str("a codec's output is at most a thousand times its input")
-            }
+            Mistake::Worst => f.write_str("a codec's output is at most a thousand times its input"),
             Mistake::TooLarge { at, raw, cache } => write!(
                 f,
                 "checkpoint {at} has {raw} bytes, and the cache {cache}: give it a larger cache"

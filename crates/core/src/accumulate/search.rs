@@ -166,7 +166,10 @@ impl<'a> Search<'a> {
             let packed = pack(problem, group, one);
             let fits = packed.is_some();
             self.reach(at, packed, State { times, count, from, raw: false });
-            let Some(more) = hold(problem, group, one).filter(|_| fits) else { break };
+            if !fits || count >= problem.most_together {
+                break;
+            }
+            let Some(more) = hold(problem, group, one) else { break };
             group = more;
             if self.too_late(at + number + 1, group.times) {
                 break;

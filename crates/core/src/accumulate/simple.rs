@@ -63,6 +63,7 @@ impl Simple {
             }
             Simple::Batches(most) => group.count + 1 < most,
         };
+        let wants = wants && group.count + 1 < problem.most_together;
         let more = || hold(problem, group, one).zip(next);
         if wants && more().is_some_and(|(held, next)| pack(problem, held, next).is_some()) {
             return Decision::Hold;

@@ -99,5 +99,5 @@ fn with_room(problem: &Problem, ready: u64, link: u64, needed: u64) -> Option<u6
 
 /// The time that so many bytes take, rounded to the nearest.
 pub(super) fn nanos(rate: &Rate, bytes: u64) -> u64 {
-    rate.latency.0 + rate.wire(bytes).0
+    rate.latency.0 + (bytes as f64 / rate.bytes_per_second * 1e9 + 0.5) as u64
 }
