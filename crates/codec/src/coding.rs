@@ -1,4 +1,5 @@
 //! What is done with the bytes of a region: nothing, or one of the codecs, and with which bound.
+//! And what a store may do with the whole payload.
 
 use std::fmt;
 
@@ -90,6 +91,92 @@ pub enum CodecId {
     Zfp = 2,
     /// Chunks of nvCOMP with a table; never in a durable frame.
     NvComp = 3,
+}
+
+impl CodecId {
+    /// The number that stands for it in a frame.
+    #[must_use]
+    pub fn code(self) -> u16 {
+        self as u16
+    }
+
+    /// The codec with this number, if this version knows it.
+    #[must_use]
+    pub fn from_code(code: u16) -> Option<CodecId> {
+        [CodecId::Raw, CodecId::Twine, CodecId::Zfp, CodecId::NvComp]
+            .get(usize::from(code))
+            .copied()
+    }
+}
+
+impl Codec {
+    /// The codec whose streams this choice makes.
+    #[must_use]
+    pub fn id(&self) -> CodecId {
+        match self {
+            Codec::Raw => CodecId::Raw,
+            Codec::Lossless | Codec::Bounded(_) => CodecId::Twine,
+            Codec::Zfp(_) => CodecId::Zfp,
+            Codec::NvComp(_) => CodecId::NvComp,
+        }
+    }
+}
+
+/// What packs whole payloads on their way into a store. The memory tiers never see it.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
+pub enum Outer {
+    /// Zstandard with this level, from 1 (fast) to 22 (small).
+    Zstd(i32),
+    /// LZ4: faster, and less small.
+    Lz4,
+    /// The smallest lossless form, slow to write: pco for numbers that are not encoded already,
+    /// Zstandard for the rest.
+    Archive,
+}
+
+/// Which outer coder packed a payload, as a frame names it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[repr(u16)]
+pub enum OuterId {
+    /// Zstandard.
+    Zstd = 1,
+    /// LZ4.
+    Lz4 = 2,
+    /// pco and Zstandard.
+    Archive = 3,
+}
+
+impl OuterId {
+    /// The number that stands for it in a frame; 0 is a payload that is not packed.
+    #[must_use]
+    pub fn code(self) -> u16 {
+        self as u16
+    }
+
+    /// The outer coder with this number, if this version knows it.
+    #[must_use]
+    pub fn from_code(code: u16) -> Option<OuterId> {
+        [OuterId::Zstd, OuterId::Lz4, OuterId::Archive].into_iter().find(|id| id.code() == code)
+    }
+}
+
+impl Outer {
+    /// The outer coder, without its level.
+    #[must_use]
+    pub fn id(self) -> OuterId {
+        match self {
+            Outer::Zstd(_) => OuterId::Zstd,
+            Outer::Lz4 => OuterId::Lz4,
+            Outer::Archive => OuterId::Archive,
+        }
+    }
+}
+
+impl Default for Outer {
+    fn default() -> Outer {
+        Outer::Zstd(3)
+    }
 }
 
 /// The error that an encoder made, over the finite values.

@@ -29,7 +29,7 @@ pub enum FrameErrorKind {
     Malformed,
     /// The arrays exceed a limit of the format.
     Limit,
-    /// The arrays contradict themselves: two have the same name.
+    /// The arrays contradict themselves: two have the same name, or a stored length is impossible.
     Invalid,
 }
 
@@ -83,7 +83,9 @@ impl FrameError {
             FrameErrorKind::Limit => {
                 "Split or reshape the array, shorten its name, or use several versions."
             }
-            FrameErrorKind::Invalid => "Give every array of a checkpoint a name of its own.",
+            FrameErrorKind::Invalid => {
+                "Give every array of a checkpoint a name of its own, and the length of its stream."
+            }
         }
     }
 }

@@ -40,10 +40,12 @@ mod parse;
 mod region;
 
 pub use checksum::{Checksum, checksum};
-pub use coding::{Achieved, Bound, Codec, CodecError, CodecErrorKind, CodecId, NvComp, Zfp};
+pub use coding::{
+    Achieved, Bound, Codec, CodecError, CodecErrorKind, CodecId, NvComp, Outer, OuterId, Zfp,
+};
 pub use dtype::Dtype;
 pub use error::{FrameError, FrameErrorKind};
-pub use head::Head;
+pub use head::{Head, Packed};
 pub use limits::{
     FORMAT_VERSION, HEAD_ALIGNMENT, MAGIC, MAX_DIMENSION, MAX_HEAD_BYTES, MAX_NAME_BYTES,
     MAX_PAYLOAD_BYTES, MAX_RANK, MAX_REGIONS, MAX_TAG_BYTES, REGION_ALIGNMENT,

@@ -4,8 +4,12 @@
 /// mark make a file that was mangled as text recognisable at once.
 pub const MAGIC: [u8; 8] = *b"\x89UNSP\r\n\x1a";
 
-/// The version of the format that this crate writes, and the newest that it reads.
-pub const FORMAT_VERSION: u32 = 1;
+/// The newest version of the format that this crate reads and writes. Heads that need nothing of it
+/// are written as version 1.
+pub const FORMAT_VERSION: u32 = 2;
+
+/// The version of heads in which nothing is encoded.
+pub(crate) const PLAIN_VERSION: u32 = 1;
 
 /// An encoded head is a multiple of this many bytes, so that the payload after it can be read
 /// and written with `O_DIRECT`.
@@ -35,8 +39,11 @@ pub const MAX_NAME_BYTES: usize = 4096;
 /// The longest tag of an opaque dtype, in bytes of UTF-8.
 pub const MAX_TAG_BYTES: usize = 65_535;
 
-/// Bytes of the head before the region table.
+/// Bytes of the head before the region table in version 1, and before the packing in version 2.
 pub(crate) const FIXED_BYTES: usize = 64;
+
+/// Bytes of the packing, which version 2 has between the fixed part and the region table.
+pub(crate) const PACKING_BYTES: usize = 32;
 
 /// Bytes of an entry of the region table before its shape.
 pub(crate) const ENTRY_BYTES: usize = 48;

@@ -1,11 +1,12 @@
 //! The parser of heads: bytes of any origin go in, a head or a reason comes out.
 
+use crate::coding::{CodecId, OuterId};
 use crate::dtype::{Dtype, OPAQUE_CODE};
 use crate::error::{FrameError, FrameErrorKind};
-use crate::head::{Head, head_bytes, head_checksum, repeated_name};
+use crate::head::{Head, Packed, fixed_bytes, head_bytes, head_checksum, repeated_name};
 use crate::limits::{
     ENTRY_BYTES, FIXED_BYTES, FORMAT_VERSION, HEAD_ALIGNMENT, HEAD_CHECKSUM_AT, MAGIC,
-    MAX_HEAD_BYTES, MAX_REGIONS, REGION_ALIGNMENT,
+    MAX_HEAD_BYTES, MAX_REGIONS, PACKING_BYTES, PLAIN_VERSION, REGION_ALIGNMENT,
 };
 use crate::region::{Region, check, entry_bytes, quoted};
 
@@ -78,21 +79,25 @@ struct Entry {
     tag_bytes: usize,
     rank: usize,
     dtype_code: u16,
+    codec: CodecId,
     itemsize: u64,
     offset: u64,
     length: u64,
+    stored: u64,
 }
 
 impl<'a> Input<'a> {
     fn head(&mut self) -> Result<(Head, u64), FrameError> {
-        self.format_version()?;
+        let format = self.format_version()?;
         self.flags()?;
         let head_bytes = self.head_bytes()?;
         self.u64()?;
         let payload_bytes = self.u64()?;
         let payload_checksum = self.u64()?;
         let version = i64::from_le_bytes(self.take()?);
-        let regions = self.regions(head_bytes)?;
+        let (count, table_bytes) = self.table(format, head_bytes)?;
+        let packed = if format > PLAIN_VERSION { self.packing(payload_bytes)? } else { None };
+        let regions = self.regions(format, count, table_bytes)?;
         self.zeros_until(self.bytes.len())?;
         if let Some(name) = repeated_name(&regions) {
             return Err(malformed(format!("two arrays have the name {}", quoted(name))));
@@ -102,13 +107,18 @@ impl<'a> Input<'a> {
             let what = format!("the payload has {payload_bytes} bytes, the arrays end at {end}");
             return Err(malformed(what).at(32));
         }
-        Ok((Head { version, regions, payload_bytes }, payload_checksum))
+        let head = Head { version, regions, payload_bytes, packed };
+        if format != head.format_version() {
+            let what = format!("nothing is encoded or packed, but the format version is {format}");
+            return Err(malformed(what).at(MAGIC.len()));
+        }
+        Ok((head, payload_checksum))
     }
 
-    fn format_version(&mut self) -> Result<(), FrameError> {
+    fn format_version(&mut self) -> Result<u32, FrameError> {
         let at = self.at;
         match self.u32()? {
-            FORMAT_VERSION => Ok(()),
+            known @ PLAIN_VERSION..=FORMAT_VERSION => Ok(known),
             0 => Err(malformed("the format version is 0").at(at)),
             newer => Err(self::newer(format!(
                 "the frame has format version {newer}, this Unspool reads up to {FORMAT_VERSION}"
@@ -139,12 +149,12 @@ impl<'a> Input<'a> {
         .at(at))
     }
 
-    /// The region table. Room is reserved only for as many entries as the bytes can hold.
-    fn regions(&mut self, head_bytes_read: u64) -> Result<Vec<Region>, FrameError> {
+    /// The number of regions and the bytes of the region table.
+    fn table(&mut self, format: u32, head_bytes_read: u64) -> Result<(usize, usize), FrameError> {
         let at = self.at;
         let count = self.u32()? as usize;
         let table_bytes = self.u32()? as usize;
-        if head_bytes(table_bytes) != head_bytes_read {
+        if head_bytes(format, table_bytes) != head_bytes_read {
             let what = format!(
                 "a region table of {table_bytes} bytes does not fit a head of {head_bytes_read}"
             );
@@ -154,22 +164,54 @@ impl<'a> Input<'a> {
             let what = format!("{count} arrays do not fit a region table of {table_bytes} bytes");
             return Err(malformed(what).at(at));
         }
+        Ok((count, table_bytes))
+    }
+
+    /// How the store holds the payload.
+    fn packing(&mut self, payload_bytes: u64) -> Result<Option<Packed>, FrameError> {
+        let at = self.at;
+        let code = self.u16()?;
+        self.zeros_until(at + 8)?;
+        let bytes = self.u64()?;
+        self.zeros_until(at + PACKING_BYTES)?;
+        if code == 0 {
+            return if bytes == payload_bytes { Ok(None) } else { Err(not_packed(at, bytes)) };
+        }
+        let coder = OuterId::from_code(code).ok_or_else(|| {
+            newer(format!("the payload is packed by unknown outer coder {code}")).at(at)
+        })?;
+        let packed = Packed { coder, bytes };
+        if packed.fits(payload_bytes) {
+            return Ok(Some(packed));
+        }
+        let what = format!("a payload of {payload_bytes} bytes is packed into {bytes} bytes");
+        Err(malformed(what).at(at + 8))
+    }
+
+    /// The region table. Room is reserved only for as many entries as the bytes can hold, which
+    /// [`table`](Self::table) has checked.
+    fn regions(
+        &mut self,
+        format: u32,
+        count: usize,
+        table_bytes: usize,
+    ) -> Result<Vec<Region>, FrameError> {
         let mut regions = Vec::with_capacity(count);
         let mut end = 0;
         for _ in 0..count {
-            let region = self.region(end)?;
+            let region = self.region(format, end)?;
             end = region.end();
             regions.push(region);
         }
-        if self.at != FIXED_BYTES + table_bytes {
+        if self.at != fixed_bytes(format) + table_bytes {
             let what = format!("{count} arrays do not fill a region table of {table_bytes} bytes");
             return Err(malformed(what).at(self.at));
         }
         Ok(regions)
     }
 
-    fn region(&mut self, end: u64) -> Result<Region, FrameError> {
-        let entry = self.entry()?;
+    fn region(&mut self, format: u32, end: u64) -> Result<Region, FrameError> {
+        let entry = self.entry(format)?;
         let shape = (0..entry.rank).map(|_| self.u64()).collect::<Result<Vec<u64>, _>>()?;
         let name = self.text(entry.name_bytes)?;
         let tag = self.text(entry.tag_bytes)?;
@@ -178,16 +220,17 @@ impl<'a> Input<'a> {
         let bytes = check(&name, &dtype, &shape)
             .map_err(|e| malformed(e.what().to_owned()).at(entry.start))?;
         check_place(&entry, &name, bytes, end)?;
-        Ok(Region { name, dtype, shape, offset: entry.offset, bytes })
+        let Entry { offset, codec, stored, .. } = entry;
+        Ok(Region { name, dtype, shape, offset, bytes, codec, stored })
     }
 
-    fn entry(&mut self) -> Result<Entry, FrameError> {
+    fn entry(&mut self, format: u32) -> Result<Entry, FrameError> {
         let start = self.at;
         let bytes = self.u32()? as usize;
         let name_bytes = usize::from(self.u16()?);
         let tag_bytes = usize::from(self.u16()?);
         let dtype_code = self.u16()?;
-        self.codec()?;
+        let codec = self.codec(format)?;
         let rank = usize::from(self.take::<1>()?[0]);
         self.zeros_until(start + 16)?;
         let (itemsize, offset) = (self.u64()?, self.u64()?);
@@ -196,7 +239,7 @@ impl<'a> Input<'a> {
             let what = format!("an entry of {bytes} bytes does not fit its name, tag and rank");
             return Err(malformed(what).at(start));
         }
-        if length != stored {
+        if codec == CodecId::Raw && length != stored {
             let what = format!("an unencoded array has {length} bytes but is stored in {stored}");
             return Err(malformed(what).at(start + 40));
         }
@@ -207,18 +250,22 @@ impl<'a> Input<'a> {
             tag_bytes,
             rank,
             dtype_code,
+            codec,
             itemsize,
             offset,
             length,
+            stored,
         })
     }
 
-    fn codec(&mut self) -> Result<(), FrameError> {
+    /// The codec of an array; in version 1 there is none.
+    fn codec(&mut self, format: u32) -> Result<CodecId, FrameError> {
         let at = self.at;
-        match self.u16()? {
-            0 => Ok(()),
-            code => Err(newer(format!("an array is encoded with unknown codec {code}")).at(at)),
-        }
+        let code = self.u16()?;
+        let known = CodecId::from_code(code);
+        known
+            .filter(|&id| format > PLAIN_VERSION || id == CodecId::Raw)
+            .ok_or_else(|| newer(format!("an array is encoded with unknown codec {code}")).at(at))
     }
 
     fn text(&mut self, len: usize) -> Result<String, FrameError> {
@@ -306,10 +353,19 @@ fn check_place(entry: &Entry, name: &str, bytes: u64, end: u64) -> Result<(), Fr
             format!("begins at {offset}, too far behind the one before it at {end}"),
         );
     }
-    if bytes > crate::limits::MAX_PAYLOAD_BYTES.saturating_sub(offset) {
-        return refuse(32, format!("with {bytes} bytes at {offset} exceeds the largest payload"));
+    let stored = entry.stored;
+    if stored > crate::limits::MAX_PAYLOAD_BYTES.saturating_sub(offset) {
+        let field = if entry.codec == CodecId::Raw { 32 } else { 40 };
+        return refuse(
+            field,
+            format!("with {stored} bytes at {offset} exceeds the largest payload"),
+        );
     }
     Ok(())
+}
+
+fn not_packed(at: usize, bytes: u64) -> FrameError {
+    malformed(format!("a payload that is not packed is stored in {bytes} bytes")).at(at + 8)
 }
 
 fn malformed(what: impl Into<String>) -> FrameError {

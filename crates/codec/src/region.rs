@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use crate::coding::CodecId;
 use crate::dtype::Dtype;
 use crate::error::{FrameError, FrameErrorKind};
 use crate::limits::{
@@ -20,9 +21,11 @@ pub struct RegionSpec {
     pub shape: Vec<u64>,
 }
 
-/// An array with its place in the payload: contiguous, row-major, little-endian items.
+/// An array with its place in the payload: contiguous, row-major, little-endian items, as they are
+/// or as the stream of a codec.
 ///
-/// Made by [`Head::layout`](crate::Head::layout) and [`parse_head`](crate::parse_head).
+/// Made by [`Head::layout`](crate::Head::layout), [`Head::encoded`](crate::Head::encoded) and
+/// [`parse_head`](crate::parse_head).
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct Region {
@@ -34,24 +37,54 @@ pub struct Region {
     pub shape: Vec<u64>,
     /// Its first byte in the payload: a multiple of 64.
     pub offset: u64,
-    /// Its length in bytes: the product of `shape` and the item size.
+    /// Its length in bytes when it is decoded: the product of `shape` and the item size.
     pub bytes: u64,
+    /// What made its bytes in the payload.
+    pub codec: CodecId,
+    /// Its bytes in the payload; equal to `bytes` when it is not encoded.
+    pub stored: u64,
+}
+
+/// How many bytes of the payload an array takes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Size {
+    /// Those that it has.
+    Plain,
+    /// Those of its stream; an array that is not encoded has to name its own length.
+    Exactly(u64),
+    /// At most those of its stream; an array that is not encoded takes its own length.
+    AtMost(u64),
 }
 
 impl RegionSpec {
     /// Checks the limits and places the array behind the byte `end` of the payload.
-    pub(crate) fn place(self, end: u64) -> Result<Region, FrameError> {
+    pub(crate) fn place(self, end: u64, codec: CodecId, size: Size) -> Result<Region, FrameError> {
         let bytes = check(&self.name, &self.dtype, &self.shape)?;
+        let stored = self.stored(bytes, codec, size)?;
         let offset = end.next_multiple_of(REGION_ALIGNMENT);
-        if bytes > MAX_PAYLOAD_BYTES.saturating_sub(offset) {
+        if stored > MAX_PAYLOAD_BYTES.saturating_sub(offset) {
             return Err(limit(format!(
-                "the payload reaches byte {offset} before array {} of {bytes} bytes, and may \
+                "the payload reaches byte {offset} before array {} of {stored} bytes, and may \
                  have {MAX_PAYLOAD_BYTES} bytes",
                 quoted(&self.name)
             )));
         }
         let RegionSpec { name, dtype, shape } = self;
-        Ok(Region { name, dtype, shape, offset, bytes })
+        Ok(Region { name, dtype, shape, offset, bytes, codec, stored })
+    }
+
+    fn stored(&self, bytes: u64, codec: CodecId, size: Size) -> Result<u64, FrameError> {
+        match (codec, size) {
+            (CodecId::Raw, Size::Exactly(stored)) if stored != bytes => {
+                let name = quoted(&self.name);
+                let what = format!(
+                    "array {name} is not encoded and has {bytes} bytes, but {stored} are given"
+                );
+                Err(FrameError::new(FrameErrorKind::Invalid, what))
+            }
+            (CodecId::Raw, _) | (_, Size::Plain) => Ok(bytes),
+            (_, Size::Exactly(stored) | Size::AtMost(stored)) => Ok(stored),
+        }
     }
 }
 
@@ -59,13 +92,19 @@ impl Region {
     /// The byte after its last one in the payload.
     #[must_use]
     pub fn end(&self) -> u64 {
-        self.offset.saturating_add(self.bytes)
+        self.offset.saturating_add(self.stored)
     }
 
-    /// Its bytes in the payload.
+    /// Where its stored bytes are in the payload.
     #[must_use]
     pub fn range(&self) -> Range<u64> {
         self.offset..self.end()
+    }
+
+    /// The array as its owner described it.
+    #[must_use]
+    pub fn spec(&self) -> RegionSpec {
+        RegionSpec { name: self.name.clone(), dtype: self.dtype.clone(), shape: self.shape.clone() }
     }
 
     /// Bytes of its entry in the region table: a multiple of 8.

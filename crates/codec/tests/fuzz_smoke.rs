@@ -5,7 +5,7 @@ mod fuzz_body;
 
 use std::collections::BTreeMap;
 
-use common::{Random, golden_head, spec};
+use common::{Random, golden_head, golden_head_2, spec};
 use unspool_codec::{Dtype, FrameErrorKind, Head};
 
 const CASES: usize = 20_000;
@@ -13,7 +13,7 @@ const CASES: usize = 20_000;
 fn seeds() -> Vec<Vec<u8>> {
     let small = Head::layout(3, vec![spec("u", Dtype::Float32, &[2, 3])]).expect("small");
     let empty = Head::layout(0, vec![]).expect("empty");
-    [golden_head(), small, empty].iter().map(|head| head.encode(7)).collect()
+    [golden_head(), small, golden_head_2(), empty].iter().map(|head| head.encode(7)).collect()
 }
 
 /// One to four changes of the kinds that find faults: flipped bits, extreme integers, copied

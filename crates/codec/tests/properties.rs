@@ -4,7 +4,9 @@ mod common;
 
 use common::opaque;
 use proptest::prelude::*;
-use unspool_codec::{Dtype, Head, Region, RegionSpec, head_len, parse_head};
+use unspool_codec::{
+    CodecId, Dtype, Head, OuterId, Packed, Region, RegionSpec, head_len, parse_head,
+};
 
 fn any_dtype() -> impl Strategy<Value = Dtype> {
     let known = prop::sample::select(Dtype::ALL);
@@ -32,9 +34,52 @@ fn any_specs() -> impl Strategy<Value = Vec<RegionSpec>> {
     })
 }
 
+fn any_codec() -> impl Strategy<Value = CodecId> {
+    (0..4_u16).prop_map(|code| CodecId::from_code(code).expect("four codecs"))
+}
+
+/// Heads of version 1 for the most part, and such with streams or packed payloads.
 fn any_head() -> impl Strategy<Value = Head> {
+    let packed = (any_plain(), any_packing()).prop_map(|(head, packed)| pack(head, packed));
+    let encoded = (any_encoded(), any_packing()).prop_map(|(head, packed)| pack(head, packed));
+    prop_oneof![3 => any_plain(), 1 => packed, 2 => encoded]
+}
+
+fn any_plain() -> impl Strategy<Value = Head> {
     (any::<i64>(), any_specs())
         .prop_filter_map("above the largest payload", |(v, specs)| Head::layout(v, specs).ok())
+}
+
+fn any_encoded() -> impl Strategy<Value = Head> {
+    let codecs = prop::collection::vec((any_codec(), 0..100_000_u64), 40);
+    (any::<i64>(), any_specs(), codecs).prop_filter_map(
+        "above the payload",
+        |(v, specs, codecs)| {
+            let arrays =
+                specs.into_iter().zip(&codecs).map(|(spec, (id, _))| (spec, *id)).collect();
+            let most: Vec<u64> = codecs.iter().map(|(_, stored)| *stored).collect();
+            worst(v, arrays, &most)
+        },
+    )
+}
+
+fn worst(version: i64, arrays: Vec<(RegionSpec, CodecId)>, most: &[u64]) -> Option<Head> {
+    let most = &most[..arrays.len()];
+    Head::worst(version, arrays, most).ok()
+}
+
+fn any_packing() -> impl Strategy<Value = Option<(OuterId, u64)>> {
+    let coder = prop::sample::select(&[OuterId::Zstd, OuterId::Lz4, OuterId::Archive][..]);
+    prop::option::of((coder, 1..1000_u64))
+}
+
+/// The head with a payload that was made this many bytes shorter, where it is longer than that.
+fn pack(head: Head, packing: Option<(OuterId, u64)>) -> Head {
+    let packed = packing.and_then(|(coder, shorter)| {
+        let bytes = head.payload_bytes.checked_sub(shorter).filter(|&bytes| bytes > 0)?;
+        Some(Packed { coder, bytes })
+    });
+    head.with_packed(packed).expect("shorter than the payload")
 }
 
 proptest! {
@@ -46,6 +91,32 @@ proptest! {
         bytes.resize(bytes.len() + tail, 0xaa);
         prop_assert_eq!(head_len(&bytes[..4096]), Ok(head.encoded_len()));
         prop_assert_eq!(parse_head(&bytes), Ok((head, sum)));
+    }
+
+    #[test]
+    fn format_version_is_2_exactly_when_something_is_encoded_or_packed(head in any_head()) {
+        let version = head.encode(1)[8];
+        prop_assert_eq!(version == 2, head.is_encoded() || head.packed.is_some());
+        prop_assert!(version == 1 || version == 2);
+        prop_assert_eq!(head.frame_bytes(), head.encoded_len() + head.stored_bytes());
+    }
+
+    #[test]
+    fn room_for_the_longest_streams_is_room_for_shorter_ones(
+        head in any_encoded(),
+        shorter in prop::collection::vec(0..100_000_u64, 40),
+    ) {
+        let stored = |(r, less): (&Region, &u64)| match r.codec {
+            CodecId::Raw => r.bytes,
+            _ => r.stored.saturating_sub(*less),
+        };
+        let stored: Vec<u64> = head.regions.iter().zip(&shorter).map(stored).collect();
+        let settled = head.with_stored(&stored).unwrap();
+        prop_assert!(settled.payload_bytes <= head.payload_bytes);
+        prop_assert_eq!(settled.encoded_len(), head.encoded_len());
+        prop_assert_eq!(settled.with_stored(&stored), Ok(settled.clone()));
+        let found: Vec<u64> = settled.regions.iter().map(|region| region.stored).collect();
+        prop_assert_eq!(found, stored);
     }
 
     #[test]

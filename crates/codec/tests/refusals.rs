@@ -74,10 +74,10 @@ fn foreign_bytes_are_refused_however_few() {
 #[test]
 fn newer_format_is_refused_before_its_checksum_is_looked_at() {
     let mut head = two_arrays();
-    head[8] = 2;
+    head[8] = 3;
     let error = parse_head(&head).unwrap_err();
     assert_eq!((error.kind(), error.offset()), (Newer, Some(8)));
-    assert!(error.to_string().contains("version 2"), "{error}");
+    assert!(error.to_string().contains("version 3"), "{error}");
     assert_eq!(error.failure(), Failure::Permanent);
 }
 

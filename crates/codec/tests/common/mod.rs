@@ -2,7 +2,7 @@
 
 #![allow(dead_code)] // each test binary uses a part of it
 
-use unspool_codec::{Dtype, Head, RegionSpec, checksum};
+use unspool_codec::{CodecId, Dtype, Head, OuterId, Packed, RegionSpec, checksum};
 
 /// The version of the golden head.
 pub const GOLDEN_VERSION: i64 = -1_234_567_890_123;
@@ -33,6 +33,31 @@ pub fn golden_head() -> Head {
         specs.push(spec(&format!("all/{dtype}"), dtype.clone(), &[2, 1]));
     }
     Head::layout(GOLDEN_VERSION, specs).expect("the golden head is within every limit")
+}
+
+/// A head of version 2: encoded arrays beside others, streams of odd lengths, an encoded array
+/// without items, and a store that holds the payload packed.
+pub fn golden_head_2() -> Head {
+    let arrays = vec![
+        (spec("u", Dtype::Float32, &[500, 1500]), CodecId::Twine),
+        (spec("plain", Dtype::Int16, &[7]), CodecId::Raw),
+        (spec("w", Dtype::Float64, &[4, 5, 6]), CodecId::Zfp),
+        (spec("leer", Dtype::Float32, &[0]), CodecId::Twine),
+        (spec("nv", Dtype::Complex64, &[1000]), CodecId::NvComp),
+        (spec("odd", opaque(3, "rgb"), &[11]), CodecId::Twine),
+    ];
+    let head = Head::encoded(GOLDEN_VERSION, arrays, &[1000, 14, 65, 64, 333, 0]);
+    let packed = Packed { coder: OuterId::Zstd, bytes: 1200 };
+    head.and_then(|head| head.with_packed(Some(packed))).expect("within every limit")
+}
+
+/// The golden frame of version 2: the head, and bytes in place of a packed payload. The checksum
+/// is that of a payload that is not in the frame.
+pub fn golden_frame_2() -> Vec<u8> {
+    let head = golden_head_2();
+    let mut frame = head.encode(0x0123_4567_89ab_cdef);
+    frame.extend((0..head.stored_bytes()).map(|i| (11 * i + 3) as u8));
+    frame
 }
 
 /// The payload of the golden frame: the low byte of `7 * position + 1`, zeros in the gaps.

@@ -1,16 +1,19 @@
 //! What must hold for any bytes whatever: the body of the fuzz target and of its smoke test.
 
 use unspool_codec::{
-    FORMAT_VERSION, FrameErrorKind, Head, MAGIC, RegionSpec, checksum, head_len, parse_head,
+    FORMAT_VERSION, FrameError, FrameErrorKind, Head, MAGIC, Region, checksum, head_len, parse_head,
 };
 
 /// The longest head that the repaired variant has: enough for every rule of the format.
 const REPAIRED_BYTES: usize = 16 << 10;
 
-/// Checks the bytes as they are, then as a head whose beginning and checksum are right, so that
-/// the rules behind the checksum are reached. Gives the two outcomes.
-pub fn check(data: &[u8]) -> [Result<(), FrameErrorKind>; 2] {
-    [check_bytes(data), check_bytes(&repaired(data))]
+/// Checks the bytes as they are, then as heads of every version whose beginning and checksum are
+/// right, so that the rules behind the checksum are reached. Gives the outcomes.
+pub fn check(data: &[u8]) -> [Result<(), FrameErrorKind>; 1 + FORMAT_VERSION as usize] {
+    std::array::from_fn(|version| match version {
+        0 => check_bytes(data),
+        version => check_bytes(&repaired(data, version as u32)),
+    })
 }
 
 /// What is accepted encodes to the same bytes and is what `layout` makes of its arrays; what is
@@ -21,7 +24,7 @@ fn check_bytes(bytes: &[u8]) -> Result<(), FrameErrorKind> {
             let len = head.encoded_len();
             assert_eq!(head_len(bytes), Ok(len));
             assert_eq!(head.encode(payload_checksum), bytes[..len as usize]);
-            assert_eq!(Head::layout(head.version, specs(&head)), Ok(head));
+            assert_eq!(laid_out(&head), Ok(head));
             Ok(())
         }
         Err(error) => {
@@ -32,21 +35,27 @@ fn check_bytes(bytes: &[u8]) -> Result<(), FrameErrorKind> {
     }
 }
 
-fn specs(head: &Head) -> Vec<RegionSpec> {
-    let spec = |r: &unspool_codec::Region| RegionSpec {
-        name: r.name.clone(),
-        dtype: r.dtype.clone(),
-        shape: r.shape.clone(),
-    };
-    head.regions.iter().map(spec).collect()
+/// What the arrays of a head make anew.
+fn laid_out(head: &Head) -> Result<Head, FrameError> {
+    if !head.is_encoded() {
+        let specs = head.regions.iter().map(Region::spec).collect();
+        return Head::layout(head.version, specs)?.with_packed(head.packed);
+    }
+    let stored: Vec<u64> = head.regions.iter().map(|region| region.stored).collect();
+    let arrays: Vec<_> = head.regions.iter().map(|region| (region.spec(), region.codec)).collect();
+    assert_eq!(
+        Head::worst(head.version, arrays.clone(), &stored)?.with_packed(head.packed)?,
+        *head
+    );
+    Head::encoded(head.version, arrays, &stored)?.with_packed(head.packed)
 }
 
-fn repaired(data: &[u8]) -> Vec<u8> {
+fn repaired(data: &[u8], version: u32) -> Vec<u8> {
     let mut head = data[..data.len().min(REPAIRED_BYTES)].to_vec();
     head.resize(head.len().max(1).next_multiple_of(4096), 0);
     let head_bytes = head.len() as u64;
     head[..8].copy_from_slice(&MAGIC);
-    head[8..12].copy_from_slice(&FORMAT_VERSION.to_le_bytes());
+    head[8..12].copy_from_slice(&version.to_le_bytes());
     head[16..24].copy_from_slice(&head_bytes.to_le_bytes());
     head[24..32].fill(0);
     let sum = checksum(&head);
