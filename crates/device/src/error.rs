@@ -68,6 +68,8 @@ pub enum DeviceErrorKind {
     Driver,
     /// A kernel that does not compile, or has other parameters.
     Kernel,
+    /// Encoded bytes that cannot be decoded.
+    Damaged,
     /// The operating system refused.
     System,
 }

@@ -54,7 +54,9 @@ pub use limits::{HostLimits, MemoryLeft, Promise, memory_left};
 pub use mark::{Mark, Marks, Unrecorded};
 pub use memory::{DeviceMemory, PinnedMemory};
 pub use pace::Pace;
-pub use pending::{CheckpointResult, EncodeError, EncodeErrorKind, JobResult, Pending, Slots};
+pub use pending::{
+    CheckpointResult, DecodeStatus, EncodeError, EncodeErrorKind, JobResult, Pending, Slots, Start,
+};
 pub use span::DeviceSpan;
 pub use stream::Stream;
 pub use strided::{StridedCopies, StridedLayout};

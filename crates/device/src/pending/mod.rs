@@ -2,6 +2,7 @@
 //! whose result the device itself writes to host memory. To look at it costs two loads and no call
 //! of the driver; nobody waits for the device to learn a size.
 
+mod decoded;
 mod result;
 mod slots;
 
@@ -13,12 +14,33 @@ use crate::event::{Poll, wait_for};
 use crate::mark::Mark;
 use crate::stream::Stream;
 
+pub use decoded::DecodeStatus;
 pub use result::{CheckpointResult, EncodeError, EncodeErrorKind, JobResult};
 pub(crate) use result::{DONE, OVERFLOW, REFUSED, Words};
 pub use slots::Slots;
 pub(crate) use slots::{RECORD_BYTES, Slot};
 
 use slots::Place;
+
+/// Where a checkpoint begins.
+#[derive(Clone, Copy, Debug)]
+pub enum Start<'a> {
+    /// At this address of the device, a multiple of 64.
+    At(u64),
+    /// Where the checkpoint of `pending` ends, rounded up to a multiple of `align`, which is a
+    /// multiple of 64. The device reads that itself, so the host need not know it.
+    After {
+        /// What it begins behind. Its limit must not be above that of this one.
+        pending: &'a Pending,
+        /// The unit of addresses.
+        align: u64,
+    },
+    /// As `After`, behind the one before it in the same call.
+    Next {
+        /// The unit of addresses.
+        align: u64,
+    },
+}
 
 /// A checkpoint that is being encoded. Clones name the same one.
 #[derive(Clone, Debug)]
@@ -81,6 +103,12 @@ impl Pending {
         };
         wait_for(poll, limit, "the encoding of a checkpoint")?;
         result.unwrap_or_else(|| Err(EncodeError::lost()))
+    }
+
+    /// The address at or beyond which nothing is written.
+    #[must_use]
+    pub fn limit(&self) -> u64 {
+        self.0.limit
     }
 
     /// A mark behind the launch: work that waits for it finds the checkpoint encoded.

@@ -12,7 +12,7 @@
 //!
 //! And for what is placed behind it, in device memory: the record of
 //! [`RECORD_BYTES`](super::RECORD_BYTES): where it ends (not aligned), where it begins, word 1 from
-//! above, 0. A checkpoint that does not fit ends at its limit, so that what follows finds its own
+//! above, and two counters of 32 bits for kernels, which are 0 between launches. A checkpoint that does not fit ends at its limit, so that what follows finds its own
 //! room untouched.
 
 use std::fmt;

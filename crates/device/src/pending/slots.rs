@@ -4,13 +4,16 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use super::Pending;
 use super::result::{HEAD_WORDS, JOB_WORDS, Words};
 use crate::context::Context;
+use crate::copy;
 use crate::error::DeviceError;
 use crate::mark::Mark;
 use crate::memory::{DeviceMemory, PinnedMemory};
+use crate::stream::Stream;
 
 /// Bytes of a record.
 pub(crate) const RECORD_BYTES: u64 = 32;
@@ -19,6 +22,9 @@ pub(crate) const RECORD_BYTES: u64 = 32;
 const SMALLEST: usize = 64;
 /// Words of a chunk, unless one slot needs more.
 const CHUNK_WORDS: usize = 8192;
+
+/// The longest time that clearing a few kilobytes may take on a busy device.
+const CLEARING: Duration = Duration::from_secs(60);
 
 /// Slots of one context.
 #[derive(Debug)]
@@ -66,6 +72,11 @@ impl Chunk {
         // SAFETY: nothing was enqueued on it yet.
         unsafe { pinned.bytes_mut() }.fill(0);
         let records = DeviceMemory::new(context, count as u64 * RECORD_BYTES)?;
+        // The counters in the records are 0 between launches. On a stream of its own, which has
+        // nothing to wait for.
+        let stream = Stream::new(context)?;
+        copy::fill(&stream, &records.span(), 0)?;
+        stream.sync(CLEARING)?;
         Ok(Chunk { pinned, records, words })
     }
 
