@@ -17,9 +17,19 @@ pub struct Effort {
     pub states: usize,
 }
 
-impl Default for Effort {
-    fn default() -> Effort {
-        Effort { states: 512 }
+/// States that are tried with every group, over the whole search: about a second of work.
+const WORK: u64 = 16_000_000;
+
+impl Effort {
+    /// About a second of work: as many states as that allows, from 8 to 4096.
+    #[must_use]
+    pub fn for_problem(problem: &Problem) -> Effort {
+        let count = problem.checkpoints.len() as u64;
+        let bytes: u64 = problem.checkpoints.iter().map(|one| one.raw).sum();
+        let held = problem.cache / (bytes / count.max(1)).max(1);
+        let group = held.min(u64::from(problem.most_together)).clamp(1, count.max(1));
+        let states = (WORK / (count.max(1) * group)).clamp(8, 4096);
+        Effort { states: states as usize }
     }
 }
 

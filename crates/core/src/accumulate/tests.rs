@@ -63,7 +63,7 @@ fn simple(problem: &Problem, simple: Simple) -> Outcome {
 }
 
 fn best(problem: &Problem) -> Plan {
-    plan(problem, Effort::default()).unwrap()
+    plan(problem, Effort::for_problem(problem)).unwrap()
 }
 
 #[test]
@@ -138,7 +138,7 @@ fn problems_without_sense_are_refused() {
     let with = |change: fn(&mut Problem)| {
         let mut bad = good.clone();
         change(&mut bad);
-        plan(&bad, Effort::default()).unwrap_err()
+        plan(&bad, Effort { states: 8 }).unwrap_err()
     };
     assert_eq!(with(|p| p.link.bytes_per_second = 0.0), Mistake::Rate);
     assert_eq!(with(|p| p.copy.bytes_per_second = f64::NAN), Mistake::Rate);
@@ -262,6 +262,12 @@ fn a_search_with_few_states_says_how_far_off_it_may_be() {
         assert!(rough.at_least <= exact.outcome.end, "{states} states: a false bound");
         assert!(rough.outcome.end >= exact.outcome.end, "{states} states: better than the best");
     }
+}
+
+#[test]
+fn long_runs_are_planned_with_fewer_states() {
+    let states = |count| Effort::for_problem(&problem(count, nvcomp())).states;
+    assert_eq!([states(0), states(100), states(10_000), states(1_000_000)], [4096, 2500, 25, 8]);
 }
 
 /// All schedules of up to 12 random checkpoints: the plan has the cost of the best one, always.
