@@ -102,6 +102,7 @@ fn class_of(kind: ErrorKind, version: Option<i64>) -> &'static str {
         ErrorKind::Device => "DeviceError",
         ErrorKind::WrongDevice => "WrongDeviceError",
         ErrorKind::NoDevice => "NoDeviceError",
+        ErrorKind::BoundViolated => "BoundViolatedError",
         // What a call about a version got wrong are its arrays.
         ErrorKind::Invalid if version.is_some() => "LayoutError",
         ErrorKind::Invalid => "OptionError",

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use unspool_codec::Achieved;
 use unspool_core::CheckpointId;
 use unspool_transfer::Frame;
 
@@ -15,6 +16,8 @@ pub(crate) struct Catalogue {
 #[derive(Debug)]
 struct Entry {
     frame: Arc<Frame>,
+    /// The errors of the encoders, by region; none where nothing is encoded or nobody knows.
+    achieved: Vec<Option<Achieved>>,
     durable: bool,
     /// What happened to a copy of it that was lost.
     loss: Option<String>,
@@ -22,8 +25,26 @@ struct Entry {
 
 impl Catalogue {
     pub(crate) fn insert(&mut self, id: CheckpointId, frame: Arc<Frame>, durable: bool) {
-        let old = self.entries.insert(id, Entry { frame, durable, loss: None });
+        let entry = Entry { frame, achieved: Vec::new(), durable, loss: None };
+        let old = self.entries.insert(id, entry);
         debug_assert!(old.is_none(), "an id is given once");
+    }
+
+    /// `id` has got its true size: this is its frame from now on.
+    pub(crate) fn seal(
+        &mut self,
+        id: CheckpointId,
+        frame: Arc<Frame>,
+        achieved: Vec<Option<Achieved>>,
+    ) {
+        if let Some(entry) = self.entries.get_mut(&id) {
+            (entry.frame, entry.achieved) = (frame, achieved);
+        }
+    }
+
+    /// The errors of the encoders of `id`, by region.
+    pub(crate) fn achieved(&self, id: CheckpointId) -> &[Option<Achieved>] {
+        self.entries.get(&id).map_or(&[], |entry| &entry.achieved)
     }
 
     pub(crate) fn remove(&mut self, id: CheckpointId) {

@@ -42,6 +42,8 @@ pub enum ErrorKind {
     WrongDevice,
     /// There is no CUDA driver, or no such GPU.
     NoDevice,
+    /// What a codec made is further from the values than its bound allows.
+    BoundViolated,
 }
 
 /// What a call reports when it cannot do its work. `Display` gives full sentences: what failed,

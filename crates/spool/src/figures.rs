@@ -43,6 +43,7 @@ impl Spool {
             application: application(&state, &core, dropped_spans),
             tiers: core.tiers.iter().zip(tiers).map(tier).collect(),
             links: (0..core.links.len()).map(|index| link(&state, &core, index)).collect(),
+            codecs: state.tally.codecs.stats(),
         })
     }
 }

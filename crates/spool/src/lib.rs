@@ -41,6 +41,7 @@ pub mod auto;
 mod brain;
 mod catalogue;
 mod close;
+mod coding;
 mod dispatch;
 pub mod doctor;
 mod durability;
@@ -67,6 +68,7 @@ mod timeline;
 mod wait;
 mod waiting;
 
+pub use coding::{Choice, CodecChoice, CodecStats, RegionCoding};
 pub use error::{Error, ErrorKind};
 pub use gpu::On;
 pub use restore::RestoreTicket;
@@ -74,6 +76,8 @@ pub use save::SaveTicket;
 pub use settings::{DiskSettings, Settings};
 pub use spool::{Spool, Use};
 pub use stats::{ApplicationStats, DirectionStats, LinkStats, Stall, Stats, TierStats};
-pub use unspool_codec::{Dtype, Head, Region, RegionSpec};
+pub use unspool_codec::{
+    Achieved, Bound, Codec, CodecId, Dtype, Head, NvComp, Region, RegionSpec, Zfp,
+};
 pub use unspool_core::{Lead, PolicyKind, TierKind};
 pub use wait::Wait;

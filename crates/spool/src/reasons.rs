@@ -161,7 +161,7 @@ pub(crate) fn direct_failed(doing: &str, version: i64, error: TransferError) -> 
 /// What a call waits for, in words that follow "waited for".
 pub(crate) fn awaited(state: &State, asked: Asked) -> String {
     match asked {
-        Asked::Save { version, bytes } => {
+        Asked::Save { version, bytes, .. } => {
             format!("room for version {} ({})", version.0, Bytes(bytes))
         }
         Asked::Restore { version } => {

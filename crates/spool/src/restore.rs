@@ -10,6 +10,7 @@ use unspool_device::{DeviceSpan, Stream};
 use unspool_tiers::{Gpu, ReadGuard};
 use unspool_transfer::{Buffer, Frame, TransferError, read_frame, staging};
 
+use crate::coding::Decoded;
 use crate::error::Error;
 use crate::gpu::{self, Begun, DeviceArray, Leave};
 use crate::hub::{Hub, check_open};
@@ -25,19 +26,21 @@ use crate::waiting::{Answered, Asked, Until};
 /// as restored.
 #[must_use = "a restore that is not finished does not count"]
 pub struct RestoreTicket {
-    hub: Arc<Hub>,
-    frame: Arc<Frame>,
+    pub(crate) hub: Arc<Hub>,
+    pub(crate) frame: Arc<Frame>,
     /// `None` once the restore was reported.
-    data: Option<Data>,
+    pub(crate) data: Option<Data>,
     request: RequestId,
     checkpoint: CheckpointId,
     place: Place,
     began: Nanos,
     begun: Begun,
+    /// Its decoders, where a region is encoded.
+    pub(crate) decoded: Option<Box<Decoded>>,
 }
 
-/// The memory that the caller reads.
-enum Data {
+/// The memory that the caller reads, or that decoders do.
+pub(crate) enum Data {
     /// It lies in the arena where the checkpoint is.
     Arena(ReadGuard),
     /// It was read from a store.
@@ -75,9 +78,10 @@ impl Spool {
             unreachable!("a restore is served or refused")
         };
         hub.span_of_stall(&frame, place.tier, waited);
-        let (hub, begun) = (Arc::clone(hub), Begun::No);
+        let (hub, begun, data) = (Arc::clone(hub), Begun::No, None);
+        let decoded = Decoded::of(frame.head());
         let ticket =
-            RestoreTicket { hub, frame, data: None, request, checkpoint, place, began, begun };
+            RestoreTicket { hub, frame, data, request, checkpoint, place, began, begun, decoded };
         ticket.enter()
     }
 }
@@ -106,9 +110,9 @@ impl RestoreTicket {
     fn read_store(&self) -> Result<Buffer, TransferError> {
         let start = self.hub.clock.now();
         let mut buffer = staging(&self.hub.buffers, self.frame.head().payload_bytes)?;
-        let mut done = self.read_into(&mut buffer);
+        let mut done = self.read_payload(&mut buffer);
         if done.as_ref().is_err_and(|error| error.kind() == Failure::Io) {
-            done = self.read_into(&mut buffer);
+            done = self.read_payload(&mut buffer);
         }
         let took = self.hub.clock.now().since(start);
         let kind = self.hub.kind(self.place.tier);
@@ -118,7 +122,7 @@ impl RestoreTicket {
         done.map(|()| buffer)
     }
 
-    fn read_into(&self, payload: &mut [u8]) -> Result<(), TransferError> {
+    fn read_payload(&self, payload: &mut [u8]) -> Result<(), TransferError> {
         let (store, verify) = (self.hub.tier(self.place.tier), self.hub.settings.verify);
         read_frame(store, self.checkpoint, &self.frame, verify, payload, &self.hub.buffers)
     }
@@ -142,12 +146,16 @@ impl RestoreTicket {
         }
     }
 
-    /// The bytes of region `index` where they are in main memory.
+    /// The bytes of region `index` where they are in main memory. An encoded region is decoded once
+    /// for that; `None` also when that fails, and [`read`](Self::read) then tells why.
     ///
     /// # Panics
     /// When the checkpoint has no region `index`.
     #[must_use]
     pub fn host_region(&self, index: usize) -> Option<&[u8]> {
+        if self.is_encoded(index) {
+            return self.decoded_region(index);
+        }
         let range = part(&self.frame.head().regions[index]).range();
         match &self.data {
             Some(Data::Arena(guard)) => guard.bytes().map(|bytes| &bytes[range]),
@@ -158,7 +166,7 @@ impl RestoreTicket {
 
     /// The memory of region `index` where it is a GPU's, to be read on the GPU: first call
     /// [`begin`](Self::begin) for the stream that reads it, in the end
-    /// [`finish_on`](Self::finish_on).
+    /// [`finish_on`](Self::finish_on). `None` also for an encoded region.
     ///
     /// # Errors
     /// `Device` when the memory is gone.
@@ -166,6 +174,9 @@ impl RestoreTicket {
     /// # Panics
     /// When the checkpoint has no region `index`.
     pub fn device_region(&self, index: usize) -> Result<Option<DeviceSpan>, Error> {
+        if self.is_encoded(index) {
+            return Ok(None);
+        }
         let part = part(&self.frame.head().regions[index]);
         let Some(Data::Arena(guard)) = &self.data else { return Ok(None) };
         Ok(guard.device().map(|span| span.slice(part.offset, part.len)).transpose()?)
@@ -174,11 +185,35 @@ impl RestoreTicket {
     /// Lets `look` see the bytes of region `index` on the host, wherever it lies.
     ///
     /// # Errors
-    /// `Io` when there is no memory to stage the bytes, `Device` when CUDA refuses.
+    /// `Io` when there is no memory to stage the bytes, `Device` when CUDA refuses, `Corrupt` when
+    /// the bytes of an encoded region cannot be decoded.
     ///
     /// # Panics
     /// When the checkpoint has no region `index`.
     pub fn read(&self, index: usize, look: impl FnOnce(&[u8])) -> Result<(), Error> {
+        if self.is_encoded(index) {
+            return self.with_decoded(index, look);
+        }
+        self.read_stored(index, look)
+    }
+
+    /// Copies region `index` to `to`, which has as many bytes; an encoded region is decoded there.
+    ///
+    /// # Errors
+    /// Those of [`read`](Self::read), and `Invalid` when `to` has another size.
+    ///
+    /// # Panics
+    /// When the checkpoint has no region `index`.
+    pub fn read_into(&self, index: usize, to: &mut [u8]) -> Result<(), Error> {
+        gpu::check_size(to.len() as u64, self.frame.head().regions[index].bytes)?;
+        if self.is_encoded(index) {
+            return self.decode(index, to);
+        }
+        self.read_stored(index, |bytes| to.copy_from_slice(bytes))
+    }
+
+    /// As [`read`](Self::read), for the bytes as they are stored.
+    pub(crate) fn read_stored(&self, index: usize, look: impl FnOnce(&[u8])) -> Result<(), Error> {
         let part = part(&self.frame.head().regions[index]);
         match &self.data {
             Some(Data::Arena(guard)) => gpu::load_host(&self.hub, guard, part, look)?,
@@ -199,8 +234,11 @@ impl RestoreTicket {
     /// # Panics
     /// When the checkpoint has no region `index`.
     pub fn get(&mut self, index: usize, to: &DeviceArray, on: &Stream) -> Result<(), Error> {
-        let part = part(&self.frame.head().regions[index]);
         let gpu = self.hub.gpu_of(to.ordinal())?;
+        if self.is_encoded(index) {
+            return self.get_decoded(index, &gpu, to, on);
+        }
+        let part = part(&self.frame.head().regions[index]);
         match &mut self.data {
             Some(Data::Arena(guard)) => gpu::get(&gpu, guard, part, to, on),
             Some(Data::Staged(buffer)) => gpu::upload(&gpu, &buffer[part.range()], to, on),
@@ -209,11 +247,11 @@ impl RestoreTicket {
     }
 
     /// What keeps the memory of the checkpoint in place after the ticket is gone, for those who
-    /// show it to others; `None` when it does not lie in an arena.
+    /// show it to others; `None` when it does not lie in an arena, and when a region is encoded.
     #[must_use]
     pub fn memory(&self) -> Option<Arc<dyn Any + Send + Sync>> {
         match &self.data {
-            Some(Data::Arena(guard)) => Some(guard.memory()),
+            Some(Data::Arena(guard)) if self.decoded.is_none() => Some(guard.memory()),
             _ => None,
         }
     }
@@ -260,7 +298,7 @@ impl RestoreTicket {
         }
     }
 
-    fn version(&self) -> i64 {
+    pub(crate) fn version(&self) -> i64 {
         self.frame.head().version
     }
 
@@ -301,6 +339,7 @@ impl RestoreTicket {
             place: self.place,
             began: self.began,
             begun: Begun::Leaving,
+            decoded: None,
         }
     }
 

@@ -5,11 +5,12 @@ use std::fmt;
 use std::sync::Arc;
 
 use unspool_codec::{Head, Region, RegionSpec};
-use unspool_core::{CheckpointId, Event, Nanos, Place, RequestId, Version};
+use unspool_core::{CheckpointId, Event, Kept, Nanos, Place, RequestId, Size, Version};
 use unspool_device::{DeviceSpan, Stream};
 use unspool_tiers::{Gpu, WriteGuard};
 use unspool_transfer::{Buffer, Frame, TransferError, staging, write_frame};
 
+use crate::coding::{CodecChoice, Encoded};
 use crate::error::{Error, ErrorKind};
 use crate::gpu::{self, Begun, DeviceArray, Leave, Part};
 use crate::hub::{Hub, check_open};
@@ -23,19 +24,21 @@ use crate::waiting::{Answered, Asked, Until};
 /// ticket gives the save up: nothing was saved and the version is free again.
 #[must_use = "a save that is not committed is given up"]
 pub struct SaveTicket {
-    hub: Arc<Hub>,
-    frame: Arc<Frame>,
+    pub(crate) hub: Arc<Hub>,
+    pub(crate) frame: Arc<Frame>,
     /// `None` once the save was reported.
-    room: Option<Room>,
-    request: RequestId,
-    checkpoint: CheckpointId,
-    place: Place,
+    pub(crate) room: Option<Room>,
+    pub(crate) request: RequestId,
+    pub(crate) checkpoint: CheckpointId,
+    pub(crate) place: Place,
     began: Nanos,
     begun: Begun,
+    /// Its encoders, where a region is encoded.
+    pub(crate) encoded: Option<Box<Encoded>>,
 }
 
-/// The memory that the caller fills.
-enum Room {
+/// The memory that the caller fills, or that encoders do.
+pub(crate) enum Room {
     /// It lies in the arena where the checkpoint will be.
     Arena(WriteGuard),
     /// No arena can hold it: it is written to the store at commit.
@@ -53,7 +56,8 @@ impl Room {
 }
 
 impl Spool {
-    /// Waits until there is room for a checkpoint of these regions, and lends that room.
+    /// Waits until there is room for a checkpoint of these regions, and lends that room. Its
+    /// regions are encoded as the settings say.
     ///
     /// # Errors
     /// `Duplicate`, `NotYetSaved` (another call is saving this version), `TooLarge`, `Full`,
@@ -64,12 +68,29 @@ impl Spool {
         regions: Vec<RegionSpec>,
         wait: &Wait<'_>,
     ) -> Result<SaveTicket, Error> {
+        self.save_as(version, regions, &self.hub().settings.codec, wait)
+    }
+
+    /// As [`save`](Self::save), with these codecs.
+    ///
+    /// # Errors
+    /// Those of `save`; `Invalid` also when a codec cannot take its region.
+    pub fn save_as(
+        &self,
+        version: i64,
+        regions: Vec<RegionSpec>,
+        codecs: &CodecChoice,
+        wait: &Wait<'_>,
+    ) -> Result<SaveTicket, Error> {
         let hub = self.hub();
         let head = Head::layout(version, regions).map_err(|cause| {
             let message = format!("Version {version} cannot be saved: {cause}");
             Error::new(ErrorKind::Invalid, message).caused_by(cause)
         })?;
-        let asked = Asked::Save { version: Version(version), bytes: head.payload_bytes };
+        let plan = hub.plan(&head, codecs)?;
+        let (head, encoded) = plan.map_or((head, None), |(worst, plan)| (worst, Some(plan)));
+        let size = if encoded.is_some() { Size::AtMost } else { Size::Exact };
+        let asked = Asked::Save { version: Version(version), bytes: head.payload_bytes, size };
         let frame = Arc::new(Frame::new(head));
         let began = hub.time_of_call();
         let mut answered = hub.ask(hub.enter()?, asked, wait, Until::Closing)?;
@@ -81,9 +102,10 @@ impl Spool {
         state.catalogue.insert(checkpoint, Arc::clone(&frame), false);
         drop(state);
         hub.span_of_stall(&frame, place.tier, waited);
-        let (hub, begun) = (Arc::clone(hub), Begun::No);
+        let encoded = encoded.map(|plan| hub.encoded(plan, &frame));
+        let (hub, begun, room) = (Arc::clone(hub), Begun::No, None);
         let ticket =
-            SaveTicket { hub, frame, room: None, request, checkpoint, place, began, begun };
+            SaveTicket { hub, frame, room, request, checkpoint, place, began, begun, encoded };
         ticket.enter()
     }
 }
@@ -105,8 +127,10 @@ impl SaveTicket {
                 return Err(self.hub.direct_failed("saved", self.version(), cause));
             }
         }
-        // An error drops the ticket, which gives the save up.
-        self.clear_gaps()?;
+        if self.encoded.is_none() {
+            // An error drops the ticket, which gives the save up.
+            self.clear_gaps()?;
+        }
         Ok(self)
     }
 
@@ -118,7 +142,8 @@ impl SaveTicket {
         }
     }
 
-    /// The regions and where they lie in the payload.
+    /// The regions and where they lie in the payload; those of an encoded checkpoint where they lie
+    /// at most.
     #[must_use]
     pub fn head(&self) -> &Arc<Head> {
         self.frame.head()
@@ -138,12 +163,16 @@ impl SaveTicket {
         }
     }
 
-    /// The bytes of region `index` where they are in main memory, to be filled by the caller.
+    /// The bytes of region `index` where they are in main memory, to be filled by the caller. In a
+    /// checkpoint with encoded regions it is memory that is encoded at commit.
     ///
     /// # Panics
     /// When the checkpoint has no region `index`.
     #[must_use]
     pub fn host_region(&mut self, index: usize) -> Option<&mut [u8]> {
+        if let Some(encoded) = &mut self.encoded {
+            return encoded.memory(index).ok();
+        }
         let range = part(&self.frame.head().regions[index]).range();
         match &mut self.room {
             Some(Room::Arena(guard)) => guard.bytes().map(|bytes| &mut bytes[range]),
@@ -154,7 +183,8 @@ impl SaveTicket {
 
     /// The memory of region `index` where it is a GPU's, to be written on the GPU: first call
     /// [`begin`](Self::begin) for the stream that writes it, in the end
-    /// [`commit_on`](Self::commit_on).
+    /// [`commit_on`](Self::commit_on). `None` also in a checkpoint with encoded regions, whose
+    /// arrays are [`put`](Self::put).
     ///
     /// # Errors
     /// `Device` when the memory is gone.
@@ -162,6 +192,9 @@ impl SaveTicket {
     /// # Panics
     /// When the checkpoint has no region `index`.
     pub fn device_region(&self, index: usize) -> Result<Option<DeviceSpan>, Error> {
+        if self.encoded.is_some() {
+            return Ok(None);
+        }
         let part = part(&self.frame.head().regions[index]);
         let Some(Room::Arena(guard)) = &self.room else { return Ok(None) };
         Ok(guard.device().map(|span| span.slice(part.offset, part.len)).transpose()?)
@@ -176,6 +209,9 @@ impl SaveTicket {
     /// # Panics
     /// When the checkpoint has no region `index`.
     pub fn fill(&mut self, index: usize, write: impl FnOnce(&mut [u8])) -> Result<(), Error> {
+        if let Some(encoded) = &mut self.encoded {
+            return encoded.memory(index).map(write);
+        }
         let part = part(&self.frame.head().regions[index]);
         match &mut self.room {
             Some(Room::Arena(guard)) => gpu::store_host(&self.hub, guard, part, write)?,
@@ -183,6 +219,23 @@ impl SaveTicket {
             None => {}
         }
         Ok(())
+    }
+
+    /// Takes the values of region `index` from `values`, the bytes of a dense array in C order. An
+    /// encoded region is encoded from there at once when all regions before it are there.
+    ///
+    /// # Errors
+    /// `Invalid` when it has another size, or was encoded already; those of [`fill`](Self::fill) and
+    /// of the codec.
+    ///
+    /// # Panics
+    /// When the checkpoint has no region `index`.
+    pub fn fill_from(&mut self, index: usize, values: &[u8]) -> Result<(), Error> {
+        gpu::check_size(values.len() as u64, self.frame.head().regions[index].bytes)?;
+        let Some(encoded) = &mut self.encoded else {
+            return self.fill(index, |room| room.copy_from_slice(values));
+        };
+        self.room.as_mut().map_or(Ok(()), |room| encoded.take(index, values, room))
     }
 
     /// Copies an array of a GPU into region `index`, behind what is on `stream`. Where the region
@@ -197,8 +250,12 @@ impl SaveTicket {
     /// # Panics
     /// When the checkpoint has no region `index`.
     pub fn put(&mut self, index: usize, from: &DeviceArray, on: &Stream) -> Result<(), Error> {
-        let part = part(&self.frame.head().regions[index]);
         let gpu = self.hub.gpu_of(from.ordinal())?;
+        if let Some(encoded) = &mut self.encoded {
+            let bytes = encoded.memory(index)?;
+            return gpu::download(&gpu, bytes, from, on);
+        }
+        let part = part(&self.frame.head().regions[index]);
         match &mut self.room {
             Some(Room::Arena(guard)) => gpu::put(&gpu, guard, part, from, on),
             Some(Room::Staged(buffer)) => gpu::download(&gpu, &mut buffer[part.range()], from, on),
@@ -207,11 +264,11 @@ impl SaveTicket {
     }
 
     /// What keeps the memory of the checkpoint in place after the ticket is gone, for those who
-    /// show it to others; `None` when it does not lie in an arena.
+    /// show it to others; `None` when it does not lie in an arena, and when a region is encoded.
     #[must_use]
     pub fn memory(&self) -> Option<Arc<dyn Any + Send + Sync>> {
         match &self.room {
-            Some(Room::Arena(guard)) => Some(guard.memory()),
+            Some(Room::Arena(guard)) if self.encoded.is_none() => Some(guard.memory()),
             _ => None,
         }
     }
@@ -285,8 +342,9 @@ impl SaveTicket {
     pub fn commit(mut self) -> Result<(), Error> {
         let hub = Arc::clone(&self.hub);
         hub.check_process()?;
+        let sealed = self.seal()?;
         if let Some(Room::Staged(buffer)) = &self.room {
-            self.write(buffer)?;
+            self.write(&buffer[..self.frame.head().payload_bytes as usize])?;
         }
         let mut state = hub.state();
         if let Err(closed) = check_open(&state) {
@@ -294,11 +352,18 @@ impl SaveTicket {
             self.unwrite();
             return Err(closed);
         }
-        let room = self.room.take();
-        if let Some(Room::Arena(guard)) = room {
-            guard.commit();
+        let kept = sealed.as_ref().map(|sealed| sealed.kept(self.place.offset));
+        if let Some(Room::Arena(guard)) = self.room.take() {
+            if let Err(cause) = complete(guard, kept) {
+                drop(state);
+                self.abort();
+                return Err(hub.direct_failed("saved", self.version(), cause));
+            }
         }
-        hub.feed(&mut state, Event::Saved { request: self.request, kept: None });
+        if let Some(sealed) = sealed {
+            state.sealed(self.checkpoint, sealed);
+        }
+        hub.feed(&mut state, Event::Saved { request: self.request, kept });
         drop(state);
         hub.span_of_call(Call::Save, &self.frame, (self.place.tier, self.began), "done");
         Ok(())
@@ -334,6 +399,7 @@ impl SaveTicket {
             place: self.place,
             began: self.began,
             begun: Begun::Leaving,
+            encoded: None,
         }
     }
 
@@ -379,6 +445,15 @@ impl fmt::Debug for SaveTicket {
         let version = self.version();
         f.debug_struct("SaveTicket").field("version", &version).finish_non_exhaustive()
     }
+}
+
+/// The entry of `guard` can be read from now on: all of it, or the part that is kept.
+fn complete(guard: WriteGuard, kept: Option<Kept>) -> Result<(), TransferError> {
+    match kept {
+        None => guard.commit(),
+        Some(kept) => guard.commit_at(kept.offset, kept.bytes)?,
+    }
+    Ok(())
 }
 
 /// Where a region lies in the payload.

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use unspool_core::{PolicyKind, TierKind};
 
+use crate::coding::CodecChoice;
 use crate::gpu::On;
 
 /// The settings of a [`Spool`](crate::Spool). At least one of `device`, `host` and `disk` is
@@ -34,6 +35,11 @@ pub struct Settings {
     pub picked: Vec<(TierKind, String)>,
     /// The disk tier.
     pub disk: Option<DiskSettings>,
+    /// How the regions of checkpoints are encoded. Default: they are kept as they are.
+    pub codec: CodecChoice,
+    /// Whether every encoded region is decoded at once and compared with what was given; a value
+    /// that is further away than its bound allows is then an error of that save. Default: no.
+    pub check_codec: bool,
     /// Whether a checkpoint is discarded once its last expected restore is done. Default: no.
     pub discard_after_restore: bool,
     /// How room is made in the arenas. Default: Score's sliding window.
@@ -81,6 +87,8 @@ impl Default for Settings {
             picked: Vec::new(),
             compiler_folders: Vec::new(),
             disk: None,
+            codec: CodecChoice::default(),
+            check_codec: false,
             discard_after_restore: false,
             policy: PolicyKind::default(),
             timeout: Duration::from_secs(300),

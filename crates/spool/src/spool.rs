@@ -10,6 +10,7 @@ use unspool_codec::Head;
 use unspool_core::{CheckpointId, Event, TierId, TierKind, Version};
 use unspool_transfer::sync::{MutexGuard, lock};
 
+use crate::coding::{RegionCoding, codings};
 use crate::error::{Error, ErrorKind};
 use crate::gpu::Gpu;
 use crate::hub::{Hub, check_open};
@@ -83,6 +84,18 @@ impl Spool {
         let (state, id) = self.checkpoint(version)?;
         let head = state.catalogue.frame(id).map(|frame| Arc::clone(frame.head()));
         head.ok_or_else(|| unreachable!("a saved checkpoint is in the catalogue"))
+    }
+
+    /// What became of the regions of a saved checkpoint: their codecs, sizes and errors. Known for
+    /// as long as the version is; the errors of frames of an earlier run are not.
+    ///
+    /// # Errors
+    /// Those of [`regions`](Self::regions).
+    pub fn achieved(&self, version: i64) -> Result<Vec<RegionCoding>, Error> {
+        let (state, id) = self.checkpoint(version)?;
+        let frame = state.catalogue.frame(id).map(Arc::clone);
+        let frame = frame.unwrap_or_else(|| unreachable!("a saved checkpoint is in the catalogue"));
+        Ok(codings(frame.head(), Some(state.catalogue.achieved(id))))
     }
 
     /// The checkpoint that is saved under `version`, with the lock held.

@@ -6,6 +6,7 @@ use unspool_core::{Config, LinkConfig, MAX_TIERS, Nanos, TierConfig, TierKind};
 use unspool_device::{DeviceArenaOptions, PinnedOptions};
 use unspool_tiers::{Arena, Disk, DiskOptions, Tier, TierError};
 
+use crate::coding;
 use crate::error::{Error, ErrorKind};
 use crate::gpu::{self, Gpu, On};
 use crate::order::OrderCheck;
@@ -52,6 +53,7 @@ pub(crate) fn check(settings: &Settings) -> Result<(), Error> {
     if capacity.is_some_and(|bytes| bytes < 2 * DISK_ALIGNMENT) {
         return Err(too_small("disk capacity", capacity.unwrap_or(0), 2 * DISK_ALIGNMENT));
     }
+    coding::check_choice(&settings.codec)?;
     check_workers(settings)
 }
 

@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use unspool_core::{Lead, TierKind};
 
+use crate::coding::CodecStats;
+
 /// What a spool has done since it was opened.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Stats {
@@ -13,6 +15,8 @@ pub struct Stats {
     pub tiers: Vec<TierStats>,
     /// `links[i]` lies between `tiers[i]` and `tiers[i + 1]`.
     pub links: Vec<LinkStats>,
+    /// Every codec that was used, for checkpoints of which at least one region was encoded.
+    pub codecs: Vec<CodecStats>,
 }
 
 /// The application's calls and its waits.
@@ -20,11 +24,11 @@ pub struct Stats {
 pub struct ApplicationStats {
     /// Saves that were committed.
     pub saves: u64,
-    /// Payload bytes of those saves.
+    /// Payload bytes of those saves, as they are stored.
     pub saved_bytes: u64,
     /// Restores that were finished.
     pub restores: u64,
-    /// Payload bytes of those restores.
+    /// Payload bytes of those restores, as they are stored.
     pub restored_bytes: u64,
     /// Time that saves waited for room, and for a store when no arena had room.
     pub save_stall: Duration,

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use unspool_core::{Nanos, TierId, TransferKind};
 
+use crate::coding::CodecTally;
 use crate::stats::Stall;
 
 /// Which call waited.
@@ -29,6 +30,7 @@ pub(crate) struct Tally {
     restore_stall: Nanos,
     longest: Option<Stall>,
     links: Vec<LinkTally>,
+    pub(crate) codecs: CodecTally,
 }
 
 /// What is counted for one link: flushes, prefetches.

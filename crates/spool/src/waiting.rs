@@ -21,7 +21,7 @@ const POLL: Duration = Duration::from_millis(50);
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Asked {
     /// Room.
-    Save { version: Version, bytes: u64 },
+    Save { version: Version, bytes: u64, size: Size },
     /// Bytes.
     Restore { version: Version },
     /// Everything in its slowest tier.
@@ -31,9 +31,7 @@ pub(crate) enum Asked {
 impl Asked {
     fn event(self, request: RequestId) -> Event {
         match self {
-            Asked::Save { version, bytes } => {
-                Event::Save { request, version, bytes, size: Size::Exact }
-            }
+            Asked::Save { version, bytes, size } => Event::Save { request, version, bytes, size },
             Asked::Restore { version } => Event::Restore { request, version },
             Asked::Flush => Event::Flush { request },
         }

@@ -4,11 +4,13 @@
 //! stream, and so is what it does next: no other order is needed, and nobody waits. The bytes of
 //! the arena are kept for it by the marks that are left behind.
 
+use std::sync::Arc;
+
 use unspool_device::{
     DeviceError, DeviceMemory, DeviceSpan, PinnedArena, Stream, Unregistered, copy as raw,
 };
 use unspool_tiers::{ReadGuard, WriteGuard};
-use unspool_transfer::{Buffer, TransferError, staging};
+use unspool_transfer::{Buffer, Pool, TransferError, staging};
 
 use super::{DeviceArray, Gpu};
 use crate::error::{Error, ErrorKind};
@@ -38,12 +40,12 @@ fn check_stream(stream: &Stream) -> Result<(), Error> {
     Err(Error::new(ErrorKind::Device, message))
 }
 
-/// Refuses an array that does not have `bytes` bytes.
-fn check_size(array: &DeviceArray, bytes: u64) -> Result<(), Error> {
-    if array.bytes() == bytes {
+/// Refuses an array of `found` bytes for a region of `bytes`.
+pub(crate) fn check_size(found: u64, bytes: u64) -> Result<(), Error> {
+    if found == bytes {
         return Ok(());
     }
-    let message = format!("The array has {} bytes, its region {bytes}.", array.bytes());
+    let message = format!("The array has {found} bytes, its region {bytes}.");
     Err(Error::new(ErrorKind::Invalid, message))
 }
 
@@ -55,7 +57,7 @@ pub(crate) fn put(
     from: &DeviceArray,
     stream: &Stream,
 ) -> Result<(), Error> {
-    check_size(from, to.len)?;
+    check_size(from.bytes(), to.len)?;
     check_stream(stream)?;
     guard.order(stream)?;
     let done = if let Some(span) = guard.device() {
@@ -106,7 +108,7 @@ pub(crate) fn get(
     to: &DeviceArray,
     stream: &Stream,
 ) -> Result<(), Error> {
-    check_size(to, from.len)?;
+    check_size(to.bytes(), from.len)?;
     check_stream(stream)?;
     guard.order(stream)?;
     let done = if let Some(span) = guard.device() {
@@ -170,7 +172,7 @@ pub(crate) fn download(
     from: &DeviceArray,
     stream: &Stream,
 ) -> Result<(), Error> {
-    check_size(from, to.len() as u64)?;
+    check_size(from.bytes(), to.len() as u64)?;
     check_stream(stream)?;
     let (span, _dense) = dense(gpu, from, stream, Direction::Gather)?;
     Ok(raw::device_to_host(stream, to, &span, gpu.device().limit())?)
@@ -183,7 +185,7 @@ pub(crate) fn upload(
     to: &DeviceArray,
     stream: &Stream,
 ) -> Result<(), Error> {
-    check_size(to, from.len() as u64)?;
+    check_size(to.bytes(), from.len() as u64)?;
     check_stream(stream)?;
     let (span, _dense) = dense(gpu, to, stream, Direction::Scatter)?;
     raw::host_to_device(stream, &span, from, gpu.device().limit())?;
@@ -216,14 +218,18 @@ pub(crate) fn store_host(
         write(&mut bytes[to.range()]);
         return Ok(());
     }
-    let mut staged = staged(hub, to.len)?;
+    let mut staged = staged(&hub.buffers, to.len)?;
     write(&mut staged);
+    store(guard, to.offset, &staged)
+}
+
+/// Copies `bytes` to `offset` of a device's arena; they are there when this returns.
+pub(crate) fn store(guard: &mut WriteGuard, offset: u64, bytes: &[u8]) -> Result<(), Error> {
     let Some(gpu) = guard.gpu().cloned() else { return Ok(()) };
-    let Some(span) = guard.device().map(|span| span.slice(to.offset, to.len)).transpose()? else {
-        return Ok(());
-    };
+    let span = guard.device().map(|span| span.slice(offset, bytes.len() as u64)).transpose()?;
+    let Some(span) = span else { return Ok(()) };
     guard.order(gpu.stream())?;
-    let copied = raw::host_to_device(gpu.stream(), &span, &staged, gpu.limit());
+    let copied = raw::host_to_device(gpu.stream(), &span, bytes, gpu.limit());
     guard.leave(gpu.stream())?;
     Ok(copied?)
 }
@@ -239,7 +245,7 @@ pub(crate) fn load_host(
         read(&bytes[from.range()]);
         return Ok(());
     }
-    let mut staged = staged(hub, from.len)?;
+    let mut staged = staged(&hub.buffers, from.len)?;
     let (Some(span), Some(gpu)) = (guard.device(), guard.gpu()) else { return Ok(()) };
     guard.order(gpu.stream())?;
     let span = span.slice(from.offset, from.len)?;
@@ -250,8 +256,9 @@ pub(crate) fn load_host(
     Ok(())
 }
 
-fn staged(hub: &Hub, bytes: u64) -> Result<Buffer, Error> {
+/// Memory for `bytes` bytes on their way.
+pub(crate) fn staged(buffers: &Arc<Pool>, bytes: u64) -> Result<Buffer, Error> {
     let failed =
         |cause: TransferError| Error::new(ErrorKind::Io, cause.to_string()).caused_by(cause);
-    staging(&hub.buffers, bytes).map_err(failed)
+    staging(buffers, bytes).map_err(failed)
 }

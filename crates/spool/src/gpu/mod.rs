@@ -17,7 +17,9 @@ use crate::error::{Error, ErrorKind};
 pub(crate) use begun::{Begun, Leave, drop_behind};
 pub use choose::On;
 pub(crate) use choose::{choose, open};
-pub(crate) use copies::{Part, clear, download, get, load_host, put, store_host, upload};
+pub(crate) use copies::{
+    Part, check_size, clear, download, get, load_host, put, staged, store, store_host, upload,
+};
 pub(crate) use idle::Idle;
 pub use unspool_device::{DeviceMemory, DeviceSpan, Mark, Stream, StridedLayout};
 pub use unspool_tiers::DeviceArray;
