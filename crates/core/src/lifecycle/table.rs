@@ -4,7 +4,7 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 use crate::config::MAX_TIERS;
-use crate::event::Failure;
+use crate::event::{Failure, Size};
 use crate::lifecycle::ranges::Ranges;
 use crate::lifecycle::state::CopyState;
 use crate::types::{CheckpointId, Nanos, TierId, TransferId, Version};
@@ -58,6 +58,11 @@ impl Copy {
         self.state.is_complete() && !self.damaged
     }
 
+    /// A save writes these bytes.
+    pub fn is_being_saved(&self) -> bool {
+        self.state == CopyState::WriteInProgress && self.inbound.is_none()
+    }
+
     /// Whether any operation that has not finished names this copy.
     pub fn is_busy(&self) -> bool {
         self.readers > 0
@@ -73,11 +78,16 @@ impl Copy {
 pub(crate) struct Checkpoint {
     pub id: CheckpointId,
     pub version: Version,
-    /// Bytes of the payload.
+    /// Bytes of the payload; while it is being saved, those that were asked for.
     pub bytes: u64,
+    /// What is known of `bytes` while it is being saved.
+    pub size: Size,
     pub copies: [Option<Copy>; MAX_TIERS],
     /// The application has written all bytes: the checkpoint exists.
     pub saved: bool,
+    /// The application is done with the save, whose bytes are still on their way: it counts as
+    /// there, and who wants the bytes waits for them.
+    pub handed: bool,
     /// It was restored at least once.
     pub restored: bool,
     /// The application prefers it in this tier or a slower one while no hint is near.
@@ -97,6 +107,16 @@ pub(crate) struct Checkpoint {
 }
 
 impl Checkpoint {
+    /// To the application it is there, perhaps not with all its bytes yet.
+    pub fn exists(&self) -> bool {
+        self.saved || self.handed
+    }
+
+    /// It is being saved, and will probably take less than was asked for.
+    pub fn will_shrink(&self) -> bool {
+        !self.saved && self.size == Size::AtMost
+    }
+
     /// The fastest tier that holds all the bytes.
     pub fn fastest_complete(&self) -> Option<TierId> {
         self.complete_tiers().next()
@@ -154,6 +174,17 @@ pub(crate) struct Table {
     /// All checkpoints that were ever saved and the sum of their payload bytes.
     saved: u64,
     saved_bytes: u64,
+    /// The sum of the bytes that were asked for them.
+    asked_bytes: u64,
+    /// As those two sums, of saves that ask for the most that they can need.
+    shrunk: Shrunk,
+}
+
+/// What saves of unknown size asked for, and what they kept.
+#[derive(Clone, Copy, Default, Debug)]
+struct Shrunk {
+    asked: u64,
+    kept: u64,
 }
 
 impl Table {
@@ -176,8 +207,10 @@ impl Table {
             id,
             version,
             bytes,
+            size: Size::Exact,
             copies: [None; MAX_TIERS],
             saved: false,
+            handed: false,
             restored: false,
             rest: TierId(0),
             ending: false,
@@ -196,15 +229,34 @@ impl Table {
         CheckpointId(self.next_id)
     }
 
-    /// The application has written the bytes.
-    pub fn mark_saved(&mut self, row: Row) {
+    /// The bytes are there; `asked` were asked for.
+    pub fn mark_saved(&mut self, row: Row, asked: u64) {
         let ckpt = self.get_mut(row);
-        assert!(!ckpt.saved && !ckpt.doomed);
+        assert!(!ckpt.saved && ckpt.bytes <= asked);
         ckpt.saved = true;
-        let (version, bytes) = (ckpt.version, ckpt.bytes);
+        let (bytes, size) = (ckpt.bytes, ckpt.size);
         self.saved += 1;
         self.saved_bytes = self.saved_bytes.saturating_add(bytes);
-        self.discarded.remove(version.0);
+        self.asked_bytes = self.asked_bytes.saturating_add(asked);
+        if size == Size::AtMost {
+            self.shrunk.asked = self.shrunk.asked.saturating_add(asked);
+            self.shrunk.kept = self.shrunk.kept.saturating_add(bytes);
+        }
+        self.forget_discard(row);
+    }
+
+    /// The application is done with the save.
+    pub fn mark_handed(&mut self, row: Row) {
+        self.get_mut(row).handed = true;
+        self.forget_discard(row);
+    }
+
+    /// Its version is no discarded one any more, if it still has it.
+    fn forget_discard(&mut self, row: Row) {
+        let (version, doomed) = (self.get(row).version, self.get(row).doomed);
+        if !doomed {
+            self.discarded.remove(version.0);
+        }
     }
 
     /// Takes the version away from the checkpoint; its copies go when nothing names them.
@@ -214,7 +266,7 @@ impl Table {
         ckpt.doomed = true;
         let removed = self.by_version.remove(&ckpt.version);
         debug_assert_eq!(removed, Some(row));
-        if ckpt.saved {
+        if ckpt.exists() {
             self.discarded.insert(ckpt.version.0);
         }
     }
@@ -248,9 +300,9 @@ impl Table {
         self.discarded.contains(version.0)
     }
 
-    /// The saved versions in ascending order.
+    /// The versions that are there, in ascending order.
     pub fn versions(&self) -> impl Iterator<Item = Version> + '_ {
-        self.by_version.iter().filter(|(_, row)| self.get(**row).saved).map(|(v, _)| *v)
+        self.by_version.iter().filter(|(_, row)| self.get(**row).exists()).map(|(v, _)| *v)
     }
 
     /// All rows in use, doomed ones too.
@@ -262,5 +314,22 @@ impl Table {
     /// `None` before the first save.
     pub fn mean_bytes(&self) -> Option<u64> {
         self.saved_bytes.checked_div(self.saved)
+    }
+
+    /// The mean of the bytes that were asked for saves: the guess for the next one.
+    pub fn mean_asked(&self) -> Option<u64> {
+        self.asked_bytes.checked_div(self.saved)
+    }
+
+    /// What a save of unknown size will probably keep of the bytes that it asked for: as large a
+    /// part as those before it. Nothing before the first one was reported: then it will be seen.
+    pub fn expected(&self, ckpt: &Checkpoint) -> u64 {
+        let Shrunk { asked, kept } = self.shrunk;
+        let part = match (ckpt.size, asked) {
+            (Size::Exact, _) => 1.0,
+            (Size::AtMost, 0) => 0.0,
+            (Size::AtMost, asked) => kept as f64 / asked as f64,
+        };
+        ((ckpt.bytes as f64 * part) as u64).min(ckpt.bytes)
     }
 }

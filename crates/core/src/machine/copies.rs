@@ -100,7 +100,7 @@ impl Core {
     }
 
     pub(super) fn on_prefer(&mut self, version: Version, tier: TierId) {
-        let saved = self.table.find(version).filter(|&row| self.table.get(row).saved);
+        let saved = self.table.find(version).filter(|&row| self.table.get(row).exists());
         if let Some(row) = saved.filter(|_| usize::from(tier.0) < self.tiers.len()) {
             self.table.get_mut(row).rest = tier;
             self.settle(row);

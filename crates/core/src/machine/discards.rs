@@ -9,7 +9,7 @@ use crate::types::{TierId, Version};
 
 impl Core {
     pub(super) fn on_discard(&mut self, version: Version, out: &mut Vec<Command>) {
-        if let Some(row) = self.table.find(version).filter(|&r| self.table.get(r).saved) {
+        if let Some(row) = self.table.find(version).filter(|&r| self.table.get(r).exists()) {
             self.discard(row, out);
         }
     }
@@ -27,7 +27,7 @@ impl Core {
     }
 
     /// A copy that is consumed before its flush began has spared that flush.
-    fn count_skipped_flushes(&mut self, row: Row) {
+    pub(super) fn count_skipped_flushes(&mut self, row: Row) {
         let ckpt = self.table.get(row);
         let Some(tier) = ckpt.complete_tiers().last() else { return };
         let spared = self.flush_target(ckpt, tier).is_some()

@@ -96,13 +96,27 @@ impl Core {
         }
     }
 
+    fn assert_granted(&self, row: Row, tier: TierId, offset: u64) {
+        let (ckpt, state) = (self.table.get(row), self.tier(tier));
+        let copy = ckpt.copy(tier).expect("a granted save has a copy");
+        assert!(copy.is_being_saved(), "a granted save is in progress");
+        assert!(copy.offset <= offset, "its room begins where it was granted or earlier");
+        let size = state.size_of(ckpt.bytes);
+        if let Some(arena) = state.arena.as_ref().filter(|_| size > 0) {
+            let room = arena.as_slice()[arena.index_of(copy.offset)];
+            assert_eq!(room.offset + room.bytes, offset + size, "and ends where it was granted");
+        }
+    }
+
     fn assert_open(&self) {
+        let handed = |open: &&Open| match open {
+            Open::Granted { row, .. } => self.table.get(*row).handed,
+            Open::Served { .. } => false,
+        };
+        assert_eq!(self.open.values().filter(handed).count() as u64, self.handed);
         for open in self.open.values() {
             match *open {
-                Open::Granted { row, tier } => {
-                    let state = self.table.get(row).copy(tier).map(|c| c.state);
-                    assert_eq!(state, Some(CopyState::WriteInProgress));
-                }
+                Open::Granted { row, tier, offset } => self.assert_granted(row, tier, offset),
                 Open::Served { row, tier } => {
                     assert!(self.table.get(row).copy(tier).is_some_and(|c| c.readers > 0));
                 }

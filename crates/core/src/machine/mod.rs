@@ -17,6 +17,7 @@ mod retries;
 mod room;
 mod saves;
 mod setup;
+mod sizes;
 mod transfers;
 
 use alloc::collections::{BTreeMap, VecDeque};
@@ -57,6 +58,8 @@ pub struct Core {
     next_transfer: u64,
     /// Calls that were granted or served and have not reported back.
     open: BTreeMap<RequestId, Open>,
+    /// Those of them that are saves which the application has handed over.
+    handed: u64,
     waiting_saves: VecDeque<WaitingSave>,
     waiting_restores: VecDeque<WaitingRestore>,
     waiting_flushes: Vec<WaitingFlush>,
@@ -82,8 +85,16 @@ pub struct Core {
 /// A call that the application works on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Open {
-    Granted { row: Row, tier: TierId },
-    Served { row: Row, tier: TierId },
+    /// A save writes; it was granted the room from `offset` on.
+    Granted {
+        row: Row,
+        tier: TierId,
+        offset: u64,
+    },
+    Served {
+        row: Row,
+        tier: TierId,
+    },
 }
 
 /// How far to go for a save.
@@ -133,12 +144,12 @@ impl Core {
 
     fn apply(&mut self, event: Event, out: &mut Vec<Command>) {
         match event {
-            Event::Save { request, version, bytes, size: _ } => {
-                self.on_save(request, version, bytes, out);
+            Event::Save { request, version, bytes, size } => {
+                self.on_save(request, version, (bytes, size), out);
             }
-            Event::SaveHanded { request: _ } => {}
-            Event::Saved { request, kept: _ } => self.on_saved(request),
-            Event::SaveAborted { request } => self.on_save_aborted(request),
+            Event::SaveHanded { request } => self.on_save_handed(request),
+            Event::Saved { request, kept } => self.on_saved(request, kept, out),
+            Event::SaveAborted { request } => self.on_save_aborted(request, out),
             Event::Restore { request, version } => self.on_restore(request, version, out),
             Event::Restored { request } => self.on_restored(request, out),
             Event::RestoreAborted { request } => self.on_restore_aborted(request, out),
@@ -205,6 +216,7 @@ impl Core {
     /// Nothing in the background can change the situation any more.
     fn is_still(&self) -> bool {
         self.transfers.is_empty()
+            && self.handed == 0
             && self.retries.is_empty()
             && self.tiers.iter().all(|t| t.deleting.is_empty())
     }

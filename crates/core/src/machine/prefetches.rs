@@ -32,7 +32,7 @@ impl Core {
         self.hints.push(version, last);
         if let Some(row) = self.table.find(version) {
             // What is expected exists: the forward pass is over, its room can be used.
-            self.writing &= !self.table.get(row).saved;
+            self.writing &= !self.table.get(row).exists();
             self.settle(row);
         }
     }
@@ -236,7 +236,8 @@ impl Core {
         let arenas = self.tier_ids().filter(|&t| t <= tier && self.tier(t).arena.is_some());
         let of_one = |t: TierId| {
             let capacity = self.arena(t).capacity();
-            let reserve = if writing { (capacity / 4).max(self.mean_size(t)) } else { 0 };
+            let next = self.tier(t).size_of(self.table.mean_asked().unwrap_or(0));
+            let reserve = if writing { (capacity / 4).max(next) } else { 0 };
             capacity.saturating_sub(reserve)
         };
         arenas.map(of_one).fold(0, u64::saturating_add)

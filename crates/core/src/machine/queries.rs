@@ -39,22 +39,22 @@ impl Core {
         stats
     }
 
-    /// Whether `version` is saved and not discarded.
+    /// Whether `version` is saved, or its save handed over, and not discarded.
     #[must_use]
     pub fn contains(&self, version: Version) -> bool {
-        self.table.find(version).is_some_and(|row| self.table.get(row).saved)
+        self.table.find(version).is_some_and(|row| self.table.get(row).exists())
     }
 
-    /// The saved versions, ascending.
+    /// The versions of which [`Core::contains`] says yes, ascending.
     #[must_use]
     pub fn versions(&self) -> Vec<Version> {
         self.table.versions().collect()
     }
 
-    /// The id of the checkpoint that is saved under `version`.
+    /// The id of the checkpoint that is saved under `version`, or of the save that was handed over.
     #[must_use]
     pub fn checkpoint(&self, version: Version) -> Option<CheckpointId> {
-        let row = self.table.find(version).filter(|&r| self.table.get(r).saved)?;
+        let row = self.table.find(version).filter(|&r| self.table.get(r).exists())?;
         Some(self.table.get(row).id)
     }
 
@@ -134,7 +134,7 @@ impl Core {
         // An earlier run may have stopped between saving a version anew and deleting the old one.
         self.on_discard(version, out);
         let row = self.table.insert_as(checkpoint, version, bytes);
-        self.table.mark_saved(row);
+        self.table.mark_saved(row, bytes);
         self.unflushed.insert(checkpoint, row);
         row
     }

@@ -21,7 +21,7 @@ impl Core {
             let refusal = if discarded { Refusal::Discarded } else { Refusal::Unknown };
             return Core::refuse(request, refusal, out);
         };
-        if !self.table.get(row).saved {
+        if !self.table.get(row).exists() {
             return Core::refuse(request, Refusal::NotYetSaved, out);
         }
         let id = self.table.get(row).id;

@@ -38,6 +38,8 @@ pub(super) struct TierState {
     pub generation: u64,
     /// No room for the hint at this position at that generation: not worth asking again.
     pub blocked: Option<(u64, u64)>,
+    /// Where the room of the last save of unknown size ends: the next one goes there.
+    pub chain: u64,
 }
 
 /// Whether there is room in a tier.
@@ -71,6 +73,7 @@ impl TierState {
             window: 0,
             generation: 0,
             blocked: None,
+            chain: 0,
         }
     }
 
@@ -190,9 +193,15 @@ impl Core {
             last_use: self.touches,
             arrived: self.arrivals,
         };
-        let arena = self.arena_mut(tier);
+        let chained = self.table.get(row).will_shrink();
+        let state = self.tier_mut(tier);
+        let arena = state.arena.as_mut().expect("an arena");
         let gap = arena.gap_at(start);
-        arena.place(gap..gap + 1, size, resident)
+        let offset = arena.place(gap..gap + 1, size, chained, resident);
+        if chained {
+            state.chain = offset + size;
+        }
+        offset
     }
 
     /// Takes an evictable copy out of its tier. Another complete copy exists.

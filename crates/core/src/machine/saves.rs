@@ -5,6 +5,7 @@ use alloc::vec::Vec;
 use super::room::Room;
 use super::{Core, Effort, Open, WaitingSave};
 use crate::command::{Command, Refusal};
+use crate::event::{Kept, Size};
 use crate::lifecycle::state::CopyState;
 use crate::lifecycle::table::{Copy, Row};
 use crate::types::{RequestId, TierId, Version};
@@ -25,7 +26,7 @@ impl Core {
         &mut self,
         request: RequestId,
         version: Version,
-        bytes: u64,
+        (bytes, size): (u64, Size),
         out: &mut Vec<Command>,
     ) {
         self.writing = true;
@@ -37,6 +38,7 @@ impl Core {
             return Core::refuse(request, Refusal::TooLarge { largest }, out);
         }
         let row = self.table.insert(version, bytes);
+        self.table.get_mut(row).size = size;
         self.waiting_saves.push_back(WaitingSave { request, row, retried: false, blocked: None });
     }
 
@@ -67,7 +69,11 @@ impl Core {
             if !self.tier(tier).can_hold(bytes) {
                 continue;
             }
-            match self.find_room(tier, bytes, None) {
+            let room = self.find_room_to_save(tier, save.row);
+            if effort == Effort::Usual && self.is_worth_a_wait(tier, bytes, &room) {
+                return Placed::Wait;
+            }
+            match room {
                 room @ (Room::Window(_) | Room::Free) => {
                     self.grant(save, tier, room, out);
                     return Placed::Granted;
@@ -126,23 +132,44 @@ impl Core {
         let make = |offset| Copy::new(CopyState::WriteInProgress, offset);
         let place = self.take_room(tier, save.row, room, make, out);
         let checkpoint = self.table.get(save.row).id;
-        self.open.insert(save.request, Open::Granted { row: save.row, tier });
+        let offset = place.offset;
+        self.open.insert(save.request, Open::Granted { row: save.row, tier, offset });
         out.push(Command::Grant { request: save.request, checkpoint, place });
     }
 
-    pub(super) fn on_saved(&mut self, request: RequestId) {
-        let Some(&Open::Granted { row, tier }) = self.open.get(&request) else { return };
-        self.open.remove(&request);
-        self.table.mark_saved(row);
-        let (id, bytes, version) = {
-            let ckpt = self.table.get(row);
-            (ckpt.id, ckpt.bytes, ckpt.version)
-        };
+    pub(super) fn on_save_handed(&mut self, request: RequestId) {
+        let Some(&Open::Granted { row, .. }) = self.open.get(&request) else { return };
+        if self.table.get(row).handed {
+            return;
+        }
+        self.table.mark_handed(row);
+        self.handed += 1;
+        self.unflushed.insert(self.table.get(row).id, row);
+    }
+
+    pub(super) fn on_saved(
+        &mut self,
+        request: RequestId,
+        kept: Option<Kept>,
+        out: &mut Vec<Command>,
+    ) {
+        let Some((row, tier, offset)) = self.end_save(request) else { return };
+        let asked = self.table.get(row).bytes;
+        self.keep(row, tier, kept.unwrap_or(Kept { offset, bytes: asked }));
+        self.table.mark_saved(row, asked);
+        let bytes = self.table.get(row).bytes;
         self.stats.saves += 1;
         self.stats.saved_bytes += bytes;
         self.set_state(row, tier, CopyState::WriteComplete);
         self.may_move_now(tier);
-        if self.bottom(bytes) != Some(tier) {
+        if self.table.get(row).doomed {
+            self.count_skipped_flushes(row);
+            return self.clear_doomed(row, out);
+        }
+        let (id, version) = (self.table.get(row).id, self.table.get(row).version);
+        if self.bottom(bytes) == Some(tier) {
+            self.unflushed.remove(&id);
+        } else {
             self.unflushed.insert(id, row);
         }
         // Saved below a tier whose planner counts on it already: let that planner look again.
@@ -153,11 +180,32 @@ impl Core {
         self.settle(row);
     }
 
-    pub(super) fn on_save_aborted(&mut self, request: RequestId) {
-        let Some(&Open::Granted { row, tier }) = self.open.get(&request) else { return };
-        self.open.remove(&request);
+    pub(super) fn on_save_aborted(&mut self, request: RequestId, out: &mut Vec<Command>) {
+        let Some((row, tier, offset)) = self.end_save(request) else { return };
+        let id = self.table.get(row).id;
+        self.unflushed.remove(&id);
+        self.keep(row, tier, Kept { offset, bytes: 0 });
         self.undo_copy(row, tier);
+        if self.table.get(row).doomed {
+            return self.table.remove(row);
+        }
+        self.waiting_restores.retain(|wait| {
+            if wait.row == row {
+                Core::refuse(wait.request, Refusal::Unknown, out);
+            }
+            wait.row != row
+        });
         self.forget_unsaved(row);
+    }
+
+    /// The save is over: where it was granted room.
+    fn end_save(&mut self, request: RequestId) -> Option<(Row, TierId, u64)> {
+        let Some(&Open::Granted { row, tier, offset }) = self.open.get(&request) else {
+            return None;
+        };
+        self.open.remove(&request);
+        self.handed -= u64::from(self.table.get(row).handed);
+        Some((row, tier, offset))
     }
 
     /// Removes a checkpoint that never came to be.

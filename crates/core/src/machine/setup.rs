@@ -83,6 +83,7 @@ impl Core {
             transfers: BTreeMap::new(),
             next_transfer: 0,
             open: BTreeMap::new(),
+            handed: 0,
             waiting_saves: VecDeque::new(),
             waiting_restores: VecDeque::new(),
             waiting_flushes: Vec::new(),

@@ -189,8 +189,15 @@ impl Fragments {
         )
     }
 
-    /// Puts a copy into the fragments `window`, all of which must be gaps.
-    pub fn place(&mut self, window: Range<usize>, bytes: u64, resident: Resident) -> u64 {
+    /// Puts a copy into the fragments `window`, all of which must be gaps: at their start, or
+    /// wherever the bytes were used longest ago.
+    pub fn place(
+        &mut self,
+        window: Range<usize>,
+        bytes: u64,
+        at_start: bool,
+        resident: Resident,
+    ) -> u64 {
         let parts = &self.list[window.clone()];
         assert!(parts.iter().all(|f| f.resident.is_none()), "a window is empty before it is used");
         let start = parts[0].offset;
@@ -199,7 +206,7 @@ impl Fragments {
         for gap in parts {
             self.gaps.remove(&(gap.bytes, gap.offset));
         }
-        let (_, offset) = self.place_in_gap(start, room, bytes);
+        let (_, offset) = if at_start { (0, start) } else { self.place_in_gap(start, room, bytes) };
         let (before, after) = (offset - start, room - bytes - (offset - start));
         let gap = |offset, bytes| Fragment { offset, bytes, resident: None };
         let copy = Fragment { offset, bytes, resident: Some(resident) };
@@ -225,6 +232,60 @@ impl Fragments {
         offset
     }
 
+    /// The copy at `offset`, which was in the making, takes only `kept` of its room. What is left
+    /// before that becomes a gap; what is left behind it goes to the next fragment if that is its
+    /// `heir`, a copy in the making whose room then begins there, or else becomes a gap as well.
+    pub fn keep(&mut self, offset: u64, kept: Range<u64>, heir: bool) {
+        let index = self.index_of(offset);
+        let Fragment { bytes, resident, .. } = self.list[index];
+        let end = offset + bytes;
+        assert!(resident.is_some(), "a copy begins here");
+        assert!(offset <= kept.start && kept.start <= kept.end && kept.end <= end, "in its room");
+        let kept = if kept.is_empty() { offset..offset } else { kept };
+        self.count_size(bytes, -1);
+        if kept.start < kept.end {
+            self.count_size(kept.end - kept.start, 1);
+        }
+        let behind = if heir { 0 } else { end - kept.end };
+        if heir {
+            self.begin_earlier(index + 1, kept.end);
+        }
+        self.free += kept.start - offset + behind;
+        let parts = [
+            Fragment { offset, bytes: kept.start - offset, resident: None },
+            Fragment { offset: kept.start, bytes: kept.end - kept.start, resident },
+            Fragment { offset: kept.end, bytes: behind, resident: None },
+        ];
+        let parts = parts.into_iter().filter(|part| part.bytes > 0);
+        let gaps: Vec<u64> =
+            parts.clone().filter(|part| part.resident.is_none()).map(|part| part.offset).collect();
+        self.list.splice(index..=index, parts);
+        for gap in gaps.into_iter().rev() {
+            self.join_gaps_around(self.index_of(gap));
+        }
+    }
+
+    /// The room of the copy at `index` begins at `start` from now on.
+    fn begin_earlier(&mut self, index: usize, start: u64) {
+        let Fragment { offset, bytes, resident } = self.list[index];
+        assert!(resident.is_some_and(|r| r.ready_at == Nanos::NEVER), "an heir is in the making");
+        self.count_size(bytes, -1);
+        let bytes = bytes + (offset - start);
+        self.count_size(bytes, 1);
+        self.list[index] = Fragment { offset: start, bytes, resident };
+    }
+
+    /// The fragment behind the one that begins at `offset`.
+    pub fn next_after(&self, offset: u64) -> Option<&Fragment> {
+        self.list.get(self.index_of(offset) + 1)
+    }
+
+    /// The index of the gap around the byte at `offset`, if it is in one.
+    pub fn gap_around(&self, offset: u64) -> Option<usize> {
+        let index = self.list.partition_point(|f| f.offset <= offset).checked_sub(1)?;
+        self.list[index].resident.is_none().then_some(index)
+    }
+
     fn count_size(&mut self, bytes: u64, change: i32) {
         let count = self.sizes.entry(bytes).or_default();
         *count = count.checked_add_signed(change).expect("sizes are counted");
@@ -244,9 +305,7 @@ impl Fragments {
 
     /// The index of the gap that contains the byte at `offset`.
     pub fn gap_at(&self, offset: u64) -> usize {
-        let index = self.list.partition_point(|f| f.offset <= offset) - 1;
-        assert!(self.list[index].resident.is_none(), "byte {offset} is in a gap");
-        index
+        self.gap_around(offset).unwrap_or_else(|| panic!("byte {offset} is in a gap"))
     }
 
     /// The index of the fragment that begins at `offset`.
@@ -294,115 +353,5 @@ impl Fragments {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    pub(super) fn resident(row: u32) -> Resident {
-        Resident { row: Row(row), ready_at: Nanos(0), next_use: 0, last_use: 0, arrived: 0 }
-    }
-
-    #[test]
-    fn releasing_a_copy_between_gaps_leaves_one_gap() {
-        let mut fragments = Fragments::new(100);
-        for row in 0..4 {
-            let last = fragments.as_slice().len() - 1;
-            fragments.place(last..last + 1, 25, resident(row));
-        }
-        for offset in [0, 50, 25] {
-            fragments.release(offset);
-            fragments.assert_invariants();
-        }
-        assert_eq!(fragments.as_slice()[0].bytes, 75);
-        assert_eq!(fragments.free(), 75);
-    }
-
-    /// An arena full of copies of 8 bytes, used in the order of `uses`.
-    fn full(uses: &[u64]) -> Fragments {
-        let mut fragments = Fragments::new(uses.len() as u64 * 8);
-        for (row, last_use) in (0..).zip(uses) {
-            let gap = fragments.gap_at(u64::from(row) * 8);
-            fragments.place(gap..gap + 1, 8, Resident { last_use: *last_use, ..resident(row) });
-        }
-        fragments
-    }
-
-    #[test]
-    fn a_copy_goes_to_the_end_of_a_gap_that_was_used_longer_ago() {
-        for (uses, expected) in [([1, 2, 3, 4], [0, 8, 16]), ([4, 3, 2, 1], [24, 16, 8])] {
-            let mut fragments = full(&uses);
-            (0..4).for_each(|copy| _ = fragments.release(copy * 8));
-            for offset in expected {
-                let gap = fragments.smallest_gap(8).unwrap();
-                assert_eq!(fragments.place(gap..gap + 1, 8, resident(9)), offset, "{uses:?}");
-                fragments.assert_invariants();
-            }
-        }
-    }
-
-    #[test]
-    fn a_copy_goes_where_one_of_its_size_was_longest_ago_also_inside_a_gap() {
-        // The order of a ring: the second copy was used first, then down and around.
-        let mut fragments = full(&[2, 1, 4, 3]);
-        [8, 0, 24, 16].into_iter().for_each(|offset| _ = fragments.release(offset));
-        for offset in [8, 0, 24, 16] {
-            let gap = fragments.smallest_gap(8).unwrap();
-            assert_eq!(fragments.place(gap..gap + 1, 8, resident(9)), offset);
-            fragments.assert_invariants();
-        }
-    }
-
-    #[test]
-    fn of_gaps_of_one_size_the_one_that_was_used_longest_ago_is_taken() {
-        let mut fragments = full(&[5, 1, 3, 2, 4]);
-        [0, 16, 32].into_iter().for_each(|offset| _ = fragments.release(offset));
-        for offset in [16, 32, 0] {
-            let gap = fragments.smallest_gap(8).unwrap();
-            assert_eq!(fragments.place(gap..gap + 1, 8, resident(9)), offset);
-        }
-    }
-
-    #[test]
-    fn the_smallest_gap_that_fits_is_found() {
-        let mut fragments = Fragments::new(100);
-        for bytes in [9, 1, 6, 1, 83] {
-            let last = fragments.as_slice().len() - 1;
-            fragments.place(last..last + 1, bytes, resident(0));
-        }
-        [0, 10].into_iter().for_each(|offset| {
-            fragments.release(offset);
-        });
-        assert_eq!([5, 7, 10].map(|bytes| fragments.smallest_gap(bytes)), [Some(2), Some(0), None]);
-    }
-
-    #[test]
-    fn an_arena_without_bytes_has_no_fragments() {
-        let fragments = Fragments::new(0);
-        assert!(fragments.as_slice().is_empty());
-        fragments.assert_invariants();
-    }
-
-    proptest! {
-        #[test]
-        fn every_sequence_of_places_and_releases_keeps_the_table_whole(
-            ops in prop::collection::vec((0u64..40, any::<prop::sample::Index>()), 1..200)
-        ) {
-            let mut fragments = Fragments::new(256);
-            for (bytes, pick) in ops {
-                let fits = |f: &Fragment| f.resident.is_none() && f.bytes >= bytes;
-                let gap = fragments.as_slice().iter().position(fits);
-                match gap {
-                    Some(i) if bytes > 0 => { fragments.place(i..i + 1, bytes, resident(1)); }
-                    _ => {
-                        let copies: Vec<u64> = fragments.as_slice().iter()
-                            .filter(|f| f.resident.is_some()).map(|f| f.offset).collect();
-                        if !copies.is_empty() {
-                            fragments.release(copies[pick.index(copies.len())]);
-                        }
-                    }
-                }
-                fragments.assert_invariants();
-            }
-        }
-    }
-}
+#[path = "fragments_tests.rs"]
+mod tests;

@@ -60,7 +60,7 @@ fn of_copies_that_nobody_wants_the_one_that_was_used_longest_ago_goes() {
     let mut table = Fragments::new(parts.len() as u64 * 8);
     for fragment in arena(&parts) {
         let gap = table.gap_at(fragment.offset);
-        table.place(gap..gap + 1, 8, fragment.resident.unwrap());
+        table.place(gap..gap + 1, 8, false, fragment.resident.unwrap());
     }
     assert_eq!(table.last_used_ready(), Some((u64::MAX, 3)), "by the index");
     table.touch(24, 9);
@@ -179,7 +179,7 @@ fn table(parts: &[(u64, Option<Resident>)]) -> Fragments {
     let filler = Resident { row: Row(0), ready_at: STAYS, next_use: 0, last_use: 0, arrived: 0 };
     for (bytes, resident) in parts {
         let last = table.as_slice().len() - 1;
-        table.place(last..last + 1, *bytes, resident.unwrap_or(filler));
+        table.place(last..last + 1, *bytes, false, resident.unwrap_or(filler));
     }
     let list = arena(parts);
     let gaps = list.iter().filter(|f| f.resident.is_none());

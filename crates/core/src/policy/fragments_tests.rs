@@ -1,0 +1,112 @@
+//! The allocation table against small cases by hand, and against random sequences.
+
+use super::*;
+use proptest::prelude::*;
+
+fn resident(row: u32) -> Resident {
+    Resident { row: Row(row), ready_at: Nanos(0), next_use: 0, last_use: 0, arrived: 0 }
+}
+
+#[test]
+fn releasing_a_copy_between_gaps_leaves_one_gap() {
+    let mut fragments = Fragments::new(100);
+    for row in 0..4 {
+        let last = fragments.as_slice().len() - 1;
+        fragments.place(last..last + 1, 25, false, resident(row));
+    }
+    for offset in [0, 50, 25] {
+        fragments.release(offset);
+        fragments.assert_invariants();
+    }
+    assert_eq!(fragments.as_slice()[0].bytes, 75);
+    assert_eq!(fragments.free(), 75);
+}
+
+/// An arena full of copies of 8 bytes, used in the order of `uses`.
+fn full(uses: &[u64]) -> Fragments {
+    let mut fragments = Fragments::new(uses.len() as u64 * 8);
+    for (row, last_use) in (0..).zip(uses) {
+        let gap = fragments.gap_at(u64::from(row) * 8);
+        fragments.place(gap..gap + 1, 8, false, Resident { last_use: *last_use, ..resident(row) });
+    }
+    fragments
+}
+
+#[test]
+fn a_copy_goes_to_the_end_of_a_gap_that_was_used_longer_ago() {
+    for (uses, expected) in [([1, 2, 3, 4], [0, 8, 16]), ([4, 3, 2, 1], [24, 16, 8])] {
+        let mut fragments = full(&uses);
+        (0..4).for_each(|copy| _ = fragments.release(copy * 8));
+        for offset in expected {
+            let gap = fragments.smallest_gap(8).unwrap();
+            assert_eq!(fragments.place(gap..gap + 1, 8, false, resident(9)), offset, "{uses:?}");
+            fragments.assert_invariants();
+        }
+    }
+}
+
+#[test]
+fn a_copy_goes_where_one_of_its_size_was_longest_ago_also_inside_a_gap() {
+    // The order of a ring: the second copy was used first, then down and around.
+    let mut fragments = full(&[2, 1, 4, 3]);
+    [8, 0, 24, 16].into_iter().for_each(|offset| _ = fragments.release(offset));
+    for offset in [8, 0, 24, 16] {
+        let gap = fragments.smallest_gap(8).unwrap();
+        assert_eq!(fragments.place(gap..gap + 1, 8, false, resident(9)), offset);
+        fragments.assert_invariants();
+    }
+}
+
+#[test]
+fn of_gaps_of_one_size_the_one_that_was_used_longest_ago_is_taken() {
+    let mut fragments = full(&[5, 1, 3, 2, 4]);
+    [0, 16, 32].into_iter().for_each(|offset| _ = fragments.release(offset));
+    for offset in [16, 32, 0] {
+        let gap = fragments.smallest_gap(8).unwrap();
+        assert_eq!(fragments.place(gap..gap + 1, 8, false, resident(9)), offset);
+    }
+}
+
+#[test]
+fn the_smallest_gap_that_fits_is_found() {
+    let mut fragments = Fragments::new(100);
+    for bytes in [9, 1, 6, 1, 83] {
+        let last = fragments.as_slice().len() - 1;
+        fragments.place(last..last + 1, bytes, false, resident(0));
+    }
+    [0, 10].into_iter().for_each(|offset| {
+        fragments.release(offset);
+    });
+    assert_eq!([5, 7, 10].map(|bytes| fragments.smallest_gap(bytes)), [Some(2), Some(0), None]);
+}
+
+#[test]
+fn an_arena_without_bytes_has_no_fragments() {
+    let fragments = Fragments::new(0);
+    assert!(fragments.as_slice().is_empty());
+    fragments.assert_invariants();
+}
+
+proptest! {
+    #[test]
+    fn every_sequence_of_places_and_releases_keeps_the_table_whole(
+        ops in prop::collection::vec((0u64..40, any::<prop::sample::Index>()), 1..200)
+    ) {
+        let mut fragments = Fragments::new(256);
+        for (bytes, pick) in ops {
+            let fits = |f: &Fragment| f.resident.is_none() && f.bytes >= bytes;
+            let gap = fragments.as_slice().iter().position(fits);
+            match gap {
+                Some(i) if bytes > 0 => { fragments.place(i..i + 1, bytes, false, resident(1)); }
+                _ => {
+                    let copies: Vec<u64> = fragments.as_slice().iter()
+                        .filter(|f| f.resident.is_some()).map(|f| f.offset).collect();
+                    if !copies.is_empty() {
+                        fragments.release(copies[pick.index(copies.len())]);
+                    }
+                }
+            }
+            fragments.assert_invariants();
+        }
+    }
+}
