@@ -38,6 +38,7 @@ mod head;
 mod limits;
 mod parse;
 mod region;
+pub mod twine;
 
 pub use checksum::{Checksum, checksum};
 pub use coding::{

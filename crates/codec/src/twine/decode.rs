@@ -1,0 +1,112 @@
+//! Words to chunks of values. Nothing that a stream says is believed before it has been checked.
+
+use super::block::{Reader, take_blocks, take_referred};
+use super::chunk::Chunk;
+use super::encode::{CONSTANT, MAX_OUTLIERS, NONE, ONCE, RAW, REFERENCE, TWICE, raw_words};
+use super::grid::{Grid, from_grid, map_grid, sums};
+use super::layout::{BLOCK, CHUNK, Layout};
+use super::values::Coding;
+use super::word::Word;
+
+/// A decoder of chunks, with the room that it needs.
+pub(super) struct Decoder<'a, K: Coding> {
+    coding: &'a K,
+    layout: &'a Layout,
+    q: [K::Q; CHUNK],
+    grid: Grid<K::Q>,
+    pub values: [K::V; CHUNK],
+}
+
+impl<'a, K: Coding> Decoder<'a, K> {
+    pub fn new(coding: &'a K, layout: &'a Layout) -> Box<Decoder<'a, K>> {
+        Box::new(Decoder {
+            coding,
+            layout,
+            q: [K::Q::ZERO; CHUNK],
+            grid: [[K::Q::ZERO; BLOCK]; BLOCK],
+            values: [K::V::ZERO; CHUNK],
+        })
+    }
+
+    /// Fills `values` by position from the words of a chunk; `None` if they break a rule.
+    pub fn chunk(&mut self, chunk: &Chunk, words: &[[u8; 4]]) -> Option<()> {
+        let mut from = Reader::new(words);
+        if from.is_empty() {
+            self.values.fill(K::V::ZERO);
+            return Some(());
+        }
+        let word = from.word()?;
+        match word {
+            CONSTANT => self.values.fill(from.number()?),
+            RAW => self.take_raw(chunk, &mut from)?,
+            _ => self.take_coded(chunk, word, &mut from)?,
+        }
+        from.is_empty().then_some(())
+    }
+
+    fn take_raw(&mut self, chunk: &Chunk, from: &mut Reader<'_>) -> Option<()> {
+        let bytes = from.take(raw_words::<K::V>(chunk))?.as_flattened();
+        if chunk.is_full() {
+            K::V::read(bytes, &mut self.values);
+            return Some(());
+        }
+        let mut left = bytes;
+        for (block, inside) in self.values.as_chunks_mut::<BLOCK>().0.iter_mut().zip(chunk.inside())
+        {
+            let (row, rest) = left.split_at_checked(usize::from(inside) * K::V::BYTES)?;
+            K::V::read(row, &mut block[..usize::from(inside)]);
+            left = rest;
+        }
+        Some(())
+    }
+
+    fn take_coded(&mut self, chunk: &Chunk, word: u32, from: &mut Reader<'_>) -> Option<()> {
+        let (kind, outliers) = (word & 0xffff, (word >> 16) as usize);
+        if outliers > if K::LOSSY { MAX_OUTLIERS } else { 0 } {
+            return None;
+        }
+        let descriptors = *from.take(8)?.as_flattened().first_chunk::<BLOCK>()?;
+        match kind {
+            NONE | ONCE | TWICE => {
+                take_blocks(&descriptors, from, &mut self.grid)?;
+                self.undo(kind);
+                from_grid(&self.grid, &mut self.q);
+                self.coding.inverse(&self.q, &mut self.values);
+            }
+            REFERENCE if !K::LOSSY => {
+                take_referred(&descriptors, from, &mut self.grid)?;
+                from_grid(&self.grid, &mut self.q);
+                self.coding.from_reference(&self.q, &mut self.values);
+            }
+            _ => return None,
+        }
+        self.take_outliers(chunk, outliers, from)
+    }
+
+    fn undo(&mut self, kind: u32) {
+        let residuals = self.grid;
+        map_grid(&residuals, &mut self.grid, Word::unzigzag);
+        for _ in NONE..kind {
+            sums(self.layout.profile, &mut self.grid);
+        }
+    }
+
+    fn take_outliers(
+        &mut self,
+        chunk: &Chunk,
+        outliers: usize,
+        from: &mut Reader<'_>,
+    ) -> Option<()> {
+        let positions = from.take(outliers.div_ceil(2))?.as_flattened().as_chunks::<2>().0;
+        let mut least = 0;
+        for position in &positions[..outliers] {
+            let position = usize::from(u16::from_le_bytes(*position));
+            if position < least || position >= CHUNK || !chunk.has(position) {
+                return None;
+            }
+            self.values[position] = from.number()?;
+            least = position + 1;
+        }
+        Some(())
+    }
+}

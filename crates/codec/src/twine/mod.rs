@@ -1,0 +1,50 @@
+//! Twine: Unspool's own codec for arrays of numbers, without loss or with a bound that holds for
+//! every finite value. The format, its rules and an example are in docs/twine.md.
+//!
+//! - The bytes depend on the values and the method only, not on the number of threads, on the
+//!   instructions of the processor, or on whether it treats subnormal numbers as 0.
+//! - Any bytes can be given to [`decode`]: what breaks the format is refused.
+//!
+//! ```
+//! use unspool_codec::twine::{self, Layout, Method, Spec};
+//! use unspool_codec::{Bound, CodecError, Dtype};
+//!
+//! # fn main() -> Result<(), CodecError> {
+//! let wave: Vec<f32> = (0..5000).map(|i| (i as f32 * 0.01).sin()).collect();
+//! let source: Vec<u8> = wave.iter().flat_map(|x| x.to_le_bytes()).collect();
+//! let layout = Layout::of(&Dtype::Float32, &[5000])?;
+//! let spec = Spec { layout, method: Method::Bound(Bound::Absolute(1e-3)) };
+//!
+//! let mut stream = vec![0; twine::max_bytes(&layout) as usize];
+//! let encoded = twine::encode(&spec, &source, &mut stream)?;
+//! stream.truncate(encoded.bytes as usize);
+//! assert!(encoded.bytes < 4000 && encoded.achieved.max_error <= 1e-3);
+//!
+//! let mut back = vec![0; source.len()];
+//! twine::decode(&layout, &stream, &mut back)?;
+//! for (x, back) in wave.iter().zip(back.as_chunks::<4>().0) {
+//!     assert!((x - f32::from_le_bytes(*back)).abs() <= 1e-3);
+//! }
+//! # Ok(())
+//! # }
+//! ```
+
+mod block;
+mod chunk;
+mod decode;
+mod encode;
+mod grid;
+mod header;
+mod layout;
+mod real;
+mod reduce;
+mod rule;
+mod stream;
+mod values;
+mod word;
+
+pub use header::{HEADER_BYTES, Header};
+pub use layout::{BLOCK, CHUNK, Layout, ValueKind};
+pub use reduce::{Summary, reduce};
+pub use rule::{Method, Relative, Rule, Spec, Step};
+pub use stream::{Encoded, check, decode, encode, header, max_bytes};

@@ -1,0 +1,379 @@
+//! Whole streams: arrays in, bytes out, and back.
+
+use std::ops::Range;
+
+use rayon::prelude::*;
+
+use super::decode::Decoder;
+use super::encode::{Encoder, Totals};
+use super::header::{HEADER_BYTES, Header, Mode, damaged};
+use super::layout::{CHUNK, Layout, ValueKind};
+use super::real::{Bf16, F16, F32, F64};
+use super::reduce::reduce;
+use super::rule::{Rule, Spec, Step};
+use super::values::{Coding, Cut, Exact, Order, Stepped};
+use super::word::Word;
+use crate::coding::{Achieved, CodecError, CodecErrorKind};
+
+/// Arrays of fewer bytes are encoded and decoded by the calling thread alone.
+const PARALLEL_BYTES: u64 = 256 << 10;
+
+/// Chunks that a thread takes at once.
+const GROUP: u32 = 32;
+
+/// What an encoder has written.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Encoded {
+    /// The length of the stream in bytes.
+    pub bytes: u64,
+    /// The error that was made.
+    pub achieved: Achieved,
+}
+
+/// The length of the longest stream that an array can have, in bytes.
+#[must_use]
+pub fn max_bytes(layout: &Layout) -> u64 {
+    layout.max_bytes()
+}
+
+/// Whether the method fits the values.
+///
+/// # Errors
+/// Those of [`Spec::rule`].
+pub fn check(spec: &Spec) -> Result<(), CodecError> {
+    spec.rule().map(|_| ())
+}
+
+/// Reads the first 64 bytes of a stream, and checks that they begin one of this version.
+///
+/// # Errors
+/// [`CodecErrorKind::Damaged`], [`CodecErrorKind::Newer`].
+pub fn header(stream: &[u8]) -> Result<Header, CodecError> {
+    Header::read(stream)
+}
+
+/// Encodes `source`, the little-endian items of the array in row-major order, at any address, to
+/// the beginning of `out`, which has at least [`max_bytes`]. Threads of rayon's pool help with
+/// large arrays; the stream does not depend on them.
+///
+/// # Errors
+/// [`CodecErrorKind::Invalid`] when the method does not fit the values or a buffer has another
+/// length.
+pub fn encode(spec: &Spec, source: &[u8], out: &mut [u8]) -> Result<Encoded, CodecError> {
+    let layout = &spec.layout;
+    let rule = spec.rule()?;
+    if source.len() as u64 != layout.bytes() || (out.len() as u64) < layout.max_bytes() {
+        return Err(CodecError::new(
+            CodecErrorKind::Invalid,
+            format!(
+                "an array of {} bytes and room for {} bytes were given to be encoded, where {} \
+                 and at least {} are needed.",
+                source.len(),
+                out.len(),
+                layout.bytes(),
+                layout.max_bytes()
+            ),
+        ));
+    }
+    let mode = mode_of(rule, layout, source);
+    Ok(with_coding(layout, &mode, Encode { layout, mode: &mode, source, out }))
+}
+
+/// The mode that a rule means for these values.
+fn mode_of(rule: Rule, layout: &Layout, source: &[u8]) -> Mode {
+    let summary = || reduce(layout, source);
+    match rule {
+        Rule::Exact => Mode::Exact,
+        Rule::Step(step) => Mode::Step(step),
+        Rule::Range(factor) => Mode::Step(Step::of_range(layout.kind, factor, &summary())),
+        Rule::Rms(factor) => Mode::Step(Step::of_rms(layout.kind, factor, &summary())),
+        Rule::Relative(relative) => Mode::Relative(relative),
+    }
+}
+
+/// Decodes a stream to the little-endian items of the array.
+///
+/// # Errors
+/// [`CodecErrorKind::Invalid`] when `out` has not the length of the array;
+/// [`CodecErrorKind::Damaged`] or [`CodecErrorKind::Newer`] when the stream is not one of such an
+/// array; `out` has any content then.
+pub fn decode(layout: &Layout, stream: &[u8], out: &mut [u8]) -> Result<(), CodecError> {
+    if out.len() as u64 != layout.bytes() {
+        let what = format!(
+            "room for {} bytes was given for an array of {} bytes.",
+            out.len(),
+            layout.bytes()
+        );
+        return Err(CodecError::new(CodecErrorKind::Invalid, what));
+    }
+    let header = Header::read(stream)?;
+    let mode = header.mode_for(layout)?;
+    let parts = Parts::of(&header, stream)?;
+    with_coding(layout, &mode, Decode { layout, parts, out })
+}
+
+/// Something to be done with the coding of a mode.
+trait WithCoding {
+    type Output;
+
+    fn run<K: Coding>(self, coding: &K) -> Self::Output;
+}
+
+fn with_coding<W: WithCoding>(layout: &Layout, mode: &Mode, work: W) -> W::Output {
+    match (mode, layout.kind) {
+        (Mode::Step(step), ValueKind::Float16) => work.run(&Stepped::<F16>::new(step)),
+        (Mode::Step(step), ValueKind::BFloat16) => work.run(&Stepped::<Bf16>::new(step)),
+        (Mode::Step(step), ValueKind::Float64) => work.run(&Stepped::<F64>::new(step)),
+        (Mode::Step(step), _) => work.run(&Stepped::<F32>::new(step)),
+        (Mode::Relative(relative), ValueKind::Float16) => work.run(&Cut::<F16>::new(relative)),
+        (Mode::Relative(relative), ValueKind::BFloat16) => work.run(&Cut::<Bf16>::new(relative)),
+        (Mode::Relative(relative), ValueKind::Float64) => work.run(&Cut::<F64>::new(relative)),
+        (Mode::Relative(relative), _) => work.run(&Cut::<F32>::new(relative)),
+        (Mode::Exact, kind) => with_exact(layout.bits, order_of(kind), work),
+    }
+}
+
+fn order_of(kind: ValueKind) -> Order {
+    match kind {
+        ValueKind::Signed => Order::Signed,
+        ValueKind::Unsigned => Order::Unsigned,
+        _ => Order::Float,
+    }
+}
+
+fn with_exact<W: WithCoding>(bits: u32, order: Order, work: W) -> W::Output {
+    match bits {
+        8 => work.run(&Exact::<u8>::new(order)),
+        16 => work.run(&Exact::<u16>::new(order)),
+        32 => work.run(&Exact::<u32>::new(order)),
+        _ => work.run(&Exact::<u64>::new(order)),
+    }
+}
+
+struct Encode<'a> {
+    layout: &'a Layout,
+    mode: &'a Mode,
+    source: &'a [u8],
+    out: &'a mut [u8],
+}
+
+/// The words of some chunks, made by one thread.
+#[derive(Default)]
+struct Group {
+    chunks: Range<u32>,
+    words: Vec<u32>,
+    /// Words up to the end of every chunk.
+    ends: Vec<u32>,
+    totals: Totals,
+}
+
+impl Group {
+    fn fill<K: Coding>(&mut self, coding: &K, layout: &Layout, source: &[u8]) {
+        self.words.clear();
+        self.ends.clear();
+        let mut encoder = Encoder::new(coding, layout);
+        for c in self.chunks.clone() {
+            encoder.chunk(c, source, &mut self.words);
+            self.ends.push(self.words.len() as u32);
+        }
+        self.totals = encoder.totals;
+    }
+}
+
+impl WithCoding for Encode<'_> {
+    type Output = Encoded;
+
+    fn run<K: Coding>(self, coding: &K) -> Encoded {
+        let Encode { layout, mode, source, out } = self;
+        let (head, out) = out.split_at_mut(HEADER_BYTES);
+        let (table, mut payload) = out.split_at_mut(4 * (layout.n_chunks as usize + 1));
+        let (first, mut ends) = table.as_chunks_mut::<4>().0.split_at_mut(1);
+        first[0] = [0; 4];
+        let (mut totals, mut words) = (Totals::default(), 0);
+        let parallel = layout.bytes() >= PARALLEL_BYTES;
+        let mut groups: Vec<Group> = Vec::new();
+        let wave = if parallel { 4 * rayon::current_num_threads() } else { 1 };
+        groups.resize_with(wave, Group::default);
+        let mut next = 0;
+        while next < layout.n_chunks {
+            for group in &mut groups {
+                let end = next.saturating_add(GROUP).min(layout.n_chunks);
+                (group.chunks, next) = (next..end, end);
+            }
+            if parallel {
+                groups.par_iter_mut().for_each(|group| group.fill(coding, layout, source));
+            } else {
+                groups.iter_mut().for_each(|group| group.fill(coding, layout, source));
+            }
+            for group in &groups {
+                let (own, rest) = ends.split_at_mut(group.ends.len());
+                for (entry, end) in own.iter_mut().zip(&group.ends) {
+                    *entry = (words + end).to_le_bytes();
+                }
+                let (place, left) = payload.split_at_mut(4 * group.words.len());
+                Word::write(&group.words, place);
+                (ends, payload) = (rest, left);
+                words += group.words.len() as u32;
+                totals.add(group.totals.errors, group.totals.outliers);
+            }
+        }
+        finish(head, layout, mode, words, &totals)
+    }
+}
+
+/// Writes the header, when all else is known.
+fn finish(
+    head: &mut [u8],
+    layout: &Layout,
+    mode: &Mode,
+    payload_words: u32,
+    totals: &Totals,
+) -> Encoded {
+    let tiny = if layout.kind == ValueKind::Float64 {
+        f64::MIN_POSITIVE
+    } else {
+        f64::from(f32::MIN_POSITIVE)
+    };
+    let max_error = if totals.errors.max < tiny { 0.0 } else { totals.errors.max };
+    let header = Header { payload_words, max_error, ..Header::new(layout, mode) };
+    if let Some(head) = head.first_chunk_mut() {
+        header.write(head);
+    }
+    let achieved = Achieved {
+        max_error,
+        sum_sq_error: totals.errors.sum_sq,
+        values: layout.n,
+        outliers: totals.outliers,
+    };
+    Encoded { bytes: header.stream_bytes(), achieved }
+}
+
+/// The parts of a stream behind its header.
+#[derive(Clone, Copy)]
+struct Parts<'a> {
+    table: &'a [[u8; 4]],
+    payload: &'a [[u8; 4]],
+}
+
+impl<'a> Parts<'a> {
+    /// Checks the length and the first and last entry of the table.
+    fn of(header: &Header, stream: &'a [u8]) -> Result<Parts<'a>, CodecError> {
+        if stream.len() as u64 != header.stream_bytes() {
+            return Err(damaged(format!(
+                "it has {} bytes, and its header says {}",
+                stream.len(),
+                header.stream_bytes()
+            )));
+        }
+        let words = stream[HEADER_BYTES..].as_chunks::<4>().0;
+        let (table, payload) = words.split_at(header.n_chunks as usize + 1);
+        let parts = Parts { table, payload };
+        if parts.offset(0) != 0 || parts.offset(header.n_chunks) != payload.len() {
+            return Err(damaged("its table does not cover the chunks".to_owned()));
+        }
+        Ok(parts)
+    }
+
+    fn offset(&self, c: u32) -> usize {
+        u32::from_le_bytes(self.table[c as usize]) as usize
+    }
+
+    fn chunk(&self, c: u32) -> Option<&'a [[u8; 4]]> {
+        self.payload.get(self.offset(c)..self.offset(c + 1))
+    }
+}
+
+struct Decode<'a> {
+    layout: &'a Layout,
+    parts: Parts<'a>,
+    out: &'a mut [u8],
+}
+
+impl WithCoding for Decode<'_> {
+    type Output = Result<(), CodecError>;
+
+    fn run<K: Coding>(self, coding: &K) -> Result<(), CodecError> {
+        let Decode { layout, parts, out } = self;
+        let parallel = layout.bytes() >= PARALLEL_BYTES;
+        let new = || Decoder::new(coding, layout);
+        let mut bands = bands(layout, out);
+        if parallel {
+            return bands
+                .par_iter_mut()
+                .try_for_each_init(new, |decoder, band| band.fill(decoder, layout, &parts));
+        }
+        let mut decoder = new();
+        bands.iter_mut().try_for_each(|band| band.fill(&mut decoder, layout, &parts))
+    }
+}
+
+/// Chunks that lie beside each other along x, and the rows of the array that they fill, by plane.
+struct Band<'a> {
+    chunks: Range<u32>,
+    planes: Vec<&'a mut [u8]>,
+}
+
+impl Band<'_> {
+    fn fill<K: Coding>(
+        &mut self,
+        decoder: &mut Decoder<'_, K>,
+        layout: &Layout,
+        parts: &Parts<'_>,
+    ) -> Result<(), CodecError> {
+        for c in self.chunks.clone() {
+            let chunk = layout.chunk(c);
+            parts
+                .chunk(c)
+                .and_then(|words| decoder.chunk(&chunk, words))
+                .ok_or_else(|| damaged(format!("its chunk {c} breaks the format")))?;
+            chunk.unite(&mut decoder.values);
+            let x = (c - self.chunks.start) as usize * layout.extent()[0];
+            for row in chunk.rows() {
+                let (plane, y) = match layout.profile {
+                    1 => (0, 0),
+                    2 => (0, row.at / 32),
+                    _ => (row.at / 256, row.at / 32 % 8),
+                };
+                let first = (y * layout.nx as usize + x) * K::V::BYTES;
+                let place = &mut self.planes[plane][first..][..row.len * K::V::BYTES];
+                Word::write(&decoder.values[row.at..row.at + row.len], place);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Cuts an array into bands.
+fn bands<'a>(layout: &Layout, out: &'a mut [u8]) -> Vec<Band<'a>> {
+    let (bytes, mut next) = (layout.value_bytes(), 0);
+    let mut band = |planes, chunks| {
+        let start = next;
+        next += chunks;
+        Band { chunks: start..next, planes }
+    };
+    if layout.profile == 1 {
+        let groups = out.chunks_mut(GROUP as usize * CHUNK * bytes);
+        let with_chunks = |group: &'a mut [u8]| {
+            let chunks = group.len().div_ceil(CHUNK * bytes) as u32;
+            band(vec![group], chunks)
+        };
+        return groups.map(with_chunks).collect();
+    }
+    let [nx, ny, nz] = layout.dimensions().map(|size| size as usize);
+    let [w, h, d] = layout.extent();
+    let across = nx.div_ceil(w) as u32;
+    let mut all = Vec::new();
+    for volume in out.chunks_mut(nx * ny * nz * bytes) {
+        for slab in volume.chunks_mut(nx * ny * d * bytes) {
+            let mut rows: Vec<Vec<&mut [u8]>> = Vec::new();
+            rows.resize_with(ny.div_ceil(h), Vec::new);
+            for plane in slab.chunks_mut(nx * ny * bytes) {
+                for (rows, piece) in rows.iter_mut().zip(plane.chunks_mut(nx * h * bytes)) {
+                    rows.push(piece);
+                }
+            }
+            all.extend(rows.into_iter().map(|planes| band(planes, across)));
+        }
+    }
+    all
+}
