@@ -12,5 +12,8 @@ pub use compile::{Arch, Cubin, Nvrtc};
 pub use module::{Argument, Module};
 
 /// Every kernel text of this crate by name, for tests that compile them all.
-pub const SOURCES: &[(&str, &str)] =
-    &[("pattern.cu", pattern::SOURCE), ("strided.cu", crate::strided::SOURCE)];
+pub const SOURCES: &[(&str, &str)] = &[
+    ("pattern.cu", pattern::SOURCE),
+    ("strided.cu", crate::strided::SOURCE),
+    ("zfp.cu", crate::zfp::SOURCE),
+];
