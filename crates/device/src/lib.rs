@@ -9,6 +9,7 @@
 //! - [`Stream`], [`Event`], [`copy`]: the stream is in the signature of every copy and free; a copy
 //!   is done when an event recorded behind it is done. Polls have three answers, waits a limit.
 //! - [`DeviceArena`], [`PinnedArena`]: memory that can be used while it is still being prepared.
+//! - [`twine`], [`Pending`]: arrays encoded and decoded on the device, without waiting for it.
 //! - [`Nvrtc`], [`Module`]: kernels as text, compiled at run time and cached.
 //! - [`probe`]: what the links of this machine do, as plain data.
 //!
@@ -42,6 +43,7 @@ mod start;
 mod stream;
 mod strided;
 mod turn;
+pub mod twine;
 mod watch;
 mod zfp;
 

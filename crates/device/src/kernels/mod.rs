@@ -16,4 +16,12 @@ pub const SOURCES: &[(&str, &str)] = &[
     ("pattern.cu", pattern::SOURCE),
     ("strided.cu", crate::strided::SOURCE),
     ("zfp.cu", crate::zfp::SOURCE),
+    crate::twine::SOURCES[0],
+    crate::twine::SOURCES[1],
+    crate::twine::SOURCES[2],
+    crate::twine::SOURCES[3],
+    crate::twine::SOURCES[4],
+    crate::twine::SOURCES[5],
+    crate::twine::SOURCES[6],
+    crate::twine::SOURCES[7],
 ];

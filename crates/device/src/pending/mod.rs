@@ -16,7 +16,6 @@ use crate::stream::Stream;
 
 pub use decoded::DecodeStatus;
 pub use result::{CheckpointResult, EncodeError, EncodeErrorKind, JobResult};
-pub(crate) use result::{DONE, OVERFLOW, REFUSED, Words};
 pub use slots::Slots;
 pub(crate) use slots::{RECORD_BYTES, Slot};
 

@@ -22,18 +22,18 @@ use unspool_codec::Achieved;
 use crate::error::{Bytes, DeviceError, DeviceErrorKind};
 
 /// The checkpoint is there.
-pub(crate) const DONE: u64 = 0;
+pub(super) const DONE: u64 = 0;
 /// It would have ended beyond its limit.
-pub(crate) const OVERFLOW: u64 = 1;
+pub(super) const OVERFLOW: u64 = 1;
 /// The codec takes no such values.
-pub(crate) const REFUSED: u64 = 2;
+pub(super) const REFUSED: u64 = 2;
 
 /// Words of a slot before those of its jobs, and of each job.
 pub(super) const HEAD_WORDS: usize = 4;
 pub(super) const JOB_WORDS: usize = 6;
 
 /// The words of a slot behind the first one.
-pub(crate) type Words = Vec<u64>;
+pub(super) type Words = Vec<u64>;
 
 /// Where an encoded checkpoint lies.
 #[derive(Clone, PartialEq, Debug)]
@@ -128,7 +128,8 @@ pub(super) fn read(words: &Words, limit: u64) -> Result<CheckpointResult, Encode
             Ok(CheckpointResult { start: *start, bytes: *bytes, jobs })
         }
         OVERFLOW => Err(overflow(limit.saturating_sub(*start), *bytes)),
-        _ => Err(refused()),
+        REFUSED => Err(refused()),
+        _ => Err(EncodeError::lost()),
     }
 }
 

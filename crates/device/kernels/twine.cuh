@@ -1,0 +1,329 @@
+// What the kernels of Twine share: the words that the host gives them (src/twine/words.rs), how an
+// array is cut into chunks, and small arithmetic. docs/twine.md is the specification. WIDE and WARPS
+// are defined in front of this text. This is C++ as well: a test compiles it for the processor,
+// with EMULATED defined, and runs the lanes of a warp in turn.
+
+typedef unsigned char u8;
+typedef unsigned short u16;
+typedef unsigned int u32;
+typedef int i32;
+typedef unsigned long long u64;
+typedef long long i64;
+
+#define ALL 0xffffffffu
+#define UNROLL _Pragma("unroll")
+#define INLINE_JOBS 16
+#define PIECES 32
+#define STRIDE 33  // of a block in shared memory: lanes that read their blocks meet no bank twice
+
+#define RULE_RAW 0
+#define RULE_EXACT 1
+#define RULE_STEP 2
+#define RULE_RANGE 3
+#define RULE_RMS 4
+#define RULE_RELATIVE 5
+
+#define KIND_F16 0
+#define KIND_BF16 1
+#define KIND_F32 2
+#define KIND_F64 3
+#define KIND_SIGNED 4
+
+#define HOW_AFTER 1
+
+#define STATUS_DONE 0
+#define STATUS_OVERFLOW 1
+#define STATUS_REFUSED 2
+
+#define MAGIC 0x314e5754u
+
+struct Cut {
+    u32 n_chunks, nx, ny, nz, px, py, pz;
+    u32 form;  // bits, kind, profile, components: a byte each
+};
+
+struct Job {
+    u64 source, n;
+    u32 tile0, tiles;
+    Cut cut;
+    u32 entry, rule;
+    double bound, e, step, inv;
+    u64 floor_bits;
+    u32 kept, shift, reduce0, reduces;
+    u64 partials;
+};
+
+struct Entry {
+    u64 start, align, limit, slot, sequence, record;
+    u32 job0, jobs, how, head;
+};
+
+struct EncodeLaunch {
+    u64 job_table, entry_table, status, totals, sums, steps, counts, ticket;
+    u32 first_ticket, tiles, jobs, entries, epoch, reduces;
+    Job inline_jobs[INLINE_JOBS];
+    Entry inline_entries[INLINE_JOBS];
+};
+
+// What a job accumulates; all 0 between launches.
+struct Sum {
+    u64 max_bits;  // the largest error, as the bits of a double
+    double sum_sq;
+    u64 outliers;
+    u64 start;   // its address
+    u64 stored;  // its bytes
+    u32 done;    // its tiles that are done
+    u32 unused[5];
+};
+
+struct Step {
+    double bound, e, step, inv;
+};
+
+struct Piece {
+    u64 stream, stored, target, n;
+    Cut cut;
+    u32 tile0, tiles, dtype, zero;
+};
+
+struct DecodeLaunch {
+    u64 slot, sequence, counts;
+    u32 tiles, pieces;
+    Piece piece[PIECES];
+};
+
+#ifdef EMULATED
+#define DEVICE static inline
+#define DEVICE_MEMBER inline
+#else
+#define DEVICE static __device__ __forceinline__
+#define DEVICE_MEMBER __device__ __forceinline__
+
+DEVICE void store_release(u64 *to, u64 value) {
+    asm volatile("st.release.gpu.global.u64 [%0], %1;" ::"l"(to), "l"(value) : "memory");
+}
+
+DEVICE u64 load_acquire(const u64 *from) {
+    u64 value;
+    asm volatile("ld.acquire.gpu.global.u64 %0, [%1];" : "=l"(value) : "l"(from) : "memory");
+    return value;
+}
+
+// To the host, behind everything of this thread and what it has seen.
+DEVICE void store_for_host(u64 *to, u64 value) {
+    asm volatile("st.release.sys.global.u64 [%0], %1;" ::"l"(to), "l"(value) : "memory");
+}
+
+DEVICE void pause() { __nanosleep(20); }
+#endif
+
+DEVICE u32 bits_of(const Cut &cut) { return cut.form & 0xff; }
+DEVICE u32 kind_of(const Cut &cut) { return cut.form >> 8 & 0xff; }
+DEVICE u32 profile_of(const Cut &cut) { return cut.form >> 16 & 0xff; }
+DEVICE u32 components_of(const Cut &cut) { return cut.form >> 24; }
+
+DEVICE u64 align_up(u64 number, u64 unit) { return (number + unit - 1) / unit * unit; }
+
+DEVICE u32 width_of(u32 x) { return 32 - __clz((int)x); }
+DEVICE u32 width_of(u64 x) { return 64 - __clzll((i64)x); }
+
+DEVICE u32 exclusive_sum(u32 mine, u32 lane) {
+    u32 sum = mine;
+    UNROLL for (u32 d = 1; d < 32; d <<= 1) {
+        u32 other = __shfl_up_sync(ALL, sum, d);
+        if (lane >= d) sum += other;
+    }
+    return sum - mine;
+}
+
+DEVICE u64 sum_of_warp(u64 x) {
+    UNROLL for (u32 d = 16; d; d >>= 1) x += __shfl_xor_sync(ALL, x, d);
+    return x;
+}
+
+DEVICE double sum_of_warp(double x) {
+    UNROLL for (u32 d = 16; d; d >>= 1) x = __dadd_rn(x, __shfl_xor_sync(ALL, x, d));
+    return x;
+}
+
+DEVICE u64 max_of_warp(u64 x) {
+    UNROLL for (u32 d = 16; d; d >>= 1) {
+        u64 other = __shfl_xor_sync(ALL, x, d);
+        x = other > x ? other : x;
+    }
+    return x;
+}
+
+#if !defined(EMULATED) && __CUDA_ARCH__ < 800
+DEVICE u32 sum_of_warp(u32 x) {
+    UNROLL for (u32 d = 16; d; d >>= 1) x += __shfl_xor_sync(ALL, x, d);
+    return x;
+}
+DEVICE u32 or_of_warp(u32 x) {
+    UNROLL for (u32 d = 16; d; d >>= 1) x |= __shfl_xor_sync(ALL, x, d);
+    return x;
+}
+DEVICE u32 max_of_warp(u32 x) {
+    UNROLL for (u32 d = 16; d; d >>= 1) x = max(x, __shfl_xor_sync(ALL, x, d));
+    return x;
+}
+#else
+DEVICE u32 sum_of_warp(u32 x) { return __reduce_add_sync(ALL, x); }
+DEVICE u32 or_of_warp(u32 x) { return __reduce_or_sync(ALL, x); }
+DEVICE u32 max_of_warp(u32 x) { return __reduce_max_sync(ALL, x); }
+#endif
+
+// The part of an array that a chunk holds.
+struct Window {
+    u64 base;     // index of its first value
+    u32 m;        // values inside
+    u32 wx, hy;   // columns and rows inside (profiles 2 and 3)
+    u32 dz;       // planes inside (profile 3), else 1
+    u32 profile, components;
+    u64 nx, ny;
+};
+
+DEVICE Window window_of(const Cut &cut, u64 n, u32 c) {
+    Window w;
+    w.profile = profile_of(cut);
+    w.components = components_of(cut);
+    w.nx = cut.nx;
+    w.ny = cut.ny;
+    w.dz = 1;
+    if (w.profile == 1) {
+        w.base = (u64)c * 1024;
+        w.m = n - w.base < 1024 ? (u32)(n - w.base) : 1024;
+        w.wx = 32;
+        w.hy = 32;
+        return w;
+    }
+    u32 x = c % cut.px, rest = c / cut.px;
+    u32 y = rest % cut.py;
+    rest /= cut.py;
+    w.wx = min(32u, cut.nx - 32 * x);
+    if (w.profile == 2) {
+        w.hy = min(32u, cut.ny - 32 * y);
+        w.base = ((u64)rest * cut.ny + 32 * y) * cut.nx + 32 * x;
+    } else {
+        u32 z = rest % cut.pz;
+        rest /= cut.pz;
+        w.hy = min(8u, cut.ny - 8 * y);
+        w.dz = min(4u, cut.nz - 4 * z);
+        w.base = (((u64)rest * cut.nz + 4 * z) * cut.ny + 8 * y) * cut.nx + 32 * x;
+    }
+    w.m = w.wx * w.hy * w.dz;
+    return w;
+}
+
+// Positions of a block that are inside: the first so many.
+DEVICE u32 inside_of_block(const Window &w, u32 block) {
+    if (w.profile == 1) {
+        u32 begin = 32 * block;
+        return begin >= w.m ? 0 : min(32u, w.m - begin);
+    }
+    bool inside = w.profile == 2 ? block < w.hy : (block >> 3) < w.dz && (block & 7) < w.hy;
+    return inside ? w.wx : 0;
+}
+
+// Index in the array of the first value of a row (profiles 2 and 3).
+DEVICE u64 row_of(const Window &w, u32 block) {
+    u64 row = w.profile == 2 ? (u64)block : (u64)(block >> 3) * w.ny + (block & 7);
+    return w.base + row * w.nx;
+}
+
+// Index in the array of a position that is inside.
+DEVICE u64 index_of(const Window &w, u32 position) {
+    if (w.profile != 1) return row_of(w, position >> 5) + (position & 31);
+    if (w.components == 1) return w.base + position;
+    u32 half = w.m / 2;
+    return w.base + (position < half ? 2 * position : 2 * (position - half) + 1);
+}
+
+// The position of the value of a rank among those inside.
+DEVICE u32 position_of(const Window &w, u32 rank) {
+    if (w.profile == 1) return rank;
+    u32 row = w.wx == 32 ? rank >> 5 : rank / w.wx;
+    u32 column = rank - row * w.wx;
+    if (w.profile == 3) {
+        u32 z = row / w.hy;
+        row = z * 8 + (row - z * w.hy);
+    }
+    return row * 32 + column;
+}
+
+DEVICE u32 raw_words(u32 m, u32 bits) { return 1 + (m * bits + 31) / 32; }
+
+// float16 to float32, exactly.
+DEVICE float widen_f16(u32 b) {
+    u32 sign = (b & 0x8000) << 16, exponent = b >> 10 & 31, mantissa = b & 0x3ff;
+    if (exponent == 0) {
+        float tiny = __fmul_rn(__int2float_rn((i32)mantissa), 5.9604644775390625e-8f);
+        return __uint_as_float(__float_as_uint(tiny) | sign);
+    }
+    u32 wide = exponent == 31 ? 0x7f800000u : (exponent + 112) << 23;
+    return __uint_as_float(sign | wide | mantissa << 13);
+}
+
+// The bits of the float16 next to x, ties to even.
+DEVICE u32 narrow_f16(float x) {
+    u32 b = __float_as_uint(x), sign = b >> 16 & 0x8000;
+    b &= 0x7fffffff;
+    if (b >= 0x477ff000) return sign | 0x7c00;
+    if (b < 0x38800000) {
+        return sign | (u32)__float2int_rn(__fmul_rn(__uint_as_float(b), 16777216.0f));
+    }
+    b += 0xfff + (b >> 13 & 1);
+    return sign | ((b >> 13) - (112 << 10));
+}
+
+// The bits of the bfloat16 next to x, ties to even.
+DEVICE u32 narrow_bf16(float x) {
+    u32 b = __float_as_uint(x);
+    return (b + 0x7fff + (b >> 16 & 1)) >> 16;
+}
+
+DEVICE float widen(u32 kind, u32 b) {
+    return kind == KIND_F32 ? __uint_as_float(b)
+                            : kind == KIND_F16 ? widen_f16(b) : __uint_as_float(b << 16);
+}
+
+DEVICE u32 narrow(u32 kind, float x) {
+    return kind == KIND_F32 ? __float_as_uint(x) : kind == KIND_F16 ? narrow_f16(x) : narrow_bf16(x);
+}
+
+DEVICE u32 mantissa_of(u32 kind) {
+    return kind == KIND_F16 ? 10 : kind == KIND_BF16 ? 7 : kind == KIND_F32 ? 23 : 52;
+}
+
+DEVICE u64 infinity_of(u32 kind) {
+    return kind == KIND_F16 ? 0x7c00
+                            : kind == KIND_BF16 ? 0x7f80
+                                                : kind == KIND_F32 ? 0x7f800000
+                                                                   : 0x7ff0000000000000ull;
+}
+
+// A square of 32 x 32 bits: bit i of word p and bit p of word i change places.
+DEVICE void transpose(u32 (&a)[32]) {
+    UNROLL for (int s = 0; s < 5; s++) {
+        const int j = 16 >> s;
+        const u32 m = j == 16 ? 0x0000ffffu
+                              : j == 8 ? 0x00ff00ffu
+                                       : j == 4 ? 0x0f0f0f0fu : j == 2 ? 0x33333333u : 0x55555555u;
+        UNROLL for (int k = 0; k < 32; k++) {
+            if (k & j) continue;
+            if (j == 16) {
+                u32 x = a[k], y = a[k + 16];
+                a[k] = __byte_perm(x, y, 0x5410);
+                a[k + 16] = __byte_perm(x, y, 0x7632);
+            } else if (j == 8) {
+                u32 x = a[k], y = a[k + 8];
+                a[k] = __byte_perm(x, y, 0x6240);
+                a[k + 8] = __byte_perm(x, y, 0x7351);
+            } else {
+                u32 t = ((a[k] >> j) ^ a[k + j]) & m;
+                a[k] ^= t << j;
+                a[k + j] ^= t;
+            }
+        }
+    }
+}

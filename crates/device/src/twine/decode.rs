@@ -1,0 +1,99 @@
+//! Decoding: every offset is checked on the device against what the host knows of the array before
+//! it is used.
+
+use std::ffi::c_void;
+
+use super::Twine;
+use super::job::DecodeJob;
+use super::modules::DECODE_WARPS;
+use super::plan::piece;
+use super::words::{DecodeLaunch, PIECES, Piece};
+use crate::error::DeviceError;
+use crate::pending::{DecodeStatus, Pending, RECORD_BYTES, Slot};
+use crate::stream::Stream;
+use crate::watch::Place;
+
+/// Where in a record the counters are.
+const COUNTS: u64 = RECORD_BYTES - 8;
+
+impl Twine {
+    /// Decodes `jobs` behind what is on `stream`. Any bytes may be there instead of a stream: then
+    /// the status says so later, and what is in the array is unspecified; nothing outside of the
+    /// streams was read, nothing outside of the arrays written.
+    ///
+    /// # Errors
+    /// When addresses are not aligned, the device is another one, no compiler is found, or the
+    /// driver refuses.
+    ///
+    /// # Safety
+    /// The streams and arrays are memory of the device (or host memory that the device can use)
+    /// with these lengths, and stay so until work behind this on `stream` is done; nothing else
+    /// writes to them meanwhile. `stream` is not being captured.
+    pub unsafe fn decode(
+        &self,
+        stream: &Stream,
+        jobs: &[DecodeJob<'_>],
+    ) -> Result<DecodeStatus, DeviceError> {
+        self.context.require(stream.context().ordinal(), "the stream")?;
+        // Before anything is enqueued.
+        jobs.iter().try_for_each(|job| piece(job, 0, DECODE_WARPS).map(drop))?;
+        let mut launches = Vec::new();
+        for jobs in jobs.chunks(PIECES) {
+            // SAFETY: the caller's duty.
+            launches.push(unsafe { self.decode_some(stream, jobs) }?);
+        }
+        Ok(DecodeStatus::new(launches))
+    }
+
+    /// # Safety
+    /// As [`decode`](Self::decode); at most as many jobs as fit a launch.
+    unsafe fn decode_some(
+        &self,
+        stream: &Stream,
+        jobs: &[DecodeJob<'_>],
+    ) -> Result<Pending, DeviceError> {
+        let wide = jobs.iter().any(|job| job.layout.bits == 64);
+        let (module, kernel) = self.modules.get("twine_decode", wide, DECODE_WARPS)?;
+        let (slot, mark) = (self.slots.begin(0)?, self.marks.prepare()?);
+        let mut words = launch_words(jobs, &slot)?;
+        let mut list: [*mut c_void; 1] = [(&raw mut words).cast()];
+        let shape = (words.tiles, 32 * DECODE_WARPS);
+        // SAFETY: the kernel takes these words; what they name is there by the caller's word, or
+        // is the slot's.
+        unsafe { module.launch_with(stream, kernel, shape, &mut list) }?;
+        let mark = match mark.record(stream) {
+            Ok(mark) => mark,
+            Err(error) => {
+                slot.abandon();
+                return Err(error);
+            }
+        };
+        tell(stream, jobs);
+        Ok(slot.launched(mark, u64::MAX))
+    }
+}
+
+fn launch_words(jobs: &[DecodeJob<'_>], slot: &Slot) -> Result<DecodeLaunch, DeviceError> {
+    let mut words = DecodeLaunch {
+        slot: slot.address(),
+        sequence: slot.sequence(),
+        counts: slot.record() + COUNTS,
+        tiles: 0,
+        pieces: jobs.len() as u32,
+        piece: [Piece::default(); PIECES],
+    };
+    for (place, job) in words.piece.iter_mut().zip(jobs) {
+        *place = piece(job, words.tiles, DECODE_WARPS)?;
+        words.tiles = words.tiles.saturating_add(place.tiles);
+    }
+    Ok(words)
+}
+
+fn tell(stream: &Stream, jobs: &[DecodeJob<'_>]) {
+    let ordinal = stream.context().ordinal();
+    for job in jobs {
+        stream.saw_read("decoding", Place::device(ordinal, job.stream, job.stored));
+        let bytes = job.layout.bytes();
+        stream.saw_write("decoding", Place::device(ordinal, job.target, bytes));
+    }
+}

@@ -1,0 +1,207 @@
+//! Twine on the device: the streams of `docs/twine.md`, encoded and decoded where the arrays are.
+//!
+//! One launch encodes all regions of all checkpoints. Its blocks take tiles (a chunk of 1024 values
+//! for each warp) in order, and find out where their words go by looking back at the tiles before
+//! (Merrill, Garland: "Single-pass Parallel Prefix Scan with Decoupled Look-back", 2016); where a
+//! region begins is found in the same way from the sizes of those before it. So nobody waits for
+//! what was not started before, and the host learns the sizes when it wants to know them.
+
+mod decode;
+mod job;
+mod modules;
+mod plan;
+mod scratch;
+mod words;
+
+use std::ffi::c_void;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use crate::context::Context;
+use crate::error::DeviceError;
+use crate::mark::{Mark, Marks};
+use crate::pending::{Pending, Slot, Slots, Start};
+use crate::stream::Stream;
+use crate::watch::Place;
+
+pub use job::{Checkpoint, DecodeJob, EncodeJob, JobSpec};
+pub(crate) use modules::SOURCES;
+
+use modules::{Modules, REDUCE_THREADS};
+use plan::Plan;
+use scratch::{Pool, Set};
+use words::{EncodeLaunch, Entry, INLINE, Job};
+
+/// The encoder and decoder of one device. It may be used from several threads at once.
+#[derive(Debug)]
+pub struct Twine {
+    context: Context,
+    modules: Modules,
+    slots: Arc<Slots>,
+    marks: Arc<Marks>,
+    pool: Pool,
+    /// Warps of a tile, if they are not chosen by size.
+    warps: Option<u32>,
+}
+
+impl Twine {
+    /// Compiles nothing yet: that is done when a kernel is first needed, and kept in the user's
+    /// cache. The compiler is looked for in `folders` first, such as Python's `sys.path`.
+    #[must_use]
+    pub fn new(context: &Context, folders: Vec<PathBuf>) -> Twine {
+        Twine {
+            context: context.clone(),
+            modules: Modules::new(context, folders),
+            slots: Slots::new(context),
+            marks: Marks::new(context),
+            pool: Pool::default(),
+            warps: None,
+        }
+    }
+
+    /// The same with tiles of 2, 4 or (for narrow values) 8 warps instead of what suits the size:
+    /// for checks and measurements. The bytes are the same.
+    #[must_use]
+    pub fn with_warps(self, warps: u32) -> Twine {
+        Twine { warps: Some(warps), ..self }
+    }
+
+    /// Where its results are written, for other encoders of this device.
+    #[must_use]
+    pub fn slots(&self) -> &Arc<Slots> {
+        &self.slots
+    }
+
+    /// Compiles and loads the kernels for values of up to 32 bits, or with `wide` those of 64, so
+    /// that the first launch does not have to. It takes seconds where they are not in the cache.
+    ///
+    /// # Errors
+    /// When there is no compiler, or the device does not take the kernels.
+    pub fn prepare(&self, wide: bool) -> Result<(), DeviceError> {
+        self.modules.prepare(wide)
+    }
+
+    /// Encodes `checkpoints` behind what is on `stream`: with one launch, and one before it when a
+    /// bound depends on the values. The host waits for nothing. A result that is there says that
+    /// the bytes are, too.
+    ///
+    /// # Errors
+    /// When a region cannot be encoded as asked for, addresses are not aligned, the device is
+    /// another one, no compiler is found, or the driver refuses. Then nothing was enqueued, or the
+    /// context is broken.
+    ///
+    /// # Safety
+    /// The regions are memory of the device, and so is all from the begin of each checkpoint to
+    /// its limit (device memory, or host memory that the device can write); both stay so until the
+    /// results are there, and nothing else writes to them meanwhile. `stream` is not being
+    /// captured.
+    pub unsafe fn encode(
+        &self,
+        stream: &Stream,
+        checkpoints: &[Checkpoint<'_>],
+    ) -> Result<Vec<Pending>, DeviceError> {
+        self.context.require(stream.context().ordinal(), "the stream")?;
+        let mut plan = Plan::of(checkpoints, self.warps)?;
+        if plan.entries.is_empty() {
+            return Ok(Vec::new());
+        }
+        let slots = checkpoints.iter().map(|checkpoint| self.slots.begin(checkpoint.jobs.len()));
+        let mut slots = slots.collect::<Result<Vec<_>, _>>()?;
+        plan.anchor(stream, checkpoints, &mut slots)?;
+        // SAFETY: the caller's duty.
+        let mark = match unsafe { self.launch(stream, &mut plan) } {
+            Ok(mark) => mark,
+            Err(error) => {
+                slots.into_iter().for_each(Slot::abandon);
+                return Err(error);
+            }
+        };
+        tell(stream, checkpoints);
+        let launched = slots.into_iter().zip(checkpoints);
+        Ok(launched
+            .map(|(slot, checkpoint)| slot.launched(mark.clone(), checkpoint.limit))
+            .collect())
+    }
+
+    /// # Safety
+    /// As [`encode`](Self::encode).
+    unsafe fn launch(&self, stream: &Stream, plan: &mut Plan) -> Result<Mark, DeviceError> {
+        let (module, kernel) = self.modules.get("twine_encode", plan.wide, plan.warps)?;
+        let reduce = match plan.reduces {
+            0 => None,
+            _ => Some(self.modules.get("twine_reduce", false, REDUCE_THREADS / 32)?),
+        };
+        let mark = self.marks.prepare()?;
+        let mut set = self.pool.take(stream, u64::from(plan.tiles), plan.jobs.len() as u64)?;
+        if reduce.is_some() {
+            let first = set.partials(&self.context, plan.partials)?;
+            plan.jobs.iter_mut().for_each(|job| job.partials = first + 8 * job.partials);
+        }
+        let mut words = launch_words(stream, plan, &mut set)?;
+        let mut list: [*mut c_void; 1] = [(&raw mut words).cast()];
+        if let Some((module, kernel)) = reduce {
+            let shape = (plan.reduces, REDUCE_THREADS);
+            // SAFETY: the kernel takes these words; what they name is there by the caller's word,
+            // or belongs to the set and the slots.
+            unsafe { module.launch_with(stream, kernel, shape, &mut list) }?;
+        }
+        let shape = (plan.tiles, 32 * plan.warps);
+        // SAFETY: as above.
+        unsafe { module.launch_with(stream, kernel, shape, &mut list) }?;
+        set.ticket = set.ticket.wrapping_add(plan.tiles);
+        let mark = mark.record(stream)?;
+        self.pool.put(set, &mark);
+        Ok(mark)
+    }
+}
+
+/// The words of a launch, with its tables on the device where they do not fit.
+fn launch_words(stream: &Stream, plan: &Plan, set: &mut Set) -> Result<EncodeLaunch, DeviceError> {
+    let is_small = plan.jobs.len() <= INLINE;
+    let (job_table, entry_table) = match is_small {
+        true => (0, 0),
+        false => set.tables(stream, &plan.jobs, &plan.entries)?,
+    };
+    let mut inline_jobs = [Job::default(); INLINE];
+    let mut inline_entries = [Entry::default(); INLINE];
+    if is_small {
+        inline_jobs[..plan.jobs.len()].copy_from_slice(&plan.jobs);
+        inline_entries[..plan.entries.len()].copy_from_slice(&plan.entries);
+    }
+    Ok(EncodeLaunch {
+        job_table,
+        entry_table,
+        status: set.status(),
+        totals: set.totals(),
+        sums: set.sums(),
+        steps: set.steps(),
+        counts: set.counts(),
+        ticket: set.tickets(),
+        first_ticket: set.ticket,
+        tiles: plan.tiles,
+        jobs: plan.jobs.len() as u32,
+        entries: plan.entries.len() as u32,
+        epoch: set.epoch,
+        reduces: plan.reduces,
+        inline_jobs,
+        inline_entries,
+    })
+}
+
+/// Tells the watch what is read, and what is written as far as the host knows it.
+fn tell(stream: &Stream, checkpoints: &[Checkpoint<'_>]) {
+    let ordinal = stream.context().ordinal();
+    for checkpoint in checkpoints {
+        for job in checkpoint.jobs {
+            let bytes = match job.spec {
+                JobSpec::Twine(spec) => spec.layout.bytes(),
+                JobSpec::Raw { bytes } => bytes,
+            };
+            stream.saw_read("encoding", Place::device(ordinal, job.source, bytes));
+        }
+        if let Start::At(address) = checkpoint.start {
+            let room = checkpoint.limit.saturating_sub(address);
+            stream.saw_write("encoding", Place::device(ordinal, address, room));
+        }
+    }
+}

@@ -1,0 +1,270 @@
+//! From what callers say to what the kernels are given: checks, tiles, addresses.
+
+use unspool_codec::twine::{Layout, Relative, Rule, Spec, Step, ValueKind};
+
+use super::job::{Checkpoint, DecodeJob, EncodeJob, JobSpec};
+use super::words::{Cut, Entry, Job, Piece, how, rule};
+use crate::error::{DeviceError, DeviceErrorKind};
+use crate::pending::{Slot, Start};
+use crate::stream::Stream;
+
+/// What records, checkpoints and jobs begin at multiples of.
+pub(super) const ALIGNMENT: u64 = 64;
+/// Bytes that a warp copies of a raw job.
+const RAW_BYTES: u64 = 8192;
+/// Values of a chunk, and the chunks of a tile of the launch that computes bounds.
+const CHUNK: u64 = 1024;
+const REDUCE_WARPS: u64 = 8;
+/// Jobs of a launch.
+const MOST_JOBS: usize = 1 << 16;
+
+/// A launch as far as it does not depend on where things lie on the device.
+#[derive(Debug, Default)]
+pub(super) struct Plan {
+    pub(super) jobs: Vec<Job>,
+    pub(super) entries: Vec<Entry>,
+    pub(super) tiles: u32,
+    pub(super) reduces: u32,
+    /// Words of 64 bits for the sums of all jobs.
+    pub(super) partials: u64,
+    /// Whether there are values of 64 bits.
+    pub(super) wide: bool,
+    /// Warps of a tile.
+    pub(super) warps: u32,
+}
+
+impl Plan {
+    /// Checks `checkpoints`, and cuts them into tiles of so many warps; `None` for what suits them.
+    pub(super) fn of(
+        checkpoints: &[Checkpoint<'_>],
+        warps: Option<u32>,
+    ) -> Result<Plan, DeviceError> {
+        let (wide, chunks) = size(checkpoints);
+        let warps = warps.unwrap_or_else(|| warps_for(wide, chunks));
+        let mut plan = Plan { wide, warps, ..Plan::default() };
+        let mut limit = 0;
+        for checkpoint in checkpoints {
+            check(checkpoint, &mut limit, plan.entries.is_empty())?;
+            plan.add(checkpoint)?;
+        }
+        Ok(plan)
+    }
+
+    fn add(&mut self, checkpoint: &Checkpoint<'_>) -> Result<(), DeviceError> {
+        let (number, job0) = (self.entries.len() as u32, self.jobs.len() as u32);
+        for job in checkpoint.jobs {
+            let mut words = job_words(job)?;
+            words.entry = number;
+            self.place(&mut words)?;
+            self.jobs.push(words);
+        }
+        if self.jobs.len() > MOST_JOBS {
+            return Err(invalid(&format!("more than {MOST_JOBS} regions in one call")));
+        }
+        let (how, align) = match checkpoint.start {
+            Start::At(_) => (how::AT, ALIGNMENT),
+            Start::After { align, .. } => (how::AFTER, align),
+            Start::Next { align } => (how::NEXT, align),
+        };
+        let before = self.entries.last().map_or(0, |entry| entry.head);
+        let head = if how == how::NEXT { before } else { number };
+        let jobs = checkpoint.jobs.len() as u32;
+        let entry =
+            Entry { align, limit: checkpoint.limit, job0, jobs, how, head, ..Entry::default() };
+        self.entries.push(entry);
+        Ok(())
+    }
+
+    /// Gives a job its tiles.
+    fn place(&mut self, job: &mut Job) -> Result<(), DeviceError> {
+        let parts = match job.rule & 0xff {
+            rule::RAW => job.n.div_ceil(RAW_BYTES),
+            _ => u64::from(job.cut.n_chunks),
+        };
+        // Also what has no values has a header.
+        job.tiles = few(parts.div_ceil(u64::from(self.warps)).max(1))?;
+        job.tile0 = self.tiles;
+        self.tiles = few(u64::from(self.tiles) + u64::from(job.tiles))?;
+        if matches!(job.rule & 0xff, rule::RANGE | rule::RMS) {
+            let groups = job.n.div_ceil(CHUNK);
+            job.reduces = few(groups.div_ceil(REDUCE_WARPS).max(1))?;
+            job.reduce0 = self.reduces;
+            self.reduces = few(u64::from(self.reduces) + u64::from(job.reduces))?;
+            job.partials = self.partials;
+            self.partials += partials(groups);
+        }
+        Ok(())
+    }
+
+    /// Says where each checkpoint begins and where its result goes.
+    pub(super) fn anchor(
+        &mut self,
+        stream: &Stream,
+        checkpoints: &[Checkpoint<'_>],
+        slots: &mut [Slot],
+    ) -> Result<(), DeviceError> {
+        let all = self.entries.iter_mut().zip(checkpoints).zip(slots);
+        for ((entry, checkpoint), slot) in all {
+            entry.start = match checkpoint.start {
+                Start::At(address) => address,
+                Start::After { pending, .. } => pending.lead(stream, slot)?,
+                Start::Next { .. } => 0,
+            };
+            entry.slot = slot.address();
+            entry.sequence = slot.sequence();
+            entry.record = slot.record();
+        }
+        Ok(())
+    }
+}
+
+/// Words for the sums of so many groups, and of the groups of these.
+fn partials(groups: u64) -> u64 {
+    let (mut sum, mut left) = (0, groups);
+    while left > 1 {
+        sum += left;
+        left = left.div_ceil(CHUNK);
+    }
+    sum + 1
+}
+
+/// Whether there are values of 64 bits, and how many chunks there are.
+fn size(checkpoints: &[Checkpoint<'_>]) -> (bool, u64) {
+    let jobs = checkpoints.iter().flat_map(|checkpoint| checkpoint.jobs);
+    jobs.fold((false, 0), |(wide, chunks), job| match job.spec {
+        JobSpec::Twine(spec) => {
+            (wide | (spec.layout.bits == 64), chunks + u64::from(spec.layout.n_chunks))
+        }
+        JobSpec::Raw { bytes } => (wide, chunks + bytes / RAW_BYTES),
+    })
+}
+
+/// Few warps a tile fill the device soonest; many make the chain of tiles short.
+fn warps_for(wide: bool, chunks: u64) -> u32 {
+    match chunks {
+        ..=2048 => 2,
+        ..=8192 => 4,
+        _ if wide => 4,
+        _ => 8,
+    }
+}
+
+fn check(checkpoint: &Checkpoint<'_>, limit: &mut u64, is_first: bool) -> Result<(), DeviceError> {
+    if checkpoint.jobs.is_empty() {
+        return Err(invalid("a checkpoint without regions"));
+    }
+    let least = match checkpoint.start {
+        Start::At(address) => {
+            aligned(address, ALIGNMENT, "the begin of a checkpoint")?;
+            address
+        }
+        Start::After { pending, align } => {
+            aligned(align.max(1), ALIGNMENT, "the alignment of checkpoints")?;
+            pending.limit()
+        }
+        Start::Next { .. } if is_first => {
+            return Err(invalid("the first checkpoint of a call has none before it"));
+        }
+        Start::Next { align } => {
+            aligned(align.max(1), ALIGNMENT, "the alignment of checkpoints")?;
+            *limit
+        }
+    };
+    if checkpoint.limit < least {
+        return Err(invalid(
+            "the limit of a checkpoint lies before its begin, or before the limit \
+                            of the one that it follows",
+        ));
+    }
+    *limit = checkpoint.limit;
+    Ok(())
+}
+
+fn job_words(job: &EncodeJob<'_>) -> Result<Job, DeviceError> {
+    let words = match job.spec {
+        JobSpec::Raw { bytes } => Job { n: bytes, ..Job::default() },
+        JobSpec::Twine(spec) => {
+            aligned(job.source, spec.layout.value_bytes() as u64, "an array to encode")?;
+            spec_words(spec)?
+        }
+    };
+    Ok(Job { source: job.source, ..words })
+}
+
+fn spec_words(spec: &Spec) -> Result<Job, DeviceError> {
+    let known = spec.rule().map_err(|error| invalid(&error.to_string()))?;
+    let mut job = match known {
+        Rule::Exact => Job { rule: rule::EXACT, ..Job::default() },
+        Rule::Step(Step { bound, e, step, inv, .. }) => {
+            Job { rule: rule::STEP, bound, e, step, inv, ..Job::default() }
+        }
+        Rule::Range(bound) => Job { rule: rule::RANGE, bound, ..Job::default() },
+        Rule::Rms(bound) => Job { rule: rule::RMS, bound, ..Job::default() },
+        Rule::Relative(Relative { bound, floor, kept, shift, floor_bits, .. }) => {
+            let step = floor;
+            Job { rule: rule::RELATIVE, bound, step, kept, shift, floor_bits, ..Job::default() }
+        }
+    };
+    job.rule |= u32::from(spec.layout.dtype) << 8;
+    (job.n, job.cut) = (spec.layout.n, cut(&spec.layout));
+    Ok(job)
+}
+
+fn cut(layout: &Layout) -> Cut {
+    let kind: u32 = match layout.kind {
+        ValueKind::Float16 => 0,
+        ValueKind::BFloat16 => 1,
+        ValueKind::Float32 => 2,
+        ValueKind::Float64 => 3,
+        ValueKind::Signed => 4,
+        ValueKind::Unsigned => 5,
+    };
+    let (width, height, depth) = match layout.profile {
+        1 => (u32::MAX, u32::MAX, u32::MAX),
+        2 => (32, 32, u32::MAX),
+        _ => (32, 8, 4),
+    };
+    Cut {
+        n_chunks: layout.n_chunks,
+        nx: layout.nx,
+        ny: layout.ny,
+        nz: layout.nz,
+        px: layout.nx.div_ceil(width),
+        py: layout.ny.div_ceil(height),
+        pz: layout.nz.max(1).div_ceil(depth),
+        form: layout.bits | kind << 8 | layout.profile << 16 | layout.components << 24,
+    }
+}
+
+/// A piece, and its tiles of so many warps behind `tile0`.
+pub(super) fn piece(job: &DecodeJob<'_>, tile0: u32, warps: u32) -> Result<Piece, DeviceError> {
+    aligned(job.stream, 4, "an encoded array")?;
+    aligned(job.target, job.layout.value_bytes() as u64, "an array to decode to")?;
+    Ok(Piece {
+        stream: job.stream,
+        stored: job.stored,
+        target: job.target,
+        n: job.layout.n,
+        cut: cut(job.layout),
+        tile0,
+        tiles: job.layout.n_chunks.div_ceil(warps).max(1),
+        dtype: u32::from(job.layout.dtype),
+        zero: 0,
+    })
+}
+
+fn aligned(number: u64, unit: u64, what: &str) -> Result<(), DeviceError> {
+    if number.is_multiple_of(unit) {
+        return Ok(());
+    }
+    Err(invalid(&format!("{what} ({number:#x}) is no multiple of {unit}")))
+}
+
+fn few(number: u64) -> Result<u32, DeviceError> {
+    let fits = u32::try_from(number).ok().filter(|&number| number < 1 << 31);
+    fits.ok_or_else(|| invalid("more to encode than one launch takes: split the call"))
+}
+
+pub(super) fn invalid(what: &str) -> DeviceError {
+    DeviceError::new(DeviceErrorKind::OutOfRange, format!("Twine on the device: {what}"))
+}

@@ -1,0 +1,177 @@
+//! Memory that launches need beside their data: counters, words of tiles, tables. Sets of it are
+//! made for sizes that are powers of two and used again, each only when the launch that used it
+//! last is known to be done, so that launches on several streams share none.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use super::words::{Entry, Job, STEP_BYTES, SUM_BYTES};
+use crate::context::Context;
+use crate::copy;
+use crate::error::DeviceError;
+use crate::mark::Mark;
+use crate::memory::{DeviceMemory, PinnedMemory};
+use crate::stream::Stream;
+
+const LEAST_TILES: u64 = 1024;
+const LEAST_JOBS: u64 = 64;
+const TICKET_BYTES: u64 = 64;
+
+/// Words of tiles tell launches apart by so many bits.
+const EPOCHS: u32 = 1 << 27;
+
+/// Sets that wait for their next use.
+#[derive(Debug, Default)]
+pub(super) struct Pool(Mutex<Vec<Set>>);
+
+/// The memory of one launch.
+#[derive(Debug)]
+pub(super) struct Set {
+    memory: DeviceMemory,
+    tiles: u64,
+    jobs: u64,
+    /// Where tables are written before they are copied to the device.
+    staging: Option<PinnedMemory>,
+    /// For the sums of bounds.
+    partials: Option<DeviceMemory>,
+    pub(super) ticket: u32,
+    pub(super) epoch: u32,
+    /// Behind the last launch that used it.
+    after: Option<Mark>,
+}
+
+impl Pool {
+    /// A set for so many tiles and jobs that nothing uses. A new one is cleared on `stream`.
+    pub(super) fn take(&self, stream: &Stream, tiles: u64, jobs: u64) -> Result<Set, DeviceError> {
+        let mut sets = std::mem::take(&mut *self.sets());
+        // No call of the driver under the lock.
+        let fits = |set: &Set| set.tiles >= tiles && set.jobs >= jobs && set.is_idle();
+        let best = (0..sets.len()).filter(|&index| fits(&sets[index]));
+        let best = best.min_by_key(|&index| sets[index].tiles);
+        let found = best.map(|index| sets.swap_remove(index));
+        self.sets().append(&mut sets);
+        let mut set = match found {
+            Some(set) => set,
+            None => Set::new(stream, tiles, jobs)?,
+        };
+        set.next_epoch(stream)?;
+        Ok(set)
+    }
+
+    /// Puts a set back whose last launch is before `after`.
+    pub(super) fn put(&self, mut set: Set, after: &Mark) {
+        set.after = Some(after.clone());
+        self.sets().push(set);
+    }
+
+    fn sets(&self) -> MutexGuard<'_, Vec<Set>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Set {
+    fn new(stream: &Stream, tiles: u64, jobs: u64) -> Result<Set, DeviceError> {
+        let tiles = tiles.next_power_of_two().max(LEAST_TILES);
+        let jobs = jobs.next_power_of_two().max(LEAST_JOBS);
+        let memory = DeviceMemory::new(stream.context(), bytes(tiles, jobs))?;
+        copy::fill(stream, &memory.span(), 0)?;
+        Ok(Set {
+            memory,
+            tiles,
+            jobs,
+            staging: None,
+            partials: None,
+            ticket: 0,
+            epoch: 0,
+            after: None,
+        })
+    }
+
+    fn is_idle(&self) -> bool {
+        self.after.as_ref().is_none_or(Mark::is_done)
+    }
+
+    fn next_epoch(&mut self, stream: &Stream) -> Result<(), DeviceError> {
+        self.epoch += 1;
+        if self.epoch == EPOCHS {
+            copy::fill(stream, &self.memory.span(), 0)?;
+            (self.ticket, self.epoch) = (0, 1);
+        }
+        Ok(())
+    }
+
+    fn at(&self, offset: u64) -> u64 {
+        self.memory.span().address() + offset
+    }
+
+    /// Address of the counter of tickets.
+    pub(super) fn tickets(&self) -> u64 {
+        self.at(0)
+    }
+
+    /// Address of the words of jobs; the other tables follow.
+    pub(super) fn totals(&self) -> u64 {
+        self.at(TICKET_BYTES)
+    }
+
+    pub(super) fn counts(&self) -> u64 {
+        self.totals() + 8 * self.jobs
+    }
+
+    pub(super) fn sums(&self) -> u64 {
+        self.counts() + 8 * self.jobs
+    }
+
+    pub(super) fn steps(&self) -> u64 {
+        self.sums() + SUM_BYTES * self.jobs
+    }
+
+    pub(super) fn status(&self) -> u64 {
+        self.steps() + STEP_BYTES * self.jobs + TABLE_BYTES * self.jobs
+    }
+
+    /// Copies the tables to the device; gives their addresses there.
+    pub(super) fn tables(
+        &mut self,
+        stream: &Stream,
+        jobs: &[Job],
+        entries: &[Entry],
+    ) -> Result<(u64, u64), DeviceError> {
+        let (first, second) = (as_bytes(jobs), as_bytes(entries));
+        let len = (first.len() + second.len()) as u64;
+        let offset = self.steps() + STEP_BYTES * self.jobs - self.at(0);
+        let to = self.memory.span().slice(offset, len)?;
+        let staging = match self.staging.take() {
+            Some(staging) => staging,
+            None => PinnedMemory::new(stream.context(), TABLE_BYTES * self.jobs)?,
+        };
+        let staging = self.staging.insert(staging);
+        // SAFETY: the set is idle, so the last copy from it is done.
+        let bytes = unsafe { staging.bytes_mut() };
+        bytes[..first.len()].copy_from_slice(first);
+        bytes[first.len()..first.len() + second.len()].copy_from_slice(second);
+        copy::pinned_to_device(stream, &to, staging, 0)?;
+        Ok((to.address(), to.address() + first.len() as u64))
+    }
+
+    /// Address of so many words for sums.
+    pub(super) fn partials(&mut self, context: &Context, words: u64) -> Result<u64, DeviceError> {
+        let kept = self.partials.take().filter(|memory| memory.span().len() >= 8 * words);
+        let memory = match kept {
+            Some(memory) => memory,
+            None => DeviceMemory::new(context, 8 * words.next_power_of_two())?,
+        };
+        Ok(self.partials.insert(memory).span().address())
+    }
+}
+
+const TABLE_BYTES: u64 = (size_of::<Job>() + size_of::<Entry>()) as u64;
+
+fn bytes(tiles: u64, jobs: u64) -> u64 {
+    TICKET_BYTES + (8 + 8 + SUM_BYTES + STEP_BYTES + TABLE_BYTES) * jobs + 8 * tiles
+}
+
+/// Plain words as bytes.
+fn as_bytes<T: Copy>(values: &[T]) -> &[u8] {
+    // SAFETY: `Job` and `Entry`, the only types that come here, are words without gaps.
+    unsafe { std::slice::from_raw_parts(values.as_ptr().cast(), size_of_val(values)) }
+}

@@ -1,0 +1,166 @@
+//! What the kernels are given, as `kernels/twine.cuh` has it; crate `fakecuda` reads it too.
+
+/// Jobs and checkpoints that fit a launch's parameters; more of them go through device memory.
+pub(super) const INLINE: usize = 16;
+/// Streams of one launch that decodes.
+pub(super) const PIECES: usize = 32;
+
+/// Bytes of what a job accumulates, and of the step that the device computes for it.
+pub(super) const SUM_BYTES: u64 = 64;
+pub(super) const STEP_BYTES: u64 = 32;
+
+/// The coding of a job: in the lowest byte of `Job::rule`.
+pub(super) mod rule {
+    /// The bytes as they are.
+    pub const RAW: u32 = 0;
+    /// Mode 0.
+    pub const EXACT: u32 = 1;
+    /// Mode 1, the step is known.
+    pub const STEP: u32 = 2;
+    /// Mode 1, the bound is a part of the range.
+    pub const RANGE: u32 = 3;
+    /// Mode 1, the bound is a part of the root mean square.
+    pub const RMS: u32 = 4;
+    /// Mode 2.
+    pub const RELATIVE: u32 = 5;
+}
+
+/// Where a checkpoint begins: `Entry::how`.
+pub(super) mod how {
+    /// At `start`.
+    pub const AT: u32 = 0;
+    /// Behind the record at `start`.
+    pub const AFTER: u32 = 1;
+    /// Behind the checkpoint before.
+    pub const NEXT: u32 = 2;
+}
+
+/// The cutting of an array into chunks.
+#[repr(C)]
+#[derive(Clone, Copy, Default, Debug)]
+pub(super) struct Cut {
+    pub(super) n_chunks: u32,
+    pub(super) nx: u32,
+    pub(super) ny: u32,
+    pub(super) nz: u32,
+    /// Chunks along x, y, z in profiles 2 and 3.
+    pub(super) px: u32,
+    pub(super) py: u32,
+    pub(super) pz: u32,
+    /// Bits of a value; its kind (0 float16, 1 bfloat16, 2 float32, 3 float64, 4 signed, 5
+    /// unsigned); profile; components: a byte each, the first lowest.
+    pub(super) form: u32,
+}
+
+/// An array to encode, or bytes to copy.
+#[repr(C)]
+#[derive(Clone, Copy, Default, Debug)]
+pub(super) struct Job {
+    pub(super) source: u64,
+    /// Values; bytes of a raw job.
+    pub(super) n: u64,
+    /// Its first tile, and how many.
+    pub(super) tile0: u32,
+    pub(super) tiles: u32,
+    pub(super) cut: Cut,
+    /// Its checkpoint.
+    pub(super) entry: u32,
+    /// See [`rule`]; the dtype's code in the second byte.
+    pub(super) rule: u32,
+    /// Mode 1: the absolute bound, or the factor; mode 2: the relative bound.
+    pub(super) bound: f64,
+    pub(super) e: f64,
+    /// Mode 1: the step; mode 2: the floor.
+    pub(super) step: f64,
+    pub(super) inv: f64,
+    pub(super) floor_bits: u64,
+    pub(super) kept: u32,
+    pub(super) shift: u32,
+    /// Its first tile in the launch that computes bounds, and how many; and where sums are kept.
+    pub(super) reduce0: u32,
+    pub(super) reduces: u32,
+    pub(super) partials: u64,
+}
+
+/// A checkpoint.
+#[repr(C)]
+#[derive(Clone, Copy, Default, Debug)]
+pub(super) struct Entry {
+    /// An address, or that of a record.
+    pub(super) start: u64,
+    pub(super) align: u64,
+    pub(super) limit: u64,
+    pub(super) slot: u64,
+    pub(super) sequence: u64,
+    pub(super) record: u64,
+    pub(super) job0: u32,
+    pub(super) jobs: u32,
+    pub(super) how: u32,
+    /// The checkpoint that begins its chain: the last one up to it that is not [`how::NEXT`].
+    pub(super) head: u32,
+}
+
+/// A launch that encodes.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub(super) struct EncodeLaunch {
+    /// Addresses of jobs and checkpoints in device memory; 0 when they are those below.
+    pub(super) job_table: u64,
+    pub(super) entry_table: u64,
+    /// A word for each tile, and for each job.
+    pub(super) status: u64,
+    pub(super) totals: u64,
+    /// Of each job: what it accumulates, and its step.
+    pub(super) sums: u64,
+    pub(super) steps: u64,
+    /// A counter for each checkpoint, and that of tickets.
+    pub(super) counts: u64,
+    pub(super) ticket: u64,
+    /// The value of that counter before the launch.
+    pub(super) first_ticket: u32,
+    pub(super) tiles: u32,
+    pub(super) jobs: u32,
+    pub(super) entries: u32,
+    /// Tells the words of this launch from those of older ones.
+    pub(super) epoch: u32,
+    /// Tiles of the launch that computes bounds.
+    pub(super) reduces: u32,
+    pub(super) inline_jobs: [Job; INLINE],
+    pub(super) inline_entries: [Entry; INLINE],
+}
+
+/// A stream to decode.
+#[repr(C)]
+#[derive(Clone, Copy, Default, Debug)]
+pub(super) struct Piece {
+    pub(super) stream: u64,
+    pub(super) stored: u64,
+    pub(super) target: u64,
+    pub(super) n: u64,
+    pub(super) cut: Cut,
+    pub(super) tile0: u32,
+    pub(super) tiles: u32,
+    /// The dtype's code.
+    pub(super) dtype: u32,
+    pub(super) zero: u32,
+}
+
+/// A launch that decodes.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub(super) struct DecodeLaunch {
+    pub(super) slot: u64,
+    pub(super) sequence: u64,
+    /// Two counters of 32 bits that are 0: tiles that are done, and damaged ones.
+    pub(super) counts: u64,
+    pub(super) tiles: u32,
+    pub(super) pieces: u32,
+    pub(super) piece: [Piece; PIECES],
+}
+
+// A kernel's parameters have 4 KiB.
+const _: () = {
+    assert!(size_of::<Job>() == 128 && size_of::<Entry>() == 64 && size_of::<Piece>() == 80);
+    assert!(size_of::<EncodeLaunch>() == 64 + 24 + INLINE * (128 + 64));
+    assert!(size_of::<EncodeLaunch>() <= 4096 && size_of::<DecodeLaunch>() <= 4096);
+};
