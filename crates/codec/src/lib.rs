@@ -36,9 +36,11 @@ mod dtype;
 mod error;
 mod head;
 mod limits;
+mod outer;
 mod parse;
 mod region;
 pub mod twine;
+mod workers;
 
 pub use checksum::{Checksum, checksum};
 pub use coding::{
@@ -51,5 +53,6 @@ pub use limits::{
     FORMAT_VERSION, HEAD_ALIGNMENT, MAGIC, MAX_DIMENSION, MAX_HEAD_BYTES, MAX_NAME_BYTES,
     MAX_PAYLOAD_BYTES, MAX_RANK, MAX_REGIONS, MAX_TAG_BYTES, REGION_ALIGNMENT,
 };
+pub use outer::unpack;
 pub use parse::{head_len, parse_head};
 pub use region::{Region, RegionSpec};

@@ -372,7 +372,8 @@ impl SaveTicket {
     /// Writes the checkpoint to the store that was granted. The application waits meanwhile.
     fn write(&self, payload: &[u8]) -> Result<(), Error> {
         let (store, start) = (self.hub.tier(self.place.tier), self.hub.clock.now());
-        let written = write_frame(store, self.checkpoint, &self.frame, payload, &self.hub.buffers);
+        let written =
+            write_frame(store, self.checkpoint, &self.frame, payload, None, &self.hub.buffers);
         let took = self.hub.clock.now().since(start);
         let awaited = || "its direct write to a store, because no arena had room".to_owned();
         self.hub.state().tally.stalled(Call::Save, self.version(), took, awaited);

@@ -82,7 +82,7 @@ impl Mover {
             (None, None) => {
                 let mut payload = staging(&self.buffers, job.bytes)?;
                 self.read(job, from, &mut payload)?;
-                write_frame(to, job.checkpoint, &job.frame, &payload, &self.buffers)?;
+                write_frame(to, job.checkpoint, &job.frame, &payload, None, &self.buffers)?;
                 Ok(true)
             }
         }
@@ -92,11 +92,11 @@ impl Mover {
     fn write(&self, job: &Job, to: &dyn Tier, payload: &ReadGuard) -> Result<(), TransferError> {
         let (id, frame) = (job.checkpoint, &job.frame);
         if let Some(bytes) = payload.bytes() {
-            return write_frame(to, id, frame, bytes, &self.buffers);
+            return write_frame(to, id, frame, bytes, None, &self.buffers);
         }
         let mut staged = staging(&self.buffers, payload.len())?;
         self.links.download(payload, &mut staged)?;
-        write_frame(to, id, frame, &staged, &self.buffers)
+        write_frame(to, id, frame, &staged, None, &self.buffers)
     }
 
     /// Reads what the store `from` holds into an arena.

@@ -2,12 +2,15 @@
 
 use std::sync::{Arc, OnceLock};
 
-use unspool_codec::{Head, checksum, parse_head};
+use unspool_codec::{
+    FrameError, HEAD_ALIGNMENT, Head, Outer, Packed, checksum, head_len, parse_head, unpack,
+};
 use unspool_core::{CheckpointId, Failure};
 use unspool_tiers::Tier;
 
 use crate::error::TransferError;
 use crate::staging::{Buffer, Pool};
+use crate::sync::atomic::{AtomicBool, Ordering};
 
 /// What is known of a checkpoint besides its bytes, shared by everything that moves it.
 ///
@@ -15,21 +18,29 @@ use crate::staging::{Buffer, Pool};
 /// it first.
 #[derive(Debug)]
 pub struct Frame {
+    /// As memory tiers know it: never packed.
     head: Arc<Head>,
     checksum: OnceLock<u64>,
+    /// Whether some store may hold the payload packed.
+    packed: AtomicBool,
 }
 
 impl Frame {
     /// A frame whose payload nobody has looked at yet.
     #[must_use]
     pub fn new(head: Head) -> Frame {
-        Frame { head: Arc::new(head), checksum: OnceLock::new() }
+        Frame::known(head, OnceLock::new())
     }
 
-    /// A frame that was found in a store, with the checksum that its head gives.
+    /// A frame that was found in a store, packed or not, with the checksum that its head gives.
     #[must_use]
     pub fn found(head: Head, checksum: u64) -> Frame {
-        Frame { head: Arc::new(head), checksum: OnceLock::from(checksum) }
+        Frame::known(head, OnceLock::from(checksum))
+    }
+
+    fn known(mut head: Head, checksum: OnceLock<u64>) -> Frame {
+        let packed = AtomicBool::new(head.packed.take().is_some());
+        Frame { head: Arc::new(head), checksum, packed }
     }
 
     /// Its regions and their places.
@@ -54,7 +65,11 @@ impl Frame {
     }
 }
 
-/// Writes the frame of `id` into a store: its head with the checksum, then `payload`.
+/// Writes the frame of `id` into a store: its head with the checksum, then `payload`, which `outer`
+/// packs if that makes it shorter.
+///
+/// Packing takes a staging buffer as long as the payload, and the threads of the codecs. Where the
+/// machine has no memory for it the payload is stored as it is.
 ///
 /// # Errors
 /// Those of [`Tier::put`]; the store then holds nothing of it.
@@ -63,17 +78,49 @@ pub fn write_frame(
     id: CheckpointId,
     frame: &Frame,
     payload: &[u8],
+    outer: Option<Outer>,
     buffers: &Arc<Pool>,
 ) -> Result<(), TransferError> {
     assert_eq!(payload.len() as u64, frame.head.payload_bytes, "the payload is that of the head");
-    let encoded = frame.head.encode(frame.checksum_of(payload));
+    let sum = frame.checksum_of(payload);
+    if let Some((head, packed)) = outer.and_then(|outer| pack(outer, frame, payload, buffers)) {
+        // Before the store has it: whoever reads it then knows.
+        frame.packed.store(true, Ordering::Relaxed);
+        return put(store, id, &head.encode(sum), &packed, buffers);
+    }
+    put(store, id, &frame.head.encode(sum), payload, buffers)
+}
+
+/// The head and the bytes of a packed frame, if packing makes it shorter.
+fn pack(
+    outer: Outer,
+    frame: &Frame,
+    payload: &[u8],
+    buffers: &Arc<Pool>,
+) -> Option<(Head, Buffer)> {
+    let mut packed = buffers.take(payload.len())?;
+    let len = outer.pack(&frame.head, payload, &mut packed)?;
+    packed.truncate(len);
+    let packing = Packed { coder: outer.id(), bytes: len as u64 };
+    let head = frame.head.with_packed(Some(packing)).ok()?;
+    (head.frame_bytes() < frame.head.frame_bytes()).then_some((head, packed))
+}
+
+fn put(
+    store: &dyn Tier,
+    id: CheckpointId,
+    encoded: &[u8],
+    payload: &[u8],
+    buffers: &Arc<Pool>,
+) -> Result<(), TransferError> {
     let mut head = staging(buffers, encoded.len() as u64)?;
-    head.copy_from_slice(&encoded);
+    head.copy_from_slice(encoded);
     Ok(store.put(id, 0, &[&head, payload])?)
 }
 
-/// Reads the payload of `id` from a store into `payload`, and makes sure that it is the one that
-/// was saved: the head must be the expected one and, with `verify`, the checksum must fit.
+/// Reads the payload of `id` from a store into `payload`, unpacks it, and makes sure that it is the
+/// one that was saved: the head must be the expected one and, with `verify`, the checksum must fit.
+/// Without `verify` what is packed is still checked for its structure and its lengths.
 ///
 /// # Errors
 /// Those of [`Tier::get`], and [`Failure::Corrupt`] when the frame is not the expected one; the
@@ -87,30 +134,85 @@ pub fn read_frame(
     buffers: &Arc<Pool>,
 ) -> Result<(), TransferError> {
     assert_eq!(payload.len() as u64, frame.head.payload_bytes, "the payload is that of the head");
-    let mut head = staging(buffers, frame.head.encoded_len())?;
-    store.get(id, 0, &mut [&mut head, &mut *payload])?;
-    let compared = check_head(frame, &head)
-        .and_then(|()| if verify { check_payload(frame, payload) } else { Ok(()) });
-    compared.map_err(|error| {
-        let (version, place) = (frame.head.version, store.describe().location);
-        error.while_doing(format_args!("the frame of version {version} in {place}"))
+    let read = if frame.packed.load(Ordering::Relaxed) {
+        read_packed(store, id, frame, payload, buffers)
+    } else {
+        read_plain(store, id, frame, payload, buffers)
+    };
+    let checked = read.and_then(|()| if verify { check_payload(frame, payload) } else { Ok(()) });
+    checked.map_err(|error| match (error.kind(), error.tier_error()) {
+        (Failure::Corrupt, None) => {
+            let (version, place) = (frame.head.version, store.describe().location);
+            error.while_doing(format_args!("the frame of version {version} in {place}"))
+        }
+        _ => error,
     })
 }
 
-/// Compares a head that was read with the expected one.
-fn check_head(frame: &Frame, bytes: &[u8]) -> Result<(), TransferError> {
+/// Reads a frame that no store holds packed, at once.
+fn read_plain(
+    store: &dyn Tier,
+    id: CheckpointId,
+    frame: &Frame,
+    payload: &mut [u8],
+    buffers: &Arc<Pool>,
+) -> Result<(), TransferError> {
+    let mut head = staging(buffers, frame.head.encoded_len())?;
+    store.get(id, 0, &mut [&mut head, payload])?;
+    match check_head(frame, &head)?.packed {
+        None => Ok(()),
+        Some(_) => Err(corrupt("its payload is packed, and was not when it was written")),
+    }
+}
+
+/// Reads a frame that is perhaps packed: its head says.
+fn read_packed(
+    store: &dyn Tier,
+    id: CheckpointId,
+    frame: &Frame,
+    payload: &mut [u8],
+    buffers: &Arc<Pool>,
+) -> Result<(), TransferError> {
+    let found = check_head(frame, &read_head(store, id, buffers)?)?;
+    let behind = found.encoded_len();
+    if found.packed.is_none() {
+        return Ok(store.get(id, behind, &mut [payload])?);
+    }
+    let mut packed = staging(buffers, found.stored_bytes())?;
+    store.get(id, behind, &mut [&mut packed])?;
+    unpack(&found, &packed, payload)
+        .map_err(|cause| TransferError::new(Failure::Corrupt, cause.to_string()))
+}
+
+/// The bytes of a head, however long it is.
+fn read_head(
+    store: &dyn Tier,
+    id: CheckpointId,
+    buffers: &Arc<Pool>,
+) -> Result<Buffer, TransferError> {
+    let mut head = staging(buffers, HEAD_ALIGNMENT)?;
+    store.get(id, 0, &mut [&mut head])?;
+    let len = head_len(&head).map_err(|cause| unreadable(&cause))?;
+    if len > HEAD_ALIGNMENT {
+        head = staging(buffers, len)?;
+        store.get(id, 0, &mut [&mut head])?;
+    }
+    Ok(head)
+}
+
+/// Compares a head that was read with the expected one, and gives it as it is in the store.
+fn check_head(frame: &Frame, bytes: &[u8]) -> Result<Head, TransferError> {
     // Whatever is wrong with it: it is not what was written.
-    let parsed = parse_head(bytes);
-    let (head, written) =
-        parsed.map_err(|cause| corrupt(&format!("its head cannot be read ({cause})")))?;
-    if head != **frame.head() {
+    let (head, written) = parse_head(bytes).map_err(|cause| unreadable(&cause))?;
+    let plain = head.with_packed(None);
+    if plain.as_ref() != Ok(&**frame.head()) {
         return Err(corrupt("its head describes another checkpoint"));
     }
     match frame.checksum() {
         Some(known) if known != written => Err(corrupt("its head belongs to another payload")),
         _ => {
             let _ = frame.checksum.set(written);
-            Ok(())
+            Ok(head)
         }
     }
 }
@@ -125,6 +227,10 @@ fn check_payload(frame: &Frame, payload: &[u8]) -> Result<(), TransferError> {
     Err(corrupt(&format!(
         "the checksum of its payload is {found:#018x}, it was {known:#018x} when it was written"
     )))
+}
+
+fn unreadable(cause: &FrameError) -> TransferError {
+    corrupt(&format!("its head cannot be read ({cause})"))
 }
 
 fn corrupt(what: &str) -> TransferError {

@@ -108,6 +108,13 @@ pub struct Buffer {
     pool: Arc<Pool>,
 }
 
+impl Buffer {
+    /// Lends only the first `len` bytes from now on.
+    pub fn truncate(&mut self, len: usize) {
+        self.len = self.len.min(len);
+    }
+}
+
 impl Deref for Buffer {
     type Target = [u8];
 

@@ -97,7 +97,7 @@ fn one_store_can_be_moved_into_another() {
     let engine = Engine::start(tiers, Options::default(), log.clone()).unwrap();
     let moved = job(5, BYTES, 0, 1);
     let buffers = Pool::new(1 << 20);
-    write_frame(&*near, CheckpointId(5), &moved.frame, &content(5, BYTES), &buffers).unwrap();
+    write_frame(&*near, CheckpointId(5), &moved.frame, &content(5, BYTES), None, &buffers).unwrap();
     assert_eq!(engine.submit(moved), Answer::ReportFollows);
     assert!(matches!(log.wait_for(1)[0].0, Event::TransferDone { .. }));
     let mut out = vec![0; BYTES as usize];
@@ -160,8 +160,8 @@ fn a_frame_that_is_not_the_expected_one_is_refused() {
 fn the_same_head_with_an_older_payload_is_refused() {
     let (store, buffers) = (Store::default(), Pool::new(1 << 20));
     let (old, new) = (frame(1, BYTES), frame(1, BYTES));
-    write_frame(&store, CheckpointId(1), &old, &content(1, BYTES), &buffers).unwrap();
-    write_frame(&store, CheckpointId(2), &new, &content(2, BYTES), &buffers).unwrap();
+    write_frame(&store, CheckpointId(1), &old, &content(1, BYTES), None, &buffers).unwrap();
+    write_frame(&store, CheckpointId(2), &new, &content(2, BYTES), None, &buffers).unwrap();
     store.swap(CheckpointId(1), CheckpointId(2));
     let mut out = vec![0; BYTES as usize];
     for verify in [false, true] {
@@ -174,7 +174,7 @@ fn the_same_head_with_an_older_payload_is_refused() {
 fn without_verify_the_payload_is_taken_as_it_is() {
     let (store, buffers) = (Store::default(), Pool::new(1 << 20));
     let frame = frame(1, BYTES);
-    write_frame(&store, CheckpointId(1), &frame, &content(1, BYTES), &buffers).unwrap();
+    write_frame(&store, CheckpointId(1), &frame, &content(1, BYTES), None, &buffers).unwrap();
     store.damage(CheckpointId(1), 5000);
     let mut out = vec![0; BYTES as usize];
     assert!(read_frame(&store, CheckpointId(1), &frame, false, &mut out, &buffers).is_ok());
