@@ -3,7 +3,7 @@
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 use unspool::gpu::Mark;
-use unspool::{Head, Spool};
+use unspool::{CodecChoice, Head, Region, Spool};
 
 use crate::array::{Array, Intake};
 use crate::copies::Copies;
@@ -44,13 +44,14 @@ impl<'a> Target<'a> {
     }
 }
 
-/// Saves the arrays of a call under `version`.
+/// Saves the arrays of a call under `version`, with the spool's codecs or others.
 ///
 /// # Errors
 /// Those of taking the arrays in, and those of the spool.
 pub fn save(
     target: Target<'_>,
     version: i64,
+    codec: Option<CodecChoice>,
     positional: &Bound<'_, PyTuple>,
     named: Option<&Bound<'_, PyDict>>,
 ) -> PyResult<()> {
@@ -62,7 +63,11 @@ pub fn save(
     let (pieces, spool) = (target.pieces(&arrays), target.spool);
     let marks = waiting(py, Some(version), |wait| {
         let mut copies = Copies::new(spool, &pieces)?;
-        let mut ticket = spool.save(version, regions, &copies.wait(wait))?;
+        let wait = copies.wait(wait);
+        let mut ticket = match &codec {
+            None => spool.save(version, regions, &wait),
+            Some(codec) => spool.save_as(version, regions, codec, &wait),
+        }?;
         // SAFETY: `arrays` lives until the copies are done: `copies` and `release` see to that.
         unsafe { copies.save(&mut ticket) }?;
         ticket.commit()?;
@@ -113,7 +118,7 @@ pub fn restore_into(
     let marks = waiting(py, Some(version), |wait| {
         let mut copies = Copies::new(spool, &pieces)?;
         let mut ticket = spool.restore(version, &copies.wait(wait))?;
-        if ticket.head().regions != head.regions {
+        if !same_arrays(&ticket.head().regions, &head.regions) {
             return Ok(None);
         }
         // SAFETY: as in `save`, and the arrays were found writable.
@@ -130,4 +135,12 @@ pub fn restore_into(
          under way. Order the calls of your threads, and restore again."
     );
     Err(error(py, Class::RegionMismatch, message))
+}
+
+/// Whether the arrays are the same; where they lie and how they are encoded may differ.
+fn same_arrays(left: &[Region], right: &[Region]) -> bool {
+    let same = |(left, right): (&Region, &Region)| {
+        left.name == right.name && left.dtype == right.dtype && left.shape == right.shape
+    };
+    left.len() == right.len() && left.iter().zip(right).all(same)
 }

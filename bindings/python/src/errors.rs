@@ -37,6 +37,8 @@ pub enum Class {
     Schedule,
     /// Something is wrong in Unspool itself.
     Internal,
+    /// Bytes are not those that were made.
+    Corrupt,
     /// A thing that must not be copied or pickled was.
     NotPicklable,
 }
@@ -56,6 +58,7 @@ impl Class {
             Class::RegionMismatch => "RegionMismatchError",
             Class::Schedule => "ScheduleError",
             Class::Internal => "InternalError",
+            Class::Corrupt => "CorruptCheckpointError",
             Class::NotPicklable => "NotPicklableError",
         }
     }

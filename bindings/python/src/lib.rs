@@ -8,6 +8,7 @@
 
 mod array;
 mod call;
+mod codecs;
 mod copies;
 mod doctor;
 mod errors;

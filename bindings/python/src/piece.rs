@@ -49,6 +49,10 @@ impl HostPiece {
     /// # Safety
     /// The array that this was made from is still borrowed.
     pub unsafe fn save(&self, ticket: &mut SaveTicket, index: usize) -> Result<(), Error> {
+        if self.walk.dims().is_empty() && ticket.head().is_encoded() {
+            // SAFETY: the exporter lends the memory of all elements, which are one run.
+            return ticket.fill_from(index, unsafe { self.run() });
+        }
         // SAFETY: the exporter lends the memory of all elements, and `room` is the spool's own.
         ticket.fill(index, |room| unsafe { crate::strided::gather(self.data, &self.walk, room) })
     }
@@ -61,9 +65,39 @@ impl HostPiece {
     /// # Safety
     /// The array that this was made from is still borrowed, and may be written.
     pub unsafe fn restore(&self, ticket: &mut RestoreTicket, index: usize) -> Result<(), Error> {
+        if self.walk.dims().is_empty() && ticket.head().is_encoded() {
+            // SAFETY: the elements are one run that may be written.
+            return ticket.read_into(index, unsafe { self.run_mut() });
+        }
         // SAFETY: as above.
         ticket.read(index, |bytes| unsafe {
             crate::strided::scatter(bytes, &self.walk, self.data);
         })
+    }
+
+    /// The elements as bytes. Another thread that writes them meanwhile makes what is saved a
+    /// mixture, as for every save.
+    ///
+    /// # Safety
+    /// The elements are one run, and still borrowed.
+    unsafe fn run(&self) -> &[u8] {
+        if self.walk.bytes() == 0 {
+            return &[];
+        }
+        // SAFETY: the run has all bytes of the elements, and its address is not null.
+        unsafe { std::slice::from_raw_parts(self.data, self.walk.bytes()) }
+    }
+
+    /// The elements as bytes to be written.
+    ///
+    /// # Safety
+    /// As for [`run`](Self::run), and they may be written.
+    #[expect(clippy::mut_from_ref, reason = "the memory is that of the array, not of the piece")]
+    unsafe fn run_mut(&self) -> &mut [u8] {
+        if self.walk.bytes() == 0 {
+            return &mut [];
+        }
+        // SAFETY: as above, and no other target of the call shares it: that was checked.
+        unsafe { std::slice::from_raw_parts_mut(self.data, self.walk.bytes()) }
     }
 }

@@ -7,7 +7,7 @@ use pyo3::exceptions::PyRuntimeWarning;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 use unspool::gpu::Gpu;
-use unspool::{ErrorKind, Settings, TierKind};
+use unspool::{CodecChoice, ErrorKind, Settings, TierKind};
 
 use crate::call::Target;
 use crate::errors::{Class, error, from_spool};
@@ -18,7 +18,7 @@ use crate::load::Wanted;
 use crate::opening::{self, Opened, Sizes};
 use crate::panics::guarded;
 use crate::waiting::{detached, waiting};
-use crate::{call, live, load, options, stats};
+use crate::{call, codecs, live, load, options, stats};
 
 /// One history of checkpoints, with its tiers and the workers that move them.
 ///
@@ -58,6 +58,14 @@ use crate::{call, live, load, options, stats};
 ///     check_order: look for accesses to the arenas that are not ordered with those they depend on.
 ///         What is found is a `DeviceError` at `close`.
 ///     order_trace: a file that receives what `check_order` sees.
+///     codec: what is done with the bytes of every array (see the guide on compression): None keeps
+///         them, `"lossless"` loses nothing, a `Bound` holds for every value of floating point
+///         (integers are then taken without loss), `Zfp` and `NvComp` are codecs of others,
+///         `"auto"` chooses for each checkpoint among those that lose nothing, by what was
+///         measured. A mapping has one for each array by name (by position, `0`), and `"*"` for all
+///         others.
+///     check_codec: decode every array that was encoded on the spot, and compare it with what was
+///         given: a save then costs more than twice as much.
 ///
 /// Raises:
 ///     OptionError, UnknownOptionError: an option makes no sense or does not exist.
@@ -95,7 +103,7 @@ impl Spool {
     #[pyo3(signature = (device=None, host=None, disk=None, *, discard_after_restore=false,
                         policy="score", timeout=300.0, verify=true, trace=false, record=None,
                         on="auto", shrink_ok=false, check_order=false, order_trace=None,
-                        **others))]
+                        codec=None, check_codec=false, **others))]
     #[expect(clippy::too_many_arguments, reason = "each one is an option of the Python class")]
     fn new(
         py: Python<'_>,
@@ -112,6 +120,8 @@ impl Spool {
         shrink_ok: bool,
         check_order: bool,
         order_trace: Option<&Bound<'_, PyAny>>,
+        codec: Option<&Bound<'_, PyAny>>,
+        check_codec: bool,
         others: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<Spool> {
         options::no_others(py, others)?;
@@ -128,6 +138,11 @@ impl Spool {
                 .map(|value| options::path("order_trace", value))
                 .transpose()?,
             disk: disk.map_or(Ok(None), options::disk)?,
+            codec: codec.map_or_else(
+                || Ok(CodecChoice::default()),
+                |codec| codecs::choice(codec, "Spool(codec=...)"),
+            )?,
+            check_codec,
             discard_after_restore,
             policy: options::policy(py, policy)?,
             timeout: options::timeout(py, timeout)?,
@@ -161,7 +176,10 @@ impl Spool {
     /// Arrays on a GPU are copied on the current stream of their library, or on `stream`: a stream
     /// of CuPy or PyTorch, an object with `__cuda_stream__`, or the handle as an integer. This
     /// returns when the copy is enqueued; what is enqueued there later may change them. An array
-    /// that is called `stream` has to be given by position.
+    /// that is called `stream` or `codec` has to be given by position.
+    ///
+    /// `codec` takes the place of the spool's for this checkpoint; here `"raw"` keeps the bytes.
+    /// Arrays on a GPU are encoded there, on the same stream.
     ///
     /// Raises:
     ///     VersionExistsError: the version is already saved.
@@ -174,18 +192,21 @@ impl Spool {
     ///     WaitTimeoutError: no room was made in time.
     ///     DeviceError: CUDA refused, or the stream is being captured into a graph.
     ///     NoDeviceError: an array is on a GPU, and there is no CUDA driver.
-    ///     OptionError: `stream` is no stream.
+    ///     OptionError: `stream` is no stream, or `codec` no codec.
+    ///     BoundViolatedError: with `check_codec`, what was encoded breaks its bound.
     ///     StorageError, ClosedError, ForkedError.
-    #[pyo3(signature = (version, /, *arrays, stream=None, **named))]
+    #[pyo3(signature = (version, /, *arrays, stream=None, codec=None, **named))]
     fn save(
         &self,
         version: i64,
         arrays: &Bound<'_, PyTuple>,
         stream: Option<&Bound<'_, PyAny>>,
+        codec: Option<&Bound<'_, PyAny>>,
         named: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<()> {
         let target = self.target(stream)?;
-        guarded(arrays.py(), || call::save(target, version, arrays, named))
+        let codec = codec.map(|codec| codecs::choice(codec, "save(codec=...)")).transpose()?;
+        guarded(arrays.py(), || call::save(target, version, codec, arrays, named))
     }
 
     /// Copies what was saved under `version` into arrays: `restore(3, u, v)` or
@@ -325,6 +346,22 @@ impl Spool {
     #[pyo3(signature = (version, /))]
     fn regions<'py>(&self, py: Python<'py>, version: i64) -> PyResult<Bound<'py, PyAny>> {
         guarded(py, || load::describe(py, &*call::head(py, &self.spool, version)?))
+    }
+
+    /// What the codecs did with the arrays of `version`: for each one by name, or by position as
+    /// `"0"`, `"1"`, ..., its sizes and its error.
+    ///
+    /// Waits for encoders on a GPU that are not done yet.
+    ///
+    /// Raises:
+    ///     UnknownVersionError, DiscardedVersionError, NotYetSavedError, WaitTimeoutError,
+    ///         ClosedError, ForkedError.
+    #[pyo3(signature = (version, /))]
+    fn achieved<'py>(&self, py: Python<'py>, version: i64) -> PyResult<Bound<'py, PyDict>> {
+        guarded(py, || {
+            let found = detached(py, Some(version), || self.spool.achieved(version))?;
+            stats::achieved(py, &found)
+        })
     }
 
     /// Announces restores, in this order, after those that were announced before.

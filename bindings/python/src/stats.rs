@@ -4,7 +4,12 @@ use std::time::Duration;
 
 use pyo3::prelude::*;
 use pyo3::types::{IntoPyDict, PyDict, PyTuple};
-use unspool::{ApplicationStats, DirectionStats, LinkStats, Stall, Stats, TierKind, TierStats};
+use unspool::{
+    Achieved, ApplicationStats, CodecStats, DirectionStats, LinkStats, RegionCoding, Stall, Stats,
+    TierKind, TierStats,
+};
+
+use crate::codecs::made_by;
 
 /// Makes the dataclasses.
 struct Maker<'py> {
@@ -40,7 +45,30 @@ pub fn to_python<'py>(py: Python<'py>, stats: &Stats) -> PyResult<Bound<'py, PyA
     fields.set_item("notes", PyTuple::new(py, &app.notes)?)?;
     fields.set_item("tiers", PyTuple::new(py, tiers)?)?;
     fields.set_item("links", PyTuple::new(py, links)?)?;
+    fields.set_item("codec", maker.codecs(&stats.codecs)?)?;
     maker.make("Stats", &fields)
+}
+
+/// What the codecs did with the regions of a checkpoint, by name, as `unspool.Achieved`.
+///
+/// # Errors
+/// Whatever Python raises when it makes the objects.
+pub fn achieved<'py>(py: Python<'py>, regions: &[RegionCoding]) -> PyResult<Bound<'py, PyDict>> {
+    let maker = Maker { module: py.import("unspool.codecs.values")? };
+    let all = PyDict::new(py);
+    for region in regions {
+        let told = region.achieved.as_ref();
+        let fields = PyDict::new(py);
+        fields.set_item("codec", made_by(region.codec))?;
+        fields.set_item("raw_bytes", region.bytes)?;
+        fields.set_item("stored_bytes", region.stored)?;
+        fields.set_item("values", told.map(|told| told.values))?;
+        fields.set_item("max_error", told.map(|told| told.max_error))?;
+        fields.set_item("rms_error", told.map(Achieved::rms_error))?;
+        fields.set_item("outliers", told.map(|told| told.outliers))?;
+        all.set_item(&region.name, maker.make("Achieved", &fields)?)?;
+    }
+    Ok(all)
 }
 
 fn seconds(time: Duration) -> f64 {
@@ -118,5 +146,46 @@ impl<'py> Maker<'py> {
         fields.set_item("busy_seconds", seconds(direction.busy))?;
         fields.set_item("bytes_per_second", direction.rate)?;
         self.make("DirectionStats", &fields)
+    }
+
+    /// All codecs together, and each of them.
+    fn codecs(&self, codecs: &[CodecStats]) -> PyResult<Bound<'py, PyAny>> {
+        let each = codecs.iter().map(|stats| {
+            let fields = self.codec(stats)?;
+            fields.set_item("name", made_by(stats.codec))?;
+            self.make("CodecUse", &fields)
+        });
+        let each = each.collect::<PyResult<Vec<_>>>()?;
+        let together = codecs.iter().fold(CodecStats::default(), |all, one| CodecStats {
+            codec: all.codec,
+            encodes: all.encodes + one.encodes,
+            raw_bytes: all.raw_bytes + one.raw_bytes,
+            stored_bytes: all.stored_bytes + one.stored_bytes,
+            achieved: all.achieved.and(one.achieved),
+            encode_time: all.encode_time + one.encode_time,
+            decodes: all.decodes + one.decodes,
+            decode_time: all.decode_time + one.decode_time,
+        });
+        let fields = self.codec(&together)?;
+        fields.set_item("codecs", PyTuple::new(self.py(), each)?)?;
+        self.make("CodecStats", &fields)
+    }
+
+    fn codec(&self, stats: &CodecStats) -> PyResult<Bound<'py, PyDict>> {
+        let fields = [
+            ("encodes", stats.encodes),
+            ("decodes", stats.decodes),
+            ("raw_bytes", stats.raw_bytes),
+            ("stored_bytes", stats.stored_bytes),
+            ("values", stats.achieved.values),
+            ("outliers", stats.achieved.outliers),
+        ]
+        .into_py_dict(self.py())?;
+        fields.set_item("ratio", stats.ratio())?;
+        fields.set_item("max_error", stats.achieved.max_error)?;
+        fields.set_item("rms_error", stats.achieved.rms_error())?;
+        fields.set_item("encode_seconds", seconds(stats.encode_time))?;
+        fields.set_item("decode_seconds", seconds(stats.decode_time))?;
+        Ok(fields)
     }
 }

@@ -34,12 +34,23 @@ from .drive import AdjointReport, Progress, adjoint
 from .errors import *  # noqa: F403
 from .errors import __all__ as _errors
 from .planning import Links, Plan, measure_links, plan
-from .statistics import DirectionStats, Lead, LinkStats, Stall, Stats, TierStats
+from .statistics import (
+    CodecStats,
+    CodecUse,
+    DirectionStats,
+    Lead,
+    LinkStats,
+    Stall,
+    Stats,
+    TierStats,
+)
 
 __all__ = [
     "Achieved",
     "AdjointReport",
     "Bound",
+    "CodecStats",
+    "CodecUse",
     "DeviceBuffer",
     "Diagnosis",
     "DirectionStats",

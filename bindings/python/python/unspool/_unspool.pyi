@@ -6,6 +6,7 @@ from types import TracebackType
 from typing import Any, Literal, Self, SupportsIndex, final, overload
 
 from ._types import Disk, Region
+from .codecs.values import Achieved, Codecs
 from .statistics import Stats
 
 __version__: str
@@ -54,6 +55,14 @@ class Spool:
         check_order: look for accesses to the arenas that are not ordered with those they depend on.
             What is found is a `DeviceError` at `close`.
         order_trace: a file that receives what `check_order` sees.
+        codec: what is done with the bytes of every array (see the guide on compression): None keeps
+            them, `"lossless"` loses nothing, a `Bound` holds for every value of floating point
+            (integers are then taken without loss), `Zfp` and `NvComp` are codecs of others,
+            `"auto"` chooses for each checkpoint among those that lose nothing, by what was
+            measured. A mapping has one for each array by name (by position, `0`), and `"*"` for all
+            others.
+        check_codec: decode every array that was encoded on the spot, and compare it with what was
+            given: a save then costs more than twice as much.
 
     Raises:
         OptionError, UnknownOptionError: an option makes no sense or does not exist.
@@ -77,11 +86,28 @@ class Spool:
         shrink_ok: bool = False,
         check_order: bool = False,
         order_trace: _Path | None = None,
+        codec: Codecs = None,
+        check_codec: bool = False,
     ) -> Self: ...
     @overload
-    def save(self, version: SupportsIndex, /, *arrays: Any, stream: _Stream = None) -> None: ...
+    def save(
+        self,
+        version: SupportsIndex,
+        /,
+        *arrays: Any,
+        stream: _Stream = None,
+        codec: Codecs = None,
+    ) -> None: ...
     @overload
-    def save(self, version: SupportsIndex, /, *, stream: _Stream = None, **named: Any) -> None:
+    def save(
+        self,
+        version: SupportsIndex,
+        /,
+        *,
+        stream: _Stream = None,
+        codec: Codecs = None,
+        **named: Any,
+    ) -> None:
         """Saves arrays under `version`: `save(3, u, v)` or `save(3, u=u, v=v)`.
 
         The arrays may be of any shape, dtype and layout: those of NumPy, CuPy, PyTorch and JAX, and
@@ -91,7 +117,10 @@ class Spool:
         Arrays on a GPU are copied on the current stream of their library, or on `stream`: a stream
         of CuPy or PyTorch, an object with `__cuda_stream__`, or the handle as an integer. This
         returns when the copy is enqueued; what is enqueued there later may change them. An array
-        that is called `stream` has to be given by position.
+        that is called `stream` or `codec` has to be given by position.
+
+        `codec` takes the place of the spool's for this checkpoint; here `"raw"` keeps the bytes.
+        Arrays on a GPU are encoded there, on the same stream.
 
         Raises:
             VersionExistsError: the version is already saved.
@@ -104,7 +133,8 @@ class Spool:
             WaitTimeoutError: no room was made in time.
             DeviceError: CUDA refused, or the stream is being captured into a graph.
             NoDeviceError: an array is on a GPU, and there is no CUDA driver.
-            OptionError: `stream` is no stream.
+            OptionError: `stream` is no stream, or `codec` no codec.
+            BoundViolatedError: with `check_codec`, what was encoded breaks its bound.
             StorageError, ClosedError, ForkedError.
         """
 
@@ -236,6 +266,17 @@ class Spool:
 
         Raises:
             UnknownVersionError, DiscardedVersionError, NotYetSavedError, ClosedError, ForkedError.
+        """
+
+    def achieved(self, version: SupportsIndex, /) -> dict[str, Achieved]:
+        """What the codecs did with the arrays of `version`: for each one by name, or by position as
+        `"0"`, `"1"`, ..., its sizes and its error.
+
+        Waits for encoders on a GPU that are not done yet.
+
+        Raises:
+            UnknownVersionError, DiscardedVersionError, NotYetSavedError, WaitTimeoutError,
+                ClosedError, ForkedError.
         """
 
     def expect(

@@ -8,6 +8,7 @@ those too, so that programs which catch those go on working.
 from __future__ import annotations
 
 __all__ = [
+    "BoundViolatedError",
     "CheckpointTooLargeError",
     "ClosedError",
     "CorruptCheckpointError",
@@ -94,6 +95,10 @@ class StorageError(Error, OSError):
 
 class CorruptCheckpointError(Error):
     """The bytes that came back are not those that were saved. Nothing was given out."""
+
+
+class BoundViolatedError(Error, ArithmeticError):
+    """What was encoded breaks its bound, which `check_codec` found. Nothing was saved."""
 
 
 class LostCheckpointError(Error):

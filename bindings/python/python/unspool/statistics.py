@@ -10,7 +10,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["DirectionStats", "Lead", "LinkStats", "Stall", "Stats", "TierStats"]
+__all__ = [
+    "CodecStats",
+    "CodecUse",
+    "DirectionStats",
+    "Lead",
+    "LinkStats",
+    "Stall",
+    "Stats",
+    "TierStats",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +134,73 @@ class LinkStats:
 
 
 @dataclass(frozen=True, slots=True)
+class CodecUse:
+    """What one codec has done.
+
+    Attributes:
+        name: `"twine"`, `"zfp"`, `"nvcomp"`, or `"raw"` for arrays beside encoded ones whose bytes
+            were kept as they are.
+        encodes: arrays that were encoded and saved.
+        decodes: arrays that were decoded.
+        raw_bytes: the bytes of the values that were encoded.
+        stored_bytes: the bytes that were kept for them.
+        ratio: how many times smaller they became; 1 before the first one.
+        values: how many values there were, where the codec tells its error.
+        max_error: the largest error of them, in their unit.
+        rms_error: the root mean square of the error of all of them.
+        outliers: values that were kept as they are, because the bound could not be held otherwise.
+        encode_seconds: time of the host in encoders; on a GPU, until they were enqueued.
+        decode_seconds: time of the host in decoders, likewise.
+    """
+
+    name: str
+    encodes: int
+    decodes: int
+    raw_bytes: int
+    stored_bytes: int
+    ratio: float
+    values: int
+    max_error: float
+    rms_error: float
+    outliers: int
+    encode_seconds: float
+    decode_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class CodecStats:
+    """What all codecs have done together: the sums of `codecs`, whose fields these are.
+
+    Attributes:
+        encodes: arrays that were encoded and saved.
+        decodes: arrays that were decoded.
+        raw_bytes: the bytes of the values that were encoded.
+        stored_bytes: the bytes that were kept for them.
+        ratio: how many times smaller they became; 1 before the first one.
+        values: how many values there were, where the codec tells its error.
+        max_error: the largest error of them; of arrays in one unit, that is.
+        rms_error: the root mean square of the error of all of them.
+        outliers: values that were kept as they are.
+        encode_seconds: time of the host in encoders.
+        decode_seconds: time of the host in decoders.
+        codecs: each codec that was used.
+    """
+
+    encodes: int = 0
+    decodes: int = 0
+    raw_bytes: int = 0
+    stored_bytes: int = 0
+    ratio: float = 1.0
+    values: int = 0
+    max_error: float = 0.0
+    rms_error: float = 0.0
+    outliers: int = 0
+    encode_seconds: float = 0.0
+    decode_seconds: float = 0.0
+    codecs: tuple[CodecUse, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Stats:
     """What a spool has done since it was opened; `print` it for a table.
 
@@ -146,6 +222,7 @@ class Stats:
         notes: what went wrong without stopping anything.
         tiers: every tier, fastest first.
         links: `links[i]` lies between `tiers[i]` and `tiers[i + 1]`.
+        codec: what encoding has brought and cost.
     """
 
     saves: int
@@ -164,6 +241,7 @@ class Stats:
     notes: tuple[str, ...]
     tiers: tuple[TierStats, ...]
     links: tuple[LinkStats, ...]
+    codec: CodecStats = CodecStats()
 
     def as_dict(self) -> dict[str, Any]:
         """All figures as nested dictionaries, lists and numbers, ready for `json.dump`."""
@@ -173,6 +251,8 @@ class Stats:
         blocks = [_calls(self), _tiers(self.tiers)]
         if self.links:
             blocks.append(_links(self.links))
+        if self.codec.codecs:
+            blocks.append(_codecs(self.codec))
         notes = list(_notes(self))
         if notes:
             blocks.append("\n".join(notes))
@@ -243,6 +323,28 @@ def _movement(name: str, moved: DirectionStats, skipped: int) -> tuple[str, ...]
         rate,
         *(f"{count:,}" for count in counts),
     )
+
+
+def _codecs(codec: CodecStats) -> str:
+    rows: list[tuple[str, ...]] = [
+        ("codec", "arrays", "bytes", "stored", "ratio", "max error", "outliers", "encode", "decode")
+    ]
+    for use in codec.codecs:
+        told = use.name != "raw" and use.values > 0
+        rows.append(
+            (
+                use.name,
+                f"{use.encodes:,}",
+                size(use.raw_bytes),
+                size(use.stored_bytes),
+                f"{use.ratio:.2f}",
+                f"{use.max_error:.3g}" if told else "-",
+                f"{use.outliers:,}" if told else "-",
+                time(use.encode_seconds),
+                time(use.decode_seconds),
+            )
+        )
+    return table(rows)
 
 
 def _notes(stats: Stats) -> Iterator[str]:

@@ -10,6 +10,7 @@ mod device;
 mod export;
 mod host;
 mod items;
+mod memory;
 mod reading;
 mod streams;
 mod writing;

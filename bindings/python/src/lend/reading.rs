@@ -9,12 +9,10 @@ use unspool::{Error, Region, RestoreTicket, Spool, Wait};
 
 use super::block::Block;
 use super::items::Items;
+use super::memory::ALIGNMENT;
 use super::{DeviceBuffer, HostBuffer, adopt, arrange, streams};
 use crate::errors::{Class, error};
 use crate::waiting::{detached, waiting};
-
-/// The alignment of a copy in main memory: what every library takes over as it is.
-const ALIGNMENT: usize = 64;
 
 /// A `with` block in which a checkpoint is read where it lies; see `Spool.reading`.
 #[pyclass(module = "unspool", frozen)]
@@ -119,13 +117,15 @@ fn on_host(
     block: &Arc<Block>,
 ) -> Result<HostBuffer, Error> {
     let items = Items::of(region);
-    if let (Some(bytes), Some(keep)) = (ticket.host_region(index), ticket.memory()) {
+    if let Some(keep) = ticket.memory()
+        && let Some(bytes) = ticket.host_region(index)
+    {
         let address = bytes.as_ptr().expose_provenance();
         return Ok(HostBuffer::new(address, items, true, (keep, Arc::clone(block))));
     }
     let mut copy = vec![0_u8; items.bytes + ALIGNMENT];
     let first = copy.as_ptr().align_offset(ALIGNMENT).min(ALIGNMENT);
-    ticket.read(index, |bytes| copy[first..first + bytes.len()].copy_from_slice(bytes))?;
+    ticket.read_into(index, &mut copy[first..first + items.bytes])?;
     let keep: Arc<Vec<u8>> = Arc::new(copy);
     let address = keep.as_ptr().expose_provenance() + first;
     Ok(HostBuffer::new(address, items, true, (keep, Arc::clone(block))))

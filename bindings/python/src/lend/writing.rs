@@ -11,6 +11,7 @@ use unspool::{Dtype, Error, Region, RegionSpec, SaveTicket, Spool, TierKind, Wai
 
 use super::block::Block;
 use super::items::Items;
+use super::memory::Memory;
 use super::{DeviceBuffer, HostBuffer, adopt, arrange, streams};
 use crate::errors::{Class, error};
 use crate::waiting::{detached, waiting};
@@ -45,6 +46,8 @@ struct Open {
     ticket: SaveTicket,
     block: Arc<Block>,
     temporary: Vec<Temporary>,
+    /// Memory in the place of regions that are encoded when the block is left.
+    plain: Vec<(usize, Arc<Memory>)>,
 }
 
 /// Memory of the GPU in the place of a region that lies in a slower tier.
@@ -59,6 +62,11 @@ struct Temporary {
 impl Open {
     /// Copies what was computed elsewhere into its regions, and saves the checkpoint.
     fn commit(mut self, stream: Option<&Stream>) -> Result<(), Error> {
+        for (index, memory) in &self.plain {
+            // SAFETY: the block was left, and its buffers are lent no more: who still writes
+            // through a view was told that its content is unspecified.
+            self.ticket.fill_from(*index, unsafe { memory.values() })?;
+        }
         let Some(stream) = stream else { return self.ticket.commit() };
         for Temporary { index, array, .. } in self.temporary.iter().filter(|t| t.array.bytes() > 0)
         {
@@ -166,13 +174,20 @@ impl Writing {
         open: &mut Open,
         (index, region): (usize, &Region),
     ) -> PyResult<Bound<'py, PyAny>> {
-        let keep = open.ticket.memory();
-        let (Some(room), Some(keep)) = (open.ticket.host_region(index), keep) else {
-            return Err(self.too_large(py));
+        let (items, block) = (Items::of(region), Arc::clone(&open.block));
+        let (address, keep): (usize, Arc<dyn Any + Send + Sync>) = match open.ticket.memory() {
+            Some(keep) => match open.ticket.host_region(index) {
+                Some(room) => (room.as_mut_ptr().expose_provenance(), keep),
+                None => return Err(self.too_large(py)),
+            },
+            None if open.ticket.head().is_encoded() => {
+                let memory = Arc::new(Memory::new(items.bytes));
+                open.plain.push((index, Arc::clone(&memory)));
+                (memory.address(), memory)
+            }
+            None => return Err(self.too_large(py)),
         };
-        let address = room.as_mut_ptr().expose_provenance();
-        let shared = (keep, Arc::clone(&open.block));
-        let buffer = HostBuffer::new(address, Items::of(region), false, shared);
+        let buffer = HostBuffer::new(address, items, false, (keep, block));
         Ok(Bound::new(py, buffer)?.into_any())
     }
 
@@ -242,7 +257,7 @@ impl Writing {
             Ok(ticket)
         })?;
         let block = Arc::new(stream.map_or_else(Block::of_host, Block::new));
-        let mut open = Open { ticket, block, temporary: Vec::new() };
+        let mut open = Open { ticket, block, temporary: Vec::new(), plain: Vec::new() };
         let things = self.buffers(py, &mut open).inspect_err(|_| open.block.end())?;
         let answer = arrange(py, open.ticket.head(), things)?;
         drop(self.swap(State::Open(Box::new(open))));

@@ -19,6 +19,8 @@ BLOCK = 1 << 18
 
 #: Planes that the SSIM is the mean of, at most, evenly spaced; and the edge of its window.
 PLANES, WINDOW = 8, 7
+#: Values of all those planes together, unless one alone has more.
+PLANE_VALUES = 1 << 23
 
 #: Sums over an array depend on their order in the last bits, and bounds that follow from them too.
 SLACK = 1.0 + 1e-12
@@ -238,7 +240,8 @@ def similarity(left: Any, right: Any, span: float) -> float | None:
     count = len(planes[0])
     if not count:
         return None
-    chosen = sorted({round(i * (count - 1) / max(PLANES - 1, 1)) for i in range(PLANES)})
+    most = min(max(PLANE_VALUES // planes[0][0].size, 1), PLANES)
+    chosen = sorted({round((i + 0.5) * count / most - 0.5) for i in range(most)})
     found = []
     for index in chosen:
         pair = [plane[index].astype(numpy.float64) for plane in planes]

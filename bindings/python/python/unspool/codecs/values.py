@@ -149,8 +149,8 @@ class Zfp:
 class NvComp:
     """A codec of NVIDIA's nvCOMP, for arrays on a GPU: `NvComp("bitcomp")`.
 
-    It is loaded when it is installed: `pip install 'unspool[nvcomp,cuda13]'`. Its streams are not
-    documented, so a durable spool refuses it.
+    It is loaded when it is installed: `pip install 'unspool[nvcomp]'`, or `nvcomp12` for a driver
+    of CUDA 12. Its streams are not documented, so a durable spool refuses it.
 
     Attributes:
         name: `"bitcomp"`, `"ans"`, `"lz4"`, `"cascaded"`, `"gdeflate"` or `"zstd"`.
@@ -197,19 +197,21 @@ class Achieved:
         codec: what made the stored bytes: `"raw"`, `"twine"`, `"zfp"` or `"nvcomp"`.
         raw_bytes: the bytes of the values.
         stored_bytes: the bytes that are kept for them.
-        values: how many values there are; a complex number has two.
-        max_error: the largest |x - x'| over the finite values, in their unit.
-        rms_error: the root mean square of x - x' over them.
-        outliers: values that are stored as they are, because the bound could not be held otherwise.
+        values: how many values there are; a complex number has two; None as for `max_error`.
+        max_error: the largest |x - x'| over the finite values, in their unit; None where the codec
+            does not tell, which is zfp, and for what an earlier run has saved.
+        rms_error: the root mean square of x - x' over them, or None.
+        outliers: values that are stored as they are, because the bound could not be held otherwise,
+            or None.
     """
 
     codec: str
     raw_bytes: int
     stored_bytes: int
-    values: int
-    max_error: float
-    rms_error: float
-    outliers: int
+    values: int | None
+    max_error: float | None
+    rms_error: float | None
+    outliers: int | None
 
     @property
     def ratio(self) -> float:

@@ -1,0 +1,5 @@
+//! Codecs in the words of Python.
+
+mod word;
+
+pub use word::{choice, made_by};
