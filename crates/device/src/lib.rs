@@ -30,6 +30,7 @@ mod life;
 mod limits;
 mod mark;
 mod memory;
+mod nvcomp;
 mod pace;
 mod pageable;
 pub mod pending;
@@ -58,6 +59,7 @@ pub use life::{leaked, releasing};
 pub use limits::{HostLimits, MemoryLeft, Promise, memory_left};
 pub use mark::{Mark, Marks, Unrecorded};
 pub use memory::{DeviceMemory, PinnedMemory};
+pub use nvcomp::{NvCompCoder, NvCompDecodeJob, NvCompJob, NvCompLayout, NvCompLibrary};
 pub use pace::Pace;
 pub use pending::{
     CheckpointResult, DecodeStatus, EncodeError, EncodeErrorKind, JobResult, Pending, Slots, Start,

@@ -16,6 +16,7 @@ pub const SOURCES: &[(&str, &str)] = &[
     ("pattern.cu", pattern::SOURCE),
     ("strided.cu", crate::strided::SOURCE),
     ("zfp.cu", crate::zfp::SOURCE),
+    ("nvcomp.cu", crate::nvcomp::SOURCE),
     crate::twine::SOURCES[0],
     crate::twine::SOURCES[1],
     crate::twine::SOURCES[2],
