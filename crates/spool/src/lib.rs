@@ -77,7 +77,7 @@ pub use settings::{DiskSettings, Settings};
 pub use spool::{Spool, Use};
 pub use stats::{ApplicationStats, DirectionStats, LinkStats, Stall, Stats, TierStats};
 pub use unspool_codec::{
-    Achieved, Bound, Codec, CodecId, Dtype, Head, NvComp, Region, RegionSpec, Zfp,
+    Achieved, Bound, Codec, CodecId, Dtype, Head, NvComp, Outer, Region, RegionSpec, Zfp,
 };
 pub use unspool_core::{Lead, PolicyKind, TierKind};
 pub use wait::Wait;

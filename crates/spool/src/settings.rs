@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use unspool_codec::Outer;
 use unspool_core::{PolicyKind, TierKind};
 
 use crate::coding::CodecChoice;
@@ -117,11 +118,14 @@ pub struct DiskSettings {
     /// Whether the frames outlive the spool: [`Spool::flush`](crate::Spool::flush) then makes
     /// them survive a crash of the machine, and opening the directory again finds them.
     pub durable: bool,
+    /// What packs whole frames on their way to the disk; the tiers above keep them as they are.
+    /// Default: nothing.
+    pub compress: Option<Outer>,
 }
 
 impl DiskSettings {
     /// An ephemeral disk tier in the directory `path`, without a limit of its own.
     pub fn new(path: impl Into<PathBuf>) -> Self {
-        DiskSettings { path: path.into(), capacity: None, durable: false }
+        DiskSettings { path: path.into(), capacity: None, durable: false, compress: None }
     }
 }

@@ -6,6 +6,7 @@
 
 mod arena;
 mod array;
+pub mod coders;
 mod disk;
 mod error;
 mod gpu;

@@ -1,61 +1,11 @@
 //! One region and the codec that it gets: the only place that knows which codecs there are.
 
-use unspool_codec::{Achieved, Codec, CodecError, CodecId, Region, RegionSpec, Zfp};
+use unspool_codec::{
+    Achieved, Codec, CodecError, CodecErrorKind, CodecId, Region, RegionSpec, twine,
+};
 
 /// Regions with fewer items are kept as they are: a stream is not smaller than they are.
 const FEW: u64 = 64;
-
-pub(crate) mod twine {
-    use unspool_codec::{Achieved, Bound, CodecError, Dtype};
-    #[derive(Clone, Debug)]
-    pub struct Layout;
-    impl Layout {
-        pub fn of(_: &Dtype, _: &[u64]) -> Result<Layout, CodecError> {
-            Ok(Layout)
-        }
-    }
-    #[derive(Clone, Copy, Debug)]
-    pub enum Method {
-        Lossless,
-        Bound(Bound),
-    }
-    #[derive(Clone, Debug)]
-    pub struct Spec {
-        pub layout: Layout,
-        pub method: Method,
-    }
-    pub struct Encoded {
-        pub bytes: u64,
-        pub achieved: Achieved,
-    }
-    pub fn max_bytes(_: &Layout) -> u64 {
-        0
-    }
-    pub fn encode(_: &Spec, _: &[u8], _: &mut [u8]) -> Result<Encoded, CodecError> {
-        unreachable!()
-    }
-    pub fn decode(_: &Layout, _: &[u8], _: &mut [u8]) -> Result<(), CodecError> {
-        unreachable!()
-    }
-}
-mod zfp {
-    use unspool_codec::{CodecError, Dtype, Zfp};
-    pub fn max_bytes(_: &Zfp, _: &Dtype, _: &[u64]) -> Result<u64, CodecError> {
-        Ok(0)
-    }
-    pub fn encode(
-        _: &Zfp,
-        _: &Dtype,
-        _: &[u64],
-        _: &[u8],
-        _: &mut [u8],
-    ) -> Result<u64, CodecError> {
-        unreachable!()
-    }
-    pub fn decode(_: &Dtype, _: &[u64], _: &[u8], _: &mut [u8]) -> Result<(), CodecError> {
-        unreachable!()
-    }
-}
 
 /// How the bytes of a region are made.
 #[derive(Clone, Debug)]
@@ -64,8 +14,6 @@ pub(crate) enum Method {
     Raw,
     /// A Twine stream.
     Twine(twine::Spec),
-    /// A zfp stream.
-    Zfp(Zfp),
 }
 
 /// What an encoder made.
@@ -91,9 +39,8 @@ impl Method {
             Ok(Method::Twine(twine::Spec { layout, method }))
         };
         match codec {
-            Codec::Lossless if false => twine(twine::Method::Lossless),
-            Codec::Bounded(bound) if false => twine(twine::Method::Bound(bound)),
-            Codec::Zfp(zfp) if false => Ok(Method::Zfp(zfp)),
+            Codec::Lossless => twine(twine::Method::Lossless),
+            Codec::Bounded(bound) => twine(twine::Method::Bound(bound)),
             _ => Ok(Method::Raw),
         }
     }
@@ -103,19 +50,17 @@ impl Method {
         match self {
             Method::Raw => CodecId::Raw,
             Method::Twine(_) => CodecId::Twine,
-            Method::Zfp(_) => CodecId::Zfp,
         }
     }
 
-    /// The most bytes that it makes of `region`, which has `bytes` bytes.
+    /// The most bytes that it makes of a region of `bytes` bytes.
     ///
     /// # Errors
     /// When the codec cannot take the region.
-    pub(crate) fn max_bytes(&self, region: &RegionSpec, bytes: u64) -> Result<u64, CodecError> {
+    pub(crate) fn max_bytes(&self, _region: &RegionSpec, bytes: u64) -> Result<u64, CodecError> {
         match self {
             Method::Raw => Ok(bytes),
             Method::Twine(spec) => Ok(twine::max_bytes(&spec.layout)),
-            Method::Zfp(zfp) => zfp::max_bytes(zfp, &region.dtype, &region.shape),
         }
     }
 
@@ -126,7 +71,7 @@ impl Method {
     /// When the codec cannot take these values.
     pub(crate) fn encode(
         &self,
-        region: &RegionSpec,
+        _region: &RegionSpec,
         source: &[u8],
         out: &mut [u8],
     ) -> Result<Made, CodecError> {
@@ -139,10 +84,6 @@ impl Method {
                 let made = twine::encode(spec, source, out)?;
                 Ok(Made { bytes: made.bytes, achieved: Some(made.achieved) })
             }
-            Method::Zfp(zfp) => {
-                let bytes = zfp::encode(zfp, &region.dtype, &region.shape, source, out)?;
-                Ok(Made { bytes, achieved: None })
-            }
         }
     }
 }
@@ -154,7 +95,7 @@ impl Method {
     /// When the stream is damaged.
     pub(crate) fn decode(
         &self,
-        region: &RegionSpec,
+        _region: &RegionSpec,
         stream: &[u8],
         out: &mut [u8],
     ) -> Result<(), CodecError> {
@@ -164,7 +105,6 @@ impl Method {
                 Ok(())
             }
             Method::Twine(spec) => twine::decode(&spec.layout, stream, out),
-            Method::Zfp(_) => zfp::decode(&region.dtype, &region.shape, stream, out),
         }
     }
 }
@@ -183,8 +123,10 @@ pub(crate) fn decode(region: &Region, stream: &[u8], out: &mut [u8]) -> Result<(
             let layout = twine::Layout::of(&region.dtype, &region.shape)?;
             twine::decode(&layout, stream, out)
         }
-        CodecId::Zfp => zfp::decode(&region.dtype, &region.shape, stream, out),
-        CodecId::NvComp => unreachable!("a spool adopts no such region and makes none"),
+        other => Err(CodecError::new(
+            CodecErrorKind::Invalid,
+            format!("it was made by codec {other:?}, which is not there. Restore it where it is."),
+        )),
     }
 }
 

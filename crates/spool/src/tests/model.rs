@@ -57,7 +57,7 @@ fn settings() -> impl Strategy<Value = Settings> {
     let rest = (any::<bool>(), any::<bool>(), 1..4u32, 1..3usize);
     (arena(), arena(), capacity, policy, rest).prop_map(
         |(device, host, capacity, policy, (durable, discard_after_restore, in_flight, workers))| {
-            let disk = DiskSettings { path: "replaced".into(), capacity, durable };
+            let disk = DiskSettings { capacity, durable, ..DiskSettings::new("replaced") };
             Settings {
                 device,
                 host,
