@@ -69,6 +69,8 @@ def _parser() -> argparse.ArgumentParser:
     _add_bench(bench)
     plan = commands.add_parser("plan", help="say which schedule of an adjoint is fastest")
     _add_plan(plan)
+    accumulate = commands.add_parser("accumulate", help="say what to compress, and what together")
+    _add_accumulate(accumulate)
     doctor = commands.add_parser("doctor", help="say what this machine has and what is missing")
     _add_doctor(doctor)
     return parser
@@ -125,6 +127,13 @@ def _add_plan(parser: argparse.ArgumentParser) -> None:
         return run_command(options)
 
     parser.set_defaults(command=command)
+
+
+def _add_accumulate(parser: argparse.ArgumentParser) -> None:
+    from unspool.accumulate.command import add_options, run_command
+
+    add_options(parser)
+    parser.set_defaults(command=run_command)
 
 
 def _add_doctor(parser: argparse.ArgumentParser) -> None:

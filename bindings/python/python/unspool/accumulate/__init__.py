@@ -1,0 +1,36 @@
+"""Accumulated compression: which checkpoints to compress, and which of them in one call.
+
+A run is recorded once (`Profile`), and the best schedule for the runs after it is computed
+(`plan`): for each checkpoint U (send it raw), C (compress it alone), A (keep it) or X (compress it
+together with those that were kept). The problem is that of Maurya et al., "Towards Efficient I/O
+Pipelines using Accumulated Compression" (HiPC 2023); the guide `docs/guide/accumulated.md` says
+what the model contains.
+
+    from unspool import accumulate
+
+    profile = accumulate.Profile.load_from("run.json")
+    found = accumulate.plan(profile, codec=accumulate.NVCOMP, cache="128MiB", link=25e9)
+    print(found)
+"""
+
+from unspool.accumulate.costs import NVCOMP, TWINE, CodecCost
+from unspool.accumulate.planning import Accumulation, Outcome, follow, plan
+from unspool.accumulate.profile import Layout, Profile, ProfileError, Recorded
+from unspool.accumulate.watch import PlanDroppedWarning, Watch, open_profile
+
+__all__ = [
+    "NVCOMP",
+    "TWINE",
+    "Accumulation",
+    "CodecCost",
+    "Layout",
+    "Outcome",
+    "PlanDroppedWarning",
+    "Profile",
+    "ProfileError",
+    "Recorded",
+    "Watch",
+    "follow",
+    "open_profile",
+    "plan",
+]

@@ -1,0 +1,87 @@
+"""`unspool accumulate`: the best schedule for a recorded run, or for one that is described."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+
+from unspool.accumulate.costs import NVCOMP, TWINE, CodecCost
+from unspool.accumulate.planning import DEVICE_COPY, plan
+from unspool.accumulate.profile import Profile
+from unspool.errors import OptionError
+from unspool.planning.links import Rate
+from unspool.planning.sizes import bytes_of
+
+__all__ = ["add_options", "run_command"]
+
+DESCRIPTION = """\
+Says which checkpoints of a run to compress, and which of them together, so that the application is
+blocked the least: U raw, C alone, A kept for later, X together with what was kept. The run is a
+profile that a spool has recorded (Spool(profile=...)), or one of equal checkpoints.
+"""
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Adds everything that `unspool accumulate` understands."""
+    parser.description = DESCRIPTION
+    parser.add_argument("profile", nargs="?", type=Path, metavar="PROFILE", help="a recorded run")
+    run = parser.add_argument_group("a run of equal checkpoints")
+    run.add_argument("--checkpoints", type=int, default=100, metavar="N", help="(100)")
+    run.add_argument("--size", default="2MB", metavar="SIZE", help="of each (2MB)")
+    run.add_argument("--ratio", type=float, default=10.0, help="raw over compressed bytes (10)")
+    run.add_argument("--rate", default="100GB", metavar="SIZE", help="made in a second (100GB)")
+    machine = parser.add_argument_group("machine")
+    machine.add_argument(
+        "--codec", default="twine", metavar="NAME", help="twine, nvcomp, or a file of costs (twine)"
+    )
+    machine.add_argument("--cache", metavar="SIZE", help="on the device (the profile's, or 128MiB)")
+    machine.add_argument("--link", metavar="SIZE", help="a second, to the host (profile, or 25GB)")
+    machine.add_argument("--copy", metavar="SIZE", help="a second, within the device (1.17TB)")
+    machine.add_argument("--most-together", type=int, metavar="N", help="in one call of the codec")
+    machine.add_argument("--until", choices=("flushed", "application"), default="flushed")
+    parser.add_argument("--json", action="store_true", help="print everything as JSON")
+
+
+def run_command(options: argparse.Namespace) -> int:
+    """Prints a plan; returns the exit code.
+
+    Raises:
+        Error: an option makes no sense, or a file holds something else.
+        OSError: a file cannot be read.
+    """
+    profile = _profile(options)
+    copy = DEVICE_COPY
+    if options.copy is not None:
+        copy = Rate(bytes_of("--copy", options.copy), DEVICE_COPY.latency)
+    found = plan(
+        profile,
+        codec=_codec(options.codec),
+        cache=options.cache or profile.cache or "128MiB",
+        link=_link(options, profile),
+        copy=copy,
+        most_together=options.most_together,
+        until=options.until,
+    )
+    print(json.dumps(found.to_dict(), indent=1) if options.json else found)
+    return 0
+
+
+def _profile(options: argparse.Namespace) -> Profile:
+    if options.profile is not None:
+        return Profile.load_from(options.profile)
+    size, rate = bytes_of("--size", options.size), bytes_of("--rate", options.rate)
+    if not 1 <= options.checkpoints <= 1_000_000 or not options.ratio > 0:
+        raise OptionError("--checkpoints is from 1 to a million, and --ratio above zero")
+    return Profile.of([size] * options.checkpoints, ratio=options.ratio, interval=size / rate)
+
+
+def _codec(name: str) -> CodecCost:
+    known = {"twine": TWINE, "nvcomp": NVCOMP}
+    return known[name] if name in known else CodecCost.load_from(name)
+
+
+def _link(options: argparse.Namespace, profile: Profile) -> Rate:
+    if options.link is not None:
+        return Rate(bytes_of("--link", options.link))
+    return profile.link or Rate(25e9)

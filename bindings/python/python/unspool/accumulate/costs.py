@@ -1,0 +1,131 @@
+"""How long a codec takes, by the bytes of its input: what is measured offline."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Self
+
+from unspool.accumulate.profile import ProfileError
+from unspool.errors import OptionError
+
+__all__ = ["NVCOMP", "TWINE", "CodecCost"]
+
+#: The format of the file.
+FORMAT = 1
+
+#: The input of a straight line's second point.
+FAR = 1 << 34
+
+
+@dataclass(frozen=True, slots=True)
+class CodecCost:
+    """What one call of a codec costs.
+
+    Attributes:
+        name: of the codec, for people.
+        times: pairs of bytes and seconds, by ascending bytes; linear between them, constant below
+            the first one, and beyond the last one as between the last two.
+        in_place: it reads the newest checkpoint where the application has it; else that is copied
+            into the cache first.
+        compacts: its output is copied into room of its own size before it is sent.
+        worst_per_mille: room for its output while it runs, in thousandths of the input.
+        worst_fixed: bytes of that besides.
+    """
+
+    name: str
+    times: tuple[tuple[int, float], ...]
+    in_place: bool = False
+    compacts: bool = True
+    worst_per_mille: int = 1003
+    worst_fixed: int = 4096
+
+    def __post_init__(self) -> None:
+        sizes = [size for size, _ in self.times]
+        if not sizes or sizes != sorted(set(sizes)):
+            raise OptionError(f"times of {self.name} are needed by ascending bytes: {sizes!r:.80}.")
+
+    @classmethod
+    def linear(cls, name: str, fixed: float, bytes_per_second: float, **more: Any) -> Self:
+        """`fixed` seconds a call, and so many bytes a second."""
+        if not bytes_per_second > 0:
+            raise OptionError(f"{name}: bytes_per_second={bytes_per_second} must be above zero.")
+        return cls(name, ((0, fixed), (FAR, fixed + FAR / bytes_per_second)), **more)
+
+    def seconds(self, count: int) -> float:
+        """The time of a call with so many bytes."""
+        if count <= self.times[0][0] or len(self.times) == 1:
+            return self.times[0][1]
+        above = next((at for at, one in enumerate(self.times) if one[0] >= count), -1)
+        at = len(self.times) - 1 if above < 0 else above
+        (x0, y0), (x1, y1) = self.times[at - 1], self.times[at]
+        return y0 + (y1 - y0) * (count - x0) / (x1 - x0)
+
+    def as_dict(self) -> dict[str, Any]:
+        """All of it, ready for `json.dump`."""
+        return {"unspool_codec_cost": FORMAT, **asdict(self)}
+
+    @classmethod
+    def from_dict(cls, found: Mapping[str, Any]) -> Self:
+        """Made from what `as_dict` gave.
+
+        Raises:
+            ProfileError: it is something else.
+        """
+        if not isinstance(found, Mapping) or found.get("unspool_codec_cost") != FORMAT:
+            raise ProfileError(
+                f'this is no cost of a codec: it lacks "unspool_codec_cost": {FORMAT}'
+            )
+        fields = {name: value for name, value in found.items() if name != "unspool_codec_cost"}
+        try:
+            times = tuple((int(size), float(seconds)) for size, seconds in fields.pop("times"))
+            return cls(times=times, **fields)
+        except (KeyError, TypeError, ValueError) as why:
+            raise ProfileError(f"this cost of a codec is incomplete or changed: {why}") from why
+
+    @classmethod
+    def load_from(cls, path: str | os.PathLike[str]) -> Self:
+        """Reads a file of JSON.
+
+        Raises:
+            ProfileError: the file holds something else.
+            OSError: it cannot be read.
+        """
+        text = Path(path).read_text(encoding="utf-8", errors="replace")
+        try:
+            return cls.from_dict(json.loads(text))
+        except ValueError as why:
+            raise ProfileError(f"{os.fspath(path)}: {why}") from why
+
+
+#: nvCOMP's Bitcomp, lossless, on an H100, through its Python package: a call costs about 104 us
+#: besides, and half of its peak rate is reached at 59 MB. It reads and writes buffers of its own.
+NVCOMP = CodecCost(
+    "nvCOMP Bitcomp",
+    (
+        (1 << 20, 116.5e-6),
+        (8 << 20, 111.8e-6),
+        (32 << 20, 159.8e-6),
+        (128 << 20, 325.8e-6),
+        (512 << 20, 1111.5e-6),
+    ),
+)
+
+#: Twine on an H100: launches of 1 to 512 MiB of a wavefield, bound 1e-3 of the range; below them an
+#: estimate. It reads the application's array and writes where the checkpoint stays.
+TWINE = CodecCost(
+    "Twine",
+    (
+        (0, 7e-6),
+        (1 << 20, 12.8e-6),
+        (8 << 20, 15.5e-6),
+        (32 << 20, 47.5e-6),
+        (128 << 20, 143.6e-6),
+        (512 << 20, 509.4e-6),
+    ),
+    in_place=True,
+    compacts=False,
+)

@@ -1,0 +1,202 @@
+"""Plans: the best schedule for a recorded run, beside what simple ones cost."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from unspool._unspool import follow_accumulation, plan_accumulation
+from unspool.accumulate.costs import CodecCost
+from unspool.accumulate.profile import Profile
+from unspool.errors import OptionError
+from unspool.planning.links import Rate
+from unspool.planning.sizes import bytes_of
+
+__all__ = ["Accumulation", "Outcome", "follow", "plan"]
+
+#: Copies on an H100: 1.17 TB/s, and about 3 us for one to begin.
+DEVICE_COPY = Rate(1.17e12, 3e-6)
+
+#: No limit to what is compressed in one call.
+ANY = 2**32 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a schedule costs; the parts add up to `seconds`.
+
+    Attributes:
+        decisions: a letter for each checkpoint: U raw, C alone, A held, X together.
+        seconds: from the beginning to the end of the run.
+        computing: between checkpoints.
+        room: waits for room in the cache.
+        copies: waits for copies within the device.
+        codec: waits for the codec.
+        last: the wait for the last transfers.
+        counts: checkpoints by letter.
+        raw_bytes: of all checkpoints.
+        link_bytes: that crossed the link.
+    """
+
+    decisions: str
+    seconds: float
+    computing: float
+    room: float
+    copies: float
+    codec: float
+    last: float
+    counts: Mapping[str, int]
+    raw_bytes: int
+    link_bytes: int
+
+    @property
+    def blocked(self) -> float:
+        """Seconds for which the application was blocked."""
+        return self.seconds - self.computing
+
+    @property
+    def overhead(self) -> float:
+        """The share of the run for which the application was blocked: what plans minimise."""
+        return self.blocked / self.seconds if self.seconds else 0.0
+
+    @property
+    def throughput(self) -> float:
+        """Bytes of checkpoints a second of the whole run."""
+        return self.raw_bytes / self.seconds if self.seconds else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Accumulation:
+    """A plan.
+
+    Attributes:
+        best: the best schedule that was found, and what it costs.
+        simple: those that were not searched for, by name: `raw` (all U), `alone` (all C), `full`
+            (hold until the cache is full), `pays` (hold while that pays), `batches` (of eight).
+        at_least: no schedule ends before so many seconds.
+        codec: the codec that it is for.
+        cache: bytes of the cache.
+    """
+
+    best: Outcome
+    simple: Mapping[str, Outcome]
+    at_least: float
+    codec: CodecCost
+    cache: int
+
+    @property
+    def is_optimal(self) -> bool:
+        """Whether it is proven that no schedule is better."""
+        return self.at_least >= self.best.seconds
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything as dictionaries, lists and numbers."""
+        found = asdict(self)
+        return {**found, "codec": self.codec.as_dict()}
+
+    def __str__(self) -> str:
+        from unspool.accumulate.text import report
+
+        return report(self)
+
+
+def plan(
+    profile: Profile,
+    *,
+    codec: CodecCost,
+    cache: int | str | None = None,
+    link: float | Rate | None = None,
+    copy: float | Rate = DEVICE_COPY,
+    most_together: int | None = None,
+    until: str = "flushed",
+) -> Accumulation:
+    """The schedule for which the application is blocked the least.
+
+    Args:
+        profile: the run.
+        codec: what compresses, and how long that takes.
+        cache: the cache on the device, as sizes of `Spool`; that of the profile if left out.
+        link: to the host, in bytes a second or as a `Rate`; that of the profile if left out.
+        copy: copies within the device, likewise.
+        most_together: the most checkpoints in one call of the codec; 1 for schedules that do not
+            accumulate.
+        until: the run ends with the last transfer (`"flushed"`), or when the application has handed
+            over its last checkpoint (`"application"`).
+
+    Raises:
+        OptionError: something is missing or makes no sense, or a checkpoint is larger than the
+            cache.
+    """
+    problem = _problem(profile, codec, cache, link, copy, most_together, until)
+    found = plan_accumulation(problem)
+    simple = {name: _outcome(one) for name, one in found["simple"].items()}
+    return Accumulation(_outcome(found), simple, found["at_least"], codec, problem["cache"])
+
+
+def follow(
+    profile: Profile,
+    decisions: str,
+    *,
+    codec: CodecCost,
+    cache: int | str | None = None,
+    link: float | Rate | None = None,
+    copy: float | Rate = DEVICE_COPY,
+    until: str = "flushed",
+) -> Outcome:
+    """What a given schedule costs. Arguments are as for `plan`.
+
+    Raises:
+        OptionError: as for `plan`; or a decision cannot be taken.
+    """
+    problem = _problem(profile, codec, cache, link, copy, None, until)
+    return _outcome(follow_accumulation(problem, decisions))
+
+
+def _problem(
+    profile: Profile,
+    codec: CodecCost,
+    cache: int | str | None,
+    link: float | Rate | None,
+    copy: float | Rate,
+    most_together: int | None,
+    until: str,
+) -> dict[str, Any]:
+    """What the extension asks for."""
+    link = profile.link if link is None else link
+    if link is None:
+        raise OptionError("The profile knows no link: give link=, in bytes a second.")
+    room = profile.cache if cache is None else bytes_of("cache", cache)
+    if not room:
+        raise OptionError('The profile knows no cache: give cache=, such as "128MiB".')
+    if until not in ("flushed", "application"):
+        raise OptionError(f'until={until!r}: "flushed" or "application" is needed.')
+    if most_together is not None and not 1 <= most_together <= ANY:
+        raise OptionError(f"most_together={most_together}: a number from 1 is needed.")
+    return {
+        "checkpoints": [(one.interval, one.raw, one.stored) for one in profile.checkpoints],
+        "times": list(codec.times),
+        "worst_per_mille": codec.worst_per_mille,
+        "worst_fixed": codec.worst_fixed,
+        "in_place": codec.in_place,
+        "compacts": codec.compacts,
+        "cache": room,
+        "copy": _rate(copy),
+        "link": _rate(link),
+        "until_application": until == "application",
+        "most_together": most_together or ANY,
+    }
+
+
+def _rate(value: float | Rate) -> tuple[float, float]:
+    rate = value if isinstance(value, Rate) else Rate(value)
+    return rate.bytes_per_second, rate.latency
+
+
+def _outcome(found: Mapping[str, Any]) -> Outcome:
+    names = ("decisions", "seconds", "computing", "room", "copies", "codec", "last")
+    counts = dict(zip("UCAX", found["counts"], strict=True))
+    fields = {name: found[name] for name in names}
+    return Outcome(
+        **fields, counts=counts, **{name: found[name] for name in ("raw_bytes", "link_bytes")}
+    )

@@ -1,0 +1,197 @@
+"""What a run was like, checkpoint by checkpoint: a file that plans are made from."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Self
+
+from unspool.errors import Error, OptionError
+from unspool.planning.links import Rate
+
+__all__ = ["Layout", "Profile", "ProfileError", "Recorded"]
+
+#: The format of the file.
+FORMAT = 1
+
+#: The arrays of a checkpoint: name, dtype and shape of each.
+Layout = tuple[tuple[str, str, tuple[int, ...]], ...]
+
+
+class ProfileError(Error, ValueError):
+    """A file that holds no profile."""
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """One checkpoint of a recorded run.
+
+    Attributes:
+        interval: seconds of computing before it: since the save before it returned.
+        raw: bytes of its arrays.
+        stored: bytes that were kept of them; the same where nothing compressed.
+        layout: the number of its layout among those of the profile.
+        seconds: that its save took, without waiting for room.
+    """
+
+    interval: float
+    raw: int
+    stored: int
+    layout: int = 0
+    seconds: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not (self.interval >= 0 and self.seconds >= 0):
+            raise OptionError(f"times are numbers from 0: {self.interval!r}, {self.seconds!r}.")
+        if not (self.raw >= 0 and self.stored >= 0 and self.layout >= 0):
+            raise OptionError(f"sizes are numbers from 0: {self.raw!r}, {self.stored!r}.")
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """A recorded run: the first oracle of accumulated compression.
+
+    Attributes:
+        checkpoints: in the order of their saves.
+        layouts: the different layouts of checkpoints that there were.
+        codec: what compressed, in words; "" for nothing.
+        on: where the arrays were: `"cpu"` or `"cuda:0"`.
+        cache: bytes of the fastest tier; 0 where it is not known.
+        link: from the fastest tier to the next one, as the run saw it; None where there was none.
+    """
+
+    checkpoints: tuple[Recorded, ...]
+    layouts: tuple[Layout, ...] = ()
+    codec: str = ""
+    on: str = "cpu"
+    cache: int = 0
+    link: Rate | None = field(default=None)
+
+    @classmethod
+    def of(
+        cls,
+        sizes: Sequence[int],
+        *,
+        ratio: float | Sequence[float] = 1.0,
+        interval: float | Sequence[float] = 0.0,
+    ) -> Self:
+        """A run that was not recorded but is known.
+
+        Args:
+            sizes: bytes of each checkpoint.
+            ratio: raw over stored bytes, of all or of each.
+            interval: seconds of computing, before all or before each.
+        """
+        ratios = _each("ratio", ratio, len(sizes))
+        intervals = _each("interval", interval, len(sizes))
+        rows = zip(sizes, ratios, intervals, strict=True)
+        return cls(tuple(Recorded(time, size, max(1, round(size / by))) for size, by, time in rows))
+
+    @property
+    def raw_bytes(self) -> int:
+        """Bytes of all checkpoints."""
+        return sum(one.raw for one in self.checkpoints)
+
+    @property
+    def ratio(self) -> float:
+        """Raw over stored bytes of the whole run."""
+        return self.raw_bytes / max(1, sum(one.stored for one in self.checkpoints))
+
+    @property
+    def seconds(self) -> float:
+        """Computing between all checkpoints."""
+        return sum(one.interval for one in self.checkpoints)
+
+    def as_dict(self) -> dict[str, Any]:
+        """All of it as dictionaries, lists and numbers, ready for `json.dump`: columns."""
+        columns: dict[str, list[Any]] = {
+            name: [getattr(one, name) for one in self.checkpoints]
+            for name in ("interval", "raw", "stored", "layout", "seconds")
+        }
+        return {
+            "unspool_profile": FORMAT,
+            "codec": self.codec,
+            "on": self.on,
+            "cache": self.cache,
+            "link": None if self.link is None else asdict(self.link),
+            "layouts": [
+                [[name, dtype, list(shape)] for name, dtype, shape in one] for one in self.layouts
+            ],
+            "checkpoints": columns,
+        }
+
+    @classmethod
+    def from_dict(cls, found: Mapping[str, Any]) -> Self:
+        """Made from what `as_dict` gave.
+
+        Raises:
+            ProfileError: it is something else.
+        """
+        if not isinstance(found, Mapping) or found.get("unspool_profile") != FORMAT:
+            raise ProfileError(f'this is no profile: it lacks "unspool_profile": {FORMAT}')
+        try:
+            return cls._of_columns(found)
+        except (KeyError, TypeError, ValueError, AttributeError) as why:
+            raise ProfileError(f"this profile is incomplete or changed: {why}") from why
+
+    @classmethod
+    def _of_columns(cls, found: Mapping[str, Any]) -> Self:
+        columns = found["checkpoints"]
+        rows = zip(
+            columns["interval"],
+            columns["raw"],
+            columns["stored"],
+            columns["layout"],
+            columns["seconds"],
+            strict=True,
+        )
+        layouts = tuple(
+            tuple((str(name), str(dtype), tuple(map(int, shape))) for name, dtype, shape in one)
+            for one in found["layouts"]
+        )
+        checkpoints = tuple(
+            Recorded(float(interval), int(raw), int(stored), int(layout), float(seconds))
+            for interval, raw, stored, layout, seconds in rows
+        )
+        if layouts and any(one.layout >= len(layouts) for one in checkpoints):
+            raise ProfileError("a checkpoint names a layout that is not there")
+        link = None if found["link"] is None else Rate(**found["link"])
+        return cls(
+            checkpoints, layouts, str(found["codec"]), str(found["on"]), int(found["cache"]), link
+        )
+
+    def save_to(self, path: str | os.PathLike[str]) -> None:
+        """Writes a file of JSON, as a whole or not at all.
+
+        Raises:
+            OSError: it cannot be written.
+        """
+        target = Path(path)
+        partial = target.with_name(f"{target.name}.{os.getpid()}.part")
+        partial.write_text(json.dumps(self.as_dict()) + "\n", encoding="utf-8")
+        os.replace(partial, target)
+
+    @classmethod
+    def load_from(cls, path: str | os.PathLike[str]) -> Self:
+        """Reads what `save_to` wrote.
+
+        Raises:
+            ProfileError: the file holds something else.
+            OSError: it cannot be read.
+        """
+        text = Path(path).read_text(encoding="utf-8", errors="replace")
+        try:
+            return cls.from_dict(json.loads(text))
+        except ValueError as why:
+            raise ProfileError(f"{os.fspath(path)}: {why}") from why
+
+
+def _each(name: str, value: float | Sequence[float], count: int) -> list[float]:
+    if isinstance(value, int | float):
+        return [float(value)] * count
+    if len(value) != count:
+        raise OptionError(f"{name} has {len(value)} entries for {count} checkpoints.")
+    return [float(one) for one in value]

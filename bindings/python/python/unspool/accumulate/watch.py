@@ -1,0 +1,239 @@
+"""`Spool(profile=...)`: records the first run, and decides for each save of the following ones.
+
+A spool calls the methods of a `Watch` around its own. What is decided is U or C: raw, or as the
+spool's codec says. Schedules that hold checkpoints back (A, X) are for plans and comparisons.
+
+On a GPU the host only enqueues work, so that intervals are those of the host: they are right for
+the run as a whole where the application waits for the GPU now and then, as one that is limited by
+the GPU does.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+import warnings
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from unspool.accumulate.costs import TWINE, CodecCost
+from unspool.accumulate.planning import Accumulation, plan
+from unspool.accumulate.profile import Layout, Profile, Recorded
+from unspool.errors import Error
+from unspool.planning.links import Rate
+
+__all__ = ["PlanDroppedWarning", "Watch", "open_profile"]
+
+#: The pace of a run is compared from this many checkpoints on,
+PACE_FROM = 16
+#: and may differ by so much: a plan still holds about as well then.
+PACE_FACTOR = 2.0
+#: Shorter runs are not compared: clocks and other processes disturb them.
+PACE_SECONDS = 0.01
+#: Saves after which the bytes of one are asked for: a GPU has encoded it by then.
+SETTLED = 16
+
+
+class PlanDroppedWarning(RuntimeWarning):
+    """The run is not the one that was recorded: its plan is dropped, and the codec is used for all.
+
+    The text names the first difference.
+    """
+
+
+def open_profile(path: str | os.PathLike[str], facts: Mapping[str, Any]) -> Watch:
+    """What a spool calls: records a profile where there is no file, else follows that one.
+
+    Args:
+        path: the file.
+        facts: of the spool: `codec` in words, `on`, and `cache`, the bytes of its fastest tier.
+
+    Raises:
+        ProfileError: the file holds something else.
+        OSError: it cannot be read, or there is no such directory.
+    """
+    target = Path(path)
+    if target.exists():
+        return Watch(target, facts, Profile.load_from(target))
+    if not target.absolute().parent.is_dir():
+        raise FileNotFoundError(f"profile={os.fspath(path)!r}: there is no such directory.")
+    return Watch(target, facts, None)
+
+
+class Watch:
+    """One run of a spool with a profile.
+
+    Attributes:
+        path: the file.
+        plan: what is followed; None while a run is recorded, and after a difference was found.
+    """
+
+    def __init__(self, path: Path, facts: Mapping[str, Any], known: Profile | None) -> None:
+        self.path = path
+        self.plan: Accumulation | None = None
+        self._facts, self._known = dict(facts), known
+        self._rows: list[Recorded] = []
+        self._layouts: list[Layout] = []
+        self._unsettled: dict[int, int] = {}
+        self._computed = 0.0
+        self._begin = self._resumed = time.perf_counter()
+        self._stalled = 0.0
+        self._dropped = False
+        if known is not None:
+            self._follow(known)
+
+    @property
+    def records(self) -> bool:
+        """Whether this run is recorded."""
+        return self._known is None
+
+    def _follow(self, known: Profile) -> None:
+        asked = str(self._facts.get("codec") or "")
+        if known.codec != asked:
+            return self._drop(f"the codec is {asked or 'none'}, and was {known.codec or 'none'}")
+        if known.link is None or not known.checkpoints:
+            return None
+        cache = self._facts.get("cache") or known.cache
+        try:
+            self.plan = plan(known, codec=_cost(known), cache=cache, most_together=1)
+        except Error as why:
+            self._drop(str(why))
+
+    def before_save(self, spool: Any) -> str | None:
+        """The codec of the next save: `"raw"`, or None for that of the spool."""
+        self._begin = time.perf_counter()
+        number = len(self._rows)
+        if self.plan is not None and number >= len(self.plan.best.decisions):
+            self._drop(f"there are more than {number} checkpoints")
+        if self.records:
+            self._stalled = spool.stats().save_stall_seconds
+        raw = self.plan is not None and self.plan.best.decisions[number] == "U"
+        return "raw" if raw else None
+
+    def after_save(self, spool: Any, version: int) -> None:
+        """Notes what was saved."""
+        end = time.perf_counter()
+        interval, number = self._begin - self._resumed, len(self._rows)
+        stalled = spool.stats().save_stall_seconds - self._stalled if self.records else 0.0
+        layout, raw = _layout_of(spool, version)
+        row = Recorded(
+            interval if number else 0.0,
+            raw,
+            raw,
+            self._number(layout),
+            max(0.0, end - self._begin - stalled),
+        )
+        self._rows.append(row)
+        self._computed += row.interval
+        if self.records:
+            self._unsettled[version] = number
+            self._settle_some(spool)
+        elif self.plan is not None:
+            self._compare(number, row, layout)
+        self._resumed = time.perf_counter()
+
+    def settle(self, spool: Any) -> None:
+        """Before restores and discards: asks for the bytes of what was saved so far."""
+        for version in list(self._unsettled):
+            self._take(spool, version)
+        self._resumed = time.perf_counter()
+
+    def closing(self, spool: Any) -> None:
+        """The spool closes: a recorded run is written, a shorter one than known is told of."""
+        self.settle(spool)
+        if self.records and self._rows:
+            self._profile(spool).save_to(self.path)
+        elif self.plan is not None and 0 < len(self._rows) < len(self.plan.best.decisions):
+            self._drop(
+                f"there are {len(self._rows)} checkpoints, and were {len(self.plan.best.decisions)}"
+            )
+
+    def _settle_some(self, spool: Any) -> None:
+        while len(self._unsettled) > SETTLED:
+            self._take(spool, next(iter(self._unsettled)))
+
+    def _take(self, spool: Any, version: int) -> None:
+        number = self._unsettled.pop(version)
+        try:
+            stored = sum(one.stored_bytes for one in spool.achieved(version).values())
+        except Error:
+            # Discarded meanwhile, or lost: as if nothing had been compressed.
+            return
+        row = self._rows[number]
+        self._rows[number] = Recorded(row.interval, row.raw, stored, row.layout, row.seconds)
+
+    def _number(self, layout: Layout) -> int:
+        if layout not in self._layouts:
+            self._layouts.append(layout)
+        return self._layouts.index(layout)
+
+    def _compare(self, number: int, row: Recorded, layout: Layout) -> None:
+        assert self._known is not None
+        known = self._known.checkpoints[number]
+        if self._known.layouts and self._known.layouts[known.layout] != layout:
+            was = _words(self._known.layouts[known.layout])
+            return self._drop(f"checkpoint {number} is {_words(layout)}, and was {was}")
+        if row.raw != known.raw:
+            return self._drop(f"checkpoint {number} has {row.raw} bytes, and had {known.raw}")
+        if number + 1 >= PACE_FROM and self._out_of_pace(number):
+            then = sum(one.interval for one in self._known.checkpoints[: number + 1])
+            self._drop(
+                f"the first {number + 1} checkpoints came within {self._computed:.3g} s of "
+                f"computing, and did within {then:.3g} s"
+            )
+
+    def _out_of_pace(self, number: int) -> bool:
+        assert self._known is not None
+        then = sum(one.interval for one in self._known.checkpoints[: number + 1])
+        longer, shorter = max(then, self._computed), min(then, self._computed)
+        return longer > PACE_SECONDS and longer > PACE_FACTOR * shorter
+
+    def _drop(self, difference: str) -> None:
+        self.plan = None
+        if not self._dropped:
+            self._dropped = True
+            text = (
+                f"The plan of {self.path} is dropped: {difference}. Delete the file to record "
+                "such a run."
+            )
+            warnings.warn(text, PlanDroppedWarning, stacklevel=3)
+
+    def _profile(self, spool: Any) -> Profile:
+        return Profile(
+            tuple(self._rows),
+            tuple(self._layouts),
+            str(self._facts.get("codec") or ""),
+            str(self._facts.get("on") or "cpu"),
+            int(self._facts.get("cache") or 0),
+            _link(spool),
+        )
+
+
+def _layout_of(spool: Any, version: int) -> tuple[Layout, int]:
+    regions = spool.regions(version)
+    layout = tuple((one.name, one.dtype, tuple(one.shape)) for one in regions)
+    return layout, sum(one.nbytes for one in regions)
+
+
+def _words(layout: Layout) -> str:
+    return ", ".join(f"{name or 'an array'} {dtype} {shape}" for name, dtype, shape in layout)
+
+
+def _link(spool: Any) -> Rate | None:
+    """From the fastest tier to the next one, as the spool saw it."""
+    links = spool.stats().links
+    flushed = links[0].flush if links else None
+    if flushed is None or not flushed.transfers or flushed.bytes_per_second < 1:
+        return None
+    return Rate(flushed.bytes_per_second)
+
+
+def _cost(known: Profile) -> CodecCost:
+    """On a GPU what was measured once and for all; in main memory what the run itself saw."""
+    if known.on.startswith("cuda"):
+        return TWINE
+    fastest: dict[int, float] = {}
+    for one in known.checkpoints:
+        fastest[one.raw] = min(one.seconds, fastest.get(one.raw, one.seconds))
+    return CodecCost("as recorded", tuple(sorted(fastest.items())), True, False)

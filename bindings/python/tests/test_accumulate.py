@@ -1,0 +1,229 @@
+"""Plans of accumulated compression, profile files, and spools that follow them."""
+
+from __future__ import annotations
+
+import json
+import time
+import warnings
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import unspool
+from unspool import OptionError, accumulate
+from unspool.accumulate import NVCOMP, TWINE, CodecCost, Profile, ProfileError, Recorded
+from unspool.accumulate.text import shortened
+from unspool.cli import main
+
+MB = 1_000_000
+
+
+def equal(
+    count: int = 100, size: int = 2 * MB, ratio: float = 10.0, rate: float = 100e9
+) -> Profile:
+    return Profile.of([size] * count, ratio=ratio, interval=size / rate)
+
+
+def test_a_plan_is_never_worse_than_simple_schedules() -> None:
+    for codec in (NVCOMP, TWINE):
+        found = accumulate.plan(equal(), codec=codec, cache="128MiB", link=25e9)
+        assert found.is_optimal
+        assert found.best.blocked <= min(one.blocked for one in found.simple.values())
+        assert sum(found.best.counts.values()) == len(found.best.decisions) == 100
+
+
+def test_a_high_fixed_cost_is_shared_and_a_low_one_need_not_be() -> None:
+    run = equal(size=8 * MB)
+    slow = accumulate.plan(run, codec=NVCOMP, cache="1GB", link=25e9).best
+    fast = accumulate.plan(run, codec=TWINE, cache="1GB", link=25e9).best
+    assert slow.counts["A"] > 50 and fast.counts["A"] == 0
+    assert fast.blocked < slow.blocked
+
+
+def test_the_parts_of_an_outcome_add_up() -> None:
+    run = equal(7)
+    found = accumulate.follow(run, "UCAAXAX", codec=NVCOMP, cache="64MiB", link=25e9)
+    parts = found.computing + found.room + found.copies + found.codec + found.last
+    assert found.seconds == pytest.approx(parts)
+    assert found.link_bytes == 2 * MB + 6 * MB // 5
+    assert found.throughput == pytest.approx(14 * MB / found.seconds)
+    assert found.counts == {"U": 1, "C": 1, "A": 3, "X": 2}
+
+
+def test_what_makes_no_sense_is_refused() -> None:
+    run = equal(3)
+    with pytest.raises(OptionError, match="cache"):
+        accumulate.plan(run, codec=TWINE, link=25e9)
+    with pytest.raises(OptionError, match="link"):
+        accumulate.plan(run, codec=TWINE, cache="1GB")
+    with pytest.raises(OptionError, match="larger cache"):
+        accumulate.plan(run, codec=TWINE, cache="1MB", link=25e9)
+    with pytest.raises(OptionError, match="2 decisions for 3"):
+        accumulate.follow(run, "UU", codec=TWINE, cache="1GB", link=25e9)
+    with pytest.raises(OptionError, match="letters"):
+        accumulate.follow(run, "UUZ", codec=TWINE, cache="1GB", link=25e9)
+    with pytest.raises(OptionError, match="until"):
+        accumulate.plan(run, codec=TWINE, cache="1GB", link=25e9, until="lunch")
+    with pytest.raises(OptionError, match="ascending"):
+        CodecCost("odd", ((5, 1.0), (1, 2.0)))
+
+
+def test_costs_of_codecs_are_lines_through_points(tmp_path: Path) -> None:
+    cost = CodecCost("mine", ((100, 1.0), (200, 2.0)))
+    assert [cost.seconds(size) for size in (0, 100, 150, 400)] == [1.0, 1.0, 1.5, 4.0]
+    assert CodecCost.linear("mine", 5.0, 100.0).seconds(200) == pytest.approx(7.0)
+    file = tmp_path / "cost.json"
+    file.write_text(json.dumps(TWINE.as_dict()))
+    assert CodecCost.load_from(file) == TWINE
+    file.write_text("{}")
+    with pytest.raises(ProfileError, match="unspool_codec_cost"):
+        CodecCost.load_from(file)
+
+
+def test_a_profile_survives_its_file(tmp_path: Path) -> None:
+    layouts = ((("u", "float32", (3, 4)),), (("u", "float32", (3, 4)), ("v", "int8", (5,))))
+    rows = (Recorded(0.0, 48, 20, 0, 1e-3), Recorded(1e-3, 53, 21, 1, 2e-3))
+    link = unspool.planning.links.Rate(25e9, 1e-5)
+    profile = Profile(rows, layouts, "lossless", "cpu", 1 << 20, link)
+    profile.save_to(tmp_path / "run.json")
+    assert Profile.load_from(tmp_path / "run.json") == profile
+    assert (profile.raw_bytes, profile.seconds) == (101, 1e-3)
+    assert profile.ratio == pytest.approx(101 / 41)
+
+
+@pytest.mark.parametrize("change", [
+    lambda found: found.pop("unspool_profile"),
+    lambda found: found["checkpoints"]["raw"].pop(),
+    lambda found: found["checkpoints"].pop("stored"),
+    lambda found: found["checkpoints"]["layout"].__setitem__(0, 9),
+    lambda found: found["checkpoints"]["interval"].__setitem__(0, -1),
+    lambda found: found.__setitem__("link", {"speed": 3}),
+    lambda found: found.__setitem__("layouts", 3),
+])  # fmt: skip
+def test_a_changed_profile_is_refused(tmp_path: Path, change: Any) -> None:
+    layouts = ((("u", "float32", (3, 4)),),)
+    found = Profile((Recorded(0.0, 48, 20), Recorded(0.1, 48, 20)), layouts).as_dict()
+    change(found)
+    file = tmp_path / "run.json"
+    file.write_text(json.dumps(found))
+    with pytest.raises(ProfileError, match=r"run\.json"):
+        Profile.load_from(file)
+
+
+def test_schedules_are_shown_by_runs() -> None:
+    assert shortened("UUUAAXC") == "3U 2A X C"
+    assert shortened("UC" * 50).endswith("... (60 more)")
+
+
+def test_the_command_shows_a_table(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["accumulate", "--codec", "nvcomp", "--checkpoints", "40"]) == 0
+    shown = capsys.readouterr().out
+    assert "proven to be optimal" in shown and "when the cache is full" in shown
+    assert main(["accumulate", "--ratio", "4", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert len(found["best"]["decisions"]) == 100
+    assert main(["accumulate", "--checkpoints", "0"]) == 2
+
+
+class _Spool:
+    """As much of a spool as a watch sees."""
+
+    def __init__(self, ratio: int = 10, rate: float = 25e9) -> None:
+        self.arrays: dict[int, np.ndarray] = {}
+        self.raw: list[bool] = []
+        self._ratio = ratio
+        flush = SimpleNamespace(transfers=3, bytes_per_second=rate)
+        self._stats = SimpleNamespace(save_stall_seconds=0.0, links=[SimpleNamespace(flush=flush)])
+
+    def stats(self) -> Any:
+        return self._stats
+
+    def regions(self, version: int) -> list[unspool.Region]:
+        array = self.arrays[version]
+        return [unspool.Region("0", str(array.dtype), array.shape, array.nbytes)]
+
+    def achieved(self, version: int) -> dict[str, Any]:
+        if version not in self.arrays:
+            raise unspool.UnknownVersionError("gone")
+        return {"0": SimpleNamespace(stored_bytes=self.arrays[version].nbytes // self._ratio)}
+
+
+FACTS = {"codec": "lossless", "on": "cpu", "cache": 64 << 20}
+
+
+def run(
+    path: Path, shapes: list[tuple[int, ...]], *, pace: float = 0.0, facts: Any = FACTS, **more: Any
+) -> tuple[_Spool, accumulate.Watch]:
+    """Saves arrays of these shapes; each save takes a little while."""
+    spool, watch = _Spool(**more), accumulate.open_profile(path, facts)
+    for version, shape in enumerate(shapes):
+        _busy(pace)
+        spool.raw.append(watch.before_save(spool) == "raw")
+        spool.arrays[version] = np.zeros(shape, np.float32)
+        watch.after_save(spool, version)
+    watch.closing(spool)
+    return spool, watch
+
+
+def _busy(seconds: float) -> None:
+    end = time.perf_counter() + seconds
+    while time.perf_counter() < end:
+        pass
+
+
+def test_the_first_run_is_recorded_and_the_next_one_follows_it(tmp_path: Path) -> None:
+    path, shapes = tmp_path / "run.json", [(100, 100)] * 40
+    first, watch = run(path, shapes)
+    assert watch.records and not any(first.raw)
+    known = Profile.load_from(path)
+    assert {one.stored for one in known.checkpoints} == {4000}
+    assert known.layouts == ((("0", "float32", (100, 100)),),)
+    assert known.cache == 64 << 20 and known.link is not None
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        again, watch = run(path, shapes)
+    assert watch.plan is not None
+    assert again.raw == [letter == "U" for letter in watch.plan.best.decisions]
+
+
+def test_bytes_of_what_was_discarded_meanwhile_count_as_raw(tmp_path: Path) -> None:
+    spool, watch = _Spool(), accumulate.open_profile(tmp_path / "run.json", FACTS)
+    for version in range(3):
+        watch.before_save(spool)
+        spool.arrays[version] = np.zeros(10, np.float32)
+        watch.after_save(spool, version)
+    del spool.arrays[1]
+    watch.settle(spool)
+    watch.closing(spool)
+    stored = [one.stored for one in Profile.load_from(tmp_path / "run.json").checkpoints]
+    assert stored == [4, 40, 4]
+
+
+SHAPES = [(100, 100)] * 30
+
+
+@pytest.mark.parametrize(("shapes", "more", "words"), [
+    ([*SHAPES[:9], (100, 101), *SHAPES[10:]], {}, r"checkpoint 9 is 0 float32 \(100, 101\)"),
+    ([*SHAPES[:9], (10, 1000), *SHAPES[10:]], {}, r"checkpoint 9 is .*, and was 0 float32 \(100"),
+    ([*SHAPES, (100, 100)], {}, "there are more than 30 checkpoints"),
+    (SHAPES[:20], {}, "there are 20 checkpoints, and were 30"),
+    (SHAPES, {"pace": 2e-3}, "the first 16 checkpoints came within"),
+    (SHAPES, {"facts": {**FACTS, "codec": ""}}, "the codec is none, and was lossless"),
+    (SHAPES, {"facts": {**FACTS, "cache": 8}}, "larger cache"),
+])  # fmt: skip
+def test_a_run_that_differs_is_noticed(
+    tmp_path: Path, shapes: list[tuple[int, ...]], more: dict[str, Any], words: str
+) -> None:
+    path = tmp_path / "run.json"
+    run(path, SHAPES)
+    with pytest.warns(accumulate.PlanDroppedWarning, match=words) as told:
+        _, watch = run(path, shapes, **more)
+    assert watch.plan is None and len(told) == 1
+    assert len(Profile.load_from(path).checkpoints) == 30
+
+
+def test_a_profile_in_no_directory_is_refused_at_once(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match="no such directory"):
+        accumulate.open_profile(tmp_path / "none" / "run.json", FACTS)
