@@ -76,7 +76,7 @@ impl<'a, K: Coding> Decoder<'a, K> {
             REFERENCE if !K::LOSSY => {
                 take_referred(&descriptors, from, &mut self.grid)?;
                 from_grid(&self.grid, &mut self.q);
-                self.coding.from_reference(&self.q, &mut self.values);
+                self.coding.undo_reference(&self.q, &mut self.values);
             }
             _ => return None,
         }

@@ -24,7 +24,7 @@ pub(super) trait Coding: Sync {
     fn to_reference(&self, values: &[Self::V; CHUNK], u: &mut [Self::Q; CHUNK]);
 
     /// The inverse of [`to_reference`](Coding::to_reference).
-    fn from_reference(&self, u: &[Self::Q; CHUNK], values: &mut [Self::V; CHUNK]);
+    fn undo_reference(&self, u: &[Self::Q; CHUNK], values: &mut [Self::V; CHUNK]);
 }
 
 /// Coefficients by position.
@@ -130,7 +130,7 @@ impl<W: Word> Coding for Exact<W> {
     }
 
     #[inline(always)]
-    fn from_reference(&self, u: &[W; CHUNK], values: &mut [W; CHUNK]) {
+    fn undo_reference(&self, u: &[W; CHUNK], values: &mut [W; CHUNK]) {
         match self.order {
             Order::Float => map(u, values, W::rotate_right),
             Order::Signed => map(u, values, W::flip_sign),
@@ -196,7 +196,7 @@ impl<R: Real> Coding for Stepped<R> {
 
     fn to_reference(&self, _: &[R::V; CHUNK], _: &mut [Q<R>; CHUNK]) {}
 
-    fn from_reference(&self, _: &[Q<R>; CHUNK], _: &mut [R::V; CHUNK]) {}
+    fn undo_reference(&self, _: &[Q<R>; CHUNK], _: &mut [R::V; CHUNK]) {}
 }
 
 /// Mode 2.
@@ -282,5 +282,5 @@ impl<R: Real> Coding for Cut<R> {
 
     fn to_reference(&self, _: &[R::V; CHUNK], _: &mut [Q<R>; CHUNK]) {}
 
-    fn from_reference(&self, _: &[Q<R>; CHUNK], _: &mut [R::V; CHUNK]) {}
+    fn undo_reference(&self, _: &[Q<R>; CHUNK], _: &mut [R::V; CHUNK]) {}
 }
