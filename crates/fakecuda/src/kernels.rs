@@ -7,6 +7,7 @@ use crate::codes::{Code, Outcome};
 use crate::executor::is_of_device;
 use crate::world::World;
 
+mod twine;
 mod walk;
 
 /// How an image of the fake begins: like the machine code that it stands for.
@@ -55,6 +56,9 @@ const KERNELS: &[Kernel] = &[
     Kernel { name: c"copy_units_4_32", parameters: COPY, run: walk::copy::<4> },
     Kernel { name: c"copy_units_8_32", parameters: COPY, run: walk::copy::<8> },
     Kernel { name: c"copy_units_16_32", parameters: COPY, run: walk::copy::<16> },
+    Kernel { name: c"twine_encode", parameters: &[twine::ENCODE_WORDS], run: twine::encode },
+    Kernel { name: c"twine_reduce", parameters: &[twine::ENCODE_WORDS], run: twine::reduce },
+    Kernel { name: c"twine_decode", parameters: &[twine::DECODE_WORDS], run: twine::decode },
 ];
 
 /// The first handle of a kernel; the others follow.

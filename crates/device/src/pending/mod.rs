@@ -16,8 +16,8 @@ use crate::stream::Stream;
 
 pub use decoded::DecodeStatus;
 pub use result::{CheckpointResult, EncodeError, EncodeErrorKind, JobResult};
+pub(crate) use slots::Slot;
 pub use slots::Slots;
-pub(crate) use slots::{RECORD_BYTES, Slot};
 
 use slots::Place;
 

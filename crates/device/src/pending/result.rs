@@ -10,8 +10,7 @@
 //! | 3 | its bytes, from there to the end of its last job (also when that was too much) |
 //! | 4 + 6 j | of job j: offset from the begin, stored bytes, largest error (`f64`), sum of the squared errors (`f64`), values, outliers |
 //!
-//! And for what is placed behind it, in device memory: the record of
-//! [`RECORD_BYTES`](super::RECORD_BYTES): where it ends (not aligned), where it begins, word 1 from
+//! And for what is placed behind it, in device memory: a record of four words: where it ends (not aligned), where it begins, word 1 from
 //! above, and two counters of 32 bits for kernels, which are 0 between launches. A checkpoint that does not fit ends at its limit, so that what follows finds its own
 //! room untouched.
 

@@ -4,7 +4,6 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use super::Pending;
 use super::result::{HEAD_WORDS, JOB_WORDS, Words};
@@ -16,15 +15,15 @@ use crate::memory::{DeviceMemory, PinnedMemory};
 use crate::stream::Stream;
 
 /// Bytes of a record.
-pub(crate) const RECORD_BYTES: u64 = 32;
+const RECORD_BYTES: u64 = 32;
+
+/// The last bytes of a record.
+const COUNTER_BYTES: u64 = 8;
 
 /// Words of the smallest slot: room for ten jobs.
 const SMALLEST: usize = 64;
 /// Words of a chunk, unless one slot needs more.
 const CHUNK_WORDS: usize = 8192;
-
-/// The longest time that clearing a few kilobytes may take on a busy device.
-const CLEARING: Duration = Duration::from_secs(60);
 
 /// Slots of one context.
 #[derive(Debug)]
@@ -55,6 +54,8 @@ struct Chunk {
 struct Spot {
     chunk: Arc<Chunk>,
     index: usize,
+    /// Whether the counters in its record are known to be 0 between launches.
+    cleared: bool,
 }
 
 /// A slot in use: what it will be numbered when it is done, and what it begins behind.
@@ -72,11 +73,6 @@ impl Chunk {
         // SAFETY: nothing was enqueued on it yet.
         unsafe { pinned.bytes_mut() }.fill(0);
         let records = DeviceMemory::new(context, count as u64 * RECORD_BYTES)?;
-        // The counters in the records are 0 between launches. On a stream of its own, which has
-        // nothing to wait for.
-        let stream = Stream::new(context)?;
-        copy::fill(&stream, &records.span(), 0)?;
-        stream.sync(CLEARING)?;
         Ok(Chunk { pinned, records, words })
     }
 
@@ -138,9 +134,13 @@ impl Slots {
     /// A new chunk, all but one slot of which are free.
     fn make(&self, words: usize) -> Result<Spot, DeviceError> {
         let chunk = Arc::new(Chunk::new(&self.context, words)?);
-        let others = (1..chunk.count()).map(|index| Spot { chunk: Arc::clone(&chunk), index });
+        let others = (1..chunk.count()).map(|index| Spot {
+            chunk: Arc::clone(&chunk),
+            index,
+            cleared: false,
+        });
         self.state().free.extend(others);
-        Ok(Spot { chunk, index: 0 })
+        Ok(Spot { chunk, index: 0, cleared: false })
     }
 
     /// Takes back what the device has finished meanwhile.
@@ -198,6 +198,19 @@ impl Slot {
     /// Where the device writes the record, in its own memory.
     pub(crate) fn record(&self) -> u64 {
         self.lease().spot.record()
+    }
+
+    /// The address of two counters of 32 bits in device memory that are 0 behind what is on
+    /// `stream`; the kernel leaves them so.
+    pub(crate) fn counters(&mut self, stream: &Stream) -> Result<u64, DeviceError> {
+        let Some(lease) = &mut self.lease else { return Ok(0) };
+        let offset = (lease.spot.index as u64 + 1) * RECORD_BYTES - COUNTER_BYTES;
+        let span = lease.spot.chunk.records.span().slice(offset, COUNTER_BYTES)?;
+        if !lease.spot.cleared {
+            copy::fill(stream, &span, 0)?;
+            lease.spot.cleared = true;
+        }
+        Ok(span.address())
     }
 
     /// What the device writes into the first word when all others are written.

@@ -9,12 +9,9 @@ use super::modules::DECODE_WARPS;
 use super::plan::piece;
 use super::words::{DecodeLaunch, PIECES, Piece};
 use crate::error::DeviceError;
-use crate::pending::{DecodeStatus, Pending, RECORD_BYTES, Slot};
+use crate::pending::{DecodeStatus, Pending, Slot};
 use crate::stream::Stream;
 use crate::watch::Place;
-
-/// Where in a record the counters are.
-const COUNTS: u64 = RECORD_BYTES - 8;
 
 impl Twine {
     /// Decodes `jobs` behind what is on `stream`. Any bytes may be there instead of a stream: then
@@ -54,8 +51,9 @@ impl Twine {
     ) -> Result<Pending, DeviceError> {
         let wide = jobs.iter().any(|job| job.layout.bits == 64);
         let (module, kernel) = self.modules.get("twine_decode", wide, DECODE_WARPS)?;
-        let (slot, mark) = (self.slots.begin(0)?, self.marks.prepare()?);
-        let mut words = launch_words(jobs, &slot)?;
+        let (mut slot, mark) = (self.slots.begin(0)?, self.marks.prepare()?);
+        let counts = slot.counters(stream)?;
+        let mut words = launch_words(jobs, &slot, counts)?;
         let mut list: [*mut c_void; 1] = [(&raw mut words).cast()];
         let shape = (words.tiles, 32 * DECODE_WARPS);
         // SAFETY: the kernel takes these words; what they name is there by the caller's word, or
@@ -73,11 +71,15 @@ impl Twine {
     }
 }
 
-fn launch_words(jobs: &[DecodeJob<'_>], slot: &Slot) -> Result<DecodeLaunch, DeviceError> {
+fn launch_words(
+    jobs: &[DecodeJob<'_>],
+    slot: &Slot,
+    counts: u64,
+) -> Result<DecodeLaunch, DeviceError> {
     let mut words = DecodeLaunch {
         slot: slot.address(),
         sequence: slot.sequence(),
-        counts: slot.record() + COUNTS,
+        counts,
         tiles: 0,
         pieces: jobs.len() as u32,
         piece: [Piece::default(); PIECES],

@@ -1,0 +1,251 @@
+//! Twine over a fake driver whose kernels are the codec of the processor: places, chains, results,
+//! and memory that is used again, with work that is late.
+
+use std::time::Duration;
+
+use unspool_codec::twine::{self, Layout, Method, Spec};
+use unspool_codec::{Bound, Dtype};
+use unspool_device::twine::{Checkpoint, DecodeJob, EncodeJob, JobSpec, Twine};
+use unspool_device::{
+    Context, DeviceError, DeviceErrorKind, DeviceMemory, Driver, EncodeErrorKind, Pending, Start,
+    Stream, copy,
+};
+use unspool_fakecuda::Fake;
+
+const LIMIT: Duration = Duration::from_secs(20);
+const ROOM: u64 = 1 << 20;
+/// What memory holds before anything is encoded into it.
+const UNTOUCHED: u8 = 0xa5;
+
+type Outcome<T = ()> = Result<T, DeviceError>;
+
+struct Bench {
+    context: Context,
+    stream: Stream,
+    twine: Twine,
+    room: DeviceMemory,
+}
+
+impl Bench {
+    fn new() -> Outcome<Bench> {
+        let context = Context::new(&Driver::load()?, 0)?;
+        let (stream, room) = (Stream::new(&context)?, DeviceMemory::new(&context, ROOM)?);
+        copy::fill(&stream, &room.span(), UNTOUCHED)?;
+        Ok(Bench { twine: Twine::new(&context, Vec::new()), context, stream, room })
+    }
+
+    fn upload(&self, bytes: &[u8]) -> Outcome<DeviceMemory> {
+        let memory = DeviceMemory::new(&self.context, bytes.len() as u64)?;
+        copy::host_to_device(&self.stream, &memory.span(), bytes, LIMIT)?;
+        Ok(memory)
+    }
+
+    fn bytes(&self, address: u64, len: u64) -> Outcome<Vec<u8>> {
+        let span = self.room.span().slice(address - self.room.span().address(), len)?;
+        let mut bytes = vec![0; len as usize];
+        copy::device_to_host(&self.stream, &mut bytes, &span, LIMIT)?;
+        Ok(bytes)
+    }
+
+    fn begin(&self) -> u64 {
+        self.room.span().address()
+    }
+
+    fn end(&self) -> u64 {
+        self.begin() + ROOM
+    }
+
+    fn encode(&self, jobs: &[EncodeJob<'_>], start: Start<'_>, limit: u64) -> Outcome<Pending> {
+        // SAFETY: sources live until the end of the test, which waits.
+        let pending =
+            unsafe { self.twine.encode(&self.stream, &[Checkpoint { jobs, start, limit }])? };
+        Ok(pending.into_iter().next().unwrap_or_else(|| unreachable!("one checkpoint")))
+    }
+}
+
+/// A field, its layout and its stream by the processor.
+struct Field {
+    spec: Spec,
+    bytes: Vec<u8>,
+    stream: Vec<u8>,
+}
+
+fn field(n: u64, method: Method) -> Field {
+    let layout = Layout::of(&Dtype::Float32, &[n]).expect("a small array");
+    let values = (0..n).map(|i| (i as f32 * 0.01).sin());
+    let bytes: Vec<u8> = values.flat_map(f32::to_le_bytes).collect();
+    let spec = Spec { layout, method };
+    let mut stream = vec![0; twine::max_bytes(&layout) as usize];
+    let encoded = twine::encode(&spec, &bytes, &mut stream).expect("floats");
+    stream.truncate(encoded.bytes as usize);
+    Field { spec, bytes, stream }
+}
+
+fn bounded(n: u64) -> Field {
+    field(n, Method::Bound(Bound::Range(1e-3)))
+}
+
+#[test]
+fn regions_of_a_checkpoint_lie_behind_each_other_and_decode_to_the_values() -> Outcome {
+    let _fake = Fake::start();
+    let bench = Bench::new()?;
+    let (a, b) = (bounded(5000), field(3000, Method::Lossless));
+    let raw = bench.upload(&[7; 1001])?;
+    let (first, second) = (bench.upload(&a.bytes)?, bench.upload(&b.bytes)?);
+    let jobs = [
+        EncodeJob { source: first.span().address(), spec: JobSpec::Twine(&a.spec) },
+        EncodeJob { source: raw.span().address(), spec: JobSpec::Raw { bytes: 1001 } },
+        EncodeJob { source: second.span().address(), spec: JobSpec::Twine(&b.spec) },
+    ];
+    let pending = bench.encode(&jobs, Start::At(bench.begin()), bench.end())?;
+    let result = pending.wait(LIMIT).map_err(|error| error.into_device_error())?;
+    assert_eq!(result.start, bench.begin());
+    let mut expected = a.stream.clone();
+    expected.resize(expected.len().next_multiple_of(64), 0);
+    expected.extend([7; 1001]);
+    expected.resize(expected.len().next_multiple_of(64), 0);
+    let offset = expected.len() as u64;
+    expected.extend(&b.stream);
+    assert_eq!((result.jobs[2].offset, result.bytes), (offset, expected.len() as u64));
+    assert!(bench.bytes(result.start, result.bytes)? == expected);
+    assert!(result.jobs[0].achieved.max_error > 0.0 && result.jobs[2].achieved.max_error == 0.0);
+    let target = bench.upload(&vec![0; b.bytes.len()])?;
+    let job = DecodeJob {
+        stream: result.start + offset,
+        stored: b.stream.len() as u64,
+        layout: &b.spec.layout,
+        target: target.span().address(),
+    };
+    // SAFETY: all of it lives until the end of the test.
+    unsafe { bench.twine.decode(&bench.stream, &[job]) }?.wait(LIMIT)?;
+    let mut back = vec![0; b.bytes.len()];
+    copy::device_to_host(&bench.stream, &mut back, &target.span(), LIMIT)?;
+    assert!(back == b.bytes);
+    Ok(())
+}
+
+#[test]
+fn checkpoints_follow_each_other_before_anyone_knows_their_sizes() -> Outcome {
+    let fake = Fake::start();
+    let bench = Bench::new()?;
+    let a = bounded(4000);
+    let source = bench.upload(&a.bytes)?;
+    let jobs = [EncodeJob { source: source.span().address(), spec: JobSpec::Twine(&a.spec) }];
+    let limit = bench.end();
+    fake.hold();
+    let first = bench.encode(&jobs, Start::At(bench.begin()), limit)?;
+    let start = Start::After { pending: &first, align: 256 };
+    let other = Stream::new(&bench.context)?;
+    let checkpoints = [
+        Checkpoint { jobs: &jobs, start, limit },
+        Checkpoint { jobs: &jobs, start: Start::Next { align: 512 }, limit },
+    ];
+    // SAFETY: as above.
+    let rest = unsafe { bench.twine.encode(&other, &checkpoints) }?;
+    assert!(first.try_result().is_none() && rest[1].try_result().is_none());
+    // Their places stay as long as they are needed, also when nobody asks any more.
+    drop(first);
+    fake.release();
+    let mut at = bench.begin();
+    for (pending, align) in rest.iter().zip([256, 512]) {
+        at = (at + a.stream.len() as u64).next_multiple_of(align);
+        let result = pending.wait(LIMIT).map_err(|error| error.into_device_error())?;
+        assert_eq!((result.start, result.bytes), (at, a.stream.len() as u64));
+        assert!(bench.bytes(at, result.bytes)? == a.stream);
+    }
+    Ok(())
+}
+
+#[test]
+fn a_checkpoint_that_does_not_fit_says_so_and_leaves_what_is_behind_alone() -> Outcome {
+    let _fake = Fake::start();
+    let bench = Bench::new()?;
+    let a = bounded(4000);
+    let source = bench.upload(&a.bytes)?;
+    let jobs = [EncodeJob { source: source.span().address(), spec: JobSpec::Twine(&a.spec) }];
+    let limit = bench.begin() + 300;
+    let pending = bench.encode(&jobs, Start::At(bench.begin()), limit)?;
+    let start = Start::After { pending: &pending, align: 64 };
+    let next = bench.encode(&jobs, start, bench.end())?;
+    let error = pending.wait(LIMIT).expect_err("it has no room");
+    assert_eq!(error.kind(), EncodeErrorKind::Overflow);
+    let next = next.wait(LIMIT).map_err(|error| error.into_device_error())?;
+    assert_eq!(next.start, limit.next_multiple_of(64));
+    assert!(bench.bytes(limit, next.start - limit)?.iter().all(|&byte| byte == UNTOUCHED));
+    Ok(())
+}
+
+#[test]
+fn a_damaged_stream_is_told_later() -> Outcome {
+    let _fake = Fake::start();
+    let bench = Bench::new()?;
+    let a = bounded(4000);
+    let mut stream = a.stream.clone();
+    stream[8] ^= 1;
+    let (source, target) = (bench.upload(&stream)?, bench.upload(&vec![0; a.bytes.len()])?);
+    let job = DecodeJob {
+        stream: source.span().address(),
+        stored: stream.len() as u64,
+        layout: &a.spec.layout,
+        target: target.span().address(),
+    };
+    // SAFETY: all of it lives until the end of the test.
+    let status = unsafe { bench.twine.decode(&bench.stream, &[job]) }?;
+    let error = status.wait(LIMIT).expect_err("it is damaged");
+    assert_eq!(error.kind(), DeviceErrorKind::Damaged);
+    assert!(status.try_result().is_some_and(|result| result.is_err()));
+    Ok(())
+}
+
+#[test]
+fn a_launch_allocates_nothing_when_others_before_it_are_done() -> Outcome {
+    let fake = Fake::start();
+    let bench = Bench::new()?;
+    let fields: Vec<Field> = (0..20).map(|i| bounded(100 + i)).collect();
+    let sources: Outcome<Vec<_>> = fields.iter().map(|field| bench.upload(&field.bytes)).collect();
+    let sources = sources?;
+    let jobs = fields.iter().zip(&sources).map(|(field, source)| {
+        let spec = JobSpec::Twine(&field.spec);
+        EncodeJob { source: source.span().address(), spec }
+    });
+    // More than fit the parameters of a launch: they go through a table.
+    let jobs: Vec<EncodeJob<'_>> = jobs.collect();
+    let mut counts = Vec::new();
+    for _ in 0..5 {
+        let pending = bench.encode(&jobs, Start::At(bench.begin()), bench.end())?;
+        let result = pending.wait(LIMIT).map_err(|error| error.into_device_error())?;
+        for (field, job) in fields.iter().zip(&result.jobs) {
+            let bytes = bench.bytes(result.start + job.offset, job.stored)?;
+            assert!(bytes == field.stream);
+        }
+        bench.stream.sync(LIMIT)?;
+        counts.push((fake.count("blocks"), fake.count("host_blocks")));
+    }
+    assert_eq!(counts[0], counts[4]);
+    Ok(())
+}
+
+#[test]
+fn what_cannot_be_encoded_is_refused_before_anything_is_enqueued() -> Outcome {
+    let _fake = Fake::start();
+    let bench = Bench::new()?;
+    let a = bounded(100);
+    let source = bench.upload(&a.bytes)?;
+    let job = |source| [EncodeJob { source, spec: JobSpec::Twine(&a.spec) }];
+    let (good, bad) = (job(source.span().address()), job(source.span().address() + 2));
+    let (begin, end) = (bench.begin(), bench.end());
+    let refused = |jobs: &[EncodeJob<'_>], start, limit| {
+        let refused = bench.encode(jobs, start, limit);
+        refused.is_err_and(|error| error.kind() == DeviceErrorKind::OutOfRange)
+    };
+    assert!(refused(&bad, Start::At(begin), end));
+    assert!(refused(&good, Start::At(begin + 4), end));
+    assert!(refused(&good, Start::At(begin), begin - 1));
+    assert!(refused(&good, Start::Next { align: 64 }, end));
+    assert!(refused(&[], Start::At(begin), end));
+    let ints = Layout::of(&Dtype::Int32, &[25]).expect("a small array");
+    let spec = Spec { layout: ints, method: Method::Bound(Bound::Absolute(1.0)) };
+    let ints = [EncodeJob { source: source.span().address(), spec: JobSpec::Twine(&spec) }];
+    assert!(refused(&ints, Start::At(begin), end));
+    Ok(())
+}
