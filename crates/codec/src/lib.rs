@@ -41,6 +41,7 @@ mod parse;
 mod region;
 pub mod twine;
 mod workers;
+pub mod zfp;
 
 pub use checksum::{Checksum, checksum};
 pub use coding::{
