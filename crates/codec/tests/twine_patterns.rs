@@ -49,7 +49,7 @@ fn every_pattern_of_float16_and_bfloat16_is_held() {
 #[test]
 fn sampled_patterns_of_float32_are_held() {
     let n = 1 << 18;
-    let ascending = |i: u64| i * 16_381 & 0xffff_ffff;
+    let ascending = |i: u64| (i * 16_381) & 0xffff_ffff;
     let mut noise = Noise(32);
     let sources = [pack(32, (0..n).map(ascending)), pack(32, (0..n).map(|_| noise.next()))];
     for source in sources {

@@ -1,5 +1,7 @@
 //! Blocks of 32 numbers: how wide they are, and their words (docs/twine.md, "Blocks").
 
+#![allow(clippy::needless_range_loop, reason = "several grids are walked together")]
+
 use super::grid::{Grid, transpose_bits};
 use super::layout::BLOCK;
 use super::word::Word;

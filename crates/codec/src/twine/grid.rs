@@ -3,6 +3,8 @@
 //! A grid is indexed by position in the block, then by block: what is done to a whole block is then
 //! done to 32 blocks side by side, which compilers turn into vector instructions.
 
+#![allow(clippy::needless_range_loop, reason = "several grids are walked together")]
+
 use super::layout::{BLOCK, CHUNK};
 use super::word::Word;
 

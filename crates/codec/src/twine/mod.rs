@@ -45,6 +45,6 @@ mod word;
 
 pub use header::{HEADER_BYTES, Header};
 pub use layout::{BLOCK, CHUNK, Layout, ValueKind};
-pub use reduce::{Summary, reduce};
+pub use reduce::Summary;
 pub use rule::{Method, Relative, Rule, Spec, Step};
-pub use stream::{Encoded, check, decode, encode, header, max_bytes};
+pub use stream::{Encoded, check, decode, encode, header, max_bytes, reduce};

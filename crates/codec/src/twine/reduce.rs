@@ -44,22 +44,24 @@ impl Summary {
 const GROUP: usize = 1024;
 const LANES: usize = 32;
 
-/// Summarises the values of an array, given as to [`encode`](super::encode()).
-/// Of values that are not floats there is none.
-#[must_use]
-pub fn reduce(layout: &Layout, source: &[u8]) -> Summary {
+/// Summarises the values of an array, by several threads if asked to.
+pub(super) fn summarise(layout: &Layout, source: &[u8], parallel: bool) -> Summary {
     match layout.kind {
-        ValueKind::Float16 => reduce_as::<F16>(source),
-        ValueKind::BFloat16 => reduce_as::<Bf16>(source),
-        ValueKind::Float32 => reduce_as::<F32>(source),
-        ValueKind::Float64 => reduce_as::<F64>(source),
+        ValueKind::Float16 => reduce_as::<F16>(source, parallel),
+        ValueKind::BFloat16 => reduce_as::<Bf16>(source, parallel),
+        ValueKind::Float32 => reduce_as::<F32>(source, parallel),
+        ValueKind::Float64 => reduce_as::<F64>(source, parallel),
         ValueKind::Signed | ValueKind::Unsigned => Summary::EMPTY,
     }
 }
 
-fn reduce_as<R: Real>(source: &[u8]) -> Summary {
-    let groups = source.par_chunks(GROUP * R::V::BYTES);
-    let parts: Vec<Summary> = groups.with_min_len(64).map(group::<R>).collect();
+fn reduce_as<R: Real>(source: &[u8], parallel: bool) -> Summary {
+    let bytes = GROUP * R::V::BYTES;
+    let parts: Vec<Summary> = if parallel {
+        source.par_chunks(bytes).with_min_len(64).map(group::<R>).collect()
+    } else {
+        source.chunks(bytes).map(group::<R>).collect()
+    };
     let mut sums: Vec<f64> = parts.iter().map(|part| part.sum_sq).collect();
     while sums.len() > 1 {
         sums = sums.chunks(GROUP).map(sum_group).collect();

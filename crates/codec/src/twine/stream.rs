@@ -9,11 +9,12 @@ use super::encode::{Encoder, Totals};
 use super::header::{HEADER_BYTES, Header, Mode, damaged};
 use super::layout::{CHUNK, Layout, ValueKind};
 use super::real::{Bf16, F16, F32, F64};
-use super::reduce::reduce;
+use super::reduce::{Summary, summarise};
 use super::rule::{Rule, Spec, Step};
 use super::values::{Coding, Cut, Exact, Order, Stepped};
 use super::word::Word;
 use crate::coding::{Achieved, CodecError, CodecErrorKind};
+use crate::workers::{Work, pool};
 
 /// Arrays of fewer bytes are encoded and decoded by the calling thread alone.
 const PARALLEL_BYTES: u64 = 256 << 10;
@@ -52,9 +53,25 @@ pub fn header(stream: &[u8]) -> Result<Header, CodecError> {
     Header::read(stream)
 }
 
+/// Calls `work` where rayon's threads help: in the pool that the caller is in, else in the codecs'
+/// own; the argument says whether there is one.
+fn with_threads<R: Send>(layout: &Layout, work: impl FnOnce(bool) -> R + Send) -> R {
+    if layout.bytes() < PARALLEL_BYTES {
+        return work(false);
+    }
+    if rayon::current_thread_index().is_some() {
+        return work(true);
+    }
+    match pool(Work::Urgent) {
+        Some(pool) => pool.install(|| work(true)),
+        None => work(false),
+    }
+}
+
 /// Encodes `source`, the little-endian items of the array in row-major order, at any address, to
-/// the beginning of `out`, which has at least [`max_bytes`]. Threads of rayon's pool help with
-/// large arrays; the stream does not depend on them.
+/// the beginning of `out`, which has at least [`max_bytes`]. Other threads help with large arrays:
+/// those of the rayon pool that the caller is in, else the codecs' own. The stream does not depend
+/// on them.
 ///
 /// # Errors
 /// [`CodecErrorKind::Invalid`] when the method does not fit the values or a buffer has another
@@ -75,20 +92,28 @@ pub fn encode(spec: &Spec, source: &[u8], out: &mut [u8]) -> Result<Encoded, Cod
             ),
         ));
     }
-    let mode = mode_of(rule, layout, source);
-    Ok(with_coding(layout, &mode, Encode { layout, mode: &mode, source, out }))
+    Ok(with_threads(layout, |parallel| {
+        let mode = mode_of(rule, || summarise(layout, source, parallel), layout.kind);
+        with_coding(layout, &mode, Encode { layout, mode: &mode, source, out, parallel })
+    }))
 }
 
-/// The mode that a rule means for these values.
-fn mode_of(rule: Rule, layout: &Layout, source: &[u8]) -> Mode {
-    let summary = || reduce(layout, source);
+/// The mode that a rule means for values with this summary.
+fn mode_of(rule: Rule, summary: impl FnOnce() -> Summary, kind: ValueKind) -> Mode {
     match rule {
         Rule::Exact => Mode::Exact,
         Rule::Step(step) => Mode::Step(step),
-        Rule::Range(factor) => Mode::Step(Step::of_range(layout.kind, factor, &summary())),
-        Rule::Rms(factor) => Mode::Step(Step::of_rms(layout.kind, factor, &summary())),
+        Rule::Range(factor) => Mode::Step(Step::of_range(kind, factor, &summary())),
+        Rule::Rms(factor) => Mode::Step(Step::of_rms(kind, factor, &summary())),
         Rule::Relative(relative) => Mode::Relative(relative),
     }
+}
+
+/// Summarises the values of an array, given as to [`encode`]. Of values that are not floats there
+/// is nothing to say.
+#[must_use]
+pub fn reduce(layout: &Layout, source: &[u8]) -> Summary {
+    with_threads(layout, |parallel| summarise(layout, source, parallel))
 }
 
 /// Decodes a stream to the little-endian items of the array.
@@ -109,7 +134,9 @@ pub fn decode(layout: &Layout, stream: &[u8], out: &mut [u8]) -> Result<(), Code
     let header = Header::read(stream)?;
     let mode = header.mode_for(layout)?;
     let parts = Parts::of(&header, stream)?;
-    with_coding(layout, &mode, Decode { layout, parts, out })
+    with_threads(layout, |parallel| {
+        with_coding(layout, &mode, Decode { layout, parts, out, parallel })
+    })
 }
 
 /// Something to be done with the coding of a mode.
@@ -155,6 +182,7 @@ struct Encode<'a> {
     mode: &'a Mode,
     source: &'a [u8],
     out: &'a mut [u8],
+    parallel: bool,
 }
 
 /// The words of some chunks, made by one thread.
@@ -184,13 +212,12 @@ impl WithCoding for Encode<'_> {
     type Output = Encoded;
 
     fn run<K: Coding>(self, coding: &K) -> Encoded {
-        let Encode { layout, mode, source, out } = self;
+        let Encode { layout, mode, source, out, parallel } = self;
         let (head, out) = out.split_at_mut(HEADER_BYTES);
         let (table, mut payload) = out.split_at_mut(4 * (layout.n_chunks as usize + 1));
         let (first, mut ends) = table.as_chunks_mut::<4>().0.split_at_mut(1);
         first[0] = [0; 4];
         let (mut totals, mut words) = (Totals::default(), 0);
-        let parallel = layout.bytes() >= PARALLEL_BYTES;
         let mut groups: Vec<Group> = Vec::new();
         let wave = if parallel { 4 * rayon::current_num_threads() } else { 1 };
         groups.resize_with(wave, Group::default);
@@ -287,14 +314,14 @@ struct Decode<'a> {
     layout: &'a Layout,
     parts: Parts<'a>,
     out: &'a mut [u8],
+    parallel: bool,
 }
 
 impl WithCoding for Decode<'_> {
     type Output = Result<(), CodecError>;
 
     fn run<K: Coding>(self, coding: &K) -> Result<(), CodecError> {
-        let Decode { layout, parts, out } = self;
-        let parallel = layout.bytes() >= PARALLEL_BYTES;
+        let Decode { layout, parts, out, parallel } = self;
         let new = || Decoder::new(coding, layout);
         let mut bands = bands(layout, out);
         if parallel {

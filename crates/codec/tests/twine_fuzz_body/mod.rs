@@ -1,0 +1,72 @@
+//! What must hold for any bytes given to the decoder of Twine: the body of a fuzz target and of its
+//! smoke test.
+
+use unspool_codec::twine::{self, Layout};
+use unspool_codec::{CodecErrorKind, Dtype};
+
+/// Arrays of every profile and width, in whose place the bytes are read.
+pub fn layouts() -> Vec<Layout> {
+    let arrays: [(Dtype, &[u64]); 10] = [
+        (Dtype::Float32, &[1500]),
+        (Dtype::Float32, &[20, 70]),
+        (Dtype::Float32, &[5, 9, 40]),
+        (Dtype::Float64, &[1100]),
+        (Dtype::Float64, &[2, 33, 33]),
+        (Dtype::Float16, &[40, 40]),
+        (Dtype::BFloat16, &[700]),
+        (Dtype::Complex64, &[300]),
+        (Dtype::Int16, &[17, 41]),
+        (Dtype::UInt8, &[2100]),
+    ];
+    let layouts = arrays.iter().map(|(dtype, shape)| Layout::of(dtype, shape));
+    layouts.map(|layout| layout.expect("small")).collect()
+}
+
+/// The byte that fills the memory around an array.
+const GUARD: u8 = 0xc3;
+
+/// Decodes the bytes as a stream of the layout: they are refused with a reason, or fill the array
+/// and nothing beside it, twice the same.
+pub fn check(layout: &Layout, stream: &[u8]) -> Result<(), CodecErrorKind> {
+    let bytes = layout.bytes() as usize;
+    let mut memory = vec![GUARD; bytes + 128];
+    let outcome = twine::decode(layout, stream, &mut memory[64..64 + bytes]);
+    let guards = memory[..64].iter().chain(&memory[64 + bytes..]);
+    assert!(guards.into_iter().all(|byte| *byte == GUARD));
+    match outcome {
+        Ok(()) => {
+            let mut again = vec![0; bytes];
+            twine::decode(layout, stream, &mut again).expect("as before");
+            assert!(memory[64..64 + bytes] == again);
+            Ok(())
+        }
+        Err(error) => {
+            assert!(error.to_string().len() > 20);
+            Err(error.kind())
+        }
+    }
+}
+
+/// Gives the bytes the header of a stream of this layout, of a mode that they choose, and a table
+/// that ends where they end, so that the chunks are reached.
+pub fn repaired(layout: &Layout, data: &[u8]) -> Vec<u8> {
+    let table = 64 + 4 * (layout.n_chunks as usize + 1);
+    let mut stream = data.to_vec();
+    stream.resize(stream.len().max(table).next_multiple_of(4), 0);
+    let words = ((stream.len() - table) / 4) as u32;
+    let mode = if layout.kind.is_float() { stream[6] % 3 } else { 0 };
+    stream[..8].copy_from_slice(b"TWN1\x01\0\0\0");
+    (stream[5], stream[6], stream[7]) = (layout.dtype, mode, layout.profile as u8);
+    stream[8..16].copy_from_slice(&layout.n.to_le_bytes());
+    if mode == 1 {
+        stream[24..32].copy_from_slice(&0.125_f64.to_le_bytes());
+    }
+    let kept = u32::from(stream[32]) % (layout.kind.mantissa_bits() + 1);
+    let fields = [kept, layout.n_chunks, layout.nx, layout.ny, layout.nz, words];
+    stream[32..56].copy_from_slice(fields.map(u32::to_le_bytes).as_flattened());
+    stream[64..68].fill(0);
+    if layout.n_chunks > 0 {
+        stream[table - 4..table].copy_from_slice(&words.to_le_bytes());
+    }
+    stream
+}
