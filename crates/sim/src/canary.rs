@@ -33,11 +33,13 @@ pub enum Canary {
     /// A worker reports a prefetch without waiting for its own mark: the restore is not ordered
     /// after it.
     EarlyReport,
+    /// The settler reports a compressed save one unit of alignment behind the place where it is.
+    ShiftedReport,
 }
 
 impl Canary {
     /// All of them.
-    pub const ALL: [Canary; 14] = [
+    pub const ALL: [Canary; 15] = [
         Canary::EarlyFree,
         Canary::Overlap,
         Canary::LostWrite,
@@ -52,5 +54,6 @@ impl Canary {
         Canary::UnawaitedSave,
         Canary::NoGhosts,
         Canary::EarlyReport,
+        Canary::ShiftedReport,
     ];
 }

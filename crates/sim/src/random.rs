@@ -31,6 +31,8 @@ pub enum Topic {
     Crash,
     /// The bytes of a checkpoint.
     Bytes,
+    /// How well a save is compressed.
+    Codec,
 }
 
 impl Random {

@@ -76,7 +76,7 @@ impl Shrinker {
 
     /// Takes faults and delays out, one kind after the other.
     fn calm_down(&mut self) {
-        let changes: [fn(&mut Plan); 15] = [
+        let changes: [fn(&mut Plan); 19] = [
             |plan| plan.faults = Faults::none(),
             |plan| plan.faults.io = 0.0,
             |plan| plan.faults.permanent = 0.0,
@@ -87,6 +87,10 @@ impl Shrinker {
             |plan| plan.faults.delete = 0.0,
             |plan| plan.faults.direct_write = 0.0,
             |plan| plan.faults.tick = 0.0,
+            |plan| plan.codec = None,
+            |plan| plan.codec.iter_mut().for_each(|codec| codec.fails = 0.0),
+            |plan| plan.codec.iter_mut().for_each(|codec| codec.settle_delay = Nanos(0)),
+            |plan| plan.codec.iter_mut().for_each(|codec| codec.handed = 0.0),
             |plan| plan.machine.stream_ordered = false,
             |plan| plan.machine.user_streams = 1,
             |plan| plan.machine.report_delay = Nanos(0),

@@ -51,6 +51,7 @@ fn every_planted_bug_is_found_as_what_it_is() {
         (Canary::UnawaitedSave, Rule::Order),
         (Canary::NoGhosts, Rule::Order),
         (Canary::EarlyReport, Rule::Order),
+        (Canary::ShiftedReport, Rule::Bytes),
     ];
     assert_eq!(expected.map(|(canary, _)| canary), Canary::ALL);
     for (canary, rule) in expected {

@@ -28,7 +28,16 @@ fn plan(device: u64, host: u64, steps: Vec<Step>) -> Plan {
     let links = [(25e9, 25e9, 10_000), (4e9, 4e9, 20_000)];
     let Scenario { config, machine, .. } = Scenario::on(&tiers, &links, vec![]);
     let lives = vec![Life { threads: vec![Script { steps }], crash_after: None }];
-    Plan { seed: 0, config, machine, faults: Faults::none(), lives, content: false, canary: None }
+    Plan {
+        seed: 0,
+        config,
+        machine,
+        faults: Faults::none(),
+        lives,
+        codec: None,
+        content: false,
+        canary: None,
+    }
 }
 
 fn run(device: u64, host: u64, actions: &[Action]) -> RunFigures {
@@ -79,7 +88,8 @@ fn random_schedules_lose_nothing_on_random_machines_that_fail() {
         let steps = script(&actions, 0, PACE, || 1 + random.below(stack::TYPICAL_BYTES));
         let lives = vec![Life { threads: vec![Script { steps }], crash_after: None }];
         let faults = faults::faults(&mut Random::of(seed, Topic::Faults, 8));
-        let plan = Plan { seed, config, machine, faults, lives, content: true, canary: None };
+        let plan =
+            Plan { seed, config, machine, faults, codec: None, lives, content: true, canary: None };
         restores += run_plan(plan).unwrap_or_else(|failure| panic!("{failure}")).restores.calls;
     }
     assert!(restores > 3000, "{restores} restores came to pass");

@@ -195,6 +195,8 @@ impl Core {
             }
             wait.row != row
         });
+        // It never was: its version is unknown, not discarded.
+        self.table.get_mut(row).handed = false;
         self.forget_unsaved(row);
     }
 

@@ -1,12 +1,14 @@
 //! The books of one checkpoint: where its bytes are, and who uses them.
 
-use unspool_core::{CheckpointId, Failure, MAX_TIERS, TierConfig, TierId, Version};
+use unspool_core::{CheckpointId, Failure, MAX_TIERS, Size, TierConfig, TierId, Version};
 
 /// How far a checkpoint has come.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Stage {
     /// Granted; the application has not reported yet.
     Saving,
+    /// The application is done with the save, which was not reported yet: calls wait for that.
+    Handed,
     /// Saved: it must be restorable.
     Live,
     /// Discarded or never saved: its copies go away.
@@ -62,8 +64,10 @@ pub struct Books {
     pub id: CheckpointId,
     /// Its name.
     pub version: Version,
-    /// Its payload.
+    /// Its payload; while it is being saved, what was asked for.
     pub bytes: u64,
+    /// Granted and not reported: what was said of `bytes`.
+    pub saving: Option<Size>,
     /// How far it has come.
     pub stage: Stage,
     /// Its room in each tier.
@@ -76,7 +80,7 @@ impl Books {
     /// A checkpoint without any room.
     #[must_use]
     pub fn new(id: CheckpointId, version: Version, bytes: u64, stage: Stage) -> Books {
-        Books { id, version, bytes, stage, holdings: [None; MAX_TIERS], harm: None }
+        Books { id, version, bytes, saving: None, stage, holdings: [None; MAX_TIERS], harm: None }
     }
 
     /// Its room in `tier`.

@@ -22,7 +22,7 @@ impl Court<'_> {
     /// Judges a refusal of `call`.
     pub fn judge(&self, call: Call, refusal: Refusal) -> Result<(), Violation> {
         let just = match call {
-            Call::Save { version, bytes } => self.save(version, bytes, refusal),
+            Call::Save { version, bytes, .. } => self.save(version, bytes, refusal),
             Call::Restore { version } => self.restore(version, refusal),
             Call::Flush { .. } => self.flush(refusal),
         };
@@ -40,7 +40,8 @@ impl Court<'_> {
             Refusal::Full { failure, .. } => {
                 let fits = tiers.iter().any(|tier| can_hold(tier, bytes));
                 let room = room::for_save(self.ledger, bytes);
-                fits && (self.failures || (failure.is_none() && room.is_none()))
+                let pending = self.ledger.handed_over().next().is_some();
+                fits && !pending && (self.failures || (failure.is_none() && room.is_none()))
             }
             _ => false,
         }
@@ -71,7 +72,8 @@ impl Court<'_> {
         let Some(books) = self.ledger.named(version) else { return false };
         let below = self.ledger.tiers().iter().any(|t| t.kind == tier);
         let full = failure == Failure::NoSpace && self.is_any_stopped();
-        self.is_unflushed(books) && below && (self.failures || full)
+        let pending = self.ledger.handed_over().next().is_some();
+        self.is_unflushed(books) && below && !pending && (self.failures || full)
     }
 
     fn is_unflushed(&self, books: &Books) -> bool {

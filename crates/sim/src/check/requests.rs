@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use unspool_core::{CheckpointId, RequestId, TierId, Version};
+use unspool_core::{CheckpointId, RequestId, Size, TierId, Version};
 
 use super::{Rule, Violation};
 
@@ -15,6 +15,8 @@ pub enum Call {
         version: Version,
         /// Its payload.
         bytes: u64,
+        /// Whether it has so many bytes, or at most so many.
+        size: Size,
     },
     /// The bytes of a version.
     Restore {

@@ -1,6 +1,7 @@
 //! What a run is made of: everything that chance decides before it begins. A plan is plain data,
 //! so that the shrinker can take pieces out of it.
 
+pub mod codec;
 pub mod faults;
 pub mod script;
 pub mod stack;
@@ -11,6 +12,7 @@ use std::fmt;
 use unspool_core::Config;
 
 use crate::canary::Canary;
+use crate::plan::codec::Codec;
 use crate::plan::faults::Faults;
 use crate::plan::script::{Life, Script};
 use crate::plan::stack::Machine;
@@ -27,6 +29,8 @@ pub struct Plan {
     pub machine: Machine,
     /// What goes wrong.
     pub faults: Faults,
+    /// How the application compresses what it saves, if it does.
+    pub codec: Option<Codec>,
     /// What the application does; between two lives the machine crashes.
     pub lives: Vec<Life>,
     /// Whether memory and stores hold bytes; without them gigabytes cost nothing.
@@ -43,8 +47,9 @@ impl Plan {
         let config = stack::config(&mut random);
         let machine = stack::machine(&mut random, &config);
         let faults = faults::faults(&mut Random::of(seed, Topic::Faults, 0));
+        let codec = codec::codec(&mut Random::of(seed, Topic::Codec, 0));
         let lives = workload::lives(&mut Random::of(seed, Topic::Script, 0), &config);
-        Plan { seed, config, machine, faults, lives, content: true, canary: None }
+        Plan { seed, config, machine, faults, codec, lives, content: true, canary: None }
     }
 
     /// All scripts of all lives.
@@ -65,6 +70,7 @@ impl fmt::Display for Plan {
         writeln!(f, "{:#?}", self.config)?;
         writeln!(f, "{:?}", self.machine)?;
         writeln!(f, "{:?}", self.faults)?;
+        self.codec.iter().try_for_each(|codec| writeln!(f, "{codec:?}"))?;
         for (number, life) in self.lives.iter().enumerate() {
             writeln!(f, "life {number}, crash after {:?} events", life.crash_after)?;
             for (thread, script) in life.threads.iter().enumerate() {

@@ -9,6 +9,7 @@ mod sizes;
 use unspool_core::{Config, LinkConfig, Nanos, PolicyKind, TierConfig, TierKind, Version};
 
 use crate::plan::Plan;
+use crate::plan::codec::Codec;
 use crate::plan::faults::Faults;
 use crate::plan::script::{Care, Life, Script, Step};
 use crate::plan::stack::{LinkSpeed, Machine};
@@ -57,6 +58,8 @@ pub struct Scenario {
     pub save_interval: Nanos,
     /// The time between two restores.
     pub restore_interval: Nanos,
+    /// How the application compresses what it saves, if it does.
+    pub codec: Option<Codec>,
     /// The restores begin when everything has been flushed.
     pub wait_for_flush: bool,
 }
@@ -87,6 +90,7 @@ impl Scenario {
             hints: Hints::All,
             save_interval: Nanos(10_000_000),
             restore_interval: Nanos(10_000_000),
+            codec: None,
             wait_for_flush: false,
         }
     }
@@ -149,6 +153,7 @@ impl Scenario {
             config: self.config.clone(),
             machine: self.machine.clone(),
             faults: Faults::none(),
+            codec: self.codec,
             lives: vec![life],
             content: false,
             canary: None,

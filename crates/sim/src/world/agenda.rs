@@ -25,6 +25,8 @@ pub enum Action {
     OpDone(OpId),
     /// The background reports to the core, after a wait for its own mark if it enqueued anything.
     Report(Event, Option<Mark>),
+    /// The settler looks whether the saves that were handed over are done.
+    Settle,
     /// A deadline of the core has passed.
     Tick,
     /// Nothing fails any more.

@@ -42,11 +42,11 @@ impl World {
 
     fn grant(&mut self, request: RequestId, id: CheckpointId, place: Place) -> Checked {
         let call = self.requests.answer(request, Progress::Open(id, place.tier))?;
-        let Call::Save { version, bytes } = call else {
+        let Call::Save { version, bytes, size } = call else {
             return Err(Violation::new(Rule::Answer, format!("{call:?} is granted")));
         };
         self.ever.insert(id, (version, bytes));
-        let entered = self.ledger.grant(id, version, bytes, place);
+        let entered = self.ledger.grant((id, version), (bytes, size), place);
         self.enforce(entered)?;
         if !self.sings(Canary::LostGrant) {
             self.reply(request, Reply::Granted { id, version, bytes, place });

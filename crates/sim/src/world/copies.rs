@@ -18,17 +18,24 @@ impl World {
     /// Enqueues the copy of a ticket on a stream of its thread.
     pub(crate) fn enqueue_copy(&mut self, thread: ThreadId, ticket: Ticket) -> Checked {
         let stream = self.thread(thread).stream_of(&ticket);
-        let waits = self.marks_before(ticket.touched())?;
+        let granted = ticket;
+        let (ticket, before) = self.encode(ticket);
+        let mut waits = self.marks_before(ticket.touched())?;
+        waits.extend(before);
         self.enqueue(stream, &waits, &[ticket.touched()], &ticket.what())?;
         let op = self.hardware.streams.push(stream, waits);
         self.record(stream, Mark(op))?;
         let tier = self.plan.config.tiers[usize::from(ticket.place.tier.0)];
         let early =
             self.plan.machine.stream_ordered && tier.kind == TierKind::Device && !ticket.abort;
+        let early = early || ticket.handed;
         self.ops.insert(op, Work::Copy(thread, Ticket { reported: early, ..ticket }));
         if !early {
             self.thread(thread).state = State::Copying;
             return Ok(());
+        }
+        if ticket.handed {
+            return self.hand_over(thread, &granted, ticket, op);
         }
         let (span, write) = (self.span(ticket.touched()), ticket.save);
         self.hardware.marks.keep(ticket.id, Enqueued { span, write, mark: Mark(op) });
@@ -53,6 +60,9 @@ impl World {
     pub(crate) fn end_copy(&mut self, op: OpId, thread: ThreadId, ticket: Ticket) -> Checked {
         let success = if ticket.save { self.copy_in(&ticket) } else { self.copy_out(&ticket)? };
         self.hardware.streams.complete(op);
+        if ticket.handed {
+            self.ended_in_background(op);
+        }
         if ticket.reported {
             return Ok(());
         }
@@ -101,7 +111,7 @@ impl World {
 }
 
 impl Ticket {
-    fn touched(&self) -> Touched {
+    pub fn touched(&self) -> Touched {
         Touched { id: self.id, place: self.place, bytes: self.bytes, write: self.save }
     }
 
@@ -113,7 +123,11 @@ impl Ticket {
     /// What is reported when the copy succeeded.
     pub fn success(&self) -> Event {
         let request = self.request;
-        if self.save { Event::Saved { request, kept: None } } else { Event::Restored { request } }
+        if self.save {
+            Event::Saved { request, kept: self.kept }
+        } else {
+            Event::Restored { request }
+        }
     }
 
     /// What is reported when it was given up.

@@ -87,6 +87,7 @@ impl World {
         self.threads.clear();
         self.jobs.clear();
         self.ops.clear();
+        self.pending.clear();
         self.replies.clear();
         (self.failures, self.prefetch_held, self.next_tick) = (false, false, Nanos::NEVER);
         self.earlier_events += std::mem::take(&mut self.events);

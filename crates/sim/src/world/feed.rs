@@ -3,7 +3,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use unspool_core::{Command, Event, Failure, Nanos};
+use unspool_core::{Command, Event, Failure, Kept, Nanos, RequestId};
 
 use super::{Checked, World};
 use crate::canary::Canary;
@@ -63,8 +63,8 @@ impl World {
     /// Enters the event into the books.
     fn enter(&mut self, event: &Event) -> Checked {
         match *event {
-            Event::Save { request, version, bytes, .. } => {
-                self.requests.open(request, Call::Save { version, bytes });
+            Event::Save { request, version, bytes, size } => {
+                self.requests.open(request, Call::Save { version, bytes, size });
             }
             Event::Restore { request, version } => {
                 self.requests.open(request, Call::Restore { version });
@@ -74,8 +74,9 @@ impl World {
                 self.requests.open(request, Call::Flush { before });
             }
             Event::Withdraw { request } => self.requests.withdraw(request),
-            Event::Saved { request, .. } => self.enter_saved(request, true),
-            Event::SaveAborted { request } => self.enter_saved(request, false),
+            Event::SaveHanded { request } => self.enter_handed(request),
+            Event::Saved { request, kept } => return self.enter_saved(request, kept, true),
+            Event::SaveAborted { request } => return self.enter_saved(request, None, false),
             Event::Restored { request } | Event::RestoreAborted { request } => {
                 if let Some((id, tier)) = self.requests.close(request) {
                     return self.ledger.released(id, tier);
@@ -86,7 +87,7 @@ impl World {
             Event::StartPrefetch => self.prefetch_held = false,
             Event::HoldPrefetch => self.prefetch_held = true,
             Event::Discard { version } => self.enter_discard(version),
-            Event::Prefer { .. } | Event::SaveHanded { .. } | Event::Tick => {}
+            Event::Prefer { .. } | Event::Tick => {}
             _ => return self.enter_report(event),
         }
         Ok(())
@@ -115,12 +116,19 @@ impl World {
         }
     }
 
-    fn enter_saved(&mut self, request: unspool_core::RequestId, complete: bool) {
-        let Some((id, tier)) = self.requests.close(request) else { return };
-        self.ledger.saved(id, tier, complete);
+    fn enter_handed(&mut self, request: RequestId) {
+        if let Some(id) = self.requests.works_on(request) {
+            self.ledger.handed(id);
+        }
+    }
+
+    fn enter_saved(&mut self, request: RequestId, kept: Option<Kept>, complete: bool) -> Checked {
+        let Some((id, tier)) = self.requests.close(request) else { return Ok(()) };
+        self.ledger.saved(id, tier, complete.then_some(kept))?;
         if complete && self.plan.machine.sync_each_put {
             self.promise_frame(id, tier);
         }
+        Ok(())
     }
 
     fn enter_discard(&mut self, version: unspool_core::Version) {

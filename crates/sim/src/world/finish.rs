@@ -28,7 +28,7 @@ impl World {
 
     fn last_script(&self) -> Script {
         let mut random = Random::of(self.plan.seed, Topic::Script, u64::MAX);
-        let mut versions: Vec<i64> = self.ledger.live().map(|books| books.version.0).collect();
+        let mut versions: Vec<i64> = self.ledger.there().map(|books| books.version.0).collect();
         random.shuffle(&mut versions);
         let mut steps = vec![];
         if self.prefetch_held {
@@ -50,6 +50,7 @@ impl World {
         rest(self.hardware.streams.is_idle(), "an operation never begins")?;
         rest(self.core.transfers_in_flight() == 0, "the core waits for a transfer")?;
         rest(self.core.waiting() == 0, "the core lets a call wait")?;
+        rest(self.pending.is_empty(), "a save that was handed over was never reported")?;
         rest(self.ledger.movements().next().is_none(), "a transfer was never reported")?;
         rest(!self.ledger.is_deleting(), "a deletion was never reported")?;
         rest(!self.requests.is_any_open(), "a ticket stays open")

@@ -157,6 +157,10 @@ impl World {
 
     /// A flush is done: everything that was saved before it is in the slowest tier for it.
     pub(crate) fn check_flushed(&self, before: CheckpointId) -> Checked {
+        let early = self.ledger.handed_over().find(|books| books.id < before);
+        ensure(early.is_none(), Rule::Durable, || {
+            format!("a flush is done while {early:?} is being saved")
+        })?;
         let unfinished =
             self.ledger.live().filter(|b| b.id < before && b.is_readable()).find(|b| {
                 let bottom = self.ledger.bottom(b.bytes);

@@ -7,6 +7,7 @@ mod commands;
 mod copies;
 mod crash;
 mod deletes;
+mod encodes;
 mod feed;
 mod figures;
 mod finish;
@@ -17,7 +18,7 @@ mod replies;
 mod threads;
 mod transfers;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use unspool_core::{CheckpointId, Core, Nanos, RequestId, TransferId, Version};
 
@@ -33,6 +34,7 @@ use crate::plan::Plan;
 use crate::plan::script::Life;
 use crate::random::{Random, Topic};
 use crate::world::agenda::{Action, Agenda, ThreadId};
+use crate::world::encodes::Pending;
 use crate::world::figures::Counters;
 use crate::world::judge::HintMirror;
 use crate::world::machine::Hardware;
@@ -64,6 +66,8 @@ pub struct World {
     pub(crate) threads: Vec<Thread>,
     pub(crate) jobs: BTreeMap<TransferId, Job>,
     pub(crate) ops: BTreeMap<OpId, Work>,
+    /// Saves that end in the background, in the order in which they were handed over.
+    pub(crate) pending: VecDeque<Pending>,
     pub(crate) replies: BTreeMap<RequestId, (ThreadId, Option<Reply>)>,
     /// The version and the bytes of every checkpoint of all lives.
     pub(crate) ever: BTreeMap<CheckpointId, (Version, u64)>,
@@ -123,6 +127,7 @@ impl World {
             threads: Vec::new(),
             jobs: BTreeMap::new(),
             ops: BTreeMap::new(),
+            pending: VecDeque::new(),
             replies: BTreeMap::new(),
             ever: BTreeMap::new(),
             blind: BTreeSet::new(),
@@ -188,6 +193,7 @@ impl World {
             Action::GiveUp(thread, request) => self.give_up(thread, request),
             Action::OpDone(op) => self.op_done(op),
             Action::Report(event, mark) => self.report(event, mark),
+            Action::Settle => self.settle(),
             Action::Tick => self.tick(),
             Action::FaultsStop => {
                 self.become_calm();

@@ -1,6 +1,6 @@
 //! Application threads: they run scripts, wait for answers, give up, and keep tickets open.
 
-use unspool_core::{CheckpointId, Event, Nanos, Place, RequestId, Size, Version};
+use unspool_core::{CheckpointId, Event, Kept, Nanos, Place, RequestId, Size, Version};
 
 use super::{Checked, World};
 use crate::device::streams::StreamId;
@@ -26,6 +26,12 @@ pub(crate) struct Ticket {
     pub abort: bool,
     /// The step before which the bytes are copied.
     pub due: usize,
+    /// What was said of `bytes` when it was asked for.
+    pub size: Size,
+    /// The part of its room that it takes, where that is told.
+    pub kept: Option<Kept>,
+    /// It ends in the background.
+    pub handed: bool,
     /// The core was told when the copy was enqueued.
     pub reported: bool,
 }
@@ -113,12 +119,10 @@ impl World {
                 self.agenda.plan(self.now.plus(span), Action::Wake(id));
                 Ok(())
             }
-            Step::Save { version, bytes, care } => self.call(
-                id,
-                request,
-                care,
-                Event::Save { request, version, bytes, size: Size::Exact },
-            ),
+            Step::Save { version, bytes, care } => {
+                let size = self.size_of_save(version);
+                self.call(id, request, care, Event::Save { request, version, bytes, size })
+            }
             Step::Restore { version, care } => {
                 self.count_lead(id, version);
                 self.call(id, request, care, Event::Restore { request, version })
@@ -210,6 +214,8 @@ impl World {
         save: bool,
         (checkpoint, bytes, place): (CheckpointId, u64, Place),
     ) {
+        let version = self.ever[&checkpoint].0;
+        let size = if save { self.size_of_save(version) } else { Size::Exact };
         let thread = self.thread(id);
         let due = thread.at + usize::from(care.keep);
         let ticket = Ticket {
@@ -220,6 +226,9 @@ impl World {
             save,
             abort: care.abort,
             due,
+            size,
+            kept: None,
+            handed: false,
             reported: false,
         };
         thread.tickets.push(ticket);

@@ -1,6 +1,6 @@
 //! The commands of the core in the books: what may be granted, moved, removed.
 
-use unspool_core::{CheckpointId, Place, TierId, TransferId, TransferKind, Version};
+use unspool_core::{CheckpointId, Place, Size, TierId, TransferId, TransferKind, Version};
 
 use super::{Ledger, Movement};
 use crate::check::copies::{Books, Holding, Stage};
@@ -10,9 +10,8 @@ impl Ledger {
     /// A save of `bytes` bytes was granted.
     pub fn grant(
         &mut self,
-        id: CheckpointId,
-        version: Version,
-        bytes: u64,
+        (id, version): (CheckpointId, Version),
+        (bytes, size): (u64, Size),
         place: Place,
     ) -> Result<(), Violation> {
         let what = || format!("{id:?} was used before or is out of order");
@@ -21,7 +20,8 @@ impl Ledger {
         let taken = self.names.insert(version, id);
         let what = || format!("{version:?} is granted to {id:?} and names {taken:?}");
         ensure(taken.is_none(), Rule::Known, what)?;
-        self.books.insert(id, Books::new(id, version, bytes, Stage::Saving));
+        let books = Books::new(id, version, bytes, Stage::Saving);
+        self.books.insert(id, Books { saving: Some(size), ..books });
         self.reserve(id, place)
     }
 

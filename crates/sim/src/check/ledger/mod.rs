@@ -2,6 +2,7 @@
 
 mod commands;
 mod reports;
+mod saves;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -85,6 +86,16 @@ impl Ledger {
     /// All saved checkpoints.
     pub fn live(&self) -> impl Iterator<Item = &Books> {
         self.books.values().filter(|books| books.stage == Stage::Live)
+    }
+
+    /// All checkpoints that are saved, or whose save the application has handed over.
+    pub fn there(&self) -> impl Iterator<Item = &Books> {
+        self.books.values().filter(|books| matches!(books.stage, Stage::Live | Stage::Handed))
+    }
+
+    /// Those of them that were not reported yet.
+    pub fn handed_over(&self) -> impl Iterator<Item = &Books> {
+        self.books.values().filter(|books| books.stage == Stage::Handed)
     }
 
     /// Movements that were not reported yet.

@@ -7,23 +7,8 @@ use crate::check::copies::{Books, Holding, Stage, size_in};
 use crate::check::{Rule, Violation, ensure};
 
 impl Ledger {
-    /// The bytes of a granted save are in place, or never will be.
-    pub fn saved(&mut self, id: CheckpointId, tier: TierId, complete: bool) {
-        let books = self.books.get_mut(&id).expect("a granted checkpoint has books");
-        books.stage = if complete { Stage::Live } else { Stage::Gone };
-        let holding = books.holdings[usize::from(tier.0)].as_mut().expect("a grant has room");
-        (holding.filling, holding.ready) = (false, complete);
-        let version = books.version;
-        if complete {
-            self.discarded.remove(&version);
-        } else {
-            self.names.remove(&version);
-            self.drop_failed(id, tier);
-        }
-    }
-
     /// Room that was never filled is free at once.
-    fn drop_failed(&mut self, id: CheckpointId, tier: TierId) {
+    pub(super) fn drop_failed(&mut self, id: CheckpointId, tier: TierId) {
         let books = self.books.get_mut(&id).expect("a failed copy has books");
         books.holdings[usize::from(tier.0)] = None;
         self.forget_if_empty(id);
@@ -49,7 +34,7 @@ impl Ledger {
     pub fn discard(&mut self, version: Version) {
         let Some(id) = self.names.get(&version).copied() else { return };
         let books = self.books.get_mut(&id).expect("a named checkpoint has books");
-        if books.stage == Stage::Live {
+        if matches!(books.stage, Stage::Live | Stage::Handed) {
             books.stage = Stage::Gone;
             self.names.remove(&version);
             self.discarded.insert(version);
