@@ -1,5 +1,5 @@
-// What nvCOMP leaves to its callers: the chunks that it compressed are packed behind each other into
-// a container with a table and a checksum, and taken out of it again. nvCOMP trusts what it decodes,
+// What nvCOMP leaves to its callers: the chunks that it compressed are packed behind each other
+// into a container with a table and a sum, and taken out of it again. nvCOMP trusts what it decodes,
 // so nothing is given to it before the container's sum was found right; chunks of a damaged one are
 // replaced by a chunk that is known to be whole.
 //

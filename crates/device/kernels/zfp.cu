@@ -1,8 +1,9 @@
 // zfp at a fixed rate: float32 and float64, one to three dimensions. The stream is that of libzfp:
 // block after block of `bits` bits each, from the low end of little-endian words. One thread codes
 // `group` blocks: as many as fill whole words or at least whole bytes, so that no two threads write
-// to the same one. Blocks of tiny values are scaled in two steps, as the crate zfp-rs does it; libzfp's own
-// scale overflows there. Nothing is contracted: the error that is reported is the decoder's.
+// to the same one. Blocks of tiny values are scaled in two steps, as the crate zfp-rs does it;
+// libzfp's own scale overflows there. Nothing is contracted: the error that is reported is the
+// decoder's.
 //
 // This text is C++ as well: a test compiles it for the processor and runs every thread in turn.
 

@@ -25,8 +25,8 @@ fn code_of(outcome: Outcome) -> u32 {
     outcome.err().map_or(0, |code| code.0)
 }
 
-/// Changes a setting: `seed`, `latency_us`, `bandwidth`, or `memory` of all devices. Returns 0,
-/// or 1 for an unknown name.
+/// Changes a setting: `seed`, `latency_us`, `bandwidth`, `nvcomp`, or `memory` of all devices.
+/// Returns 0, or 1 for an unknown name.
 ///
 /// # Safety
 /// `name` is a text with an end.
@@ -45,6 +45,7 @@ fn set(world: &mut World, name: &str, value: u64) -> Outcome {
         "seed" => world.rng = Rng::new(value),
         "latency_us" => world.settings.latency = Duration::from_micros(value),
         "bandwidth" => world.settings.bandwidth = value,
+        "nvcomp" => world.settings.nvcomp = value as u32,
         "memory" => {
             for device in 0..world.devices.len() as u32 {
                 world.memory.budget(device).total = value;

@@ -140,6 +140,11 @@ impl Fake {
         self.set("bandwidth", bandwidth);
     }
 
+    /// The version that the fake's nvCOMP tells, such as 5300 for 5.3.0.
+    pub fn nvcomp(&self, version: u64) {
+        self.set("nvcomp", version);
+    }
+
     /// Bytes of memory of each device.
     pub fn memory(&self, bytes: u64) {
         self.set("memory", bytes);

@@ -7,6 +7,8 @@ use crate::codes::{Code, Outcome};
 use crate::executor::is_of_device;
 use crate::world::World;
 
+pub(crate) mod nvcomp;
+mod touch;
 mod twine;
 mod walk;
 
@@ -59,6 +61,14 @@ const KERNELS: &[Kernel] = &[
     Kernel { name: c"twine_encode", parameters: &[twine::ENCODE_WORDS], run: twine::encode },
     Kernel { name: c"twine_reduce", parameters: &[twine::ENCODE_WORDS], run: twine::reduce },
     Kernel { name: c"twine_decode", parameters: &[twine::DECODE_WORDS], run: twine::decode },
+    Kernel { name: c"nvcomp_arrays", parameters: nvcomp::ARRAYS, run: nvcomp::arrays },
+    Kernel { name: c"nvcomp_table", parameters: nvcomp::TABLE, run: nvcomp::table },
+    Kernel { name: c"nvcomp_pack", parameters: nvcomp::PACK, run: nvcomp::pack },
+    Kernel { name: c"nvcomp_finish", parameters: nvcomp::FINISH, run: nvcomp::finish },
+    Kernel { name: c"nvcomp_sum", parameters: nvcomp::SUMMED, run: nvcomp::add_up },
+    Kernel { name: c"nvcomp_unpack", parameters: nvcomp::UNPACK, run: nvcomp::unpack },
+    Kernel { name: c"nvcomp_decoded", parameters: nvcomp::DECODED, run: nvcomp::decoded },
+    Kernel { name: c"nvcomp_copied", parameters: nvcomp::COPIED, run: nvcomp::copied },
 ];
 
 /// The first handle of a kernel; the others follow.

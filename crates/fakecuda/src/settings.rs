@@ -18,6 +18,8 @@ pub(crate) struct Settings {
     pub(crate) seed: u64,
     /// `FAKECUDA_VMM`: whether address ranges can be mapped piece by piece; default 1.
     pub(crate) maps_in_pieces: bool,
+    /// `FAKECUDA_NVCOMP`: the version that the fake's nvCOMP tells; default 6000, which is 6.0.0.
+    pub(crate) nvcomp: u32,
     /// `FAKECUDA_FAIL`: faults, as `cuMemAlloc_v2:1:2,...`: call, which one from now, code.
     pub(crate) faults: String,
 }
@@ -31,6 +33,7 @@ impl Settings {
             bandwidth: number("FAKECUDA_BANDWIDTH", 0),
             seed: number("FAKECUDA_SEED", 0),
             maps_in_pieces: number("FAKECUDA_VMM", 1) != 0,
+            nvcomp: number("FAKECUDA_NVCOMP", 6000) as u32,
             faults: std::env::var("FAKECUDA_FAIL").unwrap_or_default(),
         }
     }

@@ -127,8 +127,8 @@ impl NvCompCoder {
     /// The errors in the result are limits: nvCOMP does not tell what it has done.
     ///
     /// # Errors
-    /// When nvCOMP or the kernels cannot be had, this version has not the format, the stream belongs
-    /// to another device, memory is missing, or the driver refuses.
+    /// When nvCOMP or the kernels cannot be had, this version has not the format, the stream is of
+    /// another device, memory is missing, or the driver refuses.
     ///
     /// # Safety
     /// The array is device memory and stays as it is until the encoding is done; from the start to

@@ -151,7 +151,7 @@ impl ZfpCoder {
         Ok(pending)
     }
 
-    /// Enqueues the decoding of `jobs`. The status tells of streams of another layout, whose targets
+    /// Enqueues the decoding of `jobs`. The status tells of streams of another layout, whose arrays
     /// stay as they are; no stream makes a kernel read or write beyond what the jobs name.
     ///
     /// # Errors
