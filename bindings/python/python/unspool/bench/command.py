@@ -7,6 +7,8 @@ import time
 from collections.abc import Callable, Iterable
 
 from unspool.bench import (
+    accumulated,
+    accumulated_gpu,
     copies,
     disk_tier,
     gpuzip,
@@ -44,7 +46,16 @@ GPU: dict[str, Callable[[Cuda, Plan, Report], None]] = {
     "node": node.run,
     "orders": orders.run,
     "gpuzip": gpuzip.run,
+    "accumulated-gpu": accumulated_gpu.run,
 }
+
+
+def _rtm_codecs(plan: Plan, report: Report) -> None:
+    # It needs SciPy, as the other parts do not.
+    from unspool.bench import rtm_codecs
+
+    rtm_codecs.run(plan, report)
+
 
 #: The parts that need none.
 PLAIN: dict[str, Callable[[Plan, Report], None]] = {
@@ -52,6 +63,8 @@ PLAIN: dict[str, Callable[[Plan, Report], None]] = {
     "disk": disk_tier.run,
     "plan": planned.run,
     "schedules": schedules.run,
+    "accumulated": accumulated.run,
+    "rtm-codecs": _rtm_codecs,
 }
 
 

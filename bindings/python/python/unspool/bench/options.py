@@ -10,8 +10,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from unspool.bench.accumulated_options import (
+    Accumulated,
+    accumulated_of,
+    add_accumulated_options,
+)
 from unspool.bench.adjoint_options import Gpuzip, Migration, add_adjoint_options, adjoint_plans
 from unspool.bench.planned_options import Prediction, add_prediction_options, prediction_of
+from unspool.bench.rtm_codecs_options import (
+    RtmCodecs,
+    add_rtm_codecs_options,
+    rtm_codecs_of,
+)
 from unspool.bench.words import count_of, counts_of, size_of, some_of, words_of
 
 __all__ = ["GPU_PARTS", "PARTS", "PLAIN_PARTS", "Plan", "add_options", "plan_of", "size_of"]
@@ -23,13 +33,17 @@ with the least and the greatest reading in brackets where there are several.
 """
 
 #: What can be measured, in the order in which it is.
-GPU_PARTS = ("raw", "copies", "sweep", "start", "shot", "node", "orders", "gpuzip")
-PLAIN_PARTS = ("memory", "disk", "plan", "schedules")
+GPU_PARTS = (
+    "raw", "copies", "sweep", "start", "shot", "node", "orders", "gpuzip", "accumulated-gpu"
+)  # fmt: skip
+PLAIN_PARTS = ("memory", "disk", "plan", "schedules", "accumulated", "rtm-codecs")
 PARTS = GPU_PARTS + PLAIN_PARTS
+
+LONG_GPU_PARTS = ("raw", "orders", "gpuzip", "accumulated-gpu")
 
 #: Parts of a run that names none: `raw` repeats what the others measure beside themselves, and
 #: the others take minutes.
-DEFAULT_GPU_PARTS = tuple(part for part in GPU_PARTS if part not in ("raw", "orders", "gpuzip"))
+DEFAULT_GPU_PARTS = tuple(part for part in GPU_PARTS if part not in LONG_GPU_PARTS)
 DEFAULT_PLAIN_PARTS = ("memory", "disk")
 
 #: What `orders` can do.
@@ -78,6 +92,8 @@ class Plan:
         gpuzip: what part `gpuzip` measures.
         migration: what part `schedules` measures.
         prediction: what part `plan` measures.
+        accumulated: what parts `accumulated` and `accumulated-gpu` do.
+        rtm_codecs: what part `rtm-codecs` does.
     """
 
     parts: tuple[str, ...] = ()
@@ -114,6 +130,8 @@ class Plan:
     gpuzip: Gpuzip = field(default_factory=Gpuzip)
     migration: Migration = field(default_factory=Migration)
     prediction: Prediction = field(default_factory=Prediction)
+    accumulated: Accumulated = field(default_factory=Accumulated)
+    rtm_codecs: RtmCodecs = field(default_factory=RtmCodecs)
 
 
 #: What `--quick` changes, where no option says otherwise.
@@ -172,6 +190,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     _order_options(parser.add_argument_group("orders"))
     add_adjoint_options(parser)
     add_prediction_options(parser)
+    add_accumulated_options(parser)
+    add_rtm_codecs_options(parser)
 
 
 _ONLY = "parts, of: " + ", ".join(PARTS)
@@ -257,5 +277,6 @@ def plan_of(options: argparse.Namespace) -> Plan:
     }
     threads = {"touch_threads": min(8, os.cpu_count() or 1)}
     parts = adjoint_plans(options) | prediction_of(options)
+    parts |= accumulated_of(options) | rtm_codecs_of(options)
     quick: dict[str, Any] = QUICK if options.quick else {}
     return Plan(**{**threads, **quick, **given, **parts})

@@ -17,6 +17,7 @@ import numpy as np
 from rich.console import Console
 from unspool import Stats
 from unspool.rtm import figure, report, slices
+from unspool.rtm.codec import is_lossy, name_of_codec
 from unspool.rtm.crew import run_crew
 from unspool.rtm.device import CupyDevice, count_devices, failures_told
 from unspool.rtm.errors import MigrationError
@@ -31,6 +32,7 @@ from unspool.rtm.modelfile import read_model
 from unspool.rtm.outcome import Migrated, Outcome
 from unspool.rtm.pace import Pace
 from unspool.rtm.progress import Bar, Lines, Silence
+from unspool.rtm.quality import image_quality
 from unspool.rtm.schedule import Choice
 from unspool.rtm.survey import plan
 from unspool.rtm.trace import write_trace
@@ -105,7 +107,7 @@ def _alone(job: Job, options: argparse.Namespace, screen: Console, trace: Path |
         plain = plain_history(job).memory
         with _watch(job, options, screen, "checking", job.steps_to_check) as watch:
             again = migrate_again(job, outcome.records, watch)
-        check = _compared(outcome, again, plain) | {"seconds": time.monotonic() - stop}
+        check = _compared(job, outcome, again, plain) | {"seconds": time.monotonic() - stop}
     return Done(outcome, stop - begin, peak, check)
 
 
@@ -117,7 +119,7 @@ def _together(
     title = f"migrating in {len(seats)} processes"
     with _watch(job, options, screen, title, steps, True) as watch:
         crew = run_crew(job, seats, watch, options.check)
-    check = None if crew.again is None else _compared(crew.outcome, crew.again, crew.plain)
+    check = None if crew.again is None else _compared(job, crew.outcome, crew.again, crew.plain)
     return Done(crew.outcome, crew.seconds, crew.peak, check)
 
 
@@ -153,7 +155,9 @@ def _job(options: argparse.Namespace) -> Job:
     )
     if options.layer < 0 or options.threads < 0:
         raise MigrationError("--layer and --threads cannot be negative")
-    memory = Memory(_size(options.device), _size(options.host), options.disk_dir, options.disk)
+    memory = Memory(
+        _size(options.device), _size(options.host), options.disk_dir, options.disk, options.codec
+    )
     background = smooth(model, length)
     return Job(model, background, survey, options.layer, options.threads, memory)
 
@@ -227,8 +231,8 @@ def _watch(
     return Bar(screen, title, shots, steps, crowd)
 
 
-def _compared(outcome: Outcome, again: Migrated, plain: str) -> dict[str, Any]:
-    """Whether the image with plain arrays is the same in every bit."""
+def _compared(job: Job, outcome: Outcome, again: Migrated, plain: str) -> dict[str, Any]:
+    """Whether the image with plain arrays is the same in every bit, or how far it is off."""
     pairs = zip(outcome.migrated.digests, again.digests, strict=True)
     different = [shot for shot, (one, other) in enumerate(pairs) if one != other]
     same = not different and all(
@@ -238,12 +242,31 @@ def _compared(outcome: Outcome, again: Migrated, plain: str) -> dict[str, Any]:
             (outcome.migrated.illumination, again.illumination),
         )
     )
-    return {"identical": same, "different_shots": different, "memory": plain}
+    found = {"identical": same, "different_shots": different, "memory": plain}
+    codec = job.memory.codec
+    if not is_lossy(codec):
+        return found
+    images = [finish(one.image, one.illumination, job.model) for one in (outcome.migrated, again)]
+    return found | {"codec": name_of_codec(codec), "quality": image_quality(*images).as_dict()}
+
+
+def _checked(check: dict[str, Any]) -> str:
+    found, where = check.get("quality"), check["memory"]
+    if found is None:
+        return f"check: every bit of the image is the same with {where}"
+    error, verdict = found["rel_l2"], found["verdict"]
+    if error is None:
+        return f"check: with {check['codec']} the image is {verdict}: it is not finite"
+    similar = "" if found["ssim"] is None else f", SSIM {found['ssim']:.4f}"
+    return (
+        f"check: with {check['codec']} the image is {verdict}: {error:.2e} of it is wrong "
+        f"(relative L2{similar}, cosine {found['cosine']:.6f}), against {where}"
+    )
 
 
 def _tell(found: dict[str, Any], stats: Stats, options: argparse.Namespace) -> int:
     check = found.get("check")
-    failed = check is not None and not check["identical"]
+    failed = check is not None and not check["identical"] and "quality" not in check
     if options.json:
         print(json.dumps(found, indent=2))
     elif not options.quiet:
@@ -251,8 +274,7 @@ def _tell(found: dict[str, Any], stats: Stats, options: argparse.Namespace) -> i
         report.show(found, stats, console)
         console.print(f"written: {options.out}/{', '.join(FILES)}", highlight=False)
         if check is not None and not failed:
-            where = check["memory"]
-            console.print(f"check: every bit of the image is the same with {where}")
+            console.print(_checked(check), highlight=False)
     if failed and check is not None:
         print(
             f"check: the image differs from that with {check['memory']}, in shots "

@@ -126,12 +126,14 @@ class Memory:
         directory: where the disk tier lies; the spool removes what it has put there. None for no
             such tier.
         disk: the most that the disk tier may take, or None for all that is free.
+        codec: what becomes of the states in them, as the spool's own option says.
     """
 
     device: str | None
     host: str | None
     directory: Path | None
     disk: str | None = None
+    codec: Any = None
 
     @property
     def tiers(self) -> dict[str, Any]:
@@ -154,4 +156,4 @@ class Memory:
             trace: whether it records what happens when.
             on: where its memory is, as the spool's own option says.
         """
-        return Spool(**self.tiers, trace=trace, on=on)
+        return Spool(**self.tiers, trace=trace, on=on, codec=self.codec)

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
+from math import sqrt
 from statistics import median
 from typing import Any, TypeVar
 
 from unspool import DirectionStats, Lead, LinkStats, Stats, TierStats
+from unspool.statistics import CodecStats, CodecUse
 
 __all__ = ["merged"]
 
-Figures = TypeVar("Figures", TierStats, DirectionStats)
+Figures = TypeVar("Figures", TierStats, DirectionStats, CodecStats, CodecUse)
+Coded = TypeVar("Coded", CodecStats, CodecUse)
 
 
 def merged(stats: Sequence[Stats]) -> Stats:
@@ -33,6 +36,26 @@ def merged(stats: Sequence[Stats]) -> Stats:
         notes=_notes(one.notes for one in stats),
         tiers=tuple(map(_tier, zip(*(one.tiers for one in stats), strict=True))),
         links=tuple(map(_link, zip(*(one.links for one in stats), strict=True))),
+        codec=_codec([one.codec for one in stats]),
+    )
+
+
+def _codec(parts: Sequence[CodecStats]) -> CodecStats:
+    names = dict.fromkeys(use.name for part in parts for use in part.codecs)
+    uses = [[use for part in parts for use in part.codecs if use.name == name] for name in names]
+    return _coded(parts, codecs=tuple(_coded(use) for use in uses))
+
+
+def _coded(parts: Sequence[Coded], **given: Any) -> Coded:
+    """Sums; the largest error; and what follows from sums."""
+    total = _summed(parts)
+    squares = sum(part.values * part.rms_error**2 for part in parts)
+    return replace(
+        total,
+        ratio=total.raw_bytes / total.stored_bytes if total.stored_bytes else 1.0,
+        max_error=max(part.max_error for part in parts),
+        rms_error=sqrt(squares / total.values) if total.values else 0.0,
+        **given,
     )
 
 

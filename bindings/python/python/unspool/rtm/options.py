@@ -6,6 +6,8 @@ import argparse
 import tempfile
 from pathlib import Path
 
+from unspool.rtm.codec import FORMS, codec_of
+
 __all__ = ["add_options", "counts_of_cells", "lengths", "numbers"]
 
 DESCRIPTION = """\
@@ -125,6 +127,12 @@ def _memory_options(group: argparse._ArgumentGroup) -> None:
     cuts = group.add_mutually_exclusive_group()
     cuts.add_argument("--cuts", type=int, metavar="M", help="of zcut, instead of a length")
     cuts.add_argument("--cut-length", type=int, metavar="L", help="of zcut (default: 36)")
+    group.add_argument(
+        "--codec",
+        type=codec_of,
+        metavar="CODEC",
+        help=f"what becomes of the states (default: none): {FORMS}",
+    )
     group.add_argument("--device", default="32MiB", metavar="SIZE", help="(default: 32MiB)")
     group.add_argument("--host", default="96MiB", metavar="SIZE", help="(default: 96MiB)")
     group.add_argument("--disk", metavar="SIZE", help="at most (default: all that is free)")
@@ -148,7 +156,8 @@ def _output_options(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--check",
         action="store_true",
-        help="migrate again with the history in plain arrays: every bit must be the same",
+        help="migrate again with the history in plain arrays: every bit must be the same, or with "
+        "a lossy --codec, how far the image is from that one",
     )
     group.add_argument(
         "--trace", type=Path, metavar="FILE", help="write what happened when, for unspool timeline"

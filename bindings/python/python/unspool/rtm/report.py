@@ -7,6 +7,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 from unspool import DirectionStats, LinkStats, Stats, __version__
+from unspool.rtm.codec import name_of_codec
 from unspool.rtm.image import PROCESSING
 from unspool.rtm.job import Job
 from unspool.rtm.outcome import Kernels, Outcome
@@ -31,6 +32,7 @@ def build(job: Job, outcome: Outcome, seconds: float, peak: int, agrees: float) 
         "survey": _survey(job),
         "history": _history(job, outcome.stats),
         "schedule": _schedule(job, outcome),
+        "codec": _codec(job, outcome.stats),
         "time": _time(outcome, seconds),
         "peak_resident_bytes": peak,
         "image": {
@@ -102,6 +104,20 @@ def _schedule(job: Job, outcome: Outcome) -> dict[str, Any]:
     }
 
 
+def _codec(job: Job, stats: Stats) -> dict[str, Any]:
+    """Bytes of all states that were saved, and the largest error of a value in them."""
+    used = stats.codec
+    return {
+        "name": name_of_codec(job.memory.codec),
+        "raw_bytes": used.raw_bytes,
+        "stored_bytes": used.stored_bytes,
+        "ratio": used.ratio,
+        "max_error": used.max_error,
+        "encode_seconds": used.encode_seconds,
+        "decode_seconds": used.decode_seconds,
+    }
+
+
 def _time(outcome: Outcome, seconds: float) -> dict[str, Any]:
     stats = outcome.stats
     stall = stats.save_stall_seconds + stats.restore_stall_seconds
@@ -152,7 +168,7 @@ def _history_rows(report: dict[str, Any]) -> list[tuple[str, str, str]]:
     ratio = history["shot_over_memory"]
     fields = f"{history['wavefields_a_shot']} wavefields of {_mega(history['wavefield_bytes'])}"
     every = report["survey"]["save_every_steps"]
-    return [
+    rows = [
         ("states kept at most", f"{report['schedule']['snapshots']:,}", report["schedule"]["name"]),
         ("history of one shot", _giga(history["shot_bytes"]), f"{fields}, every {every} steps"),
         (f"saved for {shots} shots", _giga(history["job_bytes"]), _again(report["schedule"])),
@@ -162,6 +178,11 @@ def _history_rows(report: dict[str, Any]) -> list[tuple[str, str, str]]:
             f"one shot's history is {ratio:.1f} times as large" if ratio else "",
         ),
     ]
+    used = report["codec"]
+    if used["raw_bytes"]:
+        remark = f"{_giga(used['stored_bytes'])} of {_giga(used['raw_bytes'])}"
+        rows.append((f"codec {used['name']}", f"{used['ratio']:.2f} times smaller", remark))
+    return rows
 
 
 def _again(schedule: dict[str, Any]) -> str:

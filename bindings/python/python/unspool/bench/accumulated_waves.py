@@ -1,0 +1,80 @@
+"""Runs whose checkpoints are the wavefields of a migration: their ratios as they are.
+
+The paper's migration makes 66 checkpoints a shot; a higher source frequency needs a finer grid, so
+that checkpoints are larger (600 MB to 1.6 GB a shot) and made faster (17 to 150 GB/s). Sizes and
+rates are taken from the paper; ratios are those of Twine, lossless, on wavefields of the compiled
+propagator whose grid grows in the same way.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from unspool import Spool
+from unspool._unspool import Acoustic, largest_stable_step
+from unspool.accumulate import Profile, Recorded
+from unspool.bench.accumulated import Case
+from unspool.bench.accumulated_options import Accumulated
+
+__all__ = ["COUNT", "ratios_of", "wave_cases"]
+
+#: Checkpoints of a shot.
+COUNT = 66
+#: Speeds of three layers in m/s, and the depth in m of the square.
+SPEEDS, DEPTH = (1500.0, 2200.0, 3200.0), 3000.0
+#: Grid points for a wavelength of the slowest layer at the peak frequency.
+POINTS = 8
+#: Cells of the absorbing layer.
+LAYER = 20
+#: Bytes of a shot, and of checkpoints a second, at the lowest and at the highest frequency.
+SHOT, RATE = (600e6, 1600e6), (17e9, 150e9)
+
+
+def wave_cases(asked: Accumulated) -> list[Case]:
+    """A run for each frequency."""
+    last = max(1, len(asked.frequencies) - 1)
+    cases = []
+    for number, frequency in enumerate(asked.frequencies):
+        share = number / last
+        size = round(SHOT[0] + share * (SHOT[1] - SHOT[0])) // COUNT
+        rate = RATE[0] * (RATE[1] / RATE[0]) ** share
+        rows = [
+            Recorded(size / rate, size, max(1, round(size / ratio)))
+            for ratio in ratios_of(frequency)
+        ]
+        cases.append(Case(f"{frequency:g} Hz", Profile(tuple(rows)), asked.cache))
+    return cases
+
+
+def ratios_of(frequency: float, count: int = COUNT) -> list[float]:
+    """How many times smaller each wavefield becomes without a loss."""
+    spacing = SPEEDS[0] / frequency / POINTS
+    cells = max(64, round(DEPTH / spacing))
+    velocity = np.empty((cells, cells), np.float32)
+    for layer, speed in enumerate(SPEEDS):
+        velocity[:, layer * cells // 3 :] = speed
+    dt = 0.9 * largest_stable_step(SPEEDS[-1], spacing, spacing)
+    core = Acoustic(velocity, (spacing, spacing), dt, LAYER, 0)
+    older, newer = (np.zeros(core.shape, np.float32) for _ in range(2))
+    source = core.points([(DEPTH / 2, 2 * spacing)])
+    steps = round(2.0 * DEPTH / SPEEDS[0] / dt)
+    every = max(1, steps // count)
+    signal = _ricker(frequency, dt, every * count)
+    found = []
+    for number in range(count):
+        part = signal[number * every : (number + 1) * every]
+        core.advance(older, newer, len(part), source, part)
+        if len(part) % 2:
+            older, newer = newer, older
+        found.append(_ratio(newer))
+    return found
+
+
+def _ratio(field: np.ndarray) -> float:
+    with Spool(host=2 * field.nbytes + (1 << 20), codec="lossless", on="cpu") as spool:
+        spool.save(0, field)
+        return spool.achieved(0)["0"].ratio
+
+
+def _ricker(frequency: float, dt: float, count: int) -> np.ndarray:
+    a = (np.pi * frequency * (np.arange(count) * dt - 1.2 / frequency)) ** 2
+    return ((1.0 - 2.0 * a) * np.exp(-a)).astype(np.float32)[:, None]
