@@ -10,12 +10,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+import unspool
 from unspool import Bound, NvComp, Zfp, cli
 
 pytest.importorskip("scipy")
 pytest.importorskip("matplotlib")
 pytest.importorskip("rich")
 
+from unspool.bench import wavefields
 from unspool.rtm.codec import codec_of, is_lossy, name_of_codec
 from unspool.rtm.quality import image_quality
 
@@ -133,3 +135,16 @@ def test_the_benchmark_compares_approaches(tmp_path: Path, capsys: Any) -> None:
             assert row["nvCOMP accumulated GB/s"] >= row["nvCOMP single GB/s"]
             assert row["Twine batched GB/s"] >= row["Twine single GB/s"]
     assert plot.read_bytes().startswith(b"\x89PNG")
+
+
+def test_fields_for_measurements_are_silent_ahead_of_their_front_and_full_at_last() -> None:
+    fields = [wavefields.field(np, (768, 1536), number) for number in range(wavefields.COUNT)]
+    busy = [float((one != 0).mean()) for one in fields]
+    assert busy == sorted(busy) and busy[0] < 0.35 and busy[-1] > 0.9
+    assert all(one.dtype == np.float32 and np.isfinite(one).all() for one in fields)
+    ratios = []
+    for one in (fields[0], fields[-1]):
+        with unspool.Spool(host="16MiB", codec="lossless", on="cpu") as spool:
+            spool.save(0, one)
+            ratios.append(spool.achieved(0)["0"].ratio)
+    assert ratios[0] > 2.5 and 1.0 < ratios[1] < 2.5

@@ -23,6 +23,7 @@ from unspool.bench.rtm_codecs_options import (
     rtm_codecs_of,
 )
 from unspool.bench.words import count_of, counts_of, size_of, some_of, words_of
+from unspool.rtm.codec import codec_of
 
 __all__ = ["GPU_PARTS", "PARTS", "PLAIN_PARTS", "Plan", "add_options", "plan_of", "size_of"]
 
@@ -71,6 +72,7 @@ class Plan:
         device_tier: bytes of the device tier of a sweep and a shot.
         host_tier: bytes of the host tier of a sweep; None: all of the history.
         intervals: of compute, in a sweep.
+        codec: of a sweep's spool.
         arenas: of the host, for `start`.
         raw_buffer: bytes of the host buffer of `raw`.
         everything: slow baselines, too.
@@ -109,6 +111,7 @@ class Plan:
     device_tier: int = 4 * GIB
     host_tier: int | None = None
     intervals: tuple[float, ...] = (0.0, 1e-3, 2e-3, 3e-3, 5e-3, 10e-3, 30e-3)
+    codec: Any = None
     arenas: tuple[int, ...] = (4 * GIB, 16 * GIB, 64 * GIB)
     raw_buffer: int = 4 * GIB
     everything: bool = False
@@ -230,6 +233,9 @@ def _history_options(group: argparse._ArgumentGroup) -> None:
     _add_size(group, "--host-tier", "of a sweep (the whole history)")
     group.add_argument(
         "--intervals", type=_milliseconds, metavar="MS[,MS]", help="of compute (0,1,2,3,5,10,30)"
+    )
+    group.add_argument(
+        "--codec", type=codec_of, metavar="CODEC", help="of a sweep, as unspool rtm takes it (none)"
     )
 
 

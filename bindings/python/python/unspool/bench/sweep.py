@@ -8,7 +8,7 @@ spool, and never waits for the device itself but at the end of a sweep.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -21,6 +21,8 @@ from unspool.bench.options import Plan
 from unspool.bench.raw import Links, device_seconds, links
 from unspool.bench.report import Cell, Report, Table
 from unspool.bench.tiers import FRAME, moved, open_spool, room_for, tier, wait_until_ready
+from unspool.bench.wavefields import states_of
+from unspool.rtm.codec import name_of_codec
 from unspool.statistics import size as size_text
 
 __all__ = ["Pass", "Sweep", "cells_of", "run", "sweep_of", "sweep_passes"]
@@ -39,6 +41,8 @@ COLUMNS = (
     "from device",
     "from host",
     "lead",
+    "ratio",
+    "states/GB",
 )
 
 NOTES = (
@@ -48,6 +52,7 @@ NOTES = (
     "pinned copy in one direction, where the compute of a step is shorter than its copy",
     "kept: the checkpoints stay after their restore; else they are discarded by it",
     "lead: the median number of restores, from each on, whose bytes were in the device tier",
+    "ratio: bytes of the states over those that were kept; states/GB: in 1e9 bytes of a tier",
 )
 
 
@@ -63,6 +68,7 @@ class Sweep:
         compute: seconds of each step that were asked for.
         keep: whether checkpoints stay after their restore; else they are discarded, as an adjoint
             has no more use for them.
+        codec: what becomes of them, as the option of a spool.
     """
 
     checkpoints: int
@@ -71,6 +77,7 @@ class Sweep:
     host: int
     compute: float
     keep: bool = False
+    codec: Any = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +103,7 @@ def sweep_of(plan: Plan, compute: float) -> Sweep:
     slots = max(2, plan.device_tier // plan.checkpoint)
     host = plan.host_tier or room_for(checkpoints, plan.checkpoint)
     device = slots * (plan.checkpoint + FRAME)
-    return Sweep(checkpoints, plan.checkpoint, device, host, compute)
+    return Sweep(checkpoints, plan.checkpoint, device, host, compute, codec=plan.codec)
 
 
 def run(cuda: Cuda, plan: Plan, report: Report) -> None:
@@ -105,7 +112,7 @@ def run(cuda: Cuda, plan: Plan, report: Report) -> None:
     title = (
         f"A sweep of {one.checkpoints} checkpoints of {size_text(one.size)} "
         f"({one.checkpoints * one.size / 1e9:.1f} GB), device tier {size_text(one.device)}, "
-        f"host tier {size_text(one.host)}"
+        f"host tier {size_text(one.host)}, codec {name_of_codec(one.codec)}"
     )
     table = report.begin(Table("sweep", title, COLUMNS, notes=list(NOTES)))
     if not fits(one.host, available_memory()):
@@ -130,25 +137,31 @@ def _add(cuda: Cuda, plan: Plan, sweep: Sweep, found: Links, table: Table) -> No
     stream = cuda.stream()
     alone = sweep.checkpoints * _spin_seconds(cuda, stream, sweep.compute)
     passes: list[tuple[Pass, Pass]] = []
-    array = cuda.array(sweep.size)
-    options = {"device": sweep.device, "host": sweep.host, "discard_after_restore": not sweep.keep}
+    states = states_of(cuda, sweep.size, sweep.codec is not None)
+    options = {
+        "device": sweep.device,
+        "host": sweep.host,
+        "discard_after_restore": not sweep.keep,
+        "codec": sweep.codec,
+    }
     with open_spool(cuda, **options) as spool, cuda.current(stream):
         wait_until_ready(spool)
         begin = time.perf_counter()
         while len(passes) < min(plan.rounds, 3) and (
             not passes or time.perf_counter() - begin < plan.budget
         ):
-            passes.append(sweep_passes(cuda, spool, sweep, (stream, array)))
+            passes.append(sweep_passes(cuda, spool, sweep, (stream, states)))
             for version in spool.versions():
                 spool.discard(version)
-        lead = spool.stats().prefetch_lead
+        lead, ratio = spool.stats().prefetch_lead, spool.stats().codec.ratio
     for number, name in enumerate(("forward", "reverse")):
         cells = cells_of(sweep, [pair[number] for pair in passes], alone, found, name)
         back = number == 1
         hits: list[Cell] = list(passes[-1][1].hits) if back else [None, None]
         middle = lead.median if back and lead is not None else None
         kept = ", kept" if sweep.keep else ""
-        table.add(sweep.compute * 1e3, name + kept, *cells, *hits, middle)
+        density = ratio * 1e9 / sweep.size
+        table.add(sweep.compute * 1e3, name + kept, *cells, *hits, middle, ratio, density)
 
 
 def cells_of(sweep: Sweep, passes: list[Pass], alone: float, found: Links, name: str) -> list[Cell]:
@@ -178,21 +191,21 @@ def _spin_seconds(cuda: Cuda, stream: Stream, compute: float) -> float:
 
 
 def sweep_passes(
-    cuda: Cuda, spool: unspool.Spool, sweep: Sweep, state: tuple[Stream, Any]
+    cuda: Cuda, spool: unspool.Spool, sweep: Sweep, state: tuple[Stream, Sequence[Any]]
 ) -> tuple[Pass, Pass]:
     """Saves everything and restores it in reverse order."""
-    stream, array = state
+    stream, states = state
 
     def forward() -> None:
         for version in range(sweep.checkpoints):
             if sweep.compute:
                 cuda.spin(sweep.compute, stream)
-            spool.save(version, array)
+            spool.save(version, states[version * len(states) // sweep.checkpoints])
 
     def reverse() -> None:
         spool.expect(reversed(range(sweep.checkpoints)))
         for version in reversed(range(sweep.checkpoints)):
-            spool.restore(version, array)
+            spool.restore(version, states[version * len(states) // sweep.checkpoints])
             if sweep.compute:
                 cuda.spin(sweep.compute, stream)
 
