@@ -6,6 +6,7 @@
 //! memory can be computed in (`lend`). Schedules give their actions in batches (`schedule`)
 //! and are forecast (`forecast`). Errors become exceptions (`errors`), panics end here (`panics`).
 
+mod accumulate;
 mod array;
 mod call;
 mod codecs;
@@ -47,7 +48,10 @@ fn _unspool(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(live::close_all, m)?)?;
     m.add_function(wrap_pyfunction!(doctor::examine, m)?)?;
     m.add_function(wrap_pyfunction!(sizes::size_in_bytes, m)?)?;
+    codecs::register(m)?;
     schedule::register(m)?;
     m.add_function(wrap_pyfunction!(forecast::run_forecast, m)?)?;
+    m.add_function(wrap_pyfunction!(accumulate::run_plan, m)?)?;
+    m.add_function(wrap_pyfunction!(accumulate::run_follow, m)?)?;
     wave::register(m)
 }

@@ -7,7 +7,9 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict, PyFloat, PyString, PyTuple};
 use unspool::{DiskSettings, On, PolicyKind};
+use unspool_codec::Outer;
 
+use crate::codecs;
 use crate::errors::{Class, error};
 use crate::sizes;
 
@@ -148,14 +150,32 @@ pub fn disk(value: &Bound<'_, PyAny>) -> PyResult<Option<DiskSettings>> {
 }
 
 const DISK_ADVICE: &str = "write a path, a pair such as (\"/scratch\", \"100GiB\"), or \
-                           unspool.Disk(path, capacity=..., durable=...)";
+                           unspool.Disk(path, capacity=..., durable=..., compress=...)";
 
 fn described_disk(value: &Bound<'_, PyAny>) -> PyResult<DiskSettings> {
     let py = value.py();
     let path = path("disk", &value.getattr(intern!(py, "path"))?)?;
     let capacity = size("disk", &value.getattr(intern!(py, "capacity"))?)?;
     let durable = value.getattr(intern!(py, "durable"))?.is_truthy()?;
-    Ok(DiskSettings { capacity, durable, ..DiskSettings::new(path) })
+    let compress = compress(&value.getattr(intern!(py, "compress"))?)?;
+    Ok(DiskSettings { capacity, durable, compress, ..DiskSettings::new(path) })
+}
+
+/// What frames go through on their way to the disk.
+fn compress(value: &Bound<'_, PyAny>) -> PyResult<Option<Outer>> {
+    if value.is_none() {
+        return Ok(None);
+    }
+    let name = value.cast::<PyString>().ok().map(|name| name.to_string_lossy().into_owned());
+    let outer = name.as_deref().and_then(codecs::outer);
+    outer.map(Some).ok_or_else(|| {
+        let shown = value.repr().map_or_else(|_| "this".to_owned(), |repr| repr.to_string());
+        let why = format!(
+            "there is no way {shown} to compress frames; write compress=\"zstd\", \"lz4\", \
+             \"archive\" or None"
+        );
+        wrong(value.py(), "disk", &why)
+    })
 }
 
 /// A path: `str`, `bytes` or `os.PathLike`.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from typing import Literal
 
 __all__ = ["Disk", "Region"]
 
@@ -19,11 +20,15 @@ class Disk:
             None when only the file system sets a limit.
         durable: whether the checkpoints outlive the spool: `Spool.flush` and `Spool.close` then
             make them survive a crash of the machine, and opening the directory again finds them.
+        compress: what checkpoints go through on their way to the disk, without any loss:
+            `"zstd"`, `"lz4"` (faster, not as small), `"archive"` (smallest, and slow to write), or
+            None.
     """
 
     path: str | bytes | os.PathLike[str] | os.PathLike[bytes]
     capacity: int | float | str | None = None
     durable: bool = False
+    compress: Literal["zstd", "lz4", "archive"] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from types import TracebackType
 from typing import Any, Literal, Self, SupportsIndex, final, overload
 
 from ._types import Disk, Region
-from .codecs.values import Achieved, Codecs
+from .codecs.values import Achieved, Codecs, Word
 from .statistics import Stats
 
 __version__: str
@@ -617,6 +617,35 @@ def examine(
 
     `folders`: where the compiler for kernels may be; `limit`: seconds that the driver, and then the
     disk, may take to answer.
+    """
+
+_Told = tuple[int, float, float, int]
+
+def codec_room(dtype: str, shape: Sequence[int], word: Word, outer: str | None) -> int:
+    """The most bytes that `codec_encode` may write.
+
+    Raises:
+        OptionError: the codec does not take such an array.
+    """
+
+def codec_encode(
+    source: Any, dtype: str, shape: Sequence[int], word: Word, outer: str | None, target: Any
+) -> tuple[int, _Told | None, bool]:
+    """Encodes dense bytes into `target`: the bytes that took; number of values, largest and root
+    mean square error, and outliers where the codec tells them; whether the bytes are packed, which
+    they are not where that would not make them fewer.
+
+    Raises:
+        OptionError: the codec does not take these values.
+    """
+
+def codec_decode(
+    stored: Any, dtype: str, shape: Sequence[int], word: Word, outer: str | None, target: Any
+) -> None:
+    """The inverse of `codec_encode`.
+
+    Raises:
+        CorruptCheckpointError: the bytes are damaged, or of something else.
     """
 
 _Word = tuple[int, int, int, str | None]

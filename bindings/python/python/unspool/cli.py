@@ -71,6 +71,8 @@ def _parser() -> argparse.ArgumentParser:
     _add_plan(plan)
     accumulate = commands.add_parser("accumulate", help="say what to compress, and what together")
     _add_accumulate(accumulate)
+    codecs = commands.add_parser("codecs", help="try every codec on arrays of yours")
+    _add_codecs(codecs)
     doctor = commands.add_parser("doctor", help="say what this machine has and what is missing")
     _add_doctor(doctor)
     return parser
@@ -134,6 +136,19 @@ def _add_accumulate(parser: argparse.ArgumentParser) -> None:
 
     add_options(parser)
     parser.set_defaults(command=run_command)
+
+
+def _add_codecs(parser: argparse.ArgumentParser) -> None:
+    from unspool.codecs.options import add_options
+
+    add_options(parser)
+
+    def command(options: argparse.Namespace) -> int:
+        from unspool.codecs.command import run_command
+
+        return run_command(options)
+
+    parser.set_defaults(command=command)
 
 
 def _add_doctor(parser: argparse.ArgumentParser) -> None:

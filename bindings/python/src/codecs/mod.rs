@@ -1,5 +1,8 @@
-//! Codecs in the words of Python.
+//! Codecs: in the words of Python, and on arrays by themselves.
 
+mod bytes;
+mod lone;
 mod word;
 
-pub use word::{choice, made_by};
+pub use lone::register;
+pub use word::{choice, made_by, outer};

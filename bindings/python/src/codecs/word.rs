@@ -2,6 +2,7 @@
 
 use pyo3::prelude::*;
 use unspool::{Bound as ErrorBound, Choice, Codec, CodecChoice, CodecId, NvComp, Zfp};
+use unspool_codec::Outer;
 
 use crate::errors::{Class, error};
 
@@ -95,6 +96,16 @@ fn nvcomp(what: &str, lossy: f64) -> Option<NvComp> {
         "zstd" => NvComp::Zstd,
         _ => return None,
     })
+}
+
+/// What shrinks whole frames, by its name.
+pub fn outer(name: &str) -> Option<Outer> {
+    match name {
+        "zstd" => Some(Outer::default()),
+        "lz4" => Some(Outer::Lz4),
+        "archive" => Some(Outer::Archive),
+        _ => None,
+    }
 }
 
 /// What made the stored bytes of a region, in a word.

@@ -8,7 +8,18 @@ again = codecs.decode(codecs.encode(wave, Bound(range=1e-4)))
 print(codecs.quality(wave, again, Bound(range=1e-4)))
 """
 
+from unspool.codecs.coding import Encoded, decode, encode
 from unspool.codecs.quality import Quality, quality
 from unspool.codecs.values import Achieved, Bound, NvComp, Zfp
 
-__all__ = ["Achieved", "Bound", "NvComp", "Quality", "Zfp", "quality"]
+__all__ = [
+    "Achieved",
+    "Bound",
+    "Encoded",
+    "NvComp",
+    "Quality",
+    "Zfp",
+    "decode",
+    "encode",
+    "quality",
+]

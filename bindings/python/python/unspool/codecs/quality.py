@@ -129,7 +129,7 @@ def quality(
         max_error=errors.largest,
         rmse=rmse,
         rel_l2=_ratio(rmse, sums.rms),
-        psnr=20.0 * math.log10(_ratio(sums.range, rmse)) if sums.range and rmse else math.inf,
+        psnr=_decibels(sums.range, rmse),
         bias=_ratio(errors.total / sums.finite, sums.range) if sums.finite else 0.0,
         ssim=similarity(left, right, sums.range) if ssim else None,
         special=errors.special,
@@ -166,6 +166,13 @@ def _check_alike(left: Any, right: Any) -> None:
     name_of(left.dtype)
 
 
+def _decibels(span: float, rmse: float) -> float:
+    if not span or not rmse:
+        return math.inf
+    found = span / rmse
+    return 20.0 * math.log10(found) if found else -math.inf
+
+
 def _ratio(one: float, other: float) -> float:
     if other:
         return one / other
@@ -180,29 +187,42 @@ def _blocks(*arrays: Any) -> Iterator[tuple[Any, ...]]:
 def _sums(values: Any) -> _Sums:
     numpy, sums = library(), _Sums()
     for (block,) in _blocks(values):
-        numbers = block.astype(numpy.float64)
+        numbers = _widened(numpy, block)
         finite = numbers[numpy.isfinite(numbers)]
         if finite.size:
             sums.low = min(sums.low, float(finite.min()))
             sums.high = max(sums.high, float(finite.max()))
-            sums.squares += float(finite @ finite)
+            sums.squares += _squares(numpy, finite)
             sums.finite += finite.size
     return sums
+
+
+def _widened(numpy: Any, values: Any) -> Any:
+    """As float64; NaNs that signal do so without a warning."""
+    with numpy.errstate(invalid="ignore"):
+        return values.astype(numpy.float64)
+
+
+def _squares(numpy: Any, values: Any) -> float:
+    """The sum of the squares; infinite for numbers near the largest."""
+    with numpy.errstate(over="ignore"):
+        return float(values @ values)
 
 
 def _errors(left: Any, right: Any, bound: Bound | None, limit: float | None) -> _Errors:
     numpy, errors = library(), _Errors()
     bits = f"u{left.dtype.itemsize}"
     for block, again in _blocks(left, right):
-        before, after = block.astype(numpy.float64), again.astype(numpy.float64)
+        before, after = _widened(numpy, block), _widened(numpy, again)
         finite = numpy.isfinite(before)
         same = block.view(bits) == again.view(bits)
         special = ~numpy.where(finite, numpy.isfinite(after), same)
         errors.special += int(special.sum())
         compared = finite & ~special
         before = before[compared]
-        apart = after[compared] - before
-        errors.squares += float(apart @ apart)
+        with numpy.errstate(over="ignore"):
+            apart = after[compared] - before
+        errors.squares += _squares(numpy, apart)
         errors.total += float(apart.sum())
         size = numpy.abs(apart)
         errors.largest = max(errors.largest, float(size.max(initial=0.0)))

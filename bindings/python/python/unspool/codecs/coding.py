@@ -1,0 +1,165 @@
+"""Encoding and decoding arrays by themselves, without a spool."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from unspool._arrays import numpy_dtype
+from unspool._unspool import codec_decode, codec_encode, codec_room
+from unspool.codecs.host import host_array, is_lossy_dtype, library, name_of
+from unspool.codecs.values import Achieved, Bound, NvComp, Word, Zfp
+from unspool.codecs.words import word_of
+from unspool.errors import DtypeMismatchError, OptionError, ReadOnlyTargetError, ShapeMismatchError
+
+__all__ = ["Encoded", "Outer", "decode", "encode", "encode_into"]
+
+#: What may be done to encoded bytes on their way to a disk.
+Outer = Literal["zstd", "lz4", "archive"]
+OUTERS = ("zstd", "lz4", "archive")
+
+#: What the stored bytes were made by, for each kind of codec.
+MADE_BY = {"raw": "raw", "lossless": "twine", "bound": "twine", "zfp": "zfp"}
+
+Lone = Literal["raw", "lossless"] | Bound | Zfp | None
+
+
+@dataclass(frozen=True, slots=True)
+class Encoded:
+    """An array as a codec made it; `decode` gives the array back.
+
+    One that was made elsewhere, such as a zfp stream, is decoded by making this of its bytes.
+
+    Attributes:
+        data: the bytes.
+        codec: what made them; any bound stands for all of them.
+        dtype: the type of the items, such as `"float32"`.
+        shape: the dimensions, slowest first.
+        outer: what has shrunk the bytes afterwards, or None; also None where it would not have.
+        achieved: sizes and errors; None for what was made elsewhere.
+    """
+
+    data: bytes = field(repr=False)
+    codec: Lone
+    dtype: str
+    shape: tuple[int, ...]
+    outer: Outer | None = None
+    achieved: Achieved | None = None
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes that it takes."""
+        return len(self.data)
+
+    @property
+    def ratio(self) -> float:
+        """How many times smaller than the array it is."""
+        raw = math.prod(self.shape) * int(numpy_dtype(self.dtype).itemsize)
+        return raw / len(self.data) if self.data else 1.0
+
+
+def encode(array: Any, codec: Lone = "lossless", *, outer: Outer | None = None) -> Encoded:
+    """Encodes an array of numbers, on all cores.
+
+    Arguments:
+        array: of NumPy, CuPy, PyTorch or JAX; strided ones are copied first.
+        codec: `"lossless"`, a `Bound`, a `Zfp`, or None for the bytes as they are. A bound on
+            integers and booleans is refused.
+        outer: `"zstd"` or `"lz4"` to shrink the encoded bytes further, as a disk tier may;
+            `"archive"` for the smallest and slowest way.
+
+    Raises:
+        OptionError: `codec` or `outer` is none, or cannot be used for these values.
+        UnsupportedArrayError: it is no array of numbers.
+        MissingLibraryError: NumPy is not installed.
+    """
+    values = host_array(array)
+    room = library().empty(room_for(values, codec, outer), "u1")
+    stored, achieved, packed = encode_into(room, values, codec, outer)
+    data, shape = room[:stored].tobytes(), tuple(values.shape)
+    return Encoded(data, codec, name_of(values.dtype), shape, outer if packed else None, achieved)
+
+
+def room_for(values: Any, codec: Lone, outer: Outer | None) -> int:
+    """The most bytes that `encode_into` may write for an array of NumPy in C order.
+
+    Raises:
+        OptionError, UnsupportedArrayError: as for `encode`.
+    """
+    dtype = name_of(values.dtype)
+    return codec_room(dtype, values.shape, _word(codec, dtype), _outer(outer))
+
+
+def encode_into(
+    room: Any, values: Any, codec: Lone, outer: Outer | None
+) -> tuple[int, Achieved, bool]:
+    """Encodes an array of NumPy in C order into memory that `room_for` was asked about: how many
+    bytes that took, what was achieved, and whether `outer` has shrunk them.
+
+    Raises:
+        OptionError, UnsupportedArrayError: as for `encode`.
+    """
+    dtype = name_of(values.dtype)
+    word = _word(codec, dtype)
+    flat = values.reshape(-1).view("u1")
+    found = codec_encode(flat, dtype, values.shape, word, _outer(outer), room)
+    stored, told, packed = found
+    sizes = (MADE_BY[word[0]], values.nbytes, stored)
+    return stored, Achieved(*sizes, *(told or (None, None, None, None))), packed
+
+
+def decode(encoded: Encoded, out: Any = None) -> Any:
+    """The array of an `Encoded`, as one of NumPy.
+
+    Arguments:
+        out: an array of NumPy in C order to write to, instead of a new one.
+
+    Raises:
+        CorruptCheckpointError: the bytes are damaged, or of another codec, dtype or shape.
+        OptionError: `encoded` names a codec that makes no bytes by itself.
+        ShapeMismatchError, DtypeMismatchError, ReadOnlyTargetError: `out` does not fit.
+        MissingLibraryError: NumPy is not installed, or `ml_dtypes` for its dtype.
+    """
+    numpy, dtype = library(), numpy_dtype(encoded.dtype)
+    target = numpy.empty(encoded.shape, dtype) if out is None else out
+    _check_target(target, dtype, encoded.shape)
+    word = _word(encoded.codec, encoded.dtype)
+    flat = target.reshape(-1).view("u1")
+    outer = _outer(encoded.outer)
+    codec_decode(encoded.data, encoded.dtype, encoded.shape, word, outer, flat)
+    return target
+
+
+def _check_target(target: Any, dtype: Any, shape: tuple[int, ...]) -> None:
+    numpy = library()
+    if not isinstance(target, numpy.ndarray) or target.dtype != dtype:
+        found = getattr(target, "dtype", type(target).__name__)
+        raise DtypeMismatchError(f"decode(..., out): {found} given, and {dtype} is encoded")
+    if target.shape != tuple(shape):
+        text = f"decode(..., out): shape {target.shape} given, and {tuple(shape)} is encoded"
+        raise ShapeMismatchError(text)
+    if not target.flags.writeable or not target.flags.c_contiguous:
+        raise ReadOnlyTargetError("decode(..., out): it has to be writable and in C order")
+
+
+def _word(codec: Any, dtype: str) -> Word:
+    word = word_of(codec, "codec")
+    if codec == "auto" or isinstance(codec, NvComp):
+        raise OptionError(
+            f"{codec!r} works in a spool only: Spool(..., codec={codec!r}); here write "
+            '"lossless", a Bound or a Zfp'
+        )
+    if isinstance(codec, Bound) and not is_lossy_dtype(dtype):
+        raise OptionError(
+            f'{codec!r} says nothing about items of dtype {dtype}: write "lossless", or convert '
+            "them to floating point first"
+        )
+    return word
+
+
+def _outer(outer: Any) -> str | None:
+    if outer is None or outer in OUTERS:
+        return outer
+    known = ", ".join(f'"{name}"' for name in OUTERS)
+    raise OptionError(f"outer={outer!r}: write None, {known}")

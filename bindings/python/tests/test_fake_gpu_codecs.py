@@ -1,0 +1,167 @@
+"""Arrays on a GPU that are encoded, on the driver in plain memory: what the GPU reconstructs is
+what the CPU does, bit for bit, and nothing waits that need not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import unspool
+from unspool import Bound, Disk, Spool, Zfp, codecs
+
+from codec_arrays import BOUNDS, FLOATS, SHAPES, assert_holds, wave, with_specials
+from conftest import same_bits
+from fake_gpu import CaiArray, DlpackArray, Driver
+
+pytestmark = pytest.mark.fake_gpu
+
+BOUND = Bound(range=1e-3)
+
+
+@pytest.fixture
+def spool(driver: Driver) -> Iterator[Spool]:
+    options = {"device": "32MiB", "host": "32MiB", "on": "cuda", "check_order": True}
+    with Spool(**options, codec=BOUND) as opened:
+        yield opened
+
+
+def expected(values: np.ndarray, codec: object = BOUND) -> np.ndarray:
+    return codecs.decode(codecs.encode(values, codec))
+
+
+def restored(spool: Spool, driver: Driver, version: int, like: np.ndarray) -> np.ndarray:
+    target = CaiArray(driver, np.zeros_like(like))
+    spool.restore(version, target)
+    driver.synchronize()
+    return target.numpy()
+
+
+@pytest.mark.parametrize("bound", BOUNDS, ids=repr)
+def test_the_gpu_reconstructs_what_the_cpu_does(driver: Driver, bound: Bound) -> None:
+    with Spool(device="32MiB", host="32MiB", on="cuda", codec=bound) as spool:
+        for number, (dtype, shape) in enumerate((d, s) for d in FLOATS for s in SHAPES):
+            values = with_specials(wave(shape, dtype, number), number)
+            spool.save(number, CaiArray(driver, values))
+            found = restored(spool, driver, number, values)
+            assert same_bits(found, expected(values, bound))
+            assert_holds(values, found, bound)
+            assert same_bits(np.asarray(spool.load(number)), found)
+
+
+def test_sizes_and_errors_are_those_of_the_cpu(spool: Spool, driver: Driver) -> None:
+    for version, dtype in enumerate(FLOATS):
+        values = wave((100, 120), dtype)
+        spool.save(version, CaiArray(driver, values))
+        found, wanted = spool.achieved(version)["0"], codecs.encode(values, BOUND).achieved
+        assert wanted is not None and found.codec == "twine"
+        assert found.stored_bytes == wanted.stored_bytes and found.outliers == wanted.outliers
+        assert found.max_error == wanted.max_error
+        assert found.rms_error == pytest.approx(wanted.rms_error)
+
+
+def test_strided_arrays_are_encoded_as_dense_ones(spool: Spool, driver: Driver) -> None:
+    whole = wave((60, 80), "float32")
+    for version, cut in enumerate([np.s_[::2], np.s_[:, 3:70], np.s_[::-1, ::-3], np.s_[5]]):
+        view = whole[cut]
+        for offset, array in enumerate((CaiArray(driver, view), DlpackArray(driver, view))):
+            spool.save(2 * version + offset, array)
+        dense = expected(np.ascontiguousarray(view))
+        target = CaiArray(driver, np.zeros_like(whole)[cut])
+        spool.restore(2 * version, target)
+        driver.synchronize()
+        assert same_bits(target.numpy(), dense)
+        assert same_bits(spool.load(2 * version + 1), dense)
+
+
+def test_saves_and_restores_do_not_wait_for_the_gpu(spool: Spool, driver: Driver) -> None:
+    values = [wave((64, 64), "float32", seed) for seed in range(12)]
+    arrays = [CaiArray(driver, one) for one in values]
+    target = CaiArray(driver, np.zeros_like(values[0]))
+    spool.save(-1, arrays[0])
+    driver.synchronize()
+    driver.control("hold")
+    for version, array in enumerate(arrays):
+        spool.save(version, array)
+    assert len(spool) == 13
+    driver.control("release")
+    for version, one in enumerate(values):
+        spool.restore(version, target)
+        driver.synchronize()
+        assert same_bits(target.numpy(), expected(one))
+
+
+def test_an_array_that_changes_behind_its_save_is_saved_as_it_was(
+    spool: Spool, driver: Driver
+) -> None:
+    values = wave((64, 64), "float32")
+    stream = driver.stream()
+    array = CaiArray(driver, values, stream)
+    spool.save(0, array)
+    driver.fill(array.block, 0, array.count, stream)
+    driver.synchronize()
+    assert same_bits(restored(spool, driver, 0, values), expected(values))
+
+
+def test_several_arrays_of_a_checkpoint_have_codecs_of_their_own(driver: Driver) -> None:
+    chosen = {"u": BOUND, "w": Zfp(rate=8), "mask": None, "*": "lossless"}
+    arrays = {name: wave((64, 64), "float32", seed) for seed, name in enumerate("uvw")}
+    arrays["mask"] = (arrays["u"] > 0).astype(np.uint8)
+    with Spool(device="16MiB", on="cuda", codec=chosen, check_codec=True) as spool:
+        spool.save(0, **{name: CaiArray(driver, one) for name, one in arrays.items()})
+        targets = {name: CaiArray(driver, np.zeros_like(one)) for name, one in arrays.items()}
+        spool.restore(0, **targets)
+        driver.synchronize()
+        for name, codec in (("u", BOUND), ("w", Zfp(rate=8)), ("v", "lossless"), ("mask", None)):
+            assert same_bits(targets[name].numpy(), expected(arrays[name], codec)), name
+        made_by = {name: one.codec for name, one in spool.achieved(0).items()}
+        assert made_by == {"u": "twine", "v": "twine", "w": "zfp", "mask": "raw"}
+
+
+def test_arrays_of_host_and_gpu_cross_over(spool: Spool, driver: Driver) -> None:
+    values = wave((100, 100), "float32")
+    spool.save(0, values)
+    assert same_bits(restored(spool, driver, 0, values), expected(values))
+    spool.save(1, CaiArray(driver, values))
+    target = np.zeros_like(values)
+    spool.restore(1, target)
+    assert same_bits(target, expected(values))
+
+
+def test_a_long_history_goes_through_all_tiers(driver: Driver, tmp_path: Path) -> None:
+    disk = Disk(tmp_path, compress="zstd")
+    with Spool(device="256KiB", host="512KiB", disk=disk, on="cuda", codec=BOUND) as spool:
+        values = [wave((96, 128), "float32", seed) for seed in range(60)]
+        spool.expect(reversed(range(60)), start=False)
+        for version, one in enumerate(values):
+            spool.save(version, CaiArray(driver, one))
+        spool.start_prefetch()
+        for version in reversed(range(60)):
+            found = restored(spool, driver, version, values[version])
+            assert same_bits(found, expected(values[version]))
+        stats = spool.stats()
+    assert stats.codec.ratio > 3 and stats.codec.codecs[0].encodes == 60
+    assert all(tier.restores or tier.copies for tier in stats.tiers)
+
+
+def test_a_device_tier_is_written_and_read_in_place(spool: Spool, driver: Driver) -> None:
+    values = wave((64, 64), "float32")
+    with spool.writing(0, (64, 64), "float32") as room:
+        driver.write(room.ptr, values)
+    assert same_bits(restored(spool, driver, 0, values), expected(values))
+    with spool.reading(0) as found:
+        driver.synchronize()
+        assert driver.read(found.ptr, found.nbytes) == expected(values).tobytes()
+
+
+def test_zfp_refuses_values_that_it_cannot_express(driver: Driver) -> None:
+    values = with_specials(wave((64, 64), "float32"))
+    with Spool(device="16MiB", on="cuda", codec=Zfp(rate=8)) as spool:
+        with pytest.raises(unspool.Error):
+            spool.save(0, CaiArray(driver, values))
+            spool.flush()
+            spool.achieved(0)
+        fine = wave((64, 64), "float32")
+        spool.save(1, CaiArray(driver, fine))
+        assert same_bits(restored(spool, driver, 1, fine), expected(fine, Zfp(rate=8)))

@@ -1,0 +1,155 @@
+"""Encoded histories on a real GPU, for each library: what it reconstructs is what the CPU does."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import unspool
+from unspool import Bound, NvComp, Spool, Zfp, codecs
+
+from codec_arrays import BOUNDS, FLOATS, SHAPES, assert_holds, wave, with_specials
+from conftest import gpu_library, same_bits
+
+pytestmark = pytest.mark.gpu
+
+BOUND = Bound(range=1e-3)
+
+
+def _cupy() -> tuple[Callable[[np.ndarray], Any], Callable[[Any], np.ndarray]]:
+    cupy = gpu_library("cupy")
+    return cupy.asarray, cupy.asnumpy
+
+
+def _torch() -> tuple[Callable[[np.ndarray], Any], Callable[[Any], np.ndarray]]:
+    torch = gpu_library("torch")
+    return lambda values: torch.from_numpy(values).cuda(), lambda tensor: tensor.cpu().numpy()
+
+
+def _jax() -> tuple[Callable[[np.ndarray], Any], Callable[[Any], np.ndarray]]:
+    jax = gpu_library("jax")
+    jax.config.update("jax_enable_x64", True)
+    return jax.device_put, np.asarray
+
+
+LIBRARIES = {"cupy": _cupy, "torch": _torch, "jax": _jax}
+
+
+@pytest.fixture(autouse=True)
+def device() -> None:
+    cupy = gpu_library("cupy")
+    try:
+        assert cupy.cuda.runtime.getDeviceCount() > 0
+    except cupy.cuda.runtime.CUDARuntimeError as absent:
+        pytest.skip(f"no CUDA device: {absent}")
+
+
+def expected(values: np.ndarray, codec: object = BOUND) -> np.ndarray:
+    return codecs.decode(codecs.encode(values, codec))
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_every_library_gets_what_the_cpu_reconstructs(library: str) -> None:
+    put, get = LIBRARIES[library]()
+    with Spool(device="64MiB", host="64MiB", on="cuda", codec=BOUND, check_order=True) as spool:
+        for version, (dtype, shape) in enumerate((d, s) for d in FLOATS for s in SHAPES):
+            values = with_specials(wave(shape, dtype, version), version)
+            spool.save(version, put(values))
+            found = get(spool.load(version, to=library))
+            assert same_bits(np.asarray(found), expected(values)), (dtype, shape)
+            assert_holds(values, np.asarray(found), BOUND)
+
+
+@pytest.mark.parametrize("codec", [*BOUNDS, "lossless", Zfp(rate=8), Zfp(rate=11)], ids=repr)
+def test_every_codec_gives_the_bits_and_bytes_of_the_cpu(codec: Any) -> None:
+    cupy = gpu_library("cupy")
+    with Spool(device="256MiB", on="cuda", codec=codec) as spool:
+        for version, shape in enumerate([(1 << 20,), (1601, 401), (60, 70, 80)]):
+            for dtype in ("float32", "float64"):
+                values = wave(shape, dtype, version)
+                spool.save(version, cupy.asarray(values))
+                target = cupy.zeros(shape, dtype)
+                spool.restore(version, target)
+                assert same_bits(cupy.asnumpy(target), expected(values, codec))
+                one, wanted = spool.achieved(version)["0"], codecs.encode(values, codec)
+                assert one.stored_bytes == wanted.nbytes
+                if one.max_error is not None:
+                    assert one.max_error == wanted.achieved.max_error
+                spool.discard(version)
+
+
+def test_a_sweep_with_pending_saves_comes_back(tmp_path: Path) -> None:
+    cupy = gpu_library("cupy")
+    steps, shape = int(os.environ.get("UNSPOOL_GPU_STEPS", "400")), (512, 512)
+    u = cupy.asarray(wave(shape, "float32"))
+    options = {"device": "24MiB", "host": "32MiB", "disk": tmp_path, "on": "cuda"}
+    with Spool(**options, codec=BOUND, discard_after_restore=True) as spool:
+        spool.expect(reversed(range(steps)), start=False)
+        for step in range(steps):
+            u *= np.float32(1.001)
+            spool.save(step, u)
+        spool.start_prefetch()
+        again = cupy.zeros_like(u)
+        for step in reversed(range(steps)):
+            spool.restore(step, again)
+            span = float(cupy.ptp(u))
+            assert float(cupy.abs(again - u).max()) <= 1.2e-3 * span
+            u /= np.float32(1.001)
+        stats = spool.stats()
+    assert stats.restores == steps and stats.codec.ratio > 3
+    assert stats.codec.max_error > 0
+
+
+def test_strided_arrays_and_streams_of_ones_own() -> None:
+    cupy = gpu_library("cupy")
+    whole = wave((200, 300), "float32")
+    with Spool(device="64MiB", on="cuda", codec=BOUND, check_order=True) as spool:
+        for version, cut in enumerate([np.s_[::2], np.s_[:, 3:70], np.s_[::-1, ::-3]]):
+            with cupy.cuda.Stream(non_blocking=True):
+                spool.save(version, cupy.asarray(whole)[cut])
+                target = cupy.zeros_like(cupy.asarray(whole))[cut]
+                spool.restore(version, target)
+                found = cupy.asnumpy(target)
+            dense = np.ascontiguousarray(whole[cut])
+            assert same_bits(np.ascontiguousarray(found), expected(dense))
+
+
+def test_small_checkpoints_are_many_and_all_of_them_come_back() -> None:
+    cupy = gpu_library("cupy")
+    values = [wave((64, 64), "float32", seed) for seed in range(8)]
+    arrays = [cupy.asarray(one) for one in values]
+    wanted = [cupy.asarray(expected(one)) for one in values]
+    with Spool(device="64MiB", on="cuda", codec=BOUND) as spool:
+        for version in range(2000):
+            spool.save(version, arrays[version % 8])
+        target = cupy.zeros_like(arrays[0])
+        for version in reversed(range(2000)):
+            spool.restore(version, target)
+            assert bool((target == wanted[version % 8]).all()), version
+
+
+def test_check_codec_finds_nothing_wrong() -> None:
+    cupy = gpu_library("cupy")
+    for codec in ("lossless", *BOUNDS):
+        with Spool(device="64MiB", on="cuda", codec=codec, check_codec=True) as spool:
+            spool.save(0, cupy.asarray(wave((500, 600), "float32")))
+            assert spool.achieved(0)["0"].codec == "twine"
+
+
+@pytest.mark.parametrize("name", ["bitcomp", "ans", "lz4", "cascaded", "gdeflate", "zstd"])
+def test_nvcomp_loses_nothing_where_it_is_installed(name: str) -> None:
+    cupy = gpu_library("cupy")
+    values = wave((1601, 401), "float32")
+    with Spool(device="64MiB", on="cuda", codec=NvComp(name)) as spool:
+        try:
+            spool.save(0, cupy.asarray(values))
+            target = cupy.zeros(values.shape, values.dtype)
+            spool.restore(0, target)
+            found = spool.achieved(0)["0"]
+        except unspool.Error as absent:
+            pytest.skip(str(absent))
+        assert same_bits(cupy.asnumpy(target), values) and found.codec == "nvcomp"
