@@ -94,6 +94,9 @@ class FakeCuda:
     def wait_event(self, event):
         assert self._events[event] is not None, "an event that was never recorded"
 
+    def hold(self, stream, event):
+        stream.now = max(stream.now, self._events[event])
+
     def elapsed(self, begin, end):
         return max(1e-6, self._events[end] - self._events[begin])
 

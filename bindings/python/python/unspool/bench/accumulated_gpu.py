@@ -10,24 +10,28 @@ spools with the same device tier, which save raw and encoded, and flush.
 
 from __future__ import annotations
 
+import random
 import time
+from array import array
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
+from unspool import Bound, Error, NvComp
 from unspool.accumulate import NVCOMP
 from unspool.accumulate import plan as plan_for
 from unspool.bench.accumulated import Case, cases_of
 from unspool.bench.accumulated_options import Accumulated
-from unspool.bench.cuda import Cuda
+from unspool.bench.cuda import Cuda, Stream
 from unspool.bench.measure import Sample
 from unspool.bench.options import Plan
 from unspool.bench.report import Cell, Report, Table
 from unspool.bench.tiers import FRAME, open_spool, wait_until_ready
 from unspool.planning.links import Rate
 
-__all__ = ["Pipeline", "run"]
+__all__ = ["NvCompPacker", "Pipeline", "run"]
 
 NOTES = (
     "GB/s of checkpoints over the time of a run, to the end of the last transfer; median of runs",
@@ -44,20 +48,29 @@ def run(cuda: Cuda, plan: Plan, report: Report) -> None:
     """A table for ratios, for rates and for caches."""
     asked = plan.accumulated
     link = Rate(_link(cuda, asked.size))
-    bench = Pipeline(cuda, asked)
-    for name, cases in cases_of(asked).items():
-        columns = (
-            name, "pipeline raw", "nvCOMP single", "nvCOMP accumulated", "model", "schedule",
-            "spool raw", "spool lossless", "spool range=1e-3",
-        )  # fmt: skip
-        title = f"{asked.checkpoints} checkpoints of {asked.size:,} bytes, GB/s"
-        table = report.begin(Table(f"accumulated-gpu-{name}", title, columns, notes=list(NOTES)))
-        table.note(f"pinned copies of this size: {link.bytes_per_second / 1e9:.1f} GB/s")
-        if bench.problem:
-            table.note(f"no nvCOMP here: {bench.problem}")
-        for case in cases:
-            table.add(case.name, *_row(bench, case, link))
-        report.show(table)
+    app = cuda.stream()
+    bench = Pipeline(cuda, asked, app, NvCompPacker(app))
+    with closing(bench):
+        for name, cases in cases_of(asked).items():
+            report.show(_table(bench, name, cases, link, report))
+
+
+def _table(bench: Pipeline, name: str, cases: Sequence[Case], link: Rate, report: Report) -> Table:
+    one = cases[0].profile
+    size, count = one.checkpoints[0].raw, len(one.checkpoints)
+    title = f"{count} checkpoints of {size:,} bytes, GB/s"
+    columns = (
+        name, "pipeline raw", "nvCOMP single", "nvCOMP accumulated", "model", "schedule",
+        "spool raw", "spool lossless", "spool range=1e-3", "spool nvCOMP",
+    )  # fmt: skip
+    table = report.begin(Table(f"accumulated-gpu-{name}", title, columns, notes=list(NOTES)))
+    table.note(f"pinned copies of this size: {link.bytes_per_second / 1e9:.1f} GB/s")
+    if bench.packer.problem:
+        table.note(f"no nvCOMP here: {bench.packer.problem}")
+    for case in cases:
+        bench.fill(case.profile.ratio)
+        table.add(case.name, *_row(bench, case, link))
+    return table
 
 
 def _link(cuda: Cuda, size: int) -> float:
@@ -77,8 +90,6 @@ def _link(cuda: Cuda, size: int) -> float:
 
 
 def _row(bench: Pipeline, case: Case, link: Rate) -> list[Cell]:
-    from unspool import Bound
-
     count, data = len(case.profile.checkpoints), case.profile.raw_bytes
 
     def rate(call: Callable[[], float]) -> Sample:
@@ -87,7 +98,7 @@ def _row(bench: Pipeline, case: Case, link: Rate) -> list[Cell]:
 
     found = plan_for(case.profile, codec=NVCOMP, cache=case.cache, link=link)
     cells: list[Cell] = [rate(lambda: bench.follow(case, "U" * count))]
-    if bench.problem:
+    if bench.packer.problem:
         cells += [None, None]
     else:
         cells += [
@@ -95,8 +106,12 @@ def _row(bench: Pipeline, case: Case, link: Rate) -> list[Cell]:
             for text in ("C" * count, found.best.decisions)
         ]
     cells += [found.best.throughput / 1e9, _counts(found.best.counts)]
-    for codec in (None, "lossless", Bound(range=1e-3)):
-        cells.append(rate(lambda codec=codec: bench.spool(case, codec)))
+    for codec in (None, "lossless", Bound(range=1e-3), NvComp("bitcomp")):
+        try:
+            cells.append(rate(lambda codec=codec: bench.spool(case, codec)))
+        except Error as why:
+            # Without nvCOMP a spool cannot have its codec.
+            cells.append(type(why).__name__)
     return cells
 
 
@@ -104,59 +119,81 @@ def _counts(counts: Any) -> str:
     return " ".join(f"{count}{letter}" for letter, count in counts.items() if count)
 
 
-@dataclass(slots=True)
+class NvCompPacker:
+    """nvCOMP's Bitcomp through its Python package.
+
+    Attributes:
+        problem: why it cannot be used; "" where it can.
+    """
+
+    def __init__(self, stream: Stream) -> None:
+        self.problem, self._codec = "", None
+        try:
+            from nvidia import nvcomp
+
+            self._as_array = nvcomp.as_array
+            self._codec = nvcomp.Codec(algorithm="Bitcomp", cuda_stream=stream.ptr)
+        except Exception as why:  # The package may be there and its library not.
+            self.problem = f"{type(why).__name__}: {why}"
+
+    def pack(self, source: Any) -> tuple[int, int, Any]:
+        """Address and bytes of what an array of bytes becomes, and what owns that memory."""
+        assert self._codec is not None
+        packed = self._codec.encode(self._as_array(source))
+        address = packed.__cuda_array_interface__["data"][0]
+        return int(address), int(getattr(packed, "buffer_size", packed.size)), packed
+
+
+@dataclass(frozen=True, slots=True)
 class _Sent:
     """Something that is on its way: its bytes, what marks its end, and what owns its memory."""
 
     size: int
-    event: Any
+    event: int
     owner: Any
 
 
 class Pipeline:
-    """Follows schedules by hand.
+    """Follows schedules by hand."""
 
-    Attributes:
-        problem: why nvCOMP cannot be used; "" where it can.
-    """
+    def __init__(self, cuda: Cuda, asked: Accumulated, app: Stream, packer: Any) -> None:
+        """Takes the memory that it needs.
 
-    def __init__(self, cuda: Cuda, asked: Accumulated) -> None:
-        import cupy
-
-        self._cuda, self._cupy, self._asked = cuda, cupy, asked
-        self._app, self._copies = cuda.stream(), cuda.stream()
+        Args:
+            cuda: the device.
+            asked: the sizes.
+            app: the application's stream.
+            packer: compresses on it, as `NvCompPacker` does.
+        """
+        self._cuda, self._asked, self._app, self.packer = cuda, asked, app, packer
+        self._copies = cuda.stream()
         self._state = cuda.array(asked.size)
-        most = max(asked.cache, *asked.caches)
-        self._arena = cuda.array(most)
+        self._arena = cuda.array(max(asked.cache, *asked.caches))
         self._pinned = cuda.host_alloc(asked.size * asked.checkpoints)
+        self._events = [cuda.event() for _ in range(2 * asked.checkpoints)]
         self._sent: deque[_Sent] = deque()
-        self._used = self._held = self._down = 0
-        self._ratio = 0.0
-        self.problem = ""
-        try:
-            from nvidia import nvcomp
+        self._used = self._held = self._down = self._marks = 0
 
-            self._nvcomp = nvcomp
-            self._codec = nvcomp.Codec(algorithm="Bitcomp", cuda_stream=self._app.ptr)
-        except Exception as why:  # the package may be there and its library not
-            self.problem = f"{type(why).__name__}: {why}"
+    def close(self) -> None:
+        """Gives the memory back."""
+        self._cuda.free_host(self._pinned)
+        for event in self._events:
+            self._cuda.destroy_event(event)
 
     def fill(self, ratio: float) -> None:
         """Makes the checkpoint: one value in `ratio` is random, the rest are zeros."""
-        if ratio == self._ratio:
-            return
-        cupy, self._ratio = self._cupy, ratio
-        values = self._state.view("float32")
-        values[...] = 0
-        few = max(1, int(values.size / ratio))
-        values[:few] = cupy.random.default_rng(1).random(few, dtype="float32")
-        cupy.cuda.runtime.deviceSynchronize()
+        words = array("f", bytes(self._asked.size))
+        dice = random.Random(1)
+        for place in range(max(1, int(len(words) / ratio))):
+            words[place] = dice.random()
+        place = self._cuda.address(self._state)
+        self._cuda.up(place, words.buffer_info()[0], self._asked.size, self._app)
+        self._cuda.wait(self._app)
 
     def follow(self, case: Case, decisions: str) -> float:
         """Seconds of a run."""
-        self.fill(self._ratio_of(case))
         self._sent.clear()
-        self._used = self._held = self._down = 0
+        self._used = self._held = self._down = self._marks = 0
         with self._cuda.current(self._app):
             self._cuda.wait(self._app)
             begin = time.perf_counter()
@@ -167,70 +204,54 @@ class Pipeline:
             self._cuda.wait(self._copies)
             return time.perf_counter() - begin
 
-    def _ratio_of(self, case: Case) -> float:
-        return round(case.profile.ratio, 3)
-
     def _step(self, decision: str, size: int, cache: int) -> None:
-        base = self._cuda.address(self._arena)
+        base, state = self._cuda.address(self._arena), self._cuda.address(self._state)
         if decision == "U":
-            place = self._room(size, cache)
-            self._cuda.within(base + place, self._cuda.address(self._state), size, self._app)
-            return self._send(base + place, size, None)
+            place = base + self._room(size, cache)
+            self._cuda.within(place, state, size, self._app)
+            return self._send(place, size, None)
         # Held checkpoints lie one behind the other at the arena's start: they are one input.
-        worst = (self._held + size) // 300 + 4096 if decision in "CX" else 0
-        needed = size + (self._held + size + worst if decision in "CX" else 0)
-        self._room(needed, cache)
-        source = self._cuda.address(self._state)
-        self._cuda.within(base + self._held, source, size, self._app)
-        self._held += size
+        total = self._held + size
+        self._room(size if decision == "A" else size + total + total // 300 + 4096, cache)
+        self._cuda.within(base + self._held, state, size, self._app)
+        self._held = total
         if decision == "A":
             return None
-        packed = self._pack(self._held)
+        address, packed, owner = self.packer.pack(self._arena[:total])
         self._held = 0
-        return self._send(
-            int(packed.__cuda_array_interface__["data"][0]), self._size(packed), packed
-        )
-
-    def _pack(self, count: int) -> Any:
-        source = self._nvcomp.as_array(self._arena[:count])
-        return self._codec.encode(source)
-
-    @staticmethod
-    def _size(packed: Any) -> int:
-        return int(packed.buffer_size)
+        return self._send(address, packed, owner)
 
     def _room(self, needed: int, cache: int) -> int:
         """Lets the application wait, on the device, for the transfers that make room; a place."""
         while self._sent and self._used + self._held + needed > cache:
             oldest = self._sent.popleft()
             self._used -= oldest.size
-            self._app.wait_event(oldest.event)
+            self._cuda.hold(self._app, oldest.event)
         # Where the bytes lie does not matter to the time; they must not leave the arena.
-        return min(self._used + self._held, self._arena.nbytes - needed) // 256 * 256
+        return max(0, min(self._used + self._held, len(self._arena) - needed)) // 256 * 256
 
     def _send(self, address: int, size: int, owner: Any) -> None:
-        ready = self._cupy.cuda.Event(disable_timing=True)
-        ready.record(self._app)
-        self._copies.wait_event(ready)
+        ready, done = self._events[self._marks : self._marks + 2]
+        self._marks += 2
+        self._cuda.record(ready, self._app)
+        self._cuda.hold(self._copies, ready)
         self._cuda.down(self._pinned + self._down, address, size, self._copies)
-        done = self._cupy.cuda.Event(disable_timing=True)
-        done.record(self._copies)
+        self._cuda.record(done, self._copies)
         self._down += size
         self._used += size
         self._sent.append(_Sent(size, done, owner))
 
     def spool(self, case: Case, codec: Any) -> float:
         """Seconds of the same run with a spool, to the end of its flush."""
-        self.fill(self._ratio_of(case))
         host = len(case.profile.checkpoints) * (self._asked.size + FRAME)
-        array = self._state.view("float32")
         options = {"device": case.cache, "host": host, "codec": codec}
+        values = self._state.view("float32")
         with open_spool(self._cuda, **options) as spool, self._cuda.current(self._app):
             wait_until_ready(spool)
             begin = time.perf_counter()
             for version, one in enumerate(case.profile.checkpoints):
                 self._cuda.spin(one.interval, self._app)
-                spool.save(version, array)
+                spool.save(version, values)
             self._cuda.wait(self._app)
             spool.flush()
             return time.perf_counter() - begin

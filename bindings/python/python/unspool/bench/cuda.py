@@ -140,6 +140,10 @@ class Cuda:
         """Waits for `event`."""
         self._runtime.eventSynchronize(event)
 
+    def hold(self, stream: Stream, event: int) -> None:
+        """Lets `stream` wait for `event`, on the device."""
+        self._runtime.streamWaitEvent(stream.ptr, event, 0)
+
     def elapsed(self, begin: int, end: int) -> float:
         """Seconds between two recorded events, by the device's clock."""
         self._runtime.eventSynchronize(end)
