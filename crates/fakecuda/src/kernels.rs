@@ -11,6 +11,7 @@ pub(crate) mod nvcomp;
 mod touch;
 mod twine;
 mod walk;
+mod zfp;
 
 /// How an image of the fake begins: like the machine code that it stands for.
 pub const IMAGE: &[u8] = b"\x7fELF-FAKECUDA";
@@ -69,6 +70,20 @@ const KERNELS: &[Kernel] = &[
     Kernel { name: c"nvcomp_unpack", parameters: nvcomp::UNPACK, run: nvcomp::unpack },
     Kernel { name: c"nvcomp_decoded", parameters: nvcomp::DECODED, run: nvcomp::decoded },
     Kernel { name: c"nvcomp_copied", parameters: nvcomp::COPIED, run: nvcomp::copied },
+    Kernel { name: c"zfp_finish", parameters: zfp::FINISH, run: zfp::finish },
+    Kernel { name: c"zfp_decoded", parameters: zfp::DECODED, run: zfp::decoded },
+    Kernel { name: c"zfp_encode_f32_1", parameters: zfp::ENCODE, run: zfp::encode::<false, 1> },
+    Kernel { name: c"zfp_decode_f32_1", parameters: zfp::DECODE, run: zfp::decode::<false, 1> },
+    Kernel { name: c"zfp_encode_f32_2", parameters: zfp::ENCODE, run: zfp::encode::<false, 2> },
+    Kernel { name: c"zfp_decode_f32_2", parameters: zfp::DECODE, run: zfp::decode::<false, 2> },
+    Kernel { name: c"zfp_encode_f32_3", parameters: zfp::ENCODE, run: zfp::encode::<false, 3> },
+    Kernel { name: c"zfp_decode_f32_3", parameters: zfp::DECODE, run: zfp::decode::<false, 3> },
+    Kernel { name: c"zfp_encode_f64_1", parameters: zfp::ENCODE, run: zfp::encode::<true, 1> },
+    Kernel { name: c"zfp_decode_f64_1", parameters: zfp::DECODE, run: zfp::decode::<true, 1> },
+    Kernel { name: c"zfp_encode_f64_2", parameters: zfp::ENCODE, run: zfp::encode::<true, 2> },
+    Kernel { name: c"zfp_decode_f64_2", parameters: zfp::DECODE, run: zfp::decode::<true, 2> },
+    Kernel { name: c"zfp_encode_f64_3", parameters: zfp::ENCODE, run: zfp::encode::<true, 3> },
+    Kernel { name: c"zfp_decode_f64_3", parameters: zfp::DECODE, run: zfp::decode::<true, 3> },
 ];
 
 /// The first handle of a kernel; the others follow.
