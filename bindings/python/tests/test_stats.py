@@ -95,6 +95,16 @@ def test_a_long_history_is_shown_with_separators() -> None:
         notes=("the disk is slow",),
         tiers=(),
         links=(unspool.LinkStats("host", "disk", moved, moved, 6, "no space"),),
+        codec=unspool.CodecStats(
+            raw_bytes=9 << 30,
+            ratio=9.0,
+            codecs=(
+                unspool.CodecUse(
+                    "twine", 1234, 5, 9 << 30, 1 << 30, 9.0, 99, 1.25e-3, 1e-4, 7, 0.25, 0.5
+                ),
+                unspool.CodecUse("raw", 3, 0, 9, 9, 1.0, 0, 0.0, 0.0, 0, 0.0, 0.0),
+            ),
+        ),
     )
     shown = str(stats)
     for part in (
@@ -106,6 +116,7 @@ def test_a_long_history_is_shown_with_separators() -> None:
         "median 2,000",
         "1.61 GB/s",
         "note: the disk is slow",
+        "twine   1,234  9.00 GiB  1.00 GiB   9.00    0.00125         7  250 ms  500 ms",
         "no space",
     ):
         assert part in shown
