@@ -23,6 +23,7 @@ mod opening;
 mod options;
 mod panics;
 mod piece;
+mod profile;
 mod regions;
 mod schedule;
 mod sizes;

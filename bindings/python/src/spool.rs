@@ -17,6 +17,7 @@ use crate::lend::{Reading, Writing, described};
 use crate::load::Wanted;
 use crate::opening::{self, Opened, Sizes};
 use crate::panics::guarded;
+use crate::profile::Profile;
 use crate::waiting::{detached, waiting};
 use crate::{call, codecs, live, load, options, stats};
 
@@ -66,6 +67,10 @@ use crate::{call, codecs, live, load, options, stats};
 ///         others.
 ///     check_codec: decode every array that was encoded on the spot, and compare it with what was
 ///         given: a save then costs more than twice as much.
+///     profile: a file of what saves were like. The first run records it, with the codec for each
+///         checkpoint; later ones plan with it which checkpoints to keep as they are, because
+///         compressing them would take longer than sending them. A run that differs is told by an
+///         `unspool.accumulate.PlanDroppedWarning`. It needs a codec.
 ///
 /// Raises:
 ///     OptionError, UnknownOptionError: an option makes no sense or does not exist.
@@ -82,6 +87,8 @@ pub struct Spool {
     discard_after_restore: bool,
     /// Arrays whose copies are under way.
     kept: Kept,
+    /// Records the run, or follows one that was recorded.
+    profile: Profile,
 }
 
 impl Spool {
@@ -103,7 +110,7 @@ impl Spool {
     #[pyo3(signature = (device=None, host=None, disk=None, *, discard_after_restore=false,
                         policy="score", timeout=300.0, verify=true, trace=false, record=None,
                         on="auto", shrink_ok=false, check_order=false, order_trace=None,
-                        codec=None, check_codec=false, **others))]
+                        codec=None, check_codec=false, profile=None, **others))]
     #[expect(clippy::too_many_arguments, reason = "each one is an option of the Python class")]
     fn new(
         py: Python<'_>,
@@ -122,9 +129,14 @@ impl Spool {
         order_trace: Option<&Bound<'_, PyAny>>,
         codec: Option<&Bound<'_, PyAny>>,
         check_codec: bool,
+        profile: Option<&Bound<'_, PyAny>>,
         others: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<Spool> {
         options::no_others(py, others)?;
+        let profile = profile.map_or_else(
+            || Ok(Profile::default()),
+            |path| Profile::open(&options::path("profile", path)?, codec, py),
+        )?;
         let sizes = Sizes {
             device: options::arena("device", device)?,
             host: options::arena("host", host)?,
@@ -158,7 +170,8 @@ impl Spool {
             live::remember(&spool);
             let has_device_tier = sizes.device.is_some();
             let kept = Kept::default();
-            let spool = Spool { spool, tiers, has_device_tier, discard_after_restore, kept };
+            let spool =
+                Spool { spool, tiers, has_device_tier, discard_after_restore, kept, profile };
             if let Some(shrunk) = shrunk {
                 let shrunk = CString::new(shrunk)?;
                 PyErr::warn(py, &py.get_type::<PyRuntimeWarning>(), &shrunk, 1)?;
@@ -197,16 +210,20 @@ impl Spool {
     ///     StorageError, ClosedError, ForkedError.
     #[pyo3(signature = (version, /, *arrays, stream=None, codec=None, **named))]
     fn save(
-        &self,
+        slf: &Bound<'_, Self>,
         version: i64,
         arrays: &Bound<'_, PyTuple>,
         stream: Option<&Bound<'_, PyAny>>,
         codec: Option<&Bound<'_, PyAny>>,
         named: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<()> {
-        let target = self.target(stream)?;
+        let this = slf.get();
+        let target = this.target(stream)?;
+        let planned = this.profile.before_save(slf)?;
+        let codec = codec.or(planned.as_ref());
         let codec = codec.map(|codec| codecs::choice(codec, "save(codec=...)")).transpose()?;
-        guarded(arrays.py(), || call::save(target, version, codec, arrays, named))
+        guarded(arrays.py(), || call::save(target, version, codec, arrays, named))?;
+        this.profile.after_save(slf, version)
     }
 
     /// Copies what was saved under `version` into arrays: `restore(3, u, v)` or
@@ -235,13 +252,14 @@ impl Spool {
     ///     WaitTimeoutError, StorageError, ClosedError, ForkedError.
     #[pyo3(signature = (version, /, *arrays, stream=None, **named))]
     fn restore(
-        &self,
+        slf: &Bound<'_, Self>,
         version: i64,
         arrays: &Bound<'_, PyTuple>,
         stream: Option<&Bound<'_, PyAny>>,
         named: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<()> {
-        let target = self.target(stream)?;
+        slf.get().profile.settle(slf)?;
+        let target = slf.get().target(stream)?;
         guarded(arrays.py(), || call::restore(target, version, arrays, named))
     }
 
@@ -452,8 +470,10 @@ impl Spool {
     /// Raises:
     ///     UnknownVersionError, DiscardedVersionError, NotYetSavedError, ClosedError, ForkedError.
     #[pyo3(signature = (version, /))]
-    fn discard(&self, py: Python<'_>, version: i64) -> PyResult<()> {
-        guarded(py, || detached(py, Some(version), || self.spool.discard(version)))
+    fn discard(slf: &Bound<'_, Self>, version: i64) -> PyResult<()> {
+        let (py, this) = (slf.py(), slf.get());
+        this.profile.settle(slf)?;
+        guarded(py, || detached(py, Some(version), || this.spool.discard(version)))
     }
 
     /// Waits until every checkpoint is in the slowest tier that can hold it.
@@ -516,11 +536,14 @@ impl Spool {
     ///     CheckpointTooLargeError, TierFullError, StorageError, WaitTimeoutError: something could
     ///         not be made durable.
     ///     ForkedError.
-    fn close(&self, py: Python<'_>) -> PyResult<()> {
+    fn close(slf: &Bound<'_, Self>) -> PyResult<()> {
+        let (py, this) = (slf.py(), slf.get());
+        let written = if this.closed() { Ok(()) } else { this.profile.closing(slf) };
         guarded(py, || {
-            self.kept.finish(py);
-            detached(py, None, || self.spool.close())
-        })
+            this.kept.finish(py);
+            detached(py, None, || this.spool.close())
+        })?;
+        written
     }
 
     /// Whether the spool was closed.
@@ -577,15 +600,15 @@ impl Spool {
     /// Closes the spool. What goes wrong then does not hide an exception of the block: it is
     /// added to it as a note.
     fn __exit__(
-        &self,
-        py: Python<'_>,
+        slf: &Bound<'_, Self>,
         _class: &Bound<'_, PyAny>,
         raised: &Bound<'_, PyAny>,
         _traceback: &Bound<'_, PyAny>,
     ) -> PyResult<bool> {
-        match self.close(py) {
+        match Spool::close(slf) {
             Err(failure) if !raised.is_none() => {
-                let note = format!("Closing the spool failed as well: {}", failure.value(py));
+                let why = failure.value(slf.py());
+                let note = format!("Closing the spool failed as well: {why}");
                 raised.call_method1("add_note", (note,))?;
                 Ok(false)
             }

@@ -130,12 +130,14 @@ def test_the_command_shows_a_table(capsys: pytest.CaptureFixture[str]) -> None:
 class _Spool:
     """As much of a spool as a watch sees."""
 
-    def __init__(self, ratio: int = 10, rate: float = 25e9) -> None:
+    def __init__(self, ratio: int = 10, cache: int = 64 << 20, on: str = "cpu") -> None:
         self.arrays: dict[int, np.ndarray] = {}
         self.raw: list[bool] = []
         self._ratio = ratio
-        flush = SimpleNamespace(transfers=3, bytes_per_second=rate)
-        self._stats = SimpleNamespace(save_stall_seconds=0.0, links=[SimpleNamespace(flush=flush)])
+        flush = SimpleNamespace(transfers=3, bytes_per_second=25e9)
+        links, tiers = [SimpleNamespace(flush=flush)], [SimpleNamespace(capacity=cache)]
+        self._stats = SimpleNamespace(save_stall_seconds=0.0, links=links, tiers=tiers)
+        self.on = on
 
     def stats(self) -> Any:
         return self._stats
@@ -150,14 +152,16 @@ class _Spool:
         return {"0": SimpleNamespace(stored_bytes=self.arrays[version].nbytes // self._ratio)}
 
 
-FACTS = {"codec": "lossless", "on": "cpu", "cache": 64 << 20}
-
-
 def run(
-    path: Path, shapes: list[tuple[int, ...]], *, pace: float = 0.0, facts: Any = FACTS, **more: Any
+    path: Path,
+    shapes: list[tuple[int, ...]],
+    *,
+    pace: float = 0.0,
+    codec: str = "lossless",
+    **more: Any,
 ) -> tuple[_Spool, accumulate.Watch]:
     """Saves arrays of these shapes; each save takes a little while."""
-    spool, watch = _Spool(**more), accumulate.open_profile(path, facts)
+    spool, watch = _Spool(**more), accumulate.open_profile(path, codec)
     for version, shape in enumerate(shapes):
         _busy(pace)
         spool.raw.append(watch.before_save(spool) == "raw")
@@ -189,7 +193,7 @@ def test_the_first_run_is_recorded_and_the_next_one_follows_it(tmp_path: Path) -
 
 
 def test_bytes_of_what_was_discarded_meanwhile_count_as_raw(tmp_path: Path) -> None:
-    spool, watch = _Spool(), accumulate.open_profile(tmp_path / "run.json", FACTS)
+    spool, watch = _Spool(), accumulate.open_profile(tmp_path / "run.json", "lossless")
     for version in range(3):
         watch.before_save(spool)
         spool.arrays[version] = np.zeros(10, np.float32)
@@ -210,8 +214,9 @@ SHAPES = [(100, 100)] * 30
     ([*SHAPES, (100, 100)], {}, "there are more than 30 checkpoints"),
     (SHAPES[:20], {}, "there are 20 checkpoints, and were 30"),
     (SHAPES, {"pace": 2e-3}, "the first 16 checkpoints came within"),
-    (SHAPES, {"facts": {**FACTS, "codec": ""}}, "the codec is none, and was lossless"),
-    (SHAPES, {"facts": {**FACTS, "cache": 8}}, "larger cache"),
+    (SHAPES, {"codec": "auto"}, "the codec is auto, and was lossless"),
+    (SHAPES, {"cache": 8}, "larger cache"),
+    (SHAPES, {"on": "cuda:0"}, "on cuda:0, and was on cpu"),
 ])  # fmt: skip
 def test_a_run_that_differs_is_noticed(
     tmp_path: Path, shapes: list[tuple[int, ...]], more: dict[str, Any], words: str
@@ -226,4 +231,46 @@ def test_a_run_that_differs_is_noticed(
 
 def test_a_profile_in_no_directory_is_refused_at_once(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match="no such directory"):
-        accumulate.open_profile(tmp_path / "none" / "run.json", FACTS)
+        accumulate.open_profile(tmp_path / "none" / "run.json", "lossless")
+
+
+def history(path: Path, codec: Any, count: int = 24, size: int = 200) -> list[str]:
+    """Saves and restores through a real spool; the codec of each checkpoint."""
+    waves = np.random.default_rng(0).normal(size=(size, size)).cumsum(0).astype(np.float32)
+    target, used = np.empty_like(waves), []
+    with unspool.Spool(device="1MiB", host="64MiB", on="cpu", codec=codec, profile=path) as spool:
+        for version in range(count):
+            spool.save(version, waves)
+        used = [spool.achieved(version)["0"].codec for version in range(count)]
+        for version in reversed(range(count)):
+            spool.restore(version, target)
+            assert np.abs(target - waves).max() <= 1e-2 * np.ptp(waves)
+            spool.discard(version)
+    return used
+
+
+@pytest.mark.parametrize("codec", ["lossless", unspool.Bound(range=1e-2)])
+def test_a_spool_records_a_profile_and_follows_it(tmp_path: Path, codec: Any) -> None:
+    path = tmp_path / "run.json"
+    assert set(history(path, codec)) == {"twine"}
+    known = Profile.load_from(path)
+    assert (known.codec, known.on, len(known.checkpoints)) == (repr(codec), "cpu", 24)
+    assert all(0 < one.stored < one.raw for one in known.checkpoints)
+    with warnings.catch_warnings():
+        # How fast this machine is at the moment is no matter here.
+        warnings.filterwarnings("ignore", "The plan .*of computing", accumulate.PlanDroppedWarning)
+        used = history(path, codec)
+    assert set(used) <= {"raw", "twine"} and len(used) == 24
+    with pytest.warns(accumulate.PlanDroppedWarning, match=r"checkpoint 0 is 0 float32 \(100, 100"):
+        assert history(path, codec, size=100)[1:] == ["twine"] * 23
+
+
+def test_a_profile_needs_a_codec(tmp_path: Path) -> None:
+    with pytest.raises(OptionError, match="give a codec"):
+        unspool.Spool(host="1MiB", on="cpu", profile=tmp_path / "run.json")
+
+
+def test_a_spool_that_saves_nothing_leaves_no_profile(tmp_path: Path) -> None:
+    with unspool.Spool(host="1MiB", on="cpu", codec="lossless", profile=tmp_path / "run.json"):
+        pass
+    assert not (tmp_path / "run.json").exists()

@@ -63,6 +63,10 @@ class Spool:
             others.
         check_codec: decode every array that was encoded on the spot, and compare it with what was
             given: a save then costs more than twice as much.
+        profile: a file of what saves were like. The first run records it, with the codec for each
+            checkpoint; later ones plan with it which checkpoints to keep as they are, because
+            compressing them would take longer than sending them. A run that differs is told by an
+            `unspool.accumulate.PlanDroppedWarning`. It needs a codec.
 
     Raises:
         OptionError, UnknownOptionError: an option makes no sense or does not exist.
@@ -88,6 +92,7 @@ class Spool:
         order_trace: _Path | None = None,
         codec: Codecs = None,
         check_codec: bool = False,
+        profile: _Path | None = None,
     ) -> Self: ...
     @overload
     def save(

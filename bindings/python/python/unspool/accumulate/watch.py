@@ -13,7 +13,6 @@ from __future__ import annotations
 import os
 import time
 import warnings
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -42,12 +41,12 @@ class PlanDroppedWarning(RuntimeWarning):
     """
 
 
-def open_profile(path: str | os.PathLike[str], facts: Mapping[str, Any]) -> Watch:
+def open_profile(path: str | os.PathLike[str], codec: str) -> Watch:
     """What a spool calls: records a profile where there is no file, else follows that one.
 
     Args:
         path: the file.
-        facts: of the spool: `codec` in words, `on`, and `cache`, the bytes of its fastest tier.
+        codec: of the spool, in words.
 
     Raises:
         ProfileError: the file holds something else.
@@ -55,10 +54,10 @@ def open_profile(path: str | os.PathLike[str], facts: Mapping[str, Any]) -> Watc
     """
     target = Path(path)
     if target.exists():
-        return Watch(target, facts, Profile.load_from(target))
+        return Watch(target, codec, Profile.load_from(target))
     if not target.absolute().parent.is_dir():
         raise FileNotFoundError(f"profile={os.fspath(path)!r}: there is no such directory.")
-    return Watch(target, facts, None)
+    return Watch(target, codec, None)
 
 
 class Watch:
@@ -69,40 +68,43 @@ class Watch:
         plan: what is followed; None while a run is recorded, and after a difference was found.
     """
 
-    def __init__(self, path: Path, facts: Mapping[str, Any], known: Profile | None) -> None:
+    def __init__(self, path: Path, codec: str, known: Profile | None) -> None:
         self.path = path
         self.plan: Accumulation | None = None
-        self._facts, self._known = dict(facts), known
+        self._codec, self._known = codec, known
         self._rows: list[Recorded] = []
         self._layouts: list[Layout] = []
         self._unsettled: dict[int, int] = {}
         self._computed = 0.0
         self._begin = self._resumed = time.perf_counter()
         self._stalled = 0.0
-        self._dropped = False
-        if known is not None:
-            self._follow(known)
+        self._begun = self._dropped = False
 
     @property
     def records(self) -> bool:
         """Whether this run is recorded."""
         return self._known is None
 
-    def _follow(self, known: Profile) -> None:
-        asked = str(self._facts.get("codec") or "")
-        if known.codec != asked:
-            return self._drop(f"the codec is {asked or 'none'}, and was {known.codec or 'none'}")
+    def _follow(self, known: Profile, spool: Any) -> None:
+        if known.codec != self._codec:
+            return self._drop(f"the codec is {self._codec}, and was {known.codec}")
+        if known.on.partition(":")[0] != spool.on.partition(":")[0]:
+            return self._drop(f"the spool is on {spool.on}, and was on {known.on}")
         if known.link is None or not known.checkpoints:
             return None
-        cache = self._facts.get("cache") or known.cache
+        cost, cache = _cost(known), _cache(spool) or known.cache
         try:
-            self.plan = plan(known, codec=_cost(known), cache=cache, most_together=1)
+            self.plan = plan(known, codec=cost, cache=cache, most_together=1)
         except Error as why:
             self._drop(str(why))
 
     def before_save(self, spool: Any) -> str | None:
         """The codec of the next save: `"raw"`, or None for that of the spool."""
         self._begin = time.perf_counter()
+        if not self._begun:
+            self._begun = True
+            if self._known is not None:
+                self._follow(self._known, spool)
         number = len(self._rows)
         if self.plan is not None and number >= len(self.plan.best.decisions):
             self._drop(f"there are more than {number} checkpoints")
@@ -135,6 +137,8 @@ class Watch:
 
     def settle(self, spool: Any) -> None:
         """Before restores and discards: asks for the bytes of what was saved so far."""
+        if not self._unsettled:
+            return
         for version in list(self._unsettled):
             self._take(spool, version)
         self._resumed = time.perf_counter()
@@ -203,9 +207,9 @@ class Watch:
         return Profile(
             tuple(self._rows),
             tuple(self._layouts),
-            str(self._facts.get("codec") or ""),
-            str(self._facts.get("on") or "cpu"),
-            int(self._facts.get("cache") or 0),
+            self._codec,
+            spool.on,
+            _cache(spool),
             _link(spool),
         )
 
@@ -218,6 +222,11 @@ def _layout_of(spool: Any, version: int) -> tuple[Layout, int]:
 
 def _words(layout: Layout) -> str:
     return ", ".join(f"{name or 'an array'} {dtype} {shape}" for name, dtype, shape in layout)
+
+
+def _cache(spool: Any) -> int:
+    """Bytes of the fastest tier."""
+    return int(spool.stats().tiers[0].capacity or 0)
 
 
 def _link(spool: Any) -> Rate | None:

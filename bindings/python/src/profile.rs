@@ -1,0 +1,61 @@
+//! A spool with a profile: its `Watch` of `unspool.accumulate` is told of every call.
+
+use std::path::Path;
+
+use pyo3::prelude::*;
+
+use crate::errors::{Class, error};
+use crate::spool::Spool;
+
+/// The watch of a spool, if it has one. Without one every method does nothing.
+#[derive(Default, Debug)]
+pub(crate) struct Profile(Option<Py<PyAny>>);
+
+impl Profile {
+    /// Reads the file, or prepares to write it.
+    pub fn open(
+        path: &Path,
+        codec: Option<&Bound<'_, PyAny>>,
+        py: Python<'_>,
+    ) -> PyResult<Profile> {
+        let Some(codec) = codec else {
+            let text = "Spool(profile=...): a profile says what to compress: give a codec as well.";
+            return Err(error(py, Class::Option, text));
+        };
+        let module = py.import("unspool.accumulate")?;
+        let watch = module.call_method1("open_profile", (path, codec.repr()?))?;
+        Ok(Profile(Some(watch.unbind())))
+    }
+
+    /// The codec of the next save, where the plan wants another one than the spool's.
+    pub fn before_save<'py>(
+        &self,
+        spool: &Bound<'py, Spool>,
+    ) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let Some(watch) = self.watch(spool.py()) else { return Ok(None) };
+        let codec = watch.call_method1("before_save", (spool,))?;
+        Ok((!codec.is_none()).then_some(codec))
+    }
+
+    /// A save has returned.
+    pub fn after_save(&self, spool: &Bound<'_, Spool>, version: i64) -> PyResult<()> {
+        let Some(watch) = self.watch(spool.py()) else { return Ok(()) };
+        watch.call_method1("after_save", (spool, version)).map(drop)
+    }
+
+    /// Saves are over for now: what was saved may go.
+    pub fn settle(&self, spool: &Bound<'_, Spool>) -> PyResult<()> {
+        let Some(watch) = self.watch(spool.py()) else { return Ok(()) };
+        watch.call_method1("settle", (spool,)).map(drop)
+    }
+
+    /// The spool closes.
+    pub fn closing(&self, spool: &Bound<'_, Spool>) -> PyResult<()> {
+        let Some(watch) = self.watch(spool.py()) else { return Ok(()) };
+        watch.call_method1("closing", (spool,)).map(drop)
+    }
+
+    fn watch<'py>(&self, py: Python<'py>) -> Option<&Bound<'py, PyAny>> {
+        self.0.as_ref().map(|watch| watch.bind(py))
+    }
+}
