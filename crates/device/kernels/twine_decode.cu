@@ -1,0 +1,439 @@
+// Decodes Twine streams. A warp has a chunk. Nothing that a stream says is used before it was
+// compared with what the host knows of the array and of the length of the stream: whatever the
+// bytes are, nothing outside of either is touched. docs/twine.md lists what is refused.
+
+#define HEADER_WORDS 16
+#define MOST_OUTLIERS 256
+#define MARK 0x80u
+
+#if WIDE
+typedef u64 Coeff;
+#else
+typedef u32 Coeff;
+#endif
+
+// Words that the descriptors and blocks of any chunk have at most.
+template <typename U>
+struct Room {
+    enum { WORDS = 9 + 32 * (32 + 1) * (sizeof(U) / 4) + 7 };
+};
+
+struct Shared {
+    u32 stage[WARPS][Room<Coeff>::WORDS];
+    Piece piece;
+    u32 header[HEADER_WORDS];
+    u32 mode, shift;
+    double step;
+    u32 payload;
+    u32 sound;
+};
+
+// A stream as far as it has been checked.
+struct Stream {
+    const u32 *payload;
+    u32 mode, shift, kind, bits;
+    double step;
+};
+
+DEVICE u64 header_u64(const u32 *header, u32 at) { return header[at] | (u64)header[at + 1] << 32; }
+
+// Whether the header is that of this array, and the stream as long as it says.
+DEVICE bool check_header(Shared &shared) {
+    const Piece &piece = shared.piece;
+    const Cut &cut = piece.cut;
+    const u32 *h = shared.header;
+    const u32 kind = kind_of(cut), mode = h[1] >> 16 & 0xff;
+    u64 words = (u64)HEADER_WORDS + cut.n_chunks + 1 + h[13];
+    bool same = h[0] == MAGIC && (h[1] & 0xff) == 1 && (h[1] >> 8 & 0xff) == piece.dtype &&
+                h[1] >> 24 == profile_of(cut) && header_u64(h, 2) == piece.n &&
+                h[9] == cut.n_chunks && h[10] == cut.nx && h[11] == cut.ny && h[12] == cut.nz &&
+                piece.stored == 4 * words;
+    double step = __longlong_as_double((i64)header_u64(h, 6));
+    const double infinite = __longlong_as_double(0x7ff0000000000000ll);
+    if (mode == 1) {
+        bool exact = kind == KIND_F64 || (double)(float)step == step;
+        same = same && kind < KIND_SIGNED && step >= 0 && step < infinite && exact;
+    } else if (mode == 2) {
+        same = same && kind < KIND_SIGNED && h[8] <= mantissa_of(kind);
+    } else {
+        same = same && mode == 0;
+    }
+    shared.mode = mode;
+    shared.step = step;
+    shared.shift = mode == 2 ? mantissa_of(kind) - h[8] : 0;
+    shared.payload = h[13];
+    return same;
+}
+
+// The piece of this tile and its header; by the first warp.
+DEVICE void take_piece(const DecodeLaunch &a, Shared &shared, u32 lane) {
+    u32 number = 0;
+    while (number + 1 < a.pieces && a.piece[number + 1].tile0 <= blockIdx.x) number++;
+    const u32 *words = (const u32 *)&a.piece[number];
+    if (lane < sizeof(Piece) / 4) ((u32 *)&shared.piece)[lane] = words[lane];
+    __syncwarp();
+    bool long_enough = shared.piece.stored >= 4 * (u64)(HEADER_WORDS + 1);
+    if (lane < HEADER_WORDS) {
+        shared.header[lane] = long_enough ? ((const u32 *)shared.piece.stream)[lane] : 0;
+    }
+    __syncwarp();
+    if (lane == 0) shared.sound = long_enough && check_header(shared);
+}
+
+// ---- Blocks ------------------------------------------------------------------------------------
+
+// Where a lane's block is, in words behind the descriptors.
+struct Block {
+    u32 width, mark, at;
+};
+
+// Places of all blocks of kinds 0, 1 and 2, where the size of a sparse block is only known from its
+// mask. False when they are not all inside. `total` is the number of their words.
+DEVICE bool place_blocks(const u32 *stage, u32 words, Block &block, u32 &total, u32 lane) {
+    const u32 dense = block.mark ? 0 : block.width;
+    const u32 before = exclusive_sum(dense, lane);
+    u32 sparse = __ballot_sync(ALL, block.mark != 0), extra = 0, own = 0;
+    while (sparse) {
+        const u32 other = __ffs((int)sparse) - 1;
+        sparse &= sparse - 1;
+        const u32 at = __shfl_sync(ALL, before, other) + extra;
+        if (9 + at >= words) return false;
+        const u32 count = __popc(stage[9 + at]);
+        const u32 size = 1 + (count * __shfl_sync(ALL, block.width, other) + 31) / 32;
+        extra += size;
+        if (lane > other) own += size;
+    }
+    block.at = before + own;
+    total = sum_of_warp(dense) + extra;
+    return 9 + total <= words;
+}
+
+DEVICE void read_planes(u32 (&z)[32], const u32 *from, u32 width) {
+    UNROLL for (u32 i = 0; i < 32; i++) z[i] = i < width ? from[i] : 0;
+    transpose(z);
+}
+
+DEVICE void read_dense(u32 (&z)[32], const u32 *from, u32 width) { read_planes(z, from, width); }
+
+DEVICE void read_dense(u64 (&z)[32], const u32 *from, u32 width) {
+    u32 half[32];
+    read_planes(half, from, min(width, 32u));
+    UNROLL for (int i = 0; i < 32; i++) z[i] = half[i];
+    if (width <= 32) return;
+    read_planes(half, from + 32, width - 32);
+    UNROLL for (int i = 0; i < 32; i++) z[i] |= (u64)half[i] << 32;
+}
+
+// `width` bits, at most 32, from bit `at` on.
+DEVICE u32 bits_at(const u32 *from, u32 at, u32 width) {
+    u32 word = at >> 5, shift = at & 31;
+    u64 both = from[word];
+    if (shift + width > 32) both |= (u64)from[word + 1] << 32;
+    u32 mask = width == 32 ? ALL : (1u << width) - 1;
+    return (u32)(both >> shift) & mask;
+}
+
+DEVICE void number_at(u32 &z, const u32 *from, u32 at, u32 width) { z = bits_at(from, at, width); }
+
+DEVICE void number_at(u64 &z, const u32 *from, u32 at, u32 width) {
+    z = bits_at(from, at, min(width, 32u));
+    if (width > 32) z |= (u64)bits_at(from, at + 32, width - 32) << 32;
+}
+
+template <typename U>
+DEVICE void read_sparse(U (&z)[32], const u32 *from, u32 width) {
+    const u32 mask = from[0];
+    u32 at = 0;
+    UNROLL for (int i = 0; i < 32; i++) {
+        z[i] = 0;
+        if (mask >> i & 1) {
+            number_at(z[i], from + 1, at, width);
+            at += width;
+        }
+    }
+}
+
+// ---- Back from residuals -----------------------------------------------------------------------
+
+DEVICE u32 unzigzag(u32 z) { return z >> 1 ^ (0u - (z & 1)); }
+DEVICE u64 unzigzag(u64 z) { return z >> 1 ^ (0ull - (z & 1)); }
+
+// Sums within a lane, and in profile 1 through the whole chunk.
+template <typename U>
+DEVICE void sum_blocks(U (&q)[32], bool through, u32 lane) {
+    UNROLL for (int i = 1; i < 32; i++) q[i] += q[i - 1];
+    if (!through) return;
+    U sum = q[31];
+    UNROLL for (u32 d = 1; d < 32; d <<= 1) {
+        U other = __shfl_up_sync(ALL, sum, d);
+        if (lane >= d) sum += other;
+    }
+    sum -= q[31];
+    UNROLL for (int i = 0; i < 32; i++) q[i] += sum;
+}
+
+// Sums along y, and in profile 3 along z, of a column of the chunk.
+template <typename U>
+DEVICE void sum_column(U *stage, u32 profile, u32 times, u32 lane) {
+    U q[32];
+    UNROLL for (int b = 0; b < 32; b++) q[b] = stage[b * STRIDE + lane];
+    for (u32 t = 0; t < times; t++) {
+        UNROLL for (int b = 1; b < 32; b++) {
+            if (profile == 2 || (b & 7)) q[b] += q[b - 1];
+        }
+        if (profile == 3) {
+            UNROLL for (int b = 8; b < 32; b++) q[b] += q[b - 8];
+        }
+    }
+    UNROLL for (int b = 0; b < 32; b++) stage[b * STRIDE + lane] = q[b];
+}
+
+// The bits of the value of a coefficient.
+DEVICE u32 value_of(u32 q, const Stream &s) {
+    if (s.mode == 1) {
+        return narrow(s.kind, __fmul_rn(__int2float_rn((i32)q), (float)s.step));
+    }
+    const u32 top = 1u << (s.bits - 1);
+    if (s.mode == 2) {
+        bool negative = (i32)q < 0;
+        u32 code = negative ? 0u - q : q;
+        return code << s.shift | (negative ? top : 0);
+    }
+    if (s.kind >= KIND_SIGNED) return q;
+    return q & top ? q ^ (top - 1) : q;
+}
+
+DEVICE u64 value_of(u64 q, const Stream &s) {
+    if (s.mode == 1) {
+        double x = __dmul_rn(__ll2double_rn((i64)q), s.step);
+        return (u64)__double_as_longlong(x);
+    }
+    const u64 top = 1ull << 63;
+    if (s.mode == 2) {
+        bool negative = (i64)q < 0;
+        u64 code = negative ? 0ull - q : q;
+        return code << s.shift | (negative ? top : 0);
+    }
+    if (s.kind >= KIND_SIGNED) return q;
+    return q & top ? q ^ (top - 1) : q;
+}
+
+// The bits of a value from what FOR packed.
+DEVICE u32 unframed(u32 u, const Stream &s) {
+    const u32 top = 1u << (s.bits - 1), mask = top | (top - 1);
+    if (s.kind == KIND_SIGNED) return u ^ top;
+    if (s.kind > KIND_SIGNED) return u;
+    u &= mask;
+    return u >> 1 | (u & 1 ? top : 0);
+}
+
+DEVICE u64 unframed(u64 u, const Stream &s) {
+    if (s.kind == KIND_SIGNED) return u ^ 1ull << 63;
+    if (s.kind > KIND_SIGNED) return u;
+    return u >> 1 | u << 63;
+}
+
+// ---- Out ---------------------------------------------------------------------------------------
+
+DEVICE void write_value(u64 target, u32 bits, u64 index, u64 value) {
+    switch (bits) {
+        case 8: ((u8 *)target)[index] = (u8)value; break;
+        case 16: ((u16 *)target)[index] = (u16)value; break;
+        case 32: __stcs((u32 *)target + index, (u32)value); break;
+        default: __stcs((u64 *)target + index, value);
+    }
+}
+
+// Writes all values inside of a chunk from shared memory: their bits, or coefficients.
+template <typename U>
+DEVICE void write_values(const U *stage, const Window &w, const Stream &s, u64 target, bool ready,
+                         u32 lane) {
+    UNROLL for (u32 b = 0; b < 32; b++) {
+        if (lane >= inside_of_block(w, b)) continue;
+        U value = stage[b * STRIDE + lane];
+        if (!ready) value = value_of(value, s);
+        write_value(target, s.bits, index_of(w, 32 * b + lane), value);
+    }
+}
+
+DEVICE void write_same(u64 value, const Window &w, const Stream &s, u64 target, u32 lane) {
+    for (u32 b = 0; b < 32; b++) {
+        if (lane >= inside_of_block(w, b)) continue;
+        write_value(target, s.bits, index_of(w, 32 * b + lane), value);
+    }
+}
+
+DEVICE void write_raw(const u32 *from, const Window &w, const Stream &s, u64 target, u32 lane) {
+    for (u32 rank = lane; rank < w.m; rank += 32) {
+        u64 value;
+        if (s.bits == 64) {
+            value = from[2 * rank] | (u64)from[2 * rank + 1] << 32;
+        } else {
+            u32 bit = rank * s.bits;
+            value = from[bit >> 5] >> (bit & 31);
+        }
+        write_value(target, s.bits, index_of(w, position_of(w, rank)), value);
+    }
+}
+
+// Writes the outliers over what is there. False when a position is not inside or does not ascend.
+template <typename U>
+DEVICE bool write_outliers(const u32 *from, u32 count, const Window &w, const Stream &s, u64 target,
+                           u32 lane) {
+    const u32 *values = from + (count + 1) / 2;
+    bool good = true;
+    for (u32 k = lane; k < count; k += 32) {
+        u32 position = from[k / 2] >> (k & 1 ? 16 : 0) & 0xffff;
+        u32 before = k ? from[(k - 1) / 2] >> ((k - 1) & 1 ? 16 : 0) & 0xffff : 0;
+        bool inside = position < 1024 && (position & 31) < inside_of_block(w, position >> 5);
+        if (!inside || (k && before >= position)) {
+            good = false;
+            continue;
+        }
+        u64 value = sizeof(U) == 8 ? values[2 * k] | (u64)values[2 * k + 1] << 32 : values[k];
+        write_value(target, s.bits, index_of(w, position), value);
+    }
+    return __all_sync(ALL, good);
+}
+
+// ---- A chunk -----------------------------------------------------------------------------------
+
+// Decodes a coded chunk. False when it breaks a rule.
+template <typename U>
+DEVICE bool decode_coded(u32 *stage, const u32 *from, u32 words, const Window &w, const Stream &s,
+                         u64 target, u32 lane) {
+    const u32 kind = from[0] & 0xffff, outliers = from[0] >> 16;
+    const u32 per = s.bits == 64 ? 2 : 1;
+    const u32 coefficient = s.mode == 0 ? s.bits : 8 * sizeof(U);
+    if (words < 9 || outliers > (s.mode ? MOST_OUTLIERS : 0)) return false;
+    if (kind > 2 && !(kind == 5 && s.mode == 0)) return false;
+    const u32 held = min(words, (u32)Room<U>::WORDS);
+    for (u32 i = lane; i < held; i += 32) stage[i] = from[i];
+    __syncwarp();
+    const u32 descriptor = stage[1 + (lane >> 2)] >> 8 * (lane & 3) & 0xff;
+    Block block = {descriptor & ~MARK, descriptor & MARK, 0};
+    bool good = block.width <= coefficient;
+    good = good && (kind == 5 ? block.mark || !descriptor : !block.mark || block.width);
+    if (!__all_sync(ALL, good)) return false;
+    u32 total;
+    if (kind == 5) {
+        u32 size = block.mark ? block.width + per : 0;
+        block.at = exclusive_sum(size, lane);
+        total = sum_of_warp(size);
+        if (9 + total > words) return false;
+    } else if (!place_blocks(stage, words, block, total, lane)) {
+        return false;
+    }
+    if (9 + total + (outliers + 1) / 2 + outliers * per != words) return false;
+    U q[32];
+    const u32 *own = stage + 9 + block.at;
+    if (kind == 5) {
+        U least = 0;
+        if (block.mark) {
+            least = sizeof(U) == 8 ? (U)(own[0] | (u64)own[1] << 32) : (U)own[0];
+            own += per;
+        }
+        read_dense(q, own, block.width);
+        UNROLL for (int i = 0; i < 32; i++) q[i] = unframed((U)(q[i] + least), s);
+    } else {
+        if (block.mark) {
+            read_sparse(q, own, block.width);
+        } else {
+            read_dense(q, own, block.width);
+        }
+        UNROLL for (int i = 0; i < 32; i++) q[i] = unzigzag(q[i]);
+        for (u32 t = 0; t < kind; t++) sum_blocks(q, w.profile == 1, lane);
+    }
+    __syncwarp();
+    U *grid = (U *)stage;
+    UNROLL for (int i = 0; i < 32; i++) grid[lane * STRIDE + i] = q[i];
+    __syncwarp();
+    if (w.profile != 1 && kind != 5 && kind != 0) {
+        sum_column(grid, w.profile, kind, lane);
+        __syncwarp();
+    }
+    write_values(grid, w, s, target, kind == 5, lane);
+    if (!outliers) return true;
+    __syncwarp();
+    return write_outliers<U>(from + 9 + total, outliers, w, s, target, lane);
+}
+
+DEVICE bool decode_any(u32 *stage, const u32 *from, u32 words, const Window &w, const Stream &s,
+                       u64 target, u32 lane) {
+#if WIDE
+    if (s.bits == 64) return decode_coded<u64>(stage, from, words, w, s, target, lane);
+#endif
+    return decode_coded<u32>(stage, from, words, w, s, target, lane);
+}
+
+// Decodes a chunk of so many words, which are there. False when it breaks a rule.
+DEVICE bool decode_chunk(u32 *stage, const u32 *from, u32 words, const Window &w, const Stream &s,
+                         u64 target, u32 lane) {
+    if (words == 0) {
+        write_same(0, w, s, target, lane);
+        return true;
+    }
+    const u32 first = from[0], per = s.bits == 64 ? 2 : 1;
+    if (first == 4) {
+        if (words != 1 + per) return false;
+        u64 value = from[1] | (per == 2 ? (u64)from[2] << 32 : 0);
+        write_same(value, w, s, target, lane);
+        return true;
+    }
+    if (first == 3) {
+        if (words != raw_words(w.m, s.bits)) return false;
+        write_raw(from + 1, w, s, target, lane);
+        return true;
+    }
+    return decode_any(stage, from, words, w, s, target, lane);
+}
+
+// The part of the piece that a warp has. False when it breaks a rule.
+DEVICE bool decode_part(Shared &shared, u32 warp, u32 lane) {
+    const Piece &piece = shared.piece;
+    const u32 c = (blockIdx.x - piece.tile0) * WARPS + warp;
+    const u32 *table = (const u32 *)piece.stream + HEADER_WORDS;
+    if (c == 0 && table[0] != 0) return false;
+    if (piece.cut.n_chunks == 0) return shared.payload == 0;
+    if (c >= piece.cut.n_chunks) return true;
+    const u32 begin = table[c], end = table[c + 1];
+    bool last = c + 1 == piece.cut.n_chunks;
+    if (begin > end || end > shared.payload || (last && end != shared.payload)) return false;
+    Stream s;
+    s.payload = table + piece.cut.n_chunks + 1;
+    s.mode = shared.mode;
+    s.shift = shared.shift;
+    s.kind = kind_of(piece.cut);
+    s.bits = bits_of(piece.cut);
+    s.step = shared.step;
+    const Window w = window_of(piece.cut, piece.n, c);
+    return decode_chunk(shared.stage[warp], s.payload + begin, end - begin, w, s, piece.target, lane);
+}
+
+// Counts the tile as done; the last one reports.
+DEVICE void end_tile(const DecodeLaunch &a, bool good) {
+    u32 *done = (u32 *)a.counts, *damaged = done + 1;
+    if (!good) atomicAdd(damaged, 1u);
+    __threadfence();
+    if (atomicAdd(done, 1u) + 1 != a.tiles) return;
+    __threadfence();
+    u64 *slot = (u64 *)a.slot;
+    slot[1] = *(volatile u32 *)damaged ? STATUS_REFUSED : STATUS_DONE;
+    slot[2] = 0;
+    slot[3] = 0;
+    *(volatile u32 *)damaged = 0;
+    *(volatile u32 *)done = 0;
+    __threadfence_system();
+    store_for_host(slot, a.sequence);
+}
+
+extern "C" __global__ void __launch_bounds__(32 * WARPS)
+twine_decode(const __grid_constant__ DecodeLaunch a) {
+    __shared__ Shared shared;
+    const u32 lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
+    if (warp == 0) take_piece(a, shared, lane);
+    __syncthreads();
+    bool good = shared.sound && decode_part(shared, warp, lane);
+    bool all_good = __syncthreads_and(good);
+    if (threadIdx.x == 0) end_tile(a, all_good);
+}

@@ -48,7 +48,8 @@ impl Cache {
     #[must_use]
     pub fn key(source: &str, arch: &str, compiler: (i32, i32)) -> Key {
         let compiler = format!("{}.{}", compiler.0, compiler.1);
-        let parts = ["1", env!("CARGO_PKG_VERSION"), &compiler, arch, source];
+        // The first one stands for the compiler's options.
+        let parts = ["2", env!("CARGO_PKG_VERSION"), &compiler, arch, source];
         let closed = parts.iter().flat_map(|part| {
             let len = (part.len() as u64).to_le_bytes();
             len.into_iter().chain(part.bytes())

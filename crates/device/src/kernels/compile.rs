@@ -185,7 +185,9 @@ impl Nvrtc {
         let text =
             |text: &str| CString::new(text).map_err(|_| failed(name, "its text holds a zero byte"));
         let (source, title) = (text(source)?, text(name)?);
-        let options = [text(&format!("--gpu-architecture={arch}"))?, text("--std=c++17")?];
+        // Products and sums are rounded one by one, as on the host: streams have to be the same.
+        let arch_option = format!("--gpu-architecture={arch}");
+        let options = [text(&arch_option)?, text("--std=c++17")?, text("--fmad=false")?];
         let options: Vec<*const c_char> = options.iter().map(|option| option.as_ptr()).collect();
         let program = OpenProgram::new(&self.calls, &source, &title)
             .ok_or_else(|| failed(name, "NVRTC takes no program"))?;

@@ -9,7 +9,7 @@ use super::modules::DECODE_WARPS;
 use super::plan::piece;
 use super::words::{DecodeLaunch, PIECES, Piece};
 use crate::error::DeviceError;
-use crate::pending::{DecodeStatus, Pending, Slot};
+use crate::pending::{DecodeStatus, Pending};
 use crate::stream::Stream;
 use crate::watch::Place;
 
@@ -53,7 +53,7 @@ impl Twine {
         let (module, kernel) = self.modules.get("twine_decode", wide, DECODE_WARPS)?;
         let (mut slot, mark) = (self.slots.begin(0)?, self.marks.prepare()?);
         let counts = slot.counters(stream)?;
-        let mut words = launch_words(jobs, &slot, counts)?;
+        let mut words = words_of(jobs, (slot.address(), slot.sequence(), counts))?;
         let mut list: [*mut c_void; 1] = [(&raw mut words).cast()];
         let shape = (words.tiles, 32 * DECODE_WARPS);
         // SAFETY: the kernel takes these words; what they name is there by the caller's word, or
@@ -71,14 +71,14 @@ impl Twine {
     }
 }
 
-fn launch_words(
+/// The words of a launch: its slot, what that holds at the end, and its counters.
+pub(super) fn words_of(
     jobs: &[DecodeJob<'_>],
-    slot: &Slot,
-    counts: u64,
+    (slot, sequence, counts): (u64, u64, u64),
 ) -> Result<DecodeLaunch, DeviceError> {
     let mut words = DecodeLaunch {
-        slot: slot.address(),
-        sequence: slot.sequence(),
+        slot,
+        sequence,
         counts,
         tiles: 0,
         pieces: jobs.len() as u32,

@@ -7,6 +7,8 @@
 //! what was not started before, and the host learns the sizes when it wants to know them.
 
 mod decode;
+#[cfg(test)]
+mod emulated_tests;
 mod job;
 mod modules;
 mod plan;
@@ -155,37 +157,54 @@ impl Twine {
     }
 }
 
+/// Where the kernels of a launch keep what is theirs.
+#[derive(Clone, Copy, Debug)]
+struct Places {
+    ticket: u64,
+    totals: u64,
+    counts: u64,
+    sums: u64,
+    steps: u64,
+    status: u64,
+    /// Those of jobs and checkpoints in device memory, where they do not fit the parameters.
+    tables: Option<(u64, u64)>,
+}
+
 /// The words of a launch, with its tables on the device where they do not fit.
 fn launch_words(stream: &Stream, plan: &Plan, set: &mut Set) -> Result<EncodeLaunch, DeviceError> {
-    let is_small = plan.jobs.len() <= INLINE;
-    let (job_table, entry_table) = match is_small {
-        true => (0, 0),
-        false => set.tables(stream, &plan.jobs, &plan.entries)?,
-    };
+    let mut places = set.places();
+    if plan.jobs.len() > INLINE {
+        places.tables = Some(set.tables(stream, &plan.jobs, &plan.entries)?);
+    }
+    Ok(words_at(plan, &places, set.ticket, set.epoch))
+}
+
+fn words_at(plan: &Plan, places: &Places, first_ticket: u32, epoch: u32) -> EncodeLaunch {
     let mut inline_jobs = [Job::default(); INLINE];
     let mut inline_entries = [Entry::default(); INLINE];
-    if is_small {
+    if places.tables.is_none() {
         inline_jobs[..plan.jobs.len()].copy_from_slice(&plan.jobs);
         inline_entries[..plan.entries.len()].copy_from_slice(&plan.entries);
     }
-    Ok(EncodeLaunch {
+    let (job_table, entry_table) = places.tables.unwrap_or_default();
+    EncodeLaunch {
         job_table,
         entry_table,
-        status: set.status(),
-        totals: set.totals(),
-        sums: set.sums(),
-        steps: set.steps(),
-        counts: set.counts(),
-        ticket: set.tickets(),
-        first_ticket: set.ticket,
+        status: places.status,
+        totals: places.totals,
+        sums: places.sums,
+        steps: places.steps,
+        counts: places.counts,
+        ticket: places.ticket,
+        first_ticket,
         tiles: plan.tiles,
         jobs: plan.jobs.len() as u32,
         entries: plan.entries.len() as u32,
-        epoch: set.epoch,
+        epoch,
         reduces: plan.reduces,
         inline_jobs,
         inline_entries,
-    })
+    }
 }
 
 /// Tells the watch what is read, and what is written as far as the host knows it.

@@ -4,6 +4,7 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use super::Places;
 use super::words::{Entry, Job, STEP_BYTES, SUM_BYTES};
 use crate::context::Context;
 use crate::copy;
@@ -99,34 +100,15 @@ impl Set {
         Ok(())
     }
 
-    fn at(&self, offset: u64) -> u64 {
-        self.memory.span().address() + offset
-    }
-
-    /// Address of the counter of tickets.
-    pub(super) fn tickets(&self) -> u64 {
-        self.at(0)
-    }
-
-    /// Address of the words of jobs; the other tables follow.
-    pub(super) fn totals(&self) -> u64 {
-        self.at(TICKET_BYTES)
-    }
-
-    pub(super) fn counts(&self) -> u64 {
-        self.totals() + 8 * self.jobs
-    }
-
-    pub(super) fn sums(&self) -> u64 {
-        self.counts() + 8 * self.jobs
-    }
-
-    pub(super) fn steps(&self) -> u64 {
-        self.sums() + SUM_BYTES * self.jobs
-    }
-
-    pub(super) fn status(&self) -> u64 {
-        self.steps() + STEP_BYTES * self.jobs + TABLE_BYTES * self.jobs
+    /// Where everything is in its memory.
+    pub(super) fn places(&self) -> Places {
+        let ticket = self.memory.span().address();
+        let totals = ticket + TICKET_BYTES;
+        let counts = totals + 8 * self.jobs;
+        let sums = counts + 8 * self.jobs;
+        let steps = sums + SUM_BYTES * self.jobs;
+        let status = steps + (STEP_BYTES + TABLE_BYTES) * self.jobs;
+        Places { ticket, totals, counts, sums, steps, status, tables: None }
     }
 
     /// Copies the tables to the device; gives their addresses there.
@@ -138,7 +120,8 @@ impl Set {
     ) -> Result<(u64, u64), DeviceError> {
         let (first, second) = (as_bytes(jobs), as_bytes(entries));
         let len = (first.len() + second.len()) as u64;
-        let offset = self.steps() + STEP_BYTES * self.jobs - self.at(0);
+        let places = self.places();
+        let offset = places.steps + STEP_BYTES * self.jobs - places.ticket;
         let to = self.memory.span().slice(offset, len)?;
         let staging = match self.staging.take() {
             Some(staging) => staging,

@@ -1,0 +1,515 @@
+//! The kernels' text on the processor against the codec of the processor: the same bytes, the same
+//! places, the same values back, and damaged streams that touch nothing outside.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use unspool_codec::twine::{self, Layout, Method, Spec};
+use unspool_codec::{Bound, Dtype};
+
+use super::decode::words_of;
+use super::job::{Checkpoint, DecodeJob, EncodeJob, JobSpec};
+use super::modules::DECODE_WARPS;
+use super::plan::Plan;
+use super::words::{DecodeLaunch, EncodeLaunch};
+use super::{Places, words_at};
+use crate::pending::Start;
+
+/// A text of this crate.
+fn text(name: &str) -> String {
+    std::fs::read_to_string(format!("{}/{name}", env!("CARGO_MANIFEST_DIR"))).unwrap()
+}
+
+/// Warps of a tile of the encoder, and threads of the system that run blocks.
+const WARPS: u32 = 2;
+const WORKERS: u32 = 2;
+
+/// Numbers from a seed (SplitMix64).
+pub(super) struct Dice(pub u64);
+
+impl Dice {
+    pub(super) fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut x = self.0;
+        x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        x ^ (x >> 31)
+    }
+
+    pub(super) fn below(&mut self, end: u64) -> u64 {
+        self.next() % end
+    }
+
+    fn part(&mut self) -> f64 {
+        (self.next() >> 11) as f64 / (1u64 << 53) as f64
+    }
+
+    fn pick<T: Clone>(&mut self, from: &[T]) -> T {
+        from[self.below(from.len() as u64) as usize].clone()
+    }
+}
+
+type Encode = unsafe extern "C" fn(*const EncodeLaunch, u32, u32);
+type Decode = unsafe extern "C" fn(*const DecodeLaunch, u32, u32);
+
+struct Kernels {
+    encode: libloading::Library,
+    reduce: libloading::Library,
+    decode: libloading::Library,
+}
+
+struct Folder(PathBuf);
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn build(folder: &Path, name: &str, warps: u32) -> Option<libloading::Library> {
+    let launch = if name == "decode" { "DecodeLaunch" } else { "EncodeLaunch" };
+    let (source, library) = (folder.join(format!("{name}.cpp")), folder.join(format!("{name}.so")));
+    let run = format!(
+        "extern \"C\" void run(const {launch} *launch, unsigned blocks, unsigned workers) {{\n\
+         run_blocks<{launch}>((void (*)({launch}))twine_{name}, *launch, blocks, workers);\n}}\n"
+    );
+    let texts =
+        ["src/twine/emulated.cpp", "kernels/twine.cuh", &format!("kernels/twine_{name}.cu")];
+    let texts = texts.map(text).concat();
+    let whole = format!("#define WIDE 1\n#define WARPS {warps}\n{texts}{run}");
+    std::fs::write(&source, whole).unwrap();
+    let compile = |compiler: &str| {
+        let mut command = Command::new(compiler);
+        command.args(["-std=c++17", "-O1", "-U_FORTIFY_SOURCE", "-ffp-contract=off", "-w"]);
+        command.args(["-fno-strict-aliasing", "-shared", "-fPIC", "-pthread", "-o"]);
+        command.arg(&library).arg(&source).output().ok()
+    };
+    let output = ["c++", "g++", "clang++"].into_iter().find_map(compile)?;
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    // SAFETY: made just now from our text, which has no initialisers.
+    Some(unsafe { libloading::Library::new(&library) }.unwrap())
+}
+
+/// The kernels, or `None` where there is no C++ compiler.
+fn kernels() -> Option<Kernels> {
+    static NUMBER: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
+    let number = NUMBER.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+    let name = format!("unspool-twine-{}-{number}", std::process::id());
+    let folder = Folder(std::env::temp_dir().join(name));
+    std::fs::create_dir_all(&folder.0).unwrap();
+    let found = std::thread::scope(|scope| {
+        let build = |name, warps| {
+            let folder = &folder.0;
+            scope.spawn(move || build(folder, name, warps))
+        };
+        let all = [build("encode", WARPS), build("reduce", 8), build("decode", DECODE_WARPS)];
+        all.map(|thread| thread.join().unwrap())
+    });
+    let [encode, reduce, decode] = found;
+    Some(Kernels { encode: encode?, reduce: reduce?, decode: decode? })
+}
+
+fn skipped() {
+    assert!(Command::new("c++").output().is_err(), "there is a compiler, and it was not used");
+}
+
+/// A region, its bytes and what the codec of the processor makes of it.
+#[derive(Clone, Debug)]
+struct Region {
+    dtype: Dtype,
+    shape: Vec<u64>,
+    /// `None` for bytes that are copied.
+    spec: Option<Spec>,
+    /// Aligned memory, and how many of its bytes count.
+    source: Vec<u64>,
+    bytes: usize,
+}
+
+impl Region {
+    fn bytes(&self) -> &[u8] {
+        // SAFETY: plain words as bytes.
+        let all = unsafe {
+            std::slice::from_raw_parts(self.source.as_ptr().cast::<u8>(), 8 * self.source.len())
+        };
+        &all[..self.bytes]
+    }
+
+    fn job(&self) -> EncodeJob<'_> {
+        let spec = match &self.spec {
+            Some(spec) => JobSpec::Twine(spec),
+            None => JobSpec::Raw { bytes: self.bytes as u64 },
+        };
+        EncodeJob { source: self.source.as_ptr().addr() as u64, spec }
+    }
+
+    /// Bytes as they are stored, and what the encoder says of them.
+    fn expected(&self) -> (Vec<u8>, unspool_codec::Achieved) {
+        let Some(spec) = &self.spec else {
+            return (self.bytes().to_vec(), unspool_codec::Achieved::default());
+        };
+        let mut stream = vec![0; twine::max_bytes(&spec.layout) as usize];
+        let encoded = twine::encode(spec, self.bytes(), &mut stream).unwrap();
+        stream.truncate(encoded.bytes as usize);
+        (stream, encoded.achieved)
+    }
+}
+
+const DTYPES: &[Dtype] = &[
+    Dtype::Float32,
+    Dtype::Float32,
+    Dtype::Float32,
+    Dtype::Float64,
+    Dtype::Float64,
+    Dtype::Float16,
+    Dtype::BFloat16,
+    Dtype::Complex64,
+    Dtype::Complex128,
+    Dtype::Complex32,
+    Dtype::Int8,
+    Dtype::UInt8,
+    Dtype::Bool,
+    Dtype::Int16,
+    Dtype::UInt16,
+    Dtype::Int32,
+    Dtype::UInt32,
+    Dtype::Int64,
+    Dtype::UInt64,
+    Dtype::Float8E4m3,
+];
+
+fn shape(dice: &mut Dice) -> Vec<u64> {
+    match dice.below(6) {
+        0 => vec![1 + dice.below(100)],
+        1 => vec![1 + dice.below(5000)],
+        2 => vec![16 + dice.below(60), 32 + dice.below(70)],
+        3 => vec![1 + dice.below(3), 16 + dice.below(30), 32 + dice.below(40)],
+        4 => vec![4 + dice.below(6), 8 + dice.below(12), 32 + dice.below(40)],
+        _ => vec![dice.below(2) * 2, 5, 8 + dice.below(3), 33],
+    }
+}
+
+fn method(dice: &mut Dice, layout: &Layout) -> Method {
+    if !layout.kind.is_float() {
+        return Method::Lossless;
+    }
+    let small = 10f64.powi(-(dice.below(6) as i32));
+    Method::Bound(match dice.below(9) {
+        0 | 1 => return Method::Lossless,
+        2 => Bound::Absolute(small * 10.0),
+        3 => Bound::Absolute(dice.pick(&[0.0, 1e-30, 1e-40, 1e30, f64::MAX])),
+        4 => Bound::Range(small),
+        5 => Bound::Rms(small),
+        6 => Bound::Psnr(40.0 + 60.0 * dice.part()),
+        7 => Bound::L2(small),
+        _ => Bound::Relative { bound: small, floor: dice.pick(&[0.0, 1e-3, 1e-20, 1e300]) },
+    })
+}
+
+/// A value of a field, in the bits of a kind of `bits` bits.
+fn value(dice: &mut Dice, style: u64, i: usize, layout: &Layout) -> u64 {
+    use unspool_codec::twine::ValueKind::{BFloat16, Float16, Float32, Float64};
+    let smooth = (i as f64 * 0.01).sin() * 3.0 + (i as f64 * 0.003).cos();
+    let x = match style {
+        0 => smooth,
+        1 => smooth + dice.part() * 1e-3,
+        2 if dice.below(8) > 0 => 0.0,
+        3 => -1.25,
+        4 => i as f64,
+        5 => dice.part() * 2.0 - 1.0,
+        _ => smooth * 10f64.powi(dice.below(20) as i32 - 10),
+    };
+    if style == 7 || (style > 4 && dice.below(40) == 0) {
+        return match layout.kind {
+            Float32 => dice.pick(&[0x7f80_0000, 0xffc0_1234, 0x8000_0000, 1, 0x0070_0000]),
+            _ => dice.next(),
+        };
+    }
+    match layout.kind {
+        Float64 => x.to_bits(),
+        Float32 => u64::from((x as f32).to_bits()),
+        BFloat16 => u64::from((x as f32).to_bits() >> 16),
+        // Near enough: sign, exponent and mantissa of the float32, cut.
+        Float16 => {
+            let bits = ((x as f32) * f32::from_bits((127 - 112) << 23)).to_bits();
+            u64::from(bits >> 16 & 0x8000 | (bits & 0x7fff_ffff) >> 13 & 0x7fff)
+        }
+        _ => (x * 20.0) as i64 as u64,
+    }
+}
+
+fn region(dice: &mut Dice) -> Region {
+    if dice.below(8) == 0 {
+        let bytes = dice.below(20_000) as usize;
+        let source = (0..bytes.div_ceil(8)).map(|_| dice.next()).collect();
+        return Region {
+            dtype: Dtype::UInt8,
+            shape: vec![bytes as u64],
+            spec: None,
+            source,
+            bytes,
+        };
+    }
+    let (dtype, shape) = (dice.pick(DTYPES), shape(dice));
+    let layout = Layout::of(&dtype, &shape).unwrap();
+    let spec = Spec { layout, method: method(dice, &layout) };
+    let style = dice.below(8);
+    let mut bytes = Vec::new();
+    for i in 0..layout.n as usize {
+        // Some chunks are another style, such as zeros.
+        let zero = style < 3 && i / 1024 % 3 == 2;
+        let bits = if zero { 0 } else { value(dice, style, i, &layout) };
+        bytes.extend_from_slice(&bits.to_le_bytes()[..layout.value_bytes()]);
+    }
+    let len = bytes.len();
+    bytes.resize(len.next_multiple_of(8), 0);
+    let source = bytes.as_chunks::<8>().0.iter().map(|&word| u64::from_le_bytes(word)).collect();
+    Region { dtype, shape, spec: Some(spec), source, bytes: len }
+}
+
+/// Memory as launches have it, used by one after the other.
+struct Scratch {
+    words: Vec<u64>,
+    tables: Vec<u64>,
+    ticket: u32,
+    epoch: u32,
+}
+
+const JOBS: usize = 64;
+const TILES: usize = 4096;
+
+impl Scratch {
+    fn new() -> Scratch {
+        let words = vec![0; 8 + JOBS * (1 + 1 + 8 + 4) + TILES];
+        Scratch { words, tables: vec![0; JOBS * 24], ticket: 0, epoch: 0 }
+    }
+
+    fn places(&self) -> Places {
+        let at = |word: usize| self.words.as_ptr().addr() as u64 + 8 * word as u64;
+        let (ticket, totals, counts) = (at(0), at(8), at(8 + JOBS));
+        let (sums, steps) = (at(8 + 2 * JOBS), at(8 + 10 * JOBS));
+        let status = at(8 + 14 * JOBS);
+        Places { ticket, totals, counts, sums, steps, status, tables: None }
+    }
+
+    /// Runs a plan whose entries are placed.
+    fn run(&mut self, kernels: &Kernels, plan: &mut Plan, in_tables: bool) {
+        let partials = vec![f64::NAN; plan.partials as usize];
+        for job in &mut plan.jobs {
+            job.partials = partials.as_ptr().addr() as u64 + 8 * job.partials;
+        }
+        let mut places = self.places();
+        if in_tables {
+            places.tables = Some((plan.jobs.as_ptr() as u64, plan.entries.as_ptr() as u64));
+        }
+        self.epoch += 1;
+        let words = words_at(plan, &places, self.ticket, self.epoch);
+        self.ticket += plan.tiles;
+        // SAFETY: our own text with its types; all that the words name is there.
+        unsafe {
+            if plan.reduces > 0 {
+                let reduce = kernels.reduce.get::<Encode>(b"run").unwrap();
+                reduce(&raw const words, plan.reduces, 1);
+            }
+            let encode = kernels.encode.get::<Encode>(b"run").unwrap();
+            encode(&raw const words, plan.tiles, WORKERS);
+        }
+        assert!(self.tables.iter().all(|&word| word == 0));
+        let counters = &self.words[8 + JOBS..8 + 10 * JOBS];
+        let left: Vec<u64> = counters.iter().copied().filter(|&word| word != 0).collect();
+        // Begins and sizes may stay, counters not.
+        assert_eq!(self.words[8 + JOBS..8 + 2 * JOBS], [0; JOBS], "{left:?}");
+    }
+}
+
+const GUARD: u8 = 0x5a;
+
+/// Room of so many bytes with guards on both sides, at a multiple of 512.
+struct Room {
+    bytes: Vec<u8>,
+    first: usize,
+    len: usize,
+}
+
+impl Room {
+    fn new(len: usize) -> Room {
+        let bytes = vec![GUARD; len + 4096];
+        let first = 1024 + (512 - bytes.as_ptr().addr() % 512) % 512;
+        Room { bytes, first, len }
+    }
+
+    fn address(&self) -> u64 {
+        (self.bytes.as_ptr().addr() + self.first) as u64
+    }
+
+    fn content(&self) -> &[u8] {
+        &self.bytes[self.first..self.first + self.len]
+    }
+
+    fn guards_are_whole(&self) -> bool {
+        let (before, behind) = (&self.bytes[..self.first], &self.bytes[self.first + self.len..]);
+        before.iter().chain(behind).all(|&byte| byte == GUARD)
+    }
+}
+
+/// Checkpoints one behind the other, and where each of their regions has to be.
+fn check_batch(kernels: &Kernels, scratch: &mut Scratch, dice: &mut Dice, seed: u64) {
+    let checkpoints: Vec<Vec<Region>> = (0..1 + dice.below(3))
+        .map(|_| (0..1 + dice.below(3)).map(|_| region(dice)).collect())
+        .collect();
+    let align = dice.pick(&[64, 256, 512]);
+    let mut expected = Vec::new();
+    let mut results = Vec::new();
+    for regions in &checkpoints {
+        expected.resize(expected.len().next_multiple_of(align as usize), GUARD);
+        let start = expected.len();
+        let mut words = vec![0, start as u64, 0];
+        for (number, region) in regions.iter().enumerate() {
+            let (stream, achieved) = region.expected();
+            if number > 0 {
+                expected.resize(expected.len().next_multiple_of(64), 0);
+            }
+            words.extend([(expected.len() - start) as u64, stream.len() as u64]);
+            words.extend([achieved.max_error.to_bits(), achieved.sum_sq_error.to_bits()]);
+            words.extend([achieved.values * u64::from(region.spec.is_some()), achieved.outliers]);
+            expected.extend(stream);
+        }
+        words[2] = (expected.len() - start) as u64;
+        results.push(words);
+    }
+    let room = Room::new(expected.len());
+    let jobs: Vec<Vec<EncodeJob<'_>>> =
+        checkpoints.iter().map(|regions| regions.iter().map(Region::job).collect()).collect();
+    let limit = room.address() + room.len as u64;
+    let asked: Vec<Checkpoint<'_>> = jobs
+        .iter()
+        .enumerate()
+        .map(|(number, jobs)| {
+            let at = room.address() + results[number][1];
+            let start = if number > 0 { Start::Next { align } } else { Start::At(at) };
+            Checkpoint { jobs, start, limit }
+        })
+        .collect();
+    let mut plan = Plan::of(&asked, Some(WARPS)).unwrap();
+    let slots: Vec<Vec<u64>> = jobs.iter().map(|jobs| vec![0; 4 + 6 * jobs.len()]).collect();
+    let records = vec![0u64; 4 * jobs.len()];
+    for (number, entry) in plan.entries.iter_mut().enumerate() {
+        entry.start = room.address() + results[number][1];
+        entry.slot = slots[number].as_ptr().addr() as u64;
+        entry.record = records.as_ptr().addr() as u64 + 32 * number as u64;
+        entry.sequence = seed + 1;
+        // A chain that begins behind what an older launch has left.
+        if entry.how == super::words::how::AT && dice.below(2) == 0 && number == 0 {
+            entry.how = super::words::how::AFTER;
+            let older = Box::leak(Box::new([entry.start - dice.below(64), 0, 0, 0]));
+            entry.start = older.as_ptr().addr() as u64;
+        }
+    }
+    let in_tables = dice.below(3) == 0;
+    scratch.run(kernels, &mut plan, in_tables);
+    let what = || {
+        format!("seed {seed}: {:?}", checkpoints.iter().flatten().map(label).collect::<Vec<_>>())
+    };
+    assert!(room.guards_are_whole(), "{}", what());
+    for (number, slot) in slots.iter().enumerate() {
+        compare_result(slot, &results[number], room.address(), seed + 1, &what());
+    }
+    let same = room.content().iter().zip(&expected).position(|(a, b)| a != b);
+    assert_eq!(same, None, "{}", what());
+}
+
+/// Rounds of each test; the variable `TWINE_ROUNDS` asks for more.
+fn rounds() -> u64 {
+    std::env::var("TWINE_ROUNDS").ok().and_then(|rounds| rounds.parse().ok()).unwrap_or(60)
+}
+
+fn label(region: &Region) -> String {
+    format!("{:?} {:?} {:?}", region.dtype, region.shape, region.spec.map(|spec| spec.method))
+}
+
+/// A slot against what was expected: the sum of squares within rounding, the rest exactly.
+fn compare_result(slot: &[u64], expected: &[u64], base: u64, sequence: u64, what: &str) {
+    assert_eq!((slot[0], slot[1]), (sequence, 0), "{what}");
+    assert_eq!((slot[2] - base, slot[3]), (expected[1], expected[2]), "{what}");
+    for (job, words) in slot[4..].chunks(6).zip(expected[3..].chunks(6)) {
+        assert_eq!(
+            (job[0], job[1], f64::from_bits(job[2]), job[4], job[5]),
+            (words[0], words[1], f64::from_bits(words[2]), words[4], words[5]),
+            "{what}"
+        );
+        let (got, want) = (f64::from_bits(job[3]), f64::from_bits(words[3]));
+        let near = got == want || (got - want).abs() <= want.abs() * 1e-4;
+        assert!(near, "{got} {want} {what}");
+    }
+}
+
+#[test]
+fn the_kernels_write_the_bytes_of_the_codec() {
+    let Some(kernels) = kernels() else { return skipped() };
+    let mut scratch = Scratch::new();
+    for seed in 0..rounds() {
+        check_batch(&kernels, &mut scratch, &mut Dice(seed), seed);
+    }
+}
+
+/// Streams and what is to become of them.
+fn decode(kernels: &Kernels, jobs: &[DecodeJob<'_>]) -> u64 {
+    let (slot, counts) = (vec![0u64; 4], vec![0u64; 1]);
+    let places = (slot.as_ptr().addr() as u64, 9, counts.as_ptr().addr() as u64);
+    let words = words_of(jobs, places).unwrap();
+    // SAFETY: our own text with its types; all that the words name is there.
+    unsafe {
+        let run = kernels.decode.get::<Decode>(b"run").unwrap();
+        run(&raw const words, words.tiles, WORKERS);
+    }
+    assert_eq!((slot[0], counts[0]), (9, 0));
+    slot[1]
+}
+
+/// The stream in a room of its own, and another for the array.
+fn decoded(kernels: &Kernels, layout: &Layout, stream: &[u8], stored: usize) -> (u64, Room) {
+    let (mut from, to) = (Room::new(stream.len()), Room::new(layout.bytes() as usize));
+    let first = from.first;
+    from.bytes[first..first + stream.len()].copy_from_slice(stream);
+    let job =
+        DecodeJob { stream: from.address(), stored: stored as u64, layout, target: to.address() };
+    let status = decode(kernels, &[job]);
+    assert!(from.guards_are_whole() && to.guards_are_whole());
+    (status, to)
+}
+
+/// Changes some bits of a stream, more often where they matter most.
+fn damage(dice: &mut Dice, stream: &mut [u8]) {
+    for _ in 0..1 + dice.below(3) {
+        let near = if dice.below(3) == 0 { stream.len() } else { stream.len().min(160) };
+        let at = dice.below(near as u64) as usize;
+        stream[at] = if dice.below(2) == 0 { dice.next() as u8 } else { stream[at] ^ 1 };
+    }
+}
+
+fn check_decoding(kernels: &Kernels, dice: &mut Dice, seed: u64) {
+    let region = region(dice);
+    let Some(spec) = region.spec else { return };
+    let (mut stream, _) = region.expected();
+    let mut values = vec![0; region.bytes];
+    twine::decode(&spec.layout, &stream, &mut values).unwrap();
+    let what = format!("seed {seed}: {}", label(&region));
+    let (status, room) = decoded(kernels, &spec.layout, &stream, stream.len());
+    assert_eq!(status, 0, "{what}");
+    assert_eq!(room.content().iter().zip(&values).position(|(a, b)| a != b), None, "{what}");
+    for round in 0..4 {
+        damage(dice, &mut stream);
+        let cut = if round == 3 { dice.below(stream.len() as u64) as usize } else { stream.len() };
+        let by_codec = twine::decode(&spec.layout, &stream[..cut], &mut values);
+        let (status, room) = decoded(kernels, &spec.layout, &stream[..cut], cut);
+        assert_eq!(status == 0, by_codec.is_ok(), "{what} round {round}: {by_codec:?}");
+        assert!(status != 0 || room.content() == values, "{what} round {round}");
+    }
+}
+
+#[test]
+fn the_decoder_gives_the_values_back_and_refuses_what_the_codec_refuses() {
+    let Some(kernels) = kernels() else { return skipped() };
+    for seed in 0..rounds() {
+        check_decoding(&kernels, &mut Dice(1000 + seed), 1000 + seed);
+    }
+}
