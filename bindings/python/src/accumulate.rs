@@ -55,9 +55,10 @@ pub(crate) fn run_follow<'py>(
     Ok(fields)
 }
 
-type Costed = (Vec<Decision>, Outcome);
+/// A simple schedule by name, and what it costs.
+type Rule = (&'static str, (Vec<Decision>, Outcome));
 
-fn all(problem: &Problem) -> Result<(Plan, Vec<(&'static str, Costed)>), Mistake> {
+fn all(problem: &Problem) -> Result<(Plan, Vec<Rule>), Mistake> {
     let found = plan(problem, Effort::for_problem(problem))?;
     let rules = [
         ("raw", Simple::Raw),

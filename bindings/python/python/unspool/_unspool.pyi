@@ -776,12 +776,8 @@ class Uses:
 def trace_text(words: Iterable[_Word]) -> str:
     """A schedule in GPUZIP's text format, which has no tiers and no discards."""
 
-def plan_accumulation(asked: Mapping[str, Any], /) -> dict[str, Any]:
-    """The best schedule of accumulated compression; `unspool.accumulate.plan` says more."""
-
-def follow_accumulation(asked: Mapping[str, Any], text: str, /) -> dict[str, Any]:
-    """What a given schedule costs."""
-
+def plan_accumulation(asked: Mapping[str, Any], /) -> dict[str, Any]: ...
+def follow_accumulation(asked: Mapping[str, Any], text: str, /) -> dict[str, Any]: ...
 def forecast(
     schedule: ScheduleCore, job: Mapping[str, Any], sample: ScheduleCore | None = None
 ) -> dict[str, Any]:

@@ -18,7 +18,7 @@ pub enum Simple {
     /// Raw while the link is free before the next checkpoint comes; else hold, and compress as soon
     /// as that and sending the result take less time than sending what is held as it is.
     Pays,
-    /// Groups of this many, or of as many as the cache can hold; 0 and 1 are like [`Simple::Alone`].
+    /// Groups of this many, or of as many as the cache can hold; 0 and 1 are [`Simple::Alone`].
     Batches(u32),
 }
 
