@@ -12,13 +12,13 @@
 //! interval, its bytes, its bytes compressed. Known of the codec: its time for so many bytes. For
 //! every checkpoint one [`Decision`] is taken:
 //!
-//! - U, [`Raw`](Decision::Raw): the application waits for room and for the copy into the cache; the
-//!   checkpoint goes to the link as it is.
-//! - C, [`Alone`](Decision::Alone): it waits for room, the copy and the codec; the checkpoint goes to
-//!   the link compressed.
+//! - U, [`Raw`](Decision::Raw): the application waits for room and for the copy into the cache;
+//!   the checkpoint goes to the link as it is.
+//! - C, [`Alone`](Decision::Alone): it waits for room, the copy and the codec; the checkpoint goes
+//!   to the link compressed.
 //! - A, [`Hold`](Decision::Hold): it waits for room and the copy; nothing goes to the link yet.
-//! - X, [`Together`](Decision::Together): it waits for room, the copy and the codec over all that is
-//!   held and this one; they go to the link compressed, in one transfer.
+//! - X, [`Together`](Decision::Together): it waits for room, the copy, and the codec over all that
+//!   is held and this one; they go to the link compressed, in one transfer.
 //!
 //! - The application is blocked while a checkpoint is copied into the cache and while the codec
 //!   runs (compression kernels occupy the device). Transfers to the host run beside it, one after
