@@ -36,7 +36,7 @@ mod dtype;
 mod error;
 mod head;
 mod limits;
-mod outer;
+pub mod outer;
 mod parse;
 mod region;
 pub mod twine;

@@ -49,6 +49,18 @@ pub(crate) fn pool(work: Work) -> Option<Arc<ThreadPool>> {
     Some(pool)
 }
 
+/// Runs `run` where `parts` parts of it can be shared, and says whether they can: in the pool that
+/// the caller is in, else in that for this work.
+pub(crate) fn share<R: Send>(work: Work, parts: usize, run: impl FnOnce(bool) -> R + Send) -> R {
+    if parts > 1 && rayon::current_thread_index().is_some() {
+        return run(true);
+    }
+    match pool(work).filter(|_| parts > 1) {
+        Some(pool) => pool.install(|| run(true)),
+        None => run(false),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::{Work, pool};

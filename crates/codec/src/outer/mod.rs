@@ -53,6 +53,16 @@ impl Outer {
     }
 }
 
+/// Packs the payload of `head`, as [`Outer::pack`] does, into memory of its own; `None` when it
+/// would not be shorter than the payload.
+#[must_use]
+pub fn pack(outer: Outer, head: &Head, payload: &[u8]) -> Option<Vec<u8>> {
+    let mut out = vec![0; payload.len()];
+    let len = outer.pack(head, payload, &mut out)?;
+    out.truncate(len);
+    Some(out)
+}
+
 /// What became of a block.
 enum PackedBlock<'a> {
     Packed(Vec<u8>),
@@ -84,16 +94,13 @@ fn pack_batch<'a>(
             None => (Method::Stored, PackedBlock::Stored(bytes)),
         }
     };
-    let threads = if batch.len() > 1 { workers::pool(Work::Background) } else { None };
-    match threads {
-        Some(threads) => {
-            threads.install(|| batch.par_iter().map_init(|| Packer::new(outer), pack).collect())
+    workers::share(Work::Background, batch.len(), |shared| {
+        if shared {
+            return batch.par_iter().map_init(|| Packer::new(outer), pack).collect();
         }
-        None => {
-            let mut packer = Packer::new(outer);
-            batch.iter().map(|block| pack(&mut packer, block)).collect()
-        }
-    }
+        let mut packer = Packer::new(outer);
+        batch.iter().map(|block| pack(&mut packer, block)).collect()
+    })
 }
 
 /// Unpacks what a store holds behind `head`, which says how it is packed, into `payload`. Any
@@ -175,16 +182,13 @@ fn unpack_all(tasks: Vec<Task<'_>>) -> Result<(), CodecError> {
         if done { Ok(()) } else { Err(damaged(&format!("block {index} cannot be unpacked"))) }
     };
     // Somebody may wait for these bytes.
-    let threads = if tasks.len() > 1 { workers::pool(Work::Urgent) } else { None };
-    match threads {
-        Some(threads) => threads.install(|| {
-            tasks.into_par_iter().map_init(Unpacker::default, unpack).collect::<Result<(), _>>()
-        }),
-        None => {
-            let mut unpacker = Unpacker::default();
-            tasks.into_iter().try_for_each(|task| unpack(&mut unpacker, task))
+    workers::share(Work::Urgent, tasks.len(), |shared| {
+        if shared {
+            return tasks.into_par_iter().map_init(Unpacker::default, unpack).collect();
         }
-    }
+        let mut unpacker = Unpacker::default();
+        tasks.into_iter().try_for_each(|task| unpack(&mut unpacker, task))
+    })
 }
 
 fn damaged(what: &str) -> CodecError {

@@ -104,7 +104,9 @@ fn encode_values<T: Value>(
     if len > 0 {
         decompress(field, &stream[..len], &mut back)?;
     }
-    let achieved = on_threads(source.len(), || compare(&values, &back));
+    let achieved = on_threads(source.len(), |execution| {
+        compare(&values, &back, execution != zfp_rs::ZfpExecution::Serial)
+    });
     Ok(Encoded { bytes: (PREFIX_BYTES + len) as u64, achieved })
 }
 
@@ -167,16 +169,17 @@ fn compress<T: Value>(field: &Field, values: &[T], out: &mut [u8]) -> Result<usi
     let bytes = size_of_val(values);
     let failed = |cause: &dyn std::fmt::Display| invalid(format!("zfp cannot encode: {cause}."));
     let input = zfp_rs::ZfpField::new(values, field.dims()).map_err(|cause| failed(&cause))?;
-    let execution = execution(bytes);
     if let Some(mut stream) = zfp_rs::ZfpBitStreamRefMut::from_bytes(out) {
-        let made =
-            on_threads(bytes, || stream.compress_with_execution(&field.config, &input, execution));
+        let made = on_threads(bytes, |execution| {
+            stream.compress_with_execution(&field.config, &input, execution)
+        });
         return made.map_err(|cause| failed(&cause));
     }
     // Words of the stream are aligned; this memory is not.
     let mut stream = zfp_rs::ZfpBitStream::new(out.len()).map_err(|cause| failed(&cause))?;
-    let made =
-        on_threads(bytes, || stream.compress_with_execution(&field.config, &input, execution));
+    let made = on_threads(bytes, |execution| {
+        stream.compress_with_execution(&field.config, &input, execution)
+    });
     let len = made.map_err(|cause| failed(&cause))?;
     out[..len].copy_from_slice(&stream.as_bytes()[..len]);
     Ok(len)
@@ -185,15 +188,18 @@ fn compress<T: Value>(field: &Field, values: &[T], out: &mut [u8]) -> Result<usi
 /// Reads the bare stream, which has to be used up.
 fn decompress<T: Value>(field: &Field, stream: &[u8], values: &mut [T]) -> Result<(), CodecError> {
     let bytes = size_of_val(values);
-    let execution = execution(bytes);
     let mut output = zfp_rs::ZfpFieldMut::new(values, field.dims())
         .map_err(|cause| invalid(format!("zfp cannot decode: {cause}.")))?;
     let read = if let Some(mut input) = zfp_rs::ZfpBitStreamRef::from_bytes(stream) {
-        on_threads(bytes, || input.decompress_with_execution(&field.config, &mut output, execution))
+        on_threads(bytes, |execution| {
+            input.decompress_with_execution(&field.config, &mut output, execution)
+        })
     } else {
         let mut input = zfp_rs::ZfpBitStream::from_bytes(stream)
             .map_err(|cause| invalid(format!("zfp cannot decode: {cause}.")))?;
-        on_threads(bytes, || input.decompress_with_execution(&field.config, &mut output, execution))
+        on_threads(bytes, |execution| {
+            input.decompress_with_execution(&field.config, &mut output, execution)
+        })
     };
     match read {
         Ok(len) if len == stream.len() => Ok(()),
@@ -202,19 +208,13 @@ fn decompress<T: Value>(field: &Field, stream: &[u8], values: &mut [T]) -> Resul
     }
 }
 
-fn execution(bytes: usize) -> zfp_rs::ZfpExecution {
-    if bytes < PARALLEL_BYTES || workers::pool(Work::Urgent).is_none() {
-        return zfp_rs::ZfpExecution::Serial;
-    }
-    zfp_rs::ZfpExecution::Rayon { threads: 0, chunk_size: 0 }
-}
-
-/// Runs this where work on so many bytes is shared.
-fn on_threads<R: Send>(bytes: usize, run: impl FnOnce() -> R + Send) -> R {
-    match workers::pool(Work::Urgent).filter(|_| bytes >= PARALLEL_BYTES) {
-        Some(threads) => threads.install(run),
-        None => run(),
-    }
+/// Runs this where work on so many bytes is shared, and says how.
+fn on_threads<R: Send>(bytes: usize, run: impl FnOnce(zfp_rs::ZfpExecution) -> R + Send) -> R {
+    let parts = if bytes < PARALLEL_BYTES { 1 } else { 2 };
+    workers::share(Work::Urgent, parts, |shared| {
+        let many = zfp_rs::ZfpExecution::Rayon { threads: 0, chunk_size: 0 };
+        run(if shared { many } else { zfp_rs::ZfpExecution::Serial })
+    })
 }
 
 fn refused<T: Value>(value: T, index: usize) -> CodecError {

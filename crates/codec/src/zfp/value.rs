@@ -113,15 +113,15 @@ pub(super) fn read<T: Value>(bytes: &[u8]) -> Cow<'_, [T]> {
     }
 }
 
-/// The error of `back` against `values`, shared between the threads of the pool that this runs in.
-/// The sum is the same for any number of them.
-pub(super) fn compare<T: Value>(values: &[T], back: &[T]) -> Achieved {
+/// The error of `back` against `values`; `shared` between the threads of the pool that this runs
+/// in. The sum is the same for any number of them.
+pub(super) fn compare<T: Value>(values: &[T], back: &[T], shared: bool) -> Achieved {
     let shares = values.chunks(SHARE).zip(back.chunks(SHARE));
     let errors = |(values, back): (&[T], &[T])| share(values, back);
-    let shares: Vec<Achieved> = if values.len() <= SHARE {
-        shares.map(errors).collect()
-    } else {
+    let shares: Vec<Achieved> = if shared {
         shares.collect::<Vec<_>>().into_par_iter().map(errors).collect()
+    } else {
+        shares.map(errors).collect()
     };
     shares.into_iter().fold(NONE, Achieved::and)
 }
