@@ -2,82 +2,214 @@
 
 #![allow(clippy::needless_range_loop, reason = "several grids are walked together")]
 
-use super::grid::{Grid, transpose_bits};
-use super::layout::BLOCK;
+use pulp::Arch;
+
+use super::chunk::Chunk;
+use super::grid::{Grid, differences, from_planes, map_grid, to_grid, to_planes};
+use super::layout::{BLOCK, CHUNK};
+use super::simd::vectorised;
 use super::word::Word;
 
 /// The bit of a descriptor that says that a block is sparse, or has a reference.
 const MARK: u8 = 128;
 
-/// The descriptors of a chunk's blocks, and the words of all blocks.
+/// The descriptors of a chunk's blocks, the words of all blocks, and the largest width.
 pub(super) struct Measured {
     pub descriptors: [u8; BLOCK],
     pub words: usize,
+    pub width: u32,
 }
 
-/// Measures residuals in zig-zag form.
+/// Measures residuals before they are in zig-zag form.
 #[inline(always)]
-pub(super) fn measure<W: Word>(z: &Grid<W>) -> Measured {
+fn measure<W: Word>(d: &Grid<W>) -> Measured {
     let (mut any, mut count) = ([W::ZERO; BLOCK], [W::ZERO; BLOCK]);
-    for row in z {
+    for row in d {
         for b in 0..BLOCK {
-            any[b] = any[b].or(row[b]);
+            any[b] = any[b].or(row[b].zigzag());
             count[b] = count[b].add(row[b].some());
         }
     }
-    let mut measured = Measured { descriptors: [0; BLOCK], words: 0 };
+    let mut measured = Measured { descriptors: [0; BLOCK], words: 0, width: 0 };
     for b in 0..BLOCK {
         let (width, filled) = (any[b].width(), count[b].low());
         let sparse = 1 + (filled * width).div_ceil(32);
         measured.descriptors[b] = width as u8 | if sparse < width { MARK } else { 0 };
         measured.words += sparse.min(width) as usize;
+        measured.width = measured.width.max(width);
     }
     measured
 }
 
-/// The planes of the numbers: word p of block b is `planes.0[p][b]`, `planes.1[p - 32][b]`.
-#[inline(always)]
-fn planes<W: Word>(z: &Grid<W>) -> (Grid<u32>, Grid<u32>) {
-    let (mut low, mut high) = ([[0; BLOCK]; BLOCK], [[0; BLOCK]; BLOCK]);
-    for i in 0..BLOCK {
-        for b in 0..BLOCK {
-            (low[i][b], high[i][b]) = (z[i][b].low(), z[i][b].high());
-        }
-    }
-    transpose_bits(&mut low);
-    if W::WORDS == 2 {
-        transpose_bits(&mut high);
-    }
-    (low, high)
+/// Residuals of a chunk without prediction, after L, and after L twice.
+pub(super) struct Candidates<W> {
+    pub none: Grid<W>,
+    pub once: Grid<W>,
+    pub twice: Grid<W>,
 }
 
-/// Appends the blocks of residuals in zig-zag form.
+vectorised! {
+    /// Makes the candidates and measures them.
+    fn predict<'a, W: Word>(
+        q: &'a [W; CHUNK],
+        chunk: &'a Chunk,
+        profile: u32,
+        to: &'a mut Candidates<W>,
+    ) -> [Measured; 3] {
+        to_grid(q, &mut to.none);
+        differences(profile, &to.none, &mut to.once);
+        clear_outside(chunk, &mut to.once);
+        differences(profile, &to.once, &mut to.twice);
+        clear_outside(chunk, &mut to.twice);
+        [measure(&to.none), measure(&to.once), measure(&to.twice)]
+    }
+
+    /// Planes of residuals of up to `width` bits, which are put into zig-zag form on the way.
+    fn residual_planes<'a, W: Word>(
+        d: &'a Grid<W>,
+        width: u32,
+        planes: &'a mut Planes,
+    ) -> () {
+        planes.fill(d, width, Word::zigzag);
+    }
+
+    /// Planes of numbers of up to `width` bits.
+    fn number_planes<'a, W: Word>(d: &'a Grid<W>, width: u32, planes: &'a mut Planes) -> () {
+        planes.fill(d, width, |number| number);
+    }
+
+    /// Numbers of up to `width` bits from their planes.
+    fn join_planes<'a, W: Word>(planes: &'a mut Planes, width: u32, z: &'a mut Grid<W>) -> () {
+        from_planes(width, &mut planes.low);
+        if width <= 32 {
+            return map_grid(&planes.low, z, |low| W::from_words(low, 0));
+        }
+        from_planes(width - 32, &mut planes.high);
+        for i in 0..BLOCK {
+            for b in 0..BLOCK {
+                z[i][b] = W::from_words(planes.low[i][b], planes.high[i][b]);
+            }
+        }
+    }
+
+    /// Subtracts the smallest number inside of every block from its numbers; those outside
+    /// become 0.
+    fn refer<'a, W: Word>(
+        u: &'a [W; CHUNK],
+        inside: &'a [u8; BLOCK],
+        r: &'a mut Grid<W>,
+    ) -> References<W> {
+        to_grid(u, r);
+        let (mut smallest, mut any) = (r[0], [W::ZERO; BLOCK]);
+        for (i, row) in r.iter().enumerate() {
+            for b in 0..BLOCK {
+                let is_inside = i < usize::from(inside[b]);
+                smallest[b] = if is_inside { smallest[b].min(row[b]) } else { smallest[b] };
+                any[b] = if is_inside { any[b].or(row[b]) } else { any[b] };
+            }
+        }
+        let mut widest = [W::ZERO; BLOCK];
+        for (i, row) in r.iter_mut().enumerate() {
+            for b in 0..BLOCK {
+                let is_inside = i < usize::from(inside[b]);
+                row[b] = if is_inside { row[b].sub(smallest[b]) } else { W::ZERO };
+                widest[b] = widest[b].or(row[b]);
+            }
+        }
+        References::new(smallest, &any, &widest)
+    }
+}
+
+/// Positions outside have no residuals.
 #[inline(always)]
-pub(super) fn put_blocks<W: Word>(z: &Grid<W>, descriptors: &[u8; BLOCK], out: &mut Vec<u32>) {
-    let planes = planes(z);
-    for (b, &descriptor) in descriptors.iter().enumerate() {
-        let width = usize::from(descriptor & !MARK);
+fn clear_outside<W: Word>(chunk: &Chunk, grid: &mut Grid<W>) {
+    if chunk.is_full() {
+        return;
+    }
+    for (b, inside) in chunk.inside().into_iter().enumerate() {
+        for row in &mut grid[usize::from(inside)..] {
+            row[b] = W::ZERO;
+        }
+    }
+}
+
+/// Word p of block b is `low[p][b]` for p < 32, else `high[p - 32][b]`.
+pub(super) struct Planes {
+    low: Grid<u32>,
+    high: Grid<u32>,
+}
+
+impl Planes {
+    pub fn new() -> Planes {
+        Planes { low: [[0; BLOCK]; BLOCK], high: [[0; BLOCK]; BLOCK] }
+    }
+
+    #[inline(always)]
+    fn fill<W: Word>(&mut self, d: &Grid<W>, width: u32, form: impl Fn(W) -> W) {
+        map_grid(d, &mut self.low, |number| form(number).low());
+        to_planes(width, &mut self.low);
+        if width > 32 {
+            map_grid(d, &mut self.high, |number| form(number).high());
+            to_planes(width - 32, &mut self.high);
+        }
+    }
+
+    fn put(&self, b: usize, width: usize, out: &mut Vec<u32>) {
+        out.extend(self.low[..width.min(BLOCK)].iter().map(|plane| plane[b]));
+        out.extend(self.high[..width.saturating_sub(BLOCK)].iter().map(|plane| plane[b]));
+    }
+
+    /// Takes the words of a dense block.
+    fn take(&mut self, b: usize, width: usize, from: &mut Reader<'_>) -> Option<()> {
+        let words = from.take(width)?;
+        for (plane, word) in self.low.iter_mut().chain(&mut self.high).zip(words) {
+            plane[b] = u32::from_le_bytes(*word);
+        }
+        Some(())
+    }
+
+    /// Clears what numbers of up to `width` bits are made of.
+    fn clear(&mut self, width: u32) {
+        let rows = match width {
+            ..=8 => 8,
+            ..=16 => 16,
+            _ => BLOCK,
+        };
+        self.low[..rows].fill([0; BLOCK]);
+        if width > 32 {
+            self.high.fill([0; BLOCK]);
+        }
+    }
+}
+
+/// Appends the blocks of residuals, not yet in zig-zag form.
+pub(super) fn put_blocks<W: Word>(
+    arch: Arch,
+    d: &Grid<W>,
+    measured: &Measured,
+    planes: &mut Planes,
+    out: &mut Vec<u32>,
+) {
+    if measured.descriptors.iter().any(|descriptor| (1..MARK).contains(descriptor)) {
+        residual_planes(arch, d, measured.width, planes);
+    }
+    for (b, &descriptor) in measured.descriptors.iter().enumerate() {
         if descriptor & MARK == 0 {
-            put_planes(&planes, b, width, out);
+            planes.put(b, usize::from(descriptor), out);
         } else {
-            put_sparse(z, b, width as u32, out);
+            put_sparse(d, b, u32::from(descriptor & !MARK), out);
         }
     }
 }
 
-#[inline(always)]
-fn put_planes(planes: &(Grid<u32>, Grid<u32>), b: usize, width: usize, out: &mut Vec<u32>) {
-    out.extend(planes.0[..width.min(BLOCK)].iter().map(|plane| plane[b]));
-    out.extend(planes.1[..width.saturating_sub(BLOCK)].iter().map(|plane| plane[b]));
-}
-
-#[inline(always)]
-fn put_sparse<W: Word>(z: &Grid<W>, b: usize, width: u32, out: &mut Vec<u32>) {
+fn put_sparse<W: Word>(d: &Grid<W>, b: usize, width: u32, out: &mut Vec<u32>) {
     let filled = |row: &[W; BLOCK]| u32::from(row[b] != W::ZERO);
-    let mask = z.iter().enumerate().fold(0, |mask, (i, row)| mask | filled(row) << i);
+    let mask = d.iter().enumerate().fold(0, |mask, (i, row)| mask | filled(row) << i);
     out.push(mask);
-    let (mut pending, mut bits) = (0_u128, 0);
-    for residual in z.iter().map(|row| row[b]).filter(|&residual| residual != W::ZERO) {
+    let (mut left, mut pending, mut bits) = (mask, 0_u128, 0);
+    while left != 0 {
+        let residual = d[left.trailing_zeros() as usize][b].zigzag();
+        left &= left - 1;
         let residual = u64::from(residual.low()) | u64::from(residual.high()) << 32;
         pending |= u128::from(residual) << bits;
         bits += width;
@@ -91,54 +223,39 @@ fn put_sparse<W: Word>(z: &Grid<W>, b: usize, width: u32, out: &mut Vec<u32>) {
     }
 }
 
-/// The references and widths of kind 5. `u` has the smallest one inside where it is outside.
+/// The smallest numbers of the blocks in kind 5, and what their words are.
 pub(super) struct References<W> {
-    pub smallest: [W; BLOCK],
+    smallest: [W; BLOCK],
     pub measured: Measured,
 }
 
-/// Subtracts the smallest number of every block from its numbers, those outside become 0.
-#[inline(always)]
-pub(super) fn refer<W: Word>(u: &mut Grid<W>, inside: &[u8; BLOCK]) -> References<W> {
-    let mut smallest = u[0];
-    let mut any = [W::ZERO; BLOCK];
-    for (i, row) in u.iter().enumerate() {
-        for b in (0..BLOCK).filter(|&b| i < usize::from(inside[b])) {
-            smallest[b] = smallest[b].min(row[b]);
-            any[b] = any[b].or(row[b]);
-        }
-    }
-    let mut widest = [W::ZERO; BLOCK];
-    for (i, row) in u.iter_mut().enumerate() {
+impl<W: Word> References<W> {
+    #[inline(always)]
+    fn new(smallest: [W; BLOCK], any: &[W; BLOCK], widest: &[W; BLOCK]) -> References<W> {
+        let mut measured = Measured { descriptors: [0; BLOCK], words: 0, width: 0 };
         for b in 0..BLOCK {
-            let is_inside = i < usize::from(inside[b]);
-            row[b] = if is_inside { row[b].sub(smallest[b]) } else { W::ZERO };
-            widest[b] = widest[b].or(row[b]);
+            let width = widest[b].width();
+            let filled = any[b] != W::ZERO;
+            measured.descriptors[b] = if filled { width as u8 | MARK } else { 0 };
+            measured.words += if filled { width as usize + W::WORDS } else { 0 };
+            measured.width = measured.width.max(width);
         }
+        References { smallest, measured }
     }
-    let mut measured = Measured { descriptors: [0; BLOCK], words: 0 };
-    for b in (0..BLOCK).filter(|&b| any[b] != W::ZERO) {
-        let width = widest[b].width();
-        measured.descriptors[b] = width as u8 | MARK;
-        measured.words += width as usize + W::WORDS;
-    }
-    References { smallest, measured }
-}
 
-/// Appends the blocks of kind 5: `r` as [`refer`] left it.
-#[inline(always)]
-pub(super) fn put_referred<W: Word>(r: &Grid<W>, from: &References<W>, out: &mut Vec<u32>) {
-    let planes = planes(r);
-    for (b, &descriptor) in from.measured.descriptors.iter().enumerate() {
-        if descriptor & MARK != 0 {
-            put_number(from.smallest[b], out);
-            put_planes(&planes, b, usize::from(descriptor & !MARK), out);
+    /// Appends the blocks of kind 5: `r` as [`refer`] left it.
+    pub fn put(&self, arch: Arch, r: &Grid<W>, planes: &mut Planes, out: &mut Vec<u32>) {
+        number_planes(arch, r, self.measured.width, planes);
+        for (b, &descriptor) in self.measured.descriptors.iter().enumerate() {
+            if descriptor & MARK != 0 {
+                put_number(self.smallest[b], out);
+                planes.put(b, usize::from(descriptor & !MARK), out);
+            }
         }
     }
 }
 
 /// Appends a number: one word, or two with the low one first.
-#[inline(always)]
 pub(super) fn put_number<W: Word>(number: W, out: &mut Vec<u32>) {
     out.push(number.low());
     if W::WORDS == 2 {
@@ -147,6 +264,7 @@ pub(super) fn put_number<W: Word>(number: W, out: &mut Vec<u32>) {
 }
 
 /// What is left of a chunk's words.
+#[derive(Clone, Copy)]
 pub(super) struct Reader<'a> {
     words: &'a [[u8; 4]],
 }
@@ -161,19 +279,16 @@ impl<'a> Reader<'a> {
     }
 
     /// The next `count` words, if there are as many.
-    #[inline(always)]
     pub fn take(&mut self, count: usize) -> Option<&'a [[u8; 4]]> {
         let (taken, left) = self.words.split_at_checked(count)?;
         self.words = left;
         Some(taken)
     }
 
-    #[inline(always)]
     pub fn word(&mut self) -> Option<u32> {
         Some(u32::from_le_bytes(self.take(1)?[0]))
     }
 
-    #[inline(always)]
     pub fn number<W: Word>(&mut self) -> Option<W> {
         let low = self.word()?;
         let high = if W::WORDS == 2 { self.word()? } else { 0 };
@@ -181,41 +296,41 @@ impl<'a> Reader<'a> {
     }
 }
 
+/// The largest width of some descriptors; `None` when it is too large for the coefficients.
+fn widest<W: Word>(descriptors: &[u8; BLOCK]) -> Option<u32> {
+    let widest = descriptors.iter().map(|descriptor| u32::from(descriptor & !MARK)).max()?;
+    (widest <= W::BITS).then_some(widest)
+}
+
 /// Reads the blocks of kinds 0, 1 and 2: residuals in zig-zag form. `None` if a descriptor or the
 /// number of words is wrong.
-#[inline(always)]
 pub(super) fn take_blocks<W: Word>(
+    arch: Arch,
     descriptors: &[u8; BLOCK],
     from: &mut Reader<'_>,
+    planes: &mut Planes,
     z: &mut Grid<W>,
 ) -> Option<()> {
-    let start = from.words;
-    let mut planes = ([[0; BLOCK]; BLOCK], [[0; BLOCK]; BLOCK]);
-    for (b, &descriptor) in descriptors.iter().enumerate() {
-        let width = width_of::<W>(descriptor)?;
-        if descriptor & MARK == 0 {
-            take_planes(width, b, from, &mut planes)?;
-        } else {
-            from.take(sparse_words(width, from)?)?;
-        }
-    }
-    join(&mut planes, z);
-    let mut again = Reader::new(start);
+    let width = widest::<W>(descriptors)?;
+    planes.clear(width);
+    let mut sparse = [Reader::new(&[]); BLOCK];
+    let mut marks = 0_u32;
     for (b, &descriptor) in descriptors.iter().enumerate() {
         let width = usize::from(descriptor & !MARK);
         if descriptor & MARK == 0 {
-            again.take(width)?;
+            planes.take(b, width, from)?;
         } else {
-            let words = again.take(sparse_words(width, &again)?)?;
-            spread(words, width as u32, b, z);
+            sparse[b] = Reader::new(from.take(sparse_words(width, from)?)?);
+            marks |= 1 << b;
         }
     }
+    join_planes(arch, planes, width, z);
+    while marks != 0 {
+        let b = marks.trailing_zeros() as usize;
+        marks &= marks - 1;
+        spread(sparse[b], u32::from(descriptors[b] & !MARK), b, z);
+    }
     Some(())
-}
-
-fn width_of<W: Word>(descriptor: u8) -> Option<usize> {
-    let width = descriptor & !MARK;
-    (u32::from(width) <= W::BITS).then_some(usize::from(width))
 }
 
 /// The words of the sparse block that is next; `None` for a width of 0.
@@ -224,75 +339,46 @@ fn sparse_words(width: usize, from: &Reader<'_>) -> Option<usize> {
     (width > 0).then_some(1 + (mask.count_ones() as usize * width).div_ceil(32))
 }
 
-#[inline(always)]
-fn take_planes(
-    width: usize,
-    b: usize,
-    from: &mut Reader<'_>,
-    planes: &mut (Grid<u32>, Grid<u32>),
-) -> Option<()> {
-    let words = from.take(width)?;
-    for (plane, word) in planes.0.iter_mut().chain(&mut planes.1).zip(words) {
-        plane[b] = u32::from_le_bytes(*word);
-    }
-    Some(())
-}
-
-/// Numbers from their planes.
-#[inline(always)]
-fn join<W: Word>(planes: &mut (Grid<u32>, Grid<u32>), z: &mut Grid<W>) {
-    transpose_bits(&mut planes.0);
-    if W::WORDS == 2 {
-        transpose_bits(&mut planes.1);
-    }
-    for i in 0..BLOCK {
-        for b in 0..BLOCK {
-            z[i][b] = W::from_words(planes.0[i][b], planes.1[i][b]);
-        }
-    }
-}
-
 /// The residuals of a sparse block from its words.
-#[inline(always)]
-fn spread<W: Word>(words: &[[u8; 4]], width: u32, b: usize, z: &mut Grid<W>) {
-    let mut words = words.iter().map(|word| u32::from_le_bytes(*word));
-    let mut mask = words.next().unwrap_or(0);
+fn spread<W: Word>(mut from: Reader<'_>, width: u32, b: usize, z: &mut Grid<W>) {
+    let mut mask = from.word().unwrap_or(0);
     let (mut pending, mut bits) = (0_u128, 0);
     while mask != 0 {
         while bits < width {
-            pending |= u128::from(words.next().unwrap_or(0)) << bits;
+            pending |= u128::from(from.word().unwrap_or(0)) << bits;
             bits += 32;
         }
-        let residual = pending & ((1 << width) - 1);
-        z[mask.trailing_zeros() as usize][b] =
-            W::from_words(residual as u32, (residual >> 32) as u32);
+        let residual = (pending & ((1 << width) - 1)) as u64;
+        let place = &mut z[mask.trailing_zeros() as usize][b];
+        *place = W::from_words(residual as u32, (residual >> 32) as u32);
         (pending, bits) = (pending >> width, bits - width);
         mask &= mask - 1;
     }
 }
 
 /// Reads the blocks of kind 5.
-#[inline(always)]
 pub(super) fn take_referred<W: Word>(
+    arch: Arch,
     descriptors: &[u8; BLOCK],
     from: &mut Reader<'_>,
+    planes: &mut Planes,
     u: &mut Grid<W>,
 ) -> Option<()> {
-    let mut planes = ([[0; BLOCK]; BLOCK], [[0; BLOCK]; BLOCK]);
+    let width = widest::<W>(descriptors)?;
+    planes.clear(width);
     let mut smallest = [W::ZERO; BLOCK];
     for (b, &descriptor) in descriptors.iter().enumerate() {
-        let width = width_of::<W>(descriptor)?;
         if descriptor & MARK != 0 {
             smallest[b] = from.number()?;
-            take_planes(width, b, from, &mut planes)?;
-        } else if width > 0 {
+            planes.take(b, usize::from(descriptor & !MARK), from)?;
+        } else if descriptor > 0 {
             return None;
         }
     }
-    join(&mut planes, u);
+    join_planes(arch, planes, width, u);
     for row in u {
-        for (to, smallest) in row.iter_mut().zip(smallest) {
-            *to = to.add(smallest);
+        for b in 0..BLOCK {
+            row[b] = row[b].add(smallest[b]);
         }
     }
     Some(())

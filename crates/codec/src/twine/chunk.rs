@@ -56,13 +56,11 @@ impl Chunk {
 
     /// The runs of its values, in the order of positions.
     pub fn rows(&self) -> impl Iterator<Item = Row> {
-        let [len, h, d] = self.extent;
-        let [row, plane] = self.strides;
-        let first = self.first;
-        (0..d * h).map(move |r| {
-            let (y, z) = (r % h, r / h);
-            let first = first + y as u64 * row + z as u64 * plane;
-            Row { at: (z * 8 + y) * BLOCK, first, len }
+        let Chunk { first, extent: [len, h, d], strides: [row, plane], .. } = *self;
+        (0..d).flat_map(move |z| {
+            let first = first + z as u64 * plane;
+            let row = move |y| Row { at: (z * 8 + y) * BLOCK, first: first + y as u64 * row, len };
+            (0..h).map(row)
         })
     }
 
@@ -75,11 +73,6 @@ impl Chunk {
             }
         }
         inside
-    }
-
-    /// Whether a position belongs to a value.
-    pub fn has(&self, position: usize) -> bool {
-        usize::from(self.inside()[position / BLOCK]) > position % BLOCK
     }
 
     /// Its values by position; 0 outside.

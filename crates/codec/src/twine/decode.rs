@@ -1,17 +1,42 @@
 //! Words to chunks of values. Nothing that a stream says is believed before it has been checked.
 
-use super::block::{Reader, take_blocks, take_referred};
+use pulp::Arch;
+
+use super::block::{Planes, Reader, take_blocks, take_referred};
 use super::chunk::Chunk;
 use super::encode::{CONSTANT, MAX_OUTLIERS, NONE, ONCE, RAW, REFERENCE, TWICE, raw_words};
-use super::grid::{Grid, from_grid, map_grid, sums};
+use super::grid::{Grid, from_grid, map_grid, sums_along_x, sums_of_blocks};
 use super::layout::{BLOCK, CHUNK, Layout};
-use super::values::Coding;
+use super::simd::vectorised;
+use super::values::{Coding, inverse, undo_reference};
 use super::word::Word;
+
+vectorised! {
+    /// Coefficients by position from residuals in zig-zag form, after L `times` times.
+    fn undo<'a, W: Word>(
+        times: u32,
+        profile: u32,
+        grid: &'a mut Grid<W>,
+        q: &'a mut [W; CHUNK],
+    ) -> () {
+        let residuals = *grid;
+        map_grid(&residuals, grid, Word::unzigzag);
+        for _ in 0..times {
+            sums_along_x(profile, grid);
+        }
+        from_grid(grid, q);
+        for _ in 0..times {
+            sums_of_blocks(profile, q);
+        }
+    }
+}
 
 /// A decoder of chunks, with the room that it needs.
 pub(super) struct Decoder<'a, K: Coding> {
     coding: &'a K,
     layout: &'a Layout,
+    arch: Arch,
+    planes: Planes,
     q: [K::Q; CHUNK],
     grid: Grid<K::Q>,
     pub values: [K::V; CHUNK],
@@ -22,6 +47,8 @@ impl<'a, K: Coding> Decoder<'a, K> {
         Box::new(Decoder {
             coding,
             layout,
+            arch: Arch::new(),
+            planes: Planes::new(),
             q: [K::Q::ZERO; CHUNK],
             grid: [[K::Q::ZERO; BLOCK]; BLOCK],
             values: [K::V::ZERO; CHUNK],
@@ -66,29 +93,21 @@ impl<'a, K: Coding> Decoder<'a, K> {
             return None;
         }
         let descriptors = *from.take(8)?.as_flattened().first_chunk::<BLOCK>()?;
+        let arch = self.arch;
         match kind {
             NONE | ONCE | TWICE => {
-                take_blocks(&descriptors, from, &mut self.grid)?;
-                self.undo(kind);
-                from_grid(&self.grid, &mut self.q);
-                self.coding.inverse(&self.q, &mut self.values);
+                take_blocks(arch, &descriptors, from, &mut self.planes, &mut self.grid)?;
+                undo(arch, kind, self.layout.profile, &mut self.grid, &mut self.q);
+                inverse(arch, self.coding, &self.q, &mut self.values);
             }
             REFERENCE if !K::LOSSY => {
-                take_referred(&descriptors, from, &mut self.grid)?;
+                take_referred(arch, &descriptors, from, &mut self.planes, &mut self.grid)?;
                 from_grid(&self.grid, &mut self.q);
-                self.coding.undo_reference(&self.q, &mut self.values);
+                undo_reference(arch, self.coding, &self.q, &mut self.values);
             }
             _ => return None,
         }
         self.take_outliers(chunk, outliers, from)
-    }
-
-    fn undo(&mut self, kind: u32) {
-        let residuals = self.grid;
-        map_grid(&residuals, &mut self.grid, Word::unzigzag);
-        for _ in NONE..kind {
-            sums(self.layout.profile, &mut self.grid);
-        }
     }
 
     fn take_outliers(
@@ -97,11 +116,15 @@ impl<'a, K: Coding> Decoder<'a, K> {
         outliers: usize,
         from: &mut Reader<'_>,
     ) -> Option<()> {
+        if outliers == 0 {
+            return Some(());
+        }
         let positions = from.take(outliers.div_ceil(2))?.as_flattened().as_chunks::<2>().0;
-        let mut least = 0;
+        let (inside, mut least) = (chunk.inside(), 0);
         for position in &positions[..outliers] {
             let position = usize::from(u16::from_le_bytes(*position));
-            if position < least || position >= CHUNK || !chunk.has(position) {
+            let inside = inside.get(position / BLOCK).map_or(0, |inside| usize::from(*inside));
+            if position < least || position % BLOCK >= inside {
                 return None;
             }
             self.values[position] = from.number()?;

@@ -1,10 +1,12 @@
 //! Chunks of values to words.
 
-use super::block::{References, measure, put_blocks, put_number, put_referred, refer};
+use pulp::Arch;
+
+use super::block::{Candidates, Planes, References, predict, put_blocks, put_number, refer};
 use super::chunk::Chunk;
-use super::grid::{Grid, differences, map_grid, to_grid};
+use super::grid::Grid;
 use super::layout::{BLOCK, CHUNK, Layout};
-use super::values::{Coding, Coefficients, Errors};
+use super::values::{Coding, Coefficients, Errors, forward, to_reference};
 use super::word::Word;
 
 /// Kinds of chunks that are written.
@@ -40,12 +42,12 @@ impl Totals {
 pub(super) struct Encoder<'a, K: Coding> {
     coding: &'a K,
     layout: &'a Layout,
+    arch: Arch,
     values: [K::V; CHUNK],
     out: Coefficients<K::Q>,
-    none: Grid<K::Q>,
-    once: Grid<K::Q>,
-    twice: Grid<K::Q>,
+    candidates: Candidates<K::Q>,
     reference: Grid<K::Q>,
+    planes: Planes,
     pub totals: Totals,
 }
 
@@ -55,12 +57,12 @@ impl<'a, K: Coding> Encoder<'a, K> {
         Box::new(Encoder {
             coding,
             layout,
+            arch: Arch::new(),
             values: [K::V::ZERO; CHUNK],
             out: Coefficients { q: [K::Q::ZERO; CHUNK], bad: [K::Q::ZERO; CHUNK] },
-            none: grid,
-            once: grid,
-            twice: grid,
+            candidates: Candidates { none: grid, once: grid, twice: grid },
             reference: grid,
+            planes: Planes::new(),
             totals: Totals::default(),
         })
     }
@@ -72,9 +74,9 @@ impl<'a, K: Coding> Encoder<'a, K> {
         if self.is_constant(&chunk) {
             return self.put_constant(words);
         }
-        let mut errors = self.coding.forward(&self.values, &mut self.out);
+        let mut errors = forward(self.arch, self.coding, &self.values, &mut self.out);
         if !chunk.is_full() {
-            errors = self.forget_outside(&chunk, errors);
+            self.forget_outside(&chunk);
         }
         let outliers = if K::LOSSY { self.count_outliers() } else { 0 };
         if outliers > MAX_OUTLIERS {
@@ -106,13 +108,12 @@ impl<'a, K: Coding> Encoder<'a, K> {
     }
 
     /// Positions outside have neither coefficients nor outliers nor errors: their value was 0.
-    fn forget_outside(&mut self, chunk: &Chunk, errors: Errors) -> Errors {
+    fn forget_outside(&mut self, chunk: &Chunk) {
         for (b, inside) in chunk.inside().into_iter().enumerate() {
             let outside = b * BLOCK + usize::from(inside)..(b + 1) * BLOCK;
             self.out.q[outside.clone()].fill(K::Q::ZERO);
             self.out.bad[outside].fill(K::Q::ZERO);
         }
-        errors
     }
 
     fn count_outliers(&self) -> usize {
@@ -122,51 +123,33 @@ impl<'a, K: Coding> Encoder<'a, K> {
 
     /// Appends a chunk in the smallest form; gives whether that is a coded one.
     fn put_best(&mut self, chunk: &Chunk, outliers: usize, words: &mut Vec<u32>) -> bool {
-        let profile = self.layout.profile;
-        to_grid(&self.out.q, &mut self.none);
-        differences(profile, &self.none, &mut self.once);
-        differences(profile, &self.once, &mut self.twice);
-        for grid in [&mut self.none, &mut self.once, &mut self.twice] {
-            let from = *grid;
-            map_grid(&from, grid, Word::zigzag);
-            clear_outside(chunk, grid);
-        }
-        let measured = [&self.none, &self.once, &self.twice].map(measure);
-        let references = (!K::LOSSY).then(|| self.refer(chunk));
-        let [none, once, twice] = measured.each_ref().map(|measured| measured.words);
-        let reference = references.as_ref().map_or(usize::MAX, |found| found.measured.words);
-        let best = once.min(none).min(twice).min(reference);
+        let (arch, profile) = (self.arch, self.layout.profile);
+        let [none, once, twice] = predict(arch, &self.out.q, chunk, profile, &mut self.candidates);
+        let reference = (!K::LOSSY).then(|| self.refer(chunk));
+        let cost = reference.as_ref().map_or(usize::MAX, |found| found.measured.words);
+        let best = once.words.min(none.words).min(twice.words).min(cost);
         let outlier_words = outliers.div_ceil(2) + outliers * K::V::WORDS;
         if HEAD_WORDS + best + outlier_words > raw_words::<K::V>(chunk) {
             self.put_raw(chunk, words);
             return false;
         }
-        let kinds = [(ONCE, once), (NONE, none), (TWICE, twice), (REFERENCE, reference)];
-        let kind = kinds.into_iter().find(|(_, cost)| *cost == best).map_or(NONE, |(kind, _)| kind);
-        words.push(kind | (outliers as u32) << 16);
-        let (grid, measured) = match kind {
-            NONE => (&self.none, &measured[0]),
-            ONCE => (&self.once, &measured[1]),
-            _ => (&self.twice, &measured[2]),
-        };
-        match references.filter(|_| kind == REFERENCE) {
-            Some(references) => {
-                put_descriptors(&references.measured.descriptors, words);
-                put_referred(&self.reference, &references, words);
-            }
-            None => {
-                put_descriptors(&measured.descriptors, words);
-                put_blocks(grid, &measured.descriptors, words);
-            }
+        let Candidates { none: as_is, once: first, twice: second } = &self.candidates;
+        let kinds = [(ONCE, &once, first), (NONE, &none, as_is), (TWICE, &twice, second)];
+        let found = kinds.into_iter().find(|(_, measured, _)| measured.words == best);
+        if let Some((kind, measured, residuals)) = found {
+            put_head(kind, outliers, &measured.descriptors, words);
+            put_blocks(arch, residuals, measured, &mut self.planes, words);
+        } else if let Some(reference) = reference {
+            put_head(REFERENCE, outliers, &reference.measured.descriptors, words);
+            reference.put(arch, &self.reference, &mut self.planes, words);
         }
         self.put_outliers(outliers, words);
         true
     }
 
     fn refer(&mut self, chunk: &Chunk) -> References<K::Q> {
-        self.coding.to_reference(&self.values, &mut self.out.q);
-        to_grid(&self.out.q, &mut self.reference);
-        refer(&mut self.reference, &chunk.inside())
+        to_reference(self.arch, self.coding, &self.values, &mut self.out.q);
+        refer(self.arch, &self.out.q, &chunk.inside(), &mut self.reference)
     }
 
     fn put_outliers(&self, outliers: usize, words: &mut Vec<u32>) {
@@ -184,23 +167,16 @@ impl<'a, K: Coding> Encoder<'a, K> {
 
     fn put_raw(&self, chunk: &Chunk, words: &mut Vec<u32>) {
         words.push(RAW);
-        let (mut pending, mut bits) = (0_u64, 0);
         let blocks = self.values.as_chunks::<BLOCK>().0.iter().zip(chunk.inside());
-        for value in blocks.flat_map(|(block, inside)| &block[..usize::from(inside)]) {
-            if K::V::WORDS == 2 {
-                put_number(*value, words);
-                continue;
-            }
-            pending |= u64::from(value.low()) << bits;
-            bits += K::V::BITS;
-            if bits >= 32 {
-                words.push(pending as u32);
-                (pending, bits) = (pending >> 32, bits - 32);
-            }
+        let mut bytes = [0; CHUNK * 8];
+        let mut end = 0;
+        for (block, inside) in blocks {
+            let row = &block[..usize::from(inside)];
+            K::V::write(row, &mut bytes[end..end + row.len() * K::V::BYTES]);
+            end += row.len() * K::V::BYTES;
         }
-        if bits > 0 {
-            words.push(pending as u32);
-        }
+        let packed = bytes[..end.next_multiple_of(4)].as_chunks::<4>().0;
+        words.extend(packed.iter().map(|word| u32::from_le_bytes(*word)));
     }
 }
 
@@ -209,17 +185,8 @@ pub(super) fn raw_words<V: Word>(chunk: &Chunk) -> usize {
     (chunk.len() * V::BITS as usize).div_ceil(32)
 }
 
-fn clear_outside<W: Word>(chunk: &Chunk, grid: &mut Grid<W>) {
-    if chunk.is_full() {
-        return;
-    }
-    for (b, inside) in chunk.inside().into_iter().enumerate() {
-        for row in &mut grid[usize::from(inside)..] {
-            row[b] = W::ZERO;
-        }
-    }
-}
-
-fn put_descriptors(descriptors: &[u8; BLOCK], words: &mut Vec<u32>) {
+/// Appends the words of a coded chunk before its blocks.
+fn put_head(kind: u32, outliers: usize, descriptors: &[u8; BLOCK], words: &mut Vec<u32>) {
+    words.push(kind | (outliers as u32) << 16);
     words.extend(descriptors.as_chunks::<4>().0.iter().map(|word| u32::from_le_bytes(*word)));
 }

@@ -36,24 +36,35 @@ pub(super) fn from_grid<W: Word>(grid: &Grid<W>, flat: &mut [W; CHUNK]) {
 pub(super) fn differences<W: Word>(profile: u32, q: &Grid<W>, d: &mut Grid<W>) {
     along_x(profile == 1, q, d);
     match profile {
-        2 => along_blocks(1, BLOCK, d),
+        2 => along_blocks::<W, 1>(BLOCK, d),
         3 => {
-            along_blocks(1, 8, d);
-            along_blocks(8, BLOCK, d);
+            along_blocks::<W, 1>(8, d);
+            along_blocks::<W, 8>(BLOCK, d);
         }
         _ => {}
     }
+}
+
+/// The numbers of a row `DISTANCE` blocks earlier; 0 in the first blocks of each group.
+#[inline(always)]
+fn shifted<W: Word, const DISTANCE: usize>(group: usize, row: &[W; BLOCK]) -> [W; BLOCK] {
+    let mut padded = [W::ZERO; BLOCK + 8];
+    padded[8..].copy_from_slice(row);
+    let mut shifted = [W::ZERO; BLOCK];
+    for b in 0..BLOCK {
+        let before = padded[8 - DISTANCE + b];
+        shifted[b] = if b % group >= DISTANCE { before } else { W::ZERO };
+    }
+    shifted
 }
 
 /// Differences within blocks; with `through`, the first position of a block to the last of the one
 /// before.
 #[inline(always)]
 fn along_x<W: Word>(through: bool, q: &Grid<W>, d: &mut Grid<W>) {
-    d[0] = q[0];
-    if through {
-        for b in 1..BLOCK {
-            d[0][b] = q[0][b].sub(q[BLOCK - 1][b - 1]);
-        }
+    let last = if through { shifted::<W, 1>(BLOCK, &q[BLOCK - 1]) } else { [W::ZERO; BLOCK] };
+    for b in 0..BLOCK {
+        d[0][b] = q[0][b].sub(last[b]);
     }
     for i in 1..BLOCK {
         for b in 0..BLOCK {
@@ -62,28 +73,20 @@ fn along_x<W: Word>(through: bool, q: &Grid<W>, d: &mut Grid<W>) {
     }
 }
 
-/// Differences to the block `distance` before, within groups of `group` blocks.
+/// Differences to the block `DISTANCE` before, within groups of `group` blocks.
 #[inline(always)]
-fn along_blocks<W: Word>(distance: usize, group: usize, d: &mut Grid<W>) {
+fn along_blocks<W: Word, const DISTANCE: usize>(group: usize, d: &mut Grid<W>) {
     for row in d {
-        let before = *row;
-        for b in (0..BLOCK).filter(|b| b % group >= distance) {
-            row[b] = before[b].sub(before[b - distance]);
+        let before = shifted::<W, DISTANCE>(group, row);
+        for b in 0..BLOCK {
+            row[b] = row[b].sub(before[b]);
         }
     }
 }
 
-/// The inverse of [`differences`], in place.
+/// The inverse of [`differences`] along x, in place.
 #[inline(always)]
-pub(super) fn sums<W: Word>(profile: u32, grid: &mut Grid<W>) {
-    match profile {
-        2 => sum_blocks(1, BLOCK, grid),
-        3 => {
-            sum_blocks(8, BLOCK, grid);
-            sum_blocks(1, 8, grid);
-        }
-        _ => {}
-    }
+pub(super) fn sums_along_x<W: Word>(profile: u32, grid: &mut Grid<W>) {
     for i in 1..BLOCK {
         for b in 0..BLOCK {
             grid[i][b] = grid[i][b].add(grid[i - 1][b]);
@@ -102,52 +105,148 @@ fn carry_on<W: Word>(grid: &mut Grid<W>) {
         before[b] = before[b - 1].add(grid[BLOCK - 1][b - 1]);
     }
     for row in grid {
-        for (to, before) in row.iter_mut().zip(before) {
-            *to = to.add(before);
+        for b in 0..BLOCK {
+            row[b] = row[b].add(before[b]);
         }
     }
 }
 
+/// The inverse of [`differences`] along the other dimensions, by position: whole blocks are added.
 #[inline(always)]
-fn sum_blocks<W: Word>(distance: usize, group: usize, grid: &mut Grid<W>) {
-    for row in grid {
-        for b in (0..BLOCK).filter(|b| b % group >= distance) {
-            row[b] = row[b].add(row[b - distance]);
+pub(super) fn sums_of_blocks<W: Word>(profile: u32, flat: &mut [W; CHUNK]) {
+    match profile {
+        2 => sum_blocks(1, BLOCK, flat),
+        3 => {
+            sum_blocks(8, BLOCK, flat);
+            sum_blocks(1, 8, flat);
+        }
+        _ => {}
+    }
+}
+
+#[inline(always)]
+fn sum_blocks<W: Word>(distance: usize, group: usize, flat: &mut [W; CHUNK]) {
+    let blocks = flat.as_chunks_mut::<BLOCK>().0;
+    for b in distance..BLOCK {
+        if b % group >= distance {
+            let before = blocks[b - distance];
+            for i in 0..BLOCK {
+                blocks[b][i] = blocks[b][i].add(before[i]);
+            }
         }
     }
 }
 
 /// `f` of everything.
 #[inline(always)]
-pub(super) fn map_grid<W: Word>(from: &Grid<W>, to: &mut Grid<W>, f: impl Fn(W) -> W) {
-    for (to, from) in to.iter_mut().zip(from) {
-        for (to, &from) in to.iter_mut().zip(from) {
-            *to = f(from);
+pub(super) fn map_grid<W: Word, T: Copy>(from: &Grid<W>, to: &mut Grid<T>, f: impl Fn(W) -> T) {
+    for i in 0..BLOCK {
+        for b in 0..BLOCK {
+            to[i][b] = f(from[i][b]);
         }
     }
 }
 
-/// Transposes bits within every block: bit p of number i becomes bit i of number p.
+/// Transposes the bits of every block of numbers of up to `width` bits: bit p of number i becomes
+/// bit i of number p. What is above `width` must be 0, and comes out as anything.
 #[inline(always)]
-pub(super) fn transpose_bits(grid: &mut Grid<u32>) {
-    let mut mask = 0x0000_ffff_u32;
-    let mut j = 16;
-    while j != 0 {
-        for k in (0..BLOCK).filter(|k| k & j == 0) {
+pub(super) fn to_planes(width: u32, grid: &mut Grid<u32>) {
+    match width {
+        ..=8 => {
+            fold::<16>(grid);
+            fold::<8>(grid);
+        }
+        ..=16 => fold::<16>(grid),
+        _ => swap::<16, 32>(0x0000_ffff, grid),
+    }
+    match width {
+        ..=8 => {}
+        ..=16 => swap::<8, 16>(0x00ff_00ff, grid),
+        _ => swap::<8, 32>(0x00ff_00ff, grid),
+    }
+    finish(width, grid);
+}
+
+/// The inverse of [`to_planes`]. Planes from `width` on must be 0.
+#[inline(always)]
+pub(super) fn from_planes(width: u32, grid: &mut Grid<u32>) {
+    finish(width, grid);
+    match width {
+        ..=8 => {
+            unfold::<8>(0x00ff_00ff, grid);
+            unfold::<16>(0x0000_ffff, grid);
+        }
+        ..=16 => {
+            swap::<8, 16>(0x00ff_00ff, grid);
+            unfold::<16>(0x0000_ffff, grid);
+        }
+        _ => {
+            swap::<8, 32>(0x00ff_00ff, grid);
+            swap::<16, 32>(0x0000_ffff, grid);
+        }
+    }
+}
+
+/// The exchanges within groups of eight numbers, the same in both directions.
+#[inline(always)]
+fn finish(width: u32, grid: &mut Grid<u32>) {
+    match width {
+        ..=8 => finish_rows::<8>(grid),
+        ..=16 => finish_rows::<16>(grid),
+        _ => finish_rows::<32>(grid),
+    }
+}
+
+#[inline(always)]
+fn finish_rows<const ROWS: usize>(grid: &mut Grid<u32>) {
+    swap::<4, ROWS>(0x0f0f_0f0f, grid);
+    swap::<2, ROWS>(0x3333_3333, grid);
+    swap::<1, ROWS>(0x5555_5555, grid);
+}
+
+/// Exchanges the upper bits of number k with the lower bits of number k + J.
+#[inline(always)]
+fn swap<const J: usize, const ROWS: usize>(mask: u32, grid: &mut Grid<u32>) {
+    for k in 0..ROWS {
+        if k & J == 0 {
+            let (first, second) = grid.split_at_mut(k + J);
+            let (first, second) = (&mut first[k], &mut second[0]);
             for b in 0..BLOCK {
-                let swap = ((grid[k][b] >> j) ^ grid[k + j][b]) & mask;
-                grid[k][b] ^= swap << j;
-                grid[k + j][b] ^= swap;
+                let swap = ((first[b] >> J) ^ second[b]) & mask;
+                first[b] ^= swap << J;
+                second[b] ^= swap;
             }
         }
-        j /= 2;
-        mask ^= mask << j;
+    }
+}
+
+/// Numbers k and k + J, of at most J bits, become one.
+#[inline(always)]
+fn fold<const J: usize>(grid: &mut Grid<u32>) {
+    for k in 0..J {
+        for b in 0..BLOCK {
+            grid[k][b] |= grid[k + J][b] << J;
+        }
+    }
+}
+
+/// The inverse of [`fold`].
+#[inline(always)]
+fn unfold<const J: usize>(mask: u32, grid: &mut Grid<u32>) {
+    for k in 0..J {
+        for b in 0..BLOCK {
+            grid[k + J][b] = grid[k][b] >> J & mask;
+            grid[k][b] &= mask;
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{BLOCK, CHUNK, Grid, differences, from_grid, sums, to_grid, transpose_bits};
+    use super::{
+        BLOCK, CHUNK, Grid, differences, from_grid, from_planes, sums_along_x, sums_of_blocks,
+        to_grid, to_planes,
+    };
 
     fn noise(seed: u32) -> [u32; CHUNK] {
         let mut state = seed;
@@ -178,8 +277,10 @@ mod tests {
             for (p, &found) in found.iter().enumerate() {
                 assert_eq!(found, expected(&flat, profile, p as i32), "{profile} {p}");
             }
-            sums(profile, &mut d);
-            assert_eq!(d, grid);
+            sums_along_x(profile, &mut d);
+            from_grid(&d, &mut found);
+            sums_of_blocks(profile, &mut found);
+            assert_eq!(found, flat);
         }
     }
 
@@ -203,16 +304,21 @@ mod tests {
 
     #[test]
     fn bits_are_transposed_in_every_block() {
-        let flat = noise(3);
-        let mut grid: Grid<u32> = [[0; BLOCK]; BLOCK];
-        to_grid(&flat, &mut grid);
-        let before = grid;
-        transpose_bits(&mut grid);
-        for (i, row) in before.iter().enumerate() {
-            for (b, value) in row.iter().enumerate() {
-                let gathered = (0..BLOCK).fold(0, |v, p| v | (grid[p][b] >> i & 1) << p);
-                assert_eq!(gathered, *value);
+        for width in [1, 7, 8, 9, 16, 17, 32] {
+            let flat = noise(3).map(|number| number >> (32 - width));
+            let mut grid: Grid<u32> = [[0; BLOCK]; BLOCK];
+            to_grid(&flat, &mut grid);
+            let before = grid;
+            to_planes(width, &mut grid);
+            for (i, row) in before.iter().enumerate() {
+                for (b, value) in row.iter().enumerate() {
+                    let bit = |p: usize| (grid[p][b] >> i & 1) << p;
+                    assert_eq!((0..width as usize).fold(0, |v, p| v | bit(p)), *value);
+                }
             }
+            grid[width as usize..].fill([0; BLOCK]);
+            from_planes(width, &mut grid);
+            assert_eq!(grid, before, "{width}");
         }
     }
 }

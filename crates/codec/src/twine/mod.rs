@@ -39,6 +39,7 @@ mod layout;
 mod real;
 mod reduce;
 mod rule;
+mod simd;
 mod stream;
 mod values;
 mod word;

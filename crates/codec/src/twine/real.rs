@@ -17,7 +17,9 @@ pub(super) trait Arithmetic:
     /// The magnitude of a coefficient is below it.
     const LIMIT: Self;
     /// Below it, a value counts as 0 in a sum of squares.
-    const NEGLIGIBLE: f64;
+    const NEGLIGIBLE: Self;
+    /// The smallest normal number.
+    const TINY: Self;
 
     fn from_f64(value: f64) -> Self;
     fn to_f64(self) -> f64;
@@ -32,7 +34,8 @@ macro_rules! arithmetic {
         impl Arithmetic for $float {
             type Q = $word;
             const LIMIT: $float = $limit;
-            const NEGLIGIBLE: f64 = $negligible;
+            const NEGLIGIBLE: $float = $negligible;
+            const TINY: $float = $float::MIN_POSITIVE;
 
             #[inline(always)]
             fn from_f64(value: f64) -> $float {
@@ -68,7 +71,7 @@ macro_rules! arithmetic {
 }
 
 arithmetic! {
-    f32 u32 i32 1e9, f64::from_bits((1023 - 126) << 52);
+    f32 u32 i32 1e9, f32::MIN_POSITIVE;
     f64 u64 i64 (1_u64 << 52) as f64, f64::from_bits((1023 - 500) << 52);
 }
 

@@ -1,10 +1,12 @@
 //! Minimum, maximum and sum of squares of an array, in an order that is fixed, so that every
 //! encoder gets the same bound from them (docs/twine.md, "Bounds").
 
+use pulp::Arch;
 use rayon::prelude::*;
 
 use super::layout::{Layout, ValueKind};
 use super::real::{Arithmetic, Bf16, F16, F32, F64, Real};
+use super::simd::vectorised;
 use super::word::Word;
 
 /// What bounds that depend on the values need of them. Only finite values count.
@@ -72,31 +74,77 @@ fn reduce_as<R: Real>(source: &[u8], parallel: bool) -> Summary {
 }
 
 fn group<R: Real>(bytes: &[u8]) -> Summary {
-    let mut values = [R::V::ZERO; GROUP];
-    let n = bytes.len() / R::V::BYTES;
+    // What is missing at the end is NaN, which does not count.
+    let mut values = [R::V::ONES; GROUP];
     R::V::read(bytes, &mut values);
-    let mut squares = [0.0; GROUP];
-    let mut summary = Summary::EMPTY;
-    for (square, &bits) in squares.iter_mut().zip(&values[..n]) {
-        let x = R::widen(bits).to_f64();
-        if x.is_finite() {
-            summary.min = summary.min.min(x);
-            summary.max = summary.max.max(x);
-            summary.n_finite += 1;
-            *square = if x.abs() < R::A::NEGLIGIBLE { 0.0 } else { x * x };
-        }
-    }
-    Summary { sum_sq: sum_group(&squares), ..summary }
+    lanes::<R>(Arch::new(), &values).summary()
 }
 
-/// The sum of up to 1024 numbers in the order of the format.
-fn sum_group(numbers: &[f64]) -> f64 {
+vectorised! {
+    /// The summaries of the lanes of a group.
+    fn lanes<'a, R: Real>(values: &'a [R::V; GROUP]) -> Lanes<R::A> {
+        let mut lanes = Lanes::<R::A>::new();
+        for row in values.as_chunks::<LANES>().0 {
+            for l in 0..LANES {
+                lanes.add(l, R::widen(row[l]));
+            }
+        }
+        lanes
+    }
+}
+
+/// Summaries side by side: lane l has the values 32 i + l.
+pub(super) struct Lanes<A> {
+    min: [A; LANES],
+    max: [A; LANES],
+    sums: [f64; LANES],
+    finite: [u32; LANES],
+}
+
+impl<A: Arithmetic> Lanes<A> {
+    #[inline(always)]
+    fn new() -> Lanes<A> {
+        Lanes {
+            min: [A::from_f64(f64::INFINITY); LANES],
+            max: [A::from_f64(f64::NEG_INFINITY); LANES],
+            sums: [0.0; LANES],
+            finite: [0; LANES],
+        }
+    }
+
+    #[inline(always)]
+    fn add(&mut self, l: usize, x: A) {
+        let (magnitude, zero) = (x.magnitude(), A::default());
+        let finite = magnitude < A::from_f64(f64::INFINITY);
+        // Subnormal numbers count as 0 here, as they do where processors are told so.
+        let x = if magnitude < A::TINY { zero } else { x };
+        self.min[l] = if finite & (x < self.min[l]) { x } else { self.min[l] };
+        self.max[l] = if finite & (x > self.max[l]) { x } else { self.max[l] };
+        let weighs = finite & (magnitude >= A::NEGLIGIBLE);
+        let wide = (if weighs { x } else { zero }).to_f64();
+        self.sums[l] += wide * wide;
+        self.finite[l] += u32::from(finite);
+    }
+
+    fn summary(&self) -> Summary {
+        let min = self.min.iter().fold(f64::INFINITY, |min, x| min.min(x.to_f64()));
+        let max = self.max.iter().fold(f64::NEG_INFINITY, |max, x| max.max(x.to_f64()));
+        let n_finite = self.finite.iter().map(|&count| u64::from(count)).sum();
+        Summary { min, max, sum_sq: sum_lanes(self.sums), n_finite }
+    }
+}
+/// The sum of up to 1024 sums in the order of the format.
+fn sum_group(sums: &[f64]) -> f64 {
     let mut lanes = [0.0; LANES];
-    for row in numbers.chunks(LANES) {
+    for row in sums.chunks(LANES) {
         for (lane, x) in lanes.iter_mut().zip(row) {
             *lane += x;
         }
     }
+    sum_lanes(lanes)
+}
+
+fn sum_lanes(mut lanes: [f64; LANES]) -> f64 {
     for j in [16, 8, 4, 2, 1] {
         let before = lanes;
         for (l, lane) in lanes.iter_mut().enumerate() {

@@ -186,25 +186,51 @@ struct Encode<'a> {
 }
 
 /// The words of some chunks, made by one thread.
-#[derive(Default)]
-struct Group {
+struct Group<'a, K: Coding> {
+    encoder: Box<Encoder<'a, K>>,
     chunks: Range<u32>,
     words: Vec<u32>,
     /// Words up to the end of every chunk.
     ends: Vec<u32>,
+}
+
+impl<'a, K: Coding> Group<'a, K> {
+    fn new(coding: &'a K, layout: &'a Layout) -> Group<'a, K> {
+        let encoder = Encoder::new(coding, layout);
+        Group { encoder, chunks: 0..0, words: Vec::new(), ends: Vec::new() }
+    }
+
+    fn fill(&mut self, source: &[u8]) {
+        self.words.clear();
+        self.ends.clear();
+        for c in self.chunks.clone() {
+            self.encoder.chunk(c, source, &mut self.words);
+            self.ends.push(self.words.len() as u32);
+        }
+    }
+}
+
+/// What of a stream is still to be written.
+struct Rest<'a> {
+    ends: &'a mut [[u8; 4]],
+    payload: &'a mut [u8],
+    words: u32,
     totals: Totals,
 }
 
-impl Group {
-    fn fill<K: Coding>(&mut self, coding: &K, layout: &Layout, source: &[u8]) {
-        self.words.clear();
-        self.ends.clear();
-        let mut encoder = Encoder::new(coding, layout);
-        for c in self.chunks.clone() {
-            encoder.chunk(c, source, &mut self.words);
-            self.ends.push(self.words.len() as u32);
+impl Rest<'_> {
+    fn append<K: Coding>(&mut self, group: &mut Group<'_, K>) {
+        let (own, ends) = std::mem::take(&mut self.ends).split_at_mut(group.ends.len());
+        for (entry, end) in own.iter_mut().zip(&group.ends) {
+            *entry = (self.words + end).to_le_bytes();
         }
-        self.totals = encoder.totals;
+        let bytes = 4 * group.words.len();
+        let (place, payload) = std::mem::take(&mut self.payload).split_at_mut(bytes);
+        Word::write(&group.words, place);
+        (self.ends, self.payload) = (ends, payload);
+        self.words += group.words.len() as u32;
+        let totals = std::mem::take(&mut group.encoder.totals);
+        self.totals.add(totals.errors, totals.outliers);
     }
 }
 
@@ -214,13 +240,12 @@ impl WithCoding for Encode<'_> {
     fn run<K: Coding>(self, coding: &K) -> Encoded {
         let Encode { layout, mode, source, out, parallel } = self;
         let (head, out) = out.split_at_mut(HEADER_BYTES);
-        let (table, mut payload) = out.split_at_mut(4 * (layout.n_chunks as usize + 1));
-        let (first, mut ends) = table.as_chunks_mut::<4>().0.split_at_mut(1);
+        let (table, payload) = out.split_at_mut(4 * (layout.n_chunks as usize + 1));
+        let (first, ends) = table.as_chunks_mut::<4>().0.split_at_mut(1);
         first[0] = [0; 4];
-        let (mut totals, mut words) = (Totals::default(), 0);
-        let mut groups: Vec<Group> = Vec::new();
+        let mut rest = Rest { ends, payload, words: 0, totals: Totals::default() };
         let wave = if parallel { 4 * rayon::current_num_threads() } else { 1 };
-        groups.resize_with(wave, Group::default);
+        let mut groups: Vec<_> = (0..wave).map(|_| Group::new(coding, layout)).collect();
         let mut next = 0;
         while next < layout.n_chunks {
             for group in &mut groups {
@@ -228,23 +253,13 @@ impl WithCoding for Encode<'_> {
                 (group.chunks, next) = (next..end, end);
             }
             if parallel {
-                groups.par_iter_mut().for_each(|group| group.fill(coding, layout, source));
+                groups.par_iter_mut().with_max_len(1).for_each(|group| group.fill(source));
             } else {
-                groups.iter_mut().for_each(|group| group.fill(coding, layout, source));
+                groups.iter_mut().for_each(|group| group.fill(source));
             }
-            for group in &groups {
-                let (own, rest) = ends.split_at_mut(group.ends.len());
-                for (entry, end) in own.iter_mut().zip(&group.ends) {
-                    *entry = (words + end).to_le_bytes();
-                }
-                let (place, left) = payload.split_at_mut(4 * group.words.len());
-                Word::write(&group.words, place);
-                (ends, payload) = (rest, left);
-                words += group.words.len() as u32;
-                totals.add(group.totals.errors, group.totals.outliers);
-            }
+            groups.iter_mut().for_each(|group| rest.append(group));
         }
-        finish(head, layout, mode, words, &totals)
+        finish(head, layout, mode, rest.words, &rest.totals)
     }
 }
 

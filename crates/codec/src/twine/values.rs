@@ -3,6 +3,7 @@
 use super::layout::CHUNK;
 use super::real::{Arithmetic, Real};
 use super::rule::{Relative, Step, infinity};
+use super::simd::vectorised;
 use super::word::Word;
 
 /// What an encoder may do with a chunk of values.
@@ -25,6 +26,44 @@ pub(super) trait Coding: Sync {
 
     /// The inverse of [`to_reference`](Coding::to_reference).
     fn undo_reference(&self, u: &[Self::Q; CHUNK], values: &mut [Self::V; CHUNK]);
+}
+
+vectorised! {
+    /// [`Coding::forward`].
+    fn forward<'a, K: Coding>(
+        coding: &'a K,
+        values: &'a [K::V; CHUNK],
+        out: &'a mut Coefficients<K::Q>,
+    ) -> Errors {
+        coding.forward(values, out)
+    }
+
+    /// [`Coding::inverse`].
+    fn inverse<'a, K: Coding>(
+        coding: &'a K,
+        q: &'a [K::Q; CHUNK],
+        values: &'a mut [K::V; CHUNK],
+    ) -> () {
+        coding.inverse(q, values);
+    }
+
+    /// [`Coding::to_reference`].
+    fn to_reference<'a, K: Coding>(
+        coding: &'a K,
+        values: &'a [K::V; CHUNK],
+        u: &'a mut [K::Q; CHUNK],
+    ) -> () {
+        coding.to_reference(values, u);
+    }
+
+    /// [`Coding::undo_reference`].
+    fn undo_reference<'a, K: Coding>(
+        coding: &'a K,
+        u: &'a [K::Q; CHUNK],
+        values: &'a mut [K::V; CHUNK],
+    ) -> () {
+        coding.undo_reference(u, values);
+    }
 }
 
 /// Coefficients by position.

@@ -7,6 +7,7 @@ pub(super) trait Word: Copy + Default + Eq + Ord + Send + Sync + 'static {
     /// Words of 32 bits that hold one.
     const WORDS: usize = Self::BITS.div_ceil(32) as usize;
     const ZERO: Self;
+    const ONES: Self;
 
     fn add(self, other: Self) -> Self;
     fn sub(self, other: Self) -> Self;
@@ -39,6 +40,7 @@ macro_rules! words {
         impl Word for $word {
             const BITS: u32 = $word::BITS;
             const ZERO: $word = 0;
+            const ONES: $word = $word::MAX;
 
             #[inline(always)]
             fn add(self, other: $word) -> $word {
