@@ -10,11 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from unspool import Bound
 from unspool.accumulate import NVCOMP, TWINE, CodecCost, Outcome, Profile
 from unspool.accumulate import plan as plan_for
 from unspool.bench.accumulated_options import Accumulated
 from unspool.bench.options import Plan
 from unspool.bench.report import Cell, Report, Table
+from unspool.rtm.codec import name_of_codec
 from unspool.statistics import size as size_text
 
 __all__ = ["APPROACHES", "Case", "approaches", "cases_of", "run"]
@@ -27,6 +29,9 @@ APPROACHES = (
     "Twine single",
     "Twine batched",
 )
+
+#: What compresses the wavefields of a migration, by the name of the table.
+WAVE_CODECS = {"frequency": "lossless", "bounded": Bound(range=1e-5)}
 
 NOTES = (
     "GB/s: bytes of all checkpoints over the whole run, to the end of the last transfer; lost %: "
@@ -132,8 +137,6 @@ def _experiments(asked: Accumulated) -> Iterator[tuple[str, str, list[Case]]]:
         from unspool.bench.accumulated_waves import wave_cases
     except ModuleNotFoundError:
         return
-    yield (
-        "frequency",
-        f"66 wavefields of a migration, source frequency, lossless ratios, {room}",
-        wave_cases(asked),
-    )
+    waves = f"66 wavefields of a migration by source frequency, {room}"
+    for name, codec in WAVE_CODECS.items():
+        yield name, f"{waves}, {name_of_codec(codec)}", wave_cases(asked, codec)

@@ -15,7 +15,8 @@ LABELS = {
     "ratio": "compression ratio",
     "rate": "checkpoints made at",
     "cache": "cache on the device",
-    "frequency": "migration, source frequency",
+    "frequency": "migration, lossless, source frequency",
+    "bounded": "migration, 1e-5 of the range, source frequency",
 }
 
 
@@ -40,6 +41,6 @@ def draw(found: Mapping[str, Sequence[tuple[str, Mapping[str, Outcome]]]], file:
             axes.bar(places, heights, width, label=approach)
         axes.set_xticks(range(len(cases)), [value for value, _ in cases], fontsize=8)
         axes.set(xlabel=LABELS.get(name, name), ylabel="GB/s")
-        if not number:
-            axes.legend(fontsize=7)
+    handles, labels = figure.axes[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside upper center", ncols=3, fontsize=8)
     figure.savefig(file, dpi=110)

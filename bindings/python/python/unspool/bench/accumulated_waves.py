@@ -2,11 +2,13 @@
 
 The paper's migration makes 66 checkpoints a shot; a higher source frequency needs a finer grid, so
 that checkpoints are larger (600 MB to 1.6 GB a shot) and made faster (17 to 150 GB/s). Sizes and
-rates are taken from the paper; ratios are those of Twine, lossless, on wavefields of the compiled
-propagator whose grid grows in the same way.
+rates are taken from the paper; ratios are those of Twine on wavefields of the compiled propagator
+whose grid grows in the same way.
 """
 
 from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 from unspool import Spool
@@ -29,8 +31,8 @@ LAYER = 20
 SHOT, RATE = (600e6, 1600e6), (17e9, 150e9)
 
 
-def wave_cases(asked: Accumulated) -> list[Case]:
-    """A run for each frequency."""
+def wave_cases(asked: Accumulated, codec: Any) -> list[Case]:
+    """A run for each frequency, with the ratios that this codec has."""
     last = max(1, len(asked.frequencies) - 1)
     cases = []
     for number, frequency in enumerate(asked.frequencies):
@@ -39,14 +41,14 @@ def wave_cases(asked: Accumulated) -> list[Case]:
         rate = RATE[0] * (RATE[1] / RATE[0]) ** share
         rows = [
             Recorded(size / rate, size, max(1, round(size / ratio)))
-            for ratio in ratios_of(frequency)
+            for ratio in ratios_of(frequency, codec)
         ]
         cases.append(Case(f"{frequency:g} Hz", Profile(tuple(rows)), asked.cache))
     return cases
 
 
-def ratios_of(frequency: float, count: int = COUNT) -> list[float]:
-    """How many times smaller each wavefield becomes without a loss."""
+def ratios_of(frequency: float, codec: Any, count: int = COUNT) -> list[float]:
+    """How many times smaller each wavefield becomes."""
     spacing = SPEEDS[0] / frequency / POINTS
     cells = max(64, round(DEPTH / spacing))
     velocity = np.empty((cells, cells), np.float32)
@@ -65,12 +67,12 @@ def ratios_of(frequency: float, count: int = COUNT) -> list[float]:
         core.advance(older, newer, len(part), source, part)
         if len(part) % 2:
             older, newer = newer, older
-        found.append(_ratio(newer))
+        found.append(_ratio(newer, codec))
     return found
 
 
-def _ratio(field: np.ndarray) -> float:
-    with Spool(host=2 * field.nbytes + (1 << 20), codec="lossless", on="cpu") as spool:
+def _ratio(field: np.ndarray, codec: Any) -> float:
+    with Spool(host=2 * field.nbytes + (1 << 20), codec=codec, on="cpu") as spool:
         spool.save(0, field)
         return spool.achieved(0)["0"].ratio
 
