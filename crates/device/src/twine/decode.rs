@@ -59,6 +59,8 @@ impl Twine {
         // SAFETY: the kernel takes these words; what they name is there by the caller's word, or
         // is the slot's.
         unsafe { module.launch_with(stream, kernel, shape, &mut list) }?;
+        // Before the mark, which is behind it.
+        tell(stream, jobs);
         let mark = match mark.record(stream) {
             Ok(mark) => mark,
             Err(error) => {
@@ -66,7 +68,6 @@ impl Twine {
                 return Err(error);
             }
         };
-        tell(stream, jobs);
         Ok(slot.launched(mark, u64::MAX))
     }
 }

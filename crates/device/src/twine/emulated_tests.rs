@@ -4,10 +4,10 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use unspool_codec::twine::{self, Layout, Method, Spec};
-use unspool_codec::{Bound, Dtype};
+use unspool_codec::twine::{self, Layout};
 
 use super::decode::words_of;
+use super::fields::{Dice, Region, damage, label, region};
 use super::job::{Checkpoint, DecodeJob, EncodeJob, JobSpec};
 use super::modules::DECODE_WARPS;
 use super::plan::Plan;
@@ -24,29 +24,12 @@ fn text(name: &str) -> String {
 const WARPS: u32 = 2;
 const WORKERS: u32 = 2;
 
-/// Numbers from a seed (SplitMix64).
-pub(super) struct Dice(pub u64);
-
-impl Dice {
-    pub(super) fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut x = self.0;
-        x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        x ^ (x >> 31)
-    }
-
-    pub(super) fn below(&mut self, end: u64) -> u64 {
-        self.next() % end
-    }
-
-    fn part(&mut self) -> f64 {
-        (self.next() >> 11) as f64 / (1u64 << 53) as f64
-    }
-
-    fn pick<T: Clone>(&mut self, from: &[T]) -> T {
-        from[self.below(from.len() as u64) as usize].clone()
-    }
+fn job(region: &Region) -> EncodeJob<'_> {
+    let spec = match &region.spec {
+        Some(spec) => JobSpec::Twine(spec),
+        None => JobSpec::Raw { bytes: region.bytes as u64 },
+    };
+    EncodeJob { source: region.bytes().as_ptr().addr() as u64, spec }
 }
 
 type Encode = unsafe extern "C" fn(*const EncodeLaunch, u32, u32);
@@ -111,159 +94,6 @@ fn kernels() -> Option<Kernels> {
 
 fn skipped() {
     assert!(Command::new("c++").output().is_err(), "there is a compiler, and it was not used");
-}
-
-/// A region, its bytes and what the codec of the processor makes of it.
-#[derive(Clone, Debug)]
-struct Region {
-    dtype: Dtype,
-    shape: Vec<u64>,
-    /// `None` for bytes that are copied.
-    spec: Option<Spec>,
-    /// Aligned memory, and how many of its bytes count.
-    source: Vec<u64>,
-    bytes: usize,
-}
-
-impl Region {
-    fn bytes(&self) -> &[u8] {
-        // SAFETY: plain words as bytes.
-        let all = unsafe {
-            std::slice::from_raw_parts(self.source.as_ptr().cast::<u8>(), 8 * self.source.len())
-        };
-        &all[..self.bytes]
-    }
-
-    fn job(&self) -> EncodeJob<'_> {
-        let spec = match &self.spec {
-            Some(spec) => JobSpec::Twine(spec),
-            None => JobSpec::Raw { bytes: self.bytes as u64 },
-        };
-        EncodeJob { source: self.source.as_ptr().addr() as u64, spec }
-    }
-
-    /// Bytes as they are stored, and what the encoder says of them.
-    fn expected(&self) -> (Vec<u8>, unspool_codec::Achieved) {
-        let Some(spec) = &self.spec else {
-            return (self.bytes().to_vec(), unspool_codec::Achieved::default());
-        };
-        let mut stream = vec![0; twine::max_bytes(&spec.layout) as usize];
-        let encoded = twine::encode(spec, self.bytes(), &mut stream).unwrap();
-        stream.truncate(encoded.bytes as usize);
-        (stream, encoded.achieved)
-    }
-}
-
-const DTYPES: &[Dtype] = &[
-    Dtype::Float32,
-    Dtype::Float32,
-    Dtype::Float32,
-    Dtype::Float64,
-    Dtype::Float64,
-    Dtype::Float16,
-    Dtype::BFloat16,
-    Dtype::Complex64,
-    Dtype::Complex128,
-    Dtype::Complex32,
-    Dtype::Int8,
-    Dtype::UInt8,
-    Dtype::Bool,
-    Dtype::Int16,
-    Dtype::UInt16,
-    Dtype::Int32,
-    Dtype::UInt32,
-    Dtype::Int64,
-    Dtype::UInt64,
-    Dtype::Float8E4m3,
-];
-
-fn shape(dice: &mut Dice) -> Vec<u64> {
-    match dice.below(6) {
-        0 => vec![1 + dice.below(100)],
-        1 => vec![1 + dice.below(5000)],
-        2 => vec![16 + dice.below(60), 32 + dice.below(70)],
-        3 => vec![1 + dice.below(3), 16 + dice.below(30), 32 + dice.below(40)],
-        4 => vec![4 + dice.below(6), 8 + dice.below(12), 32 + dice.below(40)],
-        _ => vec![dice.below(2) * 2, 5, 8 + dice.below(3), 33],
-    }
-}
-
-fn method(dice: &mut Dice, layout: &Layout) -> Method {
-    if !layout.kind.is_float() {
-        return Method::Lossless;
-    }
-    let small = 10f64.powi(-(dice.below(6) as i32));
-    Method::Bound(match dice.below(9) {
-        0 | 1 => return Method::Lossless,
-        2 => Bound::Absolute(small * 10.0),
-        3 => Bound::Absolute(dice.pick(&[0.0, 1e-30, 1e-40, 1e30, f64::MAX])),
-        4 => Bound::Range(small),
-        5 => Bound::Rms(small),
-        6 => Bound::Psnr(40.0 + 60.0 * dice.part()),
-        7 => Bound::L2(small),
-        _ => Bound::Relative { bound: small, floor: dice.pick(&[0.0, 1e-3, 1e-20, 1e300]) },
-    })
-}
-
-/// A value of a field, in the bits of a kind of `bits` bits.
-fn value(dice: &mut Dice, style: u64, i: usize, layout: &Layout) -> u64 {
-    use unspool_codec::twine::ValueKind::{BFloat16, Float16, Float32, Float64};
-    let smooth = (i as f64 * 0.01).sin() * 3.0 + (i as f64 * 0.003).cos();
-    let x = match style {
-        0 => smooth,
-        1 => smooth + dice.part() * 1e-3,
-        2 if dice.below(8) > 0 => 0.0,
-        3 => -1.25,
-        4 => i as f64,
-        5 => dice.part() * 2.0 - 1.0,
-        _ => smooth * 10f64.powi(dice.below(20) as i32 - 10),
-    };
-    if style == 7 || (style > 4 && dice.below(40) == 0) {
-        return match layout.kind {
-            Float32 => dice.pick(&[0x7f80_0000, 0xffc0_1234, 0x8000_0000, 1, 0x0070_0000]),
-            _ => dice.next(),
-        };
-    }
-    match layout.kind {
-        Float64 => x.to_bits(),
-        Float32 => u64::from((x as f32).to_bits()),
-        BFloat16 => u64::from((x as f32).to_bits() >> 16),
-        // Near enough: sign, exponent and mantissa of the float32, cut.
-        Float16 => {
-            let bits = ((x as f32) * f32::from_bits((127 - 112) << 23)).to_bits();
-            u64::from(bits >> 16 & 0x8000 | (bits & 0x7fff_ffff) >> 13 & 0x7fff)
-        }
-        _ => (x * 20.0) as i64 as u64,
-    }
-}
-
-fn region(dice: &mut Dice) -> Region {
-    if dice.below(8) == 0 {
-        let bytes = dice.below(20_000) as usize;
-        let source = (0..bytes.div_ceil(8)).map(|_| dice.next()).collect();
-        return Region {
-            dtype: Dtype::UInt8,
-            shape: vec![bytes as u64],
-            spec: None,
-            source,
-            bytes,
-        };
-    }
-    let (dtype, shape) = (dice.pick(DTYPES), shape(dice));
-    let layout = Layout::of(&dtype, &shape).unwrap();
-    let spec = Spec { layout, method: method(dice, &layout) };
-    let style = dice.below(8);
-    let mut bytes = Vec::new();
-    for i in 0..layout.n as usize {
-        // Some chunks are another style, such as zeros.
-        let zero = style < 3 && i / 1024 % 3 == 2;
-        let bits = if zero { 0 } else { value(dice, style, i, &layout) };
-        bytes.extend_from_slice(&bits.to_le_bytes()[..layout.value_bytes()]);
-    }
-    let len = bytes.len();
-    bytes.resize(len.next_multiple_of(8), 0);
-    let source = bytes.as_chunks::<8>().0.iter().map(|&word| u64::from_le_bytes(word)).collect();
-    Region { dtype, shape, spec: Some(spec), source, bytes: len }
 }
 
 /// Memory as launches have it, used by one after the other.
@@ -378,7 +208,7 @@ fn check_batch(kernels: &Kernels, scratch: &mut Scratch, dice: &mut Dice, seed: 
     }
     let room = Room::new(expected.len());
     let jobs: Vec<Vec<EncodeJob<'_>>> =
-        checkpoints.iter().map(|regions| regions.iter().map(Region::job).collect()).collect();
+        checkpoints.iter().map(|regions| regions.iter().map(job).collect()).collect();
     let limit = room.address() + room.len as u64;
     let asked: Vec<Checkpoint<'_>> = jobs
         .iter()
@@ -420,10 +250,6 @@ fn check_batch(kernels: &Kernels, scratch: &mut Scratch, dice: &mut Dice, seed: 
 /// Rounds of each test; the variable `TWINE_ROUNDS` asks for more.
 fn rounds() -> u64 {
     std::env::var("TWINE_ROUNDS").ok().and_then(|rounds| rounds.parse().ok()).unwrap_or(60)
-}
-
-fn label(region: &Region) -> String {
-    format!("{:?} {:?} {:?}", region.dtype, region.shape, region.spec.map(|spec| spec.method))
 }
 
 /// A slot against what was expected: the sum of squares within rounding, the rest exactly.
@@ -475,15 +301,6 @@ fn decoded(kernels: &Kernels, layout: &Layout, stream: &[u8], stored: usize) -> 
     let status = decode(kernels, &[job]);
     assert!(from.guards_are_whole() && to.guards_are_whole());
     (status, to)
-}
-
-/// Changes some bits of a stream, more often where they matter most.
-fn damage(dice: &mut Dice, stream: &mut [u8]) {
-    for _ in 0..1 + dice.below(3) {
-        let near = if dice.below(3) == 0 { stream.len() } else { stream.len().min(160) };
-        let at = dice.below(near as u64) as usize;
-        stream[at] = if dice.below(2) == 0 { dice.next() as u8 } else { stream[at] ^ 1 };
-    }
 }
 
 fn check_decoding(kernels: &Kernels, dice: &mut Dice, seed: u64) {

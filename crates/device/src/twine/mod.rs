@@ -9,6 +9,8 @@
 mod decode;
 #[cfg(test)]
 mod emulated_tests;
+#[cfg(test)]
+mod fields;
 mod job;
 mod modules;
 mod plan;
@@ -111,14 +113,13 @@ impl Twine {
         let mut slots = slots.collect::<Result<Vec<_>, _>>()?;
         plan.anchor(stream, checkpoints, &mut slots)?;
         // SAFETY: the caller's duty.
-        let mark = match unsafe { self.launch(stream, &mut plan) } {
+        let mark = match unsafe { self.launch(stream, &mut plan, checkpoints) } {
             Ok(mark) => mark,
             Err(error) => {
                 slots.into_iter().for_each(Slot::abandon);
                 return Err(error);
             }
         };
-        tell(stream, checkpoints);
         let launched = slots.into_iter().zip(checkpoints);
         Ok(launched
             .map(|(slot, checkpoint)| slot.launched(mark.clone(), checkpoint.limit))
@@ -127,7 +128,12 @@ impl Twine {
 
     /// # Safety
     /// As [`encode`](Self::encode).
-    unsafe fn launch(&self, stream: &Stream, plan: &mut Plan) -> Result<Mark, DeviceError> {
+    unsafe fn launch(
+        &self,
+        stream: &Stream,
+        plan: &mut Plan,
+        checkpoints: &[Checkpoint<'_>],
+    ) -> Result<Mark, DeviceError> {
         let (module, kernel) = self.modules.get("twine_encode", plan.wide, plan.warps)?;
         let reduce = match plan.reduces {
             0 => None,
@@ -151,6 +157,8 @@ impl Twine {
         // SAFETY: as above.
         unsafe { module.launch_with(stream, kernel, shape, &mut list) }?;
         set.ticket = set.ticket.wrapping_add(plan.tiles);
+        // Before the mark, which is behind it.
+        tell(stream, checkpoints);
         let mark = mark.record(stream)?;
         self.pool.put(set, &mark);
         Ok(mark)

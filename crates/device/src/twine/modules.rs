@@ -105,7 +105,7 @@ impl Modules {
 
     /// Compiles and loads what most launches need.
     pub(super) fn prepare(&self, wide: bool) -> Result<(), DeviceError> {
-        let all = VARIANTS.iter().filter(|variant| variant.wide == wide || variant.warps == 8);
-        all.map(|v| self.get(v.kernel, v.wide, v.warps).map(drop)).collect()
+        let mut all = VARIANTS.iter().filter(|variant| variant.wide == wide || variant.warps == 8);
+        all.try_for_each(|v| self.get(v.kernel, v.wide, v.warps).map(drop))
     }
 }

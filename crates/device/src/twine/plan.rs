@@ -40,7 +40,8 @@ impl Plan {
         warps: Option<u32>,
     ) -> Result<Plan, DeviceError> {
         let (wide, chunks) = size(checkpoints);
-        let warps = warps.unwrap_or_else(|| warps_for(wide, chunks));
+        let most = if wide { 4 } else { 8 };
+        let warps = warps.unwrap_or_else(|| warps_for(chunks)).min(most);
         let mut plan = Plan { wide, warps, ..Plan::default() };
         let mut limit = 0;
         for checkpoint in checkpoints {
@@ -140,11 +141,10 @@ fn size(checkpoints: &[Checkpoint<'_>]) -> (bool, u64) {
 }
 
 /// Few warps a tile fill the device soonest; many make the chain of tiles short.
-fn warps_for(wide: bool, chunks: u64) -> u32 {
+fn warps_for(chunks: u64) -> u32 {
     match chunks {
-        ..=2048 => 2,
-        ..=8192 => 4,
-        _ if wide => 4,
+        0..=2048 => 2,
+        2049..=8192 => 4,
         _ => 8,
     }
 }

@@ -46,9 +46,8 @@ impl Pool {
         let mut sets = std::mem::take(&mut *self.sets());
         // No call of the driver under the lock.
         let fits = |set: &Set| set.tiles >= tiles && set.jobs >= jobs && set.is_idle();
-        let best = (0..sets.len()).filter(|&index| fits(&sets[index]));
-        let best = best.min_by_key(|&index| sets[index].tiles);
-        let found = best.map(|index| sets.swap_remove(index));
+        // The one that has waited longest is the likeliest to be idle.
+        let found = sets.iter().position(fits).map(|index| sets.remove(index));
         self.sets().append(&mut sets);
         let mut set = match found {
             Some(set) => set,
