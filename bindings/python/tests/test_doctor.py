@@ -241,6 +241,22 @@ def test_libraries_without_cuda_are_noted_where_there_is_a_gpu() -> None:
     assert libraries.findings({"cuda": {"version": None}}, installed) == []
 
 
+def test_an_nvcomp_that_cannot_be_used_is_told() -> None:
+    def told(driver: int, **versions: str) -> list[tuple[str, str]]:
+        found = libraries.findings(on_a_gpu(driver), packages(**versions))
+        return [(finding.level, finding.remedy) for finding in found]
+
+    assert told(13, nvidia_libnvcomp_cu13="6.0.0.12") == []
+    assert told(12, nvidia_libnvcomp_cu12="5.3.0.16") == []
+    assert "unspool[nvcomp]" in told(13, nvidia_libnvcomp_cu13="7.0.0.1")[0][1]
+    both = {"nvidia_libnvcomp_cu12": "6.0.0.12", "nvidia_libnvcomp_cu13": "6.0.0.12"}
+    assert "Uninstall both" in told(12, **both)[0][1]
+    level, remedy = told(12, nvidia_libnvcomp_cu13="6.0.0.12")[0]
+    assert level == "missing" and "nvidia-libnvcomp-cu12" in remedy
+    found = libraries.installed(packages(nvidia_libnvcomp_cu13="6.0.0.12"))
+    assert found == {"nvcomp": "6.0.0.12 (nvidia-libnvcomp-cu13)"}
+
+
 def test_libraries_for_a_newer_cuda_than_the_drivers_are_missing() -> None:
     installed = packages(cupy_cuda13x="14.0", jax="0.8.0", jax_cuda13_plugin="0.8.0")
     found = libraries.findings(on_a_gpu(12), installed)

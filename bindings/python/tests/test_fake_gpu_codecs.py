@@ -35,7 +35,7 @@ def restored(spool: Spool, driver: Driver, version: int, like: np.ndarray) -> np
     target = CaiArray(driver, np.zeros_like(like))
     spool.restore(version, target)
     driver.synchronize()
-    return target.numpy()
+    return target.numpy().reshape(like.shape)
 
 
 @pytest.mark.parametrize("bound", BOUNDS, ids=repr)

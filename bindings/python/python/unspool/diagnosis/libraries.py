@@ -1,4 +1,4 @@
-"""The array libraries of this Python, without importing them: that takes seconds."""
+"""The array libraries of this Python, and nvCOMP, without importing them: that takes seconds."""
 
 from __future__ import annotations
 
@@ -15,7 +15,11 @@ PACKAGES = {
     "cupy": ("cupy-cuda13x", "cupy-cuda12x", "cupy-cuda11x", "cupy"),
     "torch": ("torch",),
     "jax": ("jax",),
+    "nvcomp": ("nvidia-libnvcomp-cu13", "nvidia-libnvcomp-cu12"),
 }
+
+#: The major versions of nvCOMP whose functions are known.
+NVCOMP_MAJORS = (5, 6)
 
 #: What brings CUDA to JAX, by its major version.
 JAX_PLUGINS = {13: "jax-cuda13-plugin", 12: "jax-cuda12-plugin"}
@@ -61,7 +65,8 @@ def findings(
     if driver is None:
         return []
     version = version or _version
-    return [*_torch(version), *_jax(version, driver[0]), *_cupy(version, driver[0])]
+    found = [*_torch(version), *_jax(version, driver[0]), *_cupy(version, driver[0])]
+    return [*found, *_nvcomp(version, driver[0])]
 
 
 def _torch(version: Callable[[str], str | None]) -> Iterator[Finding]:
@@ -85,6 +90,40 @@ def _cupy(version: Callable[[str], str | None], driver: int) -> Iterator[Finding
     made_for = re.search(r"cupy-cuda(\d+)x", installed(version).get("cupy", ""))
     if made_for is not None and int(made_for[1]) > driver:
         yield _too_new("CuPy", int(made_for[1]), driver, f"pip install cupy-cuda{driver}x")
+
+
+def _nvcomp(version: Callable[[str], str | None], driver: int) -> Iterator[Finding]:
+    found = {package: version(package) for package in PACKAGES["nvcomp"]}
+    present = {package: text for package, text in found.items() if text is not None}
+    for package, text in present.items():
+        major = text.partition(".")[0]
+        if not major.isdecimal() or int(major) not in NVCOMP_MAJORS:
+            yield _unknown_nvcomp(package, text)
+    if len(present) > 1:
+        yield _two_nvcomps(driver)
+    elif f"nvidia-libnvcomp-cu{driver + 1}" in present:
+        yield _too_new("nvCOMP", driver + 1, driver, f"pip install nvidia-libnvcomp-cu{driver}")
+
+
+def _unknown_nvcomp(package: str, version: str) -> Finding:
+    known = " and ".join(map(str, NVCOMP_MAJORS))
+    return Finding(
+        level="note",
+        about="nvCOMP",
+        what=f"{package} {version} is installed; versions {known} are known here.",
+        meaning="It is not loaded, since its functions may differ: NvComp(...) is refused.",
+        remedy="Install a known one: pip install 'unspool[nvcomp]'.",
+    )
+
+
+def _two_nvcomps(driver: int) -> Finding:
+    return Finding(
+        level="note",
+        about="nvCOMP",
+        what="nvCOMP is installed for CUDA 12 and for CUDA 13, both in the same folder.",
+        meaning="The one that was installed later has overwritten the other.",
+        remedy=f"Uninstall both, then: pip install nvidia-libnvcomp-cu{min(max(driver, 12), 13)}.",
+    )
 
 
 def _without_cuda(name: str, version: str, remedy: str) -> Finding:
