@@ -160,6 +160,6 @@ def _word(codec: Any, dtype: str) -> Word:
 
 def _outer(outer: Any) -> str | None:
     if outer is None or outer in OUTERS:
-        return outer
+        return None if outer is None else str(outer)
     known = ", ".join(f'"{name}"' for name in OUTERS)
     raise OptionError(f"outer={outer!r}: write None, {known}")

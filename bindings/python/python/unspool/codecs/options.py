@@ -165,8 +165,8 @@ def _pairs(option: str, text: str) -> list[tuple[str, float]]:
         try:
             pairs.append((kind.strip(), float(number)))
         except ValueError as error:
-            text = f"{option} {part}: write it as range=1e-3" if option == "--bound" else None
-            raise OptionError(text or f"{option} {part}: write it as rate=8") from error
+            example = "range=1e-3" if option == "--bound" else "rate=8"
+            raise OptionError(f"{option} {part}: write it as {example}") from error
     return pairs
 
 

@@ -149,7 +149,7 @@ def limit_of(bound: Bound, span: float, rms: float) -> float | None:
         case "rms":
             return bound.value * rms
         case "psnr":
-            return math.sqrt(3.0) * 10.0 ** (-bound.value / 20.0) * span
+            return math.sqrt(3.0) * math.pow(10.0, -bound.value / 20.0) * span
         case "l2":
             return math.sqrt(3.0) * bound.value * rms
         case _:

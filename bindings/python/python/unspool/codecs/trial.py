@@ -106,9 +106,17 @@ class Trial:
 class Wishes(Protocol):
     """Which codecs are tried."""
 
-    bounds: tuple[Bound, ...]
-    zfp: tuple[Zfp, ...]
-    only: frozenset[str]
+    @property
+    def bounds(self) -> tuple[Bound, ...]:
+        """Bounds to try."""
+
+    @property
+    def zfp(self) -> tuple[Zfp, ...]:
+        """Settings of zfp to try besides."""
+
+    @property
+    def only(self) -> frozenset[str]:
+        """The families that are tried."""
 
 
 def candidates(values: Any, facts: Quality, wishes: Wishes) -> Iterator[Candidate]:
