@@ -65,13 +65,8 @@ def findings(
     if driver is None:
         return []
     version = version or _version
-<<<<<<< Updated upstream
-    found = [*_torch(version), *_jax(version, driver[0]), *_cupy(version, driver[0])]
-    return [*found, *_nvcomp(version, driver[0])]
-=======
     arrays = [*_torch(version), *_jax(version, driver[0]), *_cupy(version, driver[0])]
     return [*arrays, *_nvcomp(version, driver[0])]
->>>>>>> Stashed changes
 
 
 def _torch(version: Callable[[str], str | None]) -> Iterator[Finding]:
