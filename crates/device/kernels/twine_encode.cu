@@ -39,7 +39,7 @@ struct Shared {
     Coeff stage[WARPS][32 * STRIDE + 8];
     Job job;
     Entry entry;
-    u64 sums[WARPS];
+    Window windows[WARPS];
     u64 max_bits[WARPS];
     double sum_sq[WARPS];
     u32 words[WARPS];
@@ -152,8 +152,9 @@ DEVICE Step32 narrow_step(const Step &step) {
 }
 
 // Mode 1 for float32: q and the error of every value of the lane. Returns which of them fail.
-DEVICE u32 quantise_f32(i32 (&q)[32], Errors &errors, const Step &step64) {
-    const Step32 step = narrow_step(step64);
+DEVICE u32 quantise_f32(i32 (&q)[32], Errors &errors, const Step32 &step) {
+    // Errors are summed in units in which their squares neither vanish nor overflow.
+    const float scale = step.inv < 0x1p60f ? __fmul_rn(step.inv, 0x1p60f) : 0x1p120f;
     u32 bad = 0;
     float largest = 0, sum = 0;
     UNROLL for (int i = 0; i < 32; i++) {
@@ -166,13 +167,12 @@ DEVICE u32 quantise_f32(i32 (&q)[32], Errors &errors, const Step &step64) {
         q[i] = ok ? code : 0;
         error = ok ? error : 0.0f;
         largest = fmaxf(largest, error);
-        // In units of the step, so that squares neither vanish nor overflow.
-        float unit = __fmul_rn(error, step.inv);
+        float unit = __fmul_rn(error, scale);
         sum = __fmaf_rn(unit, unit, sum);
         bad |= (ok ? 0u : 1u) << i;
     }
     errors.max_bits = (u64)__double_as_longlong((double)largest);
-    errors.sum_sq = step.e > 0 ? (double)sum * step64.step * step64.step : 0.0;
+    errors.sum_sq = (double)sum / ((double)scale * (double)scale);
     return bad;
 }
 
@@ -572,14 +572,24 @@ DEVICE void pack(u32 *stage, U (&q)[32], const Window &w, const Job &job, u32 la
 
 // ---- A chunk -----------------------------------------------------------------------------------
 
-DEVICE void as_coefficients(i32 (&q)[32], const u32 *mine) {
-    UNROLL for (int i = 0; i < 32; i++) q[i] = (i32)mine[i];
+// Keeps the errors of a chunk for the tile; gives the number of its outliers.
+DEVICE u32 keep_errors(Shared &shared, const Errors &errors, u32 warp, u32 lane) {
+    u64 max_bits = max_of_warp(errors.max_bits);
+    double sum_sq = sum_of_warp(errors.sum_sq);
+    u32 outliers = sum_of_warp(errors.outliers);
+    if (lane == 0) {
+        shared.max_bits[warp] = max_bits;
+        shared.sum_sq[warp] = sum_sq;
+        shared.outliers[warp] = outliers;
+    }
+    return outliers;
 }
 
 // From values in shared memory to what the chunk becomes, packed there if it is coded.
 template <typename U>
-DEVICE Chunk encode_staged(U *stage, const Window &w, const Job &job, const Step &step, u32 lane,
-                           Errors &errors) {
+DEVICE Chunk encode_staged(const EncodeLaunch &a, Shared &shared, U *stage, u32 warp, u32 lane) {
+    const Job &job = shared.job;
+    const Window &w = shared.windows[warp];
     U q[32], differ = 0;
     const U first = stage[0];
     const u32 inside = inside_of_block(w, lane), rule = job.rule & 0xff, width = bits_of(job.cut);
@@ -596,16 +606,19 @@ DEVICE Chunk encode_staged(U *stage, const Window &w, const Job &job, const Step
         return chunk;
     }
     u32 bad = 0;
+    Errors errors = {0, 0, 0};
     if (rule == RULE_EXACT) {
         order(q, width, kind_of(job.cut) < KIND_SIGNED);
     } else if (sizeof(U) == 4 && rule != RULE_RELATIVE && kind_of(job.cut) == KIND_F32) {
-        bad = quantise_f32((i32(&)[32])q, errors, step);
+        bad = quantise_f32((i32(&)[32])q, errors, narrow_step(step_of(a, job, shared.number)));
     } else {
         __syncwarp();
-        bad = quantise_staged<U>(mine, inside, job, step, errors);
+        bad = quantise_staged<U>(mine, inside, job, step_of(a, job, shared.number), errors);
         UNROLL for (int i = 0; i < 32; i++) q[i] = mine[i];
     }
     if (inside < 32) bad &= (1u << inside) - 1;
+    errors.outliers = __popc(bad);
+    const u32 outliers = rule == RULE_EXACT ? 0 : keep_errors(shared, errors, warp, lane);
     const u32 cut = rule == RULE_EXACT ? 8 * sizeof(U) - width : 0;
     Cost costs[3], best;
     if (cut) {
@@ -626,16 +639,16 @@ DEVICE Chunk encode_staged(U *stage, const Window &w, const Job &job, const Step
         u32 words5 = sum_of_warp(frame.words);
         if (words5 < words) kind = 5, words = words5, best = frame;
     }
-    errors.outliers = __popc(bad);
-    const u32 outliers = sum_of_warp(errors.outliers);
     if (words == 0 && outliers == 0) return chunk;
     const u32 raw = raw_words(w.m, width);
     chunk.words = 9 + words + (outliers + 1) / 2 + outliers * (width == 64 ? 2 : 1);
     if (outliers > 256 || chunk.words >= raw) {
         chunk.what = CHUNK_RAW;
         chunk.words = raw;
-        errors.max_bits = 0;
-        errors.sum_sq = 0;
+        if (lane == 0) {
+            shared.max_bits[warp] = 0;
+            shared.sum_sq[warp] = 0;
+        }
         return chunk;
     }
     chunk.what = CHUNK_CODED;
@@ -644,28 +657,25 @@ DEVICE Chunk encode_staged(U *stage, const Window &w, const Job &job, const Step
     return chunk;
 }
 
-template <typename U>
-DEVICE Chunk encode_narrow(U *stage, const Window &w, const Job &job, const Step &step, u32 lane,
-                           Errors &errors) {
-    switch (bits_of(job.cut)) {
-        case 8: stage_values<u8, U>(stage, (const u8 *)job.source, w, lane); break;
-        case 16: stage_values<u16, U>(stage, (const u16 *)job.source, w, lane); break;
-        default: stage_values<u32, U>(stage, (const u32 *)job.source, w, lane);
-    }
-    __syncwarp();
-    return encode_staged<U>(stage, w, job, step, lane, errors);
-}
-
-DEVICE Chunk encode_chunk(Coeff *stage, const Window &w, const Job &job, const Step &step, u32 lane,
-                          Errors &errors) {
+DEVICE Chunk encode_chunk(const EncodeLaunch &a, Shared &shared, u32 warp, u32 lane) {
+    Coeff *stage = shared.stage[warp];
+    const Job &job = shared.job;
+    const Window &w = shared.windows[warp];
 #if WIDE
     if (bits_of(job.cut) == 64) {
         stage_values<u64, u64>(stage, (const u64 *)job.source, w, lane);
         __syncwarp();
-        return encode_staged<u64>(stage, w, job, step, lane, errors);
+        return encode_staged<u64>(a, shared, stage, warp, lane);
     }
 #endif
-    return encode_narrow<u32>((u32 *)stage, w, job, step, lane, errors);
+    u32 *narrow = (u32 *)stage;
+    switch (bits_of(job.cut)) {
+        case 8: stage_values<u8, u32>(narrow, (const u8 *)job.source, w, lane); break;
+        case 16: stage_values<u16, u32>(narrow, (const u16 *)job.source, w, lane); break;
+        default: stage_values<u32, u32>(narrow, (const u32 *)job.source, w, lane);
+    }
+    __syncwarp();
+    return encode_staged<u32>(a, shared, narrow, warp, lane);
 }
 
 // ---- Places ------------------------------------------------------------------------------------
@@ -994,18 +1004,6 @@ DEVICE void find_start(const EncodeLaunch &a, Shared &shared, u32 lane) {
     if (lane == 0) shared.start = begin + units * UNIT;
 }
 
-// The sums of the chunk's errors, to the tile's.
-DEVICE void keep_errors(Shared &shared, const Errors &errors, u32 warp, u32 lane) {
-    u64 max_bits = max_of_warp(errors.max_bits);
-    double sum_sq = sum_of_warp(errors.sum_sq);
-    u32 outliers = sum_of_warp(errors.outliers);
-    if (lane == 0) {
-        shared.max_bits[warp] = max_bits;
-        shared.sum_sq[warp] = sum_sq;
-        shared.outliers[warp] = outliers;
-    }
-}
-
 DEVICE void copy_tile(const EncodeLaunch &a, Shared &shared, u32 warp, u32 lane) {
     const bool is_first = shared.tile == shared.job.tile0;
     if (warp == 1) {
@@ -1025,16 +1023,17 @@ DEVICE void encode_tile(const EncodeLaunch &a, Shared &shared, u32 warp, u32 lan
     const Job &job = shared.job;
     const u32 tile = shared.tile, c = (tile - job.tile0) * WARPS + warp;
     const bool has = c < job.cut.n_chunks;
-    Errors errors = {0, 0, 0};
+    const Window &w = shared.windows[warp];
     Chunk chunk = {CHUNK_EMPTY, 0, 0};
-    Window w;
-    if (has) {
-        w = window_of(job.cut, job.n, c);
-        const Step step = step_of(a, job, shared.number);
-        chunk = encode_chunk(shared.stage[warp], w, job, step, lane, errors);
+    if (lane == 0) {
+        if (has) shared.windows[warp] = window_of(job.cut, job.n, c);
+        shared.max_bits[warp] = 0;
+        shared.sum_sq[warp] = 0;
+        shared.outliers[warp] = 0;
     }
+    __syncwarp();
+    if (has) chunk = encode_chunk(a, shared, warp, lane);
     if (lane == 0) shared.words[warp] = chunk.words;
-    if ((job.rule & 0xff) > RULE_EXACT) keep_errors(shared, errors, warp, lane);
     __syncthreads();
     u32 all = 0, before = 0;
     UNROLL for (u32 i = 0; i < WARPS; i++) {
