@@ -1,6 +1,7 @@
 """What a spool has done so far, as plain figures: what `Spool.stats()` returns.
 
-Bytes are payload bytes: those of the arrays, without heads and padding. Times are in seconds.
+Bytes are payload bytes: those of the arrays, without heads and padding; of encoded arrays those
+that are stored. Times are in seconds.
 """
 
 from __future__ import annotations
