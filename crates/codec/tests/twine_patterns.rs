@@ -5,7 +5,8 @@ mod twine_common;
 
 use rayon::prelude::*;
 use twine_common::{
-    Noise, absolute, assert_relative, assert_within, layout, pack, relative, there_and_back,
+    Noise, absolute, assert_relative, assert_within, exceeds, layout, pack, relative,
+    there_and_back,
 };
 use unspool_codec::Dtype;
 use unspool_codec::twine::{Layout, Method};
@@ -86,18 +87,38 @@ fn values_next_to_the_edges_between_two_steps_are_held() {
     }
 }
 
-/// Takes minutes: run it with `--release -- --ignored`.
-#[test]
-#[ignore = "all 2^32 patterns of float32"]
-fn every_pattern_of_float32_is_held() {
-    const PIECE: u64 = 1 << 20;
-    let layout = layout(&Dtype::Float32, &[PIECE]);
-    (0..(1_u64 << 32) / PIECE).into_par_iter().for_each(|piece| {
-        let first = piece * PIECE;
-        let ascending = pack(32, first..first + PIECE);
-        let shuffled = |i: u64| i.wrapping_mul(2_654_435_761) & 0xffff_ffff;
-        let shuffled = pack(32, (first..first + PIECE).map(shuffled));
-        check_all(layout, &ascending);
-        check_all(layout, &shuffled);
+/// All patterns of float32 under one method, in pieces of 2^20: in ascending order, or those of a
+/// piece without order. `holds` is asked about every finite value.
+fn check_every_float32(method: Method, ascending: bool, holds: impl Fn(f64, f64) -> bool + Sync) {
+    const PIECE: u32 = 1 << 20;
+    let layout = layout(&Dtype::Float32, &[u64::from(PIECE)]);
+    let checked: u64 = (0..u32::MAX / PIECE + 1).into_par_iter().map(|piece| {
+        let place = |i: u32| if ascending { i } else { i.wrapping_mul(0x9_e377) % PIECE };
+        let patterns: Vec<u32> = (0..PIECE).map(|i| piece * PIECE + place(i)).collect();
+        let source: Vec<u8> = patterns.iter().flat_map(|bits| bits.to_le_bytes()).collect();
+        let (back, _) = there_and_back(layout, method, &source);
+        for (&bits, back) in patterns.iter().zip(back.as_chunks::<4>().0) {
+            let (x, back) = (f32::from_bits(bits), u32::from_le_bytes(*back));
+            let y = f64::from(f32::from_bits(back));
+            let held = if x.is_finite() { holds(f64::from(x), y) } else { back == bits };
+            assert!(held, "{bits:08x} became {back:08x} under {method:?}");
+        }
+        patterns.len() as u64
     });
+    assert_eq!(checked.sum::<u64>(), 1 << 32);
+}
+
+/// Takes minutes: `cargo test --release -p unspool-codec --test twine_patterns -- --ignored`.
+#[test]
+#[ignore = "all 2^32 patterns of float32, seven times"]
+fn every_pattern_of_float32_is_held() {
+    check_every_float32(Method::Lossless, false, |x, y| x.to_bits() == y.to_bits());
+    for (bound, ascending) in [(1e-30, true), (1e-4, false), (0.037, true), (1e30, false)] {
+        check_every_float32(absolute(bound), ascending, |x, y| !exceeds(x, y, bound));
+    }
+    for (bound, floor, ascending) in [(0.0625, 1e-3, true), (0.000_976_562_5, 0.0, false)] {
+        check_every_float32(relative(bound, floor), ascending, |x, y| {
+            if x.abs() < floor { y == 0.0 } else { !exceeds(x, y, bound * x.abs()) }
+        });
+    }
 }
