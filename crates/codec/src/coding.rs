@@ -174,6 +174,7 @@ impl Outer {
 }
 
 impl Default for Outer {
+    /// Zstandard at its own default level.
     fn default() -> Outer {
         Outer::Zstd(3)
     }

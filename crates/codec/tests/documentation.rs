@@ -4,8 +4,8 @@ mod common;
 
 use common::{opaque, spec};
 use unspool_codec::{
-    Dtype, Head, MAX_HEAD_BYTES, MAX_NAME_BYTES, MAX_RANK, MAX_REGIONS, MAX_TAG_BYTES, checksum,
-    parse_head,
+    CodecId, Dtype, Head, MAX_HEAD_BYTES, MAX_NAME_BYTES, MAX_RANK, MAX_REGIONS, MAX_TAG_BYTES,
+    OuterId, Packed, checksum, parse_head,
 };
 
 fn page() -> String {
@@ -26,6 +26,30 @@ fn example() -> Vec<u8> {
     frame
 }
 
+/// The head of the page's last section, which is one of version 2.
+fn example_2() -> Vec<u8> {
+    let arrays = vec![(spec("u", Dtype::Float32, &[500, 1500]), CodecId::Twine)];
+    let packed = Packed { coder: OuterId::Zstd, bytes: 103_000 };
+    let head = Head::encoded(7, arrays, &[120_072]).and_then(|head| head.with_packed(Some(packed)));
+    head.expect("one array").encode(0x2545_f491_4f6c_dd1d)
+}
+
+/// The lines of a section of the page that have bytes.
+fn hex_lines(section: &str) -> Vec<(usize, Vec<u8>)> {
+    let page = page();
+    let lines = page.lines().skip_while(|line| *line != section).skip(1);
+    lines.take_while(|line| !line.starts_with("## ")).filter_map(hex_line).collect()
+}
+
+/// A frame or a head of so many bytes, zeros but for those of the page.
+fn shown(lines: &[(usize, Vec<u8>)], len: usize) -> Vec<u8> {
+    let mut shown = vec![0; len];
+    for (offset, bytes) in lines {
+        shown[*offset..offset + bytes.len()].copy_from_slice(bytes);
+    }
+    shown
+}
+
 /// The bytes of a line such as `0010  00 10 ...  words`, with their offset.
 fn hex_line(line: &str) -> Option<(usize, Vec<u8>)> {
     let (offset, rest) = line.split_once("  ")?;
@@ -37,15 +61,19 @@ fn hex_line(line: &str) -> Option<(usize, Vec<u8>)> {
 #[test]
 fn hex_example_is_what_the_encoder_writes() {
     let frame = example();
-    let mut shown = vec![0; frame.len()];
-    let page = page();
-    let lines: Vec<_> = page.lines().filter_map(hex_line).collect();
-    for (offset, bytes) in &lines {
-        shown[*offset..offset + bytes.len()].copy_from_slice(bytes);
-    }
+    let lines = hex_lines("## Example");
+    let shown = shown(&lines, frame.len());
     assert_eq!(lines.len(), 14);
     assert_eq!(shown, frame);
     assert_eq!(parse_head(&shown).unwrap().0.version, -2);
+}
+
+#[test]
+fn hex_example_of_version_2_is_what_the_encoder_writes() {
+    let head = example_2();
+    let lines = hex_lines("## Example of version 2");
+    assert_eq!(lines.len(), 11);
+    assert_eq!(shown(&lines, head.len()), head);
 }
 
 #[test]
