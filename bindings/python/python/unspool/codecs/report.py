@@ -73,8 +73,8 @@ def show(finding: Finding, console: Console) -> None:
 def _table(finding: Finding) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("codec", no_wrap=True)
-    shown = ("ratio", "bits/value", "encode", "decode", "max error", "rel. L2", "PSNR", "SSIM")
-    for name in (*shown, "bias", "violations"):
+    shown = ("ratio", "bits", "encode", "decode", "max error", "rel. L2", "PSNR", "SSIM", "bias")
+    for name in (*shown, "violations"):
         table.add_column(name, justify="right", no_wrap=True)
     for trial in finding.trials:
         table.add_row(*_row(trial))
@@ -86,7 +86,7 @@ def _row(trial: Trial) -> tuple[str, ...]:
     name = trial.name if trial.place == "cpu" else f"{trial.name}, GPU"
     violations = "-" if trial.violations is None else f"{trial.violations:,}"
     sizes = (f"{trial.ratio:.2f}", f"{trial.bits:.2f}")
-    speeds = tuple(f"{rate / 1e9:.2f} GB/s" for rate in trial.rates())
+    speeds = tuple(f"{rate / 1e9:.2f}" for rate in trial.rates())
     if not trial.violations and not found.max_error:
         return (name, *sizes, *speeds, "0", "0", "-", "-", "0", violations)
     return (
@@ -104,13 +104,16 @@ def _row(trial: Trial) -> tuple[str, ...]:
 
 def _explained(finding: Finding) -> list[str]:
     lines = [
-        "encode, decode: bytes of the array per second, best of several, all cores (outer coders "
-        "pack on half of them); PSNR: of the range; bias: mean error / range"
+        "bits: for each value; encode, decode: GB/s of the array, best of several, all cores",
+        "(zstd, lz4 and archive pack on half of them); PSNR: of the range; bias: mean error / range",
     ]
     if any(trial.quality.ssim is not None for trial in finding.trials):
         lines.append("SSIM: 7 x 7 windows with equal weights on planes of the last two dimensions")
     elif finding.source.array.ndim > 1 and not has_ssim():
         lines.append("SSIM: pip install scikit-image")
     if any(trial.name.startswith("zfp") for trial in finding.trials):
-        lines.append("zfp with a bound: accuracy is the absolute error that the bound allows")
+        lines.append(
+            "zfp with a bound: accuracy is the absolute error that the bound allows; its encoder "
+            "also decodes, to know its error"
+        )
     return lines
