@@ -92,7 +92,7 @@ fn values_next_to_the_edges_between_two_steps_are_held() {
 fn check_every_float32(method: Method, ascending: bool, holds: impl Fn(f64, f64) -> bool + Sync) {
     const PIECE: u32 = 1 << 20;
     let layout = layout(&Dtype::Float32, &[u64::from(PIECE)]);
-    let checked: u64 = (0..u32::MAX / PIECE + 1).into_par_iter().map(|piece| {
+    let checked = (0..u32::MAX / PIECE + 1).into_par_iter().map(|piece| {
         let place = |i: u32| if ascending { i } else { i.wrapping_mul(0x9_e377) % PIECE };
         let patterns: Vec<u32> = (0..PIECE).map(|i| piece * PIECE + place(i)).collect();
         let source: Vec<u8> = patterns.iter().flat_map(|bits| bits.to_le_bytes()).collect();

@@ -172,7 +172,7 @@ impl Planes {
     fn clear(&mut self, width: u32) {
         let rows = match width {
             ..=8 => 8,
-            ..=16 => 16,
+            9..=16 => 16,
             _ => BLOCK,
         };
         self.low[..rows].fill([0; BLOCK]);

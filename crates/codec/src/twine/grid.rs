@@ -156,12 +156,12 @@ pub(super) fn to_planes(width: u32, grid: &mut Grid<u32>) {
             fold::<16>(grid);
             fold::<8>(grid);
         }
-        ..=16 => fold::<16>(grid),
+        9..=16 => fold::<16>(grid),
         _ => swap::<16, 32>(0x0000_ffff, grid),
     }
     match width {
         ..=8 => {}
-        ..=16 => swap::<8, 16>(0x00ff_00ff, grid),
+        9..=16 => swap::<8, 16>(0x00ff_00ff, grid),
         _ => swap::<8, 32>(0x00ff_00ff, grid),
     }
     finish(width, grid);
@@ -176,7 +176,7 @@ pub(super) fn from_planes(width: u32, grid: &mut Grid<u32>) {
             unfold::<8>(0x00ff_00ff, grid);
             unfold::<16>(0x0000_ffff, grid);
         }
-        ..=16 => {
+        9..=16 => {
             swap::<8, 16>(0x00ff_00ff, grid);
             unfold::<16>(0x0000_ffff, grid);
         }
@@ -192,7 +192,7 @@ pub(super) fn from_planes(width: u32, grid: &mut Grid<u32>) {
 fn finish(width: u32, grid: &mut Grid<u32>) {
     match width {
         ..=8 => finish_rows::<8>(grid),
-        ..=16 => finish_rows::<16>(grid),
+        9..=16 => finish_rows::<16>(grid),
         _ => finish_rows::<32>(grid),
     }
 }

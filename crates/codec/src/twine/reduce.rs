@@ -85,8 +85,8 @@ vectorised! {
     fn lanes<'a, R: Real>(values: &'a [R::V; GROUP]) -> Lanes<R::A> {
         let mut lanes = Lanes::<R::A>::new();
         for row in values.as_chunks::<LANES>().0 {
-            for l in 0..LANES {
-                lanes.add(l, R::widen(row[l]));
+            for (l, &bits) in row.iter().enumerate() {
+                lanes.add(l, R::widen(bits));
             }
         }
         lanes
