@@ -105,7 +105,7 @@ def _row(trial: Trial) -> tuple[str, ...]:
 def _explained(finding: Finding) -> list[str]:
     lines = [
         "bits: for each value; encode, decode: GB/s of the array, best of several, all cores",
-        "(zstd, lz4 and archive pack on half of them); PSNR: of the range; bias: mean error / range",
+        "(zstd, lz4, archive pack on half of them); PSNR: of the range; bias: mean error / range",
     ]
     if any(trial.quality.ssim is not None for trial in finding.trials):
         lines.append("SSIM: 7 x 7 windows with equal weights on planes of the last two dimensions")
