@@ -49,6 +49,12 @@ impl Profile {
         watch.call_method1("settle", (spool,)).map(drop)
     }
 
+    /// The run has failed: it is no example for others.
+    pub fn abandon(&self, py: Python<'_>) -> PyResult<()> {
+        let Some(watch) = self.watch(py) else { return Ok(()) };
+        watch.call_method0("abandon").map(drop)
+    }
+
     /// The spool closes.
     pub fn closing(&self, spool: &Bound<'_, Spool>) -> PyResult<()> {
         let Some(watch) = self.watch(spool.py()) else { return Ok(()) };

@@ -605,6 +605,9 @@ impl Spool {
         raised: &Bound<'_, PyAny>,
         _traceback: &Bound<'_, PyAny>,
     ) -> PyResult<bool> {
+        if !raised.is_none() {
+            slf.get().profile.abandon(slf.py())?;
+        }
         match Spool::close(slf) {
             Err(failure) if !raised.is_none() => {
                 let why = failure.value(slf.py());

@@ -265,6 +265,15 @@ def test_a_spool_records_a_profile_and_follows_it(tmp_path: Path, codec: Any) ->
         assert history(path, codec, size=100)[1:] == ["twine"] * 23
 
 
+def test_a_run_that_fails_is_not_recorded(tmp_path: Path) -> None:
+    path = tmp_path / "run.json"
+    options = {"host": "4MiB", "on": "cpu", "codec": "lossless", "profile": path}
+    with pytest.raises(ZeroDivisionError), unspool.Spool(**options) as spool:
+        spool.save(0, np.zeros((10, 10), np.float32))
+        spool.save(1, np.zeros(1 // 0, np.float32))
+    assert not path.exists()
+
+
 def test_a_profile_needs_a_codec(tmp_path: Path) -> None:
     with pytest.raises(OptionError, match="give a codec"):
         unspool.Spool(host="1MiB", on="cpu", profile=tmp_path / "run.json")

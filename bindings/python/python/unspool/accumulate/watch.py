@@ -143,6 +143,12 @@ class Watch:
             self._take(spool, version)
         self._resumed = time.perf_counter()
 
+    def abandon(self) -> None:
+        """The run has failed: it is not recorded, and not compared any more."""
+        self.plan = None
+        self._rows.clear()
+        self._unsettled.clear()
+
     def closing(self, spool: Any) -> None:
         """The spool closes: a recorded run is written, a shorter one than known is told of."""
         self.settle(spool)
