@@ -12,6 +12,7 @@ extern crate alloc;
 extern crate std;
 
 pub mod accumulate;
+pub mod choose;
 mod command;
 mod config;
 mod event;

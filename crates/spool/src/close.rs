@@ -23,22 +23,29 @@ pub(crate) fn close(hub: &Hub, timeout: Duration) -> Result<(), Error> {
     let intact = check_open(&state);
     state.phase = Phase::Closing;
     state.wake_all();
+    drop(state);
+    // While the core still listens.
+    let settled = hub.settle_all(duration(deadline.since(hub.clock.now())));
     let drained = if is_durable(hub) && intact.is_ok() {
-        durability::flush(hub, state, &Wait::at_most(timeout), Until::Answered)
+        let left = duration(deadline.since(hub.clock.now()));
+        durability::flush(hub, hub.state(), &Wait::at_most(left), Until::Answered)
     } else {
-        drop(state);
         Ok(())
     };
     let mut state = hub.state();
     state.phase = Phase::Closed;
     state.brain.end_record();
+    let told = hub.tell_failure(&mut state);
     drop(state);
+    hub.end_settling();
+    let decoded = hub.settle_decoders(duration(deadline.since(hub.clock.now())));
+    let settled = settled.and(told).and(decoded);
     let stopped = stop_workers(hub, deadline);
     // Closing the disk waits for calls under way, which here might last for ever. It then closes
     // by itself, after the last worker.
     let released = if stopped.is_ok() { release(hub) } else { Ok(()) };
     let ordered = hub.order.as_ref().map_or(Ok(()), |check| check.verdict());
-    intact.and(drained).and(stopped).and(released).and(ordered)
+    intact.and(settled).and(drained).and(stopped).and(released).and(ordered)
 }
 
 fn is_durable(hub: &Hub) -> bool {

@@ -17,7 +17,10 @@ pub(crate) fn flush<'a>(
     wait: &Wait<'_>,
     until: Until,
 ) -> Result<(), Error> {
-    let Answered { state, .. } = hub.ask(state, Asked::Flush, wait, until)?;
+    let Answered { mut state, .. } = hub.ask(state, Asked::Flush, wait, until)?;
+    if until == Until::Closing {
+        hub.tell_failure(&mut state)?;
+    }
     let flushed = in_durable_tiers(hub, &state);
     let too_large = too_large_to_last(hub, &state);
     drop(state);

@@ -6,6 +6,7 @@
 //!   record of decisions is written when the settings ask for one.
 //! - Workers report through [`Inbox`]; it does not keep the hub alive.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,12 +16,14 @@ use unspool_transfer::sync::{Mutex, MutexGuard, lock};
 use unspool_transfer::{Clock, Engine, Options, Pool, SystemClock, TransferError};
 
 use crate::brain::Brain;
+use crate::coding::Decoding;
 use crate::error::{Error, ErrorKind};
 use crate::gpu::{self, Gpu};
 use crate::inbox::Inbox;
 use crate::order::OrderCheck;
 use crate::reasons;
 use crate::settings::Settings;
+use crate::settle::Settler;
 use crate::stack::{self, Stack};
 use crate::state::{Phase, State};
 use crate::timeline::Timeline;
@@ -47,6 +50,10 @@ pub(crate) struct Hub {
     pub(crate) timeline: Option<Mutex<Timeline>>,
     /// The lane of the application's calls on the timeline.
     pub(crate) application: Arc<str>,
+    /// Saves that a GPU still encodes.
+    pub(crate) settler: Arc<Settler>,
+    /// Restores that a GPU still decodes.
+    pub(crate) decoding: Mutex<VecDeque<Decoding>>,
     state: Mutex<State>,
     /// The process that opened the spool.
     process: u32,
@@ -96,6 +103,8 @@ impl Hub {
             buffers,
             clock,
             engine,
+            settler: Arc::default(),
+            decoding: Mutex::default(),
             state: Mutex::new(State::new(brain, links)),
             process,
         });
@@ -169,6 +178,14 @@ impl Hub {
         closed.unwrap_or_else(|| reasons::direct_failed(doing, version, cause))
     }
 
+    /// Adds a note, if it is not there.
+    pub(crate) fn note_once(&self, note: &str) {
+        let mut state = self.state();
+        if !state.notes.iter().any(|known| known == note) {
+            state.notes.push(note.to_owned());
+        }
+    }
+
     /// The longest that close waits for the workers when it is nobody's explicit call.
     pub(crate) fn drop_timeout(&self) -> Duration {
         self.settings.timeout.min(Duration::from_secs(30))
@@ -206,6 +223,7 @@ fn options(
         in_flight,
         store_workers: settings.store_workers,
         verify: settings.verify,
+        outer: settings.disk.as_ref().and_then(|disk| disk.compress),
         trace: settings.trace,
         clock: Arc::clone(clock),
         buffers: Arc::clone(buffers),

@@ -57,6 +57,7 @@ mod reasons;
 mod restore;
 mod save;
 mod settings;
+mod settle;
 mod spool;
 mod stack;
 mod state;

@@ -65,9 +65,12 @@ impl Spool {
     /// `Closed`, `Forked`.
     pub fn restore(&self, version: i64, wait: &Wait<'_>) -> Result<RestoreTicket, Error> {
         let hub = self.hub();
+        hub.look_at_decoders()?;
         let began = hub.time_of_call();
         let asked = Asked::Restore { version: Version(version) };
-        let mut answered = hub.ask(hub.enter()?, asked, wait, Until::Closing)?;
+        let mut state = hub.enter()?;
+        hub.tell_failure(&mut state)?;
+        let mut answered = hub.ask(state, asked, wait, Until::Closing)?;
         if let Some(awaited) = answered.awaited.take() {
             let waited = answered.waited;
             answered.state.tally.stalled(Call::Restore, version, waited, || awaited);
@@ -166,7 +169,8 @@ impl RestoreTicket {
 
     /// The memory of region `index` where it is a GPU's, to be read on the GPU: first call
     /// [`begin`](Self::begin) for the stream that reads it, in the end
-    /// [`finish_on`](Self::finish_on). `None` also for an encoded region.
+    /// [`finish_on`](Self::finish_on). `None` also in a checkpoint with encoded
+    /// regions, which are taken with [`get`](Self::get).
     ///
     /// # Errors
     /// `Device` when the memory is gone.
@@ -174,7 +178,7 @@ impl RestoreTicket {
     /// # Panics
     /// When the checkpoint has no region `index`.
     pub fn device_region(&self, index: usize) -> Result<Option<DeviceSpan>, Error> {
-        if self.is_encoded(index) {
+        if self.decoded.is_some() {
             return Ok(None);
         }
         let part = part(&self.frame.head().regions[index]);

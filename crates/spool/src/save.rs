@@ -7,13 +7,15 @@ use std::sync::Arc;
 use unspool_codec::{Head, Region, RegionSpec};
 use unspool_core::{CheckpointId, Event, Kept, Nanos, Place, RequestId, Size, Version};
 use unspool_device::{DeviceSpan, Stream};
+use unspool_tiers::coders::Encoding;
 use unspool_tiers::{Gpu, WriteGuard};
 use unspool_transfer::{Buffer, Frame, TransferError, staging, write_frame};
 
-use crate::coding::{CodecChoice, Encoded};
+use crate::coding::{Chain, CodecChoice, Encoded};
 use crate::error::{Error, ErrorKind};
 use crate::gpu::{self, Begun, DeviceArray, Leave, Part};
 use crate::hub::{Hub, check_open};
+use crate::settle::Handed;
 use crate::spool::Spool;
 use crate::state::Answer;
 use crate::tally::Call;
@@ -35,6 +37,8 @@ pub struct SaveTicket {
     begun: Begun,
     /// Its encoders, where a region is encoded.
     pub(crate) encoded: Option<Box<Encoded>>,
+    /// What it comes behind where a GPU encodes it.
+    pub(crate) chain: Option<Chain>,
 }
 
 /// The memory that the caller fills, or that encoders do.
@@ -43,6 +47,8 @@ pub(crate) enum Room {
     Arena(WriteGuard),
     /// No arena can hold it: it is written to the store at commit.
     Staged(Buffer),
+    /// A GPU is encoding into it.
+    Encoding(Encoding),
 }
 
 impl Room {
@@ -50,7 +56,16 @@ impl Room {
     fn gpu(&self) -> Option<&Arc<Gpu>> {
         match self {
             Room::Arena(guard) => guard.gpu(),
-            Room::Staged(_) => None,
+            Room::Staged(_) | Room::Encoding(_) => None,
+        }
+    }
+
+    /// Its bytes, where they are in main memory.
+    pub(crate) fn bytes(&mut self) -> Option<&mut [u8]> {
+        match self {
+            Room::Arena(guard) => guard.bytes(),
+            Room::Staged(buffer) => Some(buffer),
+            Room::Encoding(_) => None,
         }
     }
 }
@@ -93,19 +108,30 @@ impl Spool {
         let asked = Asked::Save { version: Version(version), bytes: head.payload_bytes, size };
         let frame = Arc::new(Frame::new(head));
         let began = hub.time_of_call();
-        let mut answered = hub.ask(hub.enter()?, asked, wait, Until::Closing)?;
+        let mut state = hub.enter()?;
+        hub.tell_failure(&mut state)?;
+        let mut answered = hub.ask(state, asked, wait, Until::Closing)?;
         count_stall(&mut answered, version);
         let Answered { request, answer, mut state, waited, .. } = answered;
         let Answer::Granted(checkpoint, place) = answer else {
             unreachable!("a save is granted or refused")
         };
         state.catalogue.insert(checkpoint, Arc::clone(&frame), false);
+        let chain = encoded.as_ref().and_then(|_| hub.chain(&state, place));
         drop(state);
         hub.span_of_stall(&frame, place.tier, waited);
-        let encoded = encoded.map(|plan| hub.encoded(plan, &frame));
-        let (hub, begun, room) = (Arc::clone(hub), Begun::No, None);
-        let ticket =
-            SaveTicket { hub, frame, room, request, checkpoint, place, began, begun, encoded };
+        let ticket = SaveTicket {
+            hub: Arc::clone(hub),
+            room: None,
+            request,
+            checkpoint,
+            place,
+            began,
+            begun: Begun::No,
+            encoded: encoded.map(|plan| hub.encoded(plan, &frame)),
+            frame,
+            chain,
+        };
         ticket.enter()
     }
 }
@@ -177,7 +203,7 @@ impl SaveTicket {
         match &mut self.room {
             Some(Room::Arena(guard)) => guard.bytes().map(|bytes| &mut bytes[range]),
             Some(Room::Staged(buffer)) => Some(&mut buffer[range]),
-            None => None,
+            Some(Room::Encoding(_)) | None => None,
         }
     }
 
@@ -216,7 +242,7 @@ impl SaveTicket {
         match &mut self.room {
             Some(Room::Arena(guard)) => gpu::store_host(&self.hub, guard, part, write)?,
             Some(Room::Staged(buffer)) => write(&mut buffer[part.range()]),
-            None => {}
+            Some(Room::Encoding(_)) | None => {}
         }
         Ok(())
     }
@@ -251,16 +277,38 @@ impl SaveTicket {
     /// When the checkpoint has no region `index`.
     pub fn put(&mut self, index: usize, from: &DeviceArray, on: &Stream) -> Result<(), Error> {
         let gpu = self.hub.gpu_of(from.ordinal())?;
-        if let Some(encoded) = &mut self.encoded {
-            let bytes = encoded.memory(index)?;
-            return gpu::download(&gpu, bytes, from, on);
+        if self.encoded.is_some() {
+            return self.put_encoded(&gpu, &[(index, from, on)]);
         }
         let part = part(&self.frame.head().regions[index]);
         match &mut self.room {
             Some(Room::Arena(guard)) => gpu::put(&gpu, guard, part, from, on),
             Some(Room::Staged(buffer)) => gpu::download(&gpu, &mut buffer[part.range()], from, on),
-            None => Ok(()),
+            Some(Room::Encoding(_)) | None => Ok(()),
         }
+    }
+
+    /// As [`put`](Self::put), for several regions, each with its array and stream. Encoded regions
+    /// are then encoded by one launch, which reads dense arrays where they are; arrays that are put
+    /// one by one are copied aside first, all but the last.
+    ///
+    /// # Errors
+    /// Those of `put`; `Invalid` also when the arrays are on several GPUs.
+    ///
+    /// # Panics
+    /// When the checkpoint has no such region.
+    pub fn put_all(&mut self, arrays: &[(usize, &DeviceArray, &Stream)]) -> Result<(), Error> {
+        let Some((_, first, _)) = arrays.first() else { return Ok(()) };
+        if self.encoded.is_none() {
+            let mut arrays = arrays.iter();
+            return arrays.try_for_each(|(index, array, stream)| self.put(*index, array, stream));
+        }
+        if arrays.iter().any(|(_, array, _)| array.ordinal() != first.ordinal()) {
+            let message = "The arrays of one save lie on several GPUs. Save them in parts.";
+            return Err(Error::new(ErrorKind::Invalid, message));
+        }
+        let gpu = self.hub.gpu_of(first.ordinal())?;
+        self.put_encoded(&gpu, arrays)
     }
 
     /// What keeps the memory of the checkpoint in place after the ticket is gone, for those who
@@ -324,7 +372,7 @@ impl SaveTicket {
             match &mut self.room {
                 Some(Room::Arena(guard)) => gpu::clear(guard, part)?,
                 Some(Room::Staged(buffer)) => buffer[part.range()].fill(0),
-                None => {}
+                Some(Room::Encoding(_)) | None => {}
             }
         }
         Ok(())
@@ -342,6 +390,10 @@ impl SaveTicket {
     pub fn commit(mut self) -> Result<(), Error> {
         let hub = Arc::clone(&self.hub);
         hub.check_process()?;
+        self.launch_rest()?;
+        if matches!(self.room, Some(Room::Encoding(_))) {
+            return self.hand(false);
+        }
         let sealed = self.seal()?;
         if let Some(Room::Staged(buffer)) = &self.room {
             self.write(&buffer[..self.frame.head().payload_bytes as usize])?;
@@ -369,11 +421,37 @@ impl SaveTicket {
         Ok(())
     }
 
+    /// Leaves the rest to the thread that settles: the GPU is encoding.
+    fn hand(&mut self, is_abandoned: bool) -> Result<(), Error> {
+        let (Some(Room::Encoding(encoding)), Some(encoded)) =
+            (self.room.take(), self.encoded.take())
+        else {
+            return Ok(());
+        };
+        let (request, checkpoint, place) = (self.request, self.checkpoint, self.place);
+        let version = self.version();
+        let hub = Arc::clone(&self.hub);
+        let mut state = hub.state();
+        if let Err(closed) = check_open(&state) {
+            drop(state);
+            encoding.forget();
+            return Err(closed);
+        }
+        let handed =
+            Handed { encoding, encoded, request, checkpoint, place, version, is_abandoned };
+        hub.hand(&mut state, handed)?;
+        drop(state);
+        let outcome = if is_abandoned { "given up" } else { "done" };
+        hub.span_of_call(Call::Save, &self.frame, (place.tier, self.began), outcome);
+        Ok(())
+    }
+
     /// Writes the checkpoint to the store that was granted. The application waits meanwhile.
     fn write(&self, payload: &[u8]) -> Result<(), Error> {
         let (store, start) = (self.hub.tier(self.place.tier), self.hub.clock.now());
+        let outer = self.hub.settings.disk.as_ref().and_then(|disk| disk.compress);
         let written =
-            write_frame(store, self.checkpoint, &self.frame, payload, None, &self.hub.buffers);
+            write_frame(store, self.checkpoint, &self.frame, payload, outer, &self.hub.buffers);
         let took = self.hub.clock.now().since(start);
         let awaited = || "its direct write to a store, because no arena had room".to_owned();
         self.hub.state().tally.stalled(Call::Save, self.version(), took, awaited);
@@ -401,6 +479,7 @@ impl SaveTicket {
             began: self.began,
             begun: Begun::Leaving,
             encoded: None,
+            chain: None,
         }
     }
 
@@ -419,6 +498,12 @@ impl Leave for SaveTicket {
 
 impl Drop for SaveTicket {
     fn drop(&mut self) {
+        if !self.hub.is_forked() && matches!(self.room, Some(Room::Encoding(_))) {
+            // The encoder is on its way: its memory is free when it is done. Nobody is there to
+            // hear of an error.
+            let _ = self.hand(true);
+            return;
+        }
         let Some(mut room) = self.room.take() else { return };
         if self.hub.is_forked() {
             // The locks behind it may be held for ever in this process.

@@ -54,6 +54,9 @@ pub(crate) fn check(settings: &Settings) -> Result<(), Error> {
         return Err(too_small("disk capacity", capacity.unwrap_or(0), 2 * DISK_ALIGNMENT));
     }
     coding::check_choice(&settings.codec)?;
+    if settings.disk.as_ref().is_some_and(|disk| disk.durable) {
+        coding::check_durable(&settings.codec)?;
+    }
     check_workers(settings)
 }
 

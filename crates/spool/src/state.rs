@@ -11,6 +11,7 @@ use unspool_transfer::sync::Condvar;
 
 use crate::brain::Brain;
 use crate::catalogue::Catalogue;
+use crate::error::Error;
 use crate::tally::{Route, Tally};
 
 /// What the core answered to a call.
@@ -52,6 +53,8 @@ pub(crate) struct State {
     pub(crate) refused_frames: Vec<CheckpointId>,
     /// What went wrong without stopping anything.
     pub(crate) notes: Vec<String>,
+    /// What went wrong after its call had returned: the calls that follow tell it, one each.
+    pub(crate) untold: VecDeque<Error>,
     /// The alarm that the engine was given last.
     pub(crate) alarm: Option<Nanos>,
     /// Events that follow from commands, in order.
@@ -81,6 +84,7 @@ impl State {
             moving: HashMap::new(),
             refused_frames: Vec::new(),
             notes: Vec::new(),
+            untold: VecDeque::new(),
             alarm: None,
             pending: VecDeque::new(),
             commands: Vec::new(),

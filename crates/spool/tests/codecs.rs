@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use unspool::{
-    Bound, Choice, Codec, CodecChoice, CodecId, DiskSettings, Dtype, Error, ErrorKind, RegionSpec,
-    Settings, Spool, Wait,
+    Bound, Choice, Codec, CodecChoice, CodecId, DiskSettings, Dtype, Error, ErrorKind, NvComp,
+    Outer, RegionSpec, Settings, Spool, Wait, Zfp,
 };
 
 const KIB: u64 = 1 << 10;
@@ -209,6 +209,73 @@ fn without_an_arena_the_exact_stream_goes_to_the_disk() {
     }
     let saved = spool.stats().unwrap().application.saved_bytes;
     assert!(saved < 4 * COUNT as u64, "{saved}");
+}
+
+#[test]
+fn frames_are_packed_on_the_disk_and_only_there() {
+    for compress in [Outer::Zstd(3), Outer::Lz4, Outer::Archive] {
+        let dir = tempfile::tempdir().unwrap();
+        let settings = |host| Settings {
+            disk: Some(DiskSettings {
+                durable: true,
+                compress: Some(compress),
+                ..DiskSettings::new(dir.path())
+            }),
+            host,
+            ..Settings::default()
+        };
+        let coarse = |version: i64| -> Vec<u8> {
+            let steps = wave(version).into_iter().map(|value| (20.0 * value).round());
+            steps.flat_map(f32::to_le_bytes).collect()
+        };
+        let keep = |spool: &Spool, version| {
+            let mut ticket = spool.save(version, waves(), &wait()).unwrap();
+            ticket.fill_from(0, &coarse(version)).unwrap();
+            ticket.commit().unwrap();
+        };
+        let spool = Spool::open(settings(Some(256 * KIB))).unwrap();
+        (0..6).for_each(|version| keep(&spool, version));
+        spool.close().unwrap();
+        let files = std::fs::read_dir(dir.path()).unwrap();
+        let size: u64 = files.map(|file| file.unwrap().metadata().unwrap().len()).sum();
+        assert!(size < 3 * 4 * COUNT as u64, "{compress:?}: {size}");
+        // Without an arena the caller's own thread reads and writes.
+        let spool = Spool::open(settings(None)).unwrap();
+        keep(&spool, 6);
+        for version in 0..7 {
+            let back = restored(&spool, version).unwrap();
+            assert!(bytes(&back) == coarse(version), "{compress:?}");
+        }
+        spool.close().unwrap();
+    }
+}
+
+#[test]
+fn zfp_keeps_its_accuracy_and_says_what_it_achieved() {
+    let codec = CodecChoice::all(Codec::Zfp(Zfp::Accuracy(1e-3)));
+    let settings = Settings { host: Some(KIB * KIB), check_codec: true, ..Settings::default() };
+    let spool = Spool::open(Settings { codec, ..settings }).unwrap();
+    save(&spool, 0).unwrap();
+    let error = largest_error(&restored(&spool, 0).unwrap(), &wave(0));
+    let told = &spool.achieved(0).unwrap()[0];
+    assert_eq!(told.codec, CodecId::Zfp);
+    assert!(error > 0.0 && (error - told.achieved.unwrap().max_error).abs() < 1e-9, "{told:?}");
+    let mut ticket = spool.save(1, waves(), &wait()).unwrap();
+    let error = ticket.fill_from(0, &bytes(&vec![f32::NAN; COUNT])).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
+}
+
+#[test]
+fn nvcomp_is_refused_for_a_durable_history_and_without_a_gpu() {
+    let dir = tempfile::tempdir().unwrap();
+    let codec = CodecChoice::all(Codec::NvComp(NvComp::Lz4));
+    let disk = DiskSettings { durable: true, ..DiskSettings::new(dir.path()) };
+    let settings = Settings { disk: Some(disk), codec: codec.clone(), ..Settings::default() };
+    let error = Spool::open(settings).unwrap_err();
+    assert!(error.to_string().contains("durable"), "{error}");
+    let spool = Spool::open(Settings { host: Some(KIB * KIB), codec, ..Settings::default() });
+    let error = save(&spool.unwrap(), 0).unwrap_err();
+    assert!(error.to_string().contains("pip install"), "{error}");
 }
 
 #[test]

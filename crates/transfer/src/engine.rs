@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use unspool_codec::Outer;
 use unspool_core::{
     CheckpointId, Event, Failure, Nanos, Place, TierId, TierKind, TransferId, TransferKind,
 };
@@ -43,6 +44,8 @@ pub struct Options {
     pub arena_workers: usize,
     /// Whether the checksum of what is read from a store is compared.
     pub verify: bool,
+    /// What packs payloads on their way into a store.
+    pub outer: Option<Outer>,
     /// Whether spans are reported.
     pub trace: bool,
     /// Where time comes from.
@@ -58,6 +61,7 @@ impl Default for Options {
             store_workers: 2,
             arena_workers: 1,
             verify: true,
+            outer: None,
             trace: false,
             clock: Arc::new(SystemClock::default()),
             buffers: Pool::new(256 << 20),
@@ -96,10 +100,11 @@ impl Engine {
         sink: Arc<dyn Sink>,
     ) -> Result<Engine, TransferError> {
         let kinds: Vec<TierKind> = tiers.iter().map(|tier| tier.describe().kind).collect();
-        let Options { verify, trace, clock, buffers, .. } = options.clone();
+        let Options { verify, outer, trace, clock, buffers, .. } = options.clone();
         let links = Links::default();
         let (kinds_too, clock_too) = (kinds.clone(), Arc::clone(&clock));
-        let mover = Mover { tiers, kinds: kinds_too, buffers, verify, links, clock: clock_too };
+        let mover =
+            Mover { tiers, kinds: kinds_too, buffers, verify, outer, links, clock: clock_too };
         let engine = Engine {
             links: kinds.windows(2).map(|pair| link(pair[0], pair[1], &options)).collect(),
             deletions: kinds.iter().map(|kind| deletions(*kind)).collect(),

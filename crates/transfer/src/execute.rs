@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use unspool_codec::Outer;
 use unspool_core::{Nanos, TierId, TierKind};
 use unspool_tiers::{ReadGuard, Tier, WriteGuard};
 
@@ -34,6 +35,8 @@ pub(crate) struct Mover {
     pub(crate) kinds: Vec<TierKind>,
     pub(crate) buffers: Arc<Pool>,
     pub(crate) verify: bool,
+    /// What packs payloads on their way into a store.
+    pub(crate) outer: Option<Outer>,
     pub(crate) links: Links,
     pub(crate) clock: Arc<dyn Clock>,
 }
@@ -82,7 +85,7 @@ impl Mover {
             (None, None) => {
                 let mut payload = staging(&self.buffers, job.bytes)?;
                 self.read(job, from, &mut payload)?;
-                write_frame(to, job.checkpoint, &job.frame, &payload, None, &self.buffers)?;
+                write_frame(to, job.checkpoint, &job.frame, &payload, self.outer, &self.buffers)?;
                 Ok(true)
             }
         }
@@ -92,11 +95,11 @@ impl Mover {
     fn write(&self, job: &Job, to: &dyn Tier, payload: &ReadGuard) -> Result<(), TransferError> {
         let (id, frame) = (job.checkpoint, &job.frame);
         if let Some(bytes) = payload.bytes() {
-            return write_frame(to, id, frame, bytes, None, &self.buffers);
+            return write_frame(to, id, frame, bytes, self.outer, &self.buffers);
         }
         let mut staged = staging(&self.buffers, payload.len())?;
         self.links.download(payload, &mut staged)?;
-        write_frame(to, id, frame, &staged, None, &self.buffers)
+        write_frame(to, id, frame, &staged, self.outer, &self.buffers)
     }
 
     /// Reads what the store `from` holds into an arena.

@@ -3,7 +3,7 @@
 //! PSNR and L2 error are targets by a model of evenly spread errors, so that what is achieved may
 //! miss them by chance; up to [`CHANCE`] of the error is let pass.
 
-use unspool_codec::{Bound, Dtype, RegionSpec, twine};
+use unspool_codec::{Bound, Dtype, RegionSpec, Zfp, twine};
 
 use super::method::Method;
 use crate::error::{Error, ErrorKind};
@@ -117,6 +117,8 @@ fn promise(method: &Method, region: &RegionSpec, values: &[u8]) -> Option<Promis
             twine::Method::Lossless => return Some(Promise::Bits),
             twine::Method::Bound(bound) => bound,
         },
+        Method::Zfp(Zfp::Accuracy(tolerance), _) => return Some(Promise::Absolute(*tolerance)),
+        Method::Zfp(..) => return None,
     };
     let whole = Whole::of(Kind::of(&region.dtype), values);
     let target = |what, root_mean_square: f64| Promise::Target {

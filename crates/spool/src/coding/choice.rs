@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use unspool_codec::{Bound, Codec, Dtype, RegionSpec};
+use unspool_codec::{Bound, Codec, Dtype, RegionSpec, Zfp};
 
 use crate::error::{Error, ErrorKind};
 
@@ -57,7 +57,7 @@ impl CodecChoice {
     pub(crate) fn of(&self, region: &RegionSpec) -> Result<Choice, Error> {
         let named = self.by_region.get(&region.name).copied();
         let Choice::Fixed(codec) = named.unwrap_or(self.default) else { return Ok(Choice::Auto) };
-        if takes(codec, &region.dtype) {
+        if takes(codec, &region.dtype, named.is_some()) {
             return Ok(Choice::Fixed(codec));
         }
         match named {
@@ -90,10 +90,12 @@ pub(crate) fn describe(codec: Codec) -> &'static str {
     }
 }
 
-/// Whether `codec` can take items of `dtype`.
-fn takes(codec: Codec, dtype: &Dtype) -> bool {
+/// Whether `codec` can take items of `dtype`. zfp loses bits of integers too, so it takes them only
+/// when it is named for them.
+fn takes(codec: Codec, dtype: &Dtype, is_named: bool) -> bool {
     match codec {
         Codec::Bounded(_) => is_float(dtype),
+        Codec::Zfp(_) if is_named && matches!(dtype, Dtype::Int32 | Dtype::Int64) => true,
         Codec::Zfp(_) => matches!(dtype, Dtype::Float32 | Dtype::Float64),
         _ => true,
     }
@@ -112,8 +114,33 @@ fn is_float(dtype: &Dtype) -> bool {
 pub(crate) fn check(choice: &CodecChoice) -> Result<(), Error> {
     choice.choices().try_for_each(|choice| match choice {
         Choice::Fixed(Codec::Bounded(bound)) => check_bound(bound),
+        Choice::Fixed(Codec::Zfp(zfp)) => check_zfp(zfp),
         _ => Ok(()),
     })
+}
+
+/// Refuses codecs whose streams may not outlive this machine's libraries.
+///
+/// # Errors
+/// `Invalid`.
+pub(crate) fn check_durable(choice: &CodecChoice) -> Result<(), Error> {
+    if !choice.choices().any(|choice| matches!(choice, Choice::Fixed(Codec::NvComp(_)))) {
+        return Ok(());
+    }
+    let message = "A durable history is not encoded with nvCOMP, whose streams only its library \
+                   can read. Choose the lossless codec, a bound or zfp.";
+    Err(Error::new(ErrorKind::Invalid, message))
+}
+
+fn check_zfp(zfp: Zfp) -> Result<(), Error> {
+    match zfp {
+        Zfp::Rate(rate) => check_number("rate of zfp in bits for each value", rate, rate > 0.0),
+        Zfp::Accuracy(bound) => check_number("tolerance of zfp", bound, bound > 0.0),
+        Zfp::Precision(planes) => {
+            check_number("precision of zfp in bits", f64::from(planes), planes > 0)
+        }
+        _ => Ok(()),
+    }
 }
 
 fn check_bound(bound: Bound) -> Result<(), Error> {

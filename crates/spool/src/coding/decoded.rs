@@ -3,13 +3,20 @@
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-use unspool_codec::{CodecId, Head};
+use unspool_codec::twine::Layout;
+use unspool_codec::{CodecId, Head, Region};
+use unspool_device::pending::DecodeStatus;
+use unspool_device::{DeviceError, DeviceErrorKind};
+use unspool_tiers::coders::{self, Coders, Stored};
 use unspool_transfer::Buffer;
+use unspool_transfer::sync::lock;
 
 use super::method::decode;
 use crate::error::{Error, ErrorKind};
 use crate::gpu::{self, DeviceArray, Gpu, Stream, staged};
-use crate::restore::RestoreTicket;
+use crate::hub::Hub;
+use crate::restore::{Data, RestoreTicket};
+use crate::save::part;
 
 /// Regions that were decoded into memory of ours, because the caller wants to see them in place.
 #[derive(Debug)]
@@ -53,8 +60,16 @@ impl RestoreTicket {
             );
             Error::new(ErrorKind::Corrupt, message).caused_by(cause)
         })?;
-        self.hub.state().tally.codecs.decoded(region.codec, time);
+        self.count_decoded(region.codec, region.bytes, time);
         Ok(())
+    }
+
+    fn count_decoded(&self, codec: CodecId, bytes: u64, time: Duration) {
+        let mut state = self.hub.state();
+        state.tally.codecs.decoded(codec, time);
+        if codec == CodecId::Twine {
+            state.tally.experience.decoded(bytes, time);
+        }
     }
 
     /// Decodes region `index` into memory of ours.
@@ -87,7 +102,11 @@ impl RestoreTicket {
         self.decoded.as_ref().map(|decoded| &decoded.0[index])
     }
 
-    /// Decodes region `index` into an array of a GPU, behind what is on `on`.
+    /// Decodes region `index` into an array of a GPU, behind what is on `on`: on that GPU where it
+    /// can, and then the host does not wait.
+    ///
+    /// # Errors
+    /// As [`RestoreTicket::get`].
     pub(crate) fn get_decoded(
         &mut self,
         index: usize,
@@ -95,6 +114,124 @@ impl RestoreTicket {
         to: &DeviceArray,
         on: &Stream,
     ) -> Result<(), Error> {
+        let region = self.frame.head().regions[index].clone();
+        gpu::check_size(to.bytes(), region.bytes)?;
+        gpu::check_stream(on)?;
+        if let (CodecId::Twine, Some(coders)) = (region.codec, gpu.coders()) {
+            let layout = Layout::of(&region.dtype, &region.shape);
+            let done = layout.ok().map(|l| self.decode_there(coders, (gpu, on), (&region, &l), to));
+            match done {
+                Some(Ok(status)) => return self.follow(&region, gpu, status),
+                // The decoders of the host do it.
+                Some(Err(cause)) => gpu.coder_failed(&cause),
+                None => {}
+            }
+        }
         gpu::upload(gpu, &self.decode_aside(index)?, to, on)
+    }
+
+    /// Enqueues the decoder, and the copy to `to` where that is not dense.
+    fn decode_there(
+        &mut self,
+        coders: &Coders,
+        (gpu, on): (&Gpu, &Stream),
+        (region, layout): (&Region, &Layout),
+        to: &DeviceArray,
+    ) -> Result<DecodeStatus, DeviceError> {
+        let began = Instant::now();
+        let dense = to.is_dense() && to.address().is_multiple_of(layout.value_bytes() as u64);
+        let values = if dense { None } else { Some(gpu.scratch(region.bytes, on)?) };
+        let target = values.as_ref().map_or_else(|| to.span(gpu.context()), gpu::Lent::span);
+        let part = part(region);
+        let mut lent = None;
+        let stream = match &self.data {
+            Some(Data::Arena(guard)) if let Some(span) = guard.device() => {
+                guard.order(on)?;
+                span.slice(part.offset, part.len)?
+            }
+            data => {
+                let aside = gpu.scratch(part.len, on)?;
+                let span = aside.span();
+                gpu::send(gpu, data.as_ref(), part, &span, on)?;
+                lent = Some(aside);
+                span
+            }
+        };
+        let decoded = coders::decode(coders, on, &stream, Stored::Twine(layout), &target).and_then(
+            |status| {
+                if let Some(values) = &values {
+                    to.scatter(gpu.strided(), on, &values.span())?;
+                }
+                Ok(status)
+            },
+        );
+        if let Some(Data::Arena(guard)) = &mut self.data {
+            guard.leave(on)?;
+        }
+        let status = decoded?;
+        let mark = gpu.device().mark(on)?;
+        values.into_iter().chain(lent).for_each(|lent| lent.done(gpu, mark.clone()));
+        self.count_decoded(region.codec, region.bytes, began.elapsed());
+        Ok(status)
+    }
+
+    /// Remembers what is being decoded; with a check it is waited for.
+    fn follow(&self, region: &Region, gpu: &Gpu, status: DecodeStatus) -> Result<(), Error> {
+        let decoding = Decoding { version: self.version(), region: region.name.clone(), status };
+        if self.hub.settings.check_codec {
+            return decoding.wait(gpu.device().limit());
+        }
+        lock(&self.hub.decoding).push_back(decoding);
+        Ok(())
+    }
+}
+
+/// A region that a GPU decodes after its call has returned.
+#[derive(Debug)]
+pub(crate) struct Decoding {
+    version: i64,
+    region: String,
+    status: DecodeStatus,
+}
+
+impl Decoding {
+    fn wait(&self, limit: Duration) -> Result<(), Error> {
+        self.status.wait(limit).map_err(|cause| self.failed(cause))
+    }
+
+    fn failed(&self, cause: DeviceError) -> Error {
+        let kind = match cause.kind() {
+            DeviceErrorKind::Damaged => ErrorKind::Corrupt,
+            _ => ErrorKind::Device,
+        };
+        let message = format!(
+            "What was restored of version {} is not right: region {:?}: {cause}",
+            self.version, self.region
+        );
+        Error::new(kind, message).caused_by(cause)
+    }
+}
+
+impl Hub {
+    /// Looks at what GPUs have decoded since: a stream that was damaged is told by the next call.
+    ///
+    /// # Errors
+    /// `Corrupt` and `Device`, for a restore that has returned.
+    pub(crate) fn look_at_decoders(&self) -> Result<(), Error> {
+        let mut decoding = lock(&self.decoding);
+        while let Some(result) = decoding.front().and_then(|first| first.status.try_result()) {
+            let Some(first) = decoding.pop_front() else { break };
+            result.map_err(|cause| first.failed(cause))?;
+        }
+        Ok(())
+    }
+
+    /// Waits for all of them, each for at most `limit`.
+    ///
+    /// # Errors
+    /// As [`look_at_decoders`](Self::look_at_decoders).
+    pub(crate) fn settle_decoders(&self, limit: Duration) -> Result<(), Error> {
+        let all = std::mem::take(&mut *lock(&self.decoding));
+        all.iter().try_for_each(|decoding| decoding.wait(limit))
     }
 }

@@ -5,15 +5,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use unspool_codec::{Achieved, CodecId, Head, Region};
-use unspool_core::Kept;
+use unspool_core::{CheckpointId, Kept};
+use unspool_device::pending::CheckpointResult;
 use unspool_transfer::{Buffer, Frame};
 
-use super::choice::CodecChoice;
+use super::choice::{CodecChoice, check as check_choice, check_durable};
 use super::figures::RegionCoding;
-use super::plan::Plan;
+use super::launch::{Sources, is_for_gpu};
+use super::plan::{Plan, Planned};
 use super::session::Session;
-use crate::error::Error;
-use crate::gpu::{self, staged};
+use crate::error::{Error, ErrorKind};
+use crate::gpu::{self, Gpu, staged};
 use crate::hub::Hub;
 use crate::save::{Room, SaveTicket};
 use crate::state::State;
@@ -24,6 +26,16 @@ pub(crate) struct Encoded {
     session: Session,
     /// The payload, where the room is in a device's memory.
     aside: Option<Buffer>,
+    /// The values that are on a GPU.
+    pub(crate) sources: Sources,
+    /// That GPU.
+    pub(crate) gpu: Option<Gpu>,
+    /// A GPU could encode it, and was found not to.
+    pub(crate) on_host: bool,
+    /// What a GPU has made of it, where its bytes are in the room already.
+    made: Option<CheckpointResult>,
+    /// For how long the host was busy with launches.
+    pub(crate) time: Duration,
 }
 
 /// A checkpoint whose bytes are all known.
@@ -48,7 +60,16 @@ impl Hub {
         head: &Head,
         codecs: &CodecChoice,
     ) -> Result<Option<(Head, Plan)>, Error> {
-        let Some(plan) = Plan::of(head, codecs, |_, _| unspool_codec::Codec::Lossless)? else {
+        if codecs.is_raw() {
+            return Ok(None);
+        }
+        check_choice(codecs)?;
+        if !self.durable_tiers.is_empty() {
+            check_durable(codecs)?;
+        }
+        let mut picked = None;
+        let auto = || *picked.get_or_insert_with(|| self.choose(head.payload_bytes));
+        let Some(plan) = Plan::of(head, codecs, auto)? else {
             return Ok(None);
         };
         let worst = plan.worst()?;
@@ -72,7 +93,15 @@ impl Hub {
     pub(crate) fn encoded(&self, plan: Plan, frame: &Frame) -> Box<Encoded> {
         let (worst, check) = (Arc::clone(frame.head()), self.settings.check_codec);
         let session = Session::new(plan, worst, check, &self.buffers);
-        Box::new(Encoded { session, aside: None })
+        Box::new(Encoded {
+            session,
+            aside: None,
+            sources: Sources::default(),
+            gpu: None,
+            on_host: false,
+            made: None,
+            time: Duration::ZERO,
+        })
     }
 }
 
@@ -95,12 +124,76 @@ impl Encoded {
         values: &[u8],
         room: &mut Room,
     ) -> Result<(), Error> {
+        let is_on_gpu = matches!(room, Room::Arena(guard) if guard.device().is_some());
+        if is_on_gpu && self.may_launch() {
+            // Arrays of the GPU may come, and then it encodes all of them.
+            self.memory(index)?.copy_from_slice(values);
+            return Ok(());
+        }
         let payload = payload(&self.session, &mut self.aside, room)?;
         self.session.take(index, values, payload)
     }
 
+    /// Whether a GPU may encode all of it.
+    pub(crate) fn may_launch(&self) -> bool {
+        !self.on_host && self.session.is_empty() && is_for_gpu(self.session.plan())
+    }
+
+    /// Whether every region that has bytes is on a GPU or among `others`.
+    pub(crate) fn all(&self, others: impl Fn(usize) -> bool) -> bool {
+        let is_there =
+            |index| self.sources.has(index) || others(index) || self.bytes_of(index) == 0;
+        (0..self.regions()).all(is_there)
+    }
+
+    pub(crate) fn plan(&self) -> &Plan {
+        self.session.plan()
+    }
+
+    pub(crate) fn regions(&self) -> usize {
+        self.plan().regions.len()
+    }
+
+    pub(crate) fn bytes_of(&self, index: usize) -> u64 {
+        self.plan().regions[index].bytes
+    }
+
+    /// The most bytes of the payload.
+    pub(crate) fn most(&self) -> u64 {
+        self.session.most()
+    }
+
+    /// A GPU has made `result` of it, which is in the room.
+    pub(crate) fn set_made(&mut self, result: CheckpointResult) {
+        self.made = Some(result);
+    }
+
+    /// What a GPU has made of it.
+    ///
+    /// # Errors
+    /// `Device` when that contradicts the format.
+    pub(crate) fn sealed_as(&self, result: &CheckpointResult) -> Result<Sealed, Error> {
+        let stored: Vec<u64> = result.jobs.iter().map(|job| job.stored).collect();
+        let head = self.session.worst().with_stored(&stored).ok();
+        let Some(head) = head.filter(|head| head.payload_bytes == result.bytes) else {
+            let message = format!(
+                "Version {} was not saved: the sizes that the GPU reports make no checkpoint. \
+                 Report this with the regions of the save.",
+                self.plan().version
+            );
+            return Err(Error::new(ErrorKind::Device, message));
+        };
+        let jobs = self.plan().regions.iter().zip(&result.jobs);
+        let coded = |region: &Planned| region.method.id() != CodecId::Raw;
+        let achieved = jobs.map(|(region, job)| coded(region).then_some(job.achieved)).collect();
+        Ok(Sealed { frame: Arc::new(Frame::new(head)), achieved, time: self.time })
+    }
+
     /// Encodes what is left.
     fn seal(&mut self, room: &mut Room) -> Result<Sealed, Error> {
+        if let Some(made) = &self.made {
+            return self.sealed_as(made);
+        }
         let payload = payload(&self.session, &mut self.aside, room)?;
         let frame = Frame::new(self.session.finish(payload)?);
         if let (Some(aside), Room::Arena(guard)) = (&self.aside, room) {
@@ -120,7 +213,7 @@ fn payload<'a>(
     match room {
         Room::Staged(buffer) => Ok(buffer),
         Room::Arena(guard) if guard.device().is_none() => Ok(guard.bytes().unwrap_or_default()),
-        Room::Arena(_) => {
+        Room::Arena(_) | Room::Encoding(_) => {
             let buffer = match aside.take() {
                 Some(buffer) => buffer,
                 None => staged(session.buffers(), session.most())?,
@@ -154,10 +247,11 @@ impl Sealed {
 
 impl State {
     /// A checkpoint has got its true size.
-    pub(crate) fn sealed(&mut self, id: unspool_core::CheckpointId, sealed: Sealed) {
+    pub(crate) fn sealed(&mut self, id: CheckpointId, sealed: Sealed) {
         let Sealed { frame, achieved, time } = sealed;
         let regions = codings(frame.head(), Some(&achieved));
         self.tally.codecs.saved(&regions, time);
+        self.tally.experience.saved(&regions, time);
         self.catalogue.seal(id, frame, achieved);
     }
 }

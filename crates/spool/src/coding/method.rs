@@ -1,8 +1,10 @@
 //! One region and the codec that it gets: the only place that knows which codecs there are.
 
 use unspool_codec::{
-    Achieved, Codec, CodecError, CodecErrorKind, CodecId, Region, RegionSpec, twine,
+    Achieved, Codec, CodecError, CodecErrorKind, CodecId, Region, RegionSpec, Zfp, twine, zfp,
 };
+use unspool_device::ZfpLayout;
+use unspool_tiers::coders::Spec;
 
 /// Regions with fewer items are kept as they are: a stream is not smaller than they are.
 const FEW: u64 = 64;
@@ -14,6 +16,8 @@ pub(crate) enum Method {
     Raw,
     /// A Twine stream.
     Twine(twine::Spec),
+    /// A zfp stream, with its layout where a GPU can make it.
+    Zfp(Zfp, Option<ZfpLayout>),
 }
 
 /// What an encoder made.
@@ -41,7 +45,27 @@ impl Method {
         match codec {
             Codec::Lossless => twine(twine::Method::Lossless),
             Codec::Bounded(bound) => twine(twine::Method::Bound(bound)),
+            Codec::Zfp(zfp) => Ok(Method::Zfp(zfp, gpu_layout(zfp, region))),
+            Codec::NvComp(_) => Err(no_nvcomp()),
             _ => Ok(Method::Raw),
+        }
+    }
+
+    /// How a GPU makes a region of `bytes` bytes; `None` where only the host can.
+    pub(crate) fn on_gpu(&self, bytes: u64) -> Option<Spec<'_>> {
+        match self {
+            Method::Raw => Some(Spec::Raw { bytes }),
+            Method::Twine(spec) => Some(Spec::Twine(spec)),
+            Method::Zfp(_, layout) => layout.as_ref().map(Spec::Zfp),
+        }
+    }
+
+    /// Bytes of a value, of which the address of an array on a GPU has to be a multiple.
+    pub(crate) fn value_bytes(&self, region: &RegionSpec) -> u64 {
+        match self {
+            Method::Raw => 1,
+            Method::Twine(spec) => spec.layout.value_bytes() as u64,
+            Method::Zfp(..) => region.dtype.itemsize(),
         }
     }
 
@@ -50,6 +74,7 @@ impl Method {
         match self {
             Method::Raw => CodecId::Raw,
             Method::Twine(_) => CodecId::Twine,
+            Method::Zfp(..) => CodecId::Zfp,
         }
     }
 
@@ -57,10 +82,11 @@ impl Method {
     ///
     /// # Errors
     /// When the codec cannot take the region.
-    pub(crate) fn max_bytes(&self, _region: &RegionSpec, bytes: u64) -> Result<u64, CodecError> {
+    pub(crate) fn max_bytes(&self, region: &RegionSpec, bytes: u64) -> Result<u64, CodecError> {
         match self {
             Method::Raw => Ok(bytes),
             Method::Twine(spec) => Ok(twine::max_bytes(&spec.layout)),
+            Method::Zfp(zfp, _) => zfp::max_bytes(zfp, &region.dtype, &region.shape),
         }
     }
 
@@ -71,7 +97,7 @@ impl Method {
     /// When the codec cannot take these values.
     pub(crate) fn encode(
         &self,
-        _region: &RegionSpec,
+        region: &RegionSpec,
         source: &[u8],
         out: &mut [u8],
     ) -> Result<Made, CodecError> {
@@ -82,6 +108,10 @@ impl Method {
             }
             Method::Twine(spec) => {
                 let made = twine::encode(spec, source, out)?;
+                Ok(Made { bytes: made.bytes, achieved: Some(made.achieved) })
+            }
+            Method::Zfp(zfp, _) => {
+                let made = zfp::encode(zfp, &region.dtype, &region.shape, source, out)?;
                 Ok(Made { bytes: made.bytes, achieved: Some(made.achieved) })
             }
         }
@@ -95,7 +125,7 @@ impl Method {
     /// When the stream is damaged.
     pub(crate) fn decode(
         &self,
-        _region: &RegionSpec,
+        region: &RegionSpec,
         stream: &[u8],
         out: &mut [u8],
     ) -> Result<(), CodecError> {
@@ -105,6 +135,7 @@ impl Method {
                 Ok(())
             }
             Method::Twine(spec) => twine::decode(&spec.layout, stream, out),
+            Method::Zfp(..) => zfp::decode(&region.dtype, &region.shape, stream, out),
         }
     }
 }
@@ -123,11 +154,24 @@ pub(crate) fn decode(region: &Region, stream: &[u8], out: &mut [u8]) -> Result<(
             let layout = twine::Layout::of(&region.dtype, &region.shape)?;
             twine::decode(&layout, stream, out)
         }
-        other => Err(CodecError::new(
-            CodecErrorKind::Invalid,
-            format!("it was made by codec {other:?}, which is not there. Restore it where it is."),
-        )),
+        CodecId::Zfp => zfp::decode(&region.dtype, &region.shape, stream, out),
+        CodecId::NvComp => Err(no_nvcomp()),
     }
+}
+
+/// The layout of a zfp stream that a GPU can make: one of fixed rate.
+fn gpu_layout(zfp: Zfp, region: &RegionSpec) -> Option<ZfpLayout> {
+    let Zfp::Rate(rate) = zfp else { return None };
+    ZfpLayout::of(&region.dtype, &region.shape, rate).ok()
+}
+
+fn no_nvcomp() -> CodecError {
+    CodecError::new(
+        CodecErrorKind::Invalid,
+        "nvCOMP is for arrays of a GPU whose history ends with the process, with its library \
+         (`pip install unspool[nvcomp]`), by `unspool.codecs`. In a spool the lossless codec and \
+         bounds do the same without it.",
+    )
 }
 
 /// Items of an array.

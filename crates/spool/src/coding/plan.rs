@@ -33,17 +33,14 @@ impl Plan {
     pub(crate) fn of(
         head: &Head,
         choice: &CodecChoice,
-        mut auto: impl FnMut(&RegionSpec, u64) -> Codec,
+        mut auto: impl FnMut() -> Codec,
     ) -> Result<Option<Plan>, Error> {
-        if choice.is_raw() {
-            return Ok(None);
-        }
         let mut regions = Vec::with_capacity(head.regions.len());
         for region in &head.regions {
             let spec = region.spec();
             let codec = match choice.of(&spec)? {
                 Choice::Fixed(codec) => codec,
-                Choice::Auto => auto(&spec, region.bytes),
+                Choice::Auto => auto(),
             };
             regions.push(planned(spec, codec, region.bytes)?);
         }

@@ -166,6 +166,20 @@ impl Session {
         self.worst.payload_bytes
     }
 
+    /// Whether nothing is encoded yet.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.made.is_empty()
+    }
+
+    pub(crate) fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    /// The head with the largest streams.
+    pub(crate) fn worst(&self) -> &Head {
+        &self.worst
+    }
+
     pub(crate) fn buffers(&self) -> &Arc<Pool> {
         &self.buffers
     }

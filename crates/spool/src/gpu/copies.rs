@@ -15,6 +15,7 @@ use unspool_transfer::{Buffer, Pool, TransferError, staging};
 use super::{DeviceArray, Gpu};
 use crate::error::{Error, ErrorKind};
 use crate::hub::Hub;
+use crate::restore::Data;
 
 /// The bytes `[offset, offset + len)` of a guard.
 #[derive(Clone, Copy, Debug)]
@@ -31,7 +32,7 @@ impl Part {
 }
 
 /// Refuses a stream that is being captured into a graph: a copy would be recorded and not made.
-fn check_stream(stream: &Stream) -> Result<(), Error> {
+pub(crate) fn check_stream(stream: &Stream) -> Result<(), Error> {
     if !stream.is_capturing()? {
         return Ok(());
     }
@@ -144,6 +145,30 @@ fn get_from_memory(
 enum Direction {
     Gather,
     Scatter,
+}
+
+/// Copies `part` of what a restore reads in main memory to `to`, behind what is on `stream`.
+pub(crate) fn send(
+    gpu: &Gpu,
+    data: Option<&Data>,
+    part: Part,
+    to: &DeviceSpan,
+    stream: &Stream,
+) -> Result<(), DeviceError> {
+    let bytes = match data {
+        Some(Data::Arena(guard)) => {
+            if let Some((pinned, start)) = guard.pinned() {
+                let at = start + part.offset;
+                guard.order(stream)?;
+                settle_unregistered(gpu, pinned, at + part.len, stream)?;
+                return pinned.copy_out(stream, to, at, Unregistered::Pageable);
+            }
+            guard.bytes().unwrap_or_default()
+        }
+        Some(Data::Staged(buffer)) => buffer,
+        None => return Ok(()),
+    };
+    raw::host_to_device(stream, to, &bytes[part.range()], gpu.device().limit())
 }
 
 /// Memory with the items of `array` one after the other: its own where it is dense, else memory of

@@ -4,13 +4,16 @@ mod begun;
 mod choose;
 mod copies;
 mod idle;
+mod scratch;
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use unspool_device::StridedCopies;
 pub use unspool_device::{Context, device_of};
+use unspool_device::{DeviceError, DeviceErrorKind, StridedCopies};
 use unspool_tiers::Gpu as Device;
+use unspool_tiers::coders::Coders;
 
 use crate::error::{Error, ErrorKind};
 
@@ -18,9 +21,11 @@ pub(crate) use begun::{Begun, Leave, drop_behind};
 pub use choose::On;
 pub(crate) use choose::{choose, open};
 pub(crate) use copies::{
-    Part, check_size, clear, download, get, load_host, put, staged, store, store_host, upload,
+    Part, check_size, check_stream, clear, download, get, load_host, put, send, staged, store,
+    store_host, upload,
 };
 pub(crate) use idle::Idle;
+pub(crate) use scratch::{Lent, Scratch};
 pub use unspool_device::{DeviceMemory, DeviceSpan, Mark, Stream, StridedLayout};
 pub use unspool_tiers::DeviceArray;
 
@@ -29,13 +34,38 @@ pub use unspool_tiers::DeviceArray;
 pub struct Gpu {
     device: Arc<Device>,
     strided: Arc<StridedCopies>,
+    coders: Arc<Coders>,
+    /// There is no compiler for its encoders, or the device does not take them.
+    broken: Arc<AtomicBool>,
+    scratch: Arc<Scratch>,
 }
 
 impl Gpu {
     /// `folders` are looked into first for the compiler.
     pub(crate) fn new(device: Arc<Device>, folders: Vec<PathBuf>) -> Gpu {
+        let coders = Arc::new(Coders::new(device.context(), &folders));
         let strided = Arc::new(StridedCopies::looking_in(device.context(), folders));
-        Gpu { device, strided }
+        Gpu { device, strided, coders, broken: Arc::default(), scratch: Arc::default() }
+    }
+
+    /// Its encoders and decoders; `None` once they were found not to work.
+    pub(crate) fn coders(&self) -> Option<&Arc<Coders>> {
+        (!self.broken.load(Ordering::Relaxed)).then_some(&self.coders)
+    }
+
+    /// A call of them has failed: without a compiler none can succeed.
+    pub(crate) fn coder_failed(&self, cause: &DeviceError) {
+        if matches!(cause.kind(), DeviceErrorKind::Missing | DeviceErrorKind::Kernel) {
+            self.broken.store(true, Ordering::Relaxed);
+        }
+    }
+
+    pub(crate) fn scratch(&self, bytes: u64, stream: &Stream) -> Result<Lent, DeviceError> {
+        self.scratch.take(self, bytes, stream)
+    }
+
+    pub(crate) fn strided(&self) -> &StridedCopies {
+        &self.strided
     }
 
     /// Its number, as CUDA counts the devices that this process may use.

@@ -72,7 +72,8 @@ impl Plan {
         let clock = Arc::new(ManualClock::default());
         let durable = self.settings.disk.as_ref().is_some_and(|disk| disk.durable);
         let capacity = self.settings.disk.as_ref().and_then(|disk| disk.capacity);
-        let disk = DiskSettings { durable, capacity, ..DiskSettings::new(dir.path()) };
+        let compress = self.settings.disk.as_ref().and_then(|disk| disk.compress);
+        let disk = DiskSettings { durable, capacity, compress, ..DiskSettings::new(dir.path()) };
         self.settings.disk = Some(disk);
         let mut options = DiskOptions::new(dir.path());
         (options.durable, options.capacity) = (durable, capacity);

@@ -28,13 +28,16 @@ pub struct Plan {
     /// Bytes of the largest region.
     pub largest: u64,
     pub check_order: bool,
+    /// Whether regions are encoded, without loss.
+    pub encoded: bool,
     /// The number of the GPU.
     pub on: u32,
 }
 
 impl Plan {
     /// Arenas that hold a few regions of `largest` bytes, and a disk in `directory`; every fifth
-    /// seed has no host tier, and every other one the check of order.
+    /// seed has no host tier, every other one the check of order,
+    /// and every third one encodes.
     #[must_use]
     pub fn small(seed: u64, largest: u64, directory: &Path) -> Plan {
         Plan {
@@ -45,6 +48,7 @@ impl Plan {
             disk: Some(directory.to_owned()),
             largest,
             check_order: seed.is_multiple_of(2),
+            encoded: seed % 3 == 1,
             on: 0,
         }
     }

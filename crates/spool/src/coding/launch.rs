@@ -1,0 +1,362 @@
+//! Encoding on a GPU: the arrays of a checkpoint are gathered call by call, and with the last one
+//! a single launch encodes all of them, straight into the arena where it is that GPU's, else into
+//! memory aside from where the exact bytes are copied.
+
+use std::time::Instant;
+
+use unspool_device::pending::{CheckpointResult, Pending};
+use unspool_device::{DeviceError, DeviceSpan, Mark, Stream, copy as raw};
+use unspool_tiers::coders::{self, Encoding, Spec, Stored, Values};
+use unspool_tiers::{DeviceArray, WriteGuard};
+
+use super::check;
+use super::encoded::Encoded;
+use super::method::Method;
+use super::plan::Plan;
+use crate::error::{Error, ErrorKind};
+use crate::gpu::{self, Gpu, Lent};
+use crate::save::{Room, SaveTicket};
+
+/// One array on its way into a checkpoint: its region, where it is, and the stream it is ready on.
+pub(crate) type Given<'a> = (usize, &'a DeviceArray, &'a Stream);
+
+/// The values that are on a GPU so far, by region.
+#[derive(Debug, Default)]
+pub(crate) struct Sources {
+    given: Vec<Option<Source>>,
+}
+
+/// The values of one region: dense.
+#[derive(Debug)]
+struct Source {
+    span: DeviceSpan,
+    /// The memory, where it is ours, and what it is filled behind.
+    aside: Option<(Lent, Mark)>,
+}
+
+impl Sources {
+    fn put(&mut self, index: usize, source: Source) {
+        if self.given.len() <= index {
+            self.given.resize_with(index + 1, || None);
+        }
+        self.given[index] = Some(source);
+    }
+
+    pub(crate) fn has(&self, index: usize) -> bool {
+        self.given.get(index).is_some_and(Option::is_some)
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.given.iter().all(Option::is_none)
+    }
+
+    /// The memory of ours can be used again behind `mark`.
+    fn done(self, gpu: &Gpu, mark: &Mark) {
+        for (lent, _) in self.given.into_iter().flatten().filter_map(|source| source.aside) {
+            lent.done(gpu, mark.clone());
+        }
+    }
+}
+
+/// Whether a GPU can encode every region of `plan`.
+pub(crate) fn is_for_gpu(plan: &Plan) -> bool {
+    plan.regions.iter().all(|region| region.method.on_gpu(region.bytes).is_some())
+}
+
+/// Where a checkpoint begins in an arena: with its own room, or behind one that is pending.
+pub(crate) struct Chain {
+    pub(crate) behind: Pending,
+    pub(crate) alignment: u64,
+}
+
+impl SaveTicket {
+    /// Takes arrays of a GPU into an encoded checkpoint. They may be changed by what is enqueued on
+    /// their streams later.
+    ///
+    /// # Errors
+    /// As [`SaveTicket::put`].
+    pub(crate) fn put_encoded(&mut self, gpu: &Gpu, arrays: &[Given<'_>]) -> Result<(), Error> {
+        for (index, array, stream) in arrays {
+            gpu::check_size(array.bytes(), self.frame.head().regions[*index].bytes)?;
+            gpu::check_stream(stream)?;
+        }
+        let Some(encoded) = &mut self.encoded else { return Ok(()) };
+        encoded.gpu = Some(gpu.clone());
+        if gpu.coders().is_none() || !encoded.may_launch() {
+            return self.download_all(gpu, arrays);
+        }
+        let named = |index: usize| arrays.iter().any(|(given, ..)| *given == index);
+        let is_last = encoded.all(|index| named(index));
+        for (index, array, stream) in arrays {
+            let source = if is_last && stands_alone(encoded, *index, array) {
+                Source { span: array.span(gpu.context()), aside: None }
+            } else {
+                gather(gpu, array, stream)?
+            };
+            encoded.sources.put(*index, source);
+        }
+        if !is_last {
+            return Ok(());
+        }
+        let Some((_, _, stream)) = arrays.last() else { return Ok(()) };
+        for (_, _, other) in arrays.iter().filter(|(_, _, s)| s.handle() != stream.handle()) {
+            let ready = gpu.mark(other)?;
+            stream.wait_for(&ready)?;
+        }
+        match self.launch(gpu, stream) {
+            Ok(mark) => {
+                let others = arrays.iter().filter(|(_, _, s)| s.handle() != stream.handle());
+                others.map(|(_, _, other)| other.wait_for(&mark)).collect::<Result<(), _>>()?;
+                Ok(())
+            }
+            Err(Refused::Final(error)) => Err(error),
+            // The encoders of the host do it.
+            Err(Refused::Launch) => self.download_all(gpu, arrays),
+        }
+    }
+
+    /// Launches what is there, where arrays of a GPU and of the host come together.
+    ///
+    /// # Errors
+    /// `Device` when CUDA refuses.
+    pub(crate) fn launch_rest(&mut self) -> Result<(), Error> {
+        let Some(encoded) = &mut self.encoded else { return Ok(()) };
+        if encoded.sources.is_empty()
+            || !matches!(self.room, Some(Room::Arena(_) | Room::Staged(_)))
+        {
+            return Ok(());
+        }
+        let Some(gpu) = encoded.gpu.clone() else { return Ok(()) };
+        let stream = gpu.stream();
+        for index in 0..encoded.regions() {
+            if encoded.sources.has(index) || encoded.bytes_of(index) == 0 {
+                continue;
+            }
+            let lent = gpu.scratch(encoded.bytes_of(index), stream)?;
+            let bytes = encoded.memory(index)?;
+            raw::host_to_device(stream, &lent.span(), bytes, gpu.device().limit())?;
+            let source = Source { span: lent.span(), aside: Some((lent, gpu.mark(stream)?)) };
+            encoded.sources.put(index, source);
+        }
+        match self.launch(&gpu, stream) {
+            Ok(_) => Ok(()),
+            Err(Refused::Final(error)) => Err(error),
+            Err(Refused::Launch) => self.download_all(&gpu, &[]),
+        }
+    }
+
+    /// Enqueues the encoder of all regions on `stream`.
+    fn launch(&mut self, gpu: &Gpu, stream: &Stream) -> Result<Mark, Refused> {
+        let began = Instant::now();
+        let (Some(encoded), Some(room)) = (&mut self.encoded, self.room.take()) else {
+            return Err(Refused::Launch);
+        };
+        let sources = std::mem::take(&mut encoded.sources);
+        let launched = match room {
+            Room::Arena(guard) if guard.device().is_some() => {
+                let chain = self.chain.take();
+                into_arena(encoded, gpu, stream, (guard, self.place.offset), &sources, chain)
+            }
+            room => aside(encoded, gpu, stream, room, &sources),
+        };
+        match launched {
+            Ok((room, mark)) => {
+                encoded.time += began.elapsed();
+                self.room = Some(room);
+                if self.hub.settings.check_codec {
+                    self.look(gpu, stream, &sources)?;
+                }
+                sources.done(gpu, &mark);
+                Ok(mark)
+            }
+            Err((room, cause)) => {
+                gpu.coder_failed(&cause);
+                self.hub.note_once(&format!(
+                    "Regions are encoded on the host, because the GPU could not do it: {cause}"
+                ));
+                self.room = Some(room);
+                if let Some(encoded) = &mut self.encoded {
+                    encoded.sources = sources;
+                }
+                Err(Refused::Launch)
+            }
+        }
+    }
+
+    /// Brings all values to the host, where they are encoded at commit.
+    fn download_all(&mut self, gpu: &Gpu, arrays: &[Given<'_>]) -> Result<(), Error> {
+        let Some(encoded) = &mut self.encoded else { return Ok(()) };
+        encoded.on_host = true;
+        let sources = std::mem::take(&mut encoded.sources);
+        for (index, array, stream) in arrays {
+            gpu::download(gpu, encoded.memory(*index)?, array, stream)?;
+        }
+        let (stream, limit) = (gpu.stream(), gpu.device().limit());
+        for (index, source) in sources.given.into_iter().enumerate() {
+            let Some((lent, mark)) = source.and_then(|source| source.aside) else { continue };
+            stream.wait_for(&mark)?;
+            raw::device_to_host(stream, encoded.memory(index)?, &lent.span(), limit)?;
+            lent.done(gpu, gpu.mark(stream)?);
+        }
+        Ok(())
+    }
+
+    /// Waits for what was launched, decodes it and compares every value.
+    fn look(&mut self, gpu: &Gpu, stream: &Stream, sources: &Sources) -> Result<(), Refused> {
+        let version = self.frame.head().version;
+        let (Some(encoded), Some(Room::Encoding(encoding))) = (&self.encoded, &self.room) else {
+            // What went aside to the host is looked at there.
+            return Ok(());
+        };
+        let limit = gpu.device().limit();
+        let result =
+            encoding.wait(limit).map_err(|cause| Error::from(cause.into_device_error()))?;
+        for (index, region) in encoded.plan().regions.iter().enumerate() {
+            let Method::Twine(spec) = &region.method else { continue };
+            let job = &result.result.jobs[index];
+            let back = gpu.scratch(region.bytes, stream)?;
+            let Some(coders) = gpu.coders() else { return Ok(()) };
+            let to = (Stored::Twine(&spec.layout), back.span());
+            encoding.decode(coders, stream, (&result, job), to)?.wait(limit)?;
+            let mut values = gpu::staged(&self.hub.buffers, region.bytes)?;
+            let mut decoded = gpu::staged(&self.hub.buffers, region.bytes)?;
+            let Some(Some(source)) = sources.given.get(index) else { continue };
+            raw::device_to_host(stream, &mut values, &source.span, limit)?;
+            raw::device_to_host(stream, &mut decoded, &back.span(), limit)?;
+            back.done(gpu, gpu.mark(stream)?);
+            if let Some(found) = check::compare(&region.spec, &region.method, &values, &decoded) {
+                return Err(check::violated(version, &region.spec.name, &found).into());
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Why a launch did not come to be.
+enum Refused {
+    /// The GPU does not take it: the host can do the same.
+    Launch,
+    /// The save ends with this.
+    Final(Error),
+}
+
+impl From<Error> for Refused {
+    fn from(error: Error) -> Refused {
+        Refused::Final(error)
+    }
+}
+
+impl From<DeviceError> for Refused {
+    fn from(cause: DeviceError) -> Refused {
+        Refused::Final(cause.into())
+    }
+}
+
+/// Whether an encoder can read the array where it is.
+fn stands_alone(encoded: &Encoded, index: usize, array: &DeviceArray) -> bool {
+    let region = &encoded.plan().regions[index];
+    array.is_dense() && array.address().is_multiple_of(region.method.value_bytes(&region.spec))
+}
+
+/// Copies the array aside, behind what is on `stream`.
+fn gather(gpu: &Gpu, array: &DeviceArray, stream: &Stream) -> Result<Source, DeviceError> {
+    let lent = gpu.scratch(array.bytes(), stream)?;
+    array.gather(gpu.strided(), stream, &lent.span())?;
+    let ready = gpu.device().mark(stream)?;
+    Ok(Source { span: lent.span(), aside: Some((lent, ready)) })
+}
+
+/// What an encoder is told, behind the copies that went before.
+fn values<'a>(
+    encoded: &'a Encoded,
+    stream: &Stream,
+    sources: &Sources,
+    nothing: &DeviceSpan,
+) -> Result<Vec<Values<'a>>, DeviceError> {
+    let mut values = Vec::with_capacity(encoded.regions());
+    for (index, region) in encoded.plan().regions.iter().enumerate() {
+        let spec = region.method.on_gpu(region.bytes).unwrap_or(Spec::Raw { bytes: region.bytes });
+        let source = sources.given.get(index).and_then(Option::as_ref);
+        if let Some((_, mark)) = source.and_then(|source| source.aside.as_ref()) {
+            stream.wait_for(mark)?;
+        }
+        // A region without bytes was not given.
+        let span = source.map_or_else(|| nothing.slice(0, 0), |source| Ok(source.span.clone()))?;
+        values.push(Values { span, spec });
+    }
+    Ok(values)
+}
+
+type Launched = Result<(Room, Mark), (Room, DeviceError)>;
+
+fn into_arena(
+    encoded: &Encoded,
+    gpu: &Gpu,
+    stream: &Stream,
+    (guard, offset): (WriteGuard, u64),
+    sources: &Sources,
+    chain: Option<Chain>,
+) -> Launched {
+    let found = gpu.coders().zip(guard.device().cloned());
+    let Some((coders, room)) = found else { unreachable!("both were looked at") };
+    let values = match values(encoded, stream, sources, &room) {
+        Ok(values) => values,
+        Err(cause) => return Err((Room::Arena(guard), cause)),
+    };
+    let behind = chain.as_ref().map(|chain| (&chain.behind, chain.alignment));
+    match Encoding::begin(coders, stream, (guard, offset), &values, behind) {
+        Ok(encoding) => {
+            let mark = encoding.parts().mark().clone();
+            Ok((Room::Encoding(encoding), mark))
+        }
+        Err((guard, cause)) => Err((Room::Arena(guard), cause)),
+    }
+}
+
+/// Encodes into memory of the device, waits for the size, and copies the exact bytes to `room`.
+fn aside(
+    encoded: &mut Encoded,
+    gpu: &Gpu,
+    stream: &Stream,
+    mut room: Room,
+    sources: &Sources,
+) -> Launched {
+    match encode_aside(encoded, gpu, stream, &mut room, sources) {
+        Ok((mark, result)) => {
+            encoded.set_made(result);
+            Ok((room, mark))
+        }
+        Err(cause) => Err((room, cause)),
+    }
+}
+
+fn encode_aside(
+    encoded: &mut Encoded,
+    gpu: &Gpu,
+    stream: &Stream,
+    room: &mut Room,
+    sources: &Sources,
+) -> Result<(Mark, CheckpointResult), DeviceError> {
+    let Some(coders) = gpu.coders() else { unreachable!("they were looked at") };
+    let limit = gpu.device().limit();
+    let lent = gpu.scratch(encoded.most(), stream)?;
+    let values = values(encoded, stream, sources, &lent.span())?;
+    let parts = coders::encode_aside(coders, stream, &values, &lent.span())?;
+    let mark = parts.mark().clone();
+    let result = parts.wait(limit).map_err(|error| error.into_device_error())?;
+    let from = lent.span().slice(0, result.bytes)?;
+    if let Some(to) = room.bytes() {
+        raw::device_to_host(stream, &mut to[..result.bytes as usize], &from, limit)?;
+    }
+    lent.done(gpu, mark.clone());
+    Ok((mark, result))
+}
+
+/// The error of a checkpoint that a GPU could not encode, for the call after it.
+pub(crate) fn not_encoded(version: i64, cause: &DeviceError) -> Error {
+    let message = format!(
+        "Version {version} was not saved: the GPU could not encode it after its call had returned: \
+         {cause} Save it again."
+    );
+    Error::new(ErrorKind::Device, message).caused_by(cause.clone())
+}

@@ -1,0 +1,68 @@
+//! Device memory for bytes on their way, made once and used again: allocating costs more than most
+//! copies.
+
+use unspool_device::{DeviceError, DeviceMemory, DeviceSpan, Mark, Stream};
+use unspool_transfer::sync::{Mutex, lock};
+
+use super::Gpu;
+
+/// The most bytes that are kept for later, and pieces of them.
+const KEPT_BYTES: u64 = 512 << 20;
+const KEPT: usize = 8;
+
+/// Pieces that wait for their next use, behind the work of the last.
+#[derive(Debug, Default)]
+pub(crate) struct Scratch(Mutex<Vec<(DeviceMemory, Mark)>>);
+
+/// Memory for some work on one stream. Dropped without [`Lent::done`], it is freed behind
+/// everything on the device.
+#[derive(Debug)]
+pub(crate) struct Lent {
+    memory: DeviceMemory,
+    bytes: u64,
+}
+
+impl Scratch {
+    /// Memory of `bytes` bytes, for work on `stream` from now on.
+    pub(crate) fn take(&self, gpu: &Gpu, bytes: u64, stream: &Stream) -> Result<Lent, DeviceError> {
+        let fits = |piece: &(DeviceMemory, Mark)| {
+            let len = piece.0.span().len();
+            (bytes..=bytes.saturating_mul(2).max(1 << 20)).contains(&len)
+        };
+        let found = {
+            let mut kept = lock(&self.0);
+            kept.iter().position(fits).map(|index| kept.remove(index))
+        };
+        let memory = match found {
+            Some((memory, mark)) => {
+                stream.wait_for(&mark)?;
+                memory
+            }
+            None => DeviceMemory::new(gpu.context(), bytes)?,
+        };
+        Ok(Lent { memory, bytes })
+    }
+}
+
+impl Lent {
+    pub(crate) fn span(&self) -> DeviceSpan {
+        let span = self.memory.span();
+        span.slice(0, self.bytes).unwrap_or(span)
+    }
+
+    /// The work on it is done with `mark`.
+    pub(crate) fn done(self, gpu: &Gpu, mark: Mark) {
+        let len = |piece: &(DeviceMemory, Mark)| piece.0.span().len();
+        let mut gone = Vec::new();
+        let mut kept = lock(&gpu.scratch.0);
+        let mut bytes: u64 = kept.iter().map(len).sum::<u64>() + self.memory.span().len();
+        kept.push((self.memory, mark));
+        while kept.len() > KEPT || bytes > KEPT_BYTES {
+            let piece = kept.remove(0);
+            bytes -= len(&piece);
+            gone.push(piece);
+        }
+        // What is freed is freed without the lock.
+        drop(kept);
+    }
+}

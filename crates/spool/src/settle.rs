@@ -1,0 +1,262 @@
+//! Saves that a GPU still encodes after their calls have returned: one thread looks at what the
+//! encoders write about them, and reports each in the order in which they were handed over.
+//!
+//! - Nothing here waits with a lock held, and the thread ends with the spool: what the GPU has not
+//!   done by then is given up, and its memory is never lent again.
+//! - A checkpoint that could not be encoded was not saved. The next call that can fail tells it.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use unspool_core::{CheckpointId, Event, Kept, Place, RequestId, Version};
+use unspool_device::pending::{EncodeError, Pending};
+use unspool_device::{DeviceError, Poll};
+use unspool_tiers::coders::{self, Encoding, Parts};
+use unspool_transfer::sync::{Condvar, Mutex, lock, thread, wait_timeout};
+
+use crate::coding::{Chain, Encoded, not_encoded};
+use crate::error::{Error, ErrorKind};
+use crate::hub::Hub;
+use crate::state::State;
+
+/// The first and the longest nap between two looks.
+const NAP: (Duration, Duration) = (Duration::from_micros(5), Duration::from_micros(200));
+
+/// After so many looks without a result the driver is asked whether the device has failed.
+const LOOKS: u32 = 500;
+
+/// A save whose call has returned.
+#[derive(Debug)]
+pub(crate) struct Handed {
+    pub(crate) encoding: Encoding,
+    pub(crate) encoded: Box<Encoded>,
+    pub(crate) request: RequestId,
+    pub(crate) checkpoint: CheckpointId,
+    pub(crate) place: Place,
+    pub(crate) version: i64,
+    /// It was given up after it was launched.
+    pub(crate) is_abandoned: bool,
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(crate) struct Settler {
+    queue: Mutex<Queue>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Queue {
+    handed: VecDeque<Handed>,
+    thread: Option<thread::JoinHandle<()>>,
+    /// Nothing is taken any more, and what is left is given up.
+    is_over: bool,
+}
+
+impl Settler {
+    /// The save in `place.tier` whose room of whole units ends at `place`, if it is still pending.
+    fn before(&self, place: Place, alignment: u64) -> Option<Pending> {
+        let queue = lock(&self.queue);
+        let end = |handed: &Handed| {
+            handed.place.offset + handed.encoded.most().next_multiple_of(alignment)
+        };
+        let is_before =
+            |handed: &&Handed| handed.place.tier == place.tier && end(handed) == place.offset;
+        let found = queue.handed.iter().rev().find(is_before);
+        found.map(|handed| handed.encoding.parts().last().clone())
+    }
+
+    /// Waits until nothing is pending, at most until `left` is over.
+    fn drained(&self, left: Duration) -> bool {
+        let mut queue = lock(&self.queue);
+        let mut waited = Duration::ZERO;
+        while !queue.handed.is_empty() && waited < left {
+            let nap = Duration::from_millis(2).min(left);
+            queue = wait_timeout(&self.changed, queue, nap);
+            waited += nap;
+        }
+        queue.handed.is_empty()
+    }
+
+    /// Ends the thread.
+    fn end(&self) {
+        let (thread, left) = {
+            let mut queue = lock(&self.queue);
+            queue.is_over = true;
+            (queue.thread.take(), std::mem::take(&mut queue.handed))
+        };
+        self.changed.notify_all();
+        if let Some(thread) = thread {
+            let _ = thread.join();
+        }
+        left.into_iter().for_each(|handed| handed.encoding.forget());
+    }
+}
+
+impl Hub {
+    /// What the checkpoint that was just granted `place` comes behind on the GPU. `state` is the
+    /// lock under which it was granted: what is pending now has not been reported.
+    pub(crate) fn chain(&self, state: &State, place: Place) -> Option<Chain> {
+        let tier = &state.brain.core().config().tiers[usize::from(place.tier.0)];
+        let behind = self.settler.before(place, tier.alignment)?;
+        Some(Chain { behind, alignment: tier.alignment })
+    }
+
+    /// Takes over a save whose encoder is on its way.
+    ///
+    /// # Errors
+    /// `Io` when there is no thread for it; the save is given up then.
+    pub(crate) fn hand(self: &Arc<Self>, state: &mut State, handed: Handed) -> Result<(), Error> {
+        let mut queue = lock(&self.settler.queue);
+        if queue.thread.is_none() && !queue.is_over {
+            let (settler, hub) = (Arc::clone(&self.settler), Arc::downgrade(self));
+            let thread = thread::Builder::new().name("unspool-settle".to_owned());
+            queue.thread = thread.spawn(move || run(&settler, &hub)).ok();
+        }
+        if queue.thread.is_none() {
+            drop(queue);
+            let (request, id) = (handed.request, handed.checkpoint);
+            handed.encoding.forget();
+            self.feed(state, Event::SaveAborted { request });
+            state.catalogue.remove(id);
+            let message = "The system gives no thread to wait for the GPU. Nothing was saved.";
+            return Err(Error::new(ErrorKind::Io, message));
+        }
+        let (request, version) = (handed.request, handed.version);
+        let is_abandoned = handed.is_abandoned;
+        queue.handed.push_back(handed);
+        drop(queue);
+        self.settler.changed.notify_all();
+        self.feed(state, Event::SaveHanded { request });
+        if is_abandoned {
+            self.feed(state, Event::Discard { version: Version(version) });
+        }
+        Ok(())
+    }
+
+    /// Waits until everything that was handed over is reported, at most for `left`.
+    ///
+    /// # Errors
+    /// `Timeout`.
+    pub(crate) fn settle_all(&self, left: Duration) -> Result<(), Error> {
+        if self.settler.drained(left) {
+            return Ok(());
+        }
+        let message = format!(
+            "The GPU has not encoded all checkpoints within {:.1} s; those are not saved. Look at \
+             what it computes, or raise `timeout=`.",
+            left.as_secs_f64()
+        );
+        Err(Error::new(ErrorKind::Timeout, message))
+    }
+
+    /// Ends the thread that settles. What is still pending is given up.
+    pub(crate) fn end_settling(&self) {
+        self.settler.end();
+    }
+
+    /// What failed after its call had returned, and was not told yet.
+    ///
+    /// # Errors
+    /// That.
+    pub(crate) fn tell_failure(&self, state: &mut State) -> Result<(), Error> {
+        state.untold.pop_front().map_or(Ok(()), Err)
+    }
+
+    /// Reports the first save in the queue, which has this result.
+    fn settle(&self, result: Result<coders::Encoded, EncodeError>) {
+        let mut state = self.state();
+        let Some(handed) = lock(&self.settler.queue).handed.pop_front() else { return };
+        let request = handed.request;
+        let id = handed.checkpoint;
+        match settled(&mut state, handed, result) {
+            Ok(Some(kept)) => self.feed(&mut state, Event::Saved { request, kept: Some(kept) }),
+            Ok(None) => self.give_up_save(&mut state, request, id),
+            Err(error) => {
+                self.give_up_save(&mut state, request, id);
+                state.untold.push_back(error);
+            }
+        }
+        drop(state);
+        self.settler.changed.notify_all();
+    }
+
+    fn give_up_save(&self, state: &mut State, request: RequestId, id: CheckpointId) {
+        self.feed(state, Event::SaveAborted { request });
+        state.catalogue.remove(id);
+    }
+}
+
+/// Completes the entry in the arena; `None` for a save that was given up.
+fn settled(
+    state: &mut State,
+    handed: Handed,
+    result: Result<coders::Encoded, EncodeError>,
+) -> Result<Option<Kept>, Error> {
+    let Handed { encoding, encoded, checkpoint, version, is_abandoned, .. } = handed;
+    let failed = |cause: EncodeError| not_encoded(version, &cause.into_device_error());
+    let done = match result {
+        Ok(done) => done,
+        Err(cause) => {
+            encoding.forget();
+            return if is_abandoned { Ok(None) } else { Err(failed(cause)) };
+        }
+    };
+    if is_abandoned {
+        return Ok(None);
+    }
+    let sealed = encoded.sealed_as(&done.result)?;
+    encoding.commit(&done).map_err(|cause| {
+        let message = format!("Version {version} was not saved: {cause}");
+        Error::new(ErrorKind::Io, message).caused_by(cause)
+    })?;
+    state.sealed(checkpoint, sealed);
+    Ok(Some(Kept { offset: done.offset, bytes: done.result.bytes }))
+}
+
+/// The life of the thread.
+fn run(settler: &Settler, hub: &Weak<Hub>) {
+    let (mut nap, mut looks) = (NAP.0, 0);
+    loop {
+        let queue = lock(&settler.queue);
+        if queue.is_over {
+            return;
+        }
+        let Some(first) = queue.handed.front() else {
+            drop(wait_timeout(&settler.changed, queue, Duration::from_millis(100)));
+            if hub.strong_count() == 0 {
+                return;
+            }
+            continue;
+        };
+        let mut result = first.encoding.try_result();
+        if result.is_none() && looks >= LOOKS {
+            looks = 0;
+            let parts = first.encoding.parts().clone();
+            drop(queue);
+            result = failure(&parts).map(Err);
+        } else if result.is_none() {
+            looks += 1;
+            drop(wait_timeout(&settler.changed, queue, nap));
+            nap = (2 * nap).min(NAP.1);
+        } else {
+            drop(queue);
+        }
+        if let Some(result) = result {
+            let Some(hub) = hub.upgrade() else { return };
+            hub.settle(result);
+            (nap, looks) = (NAP.0, 0);
+        }
+    }
+}
+
+/// The failure of the device under an encoder, if it has failed.
+fn failure(parts: &Parts) -> Option<EncodeError> {
+    match parts.mark().poll() {
+        Poll::Failed(cause) => Some(DeviceError::into(cause)),
+        // Done without a result: the next look sees it, or its wait tells that there is none.
+        Poll::Done => parts.wait(Duration::from_millis(1)).err(),
+        Poll::NotYet => None,
+    }
+}

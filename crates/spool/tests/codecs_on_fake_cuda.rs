@@ -1,0 +1,383 @@
+//! Encoding as the save and decoding as the restore on a fake GPU that is late, stands still or is
+//! lost.
+#![cfg(not(feature = "shuttle"))]
+
+use std::error::Error;
+use std::time::{Duration, Instant};
+
+use unspool::gpu::{Context, DeviceArray, DeviceMemory, Stream, StridedLayout};
+use unspool::{
+    Bound, Codec, CodecChoice, CodecId, DiskSettings, Dtype, ErrorKind, On, RegionSpec, Settings,
+    Spool, Wait,
+};
+use unspool_device::{Driver, copy};
+use unspool_fakecuda::Fake;
+
+const COUNT: usize = 5000;
+const LEN: u64 = 4 * COUNT as u64;
+const BOUND: f64 = 1e-3;
+const LIMIT: Duration = Duration::from_secs(30);
+
+type Outcome<T = ()> = Result<T, Box<dyn Error + Send + Sync>>;
+
+fn wait() -> Wait<'static> {
+    Wait::at_most(LIMIT)
+}
+
+/// The values of `version`, as bytes.
+fn wave(version: i64) -> Vec<u8> {
+    let at = |i: usize| (i as f32 * 0.003 + version as f32).sin();
+    (0..COUNT).flat_map(|i| at(i).to_le_bytes()).collect()
+}
+
+fn spec(name: &str) -> RegionSpec {
+    RegionSpec { name: name.to_owned(), dtype: Dtype::Float32, shape: vec![COUNT as u64] }
+}
+
+/// The largest difference of two arrays.
+fn error(a: &[u8], b: &[u8]) -> f64 {
+    let value = |bytes: &[u8]| f32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
+    let pairs = a.chunks_exact(4).zip(b.chunks_exact(4));
+    pairs.map(|(a, b)| f64::from((value(a) - value(b)).abs())).fold(0.0, f64::max)
+}
+
+/// An application with one stream, an array to save and one to restore into.
+struct Application {
+    context: Context,
+    stream: Stream,
+    array: DeviceMemory,
+    other: DeviceMemory,
+}
+
+fn array_of(memory: &DeviceMemory) -> DeviceArray {
+    // SAFETY: the memory of an application lives longer than its copies: it is freed behind
+    // everything on the device.
+    unsafe { DeviceArray::dense(0, memory.span().address(), LEN) }
+}
+
+impl Application {
+    fn new() -> Outcome<Application> {
+        let context = Context::new(&Driver::load()?, 0)?;
+        let memory = || DeviceMemory::new(&context, LEN);
+        let (array, other) = (memory()?, memory()?);
+        Ok(Application { stream: Stream::new(&context)?, array, other, context })
+    }
+
+    /// Memory with the values of each version, ready before the device is made to stand.
+    fn prepared(&self, versions: std::ops::Range<i64>) -> Outcome<Vec<DeviceMemory>> {
+        versions.map(|version| self.upload(&wave(version))).collect()
+    }
+
+    fn upload(&self, bytes: &[u8]) -> Outcome<DeviceMemory> {
+        let memory = DeviceMemory::new(&self.context, bytes.len() as u64)?;
+        copy::host_to_device(&self.stream, &memory.span(), bytes, LIMIT)?;
+        Ok(memory)
+    }
+
+    /// Saves what `from` holds, and spoils the array that was saved.
+    fn save(&self, spool: &Spool, version: i64, from: &DeviceMemory) -> Outcome {
+        copy::device_to_device(&self.stream, &self.array.span(), &from.span())?;
+        let mut ticket = spool.save(version, vec![spec("u")], &wait())?;
+        ticket.put(0, &array_of(&self.array), &self.stream)?;
+        ticket.commit()?;
+        Ok(copy::fill(&self.stream, &self.array.span(), 0xEE)?)
+    }
+
+    fn save_wave(&self, spool: &Spool, version: i64) -> Outcome {
+        self.save(spool, version, &self.upload(&wave(version))?)
+    }
+
+    /// How far what is restored on the GPU is from what was saved.
+    fn restore(&self, spool: &Spool, version: i64) -> Outcome<f64> {
+        let mut ticket = spool.restore(version, &wait())?;
+        ticket.get(0, &array_of(&self.other), &self.stream)?;
+        ticket.finish()?;
+        let mut bytes = vec![0; LEN as usize];
+        copy::device_to_host(&self.stream, &mut bytes, &self.other.span(), LIMIT)?;
+        Ok(error(&bytes, &wave(version)))
+    }
+}
+
+fn open(change: impl FnOnce(&mut Settings)) -> Outcome<Spool> {
+    let mut settings = Settings {
+        device: Some(1 << 20),
+        on: On::Cuda(None),
+        codec: CodecChoice::all(Codec::Bounded(Bound::Absolute(BOUND))),
+        check_order: true,
+        timeout: LIMIT,
+        ..Settings::default()
+    };
+    change(&mut settings);
+    Ok(Spool::open(settings)?)
+}
+
+#[test]
+fn saves_return_while_the_gpu_stands_and_leave_no_holes_between_them() {
+    let fake = Fake::start();
+    let application = Application::new().unwrap();
+    let spool = open(|_| ()).unwrap();
+    let values = application.prepared(0..20).unwrap();
+    application.stream.sync(LIMIT).unwrap();
+    fake.hold();
+    for (version, values) in (0..).zip(&values) {
+        application.save(&spool, version, values).unwrap();
+        assert!(spool.contains(version).unwrap());
+    }
+    assert_eq!(spool.versions().unwrap().len(), 20);
+    fake.release();
+    for version in (0..20).rev() {
+        let found = application.restore(&spool, version).unwrap();
+        let told = &spool.achieved(version).unwrap()[0];
+        assert_eq!(told.codec, CodecId::Twine);
+        assert!(found <= BOUND && (found - told.achieved.unwrap().max_error).abs() < 1e-8);
+    }
+    let stored: u64 = (0..20)
+        .map(|v| spool.achieved(v).unwrap()[0].stored)
+        .collect::<Vec<_>>()
+        .iter()
+        .map(|bytes| bytes.next_multiple_of(256))
+        .sum();
+    assert_eq!(spool.stats().unwrap().tiers[0].used, stored);
+    spool.close().unwrap();
+}
+
+#[test]
+fn more_than_fits_goes_to_slower_tiers_as_it_was_encoded_and_comes_back() {
+    let fake = Fake::start();
+    fake.pace(Duration::from_micros(50), 0);
+    let application = Application::new().unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    let spool = open(|settings| {
+        settings.device = Some(64 << 10);
+        settings.host = Some(64 << 10);
+        settings.disk = Some(DiskSettings::new(directory.path()));
+    })
+    .unwrap();
+    (0..60).for_each(|version| application.save_wave(&spool, version).unwrap());
+    spool.expect((0..60).rev()).unwrap();
+    for version in (0..60).rev() {
+        assert!(application.restore(&spool, version).unwrap() <= BOUND, "version {version}");
+    }
+    // On the host, whatever tier it is in.
+    for version in 0..60 {
+        let ticket = spool.restore(version, &wait()).unwrap();
+        ticket.read(0, |bytes| assert!(error(bytes, &wave(version)) <= BOUND)).unwrap();
+        ticket.finish().unwrap();
+    }
+    spool.close().unwrap();
+}
+
+#[test]
+fn arrays_of_a_gpu_are_encoded_there_also_for_tiers_in_main_memory() {
+    let _fake = Fake::start();
+    let application = Application::new().unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    for host in [Some(1 << 20), None] {
+        let spool = open(|settings| {
+            (settings.device, settings.host) = (None, host);
+            (settings.on, settings.check_order) = (On::Cpu, false);
+            settings.disk = Some(DiskSettings::new(directory.path()));
+        })
+        .unwrap();
+        for version in 0..5 {
+            application.save_wave(&spool, version).unwrap();
+            assert!(application.restore(&spool, version).unwrap() <= BOUND);
+            let told = spool.achieved(version).unwrap();
+            assert!(told[0].stored < LEN / 2 && told[0].achieved.is_some(), "{told:?}");
+        }
+        spool.close().unwrap();
+    }
+}
+
+/// Regions of every kind in one checkpoint: on two streams, strided, from the host, without bytes.
+fn mixed(application: &Application, spool: &Spool, in_one_call: bool) -> Outcome {
+    let second = Stream::new(&application.context)?;
+    let (a, b) = (application.upload(&wave(1))?, application.upload(&[wave(2), wave(2)].concat())?);
+    application.stream.sync(LIMIT)?;
+    let layout = StridedLayout { shape: vec![COUNT as u64], strides: vec![8], itemsize: 4 };
+    // SAFETY: the memory is freed behind everything on the device.
+    let strided = unsafe { DeviceArray::strided(0, b.span().address(), layout) };
+    let every_other: Vec<u8> =
+        [wave(2), wave(2)].concat().chunks_exact(8).flat_map(|pair| pair[..4].to_vec()).collect();
+    let empty = RegionSpec { shape: vec![0], ..spec("empty") };
+    let few = RegionSpec { shape: vec![3], ..spec("few") };
+    let specs = vec![few, spec("a"), empty, spec("b"), spec("c")];
+    let mut ticket = spool.save(0, specs, &wait())?;
+    ticket.fill_from(0, &[1; 12])?;
+    ticket.fill(4, |room| room.copy_from_slice(&wave(3)))?;
+    let dense = array_of(&a);
+    if in_one_call {
+        ticket.put_all(&[(1, &dense, &application.stream), (3, &strided, &second)])?;
+    } else {
+        ticket.put(3, &strided, &second)?;
+        ticket.put(1, &dense, &application.stream)?;
+    }
+    copy::fill(&application.stream, &a.span(), 0)?;
+    copy::fill(&second, &b.span(), 0)?;
+    ticket.commit()?;
+    let ticket = spool.restore(0, &wait())?;
+    let expected = [vec![1; 12], wave(1), Vec::new(), every_other, wave(3)];
+    for (index, expected) in expected.iter().enumerate() {
+        let mut right = false;
+        ticket.read(index, |bytes| {
+            right = bytes.len() == expected.len() && error(bytes, expected) <= BOUND;
+        })?;
+        assert!(right, "region {index}");
+    }
+    ticket.finish()?;
+    Ok(spool.discard(0)?)
+}
+
+#[test]
+fn regions_from_several_streams_and_from_the_host_are_one_checkpoint() {
+    let fake = Fake::start();
+    fake.pace(Duration::from_micros(30), 0);
+    let application = Application::new().unwrap();
+    for check in [false, true] {
+        let spool = open(|settings| settings.check_codec = check).unwrap();
+        for in_one_call in [true, false, true] {
+            mixed(&application, &spool, in_one_call).unwrap();
+        }
+        spool.close().unwrap();
+    }
+}
+
+#[test]
+fn a_save_that_is_given_up_after_its_launch_leaves_version_and_room_free() {
+    let fake = Fake::start();
+    let application = Application::new().unwrap();
+    let spool = open(|settings| settings.device = Some(64 << 10)).unwrap();
+    let values = application.prepared(0..1).unwrap();
+    application.stream.sync(LIMIT).unwrap();
+    for _ in 0..10 {
+        fake.hold();
+        let mut ticket = spool.save(0, vec![spec("u")], &wait()).unwrap();
+        ticket.put(0, &array_of(&values[0]), &application.stream).unwrap();
+        drop(ticket);
+        assert!(!spool.contains(0).unwrap());
+        application.save(&spool, 0, &values[0]).unwrap();
+        fake.release();
+        assert!(application.restore(&spool, 0).unwrap() <= BOUND);
+        spool.discard(0).unwrap();
+    }
+    spool.close().unwrap();
+}
+
+#[test]
+fn what_is_pending_can_be_discarded_and_flushed() {
+    let fake = Fake::start();
+    let application = Application::new().unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    let spool = open(|settings| {
+        let disk = DiskSettings::new(directory.path());
+        settings.disk = Some(DiskSettings { durable: true, ..disk });
+    })
+    .unwrap();
+    let values = application.prepared(0..6).unwrap();
+    application.stream.sync(LIMIT).unwrap();
+    fake.hold();
+    for (version, values) in (0..).zip(&values) {
+        application.save(&spool, version, values).unwrap();
+    }
+    [0, 2, 5].into_iter().for_each(|version| spool.discard(version).unwrap());
+    let error = spool.flush(&Wait::at_most(Duration::from_millis(100))).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Timeout, "{error}");
+    let error = spool.restore(1, &Wait::at_most(Duration::from_millis(100))).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Timeout, "{error}");
+    assert_eq!(spool.versions().unwrap(), [1, 3, 4]);
+    fake.release();
+    spool.flush(&wait()).unwrap();
+    for version in [1, 3, 4] {
+        assert!(spool.durable(version).unwrap());
+        assert!(application.restore(&spool, version).unwrap() <= BOUND);
+    }
+    spool.close().unwrap();
+    drop(spool);
+    let spool = Spool::open(Settings {
+        disk: Some(DiskSettings { durable: true, ..DiskSettings::new(directory.path()) }),
+        ..Settings::default()
+    })
+    .unwrap();
+    assert_eq!(spool.versions().unwrap(), [1, 3, 4]);
+    let ticket = spool.restore(3, &wait()).unwrap();
+    assert!(error_of(ticket.region(0), 3) <= BOUND);
+}
+
+fn error_of(bytes: &[u8], version: i64) -> f64 {
+    error(bytes, &wave(version))
+}
+
+#[test]
+fn a_gpu_that_is_lost_while_it_encodes_is_told_by_the_next_call_and_close_returns() {
+    let fake = Fake::start();
+    let application = Application::new().unwrap();
+    let spool = open(|settings| settings.check_order = false).unwrap();
+    let values = application.prepared(0..3).unwrap();
+    application.stream.sync(LIMIT).unwrap();
+    fake.hold();
+    for (version, values) in (0..).zip(&values) {
+        application.save(&spool, version, values).unwrap();
+    }
+    fake.break_context(0, 700);
+    fake.release();
+    let error = spool.restore(1, &wait()).unwrap_err().to_string();
+    let second = spool.restore(1, &wait()).unwrap_err().to_string();
+    let told = [&error, &second].iter().any(|text| text.contains("was not saved"));
+    assert!(told, "{error} {second}");
+    let began = Instant::now();
+    let _ = spool.close();
+    assert!(began.elapsed() < Duration::from_secs(10));
+}
+
+#[test]
+fn closing_while_the_gpu_stands_is_bounded_and_says_what_is_lost() {
+    let fake = Fake::start();
+    let application = Application::new().unwrap();
+    let spool = open(|settings| {
+        settings.timeout = Duration::from_millis(300);
+        settings.check_order = false;
+    })
+    .unwrap();
+    let values = application.prepared(0..2).unwrap();
+    application.stream.sync(LIMIT).unwrap();
+    fake.hold();
+    for (version, values) in (0..).zip(&values) {
+        application.save(&spool, version, values).unwrap();
+    }
+    let error = spool.close().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Timeout, "{error}");
+    assert!(error.to_string().contains("not saved"), "{error}");
+    fake.release();
+}
+
+#[test]
+fn threads_with_streams_of_their_own_share_a_spool_that_encodes() {
+    let fake = Fake::start();
+    fake.pace(Duration::from_micros(20), 0);
+    let directory = tempfile::tempdir().unwrap();
+    let spool = open(|settings| {
+        settings.device = Some(80 << 10);
+        settings.disk = Some(DiskSettings::new(directory.path()));
+    })
+    .unwrap();
+    let errors: Vec<f64> = std::thread::scope(|scope| {
+        let work = |thread: i64| {
+            let application = Application::new().unwrap();
+            let mut largest = 0f64;
+            for version in 20 * thread..20 * thread + 20 {
+                application.save_wave(&spool, version).unwrap();
+                if version % 2 == 1 {
+                    largest = largest.max(application.restore(&spool, version - 1).unwrap());
+                }
+            }
+            for version in 20 * thread..20 * thread + 20 {
+                largest = largest.max(application.restore(&spool, version).unwrap());
+            }
+            largest
+        };
+        let threads: Vec<_> = (0..3).map(|thread| scope.spawn(move || work(thread))).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+    });
+    assert!(errors.iter().all(|error| *error > 0.0 && *error <= BOUND), "{errors:?}");
+    spool.close().unwrap();
+}
