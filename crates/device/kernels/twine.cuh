@@ -12,6 +12,7 @@ typedef long long i64;
 
 #define ALL 0xffffffffu
 #define UNROLL _Pragma("unroll")
+#define UNROLL8 _Pragma("unroll 8")
 #define INLINE_JOBS 16
 #define PIECES 32
 #define STRIDE 33  // of a block in shared memory: lanes that read their blocks meet no bank twice
@@ -95,9 +96,17 @@ struct DecodeLaunch {
 #ifdef EMULATED
 #define DEVICE static inline
 #define DEVICE_MEMBER inline
+#define BOUNDS
 #else
 #define DEVICE static __device__ __forceinline__
 #define DEVICE_MEMBER __device__ __forceinline__
+
+// So many registers that a multiprocessor holds this many blocks; what there is room for otherwise.
+#ifdef LEAST_BLOCKS
+#define BOUNDS __launch_bounds__(32 * WARPS, LEAST_BLOCKS)
+#else
+#define BOUNDS __launch_bounds__(32 * WARPS)
+#endif
 
 DEVICE void store_release(u64 *to, u64 value) {
     asm volatile("st.release.gpu.global.u64 [%0], %1;" ::"l"(to), "l"(value) : "memory");
@@ -117,10 +126,16 @@ DEVICE void store_for_host(u64 *to, u64 value) {
 DEVICE void pause() { __nanosleep(20); }
 #endif
 
-DEVICE u32 bits_of(const Cut &cut) { return cut.form & 0xff; }
-DEVICE u32 kind_of(const Cut &cut) { return cut.form >> 8 & 0xff; }
-DEVICE u32 profile_of(const Cut &cut) { return cut.form >> 16 & 0xff; }
-DEVICE u32 components_of(const Cut &cut) { return cut.form >> 24; }
+// The form of all arrays of the launch where it is known when this is compiled; else 0.
+#ifndef FORM
+#define FORM 0u
+#endif
+
+DEVICE u32 form_of(const Cut &cut) { return FORM ? FORM : cut.form; }
+DEVICE u32 bits_of(const Cut &cut) { return form_of(cut) & 0xff; }
+DEVICE u32 kind_of(const Cut &cut) { return form_of(cut) >> 8 & 0xff; }
+DEVICE u32 profile_of(const Cut &cut) { return form_of(cut) >> 16 & 0xff; }
+DEVICE u32 components_of(const Cut &cut) { return form_of(cut) >> 24; }
 
 DEVICE u64 align_up(u64 number, u64 unit) { return (number + unit - 1) / unit * unit; }
 
@@ -179,18 +194,20 @@ struct Window {
     u32 m;        // values inside
     u32 wx, hy;   // columns and rows inside (profiles 2 and 3)
     u32 dz;       // planes inside (profile 3), else 1
-    u32 profile, components;
+    u32 form;
     u64 nx, ny;
 };
 
+DEVICE u32 profile_of(const Window &w) { return (FORM ? FORM : w.form) >> 16 & 0xff; }
+DEVICE u32 components_of(const Window &w) { return (FORM ? FORM : w.form) >> 24; }
+
 DEVICE Window window_of(const Cut &cut, u64 n, u32 c) {
     Window w;
-    w.profile = profile_of(cut);
-    w.components = components_of(cut);
+    w.form = form_of(cut);
     w.nx = cut.nx;
     w.ny = cut.ny;
     w.dz = 1;
-    if (w.profile == 1) {
+    if (profile_of(w) == 1) {
         w.base = (u64)c * 1024;
         w.m = n - w.base < 1024 ? (u32)(n - w.base) : 1024;
         w.wx = 32;
@@ -201,7 +218,7 @@ DEVICE Window window_of(const Cut &cut, u64 n, u32 c) {
     u32 y = rest % cut.py;
     rest /= cut.py;
     w.wx = min(32u, cut.nx - 32 * x);
-    if (w.profile == 2) {
+    if (profile_of(w) == 2) {
         w.hy = min(32u, cut.ny - 32 * y);
         w.base = ((u64)rest * cut.ny + 32 * y) * cut.nx + 32 * x;
     } else {
@@ -217,34 +234,34 @@ DEVICE Window window_of(const Cut &cut, u64 n, u32 c) {
 
 // Positions of a block that are inside: the first so many.
 DEVICE u32 inside_of_block(const Window &w, u32 block) {
-    if (w.profile == 1) {
+    if (profile_of(w) == 1) {
         u32 begin = 32 * block;
         return begin >= w.m ? 0 : min(32u, w.m - begin);
     }
-    bool inside = w.profile == 2 ? block < w.hy : (block >> 3) < w.dz && (block & 7) < w.hy;
+    bool inside = profile_of(w) == 2 ? block < w.hy : (block >> 3) < w.dz && (block & 7) < w.hy;
     return inside ? w.wx : 0;
 }
 
 // Index in the array of the first value of a row (profiles 2 and 3).
 DEVICE u64 row_of(const Window &w, u32 block) {
-    u64 row = w.profile == 2 ? (u64)block : (u64)(block >> 3) * w.ny + (block & 7);
+    u64 row = profile_of(w) == 2 ? (u64)block : (u64)(block >> 3) * w.ny + (block & 7);
     return w.base + row * w.nx;
 }
 
 // Index in the array of a position that is inside.
 DEVICE u64 index_of(const Window &w, u32 position) {
-    if (w.profile != 1) return row_of(w, position >> 5) + (position & 31);
-    if (w.components == 1) return w.base + position;
+    if (profile_of(w) != 1) return row_of(w, position >> 5) + (position & 31);
+    if (components_of(w) == 1) return w.base + position;
     u32 half = w.m / 2;
     return w.base + (position < half ? 2 * position : 2 * (position - half) + 1);
 }
 
 // The position of the value of a rank among those inside.
 DEVICE u32 position_of(const Window &w, u32 rank) {
-    if (w.profile == 1) return rank;
+    if (profile_of(w) == 1) return rank;
     u32 row = w.wx == 32 ? rank >> 5 : rank / w.wx;
     u32 column = rank - row * w.wx;
-    if (w.profile == 3) {
+    if (profile_of(w) == 3) {
         u32 z = row / w.hy;
         row = z * 8 + (row - z * w.hy);
     }

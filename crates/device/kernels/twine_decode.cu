@@ -342,14 +342,14 @@ DEVICE bool decode_coded(u32 *stage, const u32 *from, u32 words, const Window &w
             read_dense(q, own, block.width);
         }
         UNROLL for (int i = 0; i < 32; i++) q[i] = unzigzag(q[i]);
-        for (u32 t = 0; t < kind; t++) sum_blocks(q, w.profile == 1, lane);
+        for (u32 t = 0; t < kind; t++) sum_blocks(q, profile_of(w) == 1, lane);
     }
     __syncwarp();
     U *grid = (U *)stage;
     UNROLL for (int i = 0; i < 32; i++) grid[lane * STRIDE + i] = q[i];
     __syncwarp();
-    if (w.profile != 1 && kind != 5 && kind != 0) {
-        sum_column(grid, w.profile, kind, lane);
+    if (profile_of(w) != 1 && kind != 5 && kind != 0) {
+        sum_column(grid, profile_of(w), kind, lane);
         __syncwarp();
     }
     write_values(grid, w, s, target, kind == 5, lane);

@@ -23,6 +23,4 @@ pub const SOURCES: &[(&str, &str)] = &[
     crate::twine::SOURCES[3],
     crate::twine::SOURCES[4],
     crate::twine::SOURCES[5],
-    crate::twine::SOURCES[6],
-    crate::twine::SOURCES[7],
 ];

@@ -3,10 +3,12 @@
 
 use std::ffi::c_void;
 
+use unspool_codec::twine::Layout;
+
 use super::Twine;
 use super::job::DecodeJob;
-use super::modules::DECODE_WARPS;
-use super::plan::piece;
+use super::modules::{DECODE_WARPS, Kernel, Special, Variant};
+use super::plan::{cut, is_worth_a_variant, piece};
 use super::words::{DecodeLaunch, PIECES, Piece};
 use crate::error::DeviceError;
 use crate::pending::{DecodeStatus, Pending};
@@ -49,8 +51,7 @@ impl Twine {
         stream: &Stream,
         jobs: &[DecodeJob<'_>],
     ) -> Result<Pending, DeviceError> {
-        let wide = jobs.iter().any(|job| job.layout.bits == 64);
-        let (module, kernel) = self.modules.get("twine_decode", wide, DECODE_WARPS)?;
+        let module = self.modules.get(variant(jobs.iter().map(|job| job.layout)))?;
         let (mut slot, mark) = (self.slots.begin(0)?, self.marks.prepare()?);
         let counts = slot.counters(stream)?;
         let mut words = words_of(jobs, (slot.address(), slot.sequence(), counts))?;
@@ -58,7 +59,7 @@ impl Twine {
         let shape = (words.tiles, 32 * DECODE_WARPS);
         // SAFETY: the kernel takes these words; what they name is there by the caller's word, or
         // is the slot's.
-        unsafe { module.launch_with(stream, kernel, shape, &mut list) }?;
+        unsafe { module.launch_with(stream, Kernel::Decode.name(), shape, &mut list) }?;
         // Before the mark, which is behind it.
         tell(stream, jobs);
         let mark = match mark.record(stream) {
@@ -70,6 +71,22 @@ impl Twine {
         };
         Ok(slot.launched(mark, u64::MAX))
     }
+}
+
+/// The kernel for arrays of these layouts.
+pub(super) fn variant<'a>(layouts: impl IntoIterator<Item = &'a Layout>) -> Variant {
+    let (mut wide, mut chunks, mut forms) = (false, 0, Vec::new());
+    for layout in layouts {
+        wide |= layout.bits == 64;
+        chunks += u64::from(layout.n_chunks);
+        forms.push(cut(layout).form);
+    }
+    forms.dedup();
+    let special = match forms[..] {
+        [form] if is_worth_a_variant(form, chunks) => Some(Special { form, mode: None }),
+        _ => None,
+    };
+    Variant { kernel: Kernel::Decode, wide, warps: DECODE_WARPS, special }
 }
 
 /// The words of a launch: its slot, what that holds at the end, and its counters.

@@ -56,9 +56,14 @@ fn build(folder: &Path, name: &str, warps: u32) -> Option<libloading::Library> {
         "extern \"C\" void run(const {launch} *launch, unsigned blocks, unsigned workers) {{\n\
          run_blocks<{launch}>((void (*)({launch}))twine_{name}, *launch, blocks, workers);\n}}\n"
     );
-    let texts =
-        ["src/twine/emulated.cpp", "kernels/twine.cuh", &format!("kernels/twine_{name}.cu")];
-    let texts = texts.map(text).concat();
+    let chunk = if name == "encode" { text("kernels/twine_chunk.cuh") } else { String::new() };
+    let texts = [
+        text("src/twine/emulated.cpp"),
+        text("kernels/twine.cuh"),
+        chunk,
+        text(&format!("kernels/twine_{name}.cu")),
+    ];
+    let texts = texts.concat();
     let whole = format!("#define WIDE 1\n#define WARPS {warps}\n{texts}{run}");
     std::fs::write(&source, whole).unwrap();
     let compile = |compiler: &str| {

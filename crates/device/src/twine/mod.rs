@@ -23,6 +23,7 @@ use std::sync::Arc;
 
 use crate::context::Context;
 use crate::error::DeviceError;
+use crate::kernels::Module;
 use crate::mark::{Mark, Marks};
 use crate::pending::{Pending, Slot, Slots, Start};
 use crate::stream::Stream;
@@ -31,7 +32,7 @@ use crate::watch::Place;
 pub use job::{Checkpoint, DecodeJob, EncodeJob, JobSpec};
 pub(crate) use modules::SOURCES;
 
-use modules::{Modules, REDUCE_THREADS};
+use modules::{Kernel, Modules, REDUCE_THREADS, Variant};
 use plan::Plan;
 use scratch::{Pool, Set};
 use words::{EncodeLaunch, Entry, INLINE, Job};
@@ -76,13 +77,32 @@ impl Twine {
         &self.slots
     }
 
-    /// Compiles and loads the kernels for values of up to 32 bits, or with `wide` those of 64, so
-    /// that the first launch does not have to. It takes seconds where they are not in the cache.
+    /// Compiles and loads the kernels that a launch with these checkpoints needs, and those that
+    /// decode what it writes, so that the first launch does not have to. It takes seconds where
+    /// they are not in the cache. Addresses do not matter.
     ///
     /// # Errors
-    /// When there is no compiler, or the device does not take the kernels.
-    pub fn prepare(&self, wide: bool) -> Result<(), DeviceError> {
-        self.modules.prepare(wide)
+    /// As [`encode`](Self::encode).
+    pub fn prepare(&self, checkpoints: &[Checkpoint<'_>]) -> Result<(), DeviceError> {
+        let plan = Plan::of(checkpoints, self.warps)?;
+        self.encoders(&plan)?;
+        let specs = checkpoints.iter().flat_map(|one| one.jobs).filter_map(|job| match job.spec {
+            JobSpec::Twine(spec) => Some(&spec.layout),
+            JobSpec::Raw { .. } => None,
+        });
+        specs
+            .map(|layout| decode::variant([layout]))
+            .try_for_each(|v| self.modules.get(v).map(drop))
+    }
+
+    /// The encoder's kernel, and that for its bounds if it needs one.
+    fn encoders(&self, plan: &Plan) -> Result<(Arc<Module>, Option<Arc<Module>>), DeviceError> {
+        let Plan { wide, warps, special, .. } = *plan;
+        let encode = Variant { kernel: Kernel::Encode, wide, warps, special };
+        let warps = REDUCE_THREADS / 32;
+        let reduce = Variant { kernel: Kernel::Reduce, wide: false, warps, special: None };
+        let reduce = (plan.reduces > 0).then(|| self.modules.get(reduce)).transpose()?;
+        Ok((self.modules.get(encode)?, reduce))
     }
 
     /// Encodes `checkpoints` behind what is on `stream`: with one launch, and one before it when a
@@ -134,11 +154,7 @@ impl Twine {
         plan: &mut Plan,
         checkpoints: &[Checkpoint<'_>],
     ) -> Result<Mark, DeviceError> {
-        let (module, kernel) = self.modules.get("twine_encode", plan.wide, plan.warps)?;
-        let reduce = match plan.reduces {
-            0 => None,
-            _ => Some(self.modules.get("twine_reduce", false, REDUCE_THREADS / 32)?),
-        };
+        let (encode, reduce) = self.encoders(plan)?;
         let mark = self.marks.prepare()?;
         let mut set = self.pool.take(stream, u64::from(plan.tiles), plan.jobs.len() as u64)?;
         if reduce.is_some() {
@@ -147,15 +163,15 @@ impl Twine {
         }
         let mut words = launch_words(stream, plan, &mut set)?;
         let mut list: [*mut c_void; 1] = [(&raw mut words).cast()];
-        if let Some((module, kernel)) = reduce {
+        if let Some(module) = reduce {
             let shape = (plan.reduces, REDUCE_THREADS);
             // SAFETY: the kernel takes these words; what they name is there by the caller's word,
             // or belongs to the set and the slots.
-            unsafe { module.launch_with(stream, kernel, shape, &mut list) }?;
+            unsafe { module.launch_with(stream, Kernel::Reduce.name(), shape, &mut list) }?;
         }
         let shape = (plan.tiles, 32 * plan.warps);
         // SAFETY: as above.
-        unsafe { module.launch_with(stream, kernel, shape, &mut list) }?;
+        unsafe { encode.launch_with(stream, Kernel::Encode.name(), shape, &mut list) }?;
         set.ticket = set.ticket.wrapping_add(plan.tiles);
         // Before the mark, which is behind it.
         tell(stream, checkpoints);

@@ -1,5 +1,6 @@
-//! The kernels as they are compiled: one text, in variants for narrow and wide values and for the
-//! warps of a tile, each compiled when it is first needed.
+//! The kernels as they are compiled: one text in variants, each compiled when it is first needed. The
+//! general ones take all values of up to 32 or of 64 bits; where all arrays of a launch have one
+//! form, a variant for that form alone is smaller and faster.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -8,69 +9,105 @@ use crate::context::Context;
 use crate::error::DeviceError;
 use crate::kernels::{Module, Nvrtc};
 
-macro_rules! variant {
-    ($wide:literal, $warps:literal, $file:literal) => {
+const COMMON: &str = include_str!("../../kernels/twine.cuh");
+const CHUNK: &str = include_str!("../../kernels/twine_chunk.cuh");
+const ENCODE: &str = include_str!("../../kernels/twine_encode.cu");
+const REDUCE: &str = include_str!("../../kernels/twine_reduce.cu");
+const DECODE: &str = include_str!("../../kernels/twine_decode.cu");
+
+macro_rules! text {
+    ($head:literal, $($file:literal),*) => {
         concat!(
-            "#define WIDE ",
-            $wide,
-            "\n#define WARPS ",
-            $warps,
-            "\n",
+            $head,
             include_str!("../../kernels/twine.cuh"),
-            include_str!(concat!("../../kernels/", $file))
+            $(include_str!(concat!("../../kernels/", $file))),*
         )
     };
 }
 
-/// A text and what its kernel is called.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Variant {
-    pub(super) file: &'static str,
-    pub(super) kernel: &'static str,
-    pub(crate) text: &'static str,
-    wide: bool,
-    warps: u32,
-}
-
-macro_rules! variants {
-    ($($kernel:literal $file:literal $wide:literal $warps:literal,)*) => {
-        pub(crate) const VARIANTS: &[Variant] = &[$(Variant {
-            file: concat!($kernel, " of ", $file, " (wide ", $wide, ", warps ", $warps, ")"),
-            kernel: $kernel,
-            text: variant!($wide, $warps, $file),
-            wide: $wide != 0,
-            warps: $warps,
-        },)*];
-
-        /// Every text by name, for tests that compile them all.
-        pub(crate) const SOURCES: &[(&str, &str)] = &[$((
-            concat!("twine ", $kernel, " ", $wide, " ", $warps),
-            variant!($wide, $warps, $file),
-        ),)*];
+macro_rules! encode {
+    ($head:literal) => {
+        text!($head, "twine_chunk.cuh", "twine_encode.cu")
     };
 }
 
-variants! {
-    "twine_encode" "twine_encode.cu" 0 2,
-    "twine_encode" "twine_encode.cu" 0 4,
-    "twine_encode" "twine_encode.cu" 0 8,
-    "twine_encode" "twine_encode.cu" 1 2,
-    "twine_encode" "twine_encode.cu" 1 4,
-    "twine_reduce" "twine_reduce.cu" 0 8,
-    "twine_decode" "twine_decode.cu" 0 4,
-    "twine_decode" "twine_decode.cu" 1 4,
+/// Every general text by name, and some of those for one form, for tests that compile them all.
+pub(crate) const SOURCES: &[(&str, &str)] = &[
+    ("twine_encode.cu, narrow", encode!("#define WIDE 0\n#define WARPS 4\n")),
+    ("twine_encode.cu, wide", encode!("#define WIDE 1\n#define WARPS 2\n")),
+    (
+        "twine_encode.cu, float32 in two dimensions by steps",
+        encode!("#define WIDE 0\n#define WARPS 8\n#define FORM 0x01020220u\n#define MODE 1\n"),
+    ),
+    ("twine_reduce.cu", text!("#define WIDE 0\n#define WARPS 8\n", "twine_reduce.cu")),
+    ("twine_decode.cu, narrow", text!("#define WIDE 0\n#define WARPS 4\n", "twine_decode.cu")),
+    ("twine_decode.cu, wide", text!("#define WIDE 1\n#define WARPS 4\n", "twine_decode.cu")),
+];
+
+/// What a kernel does.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Kernel {
+    Encode,
+    Reduce,
+    Decode,
+}
+
+impl Kernel {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Kernel::Encode => "twine_encode",
+            Kernel::Reduce => "twine_reduce",
+            Kernel::Decode => "twine_decode",
+        }
+    }
+}
+
+/// What all arrays of a launch have in common: the form as `Cut` has it, and the mode of the format
+/// for an encoder.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Special {
+    pub(super) form: u32,
+    pub(super) mode: Option<u32>,
+}
+
+/// One way to compile a kernel.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Variant {
+    pub(super) kernel: Kernel,
+    /// Whether there are values of 64 bits.
+    pub(super) wide: bool,
+    /// Warps of a block.
+    pub(super) warps: u32,
+    pub(super) special: Option<Special>,
 }
 
 /// Warps of a tile of the decoder, and threads of a block of the launch that computes bounds.
 pub(super) const DECODE_WARPS: u32 = 4;
 pub(super) const REDUCE_THREADS: u32 = 256;
 
+impl Variant {
+    fn text(&self) -> String {
+        let mut text =
+            format!("#define WIDE {}\n#define WARPS {}\n", u32::from(self.wide), self.warps);
+        if let Some(Special { form, mode }) = self.special {
+            text += &format!("#define FORM {form:#x}u\n");
+            text += &mode.map(|mode| format!("#define MODE {mode}\n")).unwrap_or_default();
+        }
+        text += COMMON;
+        match self.kernel {
+            Kernel::Encode => text + CHUNK + ENCODE,
+            Kernel::Reduce => text + REDUCE,
+            Kernel::Decode => text + DECODE,
+        }
+    }
+}
+
 /// The kernels of one context, as far as they were needed.
 #[derive(Debug)]
 pub(super) struct Modules {
     context: Context,
     folders: Vec<PathBuf>,
-    loaded: Mutex<Vec<(usize, Arc<Module>)>>,
+    loaded: Mutex<Vec<(Variant, Arc<Module>)>>,
 }
 
 impl Modules {
@@ -78,34 +115,17 @@ impl Modules {
         Modules { context: context.clone(), folders, loaded: Mutex::default() }
     }
 
-    /// The module of a kernel for these values and warps; the narrow one has fewer registers, the
-    /// wide one takes all values.
-    pub(super) fn get(
-        &self,
-        kernel: &str,
-        wide: bool,
-        warps: u32,
-    ) -> Result<(Arc<Module>, &'static str), DeviceError> {
-        let is_it = |v: &Variant| v.kernel == kernel && v.wide == wide && v.warps == warps;
-        let index = VARIANTS.iter().position(is_it);
-        let index = index.ok_or_else(|| super::plan::invalid("there is no such kernel"))?;
+    /// The module of a variant.
+    pub(super) fn get(&self, variant: Variant) -> Result<Arc<Module>, DeviceError> {
         // Held while it compiles: whoever else needs it waits instead of compiling it as well.
         let mut loaded = self.loaded.lock().unwrap_or_else(PoisonError::into_inner);
-        let found = loaded.iter().find(|(number, _)| *number == index);
-        if let Some((_, module)) = found {
-            return Ok((Arc::clone(module), VARIANTS[index].kernel));
+        if let Some((_, module)) = loaded.iter().find(|(other, _)| *other == variant) {
+            return Ok(Arc::clone(module));
         }
-        let variant = &VARIANTS[index];
         let nvrtc = Nvrtc::find_in(&self.folders)?;
-        let module = Module::compile(&self.context, &nvrtc, variant.file, variant.text)?;
-        let module = Arc::new(module);
-        loaded.push((index, Arc::clone(&module)));
-        Ok((module, variant.kernel))
-    }
-
-    /// Compiles and loads what most launches need.
-    pub(super) fn prepare(&self, wide: bool) -> Result<(), DeviceError> {
-        let mut all = VARIANTS.iter().filter(|variant| variant.wide == wide || variant.warps == 8);
-        all.try_for_each(|v| self.get(v.kernel, v.wide, v.warps).map(drop))
+        let name = variant.kernel.name();
+        let module = Arc::new(Module::compile(&self.context, &nvrtc, name, &variant.text())?);
+        loaded.push((variant, Arc::clone(&module)));
+        Ok(module)
     }
 }

@@ -3,6 +3,7 @@
 use unspool_codec::twine::{Layout, Relative, Rule, Spec, Step, ValueKind};
 
 use super::job::{Checkpoint, DecodeJob, EncodeJob, JobSpec};
+use super::modules::Special;
 use super::words::{Cut, Entry, Job, Piece, how, rule};
 use crate::error::{DeviceError, DeviceErrorKind};
 use crate::pending::{Slot, Start};
@@ -12,6 +13,9 @@ use crate::stream::Stream;
 pub(super) const ALIGNMENT: u64 = 64;
 /// Bytes that a warp copies of a raw job.
 const RAW_BYTES: u64 = 8192;
+/// Numbers of kinds of values.
+const FLOAT32: u32 = 2;
+const FLOAT64: u32 = 3;
 /// Values of a chunk, and the chunks of a tile of the launch that computes bounds.
 const CHUNK: u64 = 1024;
 const REDUCE_WARPS: u64 = 8;
@@ -31,6 +35,8 @@ pub(super) struct Plan {
     pub(super) wide: bool,
     /// Warps of a tile.
     pub(super) warps: u32,
+    /// What all arrays have in common, where a variant for that is worth it.
+    pub(super) special: Option<Special>,
 }
 
 impl Plan {
@@ -48,6 +54,7 @@ impl Plan {
             check(checkpoint, &mut limit, plan.entries.is_empty())?;
             plan.add(checkpoint)?;
         }
+        plan.special = special(&plan.jobs, chunks);
         Ok(plan)
     }
 
@@ -140,6 +147,29 @@ fn size(checkpoints: &[Checkpoint<'_>]) -> (bool, u64) {
     })
 }
 
+/// Chunks from which on a variant of the kernels for one form is compiled.
+const MANY_CHUNKS: u64 = 128;
+
+/// Whether arrays of a form get kernels of their own: large ones of float32 and float64.
+pub(super) fn is_worth_a_variant(form: u32, chunks: u64) -> bool {
+    let (kind, components) = (form >> 8 & 0xff, form >> 24);
+    (kind == FLOAT32 || kind == FLOAT64) && components == 1 && chunks >= MANY_CHUNKS
+}
+
+/// Form and mode of all arrays, if they are the same and worth it.
+fn special(jobs: &[Job], chunks: u64) -> Option<Special> {
+    let mode = |job: &Job| match job.rule & 0xff {
+        rule::EXACT => Some(0),
+        rule::STEP | rule::RANGE | rule::RMS => Some(1),
+        _ => None,
+    };
+    let mut arrays = jobs.iter().filter(|job| job.rule & 0xff != rule::RAW);
+    let first = arrays.next()?;
+    let special = Special { form: first.cut.form, mode: Some(mode(first)?) };
+    let same = arrays.all(|job| job.cut.form == special.form && mode(job) == special.mode);
+    (same && is_worth_a_variant(special.form, chunks)).then_some(special)
+}
+
 /// Few warps a tile fill the device soonest; many make the chain of tiles short.
 fn warps_for(chunks: u64) -> u32 {
     match chunks {
@@ -210,12 +240,12 @@ fn spec_words(spec: &Spec) -> Result<Job, DeviceError> {
     Ok(job)
 }
 
-fn cut(layout: &Layout) -> Cut {
+pub(super) fn cut(layout: &Layout) -> Cut {
     let kind: u32 = match layout.kind {
         ValueKind::Float16 => 0,
         ValueKind::BFloat16 => 1,
-        ValueKind::Float32 => 2,
-        ValueKind::Float64 => 3,
+        ValueKind::Float32 => FLOAT32,
+        ValueKind::Float64 => FLOAT64,
         ValueKind::Signed => 4,
         ValueKind::Unsigned => 5,
     };
