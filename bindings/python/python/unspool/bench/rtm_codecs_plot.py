@@ -51,7 +51,8 @@ def draw(trials: Sequence[Trial], file: Path) -> None:
     axes.set(
         xscale="log", yscale="log", xlabel="times smaller", ylabel="relative error of the image"
     )
-    axes.set_ylim(LEAST, 20.0)
+    lossy = [one.quality.rel_l2 for one in trials if one.quality.rel_l2 > LEAST]
+    axes.set_ylim(min(lossy, default=1e-3) / 10.0, 20.0)
     axes.set_xlim(left=1.0)
     axes.legend(fontsize=8, loc="lower right")
     figure.savefig(file, dpi=110)
