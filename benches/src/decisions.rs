@@ -31,6 +31,10 @@ pub fn run() {
     rows.push(measure("random, resident", &irregular(resident, 7), resident, yardstick));
     // Twice as many as fit: every second save makes room among 10,000 fragments.
     rows.push(measure("random, half resident", &irregular(2 * resident, 7), resident, yardstick));
+    for compressed in [3_000, 10_000] {
+        rows.push(measure_compressed("compressed, reverse", &reverse(compressed), yardstick));
+        rows.push(measure_compressed("compressed, random", &irregular(compressed, 7), yardstick));
+    }
     let columns = [
         "restore order",
         "checkpoints",
@@ -46,9 +50,19 @@ pub fn run() {
     println!("a plain copy of 1 MiB: {:.1} us", yardstick / 1e3);
 }
 
+/// Checkpoints of which about a tenth is left, half as many again as fit into the arena.
+fn measure_compressed(name: &str, versions: &[i64], yardstick: f64) -> Vec<String> {
+    let trace = forward_then("decisions", uniform(versions.len(), MIB), versions, HINTS);
+    measure_trace(name, &trace.compressed(3), versions.len() / 15, yardstick)
+}
+
 fn measure(name: &str, versions: &[i64], in_arena: usize, yardstick: f64) -> Vec<String> {
     let trace = forward_then("decisions", uniform(versions.len(), MIB), versions, HINTS);
-    let mut steps = match best_of_rounds(&trace, in_arena as u64) {
+    measure_trace(name, &trace, in_arena, yardstick)
+}
+
+fn measure_trace(name: &str, trace: &Trace, in_arena: usize, yardstick: f64) -> Vec<String> {
+    let mut steps = match best_of_rounds(trace, in_arena as u64) {
         Ok(steps) => steps,
         Err(reason) => return failed(name, &reason),
     };
@@ -57,7 +71,7 @@ fn measure(name: &str, versions: &[i64], in_arena: usize, yardstick: f64) -> Vec
     let at = |part: f64| f64::from(steps[(steps.len() as f64 * part) as usize]) / 1e3;
     vec![
         name.to_owned(),
-        versions.len().to_string(),
+        trace.sizes.len().to_string(),
         in_arena.to_string(),
         steps.len().to_string(),
         format!("{:.2}", at(0.5)),

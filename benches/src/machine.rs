@@ -11,6 +11,7 @@ use unspool_core::{
     Version,
 };
 
+use crate::chain::Chain;
 use crate::traces::{Action, Trace};
 
 /// Bytes per second at which an application copies into and out of the fastest tier.
@@ -61,6 +62,7 @@ pub struct Machine {
     answers: HashMap<RequestId, Result<Place, Refusal>>,
     commands: Vec<Command>,
     next_request: u64,
+    chain: Chain,
     outcome: Outcome,
 }
 
@@ -77,6 +79,7 @@ impl Machine {
             answers: HashMap::new(),
             commands: Vec::new(),
             next_request: 0,
+            chain: Chain::default(),
             outcome: Outcome::default(),
         })
     }
@@ -86,8 +89,11 @@ impl Machine {
         for action in &trace.actions {
             match *action {
                 Action::Compute(steps) => self.pass(Nanos(step.0 * steps)),
+                Action::Save(version) if !trace.stored.is_empty() => {
+                    self.compress(version, (trace.sizes[version as usize], trace.kept(version)))?;
+                }
                 Action::Save(version) => self.save(version, trace.sizes[version as usize])?,
-                Action::Restore(version) => self.restore(version, trace.sizes[version as usize])?,
+                Action::Restore(version) => self.restore(version, trace.kept(version))?,
                 Action::Discard(version) => self.feed(Event::Discard { version: Version(version) }),
                 Action::ExpectAll => self.expect_all(trace),
                 Action::HoldPrefetch => self.feed(Event::HoldPrefetch),
@@ -116,6 +122,29 @@ impl Machine {
         Ok(())
     }
 
+    /// A save whose size is known a few saves later.
+    fn compress(&mut self, version: i64, (bytes, stored): (u64, u64)) -> Result<(), String> {
+        let begin = self.now;
+        let request = self.request();
+        self.feed(Event::Save { request, version: Version(version), bytes, size: Size::AtMost });
+        let place = self.answer(request)?;
+        self.outcome.save_stall = self.outcome.save_stall.plus(self.now.since(begin));
+        let unit = self.config.tiers[usize::from(place.tier.0)].alignment;
+        self.chain.add(request, place, (bytes, stored), unit);
+        self.feed(Event::SaveHanded { request });
+        if self.chain.is_long() {
+            self.settle_one();
+        }
+        Ok(())
+    }
+
+    /// Reports the first of the saves that are pending.
+    fn settle_one(&mut self) -> bool {
+        let unit = self.config.tiers[0].alignment;
+        let settled = self.chain.settle(unit);
+        settled.map(|event| self.feed(event)).is_some()
+    }
+
     fn restore(&mut self, version: i64, bytes: u64) -> Result<(), String> {
         let begin = self.now;
         let request = self.request();
@@ -139,6 +168,9 @@ impl Machine {
         loop {
             if let Some(answer) = self.answers.remove(&request) {
                 return answer.map_err(|refusal| format!("refused: {refusal:?}"));
+            }
+            if self.settle_one() {
+                continue;
             }
             let next = self.next_time().ok_or("the core waits and nothing is under way")?;
             self.happen(next);

@@ -6,6 +6,7 @@
 // A command-line tool: its tables are its output.
 #![allow(clippy::print_stdout, clippy::print_stderr)]
 
+mod chain;
 mod decisions;
 mod machine;
 mod policies;

@@ -75,8 +75,19 @@ fn histories() -> Vec<History> {
         forward_then(after.0, uneven(), &reverse, after.1),
     ];
     let discarding = discarding.map(|trace| History { trace, discard_after_restore: true });
+    // What ten times as many checkpoints are after compression, on the same machine.
+    let many = |name, order: &[i64]| {
+        let sizes = uniform(10 * COUNT, BYTES);
+        forward_then(name, sizes, order, held).compressed(9)
+    };
+    let reversed = crate::traces::reverse(10 * COUNT);
+    let compressed = [
+        many("compressed, reverse", &reversed),
+        many("compressed, irregular", &crate::traces::irregular(10 * COUNT, 5)),
+    ];
+    let compressed = compressed.map(|trace| History { trace, discard_after_restore: true });
     let kept = History { trace: kept, discard_after_restore: false };
-    discarding.into_iter().chain([kept]).collect()
+    discarding.into_iter().chain([kept]).chain(compressed).collect()
 }
 
 /// The same history under every policy.

@@ -27,6 +27,8 @@ pub struct Trace {
     pub name: &'static str,
     /// Payload bytes of version `i`.
     pub sizes: Vec<u64>,
+    /// What compression leaves of each; empty when nothing is compressed.
+    pub stored: Vec<u64>,
     /// What is done.
     pub actions: Vec<Action>,
 }
@@ -38,6 +40,21 @@ impl Trace {
             Action::Restore(version) => Some(*version),
             _ => None,
         })
+    }
+
+    /// The same history, compressed to a part of each checkpoint between a fortieth and a third,
+    /// about a tenth on average.
+    pub fn compressed(mut self, seed: u64) -> Trace {
+        let mut random = Random::new(seed);
+        let mut kept = |bytes: u64| bytes * (30 + random.below(8) * random.below(11) * 4) / 1200;
+        self.stored = self.sizes.iter().map(|&bytes| kept(bytes)).collect();
+        self
+    }
+
+    /// Bytes of a version as they are kept.
+    pub fn kept(&self, version: i64) -> u64 {
+        let index = version as usize;
+        self.stored.get(index).copied().unwrap_or(self.sizes[index])
     }
 
     /// Bytes that are saved.
@@ -87,7 +104,7 @@ pub fn forward_then(name: &'static str, sizes: Vec<u64>, versions: &[i64], hints
     let restores = versions.iter().flat_map(|&v| [Action::Restore(v), Action::Compute(1)]);
     let before = before.iter().copied();
     let actions = before.chain(saves).chain(between.iter().copied()).chain(restores).collect();
-    Trace { name, sizes, actions }
+    Trace { name, sizes, stored: Vec::new(), actions }
 }
 
 /// `0..count` backwards.
@@ -123,7 +140,7 @@ pub fn interleaved(name: &'static str, sizes: Vec<u64>, parts: usize) -> Trace {
         reverse_range(*begin, *begin + length as i64, &mut actions);
         actions.push(Action::Discard(*begin));
     }
-    Trace { name, sizes, actions }
+    Trace { name, sizes, stored: Vec::new(), actions }
 }
 
 /// Reverses the steps `begin..end`, with a checkpoint at `begin` in place.

@@ -75,6 +75,7 @@ fn job_of(asked: &Bound<'_, PyDict>) -> PyResult<Job> {
         lookahead: need(asked, "lookahead")?,
         on_gpu: need(asked, "on_gpu")?,
         first_touch: find(asked, "first_touch")?.unwrap_or(0.0),
+        compression: None,
         steps: find(asked, "steps")?,
         tiers: tiers_of(asked.py(), &tiers)?,
         links,

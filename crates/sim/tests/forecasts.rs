@@ -56,6 +56,7 @@ fn predicted((tiers, links): &Machine, step: Nanos) -> Forecast {
         lookahead: usize::MAX,
         on_gpu: true,
         first_touch: 0.0,
+        compression: None,
         steps: None,
     };
     // One step more than states: the last one is never saved.

@@ -66,6 +66,29 @@ impl LinkSpeed {
     }
 }
 
+/// What is saved is compressed.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Compression {
+    /// Bytes of a state for every byte that is stored, at least 1.
+    pub ratio: f64,
+    /// From the application's arrays into the fastest tier: bytes of the arrays in a second.
+    pub encode: Rate,
+    /// From the fastest tier to the application's arrays, in bytes of the arrays as well.
+    pub decode: Rate,
+}
+
+impl Compression {
+    fn check(&self) -> Result<(), ForecastError> {
+        if !(self.ratio.is_finite() && self.ratio >= 1.0) {
+            return Err(ForecastError::Job("a ratio of compression is finite and at least 1"));
+        }
+        if !(self.encode.is_valid() && self.decode.is_valid()) {
+            return Err(ForecastError::Job("rates of a codec are finite and above zero"));
+        }
+        Ok(())
+    }
+}
+
 /// The computation, the spool and the machine.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Job {
@@ -87,6 +110,9 @@ pub struct Job {
     pub save: Rate,
     /// Copies from the fastest tier to the application's arrays.
     pub restore: Rate,
+    /// The codec of the spool, if it has one. Saves then take room for a whole state until they are
+    /// done, and `save` and `restore` are of no meaning.
+    pub compression: Option<Compression>,
     /// Restores that are expected behind the one that is being served.
     pub lookahead: usize,
     /// The application's arrays and the fastest tier lie on a GPU.
@@ -108,6 +134,7 @@ impl Job {
         if !(self.save.is_valid() && self.restore.is_valid()) {
             return Err(ForecastError::Job("rates of copies are finite and above zero"));
         }
+        self.compression.iter().try_for_each(Compression::check)?;
         if self.reverse_bytes > self.state_bytes {
             return Err(ForecastError::Job("what a reverse step reads is a part of the state"));
         }
@@ -124,6 +151,16 @@ impl Job {
             max_retries: 0,
             retry_delay: Nanos(0),
         }
+    }
+
+    /// What is stored of `bytes` bytes of a state.
+    pub(super) fn stored(&self, bytes: u64) -> u64 {
+        self.compression.map_or(bytes, |c| (bytes as f64 / c.ratio) as u64).min(bytes)
+    }
+
+    /// The application's own copies into and out of the fastest tier.
+    pub(super) fn copies(&self) -> [Rate; 2] {
+        self.compression.map_or([self.save, self.restore], |c| [c.encode, c.decode])
     }
 
     pub(super) fn bytes(&self, for_reverse: bool) -> u64 {

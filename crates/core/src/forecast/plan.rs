@@ -89,7 +89,8 @@ impl Plan {
     pub fn peak_bytes(&self, job: &Job, size_of: impl Fn(u64) -> u64) -> u64 {
         let [whole, parts] = self.peak;
         let bytes = |count: u64, bytes| count.saturating_mul(size_of(bytes));
-        bytes(whole, job.state_bytes).saturating_add(bytes(parts, job.reverse_bytes))
+        let [whole_bytes, part_bytes] = [job.state_bytes, job.reverse_bytes].map(|b| job.stored(b));
+        bytes(whole, whole_bytes).saturating_add(bytes(parts, part_bytes))
     }
 }
 
@@ -190,8 +191,9 @@ fn peak(deeds: &[Deed], job: &Job) -> [u64; 2] {
             Deed::Save { step, for_reverse, .. } => {
                 kept.insert(step, for_reverse);
                 now[usize::from(for_reverse)] += 1;
-                let bytes = now[0].saturating_mul(job.state_bytes);
-                let bytes = bytes.saturating_add(now[1].saturating_mul(job.reverse_bytes));
+                let bytes = now[0].saturating_mul(job.stored(job.state_bytes));
+                let parts = now[1].saturating_mul(job.stored(job.reverse_bytes));
+                let bytes = bytes.saturating_add(parts);
                 if bytes >= most_bytes {
                     (most, most_bytes) = (now, bytes);
                 }

@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use crate::Core;
 use crate::command::{Command, Refusal, TransferKind};
 use crate::config::TierConfig;
-use crate::event::{Event, Size};
+use crate::event::{Event, Kept, Size};
 use crate::forecast::lanes::Lanes;
 use crate::forecast::plan::{Deed, Plan};
 use crate::forecast::{Forecast, ForecastError, Job, LinkBytes, TierPeak};
@@ -114,13 +114,16 @@ impl<'a> Run<'a> {
     fn save(&mut self, step: u64, bytes: u64) -> Result<(), ForecastError> {
         let (start, request) = (self.now, self.request());
         self.sizes.insert(step, bytes);
-        let place = self
-            .ask(Event::Save { request, version: version(step), bytes, size: Size::Exact }, step)?;
-        self.cross(TransferKind::Flush, place.tier, bytes);
+        let encodes = self.job.compression.is_some();
+        let size = if encodes { Size::AtMost } else { Size::Exact };
+        let place = self.ask(Event::Save { request, version: version(step), bytes, size }, step)?;
+        let stored = self.job.stored(bytes);
+        self.cross(TransferKind::Flush, place.tier, stored);
         self.spent.save_stall = self.spent.save_stall.plus(self.now.since(start));
-        let extra = self.touch(place, bytes);
-        self.copy(self.job.save.nanos(bytes) + extra.0 as f64);
-        self.feed(Event::Saved { request, kept: None });
+        let extra = self.touch(place, stored);
+        self.copy(self.job.copies()[0].nanos(bytes) + extra.0 as f64);
+        let kept = encodes.then_some(Kept { offset: place.offset, bytes: stored });
+        self.feed(Event::Saved { request, kept });
         Ok(())
     }
 
@@ -130,9 +133,9 @@ impl<'a> Run<'a> {
         let (start, request) = (self.now, self.request());
         let bytes = self.sizes.get(&step).copied().unwrap_or(self.job.state_bytes);
         let place = self.ask(Event::Restore { request, version: version(step) }, step)?;
-        self.cross(TransferKind::Prefetch, place.tier, bytes);
+        self.cross(TransferKind::Prefetch, place.tier, self.job.stored(bytes));
         self.spent.restore_stall = self.spent.restore_stall.plus(self.now.since(start));
-        self.copy(self.job.restore.nanos(bytes));
+        self.copy(self.job.copies()[1].nanos(bytes));
         self.feed(Event::Restored { request });
         Ok(())
     }

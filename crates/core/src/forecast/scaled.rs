@@ -54,7 +54,7 @@ pub fn forecast_from_sample(
 fn check_room(counts: &Counts, job: &Job) -> Result<(), ForecastError> {
     let Some(slowest) = job.tiers.last() else { return Ok(()) };
     let room = job.tiers.iter().fold(0_u64, |sum, tier| sum.saturating_add(tier.capacity));
-    let needed = counts.peak.saturating_mul(size_in(slowest, job.reverse_bytes));
+    let needed = counts.peak.saturating_mul(size_in(slowest, job.stored(job.reverse_bytes)));
     if needed <= room {
         return Ok(());
     }
@@ -68,11 +68,13 @@ fn part_of(job: &Job, slots: u64, share: f64) -> Job {
     debug_assert!(share > 0.0 && share <= 1.0, "a part of the whole");
     let mut part = job.clone();
     for tier in part.tiers.iter_mut().filter(|tier| tier.capacity < u64::MAX) {
-        let state = size_in(tier, job.state_bytes).max(1);
+        let whole = size_in(tier, job.state_bytes).max(1);
+        let state = size_in(tier, job.stored(job.state_bytes)).max(1);
         if slots > (tier.capacity / state).saturating_mul(SMALL) {
             continue;
         }
-        let least = state.saturating_mul(2).min(tier.capacity);
+        // A save needs the room of a whole state until it is done.
+        let least = whole.saturating_mul(2).min(tier.capacity);
         let capacity = (tier.capacity as f64 * share) as u64;
         tier.capacity = capacity.max(least) & !(tier.alignment - 1);
     }

@@ -4,7 +4,7 @@ use std::format;
 use std::vec;
 use std::vec::Vec;
 
-use super::{Forecast, ForecastError, Job, LinkSpeed, Rate, forecast};
+use super::{Compression, Forecast, ForecastError, Job, LinkSpeed, Rate, forecast};
 use crate::config::TierConfig;
 use crate::schedule::{Action, Schedule, StoreAll};
 use crate::types::{Nanos, TierKind};
@@ -41,6 +41,7 @@ pub(super) fn job(device: u64, host: u64, disk: u64) -> Job {
         lookahead: 16,
         on_gpu: false,
         first_touch: 0.0,
+        compression: None,
         steps: None,
     }
 }
@@ -102,6 +103,44 @@ fn a_slow_link_takes_its_bytes_over_its_rate() {
     // At the turn both directions are busy at once, for a transfer or two.
     assert!((found.seconds / bound - 1.0).abs() < 0.01, "{} is not {bound}", found.seconds);
     assert!(found.save_stall_seconds > 0.5 && found.restore_stall_seconds > 0.5);
+}
+
+/// The same job with what is saved compressed, at these rates to and from the fastest tier.
+fn compressed(job: Job, ratio: f64, encode: f64, decode: f64) -> Job {
+    let rate = |bytes_per_second| Rate { bytes_per_second, latency: Nanos(0) };
+    let (encode, decode) = (rate(encode), rate(decode));
+    Job { compression: Some(Compression { ratio, encode, decode }), ..job }
+}
+
+#[test]
+fn compressed_states_cost_their_encoding_and_a_part_of_the_links() {
+    let plain = with_links(job(6, 400, 0), 0.25);
+    let found = store_all(200, &compressed(plain.clone(), 10.0, 1e10, 5e9));
+    // 199 states of 1 MB at 10 GB/s, and back at 5 GB/s.
+    assert_close(found.copy_seconds, 199.0 * (1e-4 + 2e-4));
+    assert_eq!((found.save_stall_seconds, found.restore_stall_seconds), (0.0, 0.0));
+    let [moved, all] = [&found, &store_all(200, &plain)].map(|f| f.links[0].flush);
+    assert!(moved <= all / 10, "{moved} bytes are flushed, {all} without compression");
+    // The room of six states holds all that are expected, which are sixteen.
+    assert!(found.lead.median >= 15, "{:?}", found.lead);
+}
+
+#[test]
+fn what_fits_only_when_it_is_compressed_fits_then() {
+    let small = job(12, 0, 0);
+    let schedule = || StoreAll::new(100).expect("there are steps");
+    assert!(matches!(forecast(schedule(), &small), Err(ForecastError::DoesNotFit { .. })));
+    let found = forecast(schedule(), &compressed(small, 10.0, 1e10, 1e10)).expect("it fits");
+    assert!(found.tiers[0].peak >= 99 * MB / 10 && found.tiers[0].peak <= 12 * MB);
+}
+
+#[test]
+fn a_codec_that_makes_states_larger_or_takes_no_time_is_refused() {
+    for (ratio, encode) in [(0.5, 1e10), (f64::NAN, 1e10), (2.0, 0.0), (2.0, f64::INFINITY)] {
+        let job = compressed(job(6, 0, 0), ratio, encode, 1e10);
+        let found = forecast(StoreAll::new(5).expect("there are steps"), &job);
+        assert!(matches!(found, Err(ForecastError::Job(_))), "{ratio} {encode}: {found:?}");
+    }
 }
 
 #[test]

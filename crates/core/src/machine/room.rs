@@ -176,8 +176,8 @@ impl Core {
         window: Range<usize>,
         out: &mut Vec<Command>,
     ) -> u64 {
-        let start = self.arena(tier).as_slice()[window.start].offset;
-        let victims: Vec<Row> = self.arena(tier).as_slice()[window]
+        let window = self.arena_mut(tier).begin_clearing(window);
+        let victims: Vec<Row> = self.arena(tier).as_slice()[window.clone()]
             .iter()
             .filter_map(|f| f.resident.map(|r| r.row))
             .collect();
@@ -196,8 +196,7 @@ impl Core {
         let chained = self.table.get(row).will_shrink();
         let state = self.tier_mut(tier);
         let arena = state.arena.as_mut().expect("an arena");
-        let gap = arena.gap_at(start);
-        let offset = arena.place(gap..gap + 1, size, chained, resident);
+        let offset = arena.place(window, size, chained, resident);
         if chained {
             state.chain = offset + size;
         }

@@ -48,6 +48,8 @@ pub(crate) struct Fragments {
     sizes: BTreeMap<u64, u32>,
     /// What was released last, the latest at the end.
     released: VecDeque<Released>,
+    /// Gaps are not joined now.
+    clearing: bool,
 }
 
 /// Bytes that belonged to a copy until lately. A device may still be working on them, and the more
@@ -91,7 +93,8 @@ impl Fragments {
         };
         let gaps = list.iter().map(|gap: &Fragment| (gap.bytes, gap.offset)).collect();
         let (ready, sizes, released) = (BTreeSet::new(), BTreeMap::new(), VecDeque::new());
-        Fragments { list, capacity, free: capacity, gaps, ready, sizes, released }
+        let clearing = false;
+        Fragments { list, capacity, free: capacity, gaps, ready, sizes, released, clearing }
     }
 
     pub fn as_slice(&self) -> &[Fragment] {
@@ -146,6 +149,27 @@ impl Fragments {
         Some((best.next_use, self.index_of(best.offset)))
     }
 
+    /// The indices of the copies that may be evicted now, the best one to evict first.
+    pub fn first_to_go(&self) -> impl Iterator<Item = usize> {
+        self.ready.iter().rev().map(|ready| self.index_of(ready.offset))
+    }
+
+    /// The indices of the gaps, the largest first.
+    pub fn largest_gaps(&self) -> impl Iterator<Item = usize> {
+        self.gaps.iter().rev().map(|(_, offset)| self.index_of(*offset))
+    }
+
+    /// The window that is about to be used, with the gaps beside it. From now on gaps are not
+    /// joined, until [`Fragments::place`] has taken it: its copies are released one by one, and
+    /// each join would move all fragments behind it.
+    pub fn begin_clearing(&mut self, window: Range<usize>) -> Range<usize> {
+        let is_gap = |index: usize| self.list.get(index).is_some_and(|f| f.resident.is_none());
+        let start = window.start - usize::from(window.start > 0 && is_gap(window.start - 1));
+        let end = window.end + usize::from(is_gap(window.end));
+        self.clearing = true;
+        start..end
+    }
+
     /// Turns the copy at `offset` into a gap and joins it with the gaps beside it.
     pub fn release(&mut self, offset: u64) -> Resident {
         let index = self.index_of(offset);
@@ -161,7 +185,9 @@ impl Fragments {
         }
         let last_use = resident.last_use;
         self.released.push_back(Released { offset, end: offset + bytes, last_use });
-        self.join_gaps_around(index);
+        if !self.clearing {
+            self.join_gaps_around(index);
+        }
         resident
     }
 
@@ -198,6 +224,7 @@ impl Fragments {
         at_start: bool,
         resident: Resident,
     ) -> u64 {
+        self.clearing = false;
         let parts = &self.list[window.clone()];
         assert!(parts.iter().all(|f| f.resident.is_none()), "a window is empty before it is used");
         let start = parts[0].offset;
@@ -251,6 +278,13 @@ impl Fragments {
             self.begin_earlier(index + 1, kept.end);
         }
         self.free += kept.start - offset + behind;
+        if kept.start == offset
+            && kept.end > offset
+            && (heir || self.widen_gap(index + 1, kept.end))
+        {
+            self.list[index].bytes = kept.end - offset;
+            return;
+        }
         let parts = [
             Fragment { offset, bytes: kept.start - offset, resident: None },
             Fragment { offset: kept.start, bytes: kept.end - kept.start, resident },
@@ -263,6 +297,19 @@ impl Fragments {
         for gap in gaps.into_iter().rev() {
             self.join_gaps_around(self.index_of(gap));
         }
+    }
+
+    /// Lets the gap at `index` begin at `start`, where the copy before it ends now. False when there
+    /// is no gap.
+    fn widen_gap(&mut self, index: usize, start: u64) -> bool {
+        let Some(gap) = self.list.get_mut(index).filter(|f| f.resident.is_none()) else {
+            return false;
+        };
+        self.gaps.remove(&(gap.bytes, gap.offset));
+        gap.bytes += gap.offset - start;
+        gap.offset = start;
+        self.gaps.insert((gap.bytes, gap.offset));
+        true
     }
 
     /// The room of the copy at `index` begins at `start` from now on.
@@ -301,11 +348,6 @@ impl Fragments {
         let same = self.gaps.range((room, 0)..=(room, u64::MAX)).take(COMPARED);
         let (_, offset) = same.min_by_key(|(_, offset)| self.place_in_gap(*offset, room, bytes))?;
         Some(self.index_of(*offset))
-    }
-
-    /// The index of the gap that contains the byte at `offset`.
-    pub fn gap_at(&self, offset: u64) -> usize {
-        self.gap_around(offset).unwrap_or_else(|| panic!("byte {offset} is in a gap"))
     }
 
     /// The index of the fragment that begins at `offset`.

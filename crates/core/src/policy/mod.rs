@@ -4,10 +4,12 @@ pub(crate) mod fragments;
 mod rules;
 mod window;
 
+use alloc::vec::Vec;
 use core::ops::Range;
 
 use crate::config::PolicyKind;
 use crate::policy::fragments::{Fragment, Fragments};
+use crate::policy::window::around;
 use crate::types::Nanos;
 
 /// What is asked of a policy.
@@ -39,8 +41,9 @@ pub(crate) enum Choice {
 /// they differ in what they give up then. A policy never chooses a window that holds a copy which
 /// must stay.
 pub(crate) trait Policy {
-    /// Chooses among `fragments`, which are in address order and cover the arena.
-    fn choose(&self, fragments: &[Fragment], need: &Need) -> Choice;
+    /// Chooses among `fragments`, which are in address order and cover the arena, a window in one
+    /// of `parts` of them.
+    fn choose(&self, fragments: &[Fragment], parts: &[Range<usize>], need: &Need) -> Choice;
 
     /// Whether a single copy is judged by its next use alone.
     fn judges_by_next_use(&self) -> bool {
@@ -51,24 +54,63 @@ pub(crate) trait Policy {
 /// Chooses in an arena: by an index where that gives the same answer, else by a pass.
 ///
 /// When every copy is at least as large as what is needed, no window that cannot be shortened
-/// holds more than one; the best is then the evictable copy whose next use is last.
+/// holds more than one; the best is then the evictable copy whose next use is last. Where copies
+/// have many sizes and are many, windows are looked for around those that are given up first and
+/// around the largest gaps; the others only if none of these is there to be taken.
 pub(crate) fn choose(policy: &dyn Policy, arena: &Fragments, need: &Need) -> Choice {
     if let Some(gap) = arena.smallest_gap(need.bytes) {
         return Choice::Take(gap..gap + 1);
     }
-    let single = arena.smallest_copy().is_some_and(|bytes| bytes >= need.bytes);
-    if single && policy.judges_by_next_use() {
-        let limit = need.later_than;
-        match arena.last_used_ready() {
-            Some((next_use, index)) if limit.is_none_or(|l| next_use > l) => {
-                return Choice::Take(index..index + 1);
-            }
-            // Whoever may only push out what is used later does not wait either.
-            _ if limit.is_some() => return Choice::Nothing,
-            _ => {}
-        }
+    let fragments = arena.as_slice();
+    let all = 0..fragments.len();
+    if !policy.judges_by_next_use() {
+        return policy.choose(fragments, &[all], need);
     }
-    policy.choose(arena.as_slice(), need)
+    let later = |next_use| need.later_than.is_none_or(|limit| next_use > limit);
+    let best = arena.last_used_ready().filter(|(next_use, _)| later(*next_use));
+    if best.is_none() && need.later_than.is_some() {
+        // A window holds a copy, and whoever may only push out what is used later does not wait.
+        return Choice::Nothing;
+    }
+    let single = arena.smallest_copy().is_some_and(|bytes| bytes >= need.bytes);
+    if let Some((_, index)) = best.filter(|_| single) {
+        return Choice::Take(index..index + 1);
+    }
+    if let Some(window) = best.filter(|_| fragments.len() > FEW).and_then(|_| {
+        let likely = likely_parts(arena, need);
+        match policy.choose(fragments, &likely, need) {
+            Choice::Take(window) => Some(window),
+            _ => None,
+        }
+    }) {
+        return Choice::Take(window);
+    }
+    policy.choose(fragments, &[all], need)
+}
+
+/// So many fragments are looked at one by one.
+const FEW: usize = 256;
+/// So many parts are looked at instead, which begin with as many copies.
+const LIKELY: usize = 8;
+/// So many copies are tried for that: some stand between others that must stay.
+const TRIED: usize = 64;
+
+/// Parts of an arena in which all may go now and that are large enough: around the copies that are
+/// given up first, and around the largest gaps.
+fn likely_parts(arena: &Fragments, need: &Need) -> Vec<Range<usize>> {
+    let fragments = arena.as_slice();
+    let mut parts: Vec<Range<usize>> = Vec::new();
+    let mut look_at = |index: usize, most: usize| {
+        if parts.len() < most && !parts.iter().any(|part| part.contains(&index)) {
+            let part = around(fragments, index, need);
+            let bytes: u64 = fragments[part.clone()].iter().map(|f| f.bytes).sum();
+            parts.extend((bytes >= need.bytes).then_some(part));
+        }
+        parts.len() < most
+    };
+    let _ = arena.first_to_go().take(TRIED).all(|index| look_at(index, LIKELY));
+    let _ = arena.largest_gaps().take(LIKELY).all(|index| look_at(index, 2 * LIKELY));
+    parts
 }
 
 /// The policy of that kind.

@@ -1,6 +1,7 @@
 //! The policies: each one is a tally of what a window would give up.
 
 use alloc::collections::VecDeque;
+use core::ops::Range;
 
 use crate::policy::fragments::{Fragment, Resident};
 use crate::policy::window::{Tally, best_window};
@@ -11,7 +12,7 @@ const NO_HINT: u64 = 1 << 40;
 /// The prefetch distance of a gap: farthest of all.
 const GAP: u64 = 1 << 41;
 
-/// Score, HPDC'23, section 4.1.6: maximise the sum of the prefetch distances.
+/// Score, HPDC'23, section 4.1.6: maximise the prefetch distances, here the mean over the bytes.
 pub(crate) struct Score;
 /// Least recently used: the window whose latest use is longest ago.
 pub(crate) struct Lru;
@@ -22,8 +23,8 @@ pub(crate) struct Fifo;
 pub(crate) struct Belady;
 
 impl Policy for Score {
-    fn choose(&self, fragments: &[Fragment], need: &Need) -> Choice {
-        best_window(fragments, need, Sum(0))
+    fn choose(&self, fragments: &[Fragment], parts: &[Range<usize>], need: &Need) -> Choice {
+        best_window(fragments, parts, need, Mean::default())
     }
 
     fn judges_by_next_use(&self) -> bool {
@@ -32,20 +33,20 @@ impl Policy for Score {
 }
 
 impl Policy for Lru {
-    fn choose(&self, fragments: &[Fragment], need: &Need) -> Choice {
-        best_window(fragments, need, Nearest::by(|r| u64::MAX - r.last_use))
+    fn choose(&self, fragments: &[Fragment], parts: &[Range<usize>], need: &Need) -> Choice {
+        best_window(fragments, parts, need, Nearest::by(|r| u64::MAX - r.last_use))
     }
 }
 
 impl Policy for Fifo {
-    fn choose(&self, fragments: &[Fragment], need: &Need) -> Choice {
-        best_window(fragments, need, Nearest::by(|r| u64::MAX - r.arrived))
+    fn choose(&self, fragments: &[Fragment], parts: &[Range<usize>], need: &Need) -> Choice {
+        best_window(fragments, parts, need, Nearest::by(|r| u64::MAX - r.arrived))
     }
 }
 
 impl Policy for Belady {
-    fn choose(&self, fragments: &[Fragment], need: &Need) -> Choice {
-        best_window(fragments, need, Nearest::by(|r| r.next_use))
+    fn choose(&self, fragments: &[Fragment], parts: &[Range<usize>], need: &Need) -> Choice {
+        best_window(fragments, parts, need, Nearest::by(|r| r.next_use))
     }
 
     fn judges_by_next_use(&self) -> bool {
@@ -53,29 +54,41 @@ impl Policy for Belady {
     }
 }
 
-/// The sum of the prefetch distances. Positions stand for distances: within one pass they differ
-/// from them by the same amount, the position of the head.
-struct Sum(u64);
-
-fn distance(resident: Option<&Resident>) -> u64 {
-    resident.map_or(GAP, |r| r.next_use.min(NO_HINT))
+/// The mean prefetch distance of the bytes. Positions stand for distances: within one pass they
+/// differ from them by the same amount, the position of the head.
+///
+/// The paper sums the distances of the copies, whatever their sizes. Where they differ much, as
+/// after compression, a sum gives up ten small copies rather than one beside a large gap.
+#[derive(Default)]
+struct Mean {
+    weighted: u128,
+    bytes: u64,
 }
 
-impl Tally for Sum {
-    fn enter(&mut self, _: usize, resident: Option<&Resident>) {
-        self.0 += distance(resident);
+fn weight(fragment: &Fragment) -> u128 {
+    let distance = fragment.resident.as_ref().map_or(GAP, |r| r.next_use.min(NO_HINT));
+    u128::from(distance) * u128::from(fragment.bytes)
+}
+
+impl Tally for Mean {
+    type Score = f64;
+
+    fn enter(&mut self, _: usize, fragment: &Fragment) {
+        self.weighted += weight(fragment);
+        self.bytes += fragment.bytes;
     }
 
-    fn leave(&mut self, _: usize, resident: Option<&Resident>) {
-        self.0 -= distance(resident);
+    fn leave(&mut self, _: usize, fragment: &Fragment) {
+        self.weighted -= weight(fragment);
+        self.bytes -= fragment.bytes;
     }
 
-    fn score(&self) -> u64 {
-        self.0
+    fn score(&self) -> f64 {
+        self.weighted as f64 / self.bytes as f64
     }
 
     fn reset(&mut self) {
-        self.0 = 0;
+        *self = Mean::default();
     }
 }
 
@@ -92,8 +105,10 @@ impl<F: Fn(&Resident) -> u64> Nearest<F> {
 }
 
 impl<F: Fn(&Resident) -> u64> Tally for Nearest<F> {
-    fn enter(&mut self, index: usize, resident: Option<&Resident>) {
-        let Some(resident) = resident else { return };
+    type Score = u64;
+
+    fn enter(&mut self, index: usize, fragment: &Fragment) {
+        let Some(resident) = &fragment.resident else { return };
         let key = (self.key)(resident);
         while self.ascending.back().is_some_and(|(_, k)| *k >= key) {
             self.ascending.pop_back();
@@ -101,7 +116,7 @@ impl<F: Fn(&Resident) -> u64> Tally for Nearest<F> {
         self.ascending.push_back((index, key));
     }
 
-    fn leave(&mut self, index: usize, _: Option<&Resident>) {
+    fn leave(&mut self, index: usize, _: &Fragment) {
         if self.ascending.front().is_some_and(|(i, _)| *i == index) {
             self.ascending.pop_front();
         }

@@ -36,7 +36,12 @@ fn arena(parts: &[(u64, Option<Resident>)]) -> Vec<Fragment> {
 
 fn choose(kind: PolicyKind, parts: &[(u64, Option<Resident>)], bytes: u64) -> Choice {
     let need = Need { bytes, now: Nanos(0), later_than: None };
-    policy(kind).choose(&arena(parts), &need)
+    pass(kind, &arena(parts), &need)
+}
+
+/// The choice of a policy among all fragments.
+fn pass(kind: PolicyKind, fragments: &[Fragment], need: &Need) -> Choice {
+    policy(kind).choose(fragments, &[0..fragments.len()], need)
 }
 
 const NOW: Nanos = Nanos(0);
@@ -59,7 +64,7 @@ fn of_copies_that_nobody_wants_the_one_that_was_used_longest_ago_goes() {
     }
     let mut table = Fragments::new(parts.len() as u64 * 8);
     for fragment in arena(&parts) {
-        let gap = table.gap_at(fragment.offset);
+        let gap = table.gap_around(fragment.offset).unwrap();
         table.place(gap..gap + 1, 8, false, fragment.resident.unwrap());
     }
     assert_eq!(table.last_used_ready(), Some((u64::MAX, 3)), "by the index");
@@ -90,15 +95,15 @@ fn a_window_never_reaches_across_a_copy_that_must_stay() {
 fn a_prefetch_never_pushes_out_what_is_needed_sooner() {
     let parts = arena(&[copy(4, NOW, 3), copy(4, NOW, 7)]);
     let need = |later_than| Need { bytes: 4, now: NOW, later_than: Some(later_than) };
-    assert_eq!(policy(PolicyKind::Score).choose(&parts, &need(5)), Choice::Take(1..2));
-    assert_eq!(policy(PolicyKind::Score).choose(&parts, &need(7)), Choice::Nothing);
+    assert_eq!(pass(PolicyKind::Score, &parts, &need(5)), Choice::Take(1..2));
+    assert_eq!(pass(PolicyKind::Score, &parts, &need(7)), Choice::Nothing);
 }
 
 #[test]
 fn a_copy_past_its_estimate_still_costs_a_wait() {
     let parts = arena(&[copy(4, Nanos(10), 3), copy(4, NOW, 3)]);
     let need = Need { bytes: 4, now: Nanos(500), later_than: None };
-    assert_eq!(policy(PolicyKind::Score).choose(&parts, &need), Choice::Take(1..2));
+    assert_eq!(pass(PolicyKind::Score, &parts, &need), Choice::Take(1..2));
 }
 
 /// Every window that cannot be shortened, judged one by one.
@@ -121,10 +126,11 @@ fn search(kind: PolicyKind, list: &[Fragment], bytes: u64) -> Option<(u64, u64)>
 fn judge(kind: PolicyKind, window: &[Fragment]) -> (u64, u64) {
     let copies = || window.iter().filter_map(|f| f.resident);
     let wait = copies().map(|r| r.ready_at.0).sum();
-    let sum: u64 =
-        window.iter().map(|f| f.resident.map_or(1 << 41, |r| r.next_use.min(1 << 40))).sum();
+    let distance = |f: &Fragment| f.resident.map_or(1 << 41, |r| r.next_use.min(1 << 40));
+    let sum: u64 = window.iter().map(|f| distance(f) * f.bytes).sum();
+    let bytes: u64 = window.iter().map(|f| f.bytes).sum();
     let loss = match kind {
-        PolicyKind::Score => u64::MAX - sum,
+        PolicyKind::Score => u64::MAX - (sum as f64 / bytes as f64).to_bits(),
         PolicyKind::Lru => copies().map(|r| r.last_use).max().unwrap_or(0),
         PolicyKind::Fifo => copies().map(|r| r.arrived).max().unwrap_or(0),
         PolicyKind::Belady => u64::MAX - copies().map(|r| r.next_use).min().unwrap_or(u64::MAX),
@@ -204,7 +210,7 @@ proptest! {
         let gap = list.iter().any(|f| f.resident.is_none() && f.bytes >= bytes);
         for kind in [PolicyKind::Score, PolicyKind::Belady] {
             let by_index = super::choose(policy(kind), &table, &need);
-            match (policy(kind).choose(list, &need), by_index) {
+            match (pass(kind, list, &need), by_index) {
                 (_, Choice::Take(w)) if gap => prop_assert!(list[w.start].resident.is_none()),
                 (Choice::Take(a), Choice::Take(b)) => {
                     prop_assert_eq!(judge(kind, &list[a]), judge(kind, &list[b]));
@@ -212,6 +218,34 @@ proptest! {
                 (Choice::Wait(..), Choice::Nothing) => prop_assert!(later_than.is_some()),
                 (a, b) => prop_assert_eq!(a, b),
             }
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(60))]
+    #[test]
+    fn among_many_fragments_a_window_that_can_go_is_found_whenever_there_is_one(
+        parts in prop::collection::vec(any_part(), 280..420),
+        bytes in 10u64..60,
+        later_than in prop::option::of(0u64..30),
+    ) {
+        let table = table(&parts);
+        let list = table.as_slice();
+        let need = Need { bytes, now: NOW, later_than };
+        for kind in [PolicyKind::Score, PolicyKind::Belady] {
+            let taken = matches!(pass(kind, list, &need), Choice::Take(_));
+            let found = super::choose(policy(kind), &table, &need);
+            prop_assert_eq!(matches!(found, Choice::Take(_)), taken);
+            let Choice::Take(window) = found else { continue };
+            let size = |w: Range<usize>| list[w].iter().map(|f| f.bytes).sum::<u64>();
+            prop_assert!(size(window.clone()) >= bytes, "it is large enough");
+            let shorter = size(window.start + 1..window.end).max(size(window.start..window.end - 1));
+            prop_assert!(window.len() == 1 || shorter < bytes, "and no larger than it must be");
+            let may_go = |f: &Fragment| f.resident.is_none_or(|r| {
+                r.ready_at == NOW && later_than.is_none_or(|limit| r.next_use > limit)
+            });
+            prop_assert!(list[window].iter().all(may_go));
         }
     }
 }

@@ -7,48 +7,58 @@
 
 use core::ops::Range;
 
-use crate::policy::fragments::{Fragment, Resident};
+use crate::policy::fragments::Fragment;
 use crate::policy::{Choice, Need};
 use crate::types::Nanos;
 
 /// The second score of a window, kept up to date while it slides.
 pub(crate) trait Tally {
+    /// What windows are compared by.
+    type Score: PartialOrd + Copy;
     /// The fragment at `index` enters on the right.
-    fn enter(&mut self, index: usize, resident: Option<&Resident>);
+    fn enter(&mut self, index: usize, fragment: &Fragment);
     /// The fragment at `index` leaves on the left.
-    fn leave(&mut self, index: usize, resident: Option<&Resident>);
+    fn leave(&mut self, index: usize, fragment: &Fragment);
     /// The score of the window: larger is better to give up.
-    fn score(&self) -> u64;
+    fn score(&self) -> Self::Score;
     /// The window is empty again.
     fn reset(&mut self);
 }
 
 /// The best window seen so far.
-struct Best {
+struct Best<S> {
     window: Range<usize>,
     wait: u64,
-    score: u64,
+    score: S,
     /// When its copy was used last, where it holds only one. Of two that are equal otherwise the
     /// one that was used longer ago goes: a device may still be reading the other.
     last_use: u64,
 }
 
-/// The window with the smallest wait, then the largest tally.
+/// The window with the smallest wait, then the largest tally, of those that lie in one of `parts`.
 ///
 /// Generic over the tally: a pass is the longest thing that the core does, and this keeps it at a
 /// few nanoseconds a fragment.
-pub(crate) fn best_window<T: Tally>(fragments: &[Fragment], need: &Need, mut tally: T) -> Choice {
+pub(crate) fn best_window<T: Tally>(
+    fragments: &[Fragment],
+    parts: &[Range<usize>],
+    need: &Need,
+    mut tally: T,
+) -> Choice {
     assert!(need.bytes > 0, "a copy of zero bytes needs no room");
-    let mut best: Option<Best> = None;
-    let mut slide = Slide { start: 0, end: 0, bytes: 0, wait: 0 };
-    while slide.end < fragments.len() {
-        slide.grow(fragments, need, &mut tally);
-        while slide.bytes >= need.bytes {
-            // Only windows that cannot be shortened: nothing is given up needlessly.
-            if slide.bytes - fragments[slide.start].bytes < need.bytes {
-                slide.offer(fragments, &mut best, tally.score());
+    let mut best: Option<Best<T::Score>> = None;
+    for part in parts {
+        tally.reset();
+        let mut slide = Slide { start: part.start, end: part.start, bytes: 0, wait: 0 };
+        while slide.end < part.end {
+            slide.grow(fragments, need, &mut tally);
+            while slide.bytes >= need.bytes {
+                // Only windows that cannot be shortened: nothing is given up needlessly.
+                if slide.bytes - fragments[slide.start].bytes < need.bytes {
+                    slide.offer(fragments, &mut best, tally.score());
+                }
+                slide.shrink(fragments, need, &mut tally);
             }
-            slide.shrink(fragments, need, &mut tally);
         }
     }
     match best {
@@ -68,12 +78,15 @@ struct Slide {
 
 impl Slide {
     /// Makes this window the best one if it is better.
-    fn offer(&self, fragments: &[Fragment], best: &mut Option<Best>, score: u64) {
+    fn offer<S>(&self, fragments: &[Fragment], best: &mut Option<Best<S>>, score: S)
+    where
+        S: PartialOrd + Copy,
+    {
         let last_use = match &fragments[self.start..self.end] {
             [Fragment { resident: Some(resident), .. }] => resident.last_use,
             _ => u64::MAX,
         };
-        let better = |b: &Best| (self.wait, b.score, last_use) < (b.wait, score, b.last_use);
+        let better = |b: &Best<S>| (self.wait, b.score, last_use) < (b.wait, score, b.last_use);
         if best.as_ref().is_none_or(better) {
             let (window, wait) = (self.start..self.end, self.wait);
             *best = Some(Best { window, wait, score, last_use });
@@ -91,7 +104,7 @@ impl Slide {
         };
         self.bytes += fragment.bytes;
         self.wait += wait;
-        tally.enter(self.end - 1, fragment.resident.as_ref());
+        tally.enter(self.end - 1, fragment);
     }
 
     /// Gives up the leftmost fragment.
@@ -99,9 +112,26 @@ impl Slide {
         let fragment = &fragments[self.start];
         self.bytes -= fragment.bytes;
         self.wait -= wait_for(fragment, need).expect("only what may go is in the window");
-        tally.leave(self.start, fragment.resident.as_ref());
+        tally.leave(self.start, fragment);
         self.start += 1;
     }
+}
+
+/// The fragments around the one at `index` that a window with it can hold: as many on either side
+/// as are needed, up to what cannot go now.
+pub(crate) fn around(fragments: &[Fragment], index: usize, need: &Need) -> Range<usize> {
+    let reach = |side: &mut dyn Iterator<Item = &Fragment>| {
+        let mut bytes = 0;
+        let inside = |f: &&Fragment| {
+            let within = bytes < need.bytes && wait_for(f, need) == Some(0);
+            bytes += f.bytes;
+            within
+        };
+        side.take_while(inside).count()
+    };
+    let before = reach(&mut fragments[..index].iter().rev());
+    let behind = reach(&mut fragments[index..].iter());
+    index - before..index + behind
 }
 
 /// Nanoseconds until the fragment may be overwritten; `None` when it must stay.

@@ -152,6 +152,7 @@ impl Machine {
             lookahead: LOOKAHEAD,
             on_gpu: false,
             first_touch: self.first_touch,
+            compression: None,
             steps: None,
         }
     }

@@ -1,0 +1,218 @@
+//! Saves whose size is known only when they are done, one small story a test.
+
+mod support;
+
+use support::{Bench, config};
+use unspool_core::{
+    CheckpointId, Command, Event, Kept, Place, Refusal, RequestId, Size, TierId, Version,
+};
+
+const DEVICE: TierId = TierId(0);
+
+/// A save that was granted.
+#[derive(Clone, Copy)]
+struct Granted {
+    request: RequestId,
+    checkpoint: CheckpointId,
+    place: Place,
+}
+
+fn ask(bench: &mut Bench, version: i64, bytes: u64) -> RequestId {
+    let request = bench.request();
+    bench.step(Event::Save { request, version: Version(version), bytes, size: Size::AtMost });
+    request
+}
+
+fn granted(bench: &mut Bench, request: RequestId) -> Option<Granted> {
+    match bench.answers.remove(&request)? {
+        Command::Grant { checkpoint, place, .. } => {
+            bench.bytes.insert((checkpoint, place.tier), checkpoint.0);
+            Some(Granted { request, checkpoint, place })
+        }
+        other => panic!("not granted: {other:?}"),
+    }
+}
+
+/// A save of at most `bytes` bytes that the application has handed over.
+fn hand(bench: &mut Bench, version: i64, bytes: u64) -> Granted {
+    let request = ask(bench, version, bytes);
+    let save = granted(bench, request).expect("room");
+    bench.step(Event::SaveHanded { request });
+    save
+}
+
+fn report(bench: &mut Bench, save: Granted, offset: u64, bytes: u64) {
+    let kept = Some(Kept { offset, bytes });
+    bench.step(Event::Saved { request: save.request, kept });
+}
+
+fn abort(bench: &mut Bench, save: Granted) {
+    bench.bytes.remove(&(save.checkpoint, save.place.tier));
+    bench.step(Event::SaveAborted { request: save.request });
+}
+
+fn used(bench: &Bench) -> u64 {
+    bench.core.stats().tiers[0].used
+}
+
+#[test]
+fn saves_that_are_pending_close_up_when_they_are_reported() {
+    let mut bench = Bench::new(config(10, 10, 0, 100));
+    let saves: Vec<Granted> = (0..8).map(|v| hand(&mut bench, v, 10)).collect();
+    let offsets: Vec<u64> = saves.iter().map(|save| save.place.offset).collect();
+    assert_eq!(offsets, [0, 10, 20, 30, 40, 50, 60, 70], "one behind the other");
+    for (index, save) in saves.into_iter().enumerate() {
+        report(&mut bench, save, index as u64, 1);
+        assert!(used(&bench) <= 80, "what the next one inherits is counted once");
+    }
+    assert_eq!((used(&bench), bench.core.stats().saved_bytes), (8, 8));
+    assert_eq!(hand(&mut bench, 8, 10).place.offset, 8, "and the chain goes on there");
+}
+
+#[test]
+fn an_arena_is_full_up_to_the_room_of_one_save_that_was_not_compressed_yet() {
+    let mut bench = Bench::new(config(1, 1000, 0, 0));
+    let (mut end, mut pending) = (0, std::collections::VecDeque::new());
+    // Eight are pending; each keeps a tenth of 100 bytes.
+    for version in 0..91 {
+        pending.push_back(hand(&mut bench, version, 100));
+        if pending.len() > 8 || used(&bench) > 900 {
+            report(&mut bench, pending.pop_front().expect("eight"), end, 10);
+            end += 10;
+        }
+        while used(&bench) > 900 && !pending.is_empty() {
+            report(&mut bench, pending.pop_front().expect("one"), end, 10);
+            end += 10;
+        }
+    }
+    pending.into_iter().for_each(|save| {
+        report(&mut bench, save, end, 10);
+        end += 10;
+    });
+    assert_eq!((used(&bench), end), (910, 910), "without a hole");
+    assert_eq!(bench.transfers_to(1), 0);
+}
+
+#[test]
+fn an_aborted_save_leaves_its_room_to_the_one_behind_it() {
+    let mut bench = Bench::new(config(10, 3, 0, 100));
+    let [one, two, three] = [0, 1, 2].map(|v| hand(&mut bench, v, 10));
+    abort(&mut bench, two);
+    assert_eq!(used(&bench), 30);
+    report(&mut bench, one, 0, 10);
+    report(&mut bench, three, 10, 4);
+    assert_eq!(used(&bench), 14);
+}
+
+#[test]
+fn a_save_waits_for_what_is_about_to_shrink_before_anything_is_evicted_for_it() {
+    let mut bench = Bench::new(config(10, 3, 9, 100));
+    bench.save_all([0], 10);
+    bench.settle();
+    let [one, two] = [1, 2].map(|v| hand(&mut bench, v, 10));
+    let waiting = ask(&mut bench, 3, 10);
+    assert!(granted(&mut bench, waiting).is_none(), "version 0 could be evicted for it");
+    report(&mut bench, one, 10, 2);
+    assert!(granted(&mut bench, waiting).is_none(), "8 of 20 bytes are left so far");
+    report(&mut bench, two, 12, 2);
+    assert_eq!(granted(&mut bench, waiting).map(|save| save.place.offset), Some(14));
+    assert_eq!(bench.core.stats().tiers[0].evictions, 0);
+}
+
+#[test]
+fn nobody_waits_for_saves_that_never_shrink() {
+    let mut bench = Bench::new(config(10, 3, 9, 100));
+    let first = hand(&mut bench, 9, 10);
+    report(&mut bench, first, 0, 10);
+    bench.settle();
+    let _pending = [1, 2].map(|v| hand(&mut bench, v, 10));
+    assert!(hand(&mut bench, 3, 10).place.tier == DEVICE, "version 9 was evicted at once");
+    assert_eq!(bench.core.stats().tiers[0].evictions, 1);
+}
+
+#[test]
+fn a_restore_waits_for_a_save_that_was_handed_over() {
+    let mut bench = Bench::new(config(10, 3, 9, 100));
+    let save = hand(&mut bench, 5, 10);
+    assert!(bench.core.contains(Version(5)));
+    let request = bench.request();
+    bench.step(Event::Restore { request, version: Version(5) });
+    assert!(bench.answers.is_empty(), "it waits");
+    report(&mut bench, save, 0, 3);
+    assert!(matches!(bench.answers.remove(&request), Some(Command::Serve { .. })));
+}
+
+#[test]
+fn a_restore_is_refused_while_the_application_still_saves() {
+    let mut bench = Bench::new(config(10, 3, 9, 100));
+    let save = ask(&mut bench, 5, 10);
+    assert!(granted(&mut bench, save).is_some());
+    let request = bench.request();
+    bench.step(Event::Restore { request, version: Version(5) });
+    let refused = Command::Refuse { request, refusal: Refusal::NotYetSaved };
+    assert_eq!(bench.answers.remove(&request), Some(refused));
+}
+
+#[test]
+fn a_save_that_fails_after_all_leaves_an_unknown_version() {
+    let mut bench = Bench::new(config(10, 3, 9, 100));
+    let save = hand(&mut bench, 5, 10);
+    let [waits, later] = [(); 2].map(|()| bench.request());
+    let refused = |request| Command::Refuse { request, refusal: Refusal::Unknown };
+    bench.step(Event::Restore { request: waits, version: Version(5) });
+    abort(&mut bench, save);
+    assert_eq!(bench.answers.remove(&waits), Some(refused(waits)));
+    bench.step(Event::Restore { request: later, version: Version(5) });
+    assert_eq!(bench.answers.remove(&later), Some(refused(later)));
+    assert!(!bench.core.contains(Version(5)) && used(&bench) == 0);
+}
+
+#[test]
+fn a_version_may_be_discarded_and_saved_again_before_its_save_was_reported() {
+    let mut bench = Bench::new(config(10, 3, 9, 100));
+    let first = hand(&mut bench, 5, 10);
+    bench.step(Event::Discard { version: Version(5) });
+    assert!(!bench.core.contains(Version(5)));
+    let second = hand(&mut bench, 5, 10);
+    report(&mut bench, first, 0, 3);
+    report(&mut bench, second, 3, 4);
+    assert_eq!((used(&bench), bench.core.versions()), (4, vec![Version(5)]));
+    assert_eq!(bench.restore(5), Ok(DEVICE));
+}
+
+#[test]
+fn a_flush_waits_for_saves_that_were_handed_over() {
+    let mut bench = Bench::new(config(10, 3, 0, 100));
+    let save = hand(&mut bench, 5, 10);
+    let request = bench.request();
+    bench.step(Event::Flush { request });
+    bench.settle();
+    assert!(bench.answers.is_empty() && bench.moving.is_empty());
+    report(&mut bench, save, 0, 3);
+    assert_eq!(bench.answer(request), Command::FlushDone { request });
+    assert_eq!(bench.core.stats().links[0].flush.bytes, 3, "what is kept is what moves");
+}
+
+#[test]
+fn a_second_save_of_a_version_that_was_handed_over_is_a_duplicate() {
+    let mut bench = Bench::new(config(10, 3, 9, 100));
+    hand(&mut bench, 5, 10);
+    let request = ask(&mut bench, 5, 10);
+    let refused = Command::Refuse { request, refusal: Refusal::Duplicate };
+    assert_eq!(bench.answers.remove(&request), Some(refused));
+}
+
+#[test]
+fn nothing_is_refused_while_a_save_may_still_shrink() {
+    let mut bench = Bench::new(config(10, 2, 0, 0));
+    let [one, two] = [1, 2].map(|v| hand(&mut bench, v, 10));
+    let waiting = ask(&mut bench, 3, 10);
+    report(&mut bench, one, 0, 10);
+    assert!(granted(&mut bench, waiting).is_none());
+    report(&mut bench, two, 10, 10);
+    let answer = bench.answers.remove(&waiting);
+    assert!(
+        matches!(answer, Some(Command::Refuse { refusal: Refusal::Full { .. }, .. })),
+        "then there is no room: {answer:?}"
+    );
+}
