@@ -1,7 +1,7 @@
 // What the kernels of Twine share: the words that the host gives them (src/twine/words.rs), how an
-// array is cut into chunks, and small arithmetic. docs/twine.md is the specification. WIDE and WARPS
-// are defined in front of this text. This is C++ as well: a test compiles it for the processor,
-// with EMULATED defined, and runs the lanes of a warp in turn.
+// array is cut into chunks, and small arithmetic. docs/twine.md is the specification. WIDE, WARPS
+// and, for one form of arrays, FORM and MODE are defined in front of this text. It is C++ as well:
+// a test compiles it for the processor, with EMULATED defined, and runs the lanes in turn.
 
 typedef unsigned char u8;
 typedef unsigned short u16;
@@ -305,7 +305,8 @@ DEVICE float widen(u32 kind, u32 b) {
 }
 
 DEVICE u32 narrow(u32 kind, float x) {
-    return kind == KIND_F32 ? __float_as_uint(x) : kind == KIND_F16 ? narrow_f16(x) : narrow_bf16(x);
+    if (kind == KIND_F32) return __float_as_uint(x);
+    return kind == KIND_F16 ? narrow_f16(x) : narrow_bf16(x);
 }
 
 DEVICE u32 mantissa_of(u32 kind) {

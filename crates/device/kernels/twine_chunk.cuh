@@ -1,5 +1,5 @@
-// The encoder's part for one chunk: values into shared memory, coefficients, the kind of prediction that
-// takes the fewest words, and the words themselves. A warp has a chunk and a lane a block of it.
+// The encoder's part for one chunk: values into shared memory, coefficients, the kind of prediction
+// that takes the fewest words, and the words themselves. A warp has a chunk, a lane a block of it.
 
 #define WORD_EPOCH 37  // status words: epoch (27 bits), state (2), value (35)
 #define WORD_SUM (1ull << 35)   // the value is that of the tile or job alone
@@ -292,7 +292,9 @@ DEVICE u32 sign_extended(u32 bits, u32 width) {
 }
 
 // The ordered integer of a float, or back: only the bits below the sign change.
-DEVICE u32 ordered(u32 b, u32 width) { return b ^ ((u32)((i32)b >> 31) & ((1u << (width - 1)) - 1)); }
+DEVICE u32 ordered(u32 b, u32 width) {
+    return b ^ ((u32)((i32)b >> 31) & ((1u << (width - 1)) - 1));
+}
 DEVICE u64 ordered(u64 b, u32) { return b ^ ((u64)((i64)b >> 63) & 0x7fffffffffffffffull); }
 
 // Coefficients of mode 0, from the bits of the values.

@@ -407,7 +407,8 @@ DEVICE bool decode_part(Shared &shared, u32 warp, u32 lane) {
     s.bits = bits_of(piece.cut);
     s.step = shared.step;
     const Window w = window_of(piece.cut, piece.n, c);
-    return decode_chunk(shared.stage[warp], s.payload + begin, end - begin, w, s, piece.target, lane);
+    u32 *stage = shared.stage[warp];
+    return decode_chunk(stage, s.payload + begin, end - begin, w, s, piece.target, lane);
 }
 
 // Counts the tile as done; the last one reports.

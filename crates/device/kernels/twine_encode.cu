@@ -1,5 +1,5 @@
-// Encodes arrays as Twine streams, and copies others, one behind the other. A block of threads has a
-// tile, as many chunks as it has warps; twine_chunk.cuh says what a warp does with one.
+// Encodes arrays as Twine streams, and copies others, one behind the other. A block of threads has
+// a tile, as many chunks as it has warps; twine_chunk.cuh says what a warp does with one.
 
 // ---- Places ------------------------------------------------------------------------------------
 
@@ -314,7 +314,8 @@ DEVICE void publish_size(const EncodeLaunch &a, const Shared &shared, u64 bytes)
 
 DEVICE void publish_end(const EncodeLaunch &a, const Shared &shared, u64 bytes) {
     const Entry *head = entry_at(a, shared.entry.head);
-    u64 begin = chain_begin(*head), end = (shared.start - begin) / UNIT + align_up(bytes, UNIT) / UNIT;
+    u64 begin = chain_begin(*head);
+    u64 end = (shared.start - begin + align_up(bytes, UNIT)) / UNIT;
     end = end_of(begin, end, shared.job, shared.number, shared.entry);
     store_release((u64 *)a.totals + shared.number, word_of(a, WORD_ALL, end));
 }

@@ -1,15 +1,13 @@
-// The bounds that depend on the values: smallest and largest finite value and the sum of squares, in
-// the order that docs/twine.md gives, and the step that follows. A warp has 1024 values.
-
-#define PER_TILE WARPS  // groups of 1024 values of a block of threads
+// The bounds that depend on the values: smallest and largest finite value and the sum of squares,
+// in the order that docs/twine.md gives, and the step that follows. A warp has 1024 values.
 
 struct Part {
     double min, max;
     u64 finite;
 };
 
-// What the blocks of a job find together; `Sum` of the job is used for it, and 0 again afterwards.
-// The order of doubles as unsigned numbers, moved so that 0 is below all of them.
+// What the blocks of a job find together is kept in its `Sum`, where 0 stands for nothing, and is 0
+// again afterwards. The order of doubles as unsigned numbers, moved so that 0 is below all of them.
 DEVICE u64 rising(double x) {
     u64 b = (u64)__double_as_longlong(x);
     return (b >> 63 ? ~b : b | 1ull << 63);
@@ -135,7 +133,7 @@ twine_reduce(const __grid_constant__ EncodeLaunch a) {
     const u32 number = find_reduced(a, blockIdx.x);
     const Job job = *reduced_job(a, number);
     const u64 groups = (job.n + 1023) / 1024;
-    const u64 group = (u64)(blockIdx.x - job.reduce0) * PER_TILE + warp;
+    const u64 group = (u64)(blockIdx.x - job.reduce0) * WARPS + warp;
     double *sums = (double *)job.partials;
     Sum *sum = (Sum *)a.sums + number;
     Part part = {infinite, -infinite, 0};

@@ -2,17 +2,17 @@
 //!
 //! In mapped pinned memory, words of 64 bits (a C struct of `u64`, little endian):
 //!
-//! | word | content |
-//! | --- | --- |
-//! | 0 | the sequence number of the slot, written last and with a fence of the system before it |
-//! | 1 | [`DONE`], [`OVERFLOW`] or [`REFUSED`] |
-//! | 2 | the address at which the checkpoint begins |
-//! | 3 | its bytes, from there to the end of its last job (also when that was too much) |
-//! | 4 + 6 j | of job j: offset from the begin, stored bytes, largest error (`f64`), sum of the squared errors (`f64`), values, outliers |
+//! - 0: the sequence number of the slot, written last and with a fence of the system before it;
+//! - 1: [`DONE`], [`OVERFLOW`] or [`REFUSED`];
+//! - 2: the address at which the checkpoint begins;
+//! - 3: its bytes, from there to the end of its last job (also when that was too much);
+//! - from 4 + 6 j, of job j: offset from the begin, stored bytes, largest error (`f64`), sum of the
+//!   squared errors (`f64`), values, outliers.
 //!
-//! And for what is placed behind it, in device memory: a record of four words: where it ends (not aligned), where it begins, word 1 from
-//! above, and two counters of 32 bits for kernels, which are 0 between launches. A checkpoint that does not fit ends at its limit, so that what follows finds its own
-//! room untouched.
+//! And for what is placed behind it, in device memory, a record of four words: where it ends (not
+//! aligned), where it begins, word 1 from above, and two counters of 32 bits for kernels, which are
+//! 0 between launches. A checkpoint that does not fit ends at its limit, so that what follows finds
+//! its own room untouched.
 
 use std::fmt;
 

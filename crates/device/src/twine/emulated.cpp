@@ -1,6 +1,6 @@
-// The kernels on the processor, for a test: every lane is a fiber of its own, and lanes change places
-// where those of a warp or a block meet. A kernel's text follows this one, and behind it what runs
-// its blocks. Several threads of the system run blocks at once, as a device does.
+// The kernels on the processor, for a test: every lane is a fiber of its own, and lanes change
+// places where those of a warp or a block meet. A kernel's text follows this one, and behind it
+// what runs its blocks. Several threads of the system run blocks at once, as a device does.
 
 #include <sched.h>
 #include <setjmp.h>

@@ -4,10 +4,11 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use unspool_codec::twine::{self, Layout};
+use unspool_codec::twine::{self, Layout, Method};
+use unspool_codec::{Bound, Dtype};
 
 use super::decode::words_of;
-use super::fields::{Dice, Region, damage, label, region};
+use super::fields::{Dice, Region, array, damage, label, region};
 use super::job::{Checkpoint, DecodeJob, EncodeJob, JobSpec};
 use super::modules::DECODE_WARPS;
 use super::plan::Plan;
@@ -49,7 +50,7 @@ impl Drop for Folder {
     }
 }
 
-fn build(folder: &Path, name: &str, warps: u32) -> Option<libloading::Library> {
+fn build(folder: &Path, name: &str, warps: u32, head: &str) -> Option<libloading::Library> {
     let launch = if name == "decode" { "DecodeLaunch" } else { "EncodeLaunch" };
     let (source, library) = (folder.join(format!("{name}.cpp")), folder.join(format!("{name}.so")));
     let run = format!(
@@ -64,7 +65,7 @@ fn build(folder: &Path, name: &str, warps: u32) -> Option<libloading::Library> {
         text(&format!("kernels/twine_{name}.cu")),
     ];
     let texts = texts.concat();
-    let whole = format!("#define WIDE 1\n#define WARPS {warps}\n{texts}{run}");
+    let whole = format!("#define WIDE 1\n#define WARPS {warps}\n{head}{texts}{run}");
     std::fs::write(&source, whole).unwrap();
     let compile = |compiler: &str| {
         let mut command = Command::new(compiler);
@@ -78,8 +79,8 @@ fn build(folder: &Path, name: &str, warps: u32) -> Option<libloading::Library> {
     Some(unsafe { libloading::Library::new(&library) }.unwrap())
 }
 
-/// The kernels, or `None` where there is no C++ compiler.
-fn kernels() -> Option<Kernels> {
+/// The kernels with these lines in front, or `None` where there is no C++ compiler.
+fn kernels(head: &str) -> Option<Kernels> {
     static NUMBER: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
     let number = NUMBER.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
     let name = format!("unspool-twine-{}-{number}", std::process::id());
@@ -88,7 +89,7 @@ fn kernels() -> Option<Kernels> {
     let found = std::thread::scope(|scope| {
         let build = |name, warps| {
             let folder = &folder.0;
-            scope.spawn(move || build(folder, name, warps))
+            scope.spawn(move || build(folder, name, warps, head))
         };
         let all = [build("encode", WARPS), build("reduce", 8), build("decode", DECODE_WARPS)];
         all.map(|thread| thread.join().unwrap())
@@ -186,10 +187,14 @@ impl Room {
     }
 }
 
+/// Makes a region.
+type Make = fn(&mut Dice) -> Region;
+
 /// Checkpoints one behind the other, and where each of their regions has to be.
-fn check_batch(kernels: &Kernels, scratch: &mut Scratch, dice: &mut Dice, seed: u64) {
+fn check_batch(kernels: &Kernels, scratch: &mut Scratch, seed: u64, make: Make) {
+    let dice = &mut Dice(seed);
     let checkpoints: Vec<Vec<Region>> = (0..1 + dice.below(3))
-        .map(|_| (0..1 + dice.below(3)).map(|_| region(dice)).collect())
+        .map(|_| (0..1 + dice.below(3)).map(|_| make(dice)).collect())
         .collect();
     let align = dice.pick(&[64, 256, 512]);
     let mut expected = Vec::new();
@@ -254,7 +259,7 @@ fn check_batch(kernels: &Kernels, scratch: &mut Scratch, dice: &mut Dice, seed: 
 
 /// Rounds of each test; the variable `TWINE_ROUNDS` asks for more.
 fn rounds() -> u64 {
-    std::env::var("TWINE_ROUNDS").ok().and_then(|rounds| rounds.parse().ok()).unwrap_or(60)
+    std::env::var("TWINE_ROUNDS").ok().and_then(|rounds| rounds.parse().ok()).unwrap_or(40)
 }
 
 /// A slot against what was expected: the sum of squares within rounding, the rest exactly.
@@ -275,10 +280,10 @@ fn compare_result(slot: &[u64], expected: &[u64], base: u64, sequence: u64, what
 
 #[test]
 fn the_kernels_write_the_bytes_of_the_codec() {
-    let Some(kernels) = kernels() else { return skipped() };
+    let Some(kernels) = kernels("") else { return skipped() };
     let mut scratch = Scratch::new();
     for seed in 0..rounds() {
-        check_batch(&kernels, &mut scratch, &mut Dice(seed), seed);
+        check_batch(&kernels, &mut scratch, seed, region);
     }
 }
 
@@ -308,8 +313,9 @@ fn decoded(kernels: &Kernels, layout: &Layout, stream: &[u8], stored: usize) -> 
     (status, to)
 }
 
-fn check_decoding(kernels: &Kernels, dice: &mut Dice, seed: u64) {
-    let region = region(dice);
+fn check_decoding(kernels: &Kernels, seed: u64, make: Make) {
+    let dice = &mut Dice(seed);
+    let region = make(dice);
     let Some(spec) = region.spec else { return };
     let (mut stream, _) = region.expected();
     let mut values = vec![0; region.bytes];
@@ -330,8 +336,40 @@ fn check_decoding(kernels: &Kernels, dice: &mut Dice, seed: u64) {
 
 #[test]
 fn the_decoder_gives_the_values_back_and_refuses_what_the_codec_refuses() {
-    let Some(kernels) = kernels() else { return skipped() };
+    let Some(kernels) = kernels("") else { return skipped() };
     for seed in 0..rounds() {
-        check_decoding(&kernels, &mut Dice(1000 + seed), 1000 + seed);
+        check_decoding(&kernels, 1000 + seed, region);
+    }
+}
+
+fn bounded(dice: &mut Dice, dtype: Dtype, shape: Vec<u64>) -> Region {
+    let small = 10f64.powi(-(dice.below(6) as i32));
+    let bound = dice.pick(&[Bound::Absolute(small), Bound::Range(small), Bound::Rms(small)]);
+    array(dice, dtype, shape, Method::Bound(bound))
+}
+
+#[test]
+fn a_variant_for_one_form_writes_and_reads_the_same() {
+    let one: Make = |dice| {
+        let shape = vec![1 + dice.below(5000)];
+        bounded(dice, Dtype::Float64, shape)
+    };
+    let two: Make = |dice| {
+        let shape = vec![16 + dice.below(60), 32 + dice.below(70)];
+        bounded(dice, Dtype::Float32, shape)
+    };
+    let three: Make = |dice| {
+        let shape = vec![4 + dice.below(6), 8 + dice.below(12), 32 + dice.below(40)];
+        array(dice, Dtype::Float32, shape, Method::Lossless)
+    };
+    let all = [("0x01010340u", 1, one), ("0x01020220u", 1, two), ("0x01030220u", 0, three)];
+    for (form, mode, make) in all {
+        let head = format!("#define FORM {form}\n#define MODE {mode}\n");
+        let Some(kernels) = kernels(&head) else { return skipped() };
+        let mut scratch = Scratch::new();
+        for seed in 0..rounds() / 6 {
+            check_batch(&kernels, &mut scratch, seed, make);
+            check_decoding(&kernels, seed, make);
+        }
     }
 }

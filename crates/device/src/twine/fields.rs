@@ -1,5 +1,5 @@
-//! Arrays of all kinds from a seed, with what the codec of the processor makes of them: for checks of
-//! the kernels, on a device and without one.
+//! Arrays of all kinds from a seed, with what the codec of the processor makes of them: for checks
+//! of the kernels, on a device and without one.
 
 use unspool_codec::twine::{self, Layout, Method, Spec};
 use unspool_codec::{Achieved, Bound, Dtype};
@@ -158,8 +158,14 @@ pub fn region(dice: &mut Dice) -> Region {
         };
     }
     let (dtype, shape) = (dice.pick(DTYPES), shape(dice));
+    let method = method(dice, &Layout::of(&dtype, &shape).unwrap());
+    array(dice, dtype, shape, method)
+}
+
+/// An array of this kind.
+pub fn array(dice: &mut Dice, dtype: Dtype, shape: Vec<u64>, method: Method) -> Region {
     let layout = Layout::of(&dtype, &shape).unwrap();
-    let spec = Spec { layout, method: method(dice, &layout) };
+    let spec = Spec { layout, method };
     let style = dice.below(8);
     let mut bytes = Vec::new();
     for i in 0..layout.n as usize {

@@ -77,8 +77,9 @@ impl Plan {
         let before = self.entries.last().map_or(0, |entry| entry.head);
         let head = if how == how::NEXT { before } else { number };
         let jobs = checkpoint.jobs.len() as u32;
-        let entry =
-            Entry { align, limit: checkpoint.limit, job0, jobs, how, head, ..Entry::default() };
+        // The kernel rounds it up.
+        let limit = checkpoint.limit.min(u64::MAX - ALIGNMENT);
+        let entry = Entry { align, limit, job0, jobs, how, head, ..Entry::default() };
         self.entries.push(entry);
         Ok(())
     }
