@@ -52,17 +52,43 @@ impl<'a> Copies<'a> {
     /// # Safety
     /// The arrays that the pieces were made from are borrowed until this was settled or dropped.
     pub unsafe fn save(&mut self, ticket: &mut SaveTicket) -> Result<(), Error> {
+        let encoded = ticket.head().is_encoded();
         for (index, piece) in self.pieces.iter().enumerate() {
             self.begun = index + 1;
             match piece {
                 // SAFETY: the caller's promise.
                 Piece::Host(piece) => unsafe { piece.save(ticket, index) }?,
+                Piece::Device(_) if encoded => {}
                 Piece::Device(piece) => {
                     self.on_stream_of(piece, |stream| piece.save(ticket, index, stream))?;
                 }
             }
         }
-        Ok(())
+        if encoded { self.encode(ticket) } else { Ok(()) }
+    }
+
+    /// Gives all arrays on a GPU to a ticket at once: one launch then encodes them where they are.
+    fn encode(&self, ticket: &mut SaveTicket) -> Result<(), Error> {
+        let on_gpu = |(index, piece): (usize, &'a Piece)| match piece {
+            Piece::Device(piece) if piece.array().bytes() > 0 => Some((index, piece)),
+            _ => None,
+        };
+        let pieces: Vec<_> = self.pieces.iter().enumerate().filter_map(on_gpu).collect();
+        let others = pieces.iter().map(|(_, piece)| self.other_stream(piece));
+        let others = others.collect::<Result<Vec<_>, Error>>()?;
+        let shared = self.first.as_ref().map(|(_, stream)| stream);
+        let arrays = pieces.iter().zip(&others).filter_map(|((index, piece), other)| {
+            Some((*index, piece.array(), other.as_ref().or(shared)?))
+        });
+        ticket.put_all(&arrays.collect::<Vec<_>>())
+    }
+
+    /// The stream of an array that is not on that of the first one.
+    fn other_stream(&self, piece: &DevicePiece) -> Result<Option<Stream>, Error> {
+        match &self.first {
+            Some((first, _)) if first.has_stream_of(piece) => Ok(None),
+            _ => piece.stream(self.spool).map(Some),
+        }
     }
 
     /// Copies the regions of a ticket into all arrays.

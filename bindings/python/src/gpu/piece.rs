@@ -47,6 +47,11 @@ impl DevicePiece {
         DevicePiece { array: lent, stream: work.stream(), after }
     }
 
+    /// The array.
+    pub fn array(&self) -> &DeviceArray {
+        &self.array
+    }
+
     /// What the array has to wait for.
     pub fn after(&self) -> After {
         self.after
