@@ -203,11 +203,12 @@ fn read_head(
 /// Compares a head that was read with the expected one, and gives it as it is in the store.
 fn check_head(frame: &Frame, bytes: &[u8]) -> Result<Head, TransferError> {
     // Whatever is wrong with it: it is not what was written.
-    let (head, written) = parse_head(bytes).map_err(|cause| unreadable(&cause))?;
-    let plain = head.with_packed(None);
-    if plain.as_ref() != Ok(&**frame.head()) {
+    let (mut head, written) = parse_head(bytes).map_err(|cause| unreadable(&cause))?;
+    let packed = head.packed.take();
+    if head != **frame.head() {
         return Err(corrupt("its head describes another checkpoint"));
     }
+    head.packed = packed;
     match frame.checksum() {
         Some(known) if known != written => Err(corrupt("its head belongs to another payload")),
         _ => {

@@ -15,15 +15,16 @@ const BYTES: u64 = 200_000;
 const ALL: [Outer; 3] = [Outer::Zstd(3), Outer::Lz4, Outer::Archive];
 
 fn stored(store: &Store) -> Vec<u8> {
-    let bytes = store.list().unwrap()[0].bytes;
+    let bytes = store.list().expect("a store in memory lists")[0].bytes;
     let mut all = vec![0; bytes as usize];
-    store.get(ID, 0, &mut [&mut all]).unwrap();
+    store.get(ID, 0, &mut [&mut all]).expect("it is there");
     all
 }
 
 fn written(outer: Outer) -> (Store, Arc<Pool>, Arc<Frame>) {
     let (store, buffers, frame) = (Store::default(), Pool::new(1 << 20), frame(1, BYTES));
-    write_frame(&store, ID, &frame, &content(1, BYTES), Some(outer), &buffers).unwrap();
+    write_frame(&store, ID, &frame, &content(1, BYTES), Some(outer), &buffers)
+        .expect("a store in memory takes it");
     (store, buffers, frame)
 }
 
