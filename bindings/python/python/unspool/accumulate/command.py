@@ -37,7 +37,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
     machine.add_argument("--cache", metavar="SIZE", help="on the device (the profile's, or 128MiB)")
     machine.add_argument("--link", metavar="SIZE", help="a second, to the host (profile, or 25GB)")
-    machine.add_argument("--copy", metavar="SIZE", help="a second, within the device (1.17TB)")
+    machine.add_argument("--copy", metavar="SIZE", help="a second, within the device (1.49TB)")
     machine.add_argument("--most-together", type=int, metavar="N", help="in one call of the codec")
     machine.add_argument("--until", choices=("flushed", "application"), default="flushed")
     parser.add_argument("--json", action="store_true", help="print everything as JSON")
