@@ -9,7 +9,7 @@ mod twine_data;
 use std::hint::black_box;
 use std::time::Instant;
 
-use twine_data::{Field, others, waves_2d, waves_3d};
+use twine_data::{Field, OTHERS, WAVES_2D, WAVES_3D, others, waves_2d, waves_3d};
 use unspool_codec::twine::{self, Layout, Method, Spec};
 use unspool_codec::{Bound, Dtype};
 
@@ -96,12 +96,17 @@ fn as_bfloat16(field: &Field) -> Vec<u8> {
         .collect()
 }
 
+/// Names of fields, and what makes them.
+type Family = (&'static [&'static str], fn() -> Vec<Field>);
+
 fn main() {
     let wanted: Vec<String> = std::env::args().skip(1).filter(|word| word != "--bench").collect();
     let wants = |name: &str| wanted.is_empty() || wanted.iter().any(|word| name.contains(word));
     println!("GB/s of values, in brackets as a part of a copy by one thread; best call");
     println!("{:36} {:>7} | one thread: encode, decode    | all threads | copy", "", "ratio");
-    let fields = waves_2d().into_iter().chain(waves_3d()).chain(others());
+    let families: [Family; 3] = [(&WAVES_2D, waves_2d), (&WAVES_3D, waves_3d), (&OTHERS, others)];
+    let wanted_families = families.iter().filter(|(names, _)| names.iter().any(|name| wants(name)));
+    let fields = wanted_families.flat_map(|(_, make)| make());
     for field in fields.filter(|field| wants(&field.name)) {
         for (method_name, method) in methods() {
             let name = format!("{}, {method_name}", field.name);

@@ -13,7 +13,7 @@ const ALLOWED: &[&str] = &[
     "crates/fakecuda",
     "crates/wave",
     "bindings",
-    "crates/codec/tests/twine_flush.rs",
+    "crates/codec/tests",
     "crates/spool/tests",
     "crates/spool/examples",
 ];

@@ -94,19 +94,27 @@ impl Wave {
     }
 }
 
+/// The names of [`waves_2d`].
+pub const WAVES_2D: [&str; 4] = ["2-D wave 400", "2-D wave 1200", "2-D wave 2000", "2-D wave 3000"];
+/// The names of [`waves_3d`].
+pub const WAVES_3D: [&str; 3] = ["3-D wave 200", "3-D wave 450", "3-D wave 900"];
+/// The names of [`others`].
+pub const OTHERS: [&str; 3] = ["zeros", "one in eight", "uniform noise"];
+
 /// A wave in two dimensions early, in the middle and late: 3 MB each.
 pub fn waves_2d() -> Vec<Field> {
     let mut wave = Wave::new([1, 500, 1500], 12.0);
-    let field = |steps| Field::new(&format!("2-D wave {steps}"), &[500, 1500], wave.until(steps));
-    [400, 1200, 2000, 3000].map(field).into()
+    let mut field = |name, steps| Field::new(name, &[500, 1500], wave.until(steps));
+    let [a, b, c, d] = WAVES_2D;
+    vec![field(a, 400), field(b, 1200), field(c, 2000), field(d, 3000)]
 }
 
 /// A wave in three dimensions early, in the middle and late: 13 MB each.
 pub fn waves_3d() -> Vec<Field> {
     let mut wave = Wave::new([100, 160, 200], 12.0);
-    let shape = [100, 160, 200];
-    let field = |steps| Field::new(&format!("3-D wave {steps}"), &shape, wave.until(steps));
-    [200, 450, 900].map(field).into()
+    let mut field = |name, steps| Field::new(name, &[100, 160, 200], wave.until(steps));
+    let [a, b, c] = WAVES_3D;
+    vec![field(a, 200), field(b, 450), field(c, 900)]
 }
 
 fn noise(state: &mut u32) -> f32 {
@@ -126,8 +134,8 @@ pub fn others() -> Vec<Field> {
     let sparse = (0..n).map(sparse).collect();
     let uniform = (0..n).map(|_| noise(&mut state)).collect();
     vec![
-        Field::new("zeros", &shape, vec![0.0; n]),
-        Field::new("one in eight", &shape, sparse),
-        Field::new("uniform noise", &shape, uniform),
+        Field::new(OTHERS[0], &shape, vec![0.0; n]),
+        Field::new(OTHERS[1], &shape, sparse),
+        Field::new(OTHERS[2], &shape, uniform),
     ]
 }
