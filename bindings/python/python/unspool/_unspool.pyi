@@ -627,11 +627,7 @@ def examine(
 _Told = tuple[int, float, float, int]
 
 def codec_room(dtype: str, shape: Sequence[int], word: Word, outer: str | None) -> int:
-    """The most bytes that `codec_encode` may write.
-
-    Raises:
-        OptionError: the codec does not take such an array.
-    """
+    """The most bytes that `codec_encode` may write."""
 
 def codec_encode(
     source: Any, dtype: str, shape: Sequence[int], word: Word, outer: str | None, target: Any
@@ -639,19 +635,12 @@ def codec_encode(
     """Encodes dense bytes into `target`: the bytes that took; number of values, largest and root
     mean square error, and outliers where the codec tells them; whether the bytes are packed, which
     they are not where that would not make them fewer.
-
-    Raises:
-        OptionError: the codec does not take these values.
     """
 
 def codec_decode(
     stored: Any, dtype: str, shape: Sequence[int], word: Word, outer: str | None, target: Any
 ) -> None:
-    """The inverse of `codec_encode`.
-
-    Raises:
-        CorruptCheckpointError: the bytes are damaged, or of something else.
-    """
+    """The inverse of `codec_encode`."""
 
 _Word = tuple[int, int, int, str | None]
 
