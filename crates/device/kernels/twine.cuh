@@ -13,6 +13,8 @@ typedef long long i64;
 #define ALL 0xffffffffu
 #define UNROLL _Pragma("unroll")
 #define UNROLL8 _Pragma("unroll 8")
+#define UNROLL4 _Pragma("unroll 4")
+#define UNROLL1 _Pragma("unroll 1")
 #define INLINE_JOBS 16
 #define PIECES 32
 #define STRIDE 33  // of a block in shared memory: lanes that read their blocks meet no bank twice
@@ -137,7 +139,8 @@ DEVICE u32 kind_of(const Cut &cut) { return form_of(cut) >> 8 & 0xff; }
 DEVICE u32 profile_of(const Cut &cut) { return form_of(cut) >> 16 & 0xff; }
 DEVICE u32 components_of(const Cut &cut) { return form_of(cut) >> 24; }
 
-DEVICE u64 align_up(u64 number, u64 unit) { return (number + unit - 1) / unit * unit; }
+// Rounded up to a multiple of a power of two.
+DEVICE u64 align_up(u64 number, u64 unit) { return (number + unit - 1) & ~(unit - 1); }
 
 DEVICE u32 width_of(u32 x) { return 32 - __clz((int)x); }
 DEVICE u32 width_of(u64 x) { return 64 - __clzll((i64)x); }

@@ -87,43 +87,57 @@ DEVICE u32 find_job(const EncodeLaunch &a, u32 tile, u32 lane) {
 
 DEVICE u32 staged(u32 position) { return (position >> 5) * STRIDE + (position & 31); }
 
-// Where value e of a full chunk of profile 1 is.
-DEVICE u32 position_in_full(const Window &w, u32 e) {
-    return components_of(w) == 2 ? (e & 1) * 512 + (e >> 1) : e;
+// The values of 16 bytes to places one after the other, which do not cross a block.
+template <typename T, typename U>
+DEVICE void unpack(U *to, uint4 four) {
+    const u32 words[4] = {four.x, four.y, four.z, four.w};
+    const int per = 16 / sizeof(T);
+    UNROLL for (int i = 0; i < per; i++) {
+        if (sizeof(T) == 8) {
+            to[i] = (U)((u64)words[2 * i & 3] | (u64)words[(2 * i + 1) & 3] << 32);
+        } else {
+            const int bits = 8 * sizeof(T) & 31;
+            u32 word = words[i * sizeof(T) / 4];
+            to[i] = bits == 0 ? word : word >> (i * bits & 31) & ((1u << bits) - 1);
+        }
+    }
 }
 
+// A full chunk of profile 1.
 template <typename T, typename U>
-DEVICE void stage_vectors(U *stage, const T *values, const Window &w, u32 lane) {
-    const int per = 16 / sizeof(T);
-    UNROLL for (int j = 0; j < 1024 / 32 / per; j++) {
+DEVICE void stage_vectors(U *stage, const T *values, u32 lane) {
+    const u32 per = 16 / sizeof(T);
+    UNROLL for (u32 j = 0; j < 32 / per; j++) {
         uint4 four = __ldcs((const uint4 *)values + j * 32 + lane);
-        u32 words[4] = {four.x, four.y, four.z, four.w};
-        u32 e = (j * 32 + lane) * per;
-        UNROLL for (int i = 0; i < per; i++) {
-            U value;
-            if (sizeof(T) == 8) {
-                value = (U)((u64)words[2 * i & 3] | (u64)words[(2 * i + 1) & 3] << 32);
-            } else {
-                const int bits = 8 * sizeof(T) & 31;
-                u32 word = words[i * sizeof(T) / 4];
-                value = bits == 0 ? word : word >> (i * bits & 31) & ((1u << bits) - 1);
-            }
-            stage[staged(position_in_full(w, e + i))] = value;
-        }
+        unpack<T, U>(stage + staged((j * 32 + lane) * per), four);
+    }
+}
+
+// Rows of a full patch or box whose addresses are multiples of 16.
+template <typename T, typename U>
+DEVICE void stage_rows(U *stage, const T *first, const Window &w, u32 lane) {
+    const u32 per = 16 / sizeof(T), lanes = 32 / per, rows = 32 / lanes;
+    UNROLL for (u32 j = 0; j < lanes; j++) {
+        u32 block = j * rows + lane / lanes, column = lane % lanes * per;
+        u64 row = profile_of(w) == 2 ? (u64)block : (u64)(block >> 3) * w.ny + (block & 7);
+        uint4 four = __ldcs((const uint4 *)(first + row * w.nx + column));
+        unpack<T, U>(stage + block * STRIDE + column, four);
     }
 }
 
 template <typename T, typename U>
 DEVICE void stage_values(U *stage, const T *source, const Window &w, u32 lane) {
+    const T *values = source + w.base;
+    const bool full = w.m == 1024 && ((u64)values & 15) == 0;
     if (profile_of(w) != 1) {
+        if (full && w.nx % (16 / sizeof(T)) == 0) return stage_rows<T, U>(stage, values, w, lane);
         UNROLL8 for (u32 block = 0; block < 32; block++) {
             bool inside = lane < inside_of_block(w, block);
             stage[block * STRIDE + lane] = inside ? (U)__ldcs(source + row_of(w, block) + lane) : 0;
         }
         return;
     }
-    const T *values = source + w.base;
-    if (w.m == 1024 && ((u64)values & 15) == 0) return stage_vectors<T, U>(stage, values, w, lane);
+    if (full && components_of(w) == 1) return stage_vectors<T, U>(stage, values, lane);
     for (u32 p = lane; p < 1024; p += 32) {
         stage[staged(p)] = p < w.m ? (U)__ldcs(source + index_of(w, p)) : 0;
     }
@@ -161,19 +175,40 @@ DEVICE Step32 narrow_step(const Step &step) {
     return s;
 }
 
-// Mode 1 for float32: q and the error of every value of the lane. Returns which of them fail.
-DEVICE u32 quantise_f32(i32 (&q)[32], Errors &errors, const Step32 &step) {
-    // Errors are summed in units in which their squares neither vanish nor overflow.
-    const float scale = step.inv < 0x1p60f ? __fmul_rn(step.inv, 0x1p60f) : 0x1p120f;
+// The errors of a lane, from the largest one and a sum in units of 1 / scale.
+DEVICE void note_errors(Errors &errors, float largest, float sum, float scale) {
+    errors.max_bits = (u64)__double_as_longlong((double)largest);
+    errors.sum_sq = (double)sum / ((double)scale * (double)scale);
+}
+
+// Mode 1 for float32 where no value fails: q and the errors of every value of the lane. False when
+// one fails; then what it has left in q is of no use.
+DEVICE bool quantise_whole(i32 (&q)[32], Errors &errors, const Step32 &step, float scale) {
+    float largest = 0, sum = 0, most = 0;
+    UNROLL for (int i = 0; i < 32; i++) {
+        float x = __int_as_float(q[i]), s = __fmul_rn(x, step.inv);
+        most = fmaxf(most, fabsf(s));
+        q[i] = __float2int_rn(s);
+        float error = __fsub_rn(x, __fmul_rn(__int2float_rn(q[i]), step.step));
+        largest = fmaxf(largest, fabsf(error));
+        float unit = __fmul_rn(error, scale);
+        sum = __fmaf_rn(unit, unit, sum);
+    }
+    note_errors(errors, largest, sum, scale);
+    // A NaN is passed over by the largest ones, but not by the sum.
+    return most < 1e9f && largest <= step.e && sum == sum;
+}
+
+// The same where some fail: returns which. The values are those in shared memory.
+DEVICE u32 quantise_some(i32 (&q)[32], const u32 *mine, Errors &errors, const Step32 &step,
+                         float scale) {
     u32 bad = 0;
     float largest = 0, sum = 0;
     UNROLL for (int i = 0; i < 32; i++) {
-        float x = __int_as_float(q[i]);
-        float s = __fmul_rn(x, step.inv);
-        bool ok = fabsf(s) < 1e9f;
-        i32 code = __float2int_rn(ok ? s : 0.0f);
+        float x = __uint_as_float(mine[i]), s = __fmul_rn(x, step.inv);
+        i32 code = __float2int_rn(s);
         float error = fabsf(__fsub_rn(x, __fmul_rn(__int2float_rn(code), step.step)));
-        ok = ok && error <= step.e;
+        bool ok = fabsf(s) < 1e9f && error <= step.e;
         q[i] = ok ? code : 0;
         error = ok ? error : 0.0f;
         largest = fmaxf(largest, error);
@@ -181,9 +216,15 @@ DEVICE u32 quantise_f32(i32 (&q)[32], Errors &errors, const Step32 &step) {
         sum = __fmaf_rn(unit, unit, sum);
         bad |= (ok ? 0u : 1u) << i;
     }
-    errors.max_bits = (u64)__double_as_longlong((double)largest);
-    errors.sum_sq = (double)sum / ((double)scale * (double)scale);
+    note_errors(errors, largest, sum, scale);
     return bad;
+}
+
+DEVICE u32 quantise_f32(i32 (&q)[32], const u32 *mine, Errors &errors, const Step32 &step) {
+    // Errors are summed in units in which their squares neither vanish nor overflow.
+    const float scale = step.inv < 0x1p60f ? __fmul_rn(step.inv, 0x1p60f) : 0x1p120f;
+    if (quantise_whole(q, errors, step, scale)) return 0;
+    return quantise_some(q, mine, errors, step, scale);
 }
 
 // A value in mode 2: its code, whether it is none, and the bits that come back.
@@ -333,6 +374,14 @@ DEVICE u64 framed(u64 q, u32 width, u32 kind) {
 DEVICE u32 zigzag(u32 d) { return d << 1 ^ (u32)((i32)d >> 31); }
 DEVICE u64 zigzag(u64 d) { return d << 1 ^ (u64)((i64)d >> 63); }
 
+// The bits that tell how wide a number is, whatever its sign.
+DEVICE u32 unsigned_of(u32 d) { return d ^ (u32)((i32)d >> 31); }
+DEVICE u64 unsigned_of(u64 d) { return d ^ (u64)((i64)d >> 63); }
+
+// 1 of what is not 0.
+DEVICE u32 one_of(u32 d) { return min(d, 1u); }
+DEVICE u32 one_of(u64 d) { return d != 0; }
+
 // The difference to the row above, and in profile 3 that of these to the plane before.
 template <int PROFILE, typename U>
 DEVICE U across_rows(U a, u32 lane) {
@@ -361,25 +410,32 @@ struct Walker {
         }
     }
 
-    DEVICE_MEMBER void next(U q, U &once, U &twice) {
-        once = q - q1;
+    // The next coefficient's L.
+    DEVICE_MEMBER U once(U q) {
+        U d = q - q1;
         q1 = q;
-        if (PROFILE != 1) once = across_rows<PROFILE, U>(once, lane);
-        twice = once - d1;
-        d1 = once;
-        if (PROFILE != 1) twice = across_rows<PROFILE, U>(twice, lane);
+        return PROFILE != 1 ? across_rows<PROFILE, U>(d, lane) : d;
+    }
+
+    // L of that, once for each.
+    DEVICE_MEMBER U twice(U d) {
+        U dd = d - d1;
+        d1 = d;
+        return PROFILE != 1 ? across_rows<PROFILE, U>(dd, lane) : dd;
     }
 };
 
-// Width, and words of a block, of residuals whose bits together are `all`.
+// Width, and words of a block.
 struct Cost {
     u32 width, words;
 };
 
+// Of residuals of which `count` are not 0, and whose bits together are `all`, those of negative
+// ones flipped: a residual in zig-zag form has one bit more.
 template <typename U>
 DEVICE Cost cost_of(U all, u32 count, u32 cut) {
     Cost c;
-    c.width = width_of((U)(all >> cut));
+    c.width = count ? width_of((U)(all >> cut)) + 1 : 0;
     u32 sparse = 1 + (count * c.width + 31) / 32;
     c.words = min(c.width, sparse);
     return c;
@@ -394,53 +450,64 @@ DEVICE void costs_of(const U (&q)[32], u32 inside, u32 lane, u32 cut, Cost (&cos
     U all0 = 0, all1 = 0, all2 = 0;
     u32 n0 = 0, n1 = 0, n2 = 0;
     UNROLL for (int i = 0; i < 32; i++) {
-        U once, twice;
-        walker.next(q[i], once, twice);
+        U once = walker.once(q[i]), twice = walker.twice(once);
         if (!FULL) {
             once = i < inside ? once : 0;
             twice = i < inside ? twice : 0;
         }
-        all0 |= zigzag(q[i]);
-        all1 |= zigzag(once);
-        all2 |= zigzag(twice);
-        n0 += q[i] != 0;
-        n1 += once != 0;
-        n2 += twice != 0;
+        all0 |= unsigned_of(q[i]);
+        all1 |= unsigned_of(once);
+        all2 |= unsigned_of(twice);
+        n0 += one_of(q[i]);
+        n1 += one_of(once);
+        n2 += one_of(twice);
     }
     costs[0] = cost_of(all0, n0, cut);
     costs[1] = cost_of(all1, n1, cut);
     costs[2] = cost_of(all2, n2, cut);
 }
 
-// Replaces coefficients by the residuals of a kind.
-template <int PROFILE, typename U>
-DEVICE void residuals(U (&q)[32], u32 inside, u32 lane, u32 cut, u32 kind) {
+// Replaces coefficients by their residuals in zig-zag form: L as often as TIMES says.
+template <int PROFILE, int TIMES, typename U>
+DEVICE void residuals(U (&q)[32], u32 inside, u32 lane, u32 cut) {
     Walker<PROFILE, U> walker;
     walker.begin(q, lane);
     UNROLL for (int i = 0; i < 32; i++) {
-        U once, twice;
-        walker.next(q[i], once, twice);
-        U d = kind == 0 ? q[i] : kind == 1 ? once : twice;
-        q[i] = i < inside ? zigzag(d) >> cut : 0;
+        U d = TIMES == 0 ? q[i] : TIMES == 1 ? walker.once(q[i]) : walker.twice(walker.once(q[i]));
+        q[i] = zigzag(d) >> cut;
     }
+    if (inside < 32) {
+        UNROLL for (int i = 0; i < 32; i++) q[i] = i < inside ? q[i] : 0;
+    }
+}
+
+template <int PROFILE, typename U>
+DEVICE void residuals_of(U (&q)[32], u32 inside, u32 lane, u32 cut, u32 kind) {
+    if (kind == 1) return residuals<PROFILE, 1, U>(q, inside, lane, cut);
+    if (kind == 2) return residuals<PROFILE, 2, U>(q, inside, lane, cut);
+    residuals<PROFILE, 0, U>(q, inside, lane, cut);
+}
+
+template <int PROFILE, typename U>
+DEVICE void costs_in(const U (&q)[32], const Window &w, u32 inside, u32 lane, u32 cut,
+                     Cost (&costs)[3]) {
+    if (w.m == 1024) return costs_of<PROFILE, true, U>(q, inside, lane, cut, costs);
+    costs_of<PROFILE, false, U>(q, inside, lane, cut, costs);
 }
 
 template <typename U>
 DEVICE void costs_any(const U (&q)[32], const Window &w, u32 inside, u32 lane, u32 cut,
                       Cost (&costs)[3]) {
-    if (profile_of(w) == 1) {
-        if (w.m == 1024) return costs_of<1, true, U>(q, inside, lane, cut, costs);
-        return costs_of<1, false, U>(q, inside, lane, cut, costs);
-    }
-    if (profile_of(w) == 2) return costs_of<2, false, U>(q, inside, lane, cut, costs);
-    costs_of<3, false, U>(q, inside, lane, cut, costs);
+    if (profile_of(w) == 1) return costs_in<1, U>(q, w, inside, lane, cut, costs);
+    if (profile_of(w) == 2) return costs_in<2, U>(q, w, inside, lane, cut, costs);
+    costs_in<3, U>(q, w, inside, lane, cut, costs);
 }
 
 template <typename U>
 DEVICE void residuals_any(U (&q)[32], const Window &w, u32 inside, u32 lane, u32 cut, u32 kind) {
-    if (profile_of(w) == 1) return residuals<1, U>(q, inside, lane, cut, kind);
-    if (profile_of(w) == 2) return residuals<2, U>(q, inside, lane, cut, kind);
-    residuals<3, U>(q, inside, lane, cut, kind);
+    if (profile_of(w) == 1) return residuals_of<1, U>(q, inside, lane, cut, kind);
+    if (profile_of(w) == 2) return residuals_of<2, U>(q, inside, lane, cut, kind);
+    residuals_of<3, U>(q, inside, lane, cut, kind);
 }
 
 // The cost of FOR, and its minimum.
@@ -606,9 +673,16 @@ DEVICE Chunk encode_staged(const EncodeLaunch &a, Shared &shared, U *stage, u32 
     const u32 inside = inside_of_block(w, lane), width = bits_of(job.cut);
     const bool exact = is_exact(job);
     U *mine = stage + lane * STRIDE;
-    UNROLL for (int i = 0; i < 32; i++) {
-        q[i] = mine[i];
-        differ |= i < inside ? q[i] ^ first : 0;
+    if (w.m == 1024) {
+        UNROLL for (int i = 0; i < 32; i++) {
+            q[i] = mine[i];
+            differ |= q[i] ^ first;
+        }
+    } else {
+        UNROLL for (int i = 0; i < 32; i++) {
+            q[i] = mine[i];
+            differ |= i < inside ? q[i] ^ first : 0;
+        }
     }
     Chunk chunk = {CHUNK_EMPTY, 0, first};
     if (!__any_sync(ALL, differ != 0)) {
@@ -622,7 +696,7 @@ DEVICE Chunk encode_staged(const EncodeLaunch &a, Shared &shared, U *stage, u32 
     if (exact) {
         order(q, width, kind_of(job.cut) < KIND_SIGNED);
     } else if (sizeof(U) == 4 && !is_relative(job) && kind_of(job.cut) == KIND_F32) {
-        bad = quantise_f32((i32(&)[32])q, errors, narrow_step(step_of(a, job, shared.number)));
+        bad = quantise_f32((i32(&)[32])q, (const u32 *)mine, errors, narrow_step(step_of(a, job, shared.number)));
     } else {
         __syncwarp();
         bad = quantise_staged<U>(mine, inside, job, step_of(a, job, shared.number), errors);

@@ -144,17 +144,17 @@ DEVICE void copy_part(const Job &job, u64 to, u64 limit, u64 part, u32 lane) {
     u32 len = (u32)left, done = 0;
     if (((u64)from & 15) == 0) {
         done = len & ~15u;
-        for (u32 i = lane * 16; i < done; i += 512) {
+        UNROLL4 for (u32 i = lane * 16; i < done; i += 512) {
             __stcs((uint4 *)(to + i), __ldcs((const uint4 *)(from + i)));
         }
     } else if (((u64)from & 3) == 0) {
         done = len & ~3u;
-        for (u32 i = lane * 4; i < done; i += 128) {
+        UNROLL1 for (u32 i = lane * 4; i < done; i += 128) {
             __stcs((u32 *)(to + i), __ldcs((const u32 *)(from + i)));
         }
     } else {
         done = len & ~3u;
-        for (u32 i = lane * 4; i < done; i += 128) {
+        UNROLL1 for (u32 i = lane * 4; i < done; i += 128) {
             u32 word = from[i] | from[i + 1] << 8 | from[i + 2] << 16 | (u32)from[i + 3] << 24;
             __stcs((u32 *)(to + i), word);
         }

@@ -26,8 +26,8 @@ use slots::Place;
 pub enum Start<'a> {
     /// At this address of the device, a multiple of 64.
     At(u64),
-    /// Where the checkpoint of `pending` ends, rounded up to a multiple of `align`, which is a
-    /// multiple of 64. The device reads that itself, so the host need not know it.
+    /// Where the checkpoint of `pending` ends, rounded up to a multiple of `align`, a power of
+    /// two from 64 on. The device reads that itself, so the host need not know it.
     After {
         /// What it begins behind. Its limit must not be above that of this one.
         pending: &'a Pending,

@@ -198,7 +198,10 @@ static double __dadd_rn(double a, double b) { return a + b; }
 static double __dsub_rn(double a, double b) { return a - b; }
 static double __ddiv_rn(double a, double b) { return a / b; }
 static double __dsqrt_rn(double a) { return sqrt(a); }
-static int __float2int_rn(float a) { return (int)nearbyintf(a); }
+static int __float2int_rn(float a) {
+    if (!(fabsf(a) < 2147483648.0f)) return a > 0 ? 2147483647 : a < 0 ? -2147483647 - 1 : 0;
+    return (int)nearbyintf(a);
+}
 static float __int2float_rn(int a) { return (float)a; }
 static long long __double2ll_rn(double a) { return (long long)nearbyint(a); }
 static double __ll2double_rn(long long a) { return (double)a; }

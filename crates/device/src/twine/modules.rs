@@ -81,6 +81,10 @@ pub(super) struct Variant {
     pub(super) special: Option<Special>,
 }
 
+/// Warps that a multiprocessor should hold: more of them hide more of what they wait for, and leave
+/// each fewer registers.
+const BUSY_WARPS: u32 = 20;
+
 /// Warps of a tile of the decoder, and threads of a block of the launch that computes bounds.
 pub(super) const DECODE_WARPS: u32 = 4;
 pub(super) const REDUCE_THREADS: u32 = 256;
@@ -92,6 +96,9 @@ impl Variant {
         if let Some(Special { form, mode }) = self.special {
             text += &format!("#define FORM {form:#x}u\n");
             text += &mode.map(|mode| format!("#define MODE {mode}\n")).unwrap_or_default();
+            if self.kernel == Kernel::Encode && !self.wide {
+                text += &format!("#define LEAST_BLOCKS {}\n", BUSY_WARPS / self.warps);
+            }
         }
         text += COMMON;
         match self.kernel {

@@ -190,14 +190,14 @@ fn check(checkpoint: &Checkpoint<'_>, limit: &mut u64, is_first: bool) -> Result
             address
         }
         Start::After { pending, align } => {
-            aligned(align.max(1), ALIGNMENT, "the alignment of checkpoints")?;
+            power(align)?;
             pending.limit()
         }
         Start::Next { .. } if is_first => {
             return Err(invalid("the first checkpoint of a call has none before it"));
         }
         Start::Next { align } => {
-            aligned(align.max(1), ALIGNMENT, "the alignment of checkpoints")?;
+            power(align)?;
             *limit
         }
     };
@@ -282,6 +282,15 @@ pub(super) fn piece(job: &DecodeJob<'_>, tile0: u32, warps: u32) -> Result<Piece
         dtype: u32::from(job.layout.dtype),
         zero: 0,
     })
+}
+
+fn power(align: u64) -> Result<(), DeviceError> {
+    if align.is_power_of_two() && align >= ALIGNMENT {
+        return Ok(());
+    }
+    Err(invalid(&format!(
+        "{align} is no power of two from 64 on, as alignments of checkpoints are"
+    )))
 }
 
 fn aligned(number: u64, unit: u64, what: &str) -> Result<(), DeviceError> {
