@@ -87,11 +87,14 @@ impl Spool {
     }
 
     /// What became of the regions of a saved checkpoint: their codecs, sizes and errors. Known for
-    /// as long as the version is; the errors of frames of an earlier run are not.
+    /// as long as the version is; the errors of frames of an earlier run are not. Waits for what a
+    /// GPU still encodes, at most as long as the settings let a call wait.
     ///
     /// # Errors
-    /// Those of [`regions`](Self::regions).
+    /// Those of [`regions`](Self::regions), and `Timeout`.
     pub fn achieved(&self, version: i64) -> Result<Vec<RegionCoding>, Error> {
+        self.hub.check_process()?;
+        self.hub.settle_all(self.hub.settings.timeout)?;
         let (state, id) = self.checkpoint(version)?;
         let frame = state.catalogue.frame(id).map(Arc::clone);
         let frame = frame.unwrap_or_else(|| unreachable!("a saved checkpoint is in the catalogue"));

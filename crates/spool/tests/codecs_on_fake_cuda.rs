@@ -243,6 +243,31 @@ fn regions_from_several_streams_and_from_the_host_are_one_checkpoint() {
 }
 
 #[test]
+fn an_array_without_bytes_that_comes_last_changes_nothing() {
+    let _fake = Fake::start();
+    let application = Application::new().unwrap();
+    for device in [Some(1 << 20), None] {
+        let spool = open(|settings| {
+            settings.device = device;
+            settings.host = Some(1 << 20);
+        })
+        .unwrap();
+        let empty = RegionSpec { shape: vec![0], ..spec("empty") };
+        let array = application.upload(&wave(4)).unwrap();
+        // SAFETY: an array without bytes is not looked at.
+        let nothing = unsafe { DeviceArray::dense(0, array.span().address(), 0) };
+        let mut ticket = spool.save(4, vec![spec("u"), empty], &wait()).unwrap();
+        ticket.put(0, &array_of(&array), &application.stream).unwrap();
+        ticket.put(1, &nothing, &application.stream).unwrap();
+        let again = ticket.put(0, &array_of(&array), &application.stream).unwrap_err();
+        assert_eq!(again.kind(), ErrorKind::Invalid, "{again}");
+        ticket.commit().unwrap();
+        assert!(application.restore(&spool, 4).unwrap() <= BOUND);
+        spool.close().unwrap();
+    }
+}
+
+#[test]
 fn a_save_that_is_given_up_after_its_launch_leaves_version_and_room_free() {
     let fake = Fake::start();
     let application = Application::new().unwrap();

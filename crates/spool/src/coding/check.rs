@@ -149,14 +149,16 @@ fn whole(
     let width = kind.width();
     let pairs = values.chunks_exact(width).zip(decoded.chunks_exact(width));
     let (mut sum, mut count) = (0.0, 0u64);
+    let unit = if target > 0.0 && target.is_finite() { target } else { 1.0 };
     for (was, is) in pairs {
         let (value, decoded) = (kind.value(was), kind.value(is));
         if value.is_finite() {
-            sum += (value - decoded).powi(2);
+            // In units of the target, so that squares of large numbers stay finite.
+            sum += ((value - decoded) / unit).powi(2);
             count += 1;
         }
     }
-    let achieved = (sum / count.max(1) as f64).sqrt();
+    let achieved = unit * (sum / count.max(1) as f64).sqrt();
     (achieved > target * (1.0 + CHANCE)).then_some(Violation::Whole { what, achieved, target })
 }
 

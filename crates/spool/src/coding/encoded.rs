@@ -30,6 +30,8 @@ pub(crate) struct Encoded {
     pub(crate) sources: Sources,
     /// That GPU.
     pub(crate) gpu: Option<Gpu>,
+    /// A GPU encodes it, or has done so: all values were given.
+    pub(crate) is_launched: bool,
     /// A GPU could encode it, and was found not to.
     pub(crate) on_host: bool,
     /// What a GPU has made of it, where its bytes are in the room already.
@@ -98,6 +100,7 @@ impl Hub {
             aside: None,
             sources: Sources::default(),
             gpu: None,
+            is_launched: false,
             on_host: false,
             made: None,
             time: Duration::ZERO,
@@ -111,6 +114,9 @@ impl Encoded {
     /// # Errors
     /// `Invalid` when the region is encoded already, `Io` when there is no memory.
     pub(crate) fn memory(&mut self, index: usize) -> Result<&mut [u8], Error> {
+        if self.is_launched && self.bytes_of(index) > 0 {
+            return Err(self.session.filled_already(index));
+        }
         self.session.memory(index).map(|buffer| &mut **buffer)
     }
 
@@ -125,7 +131,7 @@ impl Encoded {
         room: &mut Room,
     ) -> Result<(), Error> {
         let is_on_gpu = matches!(room, Room::Arena(guard) if guard.device().is_some());
-        if is_on_gpu && self.may_launch() {
+        if self.is_launched || (is_on_gpu && self.may_launch()) {
             // Arrays of the GPU may come, and then it encodes all of them.
             self.memory(index)?.copy_from_slice(values);
             return Ok(());

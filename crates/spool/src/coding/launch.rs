@@ -82,6 +82,10 @@ impl SaveTicket {
         }
         let Some(encoded) = &mut self.encoded else { return Ok(()) };
         encoded.gpu = Some(gpu.clone());
+        if encoded.is_launched {
+            // Nothing is left to give but arrays without bytes.
+            return arrays.iter().try_for_each(|(index, ..)| encoded.memory(*index).map(drop));
+        }
         if gpu.coders().is_none() || !encoded.may_launch() {
             return self.download_all(gpu, arrays);
         }
@@ -121,9 +125,7 @@ impl SaveTicket {
     /// `Device` when CUDA refuses.
     pub(crate) fn launch_rest(&mut self) -> Result<(), Error> {
         let Some(encoded) = &mut self.encoded else { return Ok(()) };
-        if encoded.sources.is_empty()
-            || !matches!(self.room, Some(Room::Arena(_) | Room::Staged(_)))
-        {
+        if encoded.sources.is_empty() || encoded.is_launched {
             return Ok(());
         }
         let Some(gpu) = encoded.gpu.clone() else { return Ok(()) };
@@ -162,6 +164,7 @@ impl SaveTicket {
         match launched {
             Ok((room, mark)) => {
                 encoded.time += began.elapsed();
+                encoded.is_launched = true;
                 self.room = Some(room);
                 if self.hub.settings.check_codec {
                     self.look(gpu, stream, &sources)?;

@@ -56,7 +56,8 @@ impl Session {
         Ok(slot.as_mut().unwrap_or_else(|| unreachable!("it was just made")))
     }
 
-    fn filled_already(&self, index: usize) -> Error {
+    /// The error for a region that is encoded by now.
+    pub(crate) fn filled_already(&self, index: usize) -> Error {
         let message = format!(
             "Region {:?} of version {} was filled already, and is encoded by now. Fill each region \
              once.",
