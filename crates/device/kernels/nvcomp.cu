@@ -1,7 +1,7 @@
-// What nvCOMP leaves to its callers: the chunks that it compressed are packed behind each other
-// into a container with a table and a sum, and taken out of it again. nvCOMP trusts what it decodes,
-// so nothing is given to it before the container's sum was found right; chunks of a damaged one are
-// replaced by a chunk that is known to be whole.
+// What nvCOMP leaves to its callers: the chunks that it compressed are packed behind each other,
+// in a container with a table and a sum, and taken out of it again. nvCOMP trusts what it decodes,
+// so nothing is given to it before the sum of the container was found right; chunks of a damaged
+// one are replaced by a chunk that is known to be whole.
 //
 // A container, all words little endian: 64 bytes of head (what it is; bytes; chunk bytes and count;
 // a bound; stored bytes; sum; 1 if the values follow as they are; 0), then for each chunk where it
@@ -84,14 +84,16 @@ __device__ __forceinline__ void add_to_sum(Control *control, u64 x) {
     if (threadIdx.x % 32 == 0 && x != 0) atomicAdd(&control->sum, x);
 }
 
-// The arrays that nvCOMP wants: where the chunks are, how long they are, and where to put them.
+// The arrays that nvCOMP wants: where the chunks are, how long they are, and where to put them. Not
+// every format writes a status that is good.
 extern "C" __global__ void nvcomp_arrays(Parts parts, u64 outputs, u64 stride, u64 *from,
-                                         u64 *lengths, u64 *to) {
+                                         u64 *lengths, u64 *to, u32 *statuses) {
     u64 i = thread_index();
     if (i >= parts.count) return;
     from[i] = parts.array + i * parts.chunk;
     lengths[i] = size_of(parts, i);
     to[i] = outputs + i * stride;
+    statuses[i] = 0;
 }
 
 #define SCAN 1024
@@ -250,7 +252,7 @@ struct Spare {
 // where these go. Anything wrong makes every chunk a spare one.
 extern "C" __global__ void nvcomp_unpack(const u64 *container, u64 stored, Head head, Parts parts,
                                          Spare spare, u64 *from, u64 *lengths, u64 *rooms,
-                                         u64 *to, Control *control) {
+                                         u64 *to, u32 *statuses, Control *control) {
     u64 i = thread_index();
     if (i >= parts.count) return;
     u64 entry = container[8 + i];
@@ -264,6 +266,7 @@ extern "C" __global__ void nvcomp_unpack(const u64 *container, u64 stored, Head 
     lengths[i] = whole ? length : spare.lengths[last];
     rooms[i] = size_of(parts, i);
     to[i] = parts.array + i * parts.chunk;
+    statuses[i] = 0;
     if (!whole) control->damaged = 1;
 }
 

@@ -108,7 +108,8 @@ impl<'a> Launcher<'a> {
     ) -> Result<(), DeviceError> {
         let shape = spread(parts.count);
         let (from, lengths, to) = (room.from(), room.lengths(), room.to());
-        launch!(self, "nvcomp_arrays", shape, parts, outputs, stride, from, lengths, to)
+        let statuses = room.statuses();
+        launch!(self, "nvcomp_arrays", shape, parts, outputs, stride, from, lengths, to, statuses)
     }
 
     /// Packs the compressed chunks of the array at `from` into a container.
@@ -199,6 +200,7 @@ impl<'a> Launcher<'a> {
             room.lengths(),
             room.rooms(),
             room.to(),
+            room.statuses(),
             control
         )
     }

@@ -22,12 +22,12 @@ const HEAD_WORDS: usize = 4;
 const PARTS: usize = 4;
 const SPARE: usize = 3;
 
-pub(super) const ARRAYS: &[usize] = &[PARTS, 1, 1, 1, 1, 1];
+pub(super) const ARRAYS: &[usize] = &[PARTS, 1, 1, 1, 1, 1, 1];
 pub(super) const TABLE: &[usize] = &[PLACE, HEAD_WORDS, PARTS, 1, 1, 1, 1];
 pub(super) const PACK: &[usize] = &[PARTS, 1, 1, 1, 1];
 pub(super) const FINISH: &[usize] = &[PLACE, 1, 1, 1, 1, 1, 1, 1];
 pub(super) const SUMMED: &[usize] = &[1, 1, 1];
-pub(super) const UNPACK: &[usize] = &[1, 1, HEAD_WORDS, PARTS, SPARE, 1, 1, 1, 1, 1];
+pub(super) const UNPACK: &[usize] = &[1, 1, HEAD_WORDS, PARTS, SPARE, 1, 1, 1, 1, 1, 1];
 pub(super) const DECODED: &[usize] = &[1; 7];
 pub(super) const COPIED: &[usize] = &[1, 1, HEAD_WORDS, 1, 1];
 
@@ -75,6 +75,7 @@ pub(super) fn arrays(world: &World, device: u32, words: &[u64]) -> Outcome {
     let parts = Parts::take(&mut parameters)?;
     let (outputs, stride) = (parameters.next()?, parameters.next()?);
     let (from, lengths, to) = (parameters.next()?, parameters.next()?, parameters.next()?);
+    touch.write(parameters.next()?, &vec![0; 4 * parts.count as usize])?;
     for i in 0..parts.count {
         touch.write_words(from + 8 * i, &[parts.array + i * parts.chunk])?;
         touch.write_words(lengths + 8 * i, &[parts.size(i)])?;
@@ -184,7 +185,8 @@ pub(super) fn unpack(world: &World, device: u32, words: &[u64]) -> Outcome {
     let parts = Parts::take(&mut parameters)?;
     let spare = parameters.take(SPARE)?;
     let (from, lengths, rooms) = (parameters.next()?, parameters.next()?, parameters.next()?);
-    let (to, control) = (parameters.next()?, parameters.next()?);
+    let (to, failures, control) = (parameters.next()?, parameters.next()?, parameters.next()?);
+    touch.write(failures, &vec![0; 4 * parts.count as usize])?;
     let sum = touch.word(control + SUM)?;
     let known = is_whole(&touch.words(container, 8)?, head, stored, 0, sum);
     for i in 0..parts.count {
