@@ -8,10 +8,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use libloading::os::unix::{Library, RTLD_LAZY, RTLD_LOCAL};
-use unspool_codec::NvComp;
+use unspool_codec::{Dtype, NvComp};
 
-use super::find;
+use super::layout::CHUNK;
 use super::table::{Major, Table};
+use super::{find, options};
 use crate::error::{DeviceError, DeviceErrorKind};
 
 /// Only the fake of the driver has it: its nvCOMP works on the fake's memory.
@@ -88,6 +89,17 @@ impl NvCompLibrary {
     #[must_use]
     pub fn version(&self) -> (u32, u32, u32) {
         self.version
+    }
+
+    /// Whether this version has the format for values of `dtype`. Asks the library, and needs no
+    /// device.
+    #[must_use]
+    pub fn takes(&self, codec: NvComp, dtype: &Dtype) -> bool {
+        let options = options::options(self.major, codec, dtype);
+        let Some((options, table)) = options.zip(self.table(codec)) else { return false };
+        table.most(CHUNK as usize, options.compress).is_ok()
+            && table.compressing.alignments(options.compress).is_ok()
+            && table.decompressing.alignments(options.decompress).is_ok()
     }
 
     pub(super) fn table(&self, codec: NvComp) -> Option<Table> {
