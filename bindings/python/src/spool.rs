@@ -61,7 +61,7 @@ use crate::{call, codecs, live, load, options, stats};
 ///     order_trace: a file that receives what `check_order` sees.
 ///     codec: what is done with the bytes of every array (see the guide on compression): None keeps
 ///         them, `"lossless"` loses nothing, a `Bound` holds for every value of floating point
-///         (integers are then taken without loss), `Zfp` and `NvComp` are codecs of others,
+///         (integers are then taken without loss), `Zfp` is for exchange with other programs,
 ///         `"auto"` chooses for each checkpoint among those that lose nothing, by what was
 ///         measured. A mapping has one for each array by name (by position, `0`), and `"*"` for all
 ///         others.

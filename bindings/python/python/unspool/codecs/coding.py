@@ -146,10 +146,8 @@ def _check_target(target: Any, dtype: Any, shape: tuple[int, ...]) -> None:
 def _word(codec: Any, dtype: str) -> Word:
     word = word_of(codec, "codec")
     if codec == "auto" or isinstance(codec, NvComp):
-        raise OptionError(
-            f"{codec!r} works in a spool only: Spool(..., codec={codec!r}); here write "
-            '"lossless", a Bound or a Zfp'
-        )
+        where = "chooses for the saves of a spool" if codec == "auto" else "needs a GPU"
+        raise OptionError(f'{codec!r} {where}; here write "lossless", a Bound or a Zfp')
     if isinstance(codec, Bound) and not is_lossy_dtype(dtype):
         raise OptionError(
             f'{codec!r} says nothing about items of dtype {dtype}: write "lossless", or convert '

@@ -74,7 +74,7 @@ def _tried(name: str, plan: Plan, gpu: Any, picture: Any) -> Finding:
         for candidate in candidates(values, finding.facts, plan):
             progress.update(task, description=f"{name}: {candidate.name}")
             _try(finding, candidate, None, picture)
-        for candidate in gpu.candidates(values, finding.facts, plan) if gpu else ():
+        for candidate in gpu.candidates(values, plan) if gpu else ():
             progress.update(task, description=f"{name}: {candidate.name} on the GPU")
             _try(finding, candidate, gpu, picture)
     if not plan.json:

@@ -7,9 +7,7 @@ from typing import Any
 
 from unspool import Spool
 from unspool.codecs.host import is_lossy_dtype, name_of
-from unspool.codecs.quality import Quality, limit_of
 from unspool.codecs.trial import Candidate, Trial, Wishes, best_of, judged
-from unspool.codecs.values import NVCOMP, NVCOMP_LOSSY, Bound, NvComp
 from unspool.errors import Error, NoDeviceError
 
 __all__ = ["Runner"]
@@ -36,9 +34,9 @@ class Runner:
             raise NoDeviceError("--gpu: there is no GPU; `unspool doctor` says what is missing")
         self._cupy = cupy
 
-    def candidates(self, values: Any, facts: Quality, wishes: Wishes) -> Iterator[Candidate]:
+    def candidates(self, values: Any, wishes: Wishes) -> Iterator[Candidate]:
         """What the GPU can run on this array."""
-        yield from (one for one in _candidates(values, facts, wishes) if _asked(one, wishes))
+        yield from (one for one in _candidates(values, wishes) if _asked(one, wishes))
 
     def run(
         self, values: Any, candidate: Candidate, keep: Callable[[Any], None] | None = None
@@ -46,7 +44,7 @@ class Runner:
         """Runs a codec; see `unspool.codecs.trial.on_cpu`.
 
         Raises:
-            Error: the codec does not take these values, or is not installed.
+            Error: the codec does not take these values.
         """
         cupy = self._cupy
         try:
@@ -95,25 +93,14 @@ def _asked(candidate: Candidate, wishes: Wishes) -> bool:
     return candidate.name.split()[0] in wishes.only
 
 
-def _candidates(values: Any, facts: Quality, wishes: Wishes) -> Iterator[Candidate]:
+def _candidates(values: Any, wishes: Wishes) -> Iterator[Candidate]:
     yield Candidate("twine", "lossless")
-    for name in NVCOMP:
-        yield Candidate(f"nvcomp {name}", NvComp(name))
     if not is_lossy_dtype(name_of(values.dtype)):
         return
     for bound in wishes.bounds:
         shown = f"{bound.kind}={bound.value:g}"
         yield Candidate(f"twine {shown}", bound, None, bound)
-        yield from _nvcomp(bound, limit_of(bound, facts.range, facts.rms))
     if name_of(values.dtype) in ("float32", "float64"):
         for codec in wishes.zfp:
             if codec.kind == "rate":
                 yield Candidate(f"zfp rate={codec.value:g}", codec)
-
-
-def _nvcomp(bound: Bound, limit: float | None) -> Iterator[Candidate]:
-    """The absolute bound that follows."""
-    for name in NVCOMP_LOSSY:
-        if limit:
-            shown = f"nvcomp {name} {bound.kind}={bound.value:g}"
-            yield Candidate(shown, NvComp(name, abs=limit), None, bound)

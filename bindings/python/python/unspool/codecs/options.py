@@ -19,8 +19,8 @@ come back. FILE is .npy, .npz:NAME, HDF5 (FILE.h5:DATASET, with h5py), or raw nu
 and --dtype.
 """
 
-#: What is tried; "nvcomp" with --gpu only.
-FAMILIES = ("twine", "zfp", "lz4", "zstd", "archive", "nvcomp")
+#: What is tried.
+FAMILIES = ("twine", "zfp", "lz4", "zstd", "archive")
 
 DEFAULT_BOUNDS = "range=1e-3,range=1e-4,l2=1e-3"
 DEFAULT_ZFP = "rate=8,rate=16"

@@ -147,10 +147,9 @@ class Zfp:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class NvComp:
-    """A codec of NVIDIA's nvCOMP, for arrays on a GPU: `NvComp("bitcomp")`.
+    """A codec of NVIDIA's nvCOMP: `NvComp("bitcomp")`.
 
-    It is loaded when it is installed: `pip install 'unspool[nvcomp]'`, or `nvcomp12` for a driver
-    of CUDA 12. Its streams are not documented, so a durable spool refuses it.
+    Its streams are not documented, and may only be used with NVIDIA's GPUs: a spool refuses it.
 
     Attributes:
         name: `"bitcomp"`, `"ans"`, `"lz4"`, `"cascaded"`, `"gdeflate"` or `"zstd"`.

@@ -12,7 +12,7 @@ __all__ = ["ADVICE", "word_of", "words_of"]
 
 ADVICE = (
     'write None, "lossless", "auto", a bound such as unspool.Bound(range=1e-4), unspool.Zfp(...), '
-    'unspool.NvComp(...), or one for each array by name, such as {"u": unspool.Bound(abs=1e-3), '
+    'or one for each array by name, such as {"u": unspool.Bound(abs=1e-3), '
     '"*": "lossless"}'
 )
 
