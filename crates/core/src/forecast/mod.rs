@@ -23,8 +23,8 @@
 //!   that is on the link long enough.
 //! - What an arena cannot serve, the application's thread reads from the store, at the rate of its
 //!   link; the transfer that is under way there meanwhile ends later by as much.
-//! - With [`Job::compression`] a save asks for room for a whole state and keeps a part of it as soon
-//!   as it is encoded; nobody waits for sizes. Ratio and rates are the same for every state.
+//! - With [`Job::compression`] a save asks for room for a whole state and keeps a part of it as
+//!   soon as it is encoded; nobody waits for sizes. Ratio and rates are the same for every state.
 //! - Schedules of more than [`MAX_ACTIONS`] actions are not run: [`forecast_from_sample`].
 //! - Nothing fails, and deletions take the latency of their store's link.
 

@@ -299,8 +299,8 @@ impl Fragments {
         }
     }
 
-    /// Lets the gap at `index` begin at `start`, where the copy before it ends now. False when there
-    /// is no gap.
+    /// Lets the gap at `index` begin at `start`, where the copy before it ends now. False when
+    /// there is no gap.
     fn widen_gap(&mut self, index: usize, start: u64) -> bool {
         let Some(gap) = self.list.get_mut(index).filter(|f| f.resident.is_none()) else {
             return false;

@@ -41,7 +41,8 @@ fn choose(kind: PolicyKind, parts: &[(u64, Option<Resident>)], bytes: u64) -> Ch
 
 /// The choice of a policy among all fragments.
 fn pass(kind: PolicyKind, fragments: &[Fragment], need: &Need) -> Choice {
-    policy(kind).choose(fragments, &[0..fragments.len()], need)
+    let all = 0..fragments.len();
+    policy(kind).choose(fragments, &[all], need)
 }
 
 const NOW: Nanos = Nanos(0);
@@ -240,8 +241,9 @@ proptest! {
             let Choice::Take(window) = found else { continue };
             let size = |w: Range<usize>| list[w].iter().map(|f| f.bytes).sum::<u64>();
             prop_assert!(size(window.clone()) >= bytes, "it is large enough");
-            let shorter = size(window.start + 1..window.end).max(size(window.start..window.end - 1));
-            prop_assert!(window.len() == 1 || shorter < bytes, "and no larger than it must be");
+            let Range { start, end } = window;
+            let shorter = size(start + 1..end).max(size(start..end - 1));
+            prop_assert!(end - start == 1 || shorter < bytes, "and no larger than it must be");
             let may_go = |f: &Fragment| f.resident.is_none_or(|r| {
                 r.ready_at == NOW && later_than.is_none_or(|limit| r.next_use > limit)
             });

@@ -13,8 +13,8 @@ pub struct Codec {
     pub lowest: f64,
     /// See `lowest`.
     pub highest: f64,
-    /// So many versions have about the same ratio; then it changes. All goes by the version, so that
-    /// a run with fewer calls compresses those that are left as before.
+    /// So many versions have about the same ratio; then it changes. All goes by the version, so
+    /// that a run with fewer calls compresses those that are left as before.
     pub epoch: i64,
     /// The share of compressed saves that fail in the end.
     pub fails: f64,
