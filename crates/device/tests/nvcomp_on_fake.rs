@@ -25,10 +25,10 @@ impl Packages {
     fn new(name: &str) -> Packages {
         let root = std::env::temp_dir().join(format!("unspool-{name}-{}", std::process::id()));
         let folder = root.join("nvidia/libnvcomp/lib64");
-        std::fs::create_dir_all(&folder).unwrap();
-        let fake = std::env::var_os("UNSPOOL_CUDA_DRIVER").unwrap();
-        let fake = std::fs::canonicalize(Path::new(&fake)).unwrap();
-        std::os::unix::fs::symlink(fake, folder.join("libnvcomp.so.6")).unwrap();
+        std::fs::create_dir_all(&folder).expect("a folder");
+        let fake = std::env::var_os("UNSPOOL_CUDA_DRIVER").expect("the fake is the driver");
+        let fake = std::fs::canonicalize(Path::new(&fake)).expect("the fake is there");
+        std::os::unix::fs::symlink(fake, folder.join("libnvcomp.so.6")).expect("a link");
         Packages(root)
     }
 
@@ -108,7 +108,7 @@ fn mixed(len: usize) -> Vec<u8> {
 }
 
 fn layout(codec: NvComp, len: usize) -> NvCompLayout {
-    NvCompLayout::of(&codec, &Dtype::Float32, &[len as u64 / 4]).unwrap()
+    NvCompLayout::of(&codec, &Dtype::Float32, &[len as u64 / 4]).expect("a layout")
 }
 
 #[test]

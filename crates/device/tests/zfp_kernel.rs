@@ -123,15 +123,16 @@ impl Compiled {
     fn new(name: &str) -> Option<Compiled> {
         let folder = format!("unspool-zfp-{name}-{}", std::process::id());
         let folder = std::env::temp_dir().join(folder);
-        std::fs::create_dir_all(&folder).unwrap();
+        std::fs::create_dir_all(&folder).expect("a folder");
         let (text, path) = (folder.join("zfp.cpp"), folder.join("zfp.so"));
-        let source = SOURCES.iter().find(|(name, _)| *name == "zfp.cu").unwrap().1;
-        std::fs::write(&text, format!("{SHIM}{source}{LOOPS}")).unwrap();
+        let source =
+            SOURCES.iter().find(|(name, _)| *name == "zfp.cu").expect("the text of the kernels").1;
+        std::fs::write(&text, format!("{SHIM}{source}{LOOPS}")).expect("a file");
         let output =
             ["c++", "g++", "clang++"].into_iter().find_map(|c| compile(c, &text, &path).ok())?;
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         // SAFETY: made just now from our text, which has no initialisers with duties.
-        let library = unsafe { libloading::Library::new(&path) }.unwrap();
+        let library = unsafe { libloading::Library::new(&path) }.expect("a library");
         Some(Compiled { library, folder })
     }
 
@@ -150,7 +151,7 @@ impl Compiled {
         // SAFETY: the type is that of the text above, and all of it is as long as the shape says.
         unsafe {
             let name = Compiled::name("encode", case);
-            let run = self.library.get::<Encode>(name.as_bytes()).unwrap();
+            let run = self.library.get::<Encode>(name.as_bytes()).expect("a kernel");
             run(
                 case.bytes.as_ptr().cast(),
                 &raw const shape,
@@ -168,7 +169,7 @@ impl Compiled {
         // SAFETY: as above.
         unsafe {
             let name = Compiled::name("decode", case);
-            let run = self.library.get::<Decode>(name.as_bytes()).unwrap();
+            let run = self.library.get::<Decode>(name.as_bytes()).expect("a kernel");
             let to = values.as_mut_ptr().cast();
             run(stream.as_ptr(), to, &raw const shape, head.as_ptr(), &raw mut status);
         }
@@ -236,8 +237,10 @@ impl Case {
 
     fn check(&self, kernels: &Compiled) {
         let (dtype, mode) = (self.dtype(), Zfp::Rate(self.rate));
-        let mut expected = vec![0; zfp::max_bytes(&mode, &dtype, &self.shape).unwrap() as usize];
-        let made = zfp::encode(&mode, &dtype, &self.shape, &self.source(), &mut expected).unwrap();
+        let mut expected =
+            vec![0; zfp::max_bytes(&mode, &dtype, &self.shape).expect("a length") as usize];
+        let made = zfp::encode(&mode, &dtype, &self.shape, &self.source(), &mut expected)
+            .expect("a stream");
         expected.truncate(made.bytes as usize);
         let word = |bytes: &[u8]| bytes.iter().rev().fold(0, |x, &byte| x << 8 | u64::from(byte));
         let expected: Vec<u64> = expected.chunks_exact(8).map(word).collect();
@@ -253,15 +256,16 @@ impl Case {
         let (back, status) = kernels.decode(self, &stream, &expected[..8]);
         let bytes: Vec<u8> = stream.iter().flat_map(|word| word.to_le_bytes()).collect();
         let mut values = vec![0; self.len()];
-        zfp::decode(&dtype, &self.shape, &bytes, &mut values).unwrap();
+        zfp::decode(&dtype, &self.shape, &bytes, &mut values).expect("values");
         assert!(back == values && status == 0, "{:?} {} {}", self.shape, self.rate, self.wide);
     }
 
     /// Blocks of any content decode to the codec's values, and other heads to nothing.
     fn check_noise(&self, kernels: &Compiled, seed: u64) {
         let (dtype, mode) = (self.dtype(), Zfp::Rate(self.rate));
-        let mut bytes = vec![0; zfp::max_bytes(&mode, &dtype, &self.shape).unwrap() as usize];
-        zfp::encode(&mode, &dtype, &self.shape, &self.source(), &mut bytes).unwrap();
+        let mut bytes =
+            vec![0; zfp::max_bytes(&mode, &dtype, &self.shape).expect("a length") as usize];
+        zfp::encode(&mode, &dtype, &self.shape, &self.source(), &mut bytes).expect("a stream");
         for (i, byte) in bytes.iter_mut().enumerate().skip(64) {
             *byte = mixed(seed + i as u64) as u8;
         }
@@ -269,7 +273,7 @@ impl Case {
         let stream: Vec<u64> = bytes.chunks_exact(8).map(word).collect();
         let (back, status) = kernels.decode(self, &stream, &stream[..8]);
         let mut values = vec![0; self.len()];
-        zfp::decode(&dtype, &self.shape, &bytes, &mut values).unwrap();
+        zfp::decode(&dtype, &self.shape, &bytes, &mut values).expect("values");
         assert!(back == values && status == 0, "{:?} {} {}", self.shape, self.rate, self.wide);
         let mut head = stream[..8].to_vec();
         head[seed as usize % 8] ^= 1;
@@ -299,15 +303,10 @@ fn value(wide: bool, kind: u64, seed: u64, i: u64) -> f64 {
         0 => x,
         1 => (i as f64 * 0.031).sin() * 1e3,
         2 => x * (noise(seed + 1, i) * 85.0).exp(),
-        3 => {
-            if i % 11 == 0 {
-                x
-            } else {
-                0.0
-            }
-        }
+        3 if i.is_multiple_of(11) => x,
         4 => x * huge,
         5 => x * tiny,
+        3 => 0.0,
         _ => -0.0,
     }
 }

@@ -80,11 +80,11 @@ impl Field {
             _ => (0..count).flat_map(|i| value(i).to_le_bytes()).collect(),
         };
         let mode = Zfp::Rate(rate);
-        let mut stream = vec![0; zfp::max_bytes(&mode, dtype, shape).unwrap() as usize];
-        let made = zfp::encode(&mode, dtype, shape, &bytes, &mut stream).unwrap();
+        let mut stream = vec![0; zfp::max_bytes(&mode, dtype, shape).expect("a length") as usize];
+        let made = zfp::encode(&mode, dtype, shape, &bytes, &mut stream).expect("a stream");
         stream.truncate(made.bytes as usize);
-        let layout = ZfpLayout::of(dtype, shape, rate).unwrap();
-        let memory = bench.upload(&bytes).unwrap();
+        let layout = ZfpLayout::of(dtype, shape, rate).expect("a layout");
+        let memory = bench.upload(&bytes).expect("memory");
         Field { layout, bytes, stream, memory }
     }
 
