@@ -351,22 +351,16 @@ DEVICE void order(u64 (&q)[32], u32 width, bool is_float) {
     UNROLL for (int i = 0; i < 32; i++) q[i] = ordered(q[i], width);
 }
 
-// What FOR packs, from a coefficient of mode 0.
-DEVICE u32 framed(u32 q, u32 width, u32 kind) {
+// What FOR packs, from the bits of a value.
+DEVICE u32 framed(u32 b, u32 width, u32 kind) {
+    if (kind >= KIND_SIGNED) return kind == KIND_SIGNED ? b ^ 1u << (width - 1) : b;
     u32 mask = width == 32 ? ALL : (1u << width) - 1;
-    if (kind < KIND_SIGNED) {
-        u32 b = ordered(q, width) & mask;
-        return ((b << 1) | (b >> (width - 1))) & mask;
-    }
-    return (q ^ (kind == KIND_SIGNED ? 1u << (width - 1) : 0)) & mask;
+    return (b << 1 | b >> (width - 1)) & mask;
 }
 
-DEVICE u64 framed(u64 q, u32 width, u32 kind) {
-    if (kind < KIND_SIGNED) {
-        u64 b = ordered(q, width);
-        return b << 1 | b >> 63;
-    }
-    return q ^ (kind == KIND_SIGNED ? 1ull << 63 : 0);
+DEVICE u64 framed(u64 b, u32, u32 kind) {
+    if (kind >= KIND_SIGNED) return kind == KIND_SIGNED ? b ^ 1ull << 63 : b;
+    return b << 1 | b >> 63;
 }
 
 // ---- Prediction --------------------------------------------------------------------------------
@@ -510,13 +504,13 @@ DEVICE void residuals_any(U (&q)[32], const Window &w, u32 inside, u32 lane, u32
     residuals_of<3, U>(q, inside, lane, cut, kind);
 }
 
-// The cost of FOR, and its minimum.
+// The cost of FOR, and its minimum, from the values in shared memory.
 template <typename U>
-DEVICE Cost frame_of(const U (&q)[32], u32 inside, u32 width, u32 kind, U &least) {
+DEVICE Cost frame_of(const U *mine, u32 inside, u32 width, u32 kind, U &least) {
     U most = 0;
     least = ~(U)0;
     UNROLL for (int i = 0; i < 32; i++) {
-        U u = framed(q[i], width, kind);
+        U u = framed(mine[i], width, kind);
         least = i < inside && u < least ? u : least;
         most = i < inside && u > most ? u : most;
     }
@@ -617,10 +611,12 @@ template <typename U>
 DEVICE void pack(u32 *stage, U (&q)[32], const Window &w, const Job &job, u32 lane, u32 inside,
                  u32 kind, Cost cost, u32 block_words, u32 bad, U least) {
     const u32 width = bits_of(job.cut), cut = is_exact(job) ? 8 * sizeof(U) - width : 0;
+    const U *mine = (const U *)stage + lane * STRIDE;
     bool frame = kind == 5;
     if (frame) {
+        __syncwarp();
         UNROLL for (int i = 0; i < 32; i++) {
-            q[i] = i < inside ? framed(q[i], width, kind_of(job.cut)) - least : 0;
+            q[i] = i < inside ? framed(mine[i], width, kind_of(job.cut)) - least : 0;
         }
     } else {
         UNROLL for (int i = 0; i < 32; i++) q[i] <<= cut;
@@ -721,7 +717,9 @@ DEVICE Chunk encode_staged(const EncodeLaunch &a, Shared &shared, U *stage, u32 
     if (words2 < words) kind = 2, words = words2, best = costs[2];
     U least = 0;
     if (exact) {
-        Cost frame = frame_of(q, inside, width, kind_of(job.cut), least);
+        // Read again, or each value would keep a register from the first time on.
+        __syncwarp();
+        Cost frame = frame_of(mine, inside, width, kind_of(job.cut), least);
         u32 words5 = sum_of_warp(frame.words);
         if (words5 < words) kind = 5, words = words5, best = frame;
     }
