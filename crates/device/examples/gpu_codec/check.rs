@@ -3,7 +3,8 @@
 
 use std::ops::Range;
 
-use unspool_codec::twine as codec;
+use unspool_codec::twine::{self as codec, Method};
+use unspool_codec::{Bound, Dtype};
 use unspool_device::twine::{Checkpoint, DecodeJob, EncodeJob, JobSpec, Twine};
 use unspool_device::{
     CheckpointResult, Context, DeviceErrorKind, DeviceMemory, EncodeErrorKind, Pending, Start,
@@ -11,7 +12,7 @@ use unspool_device::{
 };
 
 use crate::bench::{LONG, download, upload};
-use crate::fields::{Dice, Region, damage, label, region};
+use crate::fields::{Dice, Region, array, damage, label, region};
 
 const GUARD: u8 = 0x5a;
 const GUARDS: u64 = 4096;
@@ -41,6 +42,48 @@ pub fn run(context: &Context, seeds: Range<u64>, warps: &[u32]) {
         damaged.1,
         damaged.0
     );
+}
+
+/// Arrays that are large enough for kernels of their own, one thread for each, so that all are
+/// compiled at once.
+pub fn large(context: &Context) {
+    let methods = [Method::Lossless, Method::Bound(Bound::Range(1e-4))];
+    let shapes = [vec![300_000], vec![600, 530], vec![3, 20, 70, 90]];
+    std::thread::scope(|scope| {
+        for dtype in [Dtype::Float32, Dtype::Float64] {
+            for (shape, method) in shapes.iter().flat_map(|s| methods.map(|m| (s, m))) {
+                let dtype = dtype.clone();
+                scope.spawn(move || check_large(context, &dtype, shape, method));
+            }
+        }
+    });
+    println!("large arrays of each form: the bytes of the processor, and the values back");
+}
+
+fn check_large(context: &Context, dtype: &Dtype, shape: &[u64], method: Method) {
+    let (stream, coder) = (Stream::new(context).unwrap(), Twine::new(context, Vec::new()));
+    let region = array(&mut Dice(7), dtype.clone(), shape.to_vec(), method);
+    let (expected, _) = region.expected();
+    let Some(spec) = &region.spec else { return };
+    let memory = upload(context, &stream, region.bytes(), 0);
+    let room = DeviceMemory::new(context, expected.len() as u64 + 64).unwrap();
+    let source = memory.span().address();
+    let jobs = [EncodeJob { source, spec: JobSpec::Twine(spec) }];
+    let begin = room.span().address();
+    let (start, limit) = (Start::At(begin), begin + room.span().len());
+    // SAFETY: everything lives until the results are there.
+    let pending = unsafe { coder.encode(&stream, &[Checkpoint { jobs: &jobs, start, limit }]) };
+    let result = pending.unwrap()[0].wait(LONG).unwrap();
+    assert_eq!(result.bytes, expected.len() as u64, "{}", label(&region));
+    let content = download(&stream, &room);
+    assert!(content[..expected.len()] == expected, "{}", label(&region));
+    let mut values = vec![0; region.bytes];
+    codec::decode(&spec.layout, &expected, &mut values).unwrap();
+    let stored = result.bytes;
+    let job = DecodeJob { stream: begin, stored, layout: &spec.layout, target: source };
+    // SAFETY: as above.
+    unsafe { coder.decode(&stream, &[job]) }.unwrap().wait(LONG).unwrap();
+    assert!(download(&stream, &memory) == values, "{}", label(&region));
 }
 
 struct Round<'a> {

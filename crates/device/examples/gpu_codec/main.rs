@@ -24,7 +24,10 @@ fn main() {
     println!("{:?} CUDA {:?}", driver.devices(), driver.cuda_version());
     compile(&context);
     match words.first().map(String::as_str) {
-        Some("check") => check::run(&context, 0..number.unwrap_or(200), &[0, 2, 4, 8]),
+        Some("check") => {
+            check::large(&context);
+            check::run(&context, 0..number.unwrap_or(200), &[0, 2, 4, 8]);
+        }
         Some("sanitize") => check::run(&context, 0..number.unwrap_or(3), &[0]),
         Some("figures") => figures::run(&context, number.unwrap_or(512)),
         _ => println!("usage: gpu_codec check [ROUNDS] | figures [MIB] | sanitize"),
