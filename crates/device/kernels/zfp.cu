@@ -32,7 +32,9 @@ struct Seen {
 
 #ifdef __CUDACC_RTC__
 __device__ __forceinline__ int lowest_bit(u64 x) { return __ffsll((i64)x) - 1; }
+// Adds up what the threads of a block have seen, all of which take part.
 __device__ __forceinline__ void see(Seen *seen, double largest, double squares, u32 wild) {
+    __shared__ Seen warps[32];
     for (int far = 16; far > 0; far /= 2) {
         double other = __shfl_xor_sync(~0u, largest, far);
         largest = other > largest ? other : largest;
@@ -40,10 +42,23 @@ __device__ __forceinline__ void see(Seen *seen, double largest, double squares, 
         wild += __shfl_xor_sync(~0u, wild, far);
     }
     if (threadIdx.x % 32 == 0) {
-        if (largest > 0) atomicMax(&seen->largest, (u64)__double_as_longlong(largest));
-        if (squares > 0) atomicAdd(&seen->squares, squares);
-        if (wild > 0) atomicAdd(&seen->wild, (u64)wild);
+        Seen &own = warps[threadIdx.x / 32];
+        own.largest = (u64)__double_as_longlong(largest);
+        own.squares = squares;
+        own.wild = wild;
     }
+    __syncthreads();
+    if (threadIdx.x != 0) return;
+    Seen all = warps[0];
+    for (u32 warp = 1; warp < blockDim.x / 32; warp++) {
+        all.largest = warps[warp].largest > all.largest ? warps[warp].largest : all.largest;
+        all.squares = __dadd_rn(all.squares, warps[warp].squares);
+        all.wild += warps[warp].wild;
+    }
+    // Most blocks see nothing larger than what is known already.
+    if (all.largest > *(volatile u64 *)&seen->largest) atomicMax(&seen->largest, all.largest);
+    if (all.squares > 0) atomicAdd(&seen->squares, all.squares);
+    if (all.wild > 0) atomicAdd(&seen->wild, all.wild);
 }
 #endif
 
