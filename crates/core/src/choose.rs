@@ -1,11 +1,11 @@
 //! Which codec a checkpoint gets when the user leaves it to the run: none, Unspool's own without
 //! loss, or nvCOMP where there is one. Nothing that loses information is ever chosen.
 //!
-//! A codec costs the application its time in encoder and decoder, and spares it what the link cannot
-//! move in the time that the application computes between two checkpoints anyway. Each checkpoint
-//! crosses the link twice, there and back. What was measured so far is taken to hold for the next
-//! checkpoint; since data change in the course of a run (a wavefield fills its grid), codecs that
-//! are not in use are measured again from time to time.
+//! A codec costs the application its time in encoder and decoder, and spares it what the link
+//! cannot move in the time that the application computes between two checkpoints anyway. Each
+//! checkpoint crosses the link twice, there and back. What was measured so far is taken to hold for
+//! the next checkpoint; since data change in the course of a run (a wavefield fills its grid),
+//! codecs that are not in use are measured again from time to time.
 
 use crate::types::Nanos;
 

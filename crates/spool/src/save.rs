@@ -251,8 +251,8 @@ impl SaveTicket {
     /// encoded region is encoded from there at once when all regions before it are there.
     ///
     /// # Errors
-    /// `Invalid` when it has another size, or was encoded already; those of [`fill`](Self::fill) and
-    /// of the codec.
+    /// `Invalid` when it has another size, or was encoded already; those of
+    /// [`fill`](Self::fill) and of the codec.
     ///
     /// # Panics
     /// When the checkpoint has no region `index`.

@@ -26,7 +26,7 @@ const TABLE: &[(&str, &[&str])] = &[
     (CORE, &[]),
     (CODEC, &[CORE]),
     (DEVICE, &[CORE, CODEC]),
-    (TIERS, &[CORE, DEVICE]),
+    (TIERS, &[CORE, CODEC, DEVICE]),
     (TRANSFER, &[CORE, CODEC, DEVICE, TIERS]),
     (SPOOL, &[CORE, TRANSFER, TIERS, CODEC, DEVICE]),
     (WAVE, &[]),
