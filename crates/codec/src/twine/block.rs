@@ -64,6 +64,17 @@ vectorised! {
         [measure(&to.none), measure(&to.once), measure(&to.twice)]
     }
 
+    /// For every block, which of its residuals are not 0.
+    fn masks<'a, W: Word>(d: &'a Grid<W>) -> [u32; BLOCK] {
+        let mut masks = [0; BLOCK];
+        for (i, row) in d.iter().enumerate() {
+            for b in 0..BLOCK {
+                masks[b] |= row[b].some().low() << i;
+            }
+        }
+        masks
+    }
+
     /// Planes of residuals of up to `width` bits, which are put into zig-zag form on the way.
     fn residual_planes<'a, W: Word>(
         d: &'a Grid<W>,
@@ -193,18 +204,18 @@ pub(super) fn put_blocks<W: Word>(
     if measured.descriptors.iter().any(|descriptor| (1..MARK).contains(descriptor)) {
         residual_planes(arch, d, measured.width, planes);
     }
+    let sparse = measured.descriptors.iter().any(|descriptor| descriptor & MARK != 0);
+    let masks = if sparse { masks(arch, d) } else { [0; BLOCK] };
     for (b, &descriptor) in measured.descriptors.iter().enumerate() {
         if descriptor & MARK == 0 {
             planes.put(b, usize::from(descriptor), out);
         } else {
-            put_sparse(d, b, u32::from(descriptor & !MARK), out);
+            put_sparse(d, b, masks[b], u32::from(descriptor & !MARK), out);
         }
     }
 }
 
-fn put_sparse<W: Word>(d: &Grid<W>, b: usize, width: u32, out: &mut Vec<u32>) {
-    let filled = |row: &[W; BLOCK]| u32::from(row[b] != W::ZERO);
-    let mask = d.iter().enumerate().fold(0, |mask, (i, row)| mask | filled(row) << i);
+fn put_sparse<W: Word>(d: &Grid<W>, b: usize, mask: u32, width: u32, out: &mut Vec<u32>) {
     out.push(mask);
     let (mut left, mut pending, mut bits) = (mask, 0_u128, 0);
     while left != 0 {
