@@ -405,12 +405,12 @@ impl SaveTicket {
             return Err(closed);
         }
         let kept = sealed.as_ref().map(|sealed| sealed.kept(self.place.offset));
-        if let Some(Room::Arena(guard)) = self.room.take() {
-            if let Err(cause) = complete(guard, kept) {
-                drop(state);
-                self.abort();
-                return Err(hub.direct_failed("saved", self.version(), cause));
-            }
+        if let Some(Room::Arena(guard)) = self.room.take()
+            && let Err(cause) = complete(guard, kept)
+        {
+            drop(state);
+            self.abort();
+            return Err(hub.direct_failed("saved", self.version(), cause));
         }
         if let Some(sealed) = sealed {
             state.sealed(self.checkpoint, sealed);

@@ -182,12 +182,12 @@ impl Encoding {
         (mut guard, offset): (WriteGuard, u64),
         values: &[Values<'_>],
         behind: Option<(&Pending, u64)>,
-    ) -> Result<Encoding, (WriteGuard, DeviceError)> {
+    ) -> Result<Encoding, Box<(WriteGuard, DeviceError)>> {
         let Some(span) = guard.device().cloned() else {
             panic!("a device encodes into the arena of a device")
         };
         if let Err(error) = guard.order(stream) {
-            return Err((guard, error));
+            return Err(Box::new((guard, error)));
         }
         let limit = span.address() + guard.len();
         let start = match behind {
@@ -201,7 +201,7 @@ impl Encoding {
                 guard.leave_mark(parts.mark().clone());
                 Ok(Encoding { guard, parts, first: (span.address(), offset) })
             }
-            Err(error) => Err((guard, error)),
+            Err(error) => Err(Box::new((guard, error))),
         }
     }
 

@@ -83,7 +83,7 @@ impl RestoreTicket {
     pub(crate) fn with_decoded(&self, index: usize, look: impl FnOnce(&[u8])) -> Result<(), Error> {
         match self.slot(index).and_then(OnceLock::get) {
             Some(values) => look(values),
-            None => look(&*self.decode_aside(index)?),
+            None => look(&self.decode_aside(index)?),
         }
         Ok(())
     }

@@ -90,7 +90,7 @@ impl SaveTicket {
             return self.download_all(gpu, arrays);
         }
         let named = |index: usize| arrays.iter().any(|(given, ..)| *given == index);
-        let is_last = encoded.all(|index| named(index));
+        let is_last = encoded.all(named);
         for (index, array, stream) in arrays {
             let source = if is_last && stands_alone(encoded, *index, array) {
                 Source { span: array.span(gpu.context()), aside: None }
@@ -109,8 +109,8 @@ impl SaveTicket {
         }
         match self.launch(gpu, stream) {
             Ok(mark) => {
-                let others = arrays.iter().filter(|(_, _, s)| s.handle() != stream.handle());
-                others.map(|(_, _, other)| other.wait_for(&mark)).collect::<Result<(), _>>()?;
+                let mut others = arrays.iter().filter(|(_, _, s)| s.handle() != stream.handle());
+                others.try_for_each(|(_, _, other)| other.wait_for(&mark))?;
                 Ok(())
             }
             Err(Refused::Final(error)) => Err(error),
@@ -172,7 +172,8 @@ impl SaveTicket {
                 sources.done(gpu, &mark);
                 Ok(mark)
             }
-            Err((room, cause)) => {
+            Err(refused) => {
+                let (room, cause) = *refused;
                 gpu.coder_failed(&cause);
                 self.hub.note_once(&format!(
                     "Regions are encoded on the host, because the GPU could not do it: {cause}"
@@ -290,7 +291,7 @@ fn values<'a>(
     Ok(values)
 }
 
-type Launched = Result<(Room, Mark), (Room, DeviceError)>;
+type Launched = Result<(Room, Mark), Box<(Room, DeviceError)>>;
 
 fn into_arena(
     encoded: &Encoded,
@@ -304,7 +305,7 @@ fn into_arena(
     let Some((coders, room)) = found else { unreachable!("both were looked at") };
     let values = match values(encoded, stream, sources, &room) {
         Ok(values) => values,
-        Err(cause) => return Err((Room::Arena(guard), cause)),
+        Err(cause) => return Err(Box::new((Room::Arena(guard), cause))),
     };
     let behind = chain.as_ref().map(|chain| (&chain.behind, chain.alignment));
     match Encoding::begin(coders, stream, (guard, offset), &values, behind) {
@@ -312,7 +313,10 @@ fn into_arena(
             let mark = encoding.parts().mark().clone();
             Ok((Room::Encoding(encoding), mark))
         }
-        Err((guard, cause)) => Err((Room::Arena(guard), cause)),
+        Err(refused) => {
+            let (guard, cause) = *refused;
+            Err(Box::new((Room::Arena(guard), cause)))
+        }
     }
 }
 
@@ -329,7 +333,7 @@ fn aside(
             encoded.set_made(result);
             Ok((room, mark))
         }
-        Err(cause) => Err((room, cause)),
+        Err(cause) => Err(Box::new((room, cause))),
     }
 }
 
