@@ -168,9 +168,9 @@ fn gpu_layout(zfp: Zfp, region: &RegionSpec) -> Option<ZfpLayout> {
 fn no_nvcomp() -> CodecError {
     CodecError::new(
         CodecErrorKind::Invalid,
-        "nvCOMP is for arrays of a GPU whose history ends with the process, with its library \
-         (`pip install unspool[nvcomp]`), by `unspool.codecs`. In a spool the lossless codec and \
-         bounds do the same without it.",
+        "spools do not take nvCOMP: its streams end with the process, and need its library \
+         (`pip install unspool[nvcomp]`) to be read. Choose the lossless codec or a bound, which \
+         run on the same GPU and need neither.",
     )
 }
 
