@@ -30,12 +30,9 @@ DEVICE u32 find_reduced(const EncodeLaunch &a, u32 tile) {
     return 0;
 }
 
-DEVICE double value_at(const Job &job, u64 index) {
-    switch (kind_of(job.cut)) {
-        case KIND_F64: return ((const double *)job.source)[index];
-        case KIND_F32: return (double)((const float *)job.source)[index];
-        default: return (double)widen(kind_of(job.cut), ((const u16 *)job.source)[index]);
-    }
+DEVICE float narrow_value(const Job &job, u64 index) {
+    if (kind_of(job.cut) == KIND_F32) return ((const float *)job.source)[index];
+    return widen(kind_of(job.cut), ((const u16 *)job.source)[index]);
 }
 
 // The sum over the lanes in the order of the format: the same in all of them.
@@ -46,18 +43,17 @@ DEVICE double tree_sum(double s) {
 
 DEVICE double least(double a, double b) { return b < a ? b : a; }
 
-// A group of values: its sum of squares, and what it adds to the rest.
-DEVICE double group_sum(const Job &job, u64 group, u32 lane, Part &part) {
+// A group of float64 values: its sum of squares, and what it adds to the rest. Below `tiny` a value
+// counts as 0, below `negligible` its square does.
+DEVICE double wide_group(const Job &job, u64 group, u32 lane, Part &part) {
     const double infinite = __longlong_as_double(0x7ff0000000000000ll);
-    const bool wide = kind_of(job.cut) == KIND_F64;
-    // Below `tiny` a value counts as 0, below `negligible` its square does.
-    const double tiny = __longlong_as_double(wide ? 1ll << 52 : (1023ll - 126) << 52);
-    const double negligible = __longlong_as_double((wide ? 1023ll - 500 : 1023ll - 126) << 52);
+    const double tiny = __longlong_as_double(1ll << 52);
+    const double negligible = __longlong_as_double((1023ll - 500) << 52);
     double s = 0;
     u64 at = group * 1024 + lane;
     UNROLL for (u32 i = 0; i < 32; i++, at += 32) {
         if (at >= job.n) continue;
-        double x = value_at(job, at), magnitude = fabs(x);
+        double x = ((const double *)job.source)[at], magnitude = fabs(x);
         if (!(magnitude < infinite)) continue;
         part.finite++;
         if (magnitude < tiny) x = 0;
@@ -66,6 +62,30 @@ DEVICE double group_sum(const Job &job, u64 group, u32 lane, Part &part) {
         if (!(magnitude < negligible)) s = __dadd_rn(s, __dmul_rn(x, x));
     }
     return tree_sum(s);
+}
+
+// The same for narrower values, in float32 but for the sum, which is taken only where it is needed.
+DEVICE double narrow_group(const Job &job, u64 group, u32 lane, Part &part) {
+    const float infinite = __uint_as_float(0x7f800000), tiny = __uint_as_float(1u << 23);
+    const bool summed = (job.rule & 0xff) == RULE_RMS;
+    float low = infinite, high = -infinite;
+    double s = 0;
+    u32 finite = 0;
+    u64 at = group * 1024 + lane;
+    UNROLL for (u32 i = 0; i < 32; i++, at += 32) {
+        if (at >= job.n) continue;
+        float x = narrow_value(job, at), magnitude = fabsf(x);
+        if (!(magnitude < infinite)) continue;
+        finite++;
+        x = magnitude < tiny ? 0.0f : x;
+        low = fminf(low, x);
+        high = fmaxf(high, x);
+        if (summed) s = __dadd_rn(s, __dmul_rn((double)x, (double)x));
+    }
+    part.finite = finite;
+    part.min = (double)low;
+    part.max = (double)high;
+    return summed ? tree_sum(s) : 0;
 }
 
 // A group of 1024 sums of the level below.
@@ -138,7 +158,8 @@ twine_reduce(const __grid_constant__ EncodeLaunch a) {
     Sum *sum = (Sum *)a.sums + number;
     Part part = {infinite, -infinite, 0};
     if (group < groups) {
-        double s = group_sum(job, group, lane, part);
+        bool wide = kind_of(job.cut) == KIND_F64;
+        double s = wide ? wide_group(job, group, lane, part) : narrow_group(job, group, lane, part);
         if (lane == 0) sums[group] = s;
     }
     UNROLL for (u32 d = 16; d; d >>= 1) {
