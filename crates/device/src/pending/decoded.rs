@@ -11,7 +11,7 @@ use crate::error::{DeviceError, DeviceErrorKind};
 pub struct DecodeStatus(Vec<Pending>);
 
 impl DecodeStatus {
-    /// Of launches whose slots say [`REFUSED`](super::REFUSED) when a stream is damaged.
+    /// Of launches whose slots say `REFUSED` when a stream is damaged.
     pub(crate) fn new(launches: Vec<Pending>) -> DecodeStatus {
         DecodeStatus(launches)
     }
