@@ -93,11 +93,10 @@ impl Core {
         }
     }
 
-    /// Tries once more what was given up: someone needs the room. True when there was something.
-    pub(super) fn retry_everything(&mut self) -> bool {
-        let mut any = false;
+    /// Tries once more what was given up: someone needs the room.
+    pub(super) fn retry_everything(&mut self) {
         for tier in &mut self.tiers {
-            any |= core::mem::take(&mut tier.full);
+            tier.full = false;
             tier.generation += 1;
         }
         let stuck = |row: &Row| {
@@ -106,12 +105,10 @@ impl Core {
         };
         let rows: Vec<Row> = self.table.rows().filter(stuck).collect();
         for row in rows {
-            any = true;
             let ckpt = self.table.get_mut(row);
             (ckpt.stuck, ckpt.attempts) = (None, 0);
             self.look_again(row);
         }
-        any
     }
 
     /// The checkpoint may be moved again: flushes are queued, planners look at its hint.

@@ -104,9 +104,9 @@ impl Core {
         }
         if !save.retried {
             self.waiting_saves.front_mut().expect("this save waits").retried = true;
-            if self.retry_everything() {
-                return Placed::Again;
-            }
+            self.retry_everything();
+            // What was taken back above may have let a flush begin: that has its turn first.
+            return Placed::Again;
         }
         if !self.open.is_empty() {
             return Placed::Wait;
