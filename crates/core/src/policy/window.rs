@@ -55,7 +55,7 @@ pub(crate) fn best_window<T: Tally>(
             while slide.bytes >= need.bytes {
                 // Only windows that cannot be shortened: nothing is given up needlessly.
                 if slide.bytes - fragments[slide.start].bytes < need.bytes {
-                    slide.offer(fragments, &mut best, tally.score());
+                    slide.offer(fragments, &mut best, &tally);
                 }
                 slide.shrink(fragments, need, &mut tally);
             }
@@ -78,15 +78,23 @@ struct Slide {
 
 impl Slide {
     /// Makes this window the best one if it is better.
-    fn offer<S>(&self, fragments: &[Fragment], best: &mut Option<Best<S>>, score: S)
-    where
-        S: PartialOrd + Copy,
-    {
+    fn offer<T: Tally>(
+        &self,
+        fragments: &[Fragment],
+        best: &mut Option<Best<T::Score>>,
+        tally: &T,
+    ) {
+        // A score costs a division: most windows that wait longer need none.
+        if best.as_ref().is_some_and(|best| best.wait < self.wait) {
+            return;
+        }
+        let score = tally.score();
         let last_use = match &fragments[self.start..self.end] {
             [Fragment { resident: Some(resident), .. }] => resident.last_use,
             _ => u64::MAX,
         };
-        let better = |b: &Best<S>| (self.wait, b.score, last_use) < (b.wait, score, b.last_use);
+        let better =
+            |b: &Best<T::Score>| (self.wait, b.score, last_use) < (b.wait, score, b.last_use);
         if best.as_ref().is_none_or(better) {
             let (window, wait) = (self.start..self.end, self.wait);
             *best = Some(Best { window, wait, score, last_use });
