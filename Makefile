@@ -62,6 +62,8 @@ bench: need-rust $(VENV)/.rtm ## print tables of what things cost, against the r
 	$(CARGO) run --locked --release --package unspool-benches
 	$(CARGO) run --locked --release --package unspool --example overhead
 	$(CARGO) bench --locked --package unspool-codec --bench codec
+	$(CARGO) bench --locked --package unspool-codec --bench twine
+	$(CARGO) bench --locked --package unspool-codec --bench outer
 	@mkdir -p $(CURDIR)/target
 	$(CARGO) bench --locked --package unspool-tiers --bench disk -- --quick --dir $(CURDIR)/target
 	$(BIN)/python $(PACKAGE)/benches/python_calls.py
@@ -71,12 +73,15 @@ sim: need-rust ## run SEEDS=10000 seeds of the simulator (or a range: SEEDS=500.
 	$(CARGO) run --locked --release --package unspool-sim -- \
 		--seeds $(if $(findstring ..,$(SEEDS)),$(SEEDS),0..$(SEEDS))
 
-fuzz: need-rust ## fuzz the frame parser for FUZZ_SECONDS=60 (needs a nightly Rust and cargo-fuzz)
+fuzz: need-rust ## fuzz each parser for FUZZ_SECONDS=60 (needs a nightly Rust and cargo-fuzz)
 	@$(CARGO) +nightly fuzz --version >/dev/null 2>&1 || { echo "fuzzing needs a nightly Rust and" \
 		"cargo-fuzz: rustup toolchain install nightly; cargo install cargo-fuzz" >&2; exit 1; }
-	@mkdir -p fuzz/corpus/head
-	$(CARGO) +nightly fuzz run head fuzz/corpus/head crates/codec/tests/golden -- \
-		-max_len=16384 -max_total_time=$(FUZZ_SECONDS)
+	@for target in head twine outer zfp; do \
+		mkdir -p "fuzz/corpus/$$target"; \
+		seeds=; [ "$$target" != head ] || seeds=crates/codec/tests/golden; \
+		$(CARGO) +nightly fuzz run "$$target" "fuzz/corpus/$$target" $$seeds -- \
+			-max_len=16384 -max_total_time=$(FUZZ_SECONDS); \
+	done
 
 lint: need-rust $(VENV)/.tools ## check formatting, lints (warnings are errors) and the style budgets
 	$(CARGO) fmt --all --check
