@@ -11,7 +11,8 @@ use unspool_sim::{Plan, run_plan};
 const MIB: u64 = 1 << 20;
 
 /// States of 1 MiB, one each 10 microseconds, of which a tenth is kept, give or take a fifth;
-/// reports come 8 saves later. A device of 30 MiB and what lies behind it; more saves than it holds.
+/// reports come 8 saves later. A device of 30 MiB and what lies behind it; more saves than it
+/// holds.
 fn plan(seed: u64, tiers: &[(TierKind, u64)]) -> Plan {
     let links = vec![(25e9, 25e9, 10_000); tiers.len() - 1];
     let scenario = Scenario::on(tiers, &links, Vec::new());
