@@ -195,8 +195,9 @@ DEVICE bool quantise_whole(i32 (&q)[32], Errors &errors, const Step32 &step, flo
         sum = __fmaf_rn(unit, unit, sum);
     }
     note_errors(errors, largest, sum, scale);
-    // A NaN is passed over by the largest ones, but not by the sum.
-    return most < 1e9f && largest <= step.e && sum == sum;
+    // A NaN is passed over by the largest ones, but not by the sum. A step of 0 passes nothing, not
+    // even a 0.
+    return step.e > 0 && most < 1e9f && largest <= step.e && sum == sum;
 }
 
 // The same where some fail: returns which. The values are those in shared memory.
