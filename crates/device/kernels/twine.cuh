@@ -110,13 +110,21 @@ struct DecodeLaunch {
 #define BOUNDS __launch_bounds__(32 * WARPS)
 #endif
 
-DEVICE void store_release(u64 *to, u64 value) {
-    asm volatile("st.release.gpu.global.u64 [%0], %1;" ::"l"(to), "l"(value) : "memory");
+// A word for other blocks that says all by itself: nothing else is ordered with it.
+DEVICE void publish(u64 *to, u64 value) {
+    asm volatile("st.relaxed.gpu.global.u64 [%0], %1;" ::"l"(to), "l"(value) : "memory");
 }
 
-DEVICE u64 load_acquire(const u64 *from) {
+DEVICE u64 look_at(const u64 *from) {
     u64 value;
-    asm volatile("ld.acquire.gpu.global.u64 %0, [%1];" : "=l"(value) : "l"(from) : "memory");
+    asm volatile("ld.relaxed.gpu.global.u64 %0, [%1];" : "=l"(value) : "l"(from) : "memory");
+    return value;
+}
+
+// A count: what was done before it was raised is there when it is seen.
+DEVICE u32 load_acquire(const u32 *from) {
+    u32 value;
+    asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(value) : "l"(from) : "memory");
     return value;
 }
 

@@ -9,10 +9,10 @@ DEVICE u64 word_of(const EncodeLaunch &a, u64 state, u64 value) {
 
 // Waits for the word of another tile or job, which has begun.
 DEVICE u64 wait_for(const EncodeLaunch &a, const u64 *word) {
-    u64 found = load_acquire(word);
+    u64 found = look_at(word);
     while (found >> WORD_EPOCH != a.epoch) {
         pause();
-        found = load_acquire(word);
+        found = look_at(word);
     }
     return found;
 }
@@ -21,10 +21,10 @@ DEVICE u64 wait_for(const EncodeLaunch &a, const u64 *word) {
 DEVICE u64 look_back(const EncodeLaunch &a, u32 tile, u32 tile0, u64 own, u32 lane) {
     u64 *status = (u64 *)a.status;
     if (tile == tile0) {
-        if (lane == 0) store_release(status + tile, word_of(a, WORD_ALL, own));
+        if (lane == 0) publish(status + tile, word_of(a, WORD_ALL, own));
         return 0;
     }
-    if (lane == 0) store_release(status + tile, word_of(a, WORD_SUM, own));
+    if (lane == 0) publish(status + tile, word_of(a, WORD_SUM, own));
     u64 sum = 0;
     for (i64 at = (i64)tile - 1;; at -= 32) {
         i64 other = at - lane;
@@ -35,7 +35,7 @@ DEVICE u64 look_back(const EncodeLaunch &a, u32 tile, u32 tile0, u64 own, u32 la
         sum += sum_of_warp(lane <= last ? word & WORD_VALUE : 0);
         if (whole) break;
     }
-    if (lane == 0) store_release(status + tile, word_of(a, WORD_ALL, sum + own));
+    if (lane == 0) publish(status + tile, word_of(a, WORD_ALL, sum + own));
     return sum;
 }
 
@@ -74,7 +74,7 @@ DEVICE u64 find_begin(const EncodeLaunch &a, u32 number, u64 begin, u32 head0, u
         if (!has) {
             word = (u64)a.epoch << WORD_EPOCH | WORD_ALL;
         } else if (!(word >> WORD_EPOCH == a.epoch && (word & WORD_ALL))) {
-            word = load_acquire(totals + other);
+            word = look_at(totals + other);
         }
         bool there = word >> WORD_EPOCH == a.epoch;
         whole = __ballot_sync(ALL, there && (word & WORD_ALL));
@@ -202,15 +202,12 @@ DEVICE void end_job(const EncodeLaunch &a, Shared &shared, u32 lane) {
     u64 start = *(volatile u64 *)&sum->start, stored = job.n;
     if ((job.rule & 0xff) != RULE_RAW) {
         const u64 *status = (const u64 *)a.status;
-        u64 payload = load_acquire(status + job.tile0 + job.tiles - 1) & WORD_VALUE;
+        u64 payload = look_at(status + job.tile0 + job.tiles - 1) & WORD_VALUE;
         u64 max_bits = *(volatile u64 *)&sum->max_bits;
         stored = HEADER_BYTES + 4 * ((u64)job.cut.n_chunks + 1 + payload);
         write_header(a, shared, start, payload, max_bits, lane);
     }
-    if (lane == 0) {
-        *(volatile u64 *)&sum->stored = stored;
-        *(volatile u32 *)&sum->done = 0;
-    }
+    if (lane == 0) *(volatile u64 *)&sum->stored = stored;
     if (shared.number + 1 < shared.entry.job0 + shared.entry.jobs) {
         u64 end = start + stored, next = min(align_up(end, UNIT), shared.entry.limit);
         for (u64 at = end + lane; at < next; at += 32) *(u8 *)at = 0;
@@ -253,21 +250,27 @@ DEVICE void end_entry(const EncodeLaunch &a, const Entry &entry, u32 lane) {
     if (lane == 0) store_for_host(slot, entry.sequence);
 }
 
-// Counts one more of `all`; whether that was the last. The counter is 0 again then.
-DEVICE bool is_last(u32 *count, u32 all, u32 lane) {
-    u32 found = 0;
+// Waits until a count has come so far; what it counts has begun. The counter is 0 again then.
+DEVICE void wait_for_count(u32 *count, u32 all, u32 lane) {
     if (lane == 0) {
-        __threadfence();
-        found = atomicAdd(count, 1u);
-        __threadfence();
+        while (load_acquire(count) != all) pause();
+        *(volatile u32 *)count = 0;
     }
-    return __shfl_sync(ALL, found, 0) + 1 == all;
+    __syncwarp();
 }
 
-// A tile is done. By the first warp, when all others are.
+// What this block has written is there for whoever sees the count.
+DEVICE void raise_count(u32 *count) {
+    __threadfence();
+    atomicAdd(count, 1u);
+}
+
+// A tile is done. By the first warp, when all others are. The last tile of a job waits for the
+// others and ends the job; that of the last job ends the checkpoint.
 DEVICE void end_tile(const EncodeLaunch &a, Shared &shared, u32 lane) {
+    const Job &job = shared.job;
     Sum *sum = sum_at(a, shared.number);
-    if (lane == 0 && (shared.job.rule & 0xff) > RULE_EXACT) {
+    if (lane == 0 && (job.rule & 0xff) > RULE_EXACT) {
         u64 max_bits = 0, outliers = 0;
         double sum_sq = 0;
         for (u32 i = 0; i < WARPS; i++) {
@@ -279,27 +282,39 @@ DEVICE void end_tile(const EncodeLaunch &a, Shared &shared, u32 lane) {
         if (sum_sq > 0) atomicAdd(&sum->sum_sq, sum_sq);
         if (outliers) atomicAdd(&sum->outliers, outliers);
     }
-    if (!is_last(&sum->done, shared.job.tiles, lane)) return;
+    if (lane == 0) raise_count(&sum->done);
+    if (shared.tile + 1 != job.tile0 + job.tiles) return;
+    wait_for_count(&sum->done, job.tiles, lane);
     end_job(a, shared, lane);
     __syncwarp();
-    u32 *count = (u32 *)a.counts + shared.job.entry;
-    if (!is_last(count, shared.entry.jobs, lane)) return;
-    if (lane == 0) *(volatile u32 *)count = 0;
+    u32 *count = (u32 *)a.counts + job.entry;
+    if (lane == 0) raise_count(count);
+    if (shared.number + 1 != shared.entry.job0 + shared.entry.jobs) return;
+    wait_for_count(count, shared.entry.jobs, lane);
     end_entry(a, shared.entry, lane);
 }
 
 // ---- The kernel --------------------------------------------------------------------------------
 
-// The tile of this block, its job and its checkpoint.
-DEVICE void take_tile(const EncodeLaunch &a, Shared &shared, u32 lane) {
-    u32 ticket = 0;
-    if (lane == 0) ticket = atomicAdd((u32 *)a.ticket, 1u) - a.first_ticket;
-    const u32 tile = __shfl_sync(ALL, ticket, 0), number = find_job(a, tile, lane);
+DEVICE void take_job(const EncodeLaunch &a, Shared &shared, u32 number, u32 lane) {
     const u32 *job = (const u32 *)job_at(a, number);
     ((u32 *)&shared.job)[lane] = job[lane];
     __syncwarp();
     const u32 *entry = (const u32 *)entry_at(a, shared.job.entry);
     if (lane < 16) ((u32 *)&shared.entry)[lane] = entry[lane];
+}
+
+// The tile of this block, its job and its checkpoint.
+DEVICE void take_tile(const EncodeLaunch &a, Shared &shared, u32 lane) {
+    u32 ticket = 0, number = 0;
+    if (lane == 0) ticket = atomicAdd((u32 *)a.ticket, 1u) - a.first_ticket;
+    // A job that is the only one is read while the ticket is on its way.
+    if (a.jobs == 1) take_job(a, shared, 0, lane);
+    const u32 tile = __shfl_sync(ALL, ticket, 0);
+    if (a.jobs != 1) {
+        number = find_job(a, tile, lane);
+        take_job(a, shared, number, lane);
+    }
     if (lane == 0) {
         shared.tile = tile;
         shared.number = number;
@@ -309,7 +324,7 @@ DEVICE void take_tile(const EncodeLaunch &a, Shared &shared, u32 lane) {
 // Publishes the size of a job and where it ends. `begin` is that of its chain.
 DEVICE void publish_size(const EncodeLaunch &a, const Shared &shared, u64 bytes) {
     u64 *total = (u64 *)a.totals + shared.number;
-    store_release(total, word_of(a, WORD_SUM, align_up(bytes, UNIT) / UNIT));
+    publish(total, word_of(a, WORD_SUM, align_up(bytes, UNIT) / UNIT));
 }
 
 DEVICE void publish_end(const EncodeLaunch &a, const Shared &shared, u64 bytes) {
@@ -317,7 +332,7 @@ DEVICE void publish_end(const EncodeLaunch &a, const Shared &shared, u64 bytes) 
     u64 begin = chain_begin(*head);
     u64 end = (shared.start - begin + align_up(bytes, UNIT)) / UNIT;
     end = end_of(begin, end, shared.job, shared.number, shared.entry);
-    store_release((u64 *)a.totals + shared.number, word_of(a, WORD_ALL, end));
+    publish((u64 *)a.totals + shared.number, word_of(a, WORD_ALL, end));
 }
 
 // Where the job begins. By the second warp.

@@ -154,15 +154,19 @@ static void atomicMax(unsigned long long *to, unsigned long long x) {
     }
 }
 
-static inline void store_release(unsigned long long *to, unsigned long long value) {
-    __atomic_store_n(to, value, __ATOMIC_RELEASE);
+static inline void publish(unsigned long long *to, unsigned long long value) {
+    __atomic_store_n(to, value, __ATOMIC_RELAXED);
 }
-static inline unsigned long long load_acquire(const unsigned long long *from) {
+static inline unsigned long long look_at(const unsigned long long *from) {
+    change();
+    return __atomic_load_n(from, __ATOMIC_RELAXED);
+}
+static inline unsigned load_acquire(const unsigned *from) {
     change();
     return __atomic_load_n(from, __ATOMIC_ACQUIRE);
 }
 static inline void store_for_host(unsigned long long *to, unsigned long long value) {
-    store_release(to, value);
+    __atomic_store_n(to, value, __ATOMIC_RELEASE);
 }
 static inline void pause() { sched_yield(); }
 

@@ -373,3 +373,19 @@ fn a_variant_for_one_form_writes_and_reads_the_same() {
         }
     }
 }
+
+#[test]
+fn with_a_bound_of_zero_every_value_is_kept_also_in_blocks_of_zeros() {
+    let Some(kernels) = kernels("") else { return skipped() };
+    let make: Make = |dice| {
+        let method = Method::Bound(Bound::Absolute(0.0));
+        let mut region = array(dice, Dtype::Float32, vec![3000], method);
+        let zeros = dice.below(1400) as usize;
+        region.source[..zeros].fill(0);
+        region
+    };
+    let mut scratch = Scratch::new();
+    for seed in 0..8 {
+        check_batch(&kernels, &mut scratch, seed, make);
+    }
+}

@@ -37,7 +37,7 @@ pub struct Region {
     /// `None` for bytes that are copied.
     pub spec: Option<Spec>,
     /// Aligned memory, and how many of its bytes count.
-    source: Vec<u64>,
+    pub source: Vec<u64>,
     pub bytes: usize,
 }
 
