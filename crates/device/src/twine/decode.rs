@@ -86,7 +86,7 @@ pub(super) fn variant<'a>(layouts: impl IntoIterator<Item = &'a Layout>) -> Vari
         [form] if is_worth_a_variant(form, chunks) => Some(Special { form, mode: None }),
         _ => None,
     };
-    Variant { kernel: Kernel::Decode, wide, warps: DECODE_WARPS, special }
+    Variant { kernel: Kernel::Decode, wide, warps: DECODE_WARPS, busy: None, special }
 }
 
 /// The words of a launch: its slot, what that holds at the end, and its counters.

@@ -45,8 +45,9 @@ pub struct Twine {
     slots: Arc<Slots>,
     marks: Arc<Marks>,
     pool: Pool,
-    /// Warps of a tile, if they are not chosen by size.
+    /// Warps of a tile, if they are not chosen by size, and of a multiprocessor.
     warps: Option<u32>,
+    busy: Option<u32>,
 }
 
 impl Twine {
@@ -61,6 +62,7 @@ impl Twine {
             marks: Marks::new(context),
             pool: Pool::default(),
             warps: None,
+            busy: None,
         }
     }
 
@@ -69,6 +71,13 @@ impl Twine {
     #[must_use]
     pub fn with_warps(self, warps: u32) -> Twine {
         Twine { warps: Some(warps), ..self }
+    }
+
+    /// The same with kernels of which a multiprocessor holds so many warps at least, where arrays
+    /// have one form of at most 32 bits: for measurements.
+    #[must_use]
+    pub fn with_busy_warps(self, busy: u32) -> Twine {
+        Twine { busy: Some(busy), ..self }
     }
 
     /// Where its results are written, for other encoders of this device.
@@ -98,9 +107,9 @@ impl Twine {
     /// The encoder's kernel, and that for its bounds if it needs one.
     fn encoders(&self, plan: &Plan) -> Result<(Arc<Module>, Option<Arc<Module>>), DeviceError> {
         let Plan { wide, warps, special, .. } = *plan;
-        let encode = Variant { kernel: Kernel::Encode, wide, warps, special };
-        let warps = REDUCE_THREADS / 32;
-        let reduce = Variant { kernel: Kernel::Reduce, wide: false, warps, special: None };
+        let encode = Variant { kernel: Kernel::Encode, wide, warps, busy: self.busy, special };
+        let (kernel, warps) = (Kernel::Reduce, REDUCE_THREADS / 32);
+        let reduce = Variant { kernel, wide: false, warps, busy: None, special: None };
         let reduce = (plan.reduces > 0).then(|| self.modules.get(reduce)).transpose()?;
         Ok((self.modules.get(encode)?, reduce))
     }

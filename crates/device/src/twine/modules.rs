@@ -78,12 +78,11 @@ pub(super) struct Variant {
     pub(super) wide: bool,
     /// Warps of a block.
     pub(super) warps: u32,
+    /// Warps that a multiprocessor should hold: more of them hide more of what they wait for, and
+    /// leave each fewer registers. Only for an encoder of narrow values of one form.
+    pub(super) busy: Option<u32>,
     pub(super) special: Option<Special>,
 }
-
-/// Warps that a multiprocessor should hold: more of them hide more of what they wait for, and leave
-/// each fewer registers.
-const BUSY_WARPS: u32 = 20;
 
 /// Warps of a tile of the decoder, and threads of a block of the launch that computes bounds.
 pub(super) const DECODE_WARPS: u32 = 4;
@@ -98,8 +97,8 @@ impl Variant {
             text += &mode.map(|mode| format!("#define MODE {mode}\n")).unwrap_or_default();
             if self.kernel == Kernel::Encode && !self.wide {
                 // Without loss there is one way more to pack, which takes registers.
-                let warps = if mode == Some(0) { BUSY_WARPS - 4 } else { BUSY_WARPS };
-                text += &format!("#define LEAST_BLOCKS {}\n", warps / self.warps);
+                let busy = self.busy.unwrap_or(if mode == Some(0) { 16 } else { 20 });
+                text += &format!("#define LEAST_BLOCKS {}\n", busy / self.warps);
             }
         }
         text += COMMON;
