@@ -226,6 +226,36 @@ fn a_launch_allocates_nothing_when_others_before_it_are_done() -> Outcome {
 }
 
 #[test]
+fn launches_that_pile_up_share_a_bounded_number_of_sets() -> Outcome {
+    let fake = Fake::start();
+    let bench = Bench::new()?;
+    let a = bounded(300);
+    let source = bench.upload(&a.bytes)?;
+    let jobs = [EncodeJob { source: source.span().address(), spec: JobSpec::Twine(&a.spec) }];
+    let streams = [Stream::new(&bench.context)?, Stream::new(&bench.context)?];
+    fake.hold();
+    let before = fake.count("blocks");
+    let mut pending: Vec<Pending> = Vec::new();
+    for number in 0..60 {
+        let start = match pending.last() {
+            Some(pending) => Start::After { pending, align: 64 },
+            None => Start::At(bench.begin()),
+        };
+        let asked = [Checkpoint { jobs: &jobs, start, limit: bench.end() }];
+        // SAFETY: everything lives until the end of the test, which waits.
+        pending.extend(unsafe { bench.twine.encode(&streams[number % 2], &asked) }?);
+    }
+    // Each set has memory for its counters and for sums; the slots have a little as well.
+    assert!(fake.count("blocks") - before < 40, "{}", fake.count("blocks") - before);
+    fake.release();
+    for one in &pending {
+        let result = one.wait(LIMIT).map_err(|error| error.into_device_error())?;
+        assert!(bench.bytes(result.start, result.bytes)? == a.stream);
+    }
+    Ok(())
+}
+
+#[test]
 fn what_cannot_be_encoded_is_refused_before_anything_is_enqueued() -> Outcome {
     let _fake = Fake::start();
     let bench = Bench::new()?;

@@ -5,7 +5,7 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::Places;
-use super::words::{Entry, Job, STEP_BYTES, SUM_BYTES};
+use super::words::{Entry, INLINE, Job, STEP_BYTES, SUM_BYTES};
 use crate::context::Context;
 use crate::copy;
 use crate::error::DeviceError;
@@ -19,6 +19,10 @@ const TICKET_BYTES: u64 = 64;
 
 /// Words of tiles tell launches apart by so many bits.
 const EPOCHS: u32 = 1 << 27;
+
+/// So many sets in use are enough to keep a device busy: a launch beyond them waits, on the device,
+/// for one of those before it.
+const ENOUGH: usize = 16;
 
 /// Sets that wait for their next use.
 #[derive(Debug, Default)]
@@ -41,18 +45,26 @@ pub(super) struct Set {
 }
 
 impl Pool {
-    /// A set for so many tiles and jobs that nothing uses. A new one is cleared on `stream`.
+    /// A set for so many tiles and jobs that no launch uses which is not before what `stream` is
+    /// given from now on. A new one is cleared on `stream`.
     pub(super) fn take(&self, stream: &Stream, tiles: u64, jobs: u64) -> Result<Set, DeviceError> {
         let mut sets = std::mem::take(&mut *self.sets());
-        // No call of the driver under the lock.
-        let fits = |set: &Set| set.tiles >= tiles && set.jobs >= jobs && set.is_idle();
-        // The one that has waited longest is the likeliest to be idle.
-        let found = sets.iter().position(fits).map(|index| sets.remove(index));
+        // No call of the driver under the lock. The one that has waited longest is the likeliest
+        // to be idle.
+        let fits = |set: &Set| set.tiles >= tiles && set.jobs >= jobs;
+        let idle = sets.iter().position(|set| fits(set) && set.is_idle());
+        // Tables are written by the host, which does not wait.
+        let is_enough = sets.len() >= ENOUGH && jobs <= INLINE as u64;
+        let found = idle.or_else(|| sets.iter().position(fits).filter(|_| is_enough));
+        let found = found.map(|index| sets.remove(index));
         self.sets().append(&mut sets);
         let mut set = match found {
             Some(set) => set,
             None => Set::new(stream, tiles, jobs)?,
         };
+        if let Some(after) = set.after.as_ref().filter(|after| !after.is_done()) {
+            stream.wait_for(after)?;
+        }
         set.next_epoch(stream)?;
         Ok(set)
     }
