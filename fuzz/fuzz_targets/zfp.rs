@@ -1,5 +1,5 @@
-//! zfp streams and values, on any bytes. The body is shared with a test of `unspool-codec` that runs
-//! without a fuzzer.
+//! zfp streams and values, on any bytes. The body is shared with a test of `unspool-codec` that
+//! runs without a fuzzer.
 
 #![no_main]
 
