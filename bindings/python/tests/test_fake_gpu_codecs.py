@@ -3,13 +3,14 @@ what the CPU does, bit for bit, and nothing waits that need not."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 import unspool
-from unspool import Bound, Disk, Spool, Zfp, codecs
+from unspool import Bound, Disk, NvComp, Spool, Zfp, codecs
 
 from codec_arrays import BOUNDS, FLOATS, SHAPES, assert_holds, wave, with_specials
 from conftest import same_bits
@@ -165,3 +166,35 @@ def test_zfp_refuses_values_that_it_cannot_express(driver: Driver) -> None:
         fine = wave((64, 64), "float32")
         spool.save(1, CaiArray(driver, fine))
         assert same_bits(restored(spool, driver, 1, fine), expected(fine, Zfp(rate=8)))
+
+
+@pytest.fixture
+def nvcomp(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The driver has an nvCOMP too."""
+    monkeypatch.setenv("UNSPOOL_NVCOMP", os.environ["UNSPOOL_CUDA_DRIVER"])
+
+
+@pytest.mark.usefixtures("nvcomp")
+@pytest.mark.parametrize("codec", [NvComp("lz4"), NvComp("bitcomp")], ids=repr)
+def test_nvcomp_brings_back_every_bit(driver: Driver, tmp_path: Path, codec: NvComp) -> None:
+    values = [np.repeat(wave((64, 64), "float32", seed), 16, axis=0) for seed in range(6)]
+    with Spool(
+        device="512KiB", host="512KiB", disk=Disk(tmp_path), on="cuda", codec=codec
+    ) as spool:
+        for version, one in enumerate(values):
+            spool.save(version, CaiArray(driver, one))
+        for version, one in reversed(list(enumerate(values))):
+            assert spool.achieved(version)["0"].codec == "nvcomp"
+            assert same_bits(restored(spool, driver, version, one), one)
+            assert same_bits(np.asarray(spool.load(version)), one)
+        spool.save(6, values[0])
+        assert same_bits(spool.load(6), values[0])
+
+
+def test_a_gpu_without_nvcomp_says_what_to_install(driver: Driver) -> None:
+    values = CaiArray(driver, wave((64, 64), "float32"))
+    with (
+        Spool(device="1MiB", on="cuda", codec=NvComp("lz4")) as spool,
+        pytest.raises(unspool.Error, match=r"pip install unspool\[nvcomp\]"),
+    ):
+        spool.save(0, values)

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use unspool_codec::Achieved;
+use unspool_codec::{Achieved, NvComp};
 use unspool_core::CheckpointId;
 use unspool_transfer::Frame;
 
@@ -18,6 +18,8 @@ struct Entry {
     frame: Arc<Frame>,
     /// The errors of the encoders, by region; none where nothing is encoded or nobody knows.
     achieved: Vec<Option<Achieved>>,
+    /// What made the containers of nvCOMP, by region; none where there are none.
+    formats: Vec<Option<NvComp>>,
     durable: bool,
     /// What happened to a copy of it that was lost.
     loss: Option<String>,
@@ -25,7 +27,7 @@ struct Entry {
 
 impl Catalogue {
     pub(crate) fn insert(&mut self, id: CheckpointId, frame: Arc<Frame>, durable: bool) {
-        let entry = Entry { frame, achieved: Vec::new(), durable, loss: None };
+        let entry = Entry { frame, achieved: Vec::new(), formats: Vec::new(), durable, loss: None };
         let old = self.entries.insert(id, entry);
         debug_assert!(old.is_none(), "an id is given once");
     }
@@ -40,6 +42,18 @@ impl Catalogue {
         if let Some(entry) = self.entries.get_mut(&id) {
             (entry.frame, entry.achieved) = (frame, achieved);
         }
+    }
+
+    /// nvCOMP makes regions of `id` in these formats, which its frame does not tell apart.
+    pub(crate) fn set_formats(&mut self, id: CheckpointId, formats: Vec<Option<NvComp>>) {
+        if let Some(entry) = self.entries.get_mut(&id) {
+            entry.formats = formats;
+        }
+    }
+
+    /// Those of `id`, by region; none where there are none.
+    pub(crate) fn formats(&self, id: CheckpointId) -> &[Option<NvComp>] {
+        self.entries.get(&id).map_or(&[], |entry| &entry.formats)
     }
 
     /// The errors of the encoders of `id`, by region.

@@ -171,6 +171,11 @@ impl Hub {
         Ok(gpu)
     }
 
+    /// A GPU for arrays of the host: that of the spool, or else one that it had arrays of.
+    pub(crate) fn some_gpu(&self) -> Option<Gpu> {
+        self.gpu.clone().or_else(|| lock(&self.others).first().cloned())
+    }
+
     /// The error of a store that failed in the caller's own thread. A store that was closed under
     /// the call is no fault of the medium.
     pub(crate) fn direct_failed(&self, doing: &str, version: i64, cause: TransferError) -> Error {

@@ -76,13 +76,13 @@ impl Spool {
             answered.state.tally.stalled(Call::Restore, version, waited, || awaited);
         }
         let Answered { request, answer, state, waited, .. } = answered;
-        drop(state);
         let Answer::Served(checkpoint, place, frame) = answer else {
             unreachable!("a restore is served or refused")
         };
+        let decoded = Decoded::of(frame.head(), state.catalogue.formats(checkpoint));
+        drop(state);
         hub.span_of_stall(&frame, place.tier, waited);
         let (hub, begun, data) = (Arc::clone(hub), Begun::No, None);
-        let decoded = Decoded::of(frame.head());
         let ticket =
             RestoreTicket { hub, frame, data, request, checkpoint, place, began, begun, decoded };
         ticket.enter()

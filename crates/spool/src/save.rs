@@ -117,6 +117,9 @@ impl Spool {
             unreachable!("a save is granted or refused")
         };
         state.catalogue.insert(checkpoint, Arc::clone(&frame), false);
+        if let Some(plan) = &encoded {
+            state.catalogue.set_formats(checkpoint, plan.formats());
+        }
         let chain = encoded.as_ref().and_then(|_| hub.chain(&state, place));
         drop(state);
         hub.span_of_stall(&frame, place.tier, waited);

@@ -3,7 +3,7 @@
 //! PSNR and L2 error are targets by a model of evenly spread errors, so that what is achieved may
 //! miss them by chance; up to [`CHANCE`] of the error is let pass.
 
-use unspool_codec::{Bound, Dtype, RegionSpec, Zfp, twine};
+use unspool_codec::{Bound, Dtype, NvComp, RegionSpec, Zfp, twine};
 
 use super::method::Method;
 use crate::error::{Error, ErrorKind};
@@ -118,6 +118,10 @@ fn promise(method: &Method, region: &RegionSpec, values: &[u8]) -> Option<Promis
             twine::Method::Bound(bound) => bound,
         },
         Method::Zfp(Zfp::Accuracy(tolerance), _) => return Some(Promise::Absolute(*tolerance)),
+        Method::NvComp(layout) => match layout.codec() {
+            NvComp::BitcompLossy(bound) => return Some(Promise::Absolute(bound)),
+            _ => return Some(Promise::Bits),
+        },
         Method::Zfp(..) => return None,
     };
     let whole = Whole::of(Kind::of(&region.dtype), values);

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use unspool_codec::{Bound, Codec, Dtype, RegionSpec, Zfp};
+use unspool_codec::{Bound, Codec, Dtype, NvComp, RegionSpec, Zfp};
 
 use crate::error::{Error, ErrorKind};
 
@@ -95,10 +95,16 @@ pub(crate) fn describe(codec: Codec) -> &'static str {
 fn takes(codec: Codec, dtype: &Dtype, is_named: bool) -> bool {
     match codec {
         Codec::Bounded(_) => is_float(dtype),
+        Codec::NvComp(NvComp::BitcompLossy(_)) => has_bitcomp_bound(dtype),
         Codec::Zfp(_) if is_named && matches!(dtype, Dtype::Int32 | Dtype::Int64) => true,
         Codec::Zfp(_) => matches!(dtype, Dtype::Float32 | Dtype::Float64),
         _ => true,
     }
+}
+
+/// Whether Bitcomp can keep a bound on the error of such values.
+fn has_bitcomp_bound(dtype: &Dtype) -> bool {
+    is_float(dtype) && !matches!(dtype, Dtype::BFloat16 | Dtype::Complex32)
 }
 
 fn is_float(dtype: &Dtype) -> bool {

@@ -4,14 +4,14 @@ use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use unspool_codec::twine::Layout;
-use unspool_codec::{CodecId, Head, Region};
+use unspool_codec::{CodecId, Head, NvComp, Region};
 use unspool_device::pending::DecodeStatus;
-use unspool_device::{DeviceError, DeviceErrorKind};
+use unspool_device::{DeviceError, DeviceErrorKind, NvCompLayout, copy as raw};
 use unspool_tiers::coders::{self, Coders, Stored};
 use unspool_transfer::Buffer;
 use unspool_transfer::sync::lock;
 
-use super::method::decode;
+use super::method::{decode, nvcomp_layout};
 use crate::error::{Error, ErrorKind};
 use crate::gpu::{self, DeviceArray, Gpu, Stream, staged};
 use crate::hub::Hub;
@@ -20,13 +20,42 @@ use crate::save::part;
 
 /// Regions that were decoded into memory of ours, because the caller wants to see them in place.
 #[derive(Debug)]
-pub(crate) struct Decoded(Vec<OnceLock<Buffer>>);
+pub(crate) struct Decoded {
+    values: Vec<OnceLock<Buffer>>,
+    /// The formats of nvCOMP, by region.
+    formats: Vec<Option<NvComp>>,
+}
 
 impl Decoded {
-    /// For the regions of `head`; `None` when none is encoded.
-    pub(crate) fn of(head: &Head) -> Option<Box<Decoded>> {
+    /// For the regions of `head`, of which nvCOMP has made some in `formats`; `None` when none is
+    /// encoded.
+    pub(crate) fn of(head: &Head, formats: &[Option<NvComp>]) -> Option<Box<Decoded>> {
         let encoded = head.regions.iter().any(|region| region.codec != CodecId::Raw);
-        encoded.then(|| Box::new(Decoded(head.regions.iter().map(|_| OnceLock::new()).collect())))
+        let values = || head.regions.iter().map(|_| OnceLock::new()).collect();
+        encoded.then(|| Box::new(Decoded { values: values(), formats: formats.to_vec() }))
+    }
+}
+
+/// What a GPU decodes.
+enum OnGpu {
+    Twine(Layout),
+    NvComp(NvCompLayout),
+}
+
+impl OnGpu {
+    fn stored(&self) -> Stored<'_> {
+        match self {
+            OnGpu::Twine(layout) => Stored::Twine(layout),
+            OnGpu::NvComp(layout) => Stored::NvComp(layout),
+        }
+    }
+
+    /// Bytes of a value, of which the address of the target has to be a multiple.
+    fn value_bytes(&self) -> u64 {
+        match self {
+            OnGpu::Twine(layout) => layout.value_bytes() as u64,
+            OnGpu::NvComp(_) => 1,
+        }
     }
 }
 
@@ -45,6 +74,9 @@ impl RestoreTicket {
     /// `Corrupt` when its stream is damaged, and those of reading it.
     pub(crate) fn decode(&self, index: usize, to: &mut [u8]) -> Result<(), Error> {
         let region = &self.frame.head().regions[index];
+        if region.codec == CodecId::NvComp {
+            return self.decode_through(index, to);
+        }
         let mut done = Ok(());
         let mut time = Duration::ZERO;
         self.read_stored(index, |stream| {
@@ -99,7 +131,7 @@ impl RestoreTicket {
     }
 
     fn slot(&self, index: usize) -> Option<&OnceLock<Buffer>> {
-        self.decoded.as_ref().map(|decoded| &decoded.0[index])
+        self.decoded.as_ref().map(|decoded| &decoded.values[index])
     }
 
     /// Decodes region `index` into an array of a GPU, behind what is on `on`: on that GPU where it
@@ -117,17 +149,53 @@ impl RestoreTicket {
         let region = self.frame.head().regions[index].clone();
         gpu::check_size(to.bytes(), region.bytes)?;
         gpu::check_stream(on)?;
-        if let (CodecId::Twine, Some(coders)) = (region.codec, gpu.coders()) {
-            let layout = Layout::of(&region.dtype, &region.shape);
-            let done = layout.ok().map(|l| self.decode_there(coders, (gpu, on), (&region, &l), to));
-            match done {
-                Some(Ok(status)) => return self.follow(&region, gpu, status),
+        if let (Some(layout), Some(coders)) = (self.on_gpu(index), gpu.coders()) {
+            match self.decode_there(coders, (gpu, on), (&region, &layout), to) {
+                Ok(status) => return self.follow(&region, gpu, status),
+                Err(cause) if region.codec == CodecId::NvComp => {
+                    return Err(not_decoded(self.version(), &region.name, cause));
+                }
                 // The decoders of the host do it.
-                Some(Err(cause)) => gpu.coder_failed(&cause),
-                None => {}
+                Err(cause) => gpu.coder_failed(&cause),
             }
         }
         gpu::upload(gpu, &self.decode_aside(index)?, to, on)
+    }
+
+    /// How a GPU decodes region `index`; `None` where only the host can.
+    fn on_gpu(&self, index: usize) -> Option<OnGpu> {
+        let region = &self.frame.head().regions[index];
+        match region.codec {
+            CodecId::Twine => Layout::of(&region.dtype, &region.shape).ok().map(OnGpu::Twine),
+            CodecId::NvComp => {
+                let format = self.decoded.as_ref()?.formats.get(index).copied().flatten()?;
+                nvcomp_layout(format, &region.spec()).ok().map(OnGpu::NvComp)
+            }
+            _ => None,
+        }
+    }
+
+    /// Decodes region `index`, a container of nvCOMP, to memory of the host: there and back over
+    /// the link, because only a GPU can. Waits for it.
+    fn decode_through(&self, index: usize, to: &mut [u8]) -> Result<(), Error> {
+        let region = &self.frame.head().regions[index];
+        let gpu = self.hub.some_gpu();
+        let found = gpu.as_ref().and_then(|gpu| Some((gpu, gpu.coders()?, self.on_gpu(index)?)));
+        let Some((gpu, coders, OnGpu::NvComp(layout))) = found else {
+            let message = format!(
+                "Version {} cannot be restored to main memory: region {:?} was encoded with \
+                 nvCOMP, which only a GPU decodes. Restore it into an array of a GPU.",
+                self.version(),
+                region.name
+            );
+            return Err(Error::new(ErrorKind::Device, message));
+        };
+        let began = Instant::now();
+        let mut done = Ok(());
+        self.read_stored(index, |stream| done = through(gpu, coders, stream, &layout, to))?;
+        done.map_err(|cause| not_decoded(self.version(), &region.name, cause))?;
+        self.count_decoded(region.codec, region.bytes, began.elapsed());
+        Ok(())
     }
 
     /// Enqueues the decoder, and the copy to `to` where that is not dense.
@@ -135,11 +203,11 @@ impl RestoreTicket {
         &mut self,
         coders: &Coders,
         (gpu, on): (&Gpu, &Stream),
-        (region, layout): (&Region, &Layout),
+        (region, layout): (&Region, &OnGpu),
         to: &DeviceArray,
     ) -> Result<DecodeStatus, DeviceError> {
         let began = Instant::now();
-        let dense = to.is_dense() && to.address().is_multiple_of(layout.value_bytes() as u64);
+        let dense = to.is_dense() && to.address().is_multiple_of(layout.value_bytes());
         let values = if dense { None } else { Some(gpu.scratch(region.bytes, on)?) };
         let target = values.as_ref().map_or_else(|| to.span(gpu.context()), gpu::Lent::span);
         let part = part(region);
@@ -157,14 +225,13 @@ impl RestoreTicket {
                 span
             }
         };
-        let decoded = coders::decode(coders, on, &stream, Stored::Twine(layout), &target).and_then(
-            |status| {
+        let decoded =
+            coders::decode(coders, on, &stream, layout.stored(), &target).and_then(|status| {
                 if let Some(values) = &values {
                     to.scatter(gpu.strided(), on, &values.span())?;
                 }
                 Ok(status)
-            },
-        );
+            });
         if let Some(Data::Arena(guard)) = &mut self.data {
             guard.leave(on)?;
         }
@@ -186,6 +253,39 @@ impl RestoreTicket {
     }
 }
 
+/// Decodes the container `stream` on `gpu`, to `to` on the host.
+fn through(
+    gpu: &Gpu,
+    coders: &Coders,
+    stream: &[u8],
+    layout: &NvCompLayout,
+    to: &mut [u8],
+) -> Result<(), DeviceError> {
+    let (on, limit) = (gpu.stream(), gpu.device().limit());
+    let (from, values) = (gpu.scratch(stream.len() as u64, on)?, gpu.scratch(layout.bytes(), on)?);
+    raw::host_to_device(on, &from.span(), stream, limit)?;
+    let status = coders::decode(coders, on, &from.span(), Stored::NvComp(layout), &values.span())?;
+    status.wait(limit)?;
+    raw::device_to_host(on, to, &values.span(), limit)?;
+    let mark = gpu.device().mark(on)?;
+    from.done(gpu, mark.clone());
+    values.done(gpu, mark);
+    Ok(())
+}
+
+fn kind_of(cause: &DeviceError) -> ErrorKind {
+    match cause.kind() {
+        DeviceErrorKind::Damaged => ErrorKind::Corrupt,
+        _ => ErrorKind::Device,
+    }
+}
+
+/// The error of a region that only a GPU can decode.
+fn not_decoded(version: i64, region: &str, cause: DeviceError) -> Error {
+    let message = format!("Version {version} cannot be restored: region {region:?}: {cause}");
+    Error::new(kind_of(&cause), message).caused_by(cause)
+}
+
 /// A region that a GPU decodes after its call has returned.
 #[derive(Debug)]
 pub(crate) struct Decoding {
@@ -200,10 +300,7 @@ impl Decoding {
     }
 
     fn failed(&self, cause: DeviceError) -> Error {
-        let kind = match cause.kind() {
-            DeviceErrorKind::Damaged => ErrorKind::Corrupt,
-            _ => ErrorKind::Device,
-        };
+        let kind = kind_of(&cause);
         let message = format!(
             "What was restored of version {} is not right: region {:?}: {cause}",
             self.version, self.region

@@ -11,7 +11,7 @@ use unspool_transfer::{Buffer, Frame};
 
 use super::choice::{CodecChoice, check as check_choice, check_durable};
 use super::figures::RegionCoding;
-use super::launch::{Sources, is_for_gpu};
+use super::launch::{Sources, check_formats, is_for_gpu};
 use super::plan::{Plan, Planned};
 use super::session::Session;
 use crate::error::{Error, ErrorKind};
@@ -75,6 +75,9 @@ impl Hub {
             return Ok(None);
         };
         let worst = plan.worst()?;
+        if let Some(gpu) = &self.gpu {
+            check_formats(gpu, &plan)?;
+        }
         let fits = self.fastest_for(worst.payload_bytes) == self.fastest_for(head.payload_bytes);
         Ok(fits.then_some((worst, plan)))
     }
@@ -131,7 +134,7 @@ impl Encoded {
         room: &mut Room,
     ) -> Result<(), Error> {
         let is_on_gpu = matches!(room, Room::Arena(guard) if guard.device().is_some());
-        if self.is_launched || (is_on_gpu && self.may_launch()) {
+        if self.is_launched || ((is_on_gpu || self.plan().needs_gpu()) && self.may_launch()) {
             // Arrays of the GPU may come, and then it encodes all of them.
             self.memory(index)?.copy_from_slice(values);
             return Ok(());

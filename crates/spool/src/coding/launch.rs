@@ -63,6 +63,35 @@ pub(crate) fn is_for_gpu(plan: &Plan) -> bool {
     plan.regions.iter().all(|region| region.method.on_gpu(region.bytes).is_some())
 }
 
+/// Refuses formats of nvCOMP that cannot be had on `gpu`.
+///
+/// # Errors
+/// `Invalid`.
+pub(crate) fn check_formats(gpu: &Gpu, plan: &Plan) -> Result<(), Error> {
+    for region in &plan.regions {
+        let Method::NvComp(layout) = &region.method else { continue };
+        let Some(coders) = gpu.coders() else { continue };
+        let (name, dtype) = (&region.spec.name, &region.spec.dtype);
+        let library = coders.nvcomp().library().map_err(|cause| {
+            let message = format!(
+                "Region {name:?} cannot be encoded with nvCOMP (`pip install unspool[nvcomp]`): \
+                 {cause}"
+            );
+            Error::new(ErrorKind::Invalid, message).caused_by(cause)
+        })?;
+        if !library.takes(layout.codec(), dtype) {
+            let message = format!(
+                "Region {name:?} has items of dtype {}, which {library:?} cannot take as {:?}. \
+                 Install nvCOMP 6, or choose the lossless codec or a bound.",
+                dtype.name(),
+                layout.codec()
+            );
+            return Err(Error::new(ErrorKind::Invalid, message));
+        }
+    }
+    Ok(())
+}
+
 /// Where a checkpoint begins in an arena: with its own room, or behind one that is pending.
 pub(crate) struct Chain {
     pub(crate) behind: Pending,
@@ -81,6 +110,7 @@ impl SaveTicket {
             gpu::check_stream(stream)?;
         }
         let Some(encoded) = &mut self.encoded else { return Ok(()) };
+        check_formats(gpu, encoded.plan())?;
         encoded.gpu = Some(gpu.clone());
         if encoded.is_launched {
             // Nothing is left to give but arrays without bytes.
@@ -125,10 +155,16 @@ impl SaveTicket {
     /// `Device` when CUDA refuses.
     pub(crate) fn launch_rest(&mut self) -> Result<(), Error> {
         let Some(encoded) = &mut self.encoded else { return Ok(()) };
-        if encoded.sources.is_empty() || encoded.is_launched {
+        if encoded.is_launched {
             return Ok(());
         }
+        if encoded.sources.is_empty() {
+            // The host could not do it.
+            let is_for_gpu = encoded.plan().needs_gpu() && encoded.may_launch();
+            encoded.gpu = self.hub.some_gpu().filter(|gpu| is_for_gpu && gpu.coders().is_some());
+        }
         let Some(gpu) = encoded.gpu.clone() else { return Ok(()) };
+        check_formats(&gpu, encoded.plan())?;
         let stream = gpu.stream();
         for index in 0..encoded.regions() {
             if encoded.sources.has(index) || encoded.bytes_of(index) == 0 {
@@ -174,6 +210,10 @@ impl SaveTicket {
             }
             Err(refused) => {
                 let (room, cause) = *refused;
+                if encoded.plan().needs_gpu() {
+                    self.room = Some(room);
+                    return Err(cause.into());
+                }
                 gpu.coder_failed(&cause);
                 self.hub.note_once(&format!(
                     "Regions are encoded on the host, because the GPU could not do it: {cause}"
@@ -216,11 +256,15 @@ impl SaveTicket {
         let result =
             encoding.wait(limit).map_err(|cause| Error::from(cause.into_device_error()))?;
         for (index, region) in encoded.plan().regions.iter().enumerate() {
-            let Method::Twine(spec) = &region.method else { continue };
+            let layout = match &region.method {
+                Method::Twine(spec) => Stored::Twine(&spec.layout),
+                Method::NvComp(layout) => Stored::NvComp(layout),
+                _ => continue,
+            };
             let job = &result.result.jobs[index];
             let back = gpu.scratch(region.bytes, stream)?;
             let Some(coders) = gpu.coders() else { return Ok(()) };
-            let to = (Stored::Twine(&spec.layout), back.span());
+            let to = (layout, back.span());
             encoding.decode(coders, stream, (&result, job), to)?.wait(limit)?;
             let mut values = gpu::staged(&self.hub.buffers, region.bytes)?;
             let mut decoded = gpu::staged(&self.hub.buffers, region.bytes)?;

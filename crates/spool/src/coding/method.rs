@@ -1,9 +1,10 @@
 //! One region and the codec that it gets: the only place that knows which codecs there are.
 
 use unspool_codec::{
-    Achieved, Codec, CodecError, CodecErrorKind, CodecId, Region, RegionSpec, Zfp, twine, zfp,
+    Achieved, Codec, CodecError, CodecErrorKind, CodecId, NvComp, Region, RegionSpec, Zfp, twine,
+    zfp,
 };
-use unspool_device::ZfpLayout;
+use unspool_device::{NvCompLayout, ZfpLayout};
 use unspool_tiers::coders::Spec;
 
 /// Regions with fewer items are kept as they are: a stream is not smaller than they are.
@@ -18,6 +19,8 @@ pub(crate) enum Method {
     Twine(twine::Spec),
     /// A zfp stream, with its layout where a GPU can make it.
     Zfp(Zfp, Option<ZfpLayout>),
+    /// A container of nvCOMP, which only a GPU makes and reads.
+    NvComp(NvCompLayout),
 }
 
 /// What an encoder made.
@@ -46,7 +49,7 @@ impl Method {
             Codec::Lossless => twine(twine::Method::Lossless),
             Codec::Bounded(bound) => twine(twine::Method::Bound(bound)),
             Codec::Zfp(zfp) => Ok(Method::Zfp(zfp, gpu_layout(zfp, region))),
-            Codec::NvComp(_) => Err(no_nvcomp()),
+            Codec::NvComp(format) => nvcomp_layout(format, region).map(Method::NvComp),
             _ => Ok(Method::Raw),
         }
     }
@@ -57,13 +60,14 @@ impl Method {
             Method::Raw => Some(Spec::Raw { bytes }),
             Method::Twine(spec) => Some(Spec::Twine(spec)),
             Method::Zfp(_, layout) => layout.as_ref().map(Spec::Zfp),
+            Method::NvComp(layout) => Some(Spec::NvComp(layout)),
         }
     }
 
     /// Bytes of a value, of which the address of an array on a GPU has to be a multiple.
     pub(crate) fn value_bytes(&self, region: &RegionSpec) -> u64 {
         match self {
-            Method::Raw => 1,
+            Method::Raw | Method::NvComp(_) => 1,
             Method::Twine(spec) => spec.layout.value_bytes() as u64,
             Method::Zfp(..) => region.dtype.itemsize(),
         }
@@ -75,6 +79,7 @@ impl Method {
             Method::Raw => CodecId::Raw,
             Method::Twine(_) => CodecId::Twine,
             Method::Zfp(..) => CodecId::Zfp,
+            Method::NvComp(_) => CodecId::NvComp,
         }
     }
 
@@ -87,6 +92,7 @@ impl Method {
             Method::Raw => Ok(bytes),
             Method::Twine(spec) => Ok(twine::max_bytes(&spec.layout)),
             Method::Zfp(zfp, _) => zfp::max_bytes(zfp, &region.dtype, &region.shape),
+            Method::NvComp(layout) => Ok(layout.most()),
         }
     }
 
@@ -114,6 +120,7 @@ impl Method {
                 let made = zfp::encode(zfp, &region.dtype, &region.shape, source, out)?;
                 Ok(Made { bytes: made.bytes, achieved: Some(made.achieved) })
             }
+            Method::NvComp(_) => Err(needs_gpu()),
         }
     }
 }
@@ -136,6 +143,7 @@ impl Method {
             }
             Method::Twine(spec) => twine::decode(&spec.layout, stream, out),
             Method::Zfp(..) => zfp::decode(&region.dtype, &region.shape, stream, out),
+            Method::NvComp(_) => Err(needs_gpu()),
         }
     }
 }
@@ -155,7 +163,7 @@ pub(crate) fn decode(region: &Region, stream: &[u8], out: &mut [u8]) -> Result<(
             twine::decode(&layout, stream, out)
         }
         CodecId::Zfp => zfp::decode(&region.dtype, &region.shape, stream, out),
-        CodecId::NvComp => Err(no_nvcomp()),
+        CodecId::NvComp => Err(needs_gpu()),
     }
 }
 
@@ -165,12 +173,25 @@ fn gpu_layout(zfp: Zfp, region: &RegionSpec) -> Option<ZfpLayout> {
     ZfpLayout::of(&region.dtype, &region.shape, rate).ok()
 }
 
-fn no_nvcomp() -> CodecError {
+/// The layout of a container of nvCOMP.
+///
+/// # Errors
+/// When the array is too large, or a bound does not fit its values.
+pub(crate) fn nvcomp_layout(
+    format: NvComp,
+    region: &RegionSpec,
+) -> Result<NvCompLayout, CodecError> {
+    NvCompLayout::of(&format, &region.dtype, &region.shape)
+        .map_err(|cause| CodecError::new(CodecErrorKind::Invalid, cause.to_string()))
+}
+
+fn needs_gpu() -> CodecError {
     CodecError::new(
         CodecErrorKind::Invalid,
-        "spools do not take nvCOMP: its streams end with the process, and need its library \
-         (`pip install unspool[nvcomp]`) to be read. Choose the lossless codec or a bound, which \
-         run on the same GPU and need neither.",
+        "nvCOMP works on a GPU only, and here the host would have to: the spool is on no GPU, \
+         there is no compiler for its kernels, or another region has a codec of the host (zfp \
+         without a fixed rate). Open the spool on a GPU with nvCOMP installed (`pip install \
+         unspool[nvcomp]`), or choose the lossless codec or a bound, which need neither.",
     )
 }
 

@@ -1,6 +1,6 @@
 //! What becomes of the regions of one checkpoint, before there are any values.
 
-use unspool_codec::{Codec, CodecId, FrameError, Head, RegionSpec};
+use unspool_codec::{Codec, CodecId, FrameError, Head, NvComp, RegionSpec};
 
 use super::choice::{Choice, CodecChoice, describe};
 use super::method::Method;
@@ -46,6 +46,23 @@ impl Plan {
         }
         let raw = regions.iter().all(|region| region.method.id() == CodecId::Raw);
         Ok((!raw).then_some(Plan { version: head.version, regions }))
+    }
+
+    /// The formats of nvCOMP, by region; empty where it makes none of them.
+    pub(crate) fn formats(&self) -> Vec<Option<NvComp>> {
+        if !self.needs_gpu() {
+            return Vec::new();
+        }
+        let format = |region: &Planned| match &region.method {
+            Method::NvComp(layout) => Some(layout.codec()),
+            _ => None,
+        };
+        self.regions.iter().map(format).collect()
+    }
+
+    /// Whether the host cannot encode it.
+    pub(crate) fn needs_gpu(&self) -> bool {
+        self.regions.iter().any(|region| region.method.id() == CodecId::NvComp)
     }
 
     /// The head for the largest streams, for asking room.

@@ -149,7 +149,9 @@ class Zfp:
 class NvComp:
     """A codec of NVIDIA's nvCOMP: `NvComp("bitcomp")`.
 
-    Its streams are not documented, and may only be used with NVIDIA's GPUs: a spool refuses it.
+    Needs `pip install unspool[nvcomp]` and a spool on a GPU, which encodes and decodes: arrays of
+    the host cross the link for it. Its streams are not documented, and may only be used with
+    NVIDIA's GPUs: a durable spool refuses it.
 
     Attributes:
         name: `"bitcomp"`, `"ans"`, `"lz4"`, `"cascaded"`, `"gdeflate"` or `"zstd"`.

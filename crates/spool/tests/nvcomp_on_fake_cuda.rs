@@ -1,0 +1,404 @@
+//! nvCOMP's codecs in spools, on a fake GPU with an nvCOMP of its own.
+#![cfg(not(feature = "shuttle"))]
+
+use std::error::Error;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use unspool::gpu::{Context, DeviceArray, DeviceMemory, Stream, StridedLayout};
+use unspool::{
+    Bound, Choice, Codec, CodecChoice, CodecId, DiskSettings, Dtype, ErrorKind, NvComp, On,
+    RegionSpec, Settings, Spool, Wait,
+};
+use unspool_device::{Driver, copy};
+use unspool_fakecuda::Fake;
+
+const COUNT: usize = 40_000;
+const LEN: u64 = 4 * COUNT as u64;
+const BOUND: f64 = 1e-3;
+const LIMIT: Duration = Duration::from_secs(30);
+
+type Outcome<T = ()> = Result<T, Box<dyn Error + Send + Sync>>;
+
+fn wait() -> Wait<'static> {
+    Wait::at_most(LIMIT)
+}
+
+/// Values of `version`, every other chunk of nvCOMP zeros.
+fn values(version: i64) -> Vec<u8> {
+    let at = |i: usize| if i >> 14 & 1 == 0 { 0.0 } else { (i as f32 * 0.01).sin() };
+    (0..COUNT).flat_map(|i| (at(i) * (version + 1) as f32).to_le_bytes()).collect()
+}
+
+fn spec(name: &str) -> RegionSpec {
+    RegionSpec { name: name.to_owned(), dtype: Dtype::Float32, shape: vec![COUNT as u64] }
+}
+
+/// The largest difference of two arrays.
+fn error(a: &[u8], b: &[u8]) -> f64 {
+    let value = |bytes: &[u8]| f32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
+    let pairs = a.chunks_exact(4).zip(b.chunks_exact(4));
+    pairs.map(|(a, b)| f64::from((value(a) - value(b)).abs())).fold(0.0, f64::max)
+}
+
+/// A folder like `site-packages` in which the fake stands for nvCOMP.
+struct Packages(tempfile::TempDir);
+
+impl Packages {
+    fn new() -> Outcome<Packages> {
+        let root = tempfile::tempdir()?;
+        let folder = root.path().join("nvidia/libnvcomp/lib64");
+        std::fs::create_dir_all(&folder)?;
+        let fake = std::env::var_os("UNSPOOL_CUDA_DRIVER").ok_or("the fake is the driver")?;
+        let fake = std::fs::canonicalize(Path::new(&fake))?;
+        std::os::unix::fs::symlink(fake, folder.join("libnvcomp.so.6"))?;
+        Ok(Packages(root))
+    }
+
+    fn folders(&self) -> Vec<PathBuf> {
+        vec![self.0.path().to_owned()]
+    }
+}
+
+/// An application with one stream, an array to save and one to restore into.
+struct Application {
+    context: Context,
+    stream: Stream,
+    array: DeviceMemory,
+    other: DeviceMemory,
+    packages: Packages,
+}
+
+fn array_of(memory: &DeviceMemory) -> DeviceArray {
+    // SAFETY: the memory of an application lives longer than its copies: it is freed behind
+    // everything on the device.
+    unsafe { DeviceArray::dense(0, memory.span().address(), LEN) }
+}
+
+impl Application {
+    fn new() -> Outcome<Application> {
+        let context = Context::new(&Driver::load()?, 0)?;
+        let memory = || DeviceMemory::new(&context, LEN);
+        let (array, other) = (memory()?, memory()?);
+        let (stream, packages) = (Stream::new(&context)?, Packages::new()?);
+        Ok(Application { stream, array, other, packages, context })
+    }
+
+    fn open(&self, codec: CodecChoice, change: impl FnOnce(&mut Settings)) -> Outcome<Spool> {
+        let mut settings = Settings {
+            device: Some(4 << 20),
+            on: On::Cuda(None),
+            codec,
+            compiler_folders: self.packages.folders(),
+            check_order: true,
+            timeout: LIMIT,
+            ..Settings::default()
+        };
+        change(&mut settings);
+        Ok(Spool::open(settings)?)
+    }
+
+    fn upload(&self, bytes: &[u8]) -> Outcome<DeviceMemory> {
+        let memory = DeviceMemory::new(&self.context, bytes.len() as u64)?;
+        copy::host_to_device(&self.stream, &memory.span(), bytes, LIMIT)?;
+        Ok(memory)
+    }
+
+    /// Saves the values of `version`, and spoils the array that was saved.
+    fn save(&self, spool: &Spool, version: i64) -> Outcome {
+        copy::host_to_device(&self.stream, &self.array.span(), &values(version), LIMIT)?;
+        let mut ticket = spool.save(version, vec![spec("u")], &wait())?;
+        ticket.put(0, &array_of(&self.array), &self.stream)?;
+        ticket.commit()?;
+        Ok(copy::fill(&self.stream, &self.array.span(), 0xEE)?)
+    }
+
+    /// What is restored on the GPU.
+    fn restore(&self, spool: &Spool, version: i64) -> Outcome<Vec<u8>> {
+        copy::fill(&self.stream, &self.other.span(), 0xEE)?;
+        let mut ticket = spool.restore(version, &wait())?;
+        ticket.get(0, &array_of(&self.other), &self.stream)?;
+        ticket.finish()?;
+        let mut bytes = vec![0; LEN as usize];
+        copy::device_to_host(&self.stream, &mut bytes, &self.other.span(), LIMIT)?;
+        Ok(bytes)
+    }
+}
+
+/// What is restored on the host.
+fn on_host(spool: &Spool, version: i64, index: usize) -> Outcome<Vec<u8>> {
+    let ticket = spool.restore(version, &wait())?;
+    let mut bytes = vec![0; ticket.head().regions[index].bytes as usize];
+    ticket.read_into(index, &mut bytes)?;
+    ticket.finish()?;
+    Ok(bytes)
+}
+
+fn lz4() -> CodecChoice {
+    CodecChoice::all(Codec::NvComp(NvComp::Lz4))
+}
+
+#[test]
+fn every_format_comes_back_as_it_was_saved() {
+    let _fake = Fake::start();
+    let application = Application::new().unwrap();
+    for format in [NvComp::Bitcomp, NvComp::Lz4] {
+        let codec = CodecChoice::all(Codec::NvComp(format));
+        let spool = application.open(codec, |settings| settings.check_codec = true).unwrap();
+        for version in 0..3 {
+            application.save(&spool, version).unwrap();
+        }
+        for version in (0..3).rev() {
+            assert!(application.restore(&spool, version).unwrap() == values(version), "{format:?}");
+            assert!(on_host(&spool, version, 0).unwrap() == values(version), "{format:?}");
+            let told = &spool.achieved(version).unwrap()[0];
+            assert_eq!((told.codec, told.bytes), (CodecId::NvComp, LEN));
+            assert!(told.stored < LEN, "{format:?}: {told:?}");
+        }
+        spool.close().unwrap();
+    }
+    let codec = CodecChoice::all(Codec::NvComp(NvComp::BitcompLossy(BOUND)));
+    let spool = application.open(codec, |_| ()).unwrap();
+    application.save(&spool, 0).unwrap();
+    let restored = application.restore(&spool, 0).unwrap();
+    assert!(error(&restored, &values(0)) <= BOUND);
+    assert!(spool.achieved(0).unwrap()[0].achieved.unwrap().max_error <= BOUND);
+    spool.close().unwrap();
+}
+
+#[test]
+fn saves_return_while_the_gpu_stands_and_leave_no_holes_between_them() {
+    let fake = Fake::start();
+    let application = Application::new().unwrap();
+    let spool = application.open(lz4(), |_| ()).unwrap();
+    let sources: Vec<_> =
+        (0..10).map(|version| application.upload(&values(version)).unwrap()).collect();
+    // What is made at the first use takes its time.
+    application.save(&spool, 10).unwrap();
+    spool.achieved(10).unwrap();
+    fake.hold();
+    for (version, source) in (0..).zip(&sources) {
+        let mut ticket = spool.save(version, vec![spec("u")], &wait()).unwrap();
+        ticket.put(0, &array_of(source), &application.stream).unwrap();
+        ticket.commit().unwrap();
+    }
+    assert_eq!(spool.versions().unwrap().len(), 11);
+    fake.release();
+    let mut stored = 0;
+    for version in (0..11).rev() {
+        assert!(application.restore(&spool, version).unwrap() == values(version), "{version}");
+        stored += spool.achieved(version).unwrap()[0].stored.next_multiple_of(256);
+    }
+    assert_eq!(spool.stats().unwrap().tiers[0].used, stored);
+    spool.close().unwrap();
+}
+
+#[test]
+fn more_than_fits_goes_to_slower_tiers_as_it_was_encoded_and_comes_back() {
+    let fake = Fake::start();
+    fake.pace(Duration::from_micros(20), 0);
+    let application = Application::new().unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    let spool = application
+        .open(lz4(), |settings| {
+            settings.device = Some(512 << 10);
+            settings.host = Some(512 << 10);
+            settings.disk = Some(DiskSettings::new(directory.path()));
+        })
+        .unwrap();
+    (0..30).for_each(|version| application.save(&spool, version).unwrap());
+    spool.expect((0..30).rev()).unwrap();
+    for version in (0..30).rev() {
+        assert!(application.restore(&spool, version).unwrap() == values(version), "{version}");
+    }
+    for version in 0..30 {
+        assert!(on_host(&spool, version, 0).unwrap() == values(version), "{version}");
+    }
+    spool.close().unwrap();
+}
+
+#[test]
+fn arrays_of_a_gpu_are_encoded_there_also_for_tiers_in_main_memory() {
+    let _fake = Fake::start();
+    let application = Application::new().unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    for host in [Some(1 << 20), None] {
+        let spool = application
+            .open(lz4(), |settings| {
+                (settings.device, settings.host) = (None, host);
+                (settings.on, settings.check_order) = (On::Cpu, false);
+                settings.disk = Some(DiskSettings::new(directory.path()));
+            })
+            .unwrap();
+        for version in 0..3 {
+            application.save(&spool, version).unwrap();
+            assert!(application.restore(&spool, version).unwrap() == values(version));
+            assert!(on_host(&spool, version, 0).unwrap() == values(version));
+            assert!(spool.achieved(version).unwrap()[0].stored < LEN);
+        }
+        spool.close().unwrap();
+    }
+}
+
+#[test]
+fn regions_of_several_codecs_and_of_the_host_are_one_checkpoint() {
+    let fake = Fake::start();
+    fake.pace(Duration::from_micros(20), 0);
+    let application = Application::new().unwrap();
+    let by_region = [
+        ("a", Codec::NvComp(NvComp::Lz4)),
+        ("b", Codec::Bounded(Bound::Absolute(BOUND))),
+        ("c", Codec::NvComp(NvComp::Lz4)),
+        ("d", Codec::NvComp(NvComp::Bitcomp)),
+        ("e", Codec::Raw),
+        ("empty", Codec::NvComp(NvComp::Lz4)),
+    ];
+    let codec = CodecChoice {
+        by_region: by_region.map(|(name, codec)| (name.to_owned(), Choice::Fixed(codec))).into(),
+        ..CodecChoice::default()
+    };
+    let empty = RegionSpec { shape: vec![0], ..spec("empty") };
+    let specs = [spec("a"), spec("b"), spec("c"), spec("d"), spec("e"), empty];
+    for (round, check) in [(0, false), (1, true), (2, false)] {
+        let spool = application.open(codec.clone(), |s| s.check_codec = check).unwrap();
+        let twice = application.upload(&[values(2), values(2)].concat()).unwrap();
+        let layout = StridedLayout { shape: vec![COUNT as u64], strides: vec![8], itemsize: 4 };
+        // SAFETY: the memory is freed behind everything on the device.
+        let strided = unsafe { DeviceArray::strided(0, twice.span().address(), layout) };
+        let every_other: Vec<u8> = [values(2), values(2)]
+            .concat()
+            .chunks_exact(8)
+            .flat_map(|pair| pair[..4].to_vec())
+            .collect();
+        for version in 0..3 {
+            let source = application.upload(&values(version)).unwrap();
+            let dense = array_of(&source);
+            let mut ticket = spool.save(version, specs.to_vec(), &wait()).unwrap();
+            ticket.fill_from(0, &values(version)).unwrap();
+            ticket.fill(4, |room| room.copy_from_slice(&values(5))).unwrap();
+            if round == 0 {
+                let on = &application.stream;
+                ticket.put_all(&[(1, &dense, on), (2, &strided, on), (3, &dense, on)]).unwrap();
+            } else {
+                ticket.put(3, &dense, &application.stream).unwrap();
+                ticket.put(2, &strided, &application.stream).unwrap();
+                ticket.put(1, &dense, &application.stream).unwrap();
+            }
+            copy::fill(&application.stream, &source.span(), 0xEE).unwrap();
+            ticket.commit().unwrap();
+        }
+        for version in 0..3 {
+            let own = values(version);
+            for (index, expected) in [&own, &own, &every_other, &own, &values(5)].iter().enumerate()
+            {
+                let found = on_host(&spool, version, index).unwrap();
+                let allowed = if index == 1 { BOUND } else { 0.0 };
+                assert!(error(&found, expected) <= allowed, "round {round}, region {index}");
+            }
+            assert!(on_host(&spool, version, 5).unwrap().is_empty());
+            let found = application.restore(&spool, version).unwrap();
+            assert!(found == own, "round {round}");
+        }
+        spool.close().unwrap();
+    }
+}
+
+#[test]
+fn arrays_of_the_host_are_encoded_by_the_gpu_of_the_spool() {
+    let _fake = Fake::start();
+    let application = Application::new().unwrap();
+    for device in [Some(4 << 20), None] {
+        let change = |settings: &mut Settings| {
+            settings.device = device;
+            settings.host = Some(4 << 20);
+        };
+        let spool = application.open(lz4(), change).unwrap();
+        let mut ticket = spool.save(0, vec![spec("u"), spec("v")], &wait()).unwrap();
+        ticket.fill_from(0, &values(0)).unwrap();
+        ticket.fill_from(1, &values(1)).unwrap();
+        ticket.commit().unwrap();
+        assert!(on_host(&spool, 0, 0).unwrap() == values(0));
+        assert!(on_host(&spool, 0, 1).unwrap() == values(1));
+        assert!(spool.achieved(0).unwrap().iter().all(|told| told.codec == CodecId::NvComp));
+        spool.close().unwrap();
+    }
+}
+
+#[test]
+fn containers_that_were_damaged_are_told_and_not_decoded() {
+    let _fake = Fake::start();
+    let application = Application::new().unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    let spool = application
+        .open(lz4(), |settings| {
+            settings.device = None;
+            (settings.on, settings.check_order) = (On::Cpu, false);
+            settings.verify = false;
+            settings.disk = Some(DiskSettings::new(directory.path()));
+        })
+        .unwrap();
+    application.save(&spool, 0).unwrap();
+    damage(directory.path());
+    let error = on_host(&spool, 0, 0).unwrap_err();
+    let error = error.downcast::<unspool::Error>().unwrap();
+    assert_eq!(error.kind(), ErrorKind::Corrupt, "{error}");
+    let on_gpu = application.restore(&spool, 0).map(drop);
+    let told = on_gpu.err().map(|error| error.to_string());
+    let later = spool.restore(0, &wait()).map(drop).err().map(|error| error.to_string());
+    assert!(told.is_some() || later.is_some());
+    let _ = spool.close();
+}
+
+/// Changes bytes near the end of every file in `folder`.
+fn damage(folder: &Path) {
+    let mut changed = 0;
+    for entry in walk(folder) {
+        let mut bytes = std::fs::read(&entry).expect("a file");
+        let magic = bytes.windows(4).position(|four| four == b"NVC1");
+        let Some(begin) = magic else { continue };
+        bytes[begin + 200] ^= 0x55;
+        std::fs::write(&entry, bytes).expect("a file that can be written");
+        changed += 1;
+    }
+    assert_eq!(changed, 1);
+}
+
+fn walk(folder: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(folder).expect("a folder").flatten();
+    let (folders, mut files): (Vec<_>, Vec<_>) =
+        entries.map(|entry| entry.path()).partition(|path| path.is_dir());
+    files.extend(folders.iter().flat_map(|folder| walk(folder)));
+    files
+}
+
+#[test]
+fn without_the_library_and_for_a_durable_history_it_is_refused_with_what_to_do() {
+    let fake = Fake::start();
+    let application = Application::new().unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    let disk = DiskSettings { durable: true, ..DiskSettings::new(directory.path()) };
+    let durable = |settings: &mut Settings| settings.disk = Some(disk.clone());
+    let error = application.open(lz4(), durable).unwrap_err();
+    assert!(error.to_string().contains("durable"), "{error}");
+    let spool = application.open(CodecChoice::default(), durable).unwrap();
+    let error = spool.save_as(0, vec![spec("u")], &lz4(), &wait()).unwrap_err();
+    assert!(error.to_string().contains("durable"), "{error}");
+    spool.close().unwrap();
+    let ans = CodecChoice::all(Codec::NvComp(NvComp::Ans));
+    let spool = application.open(ans, |_| ()).unwrap();
+    let error = spool.save(0, vec![spec("u")], &wait()).unwrap_err();
+    assert!(error.to_string().contains("Ans"), "a library without it: {error}");
+    spool.close().unwrap();
+    fake.nvcomp(4200);
+    let spool = application.open(lz4(), |_| ()).unwrap();
+    let error = spool.save(0, vec![spec("u")], &wait()).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Invalid);
+    assert!(error.to_string().contains("pip install unspool[nvcomp]"), "{error}");
+    // Other codecs go on.
+    let mut ticket =
+        spool.save_as(0, vec![spec("u")], &CodecChoice::all(Codec::Lossless), &wait()).unwrap();
+    ticket.put(0, &array_of(&application.array), &application.stream).unwrap();
+    ticket.commit().unwrap();
+    assert_eq!(spool.achieved(0).unwrap()[0].codec, CodecId::Twine);
+    spool.close().unwrap();
+}
