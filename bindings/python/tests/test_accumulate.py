@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 import time
 import warnings
 from pathlib import Path
@@ -284,3 +285,81 @@ def test_a_spool_that_saves_nothing_leaves_no_profile(tmp_path: Path) -> None:
     with unspool.Spool(host="1MiB", on="cpu", codec="lossless", profile=tmp_path / "run.json"):
         pass
     assert not (tmp_path / "run.json").exists()
+
+
+def test_threads_may_save_at_the_same_time(tmp_path: Path) -> None:
+    spool, watch = _Spool(), accumulate.open_profile(tmp_path / "run.json", "lossless")
+    for version in range(3):
+        spool.arrays[version] = np.zeros(10, np.float32)
+    inside = threading.Event(), threading.Event()
+
+    def other() -> None:
+        watch.before_save(spool)
+        inside[0].set()
+        assert inside[1].wait(60)
+        watch.after_save(spool, 1)
+
+    watch.before_save(spool)
+    watch.after_save(spool, 0)
+    thread = threading.Thread(target=other)
+    thread.start()
+    assert inside[0].wait(60)
+    # This save begins after the other one, and returns before it.
+    watch.before_save(spool)
+    watch.after_save(spool, 2)
+    inside[1].set()
+    thread.join()
+    watch.closing(spool)
+    known = Profile.load_from(tmp_path / "run.json")
+    assert len(known.checkpoints) == 3 and known.checkpoints[2].interval == 0.0
+
+
+def test_two_last_saves_at_the_same_time_drop_the_plan(tmp_path: Path) -> None:
+    run(tmp_path / "run.json", [(100, 100)] * 3)
+    spool, watch = _Spool(), accumulate.open_profile(tmp_path / "run.json", "lossless")
+    for version in range(4):
+        spool.arrays[version] = np.zeros((100, 100), np.float32)
+    for version in range(3):
+        watch.before_save(spool)
+        if version < 2:
+            watch.after_save(spool, version)
+    watch.after_save(spool, 3)
+    with pytest.warns(accumulate.PlanDroppedWarning, match="more than 3"):
+        watch.after_save(spool, 2)
+    assert watch.plan is None
+
+
+@pytest.mark.parametrize("column", [[1e400], [10**30], [-1], ["x"]])
+def test_a_profile_with_impossible_sizes_is_refused(tmp_path: Path, column: list[Any]) -> None:
+    found = equal(1).as_dict()
+    found["checkpoints"]["raw"] = column
+    (tmp_path / "run.json").write_text(json.dumps(found))
+    with pytest.raises(ProfileError, match=r"run\.json"):
+        Profile.load_from(tmp_path / "run.json")
+    (tmp_path / "run.json").write_text("[" * 100_000)
+    with pytest.raises(ProfileError):
+        Profile.load_from(tmp_path / "run.json")
+
+
+@pytest.mark.parametrize("ratio", [0, -1, float("nan"), 1e-300, [1.0, 0.0]])
+def test_a_ratio_that_is_none_is_refused(ratio: Any) -> None:
+    with pytest.raises(OptionError, match="ratio="):
+        Profile.of([10, 10], ratio=ratio)
+
+
+def test_numbers_of_numpy_are_numbers() -> None:
+    assert Profile.of([10], ratio=np.float32(2)) == Profile.of([10], ratio=2)
+
+
+@pytest.mark.parametrize("codec", [None, "twine"])
+def test_a_plan_needs_the_cost_of_a_codec(codec: Any) -> None:
+    with pytest.raises(OptionError, match="CodecCost is needed"):
+        accumulate.plan(equal(2), codec=codec, cache="128MiB", link=25e9)
+
+
+@pytest.mark.parametrize("arguments", [["--ratio", "1e-300"], ["--rate", "0B"]])
+def test_the_command_refuses_what_makes_no_sense(
+    arguments: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["accumulate", *arguments]) == 2
+    assert arguments[0].strip("-") in capsys.readouterr().err

@@ -73,6 +73,8 @@ def _profile(options: argparse.Namespace) -> Profile:
     size, rate = bytes_of("--size", options.size), bytes_of("--rate", options.rate)
     if not 1 <= options.checkpoints <= 1_000_000 or not options.ratio > 0:
         raise OptionError("--checkpoints is from 1 to a million, and --ratio above zero")
+    if not rate:
+        raise OptionError(f"--rate {options.rate}: bytes in a second, at least one, are needed")
     return Profile.of([size] * options.checkpoints, ratio=options.ratio, interval=size / rate)
 
 

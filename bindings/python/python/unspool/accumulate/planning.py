@@ -163,6 +163,8 @@ def _problem(
     until: str,
 ) -> dict[str, Any]:
     """What the extension asks for."""
+    if not isinstance(codec, CodecCost):
+        raise OptionError(f"codec={codec!r}: accumulate.TWINE, NVCOMP or a CodecCost is needed.")
     link = profile.link if link is None else link
     if link is None:
         raise OptionError("The profile knows no link: give link=, in bytes a second.")

@@ -17,6 +17,9 @@ __all__ = ["Layout", "Profile", "ProfileError", "Recorded"]
 #: The format of the file.
 FORMAT = 1
 
+#: More bytes than a checkpoint can have.
+MOST = 2**63
+
 #: The arrays of a checkpoint: name, dtype and shape of each.
 Layout = tuple[tuple[str, str, tuple[int, ...]], ...]
 
@@ -46,8 +49,10 @@ class Recorded:
     def __post_init__(self) -> None:
         if not (self.interval >= 0 and self.seconds >= 0):
             raise OptionError(f"times are numbers from 0: {self.interval!r}, {self.seconds!r}.")
-        if not (self.raw >= 0 and self.stored >= 0 and self.layout >= 0):
-            raise OptionError(f"sizes are numbers from 0: {self.raw!r}, {self.stored!r}.")
+        if not (0 <= self.raw < MOST and 0 <= self.stored < MOST and self.layout >= 0):
+            raise OptionError(
+                f"sizes are numbers from 0 to 8 EiB: {self.raw:.6g}, {self.stored:.6g}."
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,8 +89,13 @@ class Profile:
             sizes: bytes of each checkpoint.
             ratio: raw over stored bytes, of all or of each.
             interval: seconds of computing, before all or before each.
+
+        Raises:
+            OptionError: a number makes no sense, or there are not as many as sizes.
         """
         ratios = _each("ratio", ratio, len(sizes))
+        if not all(one > 1e-9 for one in ratios):
+            raise OptionError(f"ratio={ratio!r}: raw over stored bytes, a number above 0.")
         intervals = _each("interval", interval, len(sizes))
         rows = zip(sizes, ratios, intervals, strict=True)
         return cls(tuple(Recorded(time, size, max(1, round(size / by))) for size, by, time in rows))
@@ -134,7 +144,7 @@ class Profile:
             raise ProfileError(f'this is no profile: it lacks "unspool_profile": {FORMAT}')
         try:
             return cls._of_columns(found)
-        except (KeyError, TypeError, ValueError, AttributeError) as why:
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as why:
             raise ProfileError(f"this profile is incomplete or changed: {why}") from why
 
     @classmethod
@@ -185,12 +195,12 @@ class Profile:
         text = Path(path).read_text(encoding="utf-8", errors="replace")
         try:
             return cls.from_dict(json.loads(text))
-        except ValueError as why:
+        except (ValueError, RecursionError) as why:
             raise ProfileError(f"{os.fspath(path)}: {why}") from why
 
 
 def _each(name: str, value: float | Sequence[float], count: int) -> list[float]:
-    if isinstance(value, int | float):
+    if isinstance(value, int | float) or not hasattr(value, "__len__"):
         return [float(value)] * count
     if len(value) != count:
         raise OptionError(f"{name} has {len(value)} entries for {count} checkpoints.")

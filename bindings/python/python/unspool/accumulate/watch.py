@@ -11,6 +11,7 @@ the GPU does.
 from __future__ import annotations
 
 import os
+import threading
 import time
 import warnings
 from pathlib import Path
@@ -63,6 +64,9 @@ def open_profile(path: str | os.PathLike[str], codec: str) -> Watch:
 class Watch:
     """One run of a spool with a profile.
 
+    Threads may save at the same time: checkpoints then count in the order in which their saves
+    return, and what others compute meanwhile is not time between them.
+
     Attributes:
         path: the file.
         plan: what is followed; None while a run is recorded, and after a difference was found.
@@ -76,8 +80,11 @@ class Watch:
         self._layouts: list[Layout] = []
         self._unsettled: dict[int, int] = {}
         self._computed = 0.0
-        self._begin = self._resumed = time.perf_counter()
-        self._stalled = 0.0
+        self._resumed = time.perf_counter()
+        #: When the save of this thread began, and the stalls before it.
+        self._mine = threading.local()
+        #: Held while rows change, and never around a call of the spool.
+        self._lock = threading.Lock()
         self._begun = self._dropped = False
 
     @property
@@ -100,36 +107,37 @@ class Watch:
 
     def before_save(self, spool: Any) -> str | None:
         """The codec of the next save: `"raw"`, or None for that of the spool."""
-        self._begin = time.perf_counter()
+        self._mine.begin = time.perf_counter()
         if not self._begun:
             self._begun = True
             if self._known is not None:
                 self._follow(self._known, spool)
-        number = len(self._rows)
-        if self.plan is not None and number >= len(self.plan.best.decisions):
-            self._drop(f"there are more than {number} checkpoints")
+        number, plan = len(self._rows), self.plan
         if self.records:
-            self._stalled = spool.stats().save_stall_seconds
-        raw = self.plan is not None and self.plan.best.decisions[number] == "U"
-        return "raw" if raw else None
+            self._mine.stalled = spool.stats().save_stall_seconds
+        if plan is None:
+            return None
+        if number >= len(plan.best.decisions):
+            self._drop(f"there are more than {number} checkpoints")
+            return None
+        return "raw" if plan.best.decisions[number] == "U" else None
 
     def after_save(self, spool: Any, version: int) -> None:
         """Notes what was saved."""
-        end = time.perf_counter()
-        interval, number = self._begin - self._resumed, len(self._rows)
-        stalled = spool.stats().save_stall_seconds - self._stalled if self.records else 0.0
+        end, begin = time.perf_counter(), self._mine.begin
+        stalled = spool.stats().save_stall_seconds - self._mine.stalled if self.records else 0.0
         layout, raw = _layout_of(spool, version)
-        row = Recorded(
-            interval if number else 0.0,
-            raw,
-            raw,
-            self._number(layout),
-            max(0.0, end - self._begin - stalled),
-        )
-        self._rows.append(row)
-        self._computed += row.interval
+        with self._lock:
+            number = len(self._rows)
+            # Another thread may have returned from a save since this one began its own.
+            interval = max(0.0, begin - self._resumed) if number else 0.0
+            seconds = max(0.0, end - begin - stalled)
+            row = Recorded(interval, raw, raw, self._number(layout), seconds)
+            self._rows.append(row)
+            self._computed += row.interval
+            if self.records:
+                self._unsettled[version] = number
         if self.records:
-            self._unsettled[version] = number
             self._settle_some(spool)
         elif self.plan is not None:
             self._compare(number, row, layout)
@@ -145,9 +153,10 @@ class Watch:
 
     def abandon(self) -> None:
         """The run has failed: it is not recorded, and not compared any more."""
-        self.plan = None
-        self._rows.clear()
-        self._unsettled.clear()
+        with self._lock:
+            self.plan = None
+            self._rows.clear()
+            self._unsettled.clear()
 
     def closing(self, spool: Any) -> None:
         """The spool closes: a recorded run is written, a shorter one than known is told of."""
@@ -160,18 +169,23 @@ class Watch:
             )
 
     def _settle_some(self, spool: Any) -> None:
-        while len(self._unsettled) > SETTLED:
-            self._take(spool, next(iter(self._unsettled)))
+        for version in list(self._unsettled)[:-SETTLED]:
+            self._take(spool, version)
 
     def _take(self, spool: Any, version: int) -> None:
-        number = self._unsettled.pop(version)
+        number = self._unsettled.pop(version, None)
+        if number is None:
+            return
         try:
             stored = sum(one.stored_bytes for one in spool.achieved(version).values())
         except Error:
             # Discarded meanwhile, or lost: as if nothing had been compressed.
             return
-        row = self._rows[number]
-        self._rows[number] = Recorded(row.interval, row.raw, stored, row.layout, row.seconds)
+        with self._lock:
+            # None is left of a run that failed.
+            for row in self._rows[number : number + 1]:
+                kept = Recorded(row.interval, row.raw, stored, row.layout, row.seconds)
+                self._rows[number] = kept
 
     def _number(self, layout: Layout) -> int:
         if layout not in self._layouts:
@@ -180,6 +194,8 @@ class Watch:
 
     def _compare(self, number: int, row: Recorded, layout: Layout) -> None:
         assert self._known is not None
+        if number >= len(self._known.checkpoints):
+            return self._drop(f"there are more than {len(self._known.checkpoints)} checkpoints")
         known = self._known.checkpoints[number]
         if self._known.layouts and self._known.layouts[known.layout] != layout:
             was = _words(self._known.layouts[known.layout])
