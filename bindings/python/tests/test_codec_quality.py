@@ -103,7 +103,7 @@ def test_bfloat16_is_compared() -> None:
 def test_empty_arrays_and_constants_have_figures() -> None:
     assert quality(np.zeros(0), np.zeros(0), Bound(range=1e-3)).violations == 0
     found = quality(np.ones(5), np.full(5, 1.5))
-    assert (found.range, found.bias, found.psnr) == (0.0, math.inf, math.inf)
+    assert (found.range, found.bias, found.psnr) == (0.0, math.inf, -math.inf)
     assert found.rel_l2 == 0.5
 
 
@@ -126,3 +126,25 @@ def test_structural_similarity_is_that_of_scikit_image() -> None:
     assert quality(left, right, ssim=True).ssim == pytest.approx(np.mean(planes))
     assert quality(left[0, 0], right[0, 0], ssim=True).ssim is None
     assert quality(left[:, :6], right[:, :6], ssim=True).ssim is None
+
+
+def test_an_error_of_values_that_are_all_the_same_is_no_perfect_one() -> None:
+    same = np.full((10, 10), 2.0)
+    assert quality(same, same + 0.5).psnr == -math.inf
+    assert quality(same, same).psnr == math.inf
+
+
+def test_similarity_does_not_depend_on_the_unit() -> None:
+    pytest.importorskip("skimage")
+    left, right = pair()
+    found = quality(left, right, ssim=True).ssim
+    for unit in (1e300, 1e-300):
+        scaled = quality(left * unit, right * unit, ssim=True).ssim
+        assert scaled == pytest.approx(found, rel=1e-9)
+
+
+@pytest.mark.parametrize("bound", [1e-3, "lossless", unspool.Zfp(rate=8)])
+def test_a_bound_that_is_none_is_refused(bound: object) -> None:
+    left, right = pair()
+    with pytest.raises(unspool.OptionError, match="is none"):
+        quality(left, right, bound)  # type: ignore[arg-type]

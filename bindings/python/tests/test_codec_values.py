@@ -100,6 +100,8 @@ def test_codecs_are_given_one_for_all_or_one_for_each_array() -> None:
         ({}, "an empty mapping"),
         ({1.5: None}, "no name of an array"),
         ({"u": "zip"}, "'u': 'zip' is no codec"),
+        (np.zeros((50, 50)), "is no codec but an array (one that is called codec"),
+        (np.array("raw"), "is no codec but an array"),
     ],
 )
 def test_what_is_no_codec_is_refused_with_what_to_write(codec: object, said: str) -> None:

@@ -202,3 +202,13 @@ def test_what_a_codec_cannot_take_is_refused_with_what_to_do() -> None:
         encode(np.array(["a"]))
     with pytest.raises(unspool.UnsupportedArrayError):
         encode(np.zeros(3, [("a", "f4")]))
+
+
+def test_what_is_no_option_is_refused_whatever_it_is() -> None:
+    values = np.arange(6.0).reshape(2, 3)
+    with pytest.raises(unspool.OptionError, match="but an array"):
+        codecs.encode(values, values)  # type: ignore[arg-type]
+    with pytest.raises(unspool.OptionError, match="outer="):
+        codecs.encode(values, outer=values)  # type: ignore[arg-type]
+    with pytest.raises(unspool.OptionError, match="a bytes given"):
+        codecs.decode(b"")  # type: ignore[arg-type]

@@ -172,3 +172,11 @@ def test_zfp_says_which_values_it_cannot_take(
     assert {one["codec"].split()[0] for one in array["refused"]} == {"zfp"}
     twine = [one for one in array["codecs"] if one["codec"].startswith("twine")]
     assert len(twine) == 4 and all(one["quality"]["violations"] == 0 for one in twine)
+
+
+def test_names_of_files_are_printed_as_they_are(
+    field: np.ndarray, capsys: pytest.CaptureFixture[str]
+) -> None:
+    np.savez("[red]m.npz", a=field)
+    assert main(["codecs", "[red]m.npz:a", "--only", "lz4"]) == 0
+    assert "[red]m.npz:a: float32" in capsys.readouterr().out

@@ -9,7 +9,7 @@ from typing import Any, Literal
 from unspool._arrays import numpy_dtype
 from unspool._unspool import codec_decode, codec_encode, codec_room
 from unspool.codecs.host import host_array, is_lossy_dtype, library, name_of
-from unspool.codecs.values import Achieved, Bound, NvComp, Word, Zfp
+from unspool.codecs.values import Achieved, Bound, Word, Zfp
 from unspool.codecs.words import word_of
 from unspool.errors import DtypeMismatchError, OptionError, ReadOnlyTargetError, ShapeMismatchError
 
@@ -121,6 +121,9 @@ def decode(encoded: Encoded, out: Any = None) -> Any:
         ShapeMismatchError, DtypeMismatchError, ReadOnlyTargetError: `out` does not fit.
         MissingLibraryError: NumPy is not installed, or `ml_dtypes` for its dtype.
     """
+    if not isinstance(encoded, Encoded):
+        kind = type(encoded).__name__
+        raise OptionError(f"decode(...): a {kind} given; give what encode returned")
     numpy, dtype = library(), numpy_dtype(encoded.dtype)
     target = numpy.empty(encoded.shape, dtype) if out is None else out
     _check_target(target, dtype, encoded.shape)
@@ -145,8 +148,8 @@ def _check_target(target: Any, dtype: Any, shape: tuple[int, ...]) -> None:
 
 def _word(codec: Any, dtype: str) -> Word:
     word = word_of(codec, "codec")
-    if codec == "auto" or isinstance(codec, NvComp):
-        where = "chooses for the saves of a spool" if codec == "auto" else "needs a GPU"
+    if word[0] in ("auto", "nvcomp"):
+        where = "chooses for the saves of a spool" if word[0] == "auto" else "needs a GPU"
         raise OptionError(f'{codec!r} {where}; here write "lossless", a Bound or a Zfp')
     if isinstance(codec, Bound) and not is_lossy_dtype(dtype):
         raise OptionError(
@@ -157,7 +160,7 @@ def _word(codec: Any, dtype: str) -> Word:
 
 
 def _outer(outer: Any) -> str | None:
-    if outer is None or outer in OUTERS:
-        return None if outer is None else str(outer)
+    if outer is None or (isinstance(outer, str) and outer in OUTERS):
+        return outer
     known = ", ".join(f'"{name}"' for name in OUTERS)
     raise OptionError(f"outer={outer!r}: write None, {known}")

@@ -66,7 +66,7 @@ def _tried(name: str, plan: Plan, gpu: Any, picture: Any) -> Finding:
     _remark(finding, plan)
     if picture is not None:
         picture.begin(source)
-    columns = (SpinnerColumn(), TextColumn("{task.description}"))
+    columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False))
     console = Console(stderr=True)
     options: dict[str, Any] = {"console": console, "disable": not console.is_terminal}
     with Progress(*columns, **options, transient=True) as progress:
@@ -112,5 +112,7 @@ def _remark(finding: Finding, plan: Plan) -> None:
 
 
 def _console() -> Console:
-    console = Console(highlight=False)
-    return console if console.is_terminal else Console(highlight=False, width=report.WIDTH)
+    # Names of files are no markup: `a.npz:a:` is no emoji.
+    options: dict[str, Any] = {"highlight": False, "markup": False, "emoji": False}
+    console = Console(**options)
+    return console if console.is_terminal else Console(**options, width=report.WIDTH)

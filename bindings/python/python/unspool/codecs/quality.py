@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from unspool.codecs.host import components, host_array, is_lossy_dtype, library, name_of
-from unspool.codecs.values import Bound
-from unspool.errors import DtypeMismatchError, MissingLibraryError, ShapeMismatchError
+from unspool.codecs.values import BOUND_ADVICE, Bound
+from unspool.errors import DtypeMismatchError, MissingLibraryError, OptionError, ShapeMismatchError
 
 __all__ = ["Quality", "quality"]
 
@@ -37,7 +37,8 @@ class Quality:
         max_error: the largest |x' - x|.
         rmse: the root mean square of x' - x.
         rel_l2: the norm of x' - x divided by that of x.
-        psnr: 20 log10(range / rmse) in dB, as SZ has it; infinite without an error.
+        psnr: 20 log10(range / rmse) in dB, as SZ has it; infinite without an error, and minus
+            infinite for an error of values that are all the same.
         bias: the mean of x' - x, divided by the range.
         ssim: the structural similarity: windows of 7 x 7 with equal weights, planes of the last
             two dimensions (the mean of at most 8, evenly spaced), the range of the whole original
@@ -114,8 +115,11 @@ def quality(
     Raises:
         ShapeMismatchError, DtypeMismatchError: they are not alike.
         UnsupportedArrayError: they are no arrays of numbers.
+        OptionError: `bound` is none.
         MissingLibraryError: NumPy, or for `ssim` scikit-image, is not installed.
     """
+    if bound is not None and not isinstance(bound, Bound):
+        raise OptionError(f"quality(..., bound): {bound!r} is none; {BOUND_ADVICE}.")
     left, right = host_array(original), host_array(other)
     _check_alike(left, right)
     sums = _sums(components(left))
@@ -167,7 +171,7 @@ def _check_alike(left: Any, right: Any) -> None:
 
 
 def _decibels(span: float, rmse: float) -> float:
-    if not span or not rmse:
+    if not rmse:
         return math.inf
     found = span / rmse
     return 20.0 * math.log10(found) if found else -math.inf
@@ -264,9 +268,10 @@ def similarity(left: Any, right: Any, span: float) -> float | None:
     chosen = sorted({round((i + 0.5) * count / most - 0.5) for i in range(most)})
     found = []
     for index in chosen:
-        pair = [plane[index].astype(numpy.float64) for plane in planes]
+        # In parts of the range: squares of the largest numbers are none.
+        pair = [plane[index].astype(numpy.float64) / span for plane in planes]
         if not all(numpy.isfinite(plane).all() for plane in pair):
             return None
-        options = {"win_size": WINDOW, "data_range": span, "gaussian_weights": False}
+        options = {"win_size": WINDOW, "data_range": 1.0, "gaussian_weights": False}
         found.append(structural_similarity(*pair, **options))
     return float(numpy.mean(found))

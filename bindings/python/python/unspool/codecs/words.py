@@ -56,10 +56,11 @@ def word_of(codec: Any, place: str) -> Word:
     Raises:
         OptionError: it is none.
     """
+    # Arrays compare with text item by item: only what is text may be compared with it.
     match codec:
-        case None | "raw":
+        case None:
             return "raw", "", 0.0, 0.0
-        case "lossless" | "auto":
+        case str() if codec in ("raw", "lossless", "auto"):
             return codec, "", 0.0, 0.0
         case Bound():
             return "bound", codec.kind, codec.value, codec.floor or 0.0
@@ -67,12 +68,20 @@ def word_of(codec: Any, place: str) -> Word:
             return "zfp", codec.kind, codec.value, 0.0
         case NvComp():
             return "nvcomp", codec.name, codec.abs or 0.0, 0.0
-    raise OptionError(f"{place}: {codec!r} is no codec{_hint(codec)}; {ADVICE}.")
+    raise OptionError(f"{place}: {_shown(codec)} is no codec{_hint(codec)}; {ADVICE}.")
 
 
 def _hint(codec: Any) -> str:
     if isinstance(codec, type) and codec in (Bound, Zfp, NvComp):
         return " but a class"
+    if hasattr(codec, "dtype") and hasattr(codec, "shape"):
+        return " but an array (one that is called codec has to be given by position)"
     if isinstance(codec, int | float) and not isinstance(codec, bool):
         return " (a bound has to say of what: absolute, of the range, ...)"
     return ""
+
+
+def _shown(codec: Any) -> str:
+    """As it is written, but in one short line."""
+    text = " ".join(repr(codec).split())
+    return text if len(text) <= 80 else f"{text[:77]}..."
