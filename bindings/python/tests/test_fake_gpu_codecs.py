@@ -195,6 +195,6 @@ def test_a_gpu_without_nvcomp_says_what_to_install(driver: Driver) -> None:
     values = CaiArray(driver, wave((64, 64), "float32"))
     with (
         Spool(device="1MiB", on="cuda", codec=NvComp("lz4")) as spool,
-        pytest.raises(unspool.Error, match=r"pip install unspool\[nvcomp\]"),
+        pytest.raises(unspool.LayoutError, match=r"pip install unspool\[nvcomp\]"),
     ):
         spool.save(0, values)

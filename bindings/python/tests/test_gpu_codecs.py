@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from unspool import Bound, Spool, Zfp, codecs
+import unspool
+from unspool import Bound, NvComp, Spool, Zfp, codecs
 
 from codec_arrays import BOUNDS, FLOATS, SHAPES, assert_holds, wave, with_specials
 from conftest import gpu_library, same_bits
@@ -137,3 +138,23 @@ def test_check_codec_finds_nothing_wrong() -> None:
         with Spool(device="64MiB", on="cuda", codec=codec, check_codec=True) as spool:
             spool.save(0, cupy.asarray(wave((500, 600), "float32")))
             assert spool.achieved(0)["0"].codec == "twine"
+
+
+@pytest.mark.parametrize("name", ["bitcomp", "ans", "lz4", "cascaded", "gdeflate", "zstd"])
+def test_nvcomp_brings_back_every_bit(name: str, tmp_path: Path) -> None:
+    cupy = gpu_library("cupy")
+    values = [np.round(8 * wave((60, 70, 80), "float32", seed)) for seed in range(8)]
+    options: dict[str, Any] = {"device": "5MiB", "host": "5MiB", "disk": unspool.Disk(tmp_path)}
+    with Spool(**options, on="cuda", codec=NvComp(name), check_codec=True) as spool:
+        try:
+            spool.save(0, cupy.asarray(values[0]))
+        except unspool.LayoutError as why:
+            pytest.skip(f"no nvCOMP with this codec: {why}")
+        for version, one in enumerate(values[1:], 1):
+            spool.save(version, cupy.asarray(one))
+        for version, one in reversed(list(enumerate(values))):
+            target = cupy.zeros_like(cupy.asarray(one))
+            spool.restore(version, target)
+            assert same_bits(cupy.asnumpy(target), one)
+            assert same_bits(np.asarray(spool.load(version)), one)
+            assert spool.achieved(version)["0"].codec == "nvcomp"
