@@ -166,7 +166,8 @@ fn whole(
         }
     }
     let achieved = unit * (sum / count.max(1) as f64).sqrt();
-    (achieved > target * (1.0 + chance(count))).then_some(Violation::Whole { what, achieved, target })
+    let most = target * (1.0 + chance(count));
+    (achieved > most).then_some(Violation::Whole { what, achieved, target })
 }
 
 /// How far the root mean square of `count` errors may be above a target, in parts of it.
