@@ -72,9 +72,18 @@ DEVICE double narrow_group(const Job &job, u64 group, u32 lane, Part &part) {
     double s = 0;
     u32 finite = 0;
     u64 at = group * 1024 + lane;
-    UNROLL for (u32 i = 0; i < 32; i++, at += 32) {
-        if (at >= job.n) continue;
-        float x = narrow_value(job, at), magnitude = fabsf(x);
+    float values[32];
+    if (group * 1024 + 1024 <= job.n) {
+        // All of them are on their way at once.
+        UNROLL for (u32 i = 0; i < 32; i++) values[i] = narrow_value(job, at + 32 * i);
+    } else {
+        // Infinity stands for what is not there.
+        UNROLL for (u32 i = 0; i < 32; i++) {
+            values[i] = at + 32 * i < job.n ? narrow_value(job, at + 32 * i) : infinite;
+        }
+    }
+    UNROLL for (u32 i = 0; i < 32; i++) {
+        float x = values[i], magnitude = fabsf(x);
         if (!(magnitude < infinite)) continue;
         finite++;
         x = magnitude < tiny ? 0.0f : x;

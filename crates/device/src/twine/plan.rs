@@ -174,8 +174,8 @@ fn special(jobs: &[Job], chunks: u64) -> Option<Special> {
 /// Few warps a tile fill the device soonest; many make the chain of tiles short.
 fn warps_for(chunks: u64) -> u32 {
     match chunks {
-        0..=2048 => 2,
-        2049..=8192 => 4,
+        0..=512 => 2,
+        513..=1536 => 4,
         _ => 8,
     }
 }
