@@ -180,3 +180,15 @@ def test_names_of_files_are_printed_as_they_are(
     np.savez("[red]m.npz", a=field)
     assert main(["codecs", "[red]m.npz:a", "--only", "lz4"]) == 0
     assert "[red]m.npz:a: float32" in capsys.readouterr().out
+
+
+def test_numbers_near_the_largest_are_tried_as_well(
+    field: np.ndarray, capsys: pytest.CaptureFixture[str]
+) -> None:
+    np.save("large.npy", field.astype("f8") / float(np.abs(field).max()) * 1e300)
+    (array,) = figures(capsys, "large.npy", "--bound", "range=1e-3,l2=1e-3", "--only", "twine,zfp")[
+        "arrays"
+    ]
+    names = [codec["codec"] for codec in array["codecs"]]
+    assert "zfp range=0.001" in names and "zfp l2=0.001" not in names
+    assert "twine l2=0.001" in names

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import math
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -155,7 +156,8 @@ def _within(bound: Bound, limit: float | None, values: Any) -> Iterator[Candidat
     shown = f"{bound.kind}={bound.value:g}"
     yield Candidate(f"twine {shown}", bound, None, bound)
     yield Candidate(f"twine {shown} + zstd", bound, "zstd", bound)
-    if limit and _zfp_takes(values):
+    # None, 0 and what is infinite, as of squares of the largest numbers, is no accuracy.
+    if limit and math.isfinite(limit) and _zfp_takes(values):
         yield Candidate(f"zfp {shown}", Zfp(accuracy=limit), None, bound)
 
 
