@@ -394,6 +394,7 @@ impl SaveTicket {
         let hub = Arc::clone(&self.hub);
         hub.check_process()?;
         self.launch_rest()?;
+        self.check_passed()?;
         if matches!(self.room, Some(Room::Encoding(_))) {
             return self.hand(false);
         }
@@ -422,6 +423,18 @@ impl SaveTicket {
         drop(state);
         hub.span_of_call(Call::Save, &self.frame, (self.place.tier, self.began), "done");
         Ok(())
+    }
+
+    /// Refuses a checkpoint that was found to break its bound.
+    fn check_passed(&self) -> Result<(), Error> {
+        if !self.encoded.as_ref().is_some_and(|encoded| encoded.is_violated) {
+            return Ok(());
+        }
+        let message = format!(
+            "Version {} was not saved: it did not pass its check, as an earlier call has said.",
+            self.version()
+        );
+        Err(Error::new(ErrorKind::BoundViolated, message))
     }
 
     /// Leaves the rest to the thread that settles: the GPU is encoding.
@@ -510,7 +523,7 @@ impl Drop for SaveTicket {
         let Some(mut room) = self.room.take() else { return };
         if self.hub.is_forked() {
             // The locks behind it may be held for ever in this process.
-            std::mem::forget(room);
+            std::mem::forget((room, self.encoded.take(), self.chain.take()));
             return;
         }
         if self.begun == Begun::Yes

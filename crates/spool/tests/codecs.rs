@@ -293,3 +293,31 @@ fn integers_under_a_bound_of_their_own_are_refused_before_anything_is_waited_for
     let bad = Settings { host: Some(KIB), codec: bounded(f64::NAN), ..Settings::default() };
     assert_eq!(Spool::open(bad).unwrap_err().kind(), ErrorKind::Invalid);
 }
+
+#[test]
+fn a_region_that_was_refused_is_not_saved_as_something_else() {
+    let zfp = CodecChoice::all(Codec::Zfp(Zfp::Accuracy(1e-3)));
+    let settings = Settings { host: Some(KIB * KIB), codec: zfp, ..Settings::default() };
+    let spool = Spool::open(settings).unwrap();
+    let good = bytes(&wave(1));
+    let bad = bytes(&vec![f32::NAN; COUNT]);
+    let specs = || vec![spec("a", Dtype::Float32, COUNT), spec("b", Dtype::Float32, COUNT)];
+    for out_of_turn in [false, true] {
+        let mut ticket = spool.save(0, specs(), &wait()).unwrap();
+        if out_of_turn {
+            ticket.fill(0, |room| room.copy_from_slice(&bad)).unwrap();
+            assert_eq!(ticket.fill_from(1, &good).unwrap_err().kind(), ErrorKind::Invalid);
+        } else {
+            assert_eq!(ticket.fill_from(0, &bad).unwrap_err().kind(), ErrorKind::Invalid);
+        }
+        let error = ticket.commit().unwrap_err();
+        assert!(error.to_string().contains("region \"a\""), "{error}");
+        assert!(!spool.contains(0).unwrap());
+    }
+    let mut ticket = spool.save(0, specs(), &wait()).unwrap();
+    ticket.fill_from(0, &bad).unwrap_err();
+    ticket.fill_from(0, &good).unwrap();
+    ticket.fill_from(1, &good).unwrap();
+    ticket.commit().unwrap();
+    assert!(spool.contains(0).unwrap());
+}

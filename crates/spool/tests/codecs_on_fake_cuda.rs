@@ -243,6 +243,62 @@ fn regions_from_several_streams_and_from_the_host_are_one_checkpoint() {
 }
 
 #[test]
+fn regions_of_the_host_may_come_behind_those_of_a_gpu_in_any_order() {
+    let _fake = Fake::start();
+    let application = Application::new().unwrap();
+    let array = application.upload(&wave(5)).unwrap();
+    for device in [Some(1 << 20), None] {
+        let spool = open(|settings| {
+            settings.device = device;
+            settings.host = Some(1 << 20);
+        })
+        .unwrap();
+        let specs = vec![spec("a"), spec("b"), spec("c")];
+        let mut ticket = spool.save(0, specs, &wait()).unwrap();
+        ticket.put(1, &array_of(&array), &application.stream).unwrap();
+        ticket.fill_from(0, &wave(6)).unwrap();
+        ticket.fill_from(2, &wave(7)).unwrap();
+        ticket.commit().unwrap();
+        let ticket = spool.restore(0, &wait()).unwrap();
+        for (index, version) in [6, 5, 7].into_iter().enumerate() {
+            let mut found = f64::MAX;
+            ticket.read(index, |bytes| found = error_of(bytes, version)).unwrap();
+            assert!(found <= BOUND, "region {index}: {found:e}");
+        }
+        ticket.finish().unwrap();
+        spool.close().unwrap();
+    }
+}
+
+#[test]
+fn a_check_looks_at_what_a_gpu_encodes_wherever_the_tiers_are() {
+    let _fake = Fake::start();
+    let application = Application::new().unwrap();
+    // All errors are about as large as the bound allows, which the model of PSNR does not expect.
+    let large = 0.98 * 3f32.sqrt() * 1e-3;
+    let at = |i: usize| match i {
+        0 => 1.0,
+        i if i % 2 == 0 => large,
+        _ => -large,
+    };
+    let values: Vec<u8> = (0..COUNT).flat_map(|i| at(i).to_le_bytes()).collect();
+    let array = application.upload(&values).unwrap();
+    for device in [Some(1 << 20), None] {
+        let spool = open(|settings| {
+            (settings.device, settings.host) = (device, Some(1 << 20));
+            settings.codec = CodecChoice::all(Codec::Bounded(Bound::Psnr(60.0)));
+            settings.check_codec = true;
+        })
+        .unwrap();
+        let refused = application.save(&spool, 0, &array).unwrap_err();
+        let refused = refused.downcast_ref::<unspool::Error>().unwrap();
+        assert_eq!(refused.kind(), ErrorKind::BoundViolated, "{device:?}: {refused}");
+        assert!(!spool.contains(0).unwrap());
+        spool.close().unwrap();
+    }
+}
+
+#[test]
 fn an_array_without_bytes_that_comes_last_changes_nothing() {
     let _fake = Fake::start();
     let application = Application::new().unwrap();

@@ -254,7 +254,7 @@ impl RestoreTicket {
 }
 
 /// Decodes the container `stream` on `gpu`, to `to` on the host.
-fn through(
+pub(super) fn through(
     gpu: &Gpu,
     coders: &Coders,
     stream: &[u8],

@@ -17,7 +17,7 @@ use super::session::Session;
 use crate::error::{Error, ErrorKind};
 use crate::gpu::{self, Gpu, staged};
 use crate::hub::Hub;
-use crate::save::{Room, SaveTicket};
+use crate::save::{Room, SaveTicket, part};
 use crate::state::State;
 
 /// See the module.
@@ -34,6 +34,8 @@ pub(crate) struct Encoded {
     pub(crate) is_launched: bool,
     /// A GPU could encode it, and was found not to.
     pub(crate) on_host: bool,
+    /// A check has found that it does not keep its bound.
+    pub(crate) is_violated: bool,
     /// What a GPU has made of it, where its bytes are in the room already.
     made: Option<CheckpointResult>,
     /// For how long the host was busy with launches.
@@ -105,6 +107,7 @@ impl Hub {
             gpu: None,
             is_launched: false,
             on_host: false,
+            is_violated: false,
             made: None,
             time: Duration::ZERO,
         })
@@ -134,8 +137,9 @@ impl Encoded {
         room: &mut Room,
     ) -> Result<(), Error> {
         let is_on_gpu = matches!(room, Room::Arena(guard) if guard.device().is_some());
-        if self.is_launched || ((is_on_gpu || self.plan().needs_gpu()) && self.may_launch()) {
-            // Arrays of the GPU may come, and then it encodes all of them.
+        let may_come = (is_on_gpu || self.plan().needs_gpu()) && self.may_launch();
+        if self.is_launched || may_come || !self.sources.is_empty() {
+            // Arrays of the GPU have come or may come, and then it encodes all of them.
             self.memory(index)?.copy_from_slice(values);
             return Ok(());
         }
@@ -175,6 +179,25 @@ impl Encoded {
     /// A GPU has made `result` of it, which is in the room.
     pub(crate) fn set_made(&mut self, result: CheckpointResult) {
         self.made = Some(result);
+    }
+
+    /// Decodes region `index` out of `payload`, which a GPU has made, and compares it with `values`.
+    ///
+    /// # Errors
+    /// `BoundViolated`, and those of [`made_of`](Self::made_of).
+    pub(crate) fn look(&self, index: usize, values: &[u8], payload: &[u8]) -> Result<(), Error> {
+        let stream = self.made_of(index, payload)?;
+        self.session.look(&self.plan().regions[index], values, stream)
+    }
+
+    /// The bytes of region `index` in `payload`, which a GPU has made.
+    ///
+    /// # Errors
+    /// Those of [`sealed_as`](Self::sealed_as).
+    pub(crate) fn made_of<'a>(&self, index: usize, payload: &'a [u8]) -> Result<&'a [u8], Error> {
+        let Some(made) = &self.made else { return Ok(&[]) };
+        let sealed = self.sealed_as(made)?;
+        Ok(&payload[part(&sealed.frame.head().regions[index]).range()])
     }
 
     /// What a GPU has made of it.

@@ -10,6 +10,7 @@ use unspool_tiers::coders::{self, Encoding, Spec, Stored, Values};
 use unspool_tiers::{DeviceArray, WriteGuard};
 
 use super::check;
+use super::decoded::through;
 use super::encoded::Encoded;
 use super::method::Method;
 use super::plan::Plan;
@@ -203,7 +204,7 @@ impl SaveTicket {
                 encoded.is_launched = true;
                 self.room = Some(room);
                 if self.hub.settings.check_codec {
-                    self.look(gpu, stream, &sources)?;
+                    self.check(gpu, stream, &sources)?;
                 }
                 sources.done(gpu, &mark);
                 Ok(mark)
@@ -245,11 +246,49 @@ impl SaveTicket {
         Ok(())
     }
 
+    /// Looks at what was launched. A checkpoint that breaks its bound is not saved, whatever is
+    /// called next.
+    fn check(&mut self, gpu: &Gpu, stream: &Stream, sources: &Sources) -> Result<(), Refused> {
+        let is_aside = !matches!(self.room, Some(Room::Encoding(_)));
+        let looked = if is_aside {
+            self.look_aside(gpu, stream, sources)
+        } else {
+            self.look(gpu, stream, sources)
+        };
+        if let (Err(_), Some(encoded)) = (&looked, &mut self.encoded) {
+            encoded.is_violated = true;
+        }
+        looked
+    }
+
+    /// Decodes what went aside to main memory and compares every value.
+    fn look_aside(&mut self, gpu: &Gpu, on: &Stream, sources: &Sources) -> Result<(), Refused> {
+        let (Some(encoded), Some(room)) = (&self.encoded, &mut self.room) else { return Ok(()) };
+        let Some(payload) = room.bytes() else { return Ok(()) };
+        for (index, region) in encoded.plan().regions.iter().enumerate() {
+            let Some(Some(source)) = sources.given.get(index) else { continue };
+            let mut values = gpu::staged(&self.hub.buffers, region.bytes)?;
+            raw::device_to_host(on, &mut values, &source.span, gpu.device().limit())?;
+            if let (Method::NvComp(layout), Some(coders)) = (&region.method, gpu.coders()) {
+                // Only a GPU decodes it.
+                let mut decoded = gpu::staged(&self.hub.buffers, region.bytes)?;
+                through(gpu, coders, encoded.made_of(index, payload)?, layout, &mut decoded)?;
+                if let Some(found) = check::compare(&region.spec, &region.method, &values, &decoded)
+                {
+                    let version = encoded.plan().version;
+                    return Err(check::violated(version, &region.spec.name, &found).into());
+                }
+            } else {
+                encoded.look(index, &values, payload)?;
+            }
+        }
+        Ok(())
+    }
+
     /// Waits for what was launched, decodes it and compares every value.
     fn look(&mut self, gpu: &Gpu, stream: &Stream, sources: &Sources) -> Result<(), Refused> {
         let version = self.frame.head().version;
         let (Some(encoded), Some(Room::Encoding(encoding))) = (&self.encoded, &self.room) else {
-            // What went aside to the host is looked at there.
             return Ok(());
         };
         let limit = gpu.device().limit();

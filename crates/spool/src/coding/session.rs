@@ -30,6 +30,8 @@ pub(crate) struct Session {
     end: u64,
     /// Values whose turn has not come, by region.
     waiting: Vec<Option<Buffer>>,
+    /// The region whose values could not be encoded: until others are given it has none.
+    failed: Option<usize>,
     time: Duration,
 }
 
@@ -38,7 +40,7 @@ impl Session {
     pub(crate) fn new(plan: Plan, worst: Arc<Head>, check: bool, buffers: &Arc<Pool>) -> Session {
         let waiting = plan.regions.iter().map(|_| None).collect();
         let (buffers, made, time) = (Arc::clone(buffers), Vec::new(), Duration::ZERO);
-        Session { plan, worst, check, buffers, made, end: 0, waiting, time }
+        Session { plan, worst, check, buffers, made, end: 0, waiting, failed: None, time }
     }
 
     /// Memory for the values of region `index`, to be filled by the caller.
@@ -99,6 +101,7 @@ impl Session {
         while let Some(region) = self.plan.regions.get(self.made.len()) {
             let values = match self.waiting[self.made.len()].take() {
                 Some(values) => values,
+                None if self.failed == Some(self.made.len()) => return Err(self.has_failed()),
                 None => {
                     let mut zeros = staged(&self.buffers, region.bytes)?;
                     zeros.fill(0);
@@ -114,8 +117,26 @@ impl Session {
         Ok(head)
     }
 
+    /// The error for a region whose values were refused, in place of which none came.
+    fn has_failed(&self) -> Error {
+        let message = format!(
+            "Version {} was not saved: region {:?} could not be encoded, as the call that gave its \
+             values has said. Give it other values, or another codec.",
+            self.plan.version,
+            self.plan.regions[self.made.len()].spec.name
+        );
+        Error::new(ErrorKind::Invalid, message)
+    }
+
     /// Encodes the next region into the payload.
     fn encode(&mut self, values: &[u8], payload: &mut [u8]) -> Result<(), Error> {
+        self.failed = Some(self.made.len());
+        self.encode_next(values, payload)?;
+        self.failed = None;
+        Ok(())
+    }
+
+    fn encode_next(&mut self, values: &[u8], payload: &mut [u8]) -> Result<(), Error> {
         let region = &self.plan.regions[self.made.len()];
         let start = self.end.next_multiple_of(REGION_ALIGNMENT);
         payload[self.end as usize..start as usize].fill(0);
@@ -139,7 +160,7 @@ impl Session {
     }
 
     /// Decodes a region at once and compares it with what was given.
-    fn look(&self, region: &Planned, values: &[u8], stream: &[u8]) -> Result<(), Error> {
+    pub(crate) fn look(&self, region: &Planned, values: &[u8], stream: &[u8]) -> Result<(), Error> {
         if matches!(region.method, Method::Raw) {
             return Ok(());
         }
