@@ -139,6 +139,24 @@ fn lz4() -> CodecChoice {
 }
 
 #[test]
+fn a_check_decodes_what_goes_to_tiers_in_main_memory() {
+    let _fake = Fake::start();
+    let application = Application::new().unwrap();
+    let host_only = |settings: &mut Settings| {
+        (settings.device, settings.host) = (None, Some(4 << 20));
+        settings.check_codec = true;
+    };
+    for format in [NvComp::Bitcomp, NvComp::Lz4] {
+        let codec = CodecChoice::all(Codec::NvComp(format));
+        let spool = application.open(codec, host_only).unwrap();
+        application.save(&spool, 1).unwrap();
+        assert_eq!(spool.achieved(1).unwrap()[0].codec, CodecId::NvComp);
+        assert!(application.restore(&spool, 1).unwrap() == values(1), "{format:?}");
+        spool.close().unwrap();
+    }
+}
+
+#[test]
 fn every_format_comes_back_as_it_was_saved() {
     let _fake = Fake::start();
     let application = Application::new().unwrap();
