@@ -181,7 +181,8 @@ impl Encoded {
         self.made = Some(result);
     }
 
-    /// Decodes region `index` out of `payload`, which a GPU has made, and compares it with `values`.
+    /// Decodes region `index` out of `payload`, which a GPU has made, and compares it with
+    /// `values`.
     ///
     /// # Errors
     /// `BoundViolated`, and those of [`made_of`](Self::made_of).
