@@ -221,11 +221,30 @@ DEVICE u32 quantise_some(i32 (&q)[32], const u32 *mine, Errors &errors, const St
     return bad;
 }
 
+// The sum of the squares where errors are so far below the step that they vanish in its units.
+DEVICE double sum_of_small(const u32 *mine, u32 bad, const Step32 &step) {
+    double sum = 0;
+    UNROLL1 for (u32 i = 0; i < 32; i++) {
+        float x = __uint_as_float(mine[i]);
+        i32 code = __float2int_rn(__fmul_rn(x, step.inv));
+        double error = (double)__fsub_rn(x, __fmul_rn(__int2float_rn(code), step.step));
+        if (!(bad >> i & 1)) sum = __dadd_rn(sum, __dmul_rn(error, error));
+    }
+    return sum;
+}
+
 DEVICE u32 quantise_f32(i32 (&q)[32], const u32 *mine, Errors &errors, const Step32 &step) {
     // Errors are summed in units in which their squares neither vanish nor overflow.
     const float scale = step.inv < 0x1p60f ? __fmul_rn(step.inv, 0x1p60f) : 0x1p120f;
-    if (quantise_whole(q, errors, step, scale)) return 0;
-    return quantise_some(q, mine, errors, step, scale);
+    u32 bad = 0;
+    if (!quantise_whole(q, errors, step, scale)) {
+        bad = quantise_some(q, mine, errors, step, scale);
+    }
+    const double largest = __longlong_as_double((i64)errors.max_bits);
+    if (largest > 0 && largest * (double)scale < 0x1p-50) {
+        errors.sum_sq = sum_of_small(mine, bad, step);
+    }
+    return bad;
 }
 
 // A value in mode 2: its code, whether it is none, and the bits that come back.

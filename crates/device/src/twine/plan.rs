@@ -1,6 +1,6 @@
 //! From what callers say to what the kernels are given: checks, tiles, addresses.
 
-use unspool_codec::twine::{Layout, Relative, Rule, Spec, Step, ValueKind};
+use unspool_codec::twine::{Layout, Method, Relative, Rule, Spec, Step, ValueKind};
 
 use super::job::{Checkpoint, DecodeJob, EncodeJob, JobSpec};
 use super::modules::Special;
@@ -47,7 +47,7 @@ impl Plan {
     ) -> Result<Plan, DeviceError> {
         let (wide, chunks) = size(checkpoints);
         let most = if wide { 4 } else { 8 };
-        let warps = warps.unwrap_or_else(|| warps_for(chunks)).min(most);
+        let warps = warps.unwrap_or_else(|| warps_for(chunks, is_lossless(checkpoints))).min(most);
         let mut plan = Plan { wide, warps, ..Plan::default() };
         let mut limit = 0;
         for checkpoint in checkpoints {
@@ -172,12 +172,23 @@ fn special(jobs: &[Job], chunks: u64) -> Option<Special> {
 }
 
 /// Few warps a tile fill the device soonest; many make the chain of tiles short.
-fn warps_for(chunks: u64) -> u32 {
+/// Without loss fewer of them fit a multiprocessor, so tiles stay small for longer.
+fn warps_for(chunks: u64, lossless: bool) -> u32 {
+    let (two, four) = if lossless { (2048, 8192) } else { (512, 1536) };
     match chunks {
-        0..=512 => 2,
-        513..=1536 => 4,
+        _ if chunks <= two => 2,
+        _ if chunks <= four => 4,
         _ => 8,
     }
+}
+
+/// Whether no array is encoded with loss.
+fn is_lossless(checkpoints: &[Checkpoint<'_>]) -> bool {
+    let mut jobs = checkpoints.iter().flat_map(|checkpoint| checkpoint.jobs);
+    jobs.all(|job| match job.spec {
+        JobSpec::Twine(spec) => spec.method == Method::Lossless,
+        JobSpec::Raw { .. } => true,
+    })
 }
 
 fn check(checkpoint: &Checkpoint<'_>, limit: &mut u64, is_first: bool) -> Result<(), DeviceError> {
