@@ -76,7 +76,7 @@ LOOP(f64, Double, 3)
 "#;
 
 struct Compiled {
-    library: libloading::Library,
+    built: libloading::Library,
     folder: PathBuf,
 }
 
@@ -133,7 +133,7 @@ impl Compiled {
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         // SAFETY: made just now from our text, which has no initialisers with duties.
         let library = unsafe { libloading::Library::new(&path) }.expect("a library");
-        Some(Compiled { library, folder })
+        Some(Compiled { built: library, folder })
     }
 
     fn name(what: &str, case: &Case) -> String {
@@ -151,7 +151,7 @@ impl Compiled {
         // SAFETY: the type is that of the text above, and all of it is as long as the shape says.
         unsafe {
             let name = Compiled::name("encode", case);
-            let run = self.library.get::<Encode>(name.as_bytes()).expect("a kernel");
+            let run = self.built.get::<Encode>(name.as_bytes()).expect("a kernel");
             run(
                 case.bytes.as_ptr().cast(),
                 &raw const shape,
@@ -169,7 +169,7 @@ impl Compiled {
         // SAFETY: as above.
         unsafe {
             let name = Compiled::name("decode", case);
-            let run = self.library.get::<Decode>(name.as_bytes()).expect("a kernel");
+            let run = self.built.get::<Decode>(name.as_bytes()).expect("a kernel");
             let to = values.as_mut_ptr().cast();
             run(stream.as_ptr(), to, &raw const shape, head.as_ptr(), &raw mut status);
         }

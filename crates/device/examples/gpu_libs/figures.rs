@@ -27,7 +27,7 @@ pub fn run(bench: &Bench, with_nvcomp: bool) {
         }
         if with_nvcomp {
             LOSSLESS.into_iter().for_each(|codec| arena.nvcomp(bench, codec));
-            if bench.nvcomp.library().unwrap().version().0 >= 6 {
+            if bench.nvcomp.loaded().unwrap().version().0 >= 6 {
                 arena.nvcomp(bench, NvComp::BitcompLossy(1e-3));
             }
         }

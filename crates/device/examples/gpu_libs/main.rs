@@ -23,7 +23,7 @@ fn main() {
     let driver = Driver::load().unwrap_or_else(|error| panic!("{error}"));
     let bench = Bench::new(Context::new(&driver, 0).unwrap());
     println!("{} CUDA {:?}", driver.devices()[0].name, driver.cuda_version());
-    let library = bench.nvcomp.library();
+    let library = bench.nvcomp.loaded();
     match &library {
         Ok(library) => println!("{library:?}"),
         Err(error) => println!("{error}"),

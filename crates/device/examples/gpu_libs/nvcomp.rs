@@ -20,7 +20,7 @@ pub fn check(bench: &Bench) {
         let kept: f64 = (0..CASES).map(|case| round(bench, codec, case)).sum();
         println!("nvCOMP {codec:?}: {CASES} arrays came back, {:.2} of their bytes", kept / 40.0);
     }
-    if bench.nvcomp.library().unwrap().version().0 >= 6 {
+    if bench.nvcomp.loaded().unwrap().version().0 >= 6 {
         lossy(bench);
     }
     LOSSLESS.into_iter().for_each(|codec| damaged(bench, codec));

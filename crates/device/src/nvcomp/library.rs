@@ -31,7 +31,7 @@ struct Properties {
 
 /// The library. It stays loaded to the end of the process, as the CUDA runtime in it expects.
 pub struct NvCompLibrary {
-    library: std::mem::ManuallyDrop<Library>,
+    handle: std::mem::ManuallyDrop<Library>,
     path: PathBuf,
     version: (u32, u32, u32),
     pub(super) major: Major,
@@ -76,7 +76,7 @@ impl NvCompLibrary {
                 "it calls the system's driver by itself, and {OTHER_DRIVER} names another one"
             ));
         }
-        Ok(NvCompLibrary { library, path: path.to_owned(), version, major })
+        Ok(NvCompLibrary { handle: library, path: path.to_owned(), version, major })
     }
 
     /// What it was loaded as.
@@ -104,7 +104,7 @@ impl NvCompLibrary {
 
     pub(super) fn table(&self, codec: NvComp) -> Option<Table> {
         // SAFETY: of this version, as `load` has seen.
-        unsafe { Table::find(&self.library, self.major, codec) }
+        unsafe { Table::find(&self.handle, self.major, codec) }
     }
 }
 

@@ -81,7 +81,7 @@ pub struct NvCompDecodeJob<'a> {
 pub struct NvCompCoder {
     context: Context,
     folders: Vec<PathBuf>,
-    library: OnceLock<Result<Arc<NvCompLibrary>, DeviceError>>,
+    found: OnceLock<Result<Arc<NvCompLibrary>, DeviceError>>,
     module: Mutex<Option<Arc<Module>>>,
     slots: Arc<Slots>,
     marks: Arc<Marks>,
@@ -104,7 +104,7 @@ impl NvCompCoder {
         NvCompCoder {
             context: context.clone(),
             folders,
-            library: OnceLock::new(),
+            found: OnceLock::new(),
             module: Mutex::default(),
             slots: Arc::clone(slots),
             marks: Marks::new(context),
@@ -116,8 +116,8 @@ impl NvCompCoder {
     ///
     /// # Errors
     /// When there is none that can be used, with what to install.
-    pub fn library(&self) -> Result<Arc<NvCompLibrary>, DeviceError> {
-        self.library.get_or_init(|| NvCompLibrary::find_in(&self.folders)).clone()
+    pub fn loaded(&self) -> Result<Arc<NvCompLibrary>, DeviceError> {
+        self.found.get_or_init(|| NvCompLibrary::find_in(&self.folders)).clone()
     }
 
     /// Enqueues the encoding of one array as a checkpoint of its own. Nothing at or beyond the
@@ -239,7 +239,7 @@ impl NvCompCoder {
     }
 
     fn format(&self, layout: &NvCompLayout) -> Result<(Arc<NvCompLibrary>, Format), DeviceError> {
-        let (library, codec) = (self.library()?, layout.codec());
+        let (library, codec) = (self.loaded()?, layout.codec());
         let options = options::options(library.major, codec, layout.dtype());
         match options.zip(library.table(codec)) {
             Some((options, table)) => Ok((library, Format { table, options, codec })),
@@ -319,7 +319,7 @@ impl NvCompCoder {
 
     /// Compresses chunks of zeros, which decode where those of a damaged container must not.
     fn make_spare(&self, stream: &Stream, format: &Format, room: &Room) -> Result<(), DeviceError> {
-        let (module, library) = (self.module()?, self.library()?);
+        let (module, library) = (self.module()?, self.loaded()?);
         let zeros = room.zeros_span()?;
         copy::fill(stream, &zeros, 0)?;
         let launcher = Launcher::new(&module, stream, &room.shape.layout, &library);

@@ -73,7 +73,7 @@ pub(crate) fn check_formats(gpu: &Gpu, plan: &Plan) -> Result<(), Error> {
         let Method::NvComp(layout) = &region.method else { continue };
         let Some(coders) = gpu.coders() else { continue };
         let (name, dtype) = (&region.spec.name, &region.spec.dtype);
-        let library = coders.nvcomp().library().map_err(|cause| {
+        let library = coders.nvcomp().loaded().map_err(|cause| {
             let message = format!(
                 "Region {name:?} cannot be encoded with nvCOMP (`pip install unspool[nvcomp]`): \
                  {cause}"
