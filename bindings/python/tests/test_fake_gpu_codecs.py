@@ -168,6 +168,25 @@ def test_zfp_refuses_values_that_it_cannot_express(driver: Driver) -> None:
         assert same_bits(restored(spool, driver, 1, fine), expected(fine, Zfp(rate=8)))
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_zfp_of_a_fixed_rate_comes_back_from_every_tier_as_the_cpu_decodes_it(
+    driver: Driver, tmp_path: Path, dtype: str
+) -> None:
+    shapes = [(1000,), (33, 47), (9, 10, 11)]
+    arrays = [wave(shape, dtype, seed) for seed, shape in enumerate(shapes * 4)]
+    options = {"device": "16KiB", "host": "16KiB", "disk": Disk(tmp_path), "on": "cuda"}
+    for rate in (4, 8, 16):
+        codec = Zfp(rate=rate)
+        with Spool(**options, codec=codec) as spool:
+            for version, values in enumerate(arrays):
+                spool.save(version, CaiArray(driver, values))
+            for version, values in reversed(list(enumerate(arrays))):
+                wanted = expected(values, codec)
+                assert spool.achieved(version)["0"].codec == "zfp"
+                assert same_bits(restored(spool, driver, version, values), wanted)
+                assert same_bits(np.asarray(spool.load(version)), wanted)
+
+
 @pytest.fixture
 def nvcomp(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
     """The driver has an nvCOMP too."""

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use unspool_codec::{Achieved, NvComp};
+use unspool_codec::{Achieved, Codec};
 use unspool_core::CheckpointId;
 use unspool_transfer::Frame;
 
@@ -18,8 +18,9 @@ struct Entry {
     frame: Arc<Frame>,
     /// The errors of the encoders, by region; none where nothing is encoded or nobody knows.
     achieved: Vec<Option<Achieved>>,
-    /// What made the containers of nvCOMP, by region; none where there are none.
-    formats: Vec<Option<NvComp>>,
+    /// What made the regions whose codec the frame does not tell with its parameters; none where
+    /// there are none or nobody knows.
+    codecs: Vec<Option<Codec>>,
     durable: bool,
     /// What happened to a copy of it that was lost.
     loss: Option<String>,
@@ -27,7 +28,7 @@ struct Entry {
 
 impl Catalogue {
     pub(crate) fn insert(&mut self, id: CheckpointId, frame: Arc<Frame>, durable: bool) {
-        let entry = Entry { frame, achieved: Vec::new(), formats: Vec::new(), durable, loss: None };
+        let entry = Entry { frame, achieved: Vec::new(), codecs: Vec::new(), durable, loss: None };
         let old = self.entries.insert(id, entry);
         debug_assert!(old.is_none(), "an id is given once");
     }
@@ -44,16 +45,16 @@ impl Catalogue {
         }
     }
 
-    /// nvCOMP makes regions of `id` in these formats, which its frame does not tell apart.
-    pub(crate) fn set_formats(&mut self, id: CheckpointId, formats: Vec<Option<NvComp>>) {
+    /// Regions of `id` are made by these codecs, which its frame does not tell.
+    pub(crate) fn set_codecs(&mut self, id: CheckpointId, codecs: Vec<Option<Codec>>) {
         if let Some(entry) = self.entries.get_mut(&id) {
-            entry.formats = formats;
+            entry.codecs = codecs;
         }
     }
 
     /// Those of `id`, by region; none where there are none.
-    pub(crate) fn formats(&self, id: CheckpointId) -> &[Option<NvComp>] {
-        self.entries.get(&id).map_or(&[], |entry| &entry.formats)
+    pub(crate) fn codecs(&self, id: CheckpointId) -> &[Option<Codec>] {
+        self.entries.get(&id).map_or(&[], |entry| &entry.codecs)
     }
 
     /// The errors of the encoders of `id`, by region.

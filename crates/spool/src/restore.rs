@@ -12,7 +12,7 @@ use unspool_transfer::{Buffer, Frame, TransferError, read_frame, staging};
 
 use crate::coding::Decoded;
 use crate::error::Error;
-use crate::gpu::{self, Begun, DeviceArray, Leave};
+use crate::gpu::{self, Begun, DeviceArray, Leave, Part};
 use crate::hub::{Hub, check_open};
 use crate::save::part;
 use crate::spool::Spool;
@@ -79,7 +79,7 @@ impl Spool {
         let Answer::Served(checkpoint, place, frame) = answer else {
             unreachable!("a restore is served or refused")
         };
-        let decoded = Decoded::of(frame.head(), state.catalogue.formats(checkpoint));
+        let decoded = Decoded::of(frame.head(), state.catalogue.codecs(checkpoint));
         drop(state);
         hub.span_of_stall(&frame, place.tier, waited);
         let (hub, begun, data) = (Arc::clone(hub), Begun::No, None);
@@ -218,7 +218,22 @@ impl RestoreTicket {
 
     /// As [`read`](Self::read), for the bytes as they are stored.
     pub(crate) fn read_stored(&self, index: usize, look: impl FnOnce(&[u8])) -> Result<(), Error> {
+        self.read_part(part(&self.frame.head().regions[index]), look)
+    }
+
+    /// As [`read_stored`](Self::read_stored), for its first `len` bytes, or fewer where it has not
+    /// so many.
+    pub(crate) fn read_front(
+        &self,
+        index: usize,
+        len: u64,
+        look: impl FnOnce(&[u8]),
+    ) -> Result<(), Error> {
         let part = part(&self.frame.head().regions[index]);
+        self.read_part(Part { len: part.len.min(len), ..part }, look)
+    }
+
+    fn read_part(&self, part: Part, look: impl FnOnce(&[u8])) -> Result<(), Error> {
         match &self.data {
             Some(Data::Arena(guard)) => gpu::load_host(&self.hub, guard, part, look)?,
             Some(Data::Staged(buffer)) => look(&buffer[part.range()]),

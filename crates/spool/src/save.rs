@@ -118,7 +118,7 @@ impl Spool {
         };
         state.catalogue.insert(checkpoint, Arc::clone(&frame), false);
         if let Some(plan) = &encoded {
-            state.catalogue.set_formats(checkpoint, plan.formats());
+            state.catalogue.set_codecs(checkpoint, plan.untold());
         }
         let chain = encoded.as_ref().and_then(|_| hub.chain(&state, place));
         drop(state);

@@ -3,15 +3,15 @@
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-use unspool_codec::twine::Layout;
-use unspool_codec::{CodecId, Head, NvComp, Region};
+use unspool_codec::{Codec, CodecId, Head, Region};
 use unspool_device::pending::DecodeStatus;
 use unspool_device::{DeviceError, DeviceErrorKind, NvCompLayout, copy as raw};
 use unspool_tiers::coders::{self, Coders, Stored};
 use unspool_transfer::Buffer;
 use unspool_transfer::sync::lock;
 
-use super::method::{decode, nvcomp_layout};
+use super::method::decode;
+use super::on_gpu::OnGpu;
 use crate::error::{Error, ErrorKind};
 use crate::gpu::{self, DeviceArray, Gpu, Stream, staged};
 use crate::hub::Hub;
@@ -22,40 +22,22 @@ use crate::save::part;
 #[derive(Debug)]
 pub(crate) struct Decoded {
     values: Vec<OnceLock<Buffer>>,
-    /// The formats of nvCOMP, by region.
-    formats: Vec<Option<NvComp>>,
+    /// The codecs that are known, by region.
+    codecs: Vec<Option<Codec>>,
 }
 
 impl Decoded {
-    /// For the regions of `head`, of which nvCOMP has made some in `formats`; `None` when none is
-    /// encoded.
-    pub(crate) fn of(head: &Head, formats: &[Option<NvComp>]) -> Option<Box<Decoded>> {
+    /// For the regions of `head`, some of which are known to be made by `codecs`; `None` when none
+    /// is encoded.
+    pub(crate) fn of(head: &Head, codecs: &[Option<Codec>]) -> Option<Box<Decoded>> {
         let encoded = head.regions.iter().any(|region| region.codec != CodecId::Raw);
         let values = || head.regions.iter().map(|_| OnceLock::new()).collect();
-        encoded.then(|| Box::new(Decoded { values: values(), formats: formats.to_vec() }))
-    }
-}
-
-/// What a GPU decodes.
-enum OnGpu {
-    Twine(Layout),
-    NvComp(NvCompLayout),
-}
-
-impl OnGpu {
-    fn stored(&self) -> Stored<'_> {
-        match self {
-            OnGpu::Twine(layout) => Stored::Twine(layout),
-            OnGpu::NvComp(layout) => Stored::NvComp(layout),
-        }
+        encoded.then(|| Box::new(Decoded { values: values(), codecs: codecs.to_vec() }))
     }
 
-    /// Bytes of a value, of which the address of the target has to be a multiple.
-    fn value_bytes(&self) -> u64 {
-        match self {
-            OnGpu::Twine(layout) => layout.value_bytes() as u64,
-            OnGpu::NvComp(_) => 1,
-        }
+    /// What made region `index`, where its frame does not tell and this run knows.
+    pub(super) fn codec(&self, index: usize) -> Option<Codec> {
+        self.codecs.get(index).copied().flatten()
     }
 }
 
@@ -162,19 +144,6 @@ impl RestoreTicket {
         gpu::upload(gpu, &self.decode_aside(index)?, to, on)
     }
 
-    /// How a GPU decodes region `index`; `None` where only the host can.
-    fn on_gpu(&self, index: usize) -> Option<OnGpu> {
-        let region = &self.frame.head().regions[index];
-        match region.codec {
-            CodecId::Twine => Layout::of(&region.dtype, &region.shape).ok().map(OnGpu::Twine),
-            CodecId::NvComp => {
-                let format = self.decoded.as_ref()?.formats.get(index).copied().flatten()?;
-                nvcomp_layout(format, &region.spec()).ok().map(OnGpu::NvComp)
-            }
-            _ => None,
-        }
-    }
-
     /// Decodes region `index`, a container of nvCOMP, to memory of the host: there and back over
     /// the link, because only a GPU can. Waits for it.
     fn decode_through(&self, index: usize, to: &mut [u8]) -> Result<(), Error> {
@@ -207,7 +176,7 @@ impl RestoreTicket {
         to: &DeviceArray,
     ) -> Result<DecodeStatus, DeviceError> {
         let began = Instant::now();
-        let dense = to.is_dense() && to.address().is_multiple_of(layout.value_bytes());
+        let dense = to.is_dense() && to.address().is_multiple_of(layout.value_bytes(region));
         let values = if dense { None } else { Some(gpu.scratch(region.bytes, on)?) };
         let target = values.as_ref().map_or_else(|| to.span(gpu.context()), gpu::Lent::span);
         let part = part(region);

@@ -48,7 +48,7 @@ impl Method {
         match codec {
             Codec::Lossless => twine(twine::Method::Lossless),
             Codec::Bounded(bound) => twine(twine::Method::Bound(bound)),
-            Codec::Zfp(zfp) => Ok(Method::Zfp(zfp, gpu_layout(zfp, region))),
+            Codec::Zfp(zfp) => Ok(Method::Zfp(zfp, zfp_layout(zfp, region))),
             Codec::NvComp(format) => nvcomp_layout(format, region).map(Method::NvComp),
             _ => Ok(Method::Raw),
         }
@@ -80,6 +80,15 @@ impl Method {
             Method::Twine(_) => CodecId::Twine,
             Method::Zfp(..) => CodecId::Zfp,
             Method::NvComp(_) => CodecId::NvComp,
+        }
+    }
+
+    /// The codec with its parameters, where a frame does not tell them.
+    pub(crate) fn untold(&self) -> Option<Codec> {
+        match self {
+            Method::Raw | Method::Twine(_) => None,
+            Method::Zfp(zfp, _) => Some(Codec::Zfp(*zfp)),
+            Method::NvComp(layout) => Some(Codec::NvComp(layout.codec())),
         }
     }
 
@@ -167,8 +176,8 @@ pub(crate) fn decode(region: &Region, stream: &[u8], out: &mut [u8]) -> Result<(
     }
 }
 
-/// The layout of a zfp stream that a GPU can make: one of fixed rate.
-fn gpu_layout(zfp: Zfp, region: &RegionSpec) -> Option<ZfpLayout> {
+/// The layout of a zfp stream that a GPU can make and read: one of fixed rate.
+pub(super) fn zfp_layout(zfp: Zfp, region: &RegionSpec) -> Option<ZfpLayout> {
     let Zfp::Rate(rate) = zfp else { return None };
     ZfpLayout::of(&region.dtype, &region.shape, rate).ok()
 }

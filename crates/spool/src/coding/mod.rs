@@ -9,6 +9,7 @@ mod encoded;
 mod figures;
 mod launch;
 mod method;
+mod on_gpu;
 mod plan;
 mod session;
 

@@ -1,6 +1,6 @@
 //! What becomes of the regions of one checkpoint, before there are any values.
 
-use unspool_codec::{Codec, CodecId, FrameError, Head, NvComp, RegionSpec};
+use unspool_codec::{Codec, CodecId, FrameError, Head, RegionSpec};
 
 use super::choice::{Choice, CodecChoice, describe};
 use super::method::Method;
@@ -48,16 +48,11 @@ impl Plan {
         Ok((!raw).then_some(Plan { version: head.version, regions }))
     }
 
-    /// The formats of nvCOMP, by region; empty where it makes none of them.
-    pub(crate) fn formats(&self) -> Vec<Option<NvComp>> {
-        if !self.needs_gpu() {
-            return Vec::new();
-        }
-        let format = |region: &Planned| match &region.method {
-            Method::NvComp(layout) => Some(layout.codec()),
-            _ => None,
-        };
-        self.regions.iter().map(format).collect()
+    /// The codecs that a frame does not tell with their parameters, by region; empty where there
+    /// are none.
+    pub(crate) fn untold(&self) -> Vec<Option<Codec>> {
+        let codecs = || self.regions.iter().map(|region| region.method.untold());
+        if codecs().any(|codec| codec.is_some()) { codecs().collect() } else { Vec::new() }
     }
 
     /// Whether the host cannot encode it.
