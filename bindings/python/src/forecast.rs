@@ -4,7 +4,8 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyTuple};
 use unspool::Settings;
 use unspool_core::forecast::{
-    Forecast, ForecastError, Job, LinkBytes, LinkSpeed, Rate, forecast, forecast_from_sample,
+    Compression, Forecast, ForecastError, Job, LinkBytes, LinkSpeed, Rate, forecast,
+    forecast_from_sample,
 };
 use unspool_core::schedule::AnySchedule;
 use unspool_core::{Nanos, TierConfig, TierKind};
@@ -75,10 +76,20 @@ fn job_of(asked: &Bound<'_, PyDict>) -> PyResult<Job> {
         lookahead: need(asked, "lookahead")?,
         on_gpu: need(asked, "on_gpu")?,
         first_touch: find(asked, "first_touch")?.unwrap_or(0.0),
-        compression: None,
+        compression: find(asked, "compression")?.map(compression).transpose()?,
         steps: find(asked, "steps")?,
         tiers: tiers_of(asked.py(), &tiers)?,
         links,
+    })
+}
+
+/// The codec: how small states become, and how fast.
+fn compression(asked: Bound<'_, PyDict>) -> PyResult<Compression> {
+    let way = |name| rate(asked.py(), need(&asked, name)?);
+    Ok(Compression {
+        ratio: need(&asked, "ratio")?,
+        encode: way("encode")?,
+        decode: way("decode")?,
     })
 }
 

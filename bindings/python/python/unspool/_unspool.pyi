@@ -781,9 +781,9 @@ def forecast(
     direction of a link that is busy slows the application; one figure a link or one for all) or
     `slowdown` (how many times as long it takes while all links flush), `first_touch` (seconds a
     byte that the first write to a place of a memory tier takes longer than later ones), `steps`
-    (for a schedule that does not know it) and `discard_after_restore`. Not needed: what has None, 0
-    or False as a natural value, `reverse_bytes` and `reverse_seconds` (those of a state and a
-    step).
+    (for a schedule that does not know it), `discard_after_restore` and `compression` (`ratio`, and
+    `encode` and `decode` in place of `save` and `restore`). Not needed: what has None, 0, False as
+    a natural value, `reverse_bytes` and `reverse_seconds` (those of a state and a step).
 
     `sample`: a shorter schedule of the same shape. It is run when `schedule` has more than 2^20
     actions, with as large a part of the tiers as it has of the slots, and its times are scaled.

@@ -7,16 +7,19 @@ links (measured by `measure_links`) or of another one's.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from unspool.errors import OptionError
+from unspool.planning.compression import Compression, Wish, wish_of
 from unspool.planning.links import Link, Links, LinksError, Rate
 from unspool.planning.outcome import Candidate, LeftOut, LinkBytes, NoPlanError, Plan, WhatIf
-from unspool.planning.problem import problem_of
+from unspool.planning.problem import Problem, problem_of
 from unspool.planning.sizes import Tiers, bytes_of, tiers_of
 
 __all__ = [
     "Candidate",
+    "Compression",
     "LeftOut",
     "Link",
     "LinkBytes",
@@ -50,6 +53,11 @@ def plan(
     on: str = "auto",
     work: Callable[[], object] | None = None,
     arrays: int = 1,
+    ratio: float | None = None,
+    encode: float | str | Rate | None = None,
+    decode: float | str | Rate | None = None,
+    codec: Any = None,
+    sample: Any = None,
 ) -> Plan:
     """Compares schedules for an adjoint computation: which is fastest, and what each one costs.
 
@@ -72,19 +80,30 @@ def plan(
         work: does a little of the application's own computing, for the measurement: see
             `measure_links`.
         arrays: of a state, for the measurement.
+        ratio: what is saved is compressed: bytes of a state for each byte that is stored.
+        encode: how fast, in bytes of the arrays per second, as text such as `"500 GB/s"`, or as a
+            `Rate` with the time of a call; without it that of Twine as we have measured it: on one
+            H100 without loss where the arrays are on a GPU, else on four cores.
+        decode: how fast it is undone, likewise.
+        codec: the codec, as in `Spool`: it is among the options of the candidates.
+        sample: an array like one of the state, on which `codec` is tried in place of a `ratio`:
+            for about ten seconds at most, with all cores. The speeds are measured as well, but not
+            those of a GPU.
 
     Raises:
-        OptionError: a figure makes no sense, or the links are those of other tiers.
+        OptionError: a figure makes no sense, the links are those of other tiers, or the codec does
+            not take the sample.
         NoPlanError: no schedule fits into these tiers.
         LinksError: the links could not be measured in time.
         StorageError, NoDeviceError, DeviceError: no spool can be opened to measure them.
     """
     from unspool.planning.forecasting import make_plan
 
+    wish = wish_of(ratio, encode, decode, codec, sample)
     problem = problem_of(steps, state_bytes, step_seconds, reverse_seconds, reverse_bytes)
     tiers = tiers_of(device, host, disk, on)
     links = _links_of(links, tiers, problem.state_bytes, work, arrays)
-    return make_plan(problem, tiers, links)
+    return make_plan(_compressed(problem, wish, links), tiers, links)
 
 
 def predict(
@@ -102,6 +121,11 @@ def predict(
     on: str = "auto",
     work: Callable[[], object] | None = None,
     arrays: int = 1,
+    ratio: float | None = None,
+    encode: float | str | Rate | None = None,
+    decode: float | str | Rate | None = None,
+    codec: Any = None,
+    sample: Any = None,
 ) -> Candidate:
     """What one schedule costs on a spool with all of these tiers.
 
@@ -109,7 +133,7 @@ def predict(
         schedule: a schedule, or whatever `unspool.schedules.as_schedule` makes one of.
         steps: their number, where the schedule does not know it.
         state_bytes, step_seconds, device, host, disk, reverse_seconds, reverse_bytes, links, on,
-            work, arrays: as for `plan`.
+            work, arrays, ratio, encode, decode, codec, sample: as for `plan`.
 
     Raises:
         OptionError: a figure makes no sense, or the links are those of other tiers.
@@ -122,11 +146,17 @@ def predict(
     from unspool.schedules.base import ending
 
     chosen = as_schedule(schedule)
+    wish = wish_of(ratio, encode, decode, codec, sample)
     count = ending(chosen, steps)
     problem = problem_of(count, state_bytes, step_seconds, reverse_seconds, reverse_bytes)
     tiers = tiers_of(device, host, disk, on)
     links = _links_of(links, tiers, problem.state_bytes, work, arrays)
-    return candidate_of(problem, repr(chosen), chosen, tiers, links)
+    return candidate_of(_compressed(problem, wish, links), repr(chosen), chosen, tiers, links)
+
+
+def _compressed(problem: Problem, wish: Wish | None, links: Links) -> Problem:
+    """The problem with the codec, now that it is known where the arrays are."""
+    return problem if wish is None else replace(problem, compression=wish.settled(links.on_gpu))
 
 
 def measure_links(

@@ -13,6 +13,9 @@ from unspool.planning.text import links_table, what_if_table
 
 __all__ = ["run_command"]
 
+#: The most bytes of a file that a codec is tried on.
+SAMPLE = 256 << 20
+
 
 def run_command(options: argparse.Namespace) -> int:
     """Prints a plan; returns the exit code.
@@ -36,11 +39,23 @@ def run_command(options: argparse.Namespace) -> int:
         links=None if options.links is None else Links.load_from(options.links),
         on=options.on,
         arrays=options.arrays,
+        ratio=options.ratio,
+        encode=options.encode,
+        decode=options.decode,
+        codec=options.codec,
+        sample=None if options.sample is None else _sample(options.sample),
     )
     if target is not None:
         found.links.save_to(target)
     _show(found, options)
     return 0
+
+
+def _sample(path: str) -> Any:
+    """The array in a file, or the middle of one that is very large."""
+    from unspool.codecs.source import read_source
+
+    return read_source(path, None, None, SAMPLE).array
 
 
 def _check_target(target: Path) -> None:

@@ -110,7 +110,8 @@ def _ready(problem: Problem, proposal: Proposal, links: Links) -> _Ready | LeftO
     except Error as error:
         return LeftOut(proposal.name, str(error))
     size = problem.reverse_bytes
-    copies = counts.saves * links.save.seconds(size) + counts.restores * links.restore.seconds(size)
+    saving, restoring = problem.save_seconds(links, size), problem.restore_seconds(links, size)
+    copies = counts.saves * saving + counts.restores * restoring
     least = problem.least_seconds(counts.advances) + copies
     work = min(counts.saves + counts.restores + problem.steps, MOST)
     return _Ready(proposal, schedule, sample, work, least)
@@ -138,7 +139,7 @@ def candidate_of(
         name=name,
         schedule=schedule,
         tiers=tiers.names,
-        options=tiers.options(),
+        options=tiers.options() | _codec(problem),
         seconds=found["seconds"],
         compute_seconds=found["compute_seconds"],
         copy_seconds=found["copy_seconds"],
@@ -153,6 +154,13 @@ def candidate_of(
         links=_moved(tiers.names, found["link_bytes"]),
         lead=None if found["lead"] is None else int(found["lead"][1]),
     )
+
+
+def _codec(problem: Problem) -> dict[str, Any]:
+    """The keyword of a spool for its codec, if it was named."""
+    compression = problem.compression
+    named = compression is not None and compression.codec is not None
+    return {"codec": compression.codec} if compression and named else {}
 
 
 def _moved(names: tuple[str, ...], moved: Any) -> tuple[LinkBytes, ...]:
@@ -185,7 +193,16 @@ def job_of(problem: Problem, tiers: Tiers, links: Links) -> dict[str, Any]:
         "first_touch": chosen.first_touch,
         "lookahead": LOOKAHEAD,
         "on_gpu": chosen.on_gpu,
+        "compression": _coded(problem),
     }
+
+
+def _coded(problem: Problem) -> dict[str, Any] | None:
+    """The codec as the extension's forecast takes it."""
+    found = problem.compression
+    if found is None:
+        return None
+    return {"ratio": found.ratio, "encode": _pair(found.encode), "decode": _pair(found.decode)}
 
 
 def _pair(rate: Rate) -> tuple[float, float]:

@@ -18,6 +18,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.description = DESCRIPTION
     _problem_options(parser.add_argument_group("computation"))
     _tier_options(parser.add_argument_group("tiers"))
+    _codec_options(parser.add_argument_group("codec of the spool"))
     parser.add_argument("--links", type=Path, metavar="FILE", help="speeds; measures nothing")
     parser.add_argument("--write-links", type=Path, metavar="FILE", help="keep the speeds there")
     parser.add_argument(
@@ -41,6 +42,27 @@ def _problem_options(group: argparse._ArgumentGroup) -> None:
         help="of the part of a state that a reverse step reads (default: all)",
     )
     group.add_argument("--arrays", type=_count, default=1, metavar="N", help="of a state (1)")
+
+
+def _codec_options(group: argparse._ArgumentGroup) -> None:
+    from unspool.rtm.codec import codec_of
+
+    group.add_argument(
+        "--ratio", type=float, metavar="R", help="states become so many times smaller"
+    )
+    group.add_argument(
+        "--encode", metavar="SPEED", help='bytes of the arrays: "500 GB/s" (default: that of Twine)'
+    )
+    group.add_argument("--decode", metavar="SPEED", help="likewise")
+    group.add_argument(
+        "--codec",
+        type=codec_of,
+        metavar="CODEC",
+        help="for --sample, and for the advice: lossless, range=1e-4",
+    )
+    group.add_argument(
+        "--sample", metavar="FILE", help="an array (.npy) on which --codec is tried, for the ratio"
+    )
 
 
 def _count(text: str) -> int:

@@ -46,7 +46,8 @@ class Candidate:
         name: the schedule as it is written in Python.
         schedule: the schedule itself, an object of `unspool.schedules`, for `unspool.adjoint`.
         tiers: the tiers of the spool that it needs, fastest first.
-        options: the keywords of that `Spool`; a disk without a place is called "DIRECTORY".
+        options: the keywords of that `Spool`; a disk without a place is called "DIRECTORY". The
+            codec is there if the plan was given it as `codec=`.
         seconds: of the whole computation: the sum of the four figures below.
         compute_seconds: forward and reverse steps, slowed by what moves beside them.
         copy_seconds: copies between the application and the spool.
@@ -102,7 +103,9 @@ class Candidate:
 
 
 def _plain(value: Any) -> Any:
-    return list(value) if isinstance(value, tuple) else value
+    if isinstance(value, tuple):
+        return list(value)
+    return value if isinstance(value, int | str) else str(value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,8 +162,10 @@ class Plan:
     def to_dict(self) -> dict[str, Any]:
         """Everything as nested dictionaries, lists and numbers, ready for `json.dump`."""
         problem = {name: getattr(self.problem, name) for name in self.problem.__dataclass_fields__}
+        compression = self.problem.compression
         return {
             **problem,
+            "compression": None if compression is None else compression.as_dict(),
             "tiers": dict(self.tiers.capacity),
             "best": self.best.name,
             "simpler": None if self.simpler is None else self.simpler.name,

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from unspool.errors import OptionError
+from unspool.planning.compression import Compression
 from unspool.planning.links import Links
 from unspool.planning.sizes import Tiers, bytes_of
 
@@ -24,6 +25,7 @@ class Problem:
         reverse_bytes: of a copy that is only restored in order to reverse a step.
         step_seconds: of a forward step, without any save.
         reverse_seconds: of a reverse step.
+        compression: the codec of the spool, or None.
     """
 
     steps: int
@@ -31,10 +33,56 @@ class Problem:
     reverse_bytes: int
     step_seconds: float
     reverse_seconds: float
+    compression: Compression | None = None
+
+    @property
+    def state_held(self) -> int:
+        """What is stored of a state."""
+        return self._held(self.state_bytes)
+
+    @property
+    def reverse_held(self) -> int:
+        """What is stored of a copy that is only restored in order to reverse a step."""
+        return self._held(self.reverse_bytes)
+
+    @property
+    def margin(self) -> int:
+        """What a save takes of the fastest tier besides, until the state is encoded."""
+        return self.state_bytes - self.state_held
+
+    def _held(self, count: int) -> int:
+        return count if self.compression is None else self.compression.held(count)
 
     def slots(self, tiers: Tiers, links: Links) -> int:
         """How many states these tiers hold together: none has to be in two of them."""
-        return sum(tiers.slots(name, self.state_bytes, links.on_gpu) for name in tiers.names)
+        return sum(self.slots_in(name, tiers, links) for name in tiers.names)
+
+    def slots_in(self, name: str, tiers: Tiers, links: Links) -> int:
+        """How many states one of them holds."""
+        return self.left_in(name, tiers) // tiers.room(name, self.state_held, links.on_gpu)
+
+    def left_in(self, name: str, tiers: Tiers) -> int:
+        """What there is of a tier for states that are stored."""
+        margin = self.margin if name == tiers.names[0] else 0
+        return max(0, tiers.capacity[name] - margin)
+
+    def save_seconds(self, links: Links, count: int) -> float:
+        """The time of `count` bytes from the application to the fastest tier."""
+        return (self.compression.encode if self.compression else links.save).seconds(count)
+
+    def restore_seconds(self, links: Links, count: int) -> float:
+        """The time of `count` bytes from the fastest tier to the application."""
+        return (self.compression.decode if self.compression else links.restore).seconds(count)
+
+    def write_seconds(self, links: Links, tier: str) -> float:
+        """How long a state takes from the application to a tier, if it waits for it."""
+        moved = links.write_seconds(tier, self.state_held) - links.save.seconds(self.state_held)
+        return self.save_seconds(links, self.state_bytes) + moved
+
+    def read_seconds(self, links: Links, tier: str) -> float:
+        """How long a state takes from a tier to the application."""
+        moved = links.read_seconds(tier, self.state_held) - links.restore.seconds(self.state_held)
+        return self.restore_seconds(links, self.state_bytes) + moved
 
     def least_seconds(self, advances: int) -> float:
         """The computing of a schedule with so many forward steps."""
@@ -47,6 +95,7 @@ def problem_of(
     step_seconds: Any,
     reverse_seconds: Any = None,
     reverse_bytes: Any = None,
+    compression: Compression | None = None,
 ) -> Problem:
     """The computation as people give it.
 
@@ -64,7 +113,7 @@ def problem_of(
     reverse = forward
     if reverse_seconds is not None:
         reverse = seconds_of("reverse_seconds", reverse_seconds)
-    return Problem(_count("steps", steps), state, part, forward, reverse)
+    return Problem(_count("steps", steps), state, part, forward, reverse, compression)
 
 
 def _count(name: str, value: Any) -> int:

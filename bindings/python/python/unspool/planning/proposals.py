@@ -50,17 +50,17 @@ class Need:
 
     def room(self, problem: Problem) -> int:
         """The bytes that they have."""
-        return self.states * problem.state_bytes + self.parts * problem.reverse_bytes
+        return self.states * problem.state_held + self.parts * problem.reverse_held
 
     def fits(self, problem: Problem, tiers: Tiers, on_gpu: bool) -> bool:
         """Whether the tiers hold all of them together: states first, parts in what is left."""
         states, parts = self.states, self.parts
         for name in tiers.names:
-            left = tiers.capacity[name]
-            room = tiers.room(name, problem.state_bytes, on_gpu)
+            left = problem.left_in(name, tiers)
+            room = tiers.room(name, problem.state_held, on_gpu)
             here = min(states, left // room)
             states, left = states - here, left - here * room
-            parts -= min(parts, left // tiers.room(name, problem.reverse_bytes, on_gpu))
+            parts -= min(parts, left // tiers.room(name, problem.reverse_held, on_gpu))
         return states == 0 and parts == 0
 
 
@@ -148,10 +148,10 @@ class _Maker:
         ratio = problem.state_bytes / problem.reverse_bytes
         found = {*SHORT, PUBLISHED, round(math.sqrt(problem.steps * ratio))}
         for name in self.tiers.names[:-1] or self.tiers.names:
-            inside = self.tiers.slots(name, problem.reverse_bytes, links.on_gpu)
+            inside = self.tiers.slots(name, problem.reverse_held, links.on_gpu)
             found |= {inside - 2, inside // 2}
         for link in links.links:
-            seconds = link.flush.seconds(problem.state_bytes)
+            seconds = link.flush.seconds(problem.state_held)
             hidden = math.ceil(seconds / max(problem.step_seconds, seconds / problem.steps))
             found |= {hidden, 2 * hidden}
         return sorted(length for length in found if 2 <= length < problem.steps)
@@ -160,21 +160,21 @@ class _Maker:
         """Multi-level Revolve where there are several tiers, at a share of what it costs to wait
         for each: a spool hides the rest behind the steps.
         """
-        links, size = self.links, self.problem.state_bytes
-        slots = {name: self.tiers.slots(name, size, links.on_gpu) for name in self.tiers.names}
-        kept = {name: min(count, self.problem.steps) for name, count in slots.items() if count}
-        if len(kept) < 2 or self.problem.steps > MANY:
+        problem, links = self.problem, self.links
+        slots = {name: problem.slots_in(name, self.tiers, links) for name in self.tiers.names}
+        kept = {name: min(count, problem.steps) for name, count in slots.items() if count}
+        if len(kept) < 2 or problem.steps > MANY:
             return
         words = ", ".join(f"{name}={count}" for name, count in kept.items())
         costs = "" if share == 1 else f", at {share:.0%} of the costs"
         make = partial(
             kind,
             **kept,
-            write_seconds={name: share * links.write_seconds(name, size) for name in kept},
-            read_seconds={name: share * links.read_seconds(name, size) for name in kept},
-            step_seconds=self.problem.step_seconds,
+            write_seconds={name: share * problem.write_seconds(links, name) for name in kept},
+            read_seconds={name: share * problem.read_seconds(links, name) for name in kept},
+            step_seconds=problem.step_seconds,
         )
-        words = f"({self.problem.steps}, {words}{costs})"
+        words = f"({problem.steps}, {words}{costs})"
         need = Need(sum(kept.values()))
         yield Proposal("MultiLevel", f"MultiLevel{words}", make, need, self.tiers, True)
 

@@ -7,6 +7,7 @@ from itertools import pairwise
 
 from unspool.planning.links import Links, Rate
 from unspool.planning.outcome import Candidate, Plan, WhatIf
+from unspool.planning.problem import Problem
 from unspool.statistics import size, time
 
 __all__ = ["links_table", "report", "sentence", "what_if_table"]
@@ -43,8 +44,27 @@ def _head(plan: Plan) -> str:
     return (
         f"{problem.steps:,} steps of {time(problem.step_seconds)} forward and "
         f"{time(problem.reverse_seconds)} in reverse, states of {size(problem.state_bytes)}{part}; "
-        f"{tiers}"
+        f"{tiers}{_compression(problem)}"
     )
+
+
+def _compression(problem: Problem) -> str:
+    """What the codec was taken to be, and who says so."""
+    found = problem.compression
+    if found is None:
+        return ""
+    of_ratio, of_encoder, of_decoder = found.sources
+    name = "" if found.codec is None else f" by {_option(found.codec)}"
+    encode, decode = _speed(found.encode), _speed(found.decode)
+    speeds = f"encoder {encode} ({of_encoder}), decoder {decode} ({of_decoder})"
+    if of_encoder == of_decoder:
+        speeds = f"encoder {encode}, decoder {decode} ({of_encoder})"
+    held = size(problem.state_held)
+    return f"\nstored{name} in {held}, a ratio of {found.ratio:.3g} ({of_ratio}); {speeds}"
+
+
+def _speed(rate: Rate) -> str:
+    return f"{rate.bytes_per_second / 1e9:.3g} GB/s"
 
 
 def _candidates(plan: Plan) -> str:
@@ -111,6 +131,8 @@ def _simpler(plan: Plan) -> str:
 def _option(value: object) -> str:
     if isinstance(value, tuple):
         return f"({', '.join(map(_option, value))})"
+    if not isinstance(value, int | str):
+        return repr(value)
     return f'"{_exact(value) if isinstance(value, int) else value}"'
 
 
