@@ -2,27 +2,21 @@
 //! lost.
 #![cfg(not(feature = "shuttle"))]
 
-use std::error::Error;
+mod application;
+
 use std::time::{Duration, Instant};
 
-use unspool::gpu::{Context, DeviceArray, DeviceMemory, Stream, StridedLayout};
+use application::{Application, BOUND, LIMIT, Outcome, array_of, error, every_other, floats, wait};
+use unspool::gpu::{DeviceArray, Stream};
 use unspool::{
-    Bound, Codec, CodecChoice, CodecId, DiskSettings, Dtype, ErrorKind, On, RegionSpec, Settings,
-    Spool, Wait,
+    Bound, Codec, CodecChoice, CodecId, DiskSettings, ErrorKind, On, RegionSpec, Settings, Spool,
+    Wait,
 };
-use unspool_device::{Driver, copy};
+use unspool_device::copy;
 use unspool_fakecuda::Fake;
 
 const COUNT: usize = 5000;
 const LEN: u64 = 4 * COUNT as u64;
-const BOUND: f64 = 1e-3;
-const LIMIT: Duration = Duration::from_secs(30);
-
-type Outcome<T = ()> = Result<T, Box<dyn Error + Send + Sync>>;
-
-fn wait() -> Wait<'static> {
-    Wait::at_most(LIMIT)
-}
 
 /// The values of `version`, as bytes.
 fn wave(version: i64) -> Vec<u8> {
@@ -31,102 +25,29 @@ fn wave(version: i64) -> Vec<u8> {
 }
 
 fn spec(name: &str) -> RegionSpec {
-    RegionSpec { name: name.to_owned(), dtype: Dtype::Float32, shape: vec![COUNT as u64] }
-}
-
-/// The largest difference of two arrays.
-fn error(a: &[u8], b: &[u8]) -> f64 {
-    let value = |bytes: &[u8]| f32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
-    let pairs = a.chunks_exact(4).zip(b.chunks_exact(4));
-    pairs.map(|(a, b)| f64::from((value(a) - value(b)).abs())).fold(0.0, f64::max)
-}
-
-/// An application with one stream, an array to save and one to restore into.
-struct Application {
-    context: Context,
-    stream: Stream,
-    array: DeviceMemory,
-    other: DeviceMemory,
-}
-
-fn array_of(memory: &DeviceMemory) -> DeviceArray {
-    // SAFETY: the memory of an application lives longer than its copies: it is freed behind
-    // everything on the device.
-    unsafe { DeviceArray::dense(0, memory.span().address(), LEN) }
-}
-
-impl Application {
-    fn new() -> Outcome<Application> {
-        let context = Context::new(&Driver::load()?, 0)?;
-        let memory = || DeviceMemory::new(&context, LEN);
-        let (array, other) = (memory()?, memory()?);
-        Ok(Application { stream: Stream::new(&context)?, array, other, context })
-    }
-
-    /// Memory with the values of each version, ready before the device is made to stand.
-    fn prepared(&self, versions: std::ops::Range<i64>) -> Outcome<Vec<DeviceMemory>> {
-        versions.map(|version| self.upload(&wave(version))).collect()
-    }
-
-    fn upload(&self, bytes: &[u8]) -> Outcome<DeviceMemory> {
-        let memory = DeviceMemory::new(&self.context, bytes.len() as u64)?;
-        copy::host_to_device(&self.stream, &memory.span(), bytes, LIMIT)?;
-        Ok(memory)
-    }
-
-    /// Saves what `from` holds, and spoils the array that was saved.
-    fn save(&self, spool: &Spool, version: i64, from: &DeviceMemory) -> Outcome {
-        copy::device_to_device(&self.stream, &self.array.span(), &from.span())?;
-        let mut ticket = spool.save(version, vec![spec("u")], &wait())?;
-        ticket.put(0, &array_of(&self.array), &self.stream)?;
-        ticket.commit()?;
-        Ok(copy::fill(&self.stream, &self.array.span(), 0xEE)?)
-    }
-
-    fn save_wave(&self, spool: &Spool, version: i64) -> Outcome {
-        self.save(spool, version, &self.upload(&wave(version))?)
-    }
-
-    /// How far what is restored on the GPU is from what was saved.
-    fn restore(&self, spool: &Spool, version: i64) -> Outcome<f64> {
-        let mut ticket = spool.restore(version, &wait())?;
-        ticket.get(0, &array_of(&self.other), &self.stream)?;
-        ticket.finish()?;
-        let mut bytes = vec![0; LEN as usize];
-        copy::device_to_host(&self.stream, &mut bytes, &self.other.span(), LIMIT)?;
-        Ok(error(&bytes, &wave(version)))
-    }
+    floats(name, LEN)
 }
 
 fn open(change: impl FnOnce(&mut Settings)) -> Outcome<Spool> {
-    let mut settings = Settings {
-        device: Some(1 << 20),
-        on: On::Cuda(None),
-        codec: CodecChoice::all(Codec::Bounded(Bound::Absolute(BOUND))),
-        check_order: true,
-        timeout: LIMIT,
-        ..Settings::default()
-    };
-    change(&mut settings);
-    Ok(Spool::open(settings)?)
+    application::open(CodecChoice::all(Codec::Bounded(Bound::Absolute(BOUND))), change)
 }
 
 #[test]
 fn saves_return_while_the_gpu_stands_and_leave_no_holes_between_them() {
     let fake = Fake::start();
-    let application = Application::new().unwrap();
+    let application = Application::with(wave).unwrap();
     let spool = open(|_| ()).unwrap();
     let values = application.prepared(0..20).unwrap();
     application.stream.sync(LIMIT).unwrap();
     fake.hold();
     for (version, values) in (0..).zip(&values) {
-        application.save(&spool, version, values).unwrap();
+        application.save_from(&spool, version, values).unwrap();
         assert!(spool.contains(version).unwrap());
     }
     assert_eq!(spool.versions().unwrap().len(), 20);
     fake.release();
     for version in (0..20).rev() {
-        let found = application.restore(&spool, version).unwrap();
+        let found = application.restored_error(&spool, version).unwrap();
         let told = &spool.achieved(version).unwrap()[0];
         assert_eq!(told.codec, CodecId::Twine);
         assert!(found <= BOUND && (found - told.achieved.unwrap().max_error).abs() < 1e-8);
@@ -145,7 +66,7 @@ fn saves_return_while_the_gpu_stands_and_leave_no_holes_between_them() {
 fn more_than_fits_goes_to_slower_tiers_as_it_was_encoded_and_comes_back() {
     let fake = Fake::start();
     fake.pace(Duration::from_micros(50), 0);
-    let application = Application::new().unwrap();
+    let application = Application::with(wave).unwrap();
     let directory = tempfile::tempdir().unwrap();
     let spool = open(|settings| {
         settings.device = Some(64 << 10);
@@ -153,10 +74,10 @@ fn more_than_fits_goes_to_slower_tiers_as_it_was_encoded_and_comes_back() {
         settings.disk = Some(DiskSettings::new(directory.path()));
     })
     .unwrap();
-    (0..60).for_each(|version| application.save_wave(&spool, version).unwrap());
+    (0..60).for_each(|version| application.save(&spool, version).unwrap());
     spool.expect((0..60).rev()).unwrap();
     for version in (0..60).rev() {
-        assert!(application.restore(&spool, version).unwrap() <= BOUND, "version {version}");
+        assert!(application.restored_error(&spool, version).unwrap() <= BOUND, "version {version}");
     }
     // On the host, whatever tier it is in.
     for version in 0..60 {
@@ -170,7 +91,7 @@ fn more_than_fits_goes_to_slower_tiers_as_it_was_encoded_and_comes_back() {
 #[test]
 fn arrays_of_a_gpu_are_encoded_there_also_for_tiers_in_main_memory() {
     let _fake = Fake::start();
-    let application = Application::new().unwrap();
+    let application = Application::with(wave).unwrap();
     let directory = tempfile::tempdir().unwrap();
     for host in [Some(1 << 20), None] {
         let spool = open(|settings| {
@@ -180,8 +101,8 @@ fn arrays_of_a_gpu_are_encoded_there_also_for_tiers_in_main_memory() {
         })
         .unwrap();
         for version in 0..5 {
-            application.save_wave(&spool, version).unwrap();
-            assert!(application.restore(&spool, version).unwrap() <= BOUND);
+            application.save(&spool, version).unwrap();
+            assert!(application.restored_error(&spool, version).unwrap() <= BOUND);
             let told = spool.achieved(version).unwrap();
             assert!(told[0].stored < LEN / 2 && told[0].achieved.is_some(), "{told:?}");
         }
@@ -192,13 +113,10 @@ fn arrays_of_a_gpu_are_encoded_there_also_for_tiers_in_main_memory() {
 /// Regions of every kind in one checkpoint: on two streams, strided, from the host, without bytes.
 fn mixed(application: &Application, spool: &Spool, in_one_call: bool) -> Outcome {
     let second = Stream::new(&application.context)?;
-    let (a, b) = (application.upload(&wave(1))?, application.upload(&[wave(2), wave(2)].concat())?);
+    let twice = [wave(2), wave(2)].concat();
+    let (a, b) = (application.upload(&wave(1))?, application.upload(&twice)?);
     application.stream.sync(LIMIT)?;
-    let layout = StridedLayout { shape: vec![COUNT as u64], strides: vec![8], itemsize: 4 };
-    // SAFETY: the memory is freed behind everything on the device.
-    let strided = unsafe { DeviceArray::strided(0, b.span().address(), layout) };
-    let every_other: Vec<u8> =
-        [wave(2), wave(2)].concat().chunks_exact(8).flat_map(|pair| pair[..4].to_vec()).collect();
+    let (strided, kept) = every_other(&b, &twice);
     let empty = RegionSpec { shape: vec![0], ..spec("empty") };
     let few = RegionSpec { shape: vec![3], ..spec("few") };
     let specs = vec![few, spec("a"), empty, spec("b"), spec("c")];
@@ -216,7 +134,7 @@ fn mixed(application: &Application, spool: &Spool, in_one_call: bool) -> Outcome
     copy::fill(&second, &b.span(), 0)?;
     ticket.commit()?;
     let ticket = spool.restore(0, &wait())?;
-    let expected = [vec![1; 12], wave(1), Vec::new(), every_other, wave(3)];
+    let expected = [vec![1; 12], wave(1), Vec::new(), kept, wave(3)];
     for (index, expected) in expected.iter().enumerate() {
         let mut right = false;
         ticket.read(index, |bytes| {
@@ -232,7 +150,7 @@ fn mixed(application: &Application, spool: &Spool, in_one_call: bool) -> Outcome
 fn regions_from_several_streams_and_from_the_host_are_one_checkpoint() {
     let fake = Fake::start();
     fake.pace(Duration::from_micros(30), 0);
-    let application = Application::new().unwrap();
+    let application = Application::with(wave).unwrap();
     for check in [false, true] {
         let spool = open(|settings| settings.check_codec = check).unwrap();
         for in_one_call in [true, false, true] {
@@ -245,7 +163,7 @@ fn regions_from_several_streams_and_from_the_host_are_one_checkpoint() {
 #[test]
 fn regions_of_the_host_may_come_behind_those_of_a_gpu_in_any_order() {
     let _fake = Fake::start();
-    let application = Application::new().unwrap();
+    let application = Application::with(wave).unwrap();
     let array = application.upload(&wave(5)).unwrap();
     for device in [Some(1 << 20), None] {
         let spool = open(|settings| {
@@ -273,7 +191,7 @@ fn regions_of_the_host_may_come_behind_those_of_a_gpu_in_any_order() {
 #[test]
 fn a_check_looks_at_what_a_gpu_encodes_wherever_the_tiers_are() {
     let _fake = Fake::start();
-    let application = Application::new().unwrap();
+    let application = Application::with(wave).unwrap();
     // All errors are about as large as the bound allows, which the model of PSNR does not expect.
     let large = 0.98 * 3f32.sqrt() * 1e-3;
     let at = |i: usize| match i {
@@ -290,7 +208,7 @@ fn a_check_looks_at_what_a_gpu_encodes_wherever_the_tiers_are() {
             settings.check_codec = true;
         })
         .unwrap();
-        let refused = application.save(&spool, 0, &array).unwrap_err();
+        let refused = application.save_from(&spool, 0, &array).unwrap_err();
         let refused = refused.downcast_ref::<unspool::Error>().unwrap();
         assert_eq!(refused.kind(), ErrorKind::BoundViolated, "{device:?}: {refused}");
         assert!(!spool.contains(0).unwrap());
@@ -301,7 +219,7 @@ fn a_check_looks_at_what_a_gpu_encodes_wherever_the_tiers_are() {
 #[test]
 fn an_array_without_bytes_that_comes_last_changes_nothing() {
     let _fake = Fake::start();
-    let application = Application::new().unwrap();
+    let application = Application::with(wave).unwrap();
     for device in [Some(1 << 20), None] {
         let spool = open(|settings| {
             settings.device = device;
@@ -318,7 +236,7 @@ fn an_array_without_bytes_that_comes_last_changes_nothing() {
         let again = ticket.put(0, &array_of(&array), &application.stream).unwrap_err();
         assert_eq!(again.kind(), ErrorKind::Invalid, "{again}");
         ticket.commit().unwrap();
-        assert!(application.restore(&spool, 4).unwrap() <= BOUND);
+        assert!(application.restored_error(&spool, 4).unwrap() <= BOUND);
         spool.close().unwrap();
     }
 }
@@ -326,7 +244,7 @@ fn an_array_without_bytes_that_comes_last_changes_nothing() {
 #[test]
 fn a_save_that_is_given_up_after_its_launch_leaves_version_and_room_free() {
     let fake = Fake::start();
-    let application = Application::new().unwrap();
+    let application = Application::with(wave).unwrap();
     let spool = open(|settings| settings.device = Some(64 << 10)).unwrap();
     let values = application.prepared(0..1).unwrap();
     application.stream.sync(LIMIT).unwrap();
@@ -336,9 +254,9 @@ fn a_save_that_is_given_up_after_its_launch_leaves_version_and_room_free() {
         ticket.put(0, &array_of(&values[0]), &application.stream).unwrap();
         drop(ticket);
         assert!(!spool.contains(0).unwrap());
-        application.save(&spool, 0, &values[0]).unwrap();
+        application.save_from(&spool, 0, &values[0]).unwrap();
         fake.release();
-        assert!(application.restore(&spool, 0).unwrap() <= BOUND);
+        assert!(application.restored_error(&spool, 0).unwrap() <= BOUND);
         spool.discard(0).unwrap();
     }
     spool.close().unwrap();
@@ -347,7 +265,7 @@ fn a_save_that_is_given_up_after_its_launch_leaves_version_and_room_free() {
 #[test]
 fn what_is_pending_can_be_discarded_and_flushed() {
     let fake = Fake::start();
-    let application = Application::new().unwrap();
+    let application = Application::with(wave).unwrap();
     let directory = tempfile::tempdir().unwrap();
     let spool = open(|settings| {
         let disk = DiskSettings::new(directory.path());
@@ -358,7 +276,7 @@ fn what_is_pending_can_be_discarded_and_flushed() {
     application.stream.sync(LIMIT).unwrap();
     fake.hold();
     for (version, values) in (0..).zip(&values) {
-        application.save(&spool, version, values).unwrap();
+        application.save_from(&spool, version, values).unwrap();
     }
     [0, 2, 5].into_iter().for_each(|version| spool.discard(version).unwrap());
     let error = spool.flush(&Wait::at_most(Duration::from_millis(100))).unwrap_err();
@@ -370,7 +288,7 @@ fn what_is_pending_can_be_discarded_and_flushed() {
     spool.flush(&wait()).unwrap();
     for version in [1, 3, 4] {
         assert!(spool.durable(version).unwrap());
-        assert!(application.restore(&spool, version).unwrap() <= BOUND);
+        assert!(application.restored_error(&spool, version).unwrap() <= BOUND);
     }
     spool.close().unwrap();
     drop(spool);
@@ -391,13 +309,13 @@ fn error_of(bytes: &[u8], version: i64) -> f64 {
 #[test]
 fn a_gpu_that_is_lost_while_it_encodes_is_told_by_the_next_call_and_close_returns() {
     let fake = Fake::start();
-    let application = Application::new().unwrap();
+    let application = Application::with(wave).unwrap();
     let spool = open(|settings| settings.check_order = false).unwrap();
     let values = application.prepared(0..3).unwrap();
     application.stream.sync(LIMIT).unwrap();
     fake.hold();
     for (version, values) in (0..).zip(&values) {
-        application.save(&spool, version, values).unwrap();
+        application.save_from(&spool, version, values).unwrap();
     }
     fake.break_context(0, 700);
     fake.release();
@@ -413,7 +331,7 @@ fn a_gpu_that_is_lost_while_it_encodes_is_told_by_the_next_call_and_close_return
 #[test]
 fn closing_while_the_gpu_stands_is_bounded_and_says_what_is_lost() {
     let fake = Fake::start();
-    let application = Application::new().unwrap();
+    let application = Application::with(wave).unwrap();
     let spool = open(|settings| {
         settings.timeout = Duration::from_millis(300);
         settings.check_order = false;
@@ -423,7 +341,7 @@ fn closing_while_the_gpu_stands_is_bounded_and_says_what_is_lost() {
     application.stream.sync(LIMIT).unwrap();
     fake.hold();
     for (version, values) in (0..).zip(&values) {
-        application.save(&spool, version, values).unwrap();
+        application.save_from(&spool, version, values).unwrap();
     }
     let error = spool.close().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Timeout, "{error}");
@@ -443,16 +361,16 @@ fn threads_with_streams_of_their_own_share_a_spool_that_encodes() {
     .unwrap();
     let errors: Vec<f64> = std::thread::scope(|scope| {
         let work = |thread: i64| {
-            let application = Application::new().unwrap();
+            let application = Application::with(wave).unwrap();
             let mut largest = 0f64;
             for version in 20 * thread..20 * thread + 20 {
-                application.save_wave(&spool, version).unwrap();
+                application.save(&spool, version).unwrap();
                 if version % 2 == 1 {
-                    largest = largest.max(application.restore(&spool, version - 1).unwrap());
+                    largest = largest.max(application.restored_error(&spool, version - 1).unwrap());
                 }
             }
             for version in 20 * thread..20 * thread + 20 {
-                largest = largest.max(application.restore(&spool, version).unwrap());
+                largest = largest.max(application.restored_error(&spool, version).unwrap());
             }
             largest
         };

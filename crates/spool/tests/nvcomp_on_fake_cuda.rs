@@ -1,28 +1,23 @@
 //! nvCOMP's codecs in spools, on a fake GPU with an nvCOMP of its own.
 #![cfg(not(feature = "shuttle"))]
 
-use std::error::Error;
+mod application;
+
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use unspool::gpu::{Context, DeviceArray, DeviceMemory, Stream, StridedLayout};
-use unspool::{
-    Bound, Choice, Codec, CodecChoice, CodecId, DiskSettings, Dtype, ErrorKind, NvComp, On,
-    RegionSpec, Settings, Spool, Wait,
+use application::{
+    Application, BOUND, Outcome, Packages, array_of, error, every_other, floats, on_host, wait,
 };
-use unspool_device::{Driver, copy};
+use unspool::{
+    Bound, Choice, Codec, CodecChoice, CodecId, DiskSettings, ErrorKind, NvComp, On, RegionSpec,
+    Settings, Spool,
+};
+use unspool_device::copy;
 use unspool_fakecuda::Fake;
 
 const COUNT: usize = 40_000;
 const LEN: u64 = 4 * COUNT as u64;
-const BOUND: f64 = 1e-3;
-const LIMIT: Duration = Duration::from_secs(30);
-
-type Outcome<T = ()> = Result<T, Box<dyn Error + Send + Sync>>;
-
-fn wait() -> Wait<'static> {
-    Wait::at_most(LIMIT)
-}
 
 /// Values of `version`, every other chunk of nvCOMP zeros.
 fn values(version: i64) -> Vec<u8> {
@@ -31,107 +26,25 @@ fn values(version: i64) -> Vec<u8> {
 }
 
 fn spec(name: &str) -> RegionSpec {
-    RegionSpec { name: name.to_owned(), dtype: Dtype::Float32, shape: vec![COUNT as u64] }
+    floats(name, LEN)
 }
 
-/// The largest difference of two arrays.
-fn error(a: &[u8], b: &[u8]) -> f64 {
-    let value = |bytes: &[u8]| f32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
-    let pairs = a.chunks_exact(4).zip(b.chunks_exact(4));
-    pairs.map(|(a, b)| f64::from((value(a) - value(b)).abs())).fold(0.0, f64::max)
+/// An application, and where its spools find an nvCOMP.
+fn ready() -> Outcome<(Application, Packages)> {
+    Ok((Application::with(values)?, Packages::new()?))
 }
 
-/// A folder like `site-packages` in which the fake stands for nvCOMP.
-struct Packages(tempfile::TempDir);
-
-impl Packages {
-    fn new() -> Outcome<Packages> {
-        let root = tempfile::tempdir()?;
-        let folder = root.path().join("nvidia/libnvcomp/lib64");
-        std::fs::create_dir_all(&folder)?;
-        let fake = std::env::var_os("UNSPOOL_CUDA_DRIVER").ok_or("the fake is the driver")?;
-        let fake = std::fs::canonicalize(Path::new(&fake))?;
-        std::os::unix::fs::symlink(fake, folder.join("libnvcomp.so.6"))?;
-        Ok(Packages(root))
-    }
-
-    fn folders(&self) -> Vec<PathBuf> {
-        vec![self.0.path().to_owned()]
-    }
-}
-
-/// An application with one stream, an array to save and one to restore into.
-struct Application {
-    context: Context,
-    stream: Stream,
-    array: DeviceMemory,
-    other: DeviceMemory,
-    packages: Packages,
-}
-
-fn array_of(memory: &DeviceMemory) -> DeviceArray {
-    // SAFETY: the memory of an application lives longer than its copies: it is freed behind
-    // everything on the device.
-    unsafe { DeviceArray::dense(0, memory.span().address(), LEN) }
-}
-
-impl Application {
-    fn new() -> Outcome<Application> {
-        let context = Context::new(&Driver::load()?, 0)?;
-        let memory = || DeviceMemory::new(&context, LEN);
-        let (array, other) = (memory()?, memory()?);
-        let (stream, packages) = (Stream::new(&context)?, Packages::new()?);
-        Ok(Application { stream, array, other, packages, context })
-    }
-
-    fn open(&self, codec: CodecChoice, change: impl FnOnce(&mut Settings)) -> Outcome<Spool> {
-        let mut settings = Settings {
-            device: Some(4 << 20),
-            on: On::Cuda(None),
-            codec,
-            compiler_folders: self.packages.folders(),
-            check_order: true,
-            timeout: LIMIT,
-            ..Settings::default()
-        };
-        change(&mut settings);
-        Ok(Spool::open(settings)?)
-    }
-
-    fn upload(&self, bytes: &[u8]) -> Outcome<DeviceMemory> {
-        let memory = DeviceMemory::new(&self.context, bytes.len() as u64)?;
-        copy::host_to_device(&self.stream, &memory.span(), bytes, LIMIT)?;
-        Ok(memory)
-    }
-
-    /// Saves the values of `version`, and spoils the array that was saved.
-    fn save(&self, spool: &Spool, version: i64) -> Outcome {
-        copy::host_to_device(&self.stream, &self.array.span(), &values(version), LIMIT)?;
-        let mut ticket = spool.save(version, vec![spec("u")], &wait())?;
-        ticket.put(0, &array_of(&self.array), &self.stream)?;
-        ticket.commit()?;
-        Ok(copy::fill(&self.stream, &self.array.span(), 0xEE)?)
-    }
-
-    /// What is restored on the GPU.
-    fn restore(&self, spool: &Spool, version: i64) -> Outcome<Vec<u8>> {
-        copy::fill(&self.stream, &self.other.span(), 0xEE)?;
-        let mut ticket = spool.restore(version, &wait())?;
-        ticket.get(0, &array_of(&self.other), &self.stream)?;
-        ticket.finish()?;
-        let mut bytes = vec![0; LEN as usize];
-        copy::device_to_host(&self.stream, &mut bytes, &self.other.span(), LIMIT)?;
-        Ok(bytes)
-    }
-}
-
-/// What is restored on the host.
-fn on_host(spool: &Spool, version: i64, index: usize) -> Outcome<Vec<u8>> {
-    let ticket = spool.restore(version, &wait())?;
-    let mut bytes = vec![0; ticket.head().regions[index].bytes as usize];
-    ticket.read_into(index, &mut bytes)?;
-    ticket.finish()?;
-    Ok(bytes)
+/// A spool in which some raw checkpoints fit.
+fn open(
+    packages: &Packages,
+    codec: CodecChoice,
+    change: impl FnOnce(&mut Settings),
+) -> Outcome<Spool> {
+    application::open(codec, |settings| {
+        settings.device = Some(4 << 20);
+        settings.compiler_folders = packages.folders();
+        change(settings);
+    })
 }
 
 fn lz4() -> CodecChoice {
@@ -141,14 +54,14 @@ fn lz4() -> CodecChoice {
 #[test]
 fn a_check_decodes_what_goes_to_tiers_in_main_memory() {
     let _fake = Fake::start();
-    let application = Application::new().unwrap();
+    let (application, packages) = ready().unwrap();
     let host_only = |settings: &mut Settings| {
         (settings.device, settings.host) = (None, Some(4 << 20));
         settings.check_codec = true;
     };
     for format in [NvComp::Bitcomp, NvComp::Lz4] {
         let codec = CodecChoice::all(Codec::NvComp(format));
-        let spool = application.open(codec, host_only).unwrap();
+        let spool = open(&packages, codec, host_only).unwrap();
         application.save(&spool, 1).unwrap();
         assert_eq!(spool.achieved(1).unwrap()[0].codec, CodecId::NvComp);
         assert!(application.restore(&spool, 1).unwrap() == values(1), "{format:?}");
@@ -159,10 +72,10 @@ fn a_check_decodes_what_goes_to_tiers_in_main_memory() {
 #[test]
 fn every_format_comes_back_as_it_was_saved() {
     let _fake = Fake::start();
-    let application = Application::new().unwrap();
+    let (application, packages) = ready().unwrap();
     for format in [NvComp::Bitcomp, NvComp::Lz4] {
         let codec = CodecChoice::all(Codec::NvComp(format));
-        let spool = application.open(codec, |settings| settings.check_codec = true).unwrap();
+        let spool = open(&packages, codec, |settings| settings.check_codec = true).unwrap();
         for version in 0..3 {
             application.save(&spool, version).unwrap();
         }
@@ -176,7 +89,7 @@ fn every_format_comes_back_as_it_was_saved() {
         spool.close().unwrap();
     }
     let codec = CodecChoice::all(Codec::NvComp(NvComp::BitcompLossy(BOUND)));
-    let spool = application.open(codec, |_| ()).unwrap();
+    let spool = open(&packages, codec, |_| ()).unwrap();
     application.save(&spool, 0).unwrap();
     let restored = application.restore(&spool, 0).unwrap();
     assert!(error(&restored, &values(0)) <= BOUND);
@@ -187,8 +100,8 @@ fn every_format_comes_back_as_it_was_saved() {
 #[test]
 fn saves_return_while_the_gpu_stands_and_leave_no_holes_between_them() {
     let fake = Fake::start();
-    let application = Application::new().unwrap();
-    let spool = application.open(lz4(), |_| ()).unwrap();
+    let (application, packages) = ready().unwrap();
+    let spool = open(&packages, lz4(), |_| ()).unwrap();
     let sources: Vec<_> =
         (0..10).map(|version| application.upload(&values(version)).unwrap()).collect();
     // What is made at the first use takes its time.
@@ -215,15 +128,14 @@ fn saves_return_while_the_gpu_stands_and_leave_no_holes_between_them() {
 fn more_than_fits_goes_to_slower_tiers_as_it_was_encoded_and_comes_back() {
     let fake = Fake::start();
     fake.pace(Duration::from_micros(20), 0);
-    let application = Application::new().unwrap();
+    let (application, packages) = ready().unwrap();
     let directory = tempfile::tempdir().unwrap();
-    let spool = application
-        .open(lz4(), |settings| {
-            settings.device = Some(512 << 10);
-            settings.host = Some(512 << 10);
-            settings.disk = Some(DiskSettings::new(directory.path()));
-        })
-        .unwrap();
+    let spool = open(&packages, lz4(), |settings| {
+        settings.device = Some(512 << 10);
+        settings.host = Some(512 << 10);
+        settings.disk = Some(DiskSettings::new(directory.path()));
+    })
+    .unwrap();
     (0..30).for_each(|version| application.save(&spool, version).unwrap());
     spool.expect((0..30).rev()).unwrap();
     for version in (0..30).rev() {
@@ -238,16 +150,15 @@ fn more_than_fits_goes_to_slower_tiers_as_it_was_encoded_and_comes_back() {
 #[test]
 fn arrays_of_a_gpu_are_encoded_there_also_for_tiers_in_main_memory() {
     let _fake = Fake::start();
-    let application = Application::new().unwrap();
+    let (application, packages) = ready().unwrap();
     let directory = tempfile::tempdir().unwrap();
     for host in [Some(1 << 20), None] {
-        let spool = application
-            .open(lz4(), |settings| {
-                (settings.device, settings.host) = (None, host);
-                (settings.on, settings.check_order) = (On::Cpu, false);
-                settings.disk = Some(DiskSettings::new(directory.path()));
-            })
-            .unwrap();
+        let spool = open(&packages, lz4(), |settings| {
+            (settings.device, settings.host) = (None, host);
+            (settings.on, settings.check_order) = (On::Cpu, false);
+            settings.disk = Some(DiskSettings::new(directory.path()));
+        })
+        .unwrap();
         for version in 0..3 {
             application.save(&spool, version).unwrap();
             assert!(application.restore(&spool, version).unwrap() == values(version));
@@ -262,7 +173,7 @@ fn arrays_of_a_gpu_are_encoded_there_also_for_tiers_in_main_memory() {
 fn regions_of_several_codecs_and_of_the_host_are_one_checkpoint() {
     let fake = Fake::start();
     fake.pace(Duration::from_micros(20), 0);
-    let application = Application::new().unwrap();
+    let (application, packages) = ready().unwrap();
     let by_region = [
         ("a", Codec::NvComp(NvComp::Lz4)),
         ("b", Codec::Bounded(Bound::Absolute(BOUND))),
@@ -278,16 +189,10 @@ fn regions_of_several_codecs_and_of_the_host_are_one_checkpoint() {
     let empty = RegionSpec { shape: vec![0], ..spec("empty") };
     let specs = [spec("a"), spec("b"), spec("c"), spec("d"), spec("e"), empty];
     for (round, check) in [(0, false), (1, true), (2, false)] {
-        let spool = application.open(codec.clone(), |s| s.check_codec = check).unwrap();
-        let twice = application.upload(&[values(2), values(2)].concat()).unwrap();
-        let layout = StridedLayout { shape: vec![COUNT as u64], strides: vec![8], itemsize: 4 };
-        // SAFETY: the memory is freed behind everything on the device.
-        let strided = unsafe { DeviceArray::strided(0, twice.span().address(), layout) };
-        let every_other: Vec<u8> = [values(2), values(2)]
-            .concat()
-            .chunks_exact(8)
-            .flat_map(|pair| pair[..4].to_vec())
-            .collect();
+        let spool = open(&packages, codec.clone(), |s| s.check_codec = check).unwrap();
+        let twice = [values(2), values(2)].concat();
+        let memory = application.upload(&twice).unwrap();
+        let (strided, kept) = every_other(&memory, &twice);
         for version in 0..3 {
             let source = application.upload(&values(version)).unwrap();
             let dense = array_of(&source);
@@ -307,8 +212,7 @@ fn regions_of_several_codecs_and_of_the_host_are_one_checkpoint() {
         }
         for version in 0..3 {
             let own = values(version);
-            for (index, expected) in [&own, &own, &every_other, &own, &values(5)].iter().enumerate()
-            {
+            for (index, expected) in [&own, &own, &kept, &own, &values(5)].iter().enumerate() {
                 let found = on_host(&spool, version, index).unwrap();
                 let allowed = if index == 1 { BOUND } else { 0.0 };
                 assert!(error(&found, expected) <= allowed, "round {round}, region {index}");
@@ -324,13 +228,13 @@ fn regions_of_several_codecs_and_of_the_host_are_one_checkpoint() {
 #[test]
 fn arrays_of_the_host_are_encoded_by_the_gpu_of_the_spool() {
     let _fake = Fake::start();
-    let application = Application::new().unwrap();
+    let packages = Packages::new().unwrap();
     for device in [Some(4 << 20), None] {
         let change = |settings: &mut Settings| {
             settings.device = device;
             settings.host = Some(4 << 20);
         };
-        let spool = application.open(lz4(), change).unwrap();
+        let spool = open(&packages, lz4(), change).unwrap();
         let mut ticket = spool.save(0, vec![spec("u"), spec("v")], &wait()).unwrap();
         ticket.fill_from(0, &values(0)).unwrap();
         ticket.fill_from(1, &values(1)).unwrap();
@@ -345,16 +249,15 @@ fn arrays_of_the_host_are_encoded_by_the_gpu_of_the_spool() {
 #[test]
 fn containers_that_were_damaged_are_told_and_not_decoded() {
     let _fake = Fake::start();
-    let application = Application::new().unwrap();
+    let (application, packages) = ready().unwrap();
     let directory = tempfile::tempdir().unwrap();
-    let spool = application
-        .open(lz4(), |settings| {
-            settings.device = None;
-            (settings.on, settings.check_order) = (On::Cpu, false);
-            settings.verify = false;
-            settings.disk = Some(DiskSettings::new(directory.path()));
-        })
-        .unwrap();
+    let spool = open(&packages, lz4(), |settings| {
+        settings.device = None;
+        (settings.on, settings.check_order) = (On::Cpu, false);
+        settings.verify = false;
+        settings.disk = Some(DiskSettings::new(directory.path()));
+    })
+    .unwrap();
     application.save(&spool, 0).unwrap();
     damage(directory.path());
     let error = on_host(&spool, 0, 0).unwrap_err();
@@ -392,23 +295,23 @@ fn walk(folder: &Path) -> Vec<PathBuf> {
 #[test]
 fn without_the_library_and_for_a_durable_history_it_is_refused_with_what_to_do() {
     let fake = Fake::start();
-    let application = Application::new().unwrap();
+    let (application, packages) = ready().unwrap();
     let directory = tempfile::tempdir().unwrap();
     let disk = DiskSettings { durable: true, ..DiskSettings::new(directory.path()) };
     let durable = |settings: &mut Settings| settings.disk = Some(disk.clone());
-    let error = application.open(lz4(), durable).unwrap_err();
+    let error = open(&packages, lz4(), durable).unwrap_err();
     assert!(error.to_string().contains("durable"), "{error}");
-    let spool = application.open(CodecChoice::default(), durable).unwrap();
+    let spool = open(&packages, CodecChoice::default(), durable).unwrap();
     let error = spool.save_as(0, vec![spec("u")], &lz4(), &wait()).unwrap_err();
     assert!(error.to_string().contains("durable"), "{error}");
     spool.close().unwrap();
     let ans = CodecChoice::all(Codec::NvComp(NvComp::Ans));
-    let spool = application.open(ans, |_| ()).unwrap();
+    let spool = open(&packages, ans, |_| ()).unwrap();
     let error = spool.save(0, vec![spec("u")], &wait()).unwrap_err();
     assert!(error.to_string().contains("Ans"), "a library without it: {error}");
     spool.close().unwrap();
     fake.nvcomp(4200);
-    let spool = application.open(lz4(), |_| ()).unwrap();
+    let spool = open(&packages, lz4(), |_| ()).unwrap();
     let error = spool.save(0, vec![spec("u")], &wait()).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Invalid);
     assert!(error.to_string().contains("pip install unspool[nvcomp]"), "{error}");

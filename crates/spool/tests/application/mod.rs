@@ -1,0 +1,155 @@
+//! An application on a fake GPU: one stream, arrays of 32-bit floats, and saves and restores of
+//! them through a spool with codecs.
+#![allow(dead_code)]
+
+use std::error::Error;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use unspool::gpu::{Context, DeviceArray, DeviceMemory, Stream, StridedLayout};
+use unspool::{CodecChoice, Dtype, On, RegionSpec, Settings, Spool, Wait};
+use unspool_device::{Driver, copy};
+
+/// The largest error of the tests' codecs.
+pub const BOUND: f64 = 1e-3;
+/// Long enough for a slow machine; a wait that reaches it is a fault.
+pub const LIMIT: Duration = Duration::from_secs(30);
+
+pub type Outcome<T = ()> = Result<T, Box<dyn Error + Send + Sync>>;
+
+pub fn wait() -> Wait<'static> {
+    Wait::at_most(LIMIT)
+}
+
+/// A region of `bytes` bytes of 32-bit floats.
+pub fn floats(name: &str, bytes: u64) -> RegionSpec {
+    RegionSpec { name: name.to_owned(), dtype: Dtype::Float32, shape: vec![bytes / 4] }
+}
+
+/// The largest difference of two arrays.
+pub fn error(a: &[u8], b: &[u8]) -> f64 {
+    let value = |bytes: &[u8]| f32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
+    let pairs = a.chunks_exact(4).zip(b.chunks_exact(4));
+    pairs.map(|(a, b)| f64::from((value(a) - value(b)).abs())).fold(0.0, f64::max)
+}
+
+pub fn array_of(memory: &DeviceMemory) -> DeviceArray {
+    let span = memory.span();
+    // SAFETY: the memory of an application lives longer than its copies: it is freed behind
+    // everything on the device.
+    unsafe { DeviceArray::dense(0, span.address(), span.len()) }
+}
+
+/// Every other value of `memory`, which holds `bytes`: the array, and the bytes that it has.
+pub fn every_other(memory: &DeviceMemory, bytes: &[u8]) -> (DeviceArray, Vec<u8>) {
+    let shape = vec![bytes.len() as u64 / 8];
+    let layout = StridedLayout { shape, strides: vec![8], itemsize: 4 };
+    // SAFETY: as for `array_of`.
+    let array = unsafe { DeviceArray::strided(0, memory.span().address(), layout) };
+    (array, bytes.chunks_exact(8).flat_map(|pair| pair[..4].to_vec()).collect())
+}
+
+/// What `change` makes of the settings of a spool on the GPU, opened.
+pub fn open(codec: CodecChoice, change: impl FnOnce(&mut Settings)) -> Outcome<Spool> {
+    let mut settings = Settings {
+        device: Some(1 << 20),
+        on: On::Cuda(None),
+        codec,
+        check_order: true,
+        timeout: LIMIT,
+        ..Settings::default()
+    };
+    change(&mut settings);
+    Ok(Spool::open(settings)?)
+}
+
+/// A stream, an array to save and one to restore into, both as long as the values of a version.
+pub struct Application {
+    pub context: Context,
+    pub stream: Stream,
+    pub array: DeviceMemory,
+    pub other: DeviceMemory,
+    /// The values of a version, as bytes.
+    values: fn(i64) -> Vec<u8>,
+}
+
+impl Application {
+    pub fn with(values: fn(i64) -> Vec<u8>) -> Outcome<Application> {
+        let context = Context::new(&Driver::load()?, 0)?;
+        let len = values(0).len() as u64;
+        let memory = || DeviceMemory::new(&context, len);
+        let (array, other) = (memory()?, memory()?);
+        Ok(Application { stream: Stream::new(&context)?, array, other, context, values })
+    }
+
+    pub fn upload(&self, bytes: &[u8]) -> Outcome<DeviceMemory> {
+        let memory = DeviceMemory::new(&self.context, bytes.len() as u64)?;
+        copy::host_to_device(&self.stream, &memory.span(), bytes, LIMIT)?;
+        Ok(memory)
+    }
+
+    /// Memory with the values of each version, ready before the device is made to stand.
+    pub fn prepared(&self, versions: Range<i64>) -> Outcome<Vec<DeviceMemory>> {
+        versions.map(|version| self.upload(&(self.values)(version))).collect()
+    }
+
+    /// Saves what `from` holds, and spoils the array that was saved.
+    pub fn save_from(&self, spool: &Spool, version: i64, from: &DeviceMemory) -> Outcome {
+        copy::device_to_device(&self.stream, &self.array.span(), &from.span())?;
+        let specs = vec![floats("u", self.array.span().len())];
+        let mut ticket = spool.save(version, specs, &wait())?;
+        ticket.put(0, &array_of(&self.array), &self.stream)?;
+        ticket.commit()?;
+        Ok(copy::fill(&self.stream, &self.array.span(), 0xEE)?)
+    }
+
+    /// Saves the values of `version`.
+    pub fn save(&self, spool: &Spool, version: i64) -> Outcome {
+        self.save_from(spool, version, &self.upload(&(self.values)(version))?)
+    }
+
+    /// What is restored on the GPU.
+    pub fn restore(&self, spool: &Spool, version: i64) -> Outcome<Vec<u8>> {
+        copy::fill(&self.stream, &self.other.span(), 0xEE)?;
+        let mut ticket = spool.restore(version, &wait())?;
+        ticket.get(0, &array_of(&self.other), &self.stream)?;
+        ticket.finish()?;
+        let mut bytes = vec![0; self.other.span().len() as usize];
+        copy::device_to_host(&self.stream, &mut bytes, &self.other.span(), LIMIT)?;
+        Ok(bytes)
+    }
+
+    /// How far what is restored on the GPU is from what was saved.
+    pub fn restored_error(&self, spool: &Spool, version: i64) -> Outcome<f64> {
+        Ok(error(&self.restore(spool, version)?, &(self.values)(version)))
+    }
+}
+
+/// What is restored on the host.
+pub fn on_host(spool: &Spool, version: i64, index: usize) -> Outcome<Vec<u8>> {
+    let ticket = spool.restore(version, &wait())?;
+    let mut bytes = vec![0; ticket.head().regions[index].bytes as usize];
+    ticket.read_into(index, &mut bytes)?;
+    ticket.finish()?;
+    Ok(bytes)
+}
+
+/// A folder like `site-packages` in which the fake driver stands for nvCOMP.
+pub struct Packages(tempfile::TempDir);
+
+impl Packages {
+    pub fn new() -> Outcome<Packages> {
+        let root = tempfile::tempdir()?;
+        let folder = root.path().join("nvidia/libnvcomp/lib64");
+        std::fs::create_dir_all(&folder)?;
+        let fake = std::env::var_os("UNSPOOL_CUDA_DRIVER").ok_or("the fake is the driver")?;
+        let fake = std::fs::canonicalize(Path::new(&fake))?;
+        std::os::unix::fs::symlink(fake, folder.join("libnvcomp.so.6"))?;
+        Ok(Packages(root))
+    }
+
+    pub fn folders(&self) -> Vec<PathBuf> {
+        vec![self.0.path().to_owned()]
+    }
+}
