@@ -3,10 +3,10 @@
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec;
 use alloc::vec::Vec;
-use core::cmp::Reverse;
 use core::ops::Range;
 
 use crate::lifecycle::table::Row;
+use crate::policy::evictable::Evictable;
 use crate::types::Nanos;
 
 /// A copy in an arena, with what the policies judge it by.
@@ -42,8 +42,8 @@ pub(crate) struct Fragments {
     free: u64,
     /// (bytes, offset) of every gap.
     gaps: BTreeSet<(u64, u64)>,
-    /// Every copy that may be evicted now, the best one to evict last.
-    ready: BTreeSet<Ready>,
+    /// The copies that may be evicted now or later, in their order.
+    evictable: Evictable,
     /// How many copies there are of each size.
     sizes: BTreeMap<u64, u32>,
     /// What was released last, the latest at the end.
@@ -68,23 +68,6 @@ const OLDEST: usize = 4;
 /// So many gaps of one size are compared.
 const COMPARED: usize = 16;
 
-/// A copy that may be evicted now, in the order in which copies are given up: the later the next
-/// use, the better; then the longer ago the last one. A device may still be reading what was used
-/// last, and whoever is given its bytes has to wait.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-struct Ready {
-    next_use: u64,
-    last_use: Reverse<u64>,
-    offset: u64,
-}
-
-impl Ready {
-    fn of(resident: &Resident, offset: u64) -> Ready {
-        let Resident { next_use, last_use, .. } = *resident;
-        Ready { next_use, last_use: Reverse(last_use), offset }
-    }
-}
-
 impl Fragments {
     pub fn new(capacity: u64) -> Fragments {
         let list = match capacity {
@@ -92,9 +75,9 @@ impl Fragments {
             bytes => vec![Fragment { offset: 0, bytes, resident: None }],
         };
         let gaps = list.iter().map(|gap: &Fragment| (gap.bytes, gap.offset)).collect();
-        let (ready, sizes, released) = (BTreeSet::new(), BTreeMap::new(), VecDeque::new());
-        let clearing = false;
-        Fragments { list, capacity, free: capacity, gaps, ready, sizes, released, clearing }
+        let (evictable, sizes) = (Evictable::default(), BTreeMap::new());
+        let (released, clearing) = (VecDeque::new(), false);
+        Fragments { list, capacity, free: capacity, gaps, evictable, sizes, released, clearing }
     }
 
     pub fn as_slice(&self) -> &[Fragment] {
@@ -129,11 +112,9 @@ impl Fragments {
         let before = *resident;
         change(resident);
         let after = *resident;
-        if before.ready_at == Nanos(0) {
-            self.ready.remove(&Ready::of(&before, offset));
-        }
-        if after.ready_at == Nanos(0) {
-            self.ready.insert(Ready::of(&after, offset));
+        if before != after {
+            self.evictable.remove(&before, offset);
+            self.evictable.insert(&after, offset);
         }
     }
 
@@ -145,13 +126,19 @@ impl Fragments {
     /// Of the copies that may be evicted now, the one whose next use is last, and of those the one
     /// whose last use is longest ago: (next use, index).
     pub fn last_used_ready(&self) -> Option<(u64, usize)> {
-        let best = self.ready.last()?;
-        Some((best.next_use, self.index_of(best.offset)))
+        let (next_use, offset) = self.evictable.best_ready()?;
+        Some((next_use, self.index_of(offset)))
+    }
+
+    /// Of the copies that may be evicted later, the one that is worth waiting for: (when, index).
+    pub fn soonest_ready(&self, now: Nanos) -> Option<(Nanos, usize)> {
+        let (at, offset) = self.evictable.soonest(now)?;
+        Some((at, self.index_of(offset)))
     }
 
     /// The indices of the copies that may be evicted now, the best one to evict first.
     pub fn first_to_go(&self) -> impl Iterator<Item = usize> {
-        self.ready.iter().rev().map(|ready| self.index_of(ready.offset))
+        self.evictable.first_to_go().map(|offset| self.index_of(offset))
     }
 
     /// The indices of the gaps, the largest first.
@@ -177,9 +164,7 @@ impl Fragments {
         let bytes = self.list[index].bytes;
         self.free += bytes;
         self.count_size(bytes, -1);
-        if resident.ready_at == Nanos(0) {
-            self.ready.remove(&Ready::of(&resident, offset));
-        }
+        self.evictable.remove(&resident, offset);
         if self.released.len() == REMEMBERED {
             self.released.pop_front();
         }
@@ -253,9 +238,7 @@ impl Fragments {
         self.released.retain(|r| r.end <= offset || offset + bytes <= r.offset);
         self.free -= bytes;
         self.count_size(bytes, 1);
-        if resident.ready_at == Nanos(0) {
-            self.ready.insert(Ready::of(&resident, offset));
-        }
+        self.evictable.insert(&resident, offset);
         offset
     }
 
@@ -387,9 +370,9 @@ impl Fragments {
         assert_eq!(gaps, self.gaps, "the gaps are listed");
         assert_eq!(gaps.iter().map(|(bytes, _)| bytes).sum::<u64>(), self.free);
         let copies = || self.list.iter().filter_map(|f| f.resident.map(|r| (f, r)));
-        let ready = copies().filter(|(_, r)| r.ready_at == Nanos(0));
-        let ready: BTreeSet<_> = ready.map(|(f, r)| Ready::of(&r, f.offset)).collect();
-        assert_eq!(ready, self.ready, "the evictable copies are listed");
+        let mut evictable = Evictable::default();
+        copies().for_each(|(f, r)| evictable.insert(&r, f.offset));
+        assert_eq!(evictable, self.evictable, "the evictable copies are listed");
         assert_eq!(copies().map(|(f, _)| f.bytes).min(), self.smallest_copy());
     }
 }

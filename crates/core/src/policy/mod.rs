@@ -1,5 +1,6 @@
 //! How room is made in an arena: which run of neighbouring fragments is given up.
 
+mod evictable;
 pub(crate) mod fragments;
 mod rules;
 mod window;
@@ -54,9 +55,10 @@ pub(crate) trait Policy {
 /// Chooses in an arena: by an index where that gives the same answer, else by a pass.
 ///
 /// When every copy is at least as large as what is needed, no window that cannot be shortened
-/// holds more than one; the best is then the evictable copy whose next use is last. Where copies
-/// have many sizes and are many, windows are looked for around those that are given up first and
-/// around the largest gaps; the others only if none of these is there to be taken.
+/// holds more than one; the best is then the evictable copy whose next use is last, or else the
+/// one that has to be waited for the shortest. Where copies have many sizes and are many, windows
+/// are looked for around those that are given up first and around the largest gaps; the others only
+/// if none of these is there to be taken.
 pub(crate) fn choose(policy: &dyn Policy, arena: &Fragments, need: &Need) -> Choice {
     if let Some(gap) = arena.smallest_gap(need.bytes) {
         return Choice::Take(gap..gap + 1);
@@ -73,8 +75,8 @@ pub(crate) fn choose(policy: &dyn Policy, arena: &Fragments, need: &Need) -> Cho
         return Choice::Nothing;
     }
     let single = arena.smallest_copy().is_some_and(|bytes| bytes >= need.bytes);
-    if let Some((_, index)) = best.filter(|_| single) {
-        return Choice::Take(index..index + 1);
+    if single {
+        return single_copy(arena, best.map(|(_, index)| index), need);
     }
     if let Some(window) = best.filter(|_| fragments.len() > FEW).and_then(|_| {
         let likely = likely_parts(arena, need);
@@ -86,6 +88,15 @@ pub(crate) fn choose(policy: &dyn Policy, arena: &Fragments, need: &Need) -> Cho
         return Choice::Take(window);
     }
     policy.choose(fragments, &[all], need)
+}
+
+/// The choice where a window is a copy: the best one that may go now, or one to wait for.
+fn single_copy(arena: &Fragments, best: Option<usize>, need: &Need) -> Choice {
+    if let Some(index) = best {
+        return Choice::Take(index..index + 1);
+    }
+    let soonest = arena.soonest_ready(need.now);
+    soonest.map_or(Choice::Nothing, |(at, index)| Choice::Wait(index..index + 1, at))
 }
 
 /// So many fragments are looked at one by one.

@@ -87,6 +87,21 @@ fn the_shortest_wait_wins_when_every_window_must_wait() {
 }
 
 #[test]
+fn of_copies_that_are_overdue_or_far_beyond_any_wait_the_one_that_is_used_last_is_awaited() {
+    let chosen = |parts: &[(u64, Option<Resident>)], now: u64| {
+        let need = Need { bytes: 8, now: Nanos(now), later_than: None };
+        let by_index = super::choose(policy(PolicyKind::Score), &table(parts), &need);
+        assert_eq!(pass(PolicyKind::Score, &arena(parts), &need), by_index);
+        by_index
+    };
+    let overdue = [copy(8, Nanos(3), 5), copy(8, Nanos(9), 7), copy(8, Nanos(60), 9)];
+    assert_eq!(chosen(&overdue, 0), Choice::Wait(0..1, Nanos(3)));
+    assert_eq!(chosen(&overdue, 20), Choice::Wait(1..2, Nanos(21)));
+    let far = [copy(8, Nanos(1 << 60), 5), copy(8, Nanos(1 << 61), 7)];
+    assert_eq!(chosen(&far, 0), Choice::Wait(1..2, Nanos(1 << 50)));
+}
+
+#[test]
 fn a_window_never_reaches_across_a_copy_that_must_stay() {
     let parts = [copy(4, NOW, 9), copy(4, STAYS, 9), copy(4, NOW, 9)];
     assert_eq!(choose(PolicyKind::Score, &parts, 8), Choice::Nothing);
@@ -204,10 +219,11 @@ proptest! {
         parts in prop::collection::vec(any_part(), 1..14),
         bytes in 1u64..12,
         later_than in prop::option::of(0u64..30),
+        now in prop_oneof![Just(0), 0u64..50],
     ) {
         let table = table(&parts);
         let list = table.as_slice();
-        let need = Need { bytes, now: NOW, later_than };
+        let need = Need { bytes, now: Nanos(now), later_than };
         let gap = list.iter().any(|f| f.resident.is_none() && f.bytes >= bytes);
         for kind in [PolicyKind::Score, PolicyKind::Belady] {
             let by_index = super::choose(policy(kind), &table, &need);

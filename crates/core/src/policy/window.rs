@@ -142,8 +142,12 @@ pub(crate) fn around(fragments: &[Fragment], index: usize, need: &Need) -> Range
     index - before..index + behind
 }
 
+/// What is not evictable yet costs some wait, even when its estimate has passed.
+pub(super) const SHORTEST_WAIT: Nanos = Nanos(1);
+/// About 13 days, so that the waits of a whole window can be added up.
+pub(super) const LONGEST_WAIT: Nanos = Nanos(1 << 50);
+
 /// Nanoseconds until the fragment may be overwritten; `None` when it must stay.
-/// At most about 13 days, so that the waits of a whole window can be added up.
 fn wait_for(fragment: &Fragment, need: &Need) -> Option<u64> {
     let Some(resident) = &fragment.resident else { return Some(0) };
     let needed_sooner = need.later_than.is_some_and(|limit| resident.next_use <= limit);
@@ -153,6 +157,5 @@ fn wait_for(fragment: &Fragment, need: &Need) -> Option<u64> {
     if resident.ready_at == Nanos(0) {
         return Some(0);
     }
-    // A copy that is not evictable yet costs some wait, even when its estimate has passed.
-    Some(resident.ready_at.since(need.now).0.clamp(1, 1 << 50))
+    Some(resident.ready_at.since(need.now).clamp(SHORTEST_WAIT, LONGEST_WAIT).0)
 }
