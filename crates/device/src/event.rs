@@ -224,13 +224,16 @@ pub(crate) fn wait_for(
 
 /// While it lives, sleeps of this thread end when they should. The system otherwise lets each last
 /// up to 50 microseconds longer, to wake the processor less often.
-struct Punctual {
+#[derive(Debug)]
+pub struct Punctual {
     before: Option<i32>,
     _of_this_thread: PhantomData<*mut ()>,
 }
 
 impl Punctual {
-    fn begin() -> Punctual {
+    /// From now on.
+    #[must_use]
+    pub fn begin() -> Punctual {
         // SAFETY: both calls read and set a number of this thread.
         let before = unsafe { libc::prctl(libc::PR_GET_TIMERSLACK, 0, 0, 0, 0) };
         let known = before > 0;

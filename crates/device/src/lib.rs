@@ -52,7 +52,7 @@ pub use arena::{DeviceArena, DeviceArenaOptions, Shrunk};
 pub use context::{Context, current_context, current_ordinal, device_of};
 pub use driver::{DeviceInfo, Driver};
 pub use error::{CudaError, DeviceError, DeviceErrorKind};
-pub use event::{Event, Poll};
+pub use event::{Event, Poll, Punctual};
 pub use host::{LinkBusy, PinnedArena, PinnedOptions, RegisterStats, StagingRing, Unregistered};
 pub use kernels::{Arch, Cubin, Module, Nvrtc};
 pub use life::{leaked, releasing};

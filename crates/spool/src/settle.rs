@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use unspool_core::{CheckpointId, Event, Kept, Place, RequestId, Version};
 use unspool_device::pending::{EncodeError, Pending};
-use unspool_device::{DeviceError, Poll};
+use unspool_device::{DeviceError, Poll, Punctual};
 use unspool_tiers::coders::{self, Encoding, Parts};
 use unspool_transfer::sync::{Condvar, Mutex, lock, thread, wait_timeout};
 
@@ -20,11 +20,15 @@ use crate::error::{Error, ErrorKind};
 use crate::hub::Hub;
 use crate::state::State;
 
-/// The first and the longest nap between two looks.
-const NAP: (Duration, Duration) = (Duration::from_micros(5), Duration::from_micros(200));
+/// The shortest and the longest nap between two looks: small checkpoints are encoded in less time
+/// than most systems sleep at least.
+const NAP: (Duration, Duration) = (Duration::from_micros(5), Duration::from_micros(500));
 
-/// After so many looks without a result the driver is asked whether the device has failed.
-const LOOKS: u32 = 500;
+/// After so long without a result the driver is asked whether the device has failed.
+const ASK: Duration = Duration::from_millis(100);
+
+/// The most saves that are reported under one lock.
+const AT_ONCE: usize = 16;
 
 /// A save whose call has returned.
 #[derive(Debug)]
@@ -65,6 +69,31 @@ impl Settler {
             |handed: &&Handed| handed.place.tier == place.tier && end(handed) == place.offset;
         let found = queue.handed.iter().rev().find(is_before);
         found.map(|handed| handed.encoding.parts().last().clone())
+    }
+
+    /// Takes out the first save, if it has a result or is known to have `failed`.
+    fn next_done(
+        &self,
+        failed: Option<EncodeError>,
+    ) -> Option<(Handed, Result<coders::Encoded, EncodeError>)> {
+        let mut queue = lock(&self.queue);
+        let first = queue.handed.front()?;
+        let result = first.encoding.try_result().or(failed.map(Err))?;
+        queue.handed.pop_front().map(|handed| (handed, result))
+    }
+
+    /// Waits until there is a save, and looks at the first one.
+    fn look(&self) -> Look {
+        let queue = lock(&self.queue);
+        match queue.handed.front() {
+            _ if queue.is_over => Look::Over,
+            Some(first) if first.encoding.try_result().is_some() => Look::Done,
+            Some(first) => Look::Pending(first.encoding.parts().clone()),
+            None => {
+                drop(wait_timeout(&self.changed, queue, Duration::from_millis(100)));
+                Look::Nothing
+            }
+        }
     }
 
     /// Waits until nothing is pending, at most until `left` is over.
@@ -124,9 +153,12 @@ impl Hub {
         }
         let (request, version) = (handed.request, handed.version);
         let is_abandoned = handed.is_abandoned;
+        let is_first = queue.handed.is_empty();
         queue.handed.push_back(handed);
         drop(queue);
-        self.settler.changed.notify_all();
+        if is_first {
+            self.settler.changed.notify_all();
+        }
         self.feed(state, Event::SaveHanded { request });
         if is_abandoned {
             self.feed(state, Event::Discard { version: Version(version) });
@@ -163,22 +195,33 @@ impl Hub {
         state.untold.pop_front().map_or(Ok(()), Err)
     }
 
-    /// Reports the first save in the queue, which has this result.
-    fn settle(&self, result: Result<coders::Encoded, EncodeError>) {
+    /// Reports the first saves in the queue that have a result; `failed` is that of the first one
+    /// where the device tells none.
+    fn settle(&self, mut failed: Option<EncodeError>) {
         let mut state = self.state();
-        let Some(handed) = lock(&self.settler.queue).handed.pop_front() else { return };
-        let request = handed.request;
-        let id = handed.checkpoint;
-        match settled(&mut state, handed, result) {
-            Ok(Some(kept)) => self.feed(&mut state, Event::Saved { request, kept: Some(kept) }),
-            Ok(None) => self.give_up_save(&mut state, request, id),
-            Err(error) => {
-                self.give_up_save(&mut state, request, id);
-                state.untold.push_back(error);
-            }
+        let ready = || self.settler.next_done(failed.take());
+        for (handed, result) in std::iter::from_fn(ready).take(AT_ONCE) {
+            self.report_save(&mut state, handed, result);
         }
         drop(state);
         self.settler.changed.notify_all();
+    }
+
+    fn report_save(
+        &self,
+        state: &mut State,
+        handed: Handed,
+        result: Result<coders::Encoded, EncodeError>,
+    ) {
+        let (request, id) = (handed.request, handed.checkpoint);
+        match settled(state, handed, result) {
+            Ok(Some(kept)) => self.feed(state, Event::Saved { request, kept: Some(kept) }),
+            Ok(None) => self.give_up_save(state, request, id),
+            Err(error) => {
+                self.give_up_save(state, request, id);
+                state.untold.push_back(error);
+            }
+        }
     }
 
     fn give_up_save(&self, state: &mut State, request: RequestId, id: CheckpointId) {
@@ -214,39 +257,58 @@ fn settled(
     Ok(Some(Kept { offset: done.offset, bytes: done.result.bytes }))
 }
 
-/// The life of the thread.
+/// What the thread finds.
+enum Look {
+    /// No save.
+    Nothing,
+    /// The first save is still being encoded.
+    Pending(Parts),
+    /// It has a result.
+    Done,
+    /// Nothing is to be done any more.
+    Over,
+}
+
+/// For how long the first save was looked at.
+#[derive(Default)]
+struct Watch {
+    since: Option<Instant>,
+    /// How long that was when the driver was asked.
+    asked: Duration,
+}
+
+impl Watch {
+    /// Naps, or asks the driver when that is due: gives the failure of the device.
+    fn wait(&mut self, parts: &Parts) -> Option<EncodeError> {
+        let waited = self.since.get_or_insert_with(Instant::now).elapsed();
+        if waited < self.asked + ASK {
+            std::thread::sleep((waited / 8).clamp(NAP.0, NAP.1));
+            return None;
+        }
+        self.asked = waited;
+        failure(parts)
+    }
+}
+
+/// The life of the thread. It naps without a lock, and saves that are handed over meanwhile do not
+/// wake it: those before them come first.
 fn run(settler: &Settler, hub: &Weak<Hub>) {
-    let (mut nap, mut looks) = (NAP.0, 0);
+    let _punctual = Punctual::begin();
+    let mut watch = Watch::default();
     loop {
-        let queue = lock(&settler.queue);
-        if queue.is_over {
-            return;
-        }
-        let Some(first) = queue.handed.front() else {
-            drop(wait_timeout(&settler.changed, queue, Duration::from_millis(100)));
-            if hub.strong_count() == 0 {
-                return;
-            }
-            continue;
+        let failed = match settler.look() {
+            Look::Over => return,
+            Look::Nothing if hub.strong_count() == 0 => return,
+            Look::Nothing => continue,
+            Look::Done => None,
+            Look::Pending(parts) => match watch.wait(&parts) {
+                None => continue,
+                failed => failed,
+            },
         };
-        let mut result = first.encoding.try_result();
-        if result.is_none() && looks >= LOOKS {
-            looks = 0;
-            let parts = first.encoding.parts().clone();
-            drop(queue);
-            result = failure(&parts).map(Err);
-        } else if result.is_none() {
-            looks += 1;
-            drop(wait_timeout(&settler.changed, queue, nap));
-            nap = (2 * nap).min(NAP.1);
-        } else {
-            drop(queue);
-        }
-        if let Some(result) = result {
-            let Some(hub) = hub.upgrade() else { return };
-            hub.settle(result);
-            (nap, looks) = (NAP.0, 0);
-        }
+        let Some(hub) = hub.upgrade() else { return };
+        hub.settle(failed);
+        watch = Watch::default();
     }
 }
 
