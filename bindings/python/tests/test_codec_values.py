@@ -99,6 +99,7 @@ def test_codecs_are_given_one_for_all_or_one_for_each_array() -> None:
         (Bound, "but a class"),
         ({}, "an empty mapping"),
         ({1.5: None}, "no name of an array"),
+        ({0: "lossless", "0": None}, "0 and '0' are the same array"),
         ({"u": "zip"}, "'u': 'zip' is no codec"),
         (np.zeros((50, 50)), "is no codec but an array (one that is called codec"),
         (np.array("raw"), "is no codec but an array"),

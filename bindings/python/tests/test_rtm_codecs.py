@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -55,13 +56,29 @@ def test_codecs_are_written_as_they_are_read(text: str, codec: Any) -> None:
     assert codec_of(name_of_codec(codec)) == codec
 
 
-@pytest.mark.parametrize("text", [
-    "zip", "range", "range=", "range=x", "range=-1", "range=1e-3,abs=2", "zfp:", "zfp:rate=0",
-    "nvcomp:zip", "rel=nan", "range=1e-3=2",
+@pytest.mark.parametrize(("text", "said"), [
+    ("zip", "there are none, lossless"),
+    ("range", "there are none, lossless"),
+    ("zfp rate=8", "'zfp rate' is not known; there are none, lossless"),
+    ("rate=8", "zfp:rate=8"),
+    ("zfp:bits=8", "'bits' is not known"),
+    ("nvcomp:lz4,level=3", "'level' is not known"),
+    ("nvcomp:lz4,name=3", "'name' is not known"),
+    ("nvcomp:zip", "nvCOMP has no such codec"),
+    ("range=", "'range=' has no finite number"),
+    ("range=x", "'range=x' has no finite number"),
+    ("range=1e-3=2", "no finite number"),
+    ("rel=nan", "no finite number"),
+    ("range=1e-3,range=1e-4", "range= comes twice"),
+    ("range=-1", "above 0"),
+    ("range=1e-3,abs=2", "together"),
+    ("zfp:", "write one of Zfp("),
+    ("zfp:rate=0", "above 0"),
 ])  # fmt: skip
-def test_what_is_no_codec_is_refused(text: str) -> None:
-    with pytest.raises(argparse.ArgumentTypeError):
+def test_what_is_no_codec_is_refused_with_what_there_is(text: str, said: str) -> None:
+    with pytest.raises(argparse.ArgumentTypeError, match=re.escape(said)) as refused:
         codec_of(text)
+    assert "argument" not in str(refused.value) and repr(text) in str(refused.value)
 
 
 def test_lossy_codecs_are_known() -> None:

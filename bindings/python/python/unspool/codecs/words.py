@@ -32,7 +32,13 @@ def words_of(codec: Any, place: str) -> tuple[Word, dict[str, Word]]:
     """
     if not isinstance(codec, Mapping):
         return word_of(codec, place), {}
-    words = {_name(key, place): word_of(value, f"{place}: {key!r}") for key, value in codec.items()}
+    words: dict[str, Word] = {}
+    for key, value in codec.items():
+        name = _name(key, place)
+        if name in words:
+            text = f"{place}: {int(name)} and {name!r} are the same array; give one of them."
+            raise OptionError(text)
+        words[name] = word_of(value, f"{place}: {key!r}")
     if not words:
         raise OptionError(f"{place}: an empty mapping says nothing; {ADVICE}.")
     return words.pop(OTHERS, word_of(None, place)), words

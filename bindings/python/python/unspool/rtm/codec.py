@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import math
+from dataclasses import fields
 from typing import Any
 
 from unspool.codecs import Bound, NvComp, Zfp
@@ -33,23 +34,43 @@ def codec_of(text: str) -> Any:
     family, colon, rest = words.partition(":")
     try:
         if colon and family == "zfp":
-            return Zfp(**_numbers(rest))
+            return Zfp(**_numbers(Zfp, rest))
         if colon and family == "nvcomp":
             name, _, more = rest.partition(",")
-            return NvComp(name, **_numbers(more))
+            return NvComp(name, **_numbers(NvComp, more))
         if not colon and "=" in words:
-            return Bound(**_numbers(words))
-    except (OptionError, TypeError, ValueError) as why:
+            return Bound(**_numbers(Bound, words))
+    except OptionError as why:
         raise argparse.ArgumentTypeError(f"{text!r}: {why}") from None
     raise argparse.ArgumentTypeError(f"{text!r} is no codec; there are {FORMS}")
 
 
-def _numbers(text: str) -> dict[str, Any]:
-    pairs = [part.split("=") for part in text.split(",") if part.strip()]
-    found = {name.strip(): float(value) for name, value in pairs}
-    if any(not math.isfinite(value) for value in found.values()):
-        raise ValueError("numbers are finite")
+def _numbers(codec: type[Bound | Zfp | NvComp], text: str) -> dict[str, Any]:
+    """The numbers behind their names, of those that a codec has.
+
+    Raises:
+        OptionError: one has no such name, no number, or comes twice.
+    """
+    known = [field.name for field in fields(codec) if field.name != "name"]
+    found: dict[str, float] = {}
+    for part in text.split(",") if text.strip() else ():
+        name, _, number = (word.strip() for word in part.partition("="))
+        if name not in known:
+            raise OptionError(f"{name!r} is not known; there are {FORMS}")
+        if name in found:
+            raise OptionError(f"{name}= comes twice")
+        found[name] = _number(part, number)
     return found
+
+
+def _number(part: str, text: str) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if not math.isfinite(number):
+        raise OptionError(f"{part!r} has no finite number, as in range=1e-3")
+    return number
 
 
 def is_lossy(codec: Any) -> bool:
