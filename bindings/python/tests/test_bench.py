@@ -117,14 +117,24 @@ def test_copies_are_held_up_by_what_they_take_beyond_the_usual():
 
 
 @pytest.mark.parametrize(
-    ("text", "count"), [("4096", 4096), ("1.5GB", 1_500_000_000), ("2 MiB", 2 * MIB), ("1k", 1000)]
+    ("text", "count"), [("4096", 4096), ("1.5GB", 1_500_000_000), ("2 MiB", 2 * MIB), (".5kB", 500)]
 )
-def test_sizes_are_those_of_a_spool(text, count):
-    if text == "1k":
-        with pytest.raises(argparse.ArgumentTypeError, match="is no size"):
-            options.size_of(text)
-    else:
-        assert options.size_of(text) == count
+def test_sizes_are_those_of_a_spool_or_numbers_of_bytes(text, count):
+    assert options.size_of(text) == count
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("1k", "write KiB"),
+        ("0", "at least one byte"),
+        ("0.1B", "at least one"),
+        ("-1GB", "no size"),
+    ],
+)
+def test_what_is_no_size_is_refused(text, why):
+    with pytest.raises(argparse.ArgumentTypeError, match=why):
+        options.size_of(text)
 
 
 def test_options_win_over_quick_and_quick_over_the_defaults():

@@ -3,24 +3,19 @@
 from __future__ import annotations
 
 import argparse
-import re
 from collections.abc import Callable
+
+from unspool._unspool import size_in_bytes
 
 __all__ = ["count_of", "counts_of", "size_of", "some_of", "words_of"]
 
-_SIZE = re.compile(r"([0-9]+(?:\.[0-9]*)?)\s*([kmgt]i?b|b)?", re.IGNORECASE)
-_POWERS = {"k": 1, "m": 2, "g": 3, "t": 4}
-
 
 def size_of(text: str) -> int:
-    """Bytes: `4096`, `1.5GB`, `512MiB`, as in the options of a spool."""
-    match = _SIZE.fullmatch(text.strip())
-    if match is None:
-        raise argparse.ArgumentTypeError(f"{text!r} is no size: write 512MiB, 1.5GB or 4096")
-    unit = (match[2] or "b").lower()
-    base = 1024 if "i" in unit else 1000
-    power: int = _POWERS.get(unit[0], 0)
-    count = round(float(match[1]) * float(base**power))
+    """Bytes: `1.5GB`, `512MiB`, as in the options of a spool, or only their number."""
+    try:
+        count = int(text) if text.strip().isdecimal() else size_in_bytes(text)
+    except ValueError as why:
+        raise argparse.ArgumentTypeError(str(why)) from None
     if count < 1:
         raise argparse.ArgumentTypeError(f"{text!r}: at least one byte is needed")
     return count
