@@ -433,7 +433,7 @@ class Spool:
         raised: BaseException | None,
         _traceback: TracebackType | None,
         /,
-    ) -> bool:
+    ) -> Literal[False]:
         """Closes the spool. What goes wrong then does not hide an exception of the block: it is
         added to it as a note.
         """
@@ -498,7 +498,7 @@ class Writing:
         raised: BaseException | None,
         _traceback: TracebackType | None,
         /,
-    ) -> bool:
+    ) -> Literal[False]:
         """Saves the checkpoint, ordered after what is enqueued; after an exception gives it up."""
 
 @final
@@ -513,7 +513,7 @@ class Reading:
         raised: BaseException | None,
         _traceback: TracebackType | None,
         /,
-    ) -> bool:
+    ) -> Literal[False]:
         """The restore counts, once what is enqueued is done; after an exception it does not."""
 
 @final

@@ -199,8 +199,9 @@ class Profile:
             raise ProfileError(f"{os.fspath(path)}: {why}") from why
 
 
-def _each(name: str, value: float | Sequence[float], count: int) -> list[float]:
-    if isinstance(value, int | float) or not hasattr(value, "__len__"):
+def _each(name: str, value: Any, count: int) -> list[float]:
+    """One number for all, or as many as there are; NumPy's, too."""
+    if not hasattr(value, "__len__"):
         return [float(value)] * count
     if len(value) != count:
         raise OptionError(f"{name} has {len(value)} entries for {count} checkpoints.")

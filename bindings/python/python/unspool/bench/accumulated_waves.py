@@ -79,4 +79,5 @@ def _ratio(field: np.ndarray, codec: Any) -> float:
 
 def _ricker(frequency: float, dt: float, count: int) -> np.ndarray:
     a = (np.pi * frequency * (np.arange(count) * dt - 1.2 / frequency)) ** 2
-    return ((1.0 - 2.0 * a) * np.exp(-a)).astype(np.float32)[:, None]
+    values: np.ndarray = ((1.0 - 2.0 * a) * np.exp(-a)).astype(np.float32)
+    return values[:, None]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from unspool.bench.cuda import Cuda, Stream
 from unspool.bench.measure import Sample, gigabytes_per_second, repeat, seconds_of
@@ -129,7 +130,7 @@ def links(cuda: Cuda, size: int, rounds: int) -> Links:
 
     try:
         timed(True, True)
-        found = [repeat(lambda w=ways: timed(*w), rounds) for ways in DIRECTIONS]
+        found = [repeat(partial(timed, *ways), rounds) for ways in DIRECTIONS]
         return Links(size, *found)
     finally:
         cuda.free(device)
@@ -186,7 +187,7 @@ def _host_table(cuda: Cuda, plan: Plan, report: Report) -> Table:
         for touch, threads in _touches(plan):
             _add_touched(cuda, plan, huge, (touch, threads), add)
         pages = "huge pages" if huge else "4 KiB pages"
-        untouched = repeat(lambda h=huge: _register(cuda, count, h), plan.rounds, plan.budget)
+        untouched = repeat(partial(_register, cuda, count, huge), plan.rounds, plan.budget)
         add(f"register, {pages}, untouched", untouched)
         cold, warm = _pageable(cuda, count, huge)
         add(f"copy down, not registered, {pages}, untouched", cold)

@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import unspool
@@ -212,7 +213,7 @@ class _Cache:
         assert self._buffer is not None
         size = self._shot.size
         for version in range(max(0, self._shot.checkpoints - self._shot.slots)):
-            self._wait(lambda version=version: self._saved > version)
+            self._wait(partial(self._is_saved, version))
             with self._buffer.flushing(version * size, (version + 1) * size):
                 place = self._buffer.address + version * size
                 self._cuda.down(place, self._slot(version), size, stream)
@@ -223,11 +224,17 @@ class _Cache:
         assert self._buffer is not None
         size = self._shot.size
         for version in reversed(range(max(0, self._shot.checkpoints - self._shot.slots))):
-            self._wait(lambda version=version: self._restored <= version + self._shot.slots)
+            self._wait(partial(self._has_room_for, version))
             place = self._buffer.address + version * size
             self._cuda.up(self._slot(version), place, size, stream)
             self._cuda.wait(stream)
             self._tell(back=version)
+
+    def _is_saved(self, version: int) -> bool:
+        return self._saved > version
+
+    def _has_room_for(self, version: int) -> bool:
+        return self._restored <= version + self._shot.slots
 
     def _wait(self, true: Callable[[], bool]) -> None:
         with self._changed:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import unspool
@@ -130,7 +131,7 @@ def _add_arena(
             table,
             plan,
             (arena, way.name),
-            lambda w=way: start_raw(cuda, w, arena, plan.touch_threads),
+            partial(start_raw, cuda, way, arena, plan.touch_threads),
             tools,
         )
 

@@ -170,7 +170,7 @@ def failures_told() -> Iterator[None]:
 
 def _cupy() -> Any:
     try:
-        import cupy  # type: ignore[import-not-found,import-untyped,unused-ignore]
+        import cupy
     except ImportError as error:
         reason = "it is not installed" if error.name == "cupy" else f"it does not load ({error})"
         raise MigrationError(MISSING.format(reason=reason)) from error
@@ -227,7 +227,7 @@ class CupyDevice:
 
     def pinned(self, shape: tuple[int, ...]) -> Floats:
         """A float32 array in pinned host memory."""
-        from cupyx import empty_pinned  # type: ignore[import-not-found,unused-ignore]
+        from cupyx import empty_pinned
 
         return np.asarray(empty_pinned(shape, np.float32))
 

@@ -88,7 +88,7 @@ def _npy(path: Path) -> Floats:
 def _segy(path: Path) -> tuple[Floats, Spacing | None, tuple[str, ...]]:
     """One trace is one column of the model; positions and intervals come from the headers."""
     try:
-        import segyio  # type: ignore[import-untyped,unused-ignore]
+        import segyio
     except ImportError as error:
         raise ModelFileError(
             "reading SEG-Y needs the package segyio: pip install 'unspool[segy]'"

@@ -12,7 +12,7 @@ from typing import Any
 from unspool.errors import MissingLibraryError
 
 try:
-    import checkpoint_schedules as _theirs  # type: ignore[import-untyped]
+    import checkpoint_schedules as _theirs
 except ImportError as error:
     raise MissingLibraryError(
         "the package checkpoint_schedules is not installed: pip install checkpoint-schedules"

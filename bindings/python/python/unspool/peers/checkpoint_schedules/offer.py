@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Set
 from typing import Any
 
-import checkpoint_schedules as theirs  # type: ignore[import-untyped]
+import checkpoint_schedules as theirs
 from unspool.peers.checkpoint_schedules.lookahead import Lookahead, only_reversed
 from unspool.schedules import (
     Action,

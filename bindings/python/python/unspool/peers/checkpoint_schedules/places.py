@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from checkpoint_schedules import StorageType  # type: ignore[import-untyped]
+from checkpoint_schedules import StorageType
 from unspool.errors import OptionError
 
 __all__ = ["storages", "tiers"]

@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import checkpoint_schedules as theirs  # type: ignore[import-untyped]
+import checkpoint_schedules as theirs
 from unspool.peers.checkpoint_schedules.prune import Key
 from unspool.schedules import Action, End, Forward, Restore, Reverse, Save, ScheduleError
 
