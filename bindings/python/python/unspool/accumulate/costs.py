@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any, Self
 
+from unspool._files import Format
 from unspool.accumulate.profile import ProfileError
 from unspool.errors import OptionError
 
 __all__ = ["NVCOMP", "TWINE", "CodecCost"]
 
-#: The format of the file.
-FORMAT = 1
+FORMAT = Format("unspool_codec_cost", 1, "cost of a codec", ProfileError)
 
 #: The input of a straight line's second point.
 FAR = 1 << 34
@@ -66,7 +64,7 @@ class CodecCost:
 
     def as_dict(self) -> dict[str, Any]:
         """All of it, ready for `json.dump`."""
-        return {"unspool_codec_cost": FORMAT, **asdict(self)}
+        return FORMAT.marked(asdict(self))
 
     @classmethod
     def from_dict(cls, found: Mapping[str, Any]) -> Self:
@@ -75,16 +73,12 @@ class CodecCost:
         Raises:
             ProfileError: it is something else.
         """
-        if not isinstance(found, Mapping) or found.get("unspool_codec_cost") != FORMAT:
-            raise ProfileError(
-                f'this is no cost of a codec: it lacks "unspool_codec_cost": {FORMAT}'
-            )
-        fields = {name: value for name, value in found.items() if name != "unspool_codec_cost"}
-        try:
-            times = tuple((int(size), float(seconds)) for size, seconds in fields.pop("times"))
-            return cls(times=times, **fields)
-        except (KeyError, TypeError, ValueError) as why:
-            raise ProfileError(f"this cost of a codec is incomplete or changed: {why}") from why
+        return FORMAT.made(found, cls._of_fields)
+
+    @classmethod
+    def _of_fields(cls, fields: dict[str, Any]) -> Self:
+        times = tuple((int(size), float(seconds)) for size, seconds in fields.pop("times"))
+        return cls(times=times, **fields)
 
     @classmethod
     def load_from(cls, path: str | os.PathLike[str]) -> Self:
@@ -94,11 +88,7 @@ class CodecCost:
             ProfileError: the file holds something else.
             OSError: it cannot be read.
         """
-        text = Path(path).read_text(encoding="utf-8", errors="replace")
-        try:
-            return cls.from_dict(json.loads(text))
-        except ValueError as why:
-            raise ProfileError(f"{os.fspath(path)}: {why}") from why
+        return FORMAT.read(path, cls.from_dict)
 
 
 #: nvCOMP's Bitcomp, lossless, on an H100, through its Python package: a call costs about 104 us

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from typing import Any, Self
 
+from unspool._files import Format, write_json
 from unspool.errors import Error, OptionError
 from unspool.planning.links import Rate
 
 __all__ = ["Layout", "Profile", "ProfileError", "Recorded"]
-
-#: The format of the file.
-FORMAT = 1
 
 #: More bytes than a checkpoint can have.
 MOST = 2**63
@@ -26,6 +22,9 @@ Layout = tuple[tuple[str, str, tuple[int, ...]], ...]
 
 class ProfileError(Error, ValueError):
     """A file that holds no profile."""
+
+
+FORMAT = Format("unspool_profile", 1, "profile", ProfileError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,8 +120,7 @@ class Profile:
             name: [getattr(one, name) for one in self.checkpoints]
             for name in ("interval", "raw", "stored", "layout", "seconds")
         }
-        return {
-            "unspool_profile": FORMAT,
+        fields = {
             "codec": self.codec,
             "on": self.on,
             "cache": self.cache,
@@ -132,6 +130,7 @@ class Profile:
             ],
             "checkpoints": columns,
         }
+        return FORMAT.marked(fields)
 
     @classmethod
     def from_dict(cls, found: Mapping[str, Any]) -> Self:
@@ -140,12 +139,7 @@ class Profile:
         Raises:
             ProfileError: it is something else.
         """
-        if not isinstance(found, Mapping) or found.get("unspool_profile") != FORMAT:
-            raise ProfileError(f'this is no profile: it lacks "unspool_profile": {FORMAT}')
-        try:
-            return cls._of_columns(found)
-        except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as why:
-            raise ProfileError(f"this profile is incomplete or changed: {why}") from why
+        return FORMAT.made(found, cls._of_columns)
 
     @classmethod
     def _of_columns(cls, found: Mapping[str, Any]) -> Self:
@@ -167,7 +161,7 @@ class Profile:
             for interval, raw, stored, layout, seconds in rows
         )
         if layouts and any(one.layout >= len(layouts) for one in checkpoints):
-            raise ProfileError("a checkpoint names a layout that is not there")
+            raise ValueError("a checkpoint names a layout that is not there")
         link = None if found["link"] is None else Rate(**found["link"])
         return cls(
             checkpoints, layouts, str(found["codec"]), str(found["on"]), int(found["cache"]), link
@@ -179,10 +173,7 @@ class Profile:
         Raises:
             OSError: it cannot be written.
         """
-        target = Path(path)
-        partial = target.with_name(f"{target.name}.{os.getpid()}.part")
-        partial.write_text(json.dumps(self.as_dict()) + "\n", encoding="utf-8")
-        os.replace(partial, target)
+        write_json(path, self.as_dict())
 
     @classmethod
     def load_from(cls, path: str | os.PathLike[str]) -> Self:
@@ -192,11 +183,7 @@ class Profile:
             ProfileError: the file holds something else.
             OSError: it cannot be read.
         """
-        text = Path(path).read_text(encoding="utf-8", errors="replace")
-        try:
-            return cls.from_dict(json.loads(text))
-        except (ValueError, RecursionError) as why:
-            raise ProfileError(f"{os.fspath(path)}: {why}") from why
+        return FORMAT.read(path, cls.from_dict)
 
 
 def _each(name: str, value: Any, count: int) -> list[float]:

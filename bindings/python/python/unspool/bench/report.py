@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
-import os
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from unspool._files import write_json
 from unspool.bench.measure import Sample
 
 __all__ = ["Cell", "Report", "Table", "number"]
@@ -92,9 +91,7 @@ class Report:
             return
         content = self.about | {"tables": [table.as_dict() for table in self.tables]}
         # Replaced as a whole: a run that is ended early leaves a file that can be read.
-        partial = self._file.with_name(self._file.name + ".part")
-        partial.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
-        os.replace(partial, self._file)
+        write_json(self._file, content, indent=1)
 
 
 def number(value: float) -> str:

@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
-from pathlib import Path
 from typing import Any, Self
 
+from unspool._files import Format, write_json
 from unspool.errors import Error, OptionError
 from unspool.planning.sizes import TIERS
 
 __all__ = ["Link", "Links", "LinksError", "Rate"]
 
-#: The format of the file.
-FORMAT = 1
-
 
 class LinksError(Error, ValueError):
     """A file that holds no links."""
+
+
+FORMAT = Format("unspool_links", 1, "file of links", LinksError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +162,7 @@ class Links:
 
     def as_dict(self) -> dict[str, Any]:
         """All figures as nested dictionaries, lists and numbers, ready for `json.dump`."""
-        return {"unspool_links": FORMAT, **asdict(self)}
+        return FORMAT.marked(asdict(self))
 
     @classmethod
     def from_dict(cls, found: Mapping[str, Any]) -> Self:
@@ -172,12 +171,7 @@ class Links:
         Raises:
             LinksError: it is something else.
         """
-        if not isinstance(found, Mapping) or found.get("unspool_links") != FORMAT:
-            raise LinksError(f'these are no links: they lack "unspool_links": {FORMAT}')
-        try:
-            return cls(**_parts(found))
-        except (KeyError, TypeError, AttributeError, OptionError) as error:
-            raise LinksError(f"these links are incomplete or changed: {error}") from error
+        return FORMAT.made(found, lambda fields: cls(**_parts(fields)))
 
     def save_to(self, path: str | os.PathLike[str]) -> None:
         """Writes a file of JSON, as a whole or not at all.
@@ -185,10 +179,7 @@ class Links:
         Raises:
             OSError: it cannot be written.
         """
-        target = Path(path)
-        partial = target.with_name(f"{target.name}.{os.getpid()}.part")
-        partial.write_text(json.dumps(self.as_dict(), indent=1) + "\n", encoding="utf-8")
-        os.replace(partial, target)
+        write_json(path, self.as_dict(), indent=1)
 
     @classmethod
     def load_from(cls, path: str | os.PathLike[str]) -> Self:
@@ -198,11 +189,7 @@ class Links:
             LinksError: the file holds something else.
             OSError: it cannot be read.
         """
-        text = Path(path).read_text(encoding="utf-8", errors="replace")
-        try:
-            return cls.from_dict(json.loads(text))
-        except ValueError as error:
-            raise LinksError(f"{os.fspath(path)}: {error}") from error
+        return FORMAT.read(path, cls.from_dict)
 
     def __str__(self) -> str:
         from unspool.planning.text import links_table
@@ -210,9 +197,8 @@ class Links:
         return links_table(self)
 
 
-def _parts(found: Mapping[str, Any]) -> dict[str, Any]:
+def _parts(fields: dict[str, Any]) -> dict[str, Any]:
     """The fields with their own classes in place of dictionaries and lists."""
-    fields = {name: value for name, value in found.items() if name != "unspool_links"}
     links = [
         Link(**{**link, "flush": Rate(**link["flush"]), "prefetch": Rate(**link["prefetch"])})
         for link in fields["links"]

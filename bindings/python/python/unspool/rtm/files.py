@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from unspool._files import whole
 from unspool.rtm.errors import MigrationError
 
 __all__ = ["check_writable", "complete"]
@@ -21,12 +22,10 @@ def complete(path: Path) -> Iterator[Path]:
     """
     made = not path.parent.exists()
     path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f".{os.getpid()}.{path.name}")
     try:
-        yield part
-        part.replace(path)
+        with whole(path) as part:
+            yield part
     except BaseException:
-        part.unlink(missing_ok=True)
         if made:
             with suppress(OSError):
                 path.parent.rmdir()

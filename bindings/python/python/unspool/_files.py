@@ -1,0 +1,103 @@
+"""Files that are there completely or not at all, and files of JSON that say what they are."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+__all__ = ["Format", "whole", "write_json"]
+
+T = TypeVar("T")
+
+
+@contextmanager
+def whole(path: Path) -> Iterator[Path]:
+    """Gives a path to write to; it becomes `path` when the block ends well, and else vanishes."""
+    part = path.with_name(f".{os.getpid()}.{path.name}")
+    try:
+        yield part
+        part.replace(path)
+    except BaseException:
+        part.unlink(missing_ok=True)
+        raise
+
+
+def write_json(path: str | os.PathLike[str], content: Any, indent: int | None = None) -> None:
+    """Writes a file of JSON, as a whole or not at all.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    text = json.dumps(content, indent=indent) + "\n"
+    with whole(Path(path)) as part, part.open("w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        # A crash of the machine behind the renaming must not leave an empty file.
+        os.fsync(file.fileno())
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """A kind of objects in JSON that are marked with what they are, and with a version.
+
+    Attributes:
+        mark: the name under which the version stands: `"unspool_links"`.
+        version: what is written, and the only one that is read.
+        what: an object of this kind, in words: "file of links".
+        error: what is raised for everything else.
+    """
+
+    mark: str
+    version: int
+    what: str
+    error: type[Exception]
+
+    def marked(self, fields: Mapping[str, Any]) -> dict[str, Any]:
+        """The fields, with the mark in front."""
+        return {self.mark: self.version, **fields}
+
+    def made(self, found: Any, make: Callable[[dict[str, Any]], T]) -> T:
+        """What `make` makes of the fields of a marked object.
+
+        Raises:
+            Exception: `error`, when it is not marked, or `make` refuses the fields.
+        """
+        if not isinstance(found, Mapping) or self.mark not in found:
+            text = f'this is no {self.what}: it lacks "{self.mark}": {self.version}'
+            raise self.error(text)
+        if found[self.mark] != self.version:
+            raise self.error(
+                f"this {self.what} has format {found[self.mark]!r:.20}, and only {self.version} "
+                "is read here: make it anew, or read it with the Unspool that wrote it"
+            )
+        try:
+            return make({name: value for name, value in found.items() if name != self.mark})
+        except KeyError as why:
+            text = f"this {self.what} is incomplete or changed: it lacks {why}"
+            raise self.error(text) from why
+        except (TypeError, ValueError, AttributeError, OverflowError) as why:
+            text = f"this {self.what} is incomplete or changed: {why}"
+            raise self.error(text) from why
+
+    def read(self, path: str | os.PathLike[str], make: Callable[[Any], T]) -> T:
+        """What `make` makes of the object in a file.
+
+        Raises:
+            Exception: `error`, with the path in front, when the file holds something else.
+            OSError: it cannot be read.
+        """
+        text = Path(path).read_text(encoding="utf-8", errors="replace")
+        try:
+            found = json.loads(text)
+        except (ValueError, RecursionError) as why:
+            text = f"{os.fspath(path)}: this is no {self.what}, as it is no JSON: {why}"
+            raise self.error(text) from why
+        try:
+            return make(found)
+        except self.error as why:
+            raise self.error(f"{os.fspath(path)}: {why}") from why
