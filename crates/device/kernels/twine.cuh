@@ -331,28 +331,31 @@ DEVICE u64 infinity_of(u32 kind) {
                                                                    : 0x7ff0000000000000ull;
 }
 
-// A square of 32 x 32 bits: bit i of word p and bit p of word i change places.
-DEVICE void transpose(u32 (&a)[32]) {
-    UNROLL for (int s = 0; s < 5; s++) {
-        const int j = 16 >> s;
-        const u32 m = j == 16 ? 0x0000ffffu
-                              : j == 8 ? 0x00ff00ffu
-                                       : j == 4 ? 0x0f0f0f0fu : j == 2 ? 0x33333333u : 0x55555555u;
-        UNROLL for (int k = 0; k < 32; k++) {
-            if (k & j) continue;
-            if (j == 16) {
-                u32 x = a[k], y = a[k + 16];
-                a[k] = __byte_perm(x, y, 0x5410);
-                a[k + 16] = __byte_perm(x, y, 0x7632);
-            } else if (j == 8) {
-                u32 x = a[k], y = a[k + 8];
-                a[k] = __byte_perm(x, y, 0x6240);
-                a[k + 8] = __byte_perm(x, y, 0x7351);
-            } else {
-                u32 t = ((a[k] >> j) ^ a[k + j]) & m;
-                a[k] ^= t << j;
-                a[k + j] ^= t;
-            }
-        }
+// Bits of a whose positions have a bit in J change places with those of b that have none there.
+template <int J>
+DEVICE void exchange(u32 &a, u32 &b) {
+    const u32 x = a, y = b;
+    if (J >= 8) {
+        a = __byte_perm(x, y, J == 16 ? 0x5410 : 0x6240);
+        b = __byte_perm(x, y, J == 16 ? 0x7632 : 0x7351);
+        return;
     }
+    const u32 stay = J == 4 ? 0x0f0f0f0fu : J == 2 ? 0x33333333u : 0x55555555u;
+    a = (x & stay) | (y << J & ~stay);
+    b = (y & ~stay) | (x >> J & stay);
+}
+
+// N words of bits, in squares of N x N side by side: bit i of word p and bit p of word i of a
+// square change places.
+template <int J, int N>
+DEVICE void transpose_from(u32 (&a)[N]) {
+    UNROLL for (int k = 0; k < N; k++) {
+        if (!(k & J)) exchange<J>(a[k], a[k | J]);
+    }
+    if constexpr (J > 1) transpose_from<J / 2, N>(a);
+}
+
+template <int N>
+DEVICE void transpose(u32 (&a)[N]) {
+    transpose_from<N / 2, N>(a);
 }

@@ -20,25 +20,26 @@ pub(super) struct Measured {
     pub width: u32,
 }
 
-/// Measures residuals before they are in zig-zag form.
-#[inline(always)]
-fn measure<W: Word>(d: &Grid<W>) -> Measured {
-    let (mut any, mut count) = ([W::ZERO; BLOCK], [W::ZERO; BLOCK]);
-    for row in d {
-        for b in 0..BLOCK {
-            any[b] = any[b].or(row[b].zigzag());
-            count[b] = count[b].add(row[b].some());
+/// The widths of a chunk's blocks.
+pub(super) struct Widths([u8; BLOCK]);
+
+impl Widths {
+    /// Of residuals before they are in zig-zag form.
+    #[inline(always)]
+    fn of<W: Word>(d: &Grid<W>) -> Widths {
+        let mut any = [W::ZERO; BLOCK];
+        for row in d {
+            for b in 0..BLOCK {
+                any[b] = any[b].or(row[b].zigzag());
+            }
         }
+        Widths(any.map(|any| any.width() as u8))
     }
-    let mut measured = Measured { descriptors: [0; BLOCK], words: 0, width: 0 };
-    for b in 0..BLOCK {
-        let (width, filled) = (any[b].width(), count[b].low());
-        let sparse = 1 + (filled * width).div_ceil(32);
-        measured.descriptors[b] = width as u8 | if sparse < width { MARK } else { 0 };
-        measured.words += sparse.min(width) as usize;
-        measured.width = measured.width.max(width);
+
+    /// Words of all blocks if none is sparse.
+    pub fn sum(&self) -> usize {
+        self.0.iter().map(|&width| usize::from(width)).sum()
     }
-    measured
 }
 
 /// Residuals of a chunk without prediction, after L, and after L twice.
@@ -48,20 +49,50 @@ pub(super) struct Candidates<W> {
     pub twice: Grid<W>,
 }
 
+impl<W> Candidates<W> {
+    /// The residuals of a kind: 0, 1 or 2.
+    pub fn of(&self, kind: u32) -> &Grid<W> {
+        match kind {
+            0 => &self.none,
+            1 => &self.once,
+            _ => &self.twice,
+        }
+    }
+}
+
 vectorised! {
-    /// Makes the candidates and measures them.
+    /// Makes the candidates; gives their widths.
     fn predict<'a, W: Word>(
         q: &'a [W; CHUNK],
         chunk: &'a Chunk,
         profile: u32,
         to: &'a mut Candidates<W>,
-    ) -> [Measured; 3] {
+    ) -> [Widths; 3] {
         to_grid(q, &mut to.none);
         differences(profile, &to.none, &mut to.once);
         clear_outside(chunk, &mut to.once);
         differences(profile, &to.once, &mut to.twice);
         clear_outside(chunk, &mut to.twice);
-        [measure(&to.none), measure(&to.once), measure(&to.twice)]
+        [Widths::of(&to.none), Widths::of(&to.once), Widths::of(&to.twice)]
+    }
+
+    /// Measures residuals, not yet in zig-zag form, whose widths are known.
+    fn measure<'a, W: Word>(d: &'a Grid<W>, widths: &'a Widths) -> Measured {
+        let mut count = [W::ZERO; BLOCK];
+        for row in d {
+            for b in 0..BLOCK {
+                count[b] = count[b].add(row[b].some());
+            }
+        }
+        let mut measured = Measured { descriptors: [0; BLOCK], words: 0, width: 0 };
+        for b in 0..BLOCK {
+            let (width, filled) = (u32::from(widths.0[b]), count[b].low());
+            let sparse = 1 + (filled * width).div_ceil(32);
+            measured.descriptors[b] = widths.0[b] | if sparse < width { MARK } else { 0 };
+            measured.words += sparse.min(width) as usize;
+            measured.width = measured.width.max(width);
+        }
+        measured
     }
 
     /// For every block, which of its residuals are not 0.

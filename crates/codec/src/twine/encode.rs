@@ -2,7 +2,10 @@
 
 use pulp::Arch;
 
-use super::block::{Candidates, Planes, References, predict, put_blocks, put_number, refer};
+use super::block::{
+    Candidates, Measured, Planes, References, Widths, measure, predict, put_blocks, put_number,
+    refer,
+};
 use super::chunk::Chunk;
 use super::grid::Grid;
 use super::layout::{BLOCK, CHUNK, Layout};
@@ -121,27 +124,29 @@ impl<'a, K: Coding> Encoder<'a, K> {
         self.out.bad.iter().fold(K::Q::ZERO, count).low() as usize
     }
 
-    /// Appends a chunk in the smallest form; gives whether that is a coded one.
+    /// Appends a chunk in the kind whose blocks are narrowest; gives whether that was shorter than
+    /// its values.
     fn put_best(&mut self, chunk: &Chunk, outliers: usize, words: &mut Vec<u32>) -> bool {
         let (arch, profile) = (self.arch, self.layout.profile);
-        let [none, once, twice] = predict(arch, &self.out.q, chunk, profile, &mut self.candidates);
-        let reference = (!K::LOSSY).then(|| self.refer(chunk));
-        let cost = reference.as_ref().map_or(usize::MAX, |found| found.measured.words);
-        let best = once.words.min(none.words).min(twice.words).min(cost);
+        let widths = predict(arch, &self.out.q, chunk, profile, &mut self.candidates);
+        let (kind, least) = narrowest(&widths);
+        let reference = if K::LOSSY { None } else { Some(self.refer(chunk)) };
+        let reference = reference.filter(|found| found.measured.words < least);
+        let residuals = self.candidates.of(kind);
+        let blocks = match reference {
+            Some(reference) => Blocks::Referred(reference),
+            None => Blocks::Residual(kind, measure(arch, residuals, &widths[kind as usize])),
+        };
+        let measured = blocks.measured();
         let outlier_words = outliers.div_ceil(2) + outliers * K::V::WORDS;
-        if HEAD_WORDS + best + outlier_words > raw_words::<K::V>(chunk) {
+        if HEAD_WORDS + measured.words + outlier_words > raw_words::<K::V>(chunk) {
             self.put_raw(chunk, words);
             return false;
         }
-        let Candidates { none: as_is, once: first, twice: second } = &self.candidates;
-        let kinds = [(ONCE, &once, first), (NONE, &none, as_is), (TWICE, &twice, second)];
-        let found = kinds.into_iter().find(|(_, measured, _)| measured.words == best);
-        if let Some((kind, measured, residuals)) = found {
-            put_head(kind, outliers, &measured.descriptors, words);
-            put_blocks(arch, residuals, measured, &mut self.planes, words);
-        } else if let Some(reference) = reference {
-            put_head(REFERENCE, outliers, &reference.measured.descriptors, words);
-            reference.put(arch, &self.reference, &mut self.planes, words);
+        put_head(blocks.kind(), outliers, &measured.descriptors, words);
+        match &blocks {
+            Blocks::Residual(..) => put_blocks(arch, residuals, measured, &mut self.planes, words),
+            Blocks::Referred(found) => found.put(arch, &self.reference, &mut self.planes, words),
         }
         self.put_outliers(outliers, words);
         true
@@ -178,6 +183,35 @@ impl<'a, K: Coding> Encoder<'a, K> {
         let packed = bytes[..end.next_multiple_of(4)].as_chunks::<4>().0;
         words.extend(packed.iter().map(|word| u32::from_le_bytes(*word)));
     }
+}
+
+/// What a chunk is coded as.
+enum Blocks<W> {
+    /// Residuals of kind 0, 1 or 2.
+    Residual(u32, Measured),
+    Referred(References<W>),
+}
+
+impl<W: Word> Blocks<W> {
+    fn kind(&self) -> u32 {
+        match self {
+            Blocks::Residual(kind, _) => *kind,
+            Blocks::Referred(_) => REFERENCE,
+        }
+    }
+
+    fn measured(&self) -> &Measured {
+        match self {
+            Blocks::Residual(_, measured) => measured,
+            Blocks::Referred(found) => &found.measured,
+        }
+    }
+}
+
+/// The kind of residuals whose widths have the smallest sum, and that sum.
+fn narrowest(widths: &[Widths; 3]) -> (u32, usize) {
+    let sums = [NONE, ONCE, TWICE].map(|kind| (kind, widths[kind as usize].sum()));
+    sums.into_iter().min_by_key(|&(_, sum)| sum).unwrap_or((NONE, 0))
 }
 
 /// Words of the values of a raw chunk, without the first word.

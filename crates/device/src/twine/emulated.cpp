@@ -194,6 +194,7 @@ static unsigned __float_as_uint(float x) { return same_bits<unsigned>(x); }
 static double __longlong_as_double(long long b) { return same_bits<double>(b); }
 static long long __double_as_longlong(double x) { return same_bits<long long>(x); }
 static float __fmul_rn(float a, float b) { return a * b; }
+static float __fadd_rn(float a, float b) { return a + b; }
 static float __fsub_rn(float a, float b) { return a - b; }
 static float __fdiv_rn(float a, float b) { return a / b; }
 static float __fmaf_rn(float a, float b, float c) { return fmaf(a, b, c); }

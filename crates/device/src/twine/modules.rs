@@ -10,8 +10,13 @@ use crate::error::DeviceError;
 use crate::kernels::{Module, Nvrtc};
 
 const COMMON: &str = include_str!("../../kernels/twine.cuh");
-const CHUNK: &str = include_str!("../../kernels/twine_chunk.cuh");
-const ENCODE: &str = include_str!("../../kernels/twine_encode.cu");
+const ENCODE: &str = concat!(
+    include_str!("../../kernels/twine_values.cuh"),
+    include_str!("../../kernels/twine_pack.cuh"),
+    include_str!("../../kernels/twine_quick.cuh"),
+    include_str!("../../kernels/twine_chunk.cuh"),
+    include_str!("../../kernels/twine_encode.cu"),
+);
 const REDUCE: &str = include_str!("../../kernels/twine_reduce.cu");
 const DECODE: &str = include_str!("../../kernels/twine_decode.cu");
 
@@ -27,7 +32,14 @@ macro_rules! text {
 
 macro_rules! encode {
     ($head:literal) => {
-        text!($head, "twine_chunk.cuh", "twine_encode.cu")
+        text!(
+            $head,
+            "twine_values.cuh",
+            "twine_pack.cuh",
+            "twine_quick.cuh",
+            "twine_chunk.cuh",
+            "twine_encode.cu"
+        )
     };
 }
 
@@ -112,7 +124,7 @@ impl Variant {
         }
         text += COMMON;
         match self.kernel {
-            Kernel::Encode => text + CHUNK + ENCODE,
+            Kernel::Encode => text + ENCODE,
             Kernel::Reduce => text + REDUCE,
             Kernel::Decode => text + DECODE,
         }

@@ -1,0 +1,225 @@
+// Full chunks of float32 in mode 1 whose coefficients are small and have no outlier, as nearly all
+// are. Whole numbers below 2^22 and their differences are exact as floats, and a multiprocessor has
+// twice as many lanes for these as for integers: coefficients stay floats until their bits are
+// packed. What does not fit goes the general way, which gives the same bytes.
+
+#if defined(MODE) && MODE == 1 && (FORM & 0xffffu) == 0x0220u
+#define QUICK 1
+#else
+#define QUICK 0
+#endif
+
+#if QUICK
+#define QUICK_ROUND 12582912.0f  // 1.5 * 2^23: what is added to it loses its fraction
+#define QUICK_BITS 8388607.5f    // 2^23 - 0.5: a residual z as z + 0.5 added to it is 2^23 + z
+// Coefficients twice as large give residuals below 2^22 in every kind.
+#define QUICK_LIMIT ((FORM >> 16 & 0xff) == 3 ? 0x1p15f : 0x1p17f)
+
+// Goes through a lane's coefficients, from the first to the last. A residual d is given as 2 d + 0.5,
+// whose magnitude is 0.5 more than its zig-zag form.
+template <int PROFILE>
+struct QuickWalker {
+    // Of the coefficient before: profile 1 itself and 2 L + 0.5, else the differences across rows,
+    // once and twice, and L of the latter.
+    float q1, d1, e1;
+    // -1 where there is a row above, or a plane before.
+    float row, plane;
+
+    DEVICE_MEMBER void begin(const float (&q)[32], u32 lane) {
+        q1 = d1 = e1 = 0;
+        if (PROFILE == 1) {
+            float last = __shfl_up_sync(ALL, q[31], 1), other = __shfl_up_sync(ALL, q[30], 1);
+            q1 = lane ? last : 0.0f;
+            d1 = lane ? __fmaf_rn(__fsub_rn(last, other), 2.0f, 0.5f) : 0.5f;
+        }
+        row = (PROFILE == 3 ? lane & 7 : lane) ? -1.0f : 0.0f;
+        plane = lane >= 8 ? -1.0f : 0.0f;
+    }
+
+    DEVICE_MEMBER float across(float q) const {
+        float d = __fmaf_rn(__shfl_up_sync(ALL, q, 1), row, q);
+        return PROFILE == 3 ? __fmaf_rn(__shfl_up_sync(ALL, d, 8), plane, d) : d;
+    }
+
+    // No prediction, L, and L twice; ASKED says which of them are needed.
+    template <int ASKED>
+    DEVICE_MEMBER void next(float q, float (&t)[3]) {
+        if (PROFILE == 1) {
+            t[0] = __fmaf_rn(q, 2.0f, 0.5f);
+            t[1] = __fmaf_rn(q1, -2.0f, t[0]);
+            t[2] = __fadd_rn(__fsub_rn(t[1], d1), 0.5f);
+            q1 = q;
+            d1 = t[1];
+            return;
+        }
+        t[0] = __fmaf_rn(q, 2.0f, 0.5f);
+        if (!(ASKED & 6)) return;
+        float once = across(q);
+        t[1] = __fmaf_rn(q1, -2.0f, __fmaf_rn(once, 2.0f, 0.5f));
+        q1 = once;
+        if (!(ASKED & 4)) return;
+        float twice = across(once), d = __fsub_rn(twice, d1);
+        t[2] = __fmaf_rn(__fsub_rn(d, e1), 2.0f, 0.5f);
+        d1 = twice;
+        e1 = d;
+    }
+};
+
+// Replaces coefficients by the residuals of a kind.
+template <int PROFILE, int KIND>
+DEVICE void quick_residuals(float (&q)[32], u32 lane) {
+    QuickWalker<PROFILE> walker;
+    walker.begin(q, lane);
+    UNROLL for (int i = 0; i < 32; i++) {
+        float t[3];
+        walker.template next<1 << KIND>(q[i], t);
+        q[i] = t[KIND];
+    }
+}
+
+// z + 0.5 of the largest residual, as its width: its exponent says it, for 0.5 as well.
+DEVICE u32 quick_width(float most) { return (__float_as_uint(most) >> 23) - 126; }
+
+// The widths of the lane's block in kinds 0, 1, 2; false if the coefficients are too large.
+template <int PROFILE>
+DEVICE bool quick_widths(const float (&q)[32], u32 lane, u32 (&widths)[3]) {
+    QuickWalker<PROFILE> walker;
+    walker.begin(q, lane);
+    float most[3] = {0.5f, 0.5f, 0.5f};
+    UNROLL for (int i = 0; i < 32; i++) {
+        float t[3];
+        walker.template next<7>(q[i], t);
+        UNROLL for (int k = 0; k < 3; k++) most[k] = fmaxf(most[k], fabsf(t[k]));
+    }
+    UNROLL for (int k = 0; k < 3; k++) widths[k] = quick_width(most[k]);
+    return most[0] < 2 * QUICK_LIMIT;
+}
+
+// Coefficients and errors of a lane's values; false if one fails.
+DEVICE bool quick_coefficients(float (&q)[32], const u32 *mine, const Step32 &step, float scale,
+                               float &largest, float &sum) {
+    largest = sum = 0;
+    UNROLL for (int i = 0; i < 32; i++) {
+        float x = __uint_as_float(mine[i]);
+        q[i] = __fsub_rn(__fadd_rn(__fmul_rn(x, step.inv), QUICK_ROUND), QUICK_ROUND);
+        float error = __fsub_rn(x, __fmul_rn(q[i], step.step));
+        largest = fmaxf(largest, fabsf(error));
+        float unit = __fmul_rn(error, scale);
+        sum = __fmaf_rn(unit, unit, sum);
+    }
+    // A NaN is passed over by the largest one, but not by the sum. Errors so far below the step that
+    // they vanish in the sum are for the general way.
+    bool summed = largest == 0 || __fmul_rn(largest, scale) >= 0x1p-50f;
+    return largest <= step.e && sum == sum && summed;
+}
+
+DEVICE void keep_quick_errors(Shared &shared, float largest, float sum, float scale, u32 warp,
+                              u32 lane) {
+    u32 most = max_of_warp(__float_as_uint(largest));
+    UNROLL for (u32 d = 16; d; d >>= 1) sum = __fadd_rn(sum, __shfl_xor_sync(ALL, sum, d));
+    if (lane == 0) {
+        Errors errors;
+        note_errors(errors, __uint_as_float(most), sum, scale);
+        shared.max_bits[warp] = errors.max_bits;
+        shared.sum_sq[warp] = errors.sum_sq;
+    }
+}
+
+// Residuals of up to N bits side by side: residual k + j N is part j of word k.
+template <int N>
+DEVICE void quick_parts(const float (&t)[32], u32 (&parts)[N]) {
+    UNROLL for (int k = 0; k < N; k++) {
+        float low = __fadd_rn(fabsf(t[k]), QUICK_BITS);
+        float high = __fadd_rn(fabsf(t[k + 16]), QUICK_BITS);
+        if (N == 8) {
+            low = __fmaf_rn(__fsub_rn(fabsf(t[k + 8]), 0.5f), 256.0f, low);
+            high = __fmaf_rn(__fsub_rn(fabsf(t[k + 24 & 31]), 0.5f), 256.0f, high);
+        }
+        parts[k] = __byte_perm(__float_as_uint(low), __float_as_uint(high), 0x5410);
+    }
+}
+
+// A sparse block behind its mask: its residuals are gathered from a place of the lane's own.
+template <int N>
+DEVICE void write_quick_sparse(u32 *to, u32 *own, const u32 (&parts)[N], u32 mask, u32 width) {
+    UNROLL for (int k = 0; k < N; k++) own[k] = parts[k];
+    Packer packer = {to, 0, 0};
+    UNROLL1 for (; mask; mask &= mask - 1) {
+        u32 i = __ffs((int)mask) - 1;
+        u32 word = own[i & (N - 1)], shift = N * (i / N);
+        packer.put32(word >> shift & ((1u << N) - 1), width);
+    }
+    packer.end();
+}
+
+// Writes a chunk whose residuals have at most N bits to shared memory; gives its words.
+template <int N>
+DEVICE u32 quick_pack(u32 *stage, const float (&t)[32], u32 kind, u32 width, u32 lane) {
+    u32 parts[N], planes[N], mask = 0;
+    quick_parts(t, parts);
+    UNROLL for (int k = 0; k < N; k++) planes[k] = parts[k];
+    transpose(planes);
+    UNROLL for (int k = 0; k < N; k++) mask |= planes[k];
+    const Cost cost = cost_of(width, __popc(mask));
+    const bool sparse = cost.words < width;
+    const u32 before = exclusive_sum(cost.words, lane);
+    write_head(stage, kind, 0, width | (sparse ? 0x80u : 0), lane);
+    u32 *to = stage + 9 + before;
+    const u32 dense = sparse ? 0 : width;
+    UNROLL for (u32 i = 0; i < N; i++) {
+        if (i < dense) to[i] = planes[i];
+    }
+    if (sparse) {
+        to[0] = mask;
+        // Behind what all blocks can take.
+        write_quick_sparse<N>(to + 1, stage + 520 + lane * (N + 1), parts, mask, width);
+    }
+    return 9 + __shfl_sync(ALL, before + cost.words, 31);
+}
+
+// Whether all values of a chunk in shared memory have the same bits.
+DEVICE bool is_constant(const u32 *stage, const u32 *mine) {
+    const u32 first = stage[0];
+    u32 differ = 0;
+    UNROLL for (int i = 0; i < 32; i++) differ |= mine[i] ^ first;
+    return !__any_sync(ALL, differ != 0);
+}
+
+template <int PROFILE>
+DEVICE bool encode_quick_in(const Step &step, Shared &shared, u32 warp, u32 lane, Chunk &chunk) {
+    u32 *stage = (u32 *)shared.stage[warp], *mine = stage + lane * STRIDE;
+    const Step32 narrow = narrow_step(step);
+    const float scale = scale_of(narrow);
+    float q[32], largest, sum;
+    u32 widths[3];
+    bool fits = quick_coefficients(q, mine, narrow, scale, largest, sum);
+    fits &= quick_widths<PROFILE>(q, lane, widths);
+    if (!__all_sync(ALL, fits)) return false;
+    // Below 23 each, so that the sums do not run into each other.
+    const u32 sums = sum_of_warp(widths[0] | widths[1] << 10 | widths[2] << 20);
+    const u32 words0 = sums & 0x3ff, words1 = sums >> 10 & 0x3ff, words2 = sums >> 20;
+    // With the first coefficient alone all are the same, and perhaps the values are.
+    if (words1 == __shfl_sync(ALL, widths[1], 0) && is_constant(stage, mine)) return false;
+    u32 kind = 0, words = words0, width = widths[0];
+    if (words1 < words) kind = 1, words = words1, width = widths[1];
+    if (words2 < words) kind = 2, words = words2, width = widths[2];
+    const bool narrower = __all_sync(ALL, width <= 8);
+    if (!narrower && !__all_sync(ALL, width <= 16)) return false;
+    keep_quick_errors(shared, largest, sum, scale, warp, lane);
+    if (words == 0) return true;
+    if (kind == 0) quick_residuals<PROFILE, 0>(q, lane);
+    if (kind == 1) quick_residuals<PROFILE, 1>(q, lane);
+    if (kind == 2) quick_residuals<PROFILE, 2>(q, lane);
+    chunk.what = CHUNK_CODED;
+    chunk.words = narrower ? quick_pack<8>(stage, q, kind, width, lane)
+                           : quick_pack<16>(stage, q, kind, width, lane);
+    __syncwarp();
+    return true;
+}
+
+// Encodes a full chunk of values in shared memory; false, with the values as they were, if it has
+// to go the general way.
+DEVICE bool encode_quick(const Step &step, Shared &shared, u32 warp, u32 lane, Chunk &chunk) {
+    return encode_quick_in<(FORM >> 16 & 0xff)>(step, shared, warp, lane, chunk);
+}
+#endif

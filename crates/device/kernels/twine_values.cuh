@@ -1,0 +1,397 @@
+// The encoder's part for one chunk, first half: values into shared memory, and coefficients. A warp
+// has a chunk, a lane a block of it.
+
+#define WORD_EPOCH 37  // status words: epoch (27 bits), state (2), value (35)
+#define WORD_SUM (1ull << 35)   // the value is that of the tile or job alone
+#define WORD_ALL (2ull << 35)   // the value is that of all up to it
+#define WORD_VALUE ((1ull << 35) - 1)
+
+#define UNIT 64  // jobs begin at multiples of so many bytes
+#define HEADER_BYTES 64
+#define RAW_BYTES 8192  // bytes that a warp copies
+
+#if WIDE
+typedef u64 Coeff;
+#else
+typedef u32 Coeff;
+#endif
+
+// How the values of all arrays of the launch are coded where it is known when this is compiled: as
+// mode 0 or 1 of the format.
+#ifdef MODE
+DEVICE bool is_exact(const Job &) { return MODE == 0; }
+DEVICE bool is_relative(const Job &) { return false; }
+#else
+DEVICE bool is_exact(const Job &job) { return (job.rule & 0xff) == RULE_EXACT; }
+DEVICE bool is_relative(const Job &job) { return (job.rule & 0xff) == RULE_RELATIVE; }
+#endif
+
+// What a chunk becomes.
+#define CHUNK_EMPTY 0
+#define CHUNK_RAW 1
+#define CHUNK_CONSTANT 2
+#define CHUNK_CODED 3
+
+// What is found out about a chunk, the same in all lanes.
+struct Chunk {
+    u32 what, words;
+    u64 pattern;
+};
+
+// Errors of the values of a lane.
+struct Errors {
+    double sum_sq;
+    u64 max_bits;  // as the bits of a double
+    u32 outliers;
+};
+
+struct Shared {
+    Coeff stage[WARPS][32 * STRIDE + 8];
+    Job job;
+    Entry entry;
+    Window windows[WARPS];
+    u64 max_bits[WARPS];
+    double sum_sq[WARPS];
+    u32 words[WARPS];
+    u32 outliers[WARPS];
+    u64 before;  // words of the tiles before, of the same job
+    u64 start;   // where the job begins
+    u32 tile, number;
+    u32 header[16];
+};
+
+DEVICE const Job *job_at(const EncodeLaunch &a, u32 j) {
+    return a.job_table ? (const Job *)a.job_table + j : &a.inline_jobs[j];
+}
+
+DEVICE const Entry *entry_at(const EncodeLaunch &a, u32 e) {
+    return a.entry_table ? (const Entry *)a.entry_table + e : &a.inline_entries[e];
+}
+
+DEVICE Sum *sum_at(const EncodeLaunch &a, u32 j) { return (Sum *)a.sums + j; }
+
+// The job of a tile: the last one that does not begin behind it. By a whole warp.
+DEVICE u32 find_job(const EncodeLaunch &a, u32 tile, u32 lane) {
+    u32 low = 0, count = a.jobs;
+    while (count > 1) {
+        u32 step = (count + 31) / 32, at = lane * step;
+        bool begun = at < count && job_at(a, low + at)->tile0 <= tile;
+        u32 last = 31 - __clz((int)__ballot_sync(ALL, begun));
+        low += last * step;
+        count = min(step, count - last * step);
+    }
+    return low;
+}
+
+// ---- Values into shared memory -----------------------------------------------------------------
+
+DEVICE u32 staged(u32 position) { return (position >> 5) * STRIDE + (position & 31); }
+
+// The values of 16 bytes to places one after the other, which do not cross a block. Returns 0 if
+// all are.
+template <typename T, typename U>
+DEVICE u32 unpack(U *to, uint4 four) {
+    const u32 words[4] = {four.x, four.y, four.z, four.w};
+    const int per = 16 / sizeof(T);
+    UNROLL for (int i = 0; i < per; i++) {
+        if (sizeof(T) == 8) {
+            to[i] = (U)((u64)words[2 * i & 3] | (u64)words[(2 * i + 1) & 3] << 32);
+        } else {
+            const int bits = 8 * sizeof(T) & 31;
+            u32 word = words[i * sizeof(T) / 4];
+            to[i] = bits == 0 ? word : word >> (i * bits & 31) & ((1u << bits) - 1);
+        }
+    }
+    return four.x | four.y | four.z | four.w;
+}
+
+// A full chunk of profile 1. Returns 0 if all values of the lane are.
+template <typename T, typename U>
+DEVICE u32 stage_vectors(U *stage, const T *values, u32 lane) {
+    const u32 per = 16 / sizeof(T);
+    u32 some = 0;
+    UNROLL for (u32 j = 0; j < 32 / per; j++) {
+        uint4 four = __ldcs((const uint4 *)values + j * 32 + lane);
+        some |= unpack<T, U>(stage + staged((j * 32 + lane) * per), four);
+    }
+    return some;
+}
+
+// Rows of a full patch or box whose addresses are multiples of 16.
+template <typename T, typename U>
+DEVICE u32 stage_rows(U *stage, const T *first, const Window &w, u32 lane) {
+    const u32 per = 16 / sizeof(T), lanes = 32 / per, rows = 32 / lanes;
+    u32 some = 0;
+    UNROLL for (u32 j = 0; j < lanes; j++) {
+        u32 block = j * rows + lane / lanes, column = lane % lanes * per;
+        u64 row = profile_of(w) == 2 ? (u64)block : (u64)(block >> 3) * w.ny + (block & 7);
+        uint4 four = __ldcs((const uint4 *)(first + row * w.nx + column));
+        some |= unpack<T, U>(stage + block * STRIDE + column, four);
+    }
+    return some;
+}
+
+// Returns 0 if it is known that all values of the lane are.
+template <typename T, typename U>
+DEVICE u32 stage_values(U *stage, const T *source, const Window &w, u32 lane) {
+    const T *values = source + w.base;
+    const bool full = w.m == 1024 && ((u64)values & 15) == 0;
+    if (profile_of(w) != 1) {
+        if (full && w.nx % (16 / sizeof(T)) == 0) return stage_rows<T, U>(stage, values, w, lane);
+        UNROLL8 for (u32 block = 0; block < 32; block++) {
+            bool inside = lane < inside_of_block(w, block);
+            stage[block * STRIDE + lane] = inside ? (U)__ldcs(source + row_of(w, block) + lane) : 0;
+        }
+        return 1;
+    }
+    if (full && components_of(w) == 1) return stage_vectors<T, U>(stage, values, lane);
+    for (u32 p = lane; p < 1024; p += 32) {
+        stage[staged(p)] = p < w.m ? (U)__ldcs(source + index_of(w, p)) : 0;
+    }
+    return 1;
+}
+
+// The bits of a value, from the array itself.
+DEVICE u64 read_value(const Job &job, u64 index) {
+    switch (bits_of(job.cut)) {
+        case 8: return ((const u8 *)job.source)[index];
+        case 16: return ((const u16 *)job.source)[index];
+        case 32: return ((const u32 *)job.source)[index];
+        default: return ((const u64 *)job.source)[index];
+    }
+}
+
+// ---- Modes 1 and 2 -----------------------------------------------------------------------------
+
+struct Step32 {
+    float e, step, inv;
+};
+
+// The step of a job: the host's, or what the launch before has found.
+DEVICE Step step_of(const EncodeLaunch &a, const Job &job, u32 number) {
+    u32 rule = job.rule & 0xff;
+    if (rule == RULE_RANGE || rule == RULE_RMS) return ((const Step *)a.steps)[number];
+    Step step = {job.bound, job.e, job.step, job.inv};
+    return step;
+}
+
+DEVICE float quiet_nan() { return __uint_as_float(0x7fffffff); }
+
+DEVICE Step32 narrow_step(const Step &step) {
+    // A step of 0 passes nothing: no comparison with NaN holds.
+    Step32 s = {(float)step.e, (float)step.step, step.e > 0 ? (float)step.inv : quiet_nan()};
+    return s;
+}
+
+// The errors of a lane, from the largest one and a sum in units of 1 / scale.
+DEVICE void note_errors(Errors &errors, float largest, float sum, float scale) {
+    errors.max_bits = (u64)__double_as_longlong((double)largest);
+    errors.sum_sq = (double)sum / ((double)scale * (double)scale);
+}
+
+// Mode 1 for float32 where no value fails: q and the errors of every value of the lane. False when
+// one fails; then what it has left in q is of no use.
+DEVICE bool quantise_whole(i32 (&q)[32], Errors &errors, const Step32 &step, float scale) {
+    float largest = 0, sum = 0, most = 0;
+    UNROLL for (int i = 0; i < 32; i++) {
+        float x = __int_as_float(q[i]), s = __fmul_rn(x, step.inv);
+        most = fmaxf(most, fabsf(s));
+        q[i] = __float2int_rn(s);
+        float error = __fsub_rn(x, __fmul_rn(__int2float_rn(q[i]), step.step));
+        largest = fmaxf(largest, fabsf(error));
+        float unit = __fmul_rn(error, scale);
+        sum = __fmaf_rn(unit, unit, sum);
+    }
+    note_errors(errors, largest, sum, scale);
+    // A NaN is passed over by the largest ones, but not by the sum. A step of 0 passes nothing, not
+    // even a 0.
+    return step.e > 0 && most < 1e9f && largest <= step.e && sum == sum;
+}
+
+// The same where some fail: returns which. The values are those in shared memory.
+DEVICE u32 quantise_some(i32 (&q)[32], const u32 *mine, Errors &errors, const Step32 &step,
+                         float scale) {
+    u32 bad = 0;
+    float largest = 0, sum = 0;
+    UNROLL for (int i = 0; i < 32; i++) {
+        float x = __uint_as_float(mine[i]), s = __fmul_rn(x, step.inv);
+        i32 code = __float2int_rn(s);
+        float error = fabsf(__fsub_rn(x, __fmul_rn(__int2float_rn(code), step.step)));
+        bool ok = fabsf(s) < 1e9f && error <= step.e;
+        q[i] = ok ? code : 0;
+        error = ok ? error : 0.0f;
+        largest = fmaxf(largest, error);
+        float unit = __fmul_rn(error, scale);
+        sum = __fmaf_rn(unit, unit, sum);
+        bad |= (ok ? 0u : 1u) << i;
+    }
+    note_errors(errors, largest, sum, scale);
+    return bad;
+}
+
+// The sum of the squares where errors are so far below the step that they vanish in its units.
+DEVICE double sum_of_small(const u32 *mine, u32 bad, const Step32 &step) {
+    double sum = 0;
+    UNROLL1 for (u32 i = 0; i < 32; i++) {
+        float x = __uint_as_float(mine[i]);
+        i32 code = __float2int_rn(__fmul_rn(x, step.inv));
+        double error = (double)__fsub_rn(x, __fmul_rn(__int2float_rn(code), step.step));
+        if (!(bad >> i & 1)) sum = __dadd_rn(sum, __dmul_rn(error, error));
+    }
+    return sum;
+}
+
+// Errors are summed in units in which their squares neither vanish nor overflow.
+DEVICE float scale_of(const Step32 &step) {
+    return step.inv < 0x1p60f ? __fmul_rn(step.inv, 0x1p60f) : 0x1p120f;
+}
+
+DEVICE u32 quantise_f32(i32 (&q)[32], const u32 *mine, Errors &errors, const Step32 &step) {
+    const float scale = scale_of(step);
+    u32 bad = 0;
+    if (!quantise_whole(q, errors, step, scale)) {
+        bad = quantise_some(q, mine, errors, step, scale);
+    }
+    const double largest = __longlong_as_double((i64)errors.max_bits);
+    if (largest > 0 && largest * (double)scale < 0x1p-50) {
+        errors.sum_sq = sum_of_small(mine, bad, step);
+    }
+    return bad;
+}
+
+// A value in mode 2: its code, whether it is none, and the bits that come back.
+struct Code {
+    u64 magnitude, back;
+    bool ok;
+};
+
+DEVICE Code relative_code(u64 bits, const Job &job) {
+    u32 kind = kind_of(job.cut);
+    u64 infinity = infinity_of(kind), magnitude = bits & (2 * infinity - 1);
+    magnitude = bits & ((1ull << (bits_of(job.cut) - 1)) - 1);
+    Code code = {0, 0, true};
+    if (magnitude > infinity) {
+        code.ok = false;
+    } else if (magnitude >= job.floor_bits && magnitude != 0) {
+        u32 s = job.shift;
+        u64 rounded = s ? (magnitude + (1ull << (s - 1))) >> s : magnitude;
+        bool subnormal = magnitude < (1ull << mantissa_of(kind));
+        code.ok = magnitude != infinity && !subnormal && (rounded << s) < infinity;
+        code.magnitude = rounded;
+        code.back = rounded << s | (bits ^ magnitude);
+    }
+    if (!code.ok) code.magnitude = 0;
+    return code;
+}
+
+// One value of up to 32 bits in mode 1 or 2: its coefficient and its error.
+DEVICE bool quantise_one(u32 bits, const Job &job, const Step32 &step, i32 &q, float &error) {
+    u32 kind = kind_of(job.cut);
+    float x = widen(kind, bits);
+    if (is_relative(job)) {
+        Code code = relative_code(bits, job);
+        bool negative = bits >> (bits_of(job.cut) - 1);
+        q = negative ? -(i32)(u32)code.magnitude : (i32)(u32)code.magnitude;
+        error = fabsf(__fsub_rn(x, code.magnitude ? widen(kind, (u32)code.back) : 0.0f));
+        return code.ok;
+    }
+    float s = __fmul_rn(x, step.inv);
+    bool ok = fabsf(s) < 1e9f;
+    q = __float2int_rn(ok ? s : 0.0f);
+    float r = __fmul_rn(__int2float_rn(q), step.step);
+    if (kind != KIND_F32) r = widen(kind, narrow(kind, r));
+    error = fabsf(__fsub_rn(x, r));
+    return ok && error <= step.e;
+}
+
+// The same for float64.
+DEVICE bool quantise_wide(u64 bits, const Job &job, const Step &step, i64 &q, double &error) {
+    double x = __longlong_as_double((i64)bits);
+    if (is_relative(job)) {
+        Code code = relative_code(bits, job);
+        q = (i64)bits < 0 ? -(i64)code.magnitude : (i64)code.magnitude;
+        double back = code.magnitude ? __longlong_as_double((i64)code.back) : 0.0;
+        error = fabs(__dsub_rn(x, back));
+        return code.ok;
+    }
+    double s = __dmul_rn(x, step.inv);
+    bool ok = step.e > 0 && fabs(s) < 4503599627370496.0;
+    q = __double2ll_rn(ok ? s : 0.0);
+    error = fabs(__dsub_rn(x, __dmul_rn(__ll2double_rn(q), step.step)));
+    return ok && error <= step.e;
+}
+
+DEVICE bool quantise_any(u32 &value, const Job &job, const Step &step, double &error) {
+    i32 q;
+    float e;
+    bool ok = quantise_one(value, job, narrow_step(step), q, e);
+    value = ok ? (u32)q : 0;
+    error = e;
+    return ok;
+}
+
+DEVICE bool quantise_any(u64 &value, const Job &job, const Step &step, double &error) {
+    i64 q;
+    bool ok = quantise_wide(value, job, step, q, error);
+    value = ok ? (u64)q : 0;
+    return ok;
+}
+
+// Modes 1 and 2 for all types: replaces the values of the lane in shared memory by coefficients.
+template <typename U>
+DEVICE u32 quantise_staged(U *mine, u32 inside, const Job &job, const Step &step, Errors &errors) {
+    u32 bad = 0;
+    for (u32 i = 0; i < inside; i++) {
+        U value = mine[i];
+        double error;
+        bool ok = quantise_any(value, job, step, error);
+        mine[i] = value;
+        if (!ok) {
+            bad |= 1u << i;
+            continue;
+        }
+        u64 bits = (u64)__double_as_longlong(error);
+        errors.max_bits = bits > errors.max_bits ? bits : errors.max_bits;
+        errors.sum_sq += error * error;
+    }
+    return bad;
+}
+
+// ---- Mode 0 ------------------------------------------------------------------------------------
+
+DEVICE u32 sign_extended(u32 bits, u32 width) {
+    u32 s = 32 - width;
+    return (u32)((i32)(bits << s) >> s);
+}
+
+// The ordered integer of a float, or back: only the bits below the sign change.
+DEVICE u32 ordered(u32 b, u32 width) {
+    return b ^ ((u32)((i32)b >> 31) & ((1u << (width - 1)) - 1));
+}
+DEVICE u64 ordered(u64 b, u32) { return b ^ ((u64)((i64)b >> 63) & 0x7fffffffffffffffull); }
+
+// Coefficients of mode 0, from the bits of the values.
+DEVICE void order(u32 (&q)[32], u32 width, bool is_float) {
+    UNROLL for (int i = 0; i < 32; i++) {
+        u32 b = sign_extended(q[i], width);
+        q[i] = is_float ? ordered(b, width) : b;
+    }
+}
+
+DEVICE void order(u64 (&q)[32], u32 width, bool is_float) {
+    if (!is_float) return;
+    UNROLL for (int i = 0; i < 32; i++) q[i] = ordered(q[i], width);
+}
+
+// What FOR packs, from the bits of a value.
+DEVICE u32 framed(u32 b, u32 width, u32 kind) {
+    if (kind >= KIND_SIGNED) return kind == KIND_SIGNED ? b ^ 1u << (width - 1) : b;
+    u32 mask = width == 32 ? ALL : (1u << width) - 1;
+    return (b << 1 | b >> (width - 1)) & mask;
+}
+
+DEVICE u64 framed(u64 b, u32, u32 kind) {
+    if (kind >= KIND_SIGNED) return kind == KIND_SIGNED ? b ^ 1ull << 63 : b;
+    return b << 1 | b >> 63;
+}
+
