@@ -57,8 +57,7 @@ fn build(folder: &Path, name: &str, warps: u32, head: &str) -> Option<libloading
         "extern \"C\" void run(const {launch} *launch, unsigned blocks, unsigned workers) {{\n\
          run_blocks<{launch}>((void (*)({launch}))twine_{name}, *launch, blocks, workers);\n}}\n"
     );
-    let parts: &[&str] =
-        if name == "encode" { &["values", "pack", "quick", "chunk"] } else { &[] };
+    let parts: &[&str] = if name == "encode" { &["values", "pack", "quick", "chunk"] } else { &[] };
     let parts: String =
         parts.iter().map(|part| text(&format!("kernels/twine_{part}.cuh"))).collect();
     let texts = [

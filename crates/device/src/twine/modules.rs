@@ -106,7 +106,7 @@ impl Variant {
     fn busy_warps(&self) -> Option<u32> {
         let mode = self.special.and_then(|special| special.mode);
         match (self.wide, mode) {
-            (false, Some(1)) => Some(self.busy.unwrap_or(24)),
+            (false, Some(1)) => Some(self.busy.unwrap_or(32)),
             (false, Some(0)) | (true, Some(1)) => Some(16),
             _ => None,
         }
