@@ -5,8 +5,7 @@ from __future__ import annotations
 from itertools import groupby
 
 from unspool.accumulate.planning import Accumulation, Outcome
-from unspool.planning.text import table
-from unspool.statistics import size, time
+from unspool.statistics import size, table, time
 
 __all__ = ["report", "shortened"]
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from unspool._files import write_json
 from unspool.bench.measure import Sample
+from unspool.statistics import table as table_text
 
 __all__ = ["Cell", "Report", "Table", "number"]
 
@@ -53,9 +54,8 @@ class Table:
 
     def __str__(self) -> str:
         texts = [tuple(self.columns), *(tuple(map(_text, row)) for row in self.rows)]
-        widths = [max(map(len, column)) for column in zip(*texts, strict=True)]
-        lines = [self.title, *(_line(row, widths) for row in texts)]
-        return "\n".join([*lines, *(f"  ({note})" for note in self.notes)])
+        notes = (f"  ({note})" for note in self.notes)
+        return "\n".join([self.title, table_text(texts), *notes])
 
     def as_dict(self) -> dict[str, Any]:
         """The table as dictionaries, lists and numbers."""
@@ -133,8 +133,3 @@ def _plain(cell: Cell) -> Any:
         return None if isinstance(cell, float) and cell != cell else cell
     ends = {"median": cell.median, "low": cell.low, "high": cell.high}
     return ends | {"values": list(cell.values)}
-
-
-def _line(row: Sequence[str], widths: Sequence[int]) -> str:
-    first, *others = zip(row, widths, strict=True)
-    return "  ".join([first[0].ljust(first[1]), *(text.rjust(width) for text, width in others)])

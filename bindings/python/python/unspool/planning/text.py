@@ -8,7 +8,7 @@ from itertools import pairwise
 from unspool.planning.links import Links, Rate
 from unspool.planning.outcome import Candidate, Plan, WhatIf
 from unspool.planning.problem import Problem
-from unspool.statistics import size, time
+from unspool.statistics import size, table, time
 
 __all__ = ["links_table", "report", "sentence", "what_if_table"]
 
@@ -179,14 +179,3 @@ def _movements(links: Links) -> Iterator[tuple[str, ...]]:
 
 def _movement(name: str, rate: Rate, slows: str) -> tuple[str, ...]:
     return name, f"{rate.bytes_per_second / 1e9:.2f} GB/s", time(rate.latency), slows
-
-
-def table(rows: Sequence[tuple[str, ...]]) -> str:
-    """Columns as wide as their widest entry: the first to the left, all others to the right."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-
-    def line(row: tuple[str, ...]) -> str:
-        cells = [cell.rjust(width) for cell, width in zip(row, widths, strict=True)]
-        return "  ".join([row[0].ljust(widths[0]), *cells[1:]]).rstrip()
-
-    return "\n".join(map(line, rows))

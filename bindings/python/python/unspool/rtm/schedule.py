@@ -6,10 +6,12 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from unspool import schedules
+from unspool._unspool import Uses
 from unspool.errors import Error
 from unspool.rtm.errors import MigrationError
-from unspool.schedules import Discard, Forward, Restore, Reverse, Save, Schedule
+from unspool.schedules import Discard, Forward, Save, Schedule
 from unspool.schedules.base import dry_run
+from unspool.schedules.given import word_of
 
 __all__ = ["DEFAULT_SNAPSHOTS", "NAMES", "Choice", "Costs", "Kept", "kept_by", "name_of"]
 
@@ -166,10 +168,14 @@ def kept_by(schedule: Schedule, steps: int, state_bytes: int, reverse_bytes: int
     if isinstance(schedule, schedules.StoreAll):
         copies = steps - 1
         return Kept(steps, copies, copies, copies, copies * reverse_bytes)
-    ledger = _Ledger(steps, schedule.steps is not None)
+    ledger, uses = _Ledger(steps, schedule.steps is not None), Uses()
     for action in dry_run(schedule, steps):
         ledger.see(action)
-    sizes = [state_bytes if whole else reverse_bytes for whole in ledger.whole]
+        uses.see([word_of(action)])
+    sizes = [
+        reverse_bytes if known and uses.only_reversed(copy) else state_bytes
+        for copy, known in enumerate(ledger.known)
+    ]
     held = copies = peak_bytes = peak_copies = 0
     for copy, sign in ledger.changes:
         held, copies = held + sign * sizes[copy], copies + sign
@@ -178,17 +184,16 @@ def kept_by(schedule: Schedule, steps: int, state_bytes: int, reverse_bytes: int
 
 
 class _Ledger:
-    """Which copies come and go, and which of them the forward waves go on from."""
+    """Which copies come and go, and of which it is known by then what they are for."""
 
     def __init__(self, steps: int, known: bool) -> None:
         self._steps = steps
         # What a copy is for is not known before the number of steps is: it then holds everything.
         self._known = known
         self.advances = 0
-        self.whole: list[bool] = []
+        self.known: list[bool] = []
         self.changes: list[tuple[int, int]] = []
         self._copies: dict[int, tuple[int, set[str | None]]] = {}
-        self._restored: int | None = None
 
     def see(self, action: Any) -> None:
         """One action after the other."""
@@ -197,28 +202,19 @@ class _Ledger:
                 # Where the number of steps is not known, the forward pass ends on the way.
                 self.advances += min(stop, self._steps) - start
                 self._known |= stop >= self._steps
-                if self._restored is not None:
-                    self.whole[self._restored] = True
-                self._restored = None
             case Save(step, tier):
                 self._save(step, tier)
-            case Restore(step, _):
-                self._restored = self._copies[step][0]
-            case Reverse(_):
-                self._restored = None
             case Discard(step, tier):
                 self._discard(step, tier)
 
     def _save(self, step: int, tier: str | None) -> None:
         """A state that is kept in several tiers is one checkpoint of the spool."""
-        if self._restored is not None:
-            self.whole[self._restored] = True
         if step in self._copies:
             self._copies[step][1].add(tier)
             return
-        self._copies[step] = (len(self.whole), {tier})
-        self.changes.append((len(self.whole), 1))
-        self.whole.append(not self._known)
+        self._copies[step] = (len(self.known), {tier})
+        self.changes.append((len(self.known), 1))
+        self.known.append(self._known)
 
     def _discard(self, step: int, tier: str | None) -> None:
         copy, tiers = self._copies[step]
