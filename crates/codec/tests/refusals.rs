@@ -2,7 +2,10 @@
 
 mod common;
 
-use common::{golden_head, opaque, seal, spec};
+use common::{
+    assert_changes_are_refused, assert_told, assert_truncations_are_refused, golden_head, opaque,
+    refused, seal, spec,
+};
 use unspool_codec::FrameErrorKind::{
     Damaged, Foreign, Invalid, Limit, Malformed, Newer, Truncated,
 };
@@ -24,40 +27,23 @@ fn two_arrays() -> Vec<u8> {
 
 /// The error for a head in which `bytes` stand at `at`, with the right checksum.
 fn refused_with(at: usize, bytes: &[u8]) -> FrameError {
-    let mut head = two_arrays();
-    head[at..at + bytes.len()].copy_from_slice(bytes);
-    seal(&mut head);
-    parse_head(&head).expect_err("a head that breaks a rule")
+    refused(two_arrays(), at, bytes)
 }
 
 #[track_caller]
 fn assert_refused(at: usize, bytes: &[u8], kind: FrameErrorKind, place: usize, words: &str) {
-    let error = refused_with(at, bytes);
-    assert_eq!(error.kind(), kind, "{error}");
-    assert_eq!(error.offset(), Some(place as u64), "{error}");
-    assert!(error.to_string().contains(words), "{error}");
+    assert_told(&refused_with(at, bytes), kind, place, words);
 }
 
 #[test]
 fn every_changed_byte_of_a_head_is_refused() {
-    let golden = golden_head().encode(1);
-    let mut head = golden.clone();
-    for at in 0..head.len() {
-        for flip in [0x01, 0x80, 0xff, 1 << (at % 8)] {
-            head[at] ^= flip;
-            assert!(parse_head(&head).is_err(), "byte {at} changed by {flip:#x}");
-            head[at] ^= flip;
-        }
-    }
-    assert_eq!(head, golden);
+    assert_changes_are_refused(&golden_head().encode(1));
 }
 
 #[test]
 fn every_truncation_of_a_head_is_refused_as_such() {
     let head = golden_head().encode(1);
-    for len in 0..head.len() {
-        assert_eq!(parse_head(&head[..len]).unwrap_err().kind(), Truncated, "{len} bytes");
-    }
+    assert_truncations_are_refused(&head);
     for len in 0..64 {
         assert_eq!(head_len(&head[..len]).unwrap_err().kind(), Truncated, "{len} bytes");
     }

@@ -2,11 +2,13 @@
 
 mod common;
 
-use common::{golden_head_2, seal, spec};
-use unspool_codec::FrameErrorKind::{Invalid, Limit, Malformed, Newer, Truncated};
+use common::{
+    assert_changes_are_refused, assert_told, assert_truncations_are_refused, golden_head_2,
+    refused, seal, spec,
+};
+use unspool_codec::FrameErrorKind::{Invalid, Limit, Malformed, Newer};
 use unspool_codec::{
-    CodecId, Dtype, FrameError, FrameErrorKind, Head, MAX_PAYLOAD_BYTES, OuterId, Packed,
-    parse_head,
+    CodecId, Dtype, FrameErrorKind, Head, MAX_PAYLOAD_BYTES, OuterId, Packed, parse_head,
 };
 
 /// Where the packing and the entries of [`two_arrays`] begin.
@@ -28,19 +30,9 @@ fn two_arrays() -> Vec<u8> {
     head.with_packed(Some(packed)).expect("shorter").encode(1)
 }
 
-fn refused_with(at: usize, bytes: &[u8]) -> FrameError {
-    let mut head = two_arrays();
-    head[at..at + bytes.len()].copy_from_slice(bytes);
-    seal(&mut head);
-    parse_head(&head).expect_err("a head that breaks a rule")
-}
-
 #[track_caller]
 fn assert_refused(at: usize, bytes: &[u8], kind: FrameErrorKind, place: usize, words: &str) {
-    let error = refused_with(at, bytes);
-    assert_eq!(error.kind(), kind, "{error}");
-    assert_eq!(error.offset(), Some(place as u64), "{error}");
-    assert!(error.to_string().contains(words), "{error}");
+    assert_told(&refused(two_arrays(), at, bytes), kind, place, words);
 }
 
 #[test]
@@ -57,24 +49,12 @@ fn head_is_laid_out_as_the_tests_expect() {
 
 #[test]
 fn every_changed_byte_of_a_head_of_version_2_is_refused() {
-    let golden = golden_head_2().encode(1);
-    let mut head = golden.clone();
-    for at in 0..head.len() {
-        for flip in [0x01, 0x80, 0xff, 1 << (at % 8)] {
-            head[at] ^= flip;
-            assert!(parse_head(&head).is_err(), "byte {at} changed by {flip:#x}");
-            head[at] ^= flip;
-        }
-    }
-    assert_eq!(head, golden);
+    assert_changes_are_refused(&golden_head_2().encode(1));
 }
 
 #[test]
 fn every_truncation_of_a_head_of_version_2_is_refused_as_such() {
-    let head = golden_head_2().encode(1);
-    for len in 0..head.len() {
-        assert_eq!(parse_head(&head[..len]).unwrap_err().kind(), Truncated, "{len} bytes");
-    }
+    assert_truncations_are_refused(&golden_head_2().encode(1));
 }
 
 #[test]

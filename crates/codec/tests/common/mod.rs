@@ -2,7 +2,10 @@
 
 #![allow(dead_code)] // each test binary uses a part of it
 
-use unspool_codec::{CodecId, Dtype, Head, OuterId, Packed, RegionSpec, checksum};
+use unspool_codec::{
+    CodecId, Dtype, FrameError, FrameErrorKind, Head, OuterId, Packed, RegionSpec, checksum,
+    parse_head,
+};
 
 /// The version of the golden head.
 pub const GOLDEN_VERSION: i64 = -1_234_567_890_123;
@@ -100,5 +103,43 @@ impl Random {
     /// A number below `limit`.
     pub fn below(&mut self, limit: usize) -> usize {
         (self.next() % limit as u64) as usize
+    }
+}
+
+/// The error for `head` in which `bytes` stand at `at`, with the right checksum.
+pub fn refused(mut head: Vec<u8>, at: usize, bytes: &[u8]) -> FrameError {
+    head[at..at + bytes.len()].copy_from_slice(bytes);
+    seal(&mut head);
+    parse_head(&head).expect_err("a head that breaks a rule")
+}
+
+/// That an error is of this kind, names this place, and says these words.
+#[track_caller]
+pub fn assert_told(error: &FrameError, kind: FrameErrorKind, place: usize, words: &str) {
+    assert_eq!(error.kind(), kind, "{error}");
+    assert_eq!(error.offset(), Some(place as u64), "{error}");
+    assert!(error.to_string().contains(words), "{error}");
+}
+
+/// That no byte of a head can be changed without being noticed.
+#[track_caller]
+pub fn assert_changes_are_refused(golden: &[u8]) {
+    let mut head = golden.to_vec();
+    for at in 0..head.len() {
+        for flip in [0x01, 0x80, 0xff, 1 << (at % 8)] {
+            head[at] ^= flip;
+            assert!(parse_head(&head).is_err(), "byte {at} changed by {flip:#x}");
+            head[at] ^= flip;
+        }
+    }
+    assert_eq!(head, golden);
+}
+
+/// That the beginning of a head is known to be one, however long it is.
+#[track_caller]
+pub fn assert_truncations_are_refused(head: &[u8]) {
+    for len in 0..head.len() {
+        let error = parse_head(&head[..len]).expect_err("a part of a head");
+        assert_eq!(error.kind(), FrameErrorKind::Truncated, "{len} bytes");
     }
 }
