@@ -44,6 +44,7 @@ impl Spool {
             tiers: core.tiers.iter().zip(tiers).map(tier).collect(),
             links: (0..core.links.len()).map(|index| link(&state, &core, index)).collect(),
             codecs: state.tally.codecs.stats(),
+            launches: state.tally.launches,
         })
     }
 }

@@ -48,6 +48,7 @@ mod durability;
 mod error;
 mod figures;
 pub mod gpu;
+mod hand;
 mod hub;
 mod inbox;
 #[cfg(test)]
@@ -69,7 +70,7 @@ mod timeline;
 mod wait;
 mod waiting;
 
-pub use coding::{Choice, CodecChoice, CodecStats, RegionCoding};
+pub use coding::{Accumulate, Choice, CodecChoice, CodecStats, Launch, LaunchStats, RegionCoding};
 pub use error::{Error, ErrorKind};
 pub use gpu::On;
 pub use restore::RestoreTicket;

@@ -11,11 +11,10 @@ use unspool_tiers::coders::Encoding;
 use unspool_tiers::{Gpu, WriteGuard};
 use unspool_transfer::{Buffer, Frame, TransferError, staging, write_frame};
 
-use crate::coding::{Chain, CodecChoice, Encoded};
+use crate::coding::{Chain, CodecChoice, Encoded, Launch, may_hold};
 use crate::error::{Error, ErrorKind};
 use crate::gpu::{self, Begun, DeviceArray, Leave, Part};
 use crate::hub::{Hub, check_open};
-use crate::settle::Handed;
 use crate::spool::Spool;
 use crate::state::Answer;
 use crate::tally::Call;
@@ -33,12 +32,15 @@ pub struct SaveTicket {
     pub(crate) request: RequestId,
     pub(crate) checkpoint: CheckpointId,
     pub(crate) place: Place,
-    began: Nanos,
+    pub(crate) began: Nanos,
     begun: Begun,
     /// Its encoders, where a region is encoded.
     pub(crate) encoded: Option<Box<Encoded>>,
     /// What it comes behind where a GPU encodes it.
     pub(crate) chain: Option<Chain>,
+    /// Its arrays are copied aside, to be encoded together with those of others.
+    pub(crate) holds: bool,
+    pub(crate) launch: Launch,
 }
 
 /// The memory that the caller fills, or that encoders do.
@@ -47,6 +49,8 @@ pub(crate) enum Room {
     Arena(WriteGuard),
     /// No arena can hold it: it is written to the store at commit.
     Staged(Buffer),
+    /// It waits for a launch that encodes several checkpoints.
+    Held(WriteGuard),
     /// A GPU is encoding into it.
     Encoding(Encoding),
 }
@@ -56,7 +60,7 @@ impl Room {
     fn gpu(&self) -> Option<&Arc<Gpu>> {
         match self {
             Room::Arena(guard) => guard.gpu(),
-            Room::Staged(_) | Room::Encoding(_) => None,
+            Room::Staged(_) | Room::Held(_) | Room::Encoding(_) => None,
         }
     }
 
@@ -65,7 +69,7 @@ impl Room {
         match self {
             Room::Arena(guard) => guard.bytes(),
             Room::Staged(buffer) => Some(buffer),
-            Room::Encoding(_) => None,
+            Room::Held(_) | Room::Encoding(_) => None,
         }
     }
 }
@@ -134,8 +138,12 @@ impl Spool {
             encoded: encoded.map(|plan| hub.encoded(plan, &frame)),
             frame,
             chain,
+            holds: false,
+            launch: Launch::default(),
         };
-        ticket.enter()
+        let mut ticket = ticket.enter()?;
+        ticket.set_launch(Launch::default());
+        Ok(ticket)
     }
 }
 
@@ -169,6 +177,18 @@ impl SaveTicket {
             Some(arena) => Ok(Room::Arena(arena.create(self.checkpoint, place.offset, bytes)?)),
             None => Ok(Room::Staged(staging(&self.hub.buffers, bytes)?)),
         }
+    }
+
+    /// Says when its encoder is launched, where the settings accumulate. To be called before any
+    /// array is given; without it the checkpoint is held for others where that can be done.
+    pub fn set_launch(&mut self, launch: Launch) {
+        let settings = &self.hub.settings;
+        let most = settings.accumulate.filter(|_| launch != Launch::Alone && !settings.check_codec);
+        let plan = self.encoded.as_ref().map(|encoded| encoded.plan());
+        let is_on_gpu = matches!(&self.room, Some(Room::Arena(guard)) if guard.device().is_some());
+        let both = most.zip(plan).filter(|_| is_on_gpu);
+        self.holds = both.is_some_and(|(most, plan)| may_hold(plan, &most));
+        self.launch = launch;
     }
 
     /// The regions and where they lie in the payload; those of an encoded checkpoint where they lie
@@ -206,7 +226,7 @@ impl SaveTicket {
         match &mut self.room {
             Some(Room::Arena(guard)) => guard.bytes().map(|bytes| &mut bytes[range]),
             Some(Room::Staged(buffer)) => Some(&mut buffer[range]),
-            Some(Room::Encoding(_)) | None => None,
+            Some(Room::Held(_) | Room::Encoding(_)) | None => None,
         }
     }
 
@@ -245,7 +265,7 @@ impl SaveTicket {
         match &mut self.room {
             Some(Room::Arena(guard)) => gpu::store_host(&self.hub, guard, part, write)?,
             Some(Room::Staged(buffer)) => write(&mut buffer[part.range()]),
-            Some(Room::Encoding(_)) | None => {}
+            Some(Room::Held(_) | Room::Encoding(_)) | None => {}
         }
         Ok(())
     }
@@ -287,7 +307,7 @@ impl SaveTicket {
         match &mut self.room {
             Some(Room::Arena(guard)) => gpu::put(&gpu, guard, part, from, on),
             Some(Room::Staged(buffer)) => gpu::download(&gpu, &mut buffer[part.range()], from, on),
-            Some(Room::Encoding(_)) | None => Ok(()),
+            Some(Room::Held(_) | Room::Encoding(_)) | None => Ok(()),
         }
     }
 
@@ -375,7 +395,7 @@ impl SaveTicket {
             match &mut self.room {
                 Some(Room::Arena(guard)) => gpu::clear(guard, part)?,
                 Some(Room::Staged(buffer)) => buffer[part.range()].fill(0),
-                Some(Room::Encoding(_)) | None => {}
+                Some(Room::Held(_) | Room::Encoding(_)) | None => {}
             }
         }
         Ok(())
@@ -395,7 +415,7 @@ impl SaveTicket {
         hub.check_process()?;
         self.launch_rest()?;
         self.check_passed()?;
-        if matches!(self.room, Some(Room::Encoding(_))) {
+        if matches!(self.room, Some(Room::Held(_) | Room::Encoding(_))) {
             return self.hand(false);
         }
         let sealed = self.seal()?;
@@ -437,31 +457,6 @@ impl SaveTicket {
         Err(Error::new(ErrorKind::BoundViolated, message))
     }
 
-    /// Leaves the rest to the thread that settles: the GPU is encoding.
-    fn hand(&mut self, is_abandoned: bool) -> Result<(), Error> {
-        let (Some(Room::Encoding(encoding)), Some(encoded)) =
-            (self.room.take(), self.encoded.take())
-        else {
-            return Ok(());
-        };
-        let (request, checkpoint, place) = (self.request, self.checkpoint, self.place);
-        let version = self.version();
-        let hub = Arc::clone(&self.hub);
-        let mut state = hub.state();
-        if let Err(closed) = check_open(&state) {
-            drop(state);
-            encoding.forget();
-            return Err(closed);
-        }
-        let handed =
-            Handed { encoding, encoded, request, checkpoint, place, version, is_abandoned };
-        hub.hand(&mut state, handed)?;
-        drop(state);
-        let outcome = if is_abandoned { "given up" } else { "done" };
-        hub.span_of_call(Call::Save, &self.frame, (place.tier, self.began), outcome);
-        Ok(())
-    }
-
     /// Writes the checkpoint to the store that was granted. The application waits meanwhile.
     fn write(&self, payload: &[u8]) -> Result<(), Error> {
         let (store, start) = (self.hub.tier(self.place.tier), self.hub.clock.now());
@@ -496,6 +491,8 @@ impl SaveTicket {
             begun: Begun::Leaving,
             encoded: None,
             chain: None,
+            holds: false,
+            launch: Launch::Alone,
         }
     }
 

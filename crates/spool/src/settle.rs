@@ -10,15 +10,19 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use unspool_core::{CheckpointId, Event, Kept, Place, RequestId, Version};
-use unspool_device::pending::{EncodeError, Pending};
+use unspool_device::pending::EncodeError;
 use unspool_device::{DeviceError, Poll, Punctual};
-use unspool_tiers::coders::{self, Encoding, Parts};
+use unspool_tiers::coders::Parts;
 use unspool_transfer::sync::{Condvar, Mutex, lock, thread, wait_timeout};
 
-use crate::coding::{Chain, Encoded, not_encoded};
+use crate::coding::{Chain, Taken, not_encoded};
 use crate::error::{Error, ErrorKind};
+use crate::hand::{Handed, Outcome, Work};
 use crate::hub::Hub;
 use crate::state::State;
+
+/// The longest nap while there is nothing to look at.
+const IDLE: Duration = Duration::from_millis(100);
 
 /// The shortest and the longest nap between two looks: small checkpoints are encoded in less time
 /// than most systems sleep at least.
@@ -30,19 +34,6 @@ const ASK: Duration = Duration::from_millis(100);
 /// The most saves that are reported under one lock.
 const AT_ONCE: usize = 16;
 
-/// A save whose call has returned.
-#[derive(Debug)]
-pub(crate) struct Handed {
-    pub(crate) encoding: Encoding,
-    pub(crate) encoded: Box<Encoded>,
-    pub(crate) request: RequestId,
-    pub(crate) checkpoint: CheckpointId,
-    pub(crate) place: Place,
-    pub(crate) version: i64,
-    /// It was given up after it was launched.
-    pub(crate) is_abandoned: bool,
-}
-
 /// See the module.
 #[derive(Debug, Default)]
 pub(crate) struct Settler {
@@ -53,6 +44,8 @@ pub(crate) struct Settler {
 #[derive(Debug, Default)]
 struct Queue {
     handed: VecDeque<Handed>,
+    /// Of those that are held: how many, and bytes of their values.
+    held: (u32, u64),
     thread: Option<thread::JoinHandle<()>>,
     /// Nothing is taken any more, and what is left is given up.
     is_over: bool,
@@ -60,40 +53,67 @@ struct Queue {
 
 impl Settler {
     /// The save in `place.tier` whose room of whole units ends at `place`, if it is still pending.
-    fn before(&self, place: Place, alignment: u64) -> Option<Pending> {
+    fn before(&self, place: Place, alignment: u64) -> Option<Chain> {
         let queue = lock(&self.queue);
-        let end = |handed: &Handed| {
-            handed.place.offset + handed.encoded.most().next_multiple_of(alignment)
-        };
+        let end = |handed: &Handed| handed.place.offset + handed.most.next_multiple_of(alignment);
         let is_before =
             |handed: &&Handed| handed.place.tier == place.tier && end(handed) == place.offset;
-        let found = queue.handed.iter().rev().find(is_before);
-        found.map(|handed| handed.encoding.parts().last().clone())
+        let found = queue.handed.iter().rev().find(is_before)?;
+        let (behind, request) = (Arc::clone(&found.launched), found.request);
+        Some(Chain { behind, request, alignment })
+    }
+
+    /// Takes all that are held, in their order, to be launched by the caller.
+    pub(crate) fn take_held(&self) -> Vec<Taken> {
+        let mut queue = lock(&self.queue);
+        if queue.held.0 == 0 {
+            return Vec::new();
+        }
+        queue.held = (0, 0);
+        queue.handed.iter_mut().filter_map(Handed::take_held).collect()
+    }
+
+    /// What became of one that was taken.
+    pub(crate) fn launched(&self, request: RequestId, work: Work) {
+        let mut queue = lock(&self.queue);
+        let Some(handed) = queue.handed.iter_mut().find(|one| one.request == request) else {
+            // The spool was closed meanwhile.
+            drop(queue);
+            return work.forget();
+        };
+        if let Work::Encoding(encoding, _) = &work {
+            let _ = handed.launched.set(encoding.parts().last().clone());
+        }
+        handed.work = work;
+        drop(queue);
+        self.changed.notify_all();
     }
 
     /// Takes out the first save, if it has a result or is known to have `failed`.
-    fn next_done(
-        &self,
-        failed: Option<EncodeError>,
-    ) -> Option<(Handed, Result<coders::Encoded, EncodeError>)> {
+    fn next_done(&self, failed: Option<EncodeError>) -> Option<(Handed, Outcome)> {
         let mut queue = lock(&self.queue);
         let first = queue.handed.front()?;
-        let result = first.encoding.try_result().or(failed.map(Err))?;
+        let result = first.work.try_result().or(failed.map(Err))?;
         queue.handed.pop_front().map(|handed| (handed, result))
     }
 
-    /// Waits until there is a save, and looks at the first one.
-    fn look(&self) -> Look {
+    /// Waits until there is a save, and looks at the first one, which is held for at most `limit`.
+    fn look(&self, limit: Duration) -> Look {
         let queue = lock(&self.queue);
-        match queue.handed.front() {
-            _ if queue.is_over => Look::Over,
-            Some(first) if first.encoding.try_result().is_some() => Look::Done,
-            Some(first) => Look::Pending(first.encoding.parts().clone()),
-            None => {
-                drop(wait_timeout(&self.changed, queue, Duration::from_millis(100)));
-                Look::Nothing
+        let nap = match queue.handed.front().map(|first| &first.work) {
+            _ if queue.is_over => return Look::Over,
+            Some(Work::Held(held)) => match limit.saturating_sub(held.since.elapsed()) {
+                Duration::ZERO => return Look::Held,
+                left => left.min(IDLE),
+            },
+            Some(Work::Encoding(encoding, _)) if encoding.try_result().is_none() => {
+                return Look::Pending(encoding.parts().clone());
             }
-        }
+            Some(Work::Launching) | None => IDLE,
+            Some(_) => return Look::Done,
+        };
+        drop(wait_timeout(&self.changed, queue, nap));
+        Look::Nothing
     }
 
     /// Waits until nothing is pending, at most until `left` is over.
@@ -118,7 +138,7 @@ impl Settler {
         if let Some(thread) = thread {
             let _ = thread.join();
         }
-        left.into_iter().for_each(|handed| handed.encoding.forget());
+        left.into_iter().for_each(|handed| handed.work.forget());
     }
 }
 
@@ -127,25 +147,27 @@ impl Hub {
     /// lock under which it was granted: what is pending now has not been reported.
     pub(crate) fn chain(&self, state: &State, place: Place) -> Option<Chain> {
         let tier = &state.brain.core().config().tiers[usize::from(place.tier.0)];
-        let behind = self.settler.before(place, tier.alignment)?;
-        Some(Chain { behind, alignment: tier.alignment })
+        self.settler.before(place, tier.alignment)
     }
 
-    /// Takes over a save whose encoder is on its way.
+    /// Takes over a save that a GPU encodes, or that is held for that. Whether as much is held as
+    /// the settings allow.
     ///
     /// # Errors
     /// `Io` when there is no thread for it; the save is given up then.
-    pub(crate) fn hand(self: &Arc<Self>, state: &mut State, handed: Handed) -> Result<(), Error> {
+    pub(crate) fn hand(self: &Arc<Self>, state: &mut State, handed: Handed) -> Result<bool, Error> {
+        let most = self.settings.accumulate;
         let mut queue = lock(&self.settler.queue);
         if queue.thread.is_none() && !queue.is_over {
             let (settler, hub) = (Arc::clone(&self.settler), Arc::downgrade(self));
             let thread = thread::Builder::new().name("unspool-settle".to_owned());
-            queue.thread = thread.spawn(move || run(&settler, &hub)).ok();
+            let limit = most.map_or(Duration::ZERO, |most| most.held_at_most);
+            queue.thread = thread.spawn(move || run(&settler, &hub, limit)).ok();
         }
         if queue.thread.is_none() {
             drop(queue);
             let (request, id) = (handed.request, handed.checkpoint);
-            handed.encoding.forget();
+            handed.work.forget();
             self.feed(state, Event::SaveAborted { request });
             state.catalogue.remove(id);
             let message = "The system gives no thread to wait for the GPU. Nothing was saved.";
@@ -154,6 +176,11 @@ impl Hub {
         let (request, version) = (handed.request, handed.version);
         let is_abandoned = handed.is_abandoned;
         let is_first = queue.handed.is_empty();
+        if let Work::Held(held) = &handed.work {
+            queue.held.0 += 1;
+            queue.held.1 += held.bytes();
+        }
+        let is_full = most.is_some_and(|most| most.is_full(queue.held));
         queue.handed.push_back(handed);
         drop(queue);
         if is_first {
@@ -163,7 +190,7 @@ impl Hub {
         if is_abandoned {
             self.feed(state, Event::Discard { version: Version(version) });
         }
-        Ok(())
+        Ok(is_full)
     }
 
     /// Waits until everything that was handed over is reported, at most for `left`.
@@ -171,6 +198,7 @@ impl Hub {
     /// # Errors
     /// `Timeout`.
     pub(crate) fn settle_all(&self, left: Duration) -> Result<(), Error> {
+        self.launch_held();
         if self.settler.drained(left) {
             return Ok(());
         }
@@ -207,12 +235,7 @@ impl Hub {
         self.settler.changed.notify_all();
     }
 
-    fn report_save(
-        &self,
-        state: &mut State,
-        handed: Handed,
-        result: Result<coders::Encoded, EncodeError>,
-    ) {
+    fn report_save(&self, state: &mut State, handed: Handed, result: Outcome) {
         let (request, id) = (handed.request, handed.checkpoint);
         match settled(state, handed, result) {
             Ok(Some(kept)) => self.feed(state, Event::Saved { request, kept: Some(kept) }),
@@ -231,36 +254,44 @@ impl Hub {
 }
 
 /// Completes the entry in the arena; `None` for a save that was given up.
-fn settled(
-    state: &mut State,
-    handed: Handed,
-    result: Result<coders::Encoded, EncodeError>,
-) -> Result<Option<Kept>, Error> {
-    let Handed { encoding, encoded, checkpoint, version, is_abandoned, .. } = handed;
-    let failed = |cause: EncodeError| not_encoded(version, &cause.into_device_error());
+fn settled(state: &mut State, handed: Handed, result: Outcome) -> Result<Option<Kept>, Error> {
+    let Handed { work, checkpoint, version, is_abandoned, place, .. } = handed;
     let done = match result {
         Ok(done) => done,
         Err(cause) => {
-            encoding.forget();
-            return if is_abandoned { Ok(None) } else { Err(failed(cause)) };
+            work.forget();
+            let failed = not_encoded(version, &cause.into_device_error());
+            return if is_abandoned { Ok(None) } else { Err(failed) };
         }
     };
     if is_abandoned {
         return Ok(None);
     }
-    let sealed = encoded.sealed_as(&done.result)?;
-    encoding.commit(&done).map_err(|cause| {
+    let (sealed, kept, committed) = match (work, done) {
+        (Work::Encoding(encoding, encoded), Some(done)) => {
+            let kept = Kept { offset: done.offset, bytes: done.result.bytes };
+            (encoded.sealed_as(&done.result)?, kept, encoding.commit(&done))
+        }
+        (Work::Sealed(guard, sealed), None) => {
+            let kept = sealed.kept(place.offset);
+            (*sealed, kept, guard.commit_at(kept.offset, kept.bytes))
+        }
+        _ => unreachable!("only what is encoded has a result"),
+    };
+    committed.map_err(|cause| {
         let message = format!("Version {version} was not saved: {cause}");
         Error::new(ErrorKind::Io, message).caused_by(cause)
     })?;
     state.sealed(checkpoint, sealed);
-    Ok(Some(Kept { offset: done.offset, bytes: done.result.bytes }))
+    Ok(Some(kept))
 }
 
 /// What the thread finds.
 enum Look {
-    /// No save.
+    /// No save, or none that has come on.
     Nothing,
+    /// The first save has been held for long enough.
+    Held,
     /// The first save is still being encoded.
     Pending(Parts),
     /// It has a result.
@@ -290,16 +321,21 @@ impl Watch {
     }
 }
 
-/// The life of the thread. It naps without a lock, and saves that are handed over meanwhile do not
-/// wake it: those before them come first.
-fn run(settler: &Settler, hub: &Weak<Hub>) {
+/// The life of the thread. What was held for `limit` is launched. It naps without a lock, and saves
+/// that are handed over meanwhile do not wake it: those before them come first.
+fn run(settler: &Settler, hub: &Weak<Hub>, limit: Duration) {
     let _punctual = Punctual::begin();
     let mut watch = Watch::default();
     loop {
-        let failed = match settler.look() {
+        let failed = match settler.look(limit) {
             Look::Over => return,
             Look::Nothing if hub.strong_count() == 0 => return,
             Look::Nothing => continue,
+            Look::Held => {
+                let Some(hub) = hub.upgrade() else { return };
+                hub.launch_held();
+                continue;
+            }
             Look::Done => None,
             Look::Pending(parts) => match watch.wait(&parts) {
                 None => continue,

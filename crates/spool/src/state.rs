@@ -147,7 +147,6 @@ impl State {
     }
 
     /// Calls that wait.
-    #[cfg(test)]
     pub(crate) fn waiting(&self) -> usize {
         self.slots.len()
     }

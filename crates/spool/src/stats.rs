@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use unspool_core::{Lead, TierKind};
 
-use crate::coding::CodecStats;
+use crate::coding::{CodecStats, LaunchStats};
 
 /// What a spool has done since it was opened.
 #[derive(Clone, PartialEq, Debug, Default)]
@@ -17,6 +17,8 @@ pub struct Stats {
     pub links: Vec<LinkStats>,
     /// Every codec that was used, for checkpoints of which at least one region was encoded.
     pub codecs: Vec<CodecStats>,
+    /// How many launches a GPU has encoded checkpoints with.
+    pub launches: LaunchStats,
 }
 
 /// The application's calls and its waits.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use unspool_core::{Nanos, TierId, TransferKind};
 
-use crate::coding::{CodecTally, Experience};
+use crate::coding::{CodecTally, Experience, LaunchStats};
 use crate::stats::Stall;
 
 /// Which call waited.
@@ -31,6 +31,7 @@ pub(crate) struct Tally {
     longest: Option<Stall>,
     links: Vec<LinkTally>,
     pub(crate) codecs: CodecTally,
+    pub(crate) launches: LaunchStats,
     pub(crate) experience: Experience,
 }
 

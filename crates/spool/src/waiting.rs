@@ -87,6 +87,12 @@ impl Hub {
             None => {
                 let what = reasons::awaited(&state, asked);
                 let start = self.clock.now();
+                if self.settings.accumulate.is_some() {
+                    // What it waits for may be held, or be behind something that is.
+                    drop(state);
+                    self.launch_held();
+                    state = self.state();
+                }
                 let idle = wait.stream.and_then(Idle::begin);
                 let waiting = Waiting { hub: self, request, wait, until };
                 let (guard, answer) = waiting.run(state, &what)?;

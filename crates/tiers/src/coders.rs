@@ -6,6 +6,8 @@
 //! [`Encoding`] as well, which gives its bytes away only with its result, and the caller ends
 //! encodings in the order in which they were begun.
 
+mod batch;
+
 use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -23,6 +25,8 @@ use unspool_device::{
 
 use crate::arena::WriteGuard;
 use crate::error::TierError;
+
+pub use batch::{Behind, Member};
 
 /// The longest wait for what was enqueued before a part that could not be.
 const LIMIT: Duration = Duration::from_secs(60);

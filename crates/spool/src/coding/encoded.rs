@@ -223,7 +223,7 @@ impl Encoded {
     }
 
     /// Encodes what is left.
-    fn seal(&mut self, room: &mut Room) -> Result<Sealed, Error> {
+    pub(super) fn seal(&mut self, room: &mut Room) -> Result<Sealed, Error> {
         if let Some(made) = &self.made {
             return self.sealed_as(made);
         }
@@ -246,7 +246,7 @@ fn payload<'a>(
     match room {
         Room::Staged(buffer) => Ok(buffer),
         Room::Arena(guard) if guard.device().is_none() => Ok(guard.bytes().unwrap_or_default()),
-        Room::Arena(_) | Room::Encoding(_) => {
+        Room::Arena(_) | Room::Encoding(_) | Room::Held(_) => {
             let buffer = match aside.take() {
                 Some(buffer) => buffer,
                 None => staged(session.buffers(), session.most())?,

@@ -2,8 +2,10 @@
 //! a single launch encodes all of them, straight into the arena where it is that GPU's, else into
 //! memory aside from where the exact bytes are copied.
 
+use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
+use unspool_core::RequestId;
 use unspool_device::pending::{CheckpointResult, Pending};
 use unspool_device::{DeviceError, DeviceSpan, Mark, Stream, copy as raw};
 use unspool_tiers::coders::{self, Encoding, Spec, Stored, Values};
@@ -15,7 +17,7 @@ use super::encoded::Encoded;
 use super::method::Method;
 use super::plan::Plan;
 use crate::error::{Error, ErrorKind};
-use crate::gpu::{self, Gpu, Lent};
+use crate::gpu::{self, Gpu, Lease, Lent};
 use crate::save::{Room, SaveTicket};
 
 /// One array on its way into a checkpoint: its region, where it is, and the stream it is ready on.
@@ -29,10 +31,44 @@ pub(crate) struct Sources {
 
 /// The values of one region: dense.
 #[derive(Debug)]
-struct Source {
+pub(crate) struct Source {
     span: DeviceSpan,
     /// The memory, where it is ours, and what it is filled behind.
-    aside: Option<(Lent, Mark)>,
+    aside: Option<(Aside, Mark)>,
+}
+
+/// Memory of ours.
+#[derive(Debug)]
+enum Aside {
+    /// For as long as it takes.
+    Scratch(Lent),
+    /// For checkpoints that are held.
+    Ring(Lease),
+}
+
+impl Source {
+    /// A copy that may be held.
+    pub(crate) fn held(lease: Lease, ready: Mark) -> Source {
+        Source { span: lease.span(), aside: Some((Aside::Ring(lease), ready)) }
+    }
+
+    fn copied(lent: Lent, ready: Mark) -> Source {
+        Source { span: lent.span(), aside: Some((Aside::Scratch(lent), ready)) }
+    }
+
+    fn is_held(&self) -> bool {
+        matches!(self.aside, Some((Aside::Ring(_), _)))
+    }
+}
+
+impl Aside {
+    /// It can be used again behind `mark`.
+    fn done(self, gpu: &Gpu, mark: &Mark) {
+        match self {
+            Aside::Scratch(lent) => lent.done(gpu, mark.clone()),
+            Aside::Ring(mut lease) => lease.done(mark.clone()),
+        }
+    }
 }
 
 impl Sources {
@@ -51,10 +87,15 @@ impl Sources {
         self.given.iter().all(Option::is_none)
     }
 
+    /// Whether all values lie where they may be held.
+    fn are_held(&self) -> bool {
+        self.given.iter().flatten().all(Source::is_held)
+    }
+
     /// The memory of ours can be used again behind `mark`.
-    fn done(self, gpu: &Gpu, mark: &Mark) {
-        for (lent, _) in self.given.into_iter().flatten().filter_map(|source| source.aside) {
-            lent.done(gpu, mark.clone());
+    pub(crate) fn done(self, gpu: &Gpu, mark: &Mark) {
+        for (memory, _) in self.given.into_iter().flatten().filter_map(|source| source.aside) {
+            memory.done(gpu, mark);
         }
     }
 }
@@ -93,9 +134,16 @@ pub(crate) fn check_formats(gpu: &Gpu, plan: &Plan) -> Result<(), Error> {
     Ok(())
 }
 
-/// Where a checkpoint begins in an arena: with its own room, or behind one that is pending.
+/// The end of a save that is pending, once it was launched.
+pub(crate) type Launched = Arc<OnceLock<Pending>>;
+
+/// A checkpoint may begin behind one that is pending, whose room ends where its own begins.
+#[derive(Debug)]
 pub(crate) struct Chain {
-    pub(crate) behind: Pending,
+    /// Empty while that one is held, and for ever when it could not be launched.
+    pub(crate) behind: Launched,
+    /// That save.
+    pub(crate) request: RequestId,
     pub(crate) alignment: u64,
 }
 
@@ -122,15 +170,26 @@ impl SaveTicket {
         }
         let named = |index: usize| arrays.iter().any(|(given, ..)| *given == index);
         let is_last = encoded.all(named);
-        for (index, array, stream) in arrays {
-            let source = if is_last && stands_alone(encoded, *index, array) {
-                Source { span: array.span(gpu.context()), aside: None }
-            } else {
-                gather(gpu, array, stream)?
+        let mut holds = self.holds;
+        for &(index, array, stream) in arrays {
+            let held = holds
+                .then(|| self.hub.set_aside(gpu, encoded.plan(), (array, stream)))
+                .transpose()?;
+            let source = match held.flatten() {
+                Some(source) => source,
+                None if is_last && stands_alone(encoded, index, array) => {
+                    Source { span: array.span(gpu.context()), aside: None }
+                }
+                None => gather(gpu, array, stream)?,
             };
-            encoded.sources.put(*index, source);
+            holds &= source.is_held();
+            encoded.sources.put(index, source);
         }
         if !is_last {
+            return Ok(());
+        }
+        if self.holds && encoded.sources.are_held() {
+            self.hold();
             return Ok(());
         }
         let Some((_, _, stream)) = arrays.last() else { return Ok(()) };
@@ -174,13 +233,24 @@ impl SaveTicket {
             let lent = gpu.scratch(encoded.bytes_of(index), stream)?;
             let bytes = encoded.memory(index)?;
             raw::host_to_device(stream, &lent.span(), bytes, gpu.device().limit())?;
-            let source = Source { span: lent.span(), aside: Some((lent, gpu.mark(stream)?)) };
-            encoded.sources.put(index, source);
+            let ready = gpu.mark(stream)?;
+            encoded.sources.put(index, Source::copied(lent, ready));
         }
         match self.launch(&gpu, stream) {
             Ok(_) => Ok(()),
             Err(Refused::Final(error)) => Err(error),
             Err(Refused::Launch) => self.download_all(&gpu, &[]),
+        }
+    }
+
+    /// All values are where they stay until the encoder is launched, with others.
+    fn hold(&mut self) {
+        self.room = match self.room.take() {
+            Some(Room::Arena(guard)) => Some(Room::Held(guard)),
+            other => other,
+        };
+        if let Some(encoded) = &mut self.encoded {
+            encoded.is_launched = true;
         }
     }
 
@@ -193,6 +263,8 @@ impl SaveTicket {
         let sources = std::mem::take(&mut encoded.sources);
         let launched = match room {
             Room::Arena(guard) if guard.device().is_some() => {
+                // What it may begin behind has been launched then.
+                self.hub.launch_held();
                 let chain = self.chain.take();
                 into_arena(encoded, gpu, stream, (guard, self.place.offset), &sources, chain)
             }
@@ -231,19 +303,10 @@ impl SaveTicket {
     /// Brings all values to the host, where they are encoded at commit.
     fn download_all(&mut self, gpu: &Gpu, arrays: &[Given<'_>]) -> Result<(), Error> {
         let Some(encoded) = &mut self.encoded else { return Ok(()) };
-        encoded.on_host = true;
-        let sources = std::mem::take(&mut encoded.sources);
         for (index, array, stream) in arrays {
             gpu::download(gpu, encoded.memory(*index)?, array, stream)?;
         }
-        let (stream, limit) = (gpu.stream(), gpu.device().limit());
-        for (index, source) in sources.given.into_iter().enumerate() {
-            let Some((lent, mark)) = source.and_then(|source| source.aside) else { continue };
-            stream.wait_for(&mark)?;
-            raw::device_to_host(stream, encoded.memory(index)?, &lent.span(), limit)?;
-            lent.done(gpu, gpu.mark(stream)?);
-        }
-        Ok(())
+        encoded.download(gpu)
     }
 
     /// Looks at what was launched. A checkpoint that breaks its bound is not saved, whatever is
@@ -319,6 +382,25 @@ impl SaveTicket {
     }
 }
 
+impl Encoded {
+    /// Brings the values that were set aside to the host, which encodes them from now on.
+    ///
+    /// # Errors
+    /// When CUDA refuses, or there is no memory.
+    pub(super) fn download(&mut self, gpu: &Gpu) -> Result<(), Error> {
+        self.on_host = true;
+        let sources = std::mem::take(&mut self.sources);
+        let (stream, limit) = (gpu.stream(), gpu.device().limit());
+        for (index, source) in sources.given.into_iter().enumerate() {
+            let Some(Source { span, aside: Some((memory, mark)) }) = source else { continue };
+            stream.wait_for(&mark)?;
+            raw::device_to_host(stream, self.memory(index)?, &span, limit)?;
+            memory.done(gpu, &gpu.mark(stream)?);
+        }
+        Ok(())
+    }
+}
+
 /// Why a launch did not come to be.
 enum Refused {
     /// The GPU does not take it: the host can do the same.
@@ -350,11 +432,11 @@ fn gather(gpu: &Gpu, array: &DeviceArray, stream: &Stream) -> Result<Source, Dev
     let lent = gpu.scratch(array.bytes(), stream)?;
     array.gather(gpu.strided(), stream, &lent.span())?;
     let ready = gpu.device().mark(stream)?;
-    Ok(Source { span: lent.span(), aside: Some((lent, ready)) })
+    Ok(Source::copied(lent, ready))
 }
 
 /// What an encoder is told, behind the copies that went before.
-fn values<'a>(
+pub(crate) fn values<'a>(
     encoded: &'a Encoded,
     stream: &Stream,
     sources: &Sources,
@@ -374,7 +456,7 @@ fn values<'a>(
     Ok(values)
 }
 
-type Launched = Result<(Room, Mark), Box<(Room, DeviceError)>>;
+type Begun = Result<(Room, Mark), Box<(Room, DeviceError)>>;
 
 fn into_arena(
     encoded: &Encoded,
@@ -383,14 +465,14 @@ fn into_arena(
     (guard, offset): (WriteGuard, u64),
     sources: &Sources,
     chain: Option<Chain>,
-) -> Launched {
+) -> Begun {
     let found = gpu.coders().zip(guard.device().cloned());
     let Some((coders, room)) = found else { unreachable!("both were looked at") };
     let values = match values(encoded, stream, sources, &room) {
         Ok(values) => values,
         Err(cause) => return Err(Box::new((Room::Arena(guard), cause))),
     };
-    let behind = chain.as_ref().map(|chain| (&chain.behind, chain.alignment));
+    let behind = chain.as_ref().and_then(|chain| Some((chain.behind.get()?, chain.alignment)));
     match Encoding::begin(coders, stream, (guard, offset), &values, behind) {
         Ok(encoding) => {
             let mark = encoding.parts().mark().clone();
@@ -410,7 +492,7 @@ fn aside(
     stream: &Stream,
     mut room: Room,
     sources: &Sources,
-) -> Launched {
+) -> Begun {
     match encode_aside(encoded, gpu, stream, &mut room, sources) {
         Ok((mark, result)) => {
             encoded.set_made(result);

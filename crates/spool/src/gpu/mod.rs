@@ -4,6 +4,7 @@ mod begun;
 mod choose;
 mod copies;
 mod idle;
+mod ring;
 mod scratch;
 
 use std::path::PathBuf;
@@ -25,6 +26,7 @@ pub(crate) use copies::{
     store_host, upload,
 };
 pub(crate) use idle::Idle;
+pub(crate) use ring::{Lease, Ring};
 pub(crate) use scratch::{Lent, Scratch};
 pub use unspool_device::{DeviceMemory, DeviceSpan, Mark, Stream, StridedLayout};
 pub use unspool_tiers::DeviceArray;
@@ -51,6 +53,11 @@ impl Gpu {
     /// Its encoders and decoders; `None` once they were found not to work.
     pub(crate) fn coders(&self) -> Option<&Arc<Coders>> {
         (!self.broken.load(Ordering::Relaxed)).then_some(&self.coders)
+    }
+
+    /// The same, also when they were found not to work: what is held for them needs their word.
+    pub(crate) fn own_coders(&self) -> &Coders {
+        &self.coders
     }
 
     /// A call of them has failed: without a compiler none can succeed.

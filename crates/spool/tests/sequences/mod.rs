@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use unspool::gpu::{DeviceMemory, Gpu, Stream};
-use unspool::{Codec, CodecChoice, DiskSettings, On, Settings, Spool, Wait};
+use unspool::{Accumulate, Codec, CodecChoice, DiskSettings, On, Settings, Spool, Wait};
 
 pub use arrays::Bank;
 pub use plan::{Dice, Done, Plan, Wrong};
@@ -93,9 +93,17 @@ fn open(plan: &Plan) -> Result<Spool, unspool::Error> {
         on: On::Cuda(Some(plan.on)),
         check_order: plan.check_order,
         codec: CodecChoice::all(if plan.encoded { Codec::Lossless } else { Codec::Raw }),
+        accumulate: accumulate(plan),
         timeout: LIMIT,
         ..Settings::default()
     })
+}
+
+/// Some checkpoints are larger than what a batch takes, and some launches come by themselves.
+fn accumulate(plan: &Plan) -> Option<Accumulate> {
+    let held_at_most = Duration::from_micros(500 * (plan.seed % 7));
+    let (checkpoints, bytes) = (plan.accumulate, plan.largest);
+    (checkpoints > 0).then_some(Accumulate { checkpoints, bytes, held_at_most })
 }
 
 /// Plays the sequences of these seeds on four threads, each with spools of its own, until one

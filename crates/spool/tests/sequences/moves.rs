@@ -1,7 +1,7 @@
 //! Saves and restores in all the ways that there are.
 
 use unspool::gpu::{DeviceSpan, Stream};
-use unspool::{RegionSpec, RestoreTicket, SaveTicket, Wait};
+use unspool::{Launch, RegionSpec, RestoreTicket, SaveTicket, Wait};
 use unspool_device::copy;
 
 use super::arrays::Content;
@@ -42,8 +42,12 @@ impl Player<'_> {
     fn begin_save(&mut self, version: i64, contents: &[Content]) -> Outcome<SaveTicket> {
         let specs: Vec<RegionSpec> =
             contents.iter().enumerate().map(|(index, content)| content.spec(index)).collect();
+        let launch = [Launch::Held, Launch::Held, Launch::WithHeld, Launch::Alone]
+            [self.dice.below(4) as usize];
         let wait = if version % 2 == 0 { self.wait_on(0) } else { self.wait() };
-        Ok(self.spool.save(version, specs, &wait)?)
+        let mut ticket = self.spool.save(version, specs, &wait)?;
+        ticket.set_launch(launch);
+        Ok(ticket)
     }
 
     fn fill(&mut self, mut ticket: SaveTicket, contents: &[Content]) -> Outcome {

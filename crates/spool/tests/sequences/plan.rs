@@ -30,14 +30,16 @@ pub struct Plan {
     pub check_order: bool,
     /// Whether regions are encoded, without loss.
     pub encoded: bool,
+    /// The most checkpoints that are encoded together; 0 where each is encoded alone.
+    pub accumulate: u32,
     /// The number of the GPU.
     pub on: u32,
 }
 
 impl Plan {
     /// Arenas that hold a few regions of `largest` bytes, and a disk in `directory`; every fifth
-    /// seed has no host tier, every other one the check of order,
-    /// and every third one encodes.
+    /// seed has no host tier, every other one the check of order, every third one encodes, and
+    /// most of those accumulate.
     #[must_use]
     pub fn small(seed: u64, largest: u64, directory: &Path) -> Plan {
         Plan {
@@ -49,6 +51,7 @@ impl Plan {
             largest,
             check_order: seed.is_multiple_of(2),
             encoded: seed % 3 == 1,
+            accumulate: [3, 0, 8, 100][(seed / 3 % 4) as usize],
             on: 0,
         }
     }

@@ -1,0 +1,200 @@
+//! Checkpoints of a GPU that are held: their values are copied aside on the device, their calls
+//! return, and one launch encodes all of them later ("accumulated compression", Maurya et al.,
+//! HiPC 2023, Section IV).
+//!
+//! - A held save is a handed one that is still to be launched: it is in the queue of
+//!   [`settle`](crate::settle), in the order in which it will be reported.
+//! - What is held is launched on a stream of the spool's own, behind the copies, when the batch is
+//!   full or somebody waits, when a save is launched alone, and after a bounded time.
+//! - Launches come one after the other, so that each finds those before it launched. Nobody waits
+//!   for that with the lock of the core or of the queue held.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use unspool_device::{DeviceError, Stream};
+use unspool_tiers::WriteGuard;
+use unspool_tiers::coders::Spec;
+use unspool_transfer::sync::{Mutex, lock};
+
+use super::encoded::Encoded;
+use super::launch::{Chain, Source};
+use super::method::Method;
+use super::plan::Plan;
+use super::together::family;
+use crate::gpu::{DeviceArray, Gpu, Ring};
+use crate::hub::Hub;
+
+/// The most regions of one launch.
+pub(super) const MOST_REGIONS: usize = 4096;
+
+/// How checkpoints of a GPU are held and encoded together.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Accumulate {
+    /// The most checkpoints of one launch. Default: 32.
+    pub checkpoints: u32,
+    /// The most bytes of their values: larger checkpoints are encoded alone. Up to twice as much
+    /// memory of the GPU is taken for them, beside the tiers. Default: 64 MiB.
+    pub bytes: u64,
+    /// The longest that a checkpoint is held before it is launched without a reason.
+    /// Default: 20 ms.
+    pub held_at_most: Duration,
+}
+
+impl Accumulate {
+    /// The most checkpoints like that of `plan` in one launch, as far as their number goes.
+    fn count(&self, plan: &Plan) -> usize {
+        (MOST_REGIONS / plan.regions.len().max(1)).clamp(1, self.checkpoints.max(1) as usize)
+    }
+
+    /// Whether nothing should be added to so many checkpoints with so many bytes.
+    pub(crate) fn is_full(&self, (checkpoints, bytes): (u32, u64)) -> bool {
+        // Half of the ring is the batch: another one of the mean size would go beyond it.
+        let mean = bytes / u64::from(checkpoints.max(1));
+        checkpoints >= self.checkpoints || bytes.saturating_add(mean) > self.bytes
+    }
+}
+
+impl Default for Accumulate {
+    fn default() -> Self {
+        let held_at_most = Duration::from_millis(20);
+        Accumulate { checkpoints: 32, bytes: 64 << 20, held_at_most }
+    }
+}
+
+/// When a checkpoint that a GPU encodes is launched. It says nothing where the settings do not
+/// accumulate.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Launch {
+    /// At once, alone, behind all that are held.
+    Alone,
+    /// Later, together with others.
+    #[default]
+    Held,
+    /// At once, together with all that are held.
+    WithHeld,
+}
+
+/// How checkpoints of a GPU were launched.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct LaunchStats {
+    /// Launches of encoders.
+    pub launches: u64,
+    /// Checkpoints that they took.
+    pub checkpoints: u64,
+    /// The most of one launch.
+    pub most: u64,
+}
+
+impl LaunchStats {
+    pub(crate) fn add(&mut self, checkpoints: u64) {
+        self.launches += 1;
+        self.checkpoints += checkpoints;
+        self.most = self.most.max(checkpoints);
+    }
+}
+
+/// What the held saves of a spool share.
+#[derive(Debug, Default)]
+pub(crate) struct Holding {
+    /// Held while something is launched. The stream is made for the first batch.
+    pub(super) lane: Mutex<Option<Stream>>,
+    ring: Mutex<Option<Ring>>,
+    /// The kernels are there, so that a batch does not fail for want of them.
+    prepared: AtomicBool,
+}
+
+/// A save that is held.
+#[derive(Debug)]
+pub(crate) struct Held {
+    /// Present until it is launched.
+    pub(crate) guard: Option<WriteGuard>,
+    pub(crate) encoded: Box<Encoded>,
+    pub(crate) chain: Option<Chain>,
+    pub(crate) since: Instant,
+}
+
+impl Held {
+    /// Bytes of its values.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.encoded.plan().regions.iter().map(|region| region.bytes).sum()
+    }
+}
+
+/// Whether a checkpoint of `plan`, of which every region is given by a GPU, may be held.
+pub(crate) fn may_hold(plan: &Plan, most: &Accumulate) -> bool {
+    let bytes: u64 = plan.regions.iter().map(|region| region.bytes).sum();
+    bytes <= most.bytes && plan.regions.len() <= MOST_REGIONS && family(plan).is_some()
+}
+
+impl Hub {
+    /// Copies `array` aside, into memory in which it may be held; `None` where there is none.
+    /// `plan` is that of its checkpoint.
+    ///
+    /// # Errors
+    /// When CUDA refuses.
+    pub(crate) fn set_aside(
+        &self,
+        gpu: &Gpu,
+        plan: &Plan,
+        (array, stream): (&DeviceArray, &Stream),
+    ) -> Result<Option<Source>, DeviceError> {
+        let Some(ring) = self.ring(gpu, plan) else { return Ok(None) };
+        let mut lease = ring.take(array.bytes(), stream)?;
+        if lease.is_none() {
+            // Behind their encoder the pieces can be used again.
+            self.launch_held();
+            lease = ring.take(array.bytes(), stream)?;
+        }
+        let Some(mut lease) = lease else { return Ok(None) };
+        lease.begin();
+        array.gather(gpu.strided(), stream, &lease.span())?;
+        let ready = gpu.device().mark(stream)?;
+        lease.done(ready.clone());
+        Ok(Some(Source::held(lease, ready)))
+    }
+
+    /// The ring for checkpoints of `plan`, large enough for two batches of them: one is filled
+    /// while the other is encoded. A larger one takes its place when larger checkpoints come.
+    fn ring(&self, gpu: &Gpu, plan: &Plan) -> Option<Ring> {
+        let most = self.settings.accumulate?;
+        if !self.is_prepared(gpu, plan, most) {
+            return None;
+        }
+        let sizes = plan.regions.iter().map(|region| Ring::size_of(region.bytes));
+        let each = sizes.sum::<u64>().max(1);
+        let count = (most.bytes / each).clamp(1, most.count(plan) as u64);
+        let mut kept = lock(&self.holding.ring);
+        if let Some(ring) = kept.as_ref().filter(|ring| ring.bytes() >= 2 * count * each) {
+            return Some(ring.clone());
+        }
+        match Ring::new(gpu, 2 * count * each) {
+            Ok(ring) => Some(kept.insert(ring).clone()),
+            Err(cause) => {
+                let smaller = kept.clone();
+                drop(kept);
+                self.note_once(&format!(
+                    "Checkpoints are encoded in smaller batches or alone, because there is no \
+                     memory to hold more of them: {cause}"
+                ));
+                smaller
+            }
+        }
+    }
+
+    /// Sees to it that the encoder's kernels are there before anything is held for it.
+    fn is_prepared(&self, gpu: &Gpu, plan: &Plan, most: Accumulate) -> bool {
+        let Some(coders) = gpu.coders() else { return false };
+        if self.holding.prepared.load(Ordering::Relaxed) {
+            return true;
+        }
+        let specs = plan.regions.iter().map(|region| match &region.method {
+            Method::Twine(spec) => Spec::Twine(spec),
+            _ => Spec::Raw { bytes: region.bytes },
+        });
+        let specs: Vec<Spec<'_>> = specs.collect();
+        let is_there = coders.prepare(&specs, most.count(plan)).is_ok();
+        self.holding.prepared.store(is_there, Ordering::Relaxed);
+        is_there
+    }
+}

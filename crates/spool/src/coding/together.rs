@@ -1,0 +1,199 @@
+//! Launching all that is held: one call of an encoder for as many checkpoints as it takes.
+//!
+//! Where that cannot be done the values are still there: each checkpoint is then tried alone, and
+//! in the end encoded by the host, if it can.
+
+use std::time::Instant;
+
+use unspool_codec::NvComp;
+use unspool_core::RequestId;
+use unspool_device::{DeviceError, DeviceSpan, Mark, Stream};
+use unspool_tiers::WriteGuard;
+use unspool_tiers::coders::{Behind, Encoding, Member};
+use unspool_transfer::sync::lock;
+
+use super::batch::{Held, MOST_REGIONS};
+use super::encoded::Sealed;
+use super::launch::{Chain, values};
+use super::method::Method;
+use super::plan::Plan;
+use crate::error::Error;
+use crate::gpu::Gpu;
+use crate::hand::Work;
+use crate::hub::Hub;
+use crate::save::Room;
+
+/// One that was taken out of the queue to be launched.
+pub(crate) struct Taken {
+    pub(crate) request: RequestId,
+    pub(crate) offset: u64,
+    pub(crate) held: Held,
+}
+
+/// What one call of an encoder takes.
+#[derive(PartialEq)]
+pub(super) enum Family {
+    Twine,
+    NvComp(NvComp),
+}
+
+/// What takes all regions of `plan`; `None` where nothing is gained by holding it.
+pub(super) fn family(plan: &Plan) -> Option<Family> {
+    let of = |method: &Method| match method {
+        Method::Raw | Method::Twine(_) => Some(Family::Twine),
+        Method::NvComp(layout) => Some(Family::NvComp(layout.codec())),
+        Method::Zfp(..) => None,
+    };
+    let mut all = plan.regions.iter().map(|region| of(&region.method));
+    let first = all.next()??;
+    all.all(|other| other.as_ref() == Some(&first)).then_some(first)
+}
+
+impl Hub {
+    /// Launches all that is held. What cannot be encoded in any way was not saved, which the calls
+    /// that follow tell.
+    pub(crate) fn launch_held(&self) {
+        let Some(gpu) = self.gpu.as_ref().filter(|_| self.settings.accumulate.is_some()) else {
+            return;
+        };
+        let mut lane = lock(&self.holding.lane);
+        let held = self.settler.take_held();
+        if held.is_empty() {
+            return;
+        }
+        if lane.is_none() {
+            *lane = Stream::new(gpu.context()).ok();
+        }
+        let stream = lane.as_ref().unwrap_or(gpu.stream());
+        groups(held).into_iter().for_each(|group| self.launch_group(gpu, stream, group));
+    }
+
+    /// Launches what one call of an encoder takes.
+    fn launch_group(&self, gpu: &Gpu, stream: &Stream, mut group: Vec<Taken>) {
+        let began = Instant::now();
+        let cause = match begin(gpu, stream, &mut group) {
+            Ok(encodings) => {
+                let time = began.elapsed() / group.len().max(1) as u32;
+                self.state().tally.launches.add(group.len() as u64);
+                for (mut one, encoding) in group.into_iter().zip(encodings) {
+                    one.held.encoded.time += time;
+                    self.under_way(gpu, one, encoding);
+                }
+                return;
+            }
+            Err(cause) => cause,
+        };
+        self.note_once(&format!("Checkpoints could not be encoded together: {cause}"));
+        if group.len() > 1 {
+            return group.into_iter().for_each(|one| self.launch_group(gpu, stream, vec![one]));
+        }
+        for one in group {
+            let request = one.request;
+            let work = self.without_gpu(gpu, one, cause.clone());
+            self.settler.launched(request, work);
+        }
+    }
+
+    /// The GPU encodes it from now on.
+    fn under_way(&self, gpu: &Gpu, one: Taken, encoding: Encoding) {
+        let Taken { request, held: Held { mut encoded, .. }, .. } = one;
+        let mark: Mark = encoding.parts().mark().clone();
+        std::mem::take(&mut encoded.sources).done(gpu, &mark);
+        self.settler.launched(request, Work::Encoding(encoding, encoded));
+    }
+
+    /// What becomes of one that the GPU does not take, because of `cause`.
+    fn without_gpu(&self, gpu: &Gpu, one: Taken, cause: DeviceError) -> Work {
+        let Held { guard, encoded, .. } = one.held;
+        let needs_gpu = encoded.plan().needs_gpu();
+        if !needs_gpu {
+            gpu.coder_failed(&cause);
+        }
+        match guard.filter(|_| !needs_gpu).map(|guard| on_host(gpu, encoded, guard)) {
+            Some(Ok((guard, sealed))) => Work::Sealed(guard, Box::new(sealed)),
+            _ => Work::Failed(cause),
+        }
+    }
+}
+
+/// Enqueues the encoder of a group, whose rooms are taken then.
+fn begin(gpu: &Gpu, stream: &Stream, group: &mut [Taken]) -> Result<Vec<Encoding>, DeviceError> {
+    let places: Vec<_> = group.iter_mut().filter_map(|one| one.held.guard.take()).collect();
+    let begun = match sources(stream, group, &places) {
+        Ok(values) => {
+            let mut before = None;
+            let members =
+                values.into_iter().zip(places).zip(&*group).map(|((values, guard), one)| {
+                    let chain = one.held.chain.as_ref();
+                    let behind = chain.map_or(Behind::Nothing, |chain| behind(chain, before));
+                    before = Some(one.request);
+                    Member { guard, offset: one.offset, values, behind }
+                });
+            Encoding::begin_all(gpu.own_coders(), stream, members.collect())
+        }
+        Err(cause) => Err(Box::new((places, cause))),
+    };
+    begun.map_err(|refused| {
+        let (guards, cause) = *refused;
+        let rooms = group.iter_mut().zip(guards);
+        rooms.for_each(|(one, guard)| one.held.guard = Some(guard));
+        cause
+    })
+}
+
+type OfOne<'a> = Vec<unspool_tiers::coders::Values<'a>>;
+
+/// The values of each, behind the copies that went before.
+fn sources<'a>(
+    stream: &Stream,
+    group: &'a [Taken],
+    rooms: &[WriteGuard],
+) -> Result<Vec<OfOne<'a>>, DeviceError> {
+    let each = group.iter().zip(rooms).map(|(one, guard)| {
+        let Some(nothing): Option<&DeviceSpan> = guard.device() else {
+            unreachable!("what is held has room on a device")
+        };
+        values(&one.held.encoded, stream, &one.held.encoded.sources, nothing)
+    });
+    each.collect()
+}
+
+fn behind(chain: &Chain, before: Option<RequestId>) -> Behind<'_> {
+    if before == Some(chain.request) {
+        return Behind::Before(chain.alignment);
+    }
+    chain.behind.get().map_or(Behind::Nothing, |last| Behind::Earlier(last, chain.alignment))
+}
+
+/// Encodes one in this thread, from the values that were set aside.
+fn on_host(
+    gpu: &Gpu,
+    mut encoded: Box<super::Encoded>,
+    guard: WriteGuard,
+) -> Result<(WriteGuard, Sealed), Error> {
+    encoded.is_launched = false;
+    encoded.download(gpu)?;
+    let mut room = Room::Arena(guard);
+    let sealed = encoded.seal(&mut room)?;
+    match room {
+        Room::Arena(guard) => Ok((guard, sealed)),
+        _ => unreachable!("it was made an arena"),
+    }
+}
+
+/// Cut where another encoder has to be called, or where one launch would take too much.
+fn groups(held: Vec<Taken>) -> Vec<Vec<Taken>> {
+    let mut groups: Vec<Vec<Taken>> = Vec::new();
+    let mut last = (None, 0);
+    for one in held {
+        let plan = one.held.encoded.plan();
+        let (own, regions) = (family(plan), plan.regions.len());
+        let fits = own == last.0 && last.1 + regions <= MOST_REGIONS;
+        match groups.last_mut().filter(|_| fits) {
+            Some(group) => group.push(one),
+            None => groups.push(vec![one]),
+        }
+        last = (own, if fits { last.1 + regions } else { regions });
+    }
+    groups
+}

@@ -1,0 +1,263 @@
+//! A ring of device memory in which values wait until they are encoded: pieces are taken one behind
+//! the other and come back in any order, each with the work that has to be done before its bytes
+//! are written again. Whoever takes a piece makes his stream wait for that; the host never waits.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use unspool_device::{DeviceError, DeviceMemory, DeviceSpan, Mark, Stream};
+use unspool_transfer::sync::{Mutex, lock};
+
+use super::Gpu;
+
+/// Pieces begin at multiples of this: more than any encoder asks of an array.
+const UNIT: u64 = 256;
+
+/// See the module. Clones name the same one.
+#[derive(Clone, Debug)]
+pub(crate) struct Ring(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    memory: DeviceMemory,
+    table: Mutex<Table<Mark>>,
+}
+
+/// A piece of a ring. Dropped, it comes back behind the work that it was last told of.
+#[derive(Debug)]
+pub(crate) struct Lease {
+    ring: Ring,
+    number: u64,
+    span: DeviceSpan,
+    /// What the next owner comes after; `None` while nobody can tell.
+    after: Option<Vec<Mark>>,
+}
+
+impl Ring {
+    /// # Errors
+    /// When the memory is not there.
+    pub(crate) fn new(gpu: &Gpu, bytes: u64) -> Result<Ring, DeviceError> {
+        let memory = DeviceMemory::new(gpu.context(), bytes)?;
+        let table = Mutex::new(Table::new(bytes));
+        Ok(Ring(Arc::new(Inner { memory, table })))
+    }
+
+    /// What a piece of `bytes` bytes takes of it.
+    pub(crate) fn size_of(bytes: u64) -> u64 {
+        bytes.max(1).next_multiple_of(UNIT)
+    }
+
+    pub(crate) fn bytes(&self) -> u64 {
+        self.0.memory.span().len()
+    }
+
+    /// A piece of `bytes` bytes for work on `stream` from now on; `None` while those in its place
+    /// are in use.
+    ///
+    /// # Errors
+    /// When CUDA refuses.
+    pub(crate) fn take(&self, bytes: u64, stream: &Stream) -> Result<Option<Lease>, DeviceError> {
+        // The guard ends with the statement: no call of the driver is made under the lock.
+        let taken = lock(&self.0.table).take(bytes);
+        let Some(Taken { number, begin, after }) = taken else { return Ok(None) };
+        let span = self.0.memory.span().slice(begin, bytes)?;
+        let after: Vec<Mark> = after.into_iter().filter(|mark| !mark.is_done()).collect();
+        let lease = Lease { ring: self.clone(), number, span, after: Some(after) };
+        let mut waits = lease.after.iter().flatten();
+        waits.try_for_each(|mark| stream.wait_for(mark))?;
+        Ok(Some(lease))
+    }
+}
+
+impl Lease {
+    pub(crate) fn span(&self) -> DeviceSpan {
+        self.span.clone()
+    }
+
+    /// Work on it is about to be enqueued: until [`done`](Self::done) tells of its end, nobody
+    /// else gets the bytes.
+    pub(crate) fn begin(&mut self) {
+        self.after = None;
+    }
+
+    /// All work on it so far is done with `mark`.
+    pub(crate) fn done(&mut self, mark: Mark) {
+        self.after = Some(vec![mark]);
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        lock(&self.ring.0.table).give_back(self.number, self.after.take());
+    }
+}
+
+/// Which bytes of a ring are whose. `M` marks the end of some work.
+#[derive(Debug)]
+struct Table<M> {
+    len: u64,
+    /// Where the next piece begins.
+    head: u64,
+    next: u64,
+    /// From the oldest on, one behind the other around the ring up to `head`.
+    pieces: VecDeque<Piece<M>>,
+}
+
+#[derive(Debug)]
+struct Piece<M> {
+    number: u64,
+    begin: u64,
+    end: u64,
+    state: State<M>,
+}
+
+#[derive(Debug)]
+enum State<M> {
+    /// Given back -> `Free`, or `Stuck`.
+    Lent,
+    /// Free behind this work. Taken by others -> gone.
+    Free(Vec<M>),
+    /// Nobody can tell when work on it is done: never lent again.
+    Stuck,
+}
+
+/// What was taken.
+#[derive(Debug)]
+struct Taken<M> {
+    number: u64,
+    begin: u64,
+    after: Vec<M>,
+}
+
+impl<M: Clone> Table<M> {
+    fn new(len: u64) -> Table<M> {
+        Table { len, head: 0, next: 0, pieces: VecDeque::new() }
+    }
+
+    fn take(&mut self, bytes: u64) -> Option<Taken<M>> {
+        let bytes = bytes.max(1).checked_next_multiple_of(UNIT).filter(|&b| b <= self.len)?;
+        let wraps = self.head + bytes > self.len;
+        let (begin, skipped) = if wraps { (0, self.head) } else { (self.head, self.len) };
+        let end = begin + bytes;
+        // The oldest pieces are in the way: those to the end of the ring that is passed over, then
+        // those in the place itself.
+        let is_passed = |piece: &&Piece<M>| wraps && piece.begin >= skipped;
+        let passed = self.pieces.iter().take_while(is_passed).count();
+        let in_place = |piece: &&Piece<M>| piece.begin >= begin && piece.begin < end;
+        let reached = self.pieces.iter().skip(passed).take_while(in_place).count();
+        let all = passed + reached;
+        if !self.pieces.iter().take(all).all(|piece| matches!(piece.state, State::Free(_))) {
+            return None;
+        }
+        let rest = self.marks_of(passed);
+        let last_end = self.pieces.get(reached.wrapping_sub(1)).map_or(0, |piece| piece.end);
+        let mut after = self.marks_of(reached);
+        if wraps && skipped < end {
+            after.extend(rest.iter().cloned());
+        }
+        if wraps && skipped.max(end) < self.len {
+            self.push(skipped.max(end), self.len, State::Free(rest));
+        }
+        if last_end > end {
+            // What is left of the last one is still behind the same work.
+            self.next += 1;
+            let (number, state) = (self.next, State::Free(after.clone()));
+            self.pieces.push_front(Piece { number, begin: end, end: last_end, state });
+        }
+        self.head = end;
+        Some(Taken { number: self.push(begin, end, State::Lent), begin, after })
+    }
+
+    /// Takes away the oldest `count` pieces, which are free: what they are behind.
+    fn marks_of(&mut self, count: usize) -> Vec<M> {
+        let free = self.pieces.drain(..count).filter_map(|piece| match piece.state {
+            State::Free(marks) => Some(marks),
+            State::Lent | State::Stuck => None,
+        });
+        free.flatten().collect()
+    }
+
+    fn push(&mut self, begin: u64, end: u64, state: State<M>) -> u64 {
+        self.next += 1;
+        self.pieces.push_back(Piece { number: self.next, begin, end, state });
+        self.next
+    }
+
+    fn give_back(&mut self, number: u64, after: Option<Vec<M>>) {
+        if let Some(piece) = self.pieces.iter_mut().find(|piece| piece.number == number) {
+            piece.state = after.map_or(State::Stuck, State::Free);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn taken(table: &mut Table<u64>, bytes: u64) -> (u64, u64, Vec<u64>) {
+        let Taken { number, begin, after } = table.take(bytes).unwrap();
+        (number, begin, after)
+    }
+
+    #[test]
+    fn a_piece_comes_behind_the_work_of_those_that_had_its_bytes() {
+        let mut table = Table::new(4 * UNIT);
+        let (first, ..) = taken(&mut table, UNIT);
+        let (second, begin, after) = taken(&mut table, 3 * UNIT);
+        assert_eq!((begin, after), (UNIT, vec![]));
+        assert!(table.take(1).is_none());
+        table.give_back(first, Some(vec![7]));
+        assert!(table.take(2 * UNIT).is_none(), "the second one is in use");
+        let (_, begin, after) = taken(&mut table, 1);
+        assert_eq!((begin, after), (0, vec![7]));
+        table.give_back(second, Some(vec![8]));
+        assert_eq!(taken(&mut table, UNIT).2, [8]);
+        assert_eq!(taken(&mut table, 2 * UNIT).2, [8], "the rest of a piece keeps its work");
+    }
+
+    #[test]
+    fn what_is_larger_than_the_ring_or_stuck_is_never_lent() {
+        let mut table = Table::<u64>::new(2 * UNIT);
+        assert!(table.take(2 * UNIT + 1).is_none() && table.take(u64::MAX).is_none());
+        let (number, ..) = taken(&mut table, 2 * UNIT);
+        table.give_back(number, None);
+        assert!(table.take(1).is_none());
+    }
+
+    proptest! {
+        /// Every byte remembers the work of its last owner, in a map of units.
+        #[test]
+        fn no_byte_has_two_owners_and_none_forgets_its_work(
+            steps in prop::collection::vec((1u64..6, any::<bool>(), 0usize..8), 1..200)
+        ) {
+            let mut table = Table::new(16 * UNIT);
+            let mut lent: Vec<(u64, u64, u64)> = Vec::new();
+            let mut work: BTreeMap<u64, u64> = BTreeMap::new();
+            for (step, (units, take, which)) in (0u64..).zip(steps) {
+                if take && let Some(Taken { number, begin, after }) = table.take(units * UNIT) {
+                    let mine = begin / UNIT..begin / UNIT + units;
+                    prop_assert!(mine.end <= 16);
+                    for (_, first, end) in &lent {
+                        prop_assert!(mine.end <= *first || *end <= mine.start);
+                    }
+                    for unit in mine.clone() {
+                        prop_assert!(work.get(&unit).is_none_or(|mark| after.contains(mark)));
+                    }
+                    lent.push((number, mine.start, mine.end));
+                } else if !take && !lent.is_empty() {
+                    let (number, first, end) = lent.remove(which % lent.len());
+                    table.give_back(number, Some(vec![step]));
+                    work.extend((first..end).map(|unit| (unit, step)));
+                }
+            }
+            while let Some((number, ..)) = lent.pop() {
+                table.give_back(number, Some(Vec::new()));
+            }
+            prop_assert!(table.take(16 * UNIT).is_some(), "all of it can be had in the end");
+        }
+    }
+}
