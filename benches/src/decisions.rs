@@ -52,12 +52,12 @@ pub fn run() {
 
 /// Checkpoints of which about a tenth is left, half as many again as fit into the arena.
 fn measure_compressed(name: &str, versions: &[i64], yardstick: f64) -> Vec<String> {
-    let trace = forward_then("decisions", uniform(versions.len(), MIB), versions, HINTS);
+    let trace = forward_then(uniform(versions.len(), MIB), versions, HINTS);
     measure_trace(name, &trace.compressed(3), versions.len() / 15, yardstick)
 }
 
 fn measure(name: &str, versions: &[i64], in_arena: usize, yardstick: f64) -> Vec<String> {
-    let trace = forward_then("decisions", uniform(versions.len(), MIB), versions, HINTS);
+    let trace = forward_then(uniform(versions.len(), MIB), versions, HINTS);
     measure_trace(name, &trace, in_arena, yardstick)
 }
 

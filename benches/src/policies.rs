@@ -6,6 +6,9 @@
 //! until the first restore, and a checkpoint is discarded after its last restore. Belady knows the
 //! same future, so its stall is what the others are compared with; it looks at one copy at a time
 //! and ignores how long a flush takes, so with copies of different sizes it is not a strict bound.
+//!
+//! Sizes and irregular orders are drawn. One draw says little: of two policies that are equally good
+//! on average, one may stall a tenth longer. So a row is the mean of many draws.
 
 use unspool_core::{Config, LinkConfig, Nanos, PolicyKind, TierConfig, TierKind};
 
@@ -20,6 +23,10 @@ const COUNT: usize = 384;
 const BYTES: u64 = 128 * MB;
 /// Computation between two saves or restores.
 const STEP: Nanos = Nanos(10_000_000);
+/// So many draws of each history.
+const DRAWS: u64 = 32;
+/// So many of those with ten times as many checkpoints, which take long.
+const LONG_DRAWS: u64 = 2;
 
 const POLICIES: [(&str, PolicyKind); 4] = [
     ("Belady", PolicyKind::Belady),
@@ -28,15 +35,18 @@ const POLICIES: [(&str, PolicyKind); 4] = [
     ("Fifo", PolicyKind::Fifo),
 ];
 
-/// A history, and whether a checkpoint is discarded after its last restore.
+/// A history in some draws, and whether a checkpoint is discarded after its last restore.
 struct History {
-    trace: Trace,
+    name: &'static str,
+    /// The history whose sizes and order are drawn from a seed.
+    draw: fn(u64) -> Trace,
+    draws: u64,
     discard_after_restore: bool,
 }
 
 /// Prints the table.
 pub fn run() {
-    let rows: Vec<Vec<String>> = histories().iter().flat_map(compare).collect();
+    let rows: Vec<Vec<String>> = HISTORIES.iter().flat_map(compare).collect();
     let columns = [
         "history",
         "policy",
@@ -53,85 +63,144 @@ pub fn run() {
     table::print("Policies on the same histories (virtual time)", &columns, &rows);
 }
 
-fn histories() -> Vec<History> {
-    let even = || uniform(COUNT, BYTES);
-    let uneven = || variable(COUNT, BYTES, 11);
-    let (reverse, sequential) = (reverse(COUNT), sequential(COUNT));
-    let irregular = irregular(COUNT, 5);
-    let held = Hints::FirstHeld;
-    let not_held = ("variable, reverse, hints not held", Hints::First);
-    let after = ("variable, reverse, hints after saves", Hints::AfterSaves);
-    let kept = forward_then("variable, reverse, all kept", uneven(), &reverse, held);
-    let discarding = [
-        forward_then("uniform, reverse", even(), &reverse, held),
-        forward_then("uniform, sequential", even(), &sequential, held),
-        forward_then("uniform, irregular", even(), &irregular, held),
-        interleaved("uniform, interleaved", even(), COUNT / 4),
-        forward_then("variable, reverse", uneven(), &reverse, held),
-        forward_then("variable, sequential", uneven(), &sequential, held),
-        forward_then("variable, irregular", uneven(), &irregular, held),
-        interleaved("variable, interleaved", uneven(), COUNT / 4),
-        forward_then(not_held.0, uneven(), &reverse, not_held.1),
-        forward_then(after.0, uneven(), &reverse, after.1),
-    ];
-    let discarding = discarding.map(|trace| History { trace, discard_after_restore: true });
-    // What ten times as many checkpoints are after compression, on the same machine.
-    let many = |name, order: &[i64]| {
-        let sizes = uniform(10 * COUNT, BYTES);
-        forward_then(name, sizes, order, held).compressed(9)
-    };
-    let reversed = crate::traces::reverse(10 * COUNT);
-    let compressed = [
-        many("compressed, reverse", &reversed),
-        many("compressed, irregular", &crate::traces::irregular(10 * COUNT, 5)),
-    ];
-    let compressed = compressed.map(|trace| History { trace, discard_after_restore: true });
-    let kept = History { trace: kept, discard_after_restore: false };
-    discarding.into_iter().chain([kept]).chain(compressed).collect()
+/// The histories: name, draw, number of draws, whether checkpoints are discarded.
+const HISTORIES: [History; 13] = [
+    discarded("uniform, reverse", |_| even(&reverse(COUNT)), 1),
+    discarded("uniform, sequential", |_| even(&sequential(COUNT)), 1),
+    discarded("uniform, irregular", |seed| even(&irregular(COUNT, seed)), DRAWS),
+    discarded("uniform, interleaved", |_| interleaved(uniform(COUNT, BYTES), COUNT / 4), 1),
+    discarded("variable, reverse", |seed| uneven(seed, &reverse(COUNT), HELD), DRAWS),
+    discarded("variable, sequential", |seed| uneven(seed, &sequential(COUNT), HELD), DRAWS),
+    discarded("variable, irregular", |seed| uneven(seed, &irregular(COUNT, seed), HELD), DRAWS),
+    discarded("variable, interleaved", |seed| interleaved(sizes(seed), COUNT / 4), DRAWS),
+    discarded(
+        "variable, reverse, hints not held",
+        |seed| uneven(seed, &reverse(COUNT), Hints::First),
+        DRAWS,
+    ),
+    discarded(
+        "variable, reverse, hints after saves",
+        |seed| uneven(seed, &reverse(COUNT), Hints::AfterSaves),
+        DRAWS,
+    ),
+    History {
+        discard_after_restore: false,
+        ..discarded(
+            "variable, reverse, all kept",
+            |seed| uneven(seed, &reverse(COUNT), HELD),
+            DRAWS,
+        )
+    },
+    discarded("compressed, reverse", |seed| compressed(seed, &reverse(MANY)), LONG_DRAWS),
+    discarded("compressed, irregular", |seed| compressed(seed, &irregular(MANY, seed)), LONG_DRAWS),
+];
+
+/// Hints first, prefetches not before the first restore.
+const HELD: Hints = Hints::FirstHeld;
+/// Checkpoints of the compressed histories.
+const MANY: usize = 10 * COUNT;
+
+const fn discarded(name: &'static str, draw: fn(u64) -> Trace, draws: u64) -> History {
+    History { name, draw, draws, discard_after_restore: true }
+}
+
+fn even(order: &[i64]) -> Trace {
+    forward_then(uniform(COUNT, BYTES), order, HELD)
+}
+
+fn uneven(seed: u64, order: &[i64], hints: Hints) -> Trace {
+    forward_then(sizes(seed), order, hints)
+}
+
+fn sizes(seed: u64) -> Vec<u64> {
+    variable(COUNT, BYTES, seed)
+}
+
+/// What ten times as many checkpoints are after compression, on the same machine.
+fn compressed(seed: u64, order: &[i64]) -> Trace {
+    forward_then(uniform(MANY, BYTES), order, HELD).compressed(seed)
+}
+
+/// What all draws of a history amounted to under one policy.
+#[derive(Default)]
+struct Sum {
+    outcome: Outcome,
+    saved: u64,
+    draws: u64,
+}
+
+impl Sum {
+    fn stall(&self) -> Nanos {
+        self.outcome.save_stall.plus(self.outcome.restore_stall)
+    }
+
+    fn add(&mut self, other: &Outcome, saved: u64) {
+        let sum = &mut self.outcome;
+        sum.total = sum.total.plus(other.total);
+        sum.save_stall = sum.save_stall.plus(other.save_stall);
+        sum.restore_stall = sum.restore_stall.plus(other.restore_stall);
+        sum.flushed += other.flushed;
+        sum.prefetched += other.prefetched;
+        for (sum, served) in sum.served.iter_mut().zip(other.served) {
+            *sum += served;
+        }
+        self.saved += saved;
+        self.draws += 1;
+    }
 }
 
 /// The same history under every policy.
 fn compare(history: &History) -> Vec<Vec<String>> {
-    let History { trace, discard_after_restore } = history;
     let mut bound = None;
     let mut rows = Vec::new();
     for (name, policy) in POLICIES {
-        let machine = Machine::new(stack(policy, *discard_after_restore));
-        match machine.and_then(|machine| machine.play(trace, STEP)) {
-            Ok(outcome) => {
-                let stall = outcome.save_stall.plus(outcome.restore_stall).0 as f64;
-                let bound = *bound.get_or_insert(stall);
-                rows.push(row(trace, name, &outcome, stall, bound));
+        match play(history, policy) {
+            Ok(sum) => {
+                let bound = *bound.get_or_insert(sum.stall().0 as f64);
+                rows.push(row(history, name, &sum, bound));
             }
-            Err(reason) => rows.push(failed(trace, name, &reason)),
+            Err(reason) => rows.push(failed(history, name, &reason)),
         }
     }
     rows
 }
 
-fn row(trace: &Trace, policy: &str, outcome: &Outcome, stall: f64, bound: f64) -> Vec<String> {
-    let seconds = |nanos: f64| format!("{:.2}", nanos / 1e9);
-    let gigabytes = |bytes: u64| format!("{:.1}", bytes as f64 / 1e9);
-    let saved: u64 = trace.saved_bytes();
+fn play(history: &History, policy: PolicyKind) -> Result<Sum, String> {
+    let mut sum = Sum::default();
+    for seed in 0..history.draws {
+        let trace = (history.draw)(seed);
+        let machine = Machine::new(stack(policy, history.discard_after_restore))?;
+        sum.add(&machine.play(&trace, STEP)?, trace.saved_bytes());
+    }
+    Ok(sum)
+}
+
+/// The means of the draws.
+fn row(history: &History, policy: &str, sum: &Sum, bound: f64) -> Vec<String> {
+    let Sum { outcome, saved, draws } = sum;
+    let mean = |of_all: u64| of_all as f64 / *draws as f64 / 1e9;
+    let seconds = |nanos: Nanos| format!("{:.2}", mean(nanos.0));
+    let gigabytes = |bytes: u64| format!("{:.1}", mean(bytes));
+    let stall = sum.stall();
     let restores = outcome.served.iter().sum::<u64>().max(1);
     let share = |tier: usize| 100 * outcome.served[tier] / restores;
     vec![
-        trace.name.to_owned(),
+        history.name.to_owned(),
         policy.to_owned(),
         seconds(stall),
-        seconds(outcome.save_stall.0 as f64),
-        seconds(outcome.restore_stall.0 as f64),
-        format!("{:.3}", stall / outcome.total.0 as f64),
-        if bound > 0.0 { format!("{:.2}", stall / bound) } else { "-".to_owned() },
+        seconds(outcome.save_stall),
+        seconds(outcome.restore_stall),
+        format!("{:.3}", stall.0 as f64 / outcome.total.0 as f64),
+        if bound > 0.0 { format!("{:.2}", stall.0 as f64 / bound) } else { "-".to_owned() },
         gigabytes(outcome.flushed),
         gigabytes(outcome.prefetched),
-        format!("{:.2}", (outcome.flushed + outcome.prefetched) as f64 / saved as f64),
+        format!("{:.2}", (outcome.flushed + outcome.prefetched) as f64 / *saved as f64),
         format!("{} {} {}", share(0), share(1), share(2)),
     ]
 }
 
-fn failed(trace: &Trace, policy: &str, reason: &str) -> Vec<String> {
-    let mut row = vec![trace.name.to_owned(), policy.to_owned(), reason.to_owned()];
+fn failed(history: &History, policy: &str, reason: &str) -> Vec<String> {
+    let mut row = vec![history.name.to_owned(), policy.to_owned(), reason.to_owned()];
     row.resize(11, "-".to_owned());
     row
 }

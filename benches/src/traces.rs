@@ -23,8 +23,6 @@ pub enum Action {
 
 /// A history: sizes by version and what is done in which order.
 pub struct Trace {
-    /// Its name in tables.
-    pub name: &'static str,
     /// Payload bytes of version `i`.
     pub sizes: Vec<u64>,
     /// What compression leaves of each; empty when nothing is compressed.
@@ -94,7 +92,7 @@ pub enum Hints {
 }
 
 /// Every step saved, then all restored in the order of `versions`.
-pub fn forward_then(name: &'static str, sizes: Vec<u64>, versions: &[i64], hints: Hints) -> Trace {
+pub fn forward_then(sizes: Vec<u64>, versions: &[i64], hints: Hints) -> Trace {
     let (before, between): (&[Action], &[Action]) = match hints {
         Hints::FirstHeld => (&[Action::HoldPrefetch, Action::ExpectAll], &[Action::StartPrefetch]),
         Hints::First => (&[Action::ExpectAll], &[]),
@@ -104,7 +102,7 @@ pub fn forward_then(name: &'static str, sizes: Vec<u64>, versions: &[i64], hints
     let restores = versions.iter().flat_map(|&v| [Action::Restore(v), Action::Compute(1)]);
     let before = before.iter().copied();
     let actions = before.chain(saves).chain(between.iter().copied()).chain(restores).collect();
-    Trace { name, sizes, stored: Vec::new(), actions }
+    Trace { sizes, stored: Vec::new(), actions }
 }
 
 /// `0..count` backwards.
@@ -129,7 +127,7 @@ pub fn irregular(count: usize, seed: u64) -> Vec<i64> {
 /// right part is reversed from a checkpoint at the split, then the left part from the checkpoint
 /// at its begin, which is restored again for every part (Griewank and Walther, "Revolve", 2000,
 /// with the split in the middle).
-pub fn interleaved(name: &'static str, sizes: Vec<u64>, parts: usize) -> Trace {
+pub fn interleaved(sizes: Vec<u64>, parts: usize) -> Trace {
     let length = sizes.len() / parts;
     let begins: Vec<i64> = (0..parts).map(|part| (part * length) as i64).collect();
     let mut actions = vec![Action::ExpectAll];
@@ -140,7 +138,7 @@ pub fn interleaved(name: &'static str, sizes: Vec<u64>, parts: usize) -> Trace {
         reverse_range(*begin, *begin + length as i64, &mut actions);
         actions.push(Action::Discard(*begin));
     }
-    Trace { name, sizes, stored: Vec::new(), actions }
+    Trace { sizes, stored: Vec::new(), actions }
 }
 
 /// Reverses the steps `begin..end`, with a checkpoint at `begin` in place.
@@ -165,7 +163,7 @@ mod tests {
 
     #[test]
     fn an_interleaved_trace_restores_only_what_it_holds_and_reverses_every_step_in_order() {
-        let trace = interleaved("x", uniform(48, 1), 6);
+        let trace = interleaved(uniform(48, 1), 6);
         let (mut held, mut reversed) = (HashSet::new(), Vec::new());
         for pair in trace.actions.windows(2) {
             match pair[0] {
