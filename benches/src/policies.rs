@@ -64,7 +64,7 @@ pub fn run() {
 }
 
 /// The histories: name, draw, number of draws, whether checkpoints are discarded.
-const HISTORIES: [History; 13] = [
+const HISTORIES: [History; 15] = [
     discarded("uniform, reverse", |_| even(&reverse(COUNT)), 1),
     discarded("uniform, sequential", |_| even(&sequential(COUNT)), 1),
     discarded("uniform, irregular", |seed| even(&irregular(COUNT, seed)), DRAWS),
@@ -83,14 +83,9 @@ const HISTORIES: [History; 13] = [
         |seed| uneven(seed, &reverse(COUNT), Hints::AfterSaves),
         DRAWS,
     ),
-    History {
-        discard_after_restore: false,
-        ..discarded(
-            "variable, reverse, all kept",
-            |seed| uneven(seed, &reverse(COUNT), HELD),
-            DRAWS,
-        )
-    },
+    kept("uniform, reverse, all kept", |_| even(&reverse(COUNT)), 1),
+    kept("uniform, irregular, all kept", |seed| even(&irregular(COUNT, seed)), DRAWS),
+    kept("variable, reverse, all kept", |seed| uneven(seed, &reverse(COUNT), HELD), DRAWS),
     discarded("compressed, reverse", |seed| compressed(seed, &reverse(MANY)), LONG_DRAWS),
     discarded("compressed, irregular", |seed| compressed(seed, &irregular(MANY, seed)), LONG_DRAWS),
 ];
@@ -101,7 +96,11 @@ const HELD: Hints = Hints::FirstHeld;
 const MANY: usize = 10 * COUNT;
 
 const fn discarded(name: &'static str, draw: fn(u64) -> Trace, draws: u64) -> History {
-    History { name, draw, draws, discard_after_restore: true }
+    History { discard_after_restore: true, ..kept(name, draw, draws) }
+}
+
+const fn kept(name: &'static str, draw: fn(u64) -> Trace, draws: u64) -> History {
+    History { name, draw, draws, discard_after_restore: false }
 }
 
 fn even(order: &[i64]) -> Trace {

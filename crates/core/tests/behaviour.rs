@@ -77,6 +77,20 @@ fn a_checkpoint_can_be_restored_while_its_flush_is_pending() {
 }
 
 #[test]
+fn what_was_used_is_flushed_before_what_will_be_read() {
+    let mut bench = Bench::new(config(8, 6, 0, 100));
+    (0..6).for_each(|v| assert!(matches!(bench.save(v, 8), Command::Grant { .. })));
+    bench.expect([3]);
+    bench.restore(5).and_then(|_| bench.restore(3)).expect("both are in the device tier");
+    let mut flushed = Vec::new();
+    while let Some(moving) = bench.moving.front() {
+        flushed.push(moving.version.0);
+        bench.finish_one();
+    }
+    assert_eq!(flushed, [0, 1, 5, 3, 2, 4], "two were under way");
+}
+
+#[test]
 fn a_save_that_no_arena_can_hold_goes_to_the_disk_and_comes_back() {
     let mut bench = Bench::new(config(8, 2, 4, 100));
     let answer = bench.save(0, 100);

@@ -29,6 +29,8 @@ pub(crate) struct Copy {
     pub prefetch: Option<TransferId>,
     /// This copy stands in the queue of its flush link.
     pub queued: bool,
+    /// It stands there among those that go first.
+    pub hurried: bool,
     /// Room is needed: flush this copy even if it would be consumed before long.
     pub urgent: bool,
     /// When the flush that is queued or in flight will probably be done.
@@ -47,6 +49,7 @@ impl Copy {
             flush: None,
             prefetch: None,
             queued: false,
+            hurried: false,
             urgent: false,
             ready_guess: Nanos(0),
             damaged: false,

@@ -17,6 +17,7 @@ impl Core {
                 let next = self.settled_state(row, tier);
                 self.set_state(row, tier, next);
                 self.queue_flush(row, tier);
+                self.hurry_flush(row, tier);
             }
             self.refresh(row, tier);
         }
@@ -26,12 +27,10 @@ impl Core {
         let ckpt = self.table.get(row);
         let backed = ckpt.slower_complete(tier).is_some();
         let promoted = is_promoted(ckpt, tier);
-        let next_use = self.next_use_in(row, tier);
+        let next_use = self.next_use_in(ckpt, tier);
         if !promoted && next_use < self.tier(tier).cursor {
             return CopyState::ReadComplete;
         }
-        // The bytes were used, or wait in a faster tier for their last use.
-        let used = next_use == NO_USE && (promoted || ckpt.restored);
         // In an arena the promoted copy alone is enough when its restore will discard it. What
         // reached a store stays: it may have been called durable.
         let spent = promoted
@@ -39,17 +38,21 @@ impl Core {
             && self.tier(tier).arena.is_some()
             && !self.is_flush_asked(ckpt.id);
         let safe = backed || spent;
-        match (used && safe, backed) {
+        match (safe && self.is_used(ckpt, tier), backed) {
             (true, _) => CopyState::Consumed,
             (false, true) => CopyState::Flushed,
             (false, false) => CopyState::WriteComplete,
         }
     }
 
+    /// The bytes of the copy in `tier` were used, or wait in a faster tier for their last use.
+    pub(super) fn is_used(&self, ckpt: &Checkpoint, tier: TierId) -> bool {
+        (ckpt.restored || is_promoted(ckpt, tier)) && self.next_use_in(ckpt, tier) == NO_USE
+    }
+
     /// The position of the next hint for which the copy in `tier` itself will be read: the copy
     /// that waits in a faster tier takes the first one.
-    fn next_use_in(&self, row: Row, tier: TierId) -> u64 {
-        let ckpt = self.table.get(row);
+    fn next_use_in(&self, ckpt: &Checkpoint, tier: TierId) -> u64 {
         self.hints.nth_use(ckpt.version, usize::from(is_promoted(ckpt, tier)))
     }
 
@@ -69,7 +72,7 @@ impl Core {
         let (offset, ready_at) = (copy.offset, self.ready_at(ckpt, copy, tier));
         // What should rest in a slower tier goes first. A near hint claims the copy: then it stays.
         let passing = tier < ckpt.rest;
-        let next_use = if passing { NO_USE } else { self.next_use_in(row, tier) };
+        let next_use = if passing { NO_USE } else { self.next_use_in(ckpt, tier) };
         let size = self.tier(tier).size_of(ckpt.bytes);
         let state = self.tier_mut(tier);
         state.generation += u64::from(ready_at == Nanos(0));

@@ -4,6 +4,8 @@
 //! moving its bytes would serve nobody. `discard_after_restore` says so of all checkpoints, a hint
 //! that is the last one of the version it names. Should room be needed after all, a window that
 //! waits for it demands its flush.
+//!
+//! Flushes go in the order in which the copies came, those of used copies before the others.
 
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -95,6 +97,19 @@ impl Core {
         (copy.queued, copy.ready_guess) = (true, guess.max(Nanos(1)));
     }
 
+    /// Lets the copy go before those that will be read, when it waits for its flush and its bytes
+    /// were used.
+    pub(super) fn hurry_flush(&mut self, row: Row, tier: TierId) {
+        let ckpt = self.table.get(row);
+        let Some(copy) = ckpt.copy(tier).filter(|c| c.queued && !c.hurried) else { return };
+        if copy.state != CopyState::WriteComplete || !self.is_used(ckpt, tier) {
+            return;
+        }
+        let id = ckpt.id;
+        self.flush_lane_mut(tier).used.push_back((row, id));
+        self.table.get_mut(row).copy_mut(tier).expect("checked above").hurried = true;
+    }
+
     /// Someone waits for this window: flushes what in it was spared. True when that was new.
     pub(super) fn demand_flush(&mut self, tier: TierId, window: Range<usize>) -> bool {
         let residents = self.arena(tier).as_slice()[window].iter();
@@ -147,7 +162,7 @@ impl Core {
     }
 
     fn start_next_flush(&mut self, from: TierId, out: &mut Vec<Command>) -> Attempt {
-        let Some(&(row, id)) = self.flush_lane(from).queue.front() else { return Attempt::Blocked };
+        let Some((row, id)) = self.flush_lane(from).front() else { return Attempt::Blocked };
         let current =
             self.table.row(row).is_some_and(|c| c.id == id) && self.needs_flush(row, from);
         if !current {
@@ -183,11 +198,11 @@ impl Core {
     }
 
     fn leave_queue(&mut self, row: Row, id: CheckpointId, from: TierId) {
-        self.flush_lane_mut(from).queue.pop_front();
+        self.flush_lane_mut(from).pop_front();
         if self.table.row(row).is_some_and(|c| c.id == id)
             && let Some(copy) = self.table.get_mut(row).copy_mut(from)
         {
-            copy.queued = false;
+            (copy.queued, copy.hurried) = (false, false);
         }
     }
 

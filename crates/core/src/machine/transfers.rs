@@ -21,6 +21,9 @@ pub(super) struct Lane {
     /// Copies that wait for their flush, in the order in which they came. Entries whose checkpoint
     /// is gone or needs no flush any more are passed over.
     pub queue: VecDeque<(Row, CheckpointId)>,
+    /// Those of them whose bytes were used. They go first: only their room is free as soon as they
+    /// are flushed, what will be read stays.
+    pub used: VecDeque<(Row, CheckpointId)>,
     /// The first of the queue found no room at that generation of its target: not worth asking
     /// again before something changed there.
     pub blocked: Option<(CheckpointId, u64)>,
@@ -45,9 +48,21 @@ impl Lane {
             in_flight: 0,
             in_flight_bytes: 0,
             queue: VecDeque::new(),
+            used: VecDeque::new(),
             blocked: None,
             stats: DirectionStats::default(),
         }
+    }
+
+    /// The copy whose flush is next.
+    pub fn front(&self) -> Option<(Row, CheckpointId)> {
+        self.used.front().or(self.queue.front()).copied()
+    }
+
+    /// Takes that one off its queue. A used one stays in the other queue, to be passed over there.
+    pub fn pop_front(&mut self) {
+        let from = if self.used.is_empty() { &mut self.queue } else { &mut self.used };
+        from.pop_front();
     }
 }
 
@@ -199,7 +214,7 @@ impl Core {
         let lane = self.lane_of(&transfer);
         lane.in_flight -= 1;
         lane.in_flight_bytes -= transfer.bytes;
-        if lane.in_flight == 0 && lane.queue.is_empty() {
+        if lane.in_flight == 0 && lane.front().is_none() {
             lane.model.idle(now);
         }
         let source = self.table.get_mut(transfer.row).copy_mut(transfer.from).expect("a source");
