@@ -7,8 +7,8 @@
 //! same future, so its stall is what the others are compared with; it looks at one copy at a time
 //! and ignores how long a flush takes, so with copies of different sizes it is not a strict bound.
 //!
-//! Sizes and irregular orders are drawn. One draw says little: of two policies that are equally good
-//! on average, one may stall a tenth longer. So a row is the mean of many draws.
+//! Sizes and irregular orders are drawn. One draw says little: of two policies that are equally
+//! good on average, one may stall a tenth longer. So a row is the mean of many draws.
 
 use unspool_core::{Config, LinkConfig, Nanos, PolicyKind, TierConfig, TierKind};
 
