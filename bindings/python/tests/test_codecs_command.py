@@ -60,6 +60,18 @@ def test_every_codec_is_tried_and_nothing_is_violated(
     assert tight["quality"]["psnr"] > loose["quality"]["psnr"] > 60
 
 
+def test_a_floor_is_part_of_the_name_of_a_bound(
+    field: np.ndarray, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = ["--bound", "rel=1e-3,floor=1e-9,rel=1e-3", "--only", "twine"]
+    names = [one["codec"] for one in figures(capsys, "wave.npy", *options)["arrays"][0]["codecs"]]
+    assert [name for name in names if "+" not in name] == [
+        "twine",
+        "twine rel=0.001,floor=1e-09",
+        "twine rel=0.001",
+    ]
+
+
 def test_a_table_is_printed(field: np.ndarray, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["codecs", "wave.npy", "--only", "twine"]) == 0
     shown = capsys.readouterr().out

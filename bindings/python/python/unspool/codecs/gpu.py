@@ -7,7 +7,7 @@ from typing import Any
 
 from unspool import Spool
 from unspool.codecs.host import is_lossy_dtype, name_of
-from unspool.codecs.trial import Candidate, Trial, Wishes, best_of, judged
+from unspool.codecs.trial import Candidate, Trial, Wishes, best_of, judged, words_of_bound
 from unspool.errors import Error, NoDeviceError
 
 __all__ = ["Runner"]
@@ -98,7 +98,7 @@ def _candidates(values: Any, wishes: Wishes) -> Iterator[Candidate]:
     if not is_lossy_dtype(name_of(values.dtype)):
         return
     for bound in wishes.bounds:
-        shown = f"{bound.kind}={bound.value:g}"
+        shown = words_of_bound(bound)
         yield Candidate(f"twine {shown}", bound, None, bound)
     if name_of(values.dtype) in ("float32", "float64"):
         for codec in wishes.zfp:

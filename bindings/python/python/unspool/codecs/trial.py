@@ -15,7 +15,7 @@ from unspool.codecs.host import is_lossy_dtype, name_of
 from unspool.codecs.quality import Quality, limit_of, quality
 from unspool.codecs.values import Bound, NvComp, Zfp
 
-__all__ = ["Candidate", "Trial", "Wishes", "candidates", "on_cpu"]
+__all__ = ["Candidate", "Trial", "Wishes", "candidates", "on_cpu", "words_of_bound"]
 
 #: Seconds that the repetitions of one direction may take, and how many there are at most.
 PATIENCE, ROUNDS = 1.0, 5
@@ -153,12 +153,18 @@ def _exact() -> Iterator[Candidate]:
 
 def _within(bound: Bound, limit: float | None, values: Any) -> Iterator[Candidate]:
     """Codecs with this bound; zfp knows absolute ones only, and is told the one that follows."""
-    shown = f"{bound.kind}={bound.value:g}"
+    shown = words_of_bound(bound)
     yield Candidate(f"twine {shown}", bound, None, bound)
     yield Candidate(f"twine {shown} + zstd", bound, "zstd", bound)
     # None, 0 and what is infinite, as of squares of the largest numbers, is no accuracy.
     if limit and math.isfinite(limit) and _zfp_takes(values):
         yield Candidate(f"zfp {shown}", Zfp(accuracy=limit), None, bound)
+
+
+def words_of_bound(bound: Bound) -> str:
+    """As an option has it: `rel=0.001,floor=1e-09`."""
+    floor = "" if bound.floor is None else f",floor={bound.floor:g}"
+    return f"{bound.kind}={bound.value:g}{floor}"
 
 
 def _zfp_takes(values: Any) -> bool:
