@@ -38,6 +38,7 @@ pub(crate) fn close(hub: &Hub, timeout: Duration) -> Result<(), Error> {
     let told = hub.tell_failure(&mut state);
     drop(state);
     hub.end_settling();
+    hub.end_preparing(duration(deadline.since(hub.clock.now())));
     let decoded = hub.settle_decoders(duration(deadline.since(hub.clock.now())));
     let settled = settled.and(told).and(decoded);
     let stopped = stop_workers(hub, deadline);

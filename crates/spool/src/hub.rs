@@ -8,9 +8,10 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use unspool_core::{Place, TierId, TierKind};
+use unspool_device::kernels::take_waited;
 use unspool_tiers::{Arena, Disk, Tier};
 use unspool_transfer::sync::{Mutex, MutexGuard, lock};
 use unspool_transfer::{Clock, Engine, Options, Pool, SystemClock, TransferError};
@@ -26,6 +27,7 @@ use crate::settings::Settings;
 use crate::settle::Settler;
 use crate::stack::{self, Stack};
 use crate::state::{Phase, State};
+use crate::tally::{Call, nanos};
 use crate::timeline::Timeline;
 
 pub(crate) struct Hub {
@@ -177,6 +179,30 @@ impl Hub {
     /// A GPU for arrays of the host: that of the spool, or else one that it had arrays of.
     pub(crate) fn some_gpu(&self) -> Option<Gpu> {
         self.gpu.clone().or_else(|| lock(&self.others).first().cloned())
+    }
+
+    /// The GPUs that it knows.
+    fn gpus(&self) -> Vec<Gpu> {
+        self.gpu.iter().chain(lock(&self.others).iter()).cloned().collect()
+    }
+
+    /// Kernels that are still being prepared.
+    pub(crate) fn preparing(&self) -> u64 {
+        self.gpus().iter().map(|gpu| gpu.preparing() as u64).sum()
+    }
+
+    /// Ends the preparing of kernels, within `left`.
+    pub(crate) fn end_preparing(&self, left: Duration) {
+        let began = Instant::now();
+        self.gpus().iter().for_each(|gpu| gpu.end_preparing(left.saturating_sub(began.elapsed())));
+    }
+
+    /// Counts what this thread has waited for kernels since it last came here.
+    pub(crate) fn count_kernels(&self, call: Call, version: i64) {
+        let waited = take_waited();
+        if waited > Duration::ZERO {
+            self.state().tally.stalled_for_kernels(call, version, nanos(waited));
+        }
     }
 
     /// The error of a store that failed in the caller's own thread. A store that was closed under

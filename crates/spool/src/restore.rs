@@ -254,13 +254,27 @@ impl RestoreTicket {
     /// When the checkpoint has no region `index`.
     pub fn get(&mut self, index: usize, to: &DeviceArray, on: &Stream) -> Result<(), Error> {
         let gpu = self.hub.gpu_of(to.ordinal())?;
-        if self.is_encoded(index) {
-            return self.get_decoded(index, &gpu, to, on);
-        }
+        let done = if self.is_encoded(index) {
+            self.get_decoded(index, &gpu, to, on)
+        } else {
+            self.get_stored(index, &gpu, to, on)
+        };
+        self.hub.count_kernels(Call::Restore, self.version());
+        done
+    }
+
+    /// As [`get`](Self::get), for a region that is kept as it is.
+    fn get_stored(
+        &mut self,
+        index: usize,
+        gpu: &gpu::Gpu,
+        to: &DeviceArray,
+        on: &Stream,
+    ) -> Result<(), Error> {
         let part = part(&self.frame.head().regions[index]);
         match &mut self.data {
-            Some(Data::Arena(guard)) => gpu::get(&gpu, guard, part, to, on),
-            Some(Data::Staged(buffer)) => gpu::upload(&gpu, &buffer[part.range()], to, on),
+            Some(Data::Arena(guard)) => gpu::get(gpu, guard, part, to, on),
+            Some(Data::Staged(buffer)) => gpu::upload(gpu, &buffer[part.range()], to, on),
             None => Ok(()),
         }
     }

@@ -414,6 +414,7 @@ impl SaveTicket {
         let hub = Arc::clone(&self.hub);
         hub.check_process()?;
         self.launch_rest()?;
+        hub.count_kernels(Call::Save, self.version());
         self.check_passed()?;
         if matches!(self.room, Some(Room::Held(_) | Room::Encoding(_))) {
             return self.hand(false);

@@ -28,6 +28,8 @@ impl Call {
 pub(crate) struct Tally {
     save_stall: Nanos,
     restore_stall: Nanos,
+    /// What of both was for kernels.
+    kernels: Nanos,
     longest: Option<Stall>,
     links: Vec<LinkTally>,
     pub(crate) codecs: CodecTally,
@@ -65,6 +67,18 @@ impl Tally {
         if self.longest.as_ref().is_none_or(|longest| longest.time < time) {
             self.longest = Some(Stall { call: call.name(), version, time, awaited: awaited() });
         }
+    }
+
+    /// `call` has waited for `time` until its kernels were compiled or loaded.
+    pub(crate) fn stalled_for_kernels(&mut self, call: Call, version: i64, time: Nanos) {
+        self.kernels = self.kernels.plus(time);
+        let awaited = || "the GPU's kernels for its codec to be compiled or loaded".to_owned();
+        self.stalled(call, version, time, awaited);
+    }
+
+    /// The waits for kernels.
+    pub(crate) fn kernels(&self) -> Duration {
+        duration(self.kernels)
     }
 
     pub(crate) fn stall(&self, call: Call) -> Duration {
@@ -148,5 +162,17 @@ mod tests {
         let longest = tally.longest().unwrap();
         assert_eq!((longest.call, longest.version), ("restore", 2));
         assert_eq!(longest.awaited, "bytes");
+    }
+
+    #[test]
+    fn waits_for_kernels_are_told_apart_and_are_stalls_of_their_call() {
+        let mut tally = Tally::new(0);
+        tally.stalled(Call::Save, 1, Nanos(5), || "room".to_owned());
+        tally.stalled_for_kernels(Call::Save, 2, Nanos(70));
+        tally.stalled_for_kernels(Call::Restore, 2, Nanos(3));
+        assert_eq!(tally.kernels(), Duration::from_nanos(73));
+        assert_eq!(tally.stall(Call::Save), Duration::from_nanos(75));
+        assert_eq!(tally.stall(Call::Restore), Duration::from_nanos(3));
+        assert!(tally.longest().unwrap().awaited.contains("kernels"));
     }
 }

@@ -10,7 +10,7 @@ mod batch;
 
 use std::fmt;
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use unspool_codec::twine::{Layout, Spec as TwineSpec};
 use unspool_core::CheckpointId;
@@ -28,7 +28,7 @@ use crate::error::TierError;
 
 pub use batch::{Behind, Member};
 
-/// The longest wait for what was enqueued before a part that could not be.
+/// The longest wait for all that was enqueued before a part that could not be.
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// Every region begins at a multiple of this.
@@ -56,6 +56,12 @@ impl Coders {
     #[must_use]
     pub fn twine(&self) -> &Twine {
         &self.twine
+    }
+
+    /// That of zfp at a fixed rate.
+    #[must_use]
+    pub fn zfp(&self) -> &ZfpCoder {
+        &self.zfp
     }
 
     /// That of nvCOMP.
@@ -128,12 +134,13 @@ impl Parts {
         Some(known?.into_iter().collect::<Result<Vec<_>, _>>().map(joined))
     }
 
-    /// The result, after at most `limit` for each part.
+    /// The result, after at most `limit`.
     ///
     /// # Errors
     /// When a part could not be encoded, the device failed, or the limit has passed.
     pub fn wait(&self, limit: Duration) -> Result<CheckpointResult, EncodeError> {
-        let results = self.0.iter().map(|part| part.wait(limit));
+        let began = Instant::now();
+        let results = self.0.iter().map(|part| part.wait(limit.saturating_sub(began.elapsed())));
         results.collect::<Result<Vec<_>, _>>().map(joined)
     }
 }
@@ -340,8 +347,11 @@ fn enqueue(
         match encode_run(coders, stream, run, start, limit) {
             Ok(part) => parts.push(part),
             Err(error) => {
-                // Whoever gets the bytes now must not meet the parts before.
-                parts.iter().for_each(|part| drop(part.wait(LIMIT)));
+                // Whoever gets the bytes now must not meet the parts before, and the last of them
+                // is done after the others.
+                if let Some(last) = parts.last() {
+                    let _ = last.wait(LIMIT);
+                }
                 return Err(error);
             }
         }

@@ -1,6 +1,6 @@
 //! What comes of decoding on the device: nothing, or a stream that is damaged.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::{EncodeErrorKind, Pending};
 use crate::error::{DeviceError, DeviceErrorKind};
@@ -24,12 +24,21 @@ impl DecodeStatus {
         Some(known?.into_iter().try_for_each(|result| result.map(drop)).map_err(refusal))
     }
 
-    /// The same, after at most `limit` for each launch.
+    /// The same, after at most `limit`.
     ///
     /// # Errors
     /// When a stream is damaged, the device failed, or the limit has passed.
     pub fn wait(&self, limit: Duration) -> Result<(), DeviceError> {
-        self.0.iter().try_for_each(|launch| launch.wait(limit).map(drop)).map_err(refusal)
+        let began = Instant::now();
+        let mut launches = self.0.iter();
+        let left = || limit.saturating_sub(began.elapsed());
+        launches.try_for_each(|launch| launch.wait(left()).map(drop)).map_err(refusal)
+    }
+
+    /// Why nothing will be told any more: the device has failed. Asks the driver.
+    #[must_use]
+    pub fn failure(&self) -> Option<DeviceError> {
+        self.0.iter().find_map(Pending::failure).map(refusal)
     }
 }
 

@@ -104,6 +104,20 @@ impl Pending {
         result.unwrap_or_else(|| Err(EncodeError::lost()))
     }
 
+    /// Why there will be no result: the device has failed. Asks the driver.
+    #[must_use]
+    pub fn failure(&self) -> Option<EncodeError> {
+        if self.try_result().is_some() {
+            return None;
+        }
+        match self.0.mark.poll() {
+            Poll::Failed(cause) => Some(cause.into()),
+            // Done without a result: it is there now, or never will be.
+            Poll::Done => self.try_result().is_none().then(EncodeError::lost),
+            Poll::NotYet => None,
+        }
+    }
+
     /// The address at or beyond which nothing is written.
     #[must_use]
     pub fn limit(&self) -> u64 {

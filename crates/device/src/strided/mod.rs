@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use crate::context::Context;
 use crate::copy::{enter, refused, same_length};
 use crate::error::{CudaError, DeviceError, DeviceErrorKind};
-use crate::kernels::{Module, Nvrtc};
+use crate::kernels::{Module, Nvrtc, waited_for};
 use crate::result;
 use crate::span::DeviceSpan;
 use crate::stream::Stream;
@@ -185,7 +185,9 @@ impl StridedCopies {
         if let Kernels::There(module) = &*kept {
             return Ok(Arc::clone(module));
         }
-        let module = self.compile().map(Arc::new).inspect_err(|_| *kept = Kernels::Missing)?;
+        let module = waited_for(|| self.compile())
+            .map(Arc::new)
+            .inspect_err(|_| *kept = Kernels::Missing)?;
         *kept = Kernels::There(Arc::clone(&module));
         Ok(module)
     }

@@ -51,7 +51,12 @@ impl Twine {
         stream: &Stream,
         jobs: &[DecodeJob<'_>],
     ) -> Result<Pending, DeviceError> {
-        let module = self.modules.get(variant(jobs.iter().map(|job| job.layout)))?;
+        let best = variant(jobs.iter().map(|job| job.layout));
+        let module = match self.modules.at_once(best) {
+            Some(module) => module,
+            // Also where the best one is that: then it is waited for.
+            None => self.modules.get(Variant { special: None, ..best })?,
+        };
         let (mut slot, mark) = (self.slots.begin(0)?, self.marks.prepare()?);
         let counts = slot.counters(stream)?;
         let mut words = words_of(jobs, (slot.address(), slot.sequence(), counts))?;

@@ -23,7 +23,7 @@ use std::sync::Arc;
 
 use crate::context::Context;
 use crate::error::DeviceError;
-use crate::kernels::Module;
+use crate::kernels::{Background, Module};
 use crate::mark::{Mark, Marks};
 use crate::pending::{Pending, Slot, Slots, Start};
 use crate::stream::Stream;
@@ -41,7 +41,7 @@ use words::{EncodeLaunch, Entry, INLINE, Job};
 #[derive(Debug)]
 pub struct Twine {
     context: Context,
-    modules: Modules,
+    modules: Arc<Modules>,
     slots: Arc<Slots>,
     marks: Arc<Marks>,
     pool: Pool,
@@ -104,14 +104,54 @@ impl Twine {
             .try_for_each(|v| self.modules.get(v).map(drop))
     }
 
+    /// Compiles or loads in the background what most launches need: the kernels that take every
+    /// array, those for bounds that depend on the values if `reduces`, and of those for one form what
+    /// an earlier run has compiled. `lossless` and `bounded` say which ways of encoding will come.
+    pub fn prepare_ahead(&self, lossless: bool, bounded: bool, reduces: bool) {
+        let slots = Arc::clone(&self.slots);
+        // Pinned memory takes long to be had; an error is told by the launch that needs it.
+        self.background().push(move || drop(slots.begin(0)));
+        for wide in [false, true] {
+            self.modules.ahead(Variant::encoder(wide));
+            self.modules.ahead(Variant::decoder(wide));
+            if reduces && !wide {
+                self.modules.ahead(Variant::reducer());
+            }
+        }
+        let modes = [(lossless, 0), (bounded, 1)];
+        let modes: Vec<u32> = modes.iter().filter(|mode| mode.0).map(|mode| mode.1).collect();
+        self.modules.known_ahead(Variant::usual(&modes));
+    }
+
+    /// Where kernels are compiled ahead.
+    #[must_use]
+    pub fn background(&self) -> &Background {
+        self.modules.background()
+    }
+
     /// The encoder's kernel, and that for its bounds if it needs one.
     fn encoders(&self, plan: &Plan) -> Result<(Arc<Module>, Option<Arc<Module>>), DeviceError> {
+        let reduce =
+            (plan.reduces > 0).then(|| self.modules.get(Variant::reducer())).transpose()?;
+        Ok((self.modules.get(self.best(plan))?, reduce))
+    }
+
+    /// The encoder that suits a launch best.
+    fn best(&self, plan: &Plan) -> Variant {
         let Plan { wide, warps, special, .. } = *plan;
-        let encode = Variant { kernel: Kernel::Encode, wide, warps, busy: self.busy, special };
-        let (kernel, warps) = (Kernel::Reduce, REDUCE_THREADS / 32);
-        let reduce = Variant { kernel, wide: false, warps, busy: None, special: None };
-        let reduce = (plan.reduces > 0).then(|| self.modules.get(reduce)).transpose()?;
-        Ok((self.modules.get(encode)?, reduce))
+        Variant { kernel: Kernel::Encode, wide, warps, busy: self.busy, special }
+    }
+
+    /// A launch, cut for the kernel that suits it best, or until that is compiled for the one that
+    /// takes every array.
+    fn plan(&self, checkpoints: &[Checkpoint<'_>]) -> Result<Plan, DeviceError> {
+        let plan = Plan::of(checkpoints, self.warps)?;
+        let (best, general) = (self.best(&plan), Variant::encoder(plan.wide));
+        let is_asked_for = self.warps.is_some() || self.busy.is_some();
+        if is_asked_for || best == general || self.modules.at_once(best).is_some() {
+            return Ok(plan);
+        }
+        Ok(Plan { special: None, ..Plan::of(checkpoints, Some(general.warps))? })
     }
 
     /// Encodes `checkpoints` behind what is on `stream`: with one launch, and one before it when a
@@ -134,10 +174,10 @@ impl Twine {
         checkpoints: &[Checkpoint<'_>],
     ) -> Result<Vec<Pending>, DeviceError> {
         self.context.require(stream.context().ordinal(), "the stream")?;
-        let mut plan = Plan::of(checkpoints, self.warps)?;
-        if plan.entries.is_empty() {
+        if checkpoints.is_empty() {
             return Ok(Vec::new());
         }
+        let mut plan = self.plan(checkpoints)?;
         let slots = checkpoints.iter().map(|checkpoint| self.slots.begin(checkpoint.jobs.len()));
         let mut slots = slots.collect::<Result<Vec<_>, _>>()?;
         plan.anchor(stream, checkpoints, &mut slots)?;

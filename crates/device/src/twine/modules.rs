@@ -1,13 +1,16 @@
 //! The kernels as they are compiled: one text in variants, each compiled when it is first needed.
 //! The general ones take all values of up to 32 or of 64 bits; where all arrays of a launch have
-//! one form, a variant for that form alone is smaller and faster.
+//! one form, a variant for that form alone is smaller and faster. All of them write and read the
+//! same bytes, so that a general one does until the best one is compiled.
 
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use crate::context::Context;
 use crate::error::DeviceError;
-use crate::kernels::{Module, Nvrtc};
+use crate::kernels::{Background, Compiler, Module, Shelf, waited_for};
+
+use super::plan::{FLOAT32, FLOAT64, form};
 
 const COMMON: &str = include_str!("../../kernels/twine.cuh");
 const ENCODE: &str = concat!(
@@ -131,30 +134,131 @@ impl Variant {
     }
 }
 
-/// The kernels of one context, as far as they were needed.
+impl Variant {
+    /// The encoder for whatever has no kernel of its own yet.
+    pub(super) fn encoder(wide: bool) -> Variant {
+        let warps = if wide { 2 } else { 4 };
+        Variant { kernel: Kernel::Encode, wide, warps, busy: None, special: None }
+    }
+
+    /// The kernel for bounds that depend on the values.
+    pub(super) fn reducer() -> Variant {
+        let (kernel, warps) = (Kernel::Reduce, REDUCE_THREADS / 32);
+        Variant { kernel, wide: false, warps, busy: None, special: None }
+    }
+
+    /// The decoder for all forms.
+    pub(super) fn decoder(wide: bool) -> Variant {
+        let (kernel, warps) = (Kernel::Decode, DECODE_WARPS);
+        Variant { kernel, wide, warps, busy: None, special: None }
+    }
+
+    /// Those for arrays of one form, as most applications have them: float32 and float64, in one to
+    /// three dimensions, encoded in these modes.
+    pub(super) fn usual(modes: &[u32]) -> Vec<Variant> {
+        let forms = [(32, FLOAT32, &[2, 4, 8][..]), (64, FLOAT64, &[2, 4][..])];
+        let mut all = Vec::new();
+        for (bits, kind, sizes) in forms {
+            for profile in 1..=3 {
+                let form = form(bits, kind, profile, 1);
+                let decoder = Variant::decoder(bits == 64);
+                all.push(Variant { special: Some(Special { form, mode: None }), ..decoder });
+                let encoders =
+                    sizes.iter().flat_map(|warps| modes.iter().map(|mode| (*warps, *mode)));
+                all.extend(encoders.map(|(warps, mode)| {
+                    let special = Some(Special { form, mode: Some(mode) });
+                    Variant { warps, special, ..Variant::encoder(bits == 64) }
+                }));
+            }
+        }
+        all
+    }
+}
+
+/// The kernels of one context, as far as they were needed or wanted ahead.
 #[derive(Debug)]
 pub(super) struct Modules {
-    context: Context,
-    folders: Vec<PathBuf>,
-    loaded: Mutex<Vec<(Variant, Arc<Module>)>>,
+    compiler: Compiler,
+    shelf: Shelf<Variant>,
+    background: Background,
 }
 
 impl Modules {
-    pub(super) fn new(context: &Context, folders: Vec<PathBuf>) -> Modules {
-        Modules { context: context.clone(), folders, loaded: Mutex::default() }
+    pub(super) fn new(context: &Context, folders: Vec<PathBuf>) -> Arc<Modules> {
+        let compiler = Compiler::new(context, folders);
+        Arc::new(Modules { compiler, shelf: Shelf::default(), background: Background::default() })
     }
 
-    /// The module of a variant.
+    pub(super) fn background(&self) -> &Background {
+        &self.background
+    }
+
+    /// The module of a variant, however long that takes.
     pub(super) fn get(&self, variant: Variant) -> Result<Arc<Module>, DeviceError> {
-        // Held while it compiles: whoever else needs it waits instead of compiling it as well.
-        let mut loaded = self.loaded.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((_, module)) = loaded.iter().find(|(other, _)| *other == variant) {
-            return Ok(Arc::clone(module));
+        self.shelf.get(&variant, || self.make(variant))
+    }
+
+    /// The module of a variant where it is there, or in the user's cache. Else it is compiled in the
+    /// background.
+    pub(super) fn at_once(self: &Arc<Self>, variant: Variant) -> Option<Arc<Module>> {
+        if let Some(module) = self.shelf.find(&variant) {
+            return Some(module);
         }
-        let nvrtc = Nvrtc::find_in(&self.folders)?;
-        let name = variant.kernel.name();
-        let module = Arc::new(Module::compile(&self.context, &nvrtc, name, &variant.text())?);
-        loaded.push((variant, Arc::clone(&module)));
-        Ok(module)
+        if !self.shelf.claim(&variant) {
+            return None;
+        }
+        let found = waited_for(|| self.compiler.load_cached(&variant.text()));
+        if let Some(module) = found {
+            return Some(self.shelf.put(&variant, module));
+        }
+        let this = Arc::clone(self);
+        self.background.push_first(move || this.shelf.fill(&variant, || this.make(variant)));
+        None
+    }
+
+    /// Makes a variant in the background.
+    pub(super) fn ahead(self: &Arc<Self>, variant: Variant) {
+        if self.shelf.claim(&variant) {
+            let this = Arc::clone(self);
+            self.background.push(move || this.shelf.fill(&variant, || this.make(variant)));
+        }
+    }
+
+    /// Loads variants that were compiled by an earlier run, in the background.
+    pub(super) fn known_ahead(self: &Arc<Self>, variants: Vec<Variant>) {
+        let this = Arc::clone(self);
+        self.background.push(move || {
+            for variant in variants {
+                this.load(variant);
+            }
+        });
+    }
+
+    fn load(&self, variant: Variant) {
+        if self.shelf.find(&variant).is_none()
+            && let Some(module) = self.compiler.load_cached(&variant.text())
+            && self.shelf.find(&variant).is_none()
+        {
+            self.shelf.put(&variant, module);
+        }
+    }
+
+    fn make(&self, variant: Variant) -> Result<Module, DeviceError> {
+        self.compiler.make(variant.kernel.name(), &variant.text())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_usual_variants_are_all_different_and_hold_those_of_both_ways() {
+        let all = Variant::usual(&[0, 1]);
+        assert_eq!(all.len(), 3 * (1 + 3 * 2) + 3 * (1 + 2 * 2));
+        for (index, one) in all.iter().enumerate() {
+            assert!(!all[..index].contains(one));
+            assert_eq!(one.special.unwrap().mode.is_none(), one.kernel == Kernel::Decode);
+        }
     }
 }

@@ -14,8 +14,8 @@ pub(super) const ALIGNMENT: u64 = 64;
 /// Bytes that a warp copies of a raw job.
 const RAW_BYTES: u64 = 8192;
 /// Numbers of kinds of values.
-const FLOAT32: u32 = 2;
-const FLOAT64: u32 = 3;
+pub(super) const FLOAT32: u32 = 2;
+pub(super) const FLOAT64: u32 = 3;
 /// Values of a chunk, and the chunks of a tile of the launch that computes bounds.
 const CHUNK: u64 = 1024;
 const REDUCE_WARPS: u64 = 8;
@@ -274,8 +274,13 @@ pub(super) fn cut(layout: &Layout) -> Cut {
         px: layout.nx.div_ceil(width),
         py: layout.ny.div_ceil(height),
         pz: layout.nz.max(1).div_ceil(depth),
-        form: layout.bits | kind << 8 | layout.profile << 16 | layout.components << 24,
+        form: form(layout.bits, kind, layout.profile, layout.components),
     }
+}
+
+/// What `Cut::form` says of an array.
+pub(super) fn form(bits: u32, kind: u32, profile: u32, components: u32) -> u32 {
+    bits | kind << 8 | profile << 16 | components << 24
 }
 
 /// A piece, and its tiles of so many warps behind `tile0`.

@@ -9,12 +9,12 @@ mod layout;
 
 use std::ffi::c_void;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use crate::context::Context;
 use crate::copy;
 use crate::error::{DeviceError, DeviceErrorKind};
-use crate::kernels::{Module, Nvrtc};
+use crate::kernels::{Compiler, Module, Shelf};
 use crate::mark::Marks;
 use crate::memory::DeviceMemory;
 use crate::pending::{DecodeStatus, Pending, Slot, Slots, Start};
@@ -63,8 +63,8 @@ pub struct ZfpDecodeJob<'a> {
 #[derive(Debug)]
 pub struct ZfpCoder {
     context: Context,
-    folders: Vec<PathBuf>,
-    module: Mutex<Option<Arc<Module>>>,
+    compiler: Compiler,
+    module: Shelf<()>,
     slots: Arc<Slots>,
     marks: Arc<Marks>,
     /// What the kernels add up while they encode: zeros between two uses.
@@ -96,8 +96,8 @@ impl ZfpCoder {
     pub fn looking_in(context: &Context, slots: &Arc<Slots>, folders: Vec<PathBuf>) -> ZfpCoder {
         ZfpCoder {
             context: context.clone(),
-            folders,
-            module: Mutex::default(),
+            compiler: Compiler::new(context, folders),
+            module: Shelf::default(),
             slots: Arc::clone(slots),
             marks: Marks::new(context),
             seen: Scratch::new(usize::MAX),
@@ -200,15 +200,14 @@ impl ZfpCoder {
         )
     }
 
+    /// Compiles the kernels, or loads them from the user's cache, so that nobody has to wait for
+    /// them. Whoever needs them is told what fails.
+    pub fn prepare(&self) {
+        self.module.fill(&(), || self.compiler.make("zfp.cu", SOURCE));
+    }
+
     fn module(&self) -> Result<Arc<Module>, DeviceError> {
-        let mut kept = self.module.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(module) = &*kept {
-            return Ok(Arc::clone(module));
-        }
-        let nvrtc = Nvrtc::find_in(&self.folders)?;
-        let module = Arc::new(Module::compile(&self.context, &nvrtc, "zfp.cu", SOURCE)?);
-        *kept = Some(Arc::clone(&module));
-        Ok(module)
+        self.module.get(&(), || self.compiler.make("zfp.cu", SOURCE))
     }
 }
 

@@ -5,16 +5,15 @@ use std::time::{Duration, Instant};
 
 use unspool_codec::{Codec, CodecId, Head, Region};
 use unspool_device::pending::DecodeStatus;
-use unspool_device::{DeviceError, DeviceErrorKind, NvCompLayout, copy as raw};
+use unspool_device::{DeviceError, NvCompLayout, copy as raw};
 use unspool_tiers::coders::{self, Coders, Stored};
 use unspool_transfer::Buffer;
-use unspool_transfer::sync::lock;
 
+use super::decoding::{Decoding, kind_of};
 use super::method::decode;
 use super::on_gpu::OnGpu;
 use crate::error::{Error, ErrorKind};
 use crate::gpu::{self, DeviceArray, Gpu, Stream, staged};
-use crate::hub::Hub;
 use crate::restore::{Data, RestoreTicket};
 use crate::save::part;
 
@@ -213,12 +212,12 @@ impl RestoreTicket {
 
     /// Remembers what is being decoded; with a check it is waited for.
     fn follow(&self, region: &Region, gpu: &Gpu, status: DecodeStatus) -> Result<(), Error> {
-        let decoding = Decoding { version: self.version(), region: region.name.clone(), status };
+        let decoding = Decoding::new(self.version(), &region.name, status);
+        let limit = gpu.device().limit();
         if self.hub.settings.check_codec {
-            return decoding.wait(gpu.device().limit());
+            return decoding.wait(limit);
         }
-        lock(&self.hub.decoding).push_back(decoding);
-        Ok(())
+        self.hub.follow(decoding, limit)
     }
 }
 
@@ -242,62 +241,8 @@ pub(super) fn through(
     Ok(())
 }
 
-fn kind_of(cause: &DeviceError) -> ErrorKind {
-    match cause.kind() {
-        DeviceErrorKind::Damaged => ErrorKind::Corrupt,
-        _ => ErrorKind::Device,
-    }
-}
-
 /// The error of a region that only a GPU can decode.
 fn not_decoded(version: i64, region: &str, cause: DeviceError) -> Error {
     let message = format!("Version {version} cannot be restored: region {region:?}: {cause}");
     Error::new(kind_of(&cause), message).caused_by(cause)
-}
-
-/// A region that a GPU decodes after its call has returned.
-#[derive(Debug)]
-pub(crate) struct Decoding {
-    version: i64,
-    region: String,
-    status: DecodeStatus,
-}
-
-impl Decoding {
-    fn wait(&self, limit: Duration) -> Result<(), Error> {
-        self.status.wait(limit).map_err(|cause| self.failed(cause))
-    }
-
-    fn failed(&self, cause: DeviceError) -> Error {
-        let kind = kind_of(&cause);
-        let message = format!(
-            "What was restored of version {} is not right: region {:?}: {cause}",
-            self.version, self.region
-        );
-        Error::new(kind, message).caused_by(cause)
-    }
-}
-
-impl Hub {
-    /// Looks at what GPUs have decoded since: a stream that was damaged is told by the next call.
-    ///
-    /// # Errors
-    /// `Corrupt` and `Device`, for a restore that has returned.
-    pub(crate) fn look_at_decoders(&self) -> Result<(), Error> {
-        let mut decoding = lock(&self.decoding);
-        while let Some(result) = decoding.front().and_then(|first| first.status.try_result()) {
-            let Some(first) = decoding.pop_front() else { break };
-            result.map_err(|cause| first.failed(cause))?;
-        }
-        Ok(())
-    }
-
-    /// Waits for all of them, each for at most `limit`.
-    ///
-    /// # Errors
-    /// As [`look_at_decoders`](Self::look_at_decoders).
-    pub(crate) fn settle_decoders(&self, limit: Duration) -> Result<(), Error> {
-        let all = std::mem::take(&mut *lock(&self.decoding));
-        all.iter().try_for_each(|decoding| decoding.wait(limit))
-    }
 }

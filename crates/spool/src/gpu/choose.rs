@@ -69,5 +69,7 @@ pub(crate) fn open(ordinal: u32, settings: &Settings) -> Result<Gpu, Error> {
         );
         Error::new(ErrorKind::NoDevice, message).caused_by(cause)
     })?;
-    Ok(Gpu::new(device, settings.compiler_folders.clone()))
+    let gpu = Gpu::new(device, settings.compiler_folders.clone());
+    gpu.prepare(&settings.codec);
+    Ok(gpu)
 }

@@ -4,6 +4,7 @@ mod begun;
 mod choose;
 mod copies;
 mod idle;
+mod prepare;
 mod ring;
 mod scratch;
 

@@ -1,0 +1,112 @@
+//! Restores whose calls have returned while a GPU still decodes: what comes of them is told by the
+//! calls after them, and by close.
+
+use std::time::{Duration, Instant};
+
+use unspool_device::pending::DecodeStatus;
+use unspool_device::{DeviceError, DeviceErrorKind};
+use unspool_transfer::sync::lock;
+
+use crate::error::{Error, ErrorKind};
+use crate::hub::Hub;
+
+/// After so long without a result the driver is asked whether the device has failed.
+const ASK: Duration = Duration::from_millis(100);
+
+/// The most that are remembered: a restore beyond them waits for the oldest.
+const MOST: usize = 4096;
+
+/// A region that a GPU decodes after its call has returned.
+#[derive(Debug)]
+pub(crate) struct Decoding {
+    version: i64,
+    region: String,
+    status: DecodeStatus,
+    /// When it was begun, or the driver was asked last.
+    asked: Instant,
+}
+
+impl Decoding {
+    pub(super) fn new(version: i64, region: &str, status: DecodeStatus) -> Decoding {
+        Decoding { version, region: region.to_owned(), status, asked: Instant::now() }
+    }
+
+    pub(super) fn wait(&self, limit: Duration) -> Result<(), Error> {
+        self.status.wait(limit).map_err(|cause| self.failed(cause, 0))
+    }
+
+    /// What came of it; `None` while that is not known.
+    fn look(&mut self) -> Option<Result<(), DeviceError>> {
+        let result = self.status.try_result();
+        if result.is_some() || self.asked.elapsed() < ASK {
+            return result;
+        }
+        self.asked = Instant::now();
+        self.status.failure().map(Err)
+    }
+
+    /// The error of it, and of `others` with which it is the same.
+    fn failed(&self, cause: DeviceError, others: usize) -> Error {
+        let kind = kind_of(&cause);
+        let others = match others {
+            0 => String::new(),
+            1 => " (and one restored after it)".to_owned(),
+            many => format!(" (and {many} restored after it)"),
+        };
+        let message = format!(
+            "What was restored of version {} is not right: region {:?}{others}: {cause}",
+            self.version, self.region
+        );
+        Error::new(kind, message).caused_by(cause)
+    }
+}
+
+pub(super) fn kind_of(cause: &DeviceError) -> ErrorKind {
+    match cause.kind() {
+        DeviceErrorKind::Damaged => ErrorKind::Corrupt,
+        _ => ErrorKind::Device,
+    }
+}
+
+impl Hub {
+    /// Remembers a region until it is decoded.
+    ///
+    /// # Errors
+    /// That of an older one, where there are too many.
+    pub(super) fn follow(&self, decoding: Decoding, limit: Duration) -> Result<(), Error> {
+        let mut all = lock(&self.decoding);
+        let oldest = if all.len() >= MOST { all.pop_front() } else { None };
+        all.push_back(decoding);
+        drop(all);
+        oldest.map_or(Ok(()), |oldest| oldest.wait(limit))
+    }
+
+    /// Looks at what GPUs have decoded since: a stream that was damaged is told by the next call.
+    ///
+    /// # Errors
+    /// `Corrupt` and `Device`, for a restore that has returned.
+    pub(crate) fn look_at_decoders(&self) -> Result<(), Error> {
+        let mut decoding = lock(&self.decoding);
+        while let Some(result) = decoding.front_mut().and_then(Decoding::look) {
+            let Some(first) = decoding.pop_front() else { break };
+            let Err(cause) = result else { continue };
+            let before = decoding.len();
+            if cause.kind() != DeviceErrorKind::Damaged {
+                // Those of a device that is lost are told with the first one.
+                decoding.retain(|other| other.status.failure().is_none());
+            }
+            return Err(first.failed(cause, before - decoding.len()));
+        }
+        Ok(())
+    }
+
+    /// Waits for all of them, at most for `limit`.
+    ///
+    /// # Errors
+    /// As [`look_at_decoders`](Self::look_at_decoders).
+    pub(crate) fn settle_decoders(&self, limit: Duration) -> Result<(), Error> {
+        let all = std::mem::take(&mut *lock(&self.decoding));
+        let began = Instant::now();
+        all.iter().try_for_each(|decoding| decoding.wait(limit.saturating_sub(began.elapsed())))
+    }
+}
