@@ -35,10 +35,12 @@ pub fn to_python<'py>(py: Python<'py>, stats: &Stats) -> PyResult<Bound<'py, PyA
         ("hints", app.hints),
         ("discards", app.discards),
         ("dropped_spans", app.dropped_spans),
+        ("kernels_pending", app.kernels_pending),
     ]
     .into_py_dict(py)?;
     fields.set_item("save_stall_seconds", seconds(app.save_stall))?;
     fields.set_item("restore_stall_seconds", seconds(app.restore_stall))?;
+    fields.set_item("kernels_seconds", seconds(app.kernels))?;
     let longest = app.longest_stall.as_ref().map(|stall| maker.stall(stall)).transpose()?;
     fields.set_item("longest_stall", longest)?;
     fields.set_item("prefetch_lead", lead(&maker, app)?)?;

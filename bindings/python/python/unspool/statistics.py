@@ -224,6 +224,9 @@ class Stats:
         tiers: every tier, fastest first.
         links: `links[i]` lies between `tiers[i]` and `tiers[i + 1]`.
         codec: what encoding has brought and cost.
+        kernels_seconds: what of both stalls was for kernels of a GPU to be compiled, which takes
+            seconds once a machine, or loaded.
+        kernels_pending: kernels that are still being prepared in the background.
     """
 
     saves: int
@@ -243,6 +246,8 @@ class Stats:
     tiers: tuple[TierStats, ...]
     links: tuple[LinkStats, ...]
     codec: CodecStats = CodecStats()
+    kernels_seconds: float = 0.0
+    kernels_pending: int = 0
 
     def as_dict(self) -> dict[str, Any]:
         """All figures as nested dictionaries, lists and numbers, ready for `json.dump`."""
@@ -277,6 +282,10 @@ def _calls(stats: Stats) -> str:
         lines.append(
             f"longest stall: {time(stall.seconds)} in {stall.call}({stall.version}), "
             f"waiting for {stall.awaited}"
+        )
+    if stats.kernels_seconds > 0:
+        lines.append(
+            f"{time(stats.kernels_seconds)} of the stalls were for kernels to be compiled or loaded"
         )
     if stats.prefetch_lead is not None:
         lead = stats.prefetch_lead

@@ -58,7 +58,8 @@ def ready(stats: Stats, name: str = "host") -> tuple[int | None, int]:
 
 
 def wait_until_ready(spool: unspool.Spool, limit: float = 120.0) -> float | None:
-    """Waits until all memory tiers are ready; seconds that took, None where no tier says.
+    """Waits until all memory tiers, and the kernels of its codecs, are ready; seconds that took,
+    None where no tier says.
 
     Raises:
         TimeoutError: they are not within `limit` seconds.
@@ -68,7 +69,7 @@ def wait_until_ready(spool: unspool.Spool, limit: float = 120.0) -> float | None
         stats = spool.stats()
         found = [ready(stats, name) for name in ("device", "host")]
         known = [(got, of) for got, of in found if got is not None]
-        if all(got >= of for got, of in known):
+        if all(got >= of for got, of in known) and stats.kernels_pending == 0:
             return time.perf_counter() - begin if known else None
         if time.perf_counter() - begin > limit:
             raise TimeoutError(f"the memory of the tiers is not ready after {limit:.0f} s")
