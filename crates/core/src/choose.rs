@@ -1,185 +1,260 @@
-//! Which codec a checkpoint gets when the user leaves it to the run: none, Unspool's own without
-//! loss, or nvCOMP where there is one. Nothing that loses information is ever chosen.
+//! Which codec a checkpoint gets when the user leaves it to the run: none, or one of those that
+//! there are and that lose nothing.
 //!
-//! A codec costs the application its time in encoder and decoder, and spares it what the link
-//! cannot move in the time that the application computes between two checkpoints anyway. Each
-//! checkpoint crosses the link twice, there and back. What was measured so far is taken to hold for
-//! the next checkpoint; since data change in the course of a run (a wavefield fills its grid),
-//! codecs that are not in use are measured again from time to time.
+//! A codec costs the application its time in encoder and decoder, each a fixed time and one that
+//! grows with the bytes, and spares it what the link cannot move in the time that the application
+//! computes between two checkpoints anyway. Each checkpoint crosses the link twice, there and back.
+//! The codec that costs least is taken, and none where no codec saves anything worth its while.
+//!
+//! What was measured so far is taken to hold for the next checkpoint. To measure a codec it is
+//! used: once to see the ratio, and once more, when it is warm, to see the time, but only where it
+//! could still win. Data change in the course of a run (a wavefield fills its grid), so old
+//! readings are forgotten, and codecs that are not in use are tried again, less and less often
+//! where that was in vain. A bad codec is tried on two checkpoints of [`APART`] at the most.
+
+mod candidate;
+mod line;
+#[cfg(test)]
+mod tests;
+
+use alloc::vec::Vec;
+
+pub use candidate::Candidate;
+pub use line::Line;
 
 use crate::types::Nanos;
 
-/// Checkpoints that a codec is tried on before its figures count.
-const TRIALS: u64 = 3;
+/// Checkpoints from one trial of a codec to that of another.
+const APART: u64 = 16;
 
-/// After so many checkpoints a codec that is not in use is tried once more.
-const AGAIN: u64 = 64;
-
-/// What a codec has to save of the whole cost before it is worth anything.
+/// What a codec has to save of the cost of the next best before it is worth anything.
 const MARGIN: f64 = 0.02;
-
-/// A codec that loses nothing.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum Pick {
-    /// The bytes as they are.
-    Raw,
-    /// Unspool's own codec, Twine.
-    Twine,
-    /// A codec of nvCOMP.
-    NvComp,
-}
-
-/// What is known of a codec. Rates are in bytes of values per second.
-#[derive(Clone, Copy, PartialEq, Debug, Default)]
-pub struct Measured {
-    /// Checkpoints that it was tried on.
-    pub trials: u64,
-    /// Bytes of values for each byte that is stored.
-    pub ratio: f64,
-    /// The rate of the encoder.
-    pub encode: f64,
-    /// The rate of the decoder; 0 when nothing was decoded yet: that of the encoder is taken.
-    pub decode: f64,
-}
 
 /// What is known when a checkpoint is about to be saved.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Situation {
     /// Bytes of its values.
     pub bytes: u64,
-    /// Checkpoints that were saved before.
-    pub saved: u64,
+    /// Its regions, each of which is decoded by itself.
+    pub regions: u64,
     /// Bytes per second of the slowest link that the history goes over; `None` while it stays in
     /// the fastest tier.
     pub link: Option<f64>,
-    /// The time between two checkpoints, in which the link works for nothing.
+    /// The time between two checkpoints in which the link works for nothing.
     pub lead: Nanos,
-    /// Unspool's own codec.
-    pub twine: Measured,
-    /// nvCOMP, where there is one.
-    pub nvcomp: Option<Measured>,
 }
 
 impl Situation {
-    /// The codec that costs the run least.
-    #[must_use]
-    pub fn pick(&self) -> Pick {
-        // While nothing moves there is nothing to spare.
-        let Some(link) = self.link.filter(|link| *link > 0.0) else { return Pick::Raw };
-        let codecs = [(Pick::Twine, Some(self.twine)), (Pick::NvComp, self.nvcomp)];
-        let mut best = (Pick::Raw, self.stall(1.0, link) * (1.0 - MARGIN));
-        for (pick, measured) in codecs {
-            let Some(measured) = measured else { continue };
-            if measured.trials < TRIALS {
-                return pick;
-            }
-            let cost = self.work(&measured) + self.stall(measured.ratio, link);
-            if cost < best.1 {
-                best = (pick, cost);
-            }
-        }
-        match self.saved % AGAIN {
-            0 if best.0 != Pick::Twine => Pick::Twine,
-            1 if best.0 != Pick::NvComp && self.nvcomp.is_some() => Pick::NvComp,
-            _ => best.0,
-        }
-    }
-
-    /// Seconds in encoder and decoder.
-    fn work(&self, codec: &Measured) -> f64 {
-        let decode = if codec.decode > 0.0 { codec.decode } else { codec.encode };
-        seconds(self.bytes, codec.encode) + seconds(self.bytes, decode)
-    }
-
     /// Seconds for which the link makes the application wait, there and back.
-    fn stall(&self, ratio: f64, link: f64) -> f64 {
-        let way = seconds(self.bytes, link) / ratio.max(f64::MIN_POSITIVE);
-        let lead = self.lead.0 as f64 * 1e-9;
-        2.0 * (way - lead).max(0.0)
+    fn stall(&self, link: f64, ratio: f64) -> f64 {
+        let way = self.bytes as f64 / link / ratio.max(f64::MIN_POSITIVE);
+        2.0 * (way - self.lead.0 as f64 * 1e-9).max(0.0)
     }
 }
 
-/// The time of `bytes` at `rate`; a rate that is not known costs nothing.
-fn seconds(bytes: u64, rate: f64) -> f64 {
-    if rate > 0.0 { bytes as f64 / rate } else { 0.0 }
+/// Why a codec, or none, was taken.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Reason {
+    /// The history stays in the fastest tier: while nothing moves there is nothing to spare.
+    Stays,
+    /// The link keeps up with the application: it waits for nothing.
+    KeepsUp,
+    /// It costs least.
+    Cheapest,
+    /// To measure it.
+    Trial,
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+/// What a checkpoint gets.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Decision {
+    /// The candidate; `None` for the bytes as they are.
+    pub pick: Option<usize>,
+    /// Why.
+    pub reason: Reason,
+    /// The checkpoint before had the same codec: what it needs is there, so its time counts.
+    pub is_warm: bool,
+}
 
-    const GB: f64 = 1e9;
+/// For how many checkpoints nothing was chosen, by reason.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Kept {
+    /// The history stayed in the fastest tier.
+    pub stays: u64,
+    /// The link kept up.
+    pub keeps_up: u64,
+    /// No codec was worth its time.
+    pub cheapest: u64,
+}
 
-    fn codec(ratio: f64, encode: f64) -> Measured {
-        Measured { trials: 10, ratio, encode, decode: 2.0 * encode }
+/// See the module.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Chooser {
+    candidates: Vec<Candidate>,
+    kept: Kept,
+    /// Decisions so far.
+    count: u64,
+    /// The decision in which a codec was tried last, and that one if it is to be seen warm.
+    tried: Option<u64>,
+    next: Option<usize>,
+    before: Option<usize>,
+    latest: Option<Reason>,
+}
+
+impl Chooser {
+    /// Takes one more codec into account, behind those that there are: its number.
+    pub fn add(&mut self) -> usize {
+        self.candidates.push(Candidate::default());
+        self.candidates.len() - 1
     }
 
-    /// A checkpoint of 100 MB that follows the last after `lead` milliseconds.
-    fn at(link: f64, lead: u64, twine: Measured, nvcomp: Option<Measured>) -> Pick {
-        let lead = Nanos(lead * 1_000_000);
-        let link = Some(link * GB);
-        Situation { bytes: 100_000_000, saved: 7, link, lead, twine, nvcomp }.pick()
+    /// What is known of the codecs, in the order in which they were added.
+    #[must_use]
+    pub fn candidates(&self) -> &[Candidate] {
+        &self.candidates
     }
 
-    #[test]
-    fn the_cheapest_way_is_taken() {
-        let (fast, slow) = (codec(4.0, 500.0 * GB), codec(4.0, 0.5 * GB));
-        let dense = codec(8.0, 100.0 * GB);
-        let table = [
-            // A link that keeps up needs no codec.
-            (50.0, 10, fast, None, Pick::Raw),
-            // One that does not is spared by a codec that is fast enough, and not by a slow one.
-            (1.0, 10, fast, None, Pick::Twine),
-            (1.0, 10, slow, None, Pick::Raw),
-            (0.1, 10, slow, None, Pick::Twine),
-            // What cannot be made smaller is left as it is.
-            (1.0, 10, codec(1.0, 500.0 * GB), None, Pick::Raw),
-            (1.0, 10, codec(1.01, 500.0 * GB), None, Pick::Raw),
-            // The better ratio wins where the link counts, the speed where it does not.
-            (1.0, 1, fast, Some(dense), Pick::NvComp),
-            (1.0, 30, fast, Some(dense), Pick::Twine),
-            (1.0, 1, dense, Some(fast), Pick::Twine),
-        ];
-        for (row, (link, lead, twine, nvcomp, expected)) in table.into_iter().enumerate() {
-            assert_eq!(at(link, lead, twine, nvcomp), expected, "row {row}");
+    /// For how many checkpoints nothing was chosen.
+    #[must_use]
+    pub fn kept(&self) -> Kept {
+        self.kept
+    }
+
+    /// The reason of the latest decision.
+    #[must_use]
+    pub fn latest(&self) -> Option<Reason> {
+        self.latest
+    }
+
+    /// What the next checkpoint gets, of the codecs that `can` take it.
+    pub fn decide(&mut self, situation: &Situation, can: impl Fn(usize) -> bool) -> Decision {
+        let decision = self.decided(situation, can);
+        self.note(decision);
+        decision
+    }
+
+    fn decided(&self, situation: &Situation, can: impl Fn(usize) -> bool) -> Decision {
+        let as_it_is = |reason| Decision { pick: None, reason, is_warm: false };
+        let Some(link) = situation.link.filter(|link| *link > 0.0) else {
+            return as_it_is(Reason::Stays);
+        };
+        let raw = situation.stall(link, 1.0);
+        if raw <= 0.0 {
+            return as_it_is(Reason::KeepsUp);
+        }
+        let can = |index: usize| !self.candidates[index].is_out && can(index);
+        let (best, cost) = self.best(situation, (link, raw), can);
+        let trial = self.trial(best, |index| {
+            can(index) && self.least(index, situation, link) < cost * (1.0 - MARGIN)
+        });
+        let (pick, reason) = match trial {
+            Some(index) => (Some(index), Reason::Trial),
+            None => (best, Reason::Cheapest),
+        };
+        Decision { pick, reason, is_warm: pick.is_some() && pick == self.before }
+    }
+
+    /// The codec that costs least, and its cost in seconds.
+    fn best(
+        &self,
+        situation: &Situation,
+        (link, raw): (f64, f64),
+        can: impl Fn(usize) -> bool,
+    ) -> (Option<usize>, f64) {
+        debug_assert!(raw > 0.0 && link > 0.0, "there is something to spare");
+        let mut best = (None, raw);
+        for (index, candidate) in self.candidates.iter().enumerate() {
+            let Some(cost) = cost(candidate, situation, link).filter(|_| can(index)) else {
+                continue;
+            };
+            if cost < best.1 * (1.0 - MARGIN) {
+                best = (Some(index), cost);
+            }
+        }
+        best
+    }
+
+    /// What a codec costs at least, with the best that may come of looking at it now.
+    fn least(&self, index: usize, situation: &Situation, link: f64) -> f64 {
+        let candidate = &self.candidates[index];
+        let work = candidate.work(situation.bytes, situation.regions).unwrap_or(0.0);
+        let is_fresh = candidate.ratio > 0.0 && !candidate.is_due(self.count);
+        work + if is_fresh { situation.stall(link, candidate.ratio) } else { 0.0 }
+    }
+
+    /// The codec to be looked at now, if any: one that may win.
+    fn trial(&self, best: Option<usize>, may_win: impl Fn(usize) -> bool) -> Option<usize> {
+        if let Some(next) = self.next.filter(|next| may_win(*next)) {
+            return Some(next);
+        }
+        if self.tried.is_some_and(|tried| self.count - tried < APART) {
+            return None;
+        }
+        let is_due = |index: &usize| {
+            let candidate = &self.candidates[*index];
+            let is_wanted = !candidate.is_measured() || candidate.is_due(self.count);
+            Some(*index) != best && is_wanted && may_win(*index)
+        };
+        let due = (0..self.candidates.len()).filter(is_due);
+        due.min_by_key(|index| self.candidates[*index].last)
+    }
+
+    fn note(&mut self, decision: Decision) {
+        let now = self.count;
+        debug_assert!(decision.pick.is_some() || !decision.is_warm, "only codecs are warm");
+        self.count += 1;
+        self.before = decision.pick;
+        self.latest = Some(decision.reason);
+        let Some(index) = decision.pick else {
+            match decision.reason {
+                Reason::Stays => self.kept.stays += 1,
+                Reason::KeepsUp => self.kept.keeps_up += 1,
+                Reason::Cheapest | Reason::Trial => self.kept.cheapest += 1,
+            }
+            return;
+        };
+        let is_second = self.next.take() == Some(index);
+        let candidate = &mut self.candidates[index];
+        if decision.reason == Reason::Trial {
+            candidate.tried += 1;
+            if candidate.is_due(now) {
+                candidate.lose_hope();
+            }
+            self.tried = Some(now);
+            self.next = (!is_second && !candidate.encode.is_known()).then_some(index);
+        } else {
+            candidate.chosen += 1;
+            candidate.hope();
+        }
+        candidate.last = Some(now);
+    }
+
+    /// A checkpoint of `bytes` that was given codec `index` takes `stored` bytes.
+    pub fn saved(&mut self, index: usize, bytes: u64, stored: u64) {
+        if bytes > 0 && !self.candidates[index].saw(bytes, stored) {
+            // The data have changed: what was in vain may not be any more.
+            self.candidates.iter_mut().for_each(Candidate::hope);
         }
     }
 
-    #[test]
-    fn nothing_is_encoded_while_the_history_stays_where_it_is_saved() {
-        let twine = Measured::default();
-        let situation =
-            Situation { bytes: 1 << 30, saved: 0, link: None, lead: Nanos(0), twine, nvcomp: None };
-        assert_eq!(situation.pick(), Pick::Raw);
+    /// Codec `index` took `time` to encode a checkpoint of `bytes`.
+    pub fn encoded(&mut self, index: usize, bytes: u64, time: Nanos) {
+        self.candidates[index].encode.saw(bytes, time);
     }
 
-    #[test]
-    fn codecs_are_tried_before_their_figures_count_and_again_later() {
-        let new = Measured { trials: TRIALS - 1, ..Measured::default() };
-        assert_eq!(at(1.0, 0, new, None), Pick::Twine);
-        assert_eq!(at(1.0, 0, codec(1.0, GB), Some(new)), Pick::NvComp);
-        let useless = codec(1.0, GB);
-        let picks = |nvcomp: Option<Measured>| -> alloc::vec::Vec<Pick> {
-            let at = |saved| Situation {
-                bytes: 1 << 20,
-                saved,
-                link: Some(GB),
-                lead: Nanos(0),
-                twine: useless,
-                nvcomp,
-            };
-            (0..2 * AGAIN).map(|saved| at(saved).pick()).collect()
-        };
-        let count = |picks: &[Pick], pick| picks.iter().filter(|found| **found == pick).count();
-        assert_eq!(count(&picks(None), Pick::Twine), 2);
-        let both = picks(Some(useless));
-        assert_eq!((count(&both, Pick::Twine), count(&both, Pick::NvComp)), (2, 2));
+    /// Codec `index` took `time` to decode a region of `bytes`.
+    pub fn decoded(&mut self, index: usize, bytes: u64, time: Nanos) {
+        self.candidates[index].decode.saw(bytes, time);
     }
 
-    #[test]
-    fn figures_that_make_no_sense_do_no_harm() {
-        let odd = Measured { trials: 9, ratio: 0.0, encode: 0.0, decode: 0.0 };
-        assert_eq!(at(1.0, 0, odd, Some(odd)), Pick::Raw);
-        assert_eq!(at(0.0, 0, codec(9.0, GB), None), Pick::Raw);
+    /// Codec `index` does not work here: it is not taken again.
+    pub fn failed(&mut self, index: usize) {
+        self.candidates[index].is_out = true;
     }
+}
+
+/// What a codec costs that was measured, in seconds.
+fn cost(candidate: &Candidate, situation: &Situation, link: f64) -> Option<f64> {
+    let work = candidate.work(situation.bytes, situation.regions)?;
+    candidate.is_measured().then(|| work + situation.stall(link, candidate.ratio))
 }

@@ -25,7 +25,8 @@ fn code_of(outcome: Outcome) -> u32 {
     outcome.err().map_or(0, |code| code.0)
 }
 
-/// Changes a setting: `seed`, `latency_us`, `bandwidth`, `nvcomp`, or `memory` of all devices.
+/// Changes a setting: `seed`, `latency_us`, `bandwidth`, `link`, `nvcomp`, or `memory` of all
+/// devices.
 /// Returns 0, or 1 for an unknown name.
 ///
 /// # Safety
@@ -45,6 +46,7 @@ fn set(world: &mut World, name: &str, value: u64) -> Outcome {
         "seed" => world.rng = Rng::new(value),
         "latency_us" => world.settings.latency = Duration::from_micros(value),
         "bandwidth" => world.settings.bandwidth = value,
+        "link" => world.settings.link = value,
         "nvcomp" => world.settings.nvcomp = value as u32,
         "memory" => {
             for device in 0..world.devices.len() as u32 {

@@ -141,7 +141,8 @@ fn do_piece(world: &mut World, device: u32, operation: &mut Operation) -> Outcom
         Work::Kernel(launch) => launch.run(world, device)?,
     }
     operation.done += piece;
-    operation.ready = Some(Instant::now() + world.settings.time_of(piece));
+    operation.ready =
+        Some(Instant::now() + world.settings.time_of(piece, operation.work.crosses_the_link()));
     Ok(())
 }
 

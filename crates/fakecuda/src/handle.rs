@@ -140,6 +140,11 @@ impl Fake {
         self.set("bandwidth", bandwidth);
     }
 
+    /// Copies between the device and main memory move so many bytes a second; 0: as all others.
+    pub fn link(&self, bandwidth: u64) {
+        self.set("link", bandwidth);
+    }
+
     /// The version that the fake's nvCOMP tells, such as 5300 for 5.3.0.
     pub fn nvcomp(&self, version: u64) {
         self.set("nvcomp", version);

@@ -14,6 +14,8 @@ pub(crate) struct Settings {
     pub(crate) latency: Duration,
     /// `FAKECUDA_BANDWIDTH`: bytes a second of one copy; default 0, which is no limit.
     pub(crate) bandwidth: u64,
+    /// `FAKECUDA_LINK`: that of copies from and to main memory; default 0, which is as all others.
+    pub(crate) link: u64,
     /// `FAKECUDA_SEED`: which of the possible orders; default 0.
     pub(crate) seed: u64,
     /// `FAKECUDA_VMM`: whether address ranges can be mapped piece by piece; default 1.
@@ -31,6 +33,7 @@ impl Settings {
             memory: number("FAKECUDA_MEMORY", 256 << 20),
             latency: Duration::from_micros(number("FAKECUDA_LATENCY_US", 20)),
             bandwidth: number("FAKECUDA_BANDWIDTH", 0),
+            link: number("FAKECUDA_LINK", 0),
             seed: number("FAKECUDA_SEED", 0),
             maps_in_pieces: number("FAKECUDA_VMM", 1) != 0,
             nvcomp: number("FAKECUDA_NVCOMP", 6000) as u32,
@@ -39,8 +42,9 @@ impl Settings {
     }
 
     /// The time that `bytes` take.
-    pub(crate) fn time_of(&self, bytes: u64) -> Duration {
-        match self.bandwidth {
+    pub(crate) fn time_of(&self, bytes: u64, crosses_the_link: bool) -> Duration {
+        let link = if crosses_the_link { self.link } else { 0 };
+        match if link > 0 { link } else { self.bandwidth } {
             0 => Duration::ZERO,
             rate => {
                 Duration::from_nanos((u128::from(bytes) * 1_000_000_000 / u128::from(rate)) as u64)

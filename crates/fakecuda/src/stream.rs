@@ -121,6 +121,13 @@ impl Work {
         }
     }
 
+    /// Whether it is a copy from or to main memory.
+    pub(crate) fn crosses_the_link(&self) -> bool {
+        let Work::Copy(rows) = self else { return false };
+        let sides = [&rows.to.bytes, &rows.from.bytes];
+        !sides.into_iter().all(|bytes| matches!(bytes, Bytes::Device(_)))
+    }
+
     /// Whether it takes time to begin.
     pub(crate) fn is_late(&self) -> bool {
         !matches!(self, Work::Record(_) | Work::Wait(_))

@@ -49,6 +49,7 @@ impl Spool {
             links: (0..core.links.len()).map(|index| link(&state, &core, index)).collect(),
             codecs: state.tally.codecs.stats(),
             launches: state.tally.launches,
+            auto: state.tally.experience.stats(),
         })
     }
 }

@@ -70,7 +70,10 @@ mod timeline;
 mod wait;
 mod waiting;
 
-pub use coding::{Accumulate, Choice, CodecChoice, CodecStats, Launch, LaunchStats, RegionCoding};
+pub use coding::{
+    Accumulate, AutoCodec, AutoStats, Choice, CodecChoice, CodecStats, Launch, LaunchStats,
+    RegionCoding,
+};
 pub use error::{Error, ErrorKind};
 pub use gpu::On;
 pub use restore::RestoreTicket;

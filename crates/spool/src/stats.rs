@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use unspool_core::{Lead, TierKind};
 
-use crate::coding::{CodecStats, LaunchStats};
+use crate::coding::{AutoStats, CodecStats, LaunchStats};
 
 /// What a spool has done since it was opened.
 #[derive(Clone, PartialEq, Debug, Default)]
@@ -19,6 +19,8 @@ pub struct Stats {
     pub codecs: Vec<CodecStats>,
     /// How many launches a GPU has encoded checkpoints with.
     pub launches: LaunchStats,
+    /// What the run has chosen by itself, where that was left to it.
+    pub auto: Option<AutoStats>,
 }
 
 /// The application's calls and its waits.

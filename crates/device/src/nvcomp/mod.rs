@@ -120,6 +120,24 @@ impl NvCompCoder {
         self.found.get_or_init(|| NvCompLibrary::find_in(&self.folders)).clone()
     }
 
+    /// Makes ready what the first call would otherwise wait for: the library, and the kernels
+    /// around it.
+    ///
+    /// # Errors
+    /// Those of [`loaded`](Self::loaded), and without a compiler.
+    pub fn prepare(&self) -> Result<(), DeviceError> {
+        self.loaded()?;
+        self.module().map(drop)
+    }
+
+    /// The library, if all that a call needs is there. Loads and compiles nothing.
+    #[must_use]
+    pub fn ready(&self) -> Option<Arc<NvCompLibrary>> {
+        let found = self.found.get()?.as_ref().ok()?;
+        // While it is being compiled, the lock is held.
+        self.module.try_lock().ok()?.as_ref().map(|_| Arc::clone(found))
+    }
+
     /// Enqueues the encoding of one array as a checkpoint of its own. Nothing at or beyond the
     /// address `limit` is written. What would not get smaller is stored as it is, so that a
     /// container never takes more than [`NvCompLayout::most`] bytes.

@@ -1,5 +1,6 @@
 //! The kernels of `crates/device/kernels/nvcomp.cu`, and the two of the fake's own nvCOMP: a chunk
-//! of equal bytes becomes six bytes, another one itself behind a zero.
+//! of equal bytes becomes six bytes, one that repeats its first 256 bytes those behind five, and
+//! another one itself behind a zero.
 
 use super::touch::{Parameters, Touch};
 use super::{Kernel, Launch, Native};
@@ -16,6 +17,9 @@ const STATUS: u64 = 16;
 const RAW: u64 = 24;
 const SUM: u64 = 32;
 const DAMAGED: u64 = 40;
+
+/// Bytes that a chunk may repeat.
+const PERIOD: usize = 256;
 
 const PLACE: usize = 5;
 const HEAD_WORDS: usize = 4;
@@ -257,6 +261,9 @@ fn run_compress(world: &World, device: u32, words: &[u64]) -> Outcome {
             Some(&first) if chunk.iter().all(|&byte| byte == first) => {
                 [&[1, first][..], &(chunk.len() as u32).to_le_bytes()].concat()
             }
+            _ if chunk.len() > 2 * PERIOD && chunk[PERIOD..] == chunk[..chunk.len() - PERIOD] => {
+                [&[2][..], &(chunk.len() as u32).to_le_bytes(), &chunk[..PERIOD]].concat()
+            }
             _ => [&[0], chunk.as_slice()].concat(),
         };
         touch.write(touch.word(to + 8 * i)?, &coded)?;
@@ -275,6 +282,11 @@ fn run_decompress(world: &World, device: u32, words: &[u64]) -> Outcome {
             [1, byte, len @ ..] => {
                 let len = len.iter().rev().fold(0, |x, &byte| x << 8 | usize::from(byte));
                 vec![*byte; len]
+            }
+            [2, len @ ..] if len.len() == 4 + PERIOD => {
+                let (len, period) = len.split_at(4);
+                let len = len.iter().rev().fold(0, |x, &byte| x << 8 | usize::from(byte));
+                period.iter().copied().cycle().take(len).collect()
             }
             // The real one would do anything at all.
             [0, chunk @ ..] => chunk.to_vec(),

@@ -124,7 +124,9 @@ impl Held {
 /// Whether a checkpoint of `plan`, of which every region is given by a GPU, may be held.
 pub(crate) fn may_hold(plan: &Plan, most: &Accumulate) -> bool {
     let bytes: u64 = plan.regions.iter().map(|region| region.bytes).sum();
-    bytes <= most.bytes && plan.regions.len() <= MOST_REGIONS && family(plan).is_some()
+    // What is measured, and what may turn out not to work, is launched by its own call.
+    let is_alone = plan.auto.is_some_and(|picked| picked.is_timed || plan.needs_gpu());
+    !is_alone && bytes <= most.bytes && plan.regions.len() <= MOST_REGIONS && family(plan).is_some()
 }
 
 impl Hub {

@@ -12,6 +12,7 @@ use unspool_transfer::Buffer;
 use super::decoding::{Decoding, kind_of};
 use super::method::decode;
 use super::on_gpu::OnGpu;
+use super::timing::Watched;
 use crate::error::{Error, ErrorKind};
 use crate::gpu::{self, DeviceArray, Gpu, Stream, staged};
 use crate::restore::{Data, RestoreTicket};
@@ -73,16 +74,33 @@ impl RestoreTicket {
             );
             Error::new(ErrorKind::Corrupt, message).caused_by(cause)
         })?;
-        self.count_decoded(region.codec, region.bytes, time);
+        self.count_decoded(index, time, true);
         Ok(())
     }
 
-    fn count_decoded(&self, codec: CodecId, bytes: u64, time: Duration) {
+    /// Region `index` was decoded, by the host or by what it has enqueued.
+    fn count_decoded(&self, index: usize, time: Duration, by_host: bool) {
+        let region = &self.frame.head().regions[index];
         let mut state = self.hub.state();
-        state.tally.codecs.decoded(codec, time);
-        if codec == CodecId::Twine {
-            state.tally.experience.decoded(bytes, time);
+        state.tally.codecs.decoded(region.codec, time);
+        if let Some(codec) = self.chosen_codec(index).filter(|_| by_host) {
+            state.tally.experience.decoded(codec, region.bytes, time);
         }
+    }
+
+    /// The codec of region `index` as the choice of codecs knows it.
+    fn chosen_codec(&self, index: usize) -> Option<Codec> {
+        match self.frame.head().regions[index].codec {
+            CodecId::Twine => Some(Codec::Lossless),
+            _ => self.decoded.as_ref()?.codec(index),
+        }
+    }
+
+    /// Whose time is taken when a GPU decodes region `index`.
+    fn watched(&self, index: usize) -> Option<Watched> {
+        let (codec, bytes) = (self.chosen_codec(index)?, self.frame.head().regions[index].bytes);
+        let index = self.hub.state().tally.experience.decodes(codec)?;
+        Some(Watched { index, bytes, is_decoder: true })
     }
 
     /// Decodes region `index` into memory of ours.
@@ -131,7 +149,7 @@ impl RestoreTicket {
         gpu::check_size(to.bytes(), region.bytes)?;
         gpu::check_stream(on)?;
         if let (Some(layout), Some(coders)) = (self.on_gpu(index), gpu.coders()) {
-            match self.decode_there(coders, (gpu, on), (&region, &layout), to) {
+            match self.decode_there(coders, (gpu, on), (index, &layout), to) {
                 Ok(status) => return self.follow(&region, gpu, status),
                 Err(cause) if region.codec == CodecId::NvComp => {
                     return Err(not_decoded(self.version(), &region.name, cause));
@@ -162,7 +180,7 @@ impl RestoreTicket {
         let mut done = Ok(());
         self.read_stored(index, |stream| done = through(gpu, coders, stream, &layout, to))?;
         done.map_err(|cause| not_decoded(self.version(), &region.name, cause))?;
-        self.count_decoded(region.codec, region.bytes, began.elapsed());
+        self.count_decoded(index, began.elapsed(), true);
         Ok(())
     }
 
@@ -171,10 +189,11 @@ impl RestoreTicket {
         &mut self,
         coders: &Coders,
         (gpu, on): (&Gpu, &Stream),
-        (region, layout): (&Region, &OnGpu),
+        (index, layout): (usize, &OnGpu),
         to: &DeviceArray,
     ) -> Result<DecodeStatus, DeviceError> {
-        let began = Instant::now();
+        let (began, watched) = (Instant::now(), self.watched(index));
+        let region = &self.frame.head().regions[index].clone();
         let dense = to.is_dense() && to.address().is_multiple_of(layout.value_bytes(region));
         let values = if dense { None } else { Some(gpu.scratch(region.bytes, on)?) };
         let target = values.as_ref().map_or_else(|| to.span(gpu.context()), gpu::Lent::span);
@@ -193,20 +212,20 @@ impl RestoreTicket {
                 span
             }
         };
-        let decoded =
-            coders::decode(coders, on, &stream, layout.stored(), &target).and_then(|status| {
-                if let Some(values) = &values {
-                    to.scatter(gpu.strided(), on, &values.span())?;
-                }
-                Ok(status)
-            });
+        let decode = || coders::decode(coders, on, &stream, layout.stored(), &target);
+        let decoded = self.hub.timed(watched, (gpu, on), decode).and_then(|status| {
+            if let Some(values) = &values {
+                to.scatter(gpu.strided(), on, &values.span())?;
+            }
+            Ok(status)
+        });
         if let Some(Data::Arena(guard)) = &mut self.data {
             guard.leave(on)?;
         }
         let status = decoded?;
         let mark = gpu.device().mark(on)?;
         values.into_iter().chain(lent).for_each(|lent| lent.done(gpu, mark.clone()));
-        self.count_decoded(region.codec, region.bytes, began.elapsed());
+        self.count_decoded(index, began.elapsed(), false);
         Ok(status)
     }
 

@@ -9,11 +9,13 @@ use unspool_core::{CheckpointId, Kept};
 use unspool_device::pending::CheckpointResult;
 use unspool_transfer::{Buffer, Frame};
 
+use super::automatic::Lesson;
 use super::choice::{CodecChoice, check as check_choice, check_durable};
 use super::figures::RegionCoding;
 use super::launch::{Sources, check_formats, is_for_gpu};
 use super::plan::{Plan, Planned};
 use super::session::Session;
+use super::timing::Watched;
 use crate::error::{Error, ErrorKind};
 use crate::gpu::{self, Gpu, staged};
 use crate::hub::Hub;
@@ -32,6 +34,8 @@ pub(crate) struct Encoded {
     pub(crate) gpu: Option<Gpu>,
     /// A GPU encodes it, or has done so: all values were given.
     pub(crate) is_launched: bool,
+    /// Arrays of a GPU were given.
+    pub(crate) is_from_gpu: bool,
     /// A GPU could encode it, and was found not to.
     pub(crate) on_host: bool,
     /// A check has found that it does not keep its bound.
@@ -50,6 +54,8 @@ pub(crate) struct Sealed {
     pub(crate) achieved: Vec<Option<Achieved>>,
     /// For how long encoders ran.
     pub(crate) time: Duration,
+    /// What the choice of its codec learns from it.
+    lesson: Option<Lesson>,
 }
 
 impl Hub {
@@ -71,9 +77,7 @@ impl Hub {
         if !self.durable_tiers.is_empty() {
             check_durable(codecs)?;
         }
-        let mut picked = None;
-        let auto = || *picked.get_or_insert_with(|| self.choose(head.payload_bytes));
-        let Some(plan) = Plan::of(head, codecs, auto)? else {
+        let Some(plan) = Plan::of(head, codecs, || self.choose(head, codecs))? else {
             return Ok(None);
         };
         let worst = plan.worst()?;
@@ -106,6 +110,7 @@ impl Hub {
             sources: Sources::default(),
             gpu: None,
             is_launched: false,
+            is_from_gpu: false,
             on_host: false,
             is_violated: false,
             made: None,
@@ -219,7 +224,8 @@ impl Encoded {
         let jobs = self.plan().regions.iter().zip(&result.jobs);
         let coded = |region: &Planned| region.method.id() != CodecId::Raw;
         let achieved = jobs.map(|(region, job)| coded(region).then_some(job.achieved)).collect();
-        Ok(Sealed { frame: Arc::new(Frame::new(head)), achieved, time: self.time })
+        let lesson = self.lesson(&head, None);
+        Ok(Sealed { frame: Arc::new(Frame::new(head)), achieved, time: self.time, lesson })
     }
 
     /// Encodes what is left.
@@ -233,7 +239,36 @@ impl Encoded {
             gpu::store(guard, 0, &aside[..self.session.end() as usize])?;
         }
         let (achieved, time) = self.session.achieved();
-        Ok(Sealed { frame: Arc::new(frame), achieved, time })
+        let lesson = self.lesson(frame.head(), Some(time));
+        Ok(Sealed { frame: Arc::new(frame), achieved, time, lesson })
+    }
+
+    /// What a checkpoint with this head shows of the codec that the run has chosen for it.
+    fn lesson(&self, head: &Head, time: Option<Duration>) -> Option<Lesson> {
+        let picked = self.plan().auto?;
+        let pairs = || self.plan().regions.iter().zip(&head.regions).filter(|(r, _)| r.is_auto);
+        Some(Lesson {
+            index: picked.index,
+            bytes: pairs().map(|(region, _)| region.bytes).sum(),
+            stored: pairs().map(|(_, region)| region.stored).sum(),
+            time,
+            is_from_gpu: self.is_from_gpu,
+        })
+    }
+
+    /// The bytes of the regions whose codec the run has chosen are kept as they are.
+    ///
+    /// # Errors
+    /// When that makes no checkpoint.
+    pub(super) fn keep_as_it_is(&mut self) -> Result<(), Error> {
+        self.session.keep_as_it_is()
+    }
+
+    /// Whose time is taken when a GPU encodes it.
+    pub(super) fn watched(&self) -> Option<Watched> {
+        let picked = self.plan().auto.filter(|picked| picked.is_timed)?;
+        let bytes = self.plan().regions.iter().map(|region| region.bytes).sum();
+        Some(Watched { index: picked.index, bytes, is_decoder: false })
     }
 }
 
@@ -281,10 +316,12 @@ impl Sealed {
 impl State {
     /// A checkpoint has got its true size.
     pub(crate) fn sealed(&mut self, id: CheckpointId, sealed: Sealed) {
-        let Sealed { frame, achieved, time } = sealed;
+        let Sealed { frame, achieved, time, lesson } = sealed;
         let regions = codings(frame.head(), Some(&achieved));
         self.tally.codecs.saved(&regions, time);
-        self.tally.experience.saved(&regions, time);
+        if let Some(lesson) = lesson {
+            self.tally.experience.learn(&lesson);
+        }
         self.catalogue.seal(id, frame, achieved);
     }
 }

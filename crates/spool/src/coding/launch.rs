@@ -18,6 +18,7 @@ use super::method::Method;
 use super::plan::Plan;
 use crate::error::{Error, ErrorKind};
 use crate::gpu::{self, Gpu, Lease, Lent};
+use crate::hub::Hub;
 use crate::save::{Room, SaveTicket};
 
 /// One array on its way into a checkpoint: its region, where it is, and the stream it is ready on.
@@ -161,6 +162,7 @@ impl SaveTicket {
         let Some(encoded) = &mut self.encoded else { return Ok(()) };
         check_formats(gpu, encoded.plan())?;
         encoded.gpu = Some(gpu.clone());
+        encoded.is_from_gpu = true;
         if encoded.is_launched {
             // Nothing is left to give but arrays without bytes.
             return arrays.iter().try_for_each(|(index, ..)| encoded.memory(*index).map(drop));
@@ -266,9 +268,16 @@ impl SaveTicket {
                 // What it may begin behind has been launched then.
                 self.hub.launch_held();
                 let chain = self.chain.take();
-                into_arena(encoded, gpu, stream, (guard, self.place.offset), &sources, chain)
+                into_arena(
+                    &self.hub,
+                    encoded,
+                    (gpu, stream),
+                    (guard, self.place.offset),
+                    &sources,
+                    chain,
+                )
             }
-            room => aside(encoded, gpu, stream, room, &sources),
+            room => aside(&self.hub, encoded, (gpu, stream), room, &sources),
         };
         match launched {
             Ok((room, mark)) => {
@@ -283,6 +292,11 @@ impl SaveTicket {
             }
             Err(refused) => {
                 let (room, cause) = *refused;
+                if self.hub.give_up_choice(encoded, &cause.to_string()) {
+                    encoded.sources = sources;
+                    self.room = Some(room);
+                    return self.launch(gpu, stream);
+                }
                 if encoded.plan().needs_gpu() {
                     self.room = Some(room);
                     return Err(cause.into());
@@ -303,6 +317,7 @@ impl SaveTicket {
     /// Brings all values to the host, where they are encoded at commit.
     fn download_all(&mut self, gpu: &Gpu, arrays: &[Given<'_>]) -> Result<(), Error> {
         let Some(encoded) = &mut self.encoded else { return Ok(()) };
+        self.hub.give_up_choice(encoded, "the GPU does not encode any more");
         for (index, array, stream) in arrays {
             gpu::download(gpu, encoded.memory(*index)?, array, stream)?;
         }
@@ -459,9 +474,9 @@ pub(crate) fn values<'a>(
 type Begun = Result<(Room, Mark), Box<(Room, DeviceError)>>;
 
 fn into_arena(
+    hub: &Hub,
     encoded: &Encoded,
-    gpu: &Gpu,
-    stream: &Stream,
+    (gpu, stream): (&Gpu, &Stream),
     (guard, offset): (WriteGuard, u64),
     sources: &Sources,
     chain: Option<Chain>,
@@ -473,7 +488,8 @@ fn into_arena(
         Err(cause) => return Err(Box::new((Room::Arena(guard), cause))),
     };
     let behind = chain.as_ref().and_then(|chain| Some((chain.behind.get()?, chain.alignment)));
-    match Encoding::begin(coders, stream, (guard, offset), &values, behind) {
+    let begin = || Encoding::begin(coders, stream, (guard, offset), &values, behind);
+    match hub.timed(encoded.watched(), (gpu, stream), begin) {
         Ok(encoding) => {
             let mark = encoding.parts().mark().clone();
             Ok((Room::Encoding(encoding), mark))
@@ -487,13 +503,13 @@ fn into_arena(
 
 /// Encodes into memory of the device, waits for the size, and copies the exact bytes to `room`.
 fn aside(
+    hub: &Hub,
     encoded: &mut Encoded,
-    gpu: &Gpu,
-    stream: &Stream,
+    on: (&Gpu, &Stream),
     mut room: Room,
     sources: &Sources,
 ) -> Begun {
-    match encode_aside(encoded, gpu, stream, &mut room, sources) {
+    match encode_aside(hub, encoded, on, &mut room, sources) {
         Ok((mark, result)) => {
             encoded.set_made(result);
             Ok((room, mark))
@@ -503,9 +519,9 @@ fn aside(
 }
 
 fn encode_aside(
+    hub: &Hub,
     encoded: &mut Encoded,
-    gpu: &Gpu,
-    stream: &Stream,
+    (gpu, stream): (&Gpu, &Stream),
     room: &mut Room,
     sources: &Sources,
 ) -> Result<(Mark, CheckpointResult), DeviceError> {
@@ -513,7 +529,8 @@ fn encode_aside(
     let limit = gpu.device().limit();
     let lent = gpu.scratch(encoded.most(), stream)?;
     let values = values(encoded, stream, sources, &lent.span())?;
-    let parts = coders::encode_aside(coders, stream, &values, &lent.span())?;
+    let encode = || coders::encode_aside(coders, stream, &values, &lent.span());
+    let parts = hub.timed(encoded.watched(), (gpu, stream), encode)?;
     let mark = parts.mark().clone();
     let result = parts.wait(limit).map_err(|error| error.into_device_error())?;
     let from = lent.span().slice(0, result.bytes)?;

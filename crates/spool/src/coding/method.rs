@@ -8,7 +8,7 @@ use unspool_device::{NvCompLayout, ZfpLayout};
 use unspool_tiers::coders::Spec;
 
 /// Regions with fewer items are kept as they are: a stream is not smaller than they are.
-const FEW: u64 = 64;
+pub(super) const FEW: u64 = 64;
 
 /// How the bytes of a region are made.
 #[derive(Clone, Debug)]

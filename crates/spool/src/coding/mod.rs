@@ -11,12 +11,15 @@ mod encoded;
 mod figures;
 mod launch;
 mod method;
+mod offer;
 mod on_gpu;
 mod plan;
 mod session;
+mod timing;
 mod together;
 
 pub(crate) use automatic::Experience;
+pub use automatic::{AutoCodec, AutoStats};
 pub use batch::{Accumulate, Launch, LaunchStats};
 pub(crate) use batch::{Held, Holding, may_hold};
 pub use choice::{Choice, CodecChoice};

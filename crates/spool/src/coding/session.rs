@@ -19,8 +19,9 @@ use crate::gpu::staged;
 #[derive(Debug)]
 pub(crate) struct Session {
     plan: Plan,
-    /// Its head with the largest streams.
+    /// Its head with the largest streams, and the bytes that room was asked for.
     worst: Arc<Head>,
+    granted: u64,
     /// Whether every region is decoded and compared at once.
     check: bool,
     buffers: Arc<Pool>,
@@ -40,7 +41,20 @@ impl Session {
     pub(crate) fn new(plan: Plan, worst: Arc<Head>, check: bool, buffers: &Arc<Pool>) -> Session {
         let waiting = plan.regions.iter().map(|_| None).collect();
         let (buffers, made, time) = (Arc::clone(buffers), Vec::new(), Duration::ZERO);
-        Session { plan, worst, check, buffers, made, end: 0, waiting, failed: None, time }
+        let granted = worst.payload_bytes;
+        Session { plan, worst, granted, check, buffers, made, end: 0, waiting, failed: None, time }
+    }
+
+    /// Keeps the bytes of the regions whose codec the run has chosen as they are, before anything
+    /// is encoded.
+    ///
+    /// # Errors
+    /// Those of [`Plan::worst`].
+    pub(crate) fn keep_as_it_is(&mut self) -> Result<(), Error> {
+        self.plan.keep_as_it_is();
+        self.worst = Arc::new(self.plan.worst()?);
+        debug_assert!(self.worst.payload_bytes <= self.granted, "nvCOMP takes more than the bytes");
+        Ok(())
     }
 
     /// Memory for the values of region `index`, to be filled by the caller.
@@ -185,7 +199,7 @@ impl Session {
 
     /// The most bytes of the payload.
     pub(crate) fn most(&self) -> u64 {
-        self.worst.payload_bytes
+        self.granted
     }
 
     /// Whether nothing is encoded yet.

@@ -1,0 +1,57 @@
+//! How long a codec takes for so many bytes, learned from what it took: a fixed part, and one that
+//! grows with the bytes.
+
+use crate::types::Nanos;
+
+/// The weight of the newest reading. Older ones are forgotten exponentially.
+pub(super) const NEWEST: f64 = 0.25;
+
+/// Sizes that differ by less than this part of their mean say nothing about the fixed part.
+const APART: f64 = 0.05;
+
+/// A straight line through readings of bytes and time, by least squares, neither part of it
+/// negative. While all readings are of about one size, a line through nothing is taken: at that
+/// size both say the same.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub struct Line {
+    weight: f64,
+    /// Weighted sums: bytes, seconds, bytes squared, bytes by seconds.
+    bytes: f64,
+    seconds: f64,
+    squares: f64,
+    products: f64,
+}
+
+impl Line {
+    /// `bytes` took `time`.
+    pub fn saw(&mut self, bytes: u64, time: Nanos) {
+        let (bytes, seconds) = (bytes as f64, time.0 as f64 * 1e-9);
+        let keep = 1.0 - NEWEST;
+        self.weight = keep * self.weight + NEWEST;
+        self.bytes = keep * self.bytes + NEWEST * bytes;
+        self.seconds = keep * self.seconds + NEWEST * seconds;
+        self.squares = keep * self.squares + NEWEST * bytes * bytes;
+        self.products = keep * self.products + NEWEST * bytes * seconds;
+    }
+
+    /// Whether there was a reading.
+    #[must_use]
+    pub fn is_known(&self) -> bool {
+        self.weight > 0.0
+    }
+
+    /// How long `bytes` take; 0 before the first reading.
+    #[must_use]
+    pub fn seconds(&self, bytes: f64) -> f64 {
+        if !self.is_known() {
+            return 0.0;
+        }
+        let [mean, time, squares, products] =
+            [self.bytes, self.seconds, self.squares, self.products].map(|sum| sum / self.weight);
+        let through_nothing = if mean > 0.0 { time / mean } else { 0.0 };
+        let variance = squares - mean * mean;
+        let is_apart = variance > (APART * mean) * (APART * mean);
+        let slope = if is_apart { (products - mean * time) / variance } else { through_nothing };
+        time + slope.clamp(0.0, through_nothing) * (bytes - mean)
+    }
+}
