@@ -2,14 +2,13 @@
 figures are those of the schedules. Nothing is asserted about time."""
 
 import argparse
-from functools import partial
 
 import pytest
 
 pytest.importorskip("scipy")
 
 from fake_cuda import FakeCuda
-from unspool import planning, schedules
+from unspool import schedules
 from unspool.bench import command, gpuzip, options, report
 from unspool.bench import schedules as by_schedule
 from unspool.bench.plain_adjoint import DeviceStore, Nowhere, PinnedStore, follow
@@ -147,10 +146,7 @@ def test_a_store_gives_places_back(shim):
         assert passes.result()[0].any()
 
 
-def test_a_migration_by_all_schedules_is_the_same_image(tmp_path, monkeypatch, capsys):
-    # A loaded machine may move nothing in the time that is given otherwise.
-    patient = partial(planning.measure_links, limit=60)
-    monkeypatch.setattr(planning, "measure_links", patient)
+def test_a_migration_by_all_schedules_is_the_same_image(tmp_path, capsys):
     collected = report.Report({})
     asked = plan(*SMALL, f"--dir={tmp_path}")
     assert command.run_parts(["schedules"], asked, None, collected)

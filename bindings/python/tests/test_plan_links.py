@@ -6,12 +6,15 @@ The probe is only asked for figures above zero and an end: nothing is asserted a
 from __future__ import annotations
 
 import json
+import math
 import time
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import unspool
-from unspool.planning import Link, Links, LinksError, Rate, measuring
+from unspool.planning import Link, Links, LinksError, Rate, measuring, probe
 from unspool.planning.probe import Probe, _shares
 from unspool.planning.sizes import Tiers, bytes_of, tiers_of
 from unspool.planning.spans import Span, busy_seconds, rate_of
@@ -278,3 +281,21 @@ def test_two_readings_give_a_rate_and_a_latency() -> None:
     assert rate.latency == pytest.approx(0.002)
     # Noise: the larger one took less time.
     assert measuring._line((1000, 0.5), (101_000, 0.1)) == Rate(1.01e6)
+
+
+def test_the_probe_restores_when_every_link_has_prefetched_or_time_is_up() -> None:
+    class Slow:
+        asked = 0
+
+        def stats(self) -> SimpleNamespace:
+            self.asked += 1
+            moved = [int(self.asked > 2), int(self.asked > 4)]
+            links = [SimpleNamespace(prefetch=SimpleNamespace(transfers=one)) for one in moved]
+            return SimpleNamespace(links=links)
+
+    slow: Any = Slow()
+    probe._wait_until_prefetched(slow, math.inf)
+    assert slow.asked == 5
+    never: Any = Slow()
+    probe._wait_until_prefetched(never, time.perf_counter())
+    assert never.asked == 0
