@@ -25,8 +25,8 @@ fn code_of(outcome: Outcome) -> u32 {
     outcome.err().map_or(0, |code| code.0)
 }
 
-/// Changes a setting: `seed`, `latency_us`, `bandwidth`, `link`, `nvcomp`, or `memory` of all
-/// devices.
+/// Changes a setting: `seed`, `latency_us`, `bandwidth`, `link`, `nvcomp`, `compile_ms`, or `memory` of
+/// all devices.
 /// Returns 0, or 1 for an unknown name.
 ///
 /// # Safety
@@ -47,6 +47,7 @@ fn set(world: &mut World, name: &str, value: u64) -> Outcome {
         "latency_us" => world.settings.latency = Duration::from_micros(value),
         "bandwidth" => world.settings.bandwidth = value,
         "link" => world.settings.link = value,
+        "compile_ms" => world.settings.compile = Duration::from_millis(value),
         "nvcomp" => world.settings.nvcomp = value as u32,
         "memory" => {
             for device in 0..world.devices.len() as u32 {

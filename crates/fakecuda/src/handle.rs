@@ -94,6 +94,7 @@ impl Fake {
         let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
         let library = LOADED.get_or_init(|| load(&find(), variables));
         let fake = Fake { driver: library, _turn: turn };
+        fake.cache_in(&find().with_extension("cache"));
         fake.reset();
         fake
     }
@@ -153,6 +154,17 @@ impl Fake {
     /// Bytes of memory of each device.
     pub fn memory(&self, bytes: u64) {
         self.set("memory", bytes);
+    }
+
+    /// How long its compiler takes for a text, in milliseconds.
+    pub fn compile_ms(&self, time: u64) {
+        self.set("compile_ms", time);
+    }
+
+    /// From now until another fake is started compiled kernels are kept in `folder`.
+    pub fn cache_in(&self, folder: &Path) {
+        // SAFETY: by the standard library, whose lock every reader of this process takes.
+        unsafe { std::env::set_var(CACHE, folder) };
     }
 
     /// Stops all devices until [`release`](Self::release).

@@ -22,6 +22,8 @@ pub(crate) struct Settings {
     pub(crate) maps_in_pieces: bool,
     /// `FAKECUDA_NVCOMP`: the version that the fake's nvCOMP tells; default 6000, which is 6.0.0.
     pub(crate) nvcomp: u32,
+    /// `FAKECUDA_COMPILE_MS`: how long the compiler takes for a text; default 0.
+    pub(crate) compile: Duration,
     /// `FAKECUDA_FAIL`: faults, as `cuMemAlloc_v2:1:2,...`: call, which one from now, code.
     pub(crate) faults: String,
 }
@@ -37,6 +39,7 @@ impl Settings {
             seed: number("FAKECUDA_SEED", 0),
             maps_in_pieces: number("FAKECUDA_VMM", 1) != 0,
             nvcomp: number("FAKECUDA_NVCOMP", 6000) as u32,
+            compile: Duration::from_millis(number("FAKECUDA_COMPILE_MS", 0)),
             faults: std::env::var("FAKECUDA_FAIL").unwrap_or_default(),
         }
     }

@@ -16,7 +16,7 @@ pub use compile::{Arch, Cubin, Nvrtc};
 pub(crate) use compiler::Compiler;
 pub use module::{Argument, Module};
 pub use shelf::take_waited;
-pub(crate) use shelf::{Shelf, waited_for};
+pub(crate) use shelf::{Shelf, waited_for, waited_for_some};
 
 /// Every kernel text of this crate by name, for tests that compile them all.
 pub const SOURCES: &[(&str, &str)] = &[

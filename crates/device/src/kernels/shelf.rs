@@ -30,6 +30,16 @@ pub(crate) fn waited_for<T>(body: impl FnOnce() -> T) -> T {
     done
 }
 
+/// The same where `body` has found something.
+pub(crate) fn waited_for_some<T>(body: impl FnOnce() -> Option<T>) -> Option<T> {
+    let before = WAITED.get();
+    let found = waited_for(body);
+    if found.is_none() {
+        WAITED.set(before);
+    }
+    found
+}
+
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct Shelf<K> {

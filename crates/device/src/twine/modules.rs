@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use crate::context::Context;
 use crate::error::DeviceError;
-use crate::kernels::{Background, Compiler, Module, Shelf, waited_for};
+use crate::kernels::{Background, Compiler, Module, Shelf, waited_for_some};
 
 use super::plan::{FLOAT32, FLOAT64, form};
 
@@ -207,7 +207,7 @@ impl Modules {
         if !self.shelf.claim(&variant) {
             return None;
         }
-        let found = waited_for(|| self.compiler.load_cached(&variant.text()));
+        let found = waited_for_some(|| self.compiler.load_cached(&variant.text()));
         if let Some(module) = found {
             return Some(self.shelf.put(&variant, module));
         }

@@ -1,16 +1,19 @@
 //! The compiler for kernels, as far as the fake needs one: it takes every text, and what it gives
 //! is an image whose kernels are those that the fake has.
 
-use std::ffi::{c_char, c_int, c_void};
+use std::ffi::{CStr, c_char, c_int, c_void};
 use std::ptr;
 
-use crate::call::Out;
+use crate::call::{Held, Out};
 use crate::kernels::IMAGE;
 
 /// A version that no compiler has, so that nothing takes an image of the fake for machine code.
 const VERSION: (c_int, c_int) = (0, 1);
 /// The only program there is.
 const PROGRAM: u64 = 1;
+
+/// What it says of every text; only somebody whose text has failed will ask.
+const LOG: &CStr = c"line 1: the fake was told to refuse this";
 
 /// `NVRTC_ERROR_INVALID_INPUT`.
 const INVALID_INPUT: c_int = 3;
@@ -44,14 +47,20 @@ pub unsafe extern "C" fn nvrtcCreateProgram(
     answer(program, PROGRAM)
 }
 
-/// Compiles it.
+/// Compiles it, in the time that tests set.
 #[unsafe(no_mangle)]
 pub extern "C" fn nvrtcCompileProgram(
     _program: u64,
     _count: c_int,
     _options: *const c_void,
 ) -> c_int {
-    0
+    let (counted, time) = {
+        let mut world = Held::by_caller();
+        (world.faults.count("nvrtcCompileProgram"), world.settings.compile)
+    };
+    // Other calls go on meanwhile.
+    std::thread::sleep(time);
+    counted.err().map_or(0, |code| code.0 as c_int)
 }
 
 /// The length of the image.
@@ -77,22 +86,27 @@ pub unsafe extern "C" fn nvrtcGetCUBIN(_program: u64, image: *mut u8) -> c_int {
     0
 }
 
-/// The length of the log, which is empty but for its end.
+/// The length of the log.
 ///
 /// # Safety
 /// A place for a number.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nvrtcGetProgramLogSize(_program: u64, size: Out<usize>) -> c_int {
-    answer(size, 1)
+    answer(size, LOG.to_bytes_with_nul().len())
 }
 
 /// The log.
 ///
 /// # Safety
-/// Room for a byte.
+/// Room for as many bytes as the log has.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn nvrtcGetProgramLog(_program: u64, log: Out<c_char>) -> c_int {
-    answer(log, 0)
+pub unsafe extern "C" fn nvrtcGetProgramLog(_program: u64, log: *mut c_char) -> c_int {
+    if log.is_null() {
+        return INVALID_INPUT;
+    }
+    // SAFETY: the caller's duty.
+    unsafe { ptr::copy_nonoverlapping(LOG.as_ptr(), log, LOG.to_bytes_with_nul().len()) };
+    0
 }
 
 /// Forgets a program.
