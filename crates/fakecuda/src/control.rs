@@ -25,9 +25,8 @@ fn code_of(outcome: Outcome) -> u32 {
     outcome.err().map_or(0, |code| code.0)
 }
 
-/// Changes a setting: `seed`, `latency_us`, `bandwidth`, `link`, `nvcomp`, `compile_ms`, or `memory` of
-/// all devices.
-/// Returns 0, or 1 for an unknown name.
+/// Changes a setting: `seed`, `latency_us`, `bandwidth`, `link`, `nvcomp`, `compile_ms`, or
+/// `memory` of all devices. Returns 0, or 1 for an unknown name.
 ///
 /// # Safety
 /// `name` is a text with an end.

@@ -21,14 +21,14 @@ mod table;
 
 use std::ffi::c_int;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
 use unspool_codec::NvComp;
 
 use crate::context::Context;
 use crate::copy;
 use crate::error::{DeviceError, DeviceErrorKind};
-use crate::kernels::{Module, Nvrtc};
+use crate::kernels::{Compiler, Module, Shelf};
 use crate::mark::Marks;
 use crate::pending::{DecodeStatus, Pending, Slots, Start};
 use crate::scratch::Scratch;
@@ -82,7 +82,8 @@ pub struct NvCompCoder {
     context: Context,
     folders: Vec<PathBuf>,
     found: OnceLock<Result<Arc<NvCompLibrary>, DeviceError>>,
-    module: Mutex<Option<Arc<Module>>>,
+    compiler: Compiler,
+    module: Shelf<()>,
     slots: Arc<Slots>,
     marks: Arc<Marks>,
     rooms: Scratch<Room>,
@@ -103,9 +104,10 @@ impl NvCompCoder {
     pub fn looking_in(context: &Context, slots: &Arc<Slots>, folders: Vec<PathBuf>) -> NvCompCoder {
         NvCompCoder {
             context: context.clone(),
+            compiler: Compiler::new(context, folders.clone()),
             folders,
             found: OnceLock::new(),
-            module: Mutex::default(),
+            module: Shelf::default(),
             slots: Arc::clone(slots),
             marks: Marks::new(context),
             rooms: Scratch::new(MOST_ROOMS),
@@ -121,21 +123,18 @@ impl NvCompCoder {
     }
 
     /// Makes ready what the first call would otherwise wait for: the library, and the kernels
-    /// around it.
-    ///
-    /// # Errors
-    /// Those of [`loaded`](Self::loaded), and without a compiler.
-    pub fn prepare(&self) -> Result<(), DeviceError> {
-        self.loaded()?;
-        self.module().map(drop)
+    /// around it. Whoever needs them is told what fails.
+    pub fn prepare(&self) {
+        if self.loaded().is_ok() {
+            self.module.fill(&(), || self.compiler.make("nvcomp.cu", SOURCE));
+        }
     }
 
     /// The library, if all that a call needs is there. Loads and compiles nothing.
     #[must_use]
     pub fn ready(&self) -> Option<Arc<NvCompLibrary>> {
         let found = self.found.get()?.as_ref().ok()?;
-        // While it is being compiled, the lock is held.
-        self.module.try_lock().ok()?.as_ref().map(|_| Arc::clone(found))
+        self.module.find(&()).map(|_| Arc::clone(found))
     }
 
     /// Enqueues the encoding of one array as a checkpoint of its own. Nothing at or beyond the
@@ -266,14 +265,7 @@ impl NvCompCoder {
     }
 
     fn module(&self) -> Result<Arc<Module>, DeviceError> {
-        let mut kept = self.module.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(module) = &*kept {
-            return Ok(Arc::clone(module));
-        }
-        let nvrtc = Nvrtc::find_in(&self.folders)?;
-        let module = Arc::new(Module::compile(&self.context, &nvrtc, "nvcomp.cu", SOURCE)?);
-        *kept = Some(Arc::clone(&module));
-        Ok(module)
+        self.module.get(&(), || self.compiler.make("nvcomp.cu", SOURCE))
     }
 
     /// Memory for work on an array at `address`, decoding or not.

@@ -55,7 +55,7 @@ impl Hub {
         let Some(coders) = gpu.coders() else { return offer };
         match coders.nvcomp().ready() {
             Some(library) => offer.found = Some((gpu, library)),
-            None => self.prepare_nvcomp(gpu),
+            None => self.prepare_nvcomp(&gpu),
         }
         let specs = head.regions.iter().map(Region::spec);
         let is_left = |spec: &RegionSpec| matches!(codecs.of(spec), Ok(Choice::Auto));
@@ -65,13 +65,11 @@ impl Hub {
 
     /// Loads the library and its kernels in the background: that takes a second where they were
     /// never compiled, and no save is to wait for it. Where there is none, that is found once.
-    fn prepare_nvcomp(&self, gpu: Gpu) {
+    fn prepare_nvcomp(&self, gpu: &Gpu) {
         if std::mem::replace(&mut self.state().tally.experience.is_preparing, true) {
             return;
         }
-        let thread = std::thread::Builder::new().name("unspool-nvcomp".to_owned());
-        // Without a thread nvCOMP is not chosen, as where it is not installed.
-        let _ = thread.spawn(move || gpu.coders().map(|coders| coders.nvcomp().prepare()));
+        gpu.prepare_nvcomp();
     }
 }
 

@@ -21,6 +21,7 @@ struct Needs {
     /// A bound depends on the values.
     reduces: bool,
     zfp: bool,
+    nvcomp: bool,
 }
 
 impl Needs {
@@ -32,6 +33,7 @@ impl Needs {
                 Needs { bounded: true, reduces: needs.reduces || !known, ..needs }
             }
             Choice::Fixed(Codec::Zfp(Zfp::Rate(_))) => Needs { zfp: true, ..needs },
+            Choice::Fixed(Codec::NvComp(_)) => Needs { nvcomp: true, ..needs },
             Choice::Fixed(_) => needs,
         })
     }
@@ -46,9 +48,18 @@ impl Gpu {
             let coders = Arc::clone(&self.coders);
             twine.background().push(move || coders.zfp().prepare());
         }
+        if needs.nvcomp {
+            self.prepare_nvcomp();
+        }
         if needs.lossless || needs.bounded {
             twine.prepare_ahead(needs.lossless, needs.bounded, needs.reduces);
         }
+    }
+
+    /// Begins to load nvCOMP and to prepare the kernels around it.
+    pub(crate) fn prepare_nvcomp(&self) {
+        let coders = Arc::clone(&self.coders);
+        self.coders.twine().background().push(move || coders.nvcomp().prepare());
     }
 
     /// Kernels that are still to be prepared.
