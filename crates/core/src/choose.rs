@@ -10,13 +10,14 @@
 //! used: once to see the ratio, and once more, when it is warm, to see the time, but only where it
 //! could still win. Data change in the course of a run (a wavefield fills its grid), so old
 //! readings are forgotten, and codecs that are not in use are tried again, less and less often
-//! where that was in vain. A bad codec is tried on two checkpoints of [`APART`] at the most.
+//! where that was in vain. A bad codec is tried on two of sixteen checkpoints at the most.
 
 mod candidate;
 mod line;
 #[cfg(test)]
 mod tests;
 
+use alloc::vec;
 use alloc::vec::Vec;
 
 pub use candidate::Candidate;
@@ -102,13 +103,13 @@ pub struct Chooser {
 }
 
 impl Chooser {
-    /// Takes one more codec into account, behind those that there are: its number.
-    pub fn add(&mut self) -> usize {
-        self.candidates.push(Candidate::default());
-        self.candidates.len() - 1
+    /// A choice among so many codecs, of which nothing is known yet.
+    #[must_use]
+    pub fn of(codecs: usize) -> Chooser {
+        Chooser { candidates: vec![Candidate::default(); codecs], ..Chooser::default() }
     }
 
-    /// What is known of the codecs, in the order in which they were added.
+    /// What is known of the codecs, by their numbers.
     #[must_use]
     pub fn candidates(&self) -> &[Candidate] {
         &self.candidates

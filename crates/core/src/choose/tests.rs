@@ -37,12 +37,6 @@ fn at(link: f64, lead: f64) -> Situation {
     Situation { bytes: BYTES, regions: 1, link: Some(link * GB), lead: nanos(lead * 1e-3) }
 }
 
-fn chooser(count: usize) -> Chooser {
-    let mut chooser = Chooser::default();
-    (0..count).for_each(|_| assert!(chooser.add() < count));
-    chooser
-}
-
 /// A checkpoint was encoded and decoded, and all that is known.
 fn tell(chooser: &mut Chooser, index: usize, truth: &Truth, bytes: u64) {
     let time = truth.seconds(bytes);
@@ -53,7 +47,7 @@ fn tell(chooser: &mut Chooser, index: usize, truth: &Truth, bytes: u64) {
 
 /// What is chosen when all is known of these codecs and none is looked at.
 fn settled(truths: &[Truth], situation: &Situation) -> Option<usize> {
-    let mut chooser = chooser(truths.len());
+    let mut chooser = Chooser::of(truths.len());
     for (index, truth) in truths.iter().enumerate() {
         tell(&mut chooser, index, truth, situation.bytes);
         chooser.candidates[index].last = Some(0);
@@ -98,7 +92,7 @@ fn the_cheapest_way_is_taken() {
 fn a_codec_with_a_fixed_time_wins_with_large_checkpoints_only() {
     let quick = Truth { ratio: 2.0, fixed: 1e-5, rate: 500.0 * GB };
     let called = Truth { ratio: 3.0, fixed: 2e-3, rate: 500.0 * GB };
-    let mut chooser = chooser(2);
+    let mut chooser = Chooser::of(2);
     for bytes in [1_000_000, 4_000_000, 2_000_000, 8_000_000] {
         tell(&mut chooser, 0, &quick, bytes);
         tell(&mut chooser, 1, &called, bytes);
@@ -115,9 +109,9 @@ fn a_codec_with_a_fixed_time_wins_with_large_checkpoints_only() {
 #[test]
 fn nothing_is_encoded_while_the_history_stays_where_it_is_saved() {
     let situation = Situation { link: None, ..at(1.0, 0.0) };
-    let decision = chooser(2).decide(&situation, |_| true);
+    let decision = Chooser::of(2).decide(&situation, |_| true);
     assert_eq!(decision, Decision { pick: None, reason: Reason::Stays, is_warm: false });
-    let kept_up = chooser(2).decide(&at(50.0, 10.0), |_| true);
+    let kept_up = Chooser::of(2).decide(&at(50.0, 10.0), |_| true);
     assert_eq!((kept_up.pick, kept_up.reason), (None, Reason::KeepsUp));
 }
 
@@ -151,7 +145,7 @@ fn trials(decisions: &[Decision]) -> usize {
 #[test]
 fn every_codec_is_looked_at_and_the_best_one_is_kept() {
     let truths = [codec(1.3, 500.0), codec(1.2, 300.0), codec(6.0, 100.0), codec(3.0, 5.0)];
-    let mut chooser = chooser(4);
+    let mut chooser = Chooser::of(4);
     let decisions = run(&mut chooser, 1000, &at(1.0, 0.0), |index| truths[index]);
     let (early, late) = decisions.split_at(100);
     assert!(early.iter().any(|decision| decision.pick == Some(0)));
@@ -166,7 +160,7 @@ fn every_codec_is_looked_at_and_the_best_one_is_kept() {
 #[test]
 fn a_bad_codec_is_tried_on_two_of_sixteen_checkpoints_at_the_most_and_ever_less() {
     let noise = [1.0; 7].map(|ratio| codec(ratio, 20.0));
-    let decisions = run(&mut chooser(7), 4000, &at(1.0, 0.0), |index| noise[index]);
+    let decisions = run(&mut Chooser::of(7), 4000, &at(1.0, 0.0), |index| noise[index]);
     for window in decisions[2..].windows(APART as usize) {
         assert!(trials(window) <= 2, "{window:?}");
     }
@@ -182,7 +176,7 @@ fn a_bad_codec_is_tried_on_two_of_sixteen_checkpoints_at_the_most_and_ever_less(
 #[test]
 fn what_cannot_win_whatever_its_ratio_is_not_tried_again() {
     let truths = [codec(4.0, 500.0), codec(9.0, 0.1)];
-    let mut chooser = chooser(2);
+    let mut chooser = Chooser::of(2);
     let decisions = run(&mut chooser, 3000, &at(1.0, 0.0), |index| truths[index]);
     assert!(decisions[1000..].iter().all(|decision| decision.pick == Some(0)));
     assert_eq!(chooser.candidates()[1].tried(), 2);
@@ -190,7 +184,7 @@ fn what_cannot_win_whatever_its_ratio_is_not_tried_again() {
 
 #[test]
 fn data_that_change_are_noticed() {
-    let mut chooser = chooser(2);
+    let mut chooser = Chooser::of(2);
     let before = [codec(1.0, 500.0), codec(1.0, 100.0)];
     let after = [codec(1.5, 500.0), codec(8.0, 100.0)];
     let first = run(&mut chooser, 2000, &at(1.0, 0.0), |index| before[index]);
@@ -208,7 +202,7 @@ fn data_that_change_are_noticed() {
 #[test]
 fn a_codec_that_fails_or_cannot_take_a_checkpoint_is_not_chosen() {
     let truths = [codec(2.0, 500.0), codec(8.0, 500.0)];
-    let mut chooser = chooser(2);
+    let mut chooser = Chooser::of(2);
     let situation = at(1.0, 0.0);
     run(&mut chooser, 200, &situation, |index| truths[index]);
     assert_eq!(chooser.decide(&situation, |_| true).pick, Some(1));
@@ -222,7 +216,7 @@ fn a_codec_that_fails_or_cannot_take_a_checkpoint_is_not_chosen() {
 
 #[test]
 fn results_that_come_late_lead_to_no_more_trials() {
-    let mut chooser = chooser(3);
+    let mut chooser = Chooser::of(3);
     let decisions: Vec<_> = (0..64).map(|_| chooser.decide(&at(1.0, 0.0), |_| true)).collect();
     assert_eq!(trials(&decisions), 8, "{decisions:?}");
     assert_eq!(chooser.kept().cheapest, 56);
@@ -230,7 +224,7 @@ fn results_that_come_late_lead_to_no_more_trials() {
 
 #[test]
 fn a_trial_that_was_cut_off_is_taken_up_again() {
-    let mut chooser = chooser(1);
+    let mut chooser = Chooser::of(1);
     let truth = codec(4.0, 500.0);
     assert_eq!(run(&mut chooser, 1, &at(1.0, 0.0), |_| truth)[0].reason, Reason::Trial);
     // For a while the link keeps up.
@@ -243,7 +237,7 @@ fn a_trial_that_was_cut_off_is_taken_up_again() {
 fn figures_that_make_no_sense_do_no_harm() {
     let odd = Truth { ratio: 1e-300, fixed: 0.0, rate: 1e300 };
     assert_eq!(settled(&[odd], &at(1.0, 0.0)), None);
-    let mut chooser = chooser(1);
+    let mut chooser = Chooser::of(1);
     chooser.saved(0, 0, 0);
     chooser.encoded(0, 0, Nanos(0));
     let none = Situation { bytes: 0, regions: 0, ..at(1.0, 0.0) };
@@ -312,7 +306,7 @@ proptest! {
         truths in prop::collection::vec(truth(), 1..6),
         steps in prop::collection::vec((0.0..3.0, 0_u32..40), 100..400),
     ) {
-        let mut chooser = chooser(truths.len());
+        let mut chooser = Chooser::of(truths.len());
         let mut decisions = Vec::new();
         for (lead, event) in steps {
             if event == 0 {

@@ -105,10 +105,8 @@ pub(crate) struct Experience {
 
 impl Default for Experience {
     fn default() -> Experience {
-        let mut chooser = Chooser::default();
-        (0..=FORMATS.len()).for_each(|index| debug_assert_eq!(chooser.add(), index));
         Experience {
-            chooser,
+            chooser: Chooser::of(1 + FORMATS.len()),
             pace: Pace::default(),
             is_from_gpu: false,
             is_preparing: false,
