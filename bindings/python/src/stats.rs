@@ -5,11 +5,11 @@ use std::time::Duration;
 use pyo3::prelude::*;
 use pyo3::types::{IntoPyDict, PyDict, PyTuple};
 use unspool::{
-    Achieved, ApplicationStats, CodecStats, DirectionStats, LinkStats, RegionCoding, Stall, Stats,
-    TierKind, TierStats,
+    Achieved, ApplicationStats, AutoStats, CodecStats, DirectionStats, LinkStats, RegionCoding,
+    Stall, Stats, TierKind, TierStats,
 };
 
-use crate::codecs::made_by;
+use crate::codecs::{made_by, named};
 
 /// Makes the dataclasses.
 struct Maker<'py> {
@@ -48,6 +48,7 @@ pub fn to_python<'py>(py: Python<'py>, stats: &Stats) -> PyResult<Bound<'py, PyA
     fields.set_item("tiers", PyTuple::new(py, tiers)?)?;
     fields.set_item("links", PyTuple::new(py, links)?)?;
     fields.set_item("codec", maker.codecs(&stats.codecs)?)?;
+    fields.set_item("auto", stats.auto.as_ref().map(|auto| maker.auto(auto)).transpose()?)?;
     maker.make("Stats", &fields)
 }
 
@@ -148,6 +149,29 @@ impl<'py> Maker<'py> {
         fields.set_item("busy_seconds", seconds(direction.busy))?;
         fields.set_item("bytes_per_second", direction.rate)?;
         self.make("DirectionStats", &fields)
+    }
+
+    /// What was chosen where that was left to the run.
+    fn auto(&self, auto: &AutoStats) -> PyResult<Bound<'py, PyAny>> {
+        let each = auto.codecs.iter().map(|one| {
+            let fields = [("chosen", one.chosen), ("tried", one.tried)].into_py_dict(self.py())?;
+            fields.set_item("name", named(one.codec))?;
+            fields.set_item("ratio", (one.ratio > 0.0).then_some(one.ratio))?;
+            fields.set_item("encode_seconds", one.encode.map(seconds))?;
+            fields.set_item("decode_seconds", one.decode.map(seconds))?;
+            fields.set_item("failed", one.is_out)?;
+            self.make("AutoCodec", &fields)
+        });
+        let each = each.collect::<PyResult<Vec<_>>>()?;
+        let counts = [
+            ("stays", auto.stays),
+            ("keeps_up", auto.keeps_up),
+            ("not_worth_it", auto.not_worth_it),
+        ];
+        let fields = counts.into_py_dict(self.py())?;
+        fields.set_item("codecs", PyTuple::new(self.py(), each)?)?;
+        fields.set_item("latest", auto.latest)?;
+        self.make("AutoStats", &fields)
     }
 
     /// All codecs together, and each of them.

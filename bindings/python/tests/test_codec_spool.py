@@ -237,6 +237,12 @@ def test_auto_never_loses_anything(tmp_path: Path) -> None:
             assert same_bits(found[0], wave((64, 256), "float32", version))
         used = {one.codec for one in spool.achieved(3).values()}
         assert used <= {"raw", "twine"}
+        auto = spool.stats().auto
+        assert auto is not None and auto.latest
+        decided = auto.stays + auto.keeps_up + auto.not_worth_it
+        assert decided + sum(one.chosen + one.tried for one in auto.codecs) == 40
+        assert {one.name for one in auto.codecs} <= {"lossless"}
+        assert spool.stats().as_dict()["auto"]["latest"] == auto.latest
 
 
 def test_a_larger_history_fits_the_same_memory() -> None:

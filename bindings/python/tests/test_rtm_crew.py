@@ -143,3 +143,17 @@ def test_figures_of_two_spools_add_up(job):
     assert both.links[0].flush.bytes == 2 * stats.links[0].flush.bytes
     assert both.prefetch_lead == stats.prefetch_lead
     assert both.longest_stall == stats.longest_stall
+
+
+def test_choices_of_two_spools_add_up_and_keep_what_was_measured(job):
+    stats = run(job, Silence()).stats
+    new = unspool.AutoCodec("lossless", 0, 1, None, None, None, False)
+    known = unspool.AutoCodec("lossless", 5, 2, 3.0, 1e-3, 1e-3, False)
+    lz4 = unspool.AutoCodec("nvcomp lz4", 1, 1, 2.0, 1e-3, 1e-3, True)
+    parts = [
+        unspool.AutoStats(1, 2, 3, (new,), "one"),
+        unspool.AutoStats(4, 5, 6, (known, lz4), "two"),
+    ]
+    both = merged([dataclasses.replace(stats, auto=part) for part in parts]).auto
+    assert both == unspool.AutoStats(5, 7, 9, (dataclasses.replace(known, tried=3), lz4), "two")
+    assert merged([stats, stats]).auto is None

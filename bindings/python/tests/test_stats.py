@@ -105,6 +105,16 @@ def test_a_long_history_is_shown_with_separators() -> None:
                 unspool.CodecUse("raw", 3, 0, 9, 9, 1.0, 0, 0.0, 0.0, 0, 0.0, 0.0),
             ),
         ),
+        auto=unspool.AutoStats(
+            stays=7,
+            keeps_up=0,
+            not_worth_it=2_000,
+            codecs=(
+                unspool.AutoCodec("lossless", 1_500, 2, 2.5, 1e-3, 5e-4, False),
+                unspool.AutoCodec("nvcomp lz4", 0, 1, None, None, None, True),
+            ),
+            latest="it costs least",
+        ),
     )
     shown = str(stats)
     for part in (
@@ -118,5 +128,10 @@ def test_a_long_history_is_shown_with_separators() -> None:
         "note: the disk is slow",
         "twine   1,234  9.00 GiB  1.00 GiB   9.00    0.00125         7  250 ms  500 ms",
         "no space",
+        "as it is: not worth it   2,000",
+        "lossless                 1,500      2   2.50    1 ms  500 us",
+        "nvcomp lz4 (failed)          0      1      -       -       -",
+        "latest: it costs least",
     ):
         assert part in shown
+    assert "keeps up" not in shown

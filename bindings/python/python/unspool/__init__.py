@@ -35,6 +35,8 @@ from .errors import *  # noqa: F403
 from .errors import __all__ as _errors
 from .planning import Links, Plan, measure_links, plan
 from .statistics import (
+    AutoCodec,
+    AutoStats,
     CodecStats,
     CodecUse,
     DirectionStats,
@@ -48,6 +50,8 @@ from .statistics import (
 __all__ = [
     "Achieved",
     "AdjointReport",
+    "AutoCodec",
+    "AutoStats",
     "Bound",
     "CodecStats",
     "CodecUse",

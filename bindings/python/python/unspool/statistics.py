@@ -202,6 +202,49 @@ class CodecStats:
 
 
 @dataclass(frozen=True, slots=True)
+class AutoCodec:
+    """A codec that `codec="auto"` may choose, and what was measured of it lately.
+
+    Attributes:
+        name: `"lossless"`, or a format of nvCOMP such as `"nvcomp lz4"`.
+        chosen: checkpoints that it was chosen for because it costs least.
+        tried: checkpoints that it was given in order to be measured.
+        ratio: how many times smaller they became; None before that was measured.
+        encode_seconds: how long it takes to encode a checkpoint like the latest, by the clock of
+            the GPU where there is one; None before that was measured.
+        decode_seconds: how long to decode it; that of the encoder before it was measured.
+        failed: whether it has failed here, and is not chosen again.
+    """
+
+    name: str
+    chosen: int
+    tried: int
+    ratio: float | None
+    encode_seconds: float | None
+    decode_seconds: float | None
+    failed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class AutoStats:
+    """What `codec="auto"` has decided.
+
+    Attributes:
+        stays: checkpoints kept as they are because the history stays in the fastest tier.
+        keeps_up: those kept because the link keeps up with the application.
+        not_worth_it: those kept because no codec was worth its time, or none was measured yet.
+        codecs: the codecs that were tried.
+        latest: why the latest checkpoint got what it got.
+    """
+
+    stays: int
+    keeps_up: int
+    not_worth_it: int
+    codecs: tuple[AutoCodec, ...]
+    latest: str
+
+
+@dataclass(frozen=True, slots=True)
 class Stats:
     """What a spool has done since it was opened; `print` it for a table.
 
@@ -224,6 +267,7 @@ class Stats:
         tiers: every tier, fastest first.
         links: `links[i]` lies between `tiers[i]` and `tiers[i + 1]`.
         codec: what encoding has brought and cost.
+        auto: what `codec="auto"` has decided, or None where nothing was left to it.
         kernels_seconds: what of both stalls was for kernels of a GPU to be compiled, which takes
             seconds once a machine, or loaded.
         kernels_pending: kernels that are still being prepared in the background.
@@ -246,6 +290,7 @@ class Stats:
     tiers: tuple[TierStats, ...]
     links: tuple[LinkStats, ...]
     codec: CodecStats = CodecStats()
+    auto: AutoStats | None = None
     kernels_seconds: float = 0.0
     kernels_pending: int = 0
 
@@ -259,6 +304,8 @@ class Stats:
             blocks.append(_links(self.links))
         if self.codec.codecs:
             blocks.append(_codecs(self.codec))
+        if self.auto is not None:
+            blocks.append(_auto(self.auto))
         notes = list(_notes(self))
         if notes:
             blocks.append("\n".join(notes))
@@ -355,6 +402,29 @@ def _codecs(codec: CodecStats) -> str:
             )
         )
     return table(rows)
+
+
+def _auto(auto: AutoStats) -> str:
+    rows: list[tuple[str, ...]] = [("auto", "chosen", "tried", "ratio", "encode", "decode")]
+    kept = {
+        "as it is: stays in memory": auto.stays,
+        "as it is: link keeps up": auto.keeps_up,
+        "as it is: not worth it": auto.not_worth_it,
+    }
+    rows += [(name, f"{count:,}", "-", "-", "-", "-") for name, count in kept.items() if count]
+    rows += [_auto_row(one) for one in auto.codecs]
+    return f"{table(rows)}\nlatest: {auto.latest}"
+
+
+def _auto_row(one: AutoCodec) -> tuple[str, ...]:
+    times = (one.encode_seconds, one.decode_seconds)
+    return (
+        f"{one.name} (failed)" if one.failed else one.name,
+        f"{one.chosen:,}",
+        f"{one.tried:,}",
+        "-" if one.ratio is None else f"{one.ratio:.2f}",
+        *("-" if seconds is None else time(seconds) for seconds in times),
+    )
 
 
 def _notes(stats: Stats) -> Iterator[str]:

@@ -5,4 +5,4 @@ mod lone;
 mod word;
 
 pub use lone::register;
-pub use word::{choice, made_by, outer};
+pub use word::{choice, made_by, named, outer};

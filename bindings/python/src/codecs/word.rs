@@ -108,6 +108,15 @@ pub fn outer(name: &str) -> Option<Outer> {
     }
 }
 
+/// A codec that loses nothing, as the statistics call it.
+pub fn named(codec: Codec) -> String {
+    match codec {
+        Codec::NvComp(format) => format!("nvcomp {}", format!("{format:?}").to_lowercase()),
+        Codec::Lossless => "lossless".to_owned(),
+        other => format!("{other:?}"),
+    }
+}
+
 /// What made the stored bytes of a region, in a word.
 pub fn made_by(codec: CodecId) -> &'static str {
     match codec {

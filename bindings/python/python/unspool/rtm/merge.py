@@ -9,7 +9,7 @@ from statistics import median
 from typing import Any, TypeVar
 
 from unspool import DirectionStats, Lead, LinkStats, Stats, TierStats
-from unspool.statistics import CodecStats, CodecUse
+from unspool.statistics import AutoStats, CodecStats, CodecUse
 
 __all__ = ["merged"]
 
@@ -37,7 +37,30 @@ def merged(stats: Sequence[Stats]) -> Stats:
         tiers=tuple(map(_tier, zip(*(one.tiers for one in stats), strict=True))),
         links=tuple(map(_link, zip(*(one.links for one in stats), strict=True))),
         codec=_codec([one.codec for one in stats]),
+        auto=_auto([one.auto for one in stats if one.auto is not None]),
     )
+
+
+def _auto(parts: Sequence[AutoStats]) -> AutoStats | None:
+    """Sums of the decisions; what was measured is that of the first spool which has measured it."""
+    if not parts:
+        return None
+    names = dict.fromkeys(one.name for part in parts for one in part.codecs)
+    all_of = [[one for part in parts for one in part.codecs if one.name == name] for name in names]
+    codecs = tuple(
+        replace(
+            next((one for one in same if one.encode_seconds is not None), same[0]),
+            chosen=sum(one.chosen for one in same),
+            tried=sum(one.tried for one in same),
+            failed=any(one.failed for one in same),
+        )
+        for same in all_of
+    )
+    counts = {
+        name: sum(getattr(part, name) for part in parts)
+        for name in ("stays", "keeps_up", "not_worth_it")
+    }
+    return AutoStats(**counts, codecs=codecs, latest=parts[-1].latest)
 
 
 def _codec(parts: Sequence[CodecStats]) -> CodecStats:
