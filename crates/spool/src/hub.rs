@@ -214,9 +214,14 @@ impl Hub {
 
     /// Adds a note, if it is not there.
     pub(crate) fn note_once(&self, note: &str) {
+        self.note_first(note, note.to_owned());
+    }
+
+    /// Adds a note, if none is there that begins with `prefix`.
+    pub(crate) fn note_first(&self, prefix: &str, note: String) {
         let mut state = self.state();
-        if !state.notes.iter().any(|known| known == note) {
-            state.notes.push(note.to_owned());
+        if !state.notes.iter().any(|known| known.starts_with(prefix)) {
+            state.notes.push(note);
         }
     }
 

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use std::time::Duration;
 
-use unspool_core::{CoreStats, Failure, Refusal, TierKind, Version};
+use unspool_core::{CoreStats, Failure, Refusal, Size, TierKind, Version};
 use unspool_transfer::{Bytes, TransferError};
 
 use crate::error::{Error, ErrorKind};
@@ -34,7 +34,7 @@ pub(crate) fn refused(state: &State, asked: Asked, refusal: Refusal) -> Error {
         Refusal::TooLarge { largest } => too_large(&name, asked, largest),
         Refusal::Full { tier, capacity, used, failure } => {
             let reason = full(state, &name, (tier, capacity, used), failure);
-            Error::new(ErrorKind::Full, reason)
+            Error::new(ErrorKind::Full, format!("{reason}{}", room_for(asked)))
         }
         Refusal::Lost { failure } => lost(state, &name, asked, failure),
         Refusal::FlushFailed { version, tier, failure } => {
@@ -73,13 +73,37 @@ fn too_large(name: &str, asked: Asked, largest: u64) -> Error {
         Asked::Save { bytes, .. } => bytes,
         _ => 0,
     };
-    let message = format!(
-        "{name} has {}, and the largest tier holds {}. Make `host=` larger or add a `disk=`, or \
-         save its arrays under several versions.",
-        Bytes(bytes),
-        Bytes(largest)
-    );
+    let (bytes, largest) = (Bytes(bytes), Bytes(largest));
+    let what = match most_of(asked) {
+        Some(_) => format!(
+            "{name} may take up to {bytes} when it is encoded, and the largest tier holds \
+             {largest}. How much it takes is known only afterwards, so there has to be room for the \
+             most, however small it becomes. Make `host=` as large as that"
+        ),
+        None => {
+            format!("{name} has {bytes}, and the largest tier holds {largest}. Make `host=` larger")
+        }
+    };
+    let message = format!("{what} or add a `disk=`, or save its arrays under several versions.");
     Error::new(ErrorKind::TooLarge, message)
+}
+
+/// The most bytes that a codec may make of a save.
+fn most_of(asked: Asked) -> Option<u64> {
+    match asked {
+        Asked::Save { bytes, size: Size::AtMost, .. } => Some(bytes),
+        _ => None,
+    }
+}
+
+/// Why an encoded checkpoint asks for more room than it may take in the end.
+fn room_for(asked: Asked) -> String {
+    most_of(asked).map_or_else(String::new, |most| {
+        format!(
+            " Until it is encoded, it has to have room for the most that it may take, {}.",
+            Bytes(most)
+        )
+    })
 }
 
 fn full(

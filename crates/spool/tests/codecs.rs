@@ -175,6 +175,22 @@ fn a_checkpoint_that_nearly_fills_its_tier_is_kept_as_it_is() {
     save(&spool, 0).unwrap();
     assert!(restored(&spool, 0).unwrap() == wave(0));
     assert_eq!(spool.achieved(0).unwrap()[0].codec, CodecId::Raw);
+    spool.discard(0).unwrap();
+    save(&spool, 1).unwrap();
+    let notes = spool.stats().unwrap().application.notes;
+    assert!(notes.len() == 1 && notes[0].contains("kept as they are"), "{notes:?}");
+}
+
+#[test]
+fn what_may_become_too_large_for_every_tier_is_refused_with_the_most_that_it_may_take() {
+    let settings = Settings { host: Some(64 << 10), codec: bounded(1e-3), ..Settings::default() };
+    let spool = Spool::open(settings).unwrap();
+    let error = spool.save(0, waves(), &wait()).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::TooLarge);
+    let expected = ["may take up to 7", "64.0 KiB", "known only afterwards", "disk="];
+    assert!(expected.iter().all(|part| error.message().contains(part)), "{error}");
+    let raw = spool.save_as(0, waves(), &CodecChoice::default(), &wait()).unwrap_err();
+    assert!(raw.message().contains("has 78"), "{raw}");
 }
 
 #[test]

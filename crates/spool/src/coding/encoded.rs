@@ -7,7 +7,7 @@ use std::time::Duration;
 use unspool_codec::{Achieved, CodecId, Head, Region};
 use unspool_core::{CheckpointId, Kept};
 use unspool_device::pending::CheckpointResult;
-use unspool_transfer::{Buffer, Frame};
+use unspool_transfer::{Buffer, Bytes, Frame};
 
 use super::automatic::Lesson;
 use super::choice::{CodecChoice, check as check_choice, check_durable};
@@ -84,8 +84,26 @@ impl Hub {
         if let Some(gpu) = &self.gpu {
             check_formats(gpu, &plan)?;
         }
-        let fits = self.fastest_for(worst.payload_bytes) == self.fastest_for(head.payload_bytes);
+        let (most, bytes) = (worst.payload_bytes, head.payload_bytes);
+        let fits = self.fastest_for(most) == self.fastest_for(bytes);
+        if !fits {
+            self.note_kept_raw(bytes, most);
+        }
         Ok(fits.then_some((worst, plan)))
+    }
+
+    /// Says, once, that a checkpoint is not encoded because there is no room for the most that it
+    /// may take.
+    fn note_kept_raw(&self, bytes: u64, most: u64) {
+        let prefix = "Checkpoints are kept as they are where";
+        let note = format!(
+            "{prefix} the most that a codec may make of them does not fit into a tier that they \
+             themselves fit into; the first one has {} and may take up to {}. Make that tier larger, \
+             or save with `codec=None`.",
+            Bytes(bytes),
+            Bytes(most)
+        );
+        self.note_first(prefix, note);
     }
 
     /// The fastest tier that `bytes` fit into when it is empty.
