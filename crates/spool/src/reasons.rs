@@ -77,8 +77,8 @@ fn too_large(name: &str, asked: Asked, largest: u64) -> Error {
     let what = match most_of(asked) {
         Some(_) => format!(
             "{name} may take up to {bytes} when it is encoded, and the largest tier holds \
-             {largest}. How much it takes is known only afterwards, so there has to be room for the \
-             most, however small it becomes. Make `host=` as large as that"
+             {largest}. How much it takes is known only afterwards, so there has to be room for \
+             the most, however small it becomes. Make `host=` as large as that"
         ),
         None => {
             format!("{name} has {bytes}, and the largest tier holds {largest}. Make `host=` larger")

@@ -38,8 +38,8 @@ pub struct ApplicationStats {
     pub save_stall: Duration,
     /// Time that restores waited for their data, direct reads of a store included.
     pub restore_stall: Duration,
-    /// What of both was for kernels of the codecs, and of arrays with gaps, to be compiled (seconds,
-    /// once a machine) or loaded.
+    /// What of both was for kernels of the codecs, and of arrays with gaps, to be compiled, which
+    /// takes seconds once a machine, or loaded.
     pub kernels: Duration,
     /// Kernels that are still being prepared in the background.
     pub kernels_pending: u64,

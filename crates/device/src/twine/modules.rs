@@ -198,8 +198,8 @@ impl Modules {
         self.shelf.get(&variant, || self.make(variant))
     }
 
-    /// The module of a variant where it is there, or in the user's cache. Else it is compiled in the
-    /// background.
+    /// The module of a variant where it is there, or in the user's cache. Else it is compiled in
+    /// the background.
     pub(super) fn at_once(self: &Arc<Self>, variant: Variant) -> Option<Arc<Module>> {
         if let Some(module) = self.shelf.find(&variant) {
             return Some(module);

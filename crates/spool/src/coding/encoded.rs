@@ -98,8 +98,8 @@ impl Hub {
         let prefix = "Checkpoints are kept as they are where";
         let note = format!(
             "{prefix} the most that a codec may make of them does not fit into a tier that they \
-             themselves fit into; the first one has {} and may take up to {}. Make that tier larger, \
-             or save with `codec=None`.",
+             themselves fit into; the first one has {} and may take up to {}. Make that tier \
+             larger, or save with `codec=None`.",
             Bytes(bytes),
             Bytes(most)
         );
