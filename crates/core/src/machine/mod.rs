@@ -136,10 +136,17 @@ impl Core {
     /// Time never runs backwards: an earlier `now` than before counts as the latest one. Events
     /// that name a request or transfer which is not open are ignored.
     pub fn step(&mut self, event: Event, now: Nanos, out: &mut Vec<Command>) {
-        self.now = self.now.max(now);
+        self.pass_time(now);
         self.take_due_retries();
         self.apply(event, out);
         self.pump(out);
+    }
+
+    fn pass_time(&mut self, now: Nanos) {
+        self.now = self.now.max(now);
+        for arena in self.tiers.iter_mut().filter_map(|tier| tier.arena.as_mut()) {
+            arena.pass_time(self.now);
+        }
     }
 
     fn apply(&mut self, event: Event, out: &mut Vec<Command>) {

@@ -7,14 +7,21 @@ use crate::policy::fragments::Resident;
 use crate::policy::window::{LONGEST_WAIT, SHORTEST_WAIT};
 use crate::types::Nanos;
 
-/// Two lists of copies, each by its order. Copies that must stay are in neither.
+/// Lists of copies, each by its order. Copies that must stay are in none.
 #[derive(Default, PartialEq, Eq, Debug)]
 pub(crate) struct Evictable {
     /// Every copy that may be evicted now, the best one to evict last.
     ready: BTreeSet<Ready>,
     /// Every copy that may probably be evicted later.
     waiting: BTreeSet<Waiting>,
+    /// Every copy whose time has passed at `now`, and that still may not go: the rank and offset.
+    /// Where a slow link holds up a faster one, these are nearly all.
+    overdue: BTreeSet<(Rank, u64)>,
+    now: Nanos,
 }
+
+/// How good it is to give up a copy: by its next use, then by its last one. Smaller is better.
+type Rank = (Reverse<u64>, u64);
 
 /// A copy that may be evicted now, in the order in which copies are given up: the later the next
 /// use, the better; then the longer ago the last one. A device may still be reading what was used
@@ -31,7 +38,7 @@ struct Ready {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 struct Waiting {
     ready_at: Nanos,
-    order: (Reverse<u64>, u64),
+    rank: Rank,
     offset: u64,
 }
 
@@ -45,17 +52,22 @@ impl Ready {
 impl Waiting {
     fn of(resident: &Resident, offset: u64) -> Waiting {
         let Resident { ready_at, next_use, last_use, .. } = *resident;
-        Waiting { ready_at, order: (Reverse(next_use), last_use), offset }
+        Waiting { ready_at, rank: (Reverse(next_use), last_use), offset }
     }
 }
 
 impl Evictable {
+    /// Lists without copies at the same time.
+    pub fn emptied(&self) -> Evictable {
+        Evictable { now: self.now, ..Evictable::default() }
+    }
+
     /// Lists the copy at `offset`.
     pub fn insert(&mut self, resident: &Resident, offset: u64) {
         match resident.ready_at {
             Nanos::NEVER => {}
             Nanos(0) => _ = self.ready.insert(Ready::of(resident, offset)),
-            _ => _ = self.waiting.insert(Waiting::of(resident, offset)),
+            _ => self.insert_waiting(Waiting::of(resident, offset)),
         }
     }
 
@@ -64,7 +76,37 @@ impl Evictable {
         match resident.ready_at {
             Nanos::NEVER => {}
             Nanos(0) => _ = self.ready.remove(&Ready::of(resident, offset)),
-            _ => _ = self.waiting.remove(&Waiting::of(resident, offset)),
+            _ => self.remove_waiting(&Waiting::of(resident, offset)),
+        }
+    }
+
+    /// Lets time pass until `now`. It never runs backwards.
+    pub fn pass(&mut self, now: Nanos) {
+        self.now = self.now.max(now);
+        while let Some(first) = self.waiting.first().copied().filter(|c| self.is_overdue(c)) {
+            self.waiting.pop_first();
+            self.insert_waiting(first);
+        }
+    }
+
+    /// Whatever is not evictable when its time has come costs the shortest wait.
+    fn is_overdue(&self, copy: &Waiting) -> bool {
+        copy.ready_at <= self.now.plus(SHORTEST_WAIT)
+    }
+
+    fn insert_waiting(&mut self, copy: Waiting) {
+        if self.is_overdue(&copy) {
+            self.overdue.insert((copy.rank, copy.offset));
+        } else {
+            self.waiting.insert(copy);
+        }
+    }
+
+    fn remove_waiting(&mut self, copy: &Waiting) {
+        if self.is_overdue(copy) {
+            self.overdue.remove(&(copy.rank, copy.offset));
+        } else {
+            self.waiting.remove(copy);
         }
     }
 
@@ -79,17 +121,17 @@ impl Evictable {
     }
 
     /// Of the copies that may go later, the one that is worth waiting for: (when it may probably
-    /// go, offset). Those whose time has passed at `now` and that still may not go are equally
-    /// close, and so are those that are farther than any wait that is counted.
-    pub fn soonest(&self, now: Nanos) -> Option<(Nanos, u64)> {
+    /// go, offset). Those that are farther than any wait that is counted are equally far.
+    pub fn soonest(&self) -> Option<(Nanos, u64)> {
+        if let Some(&(_, offset)) = self.overdue.first() {
+            return Some((self.now.plus(SHORTEST_WAIT), offset));
+        }
         let first = self.waiting.first()?;
-        let (overdue, far) = (now.plus(SHORTEST_WAIT), now.plus(LONGEST_WAIT));
-        if overdue < first.ready_at && first.ready_at < far {
+        let far = self.now.plus(LONGEST_WAIT);
+        if first.ready_at < far {
             return Some((first.ready_at, first.offset));
         }
-        let equal = |w: &&Waiting| w.ready_at <= overdue || far <= first.ready_at;
-        let equal = self.waiting.iter().take_while(equal);
-        let best = equal.min_by_key(|w| (w.order, w.offset))?;
-        Some((best.ready_at.clamp(overdue, far), best.offset))
+        let best = self.waiting.iter().min_by_key(|copy| (copy.rank, copy.offset))?;
+        Some((far, best.offset))
     }
 }

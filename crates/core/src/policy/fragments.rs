@@ -130,9 +130,14 @@ impl Fragments {
         Some((next_use, self.index_of(offset)))
     }
 
+    /// Lets time pass until `now`: some copies should be evictable by then.
+    pub fn pass_time(&mut self, now: Nanos) {
+        self.evictable.pass(now);
+    }
+
     /// Of the copies that may be evicted later, the one that is worth waiting for: (when, index).
-    pub fn soonest_ready(&self, now: Nanos) -> Option<(Nanos, usize)> {
-        let (at, offset) = self.evictable.soonest(now)?;
+    pub fn soonest_ready(&self) -> Option<(Nanos, usize)> {
+        let (at, offset) = self.evictable.soonest()?;
         Some((at, self.index_of(offset)))
     }
 
@@ -370,7 +375,7 @@ impl Fragments {
         assert_eq!(gaps, self.gaps, "the gaps are listed");
         assert_eq!(gaps.iter().map(|(bytes, _)| bytes).sum::<u64>(), self.free);
         let copies = || self.list.iter().filter_map(|f| f.resident.map(|r| (f, r)));
-        let mut evictable = Evictable::default();
+        let mut evictable = self.evictable.emptied();
         copies().for_each(|(f, r)| evictable.insert(&r, f.offset));
         assert_eq!(evictable, self.evictable, "the evictable copies are listed");
         assert_eq!(copies().map(|(f, _)| f.bytes).min(), self.smallest_copy());

@@ -18,7 +18,7 @@ use crate::types::Nanos;
 pub(crate) struct Need {
     /// Bytes of room, at least 1.
     pub bytes: u64,
-    /// The time of the question.
+    /// The time of the question, which the arena has seen pass.
     pub now: Nanos,
     /// Only copies whose next use comes after this position may go: a prefetch must not push out
     /// what is needed sooner than what it brings.
@@ -76,7 +76,7 @@ pub(crate) fn choose(policy: &dyn Policy, arena: &Fragments, need: &Need) -> Cho
     }
     let single = arena.smallest_copy().is_some_and(|bytes| bytes >= need.bytes);
     if single {
-        return single_copy(arena, best.map(|(_, index)| index), need);
+        return single_copy(arena, best.map(|(_, index)| index));
     }
     if let Some(window) = best.filter(|_| fragments.len() > FEW).and_then(|_| {
         let likely = likely_parts(arena, need);
@@ -91,11 +91,11 @@ pub(crate) fn choose(policy: &dyn Policy, arena: &Fragments, need: &Need) -> Cho
 }
 
 /// The choice where a window is a copy: the best one that may go now, or one to wait for.
-fn single_copy(arena: &Fragments, best: Option<usize>, need: &Need) -> Choice {
+fn single_copy(arena: &Fragments, best: Option<usize>) -> Choice {
     if let Some(index) = best {
         return Choice::Take(index..index + 1);
     }
-    let soonest = arena.soonest_ready(need.now);
+    let soonest = arena.soonest_ready();
     soonest.map_or(Choice::Nothing, |(at, index)| Choice::Wait(index..index + 1, at))
 }
 

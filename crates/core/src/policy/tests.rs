@@ -90,7 +90,10 @@ fn the_shortest_wait_wins_when_every_window_must_wait() {
 fn of_copies_that_are_overdue_or_far_beyond_any_wait_the_one_that_is_used_last_is_awaited() {
     let chosen = |parts: &[(u64, Option<Resident>)], now: u64| {
         let need = Need { bytes: 8, now: Nanos(now), later_than: None };
-        let by_index = super::choose(policy(PolicyKind::Score), &table(parts), &need);
+        let mut table = table(parts);
+        table.pass_time(need.now);
+        table.assert_invariants();
+        let by_index = super::choose(policy(PolicyKind::Score), &table, &need);
         assert_eq!(pass(PolicyKind::Score, &arena(parts), &need), by_index);
         by_index
     };
@@ -221,7 +224,8 @@ proptest! {
         later_than in prop::option::of(0u64..30),
         now in prop_oneof![Just(0), 0u64..50],
     ) {
-        let table = table(&parts);
+        let mut table = table(&parts);
+        table.pass_time(Nanos(now));
         let list = table.as_slice();
         let need = Need { bytes, now: Nanos(now), later_than };
         let gap = list.iter().any(|f| f.resident.is_none() && f.bytes >= bytes);
