@@ -7,8 +7,8 @@
 //! The codec that costs least is taken, and none where no codec saves anything worth its while.
 //!
 //! What was measured so far is taken to hold for the next checkpoint. To measure a codec it is
-//! used: once to see the ratio, and once more, when it is warm, to see the time, but only where it
-//! could still win. Data change in the course of a run (a wavefield fills its grid), so old
+//! used: once to see the ratio, and some times more, when it is warm, to see the time, but only where
+//! it could still win. Data change in the course of a run (a wavefield fills its grid), so old
 //! readings are forgotten, and codecs that are not in use are tried again, less and less often
 //! where that was in vain. A bad codec is tried on two of sixteen checkpoints at the most.
 
@@ -178,7 +178,8 @@ impl Chooser {
     /// What a codec costs at least, with the best that may come of looking at it now.
     fn least(&self, index: usize, situation: &Situation, link: f64) -> f64 {
         let candidate = &self.candidates[index];
-        let work = candidate.work(situation.bytes, situation.regions).unwrap_or(0.0);
+        let known = candidate.work(situation.bytes, situation.regions);
+        let work = known.filter(|_| candidate.encode.is_sure()).unwrap_or(0.0);
         let is_fresh = candidate.ratio > 0.0 && !candidate.is_due(self.count);
         work + if is_fresh { situation.stall(link, candidate.ratio) } else { 0.0 }
     }
@@ -193,7 +194,7 @@ impl Chooser {
         }
         let is_due = |index: &usize| {
             let candidate = &self.candidates[*index];
-            let is_wanted = !candidate.is_measured() || candidate.is_due(self.count);
+            let is_wanted = !candidate.encode.is_sure() || candidate.is_due(self.count);
             Some(*index) != best && is_wanted && may_win(*index)
         };
         let due = (0..self.candidates.len()).filter(is_due);
@@ -222,7 +223,7 @@ impl Chooser {
                 candidate.lose_hope();
             }
             self.tried = Some(now);
-            self.next = (!is_second && !candidate.encode.is_known()).then_some(index);
+            self.next = (!is_second && !candidate.encode.is_sure()).then_some(index);
         } else {
             candidate.chosen += 1;
             candidate.hope();
