@@ -1,6 +1,7 @@
 //! Kernels on a device: loaded, looked up by name, launched on a stream.
 
 use std::ffi::{CString, c_void};
+use std::sync::{Mutex, PoisonError};
 
 use crate::context::Context;
 use crate::error::{DeviceError, DeviceErrorKind};
@@ -16,7 +17,16 @@ use crate::stream::Stream;
 pub struct Module {
     context: Context,
     handle: CUmodule,
+    /// Its kernels by name, as far as they were looked up.
+    functions: Mutex<Vec<(String, Function)>>,
 }
+
+/// A kernel of a module, for as long as that lives.
+#[derive(Clone, Copy, Debug)]
+struct Function(CUfunction);
+
+// SAFETY: a handle that the driver takes from any thread.
+unsafe impl Send for Function {}
 
 // SAFETY: the driver allows a module to be used from any thread.
 unsafe impl Send for Module {}
@@ -82,7 +92,7 @@ impl Module {
             let message = format!("device {} ({arch}) takes no such kernels", context.ordinal());
             DeviceError::new(DeviceErrorKind::Kernel, message).with_cause(cause)
         })?;
-        Ok(Module { context: context.clone(), handle })
+        Ok(Module { context: context.clone(), handle, functions: Mutex::default() })
     }
 
     /// Launches the kernel `name` with `blocks` blocks of `threads` threads.
@@ -125,7 +135,19 @@ impl Module {
         launched.map_err(|cause| failed(name, "was not launched").with_cause(cause))
     }
 
+    /// The kernel `name`. The driver is asked for it once: that costs as much as other calls of a
+    /// launch.
     fn function(&self, name: &str) -> Result<CUfunction, DeviceError> {
+        let mut functions = self.functions.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, function)) = functions.iter().find(|(known, _)| known == name) {
+            return Ok(function.0);
+        }
+        let function = self.look_up(name)?;
+        functions.push((name.to_owned(), Function(function)));
+        Ok(function)
+    }
+
+    fn look_up(&self, name: &str) -> Result<CUfunction, DeviceError> {
         let text = CString::new(name).map_err(|_| failed(name, "has no such name"))?;
         // SAFETY: the module lives as long as this value.
         unsafe { result::function(self.handle, &text) }

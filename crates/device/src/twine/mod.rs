@@ -106,7 +106,8 @@ impl Twine {
 
     /// Compiles or loads in the background what most launches need: the kernels that take every
     /// array, those for bounds that depend on the values if `reduces`, and of those for one form
-    /// what an earlier run has compiled. `lossless` and `bounded` say which ways of encoding will come.
+    /// what an earlier run has compiled. `lossless` and `bounded` say which ways of encoding will
+    /// come.
     pub fn prepare_ahead(&self, lossless: bool, bounded: bool, reduces: bool) {
         let slots = Arc::clone(&self.slots);
         // Pinned memory takes long to be had; an error is told by the launch that needs it.

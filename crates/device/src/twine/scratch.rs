@@ -24,6 +24,9 @@ const EPOCHS: u32 = 1 << 27;
 /// for one of those before it.
 const ENOUGH: usize = 16;
 
+/// So many sets are asked whether they are idle before another one is made.
+const LIKELY: usize = 2;
+
 /// Sets that wait for their next use.
 #[derive(Debug, Default)]
 pub(super) struct Pool(Mutex<Vec<Set>>);
@@ -49,10 +52,12 @@ impl Pool {
     /// given from now on. A new one is cleared on `stream`.
     pub(super) fn take(&self, stream: &Stream, tiles: u64, jobs: u64) -> Result<Set, DeviceError> {
         let mut sets = std::mem::take(&mut *self.sets());
-        // No call of the driver under the lock. The one that has waited longest is the likeliest
-        // to be idle.
+        // No call of the driver under the lock. Those that have waited longest are the likeliest to
+        // be idle; to ask about all of them costs more than a launch while few are in use.
         let fits = |set: &Set| set.tiles >= tiles && set.jobs >= jobs;
-        let idle = sets.iter().position(|set| fits(set) && set.is_idle());
+        let asked = if sets.len() >= ENOUGH { sets.len() } else { LIKELY };
+        let mut fitting = (0..sets.len()).filter(|&index| fits(&sets[index])).take(asked);
+        let idle = fitting.find(|&index| sets[index].is_idle());
         // Tables are written by the host, which does not wait.
         let is_enough = sets.len() >= ENOUGH && jobs <= INLINE as u64;
         let found = idle.or_else(|| sets.iter().position(fits).filter(|_| is_enough));
