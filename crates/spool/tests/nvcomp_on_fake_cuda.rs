@@ -3,11 +3,11 @@
 
 mod application;
 
-use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use application::{
-    Application, BOUND, Outcome, Packages, array_of, error, every_other, floats, on_host, wait,
+    Application, BOUND, Outcome, Packages, array_of, damage, error, every_other, floats, on_host,
+    wait,
 };
 use unspool::{
     Bound, Choice, Codec, CodecChoice, CodecId, DiskSettings, ErrorKind, NvComp, On, RegionSpec,
@@ -259,7 +259,7 @@ fn containers_that_were_damaged_are_told_and_not_decoded() {
     })
     .unwrap();
     application.save(&spool, 0).unwrap();
-    damage(directory.path());
+    damage(directory.path(), b"NVC1", 200, 0x55);
     let error = on_host(&spool, 0, 0).unwrap_err();
     let error = error.downcast::<unspool::Error>().unwrap();
     assert_eq!(error.kind(), ErrorKind::Corrupt, "{error}");
@@ -268,28 +268,6 @@ fn containers_that_were_damaged_are_told_and_not_decoded() {
     let later = spool.restore(0, &wait()).map(drop).err().map(|error| error.to_string());
     assert!(told.is_some() || later.is_some());
     let _ = spool.close();
-}
-
-/// Changes bytes near the end of every file in `folder`.
-fn damage(folder: &Path) {
-    let mut changed = 0;
-    for entry in walk(folder) {
-        let mut bytes = std::fs::read(&entry).expect("a file");
-        let magic = bytes.windows(4).position(|four| four == b"NVC1");
-        let Some(begin) = magic else { continue };
-        bytes[begin + 200] ^= 0x55;
-        std::fs::write(&entry, bytes).expect("a file that can be written");
-        changed += 1;
-    }
-    assert_eq!(changed, 1);
-}
-
-fn walk(folder: &Path) -> Vec<PathBuf> {
-    let entries = std::fs::read_dir(folder).expect("a folder").flatten();
-    let (folders, mut files): (Vec<_>, Vec<_>) =
-        entries.map(|entry| entry.path()).partition(|path| path.is_dir());
-    files.extend(folders.iter().flat_map(|folder| walk(folder)));
-    files
 }
 
 #[test]

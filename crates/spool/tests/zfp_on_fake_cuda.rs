@@ -1,22 +1,17 @@
 //! zfp of a fixed rate in spools: encoded and decoded by a fake GPU, wherever the streams lie.
 #![cfg(not(feature = "shuttle"))]
 
-mod common;
+mod application;
 
-use std::error::Error;
-use std::path::Path;
-
-use common::{PATIENCE, wait};
-use unspool::gpu::{Context, DeviceArray, DeviceMemory, Stream, StridedLayout};
+use application::{LIMIT, Outcome, array_of, damage, download, every_other, on_host, upload, wait};
+use unspool::gpu::{Context, DeviceMemory, Stream};
 use unspool::{
     Codec, CodecChoice, CodecId, DiskSettings, Dtype, ErrorKind, On, RegionSpec, Settings, Spool,
     Zfp,
 };
 use unspool_codec::zfp;
-use unspool_device::{Driver, copy};
+use unspool_device::Driver;
 use unspool_fakecuda::Fake;
-
-type Outcome<T = ()> = Result<T, Box<dyn Error + Send + Sync>>;
 
 const SHAPE: [u64; 2] = [61, 83];
 
@@ -70,15 +65,11 @@ impl Application {
     }
 
     fn upload(&self, bytes: &[u8]) -> Outcome<DeviceMemory> {
-        let memory = DeviceMemory::new(&self.context, bytes.len() as u64)?;
-        copy::host_to_device(&self.stream, &memory.span(), bytes, PATIENCE)?;
-        Ok(memory)
+        upload(&self.context, &self.stream, bytes)
     }
 
     fn download(&self, memory: &DeviceMemory) -> Outcome<Vec<u8>> {
-        let mut bytes = vec![0; memory.span().len() as usize];
-        copy::device_to_host(&self.stream, &mut bytes, &memory.span(), PATIENCE)?;
-        Ok(bytes)
+        download(&self.stream, memory)
     }
 
     fn save(&self, spool: &Spool, version: i64, field: &Field) -> Outcome {
@@ -104,37 +95,18 @@ impl Application {
         let mut ticket = spool.restore(version, &wait())?;
         let before = crossed();
         ticket.get(0, &array_of(&memory), &self.stream)?;
-        self.stream.sync(PATIENCE)?;
+        self.stream.sync(LIMIT)?;
         let after = crossed();
         ticket.finish()?;
         Ok((self.download(&memory)?, after - before))
     }
 }
 
-fn array_of(memory: &DeviceMemory) -> DeviceArray {
-    // SAFETY: memory is freed behind everything on the device.
-    unsafe { DeviceArray::dense(0, memory.span().address(), memory.span().len()) }
-}
-
 fn open(change: impl FnOnce(&mut Settings)) -> Outcome<Spool> {
-    let mut settings = Settings {
-        device: Some(4 << 20),
-        on: On::Cuda(None),
-        codec: CodecChoice::all(Codec::Zfp(Zfp::Rate(8.0))),
-        check_order: true,
-        timeout: PATIENCE,
-        ..Settings::default()
-    };
-    change(&mut settings);
-    Ok(Spool::open(settings)?)
-}
-
-fn on_host(spool: &Spool, version: i64, len: u64) -> Outcome<Vec<u8>> {
-    let ticket = spool.restore(version, &wait())?;
-    let mut bytes = vec![0; len as usize];
-    ticket.read_into(0, &mut bytes)?;
-    ticket.finish()?;
-    Ok(bytes)
+    application::open(CodecChoice::all(Codec::Zfp(Zfp::Rate(8.0))), |settings| {
+        settings.device = Some(4 << 20);
+        change(settings);
+    })
 }
 
 #[test]
@@ -155,7 +127,7 @@ fn every_rate_dtype_and_number_of_dimensions_comes_back_as_the_host_decodes_it()
                     application.restore_counted(&spool, version, field.len()).unwrap();
                 assert!(found == field.decoded, "{dtype} {shape:?} at {rate}");
                 assert_eq!(crossed, 0, "the GPU decodes what is in its memory");
-                assert!(on_host(&spool, version, field.len()).unwrap() == field.decoded);
+                assert!(on_host(&spool, version, 0).unwrap() == field.decoded);
                 version += 1;
             }
         }
@@ -216,9 +188,7 @@ fn restores_return_while_the_gpu_stands_and_strided_arrays_are_filled_in_place()
     application.restore(&spool, 0, field.len()).unwrap();
     let dense = application.upload(&vec![0; field.values.len()]).unwrap();
     let wide = application.upload(&vec![0; 2 * field.values.len()]).unwrap();
-    let layout = StridedLayout { shape: vec![5000], strides: vec![8], itemsize: 4 };
-    // SAFETY: memory is freed behind everything on the device.
-    let strided = unsafe { DeviceArray::strided(0, wide.span().address(), layout) };
+    let (strided, _) = every_other(&wide, &vec![0; 2 * field.values.len()]);
     for target in [&array_of(&dense), &strided] {
         let mut ticket = spool.restore(0, &wait()).unwrap();
         ticket.get(0, target, &application.stream).unwrap();
@@ -298,8 +268,9 @@ fn streams_that_were_damaged_are_told_as_by_the_host() {
         })
         .unwrap();
         application.save(&spool, 0, &field).unwrap();
-        damage(directory.path());
-        let by_host = kind_of(on_host(&spool, 0, field.len()).map(drop));
+        // The rate that the stream says it has.
+        damage(directory.path(), b"ZFP1", 31, 0x41);
+        let by_host = kind_of(on_host(&spool, 0, 0).map(drop));
         assert_eq!(by_host, Some(ErrorKind::Corrupt));
         let at_once = kind_of(application.restore(&spool, 0, field.len()).map(drop));
         let later = spool.restore(0, &wait()).map(drop).err().map(|error| error.kind());
@@ -310,23 +281,4 @@ fn streams_that_were_damaged_are_told_as_by_the_host() {
 
 fn kind_of(outcome: Outcome) -> Option<ErrorKind> {
     outcome.err().and_then(|error| error.downcast_ref::<unspool::Error>().map(|e| e.kind()))
-}
-
-/// Changes the rate that the stream in `folder` says it has.
-fn damage(folder: &Path) {
-    let (mut folders, mut changed) = (vec![folder.to_owned()], 0);
-    while let Some(folder) = folders.pop() {
-        for entry in std::fs::read_dir(folder).expect("a folder").flatten() {
-            if entry.path().is_dir() {
-                folders.push(entry.path());
-                continue;
-            }
-            let mut bytes = std::fs::read(entry.path()).expect("a file");
-            let Some(begin) = bytes.windows(4).position(|four| four == b"ZFP1") else { continue };
-            bytes[begin + 31] ^= 0x41;
-            std::fs::write(entry.path(), bytes).expect("a file that can be written");
-            changed += 1;
-        }
-    }
-    assert_eq!(changed, 1);
 }

@@ -64,6 +64,20 @@ pub fn open(codec: CodecChoice, change: impl FnOnce(&mut Settings)) -> Outcome<S
     Ok(Spool::open(settings)?)
 }
 
+/// New memory of the device with these bytes.
+pub fn upload(context: &Context, stream: &Stream, bytes: &[u8]) -> Outcome<DeviceMemory> {
+    let memory = DeviceMemory::new(context, bytes.len() as u64)?;
+    copy::host_to_device(stream, &memory.span(), bytes, LIMIT)?;
+    Ok(memory)
+}
+
+/// What memory of the device holds.
+pub fn download(stream: &Stream, memory: &DeviceMemory) -> Outcome<Vec<u8>> {
+    let mut bytes = vec![0; memory.span().len() as usize];
+    copy::device_to_host(stream, &mut bytes, &memory.span(), LIMIT)?;
+    Ok(bytes)
+}
+
 /// A stream, an array to save and one to restore into, both as long as the values of a version.
 pub struct Application {
     pub context: Context,
@@ -84,9 +98,7 @@ impl Application {
     }
 
     pub fn upload(&self, bytes: &[u8]) -> Outcome<DeviceMemory> {
-        let memory = DeviceMemory::new(&self.context, bytes.len() as u64)?;
-        copy::host_to_device(&self.stream, &memory.span(), bytes, LIMIT)?;
-        Ok(memory)
+        upload(&self.context, &self.stream, bytes)
     }
 
     /// Memory with the values of each version, ready before the device is made to stand.
@@ -115,9 +127,7 @@ impl Application {
         let mut ticket = spool.restore(version, &wait())?;
         ticket.get(0, &array_of(&self.other), &self.stream)?;
         ticket.finish()?;
-        let mut bytes = vec![0; self.other.span().len() as usize];
-        copy::device_to_host(&self.stream, &mut bytes, &self.other.span(), LIMIT)?;
-        Ok(bytes)
+        download(&self.stream, &self.other)
     }
 
     /// How far what is restored on the GPU is from what was saved.
@@ -152,4 +162,24 @@ impl Packages {
     pub fn folders(&self) -> Vec<PathBuf> {
         vec![self.0.path().to_owned()]
     }
+}
+
+/// Changes the byte `at` behind the beginning of a stream, which is known by its magic, in the one
+/// file below `folder` that has it.
+pub fn damage(folder: &Path, magic: &[u8; 4], at: usize, mask: u8) {
+    let (mut folders, mut changed) = (vec![folder.to_owned()], 0);
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).expect("a folder").flatten() {
+            if entry.path().is_dir() {
+                folders.push(entry.path());
+                continue;
+            }
+            let mut bytes = std::fs::read(entry.path()).expect("a file");
+            let Some(begin) = bytes.windows(4).position(|four| four == magic) else { continue };
+            bytes[begin + at] ^= mask;
+            std::fs::write(entry.path(), bytes).expect("a file that can be written");
+            changed += 1;
+        }
+    }
+    assert_eq!(changed, 1);
 }
