@@ -7,9 +7,9 @@
 //! The codec that costs least is taken, and none where no codec saves anything worth its while.
 //!
 //! What was measured so far is taken to hold for the next checkpoint. To measure a codec it is
-//! used: once to see the ratio, and some times more, when it is warm, to see the time, but only where
-//! it could still win. Data change in the course of a run (a wavefield fills its grid), so old
-//! readings are forgotten, and codecs that are not in use are tried again, less and less often
+//! used: once to see the ratio, and some times more, when it is warm, to see the time, but only
+//! where it could still win. Data change in the course of a run (a wavefield fills its grid), so
+//! old readings are forgotten, and codecs that are not in use are tried again, less and less often
 //! where that was in vain. A bad codec is tried on two of sixteen checkpoints at the most.
 
 mod candidate;

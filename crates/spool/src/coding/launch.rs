@@ -225,7 +225,10 @@ impl SaveTicket {
             let is_for_gpu = encoded.plan().needs_gpu() && encoded.may_launch();
             encoded.gpu = self.hub.some_gpu().filter(|gpu| is_for_gpu && gpu.coders().is_some());
         }
-        let Some(gpu) = encoded.gpu.clone() else { return Ok(()) };
+        let Some(gpu) = encoded.gpu.clone() else {
+            self.hub.give_up_choice(encoded, "there is no GPU to encode with");
+            return Ok(());
+        };
         check_formats(&gpu, encoded.plan())?;
         let stream = gpu.stream();
         for index in 0..encoded.regions() {
