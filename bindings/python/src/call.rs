@@ -3,7 +3,7 @@
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 use unspool::gpu::Mark;
-use unspool::{CodecChoice, Head, Region, Spool};
+use unspool::{CodecChoice, Head, Launch, Region, Spool};
 
 use crate::array::{Array, Intake};
 use crate::copies::Copies;
@@ -44,14 +44,23 @@ impl<'a> Target<'a> {
     }
 }
 
-/// Saves the arrays of a call under `version`, with the spool's codecs or others.
+/// How a checkpoint is encoded.
+#[derive(Clone, Debug)]
+pub struct How {
+    /// In place of the spool's codecs.
+    pub codec: Option<CodecChoice>,
+    /// When a GPU does it.
+    pub launch: Launch,
+}
+
+/// Saves the arrays of a call under `version`.
 ///
 /// # Errors
 /// Those of taking the arrays in, and those of the spool.
 pub fn save(
     target: Target<'_>,
     version: i64,
-    codec: Option<CodecChoice>,
+    how: &How,
     positional: &Bound<'_, PyTuple>,
     named: Option<&Bound<'_, PyDict>>,
 ) -> PyResult<()> {
@@ -64,10 +73,11 @@ pub fn save(
     let marks = waiting(py, Some(version), |wait| {
         let mut copies = Copies::new(spool, &pieces)?;
         let wait = copies.wait(wait);
-        let mut ticket = match &codec {
+        let mut ticket = match &how.codec {
             None => spool.save(version, regions, &wait),
             Some(codec) => spool.save_as(version, regions, codec, &wait),
         }?;
+        ticket.set_launch(how.launch);
         // SAFETY: `arrays` lives until the copies are done: `copies` and `release` see to that.
         unsafe { copies.save(&mut ticket) }?;
         ticket.commit()?;

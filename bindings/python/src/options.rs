@@ -6,7 +6,7 @@ use std::time::Duration;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict, PyFloat, PyString, PyTuple};
-use unspool::{DiskSettings, On, PolicyKind};
+use unspool::{Accumulate, DiskSettings, On, PolicyKind};
 use unspool_codec::Outer;
 
 use crate::codecs;
@@ -15,7 +15,8 @@ use crate::sizes;
 
 /// The names of all options, for the error about one that does not exist.
 const OPTIONS: &str = "device, host, disk, on, shrink_ok, discard_after_restore, policy, timeout, \
-                       verify, trace, record, check_order, order_trace, codec, check_codec";
+                       verify, trace, record, check_order, order_trace, codec, check_codec, profile, \
+                       accumulate";
 
 /// The longest time-out: a year; every wait has an end.
 const LONGEST: f64 = 366.0 * 86_400.0;
@@ -65,6 +66,40 @@ pub fn arena(name: &str, value: Option<&Bound<'_, PyAny>>) -> PyResult<Option<Si
         return Ok(Some(Size::Auto));
     }
     Ok(size(name, value)?.map(Size::Bytes))
+}
+
+/// The most checkpoints of one launch that can be asked for.
+pub const MOST_TOGETHER: u32 = 4096;
+
+/// What is encoded together: a number of checkpoints, a size, or both as a pair.
+///
+/// # Errors
+/// `OptionError`.
+pub fn accumulate(value: &Bound<'_, PyAny>) -> PyResult<Option<Accumulate>> {
+    if value.is_none() {
+        return Ok(None);
+    }
+    let (count, most) = match value.cast::<PyTuple>() {
+        Ok(pair) if pair.len() == 2 => (Some(pair.get_item(0)?), Some(pair.get_item(1)?)),
+        _ if value.is_instance_of::<PyString>() => (None, Some(value.clone())),
+        _ => (Some(value.clone()), None),
+    };
+    let checkpoints = match &count {
+        None => Some(MOST_TOGETHER),
+        Some(count) => whole(count).and_then(|count| u32::try_from(count).ok()),
+    };
+    let checkpoints = checkpoints.filter(|count| (1..=MOST_TOGETHER).contains(count));
+    let Some(checkpoints) = checkpoints else {
+        let shown = value.repr().map_or_else(|_| "this".to_owned(), |repr| repr.to_string());
+        let why = format!(
+            "{shown} is no number of checkpoints from 1 to {MOST_TOGETHER}; write 32, \
+             \"64MiB\", or both as (32, \"64MiB\")"
+        );
+        return Err(wrong(value.py(), "accumulate", &why));
+    };
+    let bytes = most.map(|most| size("accumulate", &most)).transpose()?.flatten();
+    let usual = Accumulate::default();
+    Ok(Some(Accumulate { checkpoints, bytes: bytes.unwrap_or(usual.bytes), ..usual }))
 }
 
 /// Where the arenas are: `"auto"`, `"cpu"`, `"cuda"` or `"cuda:1"`.

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use pyo3::prelude::*;
+use unspool::Accumulate;
 
 use crate::errors::{Class, error};
 use crate::spool::Spool;
@@ -12,10 +13,11 @@ use crate::spool::Spool;
 pub(crate) struct Profile(Option<Py<PyAny>>);
 
 impl Profile {
-    /// Reads the file, or prepares to write it.
+    /// Reads the file, or prepares to write it. A plan may hold checkpoints of a GPU as `held` says.
     pub fn open(
         path: &Path,
         codec: Option<&Bound<'_, PyAny>>,
+        held: Accumulate,
         py: Python<'_>,
     ) -> PyResult<Profile> {
         let Some(codec) = codec else {
@@ -23,18 +25,15 @@ impl Profile {
             return Err(error(py, Class::Option, text));
         };
         let module = py.import("unspool.accumulate")?;
-        let watch = module.call_method1("open_profile", (path, codec.repr()?))?;
+        let arguments = (path, codec.repr()?, held.checkpoints, held.bytes);
+        let watch = module.call_method1("open_profile", arguments)?;
         Ok(Profile(Some(watch.unbind())))
     }
 
-    /// The codec of the next save, where the plan wants another one than the spool's.
-    pub fn before_save<'py>(
-        &self,
-        spool: &Bound<'py, Spool>,
-    ) -> PyResult<Option<Bound<'py, PyAny>>> {
+    /// The letter of the next save, where there is a plan.
+    pub fn before_save(&self, spool: &Bound<'_, Spool>) -> PyResult<Option<char>> {
         let Some(watch) = self.watch(spool.py()) else { return Ok(None) };
-        let codec = watch.call_method1("before_save", (spool,))?;
-        Ok((!codec.is_none()).then_some(codec))
+        watch.call_method1("before_save", (spool,))?.extract()
     }
 
     /// A save has returned.

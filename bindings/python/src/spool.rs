@@ -7,7 +7,7 @@ use pyo3::exceptions::PyRuntimeWarning;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 use unspool::gpu::Gpu;
-use unspool::{CodecChoice, ErrorKind, Settings, TierKind};
+use unspool::{Accumulate, CodecChoice, ErrorKind, Launch, Settings, TierKind};
 
 use crate::call::Target;
 use crate::errors::{Class, error, from_spool};
@@ -67,9 +67,14 @@ use crate::{call, codecs, live, load, options, stats};
 ///         `0`), and `"*"` for all others.
 ///     check_codec: decode every array that was encoded on the spot, and compare it with what was
 ///         given: a save then costs more than twice as much.
+///     accumulate: how many small checkpoints on a GPU are encoded together, by one launch: a
+///         number of checkpoints (at most 64 MiB of values then), a size such as `"32MiB"`, or both
+///         as a pair. Their values are copied within the GPU's memory, which takes up to twice as
+///         much of it beside the tiers; they are encoded when there are so many, when one of them is
+///         needed, or after 20 ms.
 ///     profile: a file of what saves were like. The first run records it, with the codec for each
-///         checkpoint; later ones plan with it which checkpoints to keep as they are, because
-///         compressing them would take longer than sending them. A run that differs is told by an
+///         checkpoint; later ones plan with it which checkpoints to keep as they are, which to
+///         encode alone, and on a GPU which to encode together. A run that differs is told by an
 ///         `unspool.accumulate.PlanDroppedWarning`. It needs a codec.
 ///
 /// Raises:
@@ -89,6 +94,8 @@ pub struct Spool {
     kept: Kept,
     /// Records the run, or follows one that was recorded.
     profile: Profile,
+    /// Checkpoints of a GPU are held for others unless a plan says something else.
+    accumulates: bool,
 }
 
 impl Spool {
@@ -110,7 +117,8 @@ impl Spool {
     #[pyo3(signature = (device=None, host=None, disk=None, *, discard_after_restore=false,
                         policy="score", timeout=300.0, verify=true, trace=false, record=None,
                         on="auto", shrink_ok=false, check_order=false, order_trace=None,
-                        codec=None, check_codec=false, profile=None, **others))]
+                        codec=None, check_codec=false, profile=None, accumulate=None,
+                        **others))]
     #[expect(clippy::too_many_arguments, reason = "each one is an option of the Python class")]
     fn new(
         py: Python<'_>,
@@ -130,12 +138,17 @@ impl Spool {
         codec: Option<&Bound<'_, PyAny>>,
         check_codec: bool,
         profile: Option<&Bound<'_, PyAny>>,
+        accumulate: Option<&Bound<'_, PyAny>>,
         others: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<Spool> {
         options::no_others(py, others)?;
+        let accumulate = accumulate.map_or(Ok(None), options::accumulate)?;
+        // A plan may hold as many as it likes.
+        let planned = Accumulate { checkpoints: options::MOST_TOGETHER, ..Accumulate::default() };
+        let held = accumulate.or(profile.map(|_| planned));
         let profile = profile.map_or_else(
             || Ok(Profile::default()),
-            |path| Profile::open(&options::path("profile", path)?, codec, py),
+            |path| Profile::open(&options::path("profile", path)?, codec, held.unwrap_or(planned), py),
         )?;
         let sizes = Sizes {
             device: options::arena("device", device)?,
@@ -155,6 +168,7 @@ impl Spool {
                 |codec| codecs::choice(codec, "Spool(codec=...)"),
             )?,
             check_codec,
+            accumulate: held,
             discard_after_restore,
             policy: options::policy(py, policy)?,
             timeout: options::timeout(py, timeout)?,
@@ -170,8 +184,16 @@ impl Spool {
             live::remember(&spool);
             let has_device_tier = sizes.device.is_some();
             let kept = Kept::default();
-            let spool =
-                Spool { spool, tiers, has_device_tier, discard_after_restore, kept, profile };
+            let accumulates = accumulate.is_some();
+            let spool = Spool {
+                spool,
+                tiers,
+                has_device_tier,
+                discard_after_restore,
+                kept,
+                profile,
+                accumulates,
+            };
             if let Some(shrunk) = shrunk {
                 let shrunk = CString::new(shrunk)?;
                 PyErr::warn(py, &py.get_type::<PyRuntimeWarning>(), &shrunk, 1)?;
@@ -219,10 +241,17 @@ impl Spool {
     ) -> PyResult<()> {
         let this = slf.get();
         let target = this.target(stream)?;
-        let planned = this.profile.before_save(slf)?;
-        let codec = codec.or(planned.as_ref());
+        let letter = this.profile.before_save(slf)?;
         let codec = codec.map(|codec| codecs::choice(codec, "save(codec=...)")).transpose()?;
-        guarded(arrays.py(), || call::save(target, version, codec, arrays, named))?;
+        let raw = || (letter == Some('U')).then(CodecChoice::default);
+        let launch = match letter {
+            Some('A') => Launch::Held,
+            Some('X') => Launch::WithHeld,
+            None if this.accumulates => Launch::Held,
+            _ => Launch::Alone,
+        };
+        let how = call::How { codec: codec.or_else(raw), launch };
+        guarded(arrays.py(), || call::save(target, version, &how, arrays, named))?;
         this.profile.after_save(slf, version)
     }
 

@@ -47,7 +47,7 @@ pub fn to_python<'py>(py: Python<'py>, stats: &Stats) -> PyResult<Bound<'py, PyA
     fields.set_item("notes", PyTuple::new(py, &app.notes)?)?;
     fields.set_item("tiers", PyTuple::new(py, tiers)?)?;
     fields.set_item("links", PyTuple::new(py, links)?)?;
-    fields.set_item("codec", maker.codecs(&stats.codecs)?)?;
+    fields.set_item("codec", maker.codecs(stats)?)?;
     fields.set_item("auto", stats.auto.as_ref().map(|auto| maker.auto(auto)).transpose()?)?;
     maker.make("Stats", &fields)
 }
@@ -175,7 +175,8 @@ impl<'py> Maker<'py> {
     }
 
     /// All codecs together, and each of them.
-    fn codecs(&self, codecs: &[CodecStats]) -> PyResult<Bound<'py, PyAny>> {
+    fn codecs(&self, stats: &Stats) -> PyResult<Bound<'py, PyAny>> {
+        let (codecs, launches) = (&stats.codecs, stats.launches);
         let each = codecs.iter().map(|stats| {
             let fields = self.codec(stats)?;
             fields.set_item("name", made_by(stats.codec))?;
@@ -194,6 +195,9 @@ impl<'py> Maker<'py> {
         });
         let fields = self.codec(&together)?;
         fields.set_item("codecs", PyTuple::new(self.py(), each)?)?;
+        fields.set_item("launches", launches.launches)?;
+        fields.set_item("launched", launches.checkpoints)?;
+        fields.set_item("most_together", launches.most)?;
         self.make("CodecStats", &fields)
     }
 

@@ -137,7 +137,8 @@ class _Spool:
         self.raw: list[bool] = []
         self._ratio = ratio
         flush = SimpleNamespace(transfers=3, bytes_per_second=25e9)
-        links, tiers = [SimpleNamespace(flush=flush)], [SimpleNamespace(capacity=cache)]
+        tiers = [SimpleNamespace(capacity=cache, name="device")]
+        links = [SimpleNamespace(flush=flush)]
         self._stats = SimpleNamespace(save_stall_seconds=0.0, links=links, tiers=tiers)
         self.on = on
 
@@ -166,7 +167,7 @@ def run(
     spool, watch = _Spool(**more), accumulate.open_profile(path, codec)
     for version, shape in enumerate(shapes):
         _busy(pace)
-        spool.raw.append(watch.before_save(spool) == "raw")
+        spool.raw.append(watch.before_save(spool) == "U")
         spool.arrays[version] = np.zeros(shape, np.float32)
         watch.after_save(spool, version)
     watch.closing(spool)

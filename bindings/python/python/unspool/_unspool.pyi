@@ -63,9 +63,14 @@ class Spool:
             others.
         check_codec: decode every array that was encoded on the spot, and compare it with what was
             given: a save then costs more than twice as much.
+        accumulate: how many small checkpoints on a GPU are encoded together, by one launch: a
+            number of checkpoints (at most 64 MiB of values then), a size such as `"32MiB"`, or both
+            as a pair. Their values are copied within the GPU's memory, which takes up to twice as
+            much of it beside the tiers; they are encoded when there are so many, when one of them is
+            needed, or after 20 ms.
         profile: a file of what saves were like. The first run records it, with the codec for each
-            checkpoint; later ones plan with it which checkpoints to keep as they are, because
-            compressing them would take longer than sending them. A run that differs is told by an
+            checkpoint; later ones plan with it which checkpoints to keep as they are, which to
+            encode alone, and on a GPU which to encode together. A run that differs is told by an
             `unspool.accumulate.PlanDroppedWarning`. It needs a codec.
 
     Raises:
@@ -93,6 +98,7 @@ class Spool:
         codec: Codecs = None,
         check_codec: bool = False,
         profile: _Path | None = None,
+        accumulate: int | str | tuple[int, int | str] | None = None,
     ) -> Self: ...
     @overload
     def save(

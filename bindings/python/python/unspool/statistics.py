@@ -185,6 +185,9 @@ class CodecStats:
         encode_seconds: time of the host in encoders.
         decode_seconds: time of the host in decoders.
         codecs: each codec that was used.
+        launches: calls of encoders on a GPU.
+        launched: checkpoints that they took.
+        most_together: the most checkpoints of one of them.
     """
 
     encodes: int = 0
@@ -199,6 +202,9 @@ class CodecStats:
     encode_seconds: float = 0.0
     decode_seconds: float = 0.0
     codecs: tuple[CodecUse, ...] = ()
+    launches: int = 0
+    launched: int = 0
+    most_together: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,8 @@
 """`Spool(profile=...)`: records the first run, and decides for each save of the following ones.
 
-A spool calls the methods of a `Watch` around its own. What is decided is U or C: raw, or as the
-spool's codec says. Schedules that hold checkpoints back (A, X) are for plans and comparisons.
+A spool calls the methods of a `Watch` around its own, and carries out the letters of the plan: U
+keeps a checkpoint raw, C encodes it alone, A holds it on the GPU, X encodes it with all that are
+held. In main memory there is no launch to share, so plans for it have U and C only.
 
 On a GPU the host only enqueues work, so that intervals are those of the host: they are right for
 the run as a whole where the application waits for the GPU now and then, as one that is limited by
@@ -17,7 +18,7 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-from unspool.accumulate.costs import TWINE, CodecCost
+from unspool.accumulate.costs import NVCOMP, TWINE, CodecCost
 from unspool.accumulate.planning import Accumulation, plan
 from unspool.accumulate.profile import Layout, Profile, Recorded
 from unspool.errors import Error
@@ -42,12 +43,16 @@ class PlanDroppedWarning(RuntimeWarning):
     """
 
 
-def open_profile(path: str | os.PathLike[str], codec: str) -> Watch:
+def open_profile(
+    path: str | os.PathLike[str], codec: str, most: int = 1, held: int = 0
+) -> Watch:
     """What a spool calls: records a profile where there is no file, else follows that one.
 
     Args:
         path: the file.
         codec: of the spool, in words.
+        most: the most checkpoints that a GPU encodes together,
+        held: and the most bytes of their values.
 
     Raises:
         ProfileError: the file holds something else.
@@ -55,10 +60,10 @@ def open_profile(path: str | os.PathLike[str], codec: str) -> Watch:
     """
     target = Path(path)
     if target.exists():
-        return Watch(target, codec, Profile.load_from(target))
+        return Watch(target, codec, Profile.load_from(target), most, held)
     if not target.absolute().parent.is_dir():
         raise FileNotFoundError(f"profile={os.fspath(path)!r}: there is no such directory.")
-    return Watch(target, codec, None)
+    return Watch(target, codec, None, most, held)
 
 
 class Watch:
@@ -72,8 +77,11 @@ class Watch:
         plan: what is followed; None while a run is recorded, and after a difference was found.
     """
 
-    def __init__(self, path: Path, codec: str, known: Profile | None) -> None:
+    def __init__(
+        self, path: Path, codec: str, known: Profile | None, most: int = 1, held: int = 0
+    ) -> None:
         self.path = path
+        self._most, self._held = most, held
         self.plan: Accumulation | None = None
         self._codec, self._known = codec, known
         self._rows: list[Recorded] = []
@@ -101,12 +109,21 @@ class Watch:
             return None
         cost, cache = _cost(known), _cache(spool) or known.cache
         try:
-            self.plan = plan(known, codec=cost, cache=cache, most_together=1)
+            together = self._most_together(known, spool)
+            self.plan = plan(known, codec=cost, cache=cache, most_together=together)
         except Error as why:
             self._drop(str(why))
 
+    def _most_together(self, known: Profile, spool: Any) -> int:
+        """How many checkpoints a spool can hold: those of a GPU whose memory is its first tier."""
+        tiers = spool.stats().tiers
+        if not spool.on.startswith("cuda") or tiers[0].name != "device":
+            return 1
+        largest = max(one.raw for one in known.checkpoints)
+        return max(1, min(self._most, self._held // max(1, largest)))
+
     def before_save(self, spool: Any) -> str | None:
-        """The codec of the next save: `"raw"`, or None for that of the spool."""
+        """The letter of the next save: U, C, A or X; None where no plan is followed."""
         self._mine.begin = time.perf_counter()
         if not self._begun:
             self._begun = True
@@ -120,7 +137,7 @@ class Watch:
         if number >= len(plan.best.decisions):
             self._drop(f"there are more than {number} checkpoints")
             return None
-        return "raw" if plan.best.decisions[number] == "U" else None
+        return plan.best.decisions[number]
 
     def after_save(self, spool: Any, version: int) -> None:
         """Notes what was saved."""
@@ -263,7 +280,7 @@ def _link(spool: Any) -> Rate | None:
 def _cost(known: Profile) -> CodecCost:
     """On a GPU what was measured once and for all; in main memory what the run itself saw."""
     if known.on.startswith("cuda"):
-        return TWINE
+        return NVCOMP if known.codec.startswith("NvComp") else TWINE
     fastest: dict[int, float] = {}
     for one in known.checkpoints:
         fastest[one.raw] = min(one.seconds, fastest.get(one.raw, one.seconds))
