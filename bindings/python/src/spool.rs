@@ -70,8 +70,8 @@ use crate::{call, codecs, live, load, options, stats};
 ///     accumulate: how many small checkpoints on a GPU are encoded together, by one launch: a
 ///         number of checkpoints (at most 64 MiB of values then), a size such as `"32MiB"`, or both
 ///         as a pair. Their values are copied within the GPU's memory, which takes up to twice as
-///         much of it beside the tiers; they are encoded when there are so many, when one of them is
-///         needed, or after 20 ms.
+///         much of it beside the tiers; they are encoded when there are so many, when one of them
+///         is needed, or after 20 ms.
 ///     profile: a file of what saves were like. The first run records it, with the codec for each
 ///         checkpoint; later ones plan with it which checkpoints to keep as they are, which to
 ///         encode alone, and on a GPU which to encode together. A run that differs is told by an
@@ -148,7 +148,9 @@ impl Spool {
         let held = accumulate.or(profile.map(|_| planned));
         let profile = profile.map_or_else(
             || Ok(Profile::default()),
-            |path| Profile::open(&options::path("profile", path)?, codec, held.unwrap_or(planned), py),
+            |path| {
+                Profile::open(&options::path("profile", path)?, codec, held.unwrap_or(planned), py)
+            },
         )?;
         let sizes = Sizes {
             device: options::arena("device", device)?,

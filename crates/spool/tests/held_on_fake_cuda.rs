@@ -35,11 +35,14 @@ fn bounded() -> CodecChoice {
     CodecChoice::all(Codec::Bounded(Bound::Absolute(BOUND)))
 }
 
+fn eight() -> Accumulate {
+    Accumulate { checkpoints: 8, bytes: 8 * LEN, held_at_most: FOR_EVER }
+}
+
 /// A spool that holds up to eight checkpoints.
 fn open(change: impl FnOnce(&mut Settings)) -> Outcome<Spool> {
     application::open(bounded(), |settings| {
-        let held_at_most = FOR_EVER;
-        settings.accumulate = Some(Accumulate { checkpoints: 8, bytes: 8 * LEN, held_at_most });
+        settings.accumulate = Some(eight());
         change(settings);
     })
 }
@@ -476,25 +479,39 @@ fn without_memory_for_them_checkpoints_are_encoded_alone() {
 }
 
 #[test]
-fn containers_of_nvcomp_are_held_too() {
-    let _fake = Fake::start();
+fn containers_of_nvcomp_share_one_call_of_the_library() {
+    let fake = Fake::start();
     let (application, packages) = (application().unwrap(), Packages::new().unwrap());
+    let call = |codec| match codec {
+        NvComp::Lz4 => "nvcompBatchedLZ4CompressAsync",
+        _ => "nvcompBatchedBitcompCompressAsync",
+    };
     for codec in [NvComp::Lz4, NvComp::BitcompLossy(BOUND)] {
-        let spool = open(|settings| {
-            settings.codec = CodecChoice::all(Codec::NvComp(codec));
-            settings.compiler_folders = packages.folders();
-        })
-        .unwrap();
+        let opened = |accumulate: Option<Accumulate>| {
+            open(|settings| {
+                settings.codec = CodecChoice::all(Codec::NvComp(codec));
+                settings.compiler_folders = packages.folders();
+                settings.accumulate = settings.accumulate.and(accumulate);
+            })
+        };
+        let alone = opened(None).unwrap();
+        let spool = opened(Some(eight())).unwrap();
+        let before = fake.calls(call(codec));
         for version in 0..20 {
             application.save(&spool, version).unwrap();
         }
         assert_eq!(launches(&spool), launched(2, 16, 8), "{codec:?}");
+        spool.achieved(0).unwrap();
+        assert_eq!(fake.calls(call(codec)) - before, 3, "{codec:?}");
         for version in 0..20 {
             let told = &spool.achieved(version).unwrap()[0];
+            application.save(&alone, version).unwrap();
+            assert_eq!(told, &alone.achieved(version).unwrap()[0]);
             assert_eq!(told.codec, CodecId::NvComp);
             let found = application.restored_error(&spool, version).unwrap();
             assert!(found <= BOUND, "{codec:?}, version {version}: {found}");
         }
+        alone.close().unwrap();
         spool.close().unwrap();
     }
 }

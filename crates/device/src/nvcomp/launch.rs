@@ -42,6 +42,8 @@ pub(super) struct Launcher<'a> {
     stream: &'a Stream,
     layout: &'a NvCompLayout,
     head: [u64; 4],
+    /// Which of several arrays of that layout.
+    index: u64,
 }
 
 /// Pointers to parameters that live in the calling function.
@@ -69,7 +71,23 @@ impl<'a> Launcher<'a> {
         layout: &'a NvCompLayout,
         library: &NvCompLibrary,
     ) -> Launcher<'a> {
-        Launcher { module, stream, layout, head: layout.head(library.version().0) }
+        Launcher { module, stream, layout, head: layout.head(library.version().0), index: 0 }
+    }
+
+    /// The stream that it launches on.
+    pub(super) fn stream(&self) -> &'a Stream {
+        self.stream
+    }
+
+    /// For array `index` of those that share a room.
+    pub(super) fn of(mut self, index: u64) -> Launcher<'a> {
+        self.index = index;
+        self
+    }
+
+    /// Its first chunk among those of all.
+    fn first(&self) -> u64 {
+        self.index * self.layout.chunks()
     }
 
     fn parts(&self, array: u64) -> Parts {
@@ -82,7 +100,8 @@ impl<'a> Launcher<'a> {
     /// # Safety
     /// The room is used by nobody else.
     pub(super) unsafe fn arrays(&self, room: &Room, from: u64) -> Result<(), DeviceError> {
-        let outputs = (room.outputs(), room.needs.stride);
+        let stride = room.needs.stride;
+        let outputs = (room.outputs() + stride * self.first(), stride);
         // SAFETY: the caller's duty.
         unsafe { self.arrays_of(room, self.parts(from), outputs) }
     }
@@ -107,8 +126,9 @@ impl<'a> Launcher<'a> {
         (outputs, stride): (u64, u64),
     ) -> Result<(), DeviceError> {
         let shape = spread(parts.count);
-        let (from, lengths, to) = (room.from(), room.lengths(), room.to());
-        let statuses = room.statuses();
+        let before = 8 * self.first();
+        let (from, lengths) = (room.from() + before, room.lengths() + before);
+        let (to, statuses) = (room.to() + before, room.statuses() + before / 2);
         launch!(self, "nvcomp_arrays", shape, parts, outputs, stride, from, lengths, to, statuses)
     }
 
@@ -122,8 +142,9 @@ impl<'a> Launcher<'a> {
         from: u64,
         anchor: &Anchor,
     ) -> Result<(), DeviceError> {
-        let (parts, stride, control) = (self.parts(from), room.needs.stride, room.control());
-        let (lengths, statuses) = (room.found(), room.statuses());
+        let (parts, stride) = (self.parts(from), room.needs.stride);
+        let (first, control) = (self.first(), room.control(self.index));
+        let (lengths, statuses) = (room.found() + 8 * first, room.statuses() + 4 * first);
         launch!(
             self,
             "nvcomp_table",
@@ -136,7 +157,7 @@ impl<'a> Launcher<'a> {
             statuses,
             control
         )?;
-        let (outputs, blocks) = (room.outputs(), parts.count as u32);
+        let (outputs, blocks) = (room.outputs() + stride * first, parts.count as u32);
         launch!(self, "nvcomp_pack", (blocks, THREADS), parts, outputs, stride, lengths, control)
     }
 
@@ -158,7 +179,7 @@ impl<'a> Launcher<'a> {
             "nvcomp_finish",
             (1, 1),
             *anchor,
-            room.control(),
+            room.control(self.index),
             values,
             largest,
             squares,
@@ -178,7 +199,7 @@ impl<'a> Launcher<'a> {
         (container, stored): (u64, u64),
         to: u64,
     ) -> Result<(), DeviceError> {
-        let (parts, control) = (self.parts(to), room.control());
+        let (parts, control) = (self.parts(to), room.control(self.index));
         let words = (stored / 8).div_ceil(u64::from(THREADS) * 4);
         let shape = (words.clamp(1, MOST_BLOCKS) as u32, THREADS);
         launch!(self, "nvcomp_sum", shape, container, stored, control)?;
@@ -220,7 +241,7 @@ impl<'a> Launcher<'a> {
             statuses,
             found,
             rooms,
-            room.control(),
+            room.control(self.index),
             slot.address(),
             slot.sequence()
         )

@@ -9,8 +9,10 @@
 //!
 //! - `find`, `library`, `table`, `options`: what is loaded, and for which versions.
 //! - `layout`: chunks and containers; `room`: the memory to work in.
+//! - `encode`: one array or several with one call of the library.
 //! - `launch`: the kernels of `kernels/nvcomp.cu`, whose text says how a container looks.
 
+mod encode;
 mod find;
 mod launch;
 mod layout;
@@ -30,7 +32,7 @@ use crate::copy;
 use crate::error::{DeviceError, DeviceErrorKind};
 use crate::kernels::{Compiler, Module, Shelf};
 use crate::mark::Marks;
-use crate::pending::{DecodeStatus, Pending, Slots, Start};
+use crate::pending::{DecodeStatus, Slots};
 use crate::scratch::Scratch;
 use crate::span::DeviceSpan;
 use crate::stream::Stream;
@@ -137,57 +139,6 @@ impl NvCompCoder {
         self.module.find(&()).map(|_| Arc::clone(found))
     }
 
-    /// Enqueues the encoding of one array as a checkpoint of its own. Nothing at or beyond the
-    /// address `limit` is written. What would not get smaller is stored as it is, so that a
-    /// container never takes more than [`NvCompLayout::most`] bytes.
-    ///
-    /// The errors in the result are limits: nvCOMP does not tell what it has done.
-    ///
-    /// # Errors
-    /// When nvCOMP or the kernels cannot be had, this version has not the format, the stream is of
-    /// another device, memory is missing, or the driver refuses.
-    ///
-    /// # Safety
-    /// The array is device memory and stays as it is until the encoding is done; from the start to
-    /// `limit` is device memory that nobody else uses until then.
-    pub unsafe fn encode(
-        &self,
-        stream: &Stream,
-        job: &NvCompJob<'_>,
-        start: Start<'_>,
-        limit: u64,
-    ) -> Result<Pending, DeviceError> {
-        self.context.require(stream.context().ordinal(), "the stream")?;
-        let (library, format) = self.format(job.layout)?;
-        let module = self.module()?;
-        let mut slot = self.slots.begin(1)?;
-        let anchor = start.anchor(stream, &mut slot, (limit, job.layout.most()))?;
-        let mark = self.marks.prepare()?;
-        let room = self.room(stream, &format, job.layout, (job.source, false))?;
-        let launcher = Launcher::new(&module, stream, job.layout, &library);
-        let source = self.foreign(job.source, job.layout.bytes());
-        let from = staged(&room, &source)?;
-        if room.shape.staged {
-            copy::device_to_device(stream, &from, &source)?;
-        }
-        // SAFETY: the caller's duty; the room is ours until the result is there.
-        unsafe {
-            launcher.arrays(&room, from.address())?;
-            self.compress(stream, &format, &room)?;
-            launcher.pack(&room, from.address(), &anchor)?;
-            launcher.finish(&room, &anchor, &slot)?;
-        }
-        stream.saw_read("encoding with nvCOMP", Touched::of(&source));
-        if let Some(begin) = anchor.known() {
-            let end = begin.saturating_add(job.layout.most()).min(limit);
-            let touched = Touched::device(self.context.ordinal(), begin, end.saturating_sub(begin));
-            stream.saw_write("encoding with nvCOMP", touched);
-        }
-        let pending = slot.launched(mark.record(stream)?, limit);
-        self.rooms.give(room, &pending);
-        Ok(pending)
-    }
-
     /// Enqueues the decoding of a container. The status tells of one that is damaged or holds
     /// something else: nvCOMP does not get to see its chunks, and what is in the array then is
     /// unspecified. Waits for the stream if the format is Bitcomp.
@@ -215,8 +166,8 @@ impl NvCompCoder {
         }
         check_length(job)?;
         let (slot, mark) = (self.slots.begin(1)?, self.marks.prepare()?);
-        let room = self.room(stream, &format, job.layout, (job.target, true))?;
-        let to = staged(&room, &target)?;
+        let room = self.room(stream, &format, (job.layout, 1), (job.target, true))?;
+        let to = staged(&room, 0, &target)?;
         // SAFETY: the caller's duty; the room is ours until the result is there.
         unsafe {
             launcher.unpack(&room, (job.stream_address, job.stored), to.address())?;
@@ -268,18 +219,20 @@ impl NvCompCoder {
         self.module.get(&(), || self.compiler.make("nvcomp.cu", SOURCE))
     }
 
-    /// Memory for work on an array at `address`, decoding or not.
+    /// Memory for work on so many arrays of a layout, decoding or not; `addresses` is all of theirs
+    /// joined by `or`, for how they are aligned.
     fn room(
         &self,
         stream: &Stream,
         format: &Format,
-        layout: &NvCompLayout,
-        (address, decodes): (u64, bool),
+        (layout, arrays): (&NvCompLayout, u64),
+        (addresses, decodes): (u64, bool),
     ) -> Result<Room, DeviceError> {
-        let needs = self.needs(stream, format, layout, decodes)?;
+        let count = arrays.next_power_of_two();
+        let mut shape = Shape { layout: layout.clone(), decodes, staged: false, count };
+        let needs = self.needs(stream, format, &shape)?;
         let of_array = if decodes { needs.alignments.output } else { needs.alignments.input };
-        let staged = !address.is_multiple_of(of_array.max(1) as u64);
-        let shape = Shape { layout: layout.clone(), decodes, staged };
+        shape.staged = !addresses.is_multiple_of(of_array.max(1) as u64);
         let fits = |room: &Room| room.shape == shape && room.needs == needs;
         self.rooms.take(stream, fits, || {
             let room = Room::new(&self.context, shape.clone(), needs)?;
@@ -292,19 +245,13 @@ impl NvCompCoder {
     }
 
     /// What the library says that it needs.
-    fn needs(
-        &self,
-        stream: &Stream,
-        format: &Format,
-        layout: &NvCompLayout,
-        decodes: bool,
-    ) -> Result<Needs, DeviceError> {
+    fn needs(&self, stream: &Stream, format: &Format, shape: &Shape) -> Result<Needs, DeviceError> {
         let _scope = self.context.enter()?;
         let (table, pair) = (&format.table, format.options);
         let told =
             |what, answer: Result<_, c_int>| answer.map_err(|code| failed(format, what, code));
         let most = told("the size of a chunk", table.most(CHUNK as usize, pair.compress))? as u64;
-        let (questions, options) = match decodes {
+        let (questions, options) = match shape.decodes {
             false => (&table.compressing, pair.compress),
             true => (&table.decompressing, pair.decompress),
         };
@@ -315,13 +262,13 @@ impl NvCompCoder {
             let answer = questions.temporary(sizes, options, stream.raw().cast());
             told("temporary memory", answer).map(|bytes| bytes as u64)
         };
-        let mut batch = layout.chunks();
+        let mut batch = shape.chunks();
         let mut bytes = temporary(questions, options, batch)?;
         while bytes > MOST_TEMPORARY && batch > 64 {
             batch = batch.div_ceil(2);
             bytes = temporary(questions, options, batch)?;
         }
-        if decodes {
+        if shape.decodes {
             bytes = bytes.max(temporary(&table.compressing, pair.compress, 2)?);
         }
         Ok(Needs { stride: most.next_multiple_of(64), batch, temporary: bytes, alignments })
@@ -360,10 +307,10 @@ impl NvCompCoder {
         &self,
         stream: &Stream,
         format: &Format,
-        room: &Room,
+        (room, chunks): (&Room, u64),
     ) -> Result<(), DeviceError> {
         let _scope = self.context.enter()?;
-        batches(room).try_for_each(|(first, count)| {
+        batches(room, chunks).try_for_each(|(first, count)| {
             // SAFETY: the arrays have that many entries, and the memory is as long as the library
             // says; the caller answers for the chunks.
             let code = unsafe {
@@ -394,7 +341,7 @@ impl NvCompCoder {
         room: &Room,
     ) -> Result<(), DeviceError> {
         let _scope = self.context.enter()?;
-        batches(room).try_for_each(|(first, count)| {
+        batches(room, room.shape.chunks()).try_for_each(|(first, count)| {
             // SAFETY: as in `compress`.
             let code = unsafe {
                 (format.table.decompress)(
@@ -416,14 +363,14 @@ impl NvCompCoder {
     }
 }
 
-/// The array as nvCOMP gets it: itself, or its copy in the room.
-fn staged(room: &Room, array: &DeviceSpan) -> Result<DeviceSpan, DeviceError> {
-    if room.shape.staged { room.staged_span() } else { Ok(array.clone()) }
+/// Array `index` as nvCOMP gets it: itself, or its copy in the room.
+fn staged(room: &Room, index: u64, array: &DeviceSpan) -> Result<DeviceSpan, DeviceError> {
+    if room.shape.staged { room.staged_span(index) } else { Ok(array.clone()) }
 }
 
-/// First chunk and number of chunks of each call.
-fn batches(room: &Room) -> impl Iterator<Item = (u64, u64)> {
-    let (chunks, batch) = (room.shape.layout.chunks(), room.needs.batch);
+/// First chunk and number of chunks of each call for so many chunks.
+fn batches(room: &Room, chunks: u64) -> impl Iterator<Item = (u64, u64)> {
+    let batch = room.needs.batch;
     (0..chunks).step_by(batch as usize).map(move |first| (first, batch.min(chunks - first)))
 }
 

@@ -21,8 +21,10 @@ pub(super) struct Shape {
     pub(super) layout: NvCompLayout,
     /// Whether it is for decoding.
     pub(super) decodes: bool,
-    /// Whether values pass through it because the array is not aligned.
+    /// Whether values pass through it because an array is not aligned.
     pub(super) staged: bool,
+    /// For how many arrays of that layout; a power of two.
+    pub(super) count: u64,
 }
 
 /// Lengths of what depends on the library.
@@ -61,9 +63,21 @@ struct Parts {
     end: u64,
 }
 
+impl Shape {
+    /// Chunks of all arrays.
+    pub(super) fn chunks(&self) -> u64 {
+        self.layout.chunks() * self.count
+    }
+
+    /// Bytes from one dense copy to the next.
+    fn staged_bytes(&self) -> u64 {
+        self.layout.bytes().next_multiple_of(ALIGNMENT)
+    }
+}
+
 impl Parts {
     fn of(shape: &Shape, needs: &Needs) -> Parts {
-        let (chunks, mut end) = (shape.layout.chunks(), CONTROL_BYTES);
+        let (chunks, mut end) = (shape.chunks(), CONTROL_BYTES * shape.count);
         let mut next = |bytes: u64| {
             let begin = end.next_multiple_of(ALIGNMENT);
             end = begin + bytes;
@@ -80,7 +94,7 @@ impl Parts {
             spare: next(spare),
             temporary: next(needs.temporary),
             outputs: next(if shape.decodes { 0 } else { needs.stride * chunks }),
-            staged: next(if shape.staged { shape.layout.bytes() } else { 0 }),
+            staged: next(if shape.staged { shape.staged_bytes() * shape.count } else { 0 }),
             end,
         }
     }
@@ -99,11 +113,12 @@ impl Room {
 
     /// What has to be 0 before the first use.
     pub(super) fn control_span(&self) -> Result<DeviceSpan, DeviceError> {
-        self.memory.span().slice(0, CONTROL_BYTES)
+        self.memory.span().slice(0, CONTROL_BYTES * self.shape.count)
     }
 
-    pub(super) fn control(&self) -> u64 {
-        self.at(0)
+    /// That of array `index`.
+    pub(super) fn control(&self, index: u64) -> u64 {
+        self.at(CONTROL_BYTES * index)
     }
 
     /// Addresses of the chunks that are read.
@@ -160,8 +175,9 @@ impl Room {
         self.at(self.parts.outputs)
     }
 
-    /// A dense copy of the array.
-    pub(super) fn staged_span(&self) -> Result<DeviceSpan, DeviceError> {
-        self.memory.span().slice(self.parts.staged, self.shape.layout.bytes())
+    /// A dense copy of array `index`.
+    pub(super) fn staged_span(&self, index: u64) -> Result<DeviceSpan, DeviceError> {
+        let offset = self.parts.staged + index * self.shape.staged_bytes();
+        self.memory.span().slice(offset, self.shape.layout.bytes())
     }
 }

@@ -2,9 +2,9 @@
 
 use unspool_device::pending::{Pending, Start};
 use unspool_device::twine::{Checkpoint, EncodeJob};
-use unspool_device::{DeviceError, DeviceSpan, Stream};
+use unspool_device::{DeviceError, DeviceSpan, NvCompJob, Stream};
 
-use super::{Coders, Encoding, LIMIT, Parts, Spec, Values, enqueue, job};
+use super::{Coders, Encoding, LIMIT, Parts, Spec, UNIT, Values, enqueue, job};
 use crate::arena::WriteGuard;
 
 /// One checkpoint of a batch.
@@ -80,7 +80,7 @@ impl Coders {
 
 impl Encoding {
     /// As [`begin`](Self::begin), for several checkpoints: Twine encodes all of them with one
-    /// launch, other encoders one behind the other. The results are in the order of the members.
+    /// launch, nvCOMP arrays of one layout with one call, other encoders one behind the other. The results are in the order of the members.
     ///
     /// # Errors
     /// When one of them cannot be enqueued: all guards come back, and nothing is on its way.
@@ -122,7 +122,41 @@ fn enqueue_all(
     if members.iter().all(Member::is_for_twine) {
         return in_one_launch(coders, stream, members);
     }
-    one_by_one(coders, stream, members)
+    match containers(members) {
+        Some(jobs) => in_one_call(coders, stream, members, &jobs),
+        None => one_by_one(coders, stream, members),
+    }
+}
+
+/// The arrays of all members, if one call of nvCOMP takes them.
+fn containers<'a>(members: &'a [Member<'_>]) -> Option<Vec<NvCompJob<'a>>> {
+    let all = members.iter().flat_map(|member| &member.values);
+    let jobs = all.map(|values| match values.spec {
+        Spec::NvComp(layout) => Some(NvCompJob { source: values.span.address(), layout }),
+        _ => None,
+    });
+    let jobs: Vec<_> = jobs.collect::<Option<_>>()?;
+    jobs.iter().all(|job| job.layout == jobs[0].layout).then_some(jobs)
+}
+
+fn in_one_call(
+    coders: &Coders,
+    stream: &Stream,
+    members: &[Member<'_>],
+    jobs: &[NvCompJob<'_>],
+) -> Result<Vec<Parts>, DeviceError> {
+    let (mut before, mut places) = (None, Vec::with_capacity(jobs.len()));
+    for member in members {
+        let (start, limit) = (member.start(before), member.limit());
+        let rest = member.values[1..].iter().map(|_| (Start::Next { align: UNIT }, limit));
+        places.push((start, limit));
+        places.extend(rest);
+        before = Some(limit);
+    }
+    // SAFETY: as for Twine above.
+    let mut pending = unsafe { coders.nvcomp.encode_all(stream, jobs, &places) }?.into_iter();
+    let parts = members.iter().map(|member| pending.by_ref().take(member.values.len()).collect());
+    Ok(parts.map(Parts).collect())
 }
 
 fn in_one_launch(

@@ -43,9 +43,7 @@ class PlanDroppedWarning(RuntimeWarning):
     """
 
 
-def open_profile(
-    path: str | os.PathLike[str], codec: str, most: int = 1, held: int = 0
-) -> Watch:
+def open_profile(path: str | os.PathLike[str], codec: str, most: int = 1, held: int = 0) -> Watch:
     """What a spool calls: records a profile where there is no file, else follows that one.
 
     Args:

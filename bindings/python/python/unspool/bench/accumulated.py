@@ -74,8 +74,16 @@ def run(plan: Plan, report: Report) -> None:
     if asked.plot is not None:
         from unspool.bench.accumulated_plot import draw
 
-        draw(found, asked.plot)
+        draw({name: _drawn(cases) for name, cases in found.items()}, asked.plot)
         print(f"written: {asked.plot}")
+
+
+def _drawn(
+    cases: list[tuple[str, dict[str, Outcome]]],
+) -> list[tuple[str, dict[str, float]]]:
+    """GB/s of each approach, by case."""
+    rates = ({name: one.throughput / 1e9 for name, one in all_.items()} for _, all_ in cases)
+    return [(name, rate) for (name, _), rate in zip(cases, rates, strict=True)]
 
 
 def _codecs(asked: Accumulated) -> tuple[CodecCost, CodecCost]:

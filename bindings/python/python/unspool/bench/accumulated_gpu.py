@@ -4,8 +4,10 @@ Hand-made pipelines with the cache as one arena: every step waits as long as com
 the checkpoint into the cache, compresses with nvCOMP where the schedule says so, and a second
 stream carries the results into pinned memory. The cache's room is kept by events: a step waits on
 the device for the transfers that make its room. These pipelines are there for their time: bytes
-that are on their way may be overwritten by later checkpoints, which are all equal. Beside them
-spools with the same device tier, which save raw and encoded, and flush.
+that are on their way may be overwritten by later checkpoints, which are all equal.
+
+Beside them spools with the same device tier, which save and flush: the approaches of the paper,
+each a codec and whether checkpoints are accumulated.
 """
 
 from __future__ import annotations
@@ -14,15 +16,15 @@ import random
 import time
 from array import array
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
-from unspool import Bound
+from unspool import LayoutError, NvComp, OptionError
 from unspool.accumulate import NVCOMP
 from unspool.accumulate import plan as plan_for
-from unspool.bench.accumulated import Case, cases_of
+from unspool.bench.accumulated import APPROACHES, Case, cases_of
 from unspool.bench.accumulated_options import Accumulated
 from unspool.bench.cuda import Cuda, Stream
 from unspool.bench.measure import Sample
@@ -35,9 +37,20 @@ __all__ = ["NvCompPacker", "Pipeline", "run"]
 
 NOTES = (
     "GB/s of checkpoints over the time of a run, to the end of the last transfer; median of runs",
-    "nvCOMP through its Python package, which waits for every call; in a pipeline made by hand",
-    "spool: Spool(device=cache, host=...) with the codec, saves and a flush",
-    "model: what the plan for nvCOMP says",
+    "Spool(device=cache, host=...), saves and a flush, all codecs without loss; accumulated and "
+    "batched: with accumulate=",
+    "together: the most checkpoints of one call of nvCOMP, and of one launch of Twine",
+    "by hand: nvCOMP through its Python package, which waits for every call, in a pipeline with "
+    "the best schedule; model: what that schedule should give",
+)
+
+#: What spools do, in the order of `APPROACHES`: the codec, and whether checkpoints are accumulated.
+SPOOLS: tuple[tuple[Any, bool], ...] = (
+    (None, False),
+    (NvComp("bitcomp"), False),
+    (NvComp("bitcomp"), True),
+    ("lossless", False),
+    ("lossless", True),
 )
 
 #: Runs of each figure, besides one that is not counted.
@@ -51,26 +64,61 @@ def run(cuda: Cuda, plan: Plan, report: Report) -> None:
     app = cuda.stream()
     bench = Pipeline(cuda, asked, app, NvCompPacker(app))
     with closing(bench):
+        found = {}
         for name, cases in cases_of(asked).items():
-            report.show(_table(bench, name, cases, link, report))
+            table, found[name] = _table(bench, name, cases, link, report)
+            report.show(table)
+    if asked.plot is not None:
+        from unspool.bench.accumulated_plot import draw
+
+        file = asked.plot.with_stem(f"{asked.plot.stem}-gpu")
+        draw(found, file)
+        print(f"written: {file}")
 
 
-def _table(bench: Pipeline, name: str, cases: Sequence[Case], link: Rate, report: Report) -> Table:
+def _table(
+    bench: Pipeline, name: str, cases: Sequence[Case], link: Rate, report: Report
+) -> tuple[Table, list[tuple[str, dict[str, float]]]]:
+    """The table, and what is drawn of it: for each case the figure of each approach."""
     one = cases[0].profile
     size, count = one.checkpoints[0].raw, len(one.checkpoints)
     title = f"{count} checkpoints of {size:,} bytes, GB/s"
     columns = (
-        name, "pipeline raw", "nvCOMP single", "nvCOMP accumulated", "model", "schedule",
-        "spool raw", "spool lossless", "spool range=1e-3",
+        name, *APPROACHES, "together", "by hand: raw", "by hand: single", "by hand: accumulated",
+        "model", "schedule",
     )  # fmt: skip
     table = report.begin(Table(f"accumulated-gpu-{name}", title, columns, notes=list(NOTES)))
     table.note(f"pinned copies of this size: {link.bytes_per_second / 1e9:.1f} GB/s")
     if bench.packer.problem:
         table.note(f"no nvCOMP here: {bench.packer.problem}")
+    drawn = []
     for case in cases:
         bench.fill(case.profile.ratio)
-        table.add(case.name, *_row(bench, case, link))
-    return table
+        cells, together = _spools(bench, case, table)
+        table.add(case.name, *cells, together, *_by_hand(bench, case, link))
+        told = zip(APPROACHES, cells, strict=True)
+        drawn.append((case.name, {name: one.median for name, one in told if one is not None}))
+    return table, drawn
+
+
+def _spools(bench: Pipeline, case: Case, table: Table) -> tuple[list[Sample | None], str]:
+    """A figure for each approach, and how many checkpoints were encoded together."""
+    cells: list[Sample | None] = []
+    together = []
+    for codec, accumulates in SPOOLS:
+        try:
+            seconds, most = bench.spool(case, codec, accumulates)
+        except (LayoutError, OptionError) as why:
+            table.note(f"{codec!r} cannot be had here: {why}")
+            cells.append(None)
+            continue
+        cells.append(_rate(case, seconds))
+        together += [str(most)] if accumulates else []
+    return cells, "/".join(together)
+
+
+def _rate(case: Case, seconds: Sequence[float]) -> Sample:
+    return Sample.of(case.profile.raw_bytes / one / 1e9 for one in seconds[1:])
 
 
 def _link(cuda: Cuda, size: int) -> float:
@@ -89,26 +137,19 @@ def _link(cuda: Cuda, size: int) -> float:
         cuda.free_host(host)
 
 
-def _row(bench: Pipeline, case: Case, link: Rate) -> list[Cell]:
-    count, data = len(case.profile.checkpoints), case.profile.raw_bytes
+def _by_hand(bench: Pipeline, case: Case, link: Rate) -> list[Cell]:
+    count = len(case.profile.checkpoints)
 
-    def rate(call: Callable[[], float]) -> Sample:
-        seconds = [call() for _ in range(ROUNDS + 1)][1:]
-        return Sample.of(data / one / 1e9 for one in seconds)
+    def rate(decisions: str) -> Sample:
+        return _rate(case, [bench.follow(case, decisions) for _ in range(ROUNDS + 1)])
 
     found = plan_for(case.profile, codec=NVCOMP, cache=case.cache, link=link)
-    cells: list[Cell] = [rate(lambda: bench.follow(case, "U" * count))]
+    cells: list[Cell] = [rate("U" * count)]
     if bench.packer.problem:
         cells += [None, None]
     else:
-        cells += [
-            rate(lambda decisions=text: bench.follow(case, decisions))
-            for text in ("C" * count, found.best.decisions)
-        ]
-    cells += [found.best.throughput / 1e9, _counts(found.best.counts)]
-    for codec in (None, "lossless", Bound(range=1e-3)):
-        cells.append(rate(lambda codec=codec: bench.spool(case, codec)))
-    return cells
+        cells += [rate(decisions) for decisions in ("C" * count, found.best.decisions)]
+    return [*cells, found.best.throughput / 1e9, _counts(found.best.counts)]
 
 
 def _counts(counts: Any) -> str:
@@ -237,17 +278,28 @@ class Pipeline:
         self._used += size
         self._sent.append(_Sent(size, done, owner))
 
-    def spool(self, case: Case, codec: Any) -> float:
-        """Seconds of the same run with a spool, to the end of its flush."""
+    def spool(self, case: Case, codec: Any, accumulates: bool) -> tuple[list[float], int]:
+        """Seconds of the same runs with a spool, to the end of its flush, and the most checkpoints
+        that it has encoded together.
+        """
         host = len(case.profile.checkpoints) * (self._asked.size + FRAME)
-        options = {"device": case.cache, "host": host, "codec": codec}
-        values = self._state.view("float32")
+        together = self._asked.together if accumulates else None
+        options = {"device": case.cache, "host": host, "codec": codec, "accumulate": together}
         with open_spool(self._cuda, **options) as spool, self._cuda.current(self._app):
             wait_until_ready(spool)
-            begin = time.perf_counter()
-            for version, one in enumerate(case.profile.checkpoints):
-                self._cuda.spin(one.interval, self._app)
-                spool.save(version, values)
-            self._cuda.wait(self._app)
-            spool.flush()
-            return time.perf_counter() - begin
+            seconds = [self._one_run(spool, case) for _ in range(ROUNDS + 1)]
+            return seconds, spool.stats().codec.most_together
+
+    def _one_run(self, spool: Any, case: Case) -> float:
+        values = self._state.view("float32")
+        self._cuda.wait(self._app)
+        begin = time.perf_counter()
+        for version, one in enumerate(case.profile.checkpoints):
+            self._cuda.spin(one.interval, self._app)
+            spool.save(version, values)
+        self._cuda.wait(self._app)
+        spool.flush()
+        seconds = time.perf_counter() - begin
+        for version in spool.versions():
+            spool.discard(version)
+        return seconds

@@ -28,6 +28,7 @@ class Accumulated:
         ratios: that are tried.
         rates: that are tried.
         caches: that are tried.
+        together: checkpoints that a spool encodes together, on a GPU.
         frequencies: of the source, of runs with the wavefields of a migration, in Hz.
         twine: a file with the cost of Twine, in place of what is known of an H100.
         nvcomp: a file with that of nvCOMP.
@@ -44,6 +45,7 @@ class Accumulated:
     rates: tuple[float, ...] = (40e9, 100e9, 200e9, 400e9)
     caches: tuple[int, ...] = tuple(mib * MIB for mib in (64, 128, 256, 512, 1024))
     frequencies: tuple[float, ...] = (4.0, 8.0, 12.0, 16.0)
+    together: int = 16
     twine: Path | None = None
     nvcomp: Path | None = None
     plot: Path | None = None
@@ -62,7 +64,13 @@ def add_accumulated_options(parser: argparse.ArgumentParser) -> None:
     add("--accumulated-link", size_of, "SIZE", "a second to the host (25GB)")
     add("--accumulated-twine", Path, "FILE", "cost of Twine (known of an H100)")
     add("--accumulated-nvcomp", Path, "FILE", "cost of nvCOMP (known of an H100)")
-    add("--accumulated-plot", Path, "FILE", "draw throughputs there (PNG or SVG)")
+    add("--accumulated-together", count_of, "N", "checkpoints of one launch on a GPU (16)")
+    add(
+        "--accumulated-plot",
+        Path,
+        "FILE",
+        "draw throughputs there (PNG or SVG; those of a GPU: -gpu)",
+    )
 
 
 def accumulated_of(options: argparse.Namespace) -> dict[str, Any]:

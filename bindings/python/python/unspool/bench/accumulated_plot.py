@@ -1,4 +1,6 @@
-"""The plot of the part `accumulated`: throughputs of all approaches, one panel for what varies."""
+"""The plot of the parts `accumulated` and `accumulated-gpu`: throughputs of all approaches, one
+panel for what varies.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from matplotlib.figure import Figure
-from unspool.accumulate import Outcome
 
 __all__ = ["draw"]
 
@@ -20,11 +21,11 @@ LABELS = {
 }
 
 
-def draw(found: Mapping[str, Sequence[tuple[str, Mapping[str, Outcome]]]], file: Path) -> None:
+def draw(found: Mapping[str, Sequence[tuple[str, Mapping[str, float]]]], file: Path) -> None:
     """Writes the plot.
 
     Args:
-        found: by what varies: the values that it takes, each with the outcome of each approach.
+        found: by what varies: the values that it takes, each with the GB/s of each approach.
         file: PNG or SVG.
     """
     figure = Figure(figsize=(4.2 * min(2, len(found)), 3.2 * -(-len(found) // 2)))
@@ -34,7 +35,7 @@ def draw(found: Mapping[str, Sequence[tuple[str, Mapping[str, Outcome]]]], file:
         approaches = list(cases[0][1])
         width = 0.8 / len(approaches)
         for at, approach in enumerate(approaches):
-            heights = [outcomes[approach].throughput / 1e9 for _, outcomes in cases]
+            heights = [rates.get(approach, 0.0) for _, rates in cases]
             places = [
                 place + (at - len(approaches) / 2 + 0.5) * width for place in range(len(cases))
             ]
