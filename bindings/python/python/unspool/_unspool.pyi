@@ -58,9 +58,9 @@ class Spool:
         codec: what is done with the bytes of every array (see the guide on compression): None keeps
             them, `"lossless"` loses nothing, a `Bound` holds for every value of floating point
             (integers are then taken without loss), `Zfp` is for exchange with other programs,
-            `"auto"` chooses for each checkpoint among those that lose nothing, by what was
-            measured. A mapping has one for each array by name (by position, `0`), and `"*"` for all
-            others.
+            `"auto"` chooses for each checkpoint among those that lose nothing, on a GPU those of
+            nvCOMP too, by what was measured. A mapping has one for each array by name (by position,
+            `0`), and `"*"` for all others.
         check_codec: decode every array that was encoded on the spot, and compare it with what was
             given: a save then costs more than twice as much.
         accumulate: how many small checkpoints on a GPU are encoded together, by one launch: a
