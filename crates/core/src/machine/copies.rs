@@ -17,7 +17,6 @@ impl Core {
                 let next = self.settled_state(row, tier);
                 self.set_state(row, tier, next);
                 self.queue_flush(row, tier);
-                self.hurry_flush(row, tier);
             }
             self.refresh(row, tier);
         }

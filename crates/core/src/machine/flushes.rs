@@ -86,20 +86,25 @@ impl Core {
 
     /// Puts the copy into the queue of its lane when it needs a flush and is not there.
     pub(super) fn queue_flush(&mut self, row: Row, tier: TierId) {
-        if self.table.get(row).copy(tier).is_none_or(|c| c.queued) || !self.needs_flush(row, tier) {
-            return;
+        let queued = self.table.get(row).copy(tier).is_none_or(|c| c.queued);
+        if !queued && self.needs_flush(row, tier) {
+            self.enqueue_flush(row, tier);
         }
+        self.hurry_flush(row, tier);
+    }
+
+    fn enqueue_flush(&mut self, row: Row, tier: TierId) {
         let (id, bytes, now) = (self.table.get(row).id, self.table.get(row).bytes, self.now);
         let lane = self.flush_lane_mut(tier);
         lane.queue.push_back((row, id));
         let guess = lane.model.enqueue(bytes, now);
-        let copy = self.table.get_mut(row).copy_mut(tier).expect("checked above");
+        let copy = self.table.get_mut(row).copy_mut(tier).expect("it needs a flush");
         (copy.queued, copy.ready_guess) = (true, guess.max(Nanos(1)));
     }
 
     /// Lets the copy go before those that will be read, when it waits for its flush and its bytes
     /// were used.
-    pub(super) fn hurry_flush(&mut self, row: Row, tier: TierId) {
+    fn hurry_flush(&mut self, row: Row, tier: TierId) {
         let ckpt = self.table.get(row);
         let Some(copy) = ckpt.copy(tier).filter(|c| c.queued && !c.hurried) else { return };
         if copy.state != CopyState::WriteComplete || !self.is_used(ckpt, tier) {
