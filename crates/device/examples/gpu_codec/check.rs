@@ -22,8 +22,8 @@ pub fn run(context: &Context, seeds: Range<u64>, warps: &[u32]) {
     let per_thread = Stream::per_thread_default(context);
     let streams = [&streams[0], &streams[1], &per_thread, &Stream::legacy_default(context)];
     let coders = warps.iter().map(|&warps| match warps {
-        0 => Twine::new(context, Vec::new()),
-        warps => Twine::new(context, Vec::new()).with_warps(warps),
+        0 => Twine::new(context, Vec::new()).with_best_kernels(),
+        warps => Twine::new(context, Vec::new()).with_best_kernels().with_warps(warps),
     });
     let coders: Vec<Twine> = coders.collect();
     let (mut regions, mut damaged) = (0, (0, 0));
@@ -61,7 +61,8 @@ pub fn large(context: &Context) {
 }
 
 fn check_large(context: &Context, dtype: &Dtype, shape: &[u64], method: Method) {
-    let (stream, coder) = (Stream::new(context).unwrap(), Twine::new(context, Vec::new()));
+    let (stream, coder) =
+        (Stream::new(context).unwrap(), Twine::new(context, Vec::new()).with_best_kernels());
     let region = array(&mut Dice(7), dtype.clone(), shape.to_vec(), method);
     let (expected, _) = region.expected();
     let Some(spec) = &region.spec else { return };

@@ -55,7 +55,7 @@ pub fn run(context: &Context, most: u64) {
         wide: repeated(context, &stream, &wide, most * MIB),
         room: DeviceMemory::new(context, most * MIB / 64 * 65 + MIB).unwrap(),
         target: DeviceMemory::new(context, most * MIB).unwrap(),
-        coder: Twine::new(context, Vec::new()),
+        coder: Twine::new(context, Vec::new()).with_best_kernels(),
         range: f64::from(range),
         stream,
     };
@@ -227,7 +227,7 @@ impl Bench<'_> {
     fn tiles(&self, most: u64) {
         let method = Method::Bound(Bound::Absolute(1e-3 * self.range));
         for (warps, busy) in [(2, 20), (2, 24), (4, 16), (4, 20), (4, 24), (8, 16), (8, 24)] {
-            let coder = Twine::new(self.context, Vec::new());
+            let coder = Twine::new(self.context, Vec::new()).with_best_kernels();
             let coder = coder.with_warps(warps).with_busy_warps(busy);
             for size in sizes(most).filter(|&size| size == 1 || size > 32) {
                 let name = format!("f32 2-D, tiles {warps}/{busy}");

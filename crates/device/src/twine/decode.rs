@@ -2,6 +2,7 @@
 //! it is used.
 
 use std::ffi::c_void;
+use std::sync::Arc;
 
 use unspool_codec::twine::Layout;
 
@@ -11,6 +12,7 @@ use super::modules::{DECODE_WARPS, Kernel, Special, Variant};
 use super::plan::{cut, is_worth_a_variant, piece};
 use super::words::{DecodeLaunch, PIECES, Piece};
 use crate::error::DeviceError;
+use crate::kernels::Module;
 use crate::pending::{DecodeStatus, Pending};
 use crate::stream::Stream;
 use crate::watch::Place;
@@ -44,6 +46,16 @@ impl Twine {
         Ok(DecodeStatus::new(launches))
     }
 
+    /// The kernel `best`, or until that is compiled the one that takes every array.
+    pub(super) fn decoder(&self, best: Variant) -> Result<Arc<Module>, DeviceError> {
+        if self.patient {
+            return self.modules.get(best);
+        }
+        let at_once = self.modules.at_once(best);
+        // Where the best one is the general one, it is waited for.
+        at_once.map_or_else(|| self.modules.get(Variant { special: None, ..best }), Ok)
+    }
+
     /// # Safety
     /// As [`decode`](Self::decode); at most as many jobs as fit a launch.
     unsafe fn decode_some(
@@ -51,12 +63,7 @@ impl Twine {
         stream: &Stream,
         jobs: &[DecodeJob<'_>],
     ) -> Result<Pending, DeviceError> {
-        let best = variant(jobs.iter().map(|job| job.layout));
-        let module = match self.modules.at_once(best) {
-            Some(module) => module,
-            // Also where the best one is that: then it is waited for.
-            None => self.modules.get(Variant { special: None, ..best })?,
-        };
+        let module = self.decoder(variant(jobs.iter().map(|job| job.layout)))?;
         let (mut slot, mark) = (self.slots.begin(0)?, self.marks.prepare()?);
         let counts = slot.counters(stream)?;
         let mut words = words_of(jobs, (slot.address(), slot.sequence(), counts))?;

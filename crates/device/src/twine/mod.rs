@@ -48,6 +48,8 @@ pub struct Twine {
     /// Warps of a tile, if they are not chosen by size, and of a multiprocessor.
     warps: Option<u32>,
     busy: Option<u32>,
+    /// Whether the best kernel is waited for.
+    patient: bool,
 }
 
 impl Twine {
@@ -63,7 +65,15 @@ impl Twine {
             pool: Pool::default(),
             warps: None,
             busy: None,
+            patient: false,
         }
+    }
+
+    /// The same that waits for the kernel that suits a launch best, instead of taking a general one
+    /// until that is compiled: for checks and measurements.
+    #[must_use]
+    pub fn with_best_kernels(self) -> Twine {
+        Twine { patient: true, ..self }
     }
 
     /// The same with tiles of 2, 4 or (for narrow values) 8 warps instead of what suits the size:
@@ -86,14 +96,14 @@ impl Twine {
         &self.slots
     }
 
-    /// Compiles and loads the kernels that a launch with these checkpoints needs, and those that
+    /// Compiles and loads the kernels that a launch with these checkpoints takes, and those that
     /// decode what it writes, so that the first launch does not have to. It takes seconds where
-    /// they are not in the cache. Addresses do not matter.
+    /// none of them is there or in the cache. Addresses do not matter.
     ///
     /// # Errors
     /// As [`encode`](Self::encode).
     pub fn prepare(&self, checkpoints: &[Checkpoint<'_>]) -> Result<(), DeviceError> {
-        let plan = Plan::of(checkpoints, self.warps)?;
+        let plan = self.plan(checkpoints)?;
         self.encoders(&plan)?;
         let specs = checkpoints.iter().flat_map(|one| one.jobs).filter_map(|job| match job.spec {
             JobSpec::Twine(spec) => Some(&spec.layout),
@@ -101,7 +111,7 @@ impl Twine {
         });
         specs
             .map(|layout| decode::variant([layout]))
-            .try_for_each(|v| self.modules.get(v).map(drop))
+            .try_for_each(|best| self.decoder(best).map(drop))
     }
 
     /// Compiles or loads in the background what most launches need: the kernels that take every
@@ -149,7 +159,7 @@ impl Twine {
         let plan = Plan::of(checkpoints, self.warps)?;
         let (best, general) = (self.best(&plan), Variant::encoder(plan.wide));
         let is_asked_for = self.warps.is_some() || self.busy.is_some();
-        if is_asked_for || best == general || self.modules.at_once(best).is_some() {
+        if self.patient || is_asked_for || best == general || self.modules.at_once(best).is_some() {
             return Ok(plan);
         }
         Ok(Plan { special: None, ..Plan::of(checkpoints, Some(general.warps))? })
