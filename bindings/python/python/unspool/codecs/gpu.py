@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from unspool import Spool
+from unspool.bench.tiers import wait_until_ready
 from unspool.codecs.host import is_lossy_dtype, name_of
 from unspool.codecs.trial import Candidate, Trial, Wishes, best_of, judged, words_of_bound
 from unspool.errors import Error, NoDeviceError
@@ -80,9 +81,10 @@ class Runner:
 
         room = max(ROOM, 3 * array.nbytes)
         with Spool(device=room, on="cuda", codec=candidate.codec) as spool:
-            # The first calls compile kernels.
+            # The first calls ask for kernels, the best of which are compiled in the background.
             save()
             restore()
+            wait_until_ready(spool)
             encoding, _ = best_of(save, forget)
             decoding, _ = best_of(restore)
             stored = sum(one.stored_bytes for one in spool.achieved(0).values())
