@@ -13,7 +13,7 @@ use crate::spool::Spool;
 pub(crate) struct Profile(Option<Py<PyAny>>);
 
 impl Profile {
-    /// Reads the file, or prepares to write it. A plan may hold checkpoints of a GPU as `held` says.
+    /// Reads the file, or prepares to write it. A plan may hold checkpoints as `held` says.
     pub fn open(
         path: &Path,
         codec: Option<&Bound<'_, PyAny>>,

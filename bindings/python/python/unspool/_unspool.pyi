@@ -61,17 +61,11 @@ class Spool:
             `"auto"` chooses for each checkpoint among those that lose nothing, on a GPU those of
             nvCOMP too, by what was measured. A mapping has one for each array by name (by position,
             `0`), and `"*"` for all others.
-        check_codec: decode every array that was encoded on the spot, and compare it with what was
-            given: a save then costs more than twice as much.
-        accumulate: how many small checkpoints on a GPU are encoded together, by one launch: a
-            number of checkpoints (at most 64 MiB of values then), a size such as `"32MiB"`, or both
-            as a pair. Their values are copied within the GPU's memory, which takes up to twice as
-            much of it beside the tiers; they are encoded when there are so many, when one of them
-            is needed, or after 20 ms.
-        profile: a file of what saves were like. The first run records it, with the codec for each
-            checkpoint; later ones plan with it which checkpoints to keep as they are, which to
-            encode alone, and on a GPU which to encode together. A run that differs is told by an
-            `unspool.accumulate.PlanDroppedWarning`. It needs a codec.
+        check_codec: decode what was encoded on the spot and compare: a save costs twice as much.
+        accumulate: encode small checkpoints of a GPU together: `16`, `"32MiB"`, or both as a pair.
+        profile: a file of what saves were like, which the first run records. Later ones plan with
+            it what to keep as it is, and what to encode alone or together. A run that differs is
+            told by an `unspool.accumulate.PlanDroppedWarning`. It needs a codec.
 
     Raises:
         OptionError, UnknownOptionError: an option makes no sense or does not exist.

@@ -43,8 +43,8 @@ impl NvCompCoder {
     }
 
     /// As [`encode`](Self::encode), for several arrays of one layout, which share the call of the
-    /// library ("accumulated compression"). Each has its own place, in which `Start::Next` is behind
-    /// the array before it.
+    /// library ("accumulated compression"). Each has its own place, in which `Start::Next` is
+    /// behind the array before it.
     ///
     /// # Errors
     /// Those of `encode`; when there are no arrays, or they are of several layouts.

@@ -80,7 +80,8 @@ impl Coders {
 
 impl Encoding {
     /// As [`begin`](Self::begin), for several checkpoints: Twine encodes all of them with one
-    /// launch, nvCOMP arrays of one layout with one call, other encoders one behind the other. The results are in the order of the members.
+    /// launch, nvCOMP arrays of one layout with one call, other encoders one behind the other. The
+    /// results are in the order of the members.
     ///
     /// # Errors
     /// When one of them cannot be enqueued: all guards come back, and nothing is on its way.
