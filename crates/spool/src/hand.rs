@@ -95,9 +95,6 @@ impl SaveTicket {
             work.forget();
             return Err(closed);
         }
-        if !is_held {
-            state.tally.launches.add(1);
-        }
         let handed = Handed {
             work,
             launched,

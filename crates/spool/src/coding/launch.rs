@@ -287,6 +287,7 @@ impl SaveTicket {
                 encoded.time += began.elapsed();
                 encoded.is_launched = true;
                 self.room = Some(room);
+                self.hub.state().tally.launches.add(1);
                 if self.hub.settings.check_codec {
                     self.check(gpu, stream, &sources)?;
                 }
