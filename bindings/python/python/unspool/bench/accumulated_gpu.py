@@ -287,7 +287,10 @@ class Pipeline:
         options = {"device": case.cache, "host": host, "codec": codec, "accumulate": together}
         with open_spool(self._cuda, **options) as spool, self._cuda.current(self._app):
             wait_until_ready(spool)
-            seconds = [self._one_run(spool, case) for _ in range(ROUNDS + 1)]
+            seconds = [self._one_run(spool, case)]
+            # The kernels for its launches are compiled meanwhile.
+            wait_until_ready(spool)
+            seconds += [self._one_run(spool, case) for _ in range(ROUNDS)]
             return seconds, spool.stats().codec.most_together
 
     def _one_run(self, spool: Any, case: Case) -> float:
