@@ -98,10 +98,12 @@ struct DecodeLaunch {
 #ifdef EMULATED
 #define DEVICE static inline
 #define DEVICE_MEMBER inline
+#define APART static
 #define BOUNDS
 #else
 #define DEVICE static __device__ __forceinline__
 #define DEVICE_MEMBER __device__ __forceinline__
+#define APART static __device__ __noinline__  // once, for several callers
 
 // So many registers that a multiprocessor holds this many blocks; what there is room for otherwise.
 #ifdef LEAST_BLOCKS
@@ -121,19 +123,15 @@ DEVICE u64 look_at(const u64 *from) {
     return value;
 }
 
-// A count: what was done before it was raised is there when it is seen.
-DEVICE u32 load_acquire(const u32 *from) {
-    u32 value;
-    asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(value) : "l"(from) : "memory");
-    return value;
-}
-
 // To the host, behind everything of this thread and what it has seen.
 DEVICE void store_for_host(u64 *to, u64 value) {
     asm volatile("st.release.sys.global.u64 [%0], %1;" ::"l"(to), "l"(value) : "memory");
 }
 
 DEVICE void pause() { __nanosleep(20); }
+
+// To the second cache, for a read that follows.
+DEVICE void prefetch(u64 address) { asm volatile("prefetch.global.L2 [%0];" ::"l"(address)); }
 #endif
 
 // The form of all arrays of the launch where it is known when this is compiled; else 0.
@@ -193,10 +191,15 @@ DEVICE u32 max_of_warp(u32 x) {
     UNROLL for (u32 d = 16; d; d >>= 1) x = max(x, __shfl_xor_sync(ALL, x, d));
     return x;
 }
+DEVICE u32 min_of_warp(u32 x) {
+    UNROLL for (u32 d = 16; d; d >>= 1) x = min(x, __shfl_xor_sync(ALL, x, d));
+    return x;
+}
 #else
 DEVICE u32 sum_of_warp(u32 x) { return __reduce_add_sync(ALL, x); }
 DEVICE u32 or_of_warp(u32 x) { return __reduce_or_sync(ALL, x); }
 DEVICE u32 max_of_warp(u32 x) { return __reduce_max_sync(ALL, x); }
+DEVICE u32 min_of_warp(u32 x) { return __reduce_min_sync(ALL, x); }
 #endif
 
 // The part of an array that a chunk holds.

@@ -1,16 +1,14 @@
 // From the values of a chunk to what becomes of it. A warp has a chunk, a lane a block of it.
 
-// Keeps the errors of a chunk for the tile; gives the number of its outliers.
-DEVICE u32 keep_errors(Shared &shared, const Errors &errors, u32 warp, u32 lane) {
+// Adds the errors of a chunk to those of the warp.
+DEVICE void keep_errors(Shared &shared, const Errors &errors, u32 outliers, u32 warp, u32 lane) {
     u64 max_bits = max_of_warp(errors.max_bits);
     double sum_sq = sum_of_warp(errors.sum_sq);
-    u32 outliers = sum_of_warp(errors.outliers);
     if (lane == 0) {
-        shared.max_bits[warp] = max_bits;
-        shared.sum_sq[warp] = sum_sq;
-        shared.outliers[warp] = outliers;
+        shared.max_bits[warp] = max(shared.max_bits[warp], max_bits);
+        shared.sum_sq[warp] += sum_sq;
+        shared.outliers[warp] += outliers;
     }
-    return outliers;
 }
 
 // From values in shared memory to what the chunk becomes, packed there if it is coded.
@@ -42,7 +40,7 @@ DEVICE Chunk encode_staged(const EncodeLaunch &a, Shared &shared, U *stage, u32 
         return chunk;
     }
     u32 bad = 0;
-    Errors errors = {0, 0, 0};
+    Errors errors = {0, 0};
     if (exact) {
         order(q, width, kind_of(job.cut) < KIND_SIGNED);
     } else if (sizeof(U) == 4 && !is_relative(job) && kind_of(job.cut) == KIND_F32) {
@@ -53,8 +51,7 @@ DEVICE Chunk encode_staged(const EncodeLaunch &a, Shared &shared, U *stage, u32 
         UNROLL for (int i = 0; i < 32; i++) q[i] = mine[i];
     }
     if (inside < 32) bad &= (1u << inside) - 1;
-    errors.outliers = __popc(bad);
-    const u32 outliers = exact ? 0 : keep_errors(shared, errors, warp, lane);
+    const u32 outliers = exact ? 0 : sum_of_warp((u32)__popc(bad));
     const u32 cut = exact ? 8 * sizeof(U) - width : 0;
     if (cut) {
         UNROLL for (int i = 0; i < 32; i++) q[i] <<= cut;
@@ -77,19 +74,20 @@ DEVICE Chunk encode_staged(const EncodeLaunch &a, Shared &shared, U *stage, u32 
         u32 words5 = sum_of_warp(frame.words);
         if (words5 < least_words) kind = 5, least_words = words5, cost = frame;
     }
-    if (least_words == 0 && outliers == 0) return chunk;
+    if (least_words == 0 && outliers == 0) {
+        if (!exact) keep_errors(shared, errors, 0, warp, lane);
+        return chunk;
+    }
     cost = numbers_of(q, mine, w, job, lane, inside, kind, cost, least);
     const u32 words = sum_of_warp(cost.words), raw = raw_words(w.m, width);
     chunk.words = 9 + words + (outliers + 1) / 2 + outliers * (width == 64 ? 2 : 1);
     if (outliers > 256 || chunk.words >= raw) {
         chunk.what = CHUNK_RAW;
         chunk.words = raw;
-        if (lane == 0) {
-            shared.max_bits[warp] = 0;
-            shared.sum_sq[warp] = 0;
-        }
+        if (lane == 0) shared.outliers[warp] += outliers;
         return chunk;
     }
+    if (!exact) keep_errors(shared, errors, outliers, warp, lane);
     chunk.what = CHUNK_CODED;
     pack<U>((u32 *)stage, q, w, job, lane, kind, cost, words, bad, least);
     __syncwarp();

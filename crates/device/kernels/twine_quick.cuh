@@ -120,8 +120,8 @@ DEVICE void keep_quick_errors(Shared &shared, float largest, float sum, float sc
     if (lane == 0) {
         Errors errors;
         note_errors(errors, __uint_as_float(most), sum, scale);
-        shared.max_bits[warp] = errors.max_bits;
-        shared.sum_sq[warp] = errors.sum_sq;
+        shared.max_bits[warp] = max(shared.max_bits[warp], errors.max_bits);
+        shared.sum_sq[warp] += errors.sum_sq;
     }
 }
 

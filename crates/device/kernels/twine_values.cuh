@@ -42,21 +42,29 @@ struct Chunk {
 struct Errors {
     double sum_sq;
     u64 max_bits;  // as the bits of a double
-    u32 outliers;
 };
 
+#define KEPT 320   // words of a chunk that can wait for its place
+#define LOOKS 4    // tiles that a thread looks back at at once
+
+// What a block has.
 struct Shared {
     Coeff stage[WARPS][32 * STRIDE + 8];
+    u32 kept[WARPS][KEPT];
     Job job;
     Entry entry;
     Window windows[WARPS];
+    // Of what the block has done of its job.
     u64 max_bits[WARPS];
     double sum_sq[WARPS];
-    u32 words[WARPS];
     u32 outliers[WARPS];
-    u64 before;  // words of the tiles before, of the same job
-    u64 start;   // where the job begins
-    u32 tile, number;
+    u32 done;
+    u32 words[WARPS];
+    u64 parts[WARPS];
+    u32 nearest[WARPS];
+    u64 begin;  // of the chain of the job
+    u64 start;  // of the job; 0 while it is not known
+    u32 next, number;
     u32 header[16];
 };
 

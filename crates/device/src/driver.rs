@@ -39,6 +39,8 @@ pub struct DeviceInfo {
     pub integrated: bool,
     /// How many copies run beside kernels and each other.
     pub copy_engines: u32,
+    /// How many blocks of a kernel run side by side at least.
+    pub multiprocessors: u32,
 }
 
 impl Driver {
@@ -96,6 +98,7 @@ fn describe(ordinal: i32) -> Result<DeviceInfo, CudaError> {
         maps_in_pieces: flag(Attribute::CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED)?,
         integrated: flag(Attribute::CU_DEVICE_ATTRIBUTE_INTEGRATED)?,
         copy_engines: number(Attribute::CU_DEVICE_ATTRIBUTE_ASYNC_ENGINE_COUNT)?,
+        multiprocessors: number(Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?.max(1),
     })
 }
 

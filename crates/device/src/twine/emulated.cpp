@@ -24,7 +24,7 @@
 struct Index {
     unsigned x;
 };
-static thread_local Index threadIdx, blockIdx;
+static thread_local Index threadIdx, blockIdx, gridDim;
 
 struct Fiber {
     ucontext_t start;
@@ -120,6 +120,12 @@ static unsigned __reduce_max_sync(unsigned, unsigned value) {
     for (unsigned i = 0; i < 32; i++) most = all[i] > most ? (unsigned)all[i] : most;
     return most;
 }
+static unsigned __reduce_min_sync(unsigned, unsigned value) {
+    unsigned long long *all = exchange(value);
+    unsigned least = ~0u;
+    for (unsigned i = 0; i < 32; i++) least = all[i] < least ? (unsigned)all[i] : least;
+    return least;
+}
 static bool __syncthreads_and(bool is) {
     static thread_local unsigned no[2];
     unsigned turn = block.number & 1;
@@ -169,6 +175,7 @@ static inline void store_for_host(unsigned long long *to, unsigned long long val
     __atomic_store_n(to, value, __ATOMIC_RELEASE);
 }
 static inline void pause() { sched_yield(); }
+static inline void prefetch(unsigned long long) {}
 
 static inline int __clz(int x) { return x ? __builtin_clz((unsigned)x) : 32; }
 static inline int __clzll(long long x) { return x ? __builtin_clzll((unsigned long long)x) : 64; }
@@ -277,6 +284,7 @@ static void run_blocks(void (*kernel)(Launch), const Launch &launch, unsigned bl
     auto work = [&] {
         own = &launch;
         call = kernel;
+        gridDim.x = blocks;
         body = [] { call(*own); };
         for (Fiber &fiber : fibers) fiber.stack = (char *)malloc(128 << 10);
         while ((blockIdx.x = next++) < blocks) run_block();

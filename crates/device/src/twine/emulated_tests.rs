@@ -21,8 +21,9 @@ fn text(name: &str) -> String {
     std::fs::read_to_string(format!("{}/{name}", env!("CARGO_MANIFEST_DIR"))).unwrap()
 }
 
-/// Warps of a tile of the encoder, and threads of the system that run blocks.
+/// Warps of a tile of the encoder and of the device, and threads of the system that run blocks.
 const WARPS: u32 = 2;
+const MOST_WARPS: u32 = 8;
 const WORKERS: u32 = 2;
 
 fn job(region: &Region) -> EncodeJob<'_> {
@@ -57,7 +58,8 @@ fn build(folder: &Path, name: &str, warps: u32, head: &str) -> Option<libloading
         "extern \"C\" void run(const {launch} *launch, unsigned blocks, unsigned workers) {{\n\
          run_blocks<{launch}>((void (*)({launch}))twine_{name}, *launch, blocks, workers);\n}}\n"
     );
-    let parts: &[&str] = if name == "encode" { &["values", "pack", "quick", "chunk"] } else { &[] };
+    let parts: &[&str] =
+        if name == "encode" { &["values", "pack", "quick", "chunk", "places"] } else { &[] };
     let parts: String =
         parts.iter().map(|part| text(&format!("kernels/twine_{part}.cuh"))).collect();
     let texts = [
@@ -141,7 +143,8 @@ impl Scratch {
         }
         self.epoch += 1;
         let words = words_at(plan, &places, self.ticket, self.epoch);
-        self.ticket += plan.tiles;
+        let blocks = plan.blocks(MOST_WARPS);
+        self.ticket += plan.tickets(blocks);
         // SAFETY: our own text with its types; all that the words name is there.
         unsafe {
             if plan.reduces > 0 {
@@ -149,7 +152,7 @@ impl Scratch {
                 reduce(&raw const words, plan.reduces, 1);
             }
             let encode = kernels.encode.get::<Encode>(b"run").unwrap();
-            encode(&raw const words, plan.tiles, WORKERS);
+            encode(&raw const words, blocks, WORKERS);
         }
         assert!(self.tables.iter().all(|&word| word == 0));
         let counters = &self.words[8 + JOBS..8 + 10 * JOBS];

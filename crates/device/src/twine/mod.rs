@@ -4,7 +4,8 @@
 //! for each warp) in order, and find out where their words go by looking back at the tiles before
 //! (Merrill, Garland: "Single-pass Parallel Prefix Scan with Decoupled Look-back", 2016); where a
 //! region begins is found in the same way from the sizes of those before it. So nobody waits for
-//! what was not started before, and the host learns the sizes when it wants to know them.
+//! what was not started before, and the host learns the sizes when it wants to know them. A tile
+//! waits for its place in shared memory while its block encodes the next.
 
 mod decode;
 #[cfg(test)]
@@ -36,6 +37,9 @@ use modules::{Kernel, Modules, REDUCE_THREADS, Variant};
 use plan::Plan;
 use scratch::{Pool, Set};
 use words::{EncodeLaunch, Entry, INLINE, Job};
+
+/// Warps of the encoder that a multiprocessor holds at most.
+const MOST_WARPS: u32 = 32;
 
 /// The encoder and decoder of one device. It may be used from several threads at once.
 #[derive(Debug)]
@@ -229,10 +233,12 @@ impl Twine {
             // or belongs to the set and the slots.
             unsafe { module.launch_with(stream, Kernel::Reduce.name(), shape, &mut list) }?;
         }
-        let shape = (plan.tiles, 32 * plan.warps);
+        let warps = MOST_WARPS.saturating_mul(self.context.device().multiprocessors);
+        let blocks = plan.blocks(warps);
+        let shape = (blocks, 32 * plan.warps);
         // SAFETY: as above.
         unsafe { encode.launch_with(stream, Kernel::Encode.name(), shape, &mut list) }?;
-        set.ticket = set.ticket.wrapping_add(plan.tiles);
+        set.ticket = set.ticket.wrapping_add(plan.tickets(blocks));
         // Before the mark, which is behind it.
         tell(stream, checkpoints);
         let mark = mark.record(stream)?;

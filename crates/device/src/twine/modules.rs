@@ -18,6 +18,7 @@ const ENCODE: &str = concat!(
     include_str!("../../kernels/twine_pack.cuh"),
     include_str!("../../kernels/twine_quick.cuh"),
     include_str!("../../kernels/twine_chunk.cuh"),
+    include_str!("../../kernels/twine_places.cuh"),
     include_str!("../../kernels/twine_encode.cu"),
 );
 const REDUCE: &str = include_str!("../../kernels/twine_reduce.cu");
@@ -41,6 +42,7 @@ macro_rules! encode {
             "twine_pack.cuh",
             "twine_quick.cuh",
             "twine_chunk.cuh",
+            "twine_places.cuh",
             "twine_encode.cu"
         )
     };
@@ -52,7 +54,7 @@ pub(crate) const SOURCES: &[(&str, &str)] = &[
     ("twine_encode.cu, wide", encode!("#define WIDE 1\n#define WARPS 2\n")),
     (
         "twine_encode.cu, float32 in two dimensions by steps",
-        encode!("#define WIDE 0\n#define WARPS 8\n#define FORM 0x01020220u\n#define MODE 1\n"),
+        encode!("#define WIDE 0\n#define WARPS 4\n#define FORM 0x01020220u\n#define MODE 1\n"),
     ),
     ("twine_reduce.cu", text!("#define WIDE 0\n#define WARPS 8\n", "twine_reduce.cu")),
     ("twine_decode.cu, narrow", text!("#define WIDE 0\n#define WARPS 4\n", "twine_decode.cu")),

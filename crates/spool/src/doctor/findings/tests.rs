@@ -27,6 +27,7 @@ fn good_device() -> Device {
             maps_in_pieces: true,
             integrated: false,
             copy_engines: 3,
+            multiprocessors: 132,
         },
         pci: PciLink { now: Some(FAST), most: Some(FAST), numa_node: Some(1) },
         free: Some(78 * GIB),
