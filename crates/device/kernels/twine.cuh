@@ -103,7 +103,12 @@ struct DecodeLaunch {
 #else
 #define DEVICE static __device__ __forceinline__
 #define DEVICE_MEMBER __device__ __forceinline__
-#define APART static __device__ __noinline__  // once, for several callers
+// What has several callers is there once, unless there is only one.
+#if defined(ONCE) && ONCE
+#define APART DEVICE
+#else
+#define APART static __device__ __noinline__
+#endif
 
 // So many registers that a multiprocessor holds this many blocks; what there is room for otherwise.
 #ifdef LEAST_BLOCKS

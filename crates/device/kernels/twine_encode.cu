@@ -261,8 +261,13 @@ DEVICE void copy_tile(const EncodeLaunch &a, Shared &shared, u32 tile, u32 warp,
     copy_part(shared.job, shared.start, shared.entry.limit, part, lane);
 }
 
-// Whether every block has one tile, its own: they are started in this order.
+// Whether every block has one tile, its own: they are started in this order. Small launches have a
+// kernel that knows: what an instruction takes to be fetched is a part of their time.
+#ifdef ONCE
+DEVICE bool has_one_tile(const EncodeLaunch &) { return ONCE; }
+#else
 DEVICE bool has_one_tile(const EncodeLaunch &a) { return a.tiles <= gridDim.x; }
+#endif
 
 // Asks for the values of the tile that the block has next, as far as they are of the same job.
 DEVICE void ask_for(const Shared &shared, u32 warp, u32 lane) {
@@ -304,8 +309,10 @@ DEVICE void encode_tile(const EncodeLaunch &a, Shared &shared, Waiting &waiting,
         u64 state = tile == job.tile0 ? WORD_ALL : WORD_SUM;
         publish((u64 *)a.status + tile, word_of(a, state, own.all));
     }
-    ask_for(shared, warp, lane);
-    write_waiting(a, shared, waiting, warp, lane);
+    if (!has_one_tile(a)) {
+        ask_for(shared, warp, lane);
+        write_waiting(a, shared, waiting, warp, lane);
+    }
     const u32 *stage = (const u32 *)shared.stage[warp];
     if (waits) {
         __syncwarp();
@@ -343,7 +350,7 @@ DEVICE void take_job(const EncodeLaunch &a, Shared &shared, u32 tile, u32 lane) 
 
 // The block is done with its job, if it has one.
 DEVICE void leave_job(const EncodeLaunch &a, Shared &shared, Waiting &waiting, u32 warp, u32 lane) {
-    write_waiting(a, shared, waiting, warp, lane);
+    if (!has_one_tile(a)) write_waiting(a, shared, waiting, warp, lane);
     __syncthreads();
     if (warp == 0 && shared.done) end_tiles(a, shared, lane);
 }
@@ -366,8 +373,8 @@ twine_encode(const __grid_constant__ EncodeLaunch a) {
         __syncthreads();
         const u32 tile = shared.next;
         const bool is_over = tile >= a.tiles;
-        if (is_over || tile - shared.job.tile0 >= shared.job.tiles) {
-            leave_job(a, shared, waiting, warp, lane);
+        if (has_one || is_over || tile - shared.job.tile0 >= shared.job.tiles) {
+            if (!has_one) leave_job(a, shared, waiting, warp, lane);
             if (is_over) return;
             if (warp == 0) take_job(a, shared, tile, lane);
         }
@@ -380,5 +387,6 @@ twine_encode(const __grid_constant__ EncodeLaunch a) {
         } else {
             encode_tile(a, shared, waiting, tile, ticket, warp, lane);
         }
+        if (has_one) return leave_job(a, shared, waiting, warp, lane);
     }
 }

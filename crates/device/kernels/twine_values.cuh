@@ -44,8 +44,14 @@ struct Errors {
     u64 max_bits;  // as the bits of a double
 };
 
-#define KEPT 320   // words of a chunk that can wait for its place
-#define LOOKS 4    // tiles that a thread looks back at at once
+// Words of a chunk that can wait for its place, and tiles that a thread looks back at at once.
+#if defined(ONCE) && ONCE
+#define KEPT 1
+#define LOOKS 1
+#else
+#define KEPT 320
+#define LOOKS 4
+#endif
 
 // What a block has.
 struct Shared {

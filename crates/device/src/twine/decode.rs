@@ -98,7 +98,7 @@ pub(super) fn variant<'a>(layouts: impl IntoIterator<Item = &'a Layout>) -> Vari
         [form] if is_worth_a_variant(form, chunks) => Some(Special { form, mode: None }),
         _ => None,
     };
-    Variant { kernel: Kernel::Decode, wide, warps: DECODE_WARPS, busy: None, special }
+    Variant { kernel: Kernel::Decode, wide, warps: DECODE_WARPS, busy: None, once: false, special }
 }
 
 /// The words of a launch: its slot, what that holds at the end, and its counters.

@@ -21,9 +21,9 @@ fn text(name: &str) -> String {
     std::fs::read_to_string(format!("{}/{name}", env!("CARGO_MANIFEST_DIR"))).unwrap()
 }
 
-/// Warps of a tile of the encoder and of the device, and threads of the system that run blocks.
+/// Warps of a tile of the encoder, blocks that find room, and threads of the system that run them.
 const WARPS: u32 = 2;
-const MOST_WARPS: u32 = 8;
+const MOST_BLOCKS: u32 = 3;
 const WORKERS: u32 = 2;
 
 fn job(region: &Region) -> EncodeJob<'_> {
@@ -112,6 +112,9 @@ struct Scratch {
     tables: Vec<u64>,
     ticket: u32,
     epoch: u32,
+    /// Whether every tile gets a block of its own, and whether the kernels are compiled for that.
+    once: bool,
+    compiled: bool,
 }
 
 const JOBS: usize = 64;
@@ -120,7 +123,14 @@ const TILES: usize = 4096;
 impl Scratch {
     fn new() -> Scratch {
         let words = vec![0; 8 + JOBS * (1 + 1 + 8 + 4) + TILES];
-        Scratch { words, tables: vec![0; JOBS * 24], ticket: 0, epoch: 0 }
+        Scratch {
+            words,
+            tables: vec![0; JOBS * 24],
+            ticket: 0,
+            epoch: 0,
+            once: false,
+            compiled: false,
+        }
     }
 
     fn places(&self) -> Places {
@@ -143,8 +153,9 @@ impl Scratch {
         }
         self.epoch += 1;
         let words = words_at(plan, &places, self.ticket, self.epoch);
-        let blocks = plan.blocks(MOST_WARPS);
-        self.ticket += plan.tickets(blocks);
+        let blocks = if self.once { plan.tiles } else { plan.tiles.min(MOST_BLOCKS) };
+        let takes_tickets = if self.compiled { !self.once } else { blocks < plan.tiles };
+        self.ticket += if takes_tickets { plan.tiles + blocks } else { 0 };
         // SAFETY: our own text with its types; all that the words name is there.
         unsafe {
             if plan.reduces > 0 {
@@ -288,6 +299,7 @@ fn the_kernels_write_the_bytes_of_the_codec() {
     let Some(kernels) = kernels("") else { return skipped() };
     let mut scratch = Scratch::new();
     for seed in 0..rounds() {
+        scratch.once = seed % 3 == 0;
         check_batch(&kernels, &mut scratch, seed, region);
     }
 }
@@ -391,11 +403,12 @@ fn full_chunks_of_small_coefficients_are_written_the_same() {
 
 /// Forms and modes as a kernel is compiled for them, and arrays of that form.
 fn check_variants(all: &[(&str, u32, Make)]) {
-    for &(form, mode, make) in all {
-        let head = format!("#define FORM {form}\n#define MODE {mode}\n");
+    for (&(form, mode, make), once) in all.iter().flat_map(|one| [(one, true), (one, false)]) {
+        let ways = format!("#define MODE {mode}\n#define ONCE {}\n", u32::from(once));
+        let head = format!("#define FORM {form}\n{ways}");
         let Some(kernels) = kernels(&head) else { return skipped() };
-        let mut scratch = Scratch::new();
-        for seed in 0..rounds() / 4 {
+        let mut scratch = Scratch { once, compiled: true, ..Scratch::new() };
+        for seed in 0..rounds() / 6 {
             check_batch(&kernels, &mut scratch, seed, make);
             check_decoding(&kernels, seed, make);
         }

@@ -33,13 +33,10 @@ use crate::watch::Place;
 pub use job::{Checkpoint, DecodeJob, EncodeJob, JobSpec};
 pub(crate) use modules::SOURCES;
 
-use modules::{Kernel, Modules, REDUCE_THREADS, Variant};
+use modules::{FEW_WARPS, Kernel, Modules, REDUCE_THREADS, Variant};
 use plan::Plan;
 use scratch::{Pool, Set};
 use words::{EncodeLaunch, Entry, INLINE, Job};
-
-/// Warps of the encoder that a multiprocessor holds at most.
-const MOST_WARPS: u32 = 32;
 
 /// The encoder and decoder of one device. It may be used from several threads at once.
 #[derive(Debug)]
@@ -154,7 +151,13 @@ impl Twine {
     /// The encoder that suits a launch best.
     fn best(&self, plan: &Plan) -> Variant {
         let Plan { wide, warps, special, .. } = *plan;
-        Variant { kernel: Kernel::Encode, wide, warps, busy: self.busy, special }
+        let once = special.is_some() && plan.tiles <= self.blocks_at_once(FEW_WARPS, warps);
+        Variant { kernel: Kernel::Encode, wide, warps, busy: self.busy, once, special }
+    }
+
+    /// Blocks of so many warps that find room, where a multiprocessor holds `busy` warps.
+    fn blocks_at_once(&self, busy: u32, warps: u32) -> u32 {
+        busy.saturating_mul(self.context.device().multiprocessors) / warps
     }
 
     /// A launch, cut for the kernel that suits it best, or until that is compiled for the one that
@@ -233,12 +236,16 @@ impl Twine {
             // or belongs to the set and the slots.
             unsafe { module.launch_with(stream, Kernel::Reduce.name(), shape, &mut list) }?;
         }
-        let warps = MOST_WARPS.saturating_mul(self.context.device().multiprocessors);
-        let blocks = plan.blocks(warps);
+        let variant = self.best(plan);
+        let most = self.blocks_at_once(variant.busy_warps(), variant.warps);
+        let blocks = plan.tiles.min(most);
         let shape = (blocks, 32 * plan.warps);
         // SAFETY: as above.
         unsafe { encode.launch_with(stream, Kernel::Encode.name(), shape, &mut list) }?;
-        set.ticket = set.ticket.wrapping_add(plan.tickets(blocks));
+        if variant.takes_tickets(plan.tiles, blocks) {
+            // For each block one tells it that no tile is left.
+            set.ticket = set.ticket.wrapping_add(plan.tiles).wrapping_add(blocks);
+        }
         // Before the mark, which is behind it.
         tell(stream, checkpoints);
         let mark = mark.record(stream)?;

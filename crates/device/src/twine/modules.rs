@@ -54,7 +54,14 @@ pub(crate) const SOURCES: &[(&str, &str)] = &[
     ("twine_encode.cu, wide", encode!("#define WIDE 1\n#define WARPS 2\n")),
     (
         "twine_encode.cu, float32 in two dimensions by steps",
-        encode!("#define WIDE 0\n#define WARPS 4\n#define FORM 0x01020220u\n#define MODE 1\n"),
+        encode!("#define WIDE 0\n#define WARPS 8\n#define FORM 0x01020220u\n#define MODE 1\n"),
+    ),
+    (
+        "twine_encode.cu, a small array of float32 by steps",
+        encode!(
+            "#define WIDE 0\n#define WARPS 8\n#define ONCE 1\n#define FORM 0x01010220u\n\
+             #define MODE 1\n"
+        ),
     ),
     ("twine_reduce.cu", text!("#define WIDE 0\n#define WARPS 8\n", "twine_reduce.cu")),
     ("twine_decode.cu, narrow", text!("#define WIDE 0\n#define WARPS 4\n", "twine_decode.cu")),
@@ -98,23 +105,32 @@ pub(super) struct Variant {
     /// Warps that a multiprocessor should hold: more of them hide more of what they wait for, and
     /// leave each fewer registers. Only for an encoder of narrow values of one form.
     pub(super) busy: Option<u32>,
+    /// Whether every tile has a block of its own. Only for an encoder of one form.
+    pub(super) once: bool,
     pub(super) special: Option<Special>,
 }
+
+/// Warps that a multiprocessor holds without spilling registers.
+pub(super) const FEW_WARPS: u32 = 16;
 
 /// Warps of a tile of the decoder, and threads of a block of the launch that computes bounds.
 pub(super) const DECODE_WARPS: u32 = 4;
 pub(super) const REDUCE_THREADS: u32 = 256;
 
 impl Variant {
-    /// Measured on an H100: with loss more warps gain more than the registers that are spilled for
-    /// them cost; without, there is one way more to pack, and they do not.
-    fn busy_warps(&self) -> Option<u32> {
+    /// Measured on an H100: where blocks go on with other tiles, more warps gain more with loss than
+    /// the registers that are spilled for them cost; else they do not.
+    pub(super) fn busy_warps(&self) -> u32 {
         let mode = self.special.and_then(|special| special.mode);
         match (self.wide, mode) {
-            (false, Some(1)) => Some(self.busy.unwrap_or(32)),
-            (false, Some(0)) | (true, Some(1)) => Some(16),
-            _ => None,
+            (false, Some(1)) if !self.once => self.busy.unwrap_or(24),
+            _ => FEW_WARPS,
         }
+    }
+
+    /// Whether blocks of the encoder take tickets for their tiles.
+    pub(super) fn takes_tickets(&self, tiles: u32, blocks: u32) -> bool {
+        if self.special.is_some() { !self.once } else { blocks < tiles }
     }
 
     fn text(&self) -> String {
@@ -123,8 +139,9 @@ impl Variant {
         if let Some(Special { form, mode }) = self.special {
             text += &format!("#define FORM {form:#x}u\n");
             text += &mode.map(|mode| format!("#define MODE {mode}\n")).unwrap_or_default();
-            if let Some(busy) = self.busy_warps().filter(|_| self.kernel == Kernel::Encode) {
-                text += &format!("#define LEAST_BLOCKS {}\n", busy / self.warps);
+            if self.kernel == Kernel::Encode {
+                let (once, blocks) = (u32::from(self.once), self.busy_warps() / self.warps);
+                text += &format!("#define ONCE {once}\n#define LEAST_BLOCKS {blocks}\n");
             }
         }
         text += COMMON;
@@ -140,25 +157,27 @@ impl Variant {
     /// The encoder for whatever has no kernel of its own yet.
     pub(super) fn encoder(wide: bool) -> Variant {
         let warps = if wide { 2 } else { 4 };
-        Variant { kernel: Kernel::Encode, wide, warps, busy: None, special: None }
+        Variant { kernel: Kernel::Encode, wide, warps, busy: None, once: false, special: None }
     }
 
     /// The kernel for bounds that depend on the values.
     pub(super) fn reducer() -> Variant {
         let (kernel, warps) = (Kernel::Reduce, REDUCE_THREADS / 32);
-        Variant { kernel, wide: false, warps, busy: None, special: None }
+        Variant { kernel, wide: false, warps, busy: None, once: false, special: None }
     }
 
     /// The decoder for all forms.
     pub(super) fn decoder(wide: bool) -> Variant {
         let (kernel, warps) = (Kernel::Decode, DECODE_WARPS);
-        Variant { kernel, wide, warps, busy: None, special: None }
+        Variant { kernel, wide, warps, busy: None, once: false, special: None }
     }
 
     /// Those for arrays of one form, as most applications have them: float32 and float64, in one to
     /// three dimensions, encoded in these modes.
     pub(super) fn usual(modes: &[u32]) -> Vec<Variant> {
-        let forms = [(32, FLOAT32, &[2, 4, 8][..]), (64, FLOAT64, &[2, 4][..])];
+        let narrow = [(2, true), (4, true), (8, true), (4, false), (8, false)];
+        let wide = [(2, true), (4, true), (4, false)];
+        let forms = [(32, FLOAT32, &narrow[..]), (64, FLOAT64, &wide[..])];
         let mut all = Vec::new();
         for (bits, kind, sizes) in forms {
             for profile in 1..=3 {
@@ -166,10 +185,10 @@ impl Variant {
                 let decoder = Variant::decoder(bits == 64);
                 all.push(Variant { special: Some(Special { form, mode: None }), ..decoder });
                 let encoders =
-                    sizes.iter().flat_map(|warps| modes.iter().map(|mode| (*warps, *mode)));
-                all.extend(encoders.map(|(warps, mode)| {
+                    sizes.iter().flat_map(|size| modes.iter().map(|mode| (*size, *mode)));
+                all.extend(encoders.map(|((warps, once), mode)| {
                     let special = Some(Special { form, mode: Some(mode) });
-                    Variant { warps, special, ..Variant::encoder(bits == 64) }
+                    Variant { warps, once, special, ..Variant::encoder(bits == 64) }
                 }));
             }
         }
@@ -257,7 +276,7 @@ mod tests {
     #[test]
     fn the_usual_variants_are_all_different_and_hold_those_of_both_ways() {
         let all = Variant::usual(&[0, 1]);
-        assert_eq!(all.len(), 3 * (1 + 3 * 2) + 3 * (1 + 2 * 2));
+        assert_eq!(all.len(), 3 * (1 + 5 * 2) + 3 * (1 + 3 * 2));
         for (index, one) in all.iter().enumerate() {
             assert!(!all[..index].contains(one));
             assert_eq!(one.special.unwrap().mode.is_none(), one.kernel == Kernel::Decode);

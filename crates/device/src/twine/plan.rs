@@ -105,17 +105,6 @@ impl Plan {
         Ok(())
     }
 
-    /// Blocks of the launch: one for each tile, as far as `most` warps find room on the device.
-    pub(super) fn blocks(&self, most: u32) -> u32 {
-        self.tiles.min(most / self.warps)
-    }
-
-    /// What the counter of tickets goes on by: a tile each, and for each block one that tells it
-    /// that none is left. Blocks that have one tile each take none.
-    pub(super) fn tickets(&self, blocks: u32) -> u32 {
-        if blocks < self.tiles { self.tiles.wrapping_add(blocks) } else { 0 }
-    }
-
     /// Says where each checkpoint begins and where its result goes.
     pub(super) fn anchor(
         &mut self,
