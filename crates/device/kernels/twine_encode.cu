@@ -261,11 +261,13 @@ DEVICE void copy_tile(const EncodeLaunch &a, Shared &shared, u32 tile, u32 warp,
     copy_part(shared.job, shared.start, shared.entry.limit, part, lane);
 }
 
-// Whether every block has one tile, its own: they are started in this order. Small launches have a
-// kernel that knows: what an instruction takes to be fetched is a part of their time.
+// Whether every block has one tile. Where all blocks find room at once it is that of its own number.
+// Small launches have a kernel that knows: what an instruction takes to be fetched is a part of their
+// time.
 #ifdef ONCE
-DEVICE bool has_one_tile(const EncodeLaunch &) { return ONCE; }
+DEVICE bool has_one_tile(const EncodeLaunch &) { return ONCE != 0; }
 #else
+#define ONCE 1
 DEVICE bool has_one_tile(const EncodeLaunch &a) { return a.tiles <= gridDim.x; }
 #endif
 
@@ -366,7 +368,7 @@ twine_encode(const __grid_constant__ EncodeLaunch a) {
     const u32 lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
     Waiting waiting = {0, 0, 0, 0, false};
     const bool has_one = has_one_tile(a);
-    u32 ticket = has_one ? blockIdx.x : take_ticket(a);
+    u32 ticket = has_one && ONCE == 1 ? blockIdx.x : take_ticket(a);
     if (threadIdx.x == 0) shared.done = shared.job.tiles = shared.job.tile0 = 0;
     for (;;) {
         if (threadIdx.x == 0) shared.next = ticket;

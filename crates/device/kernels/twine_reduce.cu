@@ -91,9 +91,9 @@ DEVICE double narrow_group(const Job &job, u64 group, u32 lane, Part &part) {
         high = fmaxf(high, x);
         if (summed) s = __dadd_rn(s, __dmul_rn((double)x, (double)x));
     }
-    part.finite = finite;
-    part.min = (double)low;
-    part.max = (double)high;
+    part.finite += finite;
+    part.min = least(part.min, (double)low);
+    part.max = -least(-part.max, -(double)high);
     return summed ? tree_sum(s) : 0;
 }
 
@@ -162,11 +162,13 @@ twine_reduce(const __grid_constant__ EncodeLaunch a) {
     const u32 number = find_reduced(a, blockIdx.x);
     const Job job = *reduced_job(a, number);
     const u64 groups = (job.n + 1023) / 1024;
-    const u64 group = (u64)(blockIdx.x - job.reduce0) * WARPS + warp;
+    // As many groups for every warp as there have to be.
+    const u64 warps = (u64)job.reduces * WARPS, per = (groups + warps - 1) / warps;
+    const u64 first = ((u64)(blockIdx.x - job.reduce0) * WARPS + warp) * per;
     double *sums = (double *)job.partials;
     Sum *sum = (Sum *)a.sums + number;
     Part part = {infinite, -infinite, 0};
-    if (group < groups) {
+    for (u64 group = first; group < min(first + per, groups); group++) {
         bool wide = kind_of(job.cut) == KIND_F64;
         double s = wide ? wide_group(job, group, lane, part) : narrow_group(job, group, lane, part);
         if (lane == 0) sums[group] = s;

@@ -42,7 +42,8 @@ fn wave(rows: u64) -> Vec<f32> {
     field
 }
 
-pub fn run(context: &Context, most: u64) {
+/// Of arrays of at least and at most so many MiB, and of codecs whose names have `name`.
+pub fn run(context: &Context, (least, most): (u64, u64), name: &str) {
     let stream = Stream::new(context).unwrap();
     let field = wave(most.min(64) * MIB / 4 / WIDTH);
     let bytes: Vec<u8> = field.iter().flat_map(|x| x.to_le_bytes()).collect();
@@ -62,10 +63,12 @@ pub fn run(context: &Context, most: u64) {
     println!(
         "\ndevice time and time of the call; GB/s of the array; stored bytes of it are 1 / ratio"
     );
-    bench.copies(most);
-    bench.codecs(most);
-    bench.batches();
-    bench.tiles(most);
+    bench.copies(least, most);
+    bench.codecs(least, most, name);
+    if name.is_empty() {
+        bench.batches();
+        bench.tiles(most);
+    }
 }
 
 fn repeated(context: &Context, stream: &Stream, bytes: &[u8], len: u64) -> DeviceMemory {
@@ -83,8 +86,8 @@ fn repeated(context: &Context, stream: &Stream, bytes: &[u8], len: u64) -> Devic
 }
 
 /// Sizes in MiB.
-fn sizes(most: u64) -> impl Iterator<Item = u64> {
-    [1, 8, 32, 128, 512].into_iter().filter(move |&size| size <= most)
+fn sizes(least: u64, most: u64) -> impl Iterator<Item = u64> {
+    [1, 8, 32, 128, 512].into_iter().filter(move |size| (least..=most).contains(size))
 }
 
 fn repeats(mib: u64) -> u32 {
@@ -118,8 +121,8 @@ fn us(time: Duration) -> f64 {
 }
 
 impl Bench<'_> {
-    fn copies(&self, most: u64) {
-        for size in sizes(most) {
+    fn copies(&self, least: u64, most: u64) {
+        for size in sizes(least, most) {
             let (from, to) = (self.narrow.span(), self.target.span());
             let (from, to) = (from.slice(0, size * MIB).unwrap(), to.slice(0, size * MIB).unwrap());
             let copied = || copy::device_to_device(&self.stream, &to, &from).unwrap();
@@ -133,7 +136,7 @@ impl Bench<'_> {
         }
     }
 
-    fn codecs(&self, most: u64) {
+    fn codecs(&self, least: u64, most: u64, wanted: &str) {
         let absolute = Method::Bound(Bound::Absolute(1e-3 * self.range));
         let ways: [(&str, Dtype, bool, Method); 8] = [
             ("f32 2-D abs 1e-3", Dtype::Float32, true, absolute),
@@ -145,8 +148,8 @@ impl Bench<'_> {
             ("f64 2-D abs 1e-3", Dtype::Float64, true, absolute),
             ("f64 2-D lossless", Dtype::Float64, true, Method::Lossless),
         ];
-        for (name, dtype, flat, method) in ways {
-            for size in sizes(most) {
+        for (name, dtype, flat, method) in ways.into_iter().filter(|way| way.0.contains(wanted)) {
+            for size in sizes(least, most) {
                 self.codec(&self.coder, name, (&dtype, flat, method), size);
             }
         }
@@ -229,7 +232,7 @@ impl Bench<'_> {
         for (warps, busy) in [(2, 20), (2, 24), (4, 16), (4, 20), (4, 24), (8, 16), (8, 24)] {
             let coder = Twine::new(self.context, Vec::new()).with_best_kernels();
             let coder = coder.with_warps(warps).with_busy_warps(busy);
-            for size in sizes(most).filter(|&size| size == 1 || size > 32) {
+            for size in sizes(1, most).filter(|&size| size == 1 || size > 32) {
                 let name = format!("f32 2-D, tiles {warps}/{busy}");
                 self.codec(&coder, &name, (&Dtype::Float32, true, method), size);
                 let name = format!("f32 1-D, tiles {warps}/{busy}");

@@ -1,8 +1,9 @@
 //! Twine on a GPU: checks against the codec of the processor, and figures beside a plain copy.
 //!
-//! `cargo run --release -p unspool-device --example gpu_codec -- check [ROUNDS] | figures [MIB] |
-//! sanitize`. `sanitize` is a small check for compute-sanitizer; it and `check` print the seed of
-//! what fails.
+//! `cargo run --release -p unspool-device --example gpu_codec -- check [ROUNDS] | figures [MIB [NAME
+//! [LEAST]]] | sanitize`. `sanitize` is a small check for compute-sanitizer; it and `check` print the
+//! seed of what fails. Figures are those of arrays of LEAST to MIB mebibytes, and of codecs whose
+//! names have NAME in them.
 
 #![allow(clippy::print_stdout, clippy::unwrap_used, missing_docs)]
 
@@ -29,8 +30,12 @@ fn main() {
             check::run(&context, 0..number.unwrap_or(200), &[0, 2, 4, 8]);
         }
         Some("sanitize") => check::run(&context, 0..number.unwrap_or(3), &[0]),
-        Some("figures") => figures::run(&context, number.unwrap_or(512)),
-        _ => println!("usage: gpu_codec check [ROUNDS] | figures [MIB] | sanitize"),
+        Some("figures") => {
+            let least = words.get(3).and_then(|word| word.parse().ok()).unwrap_or(1);
+            let name = words.get(2).map_or("", String::as_str);
+            figures::run(&context, (least, number.unwrap_or(512)), name);
+        }
+        _ => println!("usage: gpu_codec check [ROUNDS] | figures [MIB [NAME [LEAST]]] | sanitize"),
     }
 }
 

@@ -8,7 +8,7 @@ use unspool_codec::twine::Layout;
 
 use super::Twine;
 use super::job::DecodeJob;
-use super::modules::{DECODE_WARPS, Kernel, Special, Variant};
+use super::modules::{DECODE_WARPS, Kernel, Special, Tiles, Variant};
 use super::plan::{cut, is_worth_a_variant, piece};
 use super::words::{DecodeLaunch, PIECES, Piece};
 use crate::error::DeviceError;
@@ -98,7 +98,14 @@ pub(super) fn variant<'a>(layouts: impl IntoIterator<Item = &'a Layout>) -> Vari
         [form] if is_worth_a_variant(form, chunks) => Some(Special { form, mode: None }),
         _ => None,
     };
-    Variant { kernel: Kernel::Decode, wide, warps: DECODE_WARPS, busy: None, once: false, special }
+    Variant {
+        kernel: Kernel::Decode,
+        wide,
+        warps: DECODE_WARPS,
+        busy: None,
+        tiles: Tiles::Many,
+        special,
+    }
 }
 
 /// The words of a launch: its slot, what that holds at the end, and its counters.

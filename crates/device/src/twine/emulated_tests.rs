@@ -10,7 +10,7 @@ use unspool_codec::{Bound, Dtype};
 use super::decode::words_of;
 use super::fields::{Dice, Region, array, damage, label, region};
 use super::job::{Checkpoint, DecodeJob, EncodeJob, JobSpec};
-use super::modules::DECODE_WARPS;
+use super::modules::{DECODE_WARPS, Special, Tiles, Variant};
 use super::plan::Plan;
 use super::words::{DecodeLaunch, EncodeLaunch};
 use super::{Places, words_at};
@@ -112,8 +112,8 @@ struct Scratch {
     tables: Vec<u64>,
     ticket: u32,
     epoch: u32,
-    /// Whether every tile gets a block of its own, and whether the kernels are compiled for that.
-    once: bool,
+    /// What tiles a block has, and whether the kernels are compiled for that.
+    tiles: Tiles,
     compiled: bool,
 }
 
@@ -128,7 +128,7 @@ impl Scratch {
             tables: vec![0; JOBS * 24],
             ticket: 0,
             epoch: 0,
-            once: false,
+            tiles: Tiles::Many,
             compiled: false,
         }
     }
@@ -153,9 +153,11 @@ impl Scratch {
         }
         self.epoch += 1;
         let words = words_at(plan, &places, self.ticket, self.epoch);
-        let blocks = if self.once { plan.tiles } else { plan.tiles.min(MOST_BLOCKS) };
-        let takes_tickets = if self.compiled { !self.once } else { blocks < plan.tiles };
-        self.ticket += if takes_tickets { plan.tiles + blocks } else { 0 };
+        let most = if self.tiles == Tiles::Own { plan.tiles } else { MOST_BLOCKS };
+        let special = self.compiled.then_some(Special { form: 0, mode: None });
+        let variant = Variant { tiles: self.tiles, special, ..Variant::encoder(true) };
+        let (blocks, tickets) = variant.blocks(plan.tiles, most);
+        self.ticket += tickets;
         // SAFETY: our own text with its types; all that the words name is there.
         unsafe {
             if plan.reduces > 0 {
@@ -299,7 +301,7 @@ fn the_kernels_write_the_bytes_of_the_codec() {
     let Some(kernels) = kernels("") else { return skipped() };
     let mut scratch = Scratch::new();
     for seed in 0..rounds() {
-        scratch.once = seed % 3 == 0;
+        scratch.tiles = if seed % 3 == 0 { Tiles::Own } else { Tiles::Many };
         check_batch(&kernels, &mut scratch, seed, region);
     }
 }
@@ -403,11 +405,12 @@ fn full_chunks_of_small_coefficients_are_written_the_same() {
 
 /// Forms and modes as a kernel is compiled for them, and arrays of that form.
 fn check_variants(all: &[(&str, u32, Make)]) {
-    for (&(form, mode, make), once) in all.iter().flat_map(|one| [(one, true), (one, false)]) {
-        let ways = format!("#define MODE {mode}\n#define ONCE {}\n", u32::from(once));
+    let ways = [Tiles::Many, Tiles::Own, Tiles::One];
+    for (&(form, mode, make), tiles) in all.iter().flat_map(|one| ways.map(|tiles| (one, tiles))) {
+        let ways = format!("#define MODE {mode}\n#define ONCE {}\n", tiles as u32);
         let head = format!("#define FORM {form}\n{ways}");
         let Some(kernels) = kernels(&head) else { return skipped() };
-        let mut scratch = Scratch { once, compiled: true, ..Scratch::new() };
+        let mut scratch = Scratch { tiles, compiled: true, ..Scratch::new() };
         for seed in 0..rounds() / 6 {
             check_batch(&kernels, &mut scratch, seed, make);
             check_decoding(&kernels, seed, make);

@@ -33,7 +33,7 @@ use crate::watch::Place;
 pub use job::{Checkpoint, DecodeJob, EncodeJob, JobSpec};
 pub(crate) use modules::SOURCES;
 
-use modules::{FEW_WARPS, Kernel, Modules, REDUCE_THREADS, Variant};
+use modules::{FEW_WARPS, Kernel, Modules, REDUCE_THREADS, Tiles, Variant};
 use plan::Plan;
 use scratch::{Pool, Set};
 use words::{EncodeLaunch, Entry, INLINE, Job};
@@ -151,8 +151,11 @@ impl Twine {
     /// The encoder that suits a launch best.
     fn best(&self, plan: &Plan) -> Variant {
         let Plan { wide, warps, special, .. } = *plan;
-        let once = special.is_some() && plan.tiles <= self.blocks_at_once(FEW_WARPS, warps);
-        Variant { kernel: Kernel::Encode, wide, warps, busy: self.busy, once, special }
+        let tiles = match special {
+            Some(_) if plan.tiles <= self.blocks_at_once(FEW_WARPS, warps) => Tiles::Own,
+            _ => Tiles::of_mode(special.and_then(|special| special.mode)),
+        };
+        Variant { kernel: Kernel::Encode, wide, warps, busy: self.busy, tiles, special }
     }
 
     /// Blocks of so many warps that find room, where a multiprocessor holds `busy` warps.
@@ -238,14 +241,11 @@ impl Twine {
         }
         let variant = self.best(plan);
         let most = self.blocks_at_once(variant.busy_warps(), variant.warps);
-        let blocks = plan.tiles.min(most);
+        let (blocks, tickets) = variant.blocks(plan.tiles, most);
         let shape = (blocks, 32 * plan.warps);
         // SAFETY: as above.
         unsafe { encode.launch_with(stream, Kernel::Encode.name(), shape, &mut list) }?;
-        if variant.takes_tickets(plan.tiles, blocks) {
-            // For each block one tells it that no tile is left.
-            set.ticket = set.ticket.wrapping_add(plan.tiles).wrapping_add(blocks);
-        }
+        set.ticket = set.ticket.wrapping_add(tickets);
         // Before the mark, which is behind it.
         tell(stream, checkpoints);
         let mark = mark.record(stream)?;

@@ -54,7 +54,10 @@ pub(crate) const SOURCES: &[(&str, &str)] = &[
     ("twine_encode.cu, wide", encode!("#define WIDE 1\n#define WARPS 2\n")),
     (
         "twine_encode.cu, float32 in two dimensions by steps",
-        encode!("#define WIDE 0\n#define WARPS 8\n#define FORM 0x01020220u\n#define MODE 1\n"),
+        encode!(
+            "#define WIDE 0\n#define WARPS 8\n#define ONCE 0\n#define FORM 0x01020220u\n\
+             #define MODE 1\n"
+        ),
     ),
     (
         "twine_encode.cu, a small array of float32 by steps",
@@ -94,6 +97,30 @@ pub(super) struct Special {
     pub(super) mode: Option<u32>,
 }
 
+/// The tiles of an encoder's block.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Tiles {
+    /// One after the other, as long as there are any; one waits for its place meanwhile.
+    Many,
+    /// The one of its own number: all blocks find room at once.
+    Own,
+    /// One. Without loss few tiles are small enough to wait, and a block that waits with one should
+    /// not have the next.
+    One,
+}
+
+impl Tiles {
+    /// Those of a launch whose blocks do not all find room at once, in a mode of the format.
+    pub(super) fn of_mode(mode: Option<u32>) -> Tiles {
+        if mode == Some(0) { Tiles::One } else { Tiles::Many }
+    }
+
+    /// Whether launches in this mode have them.
+    fn suits(self, mode: u32) -> bool {
+        self == Tiles::Own || self == Tiles::of_mode(Some(mode))
+    }
+}
+
 /// One way to compile a kernel.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Variant {
@@ -105,8 +132,8 @@ pub(super) struct Variant {
     /// Warps that a multiprocessor should hold: more of them hide more of what they wait for, and
     /// leave each fewer registers. Only for an encoder of narrow values of one form.
     pub(super) busy: Option<u32>,
-    /// Whether every tile has a block of its own. Only for an encoder of one form.
-    pub(super) once: bool,
+    /// What tiles a block has. Only for an encoder of one form.
+    pub(super) tiles: Tiles,
     pub(super) special: Option<Special>,
 }
 
@@ -123,14 +150,25 @@ impl Variant {
     pub(super) fn busy_warps(&self) -> u32 {
         let mode = self.special.and_then(|special| special.mode);
         match (self.wide, mode) {
-            (false, Some(1)) if !self.once => self.busy.unwrap_or(24),
+            (false, Some(1)) if self.tiles == Tiles::Many => self.busy.unwrap_or(24),
             _ => FEW_WARPS,
         }
     }
 
-    /// Whether blocks of the encoder take tickets for their tiles.
-    pub(super) fn takes_tickets(&self, tiles: u32, blocks: u32) -> bool {
-        if self.special.is_some() { !self.once } else { blocks < tiles }
+    /// Blocks of a launch of the encoder, of which `most` find room, and by how much the counter of
+    /// tickets goes on.
+    pub(super) fn blocks(&self, tiles: u32, most: u32) -> (u32, u32) {
+        let (blocks, tiles_of) = match (self.special, self.tiles) {
+            (Some(_), Tiles::Own | Tiles::One) => (tiles, self.tiles),
+            (None, _) if tiles <= most => (tiles, Tiles::Own),
+            _ => (tiles.min(most), Tiles::Many),
+        };
+        match tiles_of {
+            // A ticket tells each block that no tile is left.
+            Tiles::Many => (blocks, tiles.wrapping_add(blocks)),
+            Tiles::Own => (blocks, 0),
+            Tiles::One => (blocks, tiles),
+        }
     }
 
     fn text(&self) -> String {
@@ -140,7 +178,7 @@ impl Variant {
             text += &format!("#define FORM {form:#x}u\n");
             text += &mode.map(|mode| format!("#define MODE {mode}\n")).unwrap_or_default();
             if self.kernel == Kernel::Encode {
-                let (once, blocks) = (u32::from(self.once), self.busy_warps() / self.warps);
+                let (once, blocks) = (self.tiles as u32, self.busy_warps() / self.warps);
                 text += &format!("#define ONCE {once}\n#define LEAST_BLOCKS {blocks}\n");
             }
         }
@@ -157,26 +195,34 @@ impl Variant {
     /// The encoder for whatever has no kernel of its own yet.
     pub(super) fn encoder(wide: bool) -> Variant {
         let warps = if wide { 2 } else { 4 };
-        Variant { kernel: Kernel::Encode, wide, warps, busy: None, once: false, special: None }
+        Variant {
+            kernel: Kernel::Encode,
+            wide,
+            warps,
+            busy: None,
+            tiles: Tiles::Many,
+            special: None,
+        }
     }
 
     /// The kernel for bounds that depend on the values.
     pub(super) fn reducer() -> Variant {
         let (kernel, warps) = (Kernel::Reduce, REDUCE_THREADS / 32);
-        Variant { kernel, wide: false, warps, busy: None, once: false, special: None }
+        Variant { kernel, wide: false, warps, busy: None, tiles: Tiles::Many, special: None }
     }
 
     /// The decoder for all forms.
     pub(super) fn decoder(wide: bool) -> Variant {
         let (kernel, warps) = (Kernel::Decode, DECODE_WARPS);
-        Variant { kernel, wide, warps, busy: None, once: false, special: None }
+        Variant { kernel, wide, warps, busy: None, tiles: Tiles::Many, special: None }
     }
 
     /// Those for arrays of one form, as most applications have them: float32 and float64, in one to
     /// three dimensions, encoded in these modes.
     pub(super) fn usual(modes: &[u32]) -> Vec<Variant> {
-        let narrow = [(2, true), (4, true), (8, true), (4, false), (8, false)];
-        let wide = [(2, true), (4, true), (4, false)];
+        use Tiles::{Many, One, Own};
+        let narrow = [(2, Own), (4, Own), (8, Own), (4, Many), (8, Many), (4, One), (8, One)];
+        let wide = [(2, Own), (4, Own), (4, Many), (4, One)];
         let forms = [(32, FLOAT32, &narrow[..]), (64, FLOAT64, &wide[..])];
         let mut all = Vec::new();
         for (bits, kind, sizes) in forms {
@@ -186,9 +232,10 @@ impl Variant {
                 all.push(Variant { special: Some(Special { form, mode: None }), ..decoder });
                 let encoders =
                     sizes.iter().flat_map(|size| modes.iter().map(|mode| (*size, *mode)));
-                all.extend(encoders.map(|((warps, once), mode)| {
+                let encoders = encoders.filter(|((_, tiles), mode)| tiles.suits(*mode));
+                all.extend(encoders.map(|((warps, tiles), mode)| {
                     let special = Some(Special { form, mode: Some(mode) });
-                    Variant { warps, once, special, ..Variant::encoder(bits == 64) }
+                    Variant { warps, tiles, special, ..Variant::encoder(bits == 64) }
                 }));
             }
         }

@@ -19,6 +19,9 @@ pub(super) const FLOAT64: u32 = 3;
 /// Values of a chunk, and the chunks of a tile of the launch that computes bounds.
 const CHUNK: u64 = 1024;
 const REDUCE_WARPS: u64 = 8;
+/// Blocks of that launch for an array: some for each multiprocessor, for what each of them tells the
+/// others at its end takes as long as several chunks.
+const MOST_REDUCES: u64 = 1024;
 /// Jobs of a launch.
 const MOST_JOBS: usize = 1 << 16;
 
@@ -96,7 +99,7 @@ impl Plan {
         self.tiles = few(u64::from(self.tiles) + u64::from(job.tiles))?;
         if matches!(job.rule & 0xff, rule::RANGE | rule::RMS) {
             let groups = job.n.div_ceil(CHUNK);
-            job.reduces = few(groups.div_ceil(REDUCE_WARPS).max(1))?;
+            job.reduces = few(groups.div_ceil(REDUCE_WARPS).clamp(1, MOST_REDUCES))?;
             job.reduce0 = self.reduces;
             self.reduces = few(u64::from(self.reduces) + u64::from(job.reduces))?;
             job.partials = self.partials;
