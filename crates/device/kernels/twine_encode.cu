@@ -1,5 +1,5 @@
-// Encodes arrays as Twine streams, and copies others, one behind the other. A block of threads takes
-// tiles in order until none is left: as many chunks, or parts of a raw job, as it has warps.
+// Encodes arrays as Twine streams, and copies others, one behind the other. A block of threads
+// takes tiles in order until none is left: as many chunks, or parts of a raw job, as it has warps.
 // twine_chunk.cuh says what a warp does with a chunk, twine_places.cuh where tiles go.
 
 // ---- Out ---------------------------------------------------------------------------------------
@@ -75,8 +75,8 @@ DEVICE u64 settled_error(u64 max_bits, const Job &job) {
     return max_bits < tiny ? 0 : max_bits;
 }
 
-DEVICE void write_header(const EncodeLaunch &a, Shared &shared, u64 start, u64 payload, u64 max_bits,
-                         u32 lane) {
+DEVICE void write_header(const EncodeLaunch &a, Shared &shared, u64 start, u64 payload,
+                         u64 max_bits, u32 lane) {
     const Job &job = shared.job;
     if (lane == 0) {
         const Step step = step_of(a, job, shared.number);
@@ -261,9 +261,9 @@ DEVICE void copy_tile(const EncodeLaunch &a, Shared &shared, u32 tile, u32 warp,
     copy_part(shared.job, shared.start, shared.entry.limit, part, lane);
 }
 
-// Whether every block has one tile. Where all blocks find room at once it is that of its own number.
-// Small launches have a kernel that knows: what an instruction takes to be fetched is a part of their
-// time.
+// Whether every block has one tile. Where all blocks find room at once it is that of its own
+// number. Small launches have a kernel that knows: what an instruction takes to be fetched is a
+// part of their time.
 #ifdef ONCE
 DEVICE bool has_one_tile(const EncodeLaunch &) { return ONCE != 0; }
 #else
@@ -285,7 +285,7 @@ DEVICE void ask_for(const Shared &shared, u32 warp, u32 lane) {
     }
 }
 
-// Encodes a tile. If its words are few they are kept until the next tile is encoded, as by then those
+// Encodes a tile. If its words are few they are kept until the next tile is encoded: by then those
 // before it are known.
 DEVICE void encode_tile(const EncodeLaunch &a, Shared &shared, Waiting &waiting, u32 tile,
                         u32 ticket, u32 warp, u32 lane) {

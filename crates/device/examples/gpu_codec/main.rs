@@ -1,9 +1,9 @@
 //! Twine on a GPU: checks against the codec of the processor, and figures beside a plain copy.
 //!
-//! `cargo run --release -p unspool-device --example gpu_codec -- check [ROUNDS] | figures [MIB [NAME
-//! [LEAST]]] | sanitize`. `sanitize` is a small check for compute-sanitizer; it and `check` print the
-//! seed of what fails. Figures are those of arrays of LEAST to MIB mebibytes, and of codecs whose
-//! names have NAME in them.
+//! `cargo run --release -p unspool-device --example gpu_codec -- check [ROUNDS] | figures [MIB
+//! [NAME [LEAST]]] | sanitize`. `sanitize` is a small check for compute-sanitizer; it and `check`
+//! print the seed of what fails. Figures are those of arrays of LEAST to MIB mebibytes, and of
+//! codecs whose names have NAME in them.
 
 #![allow(clippy::print_stdout, clippy::unwrap_used, missing_docs)]
 

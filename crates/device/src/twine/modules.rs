@@ -145,8 +145,8 @@ pub(super) const DECODE_WARPS: u32 = 4;
 pub(super) const REDUCE_THREADS: u32 = 256;
 
 impl Variant {
-    /// Measured on an H100: where blocks go on with other tiles, more warps gain more with loss than
-    /// the registers that are spilled for them cost; else they do not.
+    /// Measured on an H100: where blocks go on with other tiles, more warps gain more with loss
+    /// than the registers that are spilled for them cost; else they do not.
     pub(super) fn busy_warps(&self) -> u32 {
         let mode = self.special.and_then(|special| special.mode);
         match (self.wide, mode) {

@@ -19,8 +19,8 @@ pub(super) const FLOAT64: u32 = 3;
 /// Values of a chunk, and the chunks of a tile of the launch that computes bounds.
 const CHUNK: u64 = 1024;
 const REDUCE_WARPS: u64 = 8;
-/// Blocks of that launch for an array: some for each multiprocessor, for what each of them tells the
-/// others at its end takes as long as several chunks.
+/// Blocks of that launch for an array: some for each multiprocessor, for what each of them tells
+/// the others at its end takes as long as several chunks.
 const MOST_REDUCES: u64 = 1024;
 /// Jobs of a launch.
 const MOST_JOBS: usize = 1 << 16;
