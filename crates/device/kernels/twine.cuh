@@ -68,7 +68,8 @@ struct EncodeLaunch {
     Entry inline_entries[INLINE_JOBS];
 };
 
-// What a job accumulates; all 0 between launches.
+// What a job accumulates. Between launches all are 0 but the last two of u64, which are set anew;
+// for the launch that looks for the smallest value an address counts as none.
 struct Sum {
     u64 max_bits;  // the largest error, as the bits of a double
     double sum_sq;

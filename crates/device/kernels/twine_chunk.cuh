@@ -44,7 +44,8 @@ DEVICE Chunk encode_staged(const EncodeLaunch &a, Shared &shared, U *stage, u32 
     if (exact) {
         order(q, width, kind_of(job.cut) < KIND_SIGNED);
     } else if (sizeof(U) == 4 && !is_relative(job) && kind_of(job.cut) == KIND_F32) {
-        bad = quantise_f32((i32(&)[32])q, (const u32 *)mine, errors, narrow_step(step_of(a, job, shared.number)));
+        const Step32 step = narrow_step(step_of(a, job, shared.number));
+        bad = quantise_f32((i32(&)[32])q, (const u32 *)mine, errors, step);
     } else {
         __syncwarp();
         bad = quantise_staged<U>(mine, inside, job, step_of(a, job, shared.number), errors);

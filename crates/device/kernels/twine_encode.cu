@@ -1,5 +1,6 @@
 // Encodes arrays as Twine streams, and copies others, one behind the other. A block of threads
-// takes tiles in order until none is left: as many chunks, or parts of a raw job, as it has warps.
+// takes one tile, or tiles in order until none is left: as many chunks, or parts of a raw job, as
+// it has warps.
 // twine_chunk.cuh says what a warp does with a chunk, twine_places.cuh where tiles go.
 
 // ---- Out ---------------------------------------------------------------------------------------
@@ -171,6 +172,7 @@ DEVICE bool completes(u32 *count, u32 done, u32 all, u32 lane) {
         if (last) *(volatile u32 *)count = 0;
         __threadfence();
     }
+    __syncwarp();
     return __any_sync(ALL, last);
 }
 
@@ -261,9 +263,10 @@ DEVICE void copy_tile(const EncodeLaunch &a, Shared &shared, u32 tile, u32 warp,
     copy_part(shared.job, shared.start, shared.entry.limit, part, lane);
 }
 
-// Whether every block has one tile. Where all blocks find room at once it is that of its own
-// number. Small launches have a kernel that knows: what an instruction takes to be fetched is a
-// part of their time.
+// Whether every block has one tile. In small launches it is that of its own number: blocks are
+// started in that order, as scans over a whole device commonly count on, so those before it have
+// begun. They have a kernel that knows: what an instruction takes to be fetched is a part of their
+// time.
 #ifdef ONCE
 DEVICE bool has_one_tile(const EncodeLaunch &) { return ONCE != 0; }
 #else

@@ -15,8 +15,8 @@
 // Coefficients twice as large give residuals below 2^22 in every kind.
 #define QUICK_LIMIT ((FORM >> 16 & 0xff) == 3 ? 0x1p15f : 0x1p17f)
 
-// Goes through a lane's coefficients, from the first to the last. A residual d is given as 2 d + 0.5,
-// whose magnitude is 0.5 more than its zig-zag form.
+// Goes through a lane's coefficients, from the first to the last. A residual d is given as
+// 2 d + 0.5, whose magnitude is 0.5 more than its zig-zag form.
 template <int PROFILE>
 struct QuickWalker {
     // Of the coefficient before: profile 1 itself and 2 L + 0.5, else the differences across rows,
@@ -107,8 +107,8 @@ DEVICE bool quick_coefficients(float (&q)[32], const u32 *mine, const Step32 &st
         float unit = __fmul_rn(error, scale);
         sum = __fmaf_rn(unit, unit, sum);
     }
-    // A NaN is passed over by the largest one, but not by the sum. Errors so far below the step that
-    // they vanish in the sum are for the general way.
+    // A NaN is passed over by the largest one, but not by the sum. Errors so far below the step
+    // that they vanish in the sum are for the general way.
     bool summed = largest == 0 || __fmul_rn(largest, scale) >= 0x1p-50f;
     return largest <= step.e && sum == sum && summed;
 }
@@ -116,12 +116,14 @@ DEVICE bool quick_coefficients(float (&q)[32], const u32 *mine, const Step32 &st
 DEVICE void keep_quick_errors(Shared &shared, float largest, float sum, float scale, u32 warp,
                               u32 lane) {
     u32 most = max_of_warp(__float_as_uint(largest));
+    // That of a lane is up to 2^123.
+    sum = __fmul_rn(sum, 0x1p-8f);
     UNROLL for (u32 d = 16; d; d >>= 1) sum = __fadd_rn(sum, __shfl_xor_sync(ALL, sum, d));
     if (lane == 0) {
         Errors errors;
         note_errors(errors, __uint_as_float(most), sum, scale);
         shared.max_bits[warp] = max(shared.max_bits[warp], errors.max_bits);
-        shared.sum_sq[warp] += errors.sum_sq;
+        shared.sum_sq[warp] += errors.sum_sq * 0x1p8;
     }
 }
 

@@ -1,7 +1,7 @@
 //! Twine on the device: the streams of `docs/twine.md`, encoded and decoded where the arrays are.
 //!
 //! One launch encodes all regions of all checkpoints. Its blocks take tiles (a chunk of 1024 values
-//! for each warp) in order, and find out where their words go by looking back at the tiles before
+//! for each warp), one or one after the other, in order, and find out where their words go by looking back at the tiles before
 //! (Merrill, Garland: "Single-pass Parallel Prefix Scan with Decoupled Look-back", 2016); where a
 //! region begins is found in the same way from the sizes of those before it. So nobody waits for
 //! what was not started before, and the host learns the sizes when it wants to know them. A tile
@@ -81,7 +81,7 @@ impl Twine {
     /// for checks and measurements. The bytes are the same.
     #[must_use]
     pub fn with_warps(self, warps: u32) -> Twine {
-        Twine { warps: Some(warps), ..self }
+        Twine { warps: Some(warps.max(1)), ..self }
     }
 
     /// The same with kernels of which a multiprocessor holds so many warps at least, where arrays
@@ -160,7 +160,7 @@ impl Twine {
 
     /// Blocks of so many warps that find room, where a multiprocessor holds `busy` warps.
     fn blocks_at_once(&self, busy: u32, warps: u32) -> u32 {
-        busy.saturating_mul(self.context.device().multiprocessors) / warps
+        (busy.saturating_mul(self.context.device().multiprocessors) / warps).max(1)
     }
 
     /// A launch, cut for the kernel that suits it best, or until that is compiled for the one that

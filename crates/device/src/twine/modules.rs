@@ -102,7 +102,7 @@ pub(super) struct Special {
 pub(super) enum Tiles {
     /// One after the other, as long as there are any; one waits for its place meanwhile.
     Many,
-    /// The one of its own number: all blocks find room at once.
+    /// The one of its own number: there are few, and devices start blocks in that order.
     Own,
     /// One. Without loss few tiles are small enough to wait, and a block that waits with one should
     /// not have the next.
@@ -178,7 +178,8 @@ impl Variant {
             text += &format!("#define FORM {form:#x}u\n");
             text += &mode.map(|mode| format!("#define MODE {mode}\n")).unwrap_or_default();
             if self.kernel == Kernel::Encode {
-                let (once, blocks) = (self.tiles as u32, self.busy_warps() / self.warps);
+                let blocks = (self.busy_warps() / self.warps).max(1);
+                let once = self.tiles as u32;
                 text += &format!("#define ONCE {once}\n#define LEAST_BLOCKS {blocks}\n");
             }
         }
