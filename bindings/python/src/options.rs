@@ -102,6 +102,23 @@ pub fn accumulate(value: &Bound<'_, PyAny>) -> PyResult<Option<Accumulate>> {
     Ok(Some(Accumulate { checkpoints, bytes: bytes.unwrap_or(usual.bytes), ..usual }))
 }
 
+/// Refuses checkpoints that would be held and looked at as soon as they are saved.
+///
+/// # Errors
+/// `OptionError`.
+pub fn check_accumulate(
+    py: Python<'_>,
+    accumulate: Option<&Accumulate>,
+    check_codec: bool,
+) -> PyResult<()> {
+    if accumulate.is_none() || !check_codec {
+        return Ok(());
+    }
+    let why = "check_codec=True looks at each checkpoint as it is saved, so none can be held for a \
+               launch with others; leave one of them out";
+    Err(wrong(py, "accumulate", why))
+}
+
 /// Where the arenas are: `"auto"`, `"cpu"`, `"cuda"` or `"cuda:1"`.
 ///
 /// # Errors

@@ -364,3 +364,8 @@ def test_the_command_refuses_what_makes_no_sense(
 ) -> None:
     assert main(["accumulate", *arguments]) == 2
     assert arguments[0].strip("-") in capsys.readouterr().err
+
+
+def test_checkpoints_are_not_held_and_looked_at_at_once() -> None:
+    with pytest.raises(OptionError, match="leave one of them out"):
+        unspool.Spool(host="1MiB", codec="lossless", accumulate=4, check_codec=True)

@@ -144,6 +144,7 @@ def test_more_memory_is_judged_with_the_codec() -> None:
         ({"sample": WAVE[:0], "codec": "lossless"}, "sample=... has no bytes"),
         ({"ratio": 4, "codec": unspool.Zfp(rate=8)}, "its speed is not known here"),
         ({"ratio": 4, "codec": 1e-3}, "is no codec"),
+        ({"ratio": 4, "encode": 1e9, "decode": 1e9, "codec": "gzip"}, "gzip"),
     ],
 )
 def test_what_makes_no_sense_is_refused_with_what_to_do(

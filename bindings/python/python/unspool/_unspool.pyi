@@ -61,7 +61,7 @@ class Spool:
             `"auto"` chooses for each checkpoint among those that lose nothing, on a GPU those of
             nvCOMP too, by what was measured. A mapping has one for each array by name (by position,
             `0`), and `"*"` for all others.
-        check_codec: decode what was encoded on the spot and compare: a save costs twice as much.
+        check_codec: decode what was encoded on the spot and compare: twice as costly, each alone.
         accumulate: encode small checkpoints of a GPU together: `16`, `"32MiB"`, or both as a pair.
         profile: a file of what saves were like, which the first run records. Later ones plan with
             it what to keep as it is, and what to encode alone or together. A run that differs is

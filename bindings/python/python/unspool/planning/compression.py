@@ -106,6 +106,9 @@ def wish_of(ratio: Any, encode: Any, decode: Any, codec: Any, sample: Any) -> Wi
             'sample=... is there to try a codec on: add codec="lossless" or a bound, such as '
             "codec=unspool.Bound(range=1e-4)."
         )
+    from unspool.codecs.words import words_of
+
+    words_of(codec, "codec")
     rates = (_rate("encode", encode), _rate("decode", decode))
     return Wish(None if ratio is None else _ratio(ratio), *rates, codec, sample)
 
@@ -154,9 +157,7 @@ def _tried(codec: Any, sample: Any) -> tuple[float, tuple[Rate, Rate]]:
 def _check_known(codec: Any) -> None:
     """Refuses codecs of whose speed there is no table."""
     from unspool.codecs.values import Bound
-    from unspool.codecs.words import word_of
 
-    word_of(codec, "codec")
     if codec is not None and codec != "lossless" and not isinstance(codec, Bound):
         raise OptionError(
             f"codec={codec!r:.60}: its speed is not known here; add encode= and decode=, in bytes "
