@@ -143,11 +143,16 @@ fn data_that_twine_makes_smaller_stay_with_it() {
     fake.link(SLOW);
     let (application, packages) = (Application::with(wave).unwrap(), Packages::new().unwrap());
     let spool = opened(Some(&packages), |_| ()).unwrap();
-    let tried = |stats: &AutoStats| of(stats, LZ4).is_some() && of(stats, BITCOMP).is_some();
-    let saved = save_until(&application, &spool, 80, tried).unwrap();
+    let is_enough = |stats: &AutoStats| {
+        let tried = of(stats, LZ4).is_some() && of(stats, BITCOMP).is_some();
+        tried && chosen(stats, Codec::Lossless) >= 40
+    };
+    let saved = save_until(&application, &spool, 80, is_enough).unwrap();
     let told = stats(&spool);
     assert_eq!((chosen(&told, LZ4), chosen(&told, BITCOMP)), (0, 0), "{told:?}");
-    assert!(chosen(&told, Codec::Lossless) * 2 > saved as u64, "{told:?}");
+    // A slow machine lets the link keep up with it: for those nothing was chosen.
+    let decided = saved as u64 - told.stays - told.keeps_up;
+    assert!(chosen(&told, Codec::Lossless) * 2 > decided, "{told:?}");
     // The ratio of nvCOMP was seen at once, and that ended it: nothing is encoded warm in vain.
     assert!(of(&told, LZ4).unwrap().tried <= 2 && of(&told, BITCOMP).unwrap().tried <= 2);
     assert_restored(&application, &spool, saved, wave).unwrap();
@@ -160,10 +165,11 @@ fn what_no_codec_makes_smaller_is_kept_as_it_is() {
     fake.link(SLOW);
     let (application, packages) = (Application::with(nothing).unwrap(), Packages::new().unwrap());
     let spool = opened(Some(&packages), |_| ()).unwrap();
-    let saved = save_until(&application, &spool, 60, |_| true).unwrap();
+    let saved = save_until(&application, &spool, 60, |stats| stats.not_worth_it >= 30).unwrap();
     let told = stats(&spool);
     assert!(told.codecs.iter().all(|one| one.chosen == 0), "{told:?}");
-    assert!(told.not_worth_it * 2 > saved as u64, "{told:?}");
+    let decided = saved as u64 - told.stays - told.keeps_up;
+    assert!(told.not_worth_it * 2 > decided, "{told:?}");
     assert_restored(&application, &spool, saved, nothing).unwrap();
     spool.close().unwrap();
 }
@@ -177,10 +183,10 @@ fn without_nvcomp_and_for_a_durable_history_twine_is_all_there_is() {
     let durable = DiskSettings { durable: true, ..DiskSettings::new(directory.path()) };
     for (packages, disk) in [(None, None), (Some(&packages), Some(durable))] {
         let spool = opened(packages, |settings| settings.disk = disk).unwrap();
-        let saved = save_until(&application, &spool, 40, |_| true).unwrap();
+        let is_enough = |stats: &AutoStats| chosen(stats, Codec::Lossless) > 10;
+        let saved = save_until(&application, &spool, 40, is_enough).unwrap();
         let told = stats(&spool);
         assert_eq!(told.codecs.len(), 1, "{told:?}");
-        assert!(told.codecs[0].codec == Codec::Lossless && told.codecs[0].chosen > 10, "{told:?}");
         assert_restored(&application, &spool, saved, wave).unwrap();
         spool.close().unwrap();
     }

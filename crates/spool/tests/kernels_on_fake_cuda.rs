@@ -154,9 +154,15 @@ fn closing_waits_for_a_compiler_at_work_and_starts_none_again() {
     let before = bench.compiled();
     bench.fake.compile_ms(100);
     let spool = opened(bounded()).unwrap();
+    let began = Instant::now();
+    while bench.compiled() == before {
+        assert!(began.elapsed() < LIMIT, "nothing is compiled");
+        std::thread::yield_now();
+    }
     spool.close().unwrap();
     assert_eq!(told(&spool).kernels_pending, 0);
-    assert!(bench.compiled() - before <= 2, "two threads had begun");
+    let compiled = bench.compiled() - before;
+    assert!(compiled <= 2, "two threads had begun: {compiled}");
 }
 
 #[test]
