@@ -22,7 +22,7 @@ pub struct DeviceMemory {
 struct Block {
     context: Context,
     address: u64,
-    after: Mutex<Option<Event>>,
+    after: Mutex<Option<Vec<Event>>>,
 }
 
 impl Keep for Block {}
@@ -54,9 +54,17 @@ impl DeviceMemory {
     /// When the stream belongs to another device.
     pub fn free(self, stream: &Stream) -> Result<(), DeviceError> {
         self.block.context.require(stream.context().ordinal(), "the stream")?;
-        let event = stream.record()?;
-        *self.block.after.lock().unwrap_or_else(PoisonError::into_inner) = Some(event);
+        self.free_behind(vec![stream.record()?]);
         Ok(())
+    }
+
+    /// Frees it at once, if no span names it: whoever calls knows that its last use is done.
+    pub(crate) fn free_unused(self) {
+        self.free_behind(Vec::new());
+    }
+
+    fn free_behind(self, events: Vec<Event>) {
+        *self.block.after.lock().unwrap_or_else(PoisonError::into_inner) = Some(events);
     }
 }
 
@@ -81,12 +89,9 @@ pub(crate) fn shortage(
 
 impl Drop for Block {
     fn drop(&mut self) {
-        let event = self.after.get_mut().unwrap_or_else(PoisonError::into_inner).take();
+        let events = self.after.get_mut().unwrap_or_else(PoisonError::into_inner).take();
         let (context, address) = (self.context.clone(), self.address);
-        let after = match event {
-            Some(event) => After::Events(vec![event]),
-            None => After::Everything(context.clone()),
-        };
+        let after = events.map_or_else(|| After::Everything(context.clone()), After::Events);
         release::now_or_later(after, move || {
             if let Ok(_scope) = context.enter() {
                 // SAFETY: ours; every span is gone and its last use is done.

@@ -51,6 +51,13 @@ impl<T> Scratch<T> {
         self.pieces().push((piece, user.clone()));
     }
 
+    /// Takes away the pieces that `is_out`, with those that use them.
+    pub(crate) fn remove(&self, is_out: impl Fn(&T, &Pending) -> bool) -> Vec<T> {
+        let mut pieces = self.pieces();
+        let removed = pieces.extract_if(.., |(piece, user)| is_out(piece, user));
+        removed.map(|(piece, _)| piece).collect()
+    }
+
     fn pieces(&self) -> MutexGuard<'_, Vec<(T, Pending)>> {
         self.pieces.lock().unwrap_or_else(PoisonError::into_inner)
     }

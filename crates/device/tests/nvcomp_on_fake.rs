@@ -88,6 +88,18 @@ impl Bench {
         unsafe { self.coder.encode(&self.stream, &NvCompJob { source, layout }, start, limit) }
     }
 
+    /// Encodes the array so many times with one call, and waits for that.
+    fn encode_batch(&self, source: u64, layout: &NvCompLayout, count: usize) -> Outcome {
+        let place = |index| (self.begin() + index as u64 * layout.most(), self.begin() + ROOM);
+        let places: Vec<_> =
+            (0..count).map(place).map(|(at, limit)| (Start::At(at), limit)).collect();
+        let jobs = vec![NvCompJob { source, layout }; count];
+        // SAFETY: as in `encode`.
+        let all = unsafe { self.coder.encode_all(&self.stream, &jobs, &places) }?;
+        all.iter().for_each(|pending| drop(pending.wait(LIMIT).expect("a container")));
+        Ok(())
+    }
+
     fn decode(
         &self,
         stream_address: u64,
@@ -200,6 +212,28 @@ fn a_container_begins_behind_one_whose_size_nobody_knows_yet() {
     let one = bench.room.span().slice(0, first.bytes).unwrap();
     let other = bench.room.span().slice(second.start - first.start, second.bytes).unwrap();
     assert_eq!(bench.download(&one).unwrap(), bench.download(&other).unwrap());
+}
+
+#[test]
+fn the_room_of_a_batch_serves_smaller_ones_and_is_freed_where_memory_is_short() {
+    let fake = Fake::start();
+    fake.nvcomp(6000);
+    let bench = Bench::new("nvcomp-rooms").unwrap();
+    let bytes = mixed(100_000);
+    let (large, small) = (layout(NvComp::Lz4, 100_000), layout(NvComp::Lz4, 70_000));
+    let source = bench.upload(&bytes).unwrap();
+    let from = source.span().address();
+    bench.encode_batch(from, &large, 8).unwrap();
+    let allocated = fake.calls("cuMemAlloc_v2");
+    for count in [8, 5, 3, 2, 8] {
+        bench.encode_batch(from, &large, count).unwrap();
+    }
+    assert_eq!(fake.calls("cuMemAlloc_v2"), allocated);
+    bench.encode_batch(from, &large, 1).unwrap();
+    let blocks = fake.count("blocks");
+    fake.fail("cuMemAlloc_v2", 1, 2);
+    bench.encode_batch(from, &small, 4).unwrap();
+    assert_eq!(fake.count("blocks"), blocks - 1, "two were freed for it");
 }
 
 #[test]

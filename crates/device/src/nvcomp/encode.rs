@@ -102,7 +102,7 @@ impl NvCompCoder {
             }
         }
         if let Some(last) = all.last() {
-            self.rooms.give(room, last);
+            self.give_back(room, last);
         }
         Ok(all)
     }

@@ -32,7 +32,7 @@ use crate::copy;
 use crate::error::{DeviceError, DeviceErrorKind};
 use crate::kernels::{Compiler, Module, Shelf};
 use crate::mark::Marks;
-use crate::pending::{DecodeStatus, Slots};
+use crate::pending::{DecodeStatus, Pending, Slots};
 use crate::scratch::Scratch;
 use crate::span::DeviceSpan;
 use crate::stream::Stream;
@@ -89,6 +89,8 @@ pub struct NvCompCoder {
     slots: Arc<Slots>,
     marks: Arc<Marks>,
     rooms: Scratch<Room>,
+    /// Those for several arrays. One of a shape will do: calls come behind each other on a stream.
+    batches: Scratch<Room>,
 }
 
 /// A format of the library for one array.
@@ -113,6 +115,7 @@ impl NvCompCoder {
             slots: Arc::clone(slots),
             marks: Marks::new(context),
             rooms: Scratch::new(MOST_ROOMS),
+            batches: Scratch::new(1),
         }
     }
 
@@ -178,7 +181,7 @@ impl NvCompCoder {
             copy::device_to_device(stream, &target, &to)?;
         }
         let pending = slot.launched(mark.record(stream)?, 0);
-        self.rooms.give(room, &pending);
+        self.give_back(room, &pending);
         Ok(DecodeStatus::new(vec![pending]))
     }
 
@@ -233,15 +236,40 @@ impl NvCompCoder {
         let needs = self.needs(stream, format, &shape)?;
         let of_array = if decodes { needs.alignments.output } else { needs.alignments.input };
         shape.staged = !addresses.is_multiple_of(of_array.max(1) as u64);
-        let fits = |room: &Room| room.shape == shape && room.needs == needs;
-        self.rooms.take(stream, fits, || {
-            let room = Room::new(&self.context, shape.clone(), needs)?;
+        let fits = |room: &Room| room.shape.serves(&shape) && room.needs.are_like(&needs);
+        self.rooms_for(count).take(stream, fits, || {
+            let room = self.new_room(&shape, needs)?;
             copy::fill(stream, &room.control_span()?, 0)?;
             if decodes {
                 self.make_spare(stream, format, &room)?;
             }
             Ok(room)
         })
+    }
+
+    fn rooms_for(&self, arrays: u64) -> &Scratch<Room> {
+        if arrays > 1 { &self.batches } else { &self.rooms }
+    }
+
+    fn give_back(&self, room: Room, user: &Pending) {
+        self.rooms_for(room.shape.count).give(room, user);
+    }
+
+    /// A room of that shape, in place of those for smaller batches. Where there is no memory for
+    /// it, what nobody uses is freed first.
+    fn new_room(&self, shape: &Shape, needs: Needs) -> Result<Room, DeviceError> {
+        // Freed behind what uses them.
+        drop(self.batches.remove(|room, _| shape.serves(&room.shape)));
+        let make = || Room::new(&self.context, shape.clone(), needs);
+        match make() {
+            Err(error) if error.kind() == DeviceErrorKind::OutOfMemory => {}
+            made => return made,
+        }
+        for rooms in [&self.rooms, &self.batches] {
+            let unused = rooms.remove(|_, user| user.mark().is_done());
+            unused.into_iter().for_each(Room::free_unused);
+        }
+        make()
     }
 
     /// What the library says that it needs.

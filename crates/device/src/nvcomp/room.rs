@@ -38,6 +38,14 @@ pub(super) struct Needs {
     pub(super) alignments: Alignments,
 }
 
+impl Needs {
+    /// Whether a piece that was made for one fits the other: the memory for a larger batch is
+    /// enough for a smaller one.
+    pub(super) fn are_like(&self, other: &Needs) -> bool {
+        (self.stride, self.alignments) == (other.stride, other.alignments)
+    }
+}
+
 /// One piece, and where its parts begin.
 #[derive(Debug)]
 pub(super) struct Room {
@@ -64,6 +72,12 @@ struct Parts {
 }
 
 impl Shape {
+    /// Whether a piece for `self` is good for `other` too.
+    pub(super) fn serves(&self, other: &Shape) -> bool {
+        let alike = (self.decodes, self.staged) == (other.decodes, other.staged);
+        alike && self.layout == other.layout && self.count >= other.count
+    }
+
     /// Chunks of all arrays.
     pub(super) fn chunks(&self) -> u64 {
         self.layout.chunks() * self.count
@@ -105,6 +119,11 @@ impl Room {
         let parts = Parts::of(&shape, &needs);
         let memory = DeviceMemory::new(context, parts.end)?;
         Ok(Room { shape, needs, memory, parts })
+    }
+
+    /// Frees it at once: nobody uses it any more.
+    pub(super) fn free_unused(self) {
+        self.memory.free_unused();
     }
 
     fn at(&self, offset: u64) -> u64 {
