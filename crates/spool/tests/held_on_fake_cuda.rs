@@ -51,6 +51,10 @@ fn launches(spool: &Spool) -> LaunchStats {
     spool.stats().map(|stats| stats.launches).unwrap_or_default()
 }
 
+fn notes(spool: &Spool) -> Vec<String> {
+    spool.stats().map(|stats| stats.application.notes).unwrap_or_default()
+}
+
 fn launched(launches: u64, checkpoints: u64, most: u64) -> LaunchStats {
     LaunchStats { launches, checkpoints, most }
 }
@@ -210,6 +214,7 @@ fn room_that_held_checkpoints_leave_is_found_by_the_saves_behind_them() {
         let found = application.restored_error(&spool, version).unwrap();
         assert!(found <= BOUND, "version {version}: {found}");
     }
+    assert_eq!(notes(&spool), [""; 0]);
     let all = launches(&spool);
     assert!(all.checkpoints == 60 && all.most > 1, "{all:?}");
     spool.close().unwrap();
@@ -352,8 +357,8 @@ fn a_launch_that_fails_is_made_up_for_one_by_one_or_by_the_host() {
     for version in 0..6 {
         assert!(application.restored_error(&spool, version).unwrap() <= BOUND, "{version}");
     }
-    let notes = spool.stats().unwrap().application.notes;
-    assert!(notes.iter().any(|note| note.contains("encoded together")), "{notes:?}");
+    let told = notes(&spool);
+    assert!(told.iter().any(|note| note.contains("encoded together")), "{told:?}");
     spool.close().unwrap();
 }
 
@@ -406,14 +411,17 @@ fn a_gpu_that_is_lost_ends_the_spool_in_time() {
 fn closing_while_the_gpu_stands_is_bounded_and_says_what_is_lost() {
     let fake = Fake::start();
     let application = application().unwrap();
+    // The kernels are made without haste.
+    let first = open(|_| ()).unwrap();
+    application.save(&first, 9).unwrap();
+    first.achieved(9).unwrap();
+    first.close().unwrap();
     let spool = open(|settings| {
         settings.timeout = Duration::from_millis(300);
         settings.check_order = false;
     })
     .unwrap();
     let values = application.prepared(0..2).unwrap();
-    application.save(&spool, 9).unwrap();
-    spool.achieved(9).unwrap();
     fake.hold();
     for (version, values) in (0..).zip(&values) {
         application.save_from(&spool, version, values).unwrap();
@@ -452,6 +460,7 @@ fn threads_share_what_is_held() {
     for version in 0..60 {
         assert!(last.restored_error(&spool, version).unwrap() <= BOUND, "{version}");
     }
+    assert_eq!(notes(&spool), [""; 0]);
     let all = launches(&spool);
     assert!(all.checkpoints == 60 && all.most > 1 && all.launches < 60, "{all:?}");
     spool.close().unwrap();
@@ -473,9 +482,47 @@ fn without_memory_for_them_checkpoints_are_encoded_alone() {
         assert!(application.restored_error(&spool, version).unwrap() <= BOUND);
     }
     assert_eq!(launches(&spool).most, 1);
-    let notes = spool.stats().unwrap().application.notes;
-    assert!(notes.iter().any(|note| note.contains("no memory to hold more")), "{notes:?}");
+    let told = notes(&spool);
+    assert!(told.iter().any(|note| note.contains("no memory to hold more")), "{told:?}");
     spool.close().unwrap();
+}
+
+/// A save of which the copy aside is refused, and the mark behind it where `mark_too`.
+fn refused_copy(
+    (fake, application, spool): (&Fake, &Application, &Spool),
+    version: i64,
+    mark_too: bool,
+) -> String {
+    let specs = vec![floats("u", LEN)];
+    let mut ticket = spool.save(version, specs, &wait()).expect("a ticket");
+    fake.fail("cuMemcpyDtoDAsync_v2", 1, 2);
+    if mark_too {
+        fake.fail("cuEventRecord", 1, 2);
+    }
+    let put = ticket.put(0, &array_of(&application.array), &application.stream);
+    fake.reset();
+    put.expect_err("a save that was refused").to_string()
+}
+
+#[test]
+fn saves_are_held_together_again_after_a_copy_aside_was_refused() {
+    let fake = Fake::start();
+    let application = application().unwrap();
+    for mark_too in [false, true] {
+        let spool = open(|_| ()).unwrap();
+        (0..3).for_each(|version| application.save(&spool, version).unwrap());
+        let told = refused_copy((&fake, &application, &spool), 100, mark_too);
+        assert!(told.contains("memory"), "{told}");
+        (3..67).for_each(|version| application.save(&spool, version).unwrap());
+        let all = launches(&spool);
+        assert!(all.launches <= 10 && all.most == 8, "{all:?}");
+        let given_up = notes(&spool).iter().any(|note| note.contains("given up and taken anew"));
+        assert_eq!(given_up, mark_too);
+        for version in 0..67 {
+            assert!(application.restored_error(&spool, version).unwrap() <= BOUND, "{version}");
+        }
+        spool.close().unwrap();
+    }
 }
 
 #[test]

@@ -9,9 +9,10 @@
 //! - Launches come one after the other, so that each finds those before it launched. Nobody waits
 //!   for that with the lock of the core or of the queue held.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
+use unspool_codec::{Bound, twine};
 use unspool_device::{DeviceError, Stream};
 use unspool_tiers::WriteGuard;
 use unspool_tiers::coders::Spec;
@@ -21,7 +22,7 @@ use super::encoded::Encoded;
 use super::launch::{Chain, Source};
 use super::method::Method;
 use super::plan::Plan;
-use super::together::family;
+use super::together::{Family, family};
 use crate::gpu::{DeviceArray, Gpu, Ring};
 use crate::hub::Hub;
 
@@ -100,8 +101,9 @@ pub(crate) struct Holding {
     /// Held while something is launched. The stream is made for the first batch.
     pub(super) lane: Mutex<Option<Stream>>,
     ring: Mutex<Option<Ring>>,
-    /// The kernels are there, so that a batch does not fail for want of them.
-    prepared: AtomicBool,
+    /// The kernels that are there, so that a batch does not fail for want of them: a bit for each
+    /// [`twine_kernels`].
+    prepared: AtomicU32,
 }
 
 /// A save that is held.
@@ -150,10 +152,14 @@ impl Hub {
         }
         let Some(mut lease) = lease else { return Ok(None) };
         lease.begin();
-        array.gather(gpu.strided(), stream, &lease.span())?;
-        let ready = gpu.device().mark(stream)?;
-        lease.done(ready.clone());
-        Ok(Some(Source::held(lease, ready)))
+        let copied = array.gather(gpu.strided(), stream, &lease.span());
+        // A copy that was refused may be enqueued in part: the bytes can be used again behind it.
+        let ready = gpu.device().mark(stream);
+        if let Ok(ready) = &ready {
+            lease.done(ready.clone());
+        }
+        copied?;
+        Ok(Some(Source::held(lease, ready?)))
     }
 
     /// The ring for checkpoints of `plan`, large enough for two batches of them: one is filled
@@ -166,6 +172,7 @@ impl Hub {
         let sizes = plan.regions.iter().map(|region| Ring::size_of(region.bytes));
         let each = sizes.sum::<u64>().max(1);
         let count = (most.bytes / each).clamp(1, most.count(plan) as u64);
+        self.drop_stuck_ring();
         let mut kept = lock(&self.holding.ring);
         if let Some(ring) = kept.as_ref().filter(|ring| ring.bytes() >= 2 * count * each) {
             return Some(ring.clone());
@@ -184,10 +191,29 @@ impl Hub {
         }
     }
 
+    /// Has another ring made where nothing gets past a piece of this one any more. Its memory is
+    /// freed behind everything on the device.
+    fn drop_stuck_ring(&self) {
+        let stuck = lock(&self.holding.ring).take_if(|ring| ring.is_stuck());
+        if stuck.is_some() {
+            self.note_once(
+                "The memory in which checkpoints are held was given up and taken anew, because \
+                 CUDA refused to tell when a copy into it is done.",
+            );
+        }
+    }
+
     /// Sees to it that the encoder's kernels are there before anything is held for it.
     fn is_prepared(&self, gpu: &Gpu, plan: &Plan, most: Accumulate) -> bool {
         let Some(coders) = gpu.coders() else { return false };
-        if self.holding.prepared.load(Ordering::Relaxed) {
+        if let Some(Family::NvComp(_)) = family(plan) {
+            if coders.nvcomp().ready().is_none() {
+                coders.nvcomp().prepare();
+            }
+            return coders.nvcomp().ready().is_some();
+        }
+        let kernels = 1 << twine_kernels(plan);
+        if self.holding.prepared.load(Ordering::Relaxed) & kernels != 0 {
             return true;
         }
         let specs = plan.regions.iter().map(|region| match &region.method {
@@ -196,7 +222,27 @@ impl Hub {
         });
         let specs: Vec<Spec<'_>> = specs.collect();
         let is_there = coders.prepare(&specs, most.count(plan)).is_ok();
-        self.holding.prepared.store(is_there, Ordering::Relaxed);
+        if is_there {
+            self.holding.prepared.fetch_or(kernels, Ordering::Relaxed);
+        }
         is_there
     }
+}
+
+/// Which kernels of Twine `plan` takes at least: 1 for those of 64-bit values, 2 for the one before
+/// bounds that depend on the values.
+fn twine_kernels(plan: &Plan) -> u32 {
+    let specs = plan.regions.iter().filter_map(|region| match &region.method {
+        Method::Twine(spec) => Some(spec),
+        _ => None,
+    });
+    specs.fold(0, |all, spec| {
+        let reduces = match spec.method {
+            twine::Method::Lossless => false,
+            twine::Method::Bound(bound) => {
+                !matches!(bound, Bound::Absolute(_) | Bound::Relative { .. })
+            }
+        };
+        all | u32::from(spec.layout.bits == 64) | u32::from(reduces) << 1
+    })
 }

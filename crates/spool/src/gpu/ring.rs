@@ -51,6 +51,11 @@ impl Ring {
         self.0.memory.span().len()
     }
 
+    /// Whether nothing of it is lent, and a piece that nobody gets again is in the way.
+    pub(crate) fn is_stuck(&self) -> bool {
+        lock(&self.0.table).is_stuck()
+    }
+
     /// A piece of `bytes` bytes for work on `stream` from now on; `None` while those in its place
     /// are in use.
     ///
@@ -168,6 +173,12 @@ impl<M: Clone> Table<M> {
         Some(Taken { number: self.push(begin, end, State::Lent), begin, after })
     }
 
+    fn is_stuck(&self) -> bool {
+        let is_lent = |piece: &Piece<M>| matches!(piece.state, State::Lent);
+        let is_stuck = |piece: &Piece<M>| matches!(piece.state, State::Stuck);
+        self.pieces.iter().any(is_stuck) && !self.pieces.iter().any(is_lent)
+    }
+
     /// Takes away the oldest `count` pieces, which are free: what they are behind.
     fn marks_of(&mut self, count: usize) -> Vec<M> {
         let free = self.pieces.drain(..count).filter_map(|piece| match piece.state {
@@ -223,9 +234,12 @@ mod tests {
     fn what_is_larger_than_the_ring_or_stuck_is_never_lent() {
         let mut table = Table::<u64>::new(2 * UNIT);
         assert!(table.take(2 * UNIT + 1).is_none() && table.take(u64::MAX).is_none());
-        let (number, ..) = taken(&mut table, 2 * UNIT);
-        table.give_back(number, None);
-        assert!(table.take(1).is_none());
+        let (first, ..) = taken(&mut table, UNIT);
+        let (second, ..) = taken(&mut table, UNIT);
+        table.give_back(first, None);
+        assert!(table.take(1).is_none() && !table.is_stuck(), "the second one is in use");
+        table.give_back(second, Some(Vec::new()));
+        assert!(table.take(1).is_none() && table.is_stuck());
     }
 
     proptest! {
