@@ -8,10 +8,15 @@ use unspool_transfer::Shutdown;
 use crate::durability;
 use crate::error::{Error, ErrorKind};
 use crate::hub::{Hub, check_open};
+use crate::settle::take_untold;
 use crate::state::Phase;
 use crate::tally::{duration, nanos};
+use crate::unsaved;
 use crate::wait::Wait;
 use crate::waiting::Until;
+
+/// Threads are given so long to end, also when no time is left.
+const LEAST: Duration = Duration::from_millis(100);
 
 /// Closes `hub` within about `timeout`; a second call does nothing.
 pub(crate) fn close(hub: &Hub, timeout: Duration) -> Result<(), Error> {
@@ -24,29 +29,40 @@ pub(crate) fn close(hub: &Hub, timeout: Duration) -> Result<(), Error> {
     state.phase = Phase::Closing;
     state.wake_all();
     drop(state);
-    // While the core still listens.
-    let settled = hub.settle_all(duration(deadline.since(hub.clock.now())));
+    // While the core still listens. What is late may come until it is given up, and is named then.
+    let _ = hub.settle_all(duration(deadline.since(hub.clock.now())));
     let drained = if is_durable(hub) && intact.is_ok() {
         let left = duration(deadline.since(hub.clock.now()));
         durability::flush(hub, hub.state(), &Wait::at_most(left), Until::Answered)
     } else {
         Ok(())
     };
+    let left = duration(deadline.since(hub.clock.now())).max(LEAST);
+    let given_up = hub.end_settling(left);
     let mut state = hub.state();
     state.phase = Phase::Closed;
     state.brain.end_record();
-    let told = hub.tell_failure(&mut state);
+    let untold = take_untold(&mut state);
     drop(state);
-    hub.end_settling();
+    let late = (!given_up.is_empty()).then(|| unsaved::given_up(&given_up, timeout));
+    let settled = both(late, untold);
     hub.end_preparing(duration(deadline.since(hub.clock.now())));
     let decoded = hub.settle_decoders(duration(deadline.since(hub.clock.now())));
-    let settled = settled.and(told).and(decoded);
+    let settled = settled.and(decoded);
     let stopped = stop_workers(hub, deadline);
     // Closing the disk waits for calls under way, which here might last for ever. It then closes
     // by itself, after the last worker.
     let released = if stopped.is_ok() { release(hub) } else { Ok(()) };
     let ordered = hub.order.as_ref().map_or(Ok(()), |check| check.verdict());
     intact.and(settled).and(drained).and(stopped).and(released).and(ordered)
+}
+
+/// What is late and what has failed.
+fn both(late: Option<Error>, failed: Option<Error>) -> Result<(), Error> {
+    match (late, failed) {
+        (Some(late), Some(failed)) => Err(late.besides(&failed)),
+        (late, failed) => late.or(failed).map_or(Ok(()), Err),
+    }
 }
 
 fn is_durable(hub: &Hub) -> bool {
@@ -56,7 +72,7 @@ fn is_durable(hub: &Hub) -> bool {
 /// Ends the workers. What they still have to do matters to a durable spool only: deletions, or
 /// discarded checkpoints would come back.
 fn stop_workers(hub: &Hub, deadline: Nanos) -> Result<(), Error> {
-    let left = duration(deadline.since(hub.clock.now())).max(Duration::from_millis(100));
+    let left = duration(deadline.since(hub.clock.now())).max(LEAST);
     let how = if is_durable(hub) { Shutdown::Drain } else { Shutdown::Cancel };
     hub.engine.shutdown(how, left).map_err(|cause| {
         let message = format!("The spool is closed, but not all of its work has ended. {cause}");

@@ -5,6 +5,7 @@ use unspool_transfer::sync::MutexGuard;
 
 use crate::error::{Error, ErrorKind};
 use crate::hub::Hub;
+use crate::settle::take_untold;
 use crate::spool::checkpoints;
 use crate::state::State;
 use crate::wait::Wait;
@@ -19,7 +20,7 @@ pub(crate) fn flush<'a>(
 ) -> Result<(), Error> {
     let Answered { mut state, .. } = hub.ask(state, Asked::Flush, wait, until)?;
     if until == Until::Closing {
-        hub.tell_failure(&mut state)?;
+        take_untold(&mut state).map_or(Ok(()), Err)?;
     }
     let flushed = in_durable_tiers(hub, &state);
     let too_large = too_large_to_last(hub, &state);

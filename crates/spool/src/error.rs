@@ -65,6 +65,18 @@ impl Error {
         self
     }
 
+    /// The same in other words.
+    pub(crate) fn saying(mut self, message: String) -> Self {
+        self.message = message;
+        self
+    }
+
+    /// The same, with what went wrong besides.
+    pub(crate) fn besides(self, other: &Error) -> Self {
+        let message = format!("{} {}", self.message, other.message);
+        self.saying(message)
+    }
+
     /// Why the call failed, for programs.
     #[must_use]
     pub fn kind(&self) -> ErrorKind {

@@ -39,14 +39,18 @@ pub(crate) struct Handed {
 pub(crate) enum Work {
     /// It waits for others. Launched -> `Launching`.
     Held(Box<Held>),
-    /// Somebody is enqueueing its encoder. Done -> `Encoding`, or else `Sealed` or `Failed`.
+    /// Somebody is enqueueing its encoder, or encodes it. Done -> `Encoding`, `Refused`, `Sealed` or
+    /// `Failed`.
     Launching,
     /// The GPU encodes it. Done -> reported.
     Encoding(Encoding, Box<Encoded>),
     /// The host has encoded it, in the room. Its turn comes -> reported.
     Sealed(WriteGuard, Box<Sealed>),
-    /// It could not be encoded. Its turn comes -> reported.
-    Failed(DeviceError),
+    /// The GPU did not take it, for this reason. Its turn comes -> `Launching`, and the host encodes
+    /// it.
+    Refused(Box<Held>, DeviceError),
+    /// It could not be encoded, for this reason and that of the host. Its turn comes -> reported.
+    Failed(DeviceError, Option<String>),
 }
 
 impl Work {
@@ -60,10 +64,10 @@ impl Work {
     /// The result, or `None` while there is none.
     pub(crate) fn try_result(&self) -> Option<Outcome> {
         match self {
-            Work::Held(_) | Work::Launching => None,
+            Work::Held(_) | Work::Launching | Work::Refused(..) => None,
             Work::Encoding(encoding, _) => encoding.try_result().map(|result| result.map(Some)),
             Work::Sealed(..) => Some(Ok(None)),
-            Work::Failed(cause) => Some(Err(cause.clone().into())),
+            Work::Failed(cause, _) => Some(Err(cause.clone().into())),
         }
     }
 }
@@ -76,7 +80,21 @@ impl Handed {
             self.work = work;
             return None;
         };
-        Some(Taken { request: self.request, offset: self.place.offset, held: *held })
+        Some(self.taken(*held))
+    }
+
+    /// What the host has to encode, if the GPU did not take it, and why it did not.
+    pub(crate) fn take_refused(&mut self) -> Option<(Taken, DeviceError)> {
+        let work = std::mem::replace(&mut self.work, Work::Launching);
+        let Work::Refused(held, cause) = work else {
+            self.work = work;
+            return None;
+        };
+        Some((self.taken(*held), cause))
+    }
+
+    fn taken(&self, held: Held) -> Taken {
+        Taken { request: self.request, offset: self.place.offset, held }
     }
 }
 

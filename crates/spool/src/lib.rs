@@ -67,6 +67,7 @@ mod tally;
 #[cfg(test)]
 mod tests;
 mod timeline;
+mod unsaved;
 mod wait;
 mod waiting;
 

@@ -3,7 +3,10 @@
 //!
 //! - Nothing here waits with a lock held, and the thread ends with the spool: what the GPU has not
 //!   done by then is given up, and its memory is never lent again.
-//! - A checkpoint that could not be encoded was not saved. The next call that can fail tells it.
+//! - What a GPU did not take is encoded here, by the host, in its turn: whoever launches does not
+//!   wait for that.
+//! - Checkpoints that could not be encoded were not saved. The next call that can fail tells all of
+//!   them.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
@@ -20,6 +23,7 @@ use crate::error::{Error, ErrorKind};
 use crate::hand::{Handed, Outcome, Work};
 use crate::hub::Hub;
 use crate::state::State;
+use crate::unsaved::{self, Unsaved};
 
 /// The longest nap while there is nothing to look at.
 const IDLE: Duration = Duration::from_millis(100);
@@ -49,6 +53,8 @@ struct Queue {
     thread: Option<thread::JoinHandle<()>>,
     /// Nothing is taken any more, and what is left is given up.
     is_over: bool,
+    /// The thread is about to return.
+    has_ended: bool,
 }
 
 impl Settler {
@@ -89,6 +95,21 @@ impl Settler {
         self.changed.notify_all();
     }
 
+    /// Whether nobody waits any more for what is left.
+    pub(crate) fn is_over(&self) -> bool {
+        lock(&self.queue).is_over
+    }
+
+    /// What the host was to encode is given up for the reason `besides`.
+    pub(crate) fn fail_refused(&self, besides: &str) {
+        let mut queue = lock(&self.queue);
+        for handed in &mut queue.handed {
+            if let Some((_, cause)) = handed.take_refused() {
+                handed.work = Work::Failed(cause, Some(besides.to_owned()));
+            }
+        }
+    }
+
     /// Takes out the first save, if it has a result or is known to have `failed`.
     fn next_done(&self, failed: Option<EncodeError>) -> Option<(Handed, Outcome)> {
         let mut queue = lock(&self.queue);
@@ -99,9 +120,14 @@ impl Settler {
 
     /// Waits until there is a save, and looks at the first one, which is held for at most `limit`.
     fn look(&self, limit: Duration) -> Look {
-        let queue = lock(&self.queue);
+        let mut queue = lock(&self.queue);
+        if queue.is_over {
+            return Look::Over;
+        }
+        if let Some((one, cause)) = queue.handed.front_mut().and_then(Handed::take_refused) {
+            return Look::Refused(Box::new(one), cause);
+        }
         let nap = match queue.handed.front().map(|first| &first.work) {
-            _ if queue.is_over => return Look::Over,
             Some(Work::Held(held)) => match limit.saturating_sub(held.since.elapsed()) {
                 Duration::ZERO => return Look::Held,
                 left => left.min(IDLE),
@@ -116,30 +142,50 @@ impl Settler {
         Look::Nothing
     }
 
-    /// Waits until nothing is pending, at most until `left` is over.
-    fn drained(&self, left: Duration) -> bool {
+    /// Waits until nothing is pending of what is pending now, at most until `left` is over: gives
+    /// the versions that are pending then.
+    fn drained(&self, left: Duration) -> Vec<i64> {
         // By the clock: each report ends a nap early.
         let began = Instant::now();
         let mut queue = lock(&self.queue);
-        while !queue.handed.is_empty() && began.elapsed() < left {
+        let last = queue.handed.back().map(|handed| handed.request);
+        loop {
+            let end = queue.handed.iter().position(|handed| Some(handed.request) == last);
+            let Some(end) = end else { return Vec::new() };
+            if began.elapsed() >= left {
+                return versions(queue.handed.range(..=end));
+            }
             queue = wait_timeout(&self.changed, queue, Duration::from_millis(2).min(left));
         }
-        queue.handed.is_empty()
     }
 
-    /// Ends the thread.
-    fn end(&self) {
-        let (thread, left) = {
-            let mut queue = lock(&self.queue);
-            queue.is_over = true;
-            (queue.thread.take(), std::mem::take(&mut queue.handed))
-        };
+    /// Ends the thread, within `limit` or by leaving it to itself: gives the versions that were
+    /// still pending.
+    fn end(&self, limit: Duration) -> Vec<i64> {
+        let mut queue = lock(&self.queue);
+        queue.is_over = true;
+        let (thread, left) = (queue.thread.take(), std::mem::take(&mut queue.handed));
         self.changed.notify_all();
         if let Some(thread) = thread {
-            let _ = thread.join();
+            let began = Instant::now();
+            while !queue.has_ended && began.elapsed() < limit {
+                queue = wait_timeout(&self.changed, queue, limit);
+            }
+            let has_ended = queue.has_ended;
+            drop(queue);
+            if has_ended {
+                let _ = thread.join();
+            }
         }
+        let given_up = versions(left.iter());
         left.into_iter().for_each(|handed| handed.work.forget());
+        given_up
     }
+}
+
+/// The versions of those that were not given up by their callers.
+fn versions<'a>(handed: impl Iterator<Item = &'a Handed>) -> Vec<i64> {
+    handed.filter(|one| !one.is_abandoned).map(|one| one.version).collect()
 }
 
 impl Hub {
@@ -193,34 +239,27 @@ impl Hub {
         Ok(is_full)
     }
 
-    /// Waits until everything that was handed over is reported, at most for `left`.
-    ///
-    /// # Errors
-    /// `Timeout`.
-    pub(crate) fn settle_all(&self, left: Duration) -> Result<(), Error> {
+    /// Waits until everything that was handed over before is reported, at most for `left`: gives
+    /// the versions that are not.
+    pub(crate) fn settle_all(&self, left: Duration) -> Vec<i64> {
         self.launch_held();
-        if self.settler.drained(left) {
-            return Ok(());
-        }
-        let message = format!(
-            "The GPU has not encoded all checkpoints within {:.1} s; those are not saved. Look at \
-             what it computes, or raise `timeout=`.",
-            left.as_secs_f64()
-        );
-        Err(Error::new(ErrorKind::Timeout, message))
+        self.settler.drained(left)
     }
 
-    /// Ends the thread that settles. What is still pending is given up.
-    pub(crate) fn end_settling(&self) {
-        self.settler.end();
+    /// Ends the thread that settles, within `left`. What is still pending is given up: gives its
+    /// versions.
+    pub(crate) fn end_settling(&self, left: Duration) -> Vec<i64> {
+        self.settler.end(left)
     }
 
-    /// What failed after its call had returned, and was not told yet.
+    /// What failed after its call had returned, and was not told yet, before a call does anything.
     ///
     /// # Errors
     /// That.
     pub(crate) fn tell_failure(&self, state: &mut State) -> Result<(), Error> {
-        state.untold.pop_front().map_or(Ok(()), Err)
+        let Some(error) = take_untold(state) else { return Ok(()) };
+        let message = format!("{error} This call did nothing.");
+        Err(error.saying(message))
     }
 
     /// Reports the first saves in the queue that have a result; `failed` is that of the first one
@@ -236,13 +275,13 @@ impl Hub {
     }
 
     fn report_save(&self, state: &mut State, handed: Handed, result: Outcome) {
-        let (request, id) = (handed.request, handed.checkpoint);
+        let (request, id, version) = (handed.request, handed.checkpoint, handed.version);
         match settled(state, handed, result) {
             Ok(Some(kept)) => self.feed(state, Event::Saved { request, kept: Some(kept) }),
             Ok(None) => self.give_up_save(state, request, id),
             Err(error) => {
                 self.give_up_save(state, request, id);
-                state.untold.push_back(error);
+                state.untold.push(Unsaved { version, error });
             }
         }
     }
@@ -253,14 +292,23 @@ impl Hub {
     }
 }
 
+/// One error for all that were not saved and not told of; each is told once.
+pub(crate) fn take_untold(state: &mut State) -> Option<Error> {
+    unsaved::told(std::mem::take(&mut state.untold))
+}
+
 /// Completes the entry in the arena; `None` for a save that was given up.
 fn settled(state: &mut State, handed: Handed, result: Outcome) -> Result<Option<Kept>, Error> {
     let Handed { work, checkpoint, version, is_abandoned, place, .. } = handed;
     let done = match result {
         Ok(done) => done,
         Err(cause) => {
+            let besides = match &work {
+                Work::Failed(_, besides) => besides.clone(),
+                _ => None,
+            };
             work.forget();
-            let failed = not_encoded(version, &cause.into_device_error());
+            let failed = not_encoded(version, &cause.into_device_error(), besides.as_deref());
             return if is_abandoned { Ok(None) } else { Err(failed) };
         }
     };
@@ -294,6 +342,8 @@ enum Look {
     Held,
     /// The first save is still being encoded.
     Pending(Parts),
+    /// The GPU did not take the first save: the host is to encode it.
+    Refused(Box<Taken>, DeviceError),
     /// It has a result.
     Done,
     /// Nothing is to be done any more.
@@ -321,19 +371,43 @@ impl Watch {
     }
 }
 
+/// Tells that the thread returns, also when it panics.
+struct Ended<'a>(&'a Settler);
+
+impl Drop for Ended<'_> {
+    fn drop(&mut self) {
+        lock(&self.0.queue).has_ended = true;
+        self.0.changed.notify_all();
+    }
+}
+
 /// The life of the thread. What was held for `limit` is launched. It naps without a lock, and saves
 /// that are handed over meanwhile do not wake it: those before them come first.
 fn run(settler: &Settler, hub: &Weak<Hub>, limit: Duration) {
     let _punctual = Punctual::begin();
+    let _ended = Ended(settler);
     let mut watch = Watch::default();
+    // For those that follow one another.
+    let mut until = None;
     loop {
-        let failed = match settler.look(limit) {
+        let look = settler.look(limit);
+        if !matches!(look, Look::Refused(..) | Look::Done) {
+            until = None;
+        }
+        let failed = match look {
             Look::Over => return,
             Look::Nothing if hub.strong_count() == 0 => return,
             Look::Nothing => continue,
             Look::Held => {
                 let Some(hub) = hub.upgrade() else { return };
                 hub.launch_held();
+                continue;
+            }
+            Look::Refused(one, cause) => {
+                let Some(hub) = hub.upgrade() else { return };
+                let limit = hub.gpu.as_ref().map_or(ASK, |gpu| gpu.device().limit());
+                let until = *until.get_or_insert_with(|| Instant::now() + limit);
+                hub.encode_refused(*one, cause, until);
                 continue;
             }
             Look::Done => None,
@@ -355,5 +429,46 @@ fn failure(parts: &Parts) -> Option<EncodeError> {
         // Done without a result: the next look sees it, or its wait tells that there is none.
         Poll::Done => parts.wait(Duration::from_millis(1)).err(),
         Poll::NotYet => None,
+    }
+}
+
+#[cfg(all(test, not(feature = "shuttle")))]
+mod tests {
+    use unspool_core::TierId;
+
+    use super::*;
+
+    fn handed(number: u64) -> Handed {
+        Handed {
+            work: Work::Launching,
+            launched: Arc::default(),
+            request: RequestId(number),
+            checkpoint: CheckpointId(number),
+            place: Place { tier: TierId(0), offset: 0 },
+            most: 0,
+            version: number.cast_signed(),
+            is_abandoned: false,
+        }
+    }
+
+    #[test]
+    fn a_wait_ends_though_others_go_on_saving() {
+        let settler = Settler::default();
+        lock(&settler.queue).handed.push_back(handed(0));
+        assert_eq!(settler.drained(Duration::ZERO), [0]);
+        std::thread::scope(|scope| {
+            let wait = scope.spawn(|| settler.drained(Duration::from_secs(30)));
+            for number in 1.. {
+                if wait.is_finished() {
+                    break;
+                }
+                let mut queue = lock(&settler.queue);
+                queue.handed.push_back(handed(number));
+                queue.handed.pop_front();
+                drop(queue);
+                std::thread::yield_now();
+            }
+            assert!(wait.join().unwrap().is_empty());
+        });
     }
 }

@@ -19,7 +19,7 @@ use crate::state::State;
 use crate::timeline::write_chrome;
 use crate::wait::Wait;
 use crate::waiting::{Asked, Until};
-use crate::{adopt, close, durability};
+use crate::{adopt, close, durability, unsaved};
 
 /// Hints are taken in pieces of this many, so that other calls get their turn in between.
 const HINTS_AT_ONCE: usize = 1024;
@@ -94,7 +94,11 @@ impl Spool {
     /// Those of [`regions`](Self::regions), and `Timeout`.
     pub fn achieved(&self, version: i64) -> Result<Vec<RegionCoding>, Error> {
         self.hub.check_process()?;
-        self.hub.settle_all(self.hub.settings.timeout)?;
+        let timeout = self.hub.settings.timeout;
+        let pending = self.hub.settle_all(timeout);
+        if !pending.is_empty() {
+            return Err(unsaved::late(&pending, timeout));
+        }
         let (state, id) = self.checkpoint(version)?;
         let frame = state.catalogue.frame(id).map(Arc::clone);
         let frame = frame.unwrap_or_else(|| unreachable!("a saved checkpoint is in the catalogue"));

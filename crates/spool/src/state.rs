@@ -11,8 +11,8 @@ use unspool_transfer::sync::Condvar;
 
 use crate::brain::Brain;
 use crate::catalogue::Catalogue;
-use crate::error::Error;
 use crate::tally::{Route, Tally};
+use crate::unsaved::Unsaved;
 
 /// What the core answered to a call.
 #[derive(Debug)]
@@ -53,8 +53,8 @@ pub(crate) struct State {
     pub(crate) refused_frames: Vec<CheckpointId>,
     /// What went wrong without stopping anything.
     pub(crate) notes: Vec<String>,
-    /// What went wrong after its call had returned: the calls that follow tell it, one each.
-    pub(crate) untold: VecDeque<Error>,
+    /// What was not saved after its call had returned: the next call tells it.
+    pub(crate) untold: Vec<Unsaved>,
     /// The alarm that the engine was given last.
     pub(crate) alarm: Option<Nanos>,
     /// Events that follow from commands, in order.
@@ -84,7 +84,7 @@ impl State {
             moving: HashMap::new(),
             refused_frames: Vec::new(),
             notes: Vec::new(),
-            untold: VecDeque::new(),
+            untold: Vec::new(),
             alarm: None,
             pending: VecDeque::new(),
             commands: Vec::new(),

@@ -3,11 +3,11 @@
 //! memory aside from where the exact bytes are copied.
 
 use std::sync::{Arc, OnceLock};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use unspool_core::RequestId;
 use unspool_device::pending::{CheckpointResult, Pending};
-use unspool_device::{DeviceError, DeviceSpan, Mark, Stream, copy as raw};
+use unspool_device::{DeviceError, DeviceSpan, Mark, Poll, Stream, copy as raw};
 use unspool_tiers::coders::{self, Encoding, Spec, Stored, Values};
 use unspool_tiers::{DeviceArray, WriteGuard};
 
@@ -29,6 +29,9 @@ pub(crate) type Given<'a> = (usize, &'a DeviceArray, &'a Stream);
 pub(crate) struct Sources {
     given: Vec<Option<Source>>,
 }
+
+/// Between two looks at copies that are still to come.
+const NAP: Duration = Duration::from_micros(200);
 
 /// The values of one region: dense.
 #[derive(Debug)]
@@ -325,7 +328,7 @@ impl SaveTicket {
         for (index, array, stream) in arrays {
             gpu::download(gpu, encoded.memory(*index)?, array, stream)?;
         }
-        encoded.download(gpu)
+        encoded.download(gpu, gpu.device().limit())
     }
 
     /// Looks at what was launched. A checkpoint that breaks its bound is not saved, whatever is
@@ -402,14 +405,38 @@ impl SaveTicket {
 }
 
 impl Encoded {
-    /// Brings the values that were set aside to the host, which encodes them from now on.
+    /// Waits for the values that are set aside until they are there, `until` has come or `is_over`.
+    ///
+    /// # Errors
+    /// `Timeout` in the latter cases.
+    pub(super) fn wait_for_sources(
+        &self,
+        until: Instant,
+        is_over: impl Fn() -> bool,
+    ) -> Result<(), Error> {
+        let asides = self.sources.given.iter().flatten().filter_map(|one| one.aside.as_ref());
+        for (_, mark) in asides {
+            while matches!(mark.poll(), Poll::NotYet) {
+                if is_over() || Instant::now() >= until {
+                    let message = "The host could not encode it instead, because the GPU has not \
+                                   come to the copies of its values.";
+                    return Err(Error::new(ErrorKind::Timeout, message));
+                }
+                std::thread::sleep(NAP);
+            }
+        }
+        Ok(())
+    }
+
+    /// Brings the values that were set aside to the host within `limit`, which encodes them from now
+    /// on.
     ///
     /// # Errors
     /// When CUDA refuses, or there is no memory.
-    pub(super) fn download(&mut self, gpu: &Gpu) -> Result<(), Error> {
+    pub(super) fn download(&mut self, gpu: &Gpu, limit: Duration) -> Result<(), Error> {
         self.on_host = true;
         let sources = std::mem::take(&mut self.sources);
-        let (stream, limit) = (gpu.stream(), gpu.device().limit());
+        let stream = gpu.stream();
         for (index, source) in sources.given.into_iter().enumerate() {
             let Some(Source { span, aside: Some((memory, mark)) }) = source else { continue };
             stream.wait_for(&mark)?;
@@ -546,10 +573,11 @@ fn encode_aside(
 }
 
 /// The error of a checkpoint that a GPU could not encode, for the call after it.
-pub(crate) fn not_encoded(version: i64, cause: &DeviceError) -> Error {
+pub(crate) fn not_encoded(version: i64, cause: &DeviceError, besides: Option<&str>) -> Error {
     let message = format!(
-        "Version {version} was not saved: the GPU could not encode it after its call had returned: \
-         {cause} Save it again."
+        "Version {version} was not saved: the GPU could not encode what it was given after the \
+         call had returned: {cause}{} Save again.",
+        besides.map_or_else(String::new, |besides| format!(" {besides}"))
     );
     Error::new(ErrorKind::Device, message).caused_by(cause.clone())
 }

@@ -17,7 +17,7 @@ use super::encoded::Sealed;
 use super::launch::{Chain, values};
 use super::method::Method;
 use super::plan::Plan;
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 use crate::gpu::Gpu;
 use crate::hand::Work;
 use crate::hub::Hub;
@@ -88,9 +88,7 @@ impl Hub {
             return group.into_iter().for_each(|one| self.launch_group(gpu, stream, vec![one]));
         }
         for one in group {
-            let request = one.request;
-            let work = self.without_gpu(gpu, one, cause.clone());
-            self.settler.launched(request, work);
+            self.settler.launched(one.request, without_gpu(gpu, one.held, cause.clone()));
         }
     }
 
@@ -102,18 +100,53 @@ impl Hub {
         self.settler.launched(request, Work::Encoding(encoding, encoded));
     }
 
-    /// What becomes of one that the GPU does not take, because of `cause`.
-    fn without_gpu(&self, gpu: &Gpu, one: Taken, cause: DeviceError) -> Work {
-        let Held { guard, encoded, .. } = one.held;
-        let needs_gpu = encoded.plan().needs_gpu();
-        if !needs_gpu {
-            gpu.coder_failed(&cause);
-        }
-        match guard.filter(|_| !needs_gpu).map(|guard| on_host(gpu, encoded, guard)) {
-            Some(Ok((guard, sealed))) => Work::Sealed(guard, Box::new(sealed)),
-            _ => Work::Failed(cause),
+    /// Encodes one in this thread, which the GPU did not take because of `cause`. Where its values
+    /// do not come before `until`, those of the others will not either.
+    pub(crate) fn encode_refused(&self, one: Taken, cause: DeviceError, until: Instant) {
+        let Taken { request, held: Held { guard, encoded, .. }, .. } = one;
+        let work = match self.gpu.as_ref().zip(guard) {
+            None => Work::Failed(cause, None),
+            Some((gpu, guard)) => match self.on_host(gpu, encoded, guard, until) {
+                Ok((guard, sealed)) => Work::Sealed(guard, Box::new(sealed)),
+                Err(error) => {
+                    if error.kind() == ErrorKind::Timeout {
+                        self.settler.fail_refused(error.message());
+                    }
+                    Work::Failed(cause, Some(error.to_string()))
+                }
+            },
+        };
+        self.settler.launched(request, work);
+    }
+
+    /// Encodes one in this thread, from the values that were set aside.
+    fn on_host(
+        &self,
+        gpu: &Gpu,
+        mut encoded: Box<super::Encoded>,
+        guard: WriteGuard,
+        until: Instant,
+    ) -> Result<(WriteGuard, Sealed), Error> {
+        encoded.is_launched = false;
+        encoded.wait_for_sources(until, || self.settler.is_over())?;
+        encoded.download(gpu, until.saturating_duration_since(Instant::now()))?;
+        let mut room = Room::Arena(guard);
+        let sealed = encoded.seal(&mut room)?;
+        match room {
+            Room::Arena(guard) => Ok((guard, sealed)),
+            _ => unreachable!("it was made an arena"),
         }
     }
+}
+
+/// What becomes of one that the GPU does not take, because of `cause`: nobody waits here until the
+/// host has encoded it.
+fn without_gpu(gpu: &Gpu, held: Held, cause: DeviceError) -> Work {
+    if held.encoded.plan().needs_gpu() {
+        return Work::Failed(cause, None);
+    }
+    gpu.coder_failed(&cause);
+    Work::Refused(Box::new(held), cause)
 }
 
 /// Enqueues the encoder of a group, whose rooms are taken then.
@@ -163,22 +196,6 @@ fn behind(chain: &Chain, before: Option<RequestId>) -> Behind<'_> {
         return Behind::Before(chain.alignment);
     }
     chain.behind.get().map_or(Behind::Nothing, |last| Behind::Earlier(last, chain.alignment))
-}
-
-/// Encodes one in this thread, from the values that were set aside.
-fn on_host(
-    gpu: &Gpu,
-    mut encoded: Box<super::Encoded>,
-    guard: WriteGuard,
-) -> Result<(WriteGuard, Sealed), Error> {
-    encoded.is_launched = false;
-    encoded.download(gpu)?;
-    let mut room = Room::Arena(guard);
-    let sealed = encoded.seal(&mut room)?;
-    match room {
-        Room::Arena(guard) => Ok((guard, sealed)),
-        _ => unreachable!("it was made an arena"),
-    }
 }
 
 /// Cut where another encoder has to be called, or where one launch would take too much.

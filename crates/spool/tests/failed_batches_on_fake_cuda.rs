@@ -1,0 +1,106 @@
+//! Held checkpoints that nobody can encode: who is told, of which, and how soon, on a fake GPU
+//! whose launches fail.
+#![cfg(not(feature = "shuttle"))]
+
+mod application;
+
+use std::time::{Duration, Instant};
+
+use application::{Application, BOUND, LIMIT, Outcome, Packages, wait};
+use unspool::{Accumulate, Bound, Codec, CodecChoice, ErrorKind, NvComp, Settings, Spool};
+use unspool_fakecuda::Fake;
+
+const COUNT: usize = 1000;
+const LEN: u64 = 4 * COUNT as u64;
+
+fn wave(version: i64) -> Vec<u8> {
+    let at = |i: usize| (i as f32 * 0.003 + version as f32).sin();
+    (0..COUNT).flat_map(|i| at(i).to_le_bytes()).collect()
+}
+
+/// A spool that holds up to eight checkpoints, for longer than any test.
+fn open(codec: Codec, change: impl FnOnce(&mut Settings)) -> Outcome<Spool> {
+    application::open(CodecChoice::all(codec), |settings| {
+        let held_at_most = Duration::from_secs(3600);
+        settings.accumulate = Some(Accumulate { checkpoints: 8, bytes: 8 * LEN, held_at_most });
+        settings.check_order = false;
+        change(settings);
+    })
+}
+
+/// The same for checkpoints that only a GPU encodes, with the first one saved.
+fn only_on_gpu(application: &Application, packages: &Packages) -> Outcome<Spool> {
+    let spool = open(Codec::NvComp(NvComp::Lz4), |settings| {
+        settings.compiler_folders = packages.folders();
+    })?;
+    application.save(&spool, 100)?;
+    spool.achieved(100)?;
+    Ok(spool)
+}
+
+#[test]
+fn one_call_tells_of_a_whole_batch_and_the_next_one_works() {
+    let fake = Fake::start();
+    let (application, packages) = (Application::with(wave).unwrap(), Packages::new().unwrap());
+    let spool = only_on_gpu(&application, &packages).unwrap();
+    (0..5).for_each(|version| application.save(&spool, version).unwrap());
+    fake.fail("cuLaunchKernel", 0, 2);
+    spool.achieved(100).unwrap();
+    fake.reset();
+    let text = application.save(&spool, 5).unwrap_err().to_string();
+    assert!(text.starts_with("Versions 0, 1, 2, 3 and 4 were not saved: "), "{text}");
+    assert!(text.contains("cuLaunchKernel") && text.ends_with("This call did nothing."), "{text}");
+    (0..6).for_each(|version| application.save(&spool, version).unwrap());
+    for version in 0..6 {
+        assert!(application.restored_error(&spool, version).unwrap() <= BOUND, "{version}");
+    }
+    spool.close().unwrap();
+}
+
+#[test]
+fn closing_tells_of_a_whole_batch() {
+    let fake = Fake::start();
+    let (application, packages) = (Application::with(wave).unwrap(), Packages::new().unwrap());
+    let spool = only_on_gpu(&application, &packages).unwrap();
+    (0..5).for_each(|version| application.save(&spool, version).unwrap());
+    fake.fail("cuLaunchKernel", 0, 2);
+    let error = spool.close().unwrap_err();
+    let text = error.to_string();
+    assert!(text.starts_with("Versions 0, 1, 2, 3 and 4 were not saved: "), "{text}");
+    assert!(!text.contains("This call did nothing"), "{text}");
+    fake.reset();
+}
+
+#[test]
+fn calls_end_in_time_while_the_gpu_stands_and_takes_no_launch() {
+    let fake = Fake::start();
+    let application = Application::with(wave).unwrap();
+    let spool = open(Codec::Bounded(Bound::Absolute(BOUND)), |settings| {
+        settings.timeout = Duration::from_millis(300);
+    })
+    .unwrap();
+    let values = application.prepared(0..3).unwrap();
+    application.save(&spool, 9).unwrap();
+    spool.achieved(9).unwrap();
+    fake.hold();
+    for (version, values) in (0..).zip(&values) {
+        application.save_from(&spool, version, values).unwrap();
+    }
+    fake.fail("cuLaunchKernel", 0, 2);
+    let began = Instant::now();
+    let short = unspool::Wait::at_most(Duration::from_millis(100));
+    let error = spool.restore(1, &short).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Timeout, "{error}");
+    let error = spool.achieved(9).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Timeout, "{error}");
+    assert!(error.to_string().starts_with("Versions 0, 1 and 2: "), "{error}");
+    let interrupted = unspool::Wait { interrupted: &|| true, ..wait() };
+    let error = spool.restore(2, &interrupted).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Interrupted, "{error}");
+    let error = spool.close().unwrap_err();
+    assert!(began.elapsed() < LIMIT, "{:?}", began.elapsed());
+    assert_eq!(error.kind(), ErrorKind::Timeout, "{error}");
+    assert!(error.to_string().starts_with("Versions 0, 1 and 2 were not saved: "), "{error}");
+    fake.release();
+    fake.reset();
+}
