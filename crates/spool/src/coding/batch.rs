@@ -35,7 +35,8 @@ pub struct Accumulate {
     /// The most checkpoints of one launch. Default: 32.
     pub checkpoints: u32,
     /// The most bytes of their values: larger checkpoints are encoded alone. Up to twice as much
-    /// memory of the GPU is taken for them, beside the tiers. Default: 64 MiB.
+    /// memory of the GPU is taken for them, beside the tiers and what an encoder works in, which
+    /// for nvCOMP is about the size of a batch. Default: 64 MiB.
     pub bytes: u64,
     /// The longest that a checkpoint is held before it is launched without a reason.
     /// Default: 20 ms.
