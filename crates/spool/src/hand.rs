@@ -39,15 +39,15 @@ pub(crate) struct Handed {
 pub(crate) enum Work {
     /// It waits for others. Launched -> `Launching`.
     Held(Box<Held>),
-    /// Somebody is enqueueing its encoder, or encodes it. Done -> `Encoding`, `Refused`, `Sealed` or
-    /// `Failed`.
+    /// Somebody is enqueueing its encoder, or encodes it. Done -> `Encoding`, `Refused`, `Sealed`
+    /// or `Failed`.
     Launching,
     /// The GPU encodes it. Done -> reported.
     Encoding(Encoding, Box<Encoded>),
     /// The host has encoded it, in the room. Its turn comes -> reported.
     Sealed(WriteGuard, Box<Sealed>),
-    /// The GPU did not take it, for this reason. Its turn comes -> `Launching`, and the host encodes
-    /// it.
+    /// The GPU did not take it, for this reason. Its turn comes -> `Launching`, and the host
+    /// encodes it.
     Refused(Box<Held>, DeviceError),
     /// It could not be encoded, for this reason and that of the host. Its turn comes -> reported.
     Failed(DeviceError, Option<String>),

@@ -428,8 +428,8 @@ impl Encoded {
         Ok(())
     }
 
-    /// Brings the values that were set aside to the host within `limit`, which encodes them from now
-    /// on.
+    /// Brings the values that were set aside to the host, each within `limit`: it encodes them from
+    /// now on.
     ///
     /// # Errors
     /// When CUDA refuses, or there is no memory.
