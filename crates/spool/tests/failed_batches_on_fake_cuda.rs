@@ -72,6 +72,20 @@ fn closing_tells_of_a_whole_batch() {
 }
 
 #[test]
+fn the_error_names_what_the_gpu_and_what_the_host_could_not_do() {
+    let fake = Fake::start();
+    let application = Application::with(wave).unwrap();
+    let spool = open(Codec::Bounded(Bound::Absolute(BOUND)), |_| ()).unwrap();
+    (0..2).for_each(|version| application.save(&spool, version).unwrap());
+    fake.fail("cuLaunchKernel", 0, 2);
+    fake.fail("cuMemcpyDtoHAsync_v2", 0, 2);
+    let text = spool.close().unwrap_err().to_string();
+    assert!(text.starts_with("Versions 0 and 1 were not saved: "), "{text}");
+    assert!(text.contains("cuLaunchKernel") && text.contains("cuMemcpyDtoHAsync"), "{text}");
+    fake.reset();
+}
+
+#[test]
 fn calls_end_in_time_while_the_gpu_stands_and_takes_no_launch() {
     let fake = Fake::start();
     let application = Application::with(wave).unwrap();
