@@ -27,14 +27,19 @@ fn played_without(name: &str) -> Result<(), String> {
     play_many(0..200, &bank, plan).map(drop).map_err(|error| text(&error))
 }
 
+/// Wrong bytes come to light in an array, in a stream that is decoded, or in the result of an
+/// encoder that is read before it is there: which of them is first is up to the threads.
+fn assert_noticed(found: &str) {
+    let ways = ["bytes differ", "stream is damaged", "was never saved"];
+    assert!(ways.iter().any(|way| found.contains(way)), "{found}");
+}
+
 #[test]
 fn streams_that_do_not_wait_for_each_other_are_noticed() {
-    let found = played_without("cuStreamWaitEvent").unwrap_err();
-    assert!(found.contains("bytes differ"), "{found}");
+    assert_noticed(&played_without("cuStreamWaitEvent").unwrap_err());
 }
 
 #[test]
 fn a_host_that_does_not_wait_for_the_device_is_noticed() {
-    let found = played_without("cuEventQuery").unwrap_err();
-    assert!(found.contains("bytes differ"), "{found}");
+    assert_noticed(&played_without("cuEventQuery").unwrap_err());
 }
