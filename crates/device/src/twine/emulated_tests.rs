@@ -10,16 +10,11 @@ use unspool_codec::{Bound, Dtype};
 use super::decode::words_of;
 use super::fields::{Dice, Region, array, damage, label, region};
 use super::job::{Checkpoint, DecodeJob, EncodeJob, JobSpec};
-use super::modules::{DECODE_WARPS, Special, Tiles, Variant};
+use super::modules::{COMMON, DECODE_WARPS, Kernel, Special, Tiles, Variant};
 use super::plan::Plan;
 use super::words::{DecodeLaunch, EncodeLaunch};
 use super::{Places, words_at};
 use crate::pending::Start;
-
-/// A text of this crate.
-fn text(name: &str) -> String {
-    std::fs::read_to_string(format!("{}/{name}", env!("CARGO_MANIFEST_DIR"))).unwrap()
-}
 
 /// Warps of a tile of the encoder, blocks that find room, and threads of the system that run them.
 const WARPS: u32 = 2;
@@ -51,24 +46,15 @@ impl Drop for Folder {
     }
 }
 
-fn build(folder: &Path, name: &str, warps: u32, head: &str) -> Option<libloading::Library> {
-    let launch = if name == "decode" { "DecodeLaunch" } else { "EncodeLaunch" };
+fn build(folder: &Path, kernel: Kernel, warps: u32, head: &str) -> Option<libloading::Library> {
+    let launch = if kernel == Kernel::Decode { "DecodeLaunch" } else { "EncodeLaunch" };
+    let name = kernel.name();
     let (source, library) = (folder.join(format!("{name}.cpp")), folder.join(format!("{name}.so")));
     let run = format!(
         "extern \"C\" void run(const {launch} *launch, unsigned blocks, unsigned workers) {{\n\
-         run_blocks<{launch}>((void (*)({launch}))twine_{name}, *launch, blocks, workers);\n}}\n"
+         run_blocks<{launch}>((void (*)({launch})){name}, *launch, blocks, workers);\n}}\n"
     );
-    let parts: &[&str] =
-        if name == "encode" { &["values", "pack", "quick", "chunk", "places"] } else { &[] };
-    let parts: String =
-        parts.iter().map(|part| text(&format!("kernels/twine_{part}.cuh"))).collect();
-    let texts = [
-        text("src/twine/emulated.cpp"),
-        text("kernels/twine.cuh"),
-        parts,
-        text(&format!("kernels/twine_{name}.cu")),
-    ];
-    let texts = texts.concat();
+    let texts = [include_str!("emulated.cpp"), COMMON, kernel.text()].concat();
     // Where all arrays are of float32, with as little shared memory as on a device.
     let wide = u32::from(!head.contains("0220u"));
     let whole = format!("#define WIDE {wide}\n#define WARPS {warps}\n{head}{texts}{run}");
@@ -93,11 +79,15 @@ fn kernels(head: &str) -> Option<Kernels> {
     let folder = Folder(std::env::temp_dir().join(name));
     std::fs::create_dir_all(&folder.0).unwrap();
     let found = std::thread::scope(|scope| {
-        let build = |name, warps| {
+        let build = |kernel, warps| {
             let folder = &folder.0;
-            scope.spawn(move || build(folder, name, warps, head))
+            scope.spawn(move || build(folder, kernel, warps, head))
         };
-        let all = [build("encode", WARPS), build("reduce", 8), build("decode", DECODE_WARPS)];
+        let all = [
+            build(Kernel::Encode, WARPS),
+            build(Kernel::Reduce, 8),
+            build(Kernel::Decode, DECODE_WARPS),
+        ];
         all.map(|thread| thread.join().unwrap())
     });
     let [encode, reduce, decode] = found;

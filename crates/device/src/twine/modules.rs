@@ -12,39 +12,38 @@ use crate::kernels::{Background, Compiler, Module, Shelf, waited_for_some};
 
 use super::plan::{FLOAT32, FLOAT64, form};
 
-const COMMON: &str = include_str!("../../kernels/twine.cuh");
-const ENCODE: &str = concat!(
-    include_str!("../../kernels/twine_values.cuh"),
-    include_str!("../../kernels/twine_pack.cuh"),
-    include_str!("../../kernels/twine_quick.cuh"),
-    include_str!("../../kernels/twine_chunk.cuh"),
-    include_str!("../../kernels/twine_places.cuh"),
-    include_str!("../../kernels/twine_encode.cu"),
-);
+/// The encoder's text, in the order in which its parts need each other.
+macro_rules! encoder {
+    () => {
+        concat!(
+            include_str!("../../kernels/twine_values.cuh"),
+            include_str!("../../kernels/twine_pack.cuh"),
+            include_str!("../../kernels/twine_quick.cuh"),
+            include_str!("../../kernels/twine_chunk.cuh"),
+            include_str!("../../kernels/twine_places.cuh"),
+            include_str!("../../kernels/twine_encode.cu"),
+        )
+    };
+}
+
+pub(super) const COMMON: &str = include_str!("../../kernels/twine.cuh");
+const ENCODE: &str = encoder!();
 const REDUCE: &str = include_str!("../../kernels/twine_reduce.cu");
 const DECODE: &str = include_str!("../../kernels/twine_decode.cu");
 
 macro_rules! text {
-    ($head:literal, $($file:literal),*) => {
+    ($head:literal, $file:literal) => {
         concat!(
             $head,
             include_str!("../../kernels/twine.cuh"),
-            $(include_str!(concat!("../../kernels/", $file))),*
+            include_str!(concat!("../../kernels/", $file))
         )
     };
 }
 
 macro_rules! encode {
     ($head:literal) => {
-        text!(
-            $head,
-            "twine_values.cuh",
-            "twine_pack.cuh",
-            "twine_quick.cuh",
-            "twine_chunk.cuh",
-            "twine_places.cuh",
-            "twine_encode.cu"
-        )
+        concat!($head, include_str!("../../kernels/twine.cuh"), encoder!())
     };
 }
 
@@ -85,6 +84,15 @@ impl Kernel {
             Kernel::Encode => "twine_encode",
             Kernel::Reduce => "twine_reduce",
             Kernel::Decode => "twine_decode",
+        }
+    }
+
+    /// Its text behind [`COMMON`].
+    pub(super) fn text(self) -> &'static str {
+        match self {
+            Kernel::Encode => ENCODE,
+            Kernel::Reduce => REDUCE,
+            Kernel::Decode => DECODE,
         }
     }
 }
@@ -183,12 +191,7 @@ impl Variant {
                 text += &format!("#define ONCE {once}\n#define LEAST_BLOCKS {blocks}\n");
             }
         }
-        text += COMMON;
-        match self.kernel {
-            Kernel::Encode => text + ENCODE,
-            Kernel::Reduce => text + REDUCE,
-            Kernel::Decode => text + DECODE,
-        }
+        text + COMMON + self.kernel.text()
     }
 }
 
