@@ -17,6 +17,7 @@ typedef long long i64;
 #define UNROLL1 _Pragma("unroll 1")
 #define INLINE_JOBS 16
 #define PIECES 32
+#define FETCHED_STRIDE 36  // of a block of float32 there: eight lanes that read 16 bytes neither
 #define STRIDE 33  // of a block in shared memory: lanes that read their blocks meet no bank twice
 
 #define RULE_RAW 0
@@ -135,14 +136,36 @@ DEVICE void store_for_host(u64 *to, u64 value) {
 }
 
 DEVICE void pause() { __nanosleep(20); }
+DEVICE void pause_long() { __nanosleep(200); }
 
-// To the second cache, for a read that follows.
-DEVICE void prefetch(u64 address) { asm volatile("prefetch.global.L2 [%0];" ::"l"(address)); }
+// The address of shared memory for fetches.
+typedef u32 Place;
+DEVICE Place place_in_shared(u32 *to) { return (Place)__cvta_generic_to_shared(to); }
+
+// To shared memory, `words` behind a place, while the thread does something else.
+DEVICE void fetch16(Place to, u32 words, const u32 *from) {
+    u32 at = to + 4 * words;
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(at), "l"(from) : "memory");
+}
+
+DEVICE void fetch4(Place to, u32 words, const u32 *from) {
+    u32 at = to + 4 * words;
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(at), "l"(from) : "memory");
+}
+
+// All that the thread has fetched is there.
+DEVICE void wait_for_fetched() { asm volatile("cp.async.wait_all;" ::: "memory"); }
 #endif
 
 // The form of all arrays of the launch where it is known when this is compiled; else 0.
 #ifndef FORM
 #define FORM 0u
+#endif
+
+#if defined(MODE) && MODE == 1 && (FORM & 0xffffu) == 0x0220u
+#define QUICK 1
+#else
+#define QUICK 0
 #endif
 
 DEVICE u32 form_of(const Cut &cut) { return FORM ? FORM : cut.form; }
@@ -234,9 +257,14 @@ DEVICE Window window_of(const Cut &cut, u64 n, u32 c) {
         w.hy = 32;
         return w;
     }
-    u32 x = c % cut.px, rest = c / cut.px;
-    u32 y = rest % cut.py;
-    rest /= cut.py;
+    u32 rest = c / cut.px, x = c - rest * cut.px, y = rest;
+    // Most arrays of two dimensions are one plane.
+    if (y < cut.py) {
+        rest = 0;
+    } else {
+        rest /= cut.py;
+        y -= rest * cut.py;
+    }
     w.wx = min(32u, cut.nx - 32 * x);
     if (profile_of(w) == 2) {
         w.hy = min(32u, cut.ny - 32 * y);

@@ -95,7 +95,27 @@ DEVICE Chunk encode_staged(const EncodeLaunch &a, Shared &shared, U *stage, u32 
     return chunk;
 }
 
-DEVICE Chunk encode_chunk(const EncodeLaunch &a, Shared &shared, u32 warp, u32 lane) {
+// The chunk's window, and the values of a full one if it can go the quick way. True then.
+DEVICE bool begin_chunk(Shared &shared, u32 c, u32 warp, u32 lane) {
+    const Job &job = shared.job;
+    Window &w = shared.windows[warp];
+    // Other lanes may still be writing the chunk before.
+    __syncwarp();
+    if (lane == 0) w = window_of(job.cut, job.n, c);
+    __syncwarp();
+#if QUICK
+    if (w.m != 1024) return false;
+    fetch_values(shared.stage[warp], (const u32 *)job.source, w, lane);
+    wait_for_fetched();
+    __syncwarp();
+    return true;
+#else
+    return false;
+#endif
+}
+
+// The general way.
+DEVICE Chunk encode_any(const EncodeLaunch &a, Shared &shared, u32 warp, u32 lane) {
     Coeff *stage = shared.stage[warp];
     const Job &job = shared.job;
     const Window &w = shared.windows[warp];
@@ -117,10 +137,16 @@ DEVICE Chunk encode_chunk(const EncodeLaunch &a, Shared &shared, u32 warp, u32 l
     }
     if (!__any_sync(ALL, some != 0)) return chunk;
     __syncwarp();
-#if QUICK
-    if (w.m == 1024 && encode_quick(step_of(a, job, shared.number), shared, warp, lane, chunk)) {
-        return chunk;
-    }
-#endif
     return encode_staged<u32>(a, shared, narrow, warp, lane);
+}
+
+DEVICE Chunk encode_chunk(const EncodeLaunch &a, Shared &shared, LaneErrors &errors, bool fetched,
+                          u32 warp, u32 lane) {
+#if QUICK
+    Chunk chunk = {CHUNK_EMPTY, 0, 0};
+    const Step32 step = narrow_step(step_of(a, shared.job, shared.number));
+    if (fetched && encode_quick(step, shared.stage[warp], errors, lane, chunk)) return chunk;
+    __syncwarp();
+#endif
+    return encode_any(a, shared, warp, lane);
 }

@@ -107,43 +107,60 @@ DEVICE u64 payload_of(const EncodeLaunch &a, const Job &job) {
     return look_at((const u64 *)a.status + job.tile0 + job.tiles - 1) & WORD_VALUE;
 }
 
+// What is known of a job that is done.
+struct Done {
+    u64 start, stored, max_bits, sum_sq, outliers;
+};
+
+DEVICE Done look_at_done(Sum *sum) {
+    volatile u64 *words = (volatile u64 *)sum;
+    Done done = {*(volatile u64 *)&sum->start, *(volatile u64 *)&sum->stored, words[0], words[1],
+                 words[2]};
+    return done;
+}
+
 // All of the block's job is done: its header, and the zeros up to the next job. By a whole warp.
-DEVICE void end_job(const EncodeLaunch &a, Shared &shared, u32 lane) {
+DEVICE Done end_job(const EncodeLaunch &a, Shared &shared, u32 lane) {
     const Job &job = shared.job;
     Sum *sum = sum_at(a, shared.number);
-    u64 start = *(volatile u64 *)&sum->start, stored = job.n;
-    if ((job.rule & 0xff) != RULE_RAW) {
-        u64 payload = payload_of(a, job);
-        u64 max_bits = *(volatile u64 *)&sum->max_bits;
-        stored = table_end(job) + 4 * payload;
-        write_header(a, shared, start, payload, max_bits, lane);
-    }
-    if (lane == 0) *(volatile u64 *)&sum->stored = stored;
+    Done done = look_at_done(sum);
+    const bool is_raw = (job.rule & 0xff) == RULE_RAW;
+    const u64 payload = is_raw ? 0 : payload_of(a, job);
+    done.stored = is_raw ? job.n : table_end(job) + 4 * payload;
+    if (!is_raw) write_header(a, shared, done.start, payload, done.max_bits, lane);
+    if (lane == 0) *(volatile u64 *)&sum->stored = done.stored;
     if (shared.number + 1 < shared.entry.job0 + shared.entry.jobs) {
-        u64 end = start + stored, next = min(align_up(end, UNIT), shared.entry.limit);
+        u64 end = done.start + done.stored;
+        u64 next = min(align_up(end, UNIT), shared.entry.limit);
         for (u64 at = end + lane; at < next; at += 32) *(u8 *)at = 0;
     }
     __syncwarp();
+    return done;
 }
 
-// All jobs of a checkpoint are done: its result. By a whole warp.
-DEVICE void end_entry(const EncodeLaunch &a, const Entry &entry, u32 lane) {
+// The result of a checkpoint all of whose jobs are done: its last one as `last` says, which is the
+// only one where it has one. By a whole warp.
+DEVICE void end_entry(const EncodeLaunch &a, const Entry &entry, const Done &last, u32 lane) {
     u64 *slot = (u64 *)entry.slot, *record = (u64 *)entry.record;
-    const u64 start = *(volatile u64 *)&sum_at(a, entry.job0)->start;
-    const Sum *last = sum_at(a, entry.job0 + entry.jobs - 1);
-    const u64 end = *(volatile u64 *)&last->start + *(volatile u64 *)&last->stored;
-    __syncwarp();
+    u64 start = last.start, end = last.start + last.stored;
+    if (entry.jobs > 1) {
+        const Done first = look_at_done(sum_at(a, entry.job0));
+        const Done other = look_at_done(sum_at(a, entry.job0 + entry.jobs - 1));
+        start = first.start;
+        end = other.start + other.stored;
+        __syncwarp();
+    }
     for (u32 j = lane; j < entry.jobs; j += 32) {
         const Job *job = job_at(a, entry.job0 + j);
         Sum *sum = sum_at(a, entry.job0 + j);
-        bool raw = (job->rule & 0xff) == RULE_RAW;
+        const Done done = entry.jobs > 1 ? look_at_done(sum) : last;
         u64 *words = slot + 4 + 6 * j;
-        words[0] = *(volatile u64 *)&sum->start - start;
-        words[1] = *(volatile u64 *)&sum->stored;
-        words[2] = settled_error(*(volatile u64 *)&sum->max_bits, *job);
-        words[3] = *(volatile u64 *)&sum->sum_sq;
-        words[4] = raw ? 0 : job->n;
-        words[5] = *(volatile u64 *)&sum->outliers;
+        words[0] = done.start - start;
+        words[1] = done.stored;
+        words[2] = settled_error(done.max_bits, *job);
+        words[3] = done.sum_sq;
+        words[4] = (job->rule & 0xff) == RULE_RAW ? 0 : job->n;
+        words[5] = done.outliers;
         *(volatile u64 *)&sum->max_bits = 0;
         *(volatile u64 *)&sum->sum_sq = 0;
         *(volatile u64 *)&sum->outliers = 0;
@@ -197,136 +214,195 @@ DEVICE void end_tiles(const EncodeLaunch &a, Shared &shared, u32 lane) {
     const Job &job = shared.job;
     if (lane == 0) add_errors(a, shared);
     if (!completes(&sum_at(a, shared.number)->done, shared.done, job.tiles, lane)) return;
-    end_job(a, shared, lane);
+    const Done last = end_job(a, shared, lane);
     const u32 jobs = shared.entry.jobs;
     if (jobs > 1 && !completes((u32 *)a.counts + job.entry, 1, jobs, lane)) return;
-    end_entry(a, shared.entry, lane);
+    end_entry(a, shared.entry, last, lane);
 }
 
 // ---- Tiles -------------------------------------------------------------------------------------
 
-// A tile of the block whose place was not asked for yet, as a warp sees it: the words of the tile,
-// those before the warp's chunk, and those of the chunk.
-struct Waiting {
-    u32 tile, all, before, words;
-    bool is;
+// What a warp has: tiles whose places were not known yet, with the warp's words of them in a ring.
+// A lane has one of the tiles: its number, the words of the tile from the warp's chunk on, those of
+// the chunk, and where they are in the ring.
+struct Own {
+    u32 tile, rest, words, at;
+    u64 seen;  // what is known of the lane's tile
+    // The same in all lanes: the lane of the first tile, tiles, and words in the ring.
+    u32 first, tiles, kept;
+    u64 start;  // of the job; 0 while it is not known
+    LaneErrors errors;
 };
 
-// Where the words of a warp's chunk go; 0 if they do not fit. Says where the tile ends, and writes
-// the chunk's word of the table. By the whole block.
-APART u64 place_of(const EncodeLaunch &a, Shared &shared, const Waiting &waiting, u32 warp,
-                    u32 lane) {
-    const Job &job = shared.job;
-    const u32 tile = waiting.tile, c = (tile - job.tile0) * WARPS + warp;
-    const bool is_first = tile == job.tile0, is_end = tile + 1 == job.tile0 + job.tiles;
-    const u64 sum = is_first ? 0 : look_back(a, shared, tile, warp, lane);
-    const u64 head = table_end(job), bytes = head + 4 * (sum + waiting.all);
-    const bool speaks = warp == 0 && lane == 0;
-    if (speaks && !is_first) {
-        publish((u64 *)a.status + tile, word_of(a, WORD_ALL, sum + waiting.all));
+// Where the job begins.
+DEVICE u64 start_of(const EncodeLaunch &a, Shared &shared, Own &own, u32 warp, u32 lane) {
+    if (has_one_tile(a)) {
+        find_start(a, shared, warp, lane);
+        return shared.start;
     }
-    if (speaks && is_end) say_size(a, shared, bytes);
-    find_start(a, shared, warp, lane);
-    const u64 start = shared.start, limit = shared.entry.limit;
-    if (speaks && is_end) say_end(a, shared, bytes);
-    if (speaks && is_first) {
+    if (own.start == 0) {
+        u32 head0 = entry_at(a, shared.entry.head)->job0;
+        own.start = shared.begin + UNIT * find_begin(a, shared.number, shared.begin, head0, lane);
+    }
+    return own.start;
+}
+
+// Where the words of the warp's chunk of a tile go, of which `rest` words of `sum` up to the tile's
+// end are left; 0 if they do not fit. Says where the tile ends, and writes the chunk's word of the
+// table.
+DEVICE u64 place_of(const EncodeLaunch &a, Shared &shared, u64 start, u32 tile, u64 sum, u32 rest,
+                    u32 words, u32 warp, u32 lane) {
+    const Job &job = shared.job;
+    const bool speaks = warp == 0 && lane == 0;
+    const u64 head = table_end(job), limit = shared.entry.limit;
+    if (speaks && tile + 1 == job.tile0 + job.tiles) say_end(a, shared, start, head + 4 * sum);
+    if (speaks && tile == job.tile0) {
         *(volatile u64 *)&sum_at(a, shared.number)->start = start;
         if (start + HEADER_BYTES + 4 <= limit) *(u32 *)(start + HEADER_BYTES) = 0;
     }
+    const u64 first = sum - rest, to = start + head + 4 * first;
+    const u32 c = (tile - job.tile0) * WARPS + warp;
     if (c >= job.cut.n_chunks) return 0;
-    const u64 first = sum + waiting.before, to = start + head + 4 * first;
     u32 *offset = (u32 *)(start + HEADER_BYTES) + c + 1;
-    if (lane == 0 && (u64)(offset + 1) <= limit) *offset = (u32)(first + waiting.words);
-    return to + 4 * (u64)waiting.words <= limit ? to : 0;
+    if (lane == 0 && (u64)(offset + 1) <= limit) *offset = (u32)(first + words);
+    return to + 4 * (u64)words <= limit ? to : 0;
 }
 
-// Writes the tile that waits.
-DEVICE void write_waiting(const EncodeLaunch &a, Shared &shared, Waiting &waiting, u32 warp,
-                          u32 lane) {
-    if (!waiting.is) return;
-    waiting.is = false;
-    u32 *to = (u32 *)place_of(a, shared, waiting, warp, lane);
+// Words of all tiles of the job up to this one, of which they are `all`. By the whole block where it
+// has its own tile, else by a warp.
+DEVICE u64 words_up_to(const EncodeLaunch &a, Shared &shared, u32 tile, u32 all, u32 warp,
+                       u32 lane) {
+    u64 *status = (u64 *)a.status + tile;
+    if (!has_one_tile(a)) return wait_for_sum(a, status);
+    if (tile == shared.job.tile0) return all;
+    const u64 sum = look_back(a, shared, tile, warp, lane) + all;
+    if (warp == 0 && lane == 0) publish(status, word_of(a, WORD_ALL, sum));
+    return sum;
+}
+
+// Writes the first of the tiles that the warp has kept.
+DEVICE void write_kept(const EncodeLaunch &a, Shared &shared, Own &own, u64 sum, u32 warp,
+                       u32 lane) {
+    const u32 tile = __shfl_sync(ALL, own.tile, own.first);
+    const u32 rest = __shfl_sync(ALL, own.rest, own.first);
+    const u32 words = __shfl_sync(ALL, own.words, own.first);
+    u32 at = __shfl_sync(ALL, own.at, own.first);
+    own.first = (own.first + 1) & 31;
+    own.tiles--;
+    own.kept -= words;
+    if (warp == 0 && tile + 1 == shared.job.tile0 + shared.job.tiles && lane == 0) {
+        say_size(a, shared, table_end(shared.job) + 4 * sum);
+    }
+    const u64 start = start_of(a, shared, own, warp, lane);
+    u32 *to = (u32 *)place_of(a, shared, start, tile, sum, rest, words, warp, lane);
     if (to == 0) return;
     const u32 *kept = shared.kept[warp];
-    for (u32 i = lane; i < waiting.words; i += 32) __stcs(to + i, kept[i]);
+    for (u32 i = lane; i < words; i += 32) {
+        u32 from = at + i;
+        __stcs(to + i, kept[from < KEPT ? from : from - KEPT]);
+    }
 }
 
-DEVICE void copy_tile(const EncodeLaunch &a, Shared &shared, u32 tile, u32 warp, u32 lane) {
+// Asks what is known of the tiles that the warp has kept.
+DEVICE void look_at_kept(const EncodeLaunch &a, Own &own, u32 lane) {
+    if (((lane - own.first) & 31) < own.tiles) own.seen = look_at((const u64 *)a.status + own.tile);
+}
+
+// Writes those of the tiles that the warp has kept whose places are known, and waits for others
+// until so many words find room.
+DEVICE void make_room(const EncodeLaunch &a, Shared &shared, Own &own, u32 words, u32 warp,
+                      u32 lane) {
+    while (own.tiles) {
+        u64 word = __shfl_sync(ALL, own.seen, own.first);
+        if (!is_sum(a, word)) {
+            if (own.kept + words <= KEPT && own.tiles < 32) return;
+            const u32 tile = __shfl_sync(ALL, own.tile, own.first);
+            word = wait_for_sum(a, (const u64 *)a.status + tile);
+            look_at_kept(a, own, lane);
+        }
+        write_kept(a, shared, own, word & WORD_VALUE, warp, lane);
+    }
+}
+
+// Keeps the words of a chunk, for which there is room.
+DEVICE void keep_words(Shared &shared, Own &own, u32 tile, u32 rest, u32 words, u32 warp,
+                       u32 lane) {
+    const u32 last = (own.first + own.tiles - 1) & 31;
+    u32 at = __shfl_sync(ALL, own.at + own.words, last);
+    at = own.tiles == 0 ? 0 : at < KEPT ? at : at - KEPT;
+    if (lane == ((own.first + own.tiles) & 31)) {
+        own.tile = tile;
+        own.rest = rest;
+        own.words = words;
+        own.at = at;
+        own.seen = 0;
+    }
+    own.tiles++;
+    own.kept += words;
+    const u32 *stage = (const u32 *)shared.stage[warp];
+    u32 *kept = shared.kept[warp];
+    for (u32 i = lane; i < words; i += 32) {
+        u32 to = at + i;
+        kept[to < KEPT ? to : to - KEPT] = stage[i];
+    }
+}
+
+// A tile of a raw job.
+DEVICE void copy_tile(const EncodeLaunch &a, Shared &shared, Own &own, u32 tile, u32 warp,
+                      u32 lane) {
     const bool speaks = tile == shared.job.tile0 && warp == 0 && lane == 0;
     if (speaks) say_size(a, shared, shared.job.n);
-    find_start(a, shared, warp, lane);
+    const u64 start = start_of(a, shared, own, warp, lane);
     if (speaks) {
-        say_end(a, shared, shared.job.n);
-        *(volatile u64 *)&sum_at(a, shared.number)->start = shared.start;
+        say_end(a, shared, start, shared.job.n);
+        *(volatile u64 *)&sum_at(a, shared.number)->start = start;
     }
     u64 part = (u64)(tile - shared.job.tile0) * WARPS + warp;
-    copy_part(shared.job, shared.start, shared.entry.limit, part, lane);
+    copy_part(shared.job, start, shared.entry.limit, part, lane);
 }
 
-// Whether every block has one tile. In small launches it is that of its own number: blocks are
-// started in that order, as scans over a whole device commonly count on, so those before it have
-// begun. They have a kernel that knows: what an instruction takes to be fetched is a part of their
-// time.
-#ifdef ONCE
-DEVICE bool has_one_tile(const EncodeLaunch &) { return ONCE != 0; }
-#else
-#define ONCE 1
-DEVICE bool has_one_tile(const EncodeLaunch &a) { return a.tiles <= gridDim.x; }
-#endif
-
-// Asks for the values of the tile that the block has next, as far as they are of the same job.
-DEVICE void ask_for(const Shared &shared, u32 warp, u32 lane) {
-    const Job &job = shared.job;
-    const u32 c = (shared.next - job.tile0) * WARPS + warp;
-    if (c >= job.cut.n_chunks) return;
-    const Window w = window_of(job.cut, job.n, c);
-    const u64 bytes = bits_of(job.cut) / 8;
-    if (profile_of(w) != 1) {
-        if (inside_of_block(w, lane)) prefetch(job.source + row_of(w, lane) * bytes);
-    } else if (32 * lane < w.m) {
-        prefetch(job.source + (w.base + 32 * lane) * bytes);
-    }
-}
-
-// Encodes a tile. If its words are few they are kept until the next tile is encoded: by then those
-// before it are known.
-DEVICE void encode_tile(const EncodeLaunch &a, Shared &shared, Waiting &waiting, u32 tile,
-                        u32 ticket, u32 warp, u32 lane) {
+// Encodes a tile. A block that has more of them keeps its words, where they are few enough, until
+// those of all tiles before are known; in the meantime it encodes others.
+DEVICE void encode_tile(const EncodeLaunch &a, Shared &shared, Own &own, u32 tile, u32 parity,
+                        u32 warp, u32 lane) {
     const Job &job = shared.job;
     const u32 c = (tile - job.tile0) * WARPS + warp;
-    const Window &w = shared.windows[warp];
+    const bool has_chunk = c < job.cut.n_chunks, is_end = tile + 1 == job.tile0 + job.tiles;
     Chunk chunk = {CHUNK_EMPTY, 0, 0};
-    if (c < job.cut.n_chunks) {
-        if (lane == 0) shared.windows[warp] = window_of(job.cut, job.n, c);
-        __syncwarp();
-        chunk = encode_chunk(a, shared, warp, lane);
-    }
-    if (lane == 0) shared.words[warp] = chunk.words;
-    if (threadIdx.x == 0) shared.next = ticket;
-    const bool coded = chunk.what == CHUNK_CODED || chunk.what == CHUNK_EMPTY;
-    const bool waits = __syncthreads_and(coded && chunk.words <= KEPT && !has_one_tile(a));
-    Waiting own = {tile, 0, 0, chunk.words, true};
+    if (!has_one_tile(a)) look_at_kept(a, own, lane);
+    const bool fetched = has_chunk && begin_chunk(shared, c, warp, lane);
+    // The next one is on its way meanwhile. Not earlier: those behind it wait for it.
+    const u32 ticket = has_one_tile(a) ? a.tiles : take_ticket(a);
+    if (has_chunk) chunk = encode_chunk(a, shared, own.errors, fetched, warp, lane);
+    if (lane == 0) shared.words[parity][warp] = chunk.words;
+    if (threadIdx.x == 0) shared.next[parity] = ticket;
+    __syncthreads();
+    u32 all = 0, rest = 0;
     UNROLL for (u32 i = 0; i < WARPS; i++) {
-        own.before += i < warp ? shared.words[i] : 0;
-        own.all += shared.words[i];
+        all += shared.words[parity][i];
+        rest += i >= warp ? shared.words[parity][i] : 0;
     }
     if (warp == 0 && lane == 0) {
-        u64 state = tile == job.tile0 ? WORD_ALL : WORD_SUM;
-        publish((u64 *)a.status + tile, word_of(a, state, own.all));
+        u64 state = has_one_tile(a) && tile == job.tile0 ? WORD_ALL : WORD_SUM;
+        publish((u64 *)a.status + tile, word_of(a, state, all));
     }
-    if (!has_one_tile(a)) {
-        ask_for(shared, warp, lane);
-        write_waiting(a, shared, waiting, warp, lane);
+    if (has_one_tile(a)) {
+        keep_lane_errors(a, shared, own.errors, warp, lane);
+    } else {
+        const bool is_kept = chunk.what == CHUNK_CODED || chunk.what == CHUNK_EMPTY;
+        make_room(a, shared, own, is_kept && chunk.words <= KEPT ? chunk.words : 0, warp, lane);
+        // The first warp says where the tile ends, also that of an array without values.
+        if (!has_chunk && warp != 0) return;
+        if (is_kept && chunk.words <= KEPT) {
+            return keep_words(shared, own, tile, rest, chunk.words, warp, lane);
+        }
     }
-    const u32 *stage = (const u32 *)shared.stage[warp];
-    if (waits) {
-        __syncwarp();
-        for (u32 i = lane; i < chunk.words; i += 32) shared.kept[warp][i] = stage[i];
-        waiting = own;
-        return;
-    }
-    u32 *to = (u32 *)place_of(a, shared, own, warp, lane);
-    if (to != 0 && chunk.what != CHUNK_EMPTY) write_chunk(to, stage, chunk, w, job, lane);
+    const u64 sum = words_up_to(a, shared, tile, all, warp, lane);
+    if (is_end && warp == 0 && lane == 0) say_size(a, shared, table_end(job) + 4 * sum);
+    const u64 start = start_of(a, shared, own, warp, lane);
+    u32 *to = (u32 *)place_of(a, shared, start, tile, sum, rest, chunk.words, warp, lane);
+    if (to == 0 || chunk.what == CHUNK_EMPTY) return;
+    write_chunk(to, (const u32 *)shared.stage[warp], chunk, shared.windows[warp], job, lane);
 }
 
 // ---- The kernel --------------------------------------------------------------------------------
@@ -336,62 +412,77 @@ DEVICE void take_job(const EncodeLaunch &a, Shared &shared, u32 tile, u32 lane) 
     const u32 number = find_job(a, tile, lane);
     const u32 *job = (const u32 *)job_at(a, number);
     ((u32 *)&shared.job)[lane] = job[lane];
-    __syncwarp();
-    const Entry *entry = entry_at(a, shared.job.entry);
-    if (lane < 16) ((u32 *)&shared.entry)[lane] = ((const u32 *)entry)[lane];
     if (lane < WARPS) {
         shared.max_bits[lane] = 0;
         shared.sum_sq[lane] = 0;
         shared.outliers[lane] = 0;
     }
     if (lane == 0) {
-        const Entry *head = entry_at(a, entry->head);
         shared.number = number;
-        shared.begin = chain_begin(*head);
-        shared.start = number == head->job0 ? shared.begin : 0;
         shared.done = 0;
     }
 }
 
-// The block is done with its job, if it has one.
-DEVICE void leave_job(const EncodeLaunch &a, Shared &shared, Waiting &waiting, u32 warp, u32 lane) {
-    if (!has_one_tile(a)) write_waiting(a, shared, waiting, warp, lane);
-    __syncthreads();
-    if (warp == 0 && shared.done) end_tiles(a, shared, lane);
+// What is asked for later: the checkpoint of the block's job, and where its chain begins. By a warp.
+DEVICE void take_entry(const EncodeLaunch &a, Shared &shared, u32 lane) {
+    const Entry *entry = entry_at(a, shared.job.entry);
+    if (lane < 16) ((u32 *)&shared.entry)[lane] = ((const u32 *)entry)[lane];
+    if (lane == 0) {
+        const Entry *head = entry_at(a, entry->head);
+        shared.begin = chain_begin(*head);
+        shared.start = shared.number == head->job0 ? shared.begin : 0;
+    }
 }
 
-// A number in the order of those who ask. The first thread has it.
-DEVICE u32 take_ticket(const EncodeLaunch &a) {
-    return threadIdx.x == 0 ? atomicAdd((u32 *)a.ticket, 1u) - a.first_ticket : 0;
+// The block is done with its job, if it has one.
+DEVICE void leave_job(const EncodeLaunch &a, Shared &shared, Own &own, u32 warp, u32 lane) {
+    if (!has_one_tile(a)) {
+        make_room(a, shared, own, KEPT + 1, warp, lane);
+        keep_lane_errors(a, shared, own.errors, warp, lane);
+        own.start = 0;
+    }
+    __syncthreads();
+    if (warp == 0 && shared.done) end_tiles(a, shared, lane);
 }
 
 extern "C" __global__ void BOUNDS
 twine_encode(const __grid_constant__ EncodeLaunch a) {
     __shared__ Shared shared;
     const u32 lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
-    Waiting waiting = {0, 0, 0, 0, false};
     const bool has_one = has_one_tile(a);
-    u32 ticket = has_one && ONCE == 1 ? blockIdx.x : take_ticket(a);
-    if (threadIdx.x == 0) shared.done = shared.job.tiles = shared.job.tile0 = 0;
-    for (;;) {
-        if (threadIdx.x == 0) shared.next = ticket;
+    Own own = {0, 0, 0, 0, 0, 0, 0, 0, 0, {0, 0}};
+    u32 tile = blockIdx.x;
+    if (!has_one) {
+        if (threadIdx.x == 0) {
+            shared.done = shared.job.tiles = shared.job.tile0 = 0;
+            shared.next[1] = take_ticket(a);
+        }
         __syncthreads();
-        const u32 tile = shared.next;
+        tile = shared.next[1];
+        if (tile == ALL) {
+            if (warp == 0) add_up(a, lane);
+            return;
+        }
+    }
+    for (u32 parity = 0;; parity ^= 1) {
         const bool is_over = tile >= a.tiles;
         if (has_one || is_over || tile - shared.job.tile0 >= shared.job.tiles) {
-            if (!has_one) leave_job(a, shared, waiting, warp, lane);
+            if (!has_one) leave_job(a, shared, own, warp, lane);
             if (is_over) return;
             if (warp == 0) take_job(a, shared, tile, lane);
+            __syncthreads();
+            if (warp == WARPS - 1) take_entry(a, shared, lane);
         }
-        __syncthreads();
-        // The next one is on its way meanwhile.
-        ticket = has_one ? a.tiles : take_ticket(a);
         if (threadIdx.x == 0) shared.done++;
         if ((shared.job.rule & 0xff) == RULE_RAW) {
-            copy_tile(a, shared, tile, warp, lane);
+            if (threadIdx.x == 0) shared.next[parity] = has_one ? a.tiles : take_ticket(a);
+            __syncthreads();
+            copy_tile(a, shared, own, tile, warp, lane);
+            __syncthreads();
         } else {
-            encode_tile(a, shared, waiting, tile, ticket, warp, lane);
+            encode_tile(a, shared, own, tile, parity, warp, lane);
         }
-        if (has_one) return leave_job(a, shared, waiting, warp, lane);
+        if (has_one) return leave_job(a, shared, own, warp, lane);
+        tile = shared.next[parity];
     }
 }

@@ -71,38 +71,102 @@ DEVICE u64 table_end(const Job &job) { return HEADER_BYTES + 4 * ((u64)job.cut.n
 // others may be far ahead of the last one that knows all of it.
 DEVICE u64 look_back(const EncodeLaunch &a, Shared &shared, u32 tile, u32 warp, u32 lane) {
     const u64 *status = (const u64 *)a.status;
+    const u32 own = 32 * warp + lane;
     u64 sum = 0;
-    for (i64 at = (i64)tile - 1;; at -= LOOKS * 32 * WARPS) {
-        u64 words[LOOKS];
-        UNROLL for (u32 k = 0; k < LOOKS; k++) {
-            i64 other = at - (k * WARPS + warp) * 32 - lane;
-            // Before the first tile there is nothing, and all of it is known.
-            words[k] = word_of(a, WORD_ALL, 0);
-            if (other >= (i64)shared.job.tile0) words[k] = look_at(status + other);
+    for (i64 at = (i64)tile - 1;; at -= 32 * WARPS) {
+        // Before the first tile there is nothing, and all of it is known.
+        u64 word = word_of(a, WORD_ALL, 0);
+        if (at - own >= (i64)shared.job.tile0) {
+            while (word = look_at(status + at - own), !is_there(a, word)) pause();
         }
-        u32 near = ALL;
-        UNROLL for (u32 k = LOOKS; k-- > 0;) {
-            const u64 *own = status + (at - (k * WARPS + warp) * 32 - lane);
-            while (!is_there(a, words[k])) {
-                pause();
-                words[k] = look_at(own);
-            }
-            if (words[k] & WORD_ALL) near = (k * WARPS + warp) * 32 + lane;
-        }
-        near = min_of_warp(near);
+        u32 near = min_of_warp(word & WORD_ALL ? own : ALL);
         if (lane == 0) shared.nearest[warp] = near;
         __syncthreads();
         UNROLL for (u32 i = 0; i < WARPS; i++) near = min(near, shared.nearest[i]);
-        u64 part = 0;
-        UNROLL for (u32 k = 0; k < LOOKS; k++) {
-            if ((k * WARPS + warp) * 32 + lane <= near) part += words[k] & WORD_VALUE;
-        }
-        part = sum_of_warp(part);
+        u64 part = sum_of_warp(own <= near ? word & WORD_VALUE : 0);
         if (lane == 0) shared.parts[warp] = part;
         __syncthreads();
         UNROLL for (u32 i = 0; i < WARPS; i++) sum += shared.parts[i];
         if (near != ALL) return sum;
     }
+}
+
+// Whether every block has one tile, which is so in small launches. It is that of its own number: blocks are
+// started in that order, as scans over a whole device commonly count on, so those before it have
+// begun. They have a kernel that knows: what an instruction takes to be fetched is a part of their
+// time.
+#ifdef ONCE
+DEVICE bool has_one_tile(const EncodeLaunch &) { return ONCE; }
+#else
+DEVICE bool has_one_tile(const EncodeLaunch &a) { return a.tiles <= gridDim.x; }
+#endif
+
+// The next tile that nobody has; ALL for the first block to ask. The first thread has it.
+DEVICE u32 take_ticket(const EncodeLaunch &a) {
+    return threadIdx.x == 0 ? atomicAdd((u32 *)a.ticket, 1u) - a.first_ticket - 1 : 0;
+}
+
+// Words of a lane's tiles, one behind the other; 0 behind the last tile.
+DEVICE void look_at_tiles(u64 (&words)[SCANNED], const u64 *status, u32 tile, u32 end) {
+    UNROLL for (u32 k = 0; k < SCANNED; k++) {
+        words[k] = tile + k < end ? look_at(status + tile + k) : 0;
+    }
+}
+
+// Adds up the words of a job's tiles in their order, and tells each tile those up to its own as soon
+// as they are known. By one warp.
+DEVICE void add_up_tiles(const EncodeLaunch &a, const Job &job, u32 lane) {
+    u64 *status = (u64 *)a.status;
+    const u32 end = job.tile0 + job.tiles;
+    u32 at = job.tile0 + SCANNED * lane, left = job.tiles;
+    u64 words[SCANNED], sum = 0;
+    look_at_tiles(words, status, at, end);
+    while (left) {
+        // Of the lane's, those that are known from its first on.
+        u32 known = 0, own[SCANNED], all = 0;
+        bool so_far = true;
+        UNROLL for (u32 k = 0; k < SCANNED; k++) {
+            so_far = so_far && at + k < end && is_there(a, words[k]);
+            all += so_far ? (u32)(words[k] & WORD_VALUE) : 0;
+            own[k] = all;
+            known += so_far;
+        }
+        const u32 whole = __ballot_sync(ALL, known == SCANNED);
+        const u32 first = whole == ALL ? 32 : (u32)__ffs((int)~whole) - 1;
+        if (lane > first) known = all = 0;
+        const u32 tile = at, tiles = sum_of_warp(known);
+        at += tiles;
+        left -= tiles;
+        look_at_tiles(words, status, at, end);
+        const u64 before = sum + exclusive_sum(all, lane);
+        UNROLL for (u32 k = 0; k < SCANNED; k++) {
+            if (k < known) publish(status + tile + k, word_of(a, WORD_ALL, before + own[k]));
+        }
+        sum += sum_of_warp(all);
+    }
+}
+
+// What the block does that has no tiles: it adds up those of all jobs.
+DEVICE void add_up(const EncodeLaunch &a, u32 lane) {
+    for (u32 number = 0; number < a.jobs; number++) {
+        const Job *job = job_at(a, number);
+        if ((job->rule & 0xff) != RULE_RAW) add_up_tiles(a, *job, lane);
+    }
+}
+
+// Whether a tile's word says what those up to it have.
+DEVICE bool is_sum(const EncodeLaunch &a, u64 word) {
+    return is_there(a, word) && (word & WORD_ALL);
+}
+
+// Waits until it does.
+DEVICE u64 wait_for_sum(const EncodeLaunch &a, const u64 *status) {
+    u64 word = look_at(status);
+    while (!is_sum(a, word)) {
+        pause_long();
+        word = look_at(status);
+    }
+    return word & WORD_VALUE;
 }
 
 // The size of the block's job in bytes, for those behind it; then where it ends.
@@ -111,8 +175,8 @@ DEVICE void say_size(const EncodeLaunch &a, const Shared &shared, u64 bytes) {
     publish((u64 *)a.totals + shared.number, word_of(a, WORD_SUM, units));
 }
 
-DEVICE void say_end(const EncodeLaunch &a, const Shared &shared, u64 bytes) {
-    u64 end = (shared.start - shared.begin + align_up(bytes, UNIT)) / UNIT;
+DEVICE void say_end(const EncodeLaunch &a, const Shared &shared, u64 start, u64 bytes) {
+    u64 end = (start - shared.begin + align_up(bytes, UNIT)) / UNIT;
     end = end_of(shared.begin, end, shared.job, shared.number, shared.entry);
     publish((u64 *)a.totals + shared.number, word_of(a, WORD_ALL, end));
 }

@@ -3,12 +3,6 @@
 // twice as many lanes for these as for integers: coefficients stay floats until their bits are
 // packed. What does not fit goes the general way, which gives the same bytes.
 
-#if defined(MODE) && MODE == 1 && (FORM & 0xffffu) == 0x0220u
-#define QUICK 1
-#else
-#define QUICK 0
-#endif
-
 #if QUICK
 #define QUICK_ROUND 12582912.0f  // 1.5 * 2^23: what is added to it loses its fraction
 #define QUICK_BITS 8388607.5f    // 2^23 - 0.5: a residual z as z + 0.5 added to it is 2^23 + z
@@ -95,36 +89,59 @@ DEVICE bool quick_widths(const float (&q)[32], u32 lane, u32 (&widths)[3]) {
     return most[0] < 2 * QUICK_LIMIT;
 }
 
-// Coefficients and errors of a lane's values; false if one fails.
-DEVICE bool quick_coefficients(float (&q)[32], const u32 *mine, const Step32 &step, float scale,
-                               float &largest, float &sum) {
+// What a lane knows of the errors of the job's chunks; the sum of their squares in units of
+// 2^8 / scale^2, for that of a chunk is up to 2^123. With one chunk single precision is enough.
+#if ONCE
+typedef float ErrorSum;
+#else
+typedef double ErrorSum;
+#endif
+struct LaneErrors {
+    float largest;
+    ErrorSum sum;
+};
+
+DEVICE float sum_of_warp(float x) {
+    UNROLL for (u32 d = 16; d; d >>= 1) x = __fadd_rn(x, __shfl_xor_sync(ALL, x, d));
+    return x;
+}
+
+// Coefficients and errors of a lane's values; false if one fails. Says whether any is not 0.
+DEVICE bool quick_coefficients(float (&q)[32], const Step32 &step, float scale, float &largest,
+                               float &sum, bool &some) {
     largest = sum = 0;
+    u32 bits = 0;
     UNROLL for (int i = 0; i < 32; i++) {
-        float x = __uint_as_float(mine[i]);
+        float x = q[i];
         q[i] = __fsub_rn(__fadd_rn(__fmul_rn(x, step.inv), QUICK_ROUND), QUICK_ROUND);
         float error = __fsub_rn(x, __fmul_rn(q[i], step.step));
         largest = fmaxf(largest, fabsf(error));
         float unit = __fmul_rn(error, scale);
         sum = __fmaf_rn(unit, unit, sum);
+        bits |= __float_as_uint(q[i]);
     }
+    some = bits != 0;
     // A NaN is passed over by the largest one, but not by the sum. Errors so far below the step
     // that they vanish in the sum are for the general way.
     bool summed = largest == 0 || __fmul_rn(largest, scale) >= 0x1p-50f;
     return largest <= step.e && sum == sum && summed;
 }
 
-DEVICE void keep_quick_errors(Shared &shared, float largest, float sum, float scale, u32 warp,
-                              u32 lane) {
-    u32 most = max_of_warp(__float_as_uint(largest));
-    // That of a lane is up to 2^123.
-    sum = __fmul_rn(sum, 0x1p-8f);
-    UNROLL for (u32 d = 16; d; d >>= 1) sum = __fadd_rn(sum, __shfl_xor_sync(ALL, sum, d));
-    if (lane == 0) {
-        Errors errors;
-        note_errors(errors, __uint_as_float(most), sum, scale);
-        shared.max_bits[warp] = max(shared.max_bits[warp], errors.max_bits);
-        shared.sum_sq[warp] += errors.sum_sq * 0x1p8;
-    }
+// Adds the errors of a lane to those of the warp.
+DEVICE void keep_lane_errors(const EncodeLaunch &a, Shared &shared, LaneErrors &own, u32 warp,
+                             u32 lane) {
+    const u32 most = max_of_warp(__float_as_uint(own.largest));
+    const double sum = sum_of_warp(own.sum);
+    own.largest = 0;
+    own.sum = 0;
+    if (lane != 0 || most == 0) return;
+    const Step32 step = narrow_step(step_of(a, shared.job, shared.number));
+    const double scale = scale_of(step), largest = __uint_as_float(most);
+    // 1 / scale: the step is nearly that of its inverse, and a division takes long.
+    double unit = step.inv < 0x1p60f ? step.step * 0x1p-60 : 0x1p-120;
+    unit *= 2 - scale * unit;
+    shared.max_bits[warp] = max(shared.max_bits[warp], (u64)__double_as_longlong(largest));
+    shared.sum_sq[warp] += sum * 0x1p8 * unit * unit;
 }
 
 // Residuals of up to N bits side by side: residual k + j N is part j of word k.
@@ -141,15 +158,19 @@ DEVICE void quick_parts(const float (&t)[32], u32 (&parts)[N]) {
     }
 }
 
-// A sparse block behind its mask: its residuals are gathered from a place of the lane's own.
+// The residuals of a sparse block behind its mask, 32 bits of parts at a time: a word takes as many
+// as are not 0.
 template <int N>
-DEVICE void write_quick_sparse(u32 *to, u32 *own, const u32 (&parts)[N], u32 mask, u32 width) {
-    UNROLL for (int k = 0; k < N; k++) own[k] = parts[k];
+DEVICE void write_quick_sparse(u32 *to, const u32 (&parts)[N], u32 mask, u32 width) {
+    const int group = 32 / N;
     Packer packer = {to, 0, 0};
-    UNROLL1 for (; mask; mask &= mask - 1) {
-        u32 i = __ffs((int)mask) - 1;
-        u32 word = own[i & (N - 1)], shift = N * (i / N);
-        packer.put32(word >> shift & ((1u << N) - 1), width);
+    UNROLL for (int begin = 0; begin < 32; begin += group) {
+        u32 word = 0;
+        UNROLL for (int i = begin + group; i-- > begin;) {
+            u32 z = parts[i & (N - 1)] >> N * (i / N) & ((1u << N) - 1);
+            if (z) word = (word << width) + z;
+        }
+        packer.put32(word, width * __popc(mask >> begin & ((1u << group) - 1)));
     }
     packer.end();
 }
@@ -173,42 +194,56 @@ DEVICE u32 quick_pack(u32 *stage, const float (&t)[32], u32 kind, u32 width, u32
     }
     if (sparse) {
         to[0] = mask;
-        // Behind what all blocks can take.
-        write_quick_sparse<N>(to + 1, stage + 520 + lane * (N + 1), parts, mask, width);
+        write_quick_sparse<N>(to + 1, parts, mask, width);
     }
     return 9 + __shfl_sync(ALL, before + cost.words, 31);
 }
 
-// Whether all values of a chunk in shared memory have the same bits.
-DEVICE bool is_constant(const u32 *stage, const u32 *mine) {
-    const u32 first = stage[0];
+// A chunk all of whose coefficients are 0.
+DEVICE void encode_small(const u32 *values, u32 lane, Chunk &chunk) {
+    const u32 first = values[0];
+    const u32 *mine = values + FETCHED_STRIDE * lane;
     u32 differ = 0;
     UNROLL for (int i = 0; i < 32; i++) differ |= mine[i] ^ first;
-    return !__any_sync(ALL, differ != 0);
+    if (first == 0 || __any_sync(ALL, differ != 0)) return;
+    chunk.what = CHUNK_CONSTANT;
+    chunk.words = 2;
+    chunk.pattern = first;
 }
 
 template <int PROFILE>
-DEVICE bool encode_quick_in(const Step &step, Shared &shared, u32 warp, u32 lane, Chunk &chunk) {
-    u32 *stage = (u32 *)shared.stage[warp], *mine = stage + lane * STRIDE;
-    const Step32 narrow = narrow_step(step);
-    const float scale = scale_of(narrow);
-    float q[32], largest, sum;
+DEVICE bool encode_quick_in(const Step32 &step, u32 *stage, LaneErrors &errors, u32 lane,
+                            Chunk &chunk) {
+    float q[32];
+    read_fetched(stage, q, lane);
+    const float scale = scale_of(step);
+    float largest, sum;
     u32 widths[3];
-    bool fits = quick_coefficients(q, mine, narrow, scale, largest, sum);
-    fits &= quick_widths<PROFILE>(q, lane, widths);
+    bool some;
+    bool fits = quick_coefficients(q, step, scale, largest, sum, some);
+    if (!__all_sync(ALL, fits)) return false;
+    if (!__any_sync(ALL, some)) {
+        encode_small(stage, lane, chunk);
+        if (chunk.what == CHUNK_EMPTY) {
+            errors.largest = fmaxf(errors.largest, largest);
+            errors.sum += __fmul_rn(sum, 0x1p-8f);
+        }
+        return true;
+    }
+    fits = quick_widths<PROFILE>(q, lane, widths);
     if (!__all_sync(ALL, fits)) return false;
     // Below 23 each, so that the sums do not run into each other.
     const u32 sums = sum_of_warp(widths[0] | widths[1] << 10 | widths[2] << 20);
     const u32 words0 = sums & 0x3ff, words1 = sums >> 10 & 0x3ff, words2 = sums >> 20;
     // With the first coefficient alone all are the same, and perhaps the values are.
-    if (words1 == __shfl_sync(ALL, widths[1], 0) && is_constant(stage, mine)) return false;
+    if (words1 == __shfl_sync(ALL, widths[1], 0)) return false;
     u32 kind = 0, words = words0, width = widths[0];
     if (words1 < words) kind = 1, words = words1, width = widths[1];
     if (words2 < words) kind = 2, words = words2, width = widths[2];
     const bool narrower = __all_sync(ALL, width <= 8);
     if (!narrower && !__all_sync(ALL, width <= 16)) return false;
-    keep_quick_errors(shared, largest, sum, scale, warp, lane);
-    if (words == 0) return true;
+    errors.largest = fmaxf(errors.largest, largest);
+    errors.sum += __fmul_rn(sum, 0x1p-8f);
     if (kind == 0) quick_residuals<PROFILE, 0>(q, lane);
     if (kind == 1) quick_residuals<PROFILE, 1>(q, lane);
     if (kind == 2) quick_residuals<PROFILE, 2>(q, lane);
@@ -219,9 +254,15 @@ DEVICE bool encode_quick_in(const Step &step, Shared &shared, u32 warp, u32 lane
     return true;
 }
 
-// Encodes a full chunk of values in shared memory; false, with the values as they were, if it has
-// to go the general way.
-DEVICE bool encode_quick(const Step &step, Shared &shared, u32 warp, u32 lane, Chunk &chunk) {
-    return encode_quick_in<(FORM >> 16 & 0xff)>(step, shared, warp, lane, chunk);
+// Encodes a full chunk that was fetched; false if it has to go the general way.
+DEVICE bool encode_quick(const Step32 &step, u32 *stage, LaneErrors &errors, u32 lane,
+                         Chunk &chunk) {
+    return encode_quick_in<(FORM >> 16 & 0xff)>(step, stage, errors, lane, chunk);
 }
+#else
+struct LaneErrors {
+    float largest;
+    double sum;
+};
+DEVICE void keep_lane_errors(const EncodeLaunch &, Shared &, LaneErrors &, u32, u32) {}
 #endif

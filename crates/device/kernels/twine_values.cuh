@@ -44,18 +44,16 @@ struct Errors {
     u64 max_bits;  // as the bits of a double
 };
 
-// Words of a chunk that can wait for its place, and tiles that a thread looks back at at once.
-#if defined(ONCE) && ONCE
+// Words of its chunks that a warp keeps until their places are known.
+#ifndef KEPT
 #define KEPT 1
-#define LOOKS 1
-#else
-#define KEPT 320
-#define LOOKS 4
 #endif
+
+#define SCANNED 4  // tiles whose words a lane adds up at once
 
 // What a block has.
 struct Shared {
-    Coeff stage[WARPS][32 * STRIDE + 8];
+    alignas(16) Coeff stage[WARPS][QUICK ? 32 * FETCHED_STRIDE : 32 * STRIDE + 8];
     u32 kept[WARPS][KEPT];
     Job job;
     Entry entry;
@@ -65,12 +63,12 @@ struct Shared {
     double sum_sq[WARPS];
     u32 outliers[WARPS];
     u32 done;
-    u32 words[WARPS];
+    u32 words[2][WARPS];
     u64 parts[WARPS];
     u32 nearest[WARPS];
     u64 begin;  // of the chain of the job
     u64 start;  // of the job; 0 while it is not known
-    u32 next, number;
+    u32 next[2], number;
     u32 header[16];
 };
 
@@ -164,6 +162,54 @@ DEVICE u32 stage_values(U *stage, const T *source, const Window &w, u32 lane) {
     }
     return 1;
 }
+
+#if QUICK
+// Asks for 16 bytes. A warp that has nothing else to do meanwhile takes them itself.
+DEVICE void fetch_some(u32 *to, u32 words, const u32 *from) {
+#if ONCE
+    *(uint4 *)(to + words) = __ldcs((const uint4 *)from);
+#else
+    fetch16(place_in_shared(to), words, from);
+#endif
+}
+
+// Asks for the values of a full chunk.
+DEVICE void fetch_values(u32 *to, const u32 *source, const Window &w, u32 lane) {
+    const u32 *values = source + w.base;
+    const bool even = profile_of(w) == 1 ? components_of(w) == 1 : w.nx % 4 == 0;
+    if (((u64)values & 15) == 0 && even) {
+        // Four rows at a time, of which a lane has 16 bytes.
+        const u32 row = lane / 8, column = lane % 8 * 4;
+        const u32 own = FETCHED_STRIDE * row + column;
+        if (profile_of(w) == 1) {
+            values += 4 * lane;
+            UNROLL for (u32 j = 0; j < 8; j++) fetch_some(to, own + 4 * FETCHED_STRIDE * j, values + 128 * j);
+        } else if (profile_of(w) == 2) {
+            values += row * w.nx + column;
+            UNROLL for (u32 j = 0; j < 8; j++, values += 4 * w.nx) fetch_some(to, own + 4 * FETCHED_STRIDE * j, values);
+        } else {
+            values += row * w.nx + column;
+            UNROLL for (u32 j = 0; j < 8; j++) {
+                fetch_some(to, own + 4 * FETCHED_STRIDE * j, values);
+                values += (j & 1) ? (w.ny - 4) * w.nx : 4 * w.nx;
+            }
+        }
+        return;
+    }
+    UNROLL1 for (u32 i = 0; i < 32; i++) {
+        fetch4(place_in_shared(to), FETCHED_STRIDE * i + lane, source + index_of(w, 32 * i + lane));
+    }
+}
+
+// The values of a lane.
+DEVICE void read_fetched(const u32 *values, float (&x)[32], u32 lane) {
+    const float4 *mine = (const float4 *)(values + FETCHED_STRIDE * lane);
+    UNROLL for (int i = 0; i < 8; i++) {
+        float4 four = mine[i];
+        x[4 * i] = four.x, x[4 * i + 1] = four.y, x[4 * i + 2] = four.z, x[4 * i + 3] = four.w;
+    }
+}
+#endif
 
 // The bits of a value, from the array itself.
 DEVICE u64 read_value(const Job &job, u64 index) {

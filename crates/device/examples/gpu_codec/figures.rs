@@ -229,13 +229,12 @@ impl Bench<'_> {
     /// The same with tiles of other sizes than those that are chosen.
     fn tiles(&self, most: u64) {
         let method = Method::Bound(Bound::Absolute(1e-3 * self.range));
-        for (warps, busy) in [(2, 20), (2, 24), (4, 16), (4, 20), (4, 24), (8, 16), (8, 24)] {
-            let coder = Twine::new(self.context, Vec::new()).with_best_kernels();
-            let coder = coder.with_warps(warps).with_busy_warps(busy);
+        for warps in [2, 4, 8] {
+            let coder = Twine::new(self.context, Vec::new()).with_best_kernels().with_warps(warps);
             for size in sizes(1, most).filter(|&size| size == 1 || size > 32) {
-                let name = format!("f32 2-D, tiles {warps}/{busy}");
+                let name = format!("f32 2-D, tiles of {warps}");
                 self.codec(&coder, &name, (&Dtype::Float32, true, method), size);
-                let name = format!("f32 1-D, tiles {warps}/{busy}");
+                let name = format!("f32 1-D, tiles of {warps}");
                 self.codec(&coder, &name, (&Dtype::Float32, false, method), size);
             }
         }

@@ -26,8 +26,11 @@ fn main() {
     compile(&context);
     match words.first().map(String::as_str) {
         Some("check") => {
-            check::large(&context);
-            check::run(&context, 0..number.unwrap_or(200), &[0, 2, 4, 8]);
+            let first = words.get(2).and_then(|word| word.parse().ok()).unwrap_or(0);
+            if first == 0 {
+                check::large(&context);
+            }
+            check::run(&context, first..first + number.unwrap_or(200), &[0, 2, 4, 8]);
         }
         Some("sanitize") => check::run(&context, 0..number.unwrap_or(3), &[0]),
         Some("figures") => {
@@ -35,7 +38,9 @@ fn main() {
             let name = words.get(2).map_or("", String::as_str);
             figures::run(&context, (least, number.unwrap_or(512)), name);
         }
-        _ => println!("usage: gpu_codec check [ROUNDS] | figures [MIB [NAME [LEAST]]] | sanitize"),
+        _ => println!(
+            "usage: gpu_codec check [ROUNDS [FIRST]] | figures [MIB [NAME [LEAST]]] | sanitize"
+        ),
     }
 }
 

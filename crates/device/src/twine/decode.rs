@@ -98,14 +98,7 @@ pub(super) fn variant<'a>(layouts: impl IntoIterator<Item = &'a Layout>) -> Vari
         [form] if is_worth_a_variant(form, chunks) => Some(Special { form, mode: None }),
         _ => None,
     };
-    Variant {
-        kernel: Kernel::Decode,
-        wide,
-        warps: DECODE_WARPS,
-        busy: None,
-        tiles: Tiles::Many,
-        special,
-    }
+    Variant { kernel: Kernel::Decode, wide, warps: DECODE_WARPS, tiles: Tiles::Many, special }
 }
 
 /// The words of a launch: its slot, what that holds at the end, and its counters.

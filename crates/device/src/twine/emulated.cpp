@@ -175,7 +175,28 @@ static inline void store_for_host(unsigned long long *to, unsigned long long val
     __atomic_store_n(to, value, __ATOMIC_RELEASE);
 }
 static inline void pause() { sched_yield(); }
-static inline void prefetch(unsigned long long) {}
+static inline void pause_long() { sched_yield(); }
+
+// What a lane fetches is there when it waits for it, and not before.
+struct Fetch {
+    unsigned *to;
+    const unsigned *from;
+    unsigned words;
+};
+static thread_local std::vector<Fetch> fetches[THREADS];
+typedef unsigned *Place;
+
+static Place place_in_shared(unsigned *to) { return to; }
+static void fetch16(Place to, unsigned words, const unsigned *from) {
+    fetches[threadIdx.x].push_back({to + words, from, 4});
+}
+static void fetch4(Place to, unsigned words, const unsigned *from) {
+    fetches[threadIdx.x].push_back({to + words, from, 1});
+}
+static void wait_for_fetched() {
+    for (Fetch &fetch : fetches[threadIdx.x]) memcpy(fetch.to, fetch.from, 4 * fetch.words);
+    fetches[threadIdx.x].clear();
+}
 
 static inline int __clz(int x) { return x ? __builtin_clz((unsigned)x) : 32; }
 static inline int __clzll(long long x) { return x ? __builtin_clzll((unsigned long long)x) : 64; }
@@ -224,6 +245,9 @@ static float __double2float_rd(double a) {
 
 struct uint4 {
     unsigned x, y, z, w;
+};
+struct float4 {
+    float x, y, z, w;
 };
 template <typename T>
 static T __ldcs(const T *from) {

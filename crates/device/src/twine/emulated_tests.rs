@@ -16,8 +16,10 @@ use super::words::{DecodeLaunch, EncodeLaunch};
 use super::{Places, words_at};
 use crate::pending::Start;
 
-/// Warps of a tile of the encoder, blocks that find room, and threads of the system that run them.
+/// Warps of a tile of the encoder, words that one keeps of its chunks, blocks that find room, and
+/// threads of the system that run them.
 const WARPS: u32 = 2;
+const KEPT: u32 = 500;
 const MOST_BLOCKS: u32 = 3;
 const WORKERS: u32 = 2;
 
@@ -57,7 +59,8 @@ fn build(folder: &Path, kernel: Kernel, warps: u32, head: &str) -> Option<libloa
     let texts = [include_str!("emulated.cpp"), COMMON, kernel.text()].concat();
     // Where all arrays are of float32, with as little shared memory as on a device.
     let wide = u32::from(!head.contains("0220u"));
-    let whole = format!("#define WIDE {wide}\n#define WARPS {warps}\n{head}{texts}{run}");
+    let front = format!("#define WIDE {wide}\n#define WARPS {warps}\n#define KEPT {KEPT}\n");
+    let whole = [&front, head, &texts, &run].concat();
     std::fs::write(&source, whole).unwrap();
     let compile = |compiler: &str| {
         let mut command = Command::new(compiler);
@@ -239,7 +242,7 @@ fn check_batch(kernels: &Kernels, scratch: &mut Scratch, seed: u64, make: Make) 
             Checkpoint { jobs, start, limit }
         })
         .collect();
-    let mut plan = Plan::of(&asked, Some(WARPS)).unwrap();
+    let mut plan = Plan::of(&asked, Some(WARPS), 0).unwrap();
     let slots: Vec<Vec<u64>> = jobs.iter().map(|jobs| vec![0; 4 + 6 * jobs.len()]).collect();
     let records = vec![0u64; 4 * jobs.len()];
     for (number, entry) in plan.entries.iter_mut().enumerate() {
@@ -397,7 +400,7 @@ fn full_chunks_of_small_coefficients_are_written_the_same() {
 
 /// Forms and modes as a kernel is compiled for them, and arrays of that form.
 fn check_variants(all: &[(&str, u32, Make)]) {
-    let ways = [Tiles::Many, Tiles::Own, Tiles::One];
+    let ways = [Tiles::Many, Tiles::Own];
     for (&(form, mode, make), tiles) in all.iter().flat_map(|one| ways.map(|tiles| (one, tiles))) {
         let ways = format!("#define MODE {mode}\n#define ONCE {}\n", tiles as u32);
         let head = format!("#define FORM {form}\n{ways}");

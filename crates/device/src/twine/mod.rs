@@ -34,7 +34,7 @@ use crate::watch::Place;
 pub use job::{Checkpoint, DecodeJob, EncodeJob, JobSpec};
 pub(crate) use modules::SOURCES;
 
-use modules::{FEW_WARPS, Kernel, Modules, REDUCE_THREADS, Tiles, Variant};
+use modules::{BUSY_WARPS, Kernel, Modules, REDUCE_THREADS, Tiles, Variant};
 use plan::Plan;
 use scratch::{Pool, Set};
 use words::{EncodeLaunch, Entry, INLINE, Job};
@@ -47,9 +47,8 @@ pub struct Twine {
     slots: Arc<Slots>,
     marks: Arc<Marks>,
     pool: Pool,
-    /// Warps of a tile, if they are not chosen by size, and of a multiprocessor.
+    /// Warps of a tile, if they are not chosen by size.
     warps: Option<u32>,
-    busy: Option<u32>,
     /// Whether the best kernel is waited for.
     patient: bool,
 }
@@ -66,7 +65,6 @@ impl Twine {
             marks: Marks::new(context),
             pool: Pool::default(),
             warps: None,
-            busy: None,
             patient: false,
         }
     }
@@ -83,13 +81,6 @@ impl Twine {
     #[must_use]
     pub fn with_warps(self, warps: u32) -> Twine {
         Twine { warps: Some(warps.max(1)), ..self }
-    }
-
-    /// The same with kernels of which a multiprocessor holds so many warps at least, where arrays
-    /// have one form of at most 32 bits: for measurements.
-    #[must_use]
-    pub fn with_busy_warps(self, busy: u32) -> Twine {
-        Twine { busy: Some(busy), ..self }
     }
 
     /// Where its results are written, for other encoders of this device.
@@ -152,28 +143,32 @@ impl Twine {
     /// The encoder that suits a launch best.
     fn best(&self, plan: &Plan) -> Variant {
         let Plan { wide, warps, special, .. } = *plan;
-        let tiles = match special {
-            Some(_) if plan.tiles <= self.blocks_at_once(FEW_WARPS, warps) => Tiles::Own,
-            _ => Tiles::of_mode(special.and_then(|special| special.mode)),
-        };
-        Variant { kernel: Kernel::Encode, wide, warps, busy: self.busy, tiles, special }
+        let few = special.is_some() && plan.tiles <= self.blocks_at_once(warps);
+        let tiles = if few { Tiles::Own } else { Tiles::Many };
+        Variant { kernel: Kernel::Encode, wide, warps, tiles, special }
     }
 
-    /// Blocks of so many warps that find room, where a multiprocessor holds `busy` warps.
-    fn blocks_at_once(&self, busy: u32, warps: u32) -> u32 {
-        (busy.saturating_mul(self.context.device().multiprocessors) / warps).max(1)
+    /// Warps that find room.
+    fn warps_at_once(&self) -> u32 {
+        BUSY_WARPS.saturating_mul(self.context.device().multiprocessors)
+    }
+
+    /// Blocks of so many warps that find room.
+    fn blocks_at_once(&self, warps: u32) -> u32 {
+        (self.warps_at_once() / warps).max(1)
     }
 
     /// A launch, cut for the kernel that suits it best, or until that is compiled for the one that
     /// takes every array.
     fn plan(&self, checkpoints: &[Checkpoint<'_>]) -> Result<Plan, DeviceError> {
-        let plan = Plan::of(checkpoints, self.warps)?;
+        let room = self.warps_at_once();
+        let plan = Plan::of(checkpoints, self.warps, room)?;
         let (best, general) = (self.best(&plan), Variant::encoder(plan.wide));
-        let is_asked_for = self.warps.is_some() || self.busy.is_some();
+        let is_asked_for = self.warps.is_some();
         if self.patient || is_asked_for || best == general || self.modules.at_once(best).is_some() {
             return Ok(plan);
         }
-        Ok(Plan { special: None, ..Plan::of(checkpoints, Some(general.warps))? })
+        Ok(Plan { special: None, ..Plan::of(checkpoints, Some(general.warps), room)? })
     }
 
     /// Encodes `checkpoints` behind what is on `stream`: with one launch, and one before it when a
@@ -241,7 +236,7 @@ impl Twine {
             unsafe { module.launch_with(stream, Kernel::Reduce.name(), shape, &mut list) }?;
         }
         let variant = self.best(plan);
-        let most = self.blocks_at_once(variant.busy_warps(), variant.warps);
+        let most = self.blocks_at_once(variant.warps);
         let (blocks, tickets) = variant.blocks(plan.tiles, most);
         let shape = (blocks, 32 * plan.warps);
         // SAFETY: as above.

@@ -54,8 +54,8 @@ pub(crate) const SOURCES: &[(&str, &str)] = &[
     (
         "twine_encode.cu, float32 in two dimensions by steps",
         encode!(
-            "#define WIDE 0\n#define WARPS 8\n#define ONCE 0\n#define FORM 0x01020220u\n\
-             #define MODE 1\n"
+            "#define WIDE 0\n#define WARPS 4\n#define ONCE 0\n#define KEPT 1700\n\
+             #define FORM 0x01020220u\n#define MODE 1\n"
         ),
     ),
     (
@@ -108,25 +108,10 @@ pub(super) struct Special {
 /// The tiles of an encoder's block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Tiles {
-    /// One after the other, as long as there are any; one waits for its place meanwhile.
+    /// One after the other, as long as there are any; their words wait for their places meanwhile.
     Many,
     /// The one of its own number: there are few, and devices start blocks in that order.
     Own,
-    /// One. Without loss few tiles are small enough to wait, and a block that waits with one should
-    /// not have the next.
-    One,
-}
-
-impl Tiles {
-    /// Those of a launch whose blocks do not all find room at once, in a mode of the format.
-    pub(super) fn of_mode(mode: Option<u32>) -> Tiles {
-        if mode == Some(0) { Tiles::One } else { Tiles::Many }
-    }
-
-    /// Whether launches in this mode have them.
-    fn suits(self, mode: u32) -> bool {
-        self == Tiles::Own || self == Tiles::of_mode(Some(mode))
-    }
 }
 
 /// One way to compile a kernel.
@@ -137,46 +122,43 @@ pub(super) struct Variant {
     pub(super) wide: bool,
     /// Warps of a block.
     pub(super) warps: u32,
-    /// Warps that a multiprocessor should hold: more of them hide more of what they wait for, and
-    /// leave each fewer registers. Only for an encoder of narrow values of one form.
-    pub(super) busy: Option<u32>,
     /// What tiles a block has. Only for an encoder of one form.
     pub(super) tiles: Tiles,
     pub(super) special: Option<Special>,
 }
 
-/// Warps that a multiprocessor holds without spilling registers.
-pub(super) const FEW_WARPS: u32 = 16;
+/// Warps of an encoder that a multiprocessor holds: so many have room for what they keep.
+pub(super) const BUSY_WARPS: u32 = 16;
 
 /// Warps of a tile of the decoder, and threads of a block of the launch that computes bounds.
 pub(super) const DECODE_WARPS: u32 = 4;
 pub(super) const REDUCE_THREADS: u32 = 256;
 
 impl Variant {
-    /// Measured on an H100: where blocks go on with other tiles, more warps gain more with loss
-    /// than the registers that are spilled for them cost; else they do not.
-    pub(super) fn busy_warps(&self) -> u32 {
-        let mode = self.special.and_then(|special| special.mode);
-        match (self.wide, mode) {
-            (false, Some(1)) if self.tiles == Tiles::Many => self.busy.unwrap_or(24),
-            _ => FEW_WARPS,
-        }
-    }
-
     /// Blocks of a launch of the encoder, of which `most` find room, and by how much the counter of
     /// tickets goes on.
     pub(super) fn blocks(&self, tiles: u32, most: u32) -> (u32, u32) {
-        let (blocks, tiles_of) = match (self.special, self.tiles) {
-            (Some(_), Tiles::Own | Tiles::One) => (tiles, self.tiles),
-            (None, _) if tiles <= most => (tiles, Tiles::Own),
-            _ => (tiles.min(most), Tiles::Many),
-        };
-        match tiles_of {
-            // A ticket tells each block that no tile is left.
-            Tiles::Many => (blocks, tiles.wrapping_add(blocks)),
-            Tiles::Own => (blocks, 0),
-            Tiles::One => (blocks, tiles),
+        // The block that adds up sizes, and one that has tiles.
+        let most = most.max(2);
+        match (self.special, self.tiles) {
+            (Some(_), Tiles::Own) => (tiles, 0),
+            (None, _) if tiles <= most => (tiles, 0),
+            _ => {
+                // A ticket tells each block that no tile is left; the one that adds up sizes has the
+                // first.
+                let blocks = most.min(tiles.saturating_add(1));
+                (blocks, tiles.wrapping_add(blocks))
+            }
         }
+    }
+
+    /// Words of its chunks that a warp of an encoder keeps until their places are known: few enough
+    /// for the shared memory that every block can have.
+    fn kept_words(&self) -> u32 {
+        const BLOCK: u32 = (48 << 10) / 4;
+        const OTHERS: u32 = 400;
+        let values = 32 * if self.wide { 2 * 33 } else { 36 } + 16;
+        ((BLOCK - OTHERS) / self.warps - values).min(1700)
     }
 
     fn text(&self) -> String {
@@ -186,10 +168,13 @@ impl Variant {
             text += &format!("#define FORM {form:#x}u\n");
             text += &mode.map(|mode| format!("#define MODE {mode}\n")).unwrap_or_default();
             if self.kernel == Kernel::Encode {
-                let blocks = (self.busy_warps() / self.warps).max(1);
+                let blocks = (BUSY_WARPS / self.warps).max(1);
                 let once = self.tiles as u32;
                 text += &format!("#define ONCE {once}\n#define LEAST_BLOCKS {blocks}\n");
             }
+        }
+        if self.kernel == Kernel::Encode && self.tiles == Tiles::Many {
+            text += &format!("#define KEPT {}\n", self.kept_words());
         }
         text + COMMON + self.kernel.text()
     }
@@ -199,34 +184,27 @@ impl Variant {
     /// The encoder for whatever has no kernel of its own yet.
     pub(super) fn encoder(wide: bool) -> Variant {
         let warps = if wide { 2 } else { 4 };
-        Variant {
-            kernel: Kernel::Encode,
-            wide,
-            warps,
-            busy: None,
-            tiles: Tiles::Many,
-            special: None,
-        }
+        Variant { kernel: Kernel::Encode, wide, warps, tiles: Tiles::Many, special: None }
     }
 
     /// The kernel for bounds that depend on the values.
     pub(super) fn reducer() -> Variant {
         let (kernel, warps) = (Kernel::Reduce, REDUCE_THREADS / 32);
-        Variant { kernel, wide: false, warps, busy: None, tiles: Tiles::Many, special: None }
+        Variant { kernel, wide: false, warps, tiles: Tiles::Many, special: None }
     }
 
     /// The decoder for all forms.
     pub(super) fn decoder(wide: bool) -> Variant {
         let (kernel, warps) = (Kernel::Decode, DECODE_WARPS);
-        Variant { kernel, wide, warps, busy: None, tiles: Tiles::Many, special: None }
+        Variant { kernel, wide, warps, tiles: Tiles::Many, special: None }
     }
 
     /// Those for arrays of one form, as most applications have them: float32 and float64, in one to
     /// three dimensions, encoded in these modes.
     pub(super) fn usual(modes: &[u32]) -> Vec<Variant> {
-        use Tiles::{Many, One, Own};
-        let narrow = [(2, Own), (4, Own), (8, Own), (4, Many), (8, Many), (4, One), (8, One)];
-        let wide = [(2, Own), (4, Own), (4, Many), (4, One)];
+        use Tiles::{Many, Own};
+        let narrow = [(2, Own), (4, Own), (8, Own), (4, Many), (8, Many)];
+        let wide = [(2, Own), (4, Own), (4, Many)];
         let forms = [(32, FLOAT32, &narrow[..]), (64, FLOAT64, &wide[..])];
         let mut all = Vec::new();
         for (bits, kind, sizes) in forms {
@@ -236,7 +214,6 @@ impl Variant {
                 all.push(Variant { special: Some(Special { form, mode: None }), ..decoder });
                 let encoders =
                     sizes.iter().flat_map(|size| modes.iter().map(|mode| (*size, *mode)));
-                let encoders = encoders.filter(|((_, tiles), mode)| tiles.suits(*mode));
                 all.extend(encoders.map(|((warps, tiles), mode)| {
                     let special = Some(Special { form, mode: Some(mode) });
                     Variant { warps, tiles, special, ..Variant::encoder(bits == 64) }

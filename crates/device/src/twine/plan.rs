@@ -43,14 +43,17 @@ pub(super) struct Plan {
 }
 
 impl Plan {
-    /// Checks `checkpoints`, and cuts them into tiles of so many warps; `None` for what suits them.
+    /// Checks `checkpoints`, and cuts them into tiles of so many warps; `None` for what suits them
+    /// on a device that has room for `room` warps.
     pub(super) fn of(
         checkpoints: &[Checkpoint<'_>],
         warps: Option<u32>,
+        room: u32,
     ) -> Result<Plan, DeviceError> {
         let (wide, chunks) = size(checkpoints);
         let most = if wide { 4 } else { 8 };
-        let warps = warps.unwrap_or_else(|| warps_for(chunks, is_lossless(checkpoints))).min(most);
+        let warps = warps.unwrap_or_else(|| warps_for(chunks, room, is_lossless(checkpoints)));
+        let warps = warps.min(most);
         let mut plan = Plan { wide, warps, ..Plan::default() };
         let mut limit = 0;
         for checkpoint in checkpoints {
@@ -174,13 +177,15 @@ fn special(jobs: &[Job], chunks: u64) -> Option<Special> {
     (same && is_worth_a_variant(special.form, chunks)).then_some(special)
 }
 
-/// Few warps a tile fill the device soonest; many make the chain of tiles short.
-/// Without loss fewer of them fit a multiprocessor, so tiles stay small for longer.
-fn warps_for(chunks: u64, lossless: bool) -> u32 {
-    let (two, four) = if lossless { (2048, 8192) } else { (512, 1536) };
+/// Few warps a tile fill the device soonest; many make the chain of tiles short where there is one
+/// tile for each block. Without loss chunks are long, and few of them at a time are better. Where
+/// there are more chunks than warps at once, blocks of four warps wait least for each other.
+fn warps_for(chunks: u64, room: u32, lossless: bool) -> u32 {
+    let room = u64::from(room);
     match chunks {
-        _ if chunks <= two => 2,
-        _ if chunks <= four => 4,
+        _ if chunks > room => 4,
+        _ if lossless || 4 * chunks <= room => 2,
+        _ if 4 * chunks <= 3 * room => 4,
         _ => 8,
     }
 }
