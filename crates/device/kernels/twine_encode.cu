@@ -268,8 +268,8 @@ DEVICE u64 place_of(const EncodeLaunch &a, Shared &shared, u64 start, u32 tile, 
     return to + 4 * (u64)words <= limit ? to : 0;
 }
 
-// Words of all tiles of the job up to this one, of which they are `all`. By the whole block where it
-// has its own tile, else by a warp.
+// Words of all tiles of the job up to this one, of which they are `all`. By the whole block where
+// it has its own tile, else by a warp.
 DEVICE u64 words_up_to(const EncodeLaunch &a, Shared &shared, u32 tile, u32 all, u32 warp,
                        u32 lane) {
     u64 *status = (u64 *)a.status + tile;
@@ -372,7 +372,7 @@ DEVICE void encode_tile(const EncodeLaunch &a, Shared &shared, Own &own, u32 til
     if (!has_one_tile(a)) look_at_kept(a, own, lane);
     const bool fetched = has_chunk && begin_chunk(shared, c, warp, lane);
     // The next one is on its way meanwhile. Not earlier: those behind it wait for it.
-    const u32 ticket = has_one_tile(a) ? a.tiles : take_ticket(a);
+    const u32 ticket = has_one_tile(a) || LATE ? a.tiles : take_ticket(a);
     if (has_chunk) chunk = encode_chunk(a, shared, own.errors, fetched, warp, lane);
     if (lane == 0) shared.words[parity][warp] = chunk.words;
     if (threadIdx.x == 0) shared.next[parity] = ticket;
@@ -475,7 +475,9 @@ twine_encode(const __grid_constant__ EncodeLaunch a) {
         }
         if (threadIdx.x == 0) shared.done++;
         if ((shared.job.rule & 0xff) == RULE_RAW) {
-            if (threadIdx.x == 0) shared.next[parity] = has_one ? a.tiles : take_ticket(a);
+            if (threadIdx.x == 0 && !LATE) {
+                shared.next[parity] = has_one ? a.tiles : take_ticket(a);
+            }
             __syncthreads();
             copy_tile(a, shared, own, tile, warp, lane);
             __syncthreads();
@@ -483,6 +485,10 @@ twine_encode(const __grid_constant__ EncodeLaunch a) {
             encode_tile(a, shared, own, tile, parity, warp, lane);
         }
         if (has_one) return leave_job(a, shared, own, warp, lane);
+        if (LATE) {
+            if (threadIdx.x == 0) shared.next[parity] = take_ticket(a);
+            __syncthreads();
+        }
         tile = shared.next[parity];
     }
 }

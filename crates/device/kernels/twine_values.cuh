@@ -49,6 +49,10 @@ struct Errors {
 #define KEPT 1
 #endif
 
+// Chunks of wide values are rarely short enough to be kept: a block that waits with one should not
+// have the next yet.
+#define LATE WIDE
+
 #define SCANNED 4  // tiles whose words a lane adds up at once
 
 // What a block has.

@@ -144,8 +144,8 @@ impl Variant {
             (Some(_), Tiles::Own) => (tiles, 0),
             (None, _) if tiles <= most => (tiles, 0),
             _ => {
-                // A ticket tells each block that no tile is left; the one that adds up sizes has the
-                // first.
+                // A ticket tells each block that no tile is left. The one that adds up sizes has
+                // the first.
                 let blocks = most.min(tiles.saturating_add(1));
                 (blocks, tiles.wrapping_add(blocks))
             }
