@@ -423,7 +423,8 @@ DEVICE void take_job(const EncodeLaunch &a, Shared &shared, u32 tile, u32 lane) 
     }
 }
 
-// What is asked for later: the checkpoint of the block's job, and where its chain begins. By a warp.
+// What is asked for later: the checkpoint of the block's job, and where its chain begins. By one
+// warp.
 DEVICE void take_entry(const EncodeLaunch &a, Shared &shared, u32 lane) {
     const Entry *entry = entry_at(a, shared.job.entry);
     if (lane < 16) ((u32 *)&shared.entry)[lane] = ((const u32 *)entry)[lane];

@@ -3,6 +3,7 @@
 use std::env;
 use std::ffi::{CString, c_char, c_int, c_void};
 use std::fmt;
+use std::mem::ManuallyDrop;
 use std::path::{Path, PathBuf};
 use std::ptr;
 
@@ -82,12 +83,13 @@ struct Calls {
     destroy: unsafe extern "C" fn(*mut Program) -> c_int,
 }
 
-/// The compiler for kernels.
+/// The compiler for kernels. Its library stays loaded to the end of the process: it has threads and
+/// state of its own, which do not expect to lose their code.
 pub struct Nvrtc {
     calls: Calls,
     version: (i32, i32),
     path: PathBuf,
-    _library: libloading::Library,
+    _library: ManuallyDrop<libloading::Library>,
 }
 
 impl Nvrtc {
@@ -144,7 +146,8 @@ impl Nvrtc {
         let (mut major, mut minor) = (0, 0);
         // SAFETY: valid places; on an error they stay 0.
         unsafe { version(&raw mut major, &raw mut minor) };
-        Ok(Nvrtc { calls, version: (major, minor), path: path.to_owned(), _library: library })
+        let _library = ManuallyDrop::new(library);
+        Ok(Nvrtc { calls, version: (major, minor), path: path.to_owned(), _library })
     }
 
     /// The version of CUDA it belongs to.
