@@ -180,6 +180,26 @@ impl<W: Word> Coding for Exact<W> {
 
 type Q<R> = <<R as Real>::A as Arithmetic>::Q;
 
+/// Coefficients of values, which of them fail, and the errors of the others, as `quantise` says for
+/// each of them.
+#[inline(always)]
+fn quantise_all<R: Real>(
+    values: &[R::V; CHUNK],
+    out: &mut Coefficients<Q<R>>,
+    quantise: impl Fn(R::V) -> (Q<R>, bool, R::A),
+) -> Errors {
+    let mut errors = Collected::new();
+    for at in (0..CHUNK).step_by(LANES) {
+        for lane in 0..LANES {
+            let (q, passes, error) = quantise(values[at + lane]);
+            out.q[at + lane] = q;
+            out.bad[at + lane] = Q::<R>::from_words(u32::from(!passes), 0);
+            errors.add(lane, error);
+        }
+    }
+    errors.total()
+}
+
 /// Mode 1.
 pub(super) struct Stepped<R: Real> {
     e: R::A,
@@ -216,16 +236,7 @@ impl<R: Real> Coding for Stepped<R> {
 
     #[inline(always)]
     fn forward(&self, values: &[R::V; CHUNK], out: &mut Coefficients<Q<R>>) -> Errors {
-        let mut errors = Collected::new();
-        for at in (0..CHUNK).step_by(LANES) {
-            for lane in 0..LANES {
-                let (q, passes, error) = self.quantise(values[at + lane]);
-                out.q[at + lane] = q;
-                out.bad[at + lane] = Q::<R>::from_words(u32::from(!passes), 0);
-                errors.add(lane, error);
-            }
-        }
-        errors.total()
+        quantise_all::<R>(values, out, |value| self.quantise(value))
     }
 
     #[inline(always)]
@@ -296,16 +307,7 @@ impl<R: Real> Coding for Cut<R> {
 
     #[inline(always)]
     fn forward(&self, values: &[R::V; CHUNK], out: &mut Coefficients<Q<R>>) -> Errors {
-        let mut errors = Collected::new();
-        for at in (0..CHUNK).step_by(LANES) {
-            for lane in 0..LANES {
-                let (q, passes, error) = self.quantise(values[at + lane]);
-                out.q[at + lane] = q;
-                out.bad[at + lane] = Q::<R>::from_words(u32::from(!passes), 0);
-                errors.add(lane, error);
-            }
-        }
-        errors.total()
+        quantise_all::<R>(values, out, |value| self.quantise(value))
     }
 
     #[inline(always)]
