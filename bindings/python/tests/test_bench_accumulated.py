@@ -33,7 +33,7 @@ def asked(checkpoints: int = 12) -> Accumulated:
     cache = 8 * SIZE
     return Accumulated(
         checkpoints=checkpoints, size=SIZE, cache=cache, caches=(cache, 16 * SIZE),
-        ratios=(4.0, 10.0), rates=(40e9,),
+        ratios=(4.0, 10.0), rates=(40e9,), tables=("ratio", "rate", "cache"),
     )  # fmt: skip
 
 

@@ -117,30 +117,32 @@ def _counts(one: Outcome) -> str:
 
 
 def cases_of(asked: Accumulated) -> dict[str, list[Case]]:
-    """The runs of equal checkpoints, by what varies."""
+    """The runs of equal checkpoints, by what varies, as far as that is asked for."""
 
     def case(name: str, ratio: float, rate: float, cache: int) -> Case:
         sizes = [asked.size] * asked.checkpoints
         run = Profile.of(sizes, ratio=ratio, interval=asked.size / rate)
         return Case(name, run, cache)
 
-    return {
+    cases = {
         "ratio": [case(f"{ratio:g}", ratio, asked.rate, asked.cache) for ratio in asked.ratios],
         "rate": [
             case(f"{rate / 1e9:g} GB/s", asked.ratio, rate, asked.cache) for rate in asked.rates
         ],
         "cache": [case(size_text(cache), asked.ratio, asked.rate, cache) for cache in asked.caches],
     }
+    return {name: runs for name, runs in cases.items() if name in asked.tables}
 
 
 def _experiments(asked: Accumulated) -> Iterator[tuple[str, str, list[Case]]]:
     many = f"{asked.checkpoints} checkpoints of {size_text(asked.size)}"
     made, room = f"made at {asked.rate / 1e9:.0f} GB/s", f"cache {size_text(asked.cache)}"
     small = f"compressed {asked.ratio:g} times"
-    cases = cases_of(asked)
-    yield "ratio", f"{many}, {made}, {room}", cases["ratio"]
-    yield "rate", f"{many}, {small}, {room}", cases["rate"]
-    yield "cache", f"{many}, {made}, {small}", cases["cache"]
+    titles = {"ratio": f"{made}, {room}", "rate": f"{small}, {room}", "cache": f"{made}, {small}"}
+    for name, cases in cases_of(asked).items():
+        yield name, f"{many}, {titles[name]}", cases
+    if "frequency" not in asked.tables:
+        return
     try:
         from unspool.bench.accumulated_waves import wave_cases
     except ModuleNotFoundError:

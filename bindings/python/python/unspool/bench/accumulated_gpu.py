@@ -7,7 +7,8 @@ the device for the transfers that make its room. These pipelines are there for t
 that are on their way may be overwritten by later checkpoints, which are all equal.
 
 Beside them spools with the same device tier, which save and flush: the approaches of the paper,
-each a codec and whether checkpoints are accumulated.
+each a codec and whether checkpoints are accumulated. The same spools then take the wavefields of a
+migration: `accumulated_rtm`.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from collections import deque
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from unspool import LayoutError, NvComp, OptionError
@@ -33,7 +35,10 @@ from unspool.bench.report import Cell, Report, Table
 from unspool.bench.tiers import FRAME, open_spool, wait_until_ready
 from unspool.planning.links import Rate
 
-__all__ = ["NvCompPacker", "Pipeline", "run"]
+__all__ = ["ROUNDS", "SPOOLS", "Drawn", "NvCompPacker", "Pipeline", "run"]
+
+#: What is drawn: for each case its name, and the GB/s of each approach.
+Drawn = list[tuple[str, dict[str, float]]]
 
 NOTES = (
     "GB/s of checkpoints over the time of a run, to the end of the last transfer; median of runs",
@@ -58,27 +63,55 @@ ROUNDS = 3
 
 
 def run(cuda: Cuda, plan: Plan, report: Report) -> None:
-    """A table for ratios, for rates and for caches."""
+    """A table for ratios, for rates and for caches, and one for frequencies of a migration.
+
+    Raises:
+        NoRoomError: the migration does not fit; nothing was measured.
+        NoFigureError: none of the approaches could take its wavefields.
+    """
+    # It takes the approaches from here.
+    from unspool.bench import accumulated_rtm
+
     asked = plan.accumulated
+    migrates = "frequency" in asked.tables
+    if migrates:
+        accumulated_rtm.check_room(cuda, asked)
+    found: dict[str, Drawn] = {}
+    try:
+        _synthetic(cuda, asked, report, found)
+        if migrates:
+            accumulated_rtm.run(cuda, asked, report, found)
+    finally:
+        _draw(found, asked.plot)
+
+
+def _synthetic(cuda: Cuda, asked: Accumulated, report: Report, found: dict[str, Drawn]) -> None:
+    experiments = cases_of(asked)
+    if not experiments:
+        return
     link = Rate(_link(cuda, asked.size))
     app = cuda.stream()
     bench = Pipeline(cuda, asked, app, NvCompPacker(app))
     with closing(bench):
-        found = {}
-        for name, cases in cases_of(asked).items():
+        for name, cases in experiments.items():
             table, found[name] = _table(bench, name, cases, link, report)
             report.show(table)
-    if asked.plot is not None:
-        from unspool.bench.accumulated_plot import draw
 
-        file = asked.plot.with_stem(f"{asked.plot.stem}-gpu")
-        draw(found, file)
-        print(f"written: {file}")
+
+def _draw(found: dict[str, Drawn], plot: Path | None) -> None:
+    drawn = {name: cases for name, cases in found.items() if cases}
+    if plot is None or not drawn:
+        return
+    from unspool.bench.accumulated_plot import draw
+
+    file = plot.with_stem(f"{plot.stem}-gpu")
+    draw(drawn, file)
+    print(f"written: {file}")
 
 
 def _table(
     bench: Pipeline, name: str, cases: Sequence[Case], link: Rate, report: Report
-) -> tuple[Table, list[tuple[str, dict[str, float]]]]:
+) -> tuple[Table, Drawn]:
     """The table, and what is drawn of it: for each case the figure of each approach."""
     one = cases[0].profile
     size, count = one.checkpoints[0].raw, len(one.checkpoints)

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import argparse
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from unspool.bench.words import count_of, size_of
+from unspool.bench.words import count_of, size_of, some_of
 
-__all__ = ["Accumulated", "accumulated_of", "add_accumulated_options"]
+__all__ = ["TABLES", "Accumulated", "accumulated_of", "add_accumulated_options"]
 
 MB, MIB, GIB = 10**6, 1 << 20, 1 << 30
+
+#: What is varied.
+TABLES = ("ratio", "rate", "cache", "frequency")
+#: The frequencies in Hz that a source may have: others take no grid that anybody would compute on.
+LOWEST, HIGHEST = 1.0, 64.0
 
 
 @dataclass(frozen=True)
@@ -30,6 +36,7 @@ class Accumulated:
         caches: that are tried.
         together: checkpoints that a spool encodes together, on a GPU.
         frequencies: of the source, of runs with the wavefields of a migration, in Hz.
+        tables: what is varied; `TABLES`.
         twine: a file with the cost of Twine, in place of what is known of an H100.
         nvcomp: a file with that of nvCOMP.
         plot: a file for the plot.
@@ -45,6 +52,7 @@ class Accumulated:
     rates: tuple[float, ...] = (40e9, 100e9, 200e9, 400e9)
     caches: tuple[int, ...] = tuple(mib * MIB for mib in (64, 128, 256, 512, 1024))
     frequencies: tuple[float, ...] = (4.0, 8.0, 12.0, 16.0)
+    tables: tuple[str, ...] = TABLES
     together: int = 16
     twine: Path | None = None
     nvcomp: Path | None = None
@@ -65,12 +73,26 @@ def add_accumulated_options(parser: argparse.ArgumentParser) -> None:
     add("--accumulated-twine", Path, "FILE", "cost of Twine (known of an H100)")
     add("--accumulated-nvcomp", Path, "FILE", "cost of nvCOMP (known of an H100)")
     add("--accumulated-together", count_of, "N", "checkpoints of one launch on a GPU (16)")
+    add("--accumulated-tables", some_of(TABLES), "NAME[,NAME]", ", ".join(TABLES))
+    add("--accumulated-frequencies", _frequencies, "HZ[,HZ]", "of a migration's source (4,8,12,16)")
     add(
         "--accumulated-plot",
         Path,
         "FILE",
         "draw throughputs there (PNG or SVG; those of a GPU: -gpu)",
     )
+
+
+def _frequencies(text: str) -> tuple[float, ...]:
+    """Frequencies in Hz, with commas between them."""
+    try:
+        found = tuple(float(word) for word in text.split(","))
+    except ValueError:
+        found = (math.nan,)
+    if not all(LOWEST <= frequency <= HIGHEST for frequency in found):
+        reason = f"{text!r}: frequencies from {LOWEST:g} to {HIGHEST:g} Hz, as in 8,12,16"
+        raise argparse.ArgumentTypeError(reason)
+    return found
 
 
 def accumulated_of(options: argparse.Namespace) -> dict[str, Any]:

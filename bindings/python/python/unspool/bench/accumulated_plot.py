@@ -4,8 +4,9 @@ panel for what varies.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from matplotlib.figure import Figure
 
@@ -17,6 +18,7 @@ LABELS = {
     "rate": "checkpoints made at",
     "cache": "cache on the device",
     "frequency": "migration, lossless, source frequency",
+    "migration": "migration, source frequency",
     "bounded": "migration, 1e-5 of the range, source frequency",
 }
 
@@ -30,18 +32,29 @@ def draw(found: Mapping[str, Sequence[tuple[str, Mapping[str, float]]]], file: P
     """
     figure = Figure(figsize=(4.2 * min(2, len(found)), 3.2 * -(-len(found) // 2)))
     figure.set_layout_engine("constrained")
+    rates_of = [rates for cases in found.values() for _, rates in cases]
+    colours = {name: f"C{at}" for at, name in enumerate(_all_names(rates_of))}
     for number, (name, cases) in enumerate(found.items()):
         axes = figure.add_subplot(-(-len(found) // 2), min(2, len(found)), number + 1)
-        approaches = list(cases[0][1])
+        approaches = _all_names(rates for _, rates in cases)
         width = 0.8 / len(approaches)
         for at, approach in enumerate(approaches):
             heights = [rates.get(approach, 0.0) for _, rates in cases]
             places = [
                 place + (at - len(approaches) / 2 + 0.5) * width for place in range(len(cases))
             ]
-            axes.bar(places, heights, width, label=approach)
+            axes.bar(places, heights, width, label=approach, color=colours[approach])
         axes.set_xticks(range(len(cases)), [value for value, _ in cases], fontsize=8)
         axes.set(xlabel=LABELS.get(name, name), ylabel="GB/s")
-    handles, labels = figure.axes[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside upper center", ncols=3, fontsize=8)
+    named: dict[str, Any] = {}
+    for axes in figure.axes:
+        handles, labels = axes.get_legend_handles_labels()
+        named |= dict(zip(labels, handles, strict=True))
+    shown = [(named[name], name) for name in colours]
+    figure.legend(*zip(*shown, strict=True), loc="outside upper center", ncols=3, fontsize=8)
     figure.savefig(file, dpi=110)
+
+
+def _all_names(all_rates: Iterable[Mapping[str, float]]) -> list[str]:
+    """Of all approaches that have a figure somewhere, each once, in the order of the first."""
+    return list(dict.fromkeys(name for rates in all_rates for name in rates))

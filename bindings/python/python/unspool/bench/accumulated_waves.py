@@ -17,7 +17,7 @@ from unspool.accumulate import Profile, Recorded
 from unspool.bench.accumulated import Case
 from unspool.bench.accumulated_options import Accumulated
 
-__all__ = ["COUNT", "ratios_of", "wave_cases"]
+__all__ = ["COUNT", "POINTS", "SPEEDS", "checkpoint_bytes", "layers", "ratios_of", "wave_cases"]
 
 #: Checkpoints of a shot.
 COUNT = 66
@@ -27,18 +27,16 @@ SPEEDS, DEPTH = (1500.0, 2200.0, 3200.0), 3000.0
 POINTS = 8
 #: Cells of the absorbing layer.
 LAYER = 20
-#: Bytes of a shot, and of checkpoints a second, at the lowest and at the highest frequency.
-SHOT, RATE = (600e6, 1600e6), (17e9, 150e9)
+#: The lowest and the highest frequency in Hz, and the bytes of a shot and of checkpoints a second
+#: there.
+ENDS, SHOT, RATE = (4.0, 16.0), (600e6, 1600e6), (17e9, 150e9)
 
 
 def wave_cases(asked: Accumulated, codec: Any) -> list[Case]:
     """A run for each frequency, with the ratios that this codec has."""
-    last = max(1, len(asked.frequencies) - 1)
     cases = []
-    for number, frequency in enumerate(asked.frequencies):
-        share = number / last
-        size = round(SHOT[0] + share * (SHOT[1] - SHOT[0])) // COUNT
-        rate = RATE[0] * (RATE[1] / RATE[0]) ** share
+    for frequency in asked.frequencies:
+        size, rate = checkpoint_bytes(frequency), _rate(frequency)
         rows = [
             Recorded(size / rate, size, max(1, round(size / ratio)))
             for ratio in ratios_of(frequency, codec)
@@ -47,13 +45,35 @@ def wave_cases(asked: Accumulated, codec: Any) -> list[Case]:
     return cases
 
 
+def checkpoint_bytes(frequency: float) -> int:
+    """Bytes of a wavefield, for a source of this frequency in Hz."""
+    return round(SHOT[0] + _share(frequency) * (SHOT[1] - SHOT[0])) // COUNT
+
+
+def _rate(frequency: float) -> float:
+    """Beyond both ends, that of the nearer one: it grows too fast to go on like that."""
+    share = min(max(_share(frequency), 0.0), 1.0)
+    return float(RATE[0] * (RATE[1] / RATE[0]) ** share)
+
+
+def _share(frequency: float) -> float:
+    """How far it is on the way from the lowest frequency to the highest."""
+    return (frequency - ENDS[0]) / (ENDS[1] - ENDS[0])
+
+
+def layers(shape: tuple[int, ...]) -> np.ndarray:
+    """Speeds of the three layers, float32, with the depth along the last axis."""
+    velocity = np.empty(shape, np.float32)
+    for layer, speed in enumerate(SPEEDS):
+        velocity[..., layer * shape[-1] // 3 :] = speed
+    return velocity
+
+
 def ratios_of(frequency: float, codec: Any, count: int = COUNT) -> list[float]:
     """How many times smaller each wavefield becomes."""
     spacing = SPEEDS[0] / frequency / POINTS
     cells = max(64, round(DEPTH / spacing))
-    velocity = np.empty((cells, cells), np.float32)
-    for layer, speed in enumerate(SPEEDS):
-        velocity[:, layer * cells // 3 :] = speed
+    velocity = layers((cells, cells))
     dt = 0.9 * largest_stable_step(SPEEDS[-1], spacing, spacing)
     core = Acoustic(velocity, (spacing, spacing), dt, LAYER, 0)
     older, newer = (np.zeros(core.shape, np.float32) for _ in range(2))
