@@ -276,12 +276,13 @@ static void run_block() {
     for (Fiber &fiber : fibers) fiber.begun = fiber.ended = false;
     block.here = 0;
     for (Meeting &meeting : warps) meeting.here = 0;
-    // Not in order: lanes run ahead of each other.
-    static thread_local unsigned turn, left;
+    // Not in order: lanes run ahead of each other, and later ones of earlier ones.
+    static thread_local unsigned turn, left, number;
     left = THREADS;
-    turn = blockIdx.x * 7;
+    turn = number = blockIdx.x * 7;
     while (left) {
-        turn = (turn + 1) % THREADS;
+        // An odd stride, another one for each round.
+        turn = (turn + 1 + (number++ / THREADS * 2654435761u >> 20) * 2) % THREADS;
         Fiber &fiber = fibers[turn];
         if (fiber.ended) continue;
         threadIdx.x = turn;

@@ -23,19 +23,38 @@ const KEPT: u32 = 500;
 const MOST_BLOCKS: u32 = 3;
 const WORKERS: u32 = 2;
 
-fn job(region: &Region) -> EncodeJob<'_> {
-    let spec = match &region.spec {
-        Some(spec) => JobSpec::Twine(spec),
-        None => JobSpec::Raw { bytes: region.bytes as u64 },
-    };
-    EncodeJob { source: region.bytes().as_ptr().addr() as u64, spec }
+/// The bytes of a region where an array of its kind may lie: at any multiple of its values' size.
+pub(super) struct Source {
+    bytes: Vec<u8>,
+    first: usize,
+}
+
+impl Source {
+    pub(super) fn new(region: &Region, dice: &mut Dice) -> Source {
+        let unit = region.spec.map_or(1, |spec| spec.layout.value_bytes());
+        let mut bytes = vec![0; region.bytes + 64];
+        let aligned = bytes.as_ptr().addr().next_multiple_of(16) - bytes.as_ptr().addr();
+        let first = aligned + dice.pick(&[0, 0, 1, 2, 3]) * unit;
+        bytes[first..first + region.bytes].copy_from_slice(region.bytes());
+        Source { bytes, first }
+    }
+
+    pub(super) fn job<'a>(&self, region: &'a Region) -> EncodeJob<'a> {
+        let spec = match &region.spec {
+            Some(spec) => JobSpec::Twine(spec),
+            None => JobSpec::Raw { bytes: region.bytes as u64 },
+        };
+        EncodeJob { source: (self.bytes.as_ptr().addr() + self.first) as u64, spec }
+    }
 }
 
 type Encode = unsafe extern "C" fn(*const EncodeLaunch, u32, u32);
+pub(super) type Add = unsafe extern "C" fn(*const EncodeLaunch);
 type Decode = unsafe extern "C" fn(*const DecodeLaunch, u32, u32);
 
-struct Kernels {
-    encode: libloading::Library,
+pub(super) struct Kernels {
+    pub(super) warps: u32,
+    pub(super) encode: libloading::Library,
     reduce: libloading::Library,
     decode: libloading::Library,
 }
@@ -48,7 +67,12 @@ impl Drop for Folder {
     }
 }
 
-fn build(folder: &Path, kernel: Kernel, warps: u32, head: &str) -> Option<libloading::Library> {
+fn build(
+    folder: &Path,
+    kernel: Kernel,
+    (warps, kept): (u32, u32),
+    head: &str,
+) -> Option<libloading::Library> {
     let launch = if kernel == Kernel::Decode { "DecodeLaunch" } else { "EncodeLaunch" };
     let name = kernel.name();
     let (source, library) = (folder.join(format!("{name}.cpp")), folder.join(format!("{name}.so")));
@@ -56,10 +80,15 @@ fn build(folder: &Path, kernel: Kernel, warps: u32, head: &str) -> Option<libloa
         "extern \"C\" void run(const {launch} *launch, unsigned blocks, unsigned workers) {{\n\
          run_blocks<{launch}>((void (*)({launch})){name}, *launch, blocks, workers);\n}}\n"
     );
+    // Only the block that adds up sizes.
+    let add =
+        "static void add_all(EncodeLaunch a) { if (threadIdx.x < 32) add_up(a, threadIdx.x); }
+         extern \"C\" void add(const EncodeLaunch *launch) { run_blocks(add_all, *launch, 1, 1); }";
+    let run = if kernel == Kernel::Encode { run + add } else { run };
     let texts = [include_str!("emulated.cpp"), COMMON, kernel.text()].concat();
-    // Where all arrays are of float32, with as little shared memory as on a device.
-    let wide = u32::from(!head.contains("0220u"));
-    let front = format!("#define WIDE {wide}\n#define WARPS {warps}\n#define KEPT {KEPT}\n");
+    // Where no array has 64 bits, with as little shared memory as on a device.
+    let wide = u32::from(!head.contains("0220u") && !head.contains("NARROW"));
+    let front = format!("#define WIDE {wide}\n#define WARPS {warps}\n#define KEPT {kept}\n");
     let whole = [&front, head, &texts, &run].concat();
     std::fs::write(&source, whole).unwrap();
     let compile = |compiler: &str| {
@@ -75,7 +104,12 @@ fn build(folder: &Path, kernel: Kernel, warps: u32, head: &str) -> Option<libloa
 }
 
 /// The kernels with these lines in front, or `None` where there is no C++ compiler.
-fn kernels(head: &str) -> Option<Kernels> {
+pub(super) fn kernels(head: &str) -> Option<Kernels> {
+    kernels_of(WARPS, KEPT, head)
+}
+
+/// Those of encoders with so many warps that keep so many words.
+pub(super) fn kernels_of(warps: u32, kept: u32, head: &str) -> Option<Kernels> {
     static NUMBER: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
     let number = NUMBER.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
     let name = format!("unspool-twine-{}-{number}", std::process::id());
@@ -84,39 +118,42 @@ fn kernels(head: &str) -> Option<Kernels> {
     let found = std::thread::scope(|scope| {
         let build = |kernel, warps| {
             let folder = &folder.0;
-            scope.spawn(move || build(folder, kernel, warps, head))
+            scope.spawn(move || build(folder, kernel, (warps, kept), head))
         };
         let all = [
-            build(Kernel::Encode, WARPS),
+            build(Kernel::Encode, warps),
             build(Kernel::Reduce, 8),
             build(Kernel::Decode, DECODE_WARPS),
         ];
         all.map(|thread| thread.join().unwrap())
     });
     let [encode, reduce, decode] = found;
-    Some(Kernels { encode: encode?, reduce: reduce?, decode: decode? })
+    Some(Kernels { warps, encode: encode?, reduce: reduce?, decode: decode? })
 }
 
-fn skipped() {
+pub(super) fn skipped() {
     assert!(Command::new("c++").output().is_err(), "there is a compiler, and it was not used");
 }
 
 /// Memory as launches have it, used by one after the other.
-struct Scratch {
-    words: Vec<u64>,
-    tables: Vec<u64>,
-    ticket: u32,
-    epoch: u32,
+pub(super) struct Scratch {
+    pub(super) words: Vec<u64>,
+    pub(super) tables: Vec<u64>,
+    pub(super) ticket: u32,
+    pub(super) epoch: u32,
     /// What tiles a block has, and whether the kernels are compiled for that.
-    tiles: Tiles,
-    compiled: bool,
+    pub(super) tiles: Tiles,
+    pub(super) compiled: bool,
+    /// Blocks that find room, and threads of the system that run them.
+    pub(super) blocks: u32,
+    pub(super) workers: u32,
 }
 
 const JOBS: usize = 64;
 const TILES: usize = 4096;
 
 impl Scratch {
-    fn new() -> Scratch {
+    pub(super) fn new() -> Scratch {
         let words = vec![0; 8 + JOBS * (1 + 1 + 8 + 4) + TILES];
         Scratch {
             words,
@@ -125,10 +162,12 @@ impl Scratch {
             epoch: 0,
             tiles: Tiles::Many,
             compiled: false,
+            blocks: MOST_BLOCKS,
+            workers: WORKERS,
         }
     }
 
-    fn places(&self) -> Places {
+    pub(super) fn places(&self) -> Places {
         let at = |word: usize| self.words.as_ptr().addr() as u64 + 8 * word as u64;
         let (ticket, totals, counts) = (at(0), at(8), at(8 + JOBS));
         let (sums, steps) = (at(8 + 2 * JOBS), at(8 + 10 * JOBS));
@@ -137,7 +176,7 @@ impl Scratch {
     }
 
     /// Runs a plan whose entries are placed.
-    fn run(&mut self, kernels: &Kernels, plan: &mut Plan, in_tables: bool) {
+    pub(super) fn run(&mut self, kernels: &Kernels, plan: &mut Plan, in_tables: bool) {
         let partials = vec![f64::NAN; plan.partials as usize];
         for job in &mut plan.jobs {
             job.partials = partials.as_ptr().addr() as u64 + 8 * job.partials;
@@ -148,11 +187,11 @@ impl Scratch {
         }
         self.epoch += 1;
         let words = words_at(plan, &places, self.ticket, self.epoch);
-        let most = if self.tiles == Tiles::Own { plan.tiles } else { MOST_BLOCKS };
+        let most = if self.tiles == Tiles::Own { plan.tiles } else { self.blocks };
         let special = self.compiled.then_some(Special { form: 0, mode: None });
         let variant = Variant { tiles: self.tiles, special, ..Variant::encoder(true) };
         let (blocks, tickets) = variant.blocks(plan.tiles, most);
-        self.ticket += tickets;
+        self.ticket = self.ticket.wrapping_add(tickets);
         // SAFETY: our own text with its types; all that the words name is there.
         unsafe {
             if plan.reduces > 0 {
@@ -160,7 +199,7 @@ impl Scratch {
                 reduce(&raw const words, plan.reduces, 1);
             }
             let encode = kernels.encode.get::<Encode>(b"run").unwrap();
-            encode(&raw const words, blocks, WORKERS);
+            encode(&raw const words, blocks, self.workers);
         }
         assert!(self.tables.iter().all(|&word| word == 0));
         let counters = &self.words[8 + JOBS..8 + 10 * JOBS];
@@ -170,41 +209,41 @@ impl Scratch {
     }
 }
 
-const GUARD: u8 = 0x5a;
+pub(super) const GUARD: u8 = 0x5a;
 
 /// Room of so many bytes with guards on both sides, at a multiple of 512.
-struct Room {
+pub(super) struct Room {
     bytes: Vec<u8>,
     first: usize,
-    len: usize,
+    pub(super) len: usize,
 }
 
 impl Room {
-    fn new(len: usize) -> Room {
+    pub(super) fn new(len: usize) -> Room {
         let bytes = vec![GUARD; len + 4096];
         let first = 1024 + (512 - bytes.as_ptr().addr() % 512) % 512;
         Room { bytes, first, len }
     }
 
-    fn address(&self) -> u64 {
+    pub(super) fn address(&self) -> u64 {
         (self.bytes.as_ptr().addr() + self.first) as u64
     }
 
-    fn content(&self) -> &[u8] {
+    pub(super) fn content(&self) -> &[u8] {
         &self.bytes[self.first..self.first + self.len]
     }
 
-    fn guards_are_whole(&self) -> bool {
+    pub(super) fn guards_are_whole(&self) -> bool {
         let (before, behind) = (&self.bytes[..self.first], &self.bytes[self.first + self.len..]);
         before.iter().chain(behind).all(|&byte| byte == GUARD)
     }
 }
 
 /// Makes a region.
-type Make = fn(&mut Dice) -> Region;
+pub(super) type Make = fn(&mut Dice) -> Region;
 
 /// Checkpoints one behind the other, and where each of their regions has to be.
-fn check_batch(kernels: &Kernels, scratch: &mut Scratch, seed: u64, make: Make) {
+pub(super) fn check_batch(kernels: &Kernels, scratch: &mut Scratch, seed: u64, make: Make) {
     let dice = &mut Dice(seed);
     let checkpoints: Vec<Vec<Region>> = (0..1 + dice.below(3))
         .map(|_| (0..1 + dice.below(3)).map(|_| make(dice)).collect())
@@ -230,8 +269,17 @@ fn check_batch(kernels: &Kernels, scratch: &mut Scratch, seed: u64, make: Make) 
         results.push(words);
     }
     let room = Room::new(expected.len());
-    let jobs: Vec<Vec<EncodeJob<'_>>> =
-        checkpoints.iter().map(|regions| regions.iter().map(job).collect()).collect();
+    let sources: Vec<Vec<Source>> = checkpoints
+        .iter()
+        .map(|regions| regions.iter().map(|region| Source::new(region, dice)).collect())
+        .collect();
+    let jobs: Vec<Vec<EncodeJob<'_>>> = checkpoints
+        .iter()
+        .zip(&sources)
+        .map(|(regions, sources)| {
+            regions.iter().zip(sources).map(|(region, source)| source.job(region)).collect()
+        })
+        .collect();
     let limit = room.address() + room.len as u64;
     let asked: Vec<Checkpoint<'_>> = jobs
         .iter()
@@ -242,7 +290,7 @@ fn check_batch(kernels: &Kernels, scratch: &mut Scratch, seed: u64, make: Make) 
             Checkpoint { jobs, start, limit }
         })
         .collect();
-    let mut plan = Plan::of(&asked, Some(WARPS), 0).unwrap();
+    let mut plan = Plan::of(&asked, Some(kernels.warps), 0).unwrap();
     let slots: Vec<Vec<u64>> = jobs.iter().map(|jobs| vec![0; 4 + 6 * jobs.len()]).collect();
     let records = vec![0u64; 4 * jobs.len()];
     for (number, entry) in plan.entries.iter_mut().enumerate() {
@@ -271,7 +319,7 @@ fn check_batch(kernels: &Kernels, scratch: &mut Scratch, seed: u64, make: Make) 
 }
 
 /// Rounds of each test; the variable `TWINE_ROUNDS` asks for more.
-fn rounds() -> u64 {
+pub(super) fn rounds() -> u64 {
     std::env::var("TWINE_ROUNDS").ok().and_then(|rounds| rounds.parse().ok()).unwrap_or(40)
 }
 

@@ -145,17 +145,16 @@ fn value(dice: &mut Dice, style: u64, i: usize, layout: &Layout) -> u64 {
     }
 }
 
+/// Bytes that are copied.
+pub fn raw(dice: &mut Dice) -> Region {
+    let bytes = dice.below(20_000) as usize;
+    let source = (0..bytes.div_ceil(8)).map(|_| dice.next()).collect();
+    Region { dtype: Dtype::UInt8, shape: vec![bytes as u64], spec: None, source, bytes }
+}
+
 pub fn region(dice: &mut Dice) -> Region {
     if dice.below(8) == 0 {
-        let bytes = dice.below(20_000) as usize;
-        let source = (0..bytes.div_ceil(8)).map(|_| dice.next()).collect();
-        return Region {
-            dtype: Dtype::UInt8,
-            shape: vec![bytes as u64],
-            spec: None,
-            source,
-            bytes,
-        };
+        return raw(dice);
     }
     let (dtype, shape) = (dice.pick(DTYPES), shape(dice));
     let method = method(dice, &Layout::of(&dtype, &shape).unwrap());

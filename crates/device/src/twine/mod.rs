@@ -10,6 +10,8 @@
 
 mod decode;
 #[cfg(test)]
+mod emulated_many_tests;
+#[cfg(test)]
 mod emulated_tests;
 #[cfg(test)]
 mod fields;

@@ -1,0 +1,204 @@
+//! Launches of the encoder whose blocks have many tiles, on the processor: rings that wrap, chunks
+//! and arrays of all kinds, tickets that wrap, and checkpoints that do not fit.
+
+use unspool_codec::twine::Method;
+use unspool_codec::{Bound, Dtype};
+
+use super::emulated_tests::{
+    Add, GUARD, Kernels, Make, Room, Scratch, Source, check_batch, kernels, kernels_of, rounds,
+    skipped,
+};
+use super::fields::{Dice, Region, array, label, raw, region};
+use super::job::Checkpoint;
+use super::modules::Tiles;
+use super::plan::Plan;
+use super::words::{Job, rule};
+use super::{Places, words_at};
+use crate::pending::Start;
+
+/// An array of float32 whose chunks are of all kinds: empty ones, those of one value, ones that are
+/// coded in few words or in many, ones that are kept as they are. Or bytes, or an array without
+/// values.
+fn mixed(dice: &mut Dice, shape: Vec<u64>, lossless: bool) -> Region {
+    let method = if lossless { Method::Lossless } else { Method::Bound(Bound::Absolute(0.01)) };
+    match dice.below(8) {
+        0 => return raw(dice),
+        1 if shape.len() == 1 => return array(dice, Dtype::Float32, vec![0], method),
+        _ => {}
+    }
+    let mut region = array(dice, Dtype::Float32, shape, method);
+    let mut left = 0;
+    let (mut style, mut constant) = (0, 0);
+    for (i, word) in region.source.iter_mut().enumerate() {
+        if left == 0 {
+            left = dice.pick(&[512, 512, 1024, 100]);
+            style = dice.below(8);
+            constant = dice.pick(&[0x8000_0000u32, 0x3f80_0000, 0x3f81_2345, 1, 0x7fc0_0000]);
+        }
+        left -= 1;
+        let pair = [2 * i, 2 * i + 1].map(|i| match style {
+            0 => 0,
+            1 => constant,
+            2 => dice.next() as u32,
+            3 => ((dice.part() - 0.5) as f32 * 0.009).to_bits(),
+            4 if dice.below(300) == 0 => dice.pick(&[0x7f80_0000, 0xffc0_1234, 0x7f7f_ffff]),
+            4 | 5 => ((i as f64 * 0.01).sin() as f32).to_bits(),
+            6 => (dice.part() as f32 * 3000.0).to_bits(),
+            _ => ((i as f64 * 0.03).cos() as f32 * 20.0 + dice.part() as f32 * 0.1).to_bits(),
+        });
+        *word = u64::from(pair[0]) | u64::from(pair[1]) << 32;
+    }
+    region
+}
+
+/// A region of values of up to 32 bits.
+fn narrow(dice: &mut Dice) -> Region {
+    loop {
+        let region = region(dice);
+        if region.spec.is_none_or(|spec| spec.layout.bits <= 32) {
+            return region;
+        }
+    }
+}
+
+#[test]
+fn blocks_with_many_tiles_of_many_arrays_put_all_of_them_where_they_belong() {
+    let one: Make = |dice| {
+        let shape = vec![1 + dice.below(30_000)];
+        mixed(dice, shape, false)
+    };
+    let three: Make = |dice| {
+        let shape = vec![4 + dice.below(10), 8 + dice.below(20), 32 + dice.below(100)];
+        mixed(dice, shape, false)
+    };
+    let two: Make = |dice| {
+        let shape = vec![16 + dice.below(100), 32 + dice.below(300)];
+        mixed(dice, shape, true)
+    };
+    let any: Make = |dice| {
+        let n = 1 + dice.below(40_000);
+        let shape = dice.pick(&[vec![n], vec![40, 600], vec![6, 40, 80]]);
+        let dtype = dice.pick(&[Dtype::Float16, Dtype::Float32, Dtype::Int16, Dtype::UInt8]);
+        match dice.below(3) {
+            0 => narrow(dice),
+            1 => mixed(dice, shape, false),
+            _ => array(dice, dtype, shape, Method::Lossless),
+        }
+    };
+    let all = [
+        (4, 700, "#define NARROW\n", any),
+        (4, 300, "", region as Make),
+        (4, 600, "#define FORM 0x01020220u\n#define MODE 0\n#define ONCE 0\n", two),
+        (4, 60, "#define FORM 0x01010220u\n#define MODE 1\n#define ONCE 0\n", one),
+        (2, 200, "#define FORM 0x01030220u\n#define MODE 1\n#define ONCE 0\n", three),
+    ];
+    for (warps, kept, head, make) in all {
+        let Some(kernels) = kernels_of(warps, kept, head) else { return skipped() };
+        let mut scratch = Scratch { compiled: head.contains("ONCE"), ..Scratch::new() };
+        for seed in 0..rounds() / 4 {
+            // It wraps within the launch.
+            scratch.ticket = 0u32.wrapping_sub(seed as u32);
+            scratch.words[0] = u64::from(scratch.ticket);
+            scratch.blocks = 2 + seed as u32 % 5;
+            scratch.workers = scratch.blocks.min(4);
+            check_batch(&kernels, &mut scratch, seed, make);
+        }
+    }
+}
+
+/// A checkpoint that finds less room than it needs, and one behind it that has enough.
+fn check_overflow(kernels: &Kernels, scratch: &mut Scratch, seed: u64, make: Make) {
+    let dice = &mut Dice(seed);
+    let mut some = |count: u64| -> Vec<Region> { (0..count).map(|_| make(dice)).collect() };
+    let (first, second) = (some(1 + seed % 3), some(1));
+    let stored: Vec<Vec<u8>> = first.iter().map(|region| region.expected().0).collect();
+    let all: usize = stored.iter().map(|stream| stream.len().next_multiple_of(64)).sum();
+    let last = stored[stored.len() - 1].len();
+    let end = all - last.next_multiple_of(64) + last;
+    if end == 0 {
+        return;
+    }
+    let room_of_first = dice.below(end as u64) as usize;
+    let (expected, achieved) = second[0].expected();
+    let begin = room_of_first.next_multiple_of(64).next_multiple_of(256);
+    let room = Room::new(begin + expected.len());
+    let mut sources = |regions: &[Region]| -> Vec<Source> {
+        regions.iter().map(|region| Source::new(region, dice)).collect()
+    };
+    let (from_first, from_second) = (sources(&first), sources(&second));
+    let jobs: Vec<_> =
+        first.iter().zip(&from_first).map(|(region, source)| source.job(region)).collect();
+    let more = [from_second[0].job(&second[0])];
+    let at = room.address();
+    let asked = [
+        Checkpoint { jobs: &jobs, start: Start::At(at), limit: at + room_of_first as u64 },
+        Checkpoint { jobs: &more, start: Start::Next { align: 256 }, limit: at + room.len as u64 },
+    ];
+    let mut plan = Plan::of(&asked, Some(kernels.warps), 0).unwrap();
+    let slots = [vec![0u64; 4 + 6 * jobs.len()], vec![0u64; 10]];
+    let records = [[0u64; 4]; 2];
+    for (number, entry) in plan.entries.iter_mut().enumerate() {
+        entry.start = at;
+        entry.slot = slots[number].as_ptr().addr() as u64;
+        entry.record = records[number].as_ptr().addr() as u64;
+        entry.sequence = seed + 1;
+    }
+    scratch.run(kernels, &mut plan, seed.is_multiple_of(2));
+    let what = format!("seed {seed}: {:?}", first.iter().map(label).collect::<Vec<_>>());
+    assert!(room.guards_are_whole(), "{what}");
+    assert_eq!((slots[0][0], slots[0][1], slots[0][3]), (seed + 1, 1, end as u64), "{what}");
+    assert!(room.content()[room_of_first..begin].iter().all(|&byte| byte == GUARD), "{what}");
+    assert_eq!((slots[1][1], slots[1][2] - at), (0, begin as u64), "{what}");
+    assert_eq!((slots[1][3], slots[1][9]), (expected.len() as u64, achieved.outliers), "{what}");
+    let same = room.content()[begin..].iter().zip(&expected).position(|(a, b)| a != b);
+    assert_eq!(same, None, "{what}");
+}
+
+#[test]
+fn what_does_not_fit_writes_nothing_beyond_its_limit() {
+    let one: Make = |dice| {
+        let shape = vec![1 + dice.below(30_000)];
+        mixed(dice, shape, false)
+    };
+    for ways in [0, 1] {
+        let head = format!("#define FORM 0x01010220u\n#define MODE 1\n#define ONCE {ways}\n");
+        let Some(kernels) = kernels_of(4, 300, &head) else { return skipped() };
+        let tiles = if ways == 0 { Tiles::Many } else { Tiles::Own };
+        let mut scratch =
+            Scratch { compiled: true, tiles, blocks: 4, workers: 4, ..Scratch::new() };
+        for seed in 0..rounds() / 4 {
+            check_overflow(&kernels, &mut scratch, seed, one);
+        }
+    }
+}
+
+#[test]
+fn the_sizes_of_more_tiles_than_are_looked_at_once_are_added_up_for_each_array() {
+    let Some(kernels) = kernels("") else { return skipped() };
+    let scratch = Scratch::new();
+    for counts in [vec![1], vec![128], vec![129, 1, 127], vec![3, 512, 1, 1000]] {
+        let mut plan = Plan { tiles: counts.iter().sum(), ..Plan::default() };
+        let mut tile0 = 0;
+        for &tiles in &counts {
+            let raw = Job { rule: rule::RAW, tile0, tiles: 0, ..Job::default() };
+            plan.jobs.extend([raw, Job { rule: rule::EXACT, tile0, tiles, ..Job::default() }]);
+            tile0 += tiles;
+        }
+        let words = |tile: u32| u64::from(tile % 7 * 1000 + tile);
+        let epoch = 3 << 37;
+        let status: Vec<u64> = (0..plan.tiles).map(|tile| epoch | 1 << 35 | words(tile)).collect();
+        let places = Places { status: status.as_ptr().addr() as u64, ..scratch.places() };
+        let launch = words_at(&plan, &places, 0, 3);
+        // SAFETY: our own text with its type; the status words are there.
+        unsafe { kernels.encode.get::<Add>(b"add").unwrap()(&raw const launch) };
+        let sums = counts.iter().scan(0, |tile0, &tiles| {
+            let all = *tile0..*tile0 + tiles;
+            *tile0 += tiles;
+            Some(all.scan(0, move |sum, tile| {
+                *sum += words(tile);
+                Some(epoch | 2 << 35 | *sum)
+            }))
+        });
+        assert_eq!(status, sums.flatten().collect::<Vec<_>>(), "{counts:?}");
+    }
+}
