@@ -8,6 +8,7 @@
 
 #include <atomic>
 #include <cmath>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <thread>
@@ -160,7 +161,13 @@ static void atomicMax(unsigned long long *to, unsigned long long x) {
     }
 }
 
+// How often others get their turn before the sum of all tiles up to one is told.
+#ifndef SLOW_SUMS
+#define SLOW_SUMS 0
+#endif
+
 static inline void publish(unsigned long long *to, unsigned long long value) {
+    for (int i = 0; (value >> 35 & 2) && i < SLOW_SUMS; i++) sched_yield();
     __atomic_store_n(to, value, __ATOMIC_RELAXED);
 }
 static inline unsigned long long look_at(const unsigned long long *from) {
@@ -177,6 +184,14 @@ static inline void store_for_host(unsigned long long *to, unsigned long long val
 static inline void pause() { sched_yield(); }
 static inline void pause_long() { sched_yield(); }
 
+// A device stops at other addresses, a processor does not.
+static void require_multiple(const void *address, size_t unit) {
+    if ((size_t)address % unit) {
+        fprintf(stderr, "%p is no multiple of %zu\n", address, unit);
+        abort();
+    }
+}
+
 // What a lane fetches is there when it waits for it, and not before.
 struct Fetch {
     unsigned *to;
@@ -188,6 +203,8 @@ typedef unsigned *Place;
 
 static Place place_in_shared(unsigned *to) { return to; }
 static void fetch16(Place to, unsigned words, const unsigned *from) {
+    require_multiple(to + words, 16);
+    require_multiple(from, 16);
     fetches[threadIdx.x].push_back({to + words, from, 4});
 }
 static void fetch4(Place to, unsigned words, const unsigned *from) {
@@ -251,10 +268,12 @@ struct float4 {
 };
 template <typename T>
 static T __ldcs(const T *from) {
+    require_multiple(from, sizeof(T));
     return *from;
 }
 template <typename T>
 static void __stcs(T *to, T value) {
+    require_multiple(to, sizeof(T));
     *to = value;
 }
 static inline unsigned min(unsigned a, unsigned b) { return a < b ? a : b; }

@@ -106,6 +106,19 @@ fn blocks_with_many_tiles_of_many_arrays_put_all_of_them_where_they_belong() {
     }
 }
 
+/// Room for less than `end` bytes, often just too little for a chunk.
+fn too_little(dice: &mut Dice, regions: &[Region], stored: &[Vec<u8>], end: usize) -> usize {
+    let last = stored.len() - 1;
+    let start: usize = stored[..last].iter().map(|stream| stream.len().next_multiple_of(64)).sum();
+    let chunks = regions[last].spec.map_or(0, |spec| u64::from(spec.layout.n_chunks));
+    if chunks == 0 || dice.below(4) == 0 {
+        return dice.below(end as u64) as usize;
+    }
+    let at = 64 + 4 * (1 + dice.below(chunks)) as usize;
+    let word = stored[last][at..at + 4].try_into().map(u32::from_le_bytes).unwrap_or_default();
+    start + 64 + 4 * (chunks as usize + 1) + 4 * word as usize - dice.pick(&[1, 2, 4])
+}
+
 /// A checkpoint that finds less room than it needs, and one behind it that has enough.
 fn check_overflow(kernels: &Kernels, scratch: &mut Scratch, seed: u64, make: Make) {
     let dice = &mut Dice(seed);
@@ -118,7 +131,7 @@ fn check_overflow(kernels: &Kernels, scratch: &mut Scratch, seed: u64, make: Mak
     if end == 0 {
         return;
     }
-    let room_of_first = dice.below(end as u64) as usize;
+    let room_of_first = too_little(dice, &first, &stored, end);
     let (expected, achieved) = second[0].expected();
     let begin = room_of_first.next_multiple_of(64).next_multiple_of(256);
     let room = Room::new(begin + expected.len());
@@ -170,6 +183,22 @@ fn what_does_not_fit_writes_nothing_beyond_its_limit() {
             check_overflow(&kernels, &mut scratch, seed, one);
         }
     }
+}
+
+#[test]
+fn a_warp_that_keeps_as_many_tiles_as_it_can_waits_for_the_first_of_them() {
+    let make: Make = |dice| {
+        let method = Method::Bound(Bound::Absolute(1.0));
+        let mut region = array(dice, Dtype::Float32, vec![150_000], method);
+        for (i, word) in region.source.iter_mut().enumerate() {
+            *word = if i % 700 == 0 { u64::from((i as f32).to_bits()) } else { 0 };
+        }
+        region
+    };
+    let head = "#define FORM 0x01010220u\n#define MODE 1\n#define ONCE 0\n#define SLOW_SUMS 3000\n";
+    let Some(kernels) = kernels_of(2, 1700, head) else { return skipped() };
+    let mut scratch = Scratch { compiled: true, blocks: 2, ..Scratch::new() };
+    check_batch(&kernels, &mut scratch, 1, make);
 }
 
 #[test]

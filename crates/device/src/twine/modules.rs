@@ -49,13 +49,27 @@ macro_rules! encode {
 
 /// Every general text by name, and some of those for one form, for tests that compile them all.
 pub(crate) const SOURCES: &[(&str, &str)] = &[
-    ("twine_encode.cu, narrow", encode!("#define WIDE 0\n#define WARPS 4\n")),
-    ("twine_encode.cu, wide", encode!("#define WIDE 1\n#define WARPS 2\n")),
+    ("twine_encode.cu, narrow", encode!("#define WIDE 0\n#define WARPS 4\n#define KEPT 1700\n")),
+    ("twine_encode.cu, wide", encode!("#define WIDE 1\n#define WARPS 2\n#define KEPT 1700\n")),
     (
         "twine_encode.cu, float32 in two dimensions by steps",
         encode!(
             "#define WIDE 0\n#define WARPS 4\n#define ONCE 0\n#define KEPT 1700\n\
              #define FORM 0x01020220u\n#define MODE 1\n"
+        ),
+    ),
+    (
+        "twine_encode.cu, float64 in one dimension by steps",
+        encode!(
+            "#define WIDE 1\n#define WARPS 4\n#define ONCE 0\n#define KEPT 844\n\
+             #define FORM 0x01010340u\n#define MODE 1\n"
+        ),
+    ),
+    (
+        "twine_encode.cu, float32 in one dimension by steps",
+        encode!(
+            "#define WIDE 0\n#define WARPS 8\n#define ONCE 0\n#define KEPT 318\n\
+             #define FORM 0x01010220u\n#define MODE 1\n"
         ),
     ),
     (
@@ -309,5 +323,36 @@ mod tests {
             assert!(!all[..index].contains(one));
             assert_eq!(one.special.unwrap().mode.is_none(), one.kernel == Kernel::Decode);
         }
+    }
+
+    #[test]
+    fn what_warps_keep_is_what_the_texts_that_are_checked_for_shared_memory_say() {
+        for (wide, warps, kept) in
+            [(false, 4, 1700), (false, 8, 318), (true, 2, 1700), (true, 4, 844)]
+        {
+            assert_eq!(Variant { warps, ..Variant::encoder(wide) }.kept_words(), kept);
+            let lines = format!("#define WIDE {}\n#define WARPS {warps}\n", u32::from(wide));
+            let is_checked = |text: &str| {
+                text.starts_with(&lines) && text.contains(&format!("#define KEPT {kept}\n"))
+            };
+            assert!(SOURCES.iter().any(|(_, text)| is_checked(text)), "{wide} {warps}");
+        }
+    }
+
+    #[test]
+    fn each_block_has_one_tile_exactly_where_the_kernel_takes_it_so_else_all_get_a_last_ticket() {
+        let special = Some(Special { form: form(32, FLOAT32, 1, 1), mode: Some(1) });
+        for (tiles, most) in [(1, 1), (2, 1), (3, 1), (2, 2), (3, 2), (64, 64), (65, 64)] {
+            let general = Variant::encoder(false).blocks(tiles, most);
+            let many = Variant { special, ..Variant::encoder(false) }.blocks(tiles, most);
+            let own = Variant { special, tiles: Tiles::Own, ..Variant::encoder(false) };
+            assert_eq!(own.blocks(tiles, most), (tiles, 0));
+            // `a.tiles <= gridDim.x` there.
+            assert_eq!(tiles <= general.0, general.1 == 0);
+            assert!(general.1 == 0 || general == many);
+            assert!(many.0 >= 2 && many.1 == tiles + many.0);
+        }
+        let large = Variant::encoder(false).blocks(u32::MAX, u32::MAX - 1);
+        assert_eq!(large, (u32::MAX - 1, u32::MAX - 2));
     }
 }
