@@ -341,6 +341,8 @@ DEVICE void keep_words(Shared &shared, Own &own, u32 tile, u32 rest, u32 words, 
     own.kept += words;
     const u32 *stage = (const u32 *)shared.stage[warp];
     u32 *kept = shared.kept[warp];
+    // Other lanes may still be reading what was there.
+    __syncwarp();
     for (u32 i = lane; i < words; i += 32) {
         u32 to = at + i;
         kept[to < KEPT ? to : to - KEPT] = stage[i];

@@ -91,10 +91,10 @@ DEVICE u64 look_back(const EncodeLaunch &a, Shared &shared, u32 tile, u32 warp, 
     }
 }
 
-// Whether every block has one tile, which is so in small launches. It is that of its own number: blocks are
-// started in that order, as scans over a whole device commonly count on, so those before it have
-// begun. They have a kernel that knows: what an instruction takes to be fetched is a part of their
-// time.
+// Whether every block has one tile, which is so in small launches. It is that of its own number:
+// blocks are started in that order, as scans over a whole device commonly count on, so those before
+// it have begun. They have a kernel that knows: what an instruction takes to be fetched is a part
+// of their time.
 #ifdef ONCE
 DEVICE bool has_one_tile(const EncodeLaunch &) { return ONCE; }
 #else
@@ -113,8 +113,8 @@ DEVICE void look_at_tiles(u64 (&words)[SCANNED], const u64 *status, u32 tile, u3
     }
 }
 
-// Adds up the words of a job's tiles in their order, and tells each tile those up to its own as soon
-// as they are known. By one warp.
+// Adds up the words of a job's tiles in their order, and tells each tile those up to its own as
+// soon as they are known. By one warp.
 DEVICE void add_up_tiles(const EncodeLaunch &a, const Job &job, u32 lane) {
     u64 *status = (u64 *)a.status;
     const u32 end = job.tile0 + job.tiles;

@@ -187,10 +187,14 @@ DEVICE void fetch_values(u32 *to, const u32 *source, const Window &w, u32 lane) 
         const u32 own = FETCHED_STRIDE * row + column;
         if (profile_of(w) == 1) {
             values += 4 * lane;
-            UNROLL for (u32 j = 0; j < 8; j++) fetch_some(to, own + 4 * FETCHED_STRIDE * j, values + 128 * j);
+            UNROLL for (u32 j = 0; j < 8; j++) {
+                fetch_some(to, own + 4 * FETCHED_STRIDE * j, values + 128 * j);
+            }
         } else if (profile_of(w) == 2) {
             values += row * w.nx + column;
-            UNROLL for (u32 j = 0; j < 8; j++, values += 4 * w.nx) fetch_some(to, own + 4 * FETCHED_STRIDE * j, values);
+            UNROLL for (u32 j = 0; j < 8; j++, values += 4 * w.nx) {
+                fetch_some(to, own + 4 * FETCHED_STRIDE * j, values);
+            }
         } else {
             values += row * w.nx + column;
             UNROLL for (u32 j = 0; j < 8; j++) {

@@ -5,7 +5,7 @@ use unspool_codec::twine::Method;
 use unspool_codec::{Bound, Dtype};
 
 use super::emulated_tests::{
-    Add, GUARD, Kernels, Make, Room, Scratch, Source, check_batch, kernels, kernels_of, rounds,
+    GUARD, Kernels, Make, Part, Room, Scratch, Source, check_batch, kernels, kernels_of, rounds,
     skipped,
 };
 use super::fields::{Dice, Region, array, label, raw, region};
@@ -219,7 +219,7 @@ fn the_sizes_of_more_tiles_than_are_looked_at_once_are_added_up_for_each_array()
         let places = Places { status: status.as_ptr().addr() as u64, ..scratch.places() };
         let launch = words_at(&plan, &places, 0, 3);
         // SAFETY: our own text with its type; the status words are there.
-        unsafe { kernels.encode.get::<Add>(b"add").unwrap()(&raw const launch) };
+        unsafe { kernels.encode.get::<Part>(b"add").unwrap()(&raw const launch) };
         let sums = counts.iter().scan(0, |tile0, &tiles| {
             let all = *tile0..*tile0 + tiles;
             *tile0 += tiles;
@@ -229,5 +229,34 @@ fn the_sizes_of_more_tiles_than_are_looked_at_once_are_added_up_for_each_array()
             }))
         });
         assert_eq!(status, sums.flatten().collect::<Vec<_>>(), "{counts:?}");
+    }
+}
+
+#[test]
+fn looking_back_ends_at_the_nearest_tile_that_knows_all_before_it() {
+    let Some(kernels) = kernels("") else { return skipped() };
+    let scratch = Scratch::new();
+    let (tile0, epoch) = (3u32, 5u64 << 37);
+    for (tiles, whole) in [(2, 0), (65, 0), (66, 0), (300, 0), (300, 100), (300, 170), (300, 298)] {
+        let jobs = vec![Job { tile0, tiles, ..Job::default() }];
+        let plan = Plan { tiles: tile0 + tiles, jobs, ..Plan::default() };
+        // The tile `whole` knows all; those of other jobs, and the last one, do not count.
+        let word = |tile: u32| match tile.checked_sub(tile0) {
+            Some(own) if own == whole => epoch | 2 << 35 | 1_000_000,
+            Some(own) => epoch | 1 << 35 | u64::from(own),
+            None => epoch | 1 << 35 | 77,
+        };
+        let status: Vec<u64> = (0..plan.tiles).map(word).collect();
+        let total = Vec::from([0u64]);
+        let places = Places {
+            status: status.as_ptr().addr() as u64,
+            totals: total.as_ptr().addr() as u64,
+            ..scratch.places()
+        };
+        let launch = words_at(&plan, &places, 0, 5);
+        // SAFETY: our own text with its type; the status words and the total are there.
+        unsafe { kernels.encode.get::<Part>(b"look").unwrap()(&raw const launch) };
+        let between: u64 = (whole + 1..tiles - 1).map(u64::from).sum();
+        assert_eq!(total[0], 1_000_000 + between, "{tiles} {whole}");
     }
 }

@@ -49,7 +49,8 @@ impl Source {
 }
 
 type Encode = unsafe extern "C" fn(*const EncodeLaunch, u32, u32);
-pub(super) type Add = unsafe extern "C" fn(*const EncodeLaunch);
+/// Parts of the encoder.
+pub(super) type Part = unsafe extern "C" fn(*const EncodeLaunch);
 type Decode = unsafe extern "C" fn(*const DecodeLaunch, u32, u32);
 
 pub(super) struct Kernels {
@@ -67,6 +68,22 @@ impl Drop for Folder {
     }
 }
 
+/// Only the block that adds up sizes; only what looks back from the last tile, with the sum for the
+/// first job's end.
+const PARTS: &str = "
+    static void add_all(EncodeLaunch a) { if (threadIdx.x < 32) add_up(a, threadIdx.x); }
+    extern \"C\" void add(const EncodeLaunch *launch) { run_blocks(add_all, *launch, 1, 1); }
+    static void look_from_last(EncodeLaunch a) {
+        __shared__ Shared shared;
+        shared.job.tile0 = a.inline_jobs[0].tile0;
+        __syncthreads();
+        u64 sum = look_back(a, shared, a.tiles - 1, threadIdx.x / 32, threadIdx.x % 32);
+        if (threadIdx.x == 0) *(u64 *)a.totals = sum;
+    }
+    extern \"C\" void look(const EncodeLaunch *launch) {
+        run_blocks(look_from_last, *launch, 1, 1);
+    }";
+
 fn build(
     folder: &Path,
     kernel: Kernel,
@@ -80,11 +97,7 @@ fn build(
         "extern \"C\" void run(const {launch} *launch, unsigned blocks, unsigned workers) {{\n\
          run_blocks<{launch}>((void (*)({launch})){name}, *launch, blocks, workers);\n}}\n"
     );
-    // Only the block that adds up sizes.
-    let add =
-        "static void add_all(EncodeLaunch a) { if (threadIdx.x < 32) add_up(a, threadIdx.x); }
-         extern \"C\" void add(const EncodeLaunch *launch) { run_blocks(add_all, *launch, 1, 1); }";
-    let run = if kernel == Kernel::Encode { run + add } else { run };
+    let run = if kernel == Kernel::Encode { run + PARTS } else { run };
     let texts = [include_str!("emulated.cpp"), COMMON, kernel.text()].concat();
     // Where no array has 64 bits, with as little shared memory as on a device.
     let wide = u32::from(!head.contains("0220u") && !head.contains("NARROW"));
