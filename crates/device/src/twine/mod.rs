@@ -1,13 +1,13 @@
 //! Twine on the device: the streams of `docs/twine.md`, encoded and decoded where the arrays are.
 //!
 //! One launch encodes all regions of all checkpoints. In a small one each block has one tile (a
-//! chunk of 1024 values for each warp) and finds out where its words go by looking back at the tiles
-//! before (Merrill, Garland: "Single-pass Parallel Prefix Scan with Decoupled Look-back", 2016). In
-//! a large one blocks take tiles in order, one after the other, and one block adds up their sizes
-//! instead; words wait for their place in shared memory while their block encodes the next. Where a
-//! region begins is found from the sizes of those before it. So nobody waits for what was not
-//! started before but the block that adds up, which leaves all others their room, and the host
-//! learns the sizes when it wants to know them.
+//! chunk of 1024 values for each warp) and finds out where its words go by looking back at the
+//! tiles before (Merrill, Garland: "Single-pass Parallel Prefix Scan with Decoupled Look-back",
+//! 2016). In a large one blocks take tiles in order, one after the other, and one block adds up
+//! their sizes instead; words wait for their place in shared memory while their block encodes the
+//! next. Where a region begins is found from the sizes of those before it. So nobody waits for
+//! what was not started before but the block that adds up, which leaves all others their room,
+//! and the host learns the sizes when it wants to know them.
 
 mod decode;
 #[cfg(test)]
