@@ -106,6 +106,24 @@ fn blocks_with_many_tiles_of_many_arrays_put_all_of_them_where_they_belong() {
     }
 }
 
+#[test]
+fn many_arrays_of_a_launch_begin_one_behind_the_other() {
+    let make: Make = |dice| {
+        let shape = vec![1 + dice.below(3000)];
+        mixed(dice, shape, false)
+    };
+    let head = "#define FORM 0x01010220u\n#define MODE 1\n";
+    for tiles in [Tiles::Many, Tiles::Own] {
+        let head = format!("{head}#define ONCE {}\n", tiles as u32);
+        let Some(kernels) = kernels_of(2, 400, &head) else { return skipped() };
+        let mut scratch =
+            Scratch { compiled: true, tiles, regions: 20, blocks: 4, workers: 4, ..Scratch::new() };
+        for seed in 0..rounds() / 4 {
+            check_batch(&kernels, &mut scratch, seed, make);
+        }
+    }
+}
+
 /// Room for less than `end` bytes, often just too little for a chunk.
 fn too_little(dice: &mut Dice, regions: &[Region], stored: &[Vec<u8>], end: usize) -> usize {
     let last = stored.len() - 1;

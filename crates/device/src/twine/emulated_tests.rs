@@ -12,7 +12,7 @@ use super::fields::{Dice, Region, array, damage, label, region};
 use super::job::{Checkpoint, DecodeJob, EncodeJob, JobSpec};
 use super::modules::{COMMON, DECODE_WARPS, Kernel, Special, Tiles, Variant};
 use super::plan::Plan;
-use super::words::{DecodeLaunch, EncodeLaunch};
+use super::words::{DecodeLaunch, EncodeLaunch, INLINE};
 use super::{Places, words_at};
 use crate::pending::Start;
 
@@ -160,6 +160,8 @@ pub(super) struct Scratch {
     /// Blocks that find room, and threads of the system that run them.
     pub(super) blocks: u32,
     pub(super) workers: u32,
+    /// Regions that a checkpoint of a batch has at most.
+    pub(super) regions: u64,
 }
 
 const JOBS: usize = 64;
@@ -177,6 +179,7 @@ impl Scratch {
             compiled: false,
             blocks: MOST_BLOCKS,
             workers: WORKERS,
+            regions: 3,
         }
     }
 
@@ -259,7 +262,7 @@ pub(super) type Make = fn(&mut Dice) -> Region;
 pub(super) fn check_batch(kernels: &Kernels, scratch: &mut Scratch, seed: u64, make: Make) {
     let dice = &mut Dice(seed);
     let checkpoints: Vec<Vec<Region>> = (0..1 + dice.below(3))
-        .map(|_| (0..1 + dice.below(3)).map(|_| make(dice)).collect())
+        .map(|_| (0..1 + dice.below(scratch.regions)).map(|_| make(dice)).collect())
         .collect();
     let align = dice.pick(&[64, 256, 512]);
     let mut expected = Vec::new();
@@ -318,7 +321,7 @@ pub(super) fn check_batch(kernels: &Kernels, scratch: &mut Scratch, seed: u64, m
             entry.start = older.as_ptr().addr() as u64;
         }
     }
-    let in_tables = dice.below(3) == 0;
+    let in_tables = dice.below(3) == 0 || plan.jobs.len() > INLINE;
     scratch.run(kernels, &mut plan, in_tables);
     let what = || {
         format!("seed {seed}: {:?}", checkpoints.iter().flatten().map(label).collect::<Vec<_>>())
