@@ -526,3 +526,21 @@ fn errors_as_large_as_the_bound_allows_have_a_finite_sum() {
     };
     check_variants(&[("0x01010220u", 1, make)]);
 }
+
+#[test]
+fn errors_are_summed_alike_whatever_the_size_of_the_step() {
+    let make: Make = |dice| {
+        let bound = dice.pick(&[1e-29, 1e-25, 1e-18, 2e-19, 1e10, 1e30, f64::MAX]);
+        let method = Method::Bound(Bound::Absolute(bound));
+        let mut region = array(dice, Dtype::Float32, vec![5000], method);
+        let step = twine::Step::new(twine::ValueKind::Float32, bound).step;
+        let steps = dice.pick(&[1.9, 100.0, 0.4]);
+        for word in &mut region.source {
+            let value = |dice: &mut Dice| ((dice.part() - 0.5) * steps * step) as f32;
+            let pair = [0, 1].map(|_| u64::from(value(dice).to_bits()));
+            *word = pair[0] | pair[1] << 32;
+        }
+        region
+    };
+    check_variants(&[("0x01010220u", 1, make)]);
+}
