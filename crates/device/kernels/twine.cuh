@@ -17,8 +17,8 @@ typedef long long i64;
 #define UNROLL1 _Pragma("unroll 1")
 #define INLINE_JOBS 16
 #define PIECES 32
-#define FETCHED_STRIDE 36  // of a block of float32 there: eight lanes that read 16 bytes neither
 #define STRIDE 33  // of a block in shared memory: lanes that read their blocks meet no bank twice
+#define FETCHED_STRIDE 36  // of one that was fetched: nor do eight lanes that read 16 bytes
 
 #define RULE_RAW 0
 #define RULE_EXACT 1

@@ -144,11 +144,9 @@ DEVICE void end_entry(const EncodeLaunch &a, const Entry &entry, const Done &las
     u64 *slot = (u64 *)entry.slot, *record = (u64 *)entry.record;
     u64 start = last.start, end = last.start + last.stored;
     if (entry.jobs > 1) {
-        const Done first = look_at_done(sum_at(a, entry.job0));
-        const Done other = look_at_done(sum_at(a, entry.job0 + entry.jobs - 1));
-        start = first.start;
-        end = other.start + other.stored;
-        __syncwarp();
+        const Sum *other = sum_at(a, entry.job0 + entry.jobs - 1);
+        start = *(volatile u64 *)&sum_at(a, entry.job0)->start;
+        end = *(volatile u64 *)&other->start + *(volatile u64 *)&other->stored;
     }
     for (u32 j = lane; j < entry.jobs; j += 32) {
         const Job *job = job_at(a, entry.job0 + j);
@@ -248,14 +246,16 @@ DEVICE u64 start_of(const EncodeLaunch &a, Shared &shared, Own &own, u32 warp, u
 }
 
 // Where the words of the warp's chunk of a tile go, of which `rest` words of `sum` up to the tile's
-// end are left; 0 if they do not fit. Says where the tile ends, and writes the chunk's word of the
-// table.
-DEVICE u64 place_of(const EncodeLaunch &a, Shared &shared, u64 start, u32 tile, u64 sum, u32 rest,
+// end are left; 0 if they do not fit. Says what the job takes and where it ends, if that is its
+// last tile, and writes the chunk's word of the table.
+DEVICE u64 place_of(const EncodeLaunch &a, Shared &shared, Own &own, u32 tile, u64 sum, u32 rest,
                     u32 words, u32 warp, u32 lane) {
     const Job &job = shared.job;
-    const bool speaks = warp == 0 && lane == 0;
+    const bool speaks = warp == 0 && lane == 0, is_end = tile + 1 == job.tile0 + job.tiles;
     const u64 head = table_end(job), limit = shared.entry.limit;
-    if (speaks && tile + 1 == job.tile0 + job.tiles) say_end(a, shared, start, head + 4 * sum);
+    if (speaks && is_end) say_size(a, shared, head + 4 * sum);
+    const u64 start = start_of(a, shared, own, warp, lane);
+    if (speaks && is_end) say_end(a, shared, start, head + 4 * sum);
     if (speaks && tile == job.tile0) {
         *(volatile u64 *)&sum_at(a, shared.number)->start = start;
         if (start + HEADER_BYTES + 4 <= limit) *(u32 *)(start + HEADER_BYTES) = 0;
@@ -290,11 +290,7 @@ DEVICE void write_kept(const EncodeLaunch &a, Shared &shared, Own &own, u64 sum,
     own.first = (own.first + 1) & 31;
     own.tiles--;
     own.kept -= words;
-    if (warp == 0 && tile + 1 == shared.job.tile0 + shared.job.tiles && lane == 0) {
-        say_size(a, shared, table_end(shared.job) + 4 * sum);
-    }
-    const u64 start = start_of(a, shared, own, warp, lane);
-    u32 *to = (u32 *)place_of(a, shared, start, tile, sum, rest, words, warp, lane);
+    u32 *to = (u32 *)place_of(a, shared, own, tile, sum, rest, words, warp, lane);
     if (to == 0) return;
     const u32 *kept = shared.kept[warp];
     for (u32 i = lane; i < words; i += 32) {
@@ -369,7 +365,7 @@ DEVICE void encode_tile(const EncodeLaunch &a, Shared &shared, Own &own, u32 til
                         u32 warp, u32 lane) {
     const Job &job = shared.job;
     const u32 c = (tile - job.tile0) * WARPS + warp;
-    const bool has_chunk = c < job.cut.n_chunks, is_end = tile + 1 == job.tile0 + job.tiles;
+    const bool has_chunk = c < job.cut.n_chunks;
     Chunk chunk = {CHUNK_EMPTY, 0, 0};
     if (!has_one_tile(a)) look_at_kept(a, own, lane);
     const bool fetched = has_chunk && begin_chunk(shared, c, warp, lane);
@@ -400,9 +396,7 @@ DEVICE void encode_tile(const EncodeLaunch &a, Shared &shared, Own &own, u32 til
         }
     }
     const u64 sum = words_up_to(a, shared, tile, all, warp, lane);
-    if (is_end && warp == 0 && lane == 0) say_size(a, shared, table_end(job) + 4 * sum);
-    const u64 start = start_of(a, shared, own, warp, lane);
-    u32 *to = (u32 *)place_of(a, shared, start, tile, sum, rest, chunk.words, warp, lane);
+    u32 *to = (u32 *)place_of(a, shared, own, tile, sum, rest, chunk.words, warp, lane);
     if (to == 0 || chunk.what == CHUNK_EMPTY) return;
     write_chunk(to, (const u32 *)shared.stage[warp], chunk, shared.windows[warp], job, lane);
 }

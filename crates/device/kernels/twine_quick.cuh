@@ -3,6 +3,18 @@
 // twice as many lanes for these as for integers: coefficients stay floats until their bits are
 // packed. What does not fit goes the general way, which gives the same bytes.
 
+// What a lane knows of the errors of the job's chunks; the sum of their squares in units of
+// 2^8 / scale^2, for that of a chunk is up to 2^123. With one chunk single precision is enough.
+#if ONCE
+typedef float ErrorSum;
+#else
+typedef double ErrorSum;
+#endif
+struct LaneErrors {
+    float largest;
+    ErrorSum sum;
+};
+
 #if QUICK
 #define QUICK_ROUND 12582912.0f  // 1.5 * 2^23: what is added to it loses its fraction
 #define QUICK_BITS 8388607.5f    // 2^23 - 0.5: a residual z as z + 0.5 added to it is 2^23 + z
@@ -89,18 +101,6 @@ DEVICE bool quick_widths(const float (&q)[32], u32 lane, u32 (&widths)[3]) {
     return most[0] < 2 * QUICK_LIMIT;
 }
 
-// What a lane knows of the errors of the job's chunks; the sum of their squares in units of
-// 2^8 / scale^2, for that of a chunk is up to 2^123. With one chunk single precision is enough.
-#if ONCE
-typedef float ErrorSum;
-#else
-typedef double ErrorSum;
-#endif
-struct LaneErrors {
-    float largest;
-    ErrorSum sum;
-};
-
 DEVICE float sum_of_warp(float x) {
     UNROLL for (u32 d = 16; d; d >>= 1) x = __fadd_rn(x, __shfl_xor_sync(ALL, x, d));
     return x;
@@ -125,6 +125,12 @@ DEVICE bool quick_coefficients(float (&q)[32], const Step32 &step, float scale, 
     // that they vanish in the sum are for the general way.
     bool summed = largest == 0 || __fmul_rn(largest, scale) >= 0x1p-50f;
     return largest <= step.e && sum == sum && summed;
+}
+
+// Adds those of a chunk.
+DEVICE void note_lane_errors(LaneErrors &errors, float largest, float sum) {
+    errors.largest = fmaxf(errors.largest, largest);
+    errors.sum += __fmul_rn(sum, 0x1p-8f);
 }
 
 // Adds the errors of a lane to those of the warp.
@@ -224,10 +230,7 @@ DEVICE bool encode_quick_in(const Step32 &step, u32 *stage, LaneErrors &errors, 
     if (!__all_sync(ALL, fits)) return false;
     if (!__any_sync(ALL, some)) {
         encode_small(stage, lane, chunk);
-        if (chunk.what == CHUNK_EMPTY) {
-            errors.largest = fmaxf(errors.largest, largest);
-            errors.sum += __fmul_rn(sum, 0x1p-8f);
-        }
+        if (chunk.what == CHUNK_EMPTY) note_lane_errors(errors, largest, sum);
         return true;
     }
     fits = quick_widths<PROFILE>(q, lane, widths);
@@ -242,8 +245,7 @@ DEVICE bool encode_quick_in(const Step32 &step, u32 *stage, LaneErrors &errors, 
     if (words2 < words) kind = 2, words = words2, width = widths[2];
     const bool narrower = __all_sync(ALL, width <= 8);
     if (!narrower && !__all_sync(ALL, width <= 16)) return false;
-    errors.largest = fmaxf(errors.largest, largest);
-    errors.sum += __fmul_rn(sum, 0x1p-8f);
+    note_lane_errors(errors, largest, sum);
     if (kind == 0) quick_residuals<PROFILE, 0>(q, lane);
     if (kind == 1) quick_residuals<PROFILE, 1>(q, lane);
     if (kind == 2) quick_residuals<PROFILE, 2>(q, lane);
@@ -260,9 +262,5 @@ DEVICE bool encode_quick(const Step32 &step, u32 *stage, LaneErrors &errors, u32
     return encode_quick_in<(FORM >> 16 & 0xff)>(step, stage, errors, lane, chunk);
 }
 #else
-struct LaneErrors {
-    float largest;
-    double sum;
-};
 DEVICE void keep_lane_errors(const EncodeLaunch &, Shared &, LaneErrors &, u32, u32) {}
 #endif

@@ -182,25 +182,13 @@ DEVICE void fetch_values(u32 *to, const u32 *source, const Window &w, u32 lane) 
     const u32 *values = source + w.base;
     const bool even = profile_of(w) == 1 ? components_of(w) == 1 : w.nx % 4 == 0;
     if (((u64)values & 15) == 0 && even) {
-        // Four rows at a time, of which a lane has 16 bytes.
+        // Four rows at a time, of which a lane has 16 bytes; in profile 3 a plane has eight.
         const u32 row = lane / 8, column = lane % 8 * 4;
-        const u32 own = FETCHED_STRIDE * row + column;
-        if (profile_of(w) == 1) {
-            values += 4 * lane;
-            UNROLL for (u32 j = 0; j < 8; j++) {
-                fetch_some(to, own + 4 * FETCHED_STRIDE * j, values + 128 * j);
-            }
-        } else if (profile_of(w) == 2) {
-            values += row * w.nx + column;
-            UNROLL for (u32 j = 0; j < 8; j++, values += 4 * w.nx) {
-                fetch_some(to, own + 4 * FETCHED_STRIDE * j, values);
-            }
-        } else {
-            values += row * w.nx + column;
-            UNROLL for (u32 j = 0; j < 8; j++) {
-                fetch_some(to, own + 4 * FETCHED_STRIDE * j, values);
-                values += (j & 1) ? (w.ny - 4) * w.nx : 4 * w.nx;
-            }
+        const u64 nx = profile_of(w) == 1 ? 32 : w.nx;
+        values += row * nx + column;
+        UNROLL for (u32 j = 0; j < 8; j++) {
+            fetch_some(to, FETCHED_STRIDE * (row + 4 * j) + column, values);
+            values += profile_of(w) == 3 && (j & 1) ? (w.ny - 4) * nx : 4 * nx;
         }
         return;
     }
