@@ -28,13 +28,22 @@ fn open(codec: Codec, change: impl FnOnce(&mut Settings)) -> Outcome<Spool> {
     })
 }
 
-/// The same for checkpoints that only a GPU encodes, with the first one saved.
-fn only_on_gpu(application: &Application, packages: &Packages) -> Outcome<Spool> {
+/// The same with five held checkpoints that only a GPU encodes, and a GPU that refuses launches;
+/// one was saved before.
+fn with_a_refused_batch(
+    fake: &Fake,
+    application: &Application,
+    packages: &Packages,
+) -> Outcome<Spool> {
     let spool = open(Codec::NvComp(NvComp::Lz4), |settings| {
         settings.compiler_folders = packages.folders();
     })?;
     application.save(&spool, 100)?;
     spool.achieved(100)?;
+    for version in 0..5 {
+        application.save(&spool, version)?;
+    }
+    fake.fail("cuLaunchKernel", 0, 2);
     Ok(spool)
 }
 
@@ -42,9 +51,7 @@ fn only_on_gpu(application: &Application, packages: &Packages) -> Outcome<Spool>
 fn one_call_tells_of_a_whole_batch_and_the_next_one_works() {
     let fake = Fake::start();
     let (application, packages) = (Application::with(wave).unwrap(), Packages::new().unwrap());
-    let spool = only_on_gpu(&application, &packages).unwrap();
-    (0..5).for_each(|version| application.save(&spool, version).unwrap());
-    fake.fail("cuLaunchKernel", 0, 2);
+    let spool = with_a_refused_batch(&fake, &application, &packages).unwrap();
     spool.achieved(100).unwrap();
     fake.reset();
     let text = application.save(&spool, 5).unwrap_err().to_string();
@@ -61,9 +68,7 @@ fn one_call_tells_of_a_whole_batch_and_the_next_one_works() {
 fn closing_tells_of_a_whole_batch() {
     let fake = Fake::start();
     let (application, packages) = (Application::with(wave).unwrap(), Packages::new().unwrap());
-    let spool = only_on_gpu(&application, &packages).unwrap();
-    (0..5).for_each(|version| application.save(&spool, version).unwrap());
-    fake.fail("cuLaunchKernel", 0, 2);
+    let spool = with_a_refused_batch(&fake, &application, &packages).unwrap();
     let error = spool.close().unwrap_err();
     let text = error.to_string();
     assert!(text.starts_with("Versions 0, 1, 2, 3 and 4 were not saved: "), "{text}");
