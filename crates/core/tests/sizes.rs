@@ -131,6 +131,37 @@ fn nobody_waits_for_saves_that_never_shrink() {
 }
 
 #[test]
+fn a_save_waits_for_those_that_fill_the_device_rather_than_go_to_a_slower_tier() {
+    let mut bench = Bench::new(config(10, 3, 9, 100));
+    let [one, two, three] = [0, 1, 2].map(|v| hand(&mut bench, v, 10));
+    let waiting = ask(&mut bench, 3, 10);
+    assert!(granted(&mut bench, waiting).is_none(), "the host has room for it");
+    report(&mut bench, one, 0, 10);
+    bench.settle();
+    let place = granted(&mut bench, waiting).expect("version 0 was flushed for it").place;
+    assert_eq!((place.tier, place.offset), (DEVICE, 0));
+    report(&mut bench, two, 10, 10);
+    report(&mut bench, three, 20, 10);
+}
+
+#[test]
+fn nobody_waits_for_a_save_that_the_application_has_not_handed_over() {
+    let mut bench = Bench::new(config(10, 2, 9, 100));
+    let first = hand(&mut bench, 0, 10);
+    let written = ask(&mut bench, 1, 10);
+    let written = granted(&mut bench, written).expect("room");
+    let second = ask(&mut bench, 2, 10);
+    assert!(granted(&mut bench, second).is_none(), "the first one ends without the application");
+    report(&mut bench, first, 0, 10);
+    bench.settle();
+    assert_eq!(granted(&mut bench, second).map(|save| save.place.tier), Some(DEVICE));
+    let third = ask(&mut bench, 3, 10);
+    let third = granted(&mut bench, third).expect("it may be the thread of those in the way");
+    assert!(third.place.tier != DEVICE);
+    report(&mut bench, written, 10, 10);
+}
+
+#[test]
 fn a_restore_waits_for_a_save_that_was_handed_over() {
     let mut bench = Bench::new(config(10, 3, 9, 100));
     let save = hand(&mut bench, 5, 10);

@@ -42,9 +42,16 @@ impl Core {
     }
 
     /// `room` would cost something, and the saves that are being compressed will probably leave
-    /// enough without that. They are reported without the application: waiting for them ends.
+    /// enough without that; or there is none as long as they are in its way. They are reported
+    /// without the application: waiting for them ends.
     pub(super) fn is_worth_a_wait(&self, tier: TierId, bytes: u64, room: &Room) -> bool {
-        self.handed > 0 && !self.is_free_of_cost(tier, room) && self.will_leave(tier, bytes)
+        self.handed > 0
+            && match room {
+                // What is written to a slower tier instead holds up all that the application
+                // enqueues behind it, and those that are in the way were enqueued before it.
+                Room::None => !self.pending_in(tier).is_empty(),
+                _ => !self.is_free_of_cost(tier, room) && self.will_leave(tier, bytes),
+            }
     }
 
     /// Nobody will miss what has to go for this room.
