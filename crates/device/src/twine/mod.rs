@@ -3,8 +3,8 @@
 //! One launch encodes all regions of all checkpoints. In a small one each block has one tile (a
 //! chunk of 1024 values for each warp) and finds out where its words go by looking back at the
 //! tiles before (Merrill, Garland: "Single-pass Parallel Prefix Scan with Decoupled Look-back",
-//! 2016). In a large one blocks take tiles in order, one after the other, and one block adds up
-//! their sizes instead; words wait for their place in shared memory while their block encodes the
+//! 2016). In a large one, unless its regions are many and small, blocks take tiles in order, one
+//! after the other, and one block adds up their sizes instead; words wait for their place in shared memory while their block encodes the
 //! next. Where a region begins is found from the sizes of those before it. So nobody waits for
 //! what was not started before but the block that adds up, which leaves all others their room,
 //! and the host learns the sizes when it wants to know them.
@@ -140,14 +140,14 @@ impl Twine {
     fn encoders(&self, plan: &Plan) -> Result<(Arc<Module>, Option<Arc<Module>>), DeviceError> {
         let reduce =
             (plan.reduces > 0).then(|| self.modules.get(Variant::reducer())).transpose()?;
-        Ok((self.modules.get(self.best(plan))?, reduce))
+        Ok((self.modules.get(self.best(plan).compiled())?, reduce))
     }
 
     /// The encoder that suits a launch best.
     fn best(&self, plan: &Plan) -> Variant {
         let Plan { wide, warps, special, .. } = *plan;
-        let few = special.is_some() && plan.tiles <= self.blocks_at_once(warps);
-        let tiles = if few { Tiles::Own } else { Tiles::Many };
+        let is_short = plan.is_short(self.blocks_at_once(warps));
+        let tiles = if is_short { Tiles::Own } else { Tiles::Many };
         Variant { kernel: Kernel::Encode, wide, warps, tiles, special }
     }
 
@@ -166,7 +166,7 @@ impl Twine {
     fn plan(&self, checkpoints: &[Checkpoint<'_>]) -> Result<Plan, DeviceError> {
         let room = self.warps_at_once();
         let plan = Plan::of(checkpoints, self.warps, room)?;
-        let (best, general) = (self.best(&plan), Variant::encoder(plan.wide));
+        let (best, general) = (self.best(&plan).compiled(), Variant::encoder(plan.wide));
         let is_asked_for = self.warps.is_some();
         if self.patient || is_asked_for || best == general || self.modules.at_once(best).is_some() {
             return Ok(plan);

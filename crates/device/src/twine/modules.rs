@@ -124,7 +124,8 @@ pub(super) struct Special {
 pub(super) enum Tiles {
     /// One after the other, as long as there are any; their words wait for their places meanwhile.
     Many,
-    /// The one of its own number: there are few, and devices start blocks in that order.
+    /// The one of its own number, for devices start blocks in that order: where there are few, or
+    /// regions are small.
     Own,
 }
 
@@ -136,7 +137,7 @@ pub(super) struct Variant {
     pub(super) wide: bool,
     /// Warps of a block.
     pub(super) warps: u32,
-    /// What tiles a block has. Only for an encoder of one form.
+    /// What tiles a block of an encoder has.
     pub(super) tiles: Tiles,
     pub(super) special: Option<Special>,
 }
@@ -155,8 +156,9 @@ impl Variant {
         // The block that adds up sizes, and one that has tiles.
         let most = most.max(2);
         match (self.special, self.tiles) {
-            (Some(_), Tiles::Own) => (tiles, 0),
-            (None, _) if tiles <= most => (tiles, 0),
+            (_, Tiles::Own) => (tiles, 0),
+            // What the general kernel takes it for.
+            (None, Tiles::Many) if tiles <= most => (tiles, 0),
             _ => {
                 // A ticket tells each block that no tile is left. The one that adds up sizes has
                 // the first.
@@ -164,6 +166,12 @@ impl Variant {
                 (blocks, tiles.wrapping_add(blocks))
             }
         }
+    }
+
+    /// The one that is compiled for it: the general encoder takes the tiles of a block as they are.
+    pub(super) fn compiled(self) -> Variant {
+        let tiles = if self.special.is_some() { self.tiles } else { Tiles::Many };
+        Variant { tiles, ..self }
     }
 
     /// Words of its chunks that a warp of an encoder keeps until their places are known: few enough
@@ -347,6 +355,9 @@ mod tests {
             let many = Variant { special, ..Variant::encoder(false) }.blocks(tiles, most);
             let own = Variant { special, tiles: Tiles::Own, ..Variant::encoder(false) };
             assert_eq!(own.blocks(tiles, most), (tiles, 0));
+            let all = Variant { special: None, ..own };
+            assert_eq!(all.blocks(tiles, most), (tiles, 0));
+            assert_eq!(all.compiled(), Variant::encoder(false));
             // `a.tiles <= gridDim.x` there.
             assert_eq!(tiles <= general.0, general.1 == 0);
             assert!(general.1 == 0 || general == many);
