@@ -10,15 +10,17 @@ use unspool_device::{Context, DeviceMemory, Event, Start, Stream, copy};
 use crate::bench::{LONG, upload};
 
 const MIB: u64 = 1 << 20;
-/// Values of a row.
+/// Values of a row; in space, of a side of a plane.
 const WIDTH: u64 = 2048;
+const SIDE: u64 = 256;
 
 struct Bench<'a> {
     context: &'a Context,
     stream: Stream,
     coder: Twine,
-    /// Fields of float32 and float64, and room for what they become.
+    /// Fields of float32 in the plane and in space, one of float64, and room for what they become.
     narrow: DeviceMemory,
+    space: DeviceMemory,
     wide: DeviceMemory,
     room: DeviceMemory,
     target: DeviceMemory,
@@ -28,36 +30,65 @@ struct Bench<'a> {
 /// A wave that has come half way through a quiet field: rings, their echoes, and a little noise
 /// where the wave has been.
 fn wave(rows: u64) -> Vec<f32> {
-    let (mut field, mut noise) = (Vec::with_capacity((rows * WIDTH) as usize), 1u32);
-    for y in 0..rows {
-        for x in 0..WIDTH {
+    let mut noise = Noise(1);
+    let places = (0..rows).flat_map(|y| (0..WIDTH).map(move |x| (x, y)));
+    places
+        .map(|(x, y)| {
             let (dx, dy) = (x as f32 - 900.0, y as f32 % 2048.0 - 700.0);
             let r = (dx * dx + dy * dy).sqrt();
-            noise = noise.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-            let front = if r < 800.0 { 1.0 } else { 0.0 };
-            let rings = (r * 0.08).sin() / (1.0 + r * 0.01) + 0.3 * ((dx + 2.0 * dy) * 0.05).sin();
-            field.push(front * (rings + (noise >> 8) as f32 * 1e-12));
-        }
+            let echoes = 0.3 * ((dx + 2.0 * dy) * 0.05).sin();
+            noise.behind(r < 800.0, (r * 0.08).sin() / (1.0 + r * 0.01) + echoes)
+        })
+        .collect()
+}
+
+/// The same in space: planes of cubes of 256 values a side.
+fn wave_in_space(planes: u64) -> Vec<f32> {
+    let mut noise = Noise(1);
+    let places =
+        (0..planes).flat_map(|z| (0..SIDE * SIDE).map(move |at| (at % SIDE, at / SIDE, z)));
+    places
+        .map(|(x, y, z)| {
+            let (dx, dy) = (x as f32 - 110.0, y as f32 - 90.0);
+            let dz = z as f32 % 256.0 - 80.0;
+            let r = (dx * dx + dy * dy + dz * dz).sqrt();
+            let echoes = 0.3 * ((dx + dy + 2.0 * dz) * 0.3).sin();
+            noise.behind(r < 115.0, (r * 0.5).sin() / (1.0 + r * 0.07) + echoes)
+        })
+        .collect()
+}
+
+struct Noise(u32);
+
+impl Noise {
+    /// What a wave leaves where it has been.
+    fn behind(&mut self, has_been: bool, value: f32) -> f32 {
+        self.0 = self.0.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        if has_been { value + (self.0 >> 8) as f32 * 1e-12 } else { 0.0 }
     }
-    field
+}
+
+fn range_of(field: &[f32]) -> f64 {
+    let most = field.iter().fold(0f32, |most, x| most.max(*x));
+    f64::from(most - field.iter().fold(0f32, |least, x| least.min(*x)))
 }
 
 /// Of arrays of at least and at most so many MiB, and of codecs whose names have `name`.
 pub fn run(context: &Context, (least, most): (u64, u64), name: &str) {
     let stream = Stream::new(context).unwrap();
     let field = wave(most.min(64) * MIB / 4 / WIDTH);
-    let bytes: Vec<u8> = field.iter().flat_map(|x| x.to_le_bytes()).collect();
+    let space = wave_in_space(most.min(64) * MIB / 4 / SIDE / SIDE);
+    let bytes = |field: &[f32]| field.iter().flat_map(|x| x.to_le_bytes()).collect::<Vec<u8>>();
     let wide: Vec<u8> = field.iter().flat_map(|&x| f64::from(x).to_le_bytes()).collect();
-    let range =
-        field.iter().fold(0f32, |m, x| m.max(*x)) - field.iter().fold(0f32, |m, x| m.min(*x));
     let bench = Bench {
         context,
-        narrow: repeated(context, &stream, &bytes, most * MIB),
+        narrow: repeated(context, &stream, &bytes(&field), most * MIB),
+        space: repeated(context, &stream, &bytes(&space), most * MIB),
         wide: repeated(context, &stream, &wide, most * MIB),
         room: DeviceMemory::new(context, most * MIB / 64 * 65 + MIB).unwrap(),
         target: DeviceMemory::new(context, most * MIB).unwrap(),
         coder: Twine::new(context, Vec::new()).with_best_kernels(),
-        range: f64::from(range),
+        range: range_of(&field),
         stream,
     };
     println!(
@@ -65,8 +96,10 @@ pub fn run(context: &Context, (least, most): (u64, u64), name: &str) {
     );
     bench.copies(least, most);
     bench.codecs(least, most, name);
-    if name.is_empty() {
+    if name.is_empty() || name == "batch" {
         bench.batches();
+    }
+    if name.is_empty() {
         bench.tiles(most);
     }
 }
@@ -138,30 +171,43 @@ impl Bench<'_> {
 
     fn codecs(&self, least: u64, most: u64, wanted: &str) {
         let absolute = Method::Bound(Bound::Absolute(1e-3 * self.range));
-        let ways: [(&str, Dtype, bool, Method); 8] = [
-            ("f32 2-D abs 1e-3", Dtype::Float32, true, absolute),
-            ("f32 1-D abs 1e-3", Dtype::Float32, false, absolute),
-            ("f32 2-D range 1e-3", Dtype::Float32, true, Method::Bound(Bound::Range(1e-3))),
-            ("f32 2-D rms 1e-2", Dtype::Float32, true, Method::Bound(Bound::Rms(1e-2))),
-            ("f32 2-D lossless", Dtype::Float32, true, Method::Lossless),
-            ("f32 1-D lossless", Dtype::Float32, false, Method::Lossless),
-            ("f64 2-D abs 1e-3", Dtype::Float64, true, absolute),
-            ("f64 2-D lossless", Dtype::Float64, true, Method::Lossless),
+        let of_range = |bound| Method::Bound(Bound::Range(bound));
+        let ways: [(&str, Dtype, usize, Method); 12] = [
+            ("f32 2-D abs 1e-3", Dtype::Float32, 2, absolute),
+            ("f32 1-D abs 1e-3", Dtype::Float32, 1, absolute),
+            ("f32 3-D abs 1e-3", Dtype::Float32, 3, absolute),
+            ("f32 2-D range 1e-3", Dtype::Float32, 2, of_range(1e-3)),
+            ("f32 3-D range 1e-3", Dtype::Float32, 3, of_range(1e-3)),
+            ("f32 3-D range 1e-5", Dtype::Float32, 3, of_range(1e-5)),
+            ("f32 2-D rms 1e-2", Dtype::Float32, 2, Method::Bound(Bound::Rms(1e-2))),
+            ("f32 2-D lossless", Dtype::Float32, 2, Method::Lossless),
+            ("f32 1-D lossless", Dtype::Float32, 1, Method::Lossless),
+            ("f32 3-D lossless", Dtype::Float32, 3, Method::Lossless),
+            ("f64 2-D abs 1e-3", Dtype::Float64, 2, absolute),
+            ("f64 2-D lossless", Dtype::Float64, 2, Method::Lossless),
         ];
-        for (name, dtype, flat, method) in ways.into_iter().filter(|way| way.0.contains(wanted)) {
+        for (name, dtype, axes, method) in ways.into_iter().filter(|way| way.0.contains(wanted)) {
             for size in sizes(least, most) {
-                self.codec(&self.coder, name, (&dtype, flat, method), size);
+                self.codec(&self.coder, name, (&dtype, axes, method), size);
             }
         }
     }
 
-    fn codec(&self, coder: &Twine, name: &str, how: (&Dtype, bool, Method), size: u64) {
-        let (dtype, flat, method) = how;
+    fn codec(&self, coder: &Twine, name: &str, how: (&Dtype, usize, Method), size: u64) {
+        let (dtype, axes, method) = how;
         let n = size * MIB / dtype.itemsize();
-        let shape = if flat { vec![n / WIDTH, WIDTH] } else { vec![n] };
+        let shape = match axes {
+            1 => vec![n],
+            2 => vec![n / WIDTH, WIDTH],
+            _ => vec![n / SIDE / SIDE, SIDE, SIDE],
+        };
         let layout = Layout::of(dtype, &shape).unwrap();
         let spec = Spec { layout, method };
-        let memory = if dtype.itemsize() == 8 { &self.wide } else { &self.narrow };
+        let memory = match (dtype.itemsize(), axes) {
+            (8, _) => &self.wide,
+            (_, 3) => &self.space,
+            _ => &self.narrow,
+        };
         let jobs = [EncodeJob { source: memory.span().address(), spec: JobSpec::Twine(&spec) }];
         let room = self.room.span();
         let (start, limit) = (Start::At(room.address()), room.address() + room.len());
@@ -193,37 +239,51 @@ impl Bench<'_> {
         );
     }
 
-    /// Many checkpoints of 1 MiB in one call, one behind the other.
+    /// Several checkpoints in one call, one behind the other.
     fn batches(&self) {
-        let layout = Layout::of(&Dtype::Float32, &[MIB / 4 / WIDTH, WIDTH]).unwrap();
         let method = Method::Bound(Bound::Absolute(1e-3 * self.range));
-        let spec = Spec { layout, method };
+        for (mib, count) in [(1u64, 8u64), (1, 32), (8, 16), (32, 8)] {
+            let spec = |dtype: &Dtype| {
+                let shape = [mib * MIB / dtype.itemsize() / WIDTH, WIDTH];
+                Spec { layout: Layout::of(dtype, &shape).unwrap(), method }
+            };
+            let (narrow, wide) = (spec(&Dtype::Float32), spec(&Dtype::Float64));
+            self.batch("f32 2-D abs", (mib, count), |at| {
+                let source = self.narrow.span().address() + at;
+                EncodeJob { source, spec: JobSpec::Twine(&narrow) }
+            });
+            // No kernel is for both: the one that takes every array.
+            self.batch("f32 and f64", (mib, count), |at| {
+                let is_wide = at / MIB / mib % 2 == 1;
+                let (memory, spec) =
+                    if is_wide { (&self.wide, &wide) } else { (&self.narrow, &narrow) };
+                EncodeJob { source: memory.span().address() + at, spec: JobSpec::Twine(spec) }
+            });
+        }
+    }
+
+    fn batch<'b>(&self, name: &str, (mib, count): (u64, u64), job: impl Fn(u64) -> EncodeJob<'b>) {
+        if count * mib * MIB > self.narrow.span().len() {
+            return;
+        }
         let room = self.room.span();
         let limit = room.address() + room.len();
-        for count in [8u64, 32] {
-            let first = self.narrow.span().address();
-            let jobs: Vec<[EncodeJob<'_>; 1]> = (0..count)
-                .map(|i| [EncodeJob { source: first + i * MIB, spec: JobSpec::Twine(&spec) }])
-                .collect();
-            let asked: Vec<Checkpoint<'_>> = jobs
-                .iter()
-                .enumerate()
-                .map(|(number, jobs)| {
-                    let at = Start::At(room.address());
-                    let start = if number == 0 { at } else { Start::Next { align: 256 } };
-                    Checkpoint { jobs, start, limit }
-                })
-                .collect();
-            // SAFETY: everything lives until the end of the measurement.
-            let encode = || drop(unsafe { self.coder.encode(&self.stream, &asked) }.unwrap());
-            let (device, host) = measure(self, 50, encode);
-            println!(
-                "batch of {count:2} x 1 MiB, f32 2-D abs  {:8.1} us {:6.0} GB/s  call {:5.1} us",
-                us(device),
-                rate(count * MIB, device),
-                us(host)
-            );
-        }
+        let jobs: Vec<[EncodeJob<'_>; 1]> = (0..count).map(|i| [job(i * mib * MIB)]).collect();
+        let asked = jobs.iter().enumerate().map(|(number, jobs)| {
+            let at = Start::At(room.address());
+            let start = if number == 0 { at } else { Start::Next { align: 256 } };
+            Checkpoint { jobs, start, limit }
+        });
+        let asked: Vec<Checkpoint<'_>> = asked.collect();
+        // SAFETY: everything lives until the end of the measurement.
+        let encode = || drop(unsafe { self.coder.encode(&self.stream, &asked) }.unwrap());
+        let (device, host) = measure(self, repeats(count * mib), encode);
+        println!(
+            "{count:2} x {mib:2} MiB, {name}     {:8.1} us {:6.0} GB/s  call {:5.1} us",
+            us(device),
+            rate(count * mib * MIB, device),
+            us(host)
+        );
     }
 
     /// The same with tiles of other sizes than those that are chosen.
@@ -233,9 +293,9 @@ impl Bench<'_> {
             let coder = Twine::new(self.context, Vec::new()).with_best_kernels().with_warps(warps);
             for size in sizes(1, most).filter(|&size| size == 1 || size > 32) {
                 let name = format!("f32 2-D, tiles of {warps}");
-                self.codec(&coder, &name, (&Dtype::Float32, true, method), size);
+                self.codec(&coder, &name, (&Dtype::Float32, 2, method), size);
                 let name = format!("f32 1-D, tiles of {warps}");
-                self.codec(&coder, &name, (&Dtype::Float32, false, method), size);
+                self.codec(&coder, &name, (&Dtype::Float32, 1, method), size);
             }
         }
     }
