@@ -64,7 +64,8 @@ struct Entry {
 
 struct EncodeLaunch {
     u64 job_table, entry_table, status, totals, sums, steps, counts, ticket;
-    u32 first_ticket, tiles, jobs, entries, epoch, reduces;
+    u32 first_ticket, end_tile, jobs, entries, epoch, reduces, first_tile, first_job, end_job;
+    u32 unused;
     Job inline_jobs[INLINE_JOBS];
     Entry inline_entries[INLINE_JOBS];
 };

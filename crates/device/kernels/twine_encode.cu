@@ -370,7 +370,7 @@ DEVICE void encode_tile(const EncodeLaunch &a, Shared &shared, Own &own, u32 til
     if (!has_one_tile(a)) look_at_kept(a, own, lane);
     const bool fetched = has_chunk && begin_chunk(shared, c, warp, lane);
     // The next one is on its way meanwhile. Not earlier: those behind it wait for it.
-    const u32 ticket = has_one_tile(a) || LATE ? a.tiles : take_ticket(a);
+    const u32 ticket = has_one_tile(a) || LATE ? a.end_tile : take_ticket(a);
     if (has_chunk) chunk = encode_chunk(a, shared, own.errors, fetched, warp, lane);
     if (lane == 0) shared.words[parity][warp] = chunk.words;
     if (threadIdx.x == 0) shared.next[parity] = ticket;
@@ -448,7 +448,7 @@ twine_encode(const __grid_constant__ EncodeLaunch a) {
     const u32 lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
     const bool has_one = has_one_tile(a);
     Own own = {0, 0, 0, 0, 0, 0, 0, 0, 0, {0, 0}};
-    u32 tile = blockIdx.x;
+    u32 tile = a.first_tile + blockIdx.x;
     if (!has_one) {
         if (threadIdx.x == 0) {
             shared.done = shared.job.tiles = shared.job.tile0 = 0;
@@ -462,7 +462,7 @@ twine_encode(const __grid_constant__ EncodeLaunch a) {
         }
     }
     for (u32 parity = 0;; parity ^= 1) {
-        const bool is_over = tile >= a.tiles;
+        const bool is_over = tile >= a.end_tile;
         if (has_one || is_over || tile - shared.job.tile0 >= shared.job.tiles) {
             if (!has_one) leave_job(a, shared, own, warp, lane);
             if (is_over) return;
@@ -473,7 +473,7 @@ twine_encode(const __grid_constant__ EncodeLaunch a) {
         if (threadIdx.x == 0) shared.done++;
         if ((shared.job.rule & 0xff) == RULE_RAW) {
             if (threadIdx.x == 0 && !LATE) {
-                shared.next[parity] = has_one ? a.tiles : take_ticket(a);
+                shared.next[parity] = has_one ? a.end_tile : take_ticket(a);
             }
             __syncthreads();
             copy_tile(a, shared, own, tile, warp, lane);

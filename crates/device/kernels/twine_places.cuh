@@ -98,12 +98,14 @@ DEVICE u64 look_back(const EncodeLaunch &a, Shared &shared, u32 tile, u32 warp, 
 #ifdef ONCE
 DEVICE bool has_one_tile(const EncodeLaunch &) { return ONCE; }
 #else
-DEVICE bool has_one_tile(const EncodeLaunch &a) { return a.tiles <= gridDim.x; }
+DEVICE bool has_one_tile(const EncodeLaunch &a) { return a.end_tile - a.first_tile <= gridDim.x; }
 #endif
 
 // The next tile that nobody has; ALL for the first block to ask. The first thread has it.
 DEVICE u32 take_ticket(const EncodeLaunch &a) {
-    return threadIdx.x == 0 ? atomicAdd((u32 *)a.ticket, 1u) - a.first_ticket - 1 : 0;
+    if (threadIdx.x != 0) return 0;
+    const u32 ticket = atomicAdd((u32 *)a.ticket, 1u) - a.first_ticket;
+    return ticket == 0 ? ALL : a.first_tile + ticket - 1;
 }
 
 // Words of a lane's tiles, one behind the other; 0 behind the last tile.
@@ -148,7 +150,7 @@ DEVICE void add_up_tiles(const EncodeLaunch &a, const Job &job, u32 lane) {
 
 // What the block does that has no tiles: it adds up those of all jobs.
 DEVICE void add_up(const EncodeLaunch &a, u32 lane) {
-    for (u32 number = 0; number < a.jobs; number++) {
+    for (u32 number = a.first_job; number < a.end_job; number++) {
         const Job *job = job_at(a, number);
         if ((job->rule & 0xff) != RULE_RAW) add_up_tiles(a, *job, lane);
     }

@@ -21,9 +21,13 @@ pub fn run(context: &Context, seeds: Range<u64>, warps: &[u32]) {
     let streams: Vec<Stream> = (0..2).map(|_| Stream::new(context).unwrap()).collect();
     let per_thread = Stream::per_thread_default(context);
     let streams = [&streams[0], &streams[1], &per_thread, &Stream::legacy_default(context)];
-    let coders = warps.iter().map(|&warps| match warps {
-        0 => Twine::new(context, Vec::new()).with_best_kernels(),
-        warps => Twine::new(context, Vec::new()).with_best_kernels().with_warps(warps),
+    let coders = warps.iter().flat_map(|&warps| {
+        let coder = || match warps {
+            0 => Twine::new(context, Vec::new()).with_best_kernels(),
+            warps => Twine::new(context, Vec::new()).with_best_kernels().with_warps(warps),
+        };
+        // In one launch, and in as many as there can be.
+        [coder(), coder().with_launches_from(0)]
     });
     let coders: Vec<Twine> = coders.collect();
     let (mut regions, mut damaged) = (0, (0, 0));
@@ -57,7 +61,47 @@ pub fn large(context: &Context) {
             }
         }
     });
+    check_together(context);
     println!("large arrays of each form: the bytes of the processor, and the values back");
+}
+
+/// Large arrays of several forms, and small ones and bytes between them, in one checkpoint.
+fn check_together(context: &Context) {
+    let stream = Stream::new(context).unwrap();
+    let coder = Twine::new(context, Vec::new()).with_best_kernels().with_launches_from(128);
+    let (range, exact) = (Method::Bound(Bound::Range(1e-4)), Method::Lossless);
+    let dice = &mut Dice(8);
+    let mut make = |dtype, shape: &[u64], method| array(dice, dtype, shape.to_vec(), method);
+    let mut regions = vec![
+        make(Dtype::Float32, &[3_000_000], range),
+        make(Dtype::Float32, &[2000, 1600], range),
+        make(Dtype::Int16, &[7, 300], exact),
+        make(Dtype::Float64, &[1_200_000], exact),
+        make(Dtype::UInt8, &[1003], exact),
+        make(Dtype::Float32, &[600, 530], range),
+        make(Dtype::Float32, &[2000, 1600], exact),
+    ];
+    regions[4].spec = None;
+    let memories: Vec<DeviceMemory> =
+        regions.iter().map(|region| upload(context, &stream, region.bytes(), 0)).collect();
+    let sources = memories.iter().map(|memory| memory.span().address());
+    let jobs = Vec::from_iter(regions.iter().zip(sources).map(|(region, at)| job_of(region, at)));
+    let mut expected = Vec::new();
+    for region in &regions {
+        expected.resize(expected.len().next_multiple_of(64), 0);
+        expected.extend(region.expected().0);
+    }
+    let room = DeviceMemory::new(context, expected.len() as u64).unwrap();
+    let begin = room.span().address();
+    let (start, limit) = (Start::At(begin), begin + room.span().len());
+    for _ in 0..3 {
+        // SAFETY: everything lives until the results are there.
+        let pending = unsafe { coder.encode(&stream, &[Checkpoint { jobs: &jobs, start, limit }]) };
+        let result = pending.unwrap()[0].wait(LONG).unwrap();
+        assert_eq!(result.bytes, expected.len() as u64, "together");
+        assert!(download(&stream, &room) == expected, "together");
+        copy::fill(&stream, &room.span(), GUARD).unwrap();
+    }
 }
 
 fn check_large(context: &Context, dtype: &Dtype, shape: &[u64], method: Method) {
@@ -104,12 +148,15 @@ struct Loaded {
 
 impl Loaded {
     fn job(&self) -> EncodeJob<'_> {
-        let spec = match &self.region.spec {
-            Some(spec) => JobSpec::Twine(spec),
-            None => JobSpec::Raw { bytes: self.region.bytes as u64 },
-        };
-        EncodeJob { source: self.memory.span().address() + self.skip, spec }
+        job_of(&self.region, self.memory.span().address() + self.skip)
     }
+}
+
+/// What is to be done with a region whose array is at this address.
+fn job_of(region: &Region, source: u64) -> EncodeJob<'_> {
+    let bytes = region.bytes as u64;
+    let spec = region.spec.as_ref().map_or(JobSpec::Raw { bytes }, JobSpec::Twine);
+    EncodeJob { source, spec }
 }
 
 impl Round<'_> {

@@ -11,6 +11,7 @@ use super::emulated_tests::{
 use super::fields::{Dice, Region, array, label, raw, region};
 use super::job::Checkpoint;
 use super::modules::Tiles;
+use super::parts::Ways;
 use super::plan::Plan;
 use super::words::{Job, rule};
 use super::{Places, words_at};
@@ -165,7 +166,8 @@ fn check_overflow(kernels: &Kernels, scratch: &mut Scratch, seed: u64, make: Mak
         Checkpoint { jobs: &jobs, start: Start::At(at), limit: at + room_of_first as u64 },
         Checkpoint { jobs: &more, start: Start::Next { align: 256 }, limit: at + room.len as u64 },
     ];
-    let mut plan = Plan::of(&asked, Some(kernels.warps), 0).unwrap();
+    let ways = Ways { warps: Some(kernels.warps), room: 0, apart: scratch.apart };
+    let mut plan = Plan::of(&asked, &ways).unwrap();
     let slots = [vec![0u64; 4 + 6 * jobs.len()], vec![0u64; 10]];
     let records = [[0u64; 4]; 2];
     for (number, entry) in plan.entries.iter_mut().enumerate() {
@@ -235,7 +237,7 @@ fn the_sizes_of_more_tiles_than_are_looked_at_once_are_added_up_for_each_array()
         let epoch = 3 << 37;
         let status: Vec<u64> = (0..plan.tiles).map(|tile| epoch | 1 << 35 | words(tile)).collect();
         let places = Places { status: status.as_ptr().addr() as u64, ..scratch.places() };
-        let launch = words_at(&plan, &places, 0, 3);
+        let launch = words_at(&plan, &places, 3);
         // SAFETY: our own text with its type; the status words are there.
         unsafe { kernels.encode.get::<Part>(b"add").unwrap()(&raw const launch) };
         let sums = counts.iter().scan(0, |tile0, &tiles| {
@@ -271,7 +273,7 @@ fn looking_back_ends_at_the_nearest_tile_that_knows_all_before_it() {
             totals: total.as_ptr().addr() as u64,
             ..scratch.places()
         };
-        let launch = words_at(&plan, &places, 0, 5);
+        let launch = words_at(&plan, &places, 5);
         // SAFETY: our own text with its type; the status words and the total are there.
         unsafe { kernels.encode.get::<Part>(b"look").unwrap()(&raw const launch) };
         let between: u64 = (whole + 1..tiles - 1).map(u64::from).sum();

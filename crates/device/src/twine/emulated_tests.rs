@@ -11,6 +11,7 @@ use super::decode::words_of;
 use super::fields::{Dice, Region, array, damage, label, region};
 use super::job::{Checkpoint, DecodeJob, EncodeJob, JobSpec};
 use super::modules::{COMMON, DECODE_WARPS, Kernel, Special, Tiles, Variant};
+use super::parts::Ways;
 use super::plan::Plan;
 use super::words::{DecodeLaunch, EncodeLaunch, INLINE};
 use super::{Places, words_at};
@@ -77,7 +78,7 @@ const PARTS: &str = "
         __shared__ Shared shared;
         shared.job.tile0 = a.inline_jobs[0].tile0;
         __syncthreads();
-        u64 sum = look_back(a, shared, a.tiles - 1, threadIdx.x / 32, threadIdx.x % 32);
+        u64 sum = look_back(a, shared, a.end_tile - 1, threadIdx.x / 32, threadIdx.x % 32);
         if (threadIdx.x == 0) *(u64 *)a.totals = sum;
     }
     extern \"C\" void look(const EncodeLaunch *launch) {
@@ -160,6 +161,10 @@ pub(super) struct Scratch {
     /// Blocks that find room, and threads of the system that run them.
     pub(super) blocks: u32,
     pub(super) workers: u32,
+    /// Chunks from which on arrays of one form get a launch of their own.
+    pub(super) apart: Option<u64>,
+    /// How many there were.
+    pub(super) launches: u64,
     /// Regions that a checkpoint of a batch has at most.
     pub(super) regions: u64,
 }
@@ -179,6 +184,8 @@ impl Scratch {
             compiled: false,
             blocks: MOST_BLOCKS,
             workers: WORKERS,
+            apart: None,
+            launches: 0,
             regions: 3,
         }
     }
@@ -202,20 +209,26 @@ impl Scratch {
             places.tables = Some((plan.jobs.as_ptr() as u64, plan.entries.as_ptr() as u64));
         }
         self.epoch += 1;
-        let words = words_at(plan, &places, self.ticket, self.epoch);
-        let most = if self.tiles == Tiles::Own { plan.tiles } else { self.blocks };
-        let special = self.compiled.then_some(Special { form: 0, mode: None });
-        let variant = Variant { tiles: self.tiles, special, ..Variant::encoder(true) };
-        let (blocks, tickets) = variant.blocks(plan.tiles, most);
-        self.ticket = self.ticket.wrapping_add(tickets);
-        // SAFETY: our own text with its types; all that the words name is there.
-        unsafe {
-            if plan.reduces > 0 {
+        let mut words = words_at(plan, &places, self.epoch);
+        if plan.reduces > 0 {
+            // SAFETY: our own text with its types; all that the words name is there.
+            unsafe {
                 let reduce = kernels.reduce.get::<Encode>(b"run").unwrap();
                 reduce(&raw const words, plan.reduces, 1);
             }
-            let encode = kernels.encode.get::<Encode>(b"run").unwrap();
-            encode(&raw const words, blocks, self.workers);
+        }
+        for part in &plan.parts {
+            let special = self.compiled.then_some(Special { form: 0, mode: None });
+            let variant = Variant { tiles: self.tiles, special, ..Variant::encoder(true) };
+            let (blocks, tickets) = variant.blocks(part.count(), self.blocks);
+            words.is_for(part, self.ticket);
+            self.launches += 1;
+            self.ticket = self.ticket.wrapping_add(tickets);
+            // SAFETY: as above.
+            unsafe {
+                let encode = kernels.encode.get::<Encode>(b"run").unwrap();
+                encode(&raw const words, blocks, self.workers);
+            }
         }
         assert!(self.tables.iter().all(|&word| word == 0));
         let counters = &self.words[8 + JOBS..8 + 10 * JOBS];
@@ -306,7 +319,8 @@ pub(super) fn check_batch(kernels: &Kernels, scratch: &mut Scratch, seed: u64, m
             Checkpoint { jobs, start, limit }
         })
         .collect();
-    let mut plan = Plan::of(&asked, Some(kernels.warps), 0).unwrap();
+    let ways = Ways { warps: Some(kernels.warps), room: 0, apart: scratch.apart };
+    let mut plan = Plan::of(&asked, &ways).unwrap();
     let slots: Vec<Vec<u64>> = jobs.iter().map(|jobs| vec![0; 4 + 6 * jobs.len()]).collect();
     let records = vec![0u64; 4 * jobs.len()];
     for (number, entry) in plan.entries.iter_mut().enumerate() {
@@ -361,8 +375,10 @@ fn the_kernels_write_the_bytes_of_the_codec() {
     let mut scratch = Scratch::new();
     for seed in 0..rounds() {
         scratch.tiles = if seed % 3 == 0 { Tiles::Own } else { Tiles::Many };
+        scratch.apart = [None, Some(0), Some(2)][seed as usize / 3 % 3];
         check_batch(&kernels, &mut scratch, seed, region);
     }
+    assert!(scratch.launches > rounds() + rounds() / 4, "{} launches", scratch.launches);
 }
 
 /// Streams and what is to become of them.

@@ -1,6 +1,7 @@
 //! Twine on the device: the streams of `docs/twine.md`, encoded and decoded where the arrays are.
 //!
-//! One launch encodes all regions of all checkpoints. In a small one each block has one tile (a
+//! One launch encodes all regions of all checkpoints, or a few where large regions have different
+//! forms. In a small one each block has one tile (a
 //! chunk of 1024 values for each warp) and finds out where its words go by looking back at the
 //! tiles before (Merrill, Garland: "Single-pass Parallel Prefix Scan with Decoupled Look-back",
 //! 2016). In a large one, unless its regions are many and small, blocks take tiles in order, one
@@ -18,6 +19,7 @@ mod emulated_tests;
 mod fields;
 mod job;
 mod modules;
+mod parts;
 mod plan;
 mod scratch;
 mod words;
@@ -37,7 +39,8 @@ use crate::watch::Place;
 pub use job::{Checkpoint, DecodeJob, EncodeJob, JobSpec};
 pub(crate) use modules::SOURCES;
 
-use modules::{BUSY_WARPS, Kernel, Modules, REDUCE_THREADS, Tiles, Variant};
+use modules::{BUSY_WARPS, Kernel, Modules, REDUCE_THREADS, Variant};
+use parts::{Part, WORTH_A_LAUNCH, Ways};
 use plan::Plan;
 use scratch::{Pool, Set};
 use words::{EncodeLaunch, Entry, INLINE, Job};
@@ -52,9 +55,14 @@ pub struct Twine {
     pool: Pool,
     /// Warps of a tile, if they are not chosen by size.
     warps: Option<u32>,
+    /// Chunks from which on arrays of one form get a launch of their own.
+    apart: u64,
     /// Whether the best kernel is waited for.
     patient: bool,
 }
+
+/// The kernels of a call: that of each launch that encodes, and the one before them.
+type Encoders = (Vec<Arc<Module>>, Option<Arc<Module>>);
 
 impl Twine {
     /// Compiles nothing yet: that is done when a kernel is first needed, and kept in the user's
@@ -68,6 +76,7 @@ impl Twine {
             marks: Marks::new(context),
             pool: Pool::default(),
             warps: None,
+            apart: WORTH_A_LAUNCH,
             patient: false,
         }
     }
@@ -84,6 +93,14 @@ impl Twine {
     #[must_use]
     pub fn with_warps(self, warps: u32) -> Twine {
         Twine { warps: Some(warps.max(1)), ..self }
+    }
+
+    /// The same that gives arrays of one form that stand one behind the other a launch of their own
+    /// from so many chunks on, instead of where that is worth it: for checks and measurements. The
+    /// bytes are the same.
+    #[must_use]
+    pub fn with_launches_from(self, chunks: u64) -> Twine {
+        Twine { apart: chunks, ..self }
     }
 
     /// Where its results are written, for other encoders of this device.
@@ -136,19 +153,17 @@ impl Twine {
         self.modules.background()
     }
 
-    /// The encoder's kernel, and that for its bounds if it needs one.
-    fn encoders(&self, plan: &Plan) -> Result<(Arc<Module>, Option<Arc<Module>>), DeviceError> {
+    /// The encoder's kernel of each part, and that for bounds if it is needed.
+    fn encoders(&self, plan: &Plan) -> Result<Encoders, DeviceError> {
         let reduce =
             (plan.reduces > 0).then(|| self.modules.get(Variant::reducer())).transpose()?;
-        Ok((self.modules.get(self.best(plan).compiled())?, reduce))
+        let module = |part| self.modules.get(self.best(plan, part).compiled());
+        Ok((plan.parts.iter().map(module).collect::<Result<_, _>>()?, reduce))
     }
 
-    /// The encoder that suits a launch best.
-    fn best(&self, plan: &Plan) -> Variant {
-        let Plan { wide, warps, special, .. } = *plan;
-        let is_short = plan.is_short(self.blocks_at_once(warps));
-        let tiles = if is_short { Tiles::Own } else { Tiles::Many };
-        Variant { kernel: Kernel::Encode, wide, warps, tiles, special }
+    /// The encoder that suits a part best.
+    fn best(&self, plan: &Plan, part: &Part) -> Variant {
+        part.variant(&plan.jobs, self.blocks_at_once(part.warps))
     }
 
     /// Warps that find room.
@@ -161,21 +176,25 @@ impl Twine {
         (self.warps_at_once() / warps).max(1)
     }
 
-    /// A launch, cut for the kernel that suits it best, or until that is compiled for the one that
+    /// A call, cut for the kernels that suit it best, or until these are compiled for the one that
     /// takes every array.
     fn plan(&self, checkpoints: &[Checkpoint<'_>]) -> Result<Plan, DeviceError> {
-        let room = self.warps_at_once();
-        let plan = Plan::of(checkpoints, self.warps, room)?;
-        let (best, general) = (self.best(&plan).compiled(), Variant::encoder(plan.wide));
-        let is_asked_for = self.warps.is_some();
-        if self.patient || is_asked_for || best == general || self.modules.at_once(best).is_some() {
+        let ways = Ways { warps: self.warps, room: self.warps_at_once(), apart: Some(self.apart) };
+        let plan = Plan::of(checkpoints, &ways)?;
+        let is_there = |part: &Part| {
+            let best = self.best(&plan, part).compiled();
+            best == Variant::encoder(part.wide) || self.modules.at_once(best).is_some()
+        };
+        if self.patient || self.warps.is_some() {
             return Ok(plan);
         }
-        Ok(Plan { special: None, ..Plan::of(checkpoints, Some(general.warps), room)? })
+        // All are asked for at once.
+        let missing = plan.parts.iter().filter(|part| !is_there(part)).count();
+        if missing == 0 { Ok(plan) } else { Plan::of(checkpoints, &Ways { apart: None, ..ways }) }
     }
 
-    /// Encodes `checkpoints` behind what is on `stream`: with one launch, and one before it when a
-    /// bound depends on the values. The host waits for nothing. A result that is there says that
+    /// Encodes `checkpoints` behind what is on `stream`: with one launch, further ones where large
+    /// arrays have different forms, and one before them when a bound depends on the values. The host waits for nothing. A result that is there says that
     /// the bytes are, too.
     ///
     /// # Errors
@@ -231,20 +250,23 @@ impl Twine {
             plan.jobs.iter_mut().for_each(|job| job.partials = first + 8 * job.partials);
         }
         let mut words = launch_words(stream, plan, &mut set)?;
-        let mut list: [*mut c_void; 1] = [(&raw mut words).cast()];
         if let Some(module) = reduce {
+            let mut list: [*mut c_void; 1] = [(&raw mut words).cast()];
             let shape = (plan.reduces, REDUCE_THREADS);
             // SAFETY: the kernel takes these words; what they name is there by the caller's word,
             // or belongs to the set and the slots.
             unsafe { module.launch_with(stream, Kernel::Reduce.name(), shape, &mut list) }?;
         }
-        let variant = self.best(plan);
-        let most = self.blocks_at_once(variant.warps);
-        let (blocks, tickets) = variant.blocks(plan.tiles, most);
-        let shape = (blocks, 32 * plan.warps);
-        // SAFETY: as above.
-        unsafe { encode.launch_with(stream, Kernel::Encode.name(), shape, &mut list) }?;
-        set.ticket = set.ticket.wrapping_add(tickets);
+        for (part, encode) in plan.parts.iter().zip(encode) {
+            let most = self.blocks_at_once(part.warps);
+            let (blocks, tickets) = self.best(plan, part).blocks(part.count(), most);
+            words.is_for(part, set.ticket);
+            let mut list: [*mut c_void; 1] = [(&raw mut words).cast()];
+            let shape = (blocks, 32 * part.warps);
+            // SAFETY: as above.
+            unsafe { encode.launch_with(stream, Kernel::Encode.name(), shape, &mut list) }?;
+            set.ticket = set.ticket.wrapping_add(tickets);
+        }
         // Before the mark, which is behind it.
         tell(stream, checkpoints);
         let mark = mark.record(stream)?;
@@ -272,10 +294,11 @@ fn launch_words(stream: &Stream, plan: &Plan, set: &mut Set) -> Result<EncodeLau
     if plan.jobs.len() > INLINE {
         places.tables = Some(set.tables(stream, &plan.jobs, &plan.entries)?);
     }
-    Ok(words_at(plan, &places, set.ticket, set.epoch))
+    Ok(words_at(plan, &places, set.epoch))
 }
 
-fn words_at(plan: &Plan, places: &Places, first_ticket: u32, epoch: u32) -> EncodeLaunch {
+/// Those of all parts.
+fn words_at(plan: &Plan, places: &Places, epoch: u32) -> EncodeLaunch {
     let mut inline_jobs = [Job::default(); INLINE];
     let mut inline_entries = [Entry::default(); INLINE];
     if places.tables.is_none() {
@@ -292,14 +315,27 @@ fn words_at(plan: &Plan, places: &Places, first_ticket: u32, epoch: u32) -> Enco
         steps: places.steps,
         counts: places.counts,
         ticket: places.ticket,
-        first_ticket,
-        tiles: plan.tiles,
+        first_ticket: 0,
+        end_tile: plan.tiles,
         jobs: plan.jobs.len() as u32,
         entries: plan.entries.len() as u32,
         epoch,
         reduces: plan.reduces,
+        first_tile: 0,
+        first_job: 0,
+        end_job: plan.jobs.len() as u32,
+        unused: 0,
         inline_jobs,
         inline_entries,
+    }
+}
+
+impl EncodeLaunch {
+    /// Makes it that of a part, before which the counter of tickets has this value.
+    fn is_for(&mut self, part: &Part, first_ticket: u32) {
+        self.first_ticket = first_ticket;
+        (self.first_tile, self.end_tile) = (part.tiles.start, part.tiles.end);
+        (self.first_job, self.end_job) = (part.jobs.start as u32, part.jobs.end as u32);
     }
 }
 

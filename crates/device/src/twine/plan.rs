@@ -1,9 +1,9 @@
 //! From what callers say to what the kernels are given: checks, tiles, addresses.
 
-use unspool_codec::twine::{Layout, Method, Relative, Rule, Spec, Step, ValueKind};
+use unspool_codec::twine::{Layout, Relative, Rule, Spec, Step, ValueKind};
 
 use super::job::{Checkpoint, DecodeJob, EncodeJob, JobSpec};
-use super::modules::Special;
+use super::parts::{Part, Ways};
 use super::words::{Cut, Entry, Job, Piece, how, rule};
 use crate::error::{DeviceError, DeviceErrorKind};
 use crate::pending::{Slot, Start};
@@ -12,7 +12,7 @@ use crate::stream::Stream;
 /// What records, checkpoints and jobs begin at multiples of.
 pub(super) const ALIGNMENT: u64 = 64;
 /// Bytes that a warp copies of a raw job.
-const RAW_BYTES: u64 = 8192;
+pub(super) const RAW_BYTES: u64 = 8192;
 /// Numbers of kinds of values.
 pub(super) const FLOAT32: u32 = 2;
 pub(super) const FLOAT64: u32 = 3;
@@ -34,33 +34,25 @@ pub(super) struct Plan {
     pub(super) reduces: u32,
     /// Words of 64 bits for the sums of all jobs.
     pub(super) partials: u64,
-    /// Whether there are values of 64 bits.
-    pub(super) wide: bool,
-    /// Warps of a tile.
-    pub(super) warps: u32,
-    /// What all arrays have in common, where a variant for that is worth it.
-    pub(super) special: Option<Special>,
+    /// The launches, one behind the other.
+    pub(super) parts: Vec<Part>,
 }
 
 impl Plan {
-    /// Checks `checkpoints`, and cuts them into tiles of so many warps; `None` for what suits them
-    /// on a device that has room for `room` warps.
-    pub(super) fn of(
-        checkpoints: &[Checkpoint<'_>],
-        warps: Option<u32>,
-        room: u32,
-    ) -> Result<Plan, DeviceError> {
-        let (wide, chunks) = size(checkpoints);
-        let most = if wide { 4 } else { 8 };
-        let warps = warps.unwrap_or_else(|| warps_for(chunks, room, is_lossless(checkpoints)));
-        let warps = warps.min(most);
-        let mut plan = Plan { wide, warps, ..Plan::default() };
+    /// Checks `checkpoints`, and cuts them into launches and tiles.
+    pub(super) fn of(checkpoints: &[Checkpoint<'_>], ways: &Ways) -> Result<Plan, DeviceError> {
+        let mut plan = Plan::default();
         let mut limit = 0;
         for checkpoint in checkpoints {
             check(checkpoint, &mut limit, plan.entries.is_empty())?;
             plan.add(checkpoint)?;
         }
-        plan.special = special(&plan.jobs, chunks);
+        for mut part in Part::all_of(&plan.jobs, ways) {
+            let first = plan.tiles;
+            part.jobs.clone().try_for_each(|number| plan.place(number, part.warps))?;
+            part.tiles = first..plan.tiles;
+            plan.parts.push(part);
+        }
         Ok(plan)
     }
 
@@ -69,7 +61,6 @@ impl Plan {
         for job in checkpoint.jobs {
             let mut words = job_words(job)?;
             words.entry = number;
-            self.place(&mut words)?;
             self.jobs.push(words);
         }
         if self.jobs.len() > MOST_JOBS {
@@ -90,14 +81,15 @@ impl Plan {
         Ok(())
     }
 
-    /// Gives a job its tiles.
-    fn place(&mut self, job: &mut Job) -> Result<(), DeviceError> {
+    /// Gives a job its tiles, of so many warps.
+    fn place(&mut self, number: usize, warps: u32) -> Result<(), DeviceError> {
+        let job = &mut self.jobs[number];
         let parts = match job.rule & 0xff {
             rule::RAW => job.n.div_ceil(RAW_BYTES),
             _ => u64::from(job.cut.n_chunks),
         };
         // Also what has no values has a header.
-        job.tiles = few(parts.div_ceil(u64::from(self.warps)).max(1))?;
+        job.tiles = few(parts.div_ceil(u64::from(warps)).max(1))?;
         job.tile0 = self.tiles;
         self.tiles = few(u64::from(self.tiles) + u64::from(job.tiles))?;
         if matches!(job.rule & 0xff, rule::RANGE | rule::RMS) {
@@ -109,17 +101,6 @@ impl Plan {
             self.partials += partials(groups);
         }
         Ok(())
-    }
-
-    /// Whether each block is to have the tile of its number, on a device that holds `blocks` at a
-    /// time. Blocks that go on from tile to tile are faster, but have to write what they keep before
-    /// they go on to another region: that takes as long as they gain in two rounds of all blocks,
-    /// and for small regions in as much less as these are smaller (measured on an H100).
-    pub(super) fn is_short(&self, blocks: u32) -> bool {
-        let blocks = u64::from(blocks);
-        let gap = |job: &Job| (blocks / 4 + 2 * u64::from(job.tiles)).min(2 * blocks);
-        let gaps: u64 = self.jobs.iter().skip(1).map(gap).sum();
-        u64::from(self.tiles) <= blocks + gaps
     }
 
     /// Says where each checkpoint begins and where its result goes.
@@ -152,62 +133,6 @@ fn partials(groups: u64) -> u64 {
         left = left.div_ceil(CHUNK);
     }
     sum + 1
-}
-
-/// Whether there are values of 64 bits, and how many chunks there are.
-fn size(checkpoints: &[Checkpoint<'_>]) -> (bool, u64) {
-    let jobs = checkpoints.iter().flat_map(|checkpoint| checkpoint.jobs);
-    jobs.fold((false, 0), |(wide, chunks), job| match job.spec {
-        JobSpec::Twine(spec) => {
-            (wide | (spec.layout.bits == 64), chunks + u64::from(spec.layout.n_chunks))
-        }
-        JobSpec::Raw { bytes } => (wide, chunks + bytes / RAW_BYTES),
-    })
-}
-
-/// Chunks from which on a variant of the kernels for one form is compiled.
-const MANY_CHUNKS: u64 = 128;
-
-/// Whether arrays of a form get kernels of their own: large ones of float32 and float64.
-pub(super) fn is_worth_a_variant(form: u32, chunks: u64) -> bool {
-    let (kind, components) = (form >> 8 & 0xff, form >> 24);
-    (kind == FLOAT32 || kind == FLOAT64) && components == 1 && chunks >= MANY_CHUNKS
-}
-
-/// Form and mode of all arrays, if they are the same and worth it.
-fn special(jobs: &[Job], chunks: u64) -> Option<Special> {
-    let mode = |job: &Job| match job.rule & 0xff {
-        rule::EXACT => Some(0),
-        rule::STEP | rule::RANGE | rule::RMS => Some(1),
-        _ => None,
-    };
-    let mut arrays = jobs.iter().filter(|job| job.rule & 0xff != rule::RAW);
-    let first = arrays.next()?;
-    let special = Special { form: first.cut.form, mode: Some(mode(first)?) };
-    let same = arrays.all(|job| job.cut.form == special.form && mode(job) == special.mode);
-    (same && is_worth_a_variant(special.form, chunks)).then_some(special)
-}
-
-/// Few warps a tile fill the device soonest; many make the chain of tiles short where there is one
-/// tile for each block. Without loss chunks are long, and few of them at a time are better. Where
-/// there are more chunks than warps at once, blocks of four warps wait least for each other.
-fn warps_for(chunks: u64, room: u32, lossless: bool) -> u32 {
-    let room = u64::from(room);
-    match chunks {
-        _ if chunks > room => 4,
-        _ if lossless || 4 * chunks <= room => 2,
-        _ if 4 * chunks <= 3 * room => 4,
-        _ => 8,
-    }
-}
-
-/// Whether no array is encoded with loss.
-fn is_lossless(checkpoints: &[Checkpoint<'_>]) -> bool {
-    let mut jobs = checkpoints.iter().flat_map(|checkpoint| checkpoint.jobs);
-    jobs.all(|job| match job.spec {
-        JobSpec::Twine(spec) => spec.method == Method::Lossless,
-        JobSpec::Raw { .. } => true,
-    })
 }
 
 fn check(checkpoint: &Checkpoint<'_>, limit: &mut u64, is_first: bool) -> Result<(), DeviceError> {
@@ -342,23 +267,4 @@ fn few(number: u64) -> Result<u32, DeviceError> {
 
 pub(super) fn invalid(what: &str) -> DeviceError {
     DeviceError::new(DeviceErrorKind::OutOfRange, format!("Twine on the device: {what}"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn blocks_go_on_where_regions_are_large_enough_to_gain_by_it() {
-        let is_short = |tiles: &[u32]| {
-            let jobs: Vec<Job> =
-                tiles.iter().map(|&tiles| Job { tiles, ..Job::default() }).collect();
-            Plan { jobs, tiles: tiles.iter().sum(), ..Plan::default() }.is_short(100)
-        };
-        assert!(is_short(&[1]) && is_short(&[100]) && !is_short(&[101]));
-        assert!(is_short(&[50, 50]) && is_short(&[100; 16]), "each has one round");
-        assert!(is_short(&[2; 1000]) && !is_short(&[220; 16]));
-        // Small ones beside a large one.
-        assert!(!is_short(&[10_000, 2, 2, 2]) && !is_short(&[2, 2, 2, 10_000]));
-    }
 }

@@ -118,13 +118,20 @@ pub(super) struct EncodeLaunch {
     pub(super) ticket: u64,
     /// The value of that counter before the launch.
     pub(super) first_ticket: u32,
-    pub(super) tiles: u32,
+    /// Behind the launch's last tile.
+    pub(super) end_tile: u32,
+    /// Of the call, of which the launch may be a part.
     pub(super) jobs: u32,
     pub(super) entries: u32,
     /// Tells the words of this launch from those of older ones.
     pub(super) epoch: u32,
     /// Tiles of the launch that computes bounds.
     pub(super) reduces: u32,
+    pub(super) first_tile: u32,
+    /// The launch's jobs: the first, and behind the last.
+    pub(super) first_job: u32,
+    pub(super) end_job: u32,
+    pub(super) unused: u32,
     pub(super) inline_jobs: [Job; INLINE],
     pub(super) inline_entries: [Entry; INLINE],
 }
@@ -161,6 +168,6 @@ pub(super) struct DecodeLaunch {
 // A kernel's parameters have 4 KiB.
 const _: () = {
     assert!(size_of::<Job>() == 128 && size_of::<Entry>() == 64 && size_of::<Piece>() == 80);
-    assert!(size_of::<EncodeLaunch>() == 64 + 24 + INLINE * (128 + 64));
+    assert!(size_of::<EncodeLaunch>() == 64 + 40 + INLINE * (128 + 64));
     assert!(size_of::<EncodeLaunch>() <= 4096 && size_of::<DecodeLaunch>() <= 4096);
 };

@@ -16,7 +16,7 @@ const PIECES: usize = 32;
 const JOB: usize = 16;
 const ENTRY: usize = 8;
 const PIECE: usize = 10;
-const FIRST_JOB: usize = 11;
+const FIRST_JOB: usize = 13;
 
 /// Words of 64 bits of a launch that encodes, and of one that decodes.
 pub(super) const ENCODE_WORDS: usize = FIRST_JOB + INLINE * (JOB + ENTRY);
@@ -219,8 +219,12 @@ fn step_of(rule: u32, kind: ValueKind, factor: f64, summary: &twine::Summary) ->
     }
 }
 
-/// All checkpoints, one after the other.
+/// All checkpoints, one after the other: in the last launch of a call.
 pub(super) fn encode(world: &World, device: u32, words: &[u64]) -> Outcome {
+    let (jobs, end_job) = (low(words[9]), low(words[12]));
+    if end_job < jobs {
+        return Ok(());
+    }
     let launch = Launch::of(world, device, words)?;
     let mut end = 0;
     for entry in launch.entries.chunks_exact(ENTRY) {

@@ -1,0 +1,238 @@
+//! Which jobs of a call share a launch. The kernels for one form are several times as fast as those
+//! that take every array, so that large arrays of different forms get launches of their own, one
+//! behind the other on the stream; each finds out from the ones before where it goes on.
+
+use std::ops::Range;
+
+use super::modules::{Special, Tiles, Variant};
+use super::plan::{FLOAT32, FLOAT64, RAW_BYTES};
+use super::words::{Job, rule};
+
+/// Chunks from which on a variant of the kernels for one form is compiled.
+const MANY_CHUNKS: u64 = 128;
+/// Chunks from which on arrays of one form gain more by its kernel than another launch costs.
+pub(super) const WORTH_A_LAUNCH: u64 = 1024;
+
+/// How a call may be cut.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ways {
+    /// Warps of a tile; `None` for what suits the size of a launch.
+    pub(super) warps: Option<u32>,
+    /// Warps that the device has room for.
+    pub(super) room: u32,
+    /// Chunks from which on arrays of one form get a launch of their own; `None` for one launch of
+    /// the kernel that takes every array.
+    pub(super) apart: Option<u64>,
+}
+
+/// A launch, of the jobs of a call that stand one behind the other.
+#[derive(Clone, Debug)]
+pub(super) struct Part {
+    pub(super) jobs: Range<usize>,
+    pub(super) tiles: Range<u32>,
+    /// Whether there are values of 64 bits.
+    pub(super) wide: bool,
+    /// Warps of a tile.
+    pub(super) warps: u32,
+    /// What all arrays have in common, where a variant for that is worth it.
+    pub(super) special: Option<Special>,
+}
+
+/// Jobs one behind the other of one form, or of several.
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct Run {
+    jobs: Range<usize>,
+    chunks: u64,
+    form: Option<Special>,
+}
+
+impl Part {
+    /// Cuts jobs; without their tiles.
+    pub(super) fn all_of(jobs: &[Job], ways: &Ways) -> Vec<Part> {
+        runs(jobs, ways.apart).into_iter().map(|run| Part::of(jobs, run, ways)).collect()
+    }
+
+    fn of(jobs: &[Job], run: Run, ways: &Ways) -> Part {
+        let own = &jobs[run.jobs.clone()];
+        let wide = own.iter().any(|job| job.rule & 0xff != rule::RAW && job.cut.form & 0xff == 64);
+        let is_lossless = own.iter().all(|job| job.rule & 0xff <= rule::EXACT);
+        let suited = match ways.apart {
+            None => Variant::encoder(wide).warps,
+            Some(_) => warps_for(run.chunks, ways.room, is_lossless),
+        };
+        let most = if wide { 4 } else { 8 };
+        let warps = ways.warps.unwrap_or(suited).min(most);
+        let special = run.form.filter(|special| is_worth_a_variant(special.form, run.chunks));
+        Part { jobs: run.jobs, tiles: 0..0, wide, warps, special }
+    }
+
+    /// How many tiles there are.
+    pub(super) fn count(&self) -> u32 {
+        self.tiles.end - self.tiles.start
+    }
+
+    /// The encoder that suits it best on a device that holds so many blocks of its size at a time.
+    pub(super) fn variant(&self, jobs: &[Job], blocks: u32) -> Variant {
+        let tiles = if self.is_short(jobs, blocks) { Tiles::Own } else { Tiles::Many };
+        let Part { wide, warps, special, .. } = *self;
+        Variant { warps, tiles, special, ..Variant::encoder(wide) }
+    }
+
+    /// Whether each block is to have the tile of its number, on a device that holds `blocks` at a
+    /// time. Blocks that go on from tile to tile are faster, but have to write what they keep before
+    /// they go on to another region: that takes as long as they gain in two rounds of all blocks,
+    /// and for small regions in as much less as these are smaller (measured on an H100).
+    fn is_short(&self, jobs: &[Job], blocks: u32) -> bool {
+        let blocks = u64::from(blocks);
+        let gap = |job: &Job| (blocks / 4 + 2 * u64::from(job.tiles)).min(2 * blocks);
+        let gaps: u64 = jobs[self.jobs.clone()].iter().skip(1).map(gap).sum();
+        u64::from(self.count()) <= blocks + gaps
+    }
+}
+
+/// Whether arrays of a form get kernels of their own: large ones of float32 and float64.
+pub(super) fn is_worth_a_variant(form: u32, chunks: u64) -> bool {
+    let (kind, components) = (form >> 8 & 0xff, form >> 24);
+    (kind == FLOAT32 || kind == FLOAT64) && components == 1 && chunks >= MANY_CHUNKS
+}
+
+/// The jobs by what they have in common: that of a run with fewer chunks than `apart` does not
+/// count, unless all jobs have it.
+fn runs(jobs: &[Job], apart: Option<u64>) -> Vec<Run> {
+    let mut runs =
+        joined(jobs.iter().zip(forms(jobs)).enumerate().map(|(number, (job, form))| Run {
+            jobs: number..number + 1,
+            chunks: chunks_of(job),
+            form: form.filter(|_| apart.is_some()),
+        }));
+    if runs.len() > 1 {
+        let least = apart.unwrap_or_default();
+        runs.iter_mut().filter(|run| run.chunks < least).for_each(|run| run.form = None);
+    }
+    joined(runs)
+}
+
+/// Neighbours with the same form become one.
+fn joined(runs: impl IntoIterator<Item = Run>) -> Vec<Run> {
+    let mut all: Vec<Run> = Vec::new();
+    for run in runs {
+        match all.last_mut().filter(|last| last.form == run.form) {
+            Some(last) => {
+                last.jobs.end = run.jobs.end;
+                last.chunks += run.chunks;
+            }
+            None => all.push(run),
+        }
+    }
+    all
+}
+
+/// What there may be a variant for, of each job. Every kernel copies: a raw job has that of the
+/// array before it, or of the first one.
+fn forms(jobs: &[Job]) -> Vec<Option<Special>> {
+    let is_raw = |job: &&Job| job.rule & 0xff == rule::RAW;
+    let mut form = jobs.iter().find(|job| !is_raw(job)).and_then(form_of);
+    let known = |job| {
+        if !is_raw(&job) {
+            form = form_of(job);
+        }
+        form
+    };
+    jobs.iter().map(known).collect()
+}
+
+/// Form and mode of an array, if there is a variant for such.
+fn form_of(job: &Job) -> Option<Special> {
+    let mode = match job.rule & 0xff {
+        rule::EXACT => 0,
+        rule::STEP | rule::RANGE | rule::RMS => 1,
+        _ => return None,
+    };
+    let form = job.cut.form;
+    is_worth_a_variant(form, u64::MAX).then_some(Special { form, mode: Some(mode) })
+}
+
+/// Chunks of an array, or as many parts of bytes to copy.
+fn chunks_of(job: &Job) -> u64 {
+    match job.rule & 0xff {
+        rule::RAW => job.n / RAW_BYTES,
+        _ => u64::from(job.cut.n_chunks),
+    }
+}
+
+/// Few warps a tile fill the device soonest; many make the chain of tiles short where there is one
+/// tile for each block. Without loss chunks are long, and few of them at a time are better. Where
+/// there are more chunks than warps at once, blocks of four warps wait least for each other.
+fn warps_for(chunks: u64, room: u32, lossless: bool) -> u32 {
+    let room = u64::from(room);
+    match chunks {
+        _ if chunks > room => 4,
+        _ if lossless || 4 * chunks <= room => 2,
+        _ if 4 * chunks <= 3 * room => 4,
+        _ => 8,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::plan::form;
+    use super::super::words::Cut;
+    use super::*;
+
+    #[test]
+    fn blocks_go_on_where_regions_are_large_enough_to_gain_by_it() {
+        let is_short = |tiles: &[u32]| {
+            let jobs: Vec<Job> =
+                tiles.iter().map(|&tiles| Job { tiles, ..Job::default() }).collect();
+            let run = Run { jobs: 0..jobs.len(), chunks: 0, form: None };
+            let ways = Ways { warps: None, room: 0, apart: None };
+            let part =
+                Part { tiles: 7..7 + tiles.iter().sum::<u32>(), ..Part::of(&jobs, run, &ways) };
+            part.variant(&jobs, 100).tiles == Tiles::Own
+        };
+        assert!(is_short(&[1]) && is_short(&[100]) && !is_short(&[101]));
+        assert!(is_short(&[50, 50]) && is_short(&[100; 16]), "each has one round");
+        assert!(is_short(&[2; 1000]) && !is_short(&[220; 16]));
+        // Small ones beside a large one.
+        assert!(!is_short(&[10_000, 2, 2, 2]) && !is_short(&[2, 2, 2, 10_000]));
+    }
+
+    /// An array of float32 without loss, by its profile and chunks.
+    fn array((profile, n_chunks): (u32, u32)) -> Job {
+        let form = form(32, FLOAT32, profile, 1);
+        Job { rule: rule::EXACT, cut: Cut { n_chunks, form, ..Cut::default() }, ..Job::default() }
+    }
+
+    fn parts(jobs: &[Job], apart: Option<u64>) -> Vec<(Range<usize>, bool)> {
+        let parts = Part::all_of(jobs, &Ways { warps: None, room: 2112, apart });
+        parts.into_iter().map(|part| (part.jobs, part.special.is_some())).collect()
+    }
+
+    #[test]
+    fn large_arrays_of_another_form_get_a_launch_and_small_ones_share_the_general_one() {
+        let arrays = |all: &[(u32, u32)]| all.iter().copied().map(array).collect::<Vec<_>>();
+        let least = Some(WORTH_A_LAUNCH);
+        assert_eq!(parts(&arrays(&[(2, 100), (2, 100)]), least), [(0..2, true)]);
+        assert_eq!(parts(&arrays(&[(2, 100)]), least), [(0..1, false)], "too few for a variant");
+        let many = arrays(&[(3, 2000), (2, 10), (1, 1), (3, 2000), (3, 1), (2, 1500)]);
+        let expected = [(0..1, true), (1..3, false), (3..5, true), (5..6, true)];
+        assert_eq!(parts(&many, least), expected);
+        assert_eq!(parts(&many, None), [(0..6, false)]);
+        assert_eq!(parts(&arrays(&[(3, 900), (2, 900), (3, 900)]), least), [(0..3, false)]);
+        assert_eq!(
+            parts(&arrays(&[(3, 1), (2, 1), (2, 1)]), Some(0)),
+            [(0..1, false), (1..3, false)]
+        );
+    }
+
+    #[test]
+    fn what_is_copied_needs_no_launch_of_its_own() {
+        let raw = Job { rule: rule::RAW, n: 1 << 30, ..Job::default() };
+        let relative = Job { rule: rule::RELATIVE, ..array((2, 2000)) };
+        let least = Some(WORTH_A_LAUNCH);
+        assert_eq!(parts(&[raw], least), [(0..1, false)]);
+        assert_eq!(parts(&[raw, array((2, 2000)), raw], least), [(0..3, true)]);
+        let mixed = [array((2, 2000)), raw, relative, raw, array((2, 2000))];
+        assert_eq!(parts(&mixed, least), [(0..2, true), (2..4, false), (4..5, true)]);
+    }
+}
