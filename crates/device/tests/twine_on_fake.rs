@@ -88,7 +88,7 @@ fn bounded(n: u64) -> Field {
 #[test]
 fn regions_of_a_checkpoint_lie_behind_each_other_and_decode_to_the_values() -> Outcome {
     let _fake = Fake::start();
-    let bench = Bench::new()?;
+    let mut bench = Bench::new()?;
     let (a, b) = (bounded(5000), field(3000, Method::Lossless));
     let raw = bench.upload(&[7; 1001])?;
     let (first, second) = (bench.upload(&a.bytes)?, bench.upload(&b.bytes)?);
@@ -97,15 +97,20 @@ fn regions_of_a_checkpoint_lie_behind_each_other_and_decode_to_the_values() -> O
         EncodeJob { source: raw.span().address(), spec: JobSpec::Raw { bytes: 1001 } },
         EncodeJob { source: second.span().address(), spec: JobSpec::Twine(&b.spec) },
     ];
-    let pending = bench.encode(&jobs, Start::At(bench.begin()), bench.end())?;
-    let result = pending.wait(LIMIT).map_err(|error| error.into_device_error())?;
-    assert_eq!(result.start, bench.begin());
     let mut expected = a.stream.clone();
     expected.resize(expected.len().next_multiple_of(64), 0);
     expected.extend([7; 1001]);
     expected.resize(expected.len().next_multiple_of(64), 0);
     let offset = expected.len() as u64;
     expected.extend(&b.stream);
+    // Both arrays in one launch, then each in its own.
+    bench.encode(&jobs, Start::At(bench.begin()), bench.end())?;
+    assert!(bench.bytes(bench.begin(), expected.len() as u64)? == expected);
+    copy::fill(&bench.stream, &bench.room.span(), UNTOUCHED)?;
+    bench.twine = bench.twine.with_launches_from(0);
+    let pending = bench.encode(&jobs, Start::At(bench.begin()), bench.end())?;
+    let result = pending.wait(LIMIT).map_err(|error| error.into_device_error())?;
+    assert_eq!(result.start, bench.begin());
     assert_eq!((result.jobs[2].offset, result.bytes), (offset, expected.len() as u64));
     assert!(bench.bytes(result.start, result.bytes)? == expected);
     assert!(result.jobs[0].achieved.max_error > 0.0 && result.jobs[2].achieved.max_error == 0.0);
