@@ -100,6 +100,22 @@ fn check_together(context: &Context) {
         let result = pending.unwrap()[0].wait(LONG).unwrap();
         assert_eq!(result.bytes, expected.len() as u64, "together");
         assert!(download(&stream, &room) == expected, "together");
+        let streams = regions.iter().zip(&memories).zip(&result.jobs);
+        let streams = streams.filter_map(|((region, memory), job)| {
+            let layout = &region.spec.as_ref()?.layout;
+            let (stream, target) = (begin + job.offset, memory.span().address());
+            Some(DecodeJob { stream, stored: job.stored, layout, target })
+        });
+        let streams: Vec<DecodeJob<'_>> = streams.collect();
+        // SAFETY: as above.
+        unsafe { coder.decode(&stream, &streams) }.unwrap().wait(LONG).unwrap();
+        for (region, memory) in regions.iter().zip(&memories) {
+            let Some(spec) = &region.spec else { continue };
+            let mut values = vec![0; region.bytes];
+            codec::decode(&spec.layout, &region.expected().0, &mut values).unwrap();
+            assert!(download(&stream, memory) == values, "{} together", label(region));
+            copy::host_to_device(&stream, &memory.span(), region.bytes(), LONG).unwrap();
+        }
         copy::fill(&stream, &room.span(), GUARD).unwrap();
     }
 }

@@ -276,13 +276,31 @@ impl Bench<'_> {
         });
         let asked: Vec<Checkpoint<'_>> = asked.collect();
         // SAFETY: everything lives until the end of the measurement.
-        let encode = || drop(unsafe { self.coder.encode(&self.stream, &asked) }.unwrap());
-        let (device, host) = measure(self, repeats(count * mib), encode);
+        let encode = || unsafe { self.coder.encode(&self.stream, &asked) }.unwrap();
+        let results = encode().into_iter().map(|pending| pending.wait(LONG).unwrap());
+        let mut target = self.target.span().address();
+        let streams = results.zip(&jobs).filter_map(|(result, jobs)| match jobs[0].spec {
+            JobSpec::Twine(Spec { layout, .. }) => {
+                target += layout.bytes();
+                let (stream, stored) = (result.start, result.bytes);
+                Some(DecodeJob { stream, stored, layout, target: target - layout.bytes() })
+            }
+            JobSpec::Raw { .. } => None,
+        });
+        let streams: Vec<DecodeJob<'_>> = streams.collect();
+        let (device, host) = measure(self, repeats(count * mib), || drop(encode()));
+        // SAFETY: as above.
+        let decode = || drop(unsafe { self.coder.decode(&self.stream, &streams) }.unwrap());
+        let (decoding, decode_call) = measure(self, repeats(count * mib), decode);
         println!(
-            "{count:2} x {mib:2} MiB, {name}     {:8.1} us {:6.0} GB/s  call {:5.1} us",
+            "{count:2} x {mib:2} MiB, {name}     {:8.1} us {:6.0} GB/s  call {:5.1} us  decode \
+             {:8.1} us {:6.0} GB/s  call {:5.1} us",
             us(device),
             rate(count * mib * MIB, device),
-            us(host)
+            us(host),
+            us(decoding),
+            rate(count * mib * MIB, decoding),
+            us(decode_call)
         );
     }
 

@@ -40,9 +40,11 @@ impl Twine {
         // Before anything is enqueued.
         jobs.iter().try_for_each(|job| piece(job, 0, DECODE_WARPS).map(drop))?;
         let mut launches = Vec::new();
-        for jobs in jobs.chunks(PIECES) {
-            // SAFETY: the caller's duty.
-            launches.push(unsafe { self.decode_some(stream, jobs) }?);
+        for group in by_form(jobs, self.apart) {
+            for jobs in group.chunks(PIECES) {
+                // SAFETY: the caller's duty.
+                launches.push(unsafe { self.decode_some(stream, jobs) }?);
+            }
         }
         Ok(DecodeStatus::new(launches))
     }
@@ -84,6 +86,28 @@ impl Twine {
         };
         Ok(slot.launched(mark, u64::MAX))
     }
+}
+
+/// Jobs that share launches: those of one form, and first those of all forms that have fewer than
+/// `apart` chunks, unless there is no other.
+fn by_form<'a>(jobs: &[DecodeJob<'a>], apart: u64) -> Vec<Vec<DecodeJob<'a>>> {
+    let mut groups: Vec<(u32, u64, Vec<DecodeJob<'a>>)> = Vec::new();
+    for job in jobs {
+        let (form, chunks) = (cut(job.layout).form, u64::from(job.layout.n_chunks));
+        match groups.iter_mut().find(|group| group.0 == form) {
+            Some((_, all, group)) => {
+                *all += chunks;
+                group.push(*job);
+            }
+            None => groups.push((form, chunks, vec![*job])),
+        }
+    }
+    let (few, many): (Vec<_>, Vec<_>) = groups
+        .into_iter()
+        .partition(|&(form, chunks, _)| chunks < apart || !is_worth_a_variant(form, u64::MAX));
+    let few: Vec<DecodeJob<'a>> = few.into_iter().flat_map(|(_, _, group)| group).collect();
+    let few = (!few.is_empty()).then_some(few);
+    few.into_iter().chain(many.into_iter().map(|(_, _, group)| group)).collect()
 }
 
 /// The kernel for arrays of these layouts.
@@ -128,5 +152,38 @@ fn tell(stream: &Stream, jobs: &[DecodeJob<'_>]) {
         stream.saw_read("decoding", Place::device(ordinal, job.stream, job.stored));
         let bytes = job.layout.bytes();
         stream.saw_write("decoding", Place::device(ordinal, job.target, bytes));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use unspool_codec::Dtype;
+
+    use super::*;
+
+    #[test]
+    fn large_arrays_are_decoded_with_those_of_their_form_and_small_ones_together() {
+        let layout = |dtype, shape: &[u64]| Layout::of(&dtype, shape).unwrap();
+        let layouts = [
+            layout(Dtype::Float32, &[900, 2048]),
+            layout(Dtype::Float64, &[1]),
+            layout(Dtype::Float32, &[900, 2048]),
+            layout(Dtype::Float32, &[10]),
+            layout(Dtype::Int16, &[900, 2048]),
+        ];
+        let jobs: Vec<DecodeJob<'_>> = layouts
+            .iter()
+            .enumerate()
+            .map(|(index, layout)| DecodeJob { stream: index as u64, stored: 0, layout, target: 0 })
+            .collect();
+        let groups = |jobs, apart| -> Vec<Vec<u64>> {
+            let groups = by_form(jobs, apart).into_iter();
+            groups.map(|group| group.iter().map(|job| job.stream).collect()).collect()
+        };
+        assert_eq!(groups(&jobs, 1024), [vec![1, 3, 4], vec![0, 2]]);
+        assert_eq!(groups(&jobs[..1], 1024), [vec![0]]);
+        assert_eq!(groups(&jobs[1..2], 1024), [vec![1]]);
+        assert_eq!(groups(&jobs, 4000), [vec![0, 2, 1, 3, 4]]);
+        assert!(groups(&[], 1).is_empty());
     }
 }
