@@ -3,8 +3,7 @@
 
 use std::ops::Range;
 
-use unspool_codec::twine::{self as codec, Method};
-use unspool_codec::{Bound, Dtype};
+use unspool_codec::twine as codec;
 use unspool_device::twine::{Checkpoint, DecodeJob, EncodeJob, JobSpec, Twine};
 use unspool_device::{
     CheckpointResult, Context, DeviceErrorKind, DeviceMemory, EncodeErrorKind, Pending, Start,
@@ -12,7 +11,7 @@ use unspool_device::{
 };
 
 use crate::bench::{LONG, download, upload};
-use crate::fields::{Dice, Region, array, damage, label, region};
+use crate::fields::{Dice, Region, damage, label, region};
 
 const GUARD: u8 = 0x5a;
 const GUARDS: u64 = 4096;
@@ -48,105 +47,6 @@ pub fn run(context: &Context, seeds: Range<u64>, warps: &[u32]) {
     );
 }
 
-/// Arrays that are large enough for kernels of their own, one thread for each, so that all are
-/// compiled at once.
-pub fn large(context: &Context) {
-    let methods = [Method::Lossless, Method::Bound(Bound::Range(1e-4))];
-    let shapes = [vec![300_000], vec![600, 530], vec![3, 20, 70, 90]];
-    std::thread::scope(|scope| {
-        for dtype in [Dtype::Float32, Dtype::Float64] {
-            for (shape, method) in shapes.iter().flat_map(|s| methods.map(|m| (s, m))) {
-                let dtype = dtype.clone();
-                scope.spawn(move || check_large(context, &dtype, shape, method));
-            }
-        }
-    });
-    check_together(context);
-    println!("large arrays of each form: the bytes of the processor, and the values back");
-}
-
-/// Large arrays of several forms, and small ones and bytes between them, in one checkpoint.
-fn check_together(context: &Context) {
-    let stream = Stream::new(context).unwrap();
-    let coder = Twine::new(context, Vec::new()).with_best_kernels().with_launches_from(128);
-    let (range, exact) = (Method::Bound(Bound::Range(1e-4)), Method::Lossless);
-    let dice = &mut Dice(8);
-    let mut make = |dtype, shape: &[u64], method| array(dice, dtype, shape.to_vec(), method);
-    let mut regions = vec![
-        make(Dtype::Float32, &[3_000_000], range),
-        make(Dtype::Float32, &[2000, 1600], range),
-        make(Dtype::Int16, &[7, 300], exact),
-        make(Dtype::Float64, &[1_200_000], exact),
-        make(Dtype::UInt8, &[1003], exact),
-        make(Dtype::Float32, &[600, 530], range),
-        make(Dtype::Float32, &[2000, 1600], exact),
-    ];
-    regions[4].spec = None;
-    let memories: Vec<DeviceMemory> =
-        regions.iter().map(|region| upload(context, &stream, region.bytes(), 0)).collect();
-    let sources = memories.iter().map(|memory| memory.span().address());
-    let jobs = Vec::from_iter(regions.iter().zip(sources).map(|(region, at)| job_of(region, at)));
-    let mut expected = Vec::new();
-    for region in &regions {
-        expected.resize(expected.len().next_multiple_of(64), 0);
-        expected.extend(region.expected().0);
-    }
-    let room = DeviceMemory::new(context, expected.len() as u64).unwrap();
-    let begin = room.span().address();
-    let (start, limit) = (Start::At(begin), begin + room.span().len());
-    for _ in 0..3 {
-        // SAFETY: everything lives until the results are there.
-        let pending = unsafe { coder.encode(&stream, &[Checkpoint { jobs: &jobs, start, limit }]) };
-        let result = pending.unwrap()[0].wait(LONG).unwrap();
-        assert_eq!(result.bytes, expected.len() as u64, "together");
-        assert!(download(&stream, &room) == expected, "together");
-        let streams = regions.iter().zip(&memories).zip(&result.jobs);
-        let streams = streams.filter_map(|((region, memory), job)| {
-            let layout = &region.spec.as_ref()?.layout;
-            let (stream, target) = (begin + job.offset, memory.span().address());
-            Some(DecodeJob { stream, stored: job.stored, layout, target })
-        });
-        let streams: Vec<DecodeJob<'_>> = streams.collect();
-        // SAFETY: as above.
-        unsafe { coder.decode(&stream, &streams) }.unwrap().wait(LONG).unwrap();
-        for (region, memory) in regions.iter().zip(&memories) {
-            let Some(spec) = &region.spec else { continue };
-            let mut values = vec![0; region.bytes];
-            codec::decode(&spec.layout, &region.expected().0, &mut values).unwrap();
-            assert!(download(&stream, memory) == values, "{} together", label(region));
-            copy::host_to_device(&stream, &memory.span(), region.bytes(), LONG).unwrap();
-        }
-        copy::fill(&stream, &room.span(), GUARD).unwrap();
-    }
-}
-
-fn check_large(context: &Context, dtype: &Dtype, shape: &[u64], method: Method) {
-    let (stream, coder) =
-        (Stream::new(context).unwrap(), Twine::new(context, Vec::new()).with_best_kernels());
-    let region = array(&mut Dice(7), dtype.clone(), shape.to_vec(), method);
-    let (expected, _) = region.expected();
-    let Some(spec) = &region.spec else { return };
-    let memory = upload(context, &stream, region.bytes(), 0);
-    let room = DeviceMemory::new(context, expected.len() as u64 + 64).unwrap();
-    let source = memory.span().address();
-    let jobs = [EncodeJob { source, spec: JobSpec::Twine(spec) }];
-    let begin = room.span().address();
-    let (start, limit) = (Start::At(begin), begin + room.span().len());
-    // SAFETY: everything lives until the results are there.
-    let pending = unsafe { coder.encode(&stream, &[Checkpoint { jobs: &jobs, start, limit }]) };
-    let result = pending.unwrap()[0].wait(LONG).unwrap();
-    assert_eq!(result.bytes, expected.len() as u64, "{}", label(&region));
-    let content = download(&stream, &room);
-    assert!(content[..expected.len()] == expected, "{}", label(&region));
-    let mut values = vec![0; region.bytes];
-    codec::decode(&spec.layout, &expected, &mut values).unwrap();
-    let stored = result.bytes;
-    let job = DecodeJob { stream: begin, stored, layout: &spec.layout, target: source };
-    // SAFETY: as above.
-    unsafe { coder.decode(&stream, &[job]) }.unwrap().wait(LONG).unwrap();
-    assert!(download(&stream, &memory) == values, "{}", label(&region));
-}
-
 struct Round<'a> {
     context: &'a Context,
     streams: [&'a Stream; 4],
@@ -169,7 +69,7 @@ impl Loaded {
 }
 
 /// What is to be done with a region whose array is at this address.
-fn job_of(region: &Region, source: u64) -> EncodeJob<'_> {
+pub fn job_of(region: &Region, source: u64) -> EncodeJob<'_> {
     let bytes = region.bytes as u64;
     let spec = region.spec.as_ref().map_or(JobSpec::Raw { bytes }, JobSpec::Twine);
     EncodeJob { source, spec }

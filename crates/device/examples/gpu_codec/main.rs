@@ -13,6 +13,7 @@ mod check;
 #[allow(dead_code)]
 mod fields;
 mod figures;
+mod large;
 
 use unspool_device::kernels::{Cache, SOURCES};
 use unspool_device::{Arch, Context, Driver, Nvrtc};
@@ -28,7 +29,7 @@ fn main() {
         Some("check") => {
             let first = words.get(2).and_then(|word| word.parse().ok()).unwrap_or(0);
             if first == 0 {
-                check::large(&context);
+                large::run(&context);
             }
             check::run(&context, first..first + number.unwrap_or(200), &[0, 2, 4, 8]);
         }

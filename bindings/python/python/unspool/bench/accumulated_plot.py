@@ -30,12 +30,13 @@ def draw(found: Mapping[str, Sequence[tuple[str, Mapping[str, float]]]], file: P
         found: by what varies: the values that it takes, each with the GB/s of each approach.
         file: PNG or SVG.
     """
-    figure = Figure(figsize=(4.2 * min(2, len(found)), 3.2 * -(-len(found) // 2)))
+    columns, rows = min(2, len(found)), -(-len(found) // 2)
+    figure = Figure(figsize=(4.2 * columns, 3.2 * rows))
     figure.set_layout_engine("constrained")
     rates_of = [rates for cases in found.values() for _, rates in cases]
     colours = {name: f"C{at}" for at, name in enumerate(_all_names(rates_of))}
     for number, (name, cases) in enumerate(found.items()):
-        axes = figure.add_subplot(-(-len(found) // 2), min(2, len(found)), number + 1)
+        axes = figure.add_subplot(rows, columns, number + 1)
         approaches = _all_names(rates for _, rates in cases)
         width = 0.8 / len(approaches)
         for at, approach in enumerate(approaches):
@@ -51,7 +52,9 @@ def draw(found: Mapping[str, Sequence[tuple[str, Mapping[str, float]]]], file: P
         handles, labels = axes.get_legend_handles_labels()
         named |= dict(zip(labels, handles, strict=True))
     shown = [(named[name], name) for name in colours]
-    figure.legend(*zip(*shown, strict=True), loc="outside upper center", ncols=3, fontsize=8)
+    # So many stand side by side above one panel, and above two.
+    beside = (2, 3)[columns - 1]
+    figure.legend(*zip(*shown, strict=True), loc="outside upper center", ncols=beside, fontsize=8)
     figure.savefig(file, dpi=110)
 
 
