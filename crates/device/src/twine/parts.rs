@@ -79,9 +79,9 @@ impl Part {
     }
 
     /// Whether each block is to have the tile of its number, on a device that holds `blocks` at a
-    /// time. Blocks that go on from tile to tile are faster, but have to write what they keep before
-    /// they go on to another region: that takes as long as they gain in two rounds of all blocks,
-    /// and for small regions in as much less as these are smaller (measured on an H100).
+    /// time. Blocks that go on from tile to tile are faster, but have to write what they keep
+    /// before they go on to another region: that takes as long as they gain in two rounds of all
+    /// blocks, and for small regions in as much less as these are smaller (measured on an H100).
     fn is_short(&self, jobs: &[Job], blocks: u32) -> bool {
         let blocks = u64::from(blocks);
         let gap = |job: &Job| (blocks / 4 + 2 * u64::from(job.tiles)).min(2 * blocks);
