@@ -1,14 +1,14 @@
 //! Twine on the device: the streams of `docs/twine.md`, encoded and decoded where the arrays are.
 //!
-//! One launch encodes all regions of all checkpoints, or a few do where large regions have different
-//! forms. In a small one each block has one tile (a chunk of 1024 values for each warp) and finds
-//! out where its words go by looking back at the tiles before (Merrill, Garland: "Single-pass
-//! Parallel Prefix Scan with Decoupled Look-back", 2016). In a large one, unless its regions are
-//! many and small, blocks take tiles in order, one after the other, and one block adds up their
-//! sizes instead; words wait for their place in shared memory while their block encodes the next.
-//! Where a region begins is found from the sizes of those before it. So nobody waits for what was
-//! not started before but the block that adds up, which leaves all others their room, and the host
-//! learns the sizes when it wants to know them.
+//! One launch encodes all regions of all checkpoints, or a few do where large regions have
+//! different forms. In a small one each block has one tile (a chunk of 1024 values for each warp)
+//! and finds out where its words go by looking back at the tiles before (Merrill, Garland:
+//! "Single-pass Parallel Prefix Scan with Decoupled Look-back", 2016). In a large one, unless its
+//! regions are many and small, blocks take tiles in order, one after the other, and one block adds
+//! up their sizes instead; words wait for their place in shared memory while their block encodes
+//! the next. Where a region begins is found from the sizes of those before it. So nobody waits for
+//! what was not started before but the block that adds up, which leaves all others their room, and
+//! the host learns the sizes when it wants to know them.
 
 mod decode;
 #[cfg(test)]
@@ -194,8 +194,8 @@ impl Twine {
     }
 
     /// Encodes `checkpoints` behind what is on `stream`: with one launch, further ones where large
-    /// arrays have different forms, and one before them when a bound depends on the values. The host
-    /// waits for nothing. A result that is there says that the bytes are, too.
+    /// arrays have different forms, and one before them when a bound depends on the values. The
+    /// host waits for nothing. A result that is there says that the bytes are, too.
     ///
     /// # Errors
     /// When a region cannot be encoded as asked for, addresses are not aligned, the device is
