@@ -162,6 +162,18 @@ fn nobody_waits_for_a_save_that_the_application_has_not_handed_over() {
 }
 
 #[test]
+fn nobody_waits_for_handed_saves_that_leave_too_little_beside_what_stays() {
+    let mut bench = Bench::new(config(10, 3, 9, 100));
+    let written = ask(&mut bench, 0, 20);
+    let written = granted(&mut bench, written).expect("room");
+    let small = hand(&mut bench, 1, 10);
+    let large = ask(&mut bench, 2, 20);
+    assert!(granted(&mut bench, large).expect("the host has room").place.tier != DEVICE);
+    report(&mut bench, written, 0, 20);
+    report(&mut bench, small, 20, 10);
+}
+
+#[test]
 fn a_restore_waits_for_a_save_that_was_handed_over() {
     let mut bench = Bench::new(config(10, 3, 9, 100));
     let save = hand(&mut bench, 5, 10);

@@ -1,7 +1,7 @@
 //! Twine over a fake driver whose kernels are the codec of the processor: places, chains, results,
 //! and memory that is used again, with work that is late.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use unspool_codec::twine::{self, Layout, Method, Spec};
 use unspool_codec::{Bound, Dtype};
@@ -87,7 +87,7 @@ fn bounded(n: u64) -> Field {
 
 #[test]
 fn regions_of_a_checkpoint_lie_behind_each_other_and_decode_to_the_values() -> Outcome {
-    let _fake = Fake::start();
+    let fake = Fake::start();
     let mut bench = Bench::new()?;
     let (a, b) = (bounded(5000), field(3000, Method::Lossless));
     let raw = bench.upload(&[7; 1001])?;
@@ -103,13 +103,15 @@ fn regions_of_a_checkpoint_lie_behind_each_other_and_decode_to_the_values() -> O
     expected.resize(expected.len().next_multiple_of(64), 0);
     let offset = expected.len() as u64;
     expected.extend(&b.stream);
-    // Both arrays in one launch, then each in its own.
+    // Both arrays in one launch, then each in its own; the first bound depends on the values.
     bench.encode(&jobs, Start::At(bench.begin()), bench.end())?;
+    let launches = fake.calls("cuLaunchKernel");
     assert!(bench.bytes(bench.begin(), expected.len() as u64)? == expected);
     copy::fill(&bench.stream, &bench.room.span(), UNTOUCHED)?;
-    bench.twine = bench.twine.with_launches_from(0);
+    bench.twine = bench.twine.with_best_kernels().with_launches_from(0);
     let pending = bench.encode(&jobs, Start::At(bench.begin()), bench.end())?;
     let result = pending.wait(LIMIT).map_err(|error| error.into_device_error())?;
+    assert_eq!(fake.calls("cuLaunchKernel") - launches, 3);
     assert_eq!(result.start, bench.begin());
     assert_eq!((result.jobs[2].offset, result.bytes), (offset, expected.len() as u64));
     assert!(bench.bytes(result.start, result.bytes)? == expected);
@@ -282,5 +284,89 @@ fn what_cannot_be_encoded_is_refused_before_anything_is_enqueued() -> Outcome {
     let spec = Spec { layout: ints, method: Method::Bound(Bound::Absolute(1.0)) };
     let ints = [EncodeJob { source: source.span().address(), spec: JobSpec::Twine(&spec) }];
     assert!(refused(&ints, Start::At(begin), end));
+    Ok(())
+}
+
+/// Waits until nothing is compiled in the background.
+fn compiled(twine: &Twine) {
+    let begun = Instant::now();
+    while twine.background().pending() > 0 {
+        assert!(begun.elapsed() < LIMIT);
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// Two arrays that are encoded by a launch each.
+struct TwoForms {
+    bench: Bench,
+    fields: [Field; 2],
+    memories: [DeviceMemory; 2],
+}
+
+impl TwoForms {
+    fn new() -> Outcome<TwoForms> {
+        let mut bench = Bench::new()?;
+        bench.twine = bench.twine.with_launches_from(128);
+        let absolute = Method::Bound(Bound::Absolute(1e-3));
+        let fields = [field(200_000, absolute), field(140_000, Method::Lossless)];
+        let memories = [bench.upload(&fields[0].bytes)?, bench.upload(&fields[1].bytes)?];
+        Ok(TwoForms { bench, fields, memories })
+    }
+
+    fn jobs(&self) -> Vec<EncodeJob<'_>> {
+        let sources = self.memories.iter().map(|memory| memory.span().address());
+        let specs = self.fields.iter().map(|field| JobSpec::Twine(&field.spec));
+        sources.zip(specs).map(|(source, spec)| EncodeJob { source, spec }).collect()
+    }
+}
+
+#[test]
+fn launches_before_a_refused_one_are_done_when_the_caller_is_told() -> Outcome {
+    let fake = Fake::start();
+    let two = TwoForms::new()?;
+    let TwoForms { bench, .. } = &two;
+    let jobs = two.jobs();
+    let asked = [Checkpoint { jobs: &jobs, start: Start::At(bench.begin()), limit: bench.end() }];
+    bench.twine.prepare(&asked)?;
+    compiled(&bench.twine);
+    fake.fail("cuLaunchKernel", 2, 701);
+    fake.hold();
+    let begun = Instant::now();
+    let refused = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            std::thread::sleep(Duration::from_millis(100));
+            fake.release();
+        });
+        bench.encode(&jobs, Start::At(bench.begin()), bench.end())
+    });
+    assert_eq!(refused.err().map(|error| error.kind()), Some(DeviceErrorKind::Kernel));
+    assert!(begun.elapsed() >= Duration::from_millis(90) && fake.count("pending") == 0);
+    let pending = bench.encode(&jobs, Start::At(bench.begin()), bench.end())?;
+    let result = pending.wait(LIMIT).map_err(|error| error.into_device_error())?;
+    let first = bench.bytes(result.start, result.jobs[0].stored)?;
+    assert!(first == two.fields[0].stream, "and what was left behind disturbs nobody");
+    Ok(())
+}
+
+#[test]
+fn what_was_prepared_is_not_compiled_by_the_launch() -> Outcome {
+    let fake = Fake::start();
+    let TwoForms { bench, .. } = TwoForms::new()?;
+    let layout = Layout::of(&Dtype::Int32, &[70_000]).expect("a small array");
+    let ints = Spec { layout, method: Method::Lossless };
+    let wide = Layout::of(&Dtype::Float64, &[140_000]).expect("a small array");
+    let wide = Spec { layout: wide, method: Method::Lossless };
+    let memory = bench.upload(&vec![0; 8 * 140_000])?;
+    let source = memory.span().address();
+    let jobs = [&ints, &wide].map(|spec| EncodeJob { source, spec: JobSpec::Twine(spec) });
+    let twine = &bench.twine;
+    let (start, limit) = (Start::At(bench.begin()), bench.end());
+    twine.prepare(&[Checkpoint { jobs: &jobs, start, limit }])?;
+    compiled(twine);
+    let compiled = fake.calls("nvrtcCompileProgram");
+    let launches = fake.calls("cuLaunchKernel");
+    bench.encode(&jobs, start, limit)?.wait(LIMIT).map_err(|e| e.into_device_error())?;
+    assert_eq!(fake.calls("cuLaunchKernel"), launches + 2, "a general one, and one for float64");
+    assert_eq!(fake.calls("nvrtcCompileProgram"), compiled);
     Ok(())
 }

@@ -14,7 +14,7 @@ use crate::event::Kept;
 use crate::lifecycle::state::CopyState;
 use crate::lifecycle::table::Row;
 use crate::policy::fragments::Fragment;
-use crate::types::TierId;
+use crate::types::{Nanos, TierId};
 
 /// A save that the application has handed over, in an arena.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -42,16 +42,36 @@ impl Core {
     }
 
     /// `room` would cost something, and the saves that are being compressed will probably leave
-    /// enough without that; or there is none as long as they are in its way. They are reported
-    /// without the application: waiting for them ends.
+    /// enough without that; or there is none, but with what they have there could be. They are
+    /// reported without the application: waiting for them ends.
     pub(super) fn is_worth_a_wait(&self, tier: TierId, bytes: u64, room: &Room) -> bool {
         self.handed > 0
             && match room {
                 // What is written to a slower tier instead holds up all that the application
-                // enqueues behind it, and those that are in the way were enqueued before it.
-                Room::None => !self.pending_in(tier).is_empty(),
+                // enqueues behind it.
+                Room::None => self.could_have_room(tier, bytes),
                 _ => !self.is_free_of_cost(tier, room) && self.will_leave(tier, bytes),
             }
+    }
+
+    /// Whether there are `bytes` bytes side by side in an arena that are free, or may go in time,
+    /// or are those of handed saves.
+    fn could_have_room(&self, tier: TierId, bytes: u64) -> bool {
+        let state = self.tier(tier);
+        let stays = |fragment: &Fragment| {
+            fragment.resident.is_some_and(|resident| {
+                let ckpt = self.table.get(resident.row);
+                let is_saved = ckpt.copy(tier).is_some_and(|copy| !copy.is_being_saved());
+                resident.ready_at == Nanos::NEVER && (is_saved || !ckpt.handed)
+            })
+        };
+        let mut run = 0u64;
+        state.arena.as_ref().is_some_and(|arena| {
+            arena.as_slice().iter().any(|fragment| {
+                run = if stays(fragment) { 0 } else { run + fragment.bytes };
+                run >= state.size_of(bytes)
+            })
+        })
     }
 
     /// Nobody will miss what has to go for this room.

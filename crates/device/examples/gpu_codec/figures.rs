@@ -252,7 +252,7 @@ impl Bench<'_> {
                 let source = self.narrow.span().address() + at;
                 EncodeJob { source, spec: JobSpec::Twine(&narrow) }
             });
-            // No kernel is for both: the one that takes every array.
+            // Small ones by the kernel that takes every array, large ones by a launch each.
             self.batch("f32 and f64", (mib, count), |at| {
                 let is_wide = at / MIB / mib % 2 == 1;
                 let (memory, spec) =

@@ -130,13 +130,18 @@ impl Pending {
         &self.0.mark
     }
 
+    /// Keeps the record of this checkpoint in place until `slot` is done.
+    pub(crate) fn stay_for(&self, slot: &mut Slot) {
+        slot.keep(&self.0.place);
+    }
+
     /// Lets what is enqueued on `stream` from now on find the record of this checkpoint, and keeps
     /// that in place for `slot`. Costs nothing where the host knows already that it is there.
     pub(crate) fn lead(&self, stream: &Stream, slot: &mut Slot) -> Result<u64, DeviceError> {
         if self.0.place.words().is_none() {
             stream.wait_for(&self.0.mark)?;
         }
-        slot.keep(&self.0.place);
+        self.stay_for(slot);
         Ok(self.0.place.record())
     }
 }

@@ -125,6 +125,27 @@ fn many_arrays_of_a_launch_begin_one_behind_the_other() {
     }
 }
 
+#[test]
+fn many_arrays_of_several_forms_are_encoded_by_a_launch_for_each() {
+    let make: Make = |dice| {
+        let shape = vec![1 + dice.below(3000)];
+        if dice.below(3) == 0 { region(dice) } else { mixed(dice, shape, false) }
+    };
+    let Some(kernels) = kernels("") else { return skipped() };
+    for tiles in [Tiles::Many, Tiles::Own] {
+        let (apart, regions) = (Some(0), 20);
+        let mut scratch =
+            Scratch { tiles, apart, regions, blocks: 4, workers: 4, ..Scratch::new() };
+        for seed in 0..rounds() / 4 {
+            check_batch(&kernels, &mut scratch, seed, make);
+        }
+        assert!(scratch.launches > 3 * (rounds() / 4), "{} launches", scratch.launches);
+        for seed in 0..rounds() / 4 {
+            check_overflow(&kernels, &mut scratch, seed, make);
+        }
+    }
+}
+
 /// Room for less than `end` bytes, often just too little for a chunk.
 fn too_little(dice: &mut Dice, regions: &[Region], stored: &[Vec<u8>], end: usize) -> usize {
     let last = stored.len() - 1;

@@ -27,6 +27,7 @@ mod words;
 use std::ffi::c_void;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::context::Context;
 use crate::error::DeviceError;
@@ -60,6 +61,9 @@ pub struct Twine {
     /// Whether the best kernel is waited for.
     patient: bool,
 }
+
+/// How long launches are waited for behind which one was refused.
+const LIMIT: Duration = Duration::from_secs(10);
 
 /// The kernels of a call: that of each launch that encodes, and the one before them.
 type Encoders = (Vec<Arc<Module>>, Option<Arc<Module>>);
@@ -116,8 +120,11 @@ impl Twine {
     /// # Errors
     /// As [`encode`](Self::encode).
     pub fn prepare(&self, checkpoints: &[Checkpoint<'_>]) -> Result<(), DeviceError> {
-        let plan = self.plan(checkpoints)?;
-        self.encoders(&plan)?;
+        self.encoders(&self.plan(checkpoints)?)?;
+        // Those that share a call with kernels that are still being compiled.
+        let parts = Plan::of(checkpoints, &self.ways())?.parts.into_iter();
+        let mut general = parts.filter(|part| part.special.is_none());
+        general.try_for_each(|part| self.modules.get(Variant::encoder(part.wide)).map(drop))?;
         let specs = checkpoints.iter().flat_map(|one| one.jobs).filter_map(|job| match job.spec {
             JobSpec::Twine(spec) => Some(&spec.layout),
             JobSpec::Raw { .. } => None,
@@ -179,18 +186,21 @@ impl Twine {
     /// A call, cut for the kernels that suit it best, or until these are compiled for the one that
     /// takes every array.
     fn plan(&self, checkpoints: &[Checkpoint<'_>]) -> Result<Plan, DeviceError> {
-        let ways = Ways { warps: self.warps, room: self.warps_at_once(), apart: Some(self.apart) };
+        let ways = self.ways();
         let plan = Plan::of(checkpoints, &ways)?;
-        let is_there = |part: &Part| {
-            let best = self.best(&plan, part).compiled();
-            best == Variant::encoder(part.wide) || self.modules.at_once(best).is_some()
-        };
-        if self.patient || self.warps.is_some() {
+        let is_general = matches!(&plan.parts[..], [part] if part.special.is_none());
+        if self.patient || self.warps.is_some() || is_general {
             return Ok(plan);
         }
+        let is_missing =
+            |part: &&Part| self.modules.at_once(self.best(&plan, part).compiled()).is_none();
         // All are asked for at once.
-        let missing = plan.parts.iter().filter(|part| !is_there(part)).count();
+        let missing = plan.parts.iter().filter(is_missing).count();
         if missing == 0 { Ok(plan) } else { Plan::of(checkpoints, &Ways { apart: None, ..ways }) }
+    }
+
+    fn ways(&self) -> Ways {
+        Ways { warps: self.warps, room: self.warps_at_once(), apart: Some(self.apart) }
     }
 
     /// Encodes `checkpoints` behind what is on `stream`: with one launch, further ones where large
@@ -199,8 +209,8 @@ impl Twine {
     ///
     /// # Errors
     /// When a region cannot be encoded as asked for, addresses are not aligned, the device is
-    /// another one, no compiler is found, or the driver refuses. Then nothing was enqueued, or the
-    /// context is broken.
+    /// another one, no compiler is found, or the driver refuses. Then nothing is on its way:
+    /// launches before a refused one were waited for, or the context is broken.
     ///
     /// # Safety
     /// The regions are memory of the device, and so is all from the begin of each checkpoint to
@@ -257,14 +267,23 @@ impl Twine {
             // or belongs to the set and the slots.
             unsafe { module.launch_with(stream, Kernel::Reduce.name(), shape, &mut list) }?;
         }
-        for (part, encode) in plan.parts.iter().zip(encode) {
+        for (number, (part, encode)) in plan.parts.iter().zip(encode).enumerate() {
             let most = self.blocks_at_once(part.warps);
             let (blocks, tickets) = self.best(plan, part).blocks(part.count(), most);
             words.is_for(part, set.ticket);
             let mut list: [*mut c_void; 1] = [(&raw mut words).cast()];
             let shape = (blocks, 32 * part.warps);
             // SAFETY: as above.
-            unsafe { encode.launch_with(stream, Kernel::Encode.name(), shape, &mut list) }?;
+            let launched =
+                unsafe { encode.launch_with(stream, Kernel::Encode.name(), shape, &mut list) };
+            if let Err(error) = launched {
+                if number > 0 {
+                    // Whoever gets the room now must not meet the launches before. Their counters
+                    // stay as they are, so nobody gets the set.
+                    let _ = mark.record(stream)?.wait(LIMIT);
+                }
+                return Err(error);
+            }
             set.ticket = set.ticket.wrapping_add(tickets);
         }
         // Before the mark, which is behind it.

@@ -358,7 +358,7 @@ mod tests {
             let all = Variant { special: None, ..own };
             assert_eq!(all.blocks(tiles, most), (tiles, 0));
             assert_eq!(all.compiled(), Variant::encoder(false));
-            // `a.tiles <= gridDim.x` there.
+            // `has_one_tile` there.
             assert_eq!(tiles <= general.0, general.1 == 0);
             assert!(general.1 == 0 || general == many);
             assert!(many.0 >= 2 && many.1 == tiles + many.0);

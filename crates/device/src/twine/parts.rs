@@ -42,6 +42,8 @@ pub(super) struct Part {
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Run {
     jobs: Range<usize>,
+    /// Chunks of arrays, and with them the parts of bytes to copy.
+    coded: u64,
     chunks: u64,
     form: Option<Special>,
 }
@@ -56,13 +58,14 @@ impl Part {
         let own = &jobs[run.jobs.clone()];
         let wide = own.iter().any(|job| job.rule & 0xff != rule::RAW && job.cut.form & 0xff == 64);
         let is_lossless = own.iter().all(|job| job.rule & 0xff <= rule::EXACT);
-        let suited = match ways.apart {
+        let special = run.form.filter(|special| is_worth_a_variant(special.form, run.coded));
+        let suited = match special {
+            // One that is compiled in any case.
             None => Variant::encoder(wide).warps,
             Some(_) => warps_for(run.chunks, ways.room, is_lossless),
         };
         let most = if wide { 4 } else { 8 };
         let warps = ways.warps.unwrap_or(suited).min(most);
-        let special = run.form.filter(|special| is_worth_a_variant(special.form, run.chunks));
         Part { jobs: run.jobs, tiles: 0..0, wide, warps, special }
     }
 
@@ -99,15 +102,15 @@ pub(super) fn is_worth_a_variant(form: u32, chunks: u64) -> bool {
 /// The jobs by what they have in common: that of a run with fewer chunks than `apart` does not
 /// count, unless all jobs have it.
 fn runs(jobs: &[Job], apart: Option<u64>) -> Vec<Run> {
-    let mut runs =
-        joined(jobs.iter().zip(forms(jobs)).enumerate().map(|(number, (job, form))| Run {
-            jobs: number..number + 1,
-            chunks: chunks_of(job),
-            form: form.filter(|_| apart.is_some()),
-        }));
+    let alone = jobs.iter().zip(forms(jobs)).enumerate().map(|(number, (job, form))| {
+        let (chunks, form) = (chunks_of(job), form.filter(|_| apart.is_some()));
+        let coded = if job.rule & 0xff == rule::RAW { 0 } else { chunks };
+        Run { jobs: number..number + 1, coded, chunks, form }
+    });
+    let mut runs = joined(alone);
     if runs.len() > 1 {
         let least = apart.unwrap_or_default();
-        runs.iter_mut().filter(|run| run.chunks < least).for_each(|run| run.form = None);
+        runs.iter_mut().filter(|run| run.coded < least).for_each(|run| run.form = None);
     }
     joined(runs)
 }
@@ -119,6 +122,7 @@ fn joined(runs: impl IntoIterator<Item = Run>) -> Vec<Run> {
         match all.last_mut().filter(|last| last.form == run.form) {
             Some(last) => {
                 last.jobs.end = run.jobs.end;
+                last.coded += run.coded;
                 last.chunks += run.chunks;
             }
             None => all.push(run),
@@ -184,7 +188,7 @@ mod tests {
         let is_short = |tiles: &[u32]| {
             let jobs: Vec<Job> =
                 tiles.iter().map(|&tiles| Job { tiles, ..Job::default() }).collect();
-            let run = Run { jobs: 0..jobs.len(), chunks: 0, form: None };
+            let run = Run { jobs: 0..jobs.len(), coded: 0, chunks: 0, form: None };
             let ways = Ways { warps: None, room: 0, apart: None };
             let part =
                 Part { tiles: 7..7 + tiles.iter().sum::<u32>(), ..Part::of(&jobs, run, &ways) };
@@ -232,6 +236,10 @@ mod tests {
         let least = Some(WORTH_A_LAUNCH);
         assert_eq!(parts(&[raw], least), [(0..1, false)]);
         assert_eq!(parts(&[raw, array((2, 2000)), raw], least), [(0..3, true)]);
+        assert_eq!(
+            parts(&[array((3, 10)), raw, array((2, 2000))], least),
+            [(0..2, false), (2..3, true)]
+        );
         let mixed = [array((2, 2000)), raw, relative, raw, array((2, 2000))];
         assert_eq!(parts(&mixed, least), [(0..2, true), (2..4, false), (4..5, true)]);
     }

@@ -22,10 +22,10 @@ const REDUCE_WARPS: u64 = 8;
 /// Blocks of that launch for an array: some for each multiprocessor, for what each of them tells
 /// the others at its end takes as long as several chunks.
 const MOST_REDUCES: u64 = 1024;
-/// Jobs of a launch.
+/// Jobs of a call.
 const MOST_JOBS: usize = 1 << 16;
 
-/// A launch as far as it does not depend on where things lie on the device.
+/// A call as far as it does not depend on where things lie on the device.
 #[derive(Debug, Default)]
 pub(super) struct Plan {
     pub(super) jobs: Vec<Job>,
@@ -111,11 +111,22 @@ impl Plan {
         slots: &mut [Slot],
     ) -> Result<(), DeviceError> {
         let all = self.entries.iter_mut().zip(checkpoints).zip(slots);
+        let mut lead = None;
         for ((entry, checkpoint), slot) in all {
             entry.start = match checkpoint.start {
-                Start::At(address) => address,
-                Start::After { pending, .. } => pending.lead(stream, slot)?,
-                Start::Next { .. } => 0,
+                Start::At(address) => {
+                    lead = None;
+                    address
+                }
+                Start::After { pending, .. } => {
+                    lead = Some(pending);
+                    pending.lead(stream, slot)?
+                }
+                Start::Next { .. } => {
+                    // Each of a chain reads where that begins, also when the first one is done.
+                    lead.inspect(|pending| pending.stay_for(slot));
+                    0
+                }
             };
             entry.slot = slot.address();
             entry.sequence = slot.sequence();
@@ -267,4 +278,58 @@ fn few(number: u64) -> Result<u32, DeviceError> {
 
 pub(super) fn invalid(what: &str) -> DeviceError {
     DeviceError::new(DeviceErrorKind::OutOfRange, format!("Twine on the device: {what}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    use unspool_fakecuda::Fake;
+
+    use super::*;
+    use crate::context::Context;
+    use crate::driver::Driver;
+    use crate::mark::Marks;
+    use crate::pending::Slots;
+
+    /// The device has written all of a slot.
+    fn end(slot: (u64, u64)) {
+        // SAFETY: pinned memory of the slot, of which nothing else is read here.
+        unsafe { AtomicU64::from_ptr(slot.0 as *mut u64) }.store(slot.1, Ordering::Release);
+    }
+
+    #[test]
+    fn what_a_chain_begins_behind_stays_until_the_last_of_it_is_done() {
+        let _fake = Fake::start();
+        let context = Context::new(&Driver::load().unwrap(), 0).unwrap();
+        let stream = Stream::new(&context).unwrap();
+        let (slots, marks) = (Slots::new(&context), Marks::new(&context));
+        let before = slots.begin(1).unwrap();
+        let (record, slot) = (before.record(), (before.address(), before.sequence()));
+        let before = before.launched(marks.record(&stream).unwrap(), 1 << 20);
+        let jobs = [EncodeJob { source: 0, spec: JobSpec::Raw { bytes: 64 } }];
+        let starts = [Start::After { pending: &before, align: 64 }, Start::Next { align: 64 }];
+        let asked = starts.map(|start| Checkpoint { jobs: &jobs, start, limit: 1 << 20 });
+        let ways = Ways { warps: None, room: 16, apart: None };
+        let mut plan = Plan::of(&asked, &ways).unwrap();
+        let mut two = vec![slots.begin(1).unwrap(), slots.begin(1).unwrap()];
+        plan.anchor(&stream, &asked, &mut two).unwrap();
+        assert_eq!(plan.entries[0].start, record);
+        let places: Vec<_> = two.iter().map(|slot| (slot.address(), slot.sequence())).collect();
+        let mark = marks.record(&stream).unwrap();
+        let all = two.into_iter().map(|slot| slot.launched(mark.clone(), 1 << 20));
+        let [one, other] = all.collect::<Vec<_>>().try_into().unwrap();
+        end(slot);
+        assert!(before.try_result().is_some());
+        drop(before);
+        end(places[0]);
+        assert!(one.try_result().is_some() && other.try_result().is_none());
+        let free = |slots: &std::sync::Arc<Slots>| {
+            let taken: Vec<Slot> = (0..200).map(|_| slots.begin(1).unwrap()).collect();
+            taken.iter().any(|slot| slot.record() == record)
+        };
+        assert!(!free(&slots), "the second one still reads the record");
+        end(places[1]);
+        assert!(other.try_result().is_some() && free(&slots));
+    }
 }

@@ -31,7 +31,7 @@ const LIKELY: usize = 2;
 #[derive(Debug, Default)]
 pub(super) struct Pool(Mutex<Vec<Set>>);
 
-/// The memory of one launch.
+/// The memory of one call.
 #[derive(Debug)]
 pub(super) struct Set {
     memory: DeviceMemory,

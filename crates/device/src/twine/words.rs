@@ -123,7 +123,7 @@ pub(super) struct EncodeLaunch {
     /// Of the call, of which the launch may be a part.
     pub(super) jobs: u32,
     pub(super) entries: u32,
-    /// Tells the words of this launch from those of older ones.
+    /// Tells the words of this call from those of older ones.
     pub(super) epoch: u32,
     /// Tiles of the launch that computes bounds.
     pub(super) reduces: u32,

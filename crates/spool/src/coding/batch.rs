@@ -80,7 +80,7 @@ pub enum Launch {
 /// How checkpoints of a GPU were launched.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct LaunchStats {
-    /// Launches of encoders.
+    /// Calls of encoders: each is one launch, or a few where large arrays have different forms.
     pub launches: u64,
     /// Checkpoints that they took.
     pub checkpoints: u64,
