@@ -57,12 +57,11 @@ impl Part {
     fn of(jobs: &[Job], run: Run, ways: &Ways) -> Part {
         let own = &jobs[run.jobs.clone()];
         let wide = own.iter().any(|job| job.rule & 0xff != rule::RAW && job.cut.form & 0xff == 64);
-        let is_lossless = own.iter().all(|job| job.rule & 0xff <= rule::EXACT);
         let special = run.form.filter(|special| is_worth_a_variant(special.form, run.coded));
         let suited = match special {
             // One that is compiled in any case.
             None => Variant::encoder(wide).warps,
-            Some(_) => warps_for(run.chunks, ways.room, is_lossless),
+            Some(_) => warps_for(run.chunks, ways.room),
         };
         let most = if wide { 4 } else { 8 };
         let warps = ways.warps.unwrap_or(suited).min(most);
@@ -165,14 +164,14 @@ fn chunks_of(job: &Job) -> u64 {
 }
 
 /// Few warps a tile fill the device soonest; many make the chain of tiles short where there is one
-/// tile for each block. Without loss chunks are long, and few of them at a time are better. Where
-/// there are more chunks than warps at once, blocks of four warps wait least for each other.
-fn warps_for(chunks: u64, room: u32, lossless: bool) -> u32 {
+/// tile for each block. Where there are more chunks than warps at once, blocks of four warps wait
+/// least for each other.
+fn warps_for(chunks: u64, room: u32) -> u32 {
     let room = u64::from(room);
     match chunks {
         _ if chunks > room => 4,
-        _ if lossless || 4 * chunks <= room => 2,
-        _ if 4 * chunks <= 3 * room => 4,
+        _ if 8 * chunks <= room => 2,
+        _ if 3 * chunks <= room => 4,
         _ => 8,
     }
 }
