@@ -33,11 +33,16 @@ fn granted(bench: &mut Bench, request: RequestId) -> Option<Granted> {
     }
 }
 
-/// A save of at most `bytes` bytes that the application has handed over.
-fn hand(bench: &mut Bench, version: i64, bytes: u64) -> Granted {
+/// A save of at most `bytes` bytes that finds room.
+fn begin(bench: &mut Bench, version: i64, bytes: u64) -> Granted {
     let request = ask(bench, version, bytes);
-    let save = granted(bench, request).expect("room");
-    bench.step(Event::SaveHanded { request });
+    granted(bench, request).expect("room")
+}
+
+/// The same, handed over by the application.
+fn hand(bench: &mut Bench, version: i64, bytes: u64) -> Granted {
+    let save = begin(bench, version, bytes);
+    bench.step(Event::SaveHanded { request: save.request });
     save
 }
 
@@ -148,27 +153,23 @@ fn a_save_waits_for_those_that_fill_the_device_rather_than_go_to_a_slower_tier()
 fn nobody_waits_for_a_save_that_the_application_has_not_handed_over() {
     let mut bench = Bench::new(config(10, 2, 9, 100));
     let first = hand(&mut bench, 0, 10);
-    let written = ask(&mut bench, 1, 10);
-    let written = granted(&mut bench, written).expect("room");
+    let written = begin(&mut bench, 1, 10);
     let second = ask(&mut bench, 2, 10);
     assert!(granted(&mut bench, second).is_none(), "the first one ends without the application");
     report(&mut bench, first, 0, 10);
     bench.settle();
     assert_eq!(granted(&mut bench, second).map(|save| save.place.tier), Some(DEVICE));
-    let third = ask(&mut bench, 3, 10);
-    let third = granted(&mut bench, third).expect("it may be the thread of those in the way");
-    assert!(third.place.tier != DEVICE);
+    let third = begin(&mut bench, 3, 10);
+    assert!(third.place.tier != DEVICE, "it may be the thread of those in the way");
     report(&mut bench, written, 10, 10);
 }
 
 #[test]
 fn nobody_waits_for_handed_saves_that_leave_too_little_beside_what_stays() {
     let mut bench = Bench::new(config(10, 3, 9, 100));
-    let written = ask(&mut bench, 0, 20);
-    let written = granted(&mut bench, written).expect("room");
+    let written = begin(&mut bench, 0, 20);
     let small = hand(&mut bench, 1, 10);
-    let large = ask(&mut bench, 2, 20);
-    assert!(granted(&mut bench, large).expect("the host has room").place.tier != DEVICE);
+    assert!(begin(&mut bench, 2, 20).place.tier != DEVICE, "the host has room");
     report(&mut bench, written, 0, 20);
     report(&mut bench, small, 20, 10);
 }

@@ -13,7 +13,7 @@ use unspool_device::{
 use crate::bench::{LONG, download, upload};
 use crate::fields::{Dice, Region, damage, label, region};
 
-const GUARD: u8 = 0x5a;
+pub const GUARD: u8 = 0x5a;
 const GUARDS: u64 = 4096;
 
 pub fn run(context: &Context, seeds: Range<u64>, warps: &[u32]) {

@@ -2,15 +2,12 @@
 
 use unspool_codec::twine::{self as codec, Method};
 use unspool_codec::{Bound, Dtype};
-use unspool_device::twine::{Checkpoint, DecodeJob, EncodeJob, JobSpec, Twine};
+use unspool_device::twine::{Checkpoint, DecodeJob, Twine};
 use unspool_device::{Context, DeviceMemory, Start, Stream, copy};
 
 use crate::bench::{LONG, download, upload};
-use crate::check::job_of;
+use crate::check::{GUARD, job_of};
 use crate::fields::{Dice, Region, array, label};
-
-/// What memory holds before anything is encoded into it.
-const UNTOUCHED: u8 = 0x5a;
 
 /// Arrays that are large enough for kernels of their own, one thread for each, so that all are
 /// compiled at once.
@@ -20,8 +17,8 @@ pub fn run(context: &Context) {
     std::thread::scope(|scope| {
         for dtype in [Dtype::Float32, Dtype::Float64] {
             for (shape, method) in shapes.iter().flat_map(|s| methods.map(|m| (s, m))) {
-                let dtype = dtype.clone();
-                scope.spawn(move || check_large(context, &dtype, shape, method));
+                let region = array(&mut Dice(7), dtype.clone(), shape.clone(), method);
+                scope.spawn(move || check_together(context, &[region]));
             }
         }
     });
@@ -45,7 +42,7 @@ pub fn run(context: &Context) {
     println!("large arrays of each form: the bytes of the processor, and the values back");
 }
 
-/// Large arrays in one checkpoint.
+/// One or several large arrays in one checkpoint.
 fn check_together(context: &Context, regions: &[Region]) {
     let stream = Stream::new(context).unwrap();
     let coder = Twine::new(context, Vec::new()).with_best_kernels().with_launches_from(128);
@@ -53,6 +50,7 @@ fn check_together(context: &Context, regions: &[Region]) {
         regions.iter().map(|region| upload(context, &stream, region.bytes(), 0)).collect();
     let sources = memories.iter().map(|memory| memory.span().address());
     let jobs = Vec::from_iter(regions.iter().zip(sources).map(|(region, at)| job_of(region, at)));
+    let what: Vec<String> = regions.iter().map(label).collect();
     let mut expected = Vec::new();
     for region in regions {
         expected.resize(expected.len().next_multiple_of(64), 0);
@@ -65,8 +63,8 @@ fn check_together(context: &Context, regions: &[Region]) {
         // SAFETY: everything lives until the results are there.
         let pending = unsafe { coder.encode(&stream, &[Checkpoint { jobs: &jobs, start, limit }]) };
         let result = pending.unwrap()[0].wait(LONG).unwrap();
-        assert_eq!(result.bytes, expected.len() as u64, "together");
-        assert!(download(&stream, &room) == expected, "together");
+        assert_eq!(result.bytes, expected.len() as u64, "{what:?}");
+        assert!(download(&stream, &room) == expected, "{what:?}");
         let streams = regions.iter().zip(&memories).zip(&result.jobs);
         let streams = streams.filter_map(|((region, memory), job)| {
             let layout = &region.spec.as_ref()?.layout;
@@ -83,33 +81,6 @@ fn check_together(context: &Context, regions: &[Region]) {
             assert!(download(&stream, memory) == values, "{} together", label(region));
             copy::host_to_device(&stream, &memory.span(), region.bytes(), LONG).unwrap();
         }
-        copy::fill(&stream, &room.span(), UNTOUCHED).unwrap();
+        copy::fill(&stream, &room.span(), GUARD).unwrap();
     }
-}
-
-fn check_large(context: &Context, dtype: &Dtype, shape: &[u64], method: Method) {
-    let (stream, coder) =
-        (Stream::new(context).unwrap(), Twine::new(context, Vec::new()).with_best_kernels());
-    let region = array(&mut Dice(7), dtype.clone(), shape.to_vec(), method);
-    let (expected, _) = region.expected();
-    let Some(spec) = &region.spec else { return };
-    let memory = upload(context, &stream, region.bytes(), 0);
-    let room = DeviceMemory::new(context, expected.len() as u64 + 64).unwrap();
-    let source = memory.span().address();
-    let jobs = [EncodeJob { source, spec: JobSpec::Twine(spec) }];
-    let begin = room.span().address();
-    let (start, limit) = (Start::At(begin), begin + room.span().len());
-    // SAFETY: everything lives until the results are there.
-    let pending = unsafe { coder.encode(&stream, &[Checkpoint { jobs: &jobs, start, limit }]) };
-    let result = pending.unwrap()[0].wait(LONG).unwrap();
-    assert_eq!(result.bytes, expected.len() as u64, "{}", label(&region));
-    let content = download(&stream, &room);
-    assert!(content[..expected.len()] == expected, "{}", label(&region));
-    let mut values = vec![0; region.bytes];
-    codec::decode(&spec.layout, &expected, &mut values).unwrap();
-    let stored = result.bytes;
-    let job = DecodeJob { stream: begin, stored, layout: &spec.layout, target: source };
-    // SAFETY: as above.
-    unsafe { coder.decode(&stream, &[job]) }.unwrap().wait(LONG).unwrap();
-    assert!(download(&stream, &memory) == values, "{}", label(&region));
 }

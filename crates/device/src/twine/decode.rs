@@ -9,7 +9,7 @@ use unspool_codec::twine::Layout;
 use super::Twine;
 use super::job::DecodeJob;
 use super::modules::{DECODE_WARPS, Kernel, Special, Tiles, Variant};
-use super::parts::is_worth_a_variant;
+use super::parts::{has_variants, is_worth_a_variant};
 use super::plan::{cut, piece};
 use super::words::{DecodeLaunch, PIECES, Piece};
 use crate::error::DeviceError;
@@ -102,9 +102,8 @@ fn by_form<'a>(jobs: &[DecodeJob<'a>], apart: u64) -> Vec<Vec<DecodeJob<'a>>> {
             None => groups.push((form, chunks, vec![*job])),
         }
     }
-    let (few, many): (Vec<_>, Vec<_>) = groups
-        .into_iter()
-        .partition(|&(form, chunks, _)| chunks < apart || !is_worth_a_variant(form, u64::MAX));
+    let (few, many): (Vec<_>, Vec<_>) =
+        groups.into_iter().partition(|&(form, chunks, _)| chunks < apart || !has_variants(form));
     let few: Vec<DecodeJob<'a>> = few.into_iter().flat_map(|(_, _, group)| group).collect();
     let few = (!few.is_empty()).then_some(few);
     few.into_iter().chain(many.into_iter().map(|(_, _, group)| group)).collect()

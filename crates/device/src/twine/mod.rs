@@ -41,7 +41,7 @@ pub use job::{Checkpoint, DecodeJob, EncodeJob, JobSpec};
 pub(crate) use modules::SOURCES;
 
 use modules::{BUSY_WARPS, Kernel, Modules, REDUCE_THREADS, Variant};
-use parts::{Part, WORTH_A_LAUNCH, Ways};
+use parts::{Part, WORTH_A_LAUNCH, Ways, blocks_at_once};
 use plan::Plan;
 use scratch::{Pool, Set};
 use words::{EncodeLaunch, Entry, INLINE, Job};
@@ -164,23 +164,13 @@ impl Twine {
     fn encoders(&self, plan: &Plan) -> Result<Encoders, DeviceError> {
         let reduce =
             (plan.reduces > 0).then(|| self.modules.get(Variant::reducer())).transpose()?;
-        let module = |part| self.modules.get(self.best(plan, part).compiled());
+        let module = |part: &Part| self.modules.get(part.variant().compiled());
         Ok((plan.parts.iter().map(module).collect::<Result<_, _>>()?, reduce))
-    }
-
-    /// The encoder that suits a part best.
-    fn best(&self, plan: &Plan, part: &Part) -> Variant {
-        part.variant(&plan.jobs, self.blocks_at_once(part.warps))
     }
 
     /// Warps that find room.
     fn warps_at_once(&self) -> u32 {
         BUSY_WARPS.saturating_mul(self.context.device().multiprocessors)
-    }
-
-    /// Blocks of so many warps that find room.
-    fn blocks_at_once(&self, warps: u32) -> u32 {
-        (self.warps_at_once() / warps).max(1)
     }
 
     /// A call, cut for the kernels that suit it best, or until these are compiled for the one that
@@ -192,8 +182,7 @@ impl Twine {
         if self.patient || self.warps.is_some() || is_general {
             return Ok(plan);
         }
-        let is_missing =
-            |part: &&Part| self.modules.at_once(self.best(&plan, part).compiled()).is_none();
+        let is_missing = |part: &&Part| self.modules.at_once(part.variant().compiled()).is_none();
         // All are asked for at once.
         let missing = plan.parts.iter().filter(is_missing).count();
         if missing == 0 { Ok(plan) } else { Plan::of(checkpoints, &Ways { apart: None, ..ways }) }
@@ -268,8 +257,8 @@ impl Twine {
             unsafe { module.launch_with(stream, Kernel::Reduce.name(), shape, &mut list) }?;
         }
         for (number, (part, encode)) in plan.parts.iter().zip(encode).enumerate() {
-            let most = self.blocks_at_once(part.warps);
-            let (blocks, tickets) = self.best(plan, part).blocks(part.count(), most);
+            let most = blocks_at_once(self.warps_at_once(), part.warps);
+            let (blocks, tickets) = part.variant().blocks(part.count(), most);
             words.is_for(part, set.ticket);
             let mut list: [*mut c_void; 1] = [(&raw mut words).cast()];
             let shape = (blocks, 32 * part.warps);

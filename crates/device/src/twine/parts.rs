@@ -36,6 +36,8 @@ pub(super) struct Part {
     pub(super) warps: u32,
     /// What all arrays have in common, where a variant for that is worth it.
     pub(super) special: Option<Special>,
+    /// The tiles of a block.
+    way: Tiles,
 }
 
 /// Jobs one behind the other of one form, or of several.
@@ -56,7 +58,7 @@ impl Part {
 
     fn of(jobs: &[Job], run: Run, ways: &Ways) -> Part {
         let own = &jobs[run.jobs.clone()];
-        let wide = own.iter().any(|job| job.rule & 0xff != rule::RAW && job.cut.form & 0xff == 64);
+        let wide = own.iter().any(|job| !is_raw(job) && job.cut.form & 0xff == 64);
         let special = run.form.filter(|special| is_worth_a_variant(special.form, run.coded));
         let suited = match special {
             // One that is compiled in any case.
@@ -65,7 +67,7 @@ impl Part {
         };
         let most = if wide { 4 } else { 8 };
         let warps = ways.warps.unwrap_or(suited).min(most);
-        Part { jobs: run.jobs, tiles: 0..0, wide, warps, special }
+        Part { jobs: run.jobs, tiles: 0..0, wide, warps, special, way: Tiles::Many }
     }
 
     /// How many tiles there are.
@@ -73,10 +75,17 @@ impl Part {
         self.tiles.end - self.tiles.start
     }
 
-    /// The encoder that suits it best on a device that holds so many blocks of its size at a time.
-    pub(super) fn variant(&self, jobs: &[Job], blocks: u32) -> Variant {
-        let tiles = if self.is_short(jobs, blocks) { Tiles::Own } else { Tiles::Many };
-        let Part { wide, warps, special, .. } = *self;
+    /// Gives it its tiles, when those of its jobs are known, on a device that has room for so many
+    /// warps.
+    pub(super) fn take_tiles(&mut self, tiles: Range<u32>, jobs: &[Job], room: u32) {
+        self.tiles = tiles;
+        let is_short = self.is_short(jobs, blocks_at_once(room, self.warps));
+        self.way = if is_short { Tiles::Own } else { Tiles::Many };
+    }
+
+    /// The encoder that suits it best.
+    pub(super) fn variant(&self) -> Variant {
+        let Part { wide, warps, special, way: tiles, .. } = *self;
         Variant { warps, tiles, special, ..Variant::encoder(wide) }
     }
 
@@ -92,10 +101,24 @@ impl Part {
     }
 }
 
-/// Whether arrays of a form get kernels of their own: large ones of float32 and float64.
-pub(super) fn is_worth_a_variant(form: u32, chunks: u64) -> bool {
+/// Blocks of so many warps that find room where so many warps do.
+pub(super) fn blocks_at_once(room: u32, warps: u32) -> u32 {
+    (room / warps).max(1)
+}
+
+/// Whether there are kernels for a form alone: for those of float32 and float64.
+pub(super) fn has_variants(form: u32) -> bool {
     let (kind, components) = (form >> 8 & 0xff, form >> 24);
-    (kind == FLOAT32 || kind == FLOAT64) && components == 1 && chunks >= MANY_CHUNKS
+    (kind == FLOAT32 || kind == FLOAT64) && components == 1
+}
+
+/// Whether so many chunks of a form get kernels of their own.
+pub(super) fn is_worth_a_variant(form: u32, chunks: u64) -> bool {
+    has_variants(form) && chunks >= MANY_CHUNKS
+}
+
+fn is_raw(job: &Job) -> bool {
+    job.rule & 0xff == rule::RAW
 }
 
 /// The jobs by what they have in common: that of a run with fewer chunks than `apart` does not
@@ -103,7 +126,7 @@ pub(super) fn is_worth_a_variant(form: u32, chunks: u64) -> bool {
 fn runs(jobs: &[Job], apart: Option<u64>) -> Vec<Run> {
     let alone = jobs.iter().zip(forms(jobs)).enumerate().map(|(number, (job, form))| {
         let (chunks, form) = (chunks_of(job), form.filter(|_| apart.is_some()));
-        let coded = if job.rule & 0xff == rule::RAW { 0 } else { chunks };
+        let coded = if is_raw(job) { 0 } else { chunks };
         Run { jobs: number..number + 1, coded, chunks, form }
     });
     let mut runs = joined(alone);
@@ -133,10 +156,9 @@ fn joined(runs: impl IntoIterator<Item = Run>) -> Vec<Run> {
 /// What there may be a variant for, of each job. Every kernel copies: a raw job has that of the
 /// array before it, or of the first one.
 fn forms(jobs: &[Job]) -> Vec<Option<Special>> {
-    let is_raw = |job: &&Job| job.rule & 0xff == rule::RAW;
     let mut form = jobs.iter().find(|job| !is_raw(job)).and_then(form_of);
     let known = |job| {
-        if !is_raw(&job) {
+        if !is_raw(job) {
             form = form_of(job);
         }
         form
@@ -152,15 +174,12 @@ fn form_of(job: &Job) -> Option<Special> {
         _ => return None,
     };
     let form = job.cut.form;
-    is_worth_a_variant(form, u64::MAX).then_some(Special { form, mode: Some(mode) })
+    has_variants(form).then_some(Special { form, mode: Some(mode) })
 }
 
 /// Chunks of an array, or as many parts of bytes to copy.
 fn chunks_of(job: &Job) -> u64 {
-    match job.rule & 0xff {
-        rule::RAW => job.n / RAW_BYTES,
-        _ => u64::from(job.cut.n_chunks),
-    }
+    if is_raw(job) { job.n / RAW_BYTES } else { u64::from(job.cut.n_chunks) }
 }
 
 /// Few warps a tile fill the device soonest; many make the chain of tiles short where there is one
@@ -189,9 +208,9 @@ mod tests {
                 tiles.iter().map(|&tiles| Job { tiles, ..Job::default() }).collect();
             let run = Run { jobs: 0..jobs.len(), coded: 0, chunks: 0, form: None };
             let ways = Ways { warps: None, room: 0, apart: None };
-            let part =
-                Part { tiles: 7..7 + tiles.iter().sum::<u32>(), ..Part::of(&jobs, run, &ways) };
-            part.variant(&jobs, 100).tiles == Tiles::Own
+            let mut part = Part::of(&jobs, run, &ways);
+            part.take_tiles(7..7 + tiles.iter().sum::<u32>(), &jobs, 100 * part.warps);
+            part.variant().tiles == Tiles::Own
         };
         assert!(is_short(&[1]) && is_short(&[100]) && !is_short(&[101]));
         assert!(is_short(&[50, 50]) && is_short(&[100; 16]), "each has one round");

@@ -50,7 +50,7 @@ impl Plan {
         for mut part in Part::all_of(&plan.jobs, ways) {
             let first = plan.tiles;
             part.jobs.clone().try_for_each(|number| plan.place(number, part.warps))?;
-            part.tiles = first..plan.tiles;
+            part.take_tiles(first..plan.tiles, &plan.jobs, ways.room);
             plan.parts.push(part);
         }
         Ok(plan)
