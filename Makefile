@@ -60,12 +60,12 @@ test-peers: $(VENV)/.peers ## run the Python tests with other projects' packages
 
 bench: need-rust $(VENV)/.rtm ## print tables of what things cost, against the raw operation of the same run
 	$(CARGO) run --locked --release --package unspool-benches
-	$(CARGO) run --locked --release --package unspool --example overhead
-	$(CARGO) bench --locked --package unspool-codec --bench codec
-	$(CARGO) bench --locked --package unspool-codec --bench twine
-	$(CARGO) bench --locked --package unspool-codec --bench outer
+	$(CARGO) run --locked --release --package unspool-benches --bin overhead
+	$(CARGO) bench --locked --package unspool-benches --bench codec
+	$(CARGO) bench --locked --package unspool-benches --bench twine
+	$(CARGO) bench --locked --package unspool-benches --bench outer
 	@mkdir -p $(CURDIR)/target
-	$(CARGO) bench --locked --package unspool-tiers --bench disk -- --quick --dir $(CURDIR)/target
+	$(CARGO) bench --locked --package unspool-benches --bench disk -- --quick --dir $(CURDIR)/target
 	$(BIN)/python $(PACKAGE)/benches/python_calls.py
 	$(BIN)/python $(PACKAGE)/benches/python_adjoint.py
 
@@ -96,7 +96,7 @@ lint: need-rust $(VENV)/.tools ## check formatting, lints (warnings are errors) 
 kernels: need-rust $(VENV)/.made ## compile every CUDA kernel for sm_80, sm_90 and sm_100 (needs no GPU)
 	$(PIP) install 'nvidia-cuda-nvrtc>=13,<14'
 	UNSPOOL_NVRTC="$$($(BIN)/python -c 'import nvidia.cu13 as m; print(list(m.__path__)[0] + "/lib")')" \
-		$(CARGO) test --locked --package unspool-device --test kernels
+		$(CARGO) test --locked --package unspool-gpu-codec --test kernels
 
 fmt: need-rust $(VENV)/.tools ## format all sources
 	$(CARGO) fmt --all

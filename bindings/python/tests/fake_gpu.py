@@ -1,6 +1,6 @@
 """Arrays on the driver that the tests put in the place of CUDA's: by ctypes, with each protocol.
 
-The driver (`crates/fakecuda`) keeps device memory apart from that of the process: only its own
+The driver (`tests/fakecuda`) keeps device memory apart from that of the process: only its own
 functions read and write it, and operations take effect in the order of their streams, at their
 time. It is the library that the environment variable `UNSPOOL_CUDA_DRIVER` names.
 """

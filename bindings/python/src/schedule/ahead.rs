@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use pyo3::prelude::*;
-use unspool_core::schedule::Action;
+use unspool_schedule::Action;
 
 use super::{AT_ONCE, ScheduleCore, words};
 use crate::panics::guarded;
@@ -136,7 +136,7 @@ impl Order {
 #[cfg(test)]
 mod tests {
     use unspool::TierKind::{Device, Disk};
-    use unspool_core::schedule::Revolve;
+    use unspool_schedule::Revolve;
 
     use super::*;
 

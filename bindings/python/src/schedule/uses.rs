@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use pyo3::prelude::*;
-use unspool_core::schedule::Action;
+use unspool_schedule::Action;
 
 use super::{AT_ONCE, ScheduleCore, words};
 use crate::panics::guarded;
@@ -148,7 +148,7 @@ impl Lives {
 
 #[cfg(test)]
 mod tests {
-    use unspool_core::schedule::{Revolve, StoreAll, ZCut};
+    use unspool_schedule::{Revolve, StoreAll, ZCut};
 
     use super::*;
 
