@@ -1,4 +1,4 @@
-//! From a bound to the numbers that quantise (docs/twine.md, "Mode 1", "Mode 2", "Bounds").
+//! From a bound to the numbers that quantise (docs/reference/twine.md, "Mode 1", "Mode 2", "Bounds").
 
 use super::header::damaged;
 use super::layout::{Layout, ValueKind};
