@@ -145,3 +145,13 @@ $(VENV)/.peers-made: $(VENV)/.made $(PACKAGE)/tests/peers/requirements.txt
 $(VENV)/.peers: $(VENV)/.unspool $(VENV)/.peers-made
 	$(PEERS_PIP) install --force-reinstall --no-deps dist/unspool-*.whl
 	@touch $@
+
+# The documentation site: a broken link, a page that the navigation lacks, and a docstring that
+# names arguments which are not there are errors. The reference is read from the sources.
+docs: $(VENV)/.docs ## build the documentation site into site/
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@echo "The site: site/index.html"
+
+$(VENV)/.docs: $(VENV)/.tools docs/requirements.txt
+	$(PIP) install --requirement docs/requirements.txt
+	@touch $@
