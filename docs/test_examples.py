@@ -1,4 +1,4 @@
-"""Every Python block of the README and the documents runs, so that no example can go stale.
+"""Every Python block of the READMEs and the documents runs, so that no example can go stale.
 
 The blocks of one document run one after the other in one namespace and an empty folder. A block
 that is not meant to run is fenced as text; one that needs another project's package is fenced as
@@ -11,7 +11,7 @@ import re
 import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-README = ROOT / "README.md"
+READMES = [ROOT / "README.md", ROOT / "bindings" / "python" / "README.md"]
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
@@ -24,9 +24,9 @@ def blocks(document):
 
 
 def documents():
-    """The README and the pages of the site that have Python blocks."""
+    """The READMEs and the pages of the site that have Python blocks."""
     pages = sorted((ROOT / "docs").rglob("*.md"))
-    return [page for page in [README, *pages] if "```python" in page.read_text(encoding="utf-8")]
+    return [page for page in [*READMES, *pages] if "```python" in page.read_text(encoding="utf-8")]
 
 
 def name(document):
@@ -35,7 +35,7 @@ def name(document):
 
 def test_the_readme_the_tutorial_and_the_guides_have_examples():
     folders = {name(document).rpartition("/")[0] for document in documents()}
-    assert {"", "docs/tutorial", "docs/howto"} <= folders
+    assert {"", "bindings/python", "docs/tutorial", "docs/howto"} <= folders
 
 
 @pytest.mark.parametrize("document", documents(), ids=name)
