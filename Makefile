@@ -19,6 +19,11 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 PEERS := $(VENV)/peers
 PEERS_PIP := $(PEERS)/bin/python -m pip --disable-pip-version-check --quiet
 PACKAGE := bindings/python
+# zig links against the symbols of glibc 2.28, so that the wheel that the tests install is the one that
+# RHEL 8 and Ubuntu 20.04 take. `make WHEEL=` links against this machine's glibc instead.
+WHEEL ?= --zig --compatibility manylinux_2_28
+BUILD_WHEEL := CARGO_ZIGBUILD_PYTHON_PATH="$(CURDIR)/$(BIN)/python" $(BIN)/maturin build --release \
+	--locked --quiet --manifest-path $(PACKAGE)/Cargo.toml
 # A CUDA driver in plain memory, for the tests of arrays on a GPU.
 FAKE_DRIVER = $(or $(CARGO_TARGET_DIR),$(CURDIR)/target)/debug/libunspool_fakecuda.so
 
@@ -28,7 +33,7 @@ PYTHON_SOURCES := $(PACKAGE)/pyproject.toml \
 	$(shell find $(PACKAGE)/python -name '*.py' -o -name '*.pyi' -o -name '*.cu' -o -name py.typed)
 
 .PHONY: kernels help demo test test-rust test-python test-peers bench lint fmt sim fuzz clean \
-	need-rust
+	need-rust docs wheels sdist check-wheel
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -104,7 +109,7 @@ fmt: need-rust $(VENV)/.tools ## format all sources
 	$(BIN)/ruff check --fix-only
 
 clean: ## remove everything that was built or written here
-	rm -rf $(VENV) dist demo-output .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) dist site demo-output .pytest_cache .ruff_cache .hypothesis
 	$(CARGO) clean
 
 need-rust:
@@ -123,7 +128,7 @@ $(VENV)/.tools: $(VENV)/.made xtask/requirements.txt
 # The wheel as users get it: built in release, installed without touching its dependencies.
 $(VENV)/.unspool: $(VENV)/.tools $(RUST_SOURCES) $(PYTHON_SOURCES) | need-rust
 	rm -rf dist
-	$(BIN)/maturin build --release --locked --quiet --manifest-path $(PACKAGE)/Cargo.toml --out dist
+	$(BUILD_WHEEL) $(WHEEL) --out dist
 	$(PIP) install --force-reinstall --no-deps dist/unspool-*.whl
 	@touch $@
 
@@ -144,4 +149,39 @@ $(VENV)/.peers-made: $(VENV)/.made $(PACKAGE)/tests/peers/requirements.txt
 
 $(VENV)/.peers: $(VENV)/.unspool $(VENV)/.peers-made
 	$(PEERS_PIP) install --force-reinstall --no-deps dist/unspool-*.whl
+	@touch $@
+
+# The documentation site: a broken link, a page that the navigation lacks, and a docstring that
+# names arguments which are not there are errors. The reference is read from the sources.
+docs: $(VENV)/.docs ## build the documentation site into site/
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@echo "The site: site/index.html"
+
+# What is published, for each architecture and as sources. A wheel for a foreign architecture needs
+# the standard library of Rust for it, which rustup brings.
+PUBLISH := target/publish
+ARCHITECTURES ?= x86_64 aarch64
+
+wheels: need-rust $(VENV)/.dist ## build the wheels of a release into target/publish/
+	mkdir -p $(PUBLISH) && rm -f $(PUBLISH)/*.whl
+	for target in $(ARCHITECTURES:%=%-unknown-linux-gnu); do \
+		! command -v rustup >/dev/null || rustup --quiet target add "$$target"; \
+		$(BUILD_WHEEL) $(WHEEL) --target "$$target" --out $(PUBLISH); \
+	done
+	$(BIN)/python xtask/check_dist.py $(PUBLISH)/*.whl
+
+sdist: need-rust $(VENV)/.dist ## build the source distribution into target/publish/
+	mkdir -p $(PUBLISH) && rm -f $(PUBLISH)/*.tar.gz
+	$(BIN)/maturin sdist --manifest-path $(PACKAGE)/Cargo.toml --out $(PUBLISH)
+	$(BIN)/python xtask/check_dist.py $(PUBLISH)/*.tar.gz
+
+check-wheel: $(VENV)/.unspool $(VENV)/.dist ## check that clusters can install the wheel that the tests use
+	$(BIN)/python xtask/check_dist.py dist/unspool-*.whl
+
+$(VENV)/.docs: $(VENV)/.tools docs/requirements.txt
+	$(PIP) install --requirement docs/requirements.txt
+	@touch $@
+
+$(VENV)/.dist: $(VENV)/.tools xtask/requirements-dist.txt
+	$(PIP) install --requirement xtask/requirements-dist.txt
 	@touch $@

@@ -65,7 +65,7 @@ def replace(lines: list[str], node: Definition, documented: str) -> None:
     """Puts `documented` where the docstring of `node` is, or where it has none before its body."""
     first = node.body[0]
     indent = " " * (node.col_offset + 4)
-    block = textwrap.indent(f'"""{documented}', indent, lambda line: bool(line.strip())).splitlines()
+    block = textwrap.indent(f'"""{documented}', indent, str.strip).splitlines()
     if len(block) == 1 and len(block[0]) + 3 <= WIDTH:
         block[0] += '"""'
     else:
