@@ -15,11 +15,11 @@ const SIM: &str = "unspool-sim";
 const FAKECUDA: &str = "unspool-fakecuda";
 const BENCHES: &str = "unspool-benches";
 const PYTHON: &str = "unspool-python";
+const STUDIES: &str = "unspool-studies";
 const XTASK: &str = "xtask";
 
 /// Everything but the bindings: what test beds and benchmarks may import.
-const ALL_BUT_BINDINGS: &[&str] =
-    &[CORE, CODEC, DEVICE, TIERS, TRANSFER, SPOOL, WAVE, TESTKIT, SIM];
+const ALL_BUT_BINDINGS: &[&str] = &[CORE, CODEC, DEVICE, TIERS, TRANSFER, SPOOL, TESTKIT, SIM];
 
 /// Who may import whom, as a normal or build dependency.
 const TABLE: &[(&str, &[&str])] = &[
@@ -29,8 +29,9 @@ const TABLE: &[(&str, &[&str])] = &[
     (TIERS, &[CORE, CODEC, DEVICE]),
     (TRANSFER, &[CORE, CODEC, DEVICE, TIERS]),
     (SPOOL, &[CORE, TRANSFER, TIERS, CODEC, DEVICE]),
+    (PYTHON, &[SPOOL, CORE, CODEC]),
     (WAVE, &[]),
-    (PYTHON, &[SPOOL, CORE, CODEC, WAVE]),
+    (STUDIES, &[WAVE]),
     (TESTKIT, ALL_BUT_BINDINGS),
     (SIM, ALL_BUT_BINDINGS),
     (FAKECUDA, &[CODEC, CORE]),
