@@ -100,6 +100,8 @@ mod tests {
     use super::check;
     use crate::tree::Tree;
 
+    const NONE: [usize; 0] = [];
+
     fn found(path: &str, text: &str) -> Vec<usize> {
         check(&Tree::of(&[(path, text)])).iter().map(|finding| finding.line).collect()
     }
@@ -110,8 +112,8 @@ mod tests {
         assert_eq!(found(library, "x\n    from unspool_studies.rtm import job\n"), [2]);
         assert_eq!(found(library, "import_module(\"unspool_studies.bench\")\n"), [1]);
         assert_eq!(found("bindings/python/src/a.rs", "py.import(\"unspool_studies\")\n"), [1]);
-        assert_eq!(found(library, "text = \"pip install unspool-studies\"\n"), []);
-        assert_eq!(found("studies/python/unspool_studies/a.py", "import unspool_studies\n"), []);
+        assert_eq!(found(library, "text = \"pip install unspool-studies\"\n"), NONE);
+        assert_eq!(found("studies/python/unspool_studies/a.py", "import unspool_studies\n"), NONE);
     }
 
     #[test]
@@ -129,6 +131,6 @@ mod tests {
         let study = "studies/python/unspool_studies/a.py";
         let text = "from unspool import Spool, __version__\nfrom unspool_studies._wave import A\n\
                     unspool.planning.plan(_x)\nfrom unspool.cli import (\n    Parser,\n)\n_y = 1\n";
-        assert_eq!(found(study, text), []);
+        assert_eq!(found(study, text), NONE);
     }
 }

@@ -59,20 +59,21 @@ def _links(options: argparse.Namespace) -> Links | None:
 
 def _compression(options: argparse.Namespace) -> Compression | None:
     """What was said about a codec."""
-    speeds = {name: getattr(options, name) for name in ("encode", "decode")}
-    rates = {name: _speed(f"--{name}", text) for name, text in speeds.items() if text is not None}
+    encode, decode = _speed("--encode", options.encode), _speed("--decode", options.decode)
     if options.ratio is not None:
-        return Compression(options.ratio, **rates)
-    for name in rates:
+        return Compression(options.ratio, encode, decode)
+    if encode or decode:
         raise OptionError(
-            f"--{name} says nothing of how small states become: add --ratio, as the command "
-            "unspool-codecs measures it."
+            f"{'--encode' if encode else '--decode'} says nothing of how small states become: add "
+            "--ratio, as the command unspool-codecs measures it."
         )
     return None
 
 
-def _speed(name: str, text: str) -> Rate:
-    """Bytes in a second."""
+def _speed(name: str, text: str | None) -> Rate | None:
+    """Bytes in a second, or nothing."""
+    if text is None:
+        return None
     words = text.strip()
     if not words.endswith("/s"):
         raise OptionError(f'{name} {text}: a speed is written as "500 GB/s".')

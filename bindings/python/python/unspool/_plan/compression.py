@@ -121,8 +121,8 @@ class Compression:
         data, shape = room[:stored].tobytes(), tuple(values.shape)
         encoded = Encoded(data, codec, name_of(values.dtype), shape)
         decoding, _ = _best_of(lambda: decode(encoded, target))
-        rates = (Rate(values.nbytes / seconds) for seconds in (encoding, decoding))
-        return cls(max(1.0, encoded.ratio), *rates, codec, measured=True)
+        encoder, decoder = (Rate(values.nbytes / seconds) for seconds in (encoding, decoding))
+        return cls(max(1.0, encoded.ratio), encoder, decoder, codec, measured=True)
 
     def settled(self, on_gpu: bool) -> Settled:
         """The codec, with what was neither given nor measured there taken from the tables.
