@@ -36,6 +36,7 @@ fn findings(tree: &Tree, packages: &[Package]) -> Result<Vec<Finding>, String> {
         check::opening::check(tree),
         check::planning::check(tree),
         check::machine_paths::check(tree),
+        check::laboratory::check(tree),
         check::links::check(tree),
         check::readme::check(tree),
     ]

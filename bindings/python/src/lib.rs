@@ -31,7 +31,6 @@ mod spool;
 mod stats;
 mod strided;
 mod waiting;
-mod wave;
 
 use pyo3::prelude::*;
 
@@ -54,5 +53,5 @@ fn _unspool(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(forecast::run_forecast, m)?)?;
     m.add_function(wrap_pyfunction!(accumulate::run_plan, m)?)?;
     m.add_function(wrap_pyfunction!(accumulate::run_follow, m)?)?;
-    wave::register(m)
+    Ok(())
 }

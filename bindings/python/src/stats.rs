@@ -21,7 +21,7 @@ struct Maker<'py> {
 /// # Errors
 /// Whatever Python raises when it makes the objects.
 pub fn to_python<'py>(py: Python<'py>, stats: &Stats) -> PyResult<Bound<'py, PyAny>> {
-    let maker = Maker { module: py.import("unspool.statistics")? };
+    let maker = Maker { module: py.import("unspool.stats")? };
     let tiers = stats.tiers.iter().map(|tier| maker.tier(tier)).collect::<PyResult<Vec<_>>>()?;
     let links = stats.links.iter().map(|link| maker.link(link)).collect::<PyResult<Vec<_>>>()?;
     let app = &stats.application;

@@ -87,7 +87,7 @@ def test_costs_of_codecs_are_lines_through_points(tmp_path: Path) -> None:
 def test_a_profile_survives_its_file(tmp_path: Path) -> None:
     layouts = ((("u", "float32", (3, 4)),), (("u", "float32", (3, 4)), ("v", "int8", (5,))))
     rows = (Recorded(0.0, 48, 20, 0, 1e-3), Recorded(1e-3, 53, 21, 1, 2e-3))
-    link = unspool.planning.links.Rate(25e9, 1e-5)
+    link = unspool.planning.Rate(25e9, 1e-5)
     profile = Profile(rows, layouts, "lossless", "cpu", 1 << 20, link)
     profile.save_to(tmp_path / "run.json")
     assert Profile.load_from(tmp_path / "run.json") == profile

@@ -16,7 +16,7 @@ import unspool
 from hypothesis import given
 from hypothesis import strategies as st
 
-from conftest import random_array, same_bits
+from helpers import random_array, same_bits
 
 NUMBERS = "? b B h H i I l L q Q e f d g F D G".split()
 EXTENDED = """bfloat16 float8_e3m4 float8_e4m3 float8_e4m3b11fnuz float8_e4m3fn float8_e4m3fnuz

@@ -22,7 +22,7 @@ from codec_arrays import (
     wave,
     with_specials,
 )
-from conftest import random_array, same_bits
+from helpers import random_array, same_bits
 
 COMPRESS = [None, "zstd", "lz4", "archive"]
 

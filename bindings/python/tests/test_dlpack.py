@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import unspool
 
-from conftest import same_bits
 from fake_dlpack import CUDA_HOST, IS_COPIED, READ_ONLY, ROCM, SUBBYTE_PADDED, Exporter
+from helpers import same_bits
 
 
 def numbers() -> np.ndarray:

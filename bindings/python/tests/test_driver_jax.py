@@ -10,7 +10,7 @@ import pytest
 import unspool
 from unspool.schedules import OnlineRevolve, Revolve, Schedule, Stop, StoreAll, ZCut
 
-from conftest import gpu_library
+from helpers import gpu_library
 
 jax = gpu_library("jax")
 jnp = jax.numpy

@@ -19,8 +19,8 @@ import numpy as np
 import pytest
 import unspool
 
-from conftest import gpu_library, random_array, same_bits
 from fake_gpu import MEMORY, CaiArray, DlpackArray, Driver
+from helpers import gpu_library, random_array, same_bits
 
 pytestmark = pytest.mark.fake_gpu
 

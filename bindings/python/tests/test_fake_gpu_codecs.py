@@ -13,8 +13,8 @@ import unspool
 from unspool import Bound, Disk, NvComp, Spool, Zfp, codecs
 
 from codec_arrays import BOUNDS, FLOATS, SHAPES, assert_holds, wave, with_specials
-from conftest import same_bits
 from fake_gpu import CaiArray, DlpackArray, Driver
+from helpers import same_bits
 
 pytestmark = pytest.mark.fake_gpu
 

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 import unspool
 
-from conftest import same_bits
 from fake_gpu import CaiArray, Driver
+from helpers import same_bits
 
 pytestmark = pytest.mark.fake_gpu
 

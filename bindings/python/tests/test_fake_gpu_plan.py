@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 import unspool
 
-from conftest import children
 from fake_gpu import MEMORY, Driver
+from helpers import children
 
 pytestmark = pytest.mark.fake_gpu
 

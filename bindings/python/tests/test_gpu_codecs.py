@@ -13,7 +13,7 @@ import unspool
 from unspool import Bound, NvComp, Spool, Zfp, codecs
 
 from codec_arrays import BOUNDS, FLOATS, SHAPES, assert_holds, wave, with_specials
-from conftest import gpu_library, same_bits
+from helpers import gpu_library, same_bits
 
 pytestmark = pytest.mark.gpu
 

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 import unspool
 
-from conftest import gpu_library, random_array, same_bits
 from gpu_kernels import slow_fill, warm_up
+from helpers import gpu_library, random_array, same_bits
 
 cupy = gpu_library("cupy")
 pytestmark = pytest.mark.gpu

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import unspool
 
-from conftest import gpu_library
+from helpers import gpu_library
 
 jax = gpu_library("jax")
 jnp = gpu_library("jax.numpy")

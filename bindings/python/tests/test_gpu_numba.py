@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import unspool
 
-from conftest import gpu_library, same_bits
+from helpers import gpu_library, same_bits
 
 cuda = gpu_library("numba.cuda")
 pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore")]

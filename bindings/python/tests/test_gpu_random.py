@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import unspool
 
-from conftest import gpu_library
+from helpers import gpu_library
 
 cupy = gpu_library("cupy")
 pytestmark = pytest.mark.gpu

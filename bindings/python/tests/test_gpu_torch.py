@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import unspool
 
-from conftest import gpu_library
+from helpers import gpu_library
 
 torch = gpu_library("torch")
 pytestmark = pytest.mark.gpu

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 import unspool
 
-from conftest import children, python
+from helpers import children, python
 
 
 def calls(spool: unspool.Spool, path: Path) -> dict[str, object]:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import unspool
 
-from conftest import children, python, random_array, same_bits
+from helpers import children, python, random_array, same_bits
 
 COUNT, ITEMS = 60, 2_000
 

@@ -13,11 +13,12 @@ from typing import Any
 import pytest
 import unspool
 from unspool import planning, schedules
+from unspool._plan import forecasting
+from unspool._plan.problem import problem_of
+from unspool._plan.proposals import proposals
+from unspool._plan.sizes import tiers_of
 from unspool.cli import main
-from unspool.planning import Link, Links, Rate, forecasting
-from unspool.planning.problem import problem_of
-from unspool.planning.proposals import proposals
-from unspool.planning.sizes import tiers_of
+from unspool.planning import Link, Links, Rate
 
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 
@@ -177,7 +178,7 @@ def test_one_step_needs_no_copy() -> None:
         ({"reverse_bytes": "2MiB"}, "a part of the state"),
         ({"links": LINKS.of(("device",))}, "measured for the tiers device, and"),
         ({"links": "links.json"}, r"links='links.json': give Links, such as Links.load_from"),
-        ({"work": 3}, "work=3: that is no function"),
+        ({"compression": 4}, "compression=4: give a Compression"),
     ],
 )
 def test_figures_that_make_no_sense_are_refused(arguments: dict[str, Any], reason: str) -> None:

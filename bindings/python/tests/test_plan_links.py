@@ -14,12 +14,13 @@ from typing import Any
 
 import pytest
 import unspool
-from unspool.planning import Link, Links, LinksError, Rate, measuring, probe
-from unspool.planning.probe import Probe, _shares
-from unspool.planning.sizes import Tiers, bytes_of, tiers_of
-from unspool.planning.spans import Span, busy_seconds, rate_of
+from unspool._plan import measuring, probe
+from unspool._plan.probe import Probe, _shares
+from unspool._plan.sizes import Tiers, bytes_of, tiers_of
+from unspool._plan.spans import Span, busy_seconds, rate_of
+from unspool.planning import Link, Links, LinksError, Rate
 
-from conftest import children
+from helpers import children
 
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 
@@ -263,6 +264,8 @@ def test_a_disk_without_a_place_cannot_be_measured() -> None:
         unspool.measure_links(host="1GiB", on="cpu", limit="soon")  # type: ignore[arg-type]
     with pytest.raises(unspool.OptionError, match="arrays=0"):
         unspool.measure_links(host="1GiB", on="cpu", arrays=0)
+    with pytest.raises(unspool.OptionError, match="work=3: that is no function"):
+        unspool.measure_links(host="1GiB", on="cpu", work=3)  # type: ignore[arg-type]
     with pytest.raises(unspool.OptionError, match="checkpoint_bytes"):
         unspool.measure_links(host="1GiB", on="cpu", checkpoint_bytes="4G")
 

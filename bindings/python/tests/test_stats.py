@@ -68,7 +68,7 @@ def test_figures_are_shown_as_a_table(tmp_path: Path) -> None:
 def test_a_long_history_is_shown_with_separators() -> None:
     lead = unspool.Lead(min=1, median=2_000, max=3_000, mean=1234.5)
     stall = unspool.Stall(call="save", version=7, seconds=0.25, awaited="room in host")
-    moved = unspool.statistics.DirectionStats(
+    moved = unspool.stats.DirectionStats(
         transfers=1_500,
         bytes=3 << 30,
         busy_seconds=2.0,

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import unspool
 
-from conftest import python, random_array, same_bits
+from helpers import python, random_array, same_bits
 
 
 @pytest.fixture

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 import unspool
 
-from conftest import python
+import fake_dlpack
+from helpers import python
 
 HEAD = """
 import numpy as np
@@ -35,7 +36,7 @@ def refused(kind, call):
 
 def run(code: str, tmp_path: Path) -> str:
     """Runs code in an interpreter whose driver is not there; what it printed."""
-    paths = [str(Path(__file__).parent), str(Path(unspool.__file__).parent.parent)]
+    paths = [str(Path(fake_dlpack.__file__).parent), str(Path(unspool.__file__).parent.parent)]
     environment = os.environ | {
         "UNSPOOL_CUDA_DRIVER": str(tmp_path / "nothing.so"),
         "PYTHONPATH": os.pathsep.join(paths),

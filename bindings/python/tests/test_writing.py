@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import unspool
 
-from conftest import same_bits
+from helpers import same_bits
 
 DTYPES = "bool int8 uint8 int16 uint16 int32 uint32 int64 uint64 float16 float32 float64".split()
 DTYPES += ["complex64", "complex128", "bfloat16", "float8_e4m3fn"]

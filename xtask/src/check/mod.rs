@@ -5,6 +5,7 @@ pub mod core_purity;
 pub mod dependencies;
 pub mod file_length;
 pub mod function_length;
+pub mod laboratory;
 pub mod links;
 pub mod machine_paths;
 pub mod opening;

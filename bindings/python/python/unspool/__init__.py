@@ -25,16 +25,16 @@ has DLPack, the buffer protocol or the CUDA array interface. All errors are `uns
 import atexit as _atexit
 
 from . import codecs, schedules
+from ._adjoint import AdjointReport, Progress, adjoint
+from ._doctor import Diagnosis, doctor
 from ._types import Disk, Region
 from ._unspool import DeviceBuffer, HostBuffer, Spool, __version__
 from ._unspool import close_all as _close_all
 from .codecs import Achieved, Bound, NvComp, Zfp
-from .diagnosis import Diagnosis, doctor
-from .drive import AdjointReport, Progress, adjoint
 from .errors import *  # noqa: F403
 from .errors import __all__ as _errors
 from .planning import Links, Plan, measure_links, plan
-from .statistics import (
+from .stats import (
     AutoCodec,
     AutoStats,
     CodecStats,

@@ -7,7 +7,7 @@ from typing import Any, Literal, Self, SupportsIndex, final, overload
 
 from ._types import Disk, Region
 from .codecs.values import Achieved, Codecs, Word
-from .statistics import Stats
+from .stats import Stats
 
 __version__: str
 
@@ -437,54 +437,6 @@ class Spool:
         """Closes the spool. What goes wrong then does not hide an exception of the block: it is
         added to it as a note.
         """
-
-SPACE_ORDER: int
-
-def largest_stable_step(velocity: float, dx: float, dz: float) -> float:
-    """The largest stable time step in seconds, for a speed in m/s and spacings in metres."""
-
-@final
-class Points:
-    """Sources or receivers, placed on the grid of one propagator."""
-
-    def __len__(self) -> int: ...
-
-@final
-class Acoustic:
-    """The acoustic propagator of one model and one time step.
-
-    Arrays are contiguous float32 buffers; `unspool.rtm.propagator` says what they hold.
-    """
-
-    def __new__(
-        cls,
-        velocity: Any,
-        spacing: tuple[float, float],
-        dt: float,
-        layer: int,
-        threads: int = 0,
-        portable: bool = False,
-    ) -> Self: ...
-    @property
-    def shape(self) -> tuple[int, int]: ...
-    @property
-    def pad(self) -> int: ...
-    @property
-    def threads(self) -> int: ...
-    @property
-    def instructions(self) -> str: ...
-    def points(self, positions: Sequence[tuple[float, float]]) -> Points: ...
-    def advance(
-        self,
-        older: Any,
-        newer: Any,
-        steps: int,
-        sources: Points | None = None,
-        signal: Any = None,
-        receivers: Points | None = None,
-        record: Any = None,
-    ) -> None: ...
-    def correlate(self, image: Any, illumination: Any, forward: Any, backward: Any) -> None: ...
 
 @final
 class Writing:

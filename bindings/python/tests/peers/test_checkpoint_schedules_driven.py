@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import unspool
 from unspool import schedules
-from unspool.peers import from_checkpoint_schedules
+from unspool.interop import from_checkpoint_schedules
 
 theirs = pytest.importorskip("checkpoint_schedules", reason="pip install checkpoint-schedules")
 

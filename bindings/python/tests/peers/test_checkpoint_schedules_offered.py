@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import unspool
 from unspool import schedules
-from unspool.peers import as_checkpoint_schedule, from_checkpoint_schedules
+from unspool.interop import as_checkpoint_schedule, from_checkpoint_schedules
 
 from sdists import fetch, load
 

@@ -11,7 +11,7 @@ import unspool
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 from unspool import schedules
-from unspool.peers import as_checkpoint_schedule, from_checkpoint_schedules
+from unspool.interop import as_checkpoint_schedule, from_checkpoint_schedules
 from unspool.schedules import Action, Discard, End, Forward, Restore, Reverse, Save
 
 from sdists import fetch, load

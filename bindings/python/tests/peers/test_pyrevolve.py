@@ -13,7 +13,7 @@ import pytest
 import unspool
 from hypothesis import strategies
 from unspool import schedules
-from unspool.peers.pyrevolve import (
+from unspool.interop.pyrevolve import (
     Checkpoint,
     DiskRevolver,
     MemoryRevolver,

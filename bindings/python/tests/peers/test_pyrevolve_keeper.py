@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 import unspool
-from unspool.drive import LOOKAHEAD
-from unspool.peers.pyrevolve.keeper import Keeper, frame_bytes
+from unspool._adjoint import LOOKAHEAD
+from unspool.interop.pyrevolve.keeper import Keeper, frame_bytes
 from unspool.schedules import Discard, Restore, Revolve, Save, as_schedule
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import unspool
-from unspool.peers.pyrevolve import DiskStorage, MultiLevelRevolver, NumpyStorage
+from unspool.interop.pyrevolve import DiskStorage, MultiLevelRevolver, NumpyStorage
 from unspool.schedules import Save
 
 from pyrevolve_problems import Problem

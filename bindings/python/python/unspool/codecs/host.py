@@ -7,7 +7,7 @@ from typing import Any
 from unspool._arrays import dtype_name, numpy_dtype
 from unspool.errors import MissingLibraryError, OptionError, UnsupportedArrayError
 
-__all__ = ["components", "host_array", "is_lossy_dtype", "name_of"]
+__all__ = ["host_array", "is_lossy_dtype", "library", "name_of", "numpy_dtype"]
 
 #: The dtypes that a bound applies to.
 REAL = frozenset("float16 bfloat16 float32 float64 complex64 complex128".split())
@@ -85,9 +85,3 @@ def name_of(dtype: Any) -> str:
 def is_lossy_dtype(name: str) -> bool:
     """Whether a bound applies to this dtype."""
     return name in REAL
-
-
-def components(array: Any) -> Any:
-    """The values of an array in a row; a complex number has two."""
-    flat = array.reshape(-1)
-    return flat.view(flat.real.dtype) if flat.dtype.kind == "c" else flat

@@ -24,7 +24,7 @@ def as_schedule(given: Any) -> Schedule:
     if isinstance(given, Schedule):
         return given
     if any(kind.__module__.split(".")[0] == "checkpoint_schedules" for kind in type(given).__mro__):
-        peer = importlib.import_module("unspool.peers.checkpoint_schedules")
+        peer = importlib.import_module("unspool.interop.checkpoint_schedules")
         adapted: Schedule = peer.adapt(given)
         return adapted
     if isinstance(given, Iterable) and not isinstance(given, str | bytes):
