@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from typing import Any
 
 __all__ = [
+    "AutoCodec",
+    "AutoStats",
     "CodecStats",
     "CodecUse",
     "DirectionStats",
