@@ -13,7 +13,7 @@ pytest.importorskip("scipy")
 from test_bench import column
 from test_bench_gpuzip import compiled, plan
 from unspool import Spool
-from unspool.errors import TierFullError
+from unspool.errors import CapacityError
 from unspool_studies.accumulated import gpu as accumulated_gpu
 from unspool_studies.accumulated import rtm as accumulated_rtm
 from unspool_studies.accumulated import waves as accumulated_waves
@@ -140,7 +140,7 @@ def test_a_run_that_fails_leaves_the_others(small, monkeypatch):
         calls.append(spool)
         # Without a spool, and with one, it is called so often; nvCOMP's two fail the first time.
         if len(calls) in (2 * (ROUNDS + 1), 2 * (ROUNDS + 1) + 3):
-            raise TierFullError("there is no room at all")
+            raise CapacityError("there is no room at all")
         return once(self, spool)
 
     monkeypatch.setattr(Forward, "once", failing)
@@ -149,7 +149,7 @@ def test_a_run_that_fails_leaves_the_others(small, monkeypatch):
     assert len(column(table, "no compression")[0].values) == ROUNDS - 1
     assert f"no compression at 4 Hz stopped after run {ROUNDS} of {ROUNDS + 1}" in str(table)
     assert column(table, "Twine single") == [None]
-    assert "Twine single cannot be had: TierFullError: there is no room" in str(table)
+    assert "Twine single cannot be had: CapacityError: there is no room" in str(table)
     assert column(table, "Twine batched")[0].low > 0
 
 

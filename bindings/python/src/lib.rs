@@ -11,6 +11,7 @@ mod array;
 mod call;
 mod codecs;
 mod copies;
+mod debug;
 mod doctor;
 mod errors;
 mod forecast;

@@ -16,7 +16,7 @@ struct Maker<'py> {
     module: Bound<'py, PyModule>,
 }
 
-/// `stats` as an `unspool.Stats`.
+/// `stats` as an `unspool.stats.Stats`.
 ///
 /// # Errors
 /// Whatever Python raises when it makes the objects.
@@ -52,7 +52,7 @@ pub fn to_python<'py>(py: Python<'py>, stats: &Stats) -> PyResult<Bound<'py, PyA
     maker.make("Stats", &fields)
 }
 
-/// What the codecs did with the regions of a checkpoint, by name, as `unspool.Achieved`.
+/// What the codecs did with the regions of a checkpoint, by name, as `unspool.codecs.Achieved`.
 ///
 /// # Errors
 /// Whatever Python raises when it makes the objects.

@@ -139,10 +139,12 @@ def test_what_jax_cannot_do_is_refused_with_what_to_do(spool: unspool.Spool) -> 
         (lambda: u, {}, "give the arrays themselves"),
         (u, {"for_reverse": u}, "give a function of the state"),
     ]:
-        with pytest.raises(unspool.OptionError, match=why):
+        with pytest.raises(unspool.errors.OptionError, match=why):
             drive(lambda state, *_: state, state, **options)
-    with pytest.raises(unspool.OptionError, match=r"begin with .*jax.numpy.asarray\(state\)"):
+    with pytest.raises(
+        unspool.errors.OptionError, match=r"begin with .*jax.numpy.asarray\(state\)"
+    ):
         drive(lambda state, *_: jnp.asarray(state), np.zeros(4))
-    with pytest.raises(unspool.OptionError, match="return the new state") as raised:
+    with pytest.raises(unspool.errors.OptionError, match="return the new state") as raised:
         drive(lambda *_: None, u)
     assert "forward(state, 0, " in raised.value.__notes__[0] and len(spool) == 0

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 import unspool
-from unspool import Bound, OptionError, Spool, accumulate
+from unspool import Bound, Spool, accumulate
 from unspool.accumulate import Profile, Recorded
+from unspool.errors import OptionError
 from unspool.planning import Rate
 
 from codec_arrays import wave

@@ -35,7 +35,7 @@ FAST = Rate(100e9)
 WAVE = np.sin(np.linspace(0, 60, 1 << 18, dtype="f4")).reshape(512, 512)
 
 
-def planned(**options: Any) -> unspool.Plan:
+def planned(**options: Any) -> unspool.planning.Plan:
     return unspool.plan(100, MIB, 1e-3, **{"links": LINKS, **TIERS, **options})
 
 
@@ -148,7 +148,7 @@ def test_more_memory_is_judged_with_the_codec() -> None:
 def test_what_makes_no_sense_is_refused_with_what_to_do(
     options: dict[str, Any], reason: str
 ) -> None:
-    with pytest.raises(unspool.OptionError, match=reason):
+    with pytest.raises(unspool.errors.OptionError, match=reason):
         Compression(**options)
 
 
@@ -161,7 +161,7 @@ def test_what_makes_no_sense_is_refused_with_what_to_do(
     ],
 )
 def test_a_codec_that_cannot_be_tried_is_refused(codec: Any, sample: Any, reason: str) -> None:
-    with pytest.raises(unspool.OptionError, match=reason):
+    with pytest.raises(unspool.errors.OptionError, match=reason):
         Compression.of(codec, sample)
 
 
@@ -173,7 +173,7 @@ def test_another_codec_is_planned_with_speeds() -> None:
 def test_the_speed_of_another_codec_on_a_gpu_is_not_that_of_the_cores() -> None:
     tried = Compression.of(unspool.Zfp(rate=8), WAVE)
     assert planned(compression=tried).problem.compression is not None
-    with pytest.raises(unspool.OptionError, match="its speed is not known here"):
+    with pytest.raises(unspool.errors.OptionError, match="its speed is not known here"):
         planned(compression=tried, links=ON_A_GPU)
 
 

@@ -8,8 +8,9 @@ from collections.abc import Callable, Sequence
 from importlib import metadata
 from typing import NoReturn
 
-from unspool import Error, MissingLibraryError, OptionError, __version__
+from unspool import Error, __version__
 from unspool._unspool import size_in_bytes
+from unspool.errors import MissingLibraryError, OptionError
 
 __all__ = ["Parser", "guarded", "main", "size_in_bytes"]
 

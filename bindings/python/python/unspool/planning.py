@@ -81,7 +81,7 @@ def plan(
         OptionError: a figure makes no sense, or the links are those of other tiers.
         NoPlanError: no schedule fits into these tiers.
         LinksError: the links could not be measured in time.
-        StorageError, NoDeviceError, DeviceError: no spool can be opened to measure them.
+        StorageError, DeviceError: no spool can be opened to measure them.
     """
     from unspool._plan.forecasting import make_plan
 
@@ -118,7 +118,7 @@ def predict(
         OptionError: a figure makes no sense, or the links are those of other tiers.
         Error: the schedule breaks a rule, or the tiers cannot hold what it keeps. A schedule of
             your own has to know its number of steps.
-        LinksError, StorageError, NoDeviceError, DeviceError: as for `plan`.
+        LinksError, StorageError, DeviceError: as for `plan`.
     """
     from unspool._plan.forecasting import candidate_of
     from unspool.schedules import as_schedule
@@ -174,7 +174,7 @@ def measure_links(
     Raises:
         OptionError: an option makes no sense, or the disk tier has no directory.
         LinksError: the tiers are so slow that nothing was moved within `limit`.
-        StorageError, NoDeviceError, DeviceError: no such spool can be opened.
+        StorageError, DeviceError: no such spool can be opened.
     """
     from unspool._plan.measuring import measure
 

@@ -107,7 +107,7 @@ def test_their_interpreter_accepts_what_is_not_refused(
 
     try:
         offered()
-    except unspool.ScheduleError:
+    except unspool.errors.ScheduleError:
         assume(False)
     peak = listed.slots
     limits = dict.fromkeys((theirs.StorageType.RAM, theirs.StorageType.DISK), peak)

@@ -108,7 +108,7 @@ def test_a_version_of_somebody_else_is_left_alone(told: Told) -> None:
     told.save(7, np.ones(3))
     keeper = keeper_on(told, first=5)
     keeper.save(0, [np.zeros(3)])
-    with pytest.raises(unspool.VersionExistsError):
+    with pytest.raises(unspool.errors.VersionExistsError):
         keeper.save(2, [np.zeros(3)])
     keeper.drop()
     assert told.versions() == [7]

@@ -23,9 +23,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from unspool import LayoutError, NvComp, OptionError
+from unspool import NvComp
 from unspool.accumulate import NVCOMP
 from unspool.accumulate import plan as plan_for
+from unspool.errors import ArrayError, OptionError
 from unspool.planning import Rate
 from unspool_studies.accumulated.options import Accumulated
 from unspool_studies.accumulated.virtual import APPROACHES, Case, cases_of
@@ -141,7 +142,7 @@ def _spools(bench: Pipeline, case: Case, table: Table) -> tuple[list[Sample | No
     for codec, accumulates in SPOOLS:
         try:
             seconds, most = bench.spool(case, codec, accumulates)
-        except (LayoutError, OptionError) as why:
+        except (ArrayError, OptionError) as why:
             table.note(f"{codec!r} cannot be had here: {why}")
             cells.append(None)
             continue

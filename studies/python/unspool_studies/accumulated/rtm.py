@@ -15,8 +15,9 @@ import time
 from dataclasses import dataclass, replace
 from typing import Any
 
-from unspool import Bound, CodecStats, Spool
+from unspool import Bound, Spool
 from unspool.errors import Error
+from unspool.stats import CodecStats
 from unspool.stats import size as size_text
 from unspool_studies.accumulated.gpu import ROUNDS, SPOOLS, Drawn
 from unspool_studies.accumulated.options import Accumulated

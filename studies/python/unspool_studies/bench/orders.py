@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 import unspool
-from unspool import Stats
+from unspool.stats import Stats
 from unspool.stats import size as size_text
 from unspool_studies.bench.cuda import Cuda
 from unspool_studies.bench.experiment import Application, Experiment, order_of, sizes_of

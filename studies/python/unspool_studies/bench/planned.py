@@ -151,7 +151,7 @@ def run(plan: Plan, report: Report) -> None:
     forward, reverse = application.step_seconds()
     disk = (str(plan.directory), asked.disk)
     tiers: dict[str, Any] = {"device": asked.device, "host": asked.host, "disk": disk, **PLAIN}
-    links = unspool.measure_links(
+    links = unspool.planning.measure_links(
         **tiers,
         checkpoint_bytes=application.state_bytes,
         work=lambda: application.forward(None, 0, 1),
@@ -178,7 +178,9 @@ def run(plan: Plan, report: Report) -> None:
     report.show(table)
 
 
-def _rows(table: Table, asked: Prediction, application: Application, found: unspool.Plan) -> None:
+def _rows(
+    table: Table, asked: Prediction, application: Application, found: unspool.planning.Plan
+) -> None:
     first: int | None = None
     for candidate in found.candidates:
         if asked.names and not any(word in candidate.name for word in asked.names):
@@ -212,7 +214,7 @@ def run_candidate(application: Application, candidate: Candidate) -> Outcome:
     )
 
 
-def _model(found: unspool.Plan, candidate: Candidate, outcome: Outcome) -> float:
+def _model(found: unspool.planning.Plan, candidate: Candidate, outcome: Outcome) -> float:
     """What would have been predicted for steps as long as they turned out to be."""
     # What was measured is slowed by transfers already: the prediction slows steps again.
     plain = found.problem.least_seconds(candidate.forward_steps)
@@ -228,7 +230,9 @@ def _model(found: unspool.Plan, candidate: Candidate, outcome: Outcome) -> float
     ).seconds
 
 
-def _cells(found: unspool.Plan, candidate: Candidate, outcome: Outcome, same: bool) -> list[Cell]:
+def _cells(
+    found: unspool.planning.Plan, candidate: Candidate, outcome: Outcome, same: bool
+) -> list[Cell]:
     def error(predicted: float) -> float:
         return 100 * (predicted / outcome.seconds - 1)
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import unspool
-from unspool import Stats
+from unspool.stats import Stats
 from unspool.stats import size as size_text
 from unspool_studies.bench.cuda import Cuda, Stream
 from unspool_studies.bench.machine import available_memory, fits

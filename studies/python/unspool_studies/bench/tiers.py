@@ -6,7 +6,7 @@ import time
 from typing import Any
 
 import unspool
-from unspool import Stats, TierStats
+from unspool.stats import Stats, TierStats
 from unspool_studies.bench.cuda import Cuda
 
 __all__ = [

@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import unspool
-from unspool import Stats
 from unspool.errors import Error
 from unspool.schedules import Schedule
+from unspool.stats import Stats
 from unspool_studies.bench.plain_adjoint import Store, follow
 from unspool_studies.bench.tiers import moved, room_for, wait_until_ready
 from unspool_studies.rtm.clock import Clock

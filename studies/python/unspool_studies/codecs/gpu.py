@@ -7,7 +7,7 @@ from typing import Any
 
 from unspool import Spool
 from unspool.codecs.host import is_lossy_dtype, name_of
-from unspool.errors import Error, NoDeviceError
+from unspool.errors import DeviceError, Error
 from unspool_studies.bench.tiers import wait_until_ready
 from unspool_studies.codecs.trial import Candidate, Trial, Wishes, best_of, judged, words_of_bound
 
@@ -26,13 +26,13 @@ class Runner:
             import cupy
         except ModuleNotFoundError as cause:
             text = "--gpu needs CuPy: pip install 'unspool[cuda13]' (or cuda12, as the driver is)"
-            raise NoDeviceError(text) from cause
+            raise DeviceError(text) from cause
         try:
             count = cupy.cuda.runtime.getDeviceCount()
         except cupy.cuda.runtime.CUDARuntimeError as cause:
-            raise NoDeviceError(f"--gpu: {cause}; `unspool doctor` says what is missing") from cause
+            raise DeviceError(f"--gpu: {cause}; `unspool doctor` says what is missing") from cause
         if not count:
-            raise NoDeviceError("--gpu: there is no GPU; `unspool doctor` says what is missing")
+            raise DeviceError("--gpu: there is no GPU; `unspool doctor` says what is missing")
         self._cupy = cupy
 
     def candidates(self, values: Any, wishes: Wishes) -> Iterator[Candidate]:

@@ -10,7 +10,7 @@ from typing import Any
 
 from unspool.codecs.host import host_array, is_lossy_dtype, library, name_of
 from unspool.codecs.values import BOUND_ADVICE, Bound
-from unspool.errors import DtypeMismatchError, MissingLibraryError, OptionError, ShapeMismatchError
+from unspool.errors import ArrayError, MissingLibraryError, OptionError
 
 __all__ = ["Quality", "quality"]
 
@@ -113,8 +113,7 @@ def quality(
         ssim: compute the structural similarity, with scikit-image.
 
     Raises:
-        ShapeMismatchError, DtypeMismatchError: they are not alike.
-        UnsupportedArrayError: they are no arrays of numbers.
+        ArrayError: they are not alike; or they are no arrays of numbers.
         OptionError: `bound` is none.
         MissingLibraryError: NumPy, or for `ssim` scikit-image, is not installed.
     """
@@ -163,10 +162,10 @@ def limit_of(bound: Bound, span: float, rms: float) -> float | None:
 def _check_alike(left: Any, right: Any) -> None:
     if left.dtype != right.dtype:
         text = f"an array of {left.dtype} cannot be compared with one of {right.dtype}"
-        raise DtypeMismatchError(f"{text}: convert one of them first")
+        raise ArrayError(f"{text}: convert one of them first")
     if left.shape != right.shape:
         text = f"an array of shape {left.shape} cannot be compared with one of {right.shape}"
-        raise ShapeMismatchError(f"{text}: reshape one of them first")
+        raise ArrayError(f"{text}: reshape one of them first")
     name_of(left.dtype)
 
 

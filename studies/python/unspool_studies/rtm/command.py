@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 from rich.console import Console
-from unspool import Stats
+from unspool.stats import Stats
 from unspool_studies.rtm import figure, report, slices
 from unspool_studies.rtm.codec import is_lossy, name_of_codec
 from unspool_studies.rtm.crew import run_crew

@@ -17,8 +17,8 @@ from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection, wait
 from typing import Any, NamedTuple
 
-from unspool import Stats
 from unspool.errors import Error
+from unspool.stats import Stats
 from unspool_studies.rtm.device import CupyDevice, failures_told
 from unspool_studies.rtm.job import Job, Watch, migrate_again, plain_history, run
 from unspool_studies.rtm.memory import peak_resident

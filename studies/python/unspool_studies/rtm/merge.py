@@ -8,8 +8,16 @@ from math import sqrt
 from statistics import median
 from typing import Any, TypeVar
 
-from unspool import DirectionStats, Lead, LinkStats, Stats, TierStats
-from unspool.stats import AutoStats, CodecStats, CodecUse
+from unspool.stats import (
+    AutoStats,
+    CodecStats,
+    CodecUse,
+    DirectionStats,
+    Lead,
+    LinkStats,
+    Stats,
+    TierStats,
+)
 
 __all__ = ["merged"]
 

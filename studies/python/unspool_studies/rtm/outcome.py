@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import astuple, dataclass
 
 import numpy as np
-from unspool import Stats
+from unspool.stats import Stats
 from unspool_studies.rtm.model import Floats
 
 __all__ = ["Followed", "Kernels", "Migrated", "Outcome", "Shot", "stack"]

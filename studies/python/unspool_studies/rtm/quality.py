@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
-from unspool import MissingLibraryError
+from unspool.errors import MissingLibraryError
 from unspool_studies.codecs import quality
 from unspool_studies.rtm.model import Floats
 

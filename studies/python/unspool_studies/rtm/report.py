@@ -6,7 +6,8 @@ from typing import Any
 
 from rich.console import Console
 from rich.table import Table
-from unspool import DirectionStats, LinkStats, Stats, __version__
+from unspool import __version__
+from unspool.stats import DirectionStats, LinkStats, Stats
 from unspool_studies.rtm.codec import name_of_codec
 from unspool_studies.rtm.image import PROCESSING
 from unspool_studies.rtm.job import Job

@@ -9,7 +9,7 @@ from time import perf_counter as clock
 from typing import Any
 
 from .._unspool import Ahead, Interpreter, Uses
-from ..errors import Error, NotYetSavedError, OptionError, ScheduleError, VersionExistsError
+from ..errors import Error, OptionError, ScheduleError, UnknownVersionError, VersionExistsError
 from ..schedules import Schedule, Stop
 from ..schedules.actions import FORWARD, Word, named
 from ..schedules.given import figure
@@ -282,7 +282,7 @@ class Run:
     def clean_up(self, failure: BaseException) -> None:
         """Takes back everything that was announced and kept, and says where it happened."""
         note = self.note()
-        taken = isinstance(failure, VersionExistsError | NotYetSavedError)
+        taken = isinstance(failure, VersionExistsError | UnknownVersionError)
         versions = [self.job.first + step for step in self.held]
         versions += [] if self.turning is None else [self.turning]
         versions += [] if self.saving is None or taken else [self.saving]

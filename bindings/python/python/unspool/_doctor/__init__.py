@@ -58,7 +58,7 @@ def doctor(
         timeout: the longest that the driver, and then the disk, may take to answer, in seconds.
 
     Raises:
-        InternalError: a mistake in Unspool itself. What is missing on the machine raises nothing.
+        Error: a mistake in Unspool itself. What is missing on the machine raises nothing.
     """
     from unspool._doctor import libraries
     from unspool._unspool import examine

@@ -101,7 +101,7 @@ class Compression:
 
         Raises:
             OptionError: the codec does not take the sample, or none was given.
-            UnsupportedArrayError: the sample is no array of numbers.
+            ArrayError: the sample is no array of numbers.
             MissingLibraryError: NumPy is not installed.
         """
         from unspool.codecs.coding import Encoded, decode, encode_into, room_for

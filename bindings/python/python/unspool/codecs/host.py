@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from unspool._arrays import dtype_name, numpy_dtype
-from unspool.errors import MissingLibraryError, OptionError, UnsupportedArrayError
+from unspool.errors import ArrayError, MissingLibraryError, OptionError
 
 __all__ = ["host_array", "is_lossy_dtype", "library", "name_of", "numpy_dtype"]
 
@@ -19,13 +19,13 @@ def host_array(array: Any) -> Any:
     What is one already, memory-mapped files included, is not copied.
 
     Raises:
-        UnsupportedArrayError: it is no array of numbers.
+        ArrayError: it is no array of numbers.
         MissingLibraryError: NumPy is not installed.
     """
     numpy = library()
     found = numpy.asarray(_fetched(array))
     if found.dtype.hasobject or found.dtype.names is not None:
-        raise UnsupportedArrayError(
+        raise ArrayError(
             f"items of dtype {found.dtype} cannot be encoded: pass an array of numbers, such as "
             "one field of it"
         )
@@ -73,13 +73,13 @@ def name_of(dtype: Any) -> str:
     """The name of a dtype of numbers.
 
     Raises:
-        UnsupportedArrayError: it is none of those.
+        ArrayError: it is none of those.
     """
     try:
         return dtype_name(dtype)
     except OptionError as cause:
         text = f"items of dtype {dtype} cannot be encoded: pass an array of numbers"
-        raise UnsupportedArrayError(text) from cause
+        raise ArrayError(text) from cause
 
 
 def is_lossy_dtype(name: str) -> bool:

@@ -6,18 +6,12 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import Any
 
-from unspool import (
-    Error,
-    ForkedError,
-    NotYetSavedError,
-    OptionError,
-    Spool,
-    VersionExistsError,
-)
+from unspool import Error, Spool
 from unspool._adjoint import LOOKAHEAD
 from unspool._adjoint.hints import Feeder
 from unspool._adjoint.source import source_of
 from unspool._unspool import Ahead
+from unspool.errors import ClosedError, OptionError, UnknownVersionError, VersionExistsError
 from unspool.schedules import Schedule
 
 __all__ = ["Keeper", "frame_bytes"]
@@ -141,7 +135,7 @@ class Keeper:
         """Gives everything up, and closes the spool if it belongs to the Revolver."""
         self.drop()
         if self._owned and self.spool is not None:
-            with suppress(ForkedError):
+            with suppress(ClosedError):
                 self.spool.close()
 
     def _use(self, spool: Spool) -> None:
@@ -158,7 +152,7 @@ class Keeper:
         assert self.spool is not None
         try:
             self.spool.save(self._first + step, *arrays)
-        except (VersionExistsError, NotYetSavedError):
+        except (VersionExistsError, UnknownVersionError):
             raise  # Somebody else's.
         except BaseException:
             with suppress(Error):

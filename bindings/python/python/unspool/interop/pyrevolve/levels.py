@@ -6,7 +6,8 @@ import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from unspool import OptionError, Spool
+from unspool import Spool
+from unspool.errors import OptionError
 from unspool.interop.pyrevolve.keeper import frame_bytes
 from unspool.interop.pyrevolve.options import STAGED, disk_spool, positive
 from unspool.interop.pyrevolve.revolver import BaseRevolver

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from operator import index
 from typing import Any
 
-from unspool import OptionError, Spool
+from unspool import Spool
+from unspool.errors import OptionError
 
 __all__ = ["STAGED", "disk_spool", "positive", "refuse_compression", "version"]
 

@@ -9,7 +9,8 @@ from enum import Enum
 from types import TracebackType
 from typing import Any, Self
 
-from unspool import OptionError, Spool
+from unspool import Spool
+from unspool.errors import OptionError
 from unspool.interop.pyrevolve.keeper import Keeper
 from unspool.interop.pyrevolve.options import version
 from unspool.interop.pyrevolve.profiler import Profiler
