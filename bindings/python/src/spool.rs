@@ -459,6 +459,7 @@ impl Spool {
     ///     OptionError: the spool has no such tier.
     ///     UnknownVersionError, ClosedError.
     #[pyo3(signature = (version, tier, /))]
+    #[pyo3(name = "_prefer")]
     fn prefer(&self, py: Python<'_>, version: i64, tier: &str) -> PyResult<()> {
         let kinds = [TierKind::Device, TierKind::Host, TierKind::Disk];
         let Some(kind) = kinds.into_iter().find(|kind| kind.name() == tier) else {

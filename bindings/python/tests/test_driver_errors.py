@@ -71,9 +71,9 @@ class Failing(Problem):
         self.fail("reverse", step)
         super().reverse(state, step)
 
-    def turn(self, state: Any) -> None:
-        self.fail("turn", N)
-        super().turn(state)
+    def at_end(self, state: Any) -> None:
+        self.fail("at_end", N)
+        super().at_end(state)
 
     def progress(self, event: unspool.types.Progress) -> None:
         self.fail("progress", event.reversed_steps)
@@ -81,9 +81,9 @@ class Failing(Problem):
 
 PLACES = [
     ("forward", 0, r"by forward\(state, 0, \d+\); 0 of"),
-    ("forward", N - 1, rf"by forward\(state, {N - 1}, {N}\), the last step, for turn"),
+    ("forward", N - 1, rf"by forward\(state, {N - 1}, {N}\), the last step, for at_end"),
     ("reverse", 7, r"by reverse\(state, 7\); 12 of 20 steps were reversed"),
-    ("turn", N, rf"by turn\(state\) with state {N}"),
+    ("at_end", N, rf"by at_end\(state\) with state {N}"),
     ("progress", 3, r"by progress\(...\) after: reverse step 17"),
 ]
 
@@ -355,7 +355,7 @@ def test_an_end_that_cannot_be_is_refused(
     schedule: Schedule, stop: Stop, kind: type[Exception], why: str, used: unspool.Spool
 ) -> None:
     with pytest.raises(kind, match=why):
-        unspool.adjoint(schedule, used, lambda *_: stop, fail, np.zeros(2), turn=nothing)
+        unspool.adjoint(schedule, used, lambda *_: stop, fail, np.zeros(2), at_end=nothing)
     assert_usable(used)
 
 
@@ -393,7 +393,7 @@ def test_arrays_that_cannot_be_restored_are_errors_that_name_the_step(used: unsp
 ARGUMENTS: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"forward": 3}, unspool.errors.OptionError, "forward=3"),
     ({"reverse": None}, unspool.errors.OptionError, "reverse=None"),
-    ({"turn": 3}, unspool.errors.OptionError, "turn=3"),
+    ({"at_end": 3}, unspool.errors.OptionError, "at_end=3"),
     ({"progress": 3}, unspool.errors.OptionError, "progress=3"),
     ({"spool": None}, unspool.errors.OptionError, "that is no Spool"),
     ({"lookahead": -1}, unspool.errors.OptionError, "lookahead=-1"),

@@ -56,7 +56,7 @@ class Problem:
             self.forward,
             lambda state, step: self.note(step),
             self.array,
-            turn=lambda state: self.note(N),
+            at_end=lambda state: self.note(N),
             **options,
         )
 

@@ -257,7 +257,7 @@ def test_what_prefers_a_slower_tier_leaves_the_faster_one_first(tmp_path: Path) 
         spool.hold_prefetch()
         for version in range(3):
             spool.save(version, state(version))
-            spool.prefer(version, "disk")
+            spool._prefer(version, "disk")
         spool.flush()
         for version in range(3):
             assert same_bits(spool.load(version), state(version))
@@ -267,8 +267,8 @@ def test_a_preference_that_cannot_be_is_refused() -> None:
     with unspool.Spool(device="64KiB") as spool:
         spool.save(0, state(0))
         with pytest.raises(unspool.errors.OptionError, match="no disk tier"):
-            spool.prefer(0, "disk")
+            spool._prefer(0, "disk")
         with pytest.raises(unspool.errors.OptionError, match="There is no tier"):
-            spool.prefer(0, "tape")
+            spool._prefer(0, "tape")
         with pytest.raises(unspool.errors.UnknownVersionError):
-            spool.prefer(5, "device")
+            spool._prefer(5, "device")

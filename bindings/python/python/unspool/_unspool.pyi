@@ -315,7 +315,7 @@ class Spool:
             ClosedError.
         """
 
-    def prefer(self, version: SupportsIndex, tier: Literal["device", "host", "disk"], /) -> None:
+    def _prefer(self, version: SupportsIndex, tier: Literal["device", "host", "disk"], /) -> None:
         """Says that `version` should rest in `tier`, `"device"`, `"host"` or `"disk"`, or a slower
         one, until a restore of it is announced and near.
 
@@ -662,11 +662,11 @@ class Interpreter:
 class Ahead:
     """Turns the actions of a schedule into what `Spool.expect` takes.
 
-    `first`: the version of state 0; `turn`: the version of the state that the driver keeps while it
-    takes the last step, which is restored at the first `Reverse`.
+    `first`: the version of state 0; `at_end`: the version of the state that the driver keeps while
+    it takes the last step, which is restored at the first `Reverse`.
     """
 
-    def __new__(cls, first: int, turn: int | None = None) -> Self: ...
+    def __new__(cls, first: int, at_end: int | None = None) -> Self: ...
     def keep(self, steps: Iterable[int]) -> None:
         """The states that are kept before the first of the actions that it will see: each one's
         step as often as it is kept.
@@ -684,7 +684,7 @@ class Uses:
     its last copy, whether a `Forward` or a `Save` ever relies on it. One bit each.
     """
 
-    def __new__(cls, turn: bool = False) -> Self: ...
+    def __new__(cls, at_end: bool = False) -> Self: ...
     def keep(self, steps: Iterable[int]) -> None:
         """The states that are kept already: they are no business of this dry run."""
 

@@ -27,9 +27,9 @@ class Told:
         self.hints += len(versions)
         self._spool.expect(versions, last=last)
 
-    def prefer(self, version: int, tier: str) -> None:
+    def _prefer(self, version: int, tier: str) -> None:
         self.told.append(("prefer", version, tier))
-        self._spool.prefer(version, tier)
+        self._spool._prefer(version, tier)
 
     def discard(self, version: int) -> None:
         self.told.append(("discard", version))

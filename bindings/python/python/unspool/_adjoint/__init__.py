@@ -31,7 +31,7 @@ def adjoint(
     state: Any,
     *,
     for_reverse: Any = None,
-    turn: Callable[[Any], Any] | None = None,
+    at_end: Callable[[Any], Any] | None = None,
     first: SupportsIndex = 0,
     progress: Callable[[Progress], Any] | None = None,
     stream: Any = None,
@@ -60,9 +60,9 @@ def adjoint(
         for_reverse: the part of the state that `reverse` reads: arrays, or a function of the state
             that returns them. `reverse` is then given that part instead of the state, and copies
             that the schedule only restores to be reversed from hold no more than the part.
-        turn: `turn(state)` is called once with state N, before the first `reverse`: for the value
-            of the objective and the start of the adjoint. It costs one forward step and one copy
-            more, unless the number of steps was not known: the forward pass ends at state N then.
+        at_end: `at_end(state)` is called once with state N, before the first `reverse`: for the
+            value of the objective and the start of the adjoint. It costs one forward step and one
+            copy more, unless the number of steps was not known: the forward pass ends at state N then.
         first: the version of state 0. The versions to `first + N` must be free.
         progress: is called with a `Progress` after every action.
         stream: the stream of copies of arrays on a GPU, as for `Spool.save`.
@@ -82,8 +82,8 @@ def adjoint(
     chosen = as_schedule(schedule)
     _check_function("forward", forward)
     _check_function("reverse", reverse)
-    if turn is not None:
-        _check_function("turn", turn)
+    if at_end is not None:
+        _check_function("at_end", at_end)
     if progress is not None:
         _check_function("progress", progress)
     base, ahead = _integer("first", first), _integer("lookahead", lookahead)
@@ -93,7 +93,7 @@ def adjoint(
     _check_versions(spool, base, figure(chosen, "steps"))
     held = State(state)
     part = None if for_reverse is None else Part(for_reverse, held)
-    job = Job(chosen, spool, forward, reverse, held, part, turn, base, progress, stream, ahead)
+    job = Job(chosen, spool, forward, reverse, held, part, at_end, base, progress, stream, ahead)
     return Run(job).go()
 
 

@@ -44,13 +44,13 @@ class AdjointReport:
         recomputed_steps: those among them that it had taken before.
         saves: copies saved.
         restores: copies restored.
-        peak_copies: the most copies that the schedule kept at a time; `turn` keeps one more.
+        peak_copies: the most copies that the schedule kept at a time; `at_end` keeps one more.
         saved_bytes: bytes that were saved.
         restored_bytes: bytes that were restored.
         seconds: the time of the whole run.
         forward_seconds: the time in `forward`.
         reverse_seconds: the time in `reverse`.
-        turn_seconds: the time in `turn`.
+        at_end_seconds: the time in `at_end`.
         save_seconds: the time in `Spool.save`.
         restore_seconds: the time in `Spool.restore`.
         save_stall_seconds: the time that saves waited for room.
@@ -70,7 +70,7 @@ class AdjointReport:
     seconds: float
     forward_seconds: float
     reverse_seconds: float
-    turn_seconds: float
+    at_end_seconds: float
     save_seconds: float
     restore_seconds: float
     save_stall_seconds: float

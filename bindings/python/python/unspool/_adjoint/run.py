@@ -31,7 +31,7 @@ class Job:
     reverse: Callable[[Any, int], Any]
     state: State
     part: Part | None
-    turn: Callable[[Any], Any] | None
+    at_end: Callable[[Any], Any] | None
     first: int
     progress: Callable[[Progress], Any] | None
     stream: Any
@@ -61,10 +61,10 @@ class Run:
         # What runs now, for the note on an exception.
         self.word: Word | None = None
         self.inside = "the driver"
-        self.turned = job.turn is None
+        self.turned = job.at_end is None
         self.forward_steps = self.reversed = self.saves = self.restores = 0
         self.turn_steps = 0
-        self.seconds = dict.fromkeys(("forward", "reverse", "turn", "save", "restore"), 0.0)
+        self.seconds = dict.fromkeys(("forward", "reverse", "at_end", "save", "restore"), 0.0)
         self.slower: frozenset[str] = frozenset()
 
     def go(self) -> AdjointReport:
@@ -89,12 +89,12 @@ class Run:
         """Begins the dry run: the number of steps is known."""
         job = self.job
         self.inside = "the schedule"
-        turn = None if self.turned or self.state.frozen else job.first + (self.steps or 0)
-        ahead = Ahead(job.first, turn)
+        at_end = None if self.turned or self.state.frozen else job.first + (self.steps or 0)
+        ahead = Ahead(job.first, at_end)
         kept = [step for step, copies in self.held.items() for _ in range(copies)]
         ahead.keep(kept)
         if self.part is not None:
-            self.uses, self.lives = Uses(turn=not self.turned), 0
+            self.uses, self.lives = Uses(at_end=not self.turned), 0
             self.uses.keep(kept)
             self.source.twin(self.steps).into(self.uses)
         self.feeder = Feeder(self.spool, ahead, self.source.twin(self.steps), job.lookahead)
@@ -160,7 +160,7 @@ class Run:
             self.state.replace(said.state)
         self.steps = said.step
         if not self.turned:
-            self.turn()
+            self.at_end()
         self.look_ahead()
 
     def save(self, step: int, _second: int, tier: str | None) -> None:
@@ -180,7 +180,7 @@ class Run:
         if only_reversed:
             self.partial.add(step)
         if tier in self.slower:
-            self.spool.prefer(version, tier)
+            self.spool._prefer(version, tier)
 
     def put(self, version: int, only_reversed: bool) -> None:
         """Saves the working state, or the part of it that a reverse step reads."""
@@ -228,7 +228,7 @@ class Run:
         self.reversed += 1
 
     def turn_round(self, last: int) -> None:
-        """Takes the last step, calls `turn`, and comes back to the state before that step."""
+        """Takes the last step, calls `at_end`, and comes back to the state before that step."""
         before = self.state.now() if self.state.frozen else None
         version = self.job.first + last + 1
         if not self.state.frozen:
@@ -240,7 +240,7 @@ class Run:
         self.turn_steps = 1
         self.forward_steps += 1
         self.state.replace(returned)
-        self.turn()
+        self.at_end()
         if self.state.frozen:
             self.state.put_back(before)
             return
@@ -248,16 +248,16 @@ class Run:
         self.spool.discard(version)
         self.turning = None
 
-    def turn(self) -> None:
+    def at_end(self) -> None:
         """The working state is the last one."""
         self.turned = True
         self.inside = "state"
         state = self.state.now()
-        self.inside = "turn"
+        self.inside = "at_end"
         begun = clock()
-        if self.job.turn is not None:
-            self.job.turn(state)
-        self.seconds["turn"] += clock() - begun
+        if self.job.at_end is not None:
+            self.job.at_end(state)
+        self.seconds["at_end"] += clock() - begun
 
     def discard(self, step: int, _second: int, _tier: str | None) -> None:
         """Gives a copy up."""
@@ -313,11 +313,11 @@ class Run:
         if self.inside == "forward" and kind == FORWARD:
             return f"by forward(state, {first}, {second})"
         if self.inside == "forward":
-            return f"by forward(state, {first}, {first + 1}), the last step, for turn"
+            return f"by forward(state, {first}, {first + 1}), the last step, for at_end"
         if self.inside == "reverse":
             return f"by reverse(state, {first})"
-        if self.inside == "turn":
-            return f"by turn(state) with state {self.steps}"
+        if self.inside == "at_end":
+            return f"by at_end(state) with state {self.steps}"
         if self.inside == "progress":
             return f"by progress(...) after: {action}"
         what = {"state": "the function `state` or `for_reverse`"}.get(self.inside, self.inside)

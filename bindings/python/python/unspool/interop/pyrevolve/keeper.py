@@ -167,7 +167,7 @@ class Keeper:
         if rank == self._preferred.get(step, 0) or step in self._bare:
             return
         assert self.spool is not None
-        self.spool.prefer(self._first + step, self._tiers[rank])
+        self.spool._prefer(self._first + step, self._tiers[rank])
         self._preferred[step] = rank
 
     def _look_ahead(self) -> None:
