@@ -49,7 +49,7 @@ demo: $(VENV)/.studies ## migrate the default model through a spool and write pi
 
 test: test-rust test-python test-peers ## run all tests: Rust and Python
 	@echo
-	@echo "All tests passed: the Rust workspace and the Python package, with its peers too."
+	@echo "All tests passed: the Rust workspace, the Python package with its peers, and the studies."
 
 test-rust: need-rust ## run the Rust tests
 	$(CARGO) test --workspace --locked
@@ -62,7 +62,8 @@ test-python: $(VENV)/.test ## run the Python tests on the release wheel
 	$(CARGO) build --locked --package unspool-fakecuda
 	FAKECUDA_DEVICES=2 UNSPOOL_CUDA_DRIVER="$(FAKE_DRIVER)" \
 		$(BIN)/python -m pytest $(PACKAGE) -m fake_gpu
-	UNSPOOL_CUDA_DRIVER="$(FAKE_DRIVER)" $(BIN)/python -m pytest $(STUDIES) -m fake_gpu
+	FAKECUDA_DEVICES=2 UNSPOOL_CUDA_DRIVER="$(FAKE_DRIVER)" \
+		$(BIN)/python -m pytest $(STUDIES) -m fake_gpu
 	$(BIN)/python -m pytest docs
 
 test-peers: $(VENV)/.peers ## run the Python tests with other projects' packages, and their own tests

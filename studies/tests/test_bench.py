@@ -1,4 +1,4 @@
-"""`unspool bench`: tables are made, from the right quantities. Nothing is asserted about time."""
+"""`unspool-bench`: tables are made, from the right quantities. Nothing is asserted about time."""
 
 import argparse
 import json

@@ -1,4 +1,4 @@
-"""Parts `gpuzip` and `schedules` of `unspool bench`: every way makes the same image, and the
+"""Parts `gpuzip` and `schedules` of `unspool-bench`: every way makes the same image, and the
 figures are those of the schedules. Nothing is asserted about time."""
 
 import argparse

@@ -1,4 +1,4 @@
-"""Part `orders` of `unspool bench`: every way brings every checkpoint back, and unified memory
+"""Part `orders` of `unspool-bench`: every way brings every checkpoint back, and unified memory
 stays within its share of the device. Nothing is asserted about time."""
 
 import argparse

@@ -1,4 +1,4 @@
-"""Part `plan` of `unspool bench`: predictions beside real runs. Nothing is asserted about time."""
+"""Part `plan` of `unspool-bench`: predictions beside real runs. Nothing is asserted about time."""
 
 from __future__ import annotations
 

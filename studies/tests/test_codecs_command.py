@@ -1,4 +1,4 @@
-"""`unspool codecs`: what it reads, what it prints, what it refuses."""
+"""`unspool-codecs`: what it reads, what it prints, what it refuses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Codecs in `unspool rtm`, what they do to the image, and the parts of `unspool bench` about it."""
+"""Codecs in `unspool-rtm`, what they do to the image, and the parts of `unspool-bench` about it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`unspool rtm` from the outside: its files, its report, its errors, Ctrl-C."""
+"""`unspool-rtm` from the outside: its files, its report, its errors, Ctrl-C."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""`unspool rtm --gpu` with the kernels on the CPU: the same job, the same files, the same check."""
+"""`unspool-rtm --gpu` with the kernels on the CPU: the same job, the same files, the same check."""
 
 import argparse
 import dataclasses

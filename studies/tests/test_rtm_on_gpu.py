@@ -1,4 +1,4 @@
-"""`unspool rtm --gpu` on a real device: `pytest -m gpu`. The same without one: test_rtm_gpu."""
+"""`unspool-rtm --gpu` on a real device: `pytest -m gpu`. The same without one: test_rtm_gpu."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""The options of the parts `accumulated` and `accumulated-gpu` of `unspool bench`."""
+"""The options of the parts `accumulated` and `accumulated-gpu` of `unspool-bench`."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Part `accumulated-gpu`: the approaches on the wavefields of a migration, by source frequency.
 
-The forward waves of a shot in space are computed by the kernels of `unspool rtm --gpu`, and the
+The forward waves of a shot in space are computed by the kernels of `unspool-rtm --gpu`, and the
 newest time level is saved as often as that command does it. Between saves the steps are really
 taken, unlike in the runs of equal checkpoints, where the device waits: the kernels of codecs then
 share multiprocessors and memory with those of the propagator, as they do in a migration, and every

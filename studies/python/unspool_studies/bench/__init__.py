@@ -1,4 +1,4 @@
-"""`unspool bench`: figures of this machine, each beside the raw operation of the same run."""
+"""`unspool-bench`: figures of this machine, each beside the raw operation of the same run."""
 
 from unspool_studies.bench.options import add_options
 

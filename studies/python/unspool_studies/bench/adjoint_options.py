@@ -1,4 +1,4 @@
-"""The options of the parts `gpuzip` and `schedules` of `unspool bench`."""
+"""The options of the parts `gpuzip` and `schedules` of `unspool-bench`."""
 
 from __future__ import annotations
 
@@ -47,9 +47,9 @@ class Migration:
     """What part `schedules` measures.
 
     Attributes:
-        schedules: as `unspool rtm --schedule` names them.
-        model: a velocity model, as for `unspool rtm`; None: a generated one.
-        shape: cells of the model; None: as `unspool rtm` has it.
+        schedules: as `unspool-rtm --schedule` names them.
+        model: a velocity model, as for `unspool-rtm`; None: a generated one.
+        shape: cells of the model; None: as `unspool-rtm` has it.
         spacing: metres between its cells; None: likewise.
         steps: time steps of a shot.
         every: steps from one saved wavefield to the next.
@@ -101,8 +101,8 @@ def _migration_options(group: argparse._ArgumentGroup) -> None:
         group.add_argument(name, dest=dest, type=kind, metavar=metavar, help=text)
 
     known = ",".join(Migration.schedules)
-    add("--schedules", _schedules, "NAME[,NAME]", f"as for unspool rtm ({known})")
-    add("--rtm-model", Path, "FILE", "velocities, as for unspool rtm (a generated model)")
+    add("--schedules", _schedules, "NAME[,NAME]", f"as for unspool-rtm ({known})")
+    add("--rtm-model", Path, "FILE", "velocities, as for unspool-rtm (a generated model)")
     add("--rtm-shape", counts_of_cells, "NXxNZ", "cells of the model (1201x401)")
     add("--rtm-spacing", lengths, "METRES", "between cells (7.5)")
     add("--rtm-steps", count_of, "N", "time steps of a shot (1200)")
@@ -121,7 +121,7 @@ def _migration_options(group: argparse._ArgumentGroup) -> None:
 
 
 def _schedules(text: str) -> tuple[str, ...]:
-    """Names that `unspool rtm --schedule` knows."""
+    """Names that `unspool-rtm --schedule` knows."""
     names = words_of(text)
     if not names:
         raise argparse.ArgumentTypeError("no schedule is named")

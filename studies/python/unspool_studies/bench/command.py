@@ -1,4 +1,4 @@
-"""What `unspool bench` does."""
+"""What `unspool-bench` does."""
 
 from __future__ import annotations
 

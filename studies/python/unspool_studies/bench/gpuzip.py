@@ -3,7 +3,7 @@
 GPUZIP (T. J. M. Maltempi, slides: checkpointing with prefetching and compression) migrates in three
 dimensions by Revolve and by zCut: with synchronous copies between device and pinned host memory,
 which are its baseline, and with two to six snapshots cached on the device. Here the same is done
-with the kernels of `unspool rtm --gpu`: each schedule with nothing kept, with everything in the
+with the kernels of `unspool-rtm --gpu`: each schedule with nothing kept, with everything in the
 device's memory, with synchronous copies, and through a spool whose device tier holds a few states.
 """
 

@@ -1,4 +1,4 @@
-"""The options of `unspool bench`, and what they ask for."""
+"""The options of `unspool-bench`, and what they ask for."""
 
 from __future__ import annotations
 
@@ -185,7 +185,7 @@ def _parts(text: str) -> tuple[str, ...]:
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Adds everything that `unspool bench` understands."""
+    """Adds everything that `unspool-bench` understands."""
     parser.description = DESCRIPTION
     parser.add_argument("--only", dest="parts", type=_parts, metavar="PART[,PART]", help=_ONLY)
     parser.add_argument("--quick", action="store_true", help="smaller sizes, fewer rounds")
@@ -240,7 +240,7 @@ def _history_options(group: argparse._ArgumentGroup) -> None:
         "--intervals", type=_milliseconds, metavar="MS[,MS]", help="of compute (0,1,2,3,5,10,30)"
     )
     group.add_argument(
-        "--codec", type=codec_of, metavar="CODEC", help="of a sweep, as unspool rtm takes it (none)"
+        "--codec", type=codec_of, metavar="CODEC", help="of a sweep, as unspool-rtm takes it (none)"
     )
 
 

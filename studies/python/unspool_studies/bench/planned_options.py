@@ -1,4 +1,4 @@
-"""The options of the part `plan` of `unspool bench`."""
+"""The options of the part `plan` of `unspool-bench`."""
 
 from __future__ import annotations
 

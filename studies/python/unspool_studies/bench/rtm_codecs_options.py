@@ -1,4 +1,4 @@
-"""The options of the part `rtm-codecs` of `unspool bench`."""
+"""The options of the part `rtm-codecs` of `unspool-bench`."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def add_rtm_codecs_options(parser: argparse.ArgumentParser) -> None:
         dest = "rtm_codecs_" + name.removeprefix("--image-")
         group.add_argument(name, dest=dest, type=kind, metavar=metavar, help=text)
 
-    add("--image-model", Path, "FILE", "velocities, as unspool rtm reads them (generated)")
+    add("--image-model", Path, "FILE", "velocities, as unspool-rtm reads them (generated)")
     add("--image-shape", counts_of_cells, "NXxNZ", "of a raw file or the generated model (301x151)")
     add("--image-spacing", lengths, "D", "metres between cells (10)")
     add("--image-shots", count_of, "N", "(2)")

@@ -1,6 +1,6 @@
 """Part `schedules`: a reverse time migration by every schedule, and whether the image is the same.
 
-The job is that of `unspool rtm`; each schedule has a spool of its own. What is predicted comes from
+The job is that of `unspool-rtm`; each schedule has a spool of its own. What is predicted comes from
 the pace of the steps, measured before each schedule, and the speeds of the links, measured once.
 """
 
@@ -56,7 +56,7 @@ NOTES = (
     "image: whether every bit of it is that of the first row",
 )
 
-#: As in `unspool rtm`: cells that the migration model is smoothed over, cells of the layer.
+#: As in `unspool-rtm`: cells that the migration model is smoothed over, cells of the layer.
 SMOOTH_CELLS, LAYER = 8, 40
 #: The generated model.
 SHAPE, SPACING = (1201, 401), 7.5

@@ -1,4 +1,4 @@
-"""`unspool codecs`."""
+"""`unspool-codecs`."""
 
 from __future__ import annotations
 

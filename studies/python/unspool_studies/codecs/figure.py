@@ -1,4 +1,4 @@
-"""The picture of `unspool codecs -o`: original, reconstruction and error, side by side."""
+"""The picture of `unspool-codecs -o`: original, reconstruction and error, side by side."""
 
 from __future__ import annotations
 

@@ -25,7 +25,8 @@ class Runner:
         try:
             import cupy
         except ModuleNotFoundError as cause:
-            text = "--gpu needs CuPy: pip install 'unspool[cuda13]' (or cuda12, as the driver is)"
+            wheel = "'unspool-studies[cuda13]', or cuda12, as the driver is"
+            text = f"--gpu needs CuPy: pip install {wheel}"
             raise DeviceError(text) from cause
         try:
             count = cupy.cuda.runtime.getDeviceCount()

@@ -1,4 +1,4 @@
-"""The options of `unspool codecs`."""
+"""The options of `unspool-codecs`."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ DEFAULT_MOST = "1GiB"
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What `unspool codecs` is to do.
+    """What `unspool-codecs` is to do.
 
     Attributes:
         files: the files, as they were written.
@@ -57,7 +57,7 @@ class Plan:
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Adds everything that `unspool codecs` understands."""
+    """Adds everything that `unspool-codecs` understands."""
     parser.description = DESCRIPTION
     parser.add_argument("files", nargs="+", metavar="FILE")
     raw = parser.add_argument_group("raw files")

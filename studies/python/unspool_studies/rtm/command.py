@@ -1,4 +1,4 @@
-"""`unspool rtm`: from the options to the files."""
+"""`unspool-rtm`: from the options to the files."""
 
 from __future__ import annotations
 

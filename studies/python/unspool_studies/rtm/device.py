@@ -54,8 +54,8 @@ PROBE_BYTES, PROBE_COPIES = 256 << 20, 8
 _STREAMS: dict[int, Any] = {}
 
 MISSING = (
-    "--gpu needs CuPy, and {reason}: pip install 'unspool[cuda13]' for a driver of CUDA 13, "
-    "'unspool[cuda12]' for one of CUDA 12 (they bring cupy-cuda13x and cupy-cuda12x)"
+    "--gpu needs CuPy, and {reason}: pip install 'unspool-studies[cuda13]' for a driver of CUDA "
+    "13, 'unspool-studies[cuda12]' for one of CUDA 12 (they bring cupy-cuda13x and cupy-cuda12x)"
 )
 
 

@@ -91,7 +91,7 @@ def _segy(path: Path) -> tuple[Floats, Spacing | None, tuple[str, ...]]:
         import segyio
     except ImportError as error:
         raise ModelFileError(
-            "reading SEG-Y needs the package segyio: pip install 'unspool[segy]'"
+            "reading SEG-Y needs the package segyio: pip install 'unspool-studies[segy]'"
         ) from error
     try:
         with segyio.open(str(path), "r", ignore_geometry=True) as file:

@@ -1,4 +1,4 @@
-"""The options of `unspool rtm`."""
+"""The options of `unspool-rtm`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ spool gives them back, and stacks the correlations. Without --model, a model is 
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Adds everything that `unspool rtm` understands."""
+    """Adds everything that `unspool-rtm` understands."""
     parser.description = DESCRIPTION
     _model_options(parser.add_argument_group("model"))
     _survey_options(parser.add_argument_group("survey"))
@@ -160,7 +160,7 @@ def _output_options(group: argparse._ArgumentGroup) -> None:
         "a lossy --codec, how far the image is from that one",
     )
     group.add_argument(
-        "--trace", type=Path, metavar="FILE", help="write what happened when, for unspool timeline"
+        "--trace", type=Path, metavar="FILE", help="write what happened when, for unspool-timeline"
     )
     group.add_argument("--json", action="store_true", help="print the report as JSON")
     group.add_argument("--quiet", action="store_true", help="no progress and no table")

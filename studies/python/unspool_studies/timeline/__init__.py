@@ -1,4 +1,4 @@
-"""`unspool timeline`: draws a trace, one lane for the application and one for each link."""
+"""`unspool-timeline`: draws a trace, one lane for the application and one for each link."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ __all__ = ["Bar", "TraceError", "add_options", "read_bars", "run_command"]
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Adds everything that `unspool timeline` understands."""
-    parser.description = "Draws a trace of `unspool rtm --trace` or of `Spool.write_trace`."
+    """Adds everything that `unspool-timeline` understands."""
+    parser.description = "Draws a trace of `unspool-rtm --trace` or of `Spool.write_trace`."
     parser.add_argument("trace", type=Path, metavar="FILE", help="in the Chrome trace format")
     parser.add_argument("-o", "--out", type=Path, default=Path("timeline.png"), metavar="PNG")
     parser.add_argument(

@@ -67,7 +67,7 @@ def _bars(spans: list[dict[str, Any]], path: Path) -> list[Bar]:
     if not spans:
         raise TraceError(
             f"{path} has no lane of a spool (application, or a link such as host-disk): "
-            "was it written by `unspool rtm --trace` or `Spool.write_trace`?"
+            "was it written by `unspool-rtm --trace` or `Spool.write_trace`?"
         )
     origin = min(float(span["ts"]) for span in spans)
     return [_bar(span, origin) for span in spans]

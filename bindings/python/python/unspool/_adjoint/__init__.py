@@ -62,7 +62,8 @@ def adjoint(
             that the schedule only restores to be reversed from hold no more than the part.
         at_end: `at_end(state)` is called once with state N, before the first `reverse`: for the
             value of the objective and the start of the adjoint. It costs one forward step and one
-            copy more, unless the number of steps was not known: the forward pass ends at state N then.
+            copy more, unless the number of steps was not known: the forward pass ends at state N
+            then.
         first: the version of state 0. The versions to `first + N` must be free.
         progress: is called with a `Progress` after every action.
         stream: the stream of copies of arrays on a GPU, as for `Spool.save`.
