@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import unspool
 from adjoints import Problem, reference, same_gradient
+from unspool import errors
 from unspool.schedules import (
     Action,
     Discard,
@@ -342,7 +343,7 @@ def test_iterators_that_cannot_be_run_dry_are_refused(used: unspool.Spool) -> No
 STOPS: list[tuple[Schedule, Stop, type[Exception], str]] = [
     (OnlineRevolve(3), Stop(2), unspool.errors.OptionError, "can end at a state from 0 to 1"),
     (OnlineRevolve(3), Stop(-1), unspool.errors.OptionError, "can end at a state from 0 to 1"),
-    (OnlineRevolve(3), Stop(1.0), unspool.errors.OptionError, r"Stop\(1.0\)"),  # type: ignore[arg-type]
+    (OnlineRevolve(3), Stop(1.0), errors.OptionError, r"Stop\(1.0\)"),  # type: ignore[arg-type]
     (OnlineRevolve(3), Stop(None), unspool.errors.OptionError, "Stop"),  # type: ignore[arg-type]
     (OnlineRevolve(3), Stop(0), unspool.errors.ScheduleError, "at least one step"),
     (Revolve(9, 3), Stop(2), unspool.errors.ScheduleError, "there are 9 steps.*OnlineRevolve"),

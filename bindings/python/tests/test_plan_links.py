@@ -18,7 +18,7 @@ from unspool._plan import measuring, probe
 from unspool._plan.probe import Probe, _shares
 from unspool._plan.sizes import Tiers, bytes_of, tiers_of
 from unspool._plan.spans import Span, busy_seconds, rate_of
-from unspool.planning import Link, Links, LinksError, Rate
+from unspool.planning import Link, Links, LinksError, Rate, measure_links
 
 from helpers import children
 
@@ -263,7 +263,7 @@ def test_a_disk_without_a_place_cannot_be_measured() -> None:
     with pytest.raises(unspool.errors.OptionError, match="limit=0"):
         unspool.planning.measure_links(host="1GiB", on="cpu", limit=0)
     with pytest.raises(unspool.errors.OptionError, match="limit='soon'"):
-        unspool.planning.measure_links(host="1GiB", on="cpu", limit="soon")  # type: ignore[arg-type]
+        measure_links(host="1GiB", on="cpu", limit="soon")  # type: ignore[arg-type]
     with pytest.raises(unspool.errors.OptionError, match="arrays=0"):
         unspool.planning.measure_links(host="1GiB", on="cpu", arrays=0)
     with pytest.raises(unspool.errors.OptionError, match="work=3: that is no function"):

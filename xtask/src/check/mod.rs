@@ -1,6 +1,7 @@
 //! One check per file. A check looks at the tree and says what it found; it changes nothing.
 
 pub mod columns;
+pub mod concurrency;
 pub mod core_purity;
 pub mod dependencies;
 pub mod file_length;
