@@ -24,13 +24,17 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 PEERS := $(VENV)/peers
 PEERS_PIP := $(PEERS)/bin/python -m pip --disable-pip-version-check --quiet
 PACKAGE := bindings/python
+STUDIES := studies
 # A CUDA driver in plain memory, for the tests of arrays on a GPU.
 FAKE_DRIVER = $(or $(CARGO_TARGET_DIR),$(CURDIR)/target)/debug/libunspool_fakecuda.so
 
 RUST_SOURCES := $(shell find crates $(PACKAGE)/src -name '*.rs' -path '*/src/*') \
 	$(wildcard Cargo.toml Cargo.lock crates/*/Cargo.toml $(PACKAGE)/Cargo.toml)
+STUDIES_SOURCES := $(STUDIES)/pyproject.toml $(wildcard $(STUDIES)/*.toml $(STUDIES)/wave/*.toml) \
+	$(shell find $(STUDIES)/src $(STUDIES)/wave/src $(STUDIES)/python -name '*.rs' \
+	-o -name '*.py' -o -name '*.pyi' -o -name '*.cu' -o -name py.typed)
 PYTHON_SOURCES := $(PACKAGE)/pyproject.toml \
-	$(shell find $(PACKAGE)/python -name '*.py' -o -name '*.pyi' -o -name '*.cu' -o -name py.typed)
+	$(shell find $(PACKAGE)/python -name '*.py' -o -name '*.pyi' -o -name py.typed)
 
 .PHONY: kernels help demo test test-rust test-python test-peers bench lint fmt sim fuzz clean \
 	need-rust docs wheels sdist check-wheel
@@ -38,14 +42,14 @@ PYTHON_SOURCES := $(PACKAGE)/pyproject.toml \
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-demo: $(VENV)/.rtm ## migrate the default model through a spool and write pictures to demo-output/
-	$(BIN)/unspool rtm --out demo-output
+demo: $(VENV)/.studies ## migrate the default model through a spool and write pictures to demo-output/
+	$(BIN)/unspool-rtm --out demo-output
 	@echo
 	@echo "The migrated image: demo-output/image.png"
 
 test: test-rust test-python test-peers ## run all tests: Rust and Python
 	@echo
-	@echo "All tests passed: the Rust workspace and the Python package, with its peers too."
+	@echo "All tests passed: the Rust workspace, the Python package with its peers, and the studies."
 
 test-rust: need-rust ## run the Rust tests
 	$(CARGO) test --workspace --locked
@@ -54,25 +58,28 @@ test-rust: need-rust ## run the Rust tests
 
 test-python: $(VENV)/.test ## run the Python tests on the release wheel
 	$(BIN)/python -m pytest $(PACKAGE)
+	$(BIN)/python -m pytest $(STUDIES)
 	$(CARGO) build --locked --package unspool-fakecuda
 	FAKECUDA_DEVICES=2 UNSPOOL_CUDA_DRIVER="$(FAKE_DRIVER)" \
 		$(BIN)/python -m pytest $(PACKAGE) -m fake_gpu
+	FAKECUDA_DEVICES=2 UNSPOOL_CUDA_DRIVER="$(FAKE_DRIVER)" \
+		$(BIN)/python -m pytest $(STUDIES) -m fake_gpu
 	$(BIN)/python -m pytest docs
 
 test-peers: $(VENV)/.peers ## run the Python tests with other projects' packages, and their own tests
 	$(PEERS)/bin/python -m pytest $(PACKAGE)/tests/peers -m peer
 	$(PEERS)/bin/python -m pytest $(PACKAGE)/tests/test_devito_example.py
 
-bench: need-rust $(VENV)/.rtm ## print tables of what things cost, against the raw operation of the same run
+bench: need-rust $(VENV)/.studies ## print tables of what things cost, against the raw operation of the same run
 	$(CARGO) run --locked --release --package unspool-benches
-	$(CARGO) run --locked --release --package unspool --example overhead
-	$(CARGO) bench --locked --package unspool-codec --bench codec
-	$(CARGO) bench --locked --package unspool-codec --bench twine
-	$(CARGO) bench --locked --package unspool-codec --bench outer
+	$(CARGO) run --locked --release --package unspool-benches --bin overhead
+	$(CARGO) bench --locked --package unspool-benches --bench codec
+	$(CARGO) bench --locked --package unspool-benches --bench twine
+	$(CARGO) bench --locked --package unspool-benches --bench outer
 	@mkdir -p $(CURDIR)/target
-	$(CARGO) bench --locked --package unspool-tiers --bench disk -- --quick --dir $(CURDIR)/target
-	$(BIN)/python $(PACKAGE)/benches/python_calls.py
-	$(BIN)/python $(PACKAGE)/benches/python_adjoint.py
+	$(CARGO) bench --locked --package unspool-benches --bench disk -- --quick --dir $(CURDIR)/target
+	$(BIN)/python benches/python/python_calls.py
+	$(BIN)/python benches/python/python_adjoint.py
 
 sim: need-rust ## run SEEDS=10000 seeds of the simulator (or a range: SEEDS=500..600)
 	$(CARGO) run --locked --release --package unspool-sim -- \
@@ -101,7 +108,7 @@ lint: need-rust $(VENV)/.tools ## check formatting, lints (warnings are errors) 
 kernels: need-rust $(VENV)/.made ## compile every CUDA kernel for sm_80, sm_90 and sm_100 (needs no GPU)
 	$(PIP) install 'nvidia-cuda-nvrtc>=13,<14'
 	UNSPOOL_NVRTC="$$($(BIN)/python -c 'import nvidia.cu13 as m; print(list(m.__path__)[0] + "/lib")')" \
-		$(CARGO) test --locked --package unspool-device --test kernels
+		$(CARGO) test --locked --package unspool-gpu-codec --test kernels
 
 fmt: need-rust $(VENV)/.tools ## format all sources
 	$(CARGO) fmt --all
@@ -132,12 +139,17 @@ $(VENV)/.unspool: $(VENV)/.tools $(RUST_SOURCES) $(PYTHON_SOURCES) | need-rust
 	$(PIP) install --force-reinstall --no-deps dist/unspool-*.whl
 	@touch $@
 
-$(VENV)/.rtm: $(VENV)/.unspool
-	wheel=$$(echo dist/unspool-*.whl); $(PIP) install "$$wheel[rtm]"
+# The laboratory, beside the library: a wheel of its own, with NumPy, SciPy, Matplotlib and Rich.
+$(VENV)/.studies: $(VENV)/.unspool $(STUDIES_SOURCES)
+	rm -f dist/unspool_studies-*.whl
+	$(BUILD_WHEEL) --manifest-path $(STUDIES)/Cargo.toml --out dist
+	$(PIP) install --force-reinstall --no-deps dist/unspool_studies-*.whl
+	$(PIP) install dist/unspool-*.whl dist/unspool_studies-*.whl
 	@touch $@
 
-$(VENV)/.test: $(VENV)/.rtm $(PACKAGE)/tests/requirements.txt
-	$(PIP) install --requirement $(PACKAGE)/tests/requirements.txt
+$(VENV)/.test: $(VENV)/.studies $(PACKAGE)/tests/requirements.txt $(STUDIES)/tests/requirements.txt
+	$(PIP) install --requirement $(PACKAGE)/tests/requirements.txt \
+		--requirement $(STUDIES)/tests/requirements.txt
 	@touch $@
 
 # An environment of their own, as Devito pins what the other tests use: 240 MB of wheels, and one

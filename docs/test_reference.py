@@ -20,7 +20,7 @@ def module(name):
     """The module of this name; None for an object, and for a module that needs another package."""
     try:
         return importlib.import_module(name)
-    except (ImportError, unspool.MissingLibraryError):
+    except (ImportError, unspool.errors.MissingLibraryError):
         return None
 
 

@@ -1,6 +1,6 @@
 //! A machine in virtual time that does what the core says: links are queues with a rate, and a
 //! copy takes as long as its bytes need. There are no faults here, and no bytes: what is measured
-//! is the core. (Faults and bytes are the simulator's, in `crates/sim`.)
+//! is the core. (Faults and bytes are the simulator's, in `tests/sim`.)
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, HashMap, VecDeque};

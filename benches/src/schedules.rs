@@ -7,7 +7,7 @@ use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use unspool_core::TierKind;
-use unspool_core::schedule::{
+use unspool_schedule::{
     Action, AnySchedule, Counts, Level, Limits, Listed, MultiLevel, OnlineRevolve, Restores,
     Revolve, Schedule, StoreAll, Uniform, ZCut, check, revolve,
 };

@@ -3,11 +3,11 @@
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 use unspool_core::Nanos;
-use unspool_core::accumulate::{
+use unspool_schedule::accumulate::{
     Checkpoint, Curve, Decision, Effort, End, Mistake, Outcome, Packer, Plan, Problem, Simple,
     Worst, follow, plan,
 };
-use unspool_core::forecast::Rate;
+use unspool_schedule::forecast::Rate;
 
 use crate::errors::{Class, error, sentence};
 use crate::panics::guarded;

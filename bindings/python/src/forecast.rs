@@ -3,12 +3,12 @@
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyTuple};
 use unspool::Settings;
-use unspool_core::forecast::{
+use unspool_core::{Nanos, TierConfig, TierKind};
+use unspool_schedule::AnySchedule;
+use unspool_schedule::forecast::{
     Compression, Forecast, ForecastError, Job, LinkBytes, LinkSpeed, Rate, forecast,
     forecast_from_sample,
 };
-use unspool_core::schedule::AnySchedule;
-use unspool_core::{Nanos, TierConfig, TierKind};
 
 use crate::errors::{Class, error, sentence};
 use crate::panics::guarded;
@@ -51,7 +51,7 @@ fn forecast_of(
 
 fn refused(py: Python<'_>, why: &ForecastError) -> PyErr {
     let class = match why {
-        ForecastError::DoesNotFit { .. } => Class::TooLarge,
+        ForecastError::DoesNotFit { .. } => Class::Capacity,
         ForecastError::Job(_) | ForecastError::Config(_) => Class::Option,
         _ => Class::Schedule,
     };

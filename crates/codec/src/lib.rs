@@ -31,6 +31,7 @@
 #![forbid(unsafe_code)]
 
 mod checksum;
+pub mod choose;
 mod coding;
 mod dtype;
 mod error;

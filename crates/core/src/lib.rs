@@ -11,18 +11,13 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
-pub mod accumulate;
-pub mod choose;
 mod command;
 mod config;
 mod event;
-pub mod forecast;
 mod hints;
 mod lifecycle;
 mod machine;
-pub mod order;
 mod policy;
-pub mod schedule;
 mod stats;
 mod time_model;
 pub mod trace;

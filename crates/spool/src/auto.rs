@@ -10,7 +10,7 @@
 //! All are whole pages of 2 MiB. Two spools that pick at the same moment, before either of them
 //! has taken anything, still fit both.
 
-use unspool_device::{Context, Driver, HostLimits, current_ordinal, memory_left};
+use unspool_cuda::{Context, Driver, HostLimits, current_ordinal, memory_left};
 
 use crate::doctor::Bytes;
 use crate::doctor::cuda::pins_are_locked;

@@ -3,7 +3,7 @@
 use std::error::Error as StdError;
 use std::fmt;
 
-use unspool_device::{DeviceError, DeviceErrorKind};
+use unspool_cuda::{DeviceError, DeviceErrorKind};
 
 /// Why a call failed, coarse enough to decide by.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]

@@ -4,8 +4,8 @@ use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use unspool_core::{CheckpointId, Place, RequestId};
-use unspool_device::DeviceError;
-use unspool_device::pending::EncodeError;
+use unspool_cuda::DeviceError;
+use unspool_gpu_codec::pending::EncodeError;
 use unspool_tiers::WriteGuard;
 use unspool_tiers::coders::{self, Encoding};
 

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use unspool_core::{Place, TierId, TierKind};
-use unspool_device::kernels::take_waited;
+use unspool_cuda::kernels::take_waited;
 use unspool_tiers::{Arena, Disk, Tier};
 use unspool_transfer::sync::{Mutex, MutexGuard, lock};
 use unspool_transfer::{Clock, Engine, Options, Pool, SystemClock, TransferError};

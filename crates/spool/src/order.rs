@@ -7,8 +7,8 @@ use std::io::{BufWriter, Write};
 use std::path::Path;
 use std::sync::Mutex;
 
-use unspool_core::order::{Checker, Op, write_header, write_op};
-use unspool_device::Watch;
+use unspool_cuda::Watch;
+use unspool_verify::{Checker, Op, write_header, write_op};
 
 use crate::error::{Error, ErrorKind};
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use unspool_codec::Head;
 use unspool_core::{CheckpointId, Event, Failure, Nanos, Place, RequestId, Version};
-use unspool_device::{DeviceSpan, Stream};
+use unspool_cuda::{DeviceSpan, Stream};
 use unspool_tiers::{Gpu, ReadGuard};
 use unspool_transfer::{Buffer, Frame, TransferError, read_frame, staging};
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use unspool_codec::{Head, Region, RegionSpec};
 use unspool_core::{CheckpointId, Event, Kept, Nanos, Place, RequestId, Size, Version};
-use unspool_device::{DeviceSpan, Stream};
+use unspool_cuda::{DeviceSpan, Stream};
 use unspool_tiers::coders::Encoding;
 use unspool_tiers::{Gpu, WriteGuard};
 use unspool_transfer::{Buffer, Frame, TransferError, staging, write_frame};

@@ -13,8 +13,8 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use unspool_core::{CheckpointId, Event, Kept, Place, RequestId, Version};
-use unspool_device::pending::EncodeError;
-use unspool_device::{DeviceError, Poll, Punctual};
+use unspool_cuda::{DeviceError, Poll, Punctual};
+use unspool_gpu_codec::pending::EncodeError;
 use unspool_tiers::coders::Parts;
 use unspool_transfer::sync::{Condvar, Mutex, lock, thread, wait_timeout};
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use unspool_core::{Config, LinkConfig, MAX_TIERS, Nanos, TierConfig, TierKind};
-use unspool_device::{DeviceArenaOptions, PinnedOptions};
+use unspool_cuda::{DeviceArenaOptions, PinnedOptions};
 use unspool_tiers::{Arena, Disk, DiskOptions, Tier, TierError};
 
 use crate::coding;

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use unspool_device::Stream;
+use unspool_cuda::Stream;
 
 /// How long a call may wait, and who may end the wait early.
 #[derive(Clone, Copy)]

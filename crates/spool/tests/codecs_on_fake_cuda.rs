@@ -12,7 +12,7 @@ use unspool::{
     Bound, Codec, CodecChoice, CodecId, DiskSettings, ErrorKind, On, RegionSpec, Settings, Spool,
     Wait,
 };
-use unspool_device::copy;
+use unspool_cuda::copy;
 use unspool_fakecuda::Fake;
 
 const COUNT: usize = 5000;

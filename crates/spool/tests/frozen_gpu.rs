@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use unspool::gpu::{Context, DeviceArray, DeviceMemory, Stream};
 use unspool::{DiskSettings, Dtype, ErrorKind, On, RegionSpec, Settings, Spool, Wait};
-use unspool_device::{Driver, copy};
+use unspool_cuda::{Driver, copy};
 use unspool_fakecuda::Fake;
 
 const LEN: u64 = 10_000;

@@ -14,7 +14,7 @@ use unspool::{
     Accumulate, Bound, Codec, CodecChoice, CodecId, DiskSettings, ErrorKind, Launch, LaunchStats,
     NvComp, Settings, Spool,
 };
-use unspool_device::copy;
+use unspool_cuda::copy;
 use unspool_fakecuda::Fake;
 
 const COUNT: usize = 5000;

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use sequences::{Bank, Plan, play_many};
 use unspool::gpu::Context;
-use unspool_device::Driver;
+use unspool_cuda::Driver;
 use unspool_fakecuda::Fake;
 
 const KIB: u64 = 1 << 10;

@@ -13,7 +13,7 @@ use unspool::{
     Bound, Choice, Codec, CodecChoice, CodecId, DiskSettings, ErrorKind, NvComp, On, RegionSpec,
     Settings, Spool,
 };
-use unspool_device::copy;
+use unspool_cuda::copy;
 use unspool_fakecuda::Fake;
 
 const COUNT: usize = 40_000;

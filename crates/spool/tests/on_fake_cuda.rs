@@ -9,7 +9,7 @@ use sequences::{
     Bank, Outcome, Plan, play_many, play_through_faults, play_together, play_until_it_breaks,
 };
 use unspool::gpu::Context;
-use unspool_device::Driver;
+use unspool_cuda::Driver;
 use unspool_fakecuda::Fake;
 
 const KIB: u64 = 1 << 10;

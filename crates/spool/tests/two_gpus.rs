@@ -6,7 +6,7 @@ mod sequences;
 use sequences::{Bank, Outcome, Plan, play_many};
 use unspool::gpu::{Context, DeviceArray, DeviceMemory, Stream};
 use unspool::{Dtype, ErrorKind, On, RegionSpec, Settings, Spool, Wait};
-use unspool_device::Driver;
+use unspool_cuda::Driver;
 use unspool_fakecuda::Fake;
 
 const KIB: u64 = 1 << 10;

@@ -10,7 +10,7 @@ use unspool::{
     Zfp,
 };
 use unspool_codec::zfp;
-use unspool_device::Driver;
+use unspool_cuda::Driver;
 use unspool_fakecuda::Fake;
 
 const SHAPE: [u64; 2] = [61, 83];

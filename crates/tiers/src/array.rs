@@ -1,8 +1,6 @@
 //! Arrays of others on a device.
 
-use unspool_device::{
-    Context, DeviceError, DeviceSpan, Stream, StridedCopies, StridedLayout, copy,
-};
+use unspool_cuda::{Context, DeviceError, DeviceSpan, Stream, StridedCopies, StridedLayout, copy};
 
 /// The memory of an array on a GPU: dense in C order, or with a layout of its own.
 #[derive(Clone, Debug)]

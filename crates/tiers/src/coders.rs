@@ -14,13 +14,14 @@ use std::time::{Duration, Instant};
 
 use unspool_codec::twine::{Layout, Spec as TwineSpec};
 use unspool_core::CheckpointId;
-use unspool_device::pending::{
+use unspool_cuda::{Context, DeviceError, DeviceSpan, Mark, Stream};
+use unspool_gpu_codec::pending::{
     CheckpointResult, DecodeStatus, EncodeError, JobResult, Pending, Start,
 };
-use unspool_device::twine::{Checkpoint, DecodeJob, EncodeJob, JobSpec, Twine};
-use unspool_device::{
-    Context, DeviceError, DeviceSpan, Mark, NvCompCoder, NvCompDecodeJob, NvCompJob, NvCompLayout,
-    Stream, ZfpCoder, ZfpDecodeJob, ZfpJob, ZfpLayout,
+use unspool_gpu_codec::twine::{Checkpoint, DecodeJob, EncodeJob, JobSpec, Twine};
+use unspool_gpu_codec::{
+    NvCompCoder, NvCompDecodeJob, NvCompJob, NvCompLayout, ZfpCoder, ZfpDecodeJob, ZfpJob,
+    ZfpLayout,
 };
 
 use crate::arena::WriteGuard;

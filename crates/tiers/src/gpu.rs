@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use unspool_core::Failure;
-use unspool_device::{Context, DeviceError, DeviceErrorKind, Driver, Mark, Marks, Stream};
+use unspool_cuda::{Context, DeviceError, DeviceErrorKind, Driver, Mark, Marks, Stream};
 
 use crate::error::TierError;
 

@@ -22,4 +22,4 @@ pub use error::{Progress, TierError};
 pub use gpu::{Gpu, failure_of};
 pub use text::Bytes;
 pub use tier::{Description, Stored, Tier};
-pub use unspool_device::{MemoryLeft, memory_left};
+pub use unspool_cuda::{MemoryLeft, memory_left};

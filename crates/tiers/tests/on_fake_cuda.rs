@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use unspool_core::CheckpointId;
-use unspool_device::{
+use unspool_cuda::{
     DeviceArenaOptions, DeviceMemory, DeviceSpan, Mark, PinnedOptions, Stream, Unregistered, copy,
 };
 use unspool_fakecuda::Fake;

@@ -8,9 +8,7 @@
 use std::sync::Arc;
 
 use unspool_core::Failure;
-use unspool_device::{
-    DeviceError, DeviceSpan, Mark, StagingRing, Stream, Unregistered, copy as raw,
-};
+use unspool_cuda::{DeviceError, DeviceSpan, Mark, StagingRing, Stream, Unregistered, copy as raw};
 use unspool_tiers::{Gpu, ReadGuard, WriteGuard};
 
 use crate::error::TransferError;

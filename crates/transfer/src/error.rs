@@ -5,7 +5,7 @@ use std::fmt;
 
 use unspool_codec::FrameError;
 use unspool_core::Failure;
-use unspool_device::DeviceError;
+use unspool_cuda::DeviceError;
 use unspool_tiers::{TierError, failure_of};
 
 /// Why a movement failed: a word for the core, sentences for people. Cheap enough to clone.

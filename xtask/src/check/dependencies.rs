@@ -4,8 +4,11 @@ use crate::finding::Finding;
 use crate::metadata::{Kind, Package};
 
 const CORE: &str = "unspool-core";
+const SCHEDULE: &str = "unspool-schedule";
+const VERIFY: &str = "unspool-verify";
 const CODEC: &str = "unspool-codec";
-const DEVICE: &str = "unspool-device";
+const CUDA: &str = "unspool-cuda";
+const GPU_CODEC: &str = "unspool-gpu-codec";
 const TIERS: &str = "unspool-tiers";
 const TRANSFER: &str = "unspool-transfer";
 const SPOOL: &str = "unspool";
@@ -13,27 +16,34 @@ const WAVE: &str = "unspool-wave";
 const TESTKIT: &str = "unspool-testkit";
 const SIM: &str = "unspool-sim";
 const FAKECUDA: &str = "unspool-fakecuda";
+const GPU_TESTS: &str = "unspool-gpu-tests";
 const BENCHES: &str = "unspool-benches";
 const PYTHON: &str = "unspool-python";
+const STUDIES: &str = "unspool-studies";
 const XTASK: &str = "xtask";
 
 /// Everything but the bindings: what test beds and benchmarks may import.
 const ALL_BUT_BINDINGS: &[&str] =
-    &[CORE, CODEC, DEVICE, TIERS, TRANSFER, SPOOL, WAVE, TESTKIT, SIM];
+    &[CORE, SCHEDULE, VERIFY, CODEC, CUDA, GPU_CODEC, TIERS, TRANSFER, SPOOL, TESTKIT, SIM];
 
 /// Who may import whom, as a normal or build dependency.
 const TABLE: &[(&str, &[&str])] = &[
     (CORE, &[]),
+    (SCHEDULE, &[CORE]),
+    (VERIFY, &[]),
     (CODEC, &[CORE]),
-    (DEVICE, &[CORE, CODEC]),
-    (TIERS, &[CORE, CODEC, DEVICE]),
-    (TRANSFER, &[CORE, CODEC, DEVICE, TIERS]),
-    (SPOOL, &[CORE, TRANSFER, TIERS, CODEC, DEVICE]),
+    (CUDA, &[VERIFY]),
+    (GPU_CODEC, &[CODEC, CUDA]),
+    (TIERS, &[CORE, CODEC, CUDA, GPU_CODEC, VERIFY]),
+    (TRANSFER, &[CORE, CODEC, CUDA, TIERS]),
+    (SPOOL, &[CORE, VERIFY, CODEC, CUDA, GPU_CODEC, TIERS, TRANSFER]),
     (WAVE, &[]),
-    (PYTHON, &[SPOOL, CORE, CODEC, WAVE]),
+    (STUDIES, &[WAVE]),
+    (PYTHON, &[SPOOL, CORE, SCHEDULE, VERIFY, CODEC]),
     (TESTKIT, ALL_BUT_BINDINGS),
     (SIM, ALL_BUT_BINDINGS),
     (FAKECUDA, &[CODEC, CORE]),
+    (GPU_TESTS, ALL_BUT_BINDINGS),
     (BENCHES, ALL_BUT_BINDINGS),
     (XTASK, &[]),
 ];

@@ -4,18 +4,21 @@ use crate::finding::Finding;
 use crate::rust::words;
 use crate::tree::{File, Tree};
 
-/// The folders that may use it. The spool's own tests and examples do so as an application does,
+/// The folders that may use it. The spool's own tests and benchmarks do so as an application does,
 /// which gives it arrays by their addresses; a test of the codecs sets the processor's control
 /// register as other libraries do.
 const ALLOWED: &[&str] = &[
     "crates/tiers",
-    "crates/device",
-    "crates/fakecuda",
-    "crates/wave",
+    "crates/cuda",
+    "crates/gpu_codec",
+    "tests/gpu",
+    "benches",
+    "tests/fakecuda",
     "bindings",
+    "studies/src",
+    "studies/wave",
     "crates/codec/tests",
     "crates/spool/tests",
-    "crates/spool/examples",
 ];
 
 /// Uses of `unsafe` elsewhere.
@@ -32,7 +35,7 @@ fn uses(file: &File) -> Vec<Finding> {
                 &file.path,
                 line,
                 "`unsafe`",
-                "it lives in crates/{tiers,device,fakecuda,wave} and bindings only",
+                "it lives in crates/{tiers,cuda,gpu_codec}, bindings, studies and tests only",
                 "Use a safe function of those crates, or add one there",
             )
         })

@@ -4,7 +4,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use unspool_core::schedule::{
+use unspool_schedule::{
     Action, AnySchedule, Counts, Fault, Interpreter, Level, Limits, Listed, MultiLevel,
     OnlineRevolve, Revolve, Schedule, ScheduleError, StoreAll, Trace, Uniform, ZCut,
 };

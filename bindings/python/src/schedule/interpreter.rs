@@ -4,7 +4,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use unspool_core::schedule::{Counts, Fault, Interpreter, Limits};
+use unspool_schedule::{Counts, Fault, Interpreter, Limits};
 
 use super::words;
 use crate::errors::{Class, error};

@@ -5,7 +5,7 @@
 
 use pyo3::prelude::*;
 use unspool::TierKind;
-use unspool_core::schedule::Action;
+use unspool_schedule::Action;
 
 use crate::errors::{Class, error};
 

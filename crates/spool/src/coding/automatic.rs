@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
+use unspool_codec::choose::{Chooser, Decision, Kept, Reason, Situation};
 use unspool_codec::{Codec, Head, NvComp};
-use unspool_core::choose::{Chooser, Decision, Kept, Reason, Situation};
 use unspool_core::{LinkStats, Nanos, TransferKind};
 
 use super::choice::CodecChoice;

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use unspool_codec::{Bound, twine};
-use unspool_device::{DeviceError, Stream};
+use unspool_cuda::{DeviceError, Stream};
 use unspool_tiers::WriteGuard;
 use unspool_tiers::coders::Spec;
 use unspool_transfer::sync::{Mutex, lock};

@@ -4,8 +4,9 @@ use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use unspool_codec::{Codec, CodecId, Head, Region};
-use unspool_device::pending::DecodeStatus;
-use unspool_device::{DeviceError, NvCompLayout, copy as raw};
+use unspool_cuda::{DeviceError, copy as raw};
+use unspool_gpu_codec::NvCompLayout;
+use unspool_gpu_codec::pending::DecodeStatus;
 use unspool_tiers::coders::{self, Coders, Stored};
 use unspool_transfer::Buffer;
 

@@ -3,8 +3,8 @@
 
 use std::time::{Duration, Instant};
 
-use unspool_device::pending::DecodeStatus;
-use unspool_device::{DeviceError, DeviceErrorKind};
+use unspool_cuda::{DeviceError, DeviceErrorKind};
+use unspool_gpu_codec::pending::DecodeStatus;
 use unspool_transfer::sync::lock;
 
 use crate::error::{Error, ErrorKind};

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use unspool_codec::{Achieved, CodecId, Head, Region};
 use unspool_core::{CheckpointId, Kept};
-use unspool_device::pending::CheckpointResult;
+use unspool_gpu_codec::pending::CheckpointResult;
 use unspool_transfer::{Buffer, Bytes, Frame};
 
 use super::automatic::Lesson;

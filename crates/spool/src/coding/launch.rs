@@ -6,8 +6,8 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use unspool_core::RequestId;
-use unspool_device::pending::{CheckpointResult, Pending};
-use unspool_device::{DeviceError, DeviceSpan, Mark, Poll, Stream, copy as raw};
+use unspool_cuda::{DeviceError, DeviceSpan, Mark, Poll, Stream, copy as raw};
+use unspool_gpu_codec::pending::{CheckpointResult, Pending};
 use unspool_tiers::coders::{self, Encoding, Spec, Stored, Values};
 use unspool_tiers::{DeviceArray, WriteGuard};
 

@@ -4,7 +4,7 @@ use unspool_codec::{
     Achieved, Codec, CodecError, CodecErrorKind, CodecId, NvComp, Region, RegionSpec, Zfp, twine,
     zfp,
 };
-use unspool_device::{NvCompLayout, ZfpLayout};
+use unspool_gpu_codec::{NvCompLayout, ZfpLayout};
 use unspool_tiers::coders::Spec;
 
 /// Regions with fewer items are kept as they are: a stream is not smaller than they are.

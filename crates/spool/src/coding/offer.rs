@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use unspool_codec::{Codec, Head, NvComp, Region, RegionSpec, Zfp};
-use unspool_device::NvCompLibrary;
+use unspool_gpu_codec::NvCompLibrary;
 
 use super::choice::{Choice, CodecChoice};
 use super::method::{FEW, items, nvcomp_layout};

@@ -4,7 +4,7 @@
 use unspool_codec::twine::Layout;
 use unspool_codec::zfp::{self, PREFIX_BYTES};
 use unspool_codec::{Codec, CodecId, Region, Zfp};
-use unspool_device::{NvCompLayout, ZfpLayout};
+use unspool_gpu_codec::{NvCompLayout, ZfpLayout};
 use unspool_tiers::coders::Stored;
 
 use super::method::{nvcomp_layout, zfp_layout};

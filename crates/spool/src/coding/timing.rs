@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use unspool_device::{Event, Poll};
+use unspool_cuda::{Event, Poll};
 
 use crate::gpu::{Gpu, Stream};
 use crate::hub::Hub;

@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use unspool_codec::NvComp;
 use unspool_core::RequestId;
-use unspool_device::{DeviceError, DeviceSpan, Mark, Stream};
+use unspool_cuda::{DeviceError, DeviceSpan, Mark, Stream};
 use unspool_tiers::WriteGuard;
 use unspool_tiers::coders::{Behind, Encoding, Member};
 use unspool_transfer::sync::lock;

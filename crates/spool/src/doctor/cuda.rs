@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use unspool_device::probe::{self, LinkSpeeds, ProbeOptions};
-use unspool_device::{
+use unspool_cuda::probe::{self, LinkSpeeds, ProbeOptions};
+use unspool_cuda::{
     Context, DeviceError, DeviceInfo, Driver as Loaded, PinnedArena, PinnedOptions,
 };
 

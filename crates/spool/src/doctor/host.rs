@@ -1,6 +1,6 @@
 //! Main memory: how much there is, and what limits it.
 
-use unspool_device::{HostLimits, memory_left};
+use unspool_cuda::{HostLimits, memory_left};
 
 use super::system::System;
 

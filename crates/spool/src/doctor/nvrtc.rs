@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use unspool_device::Nvrtc as Compiler;
+use unspool_cuda::Nvrtc as Compiler;
 
 use super::Checkup;
 use super::bounded;

@@ -21,7 +21,7 @@ pub struct Turns {
 }
 
 pub(super) fn look(system: &System) -> Turns {
-    at(system, &unspool_device::turn_lock())
+    at(system, &unspool_cuda::turn_lock())
 }
 
 fn at(system: &System, path: &Path) -> Turns {

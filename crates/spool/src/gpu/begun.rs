@@ -3,7 +3,7 @@
 
 use std::thread::Builder;
 
-use unspool_device::Context;
+use unspool_cuda::Context;
 
 /// Whether the application may have enqueued work on a ticket's memory that left no mark.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

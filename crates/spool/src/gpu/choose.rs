@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use unspool_device::{Driver, current_ordinal};
+use unspool_cuda::{Driver, current_ordinal};
 use unspool_tiers::Gpu as Device;
 
 use super::Gpu;

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use unspool_device::{
+use unspool_cuda::{
     DeviceError, DeviceMemory, DeviceSpan, PinnedArena, Stream, Unregistered, copy as raw,
 };
 use unspool_tiers::{ReadGuard, WriteGuard};

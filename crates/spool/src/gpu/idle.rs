@@ -8,7 +8,7 @@
 use std::time::Duration;
 
 use unspool_core::Nanos;
-use unspool_device::{DeviceError, Event, Poll, Stream};
+use unspool_cuda::{DeviceError, Event, Poll, Stream};
 
 /// The longest wait for the second event: it is recorded on a stream that has nothing to do.
 const LIMIT: Duration = Duration::from_secs(1);

@@ -12,8 +12,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-pub use unspool_device::{Context, device_of};
-use unspool_device::{DeviceError, DeviceErrorKind, StridedCopies};
+pub use unspool_cuda::{Context, device_of};
+use unspool_cuda::{DeviceError, DeviceErrorKind, StridedCopies};
 use unspool_tiers::Gpu as Device;
 use unspool_tiers::coders::Coders;
 
@@ -29,7 +29,7 @@ pub(crate) use copies::{
 pub(crate) use idle::Idle;
 pub(crate) use ring::{Lease, Ring};
 pub(crate) use scratch::{Lent, Scratch};
-pub use unspool_device::{DeviceMemory, DeviceSpan, Mark, Stream, StridedLayout};
+pub use unspool_cuda::{DeviceMemory, DeviceSpan, Mark, Stream, StridedLayout};
 pub use unspool_tiers::DeviceArray;
 
 /// A GPU and what copies of arrays on it need. Clones name the same one.

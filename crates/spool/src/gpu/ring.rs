@@ -5,7 +5,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use unspool_device::{DeviceError, DeviceMemory, DeviceSpan, Mark, Stream};
+use unspool_cuda::{DeviceError, DeviceMemory, DeviceSpan, Mark, Stream};
 use unspool_transfer::sync::{Mutex, lock};
 
 use super::Gpu;

@@ -1,7 +1,7 @@
 //! Device memory for bytes on their way, made once and used again: allocating costs more than most
 //! copies.
 
-use unspool_device::{DeviceError, DeviceMemory, DeviceSpan, Mark, Stream};
+use unspool_cuda::{DeviceError, DeviceMemory, DeviceSpan, Mark, Stream};
 use unspool_transfer::sync::{Mutex, lock};
 
 use super::Gpu;

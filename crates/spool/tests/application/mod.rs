@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use unspool::gpu::{Context, DeviceArray, DeviceMemory, Stream, StridedLayout};
 use unspool::{CodecChoice, Dtype, On, RegionSpec, Settings, Spool, Wait};
-use unspool_device::{Driver, copy};
+use unspool_cuda::{Driver, copy};
 
 /// The largest error of the tests' codecs.
 pub const BOUND: f64 = 1e-3;

@@ -2,7 +2,7 @@
 
 use unspool::gpu::{Context, DeviceArray, DeviceMemory, DeviceSpan, Stream, StridedLayout};
 use unspool::{Dtype, RegionSpec};
-use unspool_device::copy;
+use unspool_cuda::copy;
 
 use super::{Dice, LIMIT, Outcome};
 

@@ -1,7 +1,7 @@
 //! Results that wait on the device until somebody looks.
 
 use unspool::gpu::{DeviceMemory, DeviceSpan, Gpu};
-use unspool_device::copy;
+use unspool_cuda::copy;
 
 use super::{LIMIT, Lane, Outcome, Wrong};
 

@@ -2,7 +2,7 @@
 
 use unspool::gpu::{DeviceSpan, Stream};
 use unspool::{Launch, RegionSpec, RestoreTicket, SaveTicket, Wait};
-use unspool_device::copy;
+use unspool_cuda::copy;
 
 use super::arrays::Content;
 use super::check::same;

@@ -1,6 +1,6 @@
 //! Copies between an arena and the caller's own memory, done when they return.
 
-use unspool_device::{DeviceError, copy};
+use unspool_cuda::{DeviceError, copy};
 
 use crate::arena::{ReadGuard, WriteGuard};
 use crate::gpu::Gpu;

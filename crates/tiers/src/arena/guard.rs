@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use unspool_core::CheckpointId;
-use unspool_device::{DeviceError, DeviceSpan, Mark, PinnedArena, Stream};
+use unspool_cuda::{DeviceError, DeviceSpan, Mark, PinnedArena, Stream};
 
 use crate::arena::Arena;
 use crate::arena::memory::Memory;

@@ -1,16 +1,16 @@
 //! How much memory there is to promise. An arena costs nothing until it is written, so a machine
 //! that cannot hold it would only show that by killing the process, hours later: it is refused at
-//! the start instead. Pinned arenas and these share one account, in `unspool_device`.
+//! the start instead. Pinned arenas and these share one account, in `unspool_cuda`.
 
 use unspool_core::{Failure, TierKind};
-use unspool_device::MemoryLeft;
+use unspool_cuda::MemoryLeft;
 
 use crate::error::TierError;
 
 /// The memory that an arena may come to need. Dropping it takes the promise back. The core fills
 /// an arena from its start, so the bytes below the highest that was lent count as written.
 #[derive(Debug)]
-pub(super) struct Promise(unspool_device::Promise);
+pub(super) struct Promise(unspool_cuda::Promise);
 
 impl Promise {
     /// Promises `len` bytes.
@@ -18,7 +18,7 @@ impl Promise {
     /// # Errors
     /// When the machine does not have them besides what is in use and promised.
     pub(super) fn make(kind: TierKind, len: u64) -> Result<Promise, TierError> {
-        unspool_device::Promise::make(len).map(Promise).map_err(|left| refusal(kind, len, &left))
+        unspool_cuda::Promise::make(len).map(Promise).map_err(|left| refusal(kind, len, &left))
     }
 
     /// The bytes below `end` are about to be written.

@@ -20,7 +20,7 @@ mod table;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use unspool_core::{CheckpointId, TierKind};
-use unspool_device::{DeviceArena, DeviceArenaOptions, PinnedArena, PinnedOptions};
+use unspool_cuda::{DeviceArena, DeviceArenaOptions, PinnedArena, PinnedOptions};
 
 use crate::error::TierError;
 use crate::gpu::{Gpu, device_failed};

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 
 use unspool_core::{CheckpointId, Failure};
-use unspool_device::Mark;
+use unspool_cuda::Mark;
 
 use crate::tier::Stored;
 

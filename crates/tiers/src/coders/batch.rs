@@ -1,8 +1,9 @@
 //! Several checkpoints by one call of their encoder, each with a room and a result of its own.
 
-use unspool_device::pending::{Pending, Start};
-use unspool_device::twine::{Checkpoint, EncodeJob};
-use unspool_device::{DeviceError, DeviceSpan, NvCompJob, Stream};
+use unspool_cuda::{DeviceError, DeviceSpan, Stream};
+use unspool_gpu_codec::NvCompJob;
+use unspool_gpu_codec::pending::{Pending, Start};
+use unspool_gpu_codec::twine::{Checkpoint, EncodeJob};
 
 use super::{Coders, Encoding, LIMIT, Parts, Spec, UNIT, Values, enqueue, job};
 use crate::arena::WriteGuard;

@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use unspool_device::DeviceInfo;
-use unspool_device::probe::LinkSpeeds;
+use unspool_cuda::DeviceInfo;
+use unspool_cuda::probe::LinkSpeeds;
 
 use super::*;
 use crate::doctor::{

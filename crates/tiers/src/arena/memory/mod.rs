@@ -6,8 +6,8 @@ mod plain;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use unspool_core::order::{Agent, Op, Space};
-use unspool_device::{DeviceArena, DeviceError, DeviceSpan, PinnedArena};
+use unspool_cuda::{DeviceArena, DeviceError, DeviceSpan, PinnedArena};
+use unspool_verify::{Agent, Op, Space};
 
 use crate::gpu::Gpu;
 

@@ -1,0 +1,202 @@
+//! What went wrong on the device: exactly for one driver call, and as a sentence with a remedy for
+//! everything above.
+
+use std::error::Error;
+use std::fmt;
+use std::io;
+
+/// A driver call that failed, or that could not be made.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct CudaError {
+    /// The call, such as `cuMemCreate`, or `load` when the driver itself is missing.
+    pub call: &'static str,
+    /// The driver's number; 0 when no call was made.
+    pub code: u32,
+    /// The driver's name for it, such as `CUDA_ERROR_OUT_OF_MEMORY`.
+    pub name: String,
+    /// What it means, and for errors of loading what to do.
+    pub text: String,
+}
+
+/// `CUDA_ERROR_INVALID_VALUE`.
+pub(crate) const INVALID_VALUE: u32 = 1;
+/// `CUDA_ERROR_OUT_OF_MEMORY`.
+pub(crate) const OUT_OF_MEMORY: u32 = 2;
+/// `CUDA_ERROR_INVALID_CONTEXT`: none is current.
+pub(crate) const INVALID_CONTEXT: u32 = 201;
+/// `CUDA_ERROR_NOT_READY`: an event or a stream has unfinished work.
+pub(crate) const NOT_READY: u32 = 600;
+/// `CUDA_ERROR_STREAM_CAPTURE_IMPLICIT`: the legacy default stream while another is captured.
+pub(crate) const STREAM_CAPTURE_IMPLICIT: u32 = 906;
+
+impl CudaError {
+    /// An error without a driver call behind it.
+    pub(crate) fn before_any_call(name: &str, text: impl Into<String>) -> CudaError {
+        CudaError { call: "load", code: 0, name: name.to_owned(), text: text.into() }
+    }
+}
+
+impl fmt::Display for CudaError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.code == 0 {
+            return write!(f, "{}: {}", self.name, self.text);
+        }
+        write!(f, "{} failed with {} ({}): {}", self.call, self.name, self.code, self.text)
+    }
+}
+
+impl Error for CudaError {}
+
+/// What kind of thing went wrong, for code that has to choose what to do.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum DeviceErrorKind {
+    /// No driver, no device, no compiler.
+    Missing,
+    /// Device memory is not there.
+    OutOfMemory,
+    /// Host memory could not be pinned.
+    PinLimit,
+    /// A range outside what is there, or not mapped yet.
+    OutOfRange,
+    /// Memory, stream or event of another device.
+    WrongDevice,
+    /// The arena has been given back.
+    Closed,
+    /// The limit of a wait has passed.
+    TimedOut,
+    /// The driver refused for another reason.
+    Driver,
+    /// A kernel that does not compile, or has other parameters.
+    Kernel,
+    /// Encoded bytes that cannot be decoded.
+    Damaged,
+    /// The operating system refused.
+    System,
+}
+
+/// An error of the safe floor: a full sentence, a remedy, and the call behind it.
+#[derive(Clone, Debug)]
+pub struct DeviceError(Box<Details>);
+
+#[derive(Clone, Debug)]
+struct Details {
+    kind: DeviceErrorKind,
+    message: String,
+    advice: String,
+    cause: Option<CudaError>,
+}
+
+impl DeviceError {
+    /// An error of `kind`; `message` says what and why.
+    pub fn new(kind: DeviceErrorKind, message: impl Into<String>) -> DeviceError {
+        let (message, advice) = (message.into(), String::new());
+        DeviceError(Box::new(Details { kind, message, advice, cause: None }))
+    }
+
+    /// The same error with what a person can do about it.
+    pub fn with_advice(mut self, advice: impl Into<String>) -> DeviceError {
+        self.0.advice = advice.into();
+        self
+    }
+
+    /// The same error with the driver call behind it.
+    pub(crate) fn with_cause(mut self, cause: CudaError) -> DeviceError {
+        self.0.cause = Some(cause);
+        self
+    }
+
+    /// An error of the operating system while doing `what`.
+    pub(crate) fn system(what: &str, error: &io::Error) -> DeviceError {
+        DeviceError::new(DeviceErrorKind::System, format!("{what}: {error}"))
+    }
+
+    /// What kind of thing went wrong.
+    #[must_use]
+    pub fn kind(&self) -> DeviceErrorKind {
+        self.0.kind
+    }
+
+    /// The driver call that failed, if one did.
+    #[must_use]
+    pub fn cause(&self) -> Option<&CudaError> {
+        self.0.cause.as_ref()
+    }
+}
+
+impl From<CudaError> for DeviceError {
+    fn from(cause: CudaError) -> DeviceError {
+        let kind = match cause.code {
+            0 => DeviceErrorKind::Missing,
+            OUT_OF_MEMORY => DeviceErrorKind::OutOfMemory,
+            _ => DeviceErrorKind::Driver,
+        };
+        DeviceError::new(kind, "the CUDA driver refused").with_cause(cause)
+    }
+}
+
+impl fmt::Display for DeviceError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0.message)?;
+        if let Some(cause) = &self.0.cause {
+            write!(f, ": {cause}")?;
+        }
+        f.write_str(".")?;
+        if !self.0.advice.is_empty() {
+            write!(f, " {}", self.0.advice)?;
+        }
+        Ok(())
+    }
+}
+
+impl Error for DeviceError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        self.0.cause.as_ref().map(|cause| cause as _)
+    }
+}
+
+/// A number of bytes as people read it: `1.5 GiB`.
+pub struct Bytes(pub u64);
+
+impl fmt::Display for Bytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const UNITS: [(u64, &str); 3] = [(1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
+        match UNITS.iter().find(|(size, _)| self.0 >= *size) {
+            Some((size, unit)) if self.0.is_multiple_of(*size) => {
+                write!(f, "{} {unit}", self.0 / size)
+            }
+            Some((size, unit)) => write!(f, "{:.1} {unit}", self.0 as f64 / *size as f64),
+            None => write!(f, "{} bytes", self.0),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_reads_as_what_why_and_what_to_do() {
+        let cause = CudaError {
+            call: "cuMemCreate",
+            code: OUT_OF_MEMORY,
+            name: "CUDA_ERROR_OUT_OF_MEMORY".into(),
+            text: "out of memory".into(),
+        };
+        let error = DeviceError::new(DeviceErrorKind::OutOfMemory, "asked 3 GiB, free 1 GiB")
+            .with_cause(cause)
+            .with_advice("Set `device` to less.");
+        assert_eq!(
+            error.to_string(),
+            "asked 3 GiB, free 1 GiB: cuMemCreate failed with CUDA_ERROR_OUT_OF_MEMORY (2): \
+             out of memory. Set `device` to less."
+        );
+    }
+
+    #[test]
+    fn bytes_read_in_the_largest_unit_that_fits() {
+        let text = |bytes| Bytes(bytes).to_string();
+        assert_eq!(text(4 << 30), "4 GiB");
+        assert_eq!(text((3 << 30) / 2), "1.5 GiB");
+        assert_eq!(text(700), "700 bytes");
+    }
+}

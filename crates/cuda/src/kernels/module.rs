@@ -1,0 +1,188 @@
+//! Kernels on a device: loaded, looked up by name, launched on a stream.
+
+use std::ffi::{CString, c_void};
+use std::sync::{Mutex, PoisonError};
+
+use crate::context::Context;
+use crate::error::{DeviceError, DeviceErrorKind};
+use crate::kernels::cache::Cache;
+use crate::kernels::compile::{Arch, Cubin, Nvrtc};
+use crate::raw::{CUfunction, CUmodule};
+use crate::release::{self, After};
+use crate::result;
+use crate::stream::Stream;
+
+/// Compiled kernels on one device.
+#[derive(Debug)]
+pub struct Module {
+    context: Context,
+    handle: CUmodule,
+    /// Its kernels by name, as far as they were looked up.
+    functions: Mutex<Vec<(String, Function)>>,
+}
+
+/// A kernel of a module, for as long as that lives.
+#[derive(Clone, Copy, Debug)]
+struct Function(CUfunction);
+
+// SAFETY: a handle that the driver takes from any thread.
+unsafe impl Send for Function {}
+
+// SAFETY: the driver allows a module to be used from any thread.
+unsafe impl Send for Module {}
+// SAFETY: as above; it is not changed after it was loaded.
+unsafe impl Sync for Module {}
+
+/// A value for a kernel's parameter.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Argument {
+    /// A 64-bit number or an address.
+    U64(u64),
+    /// A 32-bit number.
+    U32(u32),
+    /// A float of single precision.
+    F32(f32),
+    /// A float of double precision.
+    F64(f64),
+}
+
+impl Argument {
+    /// Its bytes at the start of a word, as a kernel's parameter is read.
+    fn word(self) -> u64 {
+        match self {
+            Argument::U64(value) => value,
+            Argument::U32(value) => u64::from_ne_bytes(padded(value.to_ne_bytes())),
+            Argument::F32(value) => u64::from_ne_bytes(padded(value.to_ne_bytes())),
+            Argument::F64(value) => value.to_bits(),
+        }
+    }
+}
+
+fn padded(bytes: [u8; 4]) -> [u8; 8] {
+    let [a, b, c, d] = bytes;
+    [a, b, c, d, 0, 0, 0, 0]
+}
+
+impl Module {
+    /// Compiles `source` for the device of `context`, or takes it from the user's cache, and loads
+    /// it. `name` is used in messages.
+    ///
+    /// # Errors
+    /// When it does not compile, or the device does not take it.
+    pub fn compile(
+        context: &Context,
+        nvrtc: &Nvrtc,
+        name: &str,
+        source: &str,
+    ) -> Result<Module, DeviceError> {
+        let (arch, cache) = (Arch::of(context.device()), Cache::of_user());
+        let cubin = nvrtc.compile(name, source, arch, cache.as_ref())?;
+        Module::load(context, &cubin)
+    }
+
+    /// Loads compiled kernels.
+    ///
+    /// # Errors
+    /// When they are for another architecture.
+    pub fn load(context: &Context, cubin: &Cubin) -> Result<Module, DeviceError> {
+        let _scope = context.enter()?;
+        // SAFETY: a cubin is whole: it comes from the compiler or from a file that was checked.
+        let handle = unsafe { result::load_module(cubin.bytes()) }.map_err(|cause| {
+            let arch = Arch::of(context.device());
+            let message = format!("device {} ({arch}) takes no such kernels", context.ordinal());
+            DeviceError::new(DeviceErrorKind::Kernel, message).with_cause(cause)
+        })?;
+        Ok(Module { context: context.clone(), handle, functions: Mutex::default() })
+    }
+
+    /// Launches the kernel `name` with `blocks` blocks of `threads` threads.
+    ///
+    /// # Errors
+    /// When there is no such kernel, the stream belongs to another device, or the driver refuses.
+    ///
+    /// # Safety
+    /// `arguments` fit the kernel's parameters, and memory that they name is large enough and stays
+    /// until the kernel is done.
+    pub unsafe fn launch(
+        &self,
+        stream: &Stream,
+        name: &str,
+        (blocks, threads): (u32, u32),
+        arguments: &[Argument],
+    ) -> Result<(), DeviceError> {
+        let mut words: Vec<u64> = arguments.iter().map(|argument| argument.word()).collect();
+        let mut list: Vec<*mut c_void> = words.iter_mut().map(ptr_to).collect();
+        // SAFETY: the caller answers for the arguments, and the list names them.
+        unsafe { self.launch_with(stream, name, (blocks, threads), &mut list) }
+    }
+
+    /// The same with a pointer to each parameter's value, of whatever type.
+    ///
+    /// # Safety
+    /// As [`launch`](Self::launch).
+    pub unsafe fn launch_with(
+        &self,
+        stream: &Stream,
+        name: &str,
+        (blocks, threads): (u32, u32),
+        list: &mut [*mut c_void],
+    ) -> Result<(), DeviceError> {
+        self.context.require(stream.context().ordinal(), "the stream")?;
+        let _scope = self.context.enter()?;
+        let function = self.function(name)?;
+        // SAFETY: the caller answers for the arguments; the driver copies them during the call.
+        let launched = unsafe { result::launch(function, blocks, threads, stream.raw(), list) };
+        launched.map_err(|cause| failed(name, "was not launched").with_cause(cause))
+    }
+
+    /// The kernel `name`. The driver is asked for it once: that costs as much as other calls of a
+    /// launch.
+    fn function(&self, name: &str) -> Result<CUfunction, DeviceError> {
+        let mut functions = self.functions.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, function)) = functions.iter().find(|(known, _)| known == name) {
+            return Ok(function.0);
+        }
+        let function = self.look_up(name)?;
+        functions.push((name.to_owned(), Function(function)));
+        Ok(function)
+    }
+
+    fn look_up(&self, name: &str) -> Result<CUfunction, DeviceError> {
+        let text = CString::new(name).map_err(|_| failed(name, "has no such name"))?;
+        // SAFETY: the module lives as long as this value.
+        unsafe { result::function(self.handle, &text) }
+            .map_err(|cause| failed(name, "is not in the module").with_cause(cause))
+    }
+}
+
+fn ptr_to(word: &mut u64) -> *mut c_void {
+    std::ptr::from_mut(word).cast()
+}
+
+fn failed(name: &str, why: &str) -> DeviceError {
+    DeviceError::new(DeviceErrorKind::Kernel, format!("the kernel {name} {why}"))
+}
+
+impl Drop for Module {
+    fn drop(&mut self) {
+        let (context, handle) = (self.context.clone(), self.handle as usize);
+        release::now_or_later(After::Everything(context.clone()), move || {
+            if let Ok(_scope) = context.enter() {
+                // SAFETY: ours, and everything on the device is done.
+                let _ = unsafe { result::unload_module(handle as CUmodule) };
+            }
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_small_argument_lies_at_the_start_of_its_word() {
+        assert_eq!(Argument::U32(7).word().to_ne_bytes()[..4], 7u32.to_ne_bytes());
+        assert_eq!(Argument::F32(1.5).word().to_ne_bytes()[..4], 1.5f32.to_ne_bytes());
+        assert_eq!(Argument::U64(u64::MAX).word(), u64::MAX);
+    }
+}

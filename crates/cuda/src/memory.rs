@@ -1,0 +1,201 @@
+//! Plain memory: of the device, and of the host pinned by the driver. For buffers of known size;
+//! the arenas are for the tiers.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::context::Context;
+use crate::error::{Bytes, DeviceError, DeviceErrorKind};
+use crate::event::Event;
+use crate::release::{self, After};
+use crate::result;
+use crate::span::{DeviceSpan, Keep, in_range};
+use crate::stream::Stream;
+
+/// Device memory that belongs to one stream: it is freed behind what that stream was given before.
+#[derive(Debug)]
+pub struct DeviceMemory {
+    block: Arc<Block>,
+    len: u64,
+}
+
+#[derive(Debug)]
+struct Block {
+    context: Context,
+    address: u64,
+    after: Mutex<Option<Vec<Event>>>,
+}
+
+impl Keep for Block {}
+
+impl DeviceMemory {
+    /// Allocates `len` bytes, content unspecified.
+    ///
+    /// # Errors
+    /// When the memory is not there: the text says how much was asked for and is free.
+    pub fn new(context: &Context, len: u64) -> Result<DeviceMemory, DeviceError> {
+        let _scope = context.enter()?;
+        let size = usize::try_from(len.max(1)).unwrap_or(usize::MAX);
+        let address = result::allocate(size).map_err(|cause| shortage(context, len, cause))?;
+        let block = Block { context: context.clone(), address, after: Mutex::new(None) };
+        Ok(DeviceMemory { block: Arc::new(block), len })
+    }
+
+    /// All of it.
+    #[must_use]
+    pub fn span(&self) -> DeviceSpan {
+        let keep: Arc<dyn Keep> = self.block.clone();
+        DeviceSpan::own(self.block.context.ordinal(), self.block.address, self.len, keep)
+    }
+
+    /// Frees it behind what was enqueued on `stream` so far, and once no span names it. The host
+    /// does not wait. Dropping it instead frees it behind everything on the device.
+    ///
+    /// # Errors
+    /// When the stream belongs to another device.
+    pub fn free(self, stream: &Stream) -> Result<(), DeviceError> {
+        self.block.context.require(stream.context().ordinal(), "the stream")?;
+        self.free_behind(vec![stream.record()?]);
+        Ok(())
+    }
+
+    /// Frees it at once, if no span names it: whoever calls knows that its last use is done.
+    pub fn free_unused(self) {
+        self.free_behind(Vec::new());
+    }
+
+    fn free_behind(self, events: Vec<Event>) {
+        *self.block.after.lock().unwrap_or_else(PoisonError::into_inner) = Some(events);
+    }
+}
+
+/// The error for device memory that is not there.
+pub(crate) fn shortage(
+    context: &Context,
+    asked: u64,
+    cause: crate::error::CudaError,
+) -> DeviceError {
+    let free = result::memory_info().map_or(0, |(free, _)| free);
+    let message = format!(
+        "device {} has not enough memory: {} asked for, {} free",
+        context.ordinal(),
+        Bytes(asked),
+        Bytes(free)
+    );
+    DeviceError::new(DeviceErrorKind::OutOfMemory, message).with_cause(cause).with_advice(
+        "Set the option `device` to less, or free memory that this or another process holds \
+         (nvidia-smi lists them).",
+    )
+}
+
+impl Drop for Block {
+    fn drop(&mut self) {
+        let events = self.after.get_mut().unwrap_or_else(PoisonError::into_inner).take();
+        let (context, address) = (self.context.clone(), self.address);
+        let after = events.map_or_else(|| After::Everything(context.clone()), After::Events);
+        release::now_or_later(after, move || {
+            if let Ok(_scope) = context.enter() {
+                // SAFETY: ours; every span is gone and its last use is done.
+                let _ = unsafe { result::free(address) };
+            }
+        });
+    }
+}
+
+/// Host memory that the driver allocated and pinned. Pinning is slow (about 2 GB/s): for small
+/// buffers, such as staging.
+#[derive(Debug)]
+pub struct PinnedMemory {
+    context: Context,
+    pointer: *mut u8,
+    len: u64,
+}
+
+// SAFETY: plain memory; who may touch its bytes is the duty of the callers of `bytes`.
+unsafe impl Send for PinnedMemory {}
+// SAFETY: as above.
+unsafe impl Sync for PinnedMemory {}
+
+impl PinnedMemory {
+    /// Allocates and pins `len` bytes, content unspecified.
+    ///
+    /// # Errors
+    /// When the host has not enough memory, or may not pin that much.
+    pub fn new(context: &Context, len: u64) -> Result<PinnedMemory, DeviceError> {
+        let _scope = context.enter()?;
+        let size = usize::try_from(len.max(1)).unwrap_or(usize::MAX);
+        let pointer = result::allocate_host(size).map_err(|cause| {
+            DeviceError::new(
+                DeviceErrorKind::PinLimit,
+                format!("host RAM: {} of pinned memory could not be had", Bytes(len)),
+            )
+            .with_cause(cause)
+        })?;
+        Ok(PinnedMemory { context: context.clone(), pointer, len })
+    }
+
+    /// Its length in bytes.
+    #[must_use]
+    pub fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// Whether it has no bytes.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Its context.
+    #[must_use]
+    pub fn context(&self) -> &Context {
+        &self.context
+    }
+
+    /// Where `len` bytes from `offset` begin.
+    ///
+    /// # Errors
+    /// When they are not all in it.
+    pub fn at(&self, offset: u64, len: u64) -> Result<*mut u8, DeviceError> {
+        in_range(offset, len, self.len, "the pinned memory")?;
+        // SAFETY: inside the allocation.
+        Ok(unsafe { self.pointer.add(offset as usize) })
+    }
+
+    /// Its bytes.
+    ///
+    /// # Safety
+    /// No unfinished copy writes to it.
+    #[must_use]
+    pub unsafe fn bytes(&self) -> &[u8] {
+        // SAFETY: allocated with this length; the caller answers for the rest.
+        unsafe { std::slice::from_raw_parts(self.pointer, self.len as usize) }
+    }
+
+    /// Its bytes, to be changed.
+    ///
+    /// # Safety
+    /// No unfinished copy uses it.
+    #[must_use]
+    pub unsafe fn bytes_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as above, and nobody else has a reference.
+        unsafe { std::slice::from_raw_parts_mut(self.pointer, self.len as usize) }
+    }
+}
+
+impl Drop for PinnedMemory {
+    fn drop(&mut self) {
+        /// The pointer on its way to the thread that frees it.
+        struct Block(*mut u8);
+        // SAFETY: nobody else has it any more.
+        unsafe impl Send for Block {}
+
+        let (context, block) = (self.context.clone(), Block(self.pointer));
+        release::now_or_later(After::Everything(context.clone()), move || {
+            let block = block;
+            if let Ok(_scope) = context.enter() {
+                // SAFETY: ours; everything that could use it is done.
+                let _ = unsafe { result::free_host(block.0) };
+            }
+        });
+    }
+}

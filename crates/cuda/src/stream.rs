@@ -1,0 +1,223 @@
+//! Streams: our own, and the user's borrowed by handle.
+
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use unspool_verify::{Agent, Op};
+
+use crate::context::Context;
+use crate::error::{DeviceError, DeviceErrorKind};
+use crate::event::{Event, Poll, wait_for};
+use crate::raw::CUstream;
+use crate::watch::new_recording;
+use crate::{life, result};
+
+/// The legacy default stream, by its handle.
+const LEGACY: usize = 1;
+/// The default stream of each thread, by its handle.
+const PER_THREAD: usize = 2;
+
+/// A stream of one device: work on it is done in the order in which it was enqueued.
+#[derive(Debug)]
+pub struct Stream {
+    context: Context,
+    handle: CUstream,
+    owned: bool,
+    /// Its number, once it was asked for.
+    id: OnceLock<u64>,
+}
+
+// SAFETY: the driver allows a stream to be used from any thread.
+unsafe impl Send for Stream {}
+// SAFETY: as above; enqueueing is ordered by the driver.
+unsafe impl Sync for Stream {}
+
+impl Stream {
+    /// A stream of our own, which does not wait for the legacy default stream.
+    ///
+    /// # Errors
+    /// When the context is broken or out of resources.
+    pub fn new(context: &Context) -> Result<Stream, DeviceError> {
+        let _scope = context.enter()?;
+        let handle = result::create_stream(0)?;
+        Ok(Stream::make(context, handle, true))
+    }
+
+    fn make(context: &Context, handle: CUstream, owned: bool) -> Stream {
+        Stream { context: context.clone(), handle, owned, id: OnceLock::new() }
+    }
+
+    /// The legacy default stream, which waits for blocking streams and they for it.
+    #[must_use]
+    pub fn legacy_default(context: &Context) -> Stream {
+        Stream::make(context, LEGACY as CUstream, false)
+    }
+
+    /// The default stream of the thread that enqueues on it.
+    #[must_use]
+    pub fn per_thread_default(context: &Context) -> Stream {
+        Stream::make(context, PER_THREAD as CUstream, false)
+    }
+
+    /// The user's stream by its handle, as the array libraries give it: 0 and 1 are the legacy
+    /// default stream, 2 is the thread's default stream (the Python array API's numbers).
+    ///
+    /// # Errors
+    /// When the stream belongs to another device or context.
+    ///
+    /// # Safety
+    /// `handle` must be one of those numbers or a stream that lives as long as this value.
+    pub unsafe fn borrow(context: &Context, handle: usize) -> Result<Stream, DeviceError> {
+        let handle = if handle == 0 { LEGACY } else { handle };
+        let stream = Stream::make(context, handle as CUstream, false);
+        if handle > PER_THREAD {
+            stream.require_own_context()?;
+        }
+        Ok(stream)
+    }
+
+    fn require_own_context(&self) -> Result<(), DeviceError> {
+        let scope = self.context.enter()?;
+        // SAFETY: the stream lives, by the promise given to `borrow`.
+        let theirs = unsafe { result::stream_context(self.handle) }?;
+        drop(scope);
+        if theirs == self.context.raw() {
+            return Ok(());
+        }
+        let own = self.context.ordinal();
+        let message = match ordinal_of(theirs) {
+            Ok(other) if other != own => {
+                format!("the stream belongs to device {other}, and device {own} is meant")
+            }
+            _ => format!("the stream belongs to another context than device {own}'s primary one"),
+        };
+        Err(DeviceError::new(DeviceErrorKind::WrongDevice, message)
+            .with_advice("Give a stream that was made on the device of the spool."))
+    }
+
+    /// The handle as a number, for array libraries.
+    #[must_use]
+    pub fn handle(&self) -> usize {
+        self.handle as usize
+    }
+
+    /// Its context.
+    #[must_use]
+    pub fn context(&self) -> &Context {
+        &self.context
+    }
+
+    /// Lets everything that is enqueued after this wait for `event`. The host does not wait. An
+    /// event that is done already costs the stream nothing: what the host has seen done is before
+    /// all that it enqueues.
+    ///
+    /// # Errors
+    /// When the context is broken.
+    pub fn wait_for(&self, event: &Event) -> Result<(), DeviceError> {
+        let _scope = self.context.enter()?;
+        if matches!(event.poll_entered(), Poll::Done) {
+            return Ok(());
+        }
+        // SAFETY: both live while they are borrowed; the driver keeps what it still needs.
+        unsafe { result::stream_wait(self.handle, event.raw()) }?;
+        if let Some(event) = event.recording() {
+            self.context.saw(|| Op::Wait { by: self.agent(), event });
+        }
+        Ok(())
+    }
+
+    /// A new event recorded behind everything enqueued so far.
+    ///
+    /// # Errors
+    /// When the context is broken or out of resources.
+    pub fn record(&self) -> Result<Event, DeviceError> {
+        let event = Event::new(&self.context)?;
+        event.record(self)?;
+        Ok(event)
+    }
+
+    /// Waits until everything enqueued so far is done, at most `limit`.
+    ///
+    /// # Errors
+    /// When something before it failed, and when the limit has passed.
+    pub fn sync(&self, limit: Duration) -> Result<(), DeviceError> {
+        self.record()?.wait(limit)
+    }
+
+    /// Waits until nothing that was enqueued on it is unfinished, at most `limit`. It needs no
+    /// event, so it works when none can be had; but what others enqueue meanwhile is waited for
+    /// too, so [`sync`](Self::sync) is better where it works.
+    ///
+    /// # Errors
+    /// When something on it failed, and when the limit has passed.
+    pub fn drain(&self, limit: Duration) -> Result<(), DeviceError> {
+        let _scope = self.context.enter()?;
+        let poll = || {
+            // SAFETY: it lives while it is borrowed.
+            match unsafe { result::is_idle(self.handle) } {
+                Ok(true) => Poll::Done,
+                Ok(false) => Poll::NotYet,
+                Err(cause) => Poll::Failed(cause.into()),
+            }
+        };
+        wait_for(poll, limit, "the work on a stream")?;
+        // As if there had been an event behind all of it.
+        let event = new_recording();
+        self.context.saw(|| Op::Record { event, on: self.agent() });
+        self.context.saw(|| Op::Wait { by: Agent::Host, event });
+        self.context.saw(|| Op::Forget { event });
+        Ok(())
+    }
+
+    /// Whether what is enqueued on it goes into a graph instead of being done: then nothing of
+    /// ours may be enqueued, since it would be done again with every launch of the graph. So says
+    /// the legacy default stream while a stream that it waits for is being captured.
+    ///
+    /// # Errors
+    /// When the context is broken.
+    pub fn is_capturing(&self) -> Result<bool, DeviceError> {
+        let _scope = self.context.enter()?;
+        // SAFETY: it lives while it is borrowed.
+        Ok(unsafe { result::is_capturing(self.handle) }?)
+    }
+
+    /// Its name for a watch: a number that no other stream of the process has or had, by the
+    /// driver; each thread's default stream is one of its own.
+    pub(crate) fn agent(&self) -> Agent {
+        let ask = || {
+            let _scope = self.context.enter()?;
+            // SAFETY: it lives while it is borrowed.
+            unsafe { result::stream_id(self.handle) }
+        };
+        let number = || ask().unwrap_or(self.handle as u64);
+        if self.handle as usize == PER_THREAD {
+            return Agent::Stream(number());
+        }
+        Agent::Stream(*self.id.get_or_init(number))
+    }
+
+    /// Handle of the driver, for libraries that take a stream of CUDA.
+    pub fn raw(&self) -> CUstream {
+        self.handle
+    }
+}
+
+/// The number of the device of a context.
+fn ordinal_of(context: crate::raw::CUcontext) -> Result<u32, DeviceError> {
+    result::push_context(context)?;
+    let device = result::current_device();
+    let _ = result::pop_context();
+    Ok(device?.unsigned_abs())
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        if self.owned
+            && life::driver_lives()
+            && let Ok(_scope) = self.context.enter()
+        {
+            // SAFETY: our own; the driver finishes what is enqueued before it destroys it.
+            let _ = unsafe { result::destroy_stream(self.handle) };
+        }
+    }
+}

@@ -1,0 +1,433 @@
+//! nvCOMP: codecs of NVIDIA that are loaded when they are installed, for arrays on the device.
+//!
+//! nvCOMP is closed and its streams are its own, so what it makes is never the only copy of
+//! anything that lasts: a spool that is durable refuses these codecs. It trusts what it decodes, so
+//! a container carries a sum, and nothing is decoded before that was found right, on the device.
+//!
+//! Nothing here waits for the device, with one exception in nvCOMP itself: decoding Bitcomp waits
+//! until the stream has come to it.
+//!
+//! - `find`, `library`, `table`, `options`: what is loaded, and for which versions.
+//! - `layout`: chunks and containers; `room`: the memory to work in.
+//! - `encode`: one array or several with one call of the library.
+//! - `launch`: the kernels of `kernels/nvcomp.cu`, whose text says how a container looks.
+
+mod encode;
+mod find;
+mod launch;
+mod layout;
+mod library;
+mod options;
+mod room;
+mod table;
+
+use std::ffi::c_int;
+use std::path::PathBuf;
+use std::sync::{Arc, OnceLock};
+
+use unspool_codec::NvComp;
+
+use crate::pending::{DecodeStatus, Pending, Slots};
+use crate::scratch::Scratch;
+use unspool_cuda::Context;
+use unspool_cuda::DeviceSpan;
+use unspool_cuda::Marks;
+use unspool_cuda::Place as Touched;
+use unspool_cuda::Stream;
+use unspool_cuda::copy;
+use unspool_cuda::kernels::{Compiler, Module, Shelf};
+use unspool_cuda::{DeviceError, DeviceErrorKind};
+
+use launch::Launcher;
+use layout::CHUNK;
+use options::Pair;
+use room::{Needs, Room, Shape};
+use table::Table;
+
+pub use layout::NvCompLayout;
+pub use library::NvCompLibrary;
+
+/// The text of the kernels.
+pub(crate) const SOURCE: &str = include_str!("../../kernels/nvcomp.cu");
+
+/// How many pieces of memory of one shape are made before somebody waits for another.
+const MOST_ROOMS: usize = 3;
+
+/// The most temporary memory of one call: formats that want more get the chunks in batches.
+const MOST_TEMPORARY: u64 = 256 << 20;
+
+/// An array to be encoded.
+#[derive(Clone, Copy, Debug)]
+pub struct NvCompJob<'a> {
+    /// The device address of its first value; the array is dense.
+    pub source: u64,
+    /// What it is, and the format.
+    pub layout: &'a NvCompLayout,
+}
+
+/// A container to be decoded.
+#[derive(Clone, Copy, Debug)]
+pub struct NvCompDecodeJob<'a> {
+    /// The device address of the container, a multiple of 64.
+    pub stream_address: u64,
+    /// Its bytes.
+    pub stored: u64,
+    /// What it has to hold; anything else is refused.
+    pub layout: &'a NvCompLayout,
+    /// The device address of the first value of the dense array.
+    pub target: u64,
+}
+
+/// Encodes and decodes on one device.
+#[derive(Debug)]
+pub struct NvCompCoder {
+    context: Context,
+    folders: Vec<PathBuf>,
+    found: OnceLock<Result<Arc<NvCompLibrary>, DeviceError>>,
+    compiler: Compiler,
+    module: Shelf<()>,
+    slots: Arc<Slots>,
+    marks: Arc<Marks>,
+    rooms: Scratch<Room>,
+    /// Those for several arrays. One of a shape will do: calls come behind each other on a stream.
+    batches: Scratch<Room>,
+}
+
+/// A format of the library for one array.
+struct Format {
+    table: Table,
+    options: Pair,
+    codec: NvComp,
+}
+
+impl NvCompCoder {
+    /// Loads nothing yet: that is done at the first use. `folders` are looked into first for nvCOMP
+    /// and for the compiler, such as Python's `sys.path`. Results go into `slots`, which other
+    /// codecs of the context share.
+    #[must_use]
+    pub fn looking_in(context: &Context, slots: &Arc<Slots>, folders: Vec<PathBuf>) -> NvCompCoder {
+        NvCompCoder {
+            context: context.clone(),
+            compiler: Compiler::new(context, folders.clone()),
+            folders,
+            found: OnceLock::new(),
+            module: Shelf::default(),
+            slots: Arc::clone(slots),
+            marks: Marks::new(context),
+            rooms: Scratch::new(MOST_ROOMS),
+            batches: Scratch::new(1),
+        }
+    }
+
+    /// The library, loaded at the first call. It is looked for once.
+    ///
+    /// # Errors
+    /// When there is none that can be used, with what to install.
+    pub fn loaded(&self) -> Result<Arc<NvCompLibrary>, DeviceError> {
+        self.found.get_or_init(|| NvCompLibrary::find_in(&self.folders)).clone()
+    }
+
+    /// Makes ready what the first call would otherwise wait for: the library, and the kernels
+    /// around it. Whoever needs them is told what fails.
+    pub fn prepare(&self) {
+        if self.loaded().is_ok() {
+            self.module.fill(&(), || self.compiler.make("nvcomp.cu", SOURCE));
+        }
+    }
+
+    /// The library, if all that a call needs is there. Loads and compiles nothing.
+    #[must_use]
+    pub fn ready(&self) -> Option<Arc<NvCompLibrary>> {
+        let found = self.found.get()?.as_ref().ok()?;
+        self.module.find(&()).map(|_| Arc::clone(found))
+    }
+
+    /// Enqueues the decoding of a container. The status tells of one that is damaged or holds
+    /// something else: nvCOMP does not get to see its chunks, and what is in the array then is
+    /// unspecified. Waits for the stream if the format is Bitcomp.
+    ///
+    /// # Errors
+    /// As [`encode`](Self::encode), and when `stored` cannot be the length of such a container.
+    ///
+    /// # Safety
+    /// The container and the array are device memory of the lengths that `stored` and the layout
+    /// say, and nobody else uses them until the decoding is done.
+    pub unsafe fn decode(
+        &self,
+        stream: &Stream,
+        job: &NvCompDecodeJob<'_>,
+    ) -> Result<DecodeStatus, DeviceError> {
+        self.context.require(stream.context().ordinal(), "the stream")?;
+        let (library, format) = self.format(job.layout)?;
+        let module = self.module()?;
+        let launcher = Launcher::new(&module, stream, job.layout, &library);
+        let container = self.foreign(job.stream_address, job.stored);
+        let target = self.foreign(job.target, job.layout.bytes());
+        stream.saw_copy("decoding with nvCOMP", Touched::of(&container), Touched::of(&target));
+        if job.stored == job.layout.most() {
+            return self.copy_out(stream, &launcher, &container, &target);
+        }
+        check_length(job)?;
+        let (slot, mark) = (self.slots.begin(1)?, self.marks.prepare()?);
+        let room = self.room(stream, &format, (job.layout, 1), (job.target, true))?;
+        let to = staged(&room, 0, &target)?;
+        // SAFETY: the caller's duty; the room is ours until the result is there.
+        unsafe {
+            launcher.unpack(&room, (job.stream_address, job.stored), to.address())?;
+            self.decompress(stream, &format, &room)?;
+            launcher.decoded(&room, &slot)?;
+        }
+        if room.shape.staged {
+            copy::device_to_device(stream, &target, &to)?;
+        }
+        let pending = slot.launched(mark.record(stream)?, 0);
+        self.give_back(room, &pending);
+        Ok(DecodeStatus::new(vec![pending]))
+    }
+
+    /// Values that are stored as they are.
+    fn copy_out(
+        &self,
+        stream: &Stream,
+        launcher: &Launcher<'_>,
+        container: &DeviceSpan,
+        target: &DeviceSpan,
+    ) -> Result<DecodeStatus, DeviceError> {
+        let (slot, mark) = (self.slots.begin(1)?, self.marks.prepare()?);
+        copy::device_to_device(
+            stream,
+            target,
+            &container.slice(layout::HEAD_BYTES, target.len())?,
+        )?;
+        // SAFETY: it reads the container's head, which is there, and writes the slot.
+        unsafe { launcher.copied((container.address(), container.len()), &slot) }?;
+        Ok(DecodeStatus::new(vec![slot.launched(mark.record(stream)?, 0)]))
+    }
+
+    fn foreign(&self, address: u64, len: u64) -> DeviceSpan {
+        // SAFETY: the callers of `encode` and `decode` promise that it is there for as long.
+        unsafe { DeviceSpan::foreign(&self.context, address, len) }
+    }
+
+    fn format(&self, layout: &NvCompLayout) -> Result<(Arc<NvCompLibrary>, Format), DeviceError> {
+        let (library, codec) = (self.loaded()?, layout.codec());
+        let options = options::options(library.major, codec, layout.dtype());
+        match options.zip(library.table(codec)) {
+            Some((options, table)) => Ok((library, Format { table, options, codec })),
+            None => Err(lacks(&library, codec)),
+        }
+    }
+
+    fn module(&self) -> Result<Arc<Module>, DeviceError> {
+        self.module.get(&(), || self.compiler.make("nvcomp.cu", SOURCE))
+    }
+
+    /// Memory for work on so many arrays of a layout, decoding or not; `addresses` is all of theirs
+    /// joined by `or`, for how they are aligned.
+    fn room(
+        &self,
+        stream: &Stream,
+        format: &Format,
+        (layout, arrays): (&NvCompLayout, u64),
+        (addresses, decodes): (u64, bool),
+    ) -> Result<Room, DeviceError> {
+        let count = arrays.next_power_of_two();
+        let mut shape = Shape { layout: layout.clone(), decodes, staged: false, count };
+        let needs = self.needs(stream, format, &shape)?;
+        let of_array = if decodes { needs.alignments.output } else { needs.alignments.input };
+        shape.staged = !addresses.is_multiple_of(of_array.max(1) as u64);
+        let fits = |room: &Room| room.shape.serves(&shape) && room.needs.are_like(&needs);
+        self.rooms_for(count).take(stream, fits, || {
+            let room = self.new_room(&shape, needs)?;
+            copy::fill(stream, &room.control_span()?, 0)?;
+            if decodes {
+                self.make_spare(stream, format, &room)?;
+            }
+            Ok(room)
+        })
+    }
+
+    fn rooms_for(&self, arrays: u64) -> &Scratch<Room> {
+        if arrays > 1 { &self.batches } else { &self.rooms }
+    }
+
+    fn give_back(&self, room: Room, user: &Pending) {
+        self.rooms_for(room.shape.count).give(room, user);
+    }
+
+    /// A room of that shape, in place of those for smaller batches. Where there is no memory for
+    /// it, what nobody uses is freed first.
+    fn new_room(&self, shape: &Shape, needs: Needs) -> Result<Room, DeviceError> {
+        // Freed behind what uses them.
+        drop(self.batches.remove(|room, _| shape.serves(&room.shape)));
+        let make = || Room::new(&self.context, shape.clone(), needs);
+        match make() {
+            Err(error) if error.kind() == DeviceErrorKind::OutOfMemory => {}
+            made => return made,
+        }
+        for rooms in [&self.rooms, &self.batches] {
+            let unused = rooms.remove(|_, user| user.mark().is_done());
+            unused.into_iter().for_each(Room::free_unused);
+        }
+        make()
+    }
+
+    /// What the library says that it needs.
+    fn needs(&self, stream: &Stream, format: &Format, shape: &Shape) -> Result<Needs, DeviceError> {
+        let _scope = self.context.enter()?;
+        let (table, pair) = (&format.table, format.options);
+        let told =
+            |what, answer: Result<_, c_int>| answer.map_err(|code| failed(format, what, code));
+        let most = told("the size of a chunk", table.most(CHUNK as usize, pair.compress))? as u64;
+        let (questions, options) = match shape.decodes {
+            false => (&table.compressing, pair.compress),
+            true => (&table.decompressing, pair.decompress),
+        };
+        let alignments = questions.alignments(options);
+        let alignments = alignments.map_err(|code| failed(format, "alignments", code))?;
+        let temporary = |questions: &table::Questions, options, chunks: u64| {
+            let sizes = (chunks as usize, CHUNK as usize, (chunks * CHUNK) as usize);
+            let answer = questions.temporary(sizes, options, stream.raw().cast());
+            told("temporary memory", answer).map(|bytes| bytes as u64)
+        };
+        let mut batch = shape.chunks();
+        let mut bytes = temporary(questions, options, batch)?;
+        while bytes > MOST_TEMPORARY && batch > 64 {
+            batch = batch.div_ceil(2);
+            bytes = temporary(questions, options, batch)?;
+        }
+        if shape.decodes {
+            bytes = bytes.max(temporary(&table.compressing, pair.compress, 2)?);
+        }
+        Ok(Needs { stride: most.next_multiple_of(64), batch, temporary: bytes, alignments })
+    }
+
+    /// Compresses chunks of zeros, which decode where those of a damaged container must not.
+    fn make_spare(&self, stream: &Stream, format: &Format, room: &Room) -> Result<(), DeviceError> {
+        let (module, library) = (self.module()?, self.loaded()?);
+        let zeros = room.zeros_span()?;
+        copy::fill(stream, &zeros, 0)?;
+        let launcher = Launcher::new(&module, stream, &room.shape.layout, &library);
+        let _scope = self.context.enter()?;
+        // SAFETY: two chunks in our own memory, which is as long as the library says.
+        unsafe {
+            launcher.spare_arrays(room, zeros.address())?;
+            let code = (format.table.compress)(
+                room.from(),
+                room.lengths(),
+                CHUNK as usize,
+                2,
+                room.temporary(),
+                room.needs.temporary as usize,
+                room.to(),
+                room.spare_lengths(),
+                format.options.compress,
+                room.statuses(),
+                stream.raw().cast(),
+            );
+            done(format, "compressing", code)
+        }
+    }
+
+    /// # Safety
+    /// The arrays of the room name the chunks.
+    unsafe fn compress(
+        &self,
+        stream: &Stream,
+        format: &Format,
+        (room, chunks): (&Room, u64),
+    ) -> Result<(), DeviceError> {
+        let _scope = self.context.enter()?;
+        batches(room, chunks).try_for_each(|(first, count)| {
+            // SAFETY: the arrays have that many entries, and the memory is as long as the library
+            // says; the caller answers for the chunks.
+            let code = unsafe {
+                (format.table.compress)(
+                    room.from() + 8 * first,
+                    room.lengths() + 8 * first,
+                    CHUNK as usize,
+                    count as usize,
+                    room.temporary(),
+                    room.needs.temporary as usize,
+                    room.to() + 8 * first,
+                    room.found() + 8 * first,
+                    format.options.compress,
+                    room.statuses() + 4 * first,
+                    stream.raw().cast(),
+                )
+            };
+            done(format, "compressing", code)
+        })
+    }
+
+    /// # Safety
+    /// The arrays of the room name chunks that are whole.
+    unsafe fn decompress(
+        &self,
+        stream: &Stream,
+        format: &Format,
+        room: &Room,
+    ) -> Result<(), DeviceError> {
+        let _scope = self.context.enter()?;
+        batches(room, room.shape.chunks()).try_for_each(|(first, count)| {
+            // SAFETY: as in `compress`.
+            let code = unsafe {
+                (format.table.decompress)(
+                    room.from() + 8 * first,
+                    room.lengths() + 8 * first,
+                    room.rooms() + 8 * first,
+                    room.found() + 8 * first,
+                    count as usize,
+                    room.temporary(),
+                    room.needs.temporary as usize,
+                    room.to() + 8 * first,
+                    format.options.decompress,
+                    room.statuses() + 4 * first,
+                    stream.raw().cast(),
+                )
+            };
+            done(format, "decompressing", code)
+        })
+    }
+}
+
+/// Array `index` as nvCOMP gets it: itself, or its copy in the room.
+fn staged(room: &Room, index: u64, array: &DeviceSpan) -> Result<DeviceSpan, DeviceError> {
+    if room.shape.staged { room.staged_span(index) } else { Ok(array.clone()) }
+}
+
+/// First chunk and number of chunks of each call for so many chunks.
+fn batches(room: &Room, chunks: u64) -> impl Iterator<Item = (u64, u64)> {
+    let batch = room.needs.batch;
+    (0..chunks).step_by(batch as usize).map(move |first| (first, batch.min(chunks - first)))
+}
+
+fn check_length(job: &NvCompDecodeJob<'_>) -> Result<(), DeviceError> {
+    let (least, most) = (job.layout.table_end(), job.layout.most());
+    if job.stored > least && job.stored < most && job.stored.is_multiple_of(16) {
+        return Ok(());
+    }
+    let message =
+        format!("a container of nvCOMP for such an array does not have {} bytes", job.stored);
+    Err(DeviceError::new(DeviceErrorKind::Damaged, message)
+        .with_advice("Decode it with the shape, dtype and codec that it was encoded with."))
+}
+
+fn done(format: &Format, what: &str, code: c_int) -> Result<(), DeviceError> {
+    if code == 0 { Ok(()) } else { Err(failed(format, what, code)) }
+}
+
+fn failed(format: &Format, what: &str, code: c_int) -> DeviceError {
+    let message = format!("nvCOMP refused ({what}, {:?}): status {code}", format.codec);
+    DeviceError::new(DeviceErrorKind::Kernel, message)
+        .with_advice("Use another codec for this array, and tell us its dtype and shape.")
+}
+
+fn lacks(library: &NvCompLibrary, codec: NvComp) -> DeviceError {
+    let advice = match codec {
+        NvComp::BitcompLossy(_) => "Bitcomp with a bound needs version 6.",
+        _ => "Install nvCOMP 6, or use one of Unspool's own codecs.",
+    };
+    let message = format!("{library:?} has no {codec:?} for such values");
+    DeviceError::new(DeviceErrorKind::Missing, message).with_advice(advice)
+}

@@ -1,0 +1,53 @@
+//! What comes of decoding on the device: nothing, or a stream that is damaged.
+
+use std::time::{Duration, Instant};
+
+use super::{EncodeErrorKind, Pending};
+use unspool_cuda::{DeviceError, DeviceErrorKind};
+
+/// Streams that are being decoded. Nothing has to be done with it: what a damaged stream leaves
+/// behind is in the array alone, and unspecified.
+#[derive(Clone, Debug)]
+pub struct DecodeStatus(Vec<Pending>);
+
+impl DecodeStatus {
+    /// Of launches whose slots say `REFUSED` when a stream is damaged.
+    pub(crate) fn new(launches: Vec<Pending>) -> DecodeStatus {
+        DecodeStatus(launches)
+    }
+
+    /// Whether all streams were whole, or `None` while the device has not said it. Makes no call of
+    /// the driver.
+    #[must_use]
+    pub fn try_result(&self) -> Option<Result<(), DeviceError>> {
+        let known: Option<Vec<_>> = self.0.iter().map(Pending::try_result).collect();
+        Some(known?.into_iter().try_for_each(|result| result.map(drop)).map_err(refusal))
+    }
+
+    /// The same, after at most `limit`.
+    ///
+    /// # Errors
+    /// When a stream is damaged, the device failed, or the limit has passed.
+    pub fn wait(&self, limit: Duration) -> Result<(), DeviceError> {
+        let began = Instant::now();
+        let mut launches = self.0.iter();
+        let left = || limit.saturating_sub(began.elapsed());
+        launches.try_for_each(|launch| launch.wait(left()).map(drop)).map_err(refusal)
+    }
+
+    /// Why nothing will be told any more: the device has failed. Asks the driver.
+    #[must_use]
+    pub fn failure(&self) -> Option<DeviceError> {
+        self.0.iter().find_map(Pending::failure).map(refusal)
+    }
+}
+
+fn refusal(error: super::EncodeError) -> DeviceError {
+    if error.kind() != EncodeErrorKind::Refused {
+        return error.into_device_error();
+    }
+    let message = "an encoded array is damaged: the device could not decode it";
+    DeviceError::new(DeviceErrorKind::Damaged, message).with_advice(
+        "The bytes were changed since they were encoded, or are those of another array.",
+    )
+}

@@ -1,0 +1,186 @@
+//! What the device writes about an encoded checkpoint, and how it is read.
+//!
+//! In mapped pinned memory, words of 64 bits (a C struct of `u64`, little endian):
+//!
+//! - 0: the sequence number of the slot, written last and with a fence of the system before it;
+//! - 1: [`DONE`], [`OVERFLOW`] or [`REFUSED`];
+//! - 2: the address at which the checkpoint begins;
+//! - 3: its bytes, from there to the end of its last job (also when that was too much);
+//! - from 4 + 6 j, of job j: offset from the begin, stored bytes, largest error (`f64`), sum of the
+//!   squared errors (`f64`), values, outliers.
+//!
+//! And for what is placed behind it, in device memory, a record of four words: where it ends (not
+//! aligned), where it begins, word 1 from above, and two counters of 32 bits for kernels, which are
+//! 0 between launches. A checkpoint that does not fit ends at its limit, so that what follows finds
+//! its own room untouched.
+
+use std::fmt;
+
+use unspool_codec::Achieved;
+
+use unspool_cuda::{Bytes, DeviceError, DeviceErrorKind};
+
+/// The checkpoint is there.
+pub(super) const DONE: u64 = 0;
+/// It would have ended beyond its limit.
+pub(super) const OVERFLOW: u64 = 1;
+/// The codec takes no such values.
+pub(super) const REFUSED: u64 = 2;
+
+/// Words of a slot before those of its jobs, and of each job.
+pub(super) const HEAD_WORDS: usize = 4;
+pub(super) const JOB_WORDS: usize = 6;
+
+/// The words of a slot behind the first one.
+pub(super) type Words = Vec<u64>;
+
+/// Where an encoded checkpoint lies.
+#[derive(Clone, PartialEq, Debug)]
+pub struct CheckpointResult {
+    /// The address of its first byte.
+    pub start: u64,
+    /// Bytes from there to the end of the last job.
+    pub bytes: u64,
+    /// One for each job, in their order.
+    pub jobs: Vec<JobResult>,
+}
+
+/// One job of an encoded checkpoint.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct JobResult {
+    /// Bytes from the begin of the checkpoint.
+    pub offset: u64,
+    /// Bytes that it takes.
+    pub stored: u64,
+    /// The error that was made; 0 for bytes that were copied.
+    pub achieved: Achieved,
+}
+
+/// A checkpoint that is not there.
+#[derive(Clone, Debug)]
+pub struct EncodeError {
+    kind: EncodeErrorKind,
+    error: DeviceError,
+}
+
+/// Why a checkpoint is not there.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum EncodeErrorKind {
+    /// It would have ended beyond its limit; nothing was written there.
+    Overflow,
+    /// The codec takes no such values.
+    Refused,
+    /// The device failed, or the wait for it has passed its limit.
+    Device,
+}
+
+impl EncodeError {
+    fn new(kind: EncodeErrorKind, error: DeviceError) -> EncodeError {
+        EncodeError { kind, error }
+    }
+
+    pub(super) fn lost() -> EncodeError {
+        let message = "the encoder ended without a result";
+        DeviceError::new(DeviceErrorKind::Kernel, message).into()
+    }
+
+    /// Why.
+    #[must_use]
+    pub fn kind(&self) -> EncodeErrorKind {
+        self.kind
+    }
+
+    /// The same as an error of the device.
+    #[must_use]
+    pub fn into_device_error(self) -> DeviceError {
+        self.error
+    }
+}
+
+impl From<DeviceError> for EncodeError {
+    fn from(error: DeviceError) -> EncodeError {
+        EncodeError::new(EncodeErrorKind::Device, error)
+    }
+}
+
+impl fmt::Display for EncodeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.error.fmt(f)
+    }
+}
+
+impl std::error::Error for EncodeError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&self.error)
+    }
+}
+
+/// The result that the words of a slot tell; nothing is at or beyond `limit`.
+pub(super) fn read(words: &Words, limit: u64) -> Result<CheckpointResult, EncodeError> {
+    let [status, start, bytes, jobs @ ..] = words.as_slice() else {
+        return Err(EncodeError::lost());
+    };
+    match *status {
+        DONE => {
+            let jobs = jobs.chunks_exact(JOB_WORDS).map(job).collect();
+            Ok(CheckpointResult { start: *start, bytes: *bytes, jobs })
+        }
+        OVERFLOW => Err(overflow(limit.saturating_sub(*start), *bytes)),
+        REFUSED => Err(refused()),
+        _ => Err(EncodeError::lost()),
+    }
+}
+
+fn job(words: &[u64]) -> JobResult {
+    JobResult {
+        offset: words[0],
+        stored: words[1],
+        achieved: Achieved {
+            max_error: f64::from_bits(words[2]),
+            sum_sq_error: f64::from_bits(words[3]),
+            values: words[4],
+            outliers: words[5],
+        },
+    }
+}
+
+fn overflow(room: u64, bytes: u64) -> EncodeError {
+    let message =
+        format!("an encoded checkpoint takes {} and has room for {}", Bytes(bytes), Bytes(room));
+    let error = DeviceError::new(DeviceErrorKind::OutOfRange, message)
+        .with_advice("Give it room for the largest size that its codecs can make of it.");
+    EncodeError::new(EncodeErrorKind::Overflow, error)
+}
+
+fn refused() -> EncodeError {
+    let message = "the codec takes no such values";
+    let error = DeviceError::new(DeviceErrorKind::OutOfRange, message)
+        .with_advice("zfp takes finite values only: use a codec that keeps NaN and infinities.");
+    EncodeError::new(EncodeErrorKind::Refused, error)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_words_of_a_slot_are_read_as_the_table_says() {
+        let bits = [0.5f64.to_bits(), 2.25f64.to_bits()];
+        let words = vec![DONE, 0x4000, 200, 0, 100, bits[0], bits[1], 9, 1, 128, 72, 0, 0, 0, 0];
+        let result = read(&words, 0x5000).unwrap();
+        assert_eq!((result.start, result.bytes, result.jobs.len()), (0x4000, 200, 2));
+        let achieved = Achieved { max_error: 0.5, sum_sq_error: 2.25, values: 9, outliers: 1 };
+        assert_eq!(result.jobs[0], JobResult { offset: 0, stored: 100, achieved });
+        assert_eq!((result.jobs[1].offset, result.jobs[1].stored), (128, 72));
+    }
+
+    #[test]
+    fn what_did_not_fit_tells_how_much_it_would_have_taken() {
+        let error = read(&vec![OVERFLOW, 0x1000, 4096], 0x1400).unwrap_err();
+        assert_eq!(error.kind(), EncodeErrorKind::Overflow);
+        assert!(error.to_string().contains("takes 4 KiB and has room for 1 KiB"), "{error}");
+        let error = read(&vec![REFUSED, 0, 0], 0).unwrap_err();
+        assert_eq!(error.kind(), EncodeErrorKind::Refused);
+    }
+}

@@ -1,0 +1,188 @@
+//! Decoding: every offset is checked on the device against what the host knows of the array before
+//! it is used.
+
+use std::ffi::c_void;
+use std::sync::Arc;
+
+use unspool_codec::twine::Layout;
+
+use super::Twine;
+use super::job::DecodeJob;
+use super::modules::{DECODE_WARPS, Kernel, Special, Tiles, Variant};
+use super::parts::{has_variants, is_worth_a_variant};
+use super::plan::{cut, piece};
+use super::words::{DecodeLaunch, PIECES, Piece};
+use crate::pending::{DecodeStatus, Pending};
+use unspool_cuda::DeviceError;
+use unspool_cuda::Place;
+use unspool_cuda::Stream;
+use unspool_cuda::kernels::Module;
+
+impl Twine {
+    /// Decodes `jobs` behind what is on `stream`. Any bytes may be there instead of a stream: then
+    /// the status says so later, and what is in the array is unspecified; nothing outside of the
+    /// streams was read, nothing outside of the arrays written.
+    ///
+    /// # Errors
+    /// When addresses are not aligned, the device is another one, no compiler is found, or the
+    /// driver refuses.
+    ///
+    /// # Safety
+    /// The streams and arrays are memory of the device (or host memory that the device can use)
+    /// with these lengths, and stay so until work behind this on `stream` is done; nothing else
+    /// writes to them meanwhile. `stream` is not being captured.
+    pub unsafe fn decode(
+        &self,
+        stream: &Stream,
+        jobs: &[DecodeJob<'_>],
+    ) -> Result<DecodeStatus, DeviceError> {
+        self.context.require(stream.context().ordinal(), "the stream")?;
+        // Before anything is enqueued.
+        jobs.iter().try_for_each(|job| piece(job, 0, DECODE_WARPS).map(drop))?;
+        let mut launches = Vec::new();
+        for group in by_form(jobs, self.apart) {
+            for jobs in group.chunks(PIECES) {
+                // SAFETY: the caller's duty.
+                launches.push(unsafe { self.decode_some(stream, jobs) }?);
+            }
+        }
+        Ok(DecodeStatus::new(launches))
+    }
+
+    /// The kernel `best`, or until that is compiled the one that takes every array.
+    pub(super) fn decoder(&self, best: Variant) -> Result<Arc<Module>, DeviceError> {
+        if self.patient {
+            return self.modules.get(best);
+        }
+        let at_once = self.modules.at_once(best);
+        // Where the best one is the general one, it is waited for.
+        at_once.map_or_else(|| self.modules.get(Variant { special: None, ..best }), Ok)
+    }
+
+    /// # Safety
+    /// As [`decode`](Self::decode); at most as many jobs as fit a launch.
+    unsafe fn decode_some(
+        &self,
+        stream: &Stream,
+        jobs: &[DecodeJob<'_>],
+    ) -> Result<Pending, DeviceError> {
+        let module = self.decoder(variant(jobs.iter().map(|job| job.layout)))?;
+        let (mut slot, mark) = (self.slots.begin(0)?, self.marks.prepare()?);
+        let counts = slot.counters(stream)?;
+        let mut words = words_of(jobs, (slot.address(), slot.sequence(), counts))?;
+        let mut list: [*mut c_void; 1] = [(&raw mut words).cast()];
+        let shape = (words.tiles, 32 * DECODE_WARPS);
+        // SAFETY: the kernel takes these words; what they name is there by the caller's word, or
+        // is the slot's.
+        unsafe { module.launch_with(stream, Kernel::Decode.name(), shape, &mut list) }?;
+        // Before the mark, which is behind it.
+        tell(stream, jobs);
+        let mark = match mark.record(stream) {
+            Ok(mark) => mark,
+            Err(error) => {
+                slot.abandon();
+                return Err(error);
+            }
+        };
+        Ok(slot.launched(mark, u64::MAX))
+    }
+}
+
+/// Jobs that share launches: those of one form, and first those of all forms that have fewer than
+/// `apart` chunks, unless there is no other.
+fn by_form<'a>(jobs: &[DecodeJob<'a>], apart: u64) -> Vec<Vec<DecodeJob<'a>>> {
+    let mut groups: Vec<(u32, u64, Vec<DecodeJob<'a>>)> = Vec::new();
+    for job in jobs {
+        let (form, chunks) = (cut(job.layout).form, u64::from(job.layout.n_chunks));
+        match groups.iter_mut().find(|group| group.0 == form) {
+            Some((_, all, group)) => {
+                *all += chunks;
+                group.push(*job);
+            }
+            None => groups.push((form, chunks, vec![*job])),
+        }
+    }
+    let (few, many): (Vec<_>, Vec<_>) =
+        groups.into_iter().partition(|&(form, chunks, _)| chunks < apart || !has_variants(form));
+    let few: Vec<DecodeJob<'a>> = few.into_iter().flat_map(|(_, _, group)| group).collect();
+    let few = (!few.is_empty()).then_some(few);
+    few.into_iter().chain(many.into_iter().map(|(_, _, group)| group)).collect()
+}
+
+/// The kernel for arrays of these layouts.
+pub(super) fn variant<'a>(layouts: impl IntoIterator<Item = &'a Layout>) -> Variant {
+    let (mut wide, mut chunks, mut forms) = (false, 0, Vec::new());
+    for layout in layouts {
+        wide |= layout.bits == 64;
+        chunks += u64::from(layout.n_chunks);
+        forms.push(cut(layout).form);
+    }
+    forms.dedup();
+    let special = match forms[..] {
+        [form] if is_worth_a_variant(form, chunks) => Some(Special { form, mode: None }),
+        _ => None,
+    };
+    Variant { kernel: Kernel::Decode, wide, warps: DECODE_WARPS, tiles: Tiles::Many, special }
+}
+
+/// The words of a launch: its slot, what that holds at the end, and its counters.
+pub(super) fn words_of(
+    jobs: &[DecodeJob<'_>],
+    (slot, sequence, counts): (u64, u64, u64),
+) -> Result<DecodeLaunch, DeviceError> {
+    let mut words = DecodeLaunch {
+        slot,
+        sequence,
+        counts,
+        tiles: 0,
+        pieces: jobs.len() as u32,
+        piece: [Piece::default(); PIECES],
+    };
+    for (place, job) in words.piece.iter_mut().zip(jobs) {
+        *place = piece(job, words.tiles, DECODE_WARPS)?;
+        words.tiles = words.tiles.saturating_add(place.tiles);
+    }
+    Ok(words)
+}
+
+fn tell(stream: &Stream, jobs: &[DecodeJob<'_>]) {
+    let ordinal = stream.context().ordinal();
+    for job in jobs {
+        stream.saw_read("decoding", Place::device(ordinal, job.stream, job.stored));
+        let bytes = job.layout.bytes();
+        stream.saw_write("decoding", Place::device(ordinal, job.target, bytes));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use unspool_codec::Dtype;
+
+    use super::*;
+
+    #[test]
+    fn large_arrays_are_decoded_with_those_of_their_form_and_small_ones_together() {
+        let layout = |dtype, shape: &[u64]| Layout::of(&dtype, shape).unwrap();
+        let layouts = [
+            layout(Dtype::Float32, &[900, 2048]),
+            layout(Dtype::Float64, &[1]),
+            layout(Dtype::Float32, &[900, 2048]),
+            layout(Dtype::Float32, &[10]),
+            layout(Dtype::Int16, &[900, 2048]),
+        ];
+        let jobs: Vec<DecodeJob<'_>> = layouts
+            .iter()
+            .enumerate()
+            .map(|(index, layout)| DecodeJob { stream: index as u64, stored: 0, layout, target: 0 })
+            .collect();
+        let groups = |jobs, apart| -> Vec<Vec<u64>> {
+            let groups = by_form(jobs, apart).into_iter();
+            groups.map(|group| group.iter().map(|job| job.stream).collect()).collect()
+        };
+        assert_eq!(groups(&jobs, 1024), [vec![1, 3, 4], vec![0, 2]]);
+        assert_eq!(groups(&jobs[..1], 1024), [vec![0]]);
+        assert_eq!(groups(&jobs[1..2], 1024), [vec![1]]);
+        assert_eq!(groups(&jobs, 4000), [vec![0, 2, 1, 3, 4]]);
+        assert!(groups(&[], 1).is_empty());
+    }
+}

@@ -1,0 +1,176 @@
+//! Memory that launches need beside their data: counters, words of tiles, tables. Sets of it are
+//! made for sizes that are powers of two and used again, each only when the launch that used it
+//! last is known to be done, so that launches on several streams share none.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use super::Places;
+use super::words::{Entry, INLINE, Job, STEP_BYTES, SUM_BYTES};
+use unspool_cuda::Context;
+use unspool_cuda::DeviceError;
+use unspool_cuda::Mark;
+use unspool_cuda::Stream;
+use unspool_cuda::copy;
+use unspool_cuda::{DeviceMemory, PinnedMemory};
+
+const LEAST_TILES: u64 = 1024;
+const LEAST_JOBS: u64 = 64;
+const TICKET_BYTES: u64 = 64;
+
+/// Words of tiles tell launches apart by so many bits.
+const EPOCHS: u32 = 1 << 27;
+
+/// So many sets in use are enough to keep a device busy: a launch beyond them waits, on the device,
+/// for one of those before it.
+const ENOUGH: usize = 16;
+
+/// So many sets are asked whether they are idle before another one is made.
+const LIKELY: usize = 2;
+
+/// Sets that wait for their next use.
+#[derive(Debug, Default)]
+pub(super) struct Pool(Mutex<Vec<Set>>);
+
+/// The memory of one call.
+#[derive(Debug)]
+pub(super) struct Set {
+    memory: DeviceMemory,
+    tiles: u64,
+    jobs: u64,
+    /// Where tables are written before they are copied to the device.
+    staging: Option<PinnedMemory>,
+    /// For the sums of bounds.
+    partials: Option<DeviceMemory>,
+    pub(super) ticket: u32,
+    pub(super) epoch: u32,
+    /// Behind the last launch that used it.
+    after: Option<Mark>,
+}
+
+impl Pool {
+    /// A set for so many tiles and jobs that no launch uses which is not before what `stream` is
+    /// given from now on. A new one is cleared on `stream`.
+    pub(super) fn take(&self, stream: &Stream, tiles: u64, jobs: u64) -> Result<Set, DeviceError> {
+        let mut sets = std::mem::take(&mut *self.sets());
+        // No call of the driver under the lock. Those that have waited longest are the likeliest to
+        // be idle; to ask about all of them costs more than a launch while few are in use.
+        let fits = |set: &Set| set.tiles >= tiles && set.jobs >= jobs;
+        let asked = if sets.len() >= ENOUGH { sets.len() } else { LIKELY };
+        let mut fitting = (0..sets.len()).filter(|&index| fits(&sets[index])).take(asked);
+        let idle = fitting.find(|&index| sets[index].is_idle());
+        // Tables are written by the host, which does not wait.
+        let is_enough = sets.len() >= ENOUGH && jobs <= INLINE as u64;
+        let found = idle.or_else(|| sets.iter().position(fits).filter(|_| is_enough));
+        let found = found.map(|index| sets.remove(index));
+        self.sets().append(&mut sets);
+        let mut set = match found {
+            Some(set) => set,
+            None => Set::new(stream, tiles, jobs)?,
+        };
+        if let Some(after) = set.after.as_ref().filter(|after| !after.is_done()) {
+            stream.wait_for(after)?;
+        }
+        set.next_epoch(stream)?;
+        Ok(set)
+    }
+
+    /// Puts a set back whose last launch is before `after`.
+    pub(super) fn put(&self, mut set: Set, after: &Mark) {
+        set.after = Some(after.clone());
+        self.sets().push(set);
+    }
+
+    fn sets(&self) -> MutexGuard<'_, Vec<Set>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Set {
+    fn new(stream: &Stream, tiles: u64, jobs: u64) -> Result<Set, DeviceError> {
+        let tiles = tiles.next_power_of_two().max(LEAST_TILES);
+        let jobs = jobs.next_power_of_two().max(LEAST_JOBS);
+        let memory = DeviceMemory::new(stream.context(), bytes(tiles, jobs))?;
+        copy::fill(stream, &memory.span(), 0)?;
+        Ok(Set {
+            memory,
+            tiles,
+            jobs,
+            staging: None,
+            partials: None,
+            ticket: 0,
+            epoch: 0,
+            after: None,
+        })
+    }
+
+    fn is_idle(&self) -> bool {
+        self.after.as_ref().is_none_or(Mark::is_done)
+    }
+
+    fn next_epoch(&mut self, stream: &Stream) -> Result<(), DeviceError> {
+        self.epoch += 1;
+        if self.epoch == EPOCHS {
+            copy::fill(stream, &self.memory.span(), 0)?;
+            (self.ticket, self.epoch) = (0, 1);
+        }
+        Ok(())
+    }
+
+    /// Where everything is in its memory.
+    pub(super) fn places(&self) -> Places {
+        let ticket = self.memory.span().address();
+        let totals = ticket + TICKET_BYTES;
+        let counts = totals + 8 * self.jobs;
+        let sums = counts + 8 * self.jobs;
+        let steps = sums + SUM_BYTES * self.jobs;
+        let status = steps + (STEP_BYTES + TABLE_BYTES) * self.jobs;
+        Places { ticket, totals, counts, sums, steps, status, tables: None }
+    }
+
+    /// Copies the tables to the device; gives their addresses there.
+    pub(super) fn tables(
+        &mut self,
+        stream: &Stream,
+        jobs: &[Job],
+        entries: &[Entry],
+    ) -> Result<(u64, u64), DeviceError> {
+        let (first, second) = (as_bytes(jobs), as_bytes(entries));
+        let len = (first.len() + second.len()) as u64;
+        let places = self.places();
+        let offset = places.steps + STEP_BYTES * self.jobs - places.ticket;
+        let to = self.memory.span().slice(offset, len)?;
+        let staging = match self.staging.take() {
+            Some(staging) => staging,
+            None => PinnedMemory::new(stream.context(), TABLE_BYTES * self.jobs)?,
+        };
+        let staging = self.staging.insert(staging);
+        // SAFETY: the set is idle, so the last copy from it is done.
+        let bytes = unsafe { staging.bytes_mut() };
+        bytes[..first.len()].copy_from_slice(first);
+        bytes[first.len()..first.len() + second.len()].copy_from_slice(second);
+        copy::pinned_to_device(stream, &to, staging, 0)?;
+        Ok((to.address(), to.address() + first.len() as u64))
+    }
+
+    /// Address of so many words for sums.
+    pub(super) fn partials(&mut self, context: &Context, words: u64) -> Result<u64, DeviceError> {
+        let kept = self.partials.take().filter(|memory| memory.span().len() >= 8 * words);
+        let memory = match kept {
+            Some(memory) => memory,
+            None => DeviceMemory::new(context, 8 * words.next_power_of_two())?,
+        };
+        Ok(self.partials.insert(memory).span().address())
+    }
+}
+
+const TABLE_BYTES: u64 = (size_of::<Job>() + size_of::<Entry>()) as u64;
+
+fn bytes(tiles: u64, jobs: u64) -> u64 {
+    TICKET_BYTES + (8 + 8 + SUM_BYTES + STEP_BYTES + TABLE_BYTES) * jobs + 8 * tiles
+}
+
+/// Plain words as bytes.
+fn as_bytes<T: Copy>(values: &[T]) -> &[u8] {
+    // SAFETY: `Job` and `Entry`, the only types that come here, are words without gaps.
+    unsafe { std::slice::from_raw_parts(values.as_ptr().cast(), size_of_val(values)) }
+}

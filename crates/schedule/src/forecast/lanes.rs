@@ -1,0 +1,213 @@
+//! The links in virtual time: a queue for each direction, and the deletions of the stores.
+
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+
+use crate::forecast::{Job, LinkSpeed, Rate};
+use unspool_core::Event;
+use unspool_core::TransferKind;
+use unspool_core::{CheckpointId, Nanos, TierId, TransferId};
+
+/// A transfer on its lane.
+#[derive(Clone, Copy, Debug)]
+struct Moving {
+    transfer: TransferId,
+    bytes: u64,
+    /// When the core asked for it.
+    given: Nanos,
+    /// When the link began with it.
+    began: Nanos,
+    /// Its own time on the link.
+    wire: Nanos,
+    /// Before its first byte.
+    latency: Nanos,
+}
+
+/// One direction of a link: one transfer after the other, the first of the queue is under way.
+#[derive(Debug)]
+struct Lane {
+    rate: Rate,
+    /// A second worker prepares the next transfer while one is on the link.
+    overlaps: bool,
+    /// When the last transfer ended, and the one before it: then the second worker was free.
+    ended: Nanos,
+    freed: Nanos,
+    /// What is under way can be broken off.
+    can_stop: bool,
+    /// By how much it slows the application.
+    contention: f64,
+    queue: VecDeque<Moving>,
+    ends: Nanos,
+    moved: u64,
+}
+
+impl Lane {
+    fn begin(&mut self, now: Nanos) {
+        let Some(first) = self.queue.front_mut() else { return };
+        let since = if self.overlaps { first.given.max(self.freed) } else { now };
+        let left = first.latency.since(now.since(since));
+        first.began = now;
+        self.ends = now.plus(left).plus(first.wire);
+    }
+
+    fn push(&mut self, moving: Moving, now: Nanos) {
+        self.queue.push_back(moving);
+        if self.queue.len() == 1 {
+            self.begin(now);
+        }
+    }
+
+    fn end_first(&mut self, now: Nanos) -> Option<Event> {
+        let done = self.queue.pop_front()?;
+        self.moved += done.bytes;
+        (self.freed, self.ended) = (self.ended, now);
+        self.begin(now);
+        Some(Event::TransferDone { transfer: done.transfer, took: now.since(done.began) })
+    }
+
+    /// Takes a transfer out, unless it is under way and cannot be stopped.
+    fn cancel(&mut self, transfer: TransferId, now: Nanos) -> bool {
+        let Some(index) = self.queue.iter().position(|m| m.transfer == transfer) else {
+            return false;
+        };
+        if index == 0 && !self.can_stop {
+            return false;
+        }
+        self.queue.remove(index);
+        if index == 0 {
+            self.begin(now);
+        }
+        true
+    }
+}
+
+/// All lanes.
+#[derive(Debug)]
+pub(super) struct Lanes {
+    /// Towards the slower tier and back, for each link.
+    lanes: Vec<[Lane; 2]>,
+    /// Deletions under way, in the order of their end.
+    deletions: VecDeque<(Nanos, Event)>,
+}
+
+/// Where the next thing happens.
+#[derive(Clone, Copy, Debug)]
+enum Source {
+    Lane(usize, usize),
+    Deletion,
+}
+
+impl Lanes {
+    pub fn new(job: &Job) -> Lanes {
+        let pair = |(index, link): (usize, &LinkSpeed)| {
+            let arenas = job.tiers.get(index + 1).is_some_and(|tier| tier.kind.is_arena());
+            [link.flush, link.prefetch].map(|rate| Lane {
+                rate,
+                overlaps: job.on_gpu || !arenas,
+                ended: Nanos(0),
+                freed: Nanos(0),
+                can_stop: arenas,
+                contention: link.contention,
+                queue: VecDeque::new(),
+                ends: Nanos::NEVER,
+                moved: 0,
+            })
+        };
+        let lanes = job.links.iter().enumerate().map(pair).collect();
+        Lanes { lanes, deletions: VecDeque::new() }
+    }
+
+    /// The core wants bytes moved; they take so much longer than at the link's rate.
+    pub fn submit(
+        &mut self,
+        (transfer, kind): (TransferId, TransferKind),
+        (from, to): (TierId, TierId),
+        (bytes, extra): (u64, Nanos),
+        now: Nanos,
+    ) {
+        let direction = direction(kind);
+        debug_assert!((from < to) == (kind == TransferKind::Flush), "flushes go down, others up");
+        let (first, last) = (usize::from(from.0.min(to.0)), usize::from(from.0.max(to.0)));
+        let way = self.lanes[first..last].iter().map(|pair| &pair[direction]);
+        let wire = way.clone().map(|lane| lane.rate.wire(bytes)).max().unwrap_or_default();
+        let latency = way.fold(Nanos(0), |sum, lane| sum.plus(lane.rate.latency));
+        let wire = wire.plus(extra);
+        let moving = Moving { transfer, bytes, given: now, began: now, wire, latency };
+        self.lanes[first][direction].push(moving, now);
+    }
+
+    /// The core wants a transfer no more; its report, when that comes at once.
+    pub fn cancel(&mut self, transfer: TransferId, now: Nanos) -> Option<Event> {
+        let mut lanes = self.lanes.iter_mut().flatten();
+        let found = lanes.any(|lane| lane.cancel(transfer, now));
+        found.then_some(Event::TransferCancelled { transfer })
+    }
+
+    /// A store is to forget a frame.
+    pub fn delete(&mut self, checkpoint: CheckpointId, tier: TierId, now: Nanos) {
+        let link = usize::from(tier.0).checked_sub(1).and_then(|i| self.lanes.get(i));
+        let latency = link.map_or(Nanos(0), |pair| pair[0].rate.latency);
+        let last = self.deletions.back().map_or(now, |(end, _)| now.max(*end));
+        let event = Event::Deleted { checkpoint, tier };
+        self.deletions.push_back((last.plus(latency), event));
+    }
+
+    /// The application itself uses the link above `tier`: how long that takes. What is under way
+    /// there shares the link, and ends later.
+    pub fn use_directly(&mut self, kind: TransferKind, tier: TierId, bytes: u64) -> Nanos {
+        let above = usize::from(tier.0).checked_sub(1).and_then(|i| self.lanes.get_mut(i));
+        let Some(pair) = above else { return Nanos(0) };
+        debug_assert!(tier > TierId(0), "the fastest tier has no link above it");
+        let lane = &mut pair[direction(kind)];
+        let own = lane.rate.wire(bytes);
+        if !lane.queue.is_empty() {
+            lane.ends = lane.ends.plus(own);
+        }
+        own.plus(lane.rate.latency)
+    }
+
+    /// How many times as long the application takes while it is like this.
+    pub fn pace(&self) -> f64 {
+        let busy = self.lanes.iter().flatten().filter(|lane| !lane.queue.is_empty());
+        1.0 + busy.map(|lane| lane.contention).sum::<f64>()
+    }
+
+    /// When the next report comes.
+    pub fn next_end(&self) -> Option<Nanos> {
+        self.next().map(|(end, _)| end)
+    }
+
+    /// The next report, at its time.
+    pub fn take_next(&mut self) -> Option<(Nanos, Event)> {
+        let (end, source) = self.next()?;
+        match source {
+            Source::Deletion => self.deletions.pop_front(),
+            Source::Lane(link, direction) => {
+                let event = self.lanes[link][direction].end_first(end)?;
+                Some((end, event))
+            }
+        }
+    }
+
+    fn next(&self) -> Option<(Nanos, Source)> {
+        let lanes = self.lanes.iter().enumerate().flat_map(|(link, pair)| {
+            let busy = pair.iter().enumerate().filter(|(_, lane)| !lane.queue.is_empty());
+            busy.map(move |(way, lane)| (lane.ends, Source::Lane(link, way)))
+        });
+        let deletion = self.deletions.front().map(|(end, _)| (*end, Source::Deletion));
+        // The first of equals: the order of the lanes.
+        lanes.chain(deletion).min_by_key(|(end, _)| *end)
+    }
+
+    /// The bytes that every link has moved: towards the slower tier, and back.
+    pub fn moved(&self) -> impl Iterator<Item = [u64; 2]> {
+        self.lanes.iter().map(|[flush, prefetch]| [flush.moved, prefetch.moved])
+    }
+}
+
+fn direction(kind: TransferKind) -> usize {
+    match kind {
+        TransferKind::Flush => 0,
+        TransferKind::Prefetch => 1,
+    }
+}

@@ -1,0 +1,336 @@
+//! The kernels of Twine, as `crates/gpu_codec/kernels/twine_*.cu` have them: the same words in, the
+//! same bytes and results out, computed by the codec of the processor.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use unspool_codec::twine::{self, Layout, Method, Spec, Step, ValueKind};
+use unspool_codec::{Achieved, Bound, Dtype};
+
+use crate::codes::{Code, Outcome};
+use crate::executor::is_of_device;
+use crate::memory::Owner;
+use crate::world::World;
+
+const INLINE: usize = 16;
+const PIECES: usize = 32;
+const JOB: usize = 16;
+const ENTRY: usize = 8;
+const PIECE: usize = 10;
+const FIRST_JOB: usize = 13;
+
+/// Words of 64 bits of a launch that encodes, and of one that decodes.
+pub(super) const ENCODE_WORDS: usize = FIRST_JOB + INLINE * (JOB + ENTRY);
+pub(super) const DECODE_WORDS: usize = 4 + PIECES * PIECE;
+
+const RAW: u32 = 0;
+const EXACT: u32 = 1;
+const STEP: u32 = 2;
+const RANGE: u32 = 3;
+const RMS: u32 = 4;
+const RELATIVE: u32 = 5;
+
+const AT: u32 = 0;
+const AFTER: u32 = 1;
+
+const DONE: u64 = 0;
+const OVERFLOW: u64 = 1;
+const REFUSED: u64 = 2;
+
+const UNIT: u64 = 64;
+
+fn low(word: u64) -> u32 {
+    word as u32
+}
+
+fn high(word: u64) -> u32 {
+    (word >> 32) as u32
+}
+
+/// How an array is cut, and what its values are.
+struct Cut {
+    nx: u64,
+    ny: u64,
+    nz: u64,
+    components: u32,
+    profile: u32,
+}
+
+impl Cut {
+    /// Of the four words of a cut.
+    fn of(words: &[u64]) -> Cut {
+        let form = high(words[3]);
+        Cut {
+            nx: u64::from(high(words[0])),
+            ny: u64::from(low(words[1])),
+            nz: u64::from(high(words[1])),
+            components: form >> 24,
+            profile: form >> 16 & 0xff,
+        }
+    }
+
+    /// The layout that gave these words.
+    fn layout(&self, code: u32, n: u64) -> Outcome<Layout> {
+        let known = Dtype::ALL.iter().find(|dtype| u32::from(dtype.code() & 0xff) == code);
+        let opaque = Dtype::Opaque { itemsize: 1, tag: String::new() };
+        let dtype = known.unwrap_or(&opaque);
+        let plane = self.nx * self.ny;
+        let shape = match self.profile {
+            1 => vec![n / u64::from(self.components)],
+            2 => vec![n / plane, 1, self.ny, self.nx],
+            _ => vec![n / plane / self.nz, self.nz, self.ny, self.nx],
+        };
+        let layout = Layout::of(dtype, &shape).map_err(|_| Code::LAUNCH_FAILED)?;
+        let fits = layout.n == n && layout.profile == self.profile;
+        if fits { Ok(layout) } else { Err(Code::LAUNCH_FAILED) }
+    }
+}
+
+/// A job of a launch.
+struct Job<'a> {
+    words: &'a [u64],
+    number: u64,
+}
+
+impl Job<'_> {
+    fn source(&self) -> u64 {
+        self.words[0]
+    }
+
+    fn n(&self) -> u64 {
+        self.words[1]
+    }
+
+    fn rule(&self) -> u32 {
+        high(self.words[7]) & 0xff
+    }
+
+    fn float(&self, index: usize) -> f64 {
+        f64::from_bits(self.words[index])
+    }
+
+    fn layout(&self) -> Outcome<Layout> {
+        Cut::of(&self.words[3..7]).layout(high(self.words[7]) >> 8 & 0xff, self.n())
+    }
+
+    fn method(&self, steps: u64) -> Outcome<Method> {
+        Ok(match self.rule() {
+            EXACT => Method::Lossless,
+            STEP => Method::Bound(Bound::Absolute(self.float(8))),
+            RANGE | RMS => {
+                // SAFETY: the step that the launch before has written, of our own memory.
+                let bound = unsafe { ((steps + 32 * self.number) as *const f64).read() };
+                Method::Bound(Bound::Absolute(bound))
+            }
+            RELATIVE => {
+                let (bound, floor) = (self.float(8), self.float(10));
+                Method::Bound(Bound::Relative { bound, floor })
+            }
+            _ => return Err(Code::LAUNCH_FAILED),
+        })
+    }
+}
+
+/// A launch that encodes.
+struct Launch<'a> {
+    words: &'a [u64],
+    jobs: Vec<u64>,
+    entries: Vec<u64>,
+}
+
+impl<'a> Launch<'a> {
+    fn of(world: &World, device: u32, words: &'a [u64]) -> Outcome<Launch<'a>> {
+        let table = |address: u64, inline: usize, len: usize| match address {
+            0 => Ok(words[inline..inline + len].to_vec()),
+            _ => read_words(world, device, address, len),
+        };
+        let (jobs, entries) = (low(words[9]) as usize, high(words[9]) as usize);
+        let jobs = table(words[0], FIRST_JOB, jobs * JOB)?;
+        let entries = table(words[1], FIRST_JOB + INLINE * JOB, entries * ENTRY)?;
+        Ok(Launch { words, jobs, entries })
+    }
+
+    fn steps(&self) -> u64 {
+        self.words[5]
+    }
+
+    fn job(&self, number: usize) -> Job<'_> {
+        Job { words: &self.jobs[number * JOB..][..JOB], number: number as u64 }
+    }
+}
+
+fn read_words(world: &World, device: u32, address: u64, len: usize) -> Outcome<Vec<u64>> {
+    is_of_device(world, device, address, 8 * len as u64)?;
+    // SAFETY: checked just now, under the lock without which nothing is freed.
+    Ok((0..len).map(|index| unsafe { (address as *const u64).add(index).read() }).collect())
+}
+
+fn check(world: &World, device: u32, address: u64, len: u64) -> Outcome {
+    if world.memory.owner(address, len.max(1)) == Ok(Owner::Pinned) {
+        return Ok(());
+    }
+    is_of_device(world, device, address, len)
+}
+
+/// Bytes that a kernel may use.
+fn bytes<'a>(world: &World, device: u32, address: u64, len: u64) -> Outcome<&'a [u8]> {
+    check(world, device, address, len)?;
+    if len == 0 {
+        return Ok(&[]);
+    }
+    // SAFETY: checked just now; the lock without which nothing is freed is held while it is used.
+    Ok(unsafe { std::slice::from_raw_parts(address as *const u8, len as usize) })
+}
+
+/// Writes what of `from` lies before `limit`.
+fn write(world: &World, device: u32, to: u64, from: &[u8], limit: u64) -> Outcome {
+    let len = (from.len() as u64).min(limit.saturating_sub(to));
+    if len == 0 {
+        return Ok(());
+    }
+    check(world, device, to, len)?;
+    // SAFETY: as above.
+    unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), to as *mut u8, len as usize) };
+    Ok(())
+}
+
+/// The bounds that depend on the values.
+pub(super) fn reduce(world: &World, device: u32, words: &[u64]) -> Outcome {
+    let launch = Launch::of(world, device, words)?;
+    for number in 0..launch.jobs.len() / JOB {
+        let job = launch.job(number);
+        if !matches!(job.rule(), RANGE | RMS) {
+            continue;
+        }
+        let layout = job.layout()?;
+        let source = bytes(world, device, job.source(), layout.bytes())?;
+        let summary = twine::reduce(&layout, source);
+        let step = step_of(job.rule(), layout.kind, job.float(8), &summary);
+        let numbers = [step.bound, step.e, step.step, step.inv].map(f64::to_le_bytes);
+        let to = launch.steps() + 32 * number as u64;
+        write(world, device, to, numbers.as_flattened(), u64::MAX)?;
+    }
+    Ok(())
+}
+
+fn step_of(rule: u32, kind: ValueKind, factor: f64, summary: &twine::Summary) -> Step {
+    match rule {
+        RANGE => Step::of_range(kind, factor, summary),
+        _ => Step::of_rms(kind, factor, summary),
+    }
+}
+
+/// All checkpoints, one after the other: in the last launch of a call.
+pub(super) fn encode(world: &World, device: u32, words: &[u64]) -> Outcome {
+    let (jobs, end_job) = (low(words[9]), low(words[12]));
+    if end_job < jobs {
+        return Ok(());
+    }
+    let launch = Launch::of(world, device, words)?;
+    let mut end = 0;
+    for entry in launch.entries.chunks_exact(ENTRY) {
+        end = encode_entry(world, device, &launch, entry, end)?;
+    }
+    Ok(())
+}
+
+/// One checkpoint, behind one that ends at `before`; gives its end.
+fn encode_entry(
+    world: &World,
+    device: u32,
+    launch: &Launch<'_>,
+    entry: &[u64],
+    before: u64,
+) -> Outcome<u64> {
+    let &[start, align, limit, slot, sequence, record, jobs, how] = entry else {
+        return Err(Code::LAUNCH_FAILED);
+    };
+    let start = match low(how) {
+        AT => start,
+        AFTER => read_words(world, device, start, 1)?[0].next_multiple_of(align),
+        _ => before.next_multiple_of(align),
+    };
+    let (mut end, mut results) = (start, Vec::new());
+    for number in low(jobs)..low(jobs) + high(jobs) {
+        let at = end.next_multiple_of(UNIT);
+        write(world, device, end, &vec![0; (at - end) as usize], limit)?;
+        let (stored, achieved) = encode_job(world, device, launch, number as usize, at, limit)?;
+        results.extend(job_result(at - start, stored, achieved));
+        end = at + stored;
+    }
+    let fits = end <= limit;
+    let status = if fits { DONE } else { OVERFLOW };
+    let known_end = if fits { end } else { limit };
+    write_words(world, device, record, &[known_end, start, status])?;
+    let head = [status, start, end - start];
+    report(world, device, slot, sequence, &[&head, results.as_slice()].concat())?;
+    Ok(known_end)
+}
+
+/// Stored bytes of a job that begins at `at`, and its errors.
+fn encode_job(
+    world: &World,
+    device: u32,
+    launch: &Launch<'_>,
+    number: usize,
+    at: u64,
+    limit: u64,
+) -> Outcome<(u64, Achieved)> {
+    let job = launch.job(number);
+    if job.rule() == RAW {
+        let source = bytes(world, device, job.source(), job.n())?;
+        write(world, device, at, source, limit)?;
+        return Ok((job.n(), Achieved::default()));
+    }
+    let (layout, method) = (job.layout()?, job.method(launch.steps())?);
+    let source = bytes(world, device, job.source(), layout.bytes())?;
+    let mut stream = vec![0; twine::max_bytes(&layout) as usize];
+    let encoded = twine::encode(&Spec { layout, method }, source, &mut stream)
+        .map_err(|_| Code::LAUNCH_FAILED)?;
+    write(world, device, at, &stream[..encoded.bytes as usize], limit)?;
+    Ok((encoded.bytes, encoded.achieved))
+}
+
+fn job_result(offset: u64, stored: u64, achieved: Achieved) -> [u64; 6] {
+    let Achieved { max_error, sum_sq_error, values, outliers } = achieved;
+    [offset, stored, max_error.to_bits(), sum_sq_error.to_bits(), values, outliers]
+}
+
+/// Writes `words`.
+fn write_words(world: &World, device: u32, to: u64, words: &[u64]) -> Outcome {
+    let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+    write(world, device, to, &bytes, u64::MAX)
+}
+
+/// Writes the words of a slot, the first one last.
+fn report(world: &World, device: u32, slot: u64, sequence: u64, words: &[u64]) -> Outcome {
+    write_words(world, device, slot + 8, words)?;
+    // SAFETY: the word before those that were checked just now, of the same slot.
+    unsafe { AtomicU64::from_ptr(slot as *mut u64) }.store(sequence, Ordering::Release);
+    Ok(())
+}
+
+/// All streams of a launch.
+pub(super) fn decode(world: &World, device: u32, words: &[u64]) -> Outcome {
+    let (slot, sequence, pieces) = (words[0], words[1], high(words[3]) as usize);
+    let mut whole = true;
+    for piece in words[4..].chunks_exact(PIECE).take(pieces) {
+        whole &= decode_piece(world, device, piece)?;
+    }
+    let status = if whole { DONE } else { REFUSED };
+    report(world, device, slot, sequence, &[status, 0, 0])
+}
+
+/// Whether the stream of a piece is whole.
+fn decode_piece(world: &World, device: u32, piece: &[u64]) -> Outcome<bool> {
+    let &[stream, stored, target, n, .., dtype] = piece else { return Err(Code::LAUNCH_FAILED) };
+    let layout = Cut::of(&piece[4..8]).layout(low(dtype), n)?;
+    let stream = bytes(world, device, stream, stored)?;
+    let mut array = vec![0; layout.bytes() as usize];
+    let whole = twine::decode(&layout, stream, &mut array).is_ok();
+    if whole {
+        write(world, device, target, &array, u64::MAX)?;
+    } else {
+        check(world, device, target, layout.bytes())?;
+    }
+    Ok(whole)
+}

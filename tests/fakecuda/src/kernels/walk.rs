@@ -1,0 +1,87 @@
+//! The kernels that copy items which lie apart, as `crates/cuda/kernels/strided.cu` has them.
+
+use crate::codes::{Code, Outcome};
+use crate::executor::is_of_device;
+use crate::world::World;
+
+const MOST_DIMS: usize = 9;
+
+/// Words of a walk: the number of units, that of dimensions, and three lists.
+pub(super) const WORDS: usize = 2 + 3 * MOST_DIMS;
+
+/// A dimension: how many units, and how far apart on both sides.
+#[derive(Clone, Copy, Debug)]
+struct Dim {
+    size: u64,
+    from: i64,
+    to: i64,
+}
+
+fn dims_of(walk: &[u64]) -> Outcome<Vec<Dim>> {
+    let count = walk[1] as usize;
+    if count > MOST_DIMS {
+        return Err(Code::LAUNCH_FAILED);
+    }
+    let list = |first: usize| &walk[2 + first * MOST_DIMS..][..count];
+    let sides = list(1).iter().zip(list(2));
+    let dims = list(0).iter().zip(sides).map(|(&size, (&from, &to))| Dim {
+        size,
+        from: from.cast_signed(),
+        to: to.cast_signed(),
+    });
+    Ok(dims.collect())
+}
+
+/// `to`, `from` and a walk: copies units of `UNIT` bytes.
+pub(super) fn copy<const UNIT: usize>(world: &World, device: u32, parameters: &[u64]) -> Outcome {
+    let [to, from, walk @ ..] = parameters else { return Err(Code::LAUNCH_FAILED) };
+    let dims = dims_of(walk)?;
+    if dims.iter().map(|dim| dim.size).product::<u64>() != walk[0] {
+        return Err(Code::LAUNCH_FAILED);
+    }
+    check(world, device, *to, dims.iter().map(|dim| (dim.size, dim.to)), UNIT)?;
+    check(world, device, *from, dims.iter().map(|dim| (dim.size, dim.from)), UNIT)?;
+    for index in 0..walk[0] {
+        let (from_at, to_at) = place(&dims, index);
+        let to = to.wrapping_add_signed(to_at) as *mut [u8; UNIT];
+        let from = from.wrapping_add_signed(from_at) as *const [u8; UNIT];
+        // SAFETY: both ranges were checked, under the lock without which nothing is freed.
+        unsafe { to.write(from.read()) };
+    }
+    Ok(())
+}
+
+/// How far unit `index` is from the first one, on both sides.
+fn place(dims: &[Dim], index: u64) -> (i64, i64) {
+    let (mut rest, mut from, mut to) = (index, 0, 0);
+    for dim in dims.iter().rev() {
+        let place = (rest % dim.size).cast_signed();
+        rest /= dim.size;
+        from += place * dim.from;
+        to += place * dim.to;
+    }
+    (from, to)
+}
+
+/// Everything between the lowest and the highest unit has to be the device's, and units lie at
+/// multiples of their size, or the device would fault.
+fn check(
+    world: &World,
+    device: u32,
+    first: u64,
+    dims: impl Iterator<Item = (u64, i64)>,
+    unit: usize,
+) -> Outcome {
+    let (mut low, mut high, mut all) = (0, 0, first);
+    for (size, step) in dims {
+        let reach = step * (size.max(1) - 1).cast_signed();
+        low += reach.min(0);
+        high += reach.max(0);
+        all |= if size > 1 { step.unsigned_abs() } else { 0 };
+    }
+    if !all.is_multiple_of(unit as u64) {
+        return Err(Code::MISALIGNED_ADDRESS);
+    }
+    let len = (high - low).unsigned_abs() + unit as u64;
+    is_of_device(world, device, first.wrapping_add_signed(low), len)
+}

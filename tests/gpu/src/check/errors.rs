@@ -1,0 +1,93 @@
+//! Errors that a real driver has to give, with texts that help.
+
+use std::process::Command;
+
+use unspool_cuda::{
+    Context, DeviceArena, DeviceArenaOptions, DeviceErrorKind, DeviceMemory, Driver, PinnedArena,
+    PinnedOptions, Stream, Unregistered,
+};
+
+use crate::util::{LONG, MIB, settle};
+
+pub fn run(driver: &Driver, context: &Context) {
+    too_much(context);
+    too_much_of_the_host(context);
+    closed_and_outside(context);
+    held(context);
+    let error = Context::new(driver, 99).unwrap_err();
+    assert_eq!(error.kind(), DeviceErrorKind::Missing);
+    println!("  {error}");
+    let own = std::env::current_exe().unwrap();
+    let hidden = Command::new(own).arg("hidden").env("CUDA_VISIBLE_DEVICES", "").status();
+    assert!(hidden.unwrap().success(), "hidden devices are told");
+    settle();
+    println!("errors: all passed");
+}
+
+/// Runs in a process of its own whose devices are hidden.
+pub fn hidden() {
+    let error = Driver::load().unwrap_err();
+    println!("  {error}");
+    assert!(error.text.contains("set and empty"));
+}
+
+fn too_much(context: &Context) {
+    let (free, total) = context.memory().unwrap();
+    let options = DeviceArenaOptions::default();
+    let error = DeviceArena::new(context, 2 * total, &options).unwrap_err();
+    assert_eq!(error.kind(), DeviceErrorKind::OutOfMemory);
+    println!("  {error}");
+    let error = DeviceMemory::new(context, 2 * total).unwrap_err();
+    assert_eq!(error.kind(), DeviceErrorKind::OutOfMemory);
+    println!("  {error}");
+    let options = DeviceArenaOptions { shrink_ok: true, ..options };
+    let arena = DeviceArena::new(context, 2 * total, &options).unwrap();
+    let shrunk = arena.shrunk().unwrap();
+    assert!(shrunk.got < free && shrunk.got > free / 2, "{shrunk:?}, free {free}");
+    arena.wait_mapped(arena.capacity(), LONG).unwrap();
+    arena.retire(Vec::new());
+    drop(arena);
+    settle();
+    let (after, _) = context.memory().unwrap();
+    assert!(after + 64 * MIB > free, "memory came back: {after} of {free}");
+}
+
+fn too_much_of_the_host(context: &Context) {
+    let error = PinnedArena::new(context, 1 << 44, &PinnedOptions::default()).unwrap_err();
+    assert_eq!(error.kind(), DeviceErrorKind::PinLimit);
+    println!("  {error}");
+}
+
+fn closed_and_outside(context: &Context) {
+    let stream = Stream::new(context).unwrap();
+    let device = DeviceArena::new(context, 8 * MIB, &DeviceArenaOptions::default()).unwrap();
+    device.wait_mapped(8 * MIB, LONG).unwrap();
+    let span = device.span(0, 4 * MIB).unwrap();
+    let host = PinnedArena::new(context, 8 * MIB, &PinnedOptions::default()).unwrap();
+    let copy = |offset| host.copy_in(&stream, offset, &span, Unregistered::Pageable);
+    copy(4 * MIB).unwrap();
+    let error = copy(4 * MIB + 1).unwrap_err();
+    assert_eq!(error.kind(), DeviceErrorKind::OutOfRange);
+    println!("  {error}");
+    assert!(device.span(8 * MIB - 1, 2).is_err());
+    device.retire(vec![stream.record().unwrap()]);
+    assert_eq!(device.span(0, 1).unwrap_err().kind(), DeviceErrorKind::Closed);
+    host.close();
+    let error = host.copy_in(&stream, 0, &span, Unregistered::Pageable).unwrap_err();
+    assert_eq!(error.kind(), DeviceErrorKind::Closed);
+    println!("  {error}");
+    let last = stream.record().unwrap();
+    // SAFETY: all copies were enqueued on this stream, before the event.
+    unsafe { host.retire(vec![last]) };
+}
+
+fn held(context: &Context) {
+    let arena = PinnedArena::new(context, 512 * MIB, &PinnedOptions::default()).unwrap();
+    arena.hold();
+    arena.wait_touched(512 * MIB, LONG).unwrap();
+    // One call may have begun before the hold.
+    let before = arena.registered();
+    assert!(before <= 96 * MIB, "{before}");
+    arena.resume();
+    arena.wait_registered(512 * MIB, LONG).unwrap();
+}

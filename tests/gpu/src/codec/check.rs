@@ -1,0 +1,245 @@
+//! Random batches: the bytes, places and results of the device against those of the processor, on
+//! several streams and in chains; whole and damaged streams decoded, with guards around everything.
+
+use std::ops::Range;
+
+use unspool_codec::twine as codec;
+use unspool_cuda::{Context, DeviceErrorKind, DeviceMemory, Stream, copy};
+use unspool_gpu_codec::twine::{Checkpoint, DecodeJob, EncodeJob, JobSpec, Twine};
+use unspool_gpu_codec::{CheckpointResult, EncodeErrorKind, Pending, Start};
+
+use crate::bench::{LONG, download, upload};
+use crate::fields::{Dice, Region, damage, label, region};
+
+pub const GUARD: u8 = 0x5a;
+const GUARDS: u64 = 4096;
+
+pub fn run(context: &Context, seeds: Range<u64>, warps: &[u32]) {
+    let streams: Vec<Stream> = (0..2).map(|_| Stream::new(context).unwrap()).collect();
+    let per_thread = Stream::per_thread_default(context);
+    let streams = [&streams[0], &streams[1], &per_thread, &Stream::legacy_default(context)];
+    let coders = warps.iter().flat_map(|&warps| {
+        let coder = || match warps {
+            0 => Twine::new(context, Vec::new()).with_best_kernels(),
+            warps => Twine::new(context, Vec::new()).with_best_kernels().with_warps(warps),
+        };
+        // In one launch, and in as many as there can be.
+        [coder(), coder().with_launches_from(0)]
+    });
+    let coders: Vec<Twine> = coders.collect();
+    let (mut regions, mut damaged) = (0, (0, 0));
+    for seed in seeds.clone() {
+        let coder = &coders[seed as usize % coders.len()];
+        let round = Round { context, streams, coder, seed };
+        regions += round.chains();
+        let (refused, all) = round.decode();
+        damaged = (damaged.0 + refused, damaged.1 + all);
+        round.overflow();
+    }
+    println!(
+        "{} rounds: {regions} regions with the bytes of the processor, all of them decoded; {} \
+         damaged streams, {} refused as by the processor; nothing outside was touched",
+        seeds.end - seeds.start,
+        damaged.1,
+        damaged.0
+    );
+}
+
+struct Round<'a> {
+    context: &'a Context,
+    streams: [&'a Stream; 4],
+    coder: &'a Twine,
+    seed: u64,
+}
+
+/// A region with its array on the device and what the processor makes of it.
+struct Loaded {
+    region: Region,
+    memory: DeviceMemory,
+    skip: u64,
+    expected: (Vec<u8>, unspool_codec::Achieved),
+}
+
+impl Loaded {
+    fn job(&self) -> EncodeJob<'_> {
+        job_of(&self.region, self.memory.span().address() + self.skip)
+    }
+}
+
+/// What is to be done with a region whose array is at this address.
+pub fn job_of(region: &Region, source: u64) -> EncodeJob<'_> {
+    let bytes = region.bytes as u64;
+    let spec = region.spec.as_ref().map_or(JobSpec::Raw { bytes }, JobSpec::Twine);
+    EncodeJob { source, spec }
+}
+
+impl Round<'_> {
+    fn load(&self, dice: &mut Dice) -> Loaded {
+        let region = region(dice);
+        let unit = region.spec.map_or(1, |spec| spec.layout.value_bytes() as u64);
+        let skip = if dice.below(3) == 0 { dice.below(16 / unit) * unit } else { 0 };
+        let memory = upload(self.context, self.streams[0], region.bytes(), skip);
+        let expected = region.expected();
+        Loaded { region, memory, skip, expected }
+    }
+
+    /// Several launches, each of several checkpoints, one behind the other on changing streams.
+    fn chains(&self) -> u64 {
+        let mut dice = Dice(self.seed);
+        let launches: Vec<Vec<Vec<Loaded>>> = (0..1 + dice.below(4))
+            .map(|_| {
+                let many = if dice.below(10) == 0 { 12 } else { 3 };
+                (0..1 + dice.below(many))
+                    .map(|_| (0..1 + dice.below(3)).map(|_| self.load(&mut dice)).collect())
+                    .collect()
+            })
+            .collect();
+        let align = [64, 256, 512][dice.below(3) as usize];
+        let largest: u64 = launches.iter().flatten().flatten().map(worst).sum();
+        let room = self.room(largest + 1024 * 16);
+        let (begin, limit) =
+            (room.span().address() + GUARDS, room.span().address() + room.span().len() - GUARDS);
+        let mut pending: Vec<Pending> = Vec::new();
+        for launch in &launches {
+            let stream = self.streams[dice.below(4) as usize];
+            let jobs: Vec<Vec<EncodeJob<'_>>> =
+                launch.iter().map(|regions| regions.iter().map(Loaded::job).collect()).collect();
+            let start = |number: usize| match (number, pending.last()) {
+                (0, None) => Start::At(begin),
+                (0, Some(pending)) => Start::After { pending, align },
+                _ => Start::Next { align },
+            };
+            let asked: Vec<Checkpoint<'_>> = jobs
+                .iter()
+                .enumerate()
+                .map(|(number, jobs)| Checkpoint { jobs, start: start(number), limit })
+                .collect();
+            // SAFETY: everything lives until the results are there.
+            let started = unsafe { self.coder.encode(stream, &asked) };
+            drop(asked);
+            pending.extend(started.unwrap_or_else(|error| panic!("seed {}: {error}", self.seed)));
+        }
+        let results: Vec<CheckpointResult> = pending
+            .iter()
+            .map(|one| one.wait(LONG).unwrap_or_else(|e| panic!("seed {}: {e}", self.seed)))
+            .collect();
+        let content = download(self.streams[0], &room);
+        let base = room.span().address();
+        let mut expected = vec![GUARD; content.len()];
+        let (mut at, mut count) = (begin, 0);
+        for (regions, result) in launches.iter().flatten().zip(&results) {
+            at = at.next_multiple_of(align);
+            assert_eq!(result.start, at, "seed {}", self.seed);
+            for (number, loaded) in regions.iter().enumerate() {
+                let next = if number > 0 { at.next_multiple_of(64) } else { at };
+                expected[(at - base) as usize..(next - base) as usize].fill(0);
+                at = next;
+                let (stream, achieved) = &loaded.expected;
+                let job = &result.jobs[number];
+                let what = format!("seed {}: {}", self.seed, label(&loaded.region));
+                assert_eq!(job.offset, at - result.start, "{what}");
+                assert_eq!(job.stored, stream.len() as u64, "{what}");
+                assert_eq!(job.achieved.max_error, achieved.max_error, "{what}");
+                assert_eq!(job.achieved.outliers, achieved.outliers, "{what}");
+                let (got, want) = (job.achieved.sum_sq_error, achieved.sum_sq_error);
+                let near = got == want || (got - want).abs() <= 1e-4 * want.abs();
+                assert!(near, "{what}: {got} {want}");
+                let place = (at - base) as usize;
+                expected[place..place + stream.len()].copy_from_slice(stream);
+                let wrong = content[place..place + stream.len()].iter().zip(stream);
+                let wrong = wrong.take_while(|(a, b)| a == b).count();
+                assert_eq!(wrong, stream.len(), "{what}: the first other byte");
+                at += stream.len() as u64;
+                count += 1;
+            }
+        }
+        assert!(content == expected, "seed {}: something else was written", self.seed);
+        count
+    }
+
+    fn room(&self, len: u64) -> DeviceMemory {
+        let room = DeviceMemory::new(self.context, len.next_multiple_of(512) + 2 * GUARDS).unwrap();
+        copy::fill(self.streams[0], &room.span(), GUARD).unwrap();
+        self.streams[0].sync(LONG).unwrap();
+        room
+    }
+
+    /// Whole streams, then damaged ones: how many of those were refused, and of how many.
+    fn decode(&self) -> (u64, u64) {
+        let mut dice = Dice(self.seed + 1_000_000);
+        let mut counts = (0, 0);
+        for _ in 0..3 {
+            let region = region(&mut dice);
+            let Some(spec) = region.spec else { continue };
+            let (mut stream, _) = region.expected();
+            let mut values = vec![0; region.bytes];
+            codec::decode(&spec.layout, &stream, &mut values).unwrap();
+            let (good, array) = self.decoded(&spec.layout, &stream, stream.len());
+            let what = format!("seed {}: {}", self.seed, label(&region));
+            assert!(good && array == values, "{what}: decoding");
+            for round in 0..4 {
+                damage(&mut dice, &mut stream);
+                let len = stream.len() as u64;
+                let cut = if round == 3 { dice.below(len) } else { len } as usize;
+                let by_codec = codec::decode(&spec.layout, &stream[..cut], &mut values).is_ok();
+                let (good, array) = self.decoded(&spec.layout, &stream, cut);
+                assert_eq!(good, by_codec, "{what}: damage {round}");
+                assert!(!good || array == values, "{what}: damage {round}");
+                counts = (counts.0 + u64::from(!good), counts.1 + 1);
+            }
+        }
+        counts
+    }
+
+    /// Whether a stream was whole, and the array. Asserts that nothing around it was written.
+    fn decoded(&self, layout: &codec::Layout, bytes: &[u8], stored: usize) -> (bool, Vec<u8>) {
+        let stream = self.streams[self.seed as usize % 4];
+        let from = upload(self.context, stream, &[bytes, &[0; 4]].concat(), 0);
+        let (to, len) = (self.room(layout.bytes()), layout.bytes() as usize);
+        let job = DecodeJob {
+            stream: from.span().address(),
+            stored: stored as u64,
+            layout,
+            target: to.span().address() + GUARDS,
+        };
+        // SAFETY: both live until the status is there.
+        let status = unsafe { self.coder.decode(stream, &[job]) }.unwrap();
+        let outcome = status.wait(LONG);
+        if let Err(error) = &outcome {
+            assert_eq!(error.kind(), DeviceErrorKind::Damaged, "{error}");
+        }
+        let content = download(stream, &to);
+        let (before, rest) = content.split_at(GUARDS as usize);
+        let (array, behind) = rest.split_at(len);
+        assert!(before.iter().chain(behind).all(|&byte| byte == GUARD), "seed {}", self.seed);
+        (outcome.is_ok(), array.to_vec())
+    }
+
+    /// A checkpoint without enough room: nothing is written at its limit or beyond.
+    fn overflow(&self) {
+        let mut dice = Dice(self.seed + 2_000_000);
+        let loaded: Vec<Loaded> = (0..2).map(|_| self.load(&mut dice)).collect();
+        let jobs: Vec<EncodeJob<'_>> = loaded.iter().map(Loaded::job).collect();
+        let first = loaded[0].expected.0.len() as u64;
+        let bytes = first.next_multiple_of(64) + loaded[1].expected.0.len() as u64;
+        if bytes == 0 {
+            return;
+        }
+        let room = self.room(bytes);
+        let begin = room.span().address() + GUARDS;
+        let limit = begin + dice.below(bytes);
+        let asked = Checkpoint { jobs: &jobs, start: Start::At(begin), limit };
+        // SAFETY: everything lives until the result is there.
+        let pending = unsafe { self.coder.encode(self.streams[1], &[asked]) }.unwrap();
+        let error = pending[0].wait(LONG).unwrap_err();
+        assert_eq!(error.kind(), EncodeErrorKind::Overflow, "seed {}: {error}", self.seed);
+        let content = download(self.streams[1], &room);
+        let behind = &content[(limit - room.span().address()) as usize..];
+        assert!(behind.iter().all(|&byte| byte == GUARD), "seed {}: overflow", self.seed);
+    }
+}
+
+/// Bytes that a region takes at most, with its gap.
+fn worst(loaded: &Loaded) -> u64 {
+    loaded.expected.0.len() as u64 + 1024
+}

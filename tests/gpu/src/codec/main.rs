@@ -1,0 +1,69 @@
+//! Twine on a GPU: checks against the codec of the processor, and figures beside a plain copy.
+//!
+//! `cargo run --release --bin gpu_codec -- check [ROUNDS] | figures [MIB
+//! [NAME [LEAST]]] | sanitize`. `sanitize` is a small check for compute-sanitizer; it and `check`
+//! print the seed of what fails. Figures are those of arrays of LEAST to MIB mebibytes, and of
+//! codecs whose names have NAME in them.
+
+#![allow(clippy::print_stdout, clippy::unwrap_used, missing_docs)]
+
+mod bench;
+mod check;
+#[path = "../../../../crates/gpu_codec/src/twine/fields.rs"]
+#[allow(dead_code)]
+mod fields;
+mod figures;
+mod large;
+
+use unspool_cuda::kernels::{Cache, SOURCES};
+use unspool_cuda::{Arch, Context, Driver, Nvrtc};
+
+fn main() {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let number = words.get(1).and_then(|word| word.parse().ok());
+    let driver = Driver::load().unwrap_or_else(|error| panic!("{error}"));
+    let context = Context::new(&driver, 0).unwrap();
+    println!("{:?} CUDA {:?}", driver.devices(), driver.cuda_version());
+    compile(&context);
+    match words.first().map(String::as_str) {
+        Some("check") => {
+            let first = words.get(2).and_then(|word| word.parse().ok()).unwrap_or(0);
+            if first == 0 {
+                large::run(&context);
+            }
+            check::run(&context, first..first + number.unwrap_or(200), &[0, 2, 4, 8]);
+        }
+        Some("sanitize") => {
+            check::run(&context, 0..number.unwrap_or(3), &[0]);
+            // compute-sanitizer 13.0 looks after the driver when the process exits; a third of the
+            // runs under memcheck that ended at once died in there, with none of our threads left.
+            drop(context);
+            std::thread::sleep(std::time::Duration::from_secs(1));
+        }
+        Some("figures") => {
+            let least = words.get(3).and_then(|word| word.parse().ok()).unwrap_or(1);
+            let name = words.get(2).map_or("", String::as_str);
+            figures::run(&context, (least, number.unwrap_or(512)), name);
+        }
+        _ => println!(
+            "usage: gpu_codec check [ROUNDS [FIRST]] | figures [MIB [NAME [LEAST]]] | sanitize"
+        ),
+    }
+}
+
+/// Compiles all variants at once, into the user's cache.
+fn compile(context: &Context) {
+    let (nvrtc, begin) = (Nvrtc::find().unwrap(), std::time::Instant::now());
+    let arch = Arch::of(context.device());
+    std::thread::scope(|scope| {
+        for (name, text) in SOURCES.iter().filter(|(name, _)| name.starts_with("twine")) {
+            let nvrtc = &nvrtc;
+            scope.spawn(move || {
+                let (begin, cache) = (std::time::Instant::now(), Cache::of_user());
+                nvrtc.compile(name, text, arch, cache.as_ref()).unwrap();
+                println!("  {name} compiled or found after {:.1?}", begin.elapsed());
+            });
+        }
+    });
+    println!("{nvrtc:?}: all kernels after {:.1?}", begin.elapsed());
+}
