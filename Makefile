@@ -44,8 +44,6 @@ test: test-rust test-python test-peers ## run all tests: Rust and Python
 
 test-rust: need-rust ## run the Rust tests
 	$(CARGO) test --workspace --locked
-	$(CARGO) test --locked --package unspool-transfer --features shuttle --test shuttle
-	$(CARGO) test --locked --package unspool --features shuttle --lib interleavings
 
 test-python: $(VENV)/.test ## run the Python tests on the release wheel
 	$(BIN)/python -m pytest $(PACKAGE)
@@ -88,8 +86,6 @@ lint: need-rust $(VENV)/.tools ## check formatting, lints (warnings are errors) 
 	$(BIN)/ruff format --check
 	$(BIN)/ruff check
 	$(CARGO) clippy --workspace --all-targets --locked -- --deny warnings
-	$(CARGO) clippy --locked --package unspool-transfer --package unspool --features shuttle \
-		--all-targets -- --deny warnings
 	RUSTDOCFLAGS='--deny warnings' $(CARGO) doc --workspace --no-deps --locked --quiet
 	$(CARGO) x tidy
 

@@ -13,6 +13,7 @@ const WAVE: &str = "unspool-wave";
 const TESTKIT: &str = "unspool-testkit";
 const SIM: &str = "unspool-sim";
 const FAKECUDA: &str = "unspool-fakecuda";
+const INTERLEAVINGS: &str = "unspool-interleavings";
 const BENCHES: &str = "unspool-benches";
 const PYTHON: &str = "unspool-python";
 const XTASK: &str = "xtask";
@@ -34,6 +35,8 @@ const TABLE: &[(&str, &[&str])] = &[
     (TESTKIT, ALL_BUT_BINDINGS),
     (SIM, ALL_BUT_BINDINGS),
     (FAKECUDA, &[CODEC, CORE]),
+    // What transfer and spool may import: their sources are compiled there.
+    (INTERLEAVINGS, &[CORE, CODEC, DEVICE, TIERS]),
     (BENCHES, ALL_BUT_BINDINGS),
     (XTASK, &[]),
 ];
