@@ -19,8 +19,10 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 PEERS := $(VENV)/peers
 PEERS_PIP := $(PEERS)/bin/python -m pip --disable-pip-version-check --quiet
 PACKAGE := bindings/python
-# A CUDA driver in plain memory, for the tests of arrays on a GPU.
-FAKE_DRIVER = $(or $(CARGO_TARGET_DIR),$(CURDIR)/target)/debug/libunspool_fakecuda.so
+# One build for all of them. xtask, whose parser of Rust takes long to compile, is tested by lint.
+RUST_TESTS := $(CARGO) test --workspace --exclude xtask --locked
+# A CUDA driver in plain memory, for the tests of arrays on a GPU; the Rust tests build it.
+FAKE_DRIVER = $(or $(CARGO_TARGET_DIR),$(CURDIR)/target)/debug/deps/libunspool_fakecuda.so
 
 RUST_SOURCES := $(shell find crates $(PACKAGE)/src -name '*.rs' -path '*/src/*') \
 	$(wildcard Cargo.toml Cargo.lock crates/*/Cargo.toml $(PACKAGE)/Cargo.toml)
@@ -38,16 +40,16 @@ demo: $(VENV)/.rtm ## migrate the default model through a spool and write pictur
 	@echo
 	@echo "The migrated image: demo-output/image.png"
 
-test: test-rust test-python test-peers ## run all tests: Rust and Python
+test: test-rust test-python ## run all tests of the project itself: Rust and Python
 	@echo
-	@echo "All tests passed: the Rust workspace and the Python package, with its peers too."
+	@echo "All tests passed: the Rust workspace and the Python package."
 
 test-rust: need-rust ## run the Rust tests
-	$(CARGO) test --workspace --locked
+	$(RUST_TESTS)
 
 test-python: $(VENV)/.test ## run the Python tests on the release wheel
 	$(BIN)/python -m pytest $(PACKAGE)
-	$(CARGO) build --locked --package unspool-fakecuda
+	$(RUST_TESTS) --no-run --quiet
 	FAKECUDA_DEVICES=2 UNSPOOL_CUDA_DRIVER="$(FAKE_DRIVER)" \
 		$(BIN)/python -m pytest $(PACKAGE) -m fake_gpu
 	$(BIN)/python -m pytest docs
@@ -87,6 +89,7 @@ lint: need-rust $(VENV)/.tools ## check formatting, lints (warnings are errors) 
 	$(BIN)/ruff check
 	$(CARGO) clippy --workspace --all-targets --locked -- --deny warnings
 	RUSTDOCFLAGS='--deny warnings' $(CARGO) doc --workspace --no-deps --locked --quiet
+	$(CARGO) test --locked --quiet --package xtask
 	$(CARGO) x tidy
 
 kernels: need-rust $(VENV)/.made ## compile every CUDA kernel for sm_80, sm_90 and sm_100 (needs no GPU)
