@@ -220,6 +220,6 @@ fn too_little(tier: &str, found: &str, remedy: &str) -> Error {
     Error::new(ErrorKind::Io, message)
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(feature = "shuttle")))]
 #[path = "auto_tests.rs"]
 mod tests;

@@ -1,5 +1,4 @@
 //! `Choice::Auto` on a fake GPU with a slow link, with an nvCOMP of its own and without.
-#![cfg(not(feature = "shuttle"))]
 
 mod application;
 
@@ -145,14 +144,13 @@ fn data_that_twine_makes_smaller_stay_with_it() {
     let spool = opened(Some(&packages), |_| ()).unwrap();
     let is_enough = |stats: &AutoStats| {
         let tried = of(stats, LZ4).is_some() && of(stats, BITCOMP).is_some();
-        tried && chosen(stats, Codec::Lossless) >= 40
+        let twine = chosen(stats, Codec::Lossless);
+        // While the machine is busy with other things, encoding may be slower than the link.
+        tried && twine >= 40 && twine > stats.not_worth_it
     };
     let saved = save_until(&application, &spool, 80, is_enough).unwrap();
     let told = stats(&spool);
     assert_eq!((chosen(&told, LZ4), chosen(&told, BITCOMP)), (0, 0), "{told:?}");
-    // A slow machine lets the link keep up with it: for those nothing was chosen.
-    let decided = saved as u64 - told.stays - told.keeps_up;
-    assert!(chosen(&told, Codec::Lossless) * 2 > decided, "{told:?}");
     // The ratio of nvCOMP was seen at once, and that ended it: nothing is encoded warm in vain.
     assert!(of(&told, LZ4).unwrap().tried <= 2 && of(&told, BITCOMP).unwrap().tried <= 2);
     assert_restored(&application, &spool, saved, wave).unwrap();
