@@ -1,6 +1,7 @@
 //! What spools have in a directory: those that are open, and those of processes that died.
 
 use std::fs::{self, DirEntry, File, TryLockError};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// The directory of an ephemeral spool.
@@ -12,44 +13,47 @@ pub struct Leftover {
     pub bytes: u64,
     /// Whether somebody still needs it.
     pub owner: Owner,
+    /// The process in its name.
+    pub pid: u32,
 }
 
 /// Whose a directory is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Owner {
     /// A process that has it open.
-    Alive {
-        /// Its number.
-        pid: u32,
-    },
+    Alive,
     /// A process that died; the next spool that is opened beside it removes it.
-    Dead {
-        /// The number that it had.
-        pid: u32,
-    },
+    Dead,
     /// It cannot be told, as with directories of other users.
-    Unknown {
-        /// The number in its name.
-        pid: u32,
-    },
+    Unknown,
+}
+
+impl Owner {
+    /// In one word.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Owner::Alive => "alive",
+            Owner::Dead => "dead",
+            Owner::Unknown => "unknown",
+        }
+    }
 }
 
 /// The directories of ephemeral spools in `dir`, in the order of their names.
 pub(super) fn list(dir: &Path) -> Vec<Leftover> {
-    let Ok(entries) = fs::read_dir(dir) else { return Vec::new() };
-    let mut found: Vec<Leftover> = entries.flatten().filter_map(|entry| describe(&entry)).collect();
+    let entries = fs::read_dir(dir).into_iter().flatten().flatten();
+    let mut found: Vec<Leftover> = entries.filter_map(|entry| describe(&entry)).collect();
     found.sort_by(|a, b| a.path.cmp(&b.path));
     found
 }
 
 fn describe(entry: &DirEntry) -> Option<Leftover> {
     let pid = process(entry.file_name().to_str()?)?;
-    // A link is not what we made.
-    if !entry.file_type().ok()?.is_dir() {
-        return None;
-    }
     let path = entry.path();
-    Some(Leftover { bytes: bytes(&path), owner: owner(&path, pid), path })
+    // A link is not what we made.
+    let is_ours = entry.file_type().ok()?.is_dir();
+    is_ours.then(|| Leftover { bytes: bytes(&path), owner: owner(&path), pid, path })
 }
 
 /// The process in a name such as `unspool-812-00112233445566aa`, as the disk tier writes it.
@@ -61,17 +65,16 @@ fn process(name: &str) -> Option<u32> {
 
 /// Who holds the lock in it is alive. It is asked for in the shared mode and given back at once;
 /// owners and cleaners both bear that.
-fn owner(dir: &Path, pid: u32) -> Owner {
-    let Ok(lock) = File::open(dir.join("lock")) else { return Owner::Unknown { pid } };
+fn owner(dir: &Path) -> Owner {
+    let Ok(lock) = File::open(dir.join("lock")) else { return Owner::Unknown };
     match lock.try_lock_shared() {
-        Ok(()) => Owner::Dead { pid },
-        Err(TryLockError::WouldBlock) => Owner::Alive { pid },
-        Err(TryLockError::Error(_)) => Owner::Unknown { pid },
+        Ok(()) => Owner::Dead,
+        Err(TryLockError::WouldBlock) => Owner::Alive,
+        Err(TryLockError::Error(_)) => Owner::Unknown,
     }
 }
 
 fn bytes(dir: &Path) -> u64 {
-    use std::os::unix::fs::MetadataExt;
     let entries = fs::read_dir(dir).into_iter().flatten().flatten();
     entries.filter_map(|entry| entry.metadata().ok()).map(|data| data.blocks() * 512).sum()
 }
@@ -91,7 +94,7 @@ mod tests {
         disk.put(CheckpointId(1), 0, &[&[7; 8192]]).unwrap();
         let found = list(scratch.path());
         assert_eq!(found.len(), 1, "{found:?}");
-        assert_eq!(found[0].owner, Owner::Alive { pid: std::process::id() });
+        assert_eq!((found[0].owner, found[0].pid), (Owner::Alive, std::process::id()));
         assert!(found[0].bytes >= 8192, "{found:?}");
         disk.close().unwrap();
         assert_eq!(list(scratch.path()), []);
@@ -102,11 +105,11 @@ mod tests {
         let scratch = Scratch::new();
         let dead = scratch.path().join("unspool-4000000-0123456789abcdef");
         fs::create_dir(&dead).unwrap();
+        assert_eq!(list(scratch.path())[0].owner, Owner::Unknown, "one without a lock");
         fs::write(dead.join("lock"), "process 4000000\n").unwrap();
-        fs::write(dead.join("slot-0"), [1; 5000]).unwrap();
         let found = list(scratch.path());
-        assert_eq!(found[0].owner, Owner::Dead { pid: 4_000_000 });
-        assert!(dead.join("slot-0").exists(), "looking removes nothing");
+        assert_eq!((found[0].owner, found[0].pid), (Owner::Dead, 4_000_000));
+        assert!(dead.join("lock").exists(), "looking removes nothing");
     }
 
     #[test]
@@ -117,12 +120,5 @@ mod tests {
         fs::write(scratch.path().join("unspool-12-0123456789abcdef"), "a file").unwrap();
         assert_eq!(list(scratch.path()), []);
         assert_eq!(list(&scratch.path().join("nothing")), []);
-    }
-
-    #[test]
-    fn one_without_a_lock_is_not_judged() {
-        let scratch = Scratch::new();
-        fs::create_dir(scratch.path().join("unspool-12-0123456789abcdef")).unwrap();
-        assert_eq!(list(scratch.path())[0].owner, Owner::Unknown { pid: 12 });
     }
 }

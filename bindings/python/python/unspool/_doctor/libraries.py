@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from importlib import metadata
-from typing import Any
 
 from unspool._doctor.facts import Finding
 
@@ -53,20 +52,19 @@ def _first(packages: tuple[str, ...], version: Callable[[str], str | None]) -> s
 
 
 def findings(
-    found: Mapping[str, Any], version: Callable[[str], str | None] | None = None
+    driver: tuple[int, int] | None, version: Callable[[str], str | None] | None = None
 ) -> list[Finding]:
     """What is wrong with the libraries on a machine with a GPU.
 
     Arguments:
-        found: what the extension found.
+        driver: the newest CUDA that the driver supports.
         version: gives the version of a package, or None.
     """
-    driver = found["cuda"]["version"]
     if driver is None:
         return []
-    version = version or _version
-    arrays = [*_torch(version), *_jax(version, driver[0]), *_cupy(version, driver[0])]
-    return [*arrays, *_nvcomp(version, driver[0])]
+    version, major = version or _version, driver[0]
+    arrays = [*_torch(version), *_jax(version, major), *_cupy(version, major)]
+    return [*arrays, *_nvcomp(version, major)]
 
 
 def _torch(version: Callable[[str], str | None]) -> Iterator[Finding]:
