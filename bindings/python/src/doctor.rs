@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use unspool::doctor::{Checkup, Device, Diagnosis, Disk, Leftover, Nvrtc};
+use unspool::doctor::{Checkup, Device, Diagnosis, Disk, Nvrtc};
 
 use crate::panics::guarded;
 
@@ -46,7 +46,7 @@ fn whole<'py>(py: Python<'py>, found: &Diagnosis) -> PyResult<Bound<'py, PyDict>
     record!(py, found, [],
         version: env!("CARGO_PKG_VERSION"),
         host: record!(py, found.host, [cores, total, free, limit, promised, locked_soft,
-            locked_hard, huge_pages, strict_overcommit, turns, turns_problem])?,
+            locked_hard, turns])?,
         cuda: record!(py, found.cuda, [looked_for, version, path, problem])?,
         devices: devices.collect::<PyResult<Vec<_>>>()?,
         nvrtc: nvrtc(py, &found.nvrtc)?,
@@ -80,15 +80,9 @@ fn nvrtc<'py>(py: Python<'py>, nvrtc: &Nvrtc) -> PyResult<Bound<'py, PyDict>> {
 }
 
 fn disk<'py>(py: Python<'py>, disk: &Disk) -> PyResult<Bound<'py, PyDict>> {
-    let spools = disk.spools.iter().map(|spool| leftover(py, spool));
     record!(py, disk, [file_system, medium, free, total, direct, direct_problem, io_uring,
             io_uring_problem, write, read, problem],
-        directory: text(Some(&disk.directory)),
-        spools: spools.collect::<PyResult<Vec<_>>>()?)
-}
-
-fn leftover<'py>(py: Python<'py>, spool: &Leftover) -> PyResult<Bound<'py, PyDict>> {
-    record!(py, spool, [bytes, pid], path: text(Some(&spool.path)), owner: spool.owner.name())
+        directory: text(Some(&disk.directory)))
 }
 
 /// Paths are only shown: what is no Unicode in them is replaced.

@@ -138,6 +138,12 @@ def test_the_limit_on_locked_memory_counts_only_where_pinning_counts() -> None:
         ("host", {"turns_problem": "denied"}, "poor", "/dev/shm/x.lock cannot be used: denied"),
         ("disk", {"medium": "memory", "file_system": "tmpfs"}, "poor", "main memory (tmpfs)"),
         ("disk", {"medium": "remote", "file_system": "nfs"}, "note", "another machine (nfs)"),
+        (
+            "disk",
+            {"medium": "remote", "file_system": "fuse"},
+            "note",
+            "lies most likely on another",
+        ),
         ("disk", {"direct": False, "direct_problem": "EINVAL."}, "poor", "EINVAL."),
         ("disk", {"free": 5}, "poor", "Only 5 B are free"),
         ("disk", {"write": 9e7, "read": 3e8}, "poor", "writes 90 MB/s and reads 300 MB/s"),

@@ -10,7 +10,6 @@ use unspool_tiers::{Disk as Tier, DiskIo, DiskOptions, Tier as _, TierError};
 
 use super::Checkup;
 use super::bounded::{self, Report};
-use super::leftovers::{self, Leftover};
 
 /// The directory in which the probe works; it is the same for all, so that what a killed probe
 /// leaves is cleared away by the next one. It is not one that the disk tier takes for its own.
@@ -73,8 +72,6 @@ pub struct Disk {
     pub write: Option<f64>,
     /// What one thread reads back.
     pub read: Option<f64>,
-    /// The directories of spools in it.
-    pub spools: Vec<Leftover>,
     /// Why it cannot be used, or not be measured.
     pub problem: Option<String>,
 }
@@ -103,7 +100,6 @@ fn examine(dir: &Path, measure: bool, report: &Report<Disk>) -> Result<(), Strin
         (disk.file_system, disk.medium) = kind.unzip();
         disk.free = room.as_ref().map(|room| room.f_bavail.saturating_mul(room.f_frsize));
         disk.total = room.as_ref().map(|room| room.f_blocks.saturating_mul(room.f_frsize));
-        disk.spools = leftovers::list(&dir);
         disk.directory.clone_from(&dir);
     });
     report.begins("opening a disk tier in it");

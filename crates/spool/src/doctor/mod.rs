@@ -1,9 +1,9 @@
 //! What this machine has for a spool: the driver and its devices, the rates of their links, what
 //! may be pinned, a disk, the compiler for kernels.
 //!
-//! The modules here only look, and fill plain data ([`Diagnosis`]). What of that is missing or
-//! poor, what it means and what to do about it is judged in one place, the Python package
-//! (`unspool/_doctor/findings.py`). Nothing here prints, every wait has a limit, and a machine
+//! The modules here only look, and fill plain data ([`Diagnosis`]). The Python package adds what
+//! needs no extension (`unspool/_doctor/system.py`), and judges what is missing or poor
+//! (`findings.py` there). Nothing here prints, every wait has a limit, and a machine
 //! without CUDA or with a broken driver is an answer and not an error. A driver that ends the
 //! process cannot be survived from within it: the command line looks in a process of its own.
 
@@ -12,7 +12,6 @@ mod bounded;
 pub mod cuda;
 pub mod disk;
 pub mod host;
-mod leftovers;
 mod nvrtc;
 pub(crate) mod system;
 
@@ -23,10 +22,7 @@ pub use automatic::Automatic;
 pub use cuda::{Cuda, Device};
 pub use disk::Disk;
 pub use host::Host;
-pub use leftovers::{Leftover, Owner};
 pub use nvrtc::Nvrtc;
-
-use system::System;
 
 /// What to look at.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -79,7 +75,7 @@ impl Checkup {
     #[must_use]
     pub fn run(&self) -> Diagnosis {
         let cuda = if self.cuda { cuda::look(self) } else { Cuda::default() };
-        let host = Host::look(&System::here());
+        let host = Host::look();
         let automatic = automatic::of(&host, &cuda);
         Diagnosis {
             nvrtc: nvrtc::look(self),

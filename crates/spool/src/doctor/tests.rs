@@ -1,36 +1,8 @@
-//! Made-up systems, and the whole checkup on the machine of the test.
-
-use std::fs;
-use std::path::PathBuf;
+//! The whole checkup on the machine of the test.
 
 use unspool_testkit::Scratch;
 
-use super::system::System;
 use super::*;
-
-/// A system whose files a test writes.
-pub(super) struct Fake(Scratch);
-
-impl Fake {
-    pub(super) fn new() -> Fake {
-        Fake(Scratch::new())
-    }
-
-    pub(super) fn write(&self, path: &str, text: &str) {
-        let path = self.path(path);
-        let written = fs::create_dir_all(path.parent().unwrap_or(&path))
-            .and_then(|()| fs::write(&path, text));
-        assert!(written.is_ok(), "{}: {written:?}", path.display());
-    }
-
-    pub(super) fn path(&self, path: &str) -> PathBuf {
-        self.0.path().join(path)
-    }
-
-    pub(super) fn system(&self) -> System {
-        System::at(self.0.path())
-    }
-}
 
 #[test]
 fn this_machine_is_examined_without_a_failure() {

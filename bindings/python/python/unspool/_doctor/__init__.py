@@ -46,10 +46,14 @@ def doctor(
 
 def diagnose(found: Mapping[str, Any], *more: Finding) -> Diagnosis:
     """What the extension found, with everything that is missing or poor in it."""
-    # Judging needs the report's texts, which a program that only imports the package does not.
-    from unspool._doctor import findings, libraries
+    # A program that only imports the package needs none of these.
+    from unspool._doctor import findings, libraries, system
 
     seen = {name: facts(value) for name, value in found.items()}
+    vars(seen["host"]).update(system.settings(seen["host"].turns))
+    if seen["disk"] is not None:
+        usable = seen["disk"].problem is None
+        seen["disk"].spools = system.spools(seen["disk"].directory) if usable else ()
     diagnosis = Diagnosis(**seen, libraries=libraries.installed())
     return dataclasses.replace(diagnosis, findings=findings.judge(diagnosis, more))
 

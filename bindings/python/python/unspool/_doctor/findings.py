@@ -244,10 +244,11 @@ def _medium(disk: Facts) -> Iterator[Finding]:
             "containers often lack it, and a mounted volume has it.",
         )
     if disk.medium == "remote":
+        where = "most likely on" if disk.file_system == "fuse" else "on"
         yield Finding(
             "note",
             "disk",
-            f"{disk.directory} lies on another machine ({disk.file_system}).",
+            f"{disk.directory} lies {where} another machine ({disk.file_system}).",
             "Its rate changes with what others do, and what a killed process leaves may stay.",
             "For histories that need not outlive the run, choose a local disk of the node.",
         )
