@@ -11,8 +11,8 @@
 //! has taken anything, still fit both.
 
 use unspool_cuda::{Context, Driver, HostLimits, current_ordinal, memory_left};
+use unspool_tiers::Bytes;
 
-use crate::doctor::Bytes;
 use crate::doctor::cuda::pins_are_locked;
 use crate::doctor::system::System;
 use crate::error::{Error, ErrorKind};
