@@ -72,8 +72,7 @@ mod wait;
 mod waiting;
 
 pub use coding::{
-    Accumulate, AutoCodec, AutoStats, Choice, CodecChoice, CodecStats, Launch, LaunchStats,
-    RegionCoding,
+    Accumulate, AutoStats, CodecStats, Codecs, Launch, LaunchStats, RegionCoding,
 };
 pub use error::{Error, ErrorKind};
 pub use gpu::On;
@@ -83,7 +82,7 @@ pub use settings::{DiskSettings, Settings};
 pub use spool::{Spool, Use};
 pub use stats::{ApplicationStats, DirectionStats, LinkStats, Stall, Stats, TierStats};
 pub use unspool_codec::{
-    Achieved, Bound, Codec, CodecId, Dtype, Head, NvComp, Outer, Region, RegionSpec, Zfp,
+    Achieved, Bound, CodecId, Dtype, Head, NvComp, Outer, Region, RegionSpec, Spec, Zfp,
 };
 pub use unspool_core::{Lead, PolicyKind, TierKind};
 pub use wait::Wait;

@@ -71,7 +71,7 @@ fn bound(what: &str, number: f64, floor: f64) -> Option<ErrorBound> {
         "rms" => ErrorBound::Rms(number),
         "psnr" => ErrorBound::Psnr(number),
         "l2" => ErrorBound::L2(number),
-        "rel" => ErrorBound::Relative { bound: number, floor },
+        "rel" => ErrorBound::Pointwise { bound: number, floor },
         _ => return None,
     })
 }
@@ -80,7 +80,7 @@ fn zfp(what: &str, number: f64) -> Option<Zfp> {
     Some(match what {
         "rate" => Zfp::Rate(number),
         "precision" => Zfp::Precision(number as u32),
-        "accuracy" => Zfp::Accuracy(number),
+        "accuracy" => Zfp::Tolerance(number),
         _ => return None,
     })
 }

@@ -3,8 +3,9 @@
 use std::ops::Range;
 
 use super::numbers::Numbers;
-use crate::coding::{CodecId, OuterId};
-use crate::head::Head;
+use super::OuterId;
+use crate::codec::CodecId;
+use crate::frame::Head;
 
 /// The most bytes of a block.
 pub(super) const BLOCK: usize = 1 << 20;
