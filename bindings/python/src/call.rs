@@ -144,7 +144,7 @@ pub fn restore_into(
         "Version {version} was discarded and saved again, with other arrays, while this call was \
          under way. Order the calls of your threads, and restore again."
     );
-    Err(error(py, Class::RegionMismatch, message))
+    Err(error(py, Class::Array, message))
 }
 
 /// Whether the arrays are the same; where they lie and how they are encoded may differ.

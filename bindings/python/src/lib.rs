@@ -11,6 +11,7 @@ mod array;
 mod call;
 mod codecs;
 mod copies;
+mod debug;
 mod doctor;
 mod errors;
 mod forecast;
@@ -31,7 +32,6 @@ mod spool;
 mod stats;
 mod strided;
 mod waiting;
-mod wave;
 
 use pyo3::prelude::*;
 
@@ -54,5 +54,5 @@ fn _unspool(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(forecast::run_forecast, m)?)?;
     m.add_function(wrap_pyfunction!(accumulate::run_plan, m)?)?;
     m.add_function(wrap_pyfunction!(accumulate::run_follow, m)?)?;
-    wave::register(m)
+    Ok(())
 }

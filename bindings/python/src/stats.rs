@@ -16,12 +16,12 @@ struct Maker<'py> {
     module: Bound<'py, PyModule>,
 }
 
-/// `stats` as an `unspool.Stats`.
+/// `stats` as an `unspool.stats.Stats`.
 ///
 /// # Errors
 /// Whatever Python raises when it makes the objects.
 pub fn to_python<'py>(py: Python<'py>, stats: &Stats) -> PyResult<Bound<'py, PyAny>> {
-    let maker = Maker { module: py.import("unspool.statistics")? };
+    let maker = Maker { module: py.import("unspool.stats")? };
     let tiers = stats.tiers.iter().map(|tier| maker.tier(tier)).collect::<PyResult<Vec<_>>>()?;
     let links = stats.links.iter().map(|link| maker.link(link)).collect::<PyResult<Vec<_>>>()?;
     let app = &stats.application;
@@ -52,7 +52,7 @@ pub fn to_python<'py>(py: Python<'py>, stats: &Stats) -> PyResult<Bound<'py, PyA
     maker.make("Stats", &fields)
 }
 
-/// What the codecs did with the regions of a checkpoint, by name, as `unspool.Achieved`.
+/// What the codecs did with the regions of a checkpoint, by name, as `unspool.codecs.Achieved`.
 ///
 /// # Errors
 /// Whatever Python raises when it makes the objects.

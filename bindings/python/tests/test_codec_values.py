@@ -10,7 +10,8 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 import unspool
-from unspool import Achieved, Bound, NvComp, Zfp
+from unspool import Bound, NvComp, Zfp
+from unspool.codecs import Achieved
 from unspool.codecs.words import words_of
 
 VALUES = [
@@ -72,7 +73,7 @@ WRONG: list[tuple[Callable[[], object], str]] = [
 def test_a_codec_that_makes_no_sense_is_refused_with_what_to_write(
     make: Callable[[], object], said: str
 ) -> None:
-    with pytest.raises(unspool.OptionError) as raised:
+    with pytest.raises(unspool.errors.OptionError) as raised:
         make()
     assert said in str(raised.value)
 
@@ -106,7 +107,7 @@ def test_codecs_are_given_one_for_all_or_one_for_each_array() -> None:
     ],
 )
 def test_what_is_no_codec_is_refused_with_what_to_write(codec: object, said: str) -> None:
-    with pytest.raises(unspool.OptionError) as raised:
+    with pytest.raises(unspool.errors.OptionError) as raised:
         words_of(codec, "Spool(codec=...)")
     assert str(raised.value).startswith("Spool(codec=...): ") and said in str(raised.value)
 

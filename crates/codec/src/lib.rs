@@ -5,8 +5,8 @@
 //!
 //! A frame is an encoded head, a multiple of 4096 bytes long, followed by the payload. The head
 //! names the regions (arrays) and says where their bytes lie in the payload; it carries the
-//! checksum of the payload and its own. `docs/format.md` is the specification; this crate is its
-//! reference.
+//! checksum of the payload and its own. `docs/reference/format.md` is the specification; this crate
+//! is its reference.
 //!
 //! What holds throughout:
 //! - One head has exactly one encoding: [`parse_head`] accepts no other bytes than those that

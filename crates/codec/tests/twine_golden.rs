@@ -176,7 +176,7 @@ fn the_golden_streams_have_every_kind_of_chunk() {
 fn the_example_of_the_specification_is_what_is_written() {
     let layout = layout(&Dtype::Int32, &[64]);
     let (stream, _) = encode(layout, None, &pack(32, 0..64));
-    let text = include_str!("../../../docs/twine.md");
+    let text = include_str!("../../../docs/reference/twine.md");
     let example = text.rsplit_once("```text").expect("the example").1;
     let lines = example.lines().take_while(|line| *line != "```");
     let mut bytes = Vec::new();

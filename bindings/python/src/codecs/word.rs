@@ -44,7 +44,7 @@ fn chosen(py: Python<'_>, word: &Word) -> PyResult<Choice> {
 /// The codec of a word.
 ///
 /// # Errors
-/// `InternalError`, when the package and this crate do not speak the same words.
+/// `Error`, when the package and this crate do not speak the same words.
 pub fn codec(py: Python<'_>, word: &Word) -> PyResult<Codec> {
     let (kind, what, number, second) = (word.0.as_str(), word.1.as_str(), word.2, word.3);
     let found = match kind {

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.peer
 SHAPES = [(1000,), (37, 50), (9, 11, 40), (3, 9, 10, 12)]
 MODES = [Zfp(rate=8), Zfp(rate=16), Zfp(precision=18), Zfp(accuracy=1e-4)]
 
-#: The head in front of a stream, as docs/format.md has it.
+#: The head in front of a stream, as docs/reference/format.md has it.
 PREFIX = "<4sBBBBIIIIdIIQ16x"
 DTYPES = {"float32": 18, "float64": 19}
 TYPES = {"float32": zfpy.type_float, "float64": zfpy.type_double}

@@ -1,7 +1,7 @@
 //! The 64-bit checksum of payloads and heads: CRC-64/NVME.
 //!
-//! Why this one: `docs/decisions/0003-checksum.md`. Its parameters: `docs/format.md`. The crate
-//! below chooses the instructions at run time, so that a portable build is as fast as memory.
+//! Why this one: `docs/decisions/0003-checksum.md`. Its parameters: `docs/reference/format.md`. The
+//! crate below chooses the instructions at run time, so that a portable build is as fast as memory.
 
 use crc_fast::{CrcAlgorithm, Digest};
 

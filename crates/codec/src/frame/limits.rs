@@ -1,4 +1,4 @@
-//! The numbers of the format: constants and limits. `docs/format.md` states the same ones.
+//! The numbers of the format: constants and limits. `docs/reference/format.md` states the same.
 
 /// The first eight bytes of every frame. The byte above 127, the line ends and the end-of-file
 /// mark make a file that was mangled as text recognisable at once.

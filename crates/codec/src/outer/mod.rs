@@ -3,7 +3,7 @@
 //! A payload is cut into blocks of at most 1 MiB, which are packed one by one on several threads:
 //! the head says where they are, a table in front says how long each one is when it is packed. So
 //! what is read says nothing about sizes that is believed: every block unpacks into bytes that are
-//! there already. `docs/format.md`, "Packed payloads", is the specification.
+//! there already. `docs/reference/format.md`, "Packed payloads", is the specification.
 
 mod block;
 mod cut;

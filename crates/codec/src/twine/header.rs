@@ -1,4 +1,4 @@
-//! The first 64 bytes of a stream (docs/twine.md, "Header").
+//! The first 64 bytes of a stream (docs/reference/twine.md, "Header").
 
 use super::layout::Layout;
 use super::rule::{Relative, Step};

@@ -1,4 +1,4 @@
-//! How an array is cut into chunks (docs/twine.md, "Values" and "Chunks").
+//! How an array is cut into chunks (docs/reference/twine.md, "Values" and "Chunks").
 
 use crate::codec::{CodecError, CodecErrorKind};
 use crate::dtype::Dtype;

@@ -1,5 +1,5 @@
 //! Twine: Unspool's own codec for arrays of numbers, without loss or with a bound that holds for
-//! every finite value. The format, its rules and an example are in docs/twine.md.
+//! every finite value. The format, its rules and an example are in docs/reference/twine.md.
 //!
 //! - The bytes depend on the values and the bound only, not on the number of threads, on the
 //!   instructions of the processor, or on whether it treats subnormal numbers as 0.

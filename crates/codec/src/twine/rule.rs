@@ -1,4 +1,5 @@
-//! From a bound to the numbers that quantise (docs/twine.md, "Mode 1", "Mode 2", "Bounds").
+//! From a bound to the numbers that quantise (docs/reference/twine.md, "Mode 1", "Mode 2" and
+//! "Bounds").
 
 use super::header::damaged;
 use super::layout::{Layout, ValueKind};

@@ -2,8 +2,8 @@
 //!
 //! A stream is a prefix of 64 bytes that says what the field is and how it was encoded, and then
 //! the bytes that libzfp writes for it without a header of its own (Lindstrom, "Fixed-Rate
-//! Compressed Floating-Point Arrays", IEEE TVCG 2014). `docs/format.md`, "zfp streams", is the
-//! specification.
+//! Compressed Floating-Point Arrays", IEEE TVCG 2014). `docs/reference/format.md`, "zfp streams",
+//! is the specification.
 //!
 //! - The bytes do not depend on the number of threads.
 //! - zfp has no form for NaN and infinities, and none for integers near the ends of their range:

@@ -1,4 +1,5 @@
-//! Twine on the device: the streams of `docs/twine.md`, encoded and decoded where the arrays are.
+//! Twine on the device: the streams of `docs/reference/twine.md`, encoded and decoded where the
+//! arrays are.
 //!
 //! One launch encodes all regions of all checkpoints, or a few do where large regions have
 //! different forms. In a small one each block has one tile (a chunk of 1024 values for each warp)

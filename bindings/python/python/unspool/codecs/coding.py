@@ -11,7 +11,7 @@ from unspool._unspool import codec_decode, codec_encode, codec_room
 from unspool.codecs.host import host_array, is_lossy_dtype, library, name_of
 from unspool.codecs.values import Achieved, Bound, Word, Zfp
 from unspool.codecs.words import word_of
-from unspool.errors import DtypeMismatchError, OptionError, ReadOnlyTargetError, ShapeMismatchError
+from unspool.errors import ArrayError, OptionError
 
 __all__ = ["Encoded", "Outer", "decode", "encode", "encode_into"]
 
@@ -71,7 +71,7 @@ def encode(array: Any, codec: Lone = "lossless", *, outer: Outer | None = None) 
 
     Raises:
         OptionError: `codec` or `outer` is none, or cannot be used for these values.
-        UnsupportedArrayError: it is no array of numbers.
+        ArrayError: it is no array of numbers.
         MissingLibraryError: NumPy is not installed.
     """
     values = host_array(array)
@@ -85,7 +85,7 @@ def room_for(values: Any, codec: Lone, outer: Outer | None) -> int:
     """The most bytes that `encode_into` may write for an array of NumPy in C order.
 
     Raises:
-        OptionError, UnsupportedArrayError: as for `encode`.
+        OptionError, ArrayError: as for `encode`.
     """
     dtype = name_of(values.dtype)
     return codec_room(dtype, values.shape, _word(codec, dtype), _outer(outer))
@@ -98,7 +98,7 @@ def encode_into(
     bytes that took, what was achieved, and whether `outer` has shrunk them.
 
     Raises:
-        OptionError, UnsupportedArrayError: as for `encode`.
+        OptionError, ArrayError: as for `encode`.
     """
     dtype = name_of(values.dtype)
     word = _word(codec, dtype)
@@ -118,7 +118,7 @@ def decode(encoded: Encoded, out: Any = None) -> Any:
     Raises:
         CorruptCheckpointError: the bytes are damaged, or of another codec, dtype or shape.
         OptionError: `encoded` names a codec that makes no bytes by itself.
-        ShapeMismatchError, DtypeMismatchError, ReadOnlyTargetError: `out` does not fit.
+        ArrayError: `out` does not fit.
         MissingLibraryError: NumPy is not installed, or `ml_dtypes` for its dtype.
     """
     if not isinstance(encoded, Encoded):
@@ -138,12 +138,12 @@ def _check_target(target: Any, dtype: Any, shape: tuple[int, ...]) -> None:
     numpy = library()
     if not isinstance(target, numpy.ndarray) or target.dtype != dtype:
         found = getattr(target, "dtype", type(target).__name__)
-        raise DtypeMismatchError(f"decode(..., out): {found} given, and {dtype} is encoded")
+        raise ArrayError(f"decode(..., out): {found} given, and {dtype} is encoded")
     if target.shape != tuple(shape):
         text = f"decode(..., out): shape {target.shape} given, and {tuple(shape)} is encoded"
-        raise ShapeMismatchError(text)
+        raise ArrayError(text)
     if not target.flags.writeable or not target.flags.c_contiguous:
-        raise ReadOnlyTargetError("decode(..., out): it has to be writable and in C order")
+        raise ArrayError("decode(..., out): it has to be writable and in C order")
 
 
 def _word(codec: Any, dtype: str) -> Word:
