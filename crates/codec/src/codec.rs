@@ -63,6 +63,12 @@ impl Spec {
 }
 
 impl CodecId {
+    /// Whether only a GPU encodes and decodes it.
+    #[must_use]
+    pub fn needs_gpu(self) -> bool {
+        self.codec().is_err()
+    }
+
     /// The codec in main memory.
     ///
     /// # Errors
@@ -114,7 +120,10 @@ impl Codec for Raw {
         };
         out.copy_from_slice(source);
         let values = items(shape).unwrap_or(0).saturating_mul(dtype.components());
-        Ok(Made { bytes: source.len() as u64, achieved: Achieved { values, ..Achieved::default() } })
+        Ok(Made {
+            bytes: source.len() as u64,
+            achieved: Achieved { values, ..Achieved::default() },
+        })
     }
 
     fn decode(

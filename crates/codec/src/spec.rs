@@ -106,7 +106,7 @@ impl Spec {
     /// Whether only a GPU encodes and decodes it.
     #[must_use]
     pub fn needs_gpu(&self) -> bool {
-        matches!(self, Spec::NvComp(_))
+        self.id().needs_gpu()
     }
 
     /// Whether it can take items of `dtype`.

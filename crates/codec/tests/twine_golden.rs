@@ -92,9 +92,7 @@ fn floats() -> Vec<Case> {
         case("float16, step", Dtype::Float16, &[200], absolute(1e-2), |i| 0x3c00 + 5 * i),
         case("outliers", Dtype::Float32, &[200], absolute(1e-3), spiky),
         case("range", Dtype::Float32, &[200], Some(Bound::Range(1e-3)), spiky),
-        case("rms", Dtype::Float64, &[2100], Some(Bound::Rms(1e-1)), |i| {
-            wave(i).to_bits()
-        }),
+        case("rms", Dtype::Float64, &[2100], Some(Bound::Rms(1e-1)), |i| wave(i).to_bits()),
         case("below the bound", Dtype::Float32, &[200], absolute(100.0), wave_32),
         case("relative", Dtype::Float32, &[200], relative(1e-2, 1e-3), spiky),
         case("relative, 16", Dtype::Float16, &[200], relative(0.1, 0.0), |i| 0xbc00 + i),

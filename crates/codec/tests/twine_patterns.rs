@@ -89,7 +89,11 @@ fn values_next_to_the_edges_between_two_steps_are_held() {
 
 /// All patterns of float32 under one method, in pieces of 2^20: in ascending order, or those of a
 /// piece without order. `holds` is asked about every finite value.
-fn check_every_float32(method: Option<Bound>, ascending: bool, holds: impl Fn(f64, f64) -> bool + Sync) {
+fn check_every_float32(
+    method: Option<Bound>,
+    ascending: bool,
+    holds: impl Fn(f64, f64) -> bool + Sync,
+) {
     const PIECE: u32 = 1 << 20;
     let layout = layout(&Dtype::Float32, &[u64::from(PIECE)]);
     let checked = (0..u32::MAX / PIECE + 1).into_par_iter().map(|piece| {

@@ -13,11 +13,9 @@ use unspool_cuda::{Context, DeviceError, DeviceErrorKind, DeviceSpan, Mark, Stre
 use crate::codec::{Checkpoint, DecodeJob, EncodeJob, GpuCodec, GpuLayout};
 use crate::nvcomp::NvCompCoder;
 use crate::pending::{CheckpointResult, DecodeStatus, EncodeError, JobResult, Pending, Start};
+use crate::start::end;
 use crate::twine::Twine;
 use crate::zfp::ZfpCoder;
-
-/// The longest wait for all that was enqueued before a part that could not be.
-const LIMIT: Duration = Duration::from_secs(60);
 
 /// Every region begins at a multiple of this.
 const UNIT: u64 = 64;
@@ -149,8 +147,7 @@ impl GpuCodecs {
             match self.encode_group(stream, group, done.last().cloned()) {
                 Ok(pending) => done.extend(pending),
                 Err(error) => {
-                    // Whoever gets the bytes now must not meet the parts before.
-                    done.iter().for_each(|part| drop(part.wait(LIMIT)));
+                    end(&done);
                     return Err(error);
                 }
             }
@@ -173,11 +170,12 @@ impl GpuCodecs {
             for values in request.values {
                 values.span.slice(0, values.layout.bytes())?;
                 let codec = self.codec_of(&values.layout)?;
-                let job = EncodeJob { source: values.span.address(), layout: values.layout.clone() };
+                let job =
+                    EncodeJob { source: values.span.address(), layout: values.layout.clone() };
                 let most = self.all()[codec].most_regions();
-                let last = runs.last_mut().filter(|run| {
-                    start.is_none() && run.codec == codec && run.jobs.len() < most
-                });
+                let last = runs
+                    .last_mut()
+                    .filter(|run| start.is_none() && run.codec == codec && run.jobs.len() < most);
                 if let Some(run) = last {
                     run.jobs.push(job);
                     continue;

@@ -10,9 +10,14 @@ use unspool_cuda::{DeviceError, DeviceErrorKind};
 /// The longest wait for checkpoints before one that cannot be enqueued.
 const LIMIT: Duration = Duration::from_secs(60);
 
+/// Waits for checkpoints before one that cannot be enqueued: whoever gets their bytes then must not
+/// meet their encoders.
+pub(crate) fn end(all: &[Pending]) {
+    all.iter().for_each(|pending| drop(pending.wait(LIMIT)));
+}
+
 /// Encodes checkpoints one after the other: by `encode`, which is given the number of each, and
-/// where it begins and may end. Where one cannot be enqueued, those before it are waited for:
-/// whoever gets their bytes then must not meet their encoders.
+/// where it begins and may end.
 pub(crate) fn one_by_one(
     checkpoints: &[Checkpoint<'_>],
     mut encode: impl FnMut(usize, (Start<'_>, u64)) -> Result<Pending, DeviceError>,
@@ -26,7 +31,7 @@ pub(crate) fn one_by_one(
         match encode(index, (start, checkpoint.limit)) {
             Ok(pending) => all.push(pending),
             Err(error) => {
-                all.iter().for_each(|pending| drop(pending.wait(LIMIT)));
+                end(&all);
                 return Err(error);
             }
         }

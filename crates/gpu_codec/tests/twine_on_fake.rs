@@ -210,8 +210,9 @@ fn a_launch_allocates_nothing_when_others_before_it_are_done() -> Outcome {
     let fields: Vec<Field> = (0..20).map(|i| bounded(100 + i)).collect();
     let sources: Outcome<Vec<_>> = fields.iter().map(|field| bench.upload(&field.bytes)).collect();
     let sources = sources?;
-    let jobs = fields.iter().zip(&sources).map(|(field, source)| {
-        EncodeJob { source: source.span().address(), layout: field.spec.into() }
+    let jobs = fields.iter().zip(&sources).map(|(field, source)| EncodeJob {
+        source: source.span().address(),
+        layout: field.spec.into(),
     });
     // More than fit the parameters of a launch: they go through a table.
     let jobs: Vec<EncodeJob> = jobs.collect();

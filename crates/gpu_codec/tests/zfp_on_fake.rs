@@ -62,7 +62,8 @@ impl Bench {
     fn encode(&self, fields: &[&Field], start: Start<'_>, limit: u64) -> Outcome<Pending> {
         let jobs: Vec<_> = fields.iter().map(|field| field.job()).collect();
         // SAFETY: fields and room live until the end of the test, which waits.
-        let all = unsafe { self.coder.encode(&self.stream, &[Checkpoint { jobs: &jobs, start, limit }]) };
+        let all =
+            unsafe { self.coder.encode(&self.stream, &[Checkpoint { jobs: &jobs, start, limit }]) };
         Ok(all?.pop().expect("one checkpoint gives one result"))
     }
 }

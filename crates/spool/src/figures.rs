@@ -19,8 +19,7 @@ impl Spool {
     pub fn stats(&self) -> Result<Stats, Error> {
         let hub = self.hub();
         hub.check_process()?;
-        let tiers: Vec<_> =
-            hub.tiers.iter().map(|tier| described(tier, &hub.settings)).collect();
+        let tiers: Vec<_> = hub.tiers.iter().map(|tier| described(tier, &hub.settings)).collect();
         let dropped_spans = hub.timeline.as_ref().map_or(0, |timeline| lock(timeline).dropped());
         let kernels_pending = hub.preparing();
         let state = hub.state();

@@ -71,9 +71,7 @@ mod unsaved;
 mod wait;
 mod waiting;
 
-pub use coding::{
-    Accumulate, AutoStats, CodecStats, Codecs, Launch, LaunchStats, RegionCoding,
-};
+pub use coding::{Accumulate, AutoStats, CodecStats, Codecs, Launch, LaunchStats, RegionCoding};
 pub use error::{Error, ErrorKind};
 pub use gpu::On;
 pub use restore::RestoreTicket;

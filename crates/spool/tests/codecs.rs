@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use unspool::{
-    Bound, Spec, Codecs, CodecId, DiskSettings, Dtype, Error, ErrorKind, NvComp,
-    Outer, RegionSpec, Settings, Spool, Wait, Zfp,
+    Bound, CodecId, Codecs, DiskSettings, Dtype, Error, ErrorKind, NvComp, Outer, RegionSpec,
+    Settings, Spec, Spool, Wait, Zfp,
 };
 
 const KIB: u64 = 1 << 10;
@@ -297,10 +297,8 @@ fn nvcomp_is_refused_for_a_durable_history_and_without_a_gpu() {
 #[test]
 fn integers_under_a_bound_of_their_own_are_refused_before_anything_is_waited_for() {
     let bound = Spec::Bounded(Bound::Absolute(1.0));
-    let codec = Codecs {
-        by_region: BTreeMap::from([("k".to_owned(), bound)]),
-        ..Codecs::default()
-    };
+    let codec =
+        Codecs { by_region: BTreeMap::from([("k".to_owned(), bound)]), ..Codecs::default() };
     let spool = Spool::open(Settings { host: Some(KIB * KIB), ..Settings::default() }).unwrap();
     let specs = vec![spec("k", Dtype::Int64, 1000)];
     let error = spool.save_as(0, specs, &codec, &wait()).unwrap_err();

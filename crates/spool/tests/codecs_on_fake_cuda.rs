@@ -9,8 +9,7 @@ use std::time::{Duration, Instant};
 use application::{Application, BOUND, LIMIT, Outcome, array_of, error, every_other, floats, wait};
 use unspool::gpu::{DeviceArray, Stream};
 use unspool::{
-    Bound, Spec, Codecs, CodecId, DiskSettings, ErrorKind, On, RegionSpec, Settings, Spool,
-    Wait,
+    Bound, CodecId, Codecs, DiskSettings, ErrorKind, On, RegionSpec, Settings, Spec, Spool, Wait,
 };
 use unspool_cuda::copy;
 use unspool_fakecuda::Fake;

@@ -7,7 +7,7 @@ mod application;
 use std::time::{Duration, Instant};
 
 use application::{Application, BOUND, LIMIT, Outcome, Packages, wait};
-use unspool::{Accumulate, Bound, Spec, Codecs, ErrorKind, NvComp, Settings, Spool};
+use unspool::{Accumulate, Bound, Codecs, ErrorKind, NvComp, Settings, Spec, Spool};
 use unspool_fakecuda::Fake;
 
 const COUNT: usize = 1000;

@@ -11,8 +11,8 @@ use application::{
 };
 use unspool::gpu::{DeviceMemory, Stream};
 use unspool::{
-    Accumulate, Bound, Spec, Codecs, CodecId, DiskSettings, ErrorKind, Launch, LaunchStats,
-    NvComp, Settings, Spool,
+    Accumulate, Bound, CodecId, Codecs, DiskSettings, ErrorKind, Launch, LaunchStats, NvComp,
+    Settings, Spec, Spool,
 };
 use unspool_cuda::copy;
 use unspool_fakecuda::Fake;

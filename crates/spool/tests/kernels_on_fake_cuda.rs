@@ -6,7 +6,7 @@ mod application;
 use std::time::{Duration, Instant};
 
 use application::{Application, BOUND, LIMIT, Outcome, array_of, error, floats, open, wait};
-use unspool::{ApplicationStats, Bound, Spec, Codecs, CodecId, Spool, Zfp};
+use unspool::{ApplicationStats, Bound, CodecId, Codecs, Spec, Spool, Zfp};
 use unspool_fakecuda::Fake;
 
 /// `NVRTC_ERROR_COMPILATION`.

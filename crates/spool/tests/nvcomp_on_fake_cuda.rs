@@ -10,8 +10,7 @@ use application::{
     wait,
 };
 use unspool::{
-    Bound, Spec, Codecs, CodecId, DiskSettings, ErrorKind, NvComp, On, RegionSpec,
-    Settings, Spool,
+    Bound, CodecId, Codecs, DiskSettings, ErrorKind, NvComp, On, RegionSpec, Settings, Spec, Spool,
 };
 use unspool_cuda::copy;
 use unspool_fakecuda::Fake;
@@ -35,11 +34,7 @@ fn ready() -> Outcome<(Application, Packages)> {
 }
 
 /// A spool in which some raw checkpoints fit.
-fn open(
-    packages: &Packages,
-    codec: Codecs,
-    change: impl FnOnce(&mut Settings),
-) -> Outcome<Spool> {
+fn open(packages: &Packages, codec: Codecs, change: impl FnOnce(&mut Settings)) -> Outcome<Spool> {
     application::open(codec, |settings| {
         settings.device = Some(4 << 20);
         settings.compiler_folders = packages.folders();

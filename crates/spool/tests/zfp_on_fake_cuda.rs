@@ -6,8 +6,7 @@ mod application;
 use application::{LIMIT, Outcome, array_of, damage, download, every_other, on_host, upload, wait};
 use unspool::gpu::{Context, DeviceMemory, Stream};
 use unspool::{
-    Spec, Codecs, CodecId, DiskSettings, Dtype, ErrorKind, On, RegionSpec, Settings, Spool,
-    Zfp,
+    CodecId, Codecs, DiskSettings, Dtype, ErrorKind, On, RegionSpec, Settings, Spec, Spool, Zfp,
 };
 use unspool_codec::zfp;
 use unspool_cuda::Driver;

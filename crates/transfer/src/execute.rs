@@ -86,7 +86,14 @@ impl Mover {
             (AnyTier::Store(from), AnyTier::Store(to)) => {
                 let mut payload = staging(&self.buffers, job.bytes)?;
                 self.read(job, &**from, &mut payload)?;
-                write_frame(&**to, job.checkpoint, &job.frame, &payload, self.outer, &self.buffers)?;
+                write_frame(
+                    &**to,
+                    job.checkpoint,
+                    &job.frame,
+                    &payload,
+                    self.outer,
+                    &self.buffers,
+                )?;
                 Ok(true)
             }
         }

@@ -2,8 +2,8 @@
 
 use std::ops::Range;
 
-use super::numbers::Numbers;
 use super::OuterId;
+use super::numbers::Numbers;
 use crate::codec::CodecId;
 use crate::frame::Head;
 

@@ -46,7 +46,8 @@ pub fn layout(dtype: &Dtype, shape: &[u64]) -> Layout {
 /// Encodes into memory that is not zeroed, so that what is not written is noticed.
 pub fn encode(layout: Layout, method: Option<Bound>, source: &[u8]) -> (Vec<u8>, Made) {
     let mut stream = vec![0xa5; twine::max_bytes(&layout) as usize];
-    let encoded = twine::encode(&Array { layout, bound: method }, source, &mut stream).expect("encodes");
+    let encoded =
+        twine::encode(&Array { layout, bound: method }, source, &mut stream).expect("encodes");
     stream.truncate(encoded.bytes as usize);
     (stream, encoded)
 }

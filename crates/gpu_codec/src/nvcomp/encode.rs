@@ -7,11 +7,11 @@ use super::{NvCompCoder, NvCompLayout, staged};
 use crate::codec::Checkpoint;
 use crate::pending::{Pending, Slot, Start};
 use crate::start::one_by_one;
+use unspool_cuda::DeviceError;
 use unspool_cuda::Place as Touched;
 use unspool_cuda::Stream;
 use unspool_cuda::Unrecorded;
 use unspool_cuda::copy;
-use unspool_cuda::DeviceError;
 
 impl NvCompCoder {
     /// Encodes several arrays of one layout with one call of the library. Each is a checkpoint with

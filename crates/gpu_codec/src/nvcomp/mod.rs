@@ -24,13 +24,13 @@ mod table;
 use std::ffi::c_int;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
 
 use unspool_codec::NvComp;
 
 use crate::codec::{Checkpoint, DecodeJob, GpuCodec, GpuLayout};
 use crate::pending::{DecodeStatus, Pending, Slots, Start};
 use crate::scratch::Scratch;
+use crate::start::end;
 use unspool_cuda::Context;
 use unspool_cuda::DeviceSpan;
 use unspool_cuda::Marks;
@@ -54,9 +54,6 @@ pub(crate) const SOURCE: &str = include_str!("../../kernels/nvcomp.cu");
 
 /// How many pieces of memory of one shape are made before somebody waits for another.
 const MOST_ROOMS: usize = 3;
-
-/// The longest wait for arrays before one that cannot be enqueued.
-const LIMIT: Duration = Duration::from_secs(60);
 
 /// The most temporary memory of one call: formats that want more get the chunks in batches.
 const MOST_TEMPORARY: u64 = 256 << 20;
@@ -162,11 +159,7 @@ impl NvCompCoder {
         target: &DeviceSpan,
     ) -> Result<Pending, DeviceError> {
         let (slot, mark) = (self.slots.begin(1)?, self.marks.prepare()?);
-        copy::device_to_device(
-            stream,
-            target,
-            &container.slice(HEAD_BYTES, target.len())?,
-        )?;
+        copy::device_to_device(stream, target, &container.slice(HEAD_BYTES, target.len())?)?;
         // SAFETY: it reads the container's head, which is there, and writes the slot.
         unsafe { launcher.copied((container.address(), container.len()), &slot) }?;
         Ok(slot.launched(mark.record(stream)?, 0))
@@ -281,16 +274,16 @@ impl NvCompCoder {
         unsafe {
             launcher.spare_arrays(room, zeros.address())?;
             let code = (format.table.compress)(
-                room.from(),
-                room.lengths(),
+                room.at.from,
+                room.at.lengths,
                 CHUNK as usize,
                 2,
-                room.temporary(),
+                room.at.temporary,
                 room.needs.temporary as usize,
-                room.to(),
-                room.spare_lengths(),
+                room.at.to,
+                room.at.spare,
                 format.options.compress,
-                room.statuses(),
+                room.at.statuses,
                 stream.raw().cast(),
             );
             done(format, "compressing", code)
@@ -311,16 +304,16 @@ impl NvCompCoder {
             // says; the caller answers for the chunks.
             let code = unsafe {
                 (format.table.compress)(
-                    room.from() + 8 * first,
-                    room.lengths() + 8 * first,
+                    room.at.from + 8 * first,
+                    room.at.lengths + 8 * first,
                     CHUNK as usize,
                     count as usize,
-                    room.temporary(),
+                    room.at.temporary,
                     room.needs.temporary as usize,
-                    room.to() + 8 * first,
-                    room.found() + 8 * first,
+                    room.at.to + 8 * first,
+                    room.at.found + 8 * first,
                     format.options.compress,
-                    room.statuses() + 4 * first,
+                    room.at.statuses + 4 * first,
                     stream.raw().cast(),
                 )
             };
@@ -341,16 +334,16 @@ impl NvCompCoder {
             // SAFETY: as in `compress`.
             let code = unsafe {
                 (format.table.decompress)(
-                    room.from() + 8 * first,
-                    room.lengths() + 8 * first,
-                    room.rooms() + 8 * first,
-                    room.found() + 8 * first,
+                    room.at.from + 8 * first,
+                    room.at.lengths + 8 * first,
+                    room.at.rooms + 8 * first,
+                    room.at.found + 8 * first,
                     count as usize,
-                    room.temporary(),
+                    room.at.temporary,
                     room.needs.temporary as usize,
-                    room.to() + 8 * first,
+                    room.at.to + 8 * first,
                     format.options.decompress,
-                    room.statuses() + 4 * first,
+                    room.at.statuses + 4 * first,
                     stream.raw().cast(),
                 )
             };
@@ -393,8 +386,7 @@ impl GpuCodec for NvCompCoder {
             match unsafe { self.encode_alike(stream, alike[0], &group) } {
                 Ok(pending) => all.extend(pending),
                 Err(error) => {
-                    // Whoever gets the bytes now must not meet the arrays before.
-                    all.iter().for_each(|pending| drop(pending.wait(LIMIT)));
+                    end(&all);
                     return Err(error);
                 }
             }

@@ -399,8 +399,7 @@ fn decoded(kernels: &Kernels, layout: &Layout, stream: &[u8], stored: usize) -> 
     let (mut from, to) = (Room::new(stream.len()), Room::new(layout.bytes() as usize));
     let first = from.first;
     from.bytes[first..first + stream.len()].copy_from_slice(stream);
-    let job =
-        Coded { stream: from.address(), stored: stored as u64, layout, target: to.address() };
+    let job = Coded { stream: from.address(), stored: stored as u64, layout, target: to.address() };
     let status = decode(kernels, &[job]);
     assert!(from.guards_are_whole() && to.guards_are_whole());
     (status, to)
@@ -513,8 +512,7 @@ fn errors_far_below_the_bound_are_summed_as_well() {
     let Some(kernels) = kernels("") else { return skipped() };
     let make: Make = |dice| {
         let bound = dice.pick(&[f64::MAX, 1e30, 10.0]);
-        let mut region =
-            array(dice, Dtype::Float32, vec![1500], Some(Bound::Absolute(bound)));
+        let mut region = array(dice, Dtype::Float32, vec![1500], Some(Bound::Absolute(bound)));
         let tiny = dice.pick(&[1e-4f32, 1e-37, 1e-20]);
         for word in &mut region.source {
             let pair = [0, 1].map(|_| u64::from((dice.part() as f32 * tiny).to_bits()));

@@ -14,8 +14,8 @@ use std::time::{Duration, Instant};
 
 use unspool_codec::Spec;
 use unspool_cuda::{DeviceError, Stream};
-use unspool_tiers::WriteGuard;
 use unspool_gpu_codec::GpuLayout;
+use unspool_tiers::WriteGuard;
 use unspool_transfer::sync::{Mutex, lock};
 
 use super::encoded::Encoded;
@@ -128,7 +128,10 @@ pub(crate) fn may_hold(plan: &Plan, most: &Accumulate) -> bool {
     let bytes: u64 = plan.regions.iter().map(|region| region.bytes).sum();
     // What is measured is launched by its own call.
     let is_alone = plan.auto.is_some_and(|picked| picked.is_timed);
-    !is_alone && bytes <= most.bytes && plan.regions.len() <= MOST_REGIONS && together(plan).is_some()
+    !is_alone
+        && bytes <= most.bytes
+        && plan.regions.len() <= MOST_REGIONS
+        && together(plan).is_some()
 }
 
 impl Hub {

@@ -53,7 +53,7 @@ impl RestoreTicket {
     /// `Corrupt` when its stream is damaged, and those of reading it.
     pub(crate) fn decode(&self, index: usize, to: &mut [u8]) -> Result<(), Error> {
         let region = &self.frame.head().regions[index];
-        if region.codec == CodecId::NvComp {
+        if region.codec.needs_gpu() {
             return self.decode_through(index, to);
         }
         let mut done = Ok(());
@@ -88,8 +88,8 @@ impl RestoreTicket {
     /// Whose time is taken when a GPU decodes region `index`.
     fn watched(&self, index: usize) -> Option<Watched> {
         let region = &self.frame.head().regions[index];
-        let is_timed = region.codec == CodecId::Twine
-            && self.hub.state().tally.experience.times_decoder();
+        let is_timed =
+            region.codec == CodecId::Twine && self.hub.state().tally.experience.times_decoder();
         is_timed.then_some(Watched { bytes: region.bytes, is_decoder: true })
     }
 
@@ -141,7 +141,7 @@ impl RestoreTicket {
         if let (Some(layout), Some(coders)) = (self.on_gpu(index), gpu.coders()) {
             match self.decode_there(coders, (gpu, on), (index, &layout), to) {
                 Ok(status) => return self.follow(&region, gpu, status),
-                Err(cause) if region.codec == CodecId::NvComp => {
+                Err(cause) if region.codec.needs_gpu() => {
                     return Err(not_decoded(self.version(), &region.name, cause));
                 }
                 // The decoders of the host do it.
@@ -151,7 +151,7 @@ impl RestoreTicket {
         gpu::upload(gpu, &self.decode_aside(index)?, to, on)
     }
 
-    /// Decodes region `index`, a container of nvCOMP, to memory of the host: there and back over
+    /// Decodes region `index`, which only a GPU can, to memory of the host: there and back over
     /// the link, because only a GPU can. Waits for it.
     fn decode_through(&self, index: usize, to: &mut [u8]) -> Result<(), Error> {
         let region = &self.frame.head().regions[index];

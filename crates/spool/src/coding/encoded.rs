@@ -63,11 +63,7 @@ impl Hub {
     ///
     /// # Errors
     /// `Invalid` when a codec cannot take its region.
-    pub(crate) fn plan(
-        &self,
-        head: &Head,
-        codecs: &Codecs,
-    ) -> Result<Option<(Head, Plan)>, Error> {
+    pub(crate) fn plan(&self, head: &Head, codecs: &Codecs) -> Result<Option<(Head, Plan)>, Error> {
         if codecs.is_raw() {
             return Ok(None);
         }

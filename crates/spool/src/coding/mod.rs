@@ -17,8 +17,8 @@ mod session;
 mod timing;
 mod together;
 
-pub(crate) use automatic::Experience;
 pub use automatic::AutoStats;
+pub(crate) use automatic::Experience;
 pub use batch::{Accumulate, Launch, LaunchStats};
 pub(crate) use batch::{Held, Holding, may_hold};
 pub use codecs::Codecs;

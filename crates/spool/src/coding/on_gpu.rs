@@ -16,7 +16,7 @@ impl RestoreTicket {
             CodecId::Raw => return None,
             CodecId::Twine => Spec::Lossless,
             CodecId::Zfp => self.known_codec(index).or_else(|| self.zfp_mode(index))?,
-            CodecId::NvComp => self.known_codec(index)?,
+            _ => self.known_codec(index)?,
         };
         let layout = GpuLayout::of(&codec, &region.dtype, &region.shape).ok()??;
         // A rate makes streams of one length.

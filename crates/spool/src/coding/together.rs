@@ -8,8 +8,8 @@ use std::time::Instant;
 use unspool_codec::CodecId;
 use unspool_core::RequestId;
 use unspool_cuda::{DeviceError, DeviceSpan, Mark, Stream};
-use unspool_tiers::WriteGuard;
 use unspool_gpu_codec::{After, Values};
+use unspool_tiers::WriteGuard;
 use unspool_transfer::sync::lock;
 
 use super::batch::{Held, MOST_REGIONS};
@@ -35,8 +35,8 @@ pub(crate) struct Taken {
 pub(super) fn together(plan: &Plan) -> Option<CodecId> {
     let mut all = plan.regions.iter().map(|region| match region.layout.as_ref()?.id() {
         CodecId::Raw | CodecId::Twine => Some(CodecId::Twine),
-        CodecId::NvComp => Some(CodecId::NvComp),
         CodecId::Zfp => None,
+        other => Some(other),
     });
     let first = all.next()??;
     all.all(|other| other == Some(first)).then_some(first)

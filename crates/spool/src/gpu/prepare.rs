@@ -34,8 +34,7 @@ impl Needs {
                 Needs { bounded: true, reduces, ..needs }
             }
             Spec::Zfp(Zfp::Rate(_)) => Needs { zfp: true, ..needs },
-            Spec::NvComp(_) => Needs { nvcomp: true, ..needs },
-            _ => needs,
+            spec => Needs { nvcomp: needs.nvcomp || spec.needs_gpu(), ..needs },
         })
     }
 }

@@ -8,7 +8,7 @@ use unspool_testkit::{Fault, Operation, first_difference};
 
 use super::common::{bytes_spec, content, wait};
 use super::{Plan, Rig, assert_consistent};
-use crate::{Spec, Codecs, DiskSettings, Error, ErrorKind, Outer, Settings, Spool};
+use crate::{Codecs, DiskSettings, Error, ErrorKind, Outer, Settings, Spec, Spool};
 
 const SIZES: [usize; 8] = [0, 1, 100, 4096, 4097, 9000, 20_000, 70_000];
 const VERSIONS: i64 = 20;

@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use unspool::gpu::{DeviceMemory, Gpu, Stream};
-use unspool::{Accumulate, Spec, Codecs, DiskSettings, On, Settings, Spool, Wait};
+use unspool::{Accumulate, Codecs, DiskSettings, On, Settings, Spec, Spool, Wait};
 
 pub use arrays::Bank;
 pub use plan::{Dice, Done, Plan, Wrong};

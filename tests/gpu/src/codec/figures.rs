@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 use unspool_codec::twine::{Array, Layout};
 use unspool_codec::{Bound, Dtype};
 use unspool_cuda::{Context, DeviceMemory, Event, Stream, copy};
-use unspool_gpu_codec::{Checkpoint, DecodeJob, EncodeJob, GpuCodec, Start};
 use unspool_gpu_codec::twine::Twine;
+use unspool_gpu_codec::{Checkpoint, DecodeJob, EncodeJob, GpuCodec, Start};
 
 use crate::bench::{LONG, upload};
 

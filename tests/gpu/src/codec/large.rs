@@ -3,8 +3,8 @@
 use unspool_codec::twine as codec;
 use unspool_codec::{Bound, Dtype};
 use unspool_cuda::{Context, DeviceMemory, Stream, copy};
-use unspool_gpu_codec::{Checkpoint, DecodeJob, GpuCodec, Start};
 use unspool_gpu_codec::twine::Twine;
+use unspool_gpu_codec::{Checkpoint, DecodeJob, GpuCodec, Start};
 
 use crate::bench::{LONG, download, upload};
 use crate::check::{GUARD, job_of};

@@ -128,7 +128,9 @@ impl Arena {
         };
         let decode = bench.time(rounds, || {
             // SAFETY: as above.
-            drop(unsafe { bench.nvcomp.decode(&bench.stream, std::slice::from_ref(&back)) }.unwrap());
+            drop(
+                unsafe { bench.nvcomp.decode(&bench.stream, std::slice::from_ref(&back)) }.unwrap(),
+            );
         });
         self.row(&format!("nvCOMP {codec:?}"), result.bytes, encoding, decode.0);
     }

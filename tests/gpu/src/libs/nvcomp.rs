@@ -42,7 +42,8 @@ impl Case {
         bench.upload(&source.span().slice(skip, len).unwrap(), &bytes);
         let room = bench.memory(layout.most());
         let begin = room.span().address();
-        let job = EncodeJob { source: source.span().address() + skip, layout: layout.clone().into() };
+        let job =
+            EncodeJob { source: source.span().address() + skip, layout: layout.clone().into() };
         let (start, limit) = (Start::At(begin), begin + layout.most());
         let asked = [Checkpoint { jobs: &[job], start, limit }];
         // SAFETY: all memory lives until the result was waited for, here and below.

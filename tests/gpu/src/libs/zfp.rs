@@ -104,8 +104,7 @@ fn refuses_what_is_not_finite(bench: &Bench) {
         let mut bytes = data::field(&mut Dice(2), &Dtype::Float32, 0, 64 * 64);
         bytes[4 * 2077..][..4].copy_from_slice(&wild.to_le_bytes());
         bench.upload(&source.span(), &bytes);
-        let job =
-            EncodeJob { source: source.span().address(), layout: layout.clone().into() };
+        let job = EncodeJob { source: source.span().address(), layout: layout.clone().into() };
         let begin = room.span().address();
         let (start, limit) = (Start::At(begin), begin + MIB);
         let asked = [Checkpoint { jobs: &[job], start, limit }];
