@@ -12,6 +12,11 @@ PYTHON ?= python3
 CARGO ?= cargo
 SEEDS ?= 10000
 FUZZ_SECONDS ?= 60
+# zig links against the symbols of glibc 2.28, so that the wheel that the tests install is the one that
+# RHEL 8 and Ubuntu 20.04 take. `make WHEEL=` links against this machine's glibc instead.
+WHEEL ?= --zig --compatibility manylinux_2_28
+BUILD_WHEEL = CARGO_ZIGBUILD_PYTHON_PATH="$(CURDIR)/$(BIN)/python" \
+	$(BIN)/maturin build --release --locked --quiet $(WHEEL)
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -19,11 +24,6 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 PEERS := $(VENV)/peers
 PEERS_PIP := $(PEERS)/bin/python -m pip --disable-pip-version-check --quiet
 PACKAGE := bindings/python
-# zig links against the symbols of glibc 2.28, so that the wheel that the tests install is the one that
-# RHEL 8 and Ubuntu 20.04 take. `make WHEEL=` links against this machine's glibc instead.
-WHEEL ?= --zig --compatibility manylinux_2_28
-BUILD_WHEEL := CARGO_ZIGBUILD_PYTHON_PATH="$(CURDIR)/$(BIN)/python" $(BIN)/maturin build --release \
-	--locked --quiet --manifest-path $(PACKAGE)/Cargo.toml
 STUDIES := studies
 # A CUDA driver in plain memory, for the tests of arrays on a GPU.
 FAKE_DRIVER = $(or $(CARGO_TARGET_DIR),$(CURDIR)/target)/debug/libunspool_fakecuda.so
@@ -135,14 +135,14 @@ $(VENV)/.tools: $(VENV)/.made xtask/requirements.txt
 # The wheel as users get it: built in release, installed without touching its dependencies.
 $(VENV)/.unspool: $(VENV)/.tools $(RUST_SOURCES) $(PYTHON_SOURCES) | need-rust
 	rm -rf dist
-	$(BUILD_WHEEL) $(WHEEL) --out dist
+	$(BUILD_WHEEL) --manifest-path $(PACKAGE)/Cargo.toml --out dist
 	$(PIP) install --force-reinstall --no-deps dist/unspool-*.whl
 	@touch $@
 
 # The laboratory, beside the library: a wheel of its own, with NumPy, SciPy, Matplotlib and Rich.
 $(VENV)/.studies: $(VENV)/.unspool $(STUDIES_SOURCES)
 	rm -f dist/unspool_studies-*.whl
-	$(BIN)/maturin build --release --locked --quiet --manifest-path $(STUDIES)/Cargo.toml --out dist
+	$(BUILD_WHEEL) --manifest-path $(STUDIES)/Cargo.toml --out dist
 	$(PIP) install --force-reinstall --no-deps dist/unspool_studies-*.whl
 	$(PIP) install dist/unspool-*.whl dist/unspool_studies-*.whl
 	@touch $@
@@ -178,7 +178,7 @@ wheels: need-rust $(VENV)/.dist ## build the wheels of a release into target/pub
 	mkdir -p $(PUBLISH) && rm -f $(PUBLISH)/*.whl
 	for target in $(ARCHITECTURES:%=%-unknown-linux-gnu); do \
 		! command -v rustup >/dev/null || rustup --quiet target add "$$target"; \
-		$(BUILD_WHEEL) $(WHEEL) --target "$$target" --out $(PUBLISH); \
+		$(BUILD_WHEEL) --manifest-path $(PACKAGE)/Cargo.toml --target "$$target" --out $(PUBLISH); \
 	done
 	$(BIN)/python xtask/check_dist.py $(PUBLISH)/*.whl
 
