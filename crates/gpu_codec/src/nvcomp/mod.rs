@@ -107,13 +107,6 @@ impl NvCompCoder {
         self.found.get_or_init(|| NvCompLibrary::find_in(&self.folders)).clone()
     }
 
-    /// The library, if all that a call needs is there. Loads and compiles nothing.
-    #[must_use]
-    pub fn ready(&self) -> Option<Arc<NvCompLibrary>> {
-        let found = self.found.get()?.as_ref().ok()?;
-        self.module.find(&()).map(|_| Arc::clone(found))
-    }
-
     /// Decodes a container.
     ///
     /// # Safety
