@@ -70,7 +70,7 @@ def test_values_beyond_a_bound_are_counted(bound: Bound, limit: float) -> None:
 def test_a_relative_bound_is_one_for_each_value_and_small_ones_may_vanish() -> None:
     left = np.array([1.0, 100.0, 1e-9, 1e-9, -2.0])
     right = np.array([1.01, 100.5, 0.0, 3e-9, -2.0])
-    found = quality(left, right, Bound(rel=6e-3, floor=1e-6))
+    found = quality(left, right, Bound(pointwise=6e-3, floor=1e-6))
     assert found.violations == 2 and found.limit is None
 
 

@@ -63,12 +63,12 @@ def test_every_codec_is_tried_and_nothing_is_violated(
 def test_a_floor_is_part_of_the_name_of_a_bound(
     field: np.ndarray, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    options = ["--bound", "rel=1e-3,floor=1e-9,rel=1e-3", "--only", "twine"]
+    options = ["--bound", "pointwise=1e-3,floor=1e-9,pointwise=1e-3", "--only", "twine"]
     names = [one["codec"] for one in figures(capsys, "wave.npy", *options)["arrays"][0]["codecs"]]
     assert [name for name in names if "+" not in name] == [
         "twine",
-        "twine rel=0.001,floor=1e-09",
-        "twine rel=0.001",
+        "twine pointwise=0.001,floor=1e-09",
+        "twine pointwise=0.001",
     ]
 
 

@@ -147,15 +147,10 @@ def test_figures_of_two_spools_add_up(job):
 
 def test_choices_of_two_spools_add_up_and_keep_what_was_measured(job):
     stats = run(job, Silence()).stats
-    new = unspool.stats.AutoCodec("lossless", 0, 1, None, None, None, False)
-    known = unspool.stats.AutoCodec("lossless", 5, 2, 3.0, 1e-3, 1e-3, False)
-    lz4 = unspool.stats.AutoCodec("nvcomp lz4", 1, 1, 2.0, 1e-3, 1e-3, True)
     parts = [
-        unspool.stats.AutoStats(1, 2, 3, (new,), "one"),
-        unspool.stats.AutoStats(4, 5, 6, (known, lz4), "two"),
+        unspool.stats.AutoStats(1, 2, 3, 0, 1, None, None, None, "one"),
+        unspool.stats.AutoStats(4, 5, 6, 5, 2, 3.0, 1e-3, 1e-3, "two"),
     ]
     both = merged([dataclasses.replace(stats, auto=part) for part in parts]).auto
-    assert both == unspool.stats.AutoStats(
-        5, 7, 9, (dataclasses.replace(known, tried=3), lz4), "two"
-    )
+    assert both == unspool.stats.AutoStats(5, 7, 9, 5, 3, 3.0, 1e-3, 1e-3, "two")
     assert merged([stats, stats]).auto is None

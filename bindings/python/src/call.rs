@@ -3,7 +3,7 @@
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 use unspool::gpu::Mark;
-use unspool::{CodecChoice, Head, Launch, Region, Spool};
+use unspool::{Codecs, Head, Launch, Region, Spool};
 
 use crate::array::{Array, Intake};
 use crate::copies::Copies;
@@ -48,7 +48,7 @@ impl<'a> Target<'a> {
 #[derive(Clone, Debug)]
 pub struct How {
     /// In place of the spool's codecs.
-    pub codec: Option<CodecChoice>,
+    pub codec: Option<Codecs>,
     /// When a GPU does it.
     pub launch: Launch,
 }

@@ -7,7 +7,7 @@ use pyo3::exceptions::PyRuntimeWarning;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 use unspool::gpu::Gpu;
-use unspool::{Accumulate, CodecChoice, ErrorKind, Launch, Settings, TierKind};
+use unspool::{Accumulate, Codecs, ErrorKind, Launch, Settings, TierKind};
 
 use crate::call::Target;
 use crate::debug::Debug;
@@ -148,8 +148,8 @@ impl Spool {
             order_trace: debug.order_trace,
             disk: disk.map_or(Ok(None), options::disk)?,
             codec: codec.map_or_else(
-                || Ok(CodecChoice::default()),
-                |codec| codecs::choice(codec, "Spool(codec=...)"),
+                || Ok(Codecs::default()),
+                |codec| codecs::codecs(codec, "Spool(codec=...)"),
             )?,
             check_codec: debug.check_codec,
             accumulate: held,
@@ -226,8 +226,8 @@ impl Spool {
         let this = slf.get();
         let target = this.target(stream)?;
         let letter = this.profile.before_save(slf)?;
-        let codec = codec.map(|codec| codecs::choice(codec, "save(codec=...)")).transpose()?;
-        let raw = || (letter == Some('U')).then(CodecChoice::default);
+        let codec = codec.map(|codec| codecs::codecs(codec, "save(codec=...)")).transpose()?;
+        let raw = || (letter == Some('U')).then(Codecs::default);
         let launch = match letter {
             Some('A') => Launch::Held,
             Some('X') => Launch::WithHeld,

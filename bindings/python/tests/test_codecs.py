@@ -142,7 +142,7 @@ def test_an_array_of_the_callers_takes_the_values() -> None:
         decode(encoded, np.zeros((50, 40), np.float32).T)
 
 
-@pytest.mark.parametrize("zfp", [Zfp(rate=8), Zfp(precision=20), Zfp(accuracy=1e-3)], ids=repr)
+@pytest.mark.parametrize("zfp", [Zfp(rate=8), Zfp(precision=20), Zfp(tolerance=1e-3)], ids=repr)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_zfp_comes_back_close(dtype: str, zfp: Zfp) -> None:
     for shape in [(1000,), (40, 50), (9, 10, 40), (2, 9, 10, 40), (2, 2, 9, 10, 40)]:
@@ -150,7 +150,7 @@ def test_zfp_comes_back_close(dtype: str, zfp: Zfp) -> None:
         encoded = encode(values, zfp)
         largest = np.abs(decode(encoded).astype(np.float64) - values).max()
         assert largest < 0.1 and encoded.ratio > 0.9
-        if zfp.kind == "accuracy":
+        if zfp.kind == "tolerance":
             assert largest <= 1e-3
 
 
@@ -198,7 +198,7 @@ def test_what_a_codec_cannot_take_is_refused_with_what_to_do() -> None:
     with pytest.raises(unspool.errors.OptionError):
         encode(np.zeros(10, np.float16), Zfp(rate=8))
     with pytest.raises(unspool.errors.OptionError):
-        encode(np.full(100, np.nan), Zfp(accuracy=1e-3))
+        encode(np.full(100, np.nan), Zfp(tolerance=1e-3))
     with pytest.raises(unspool.errors.ArrayError):
         encode(np.array(["a"]))
     with pytest.raises(unspool.errors.ArrayError):

@@ -5,18 +5,17 @@ use std::time::Instant;
 
 use unspool_core::{CheckpointId, Place, RequestId};
 use unspool_cuda::DeviceError;
-use unspool_gpu_codec::pending::EncodeError;
+use unspool_gpu_codec::EncodeError;
 use unspool_tiers::WriteGuard;
-use unspool_tiers::coders::{self, Encoding};
 
-use crate::coding::{Encoded, Held, Launch, Launched, Sealed, Taken};
+use crate::coding::{Encoded, Encoding, Held, Launch, Launched, Placed, Sealed, Taken};
 use crate::error::Error;
 use crate::hub::check_open;
 use crate::save::{Room, SaveTicket};
 use crate::tally::Call;
 
 /// What came of a save: where the GPU has put it, and `None` where it lies as the host knows.
-pub(crate) type Outcome = Result<Option<coders::Encoded>, EncodeError>;
+pub(crate) type Outcome = Result<Option<Placed>, EncodeError>;
 
 /// A save whose call has returned.
 #[derive(Debug)]

@@ -7,11 +7,10 @@ use std::sync::Arc;
 use unspool_codec::{Head, Region, RegionSpec};
 use unspool_core::{CheckpointId, Event, Kept, Nanos, Place, RequestId, Size, Version};
 use unspool_cuda::{DeviceSpan, Stream};
-use unspool_tiers::coders::Encoding;
 use unspool_tiers::{Gpu, WriteGuard};
 use unspool_transfer::{Buffer, Frame, TransferError, staging, write_frame};
 
-use crate::coding::{Chain, CodecChoice, Encoded, Launch, may_hold};
+use crate::coding::{Chain, Codecs, Encoded, Encoding, Launch, may_hold};
 use crate::error::{Error, ErrorKind};
 use crate::gpu::{self, Begun, DeviceArray, Leave, Part};
 use crate::hub::{Hub, check_open};
@@ -98,7 +97,7 @@ impl Spool {
         &self,
         version: i64,
         regions: Vec<RegionSpec>,
-        codecs: &CodecChoice,
+        codecs: &Codecs,
         wait: &Wait<'_>,
     ) -> Result<SaveTicket, Error> {
         let hub = self.hub();

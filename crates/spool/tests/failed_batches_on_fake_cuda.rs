@@ -6,7 +6,7 @@ mod application;
 use std::time::{Duration, Instant};
 
 use application::{Application, BOUND, LIMIT, Outcome, Packages, wait};
-use unspool::{Accumulate, Bound, Codec, CodecChoice, ErrorKind, NvComp, Settings, Spool};
+use unspool::{Accumulate, Bound, Codecs, ErrorKind, NvComp, Settings, Spec, Spool};
 use unspool_fakecuda::Fake;
 
 const COUNT: usize = 1000;
@@ -18,8 +18,8 @@ fn wave(version: i64) -> Vec<u8> {
 }
 
 /// A spool that holds up to eight checkpoints, for longer than any test.
-fn open(codec: Codec, change: impl FnOnce(&mut Settings)) -> Outcome<Spool> {
-    application::open(CodecChoice::all(codec), |settings| {
+fn open(codec: Spec, change: impl FnOnce(&mut Settings)) -> Outcome<Spool> {
+    application::open(Codecs::all(codec), |settings| {
         let held_at_most = Duration::from_secs(3600);
         settings.accumulate = Some(Accumulate { checkpoints: 8, bytes: 8 * LEN, held_at_most });
         settings.check_order = false;
@@ -34,7 +34,7 @@ fn with_a_refused_batch(
     application: &Application,
     packages: &Packages,
 ) -> Outcome<Spool> {
-    let spool = open(Codec::NvComp(NvComp::Lz4), |settings| {
+    let spool = open(Spec::NvComp(NvComp::Lz4), |settings| {
         settings.compiler_folders = packages.folders();
     })?;
     application.save(&spool, 100)?;
@@ -79,7 +79,7 @@ fn closing_tells_of_a_whole_batch() {
 fn the_error_names_what_the_gpu_and_what_the_host_could_not_do() {
     let fake = Fake::start();
     let application = Application::with(wave).unwrap();
-    let spool = open(Codec::Bounded(Bound::Absolute(BOUND)), |_| ()).unwrap();
+    let spool = open(Spec::Bounded(Bound::Absolute(BOUND)), |_| ()).unwrap();
     (0..2).for_each(|version| application.save(&spool, version).unwrap());
     fake.fail("cuLaunchKernel", 0, 2);
     fake.fail("cuMemcpyDtoHAsync_v2", 0, 2);
@@ -93,7 +93,7 @@ fn the_error_names_what_the_gpu_and_what_the_host_could_not_do() {
 fn calls_end_in_time_while_the_gpu_stands_and_takes_no_launch() {
     let fake = Fake::start();
     let application = Application::with(wave).unwrap();
-    let spool = open(Codec::Bounded(Bound::Absolute(BOUND)), |settings| {
+    let spool = open(Spec::Bounded(Bound::Absolute(BOUND)), |settings| {
         settings.timeout = Duration::from_millis(300);
     })
     .unwrap();

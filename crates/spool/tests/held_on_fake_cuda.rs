@@ -10,8 +10,8 @@ use application::{
 };
 use unspool::gpu::{DeviceMemory, Stream};
 use unspool::{
-    Accumulate, Bound, Codec, CodecChoice, CodecId, DiskSettings, ErrorKind, Launch, LaunchStats,
-    NvComp, Settings, Spool,
+    Accumulate, Bound, CodecId, Codecs, DiskSettings, ErrorKind, Launch, LaunchStats, NvComp,
+    Settings, Spec, Spool,
 };
 use unspool_cuda::copy;
 use unspool_fakecuda::Fake;
@@ -30,8 +30,8 @@ fn application() -> Outcome<Application> {
     Application::with(wave)
 }
 
-fn bounded() -> CodecChoice {
-    CodecChoice::all(Codec::Bounded(Bound::Absolute(BOUND)))
+fn bounded() -> Codecs {
+    Codecs::all(Spec::Bounded(Bound::Absolute(BOUND)))
 }
 
 fn eight() -> Accumulate {
@@ -289,9 +289,9 @@ fn what_is_too_large_to_be_held_or_has_another_codec_keeps_its_place() {
     ticket.commit().unwrap();
     assert_eq!(launches(&spool), launched(2, 2, 1));
     application.save(&spool, 2).unwrap();
-    for (version, codec) in [(3, Codec::Raw), (4, Codec::Lossless)] {
+    for (version, codec) in [(3, Spec::Raw), (4, Spec::Lossless)] {
         let values = application.upload(&wave(version)).unwrap();
-        let codec = CodecChoice::all(codec);
+        let codec = Codecs::all(codec);
         let mut ticket = spool.save_as(version, vec![floats("u", LEN)], &codec, &wait()).unwrap();
         ticket.put(0, &array_of(&values), &application.stream).unwrap();
         ticket.commit().unwrap();
@@ -366,7 +366,7 @@ fn what_only_a_gpu_encodes_is_told_of_when_it_cannot() {
     let fake = Fake::start();
     let (application, packages) = (application().unwrap(), Packages::new().unwrap());
     let spool = open(|settings| {
-        settings.codec = CodecChoice::all(Codec::NvComp(NvComp::Lz4));
+        settings.codec = Codecs::all(Spec::NvComp(NvComp::Lz4));
         settings.compiler_folders = packages.folders();
     })
     .unwrap();
@@ -534,7 +534,7 @@ fn containers_of_nvcomp_share_one_call_of_the_library() {
     for codec in [NvComp::Lz4, NvComp::BitcompLossy(BOUND)] {
         let opened = |accumulate: Option<Accumulate>| {
             open(|settings| {
-                settings.codec = CodecChoice::all(Codec::NvComp(codec));
+                settings.codec = Codecs::all(Spec::NvComp(codec));
                 settings.compiler_folders = packages.folders();
                 settings.accumulate = settings.accumulate.and(accumulate);
             })

@@ -35,7 +35,7 @@ const TABLE: &[(&str, &[&str])] = &[
     (CODEC, &[CORE]),
     (CUDA, &[VERIFY]),
     (GPU_CODEC, &[CODEC, CUDA]),
-    (TIERS, &[CORE, CODEC, CUDA, GPU_CODEC, VERIFY]),
+    (TIERS, &[CORE, CUDA, VERIFY]),
     (TRANSFER, &[CORE, CODEC, CUDA, TIERS]),
     (SPOOL, &[CORE, VERIFY, CODEC, CUDA, GPU_CODEC, TIERS, TRANSFER]),
     (WAVE, &[]),

@@ -6,7 +6,7 @@ from types import TracebackType
 from typing import Any, Literal, Self, SupportsIndex, final, overload
 
 from ._types import Debug, Disk, Region
-from .codecs.values import Achieved, Codecs, Word
+from .codecs.values import Achieved, Codec, Codecs
 from .stats import Stats
 
 __version__: str
@@ -561,21 +561,26 @@ def examine(
     disk, may take to answer.
     """
 
-_Told = tuple[int, float, float, int]
+_Errors = tuple[int, float, float, int]
 
-def codec_room(dtype: str, shape: Sequence[int], word: Word, outer: str | None) -> int:
+def codecs_of(value: Any, place: str) -> tuple[Codec, dict[str, Codec]]:
+    """What `codec=` was given at `place`, as the codec of all arrays and those of single ones: each
+    as it is written shortest.
+    """
+
+def codec_room(dtype: str, shape: Sequence[int], codec: Any, outer: str | None) -> int:
     """The most bytes that `codec_encode` may write."""
 
 def codec_encode(
-    source: Any, dtype: str, shape: Sequence[int], word: Word, outer: str | None, target: Any
-) -> tuple[int, _Told | None, bool]:
-    """Encodes dense bytes into `target`: the bytes that took; number of values, largest and root
-    mean square error, and outliers where the codec tells them; whether the bytes are packed, which
+    source: Any, dtype: str, shape: Sequence[int], codec: Any, outer: str | None, target: Any
+) -> tuple[str, int, _Errors, bool]:
+    """Encodes dense bytes into `target`: what made the bytes and how many they are; number of
+    values, largest and root mean square error, and outliers; whether the bytes are packed, which
     they are not where that would not make them fewer.
     """
 
 def codec_decode(
-    stored: Any, dtype: str, shape: Sequence[int], word: Word, outer: str | None, target: Any
+    stored: Any, dtype: str, shape: Sequence[int], codec: Any, outer: str | None, target: Any
 ) -> None:
     """The inverse of `codec_encode`."""
 

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import Any
 
 __all__ = [
-    "AutoCodec",
     "AutoStats",
     "CodecStats",
     "CodecUse",
@@ -210,45 +209,31 @@ class CodecStats:
 
 
 @dataclass(frozen=True, slots=True)
-class AutoCodec:
-    """A codec that `codec="auto"` may choose, and what was measured of it lately.
+class AutoStats:
+    """What `codec="auto"` has decided so far, for checkpoints.
 
     Attributes:
-        name: `"lossless"`, or a format of nvCOMP such as `"nvcomp lz4"`.
-        chosen: checkpoints that it was chosen for because it costs least.
-        tried: checkpoints that it was given in order to be measured.
+        stays: kept as they are because the history stays in the fastest tier.
+        keeps_up: kept as they are because the link keeps up with the application.
+        not_worth_it: kept as they are because the lossless codec was not worth its time, or was
+            not measured yet.
+        chosen: encoded because that costs less.
+        tried: encoded in order to measure the codec.
         ratio: how many times smaller they became; None before that was measured.
         encode_seconds: how long it takes to encode a checkpoint like the latest, by the clock of
             the GPU where there is one; None before that was measured.
         decode_seconds: how long to decode it; that of the encoder before it was measured.
-        failed: whether it has failed here, and is not chosen again.
-    """
-
-    name: str
-    chosen: int
-    tried: int
-    ratio: float | None
-    encode_seconds: float | None
-    decode_seconds: float | None
-    failed: bool
-
-
-@dataclass(frozen=True, slots=True)
-class AutoStats:
-    """What `codec="auto"` has decided.
-
-    Attributes:
-        stays: checkpoints kept as they are because the history stays in the fastest tier.
-        keeps_up: those kept because the link keeps up with the application.
-        not_worth_it: those kept because no codec was worth its time, or none was measured yet.
-        codecs: the codecs that were tried.
         latest: why the latest checkpoint got what it got.
     """
 
     stays: int
     keeps_up: int
     not_worth_it: int
-    codecs: tuple[AutoCodec, ...]
+    chosen: int
+    tried: int
+    ratio: float | None
+    encode_seconds: float | None
+    decode_seconds: float | None
     latest: str
 
 
@@ -420,19 +405,18 @@ def _auto(auto: AutoStats) -> str:
         "as it is: not worth it": auto.not_worth_it,
     }
     rows += [(name, f"{count:,}", "-", "-", "-", "-") for name, count in kept.items() if count]
-    rows += [_auto_row(one) for one in auto.codecs]
+    times = (auto.encode_seconds, auto.decode_seconds)
+    if auto.chosen or auto.tried:
+        rows.append(
+            (
+                "lossless",
+                f"{auto.chosen:,}",
+                f"{auto.tried:,}",
+                "-" if auto.ratio is None else f"{auto.ratio:.2f}",
+                *("-" if seconds is None else time(seconds) for seconds in times),
+            )
+        )
     return f"{table(rows)}\nlatest: {auto.latest}"
-
-
-def _auto_row(one: AutoCodec) -> tuple[str, ...]:
-    times = (one.encode_seconds, one.decode_seconds)
-    return (
-        f"{one.name} (failed)" if one.failed else one.name,
-        f"{one.chosen:,}",
-        f"{one.tried:,}",
-        "-" if one.ratio is None else f"{one.ratio:.2f}",
-        *("-" if seconds is None else time(seconds) for seconds in times),
-    )
 
 
 def _notes(stats: Stats) -> Iterator[str]:

@@ -72,7 +72,13 @@ impl ZfpLayout {
     /// Bytes of the array.
     #[must_use]
     pub fn bytes(&self) -> u64 {
-        self.values.iter().product::<u64>() * if self.wide { 8 } else { 4 }
+        self.values.iter().product::<u64>() * self.value_bytes()
+    }
+
+    /// Bytes of a value.
+    #[must_use]
+    pub fn value_bytes(&self) -> u64 {
+        if self.wide { 8 } else { 4 }
     }
 
     pub(super) fn shape(&self) -> Shape {

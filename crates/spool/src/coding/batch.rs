@@ -12,17 +12,16 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use unspool_codec::{Bound, twine};
+use unspool_codec::Spec;
 use unspool_cuda::{DeviceError, Stream};
+use unspool_gpu_codec::GpuLayout;
 use unspool_tiers::WriteGuard;
-use unspool_tiers::coders::Spec;
 use unspool_transfer::sync::{Mutex, lock};
 
 use super::encoded::Encoded;
 use super::launch::{Chain, Source};
-use super::method::Method;
 use super::plan::Plan;
-use super::together::{Family, family};
+use super::together::together;
 use crate::gpu::{DeviceArray, Gpu, Ring};
 use crate::hub::Hub;
 
@@ -103,7 +102,7 @@ pub(crate) struct Holding {
     pub(super) lane: Mutex<Option<Stream>>,
     ring: Mutex<Option<Ring>>,
     /// The kernels that are there, so that a batch does not fail for want of them: a bit for each
-    /// [`twine_kernels`].
+    /// [`kernels`].
     prepared: AtomicU32,
 }
 
@@ -127,9 +126,12 @@ impl Held {
 /// Whether a checkpoint of `plan`, of which every region is given by a GPU, may be held.
 pub(crate) fn may_hold(plan: &Plan, most: &Accumulate) -> bool {
     let bytes: u64 = plan.regions.iter().map(|region| region.bytes).sum();
-    // What is measured, and what may turn out not to work, is launched by its own call.
-    let is_alone = plan.auto.is_some_and(|picked| picked.is_timed || plan.needs_gpu());
-    !is_alone && bytes <= most.bytes && plan.regions.len() <= MOST_REGIONS && family(plan).is_some()
+    // What is measured is launched by its own call.
+    let is_alone = plan.auto.is_some_and(|picked| picked.is_timed);
+    !is_alone
+        && bytes <= most.bytes
+        && plan.regions.len() <= MOST_REGIONS
+        && together(plan).is_some()
 }
 
 impl Hub {
@@ -207,22 +209,13 @@ impl Hub {
     /// Sees to it that the encoder's kernels are there before anything is held for it.
     fn is_prepared(&self, gpu: &Gpu, plan: &Plan, most: Accumulate) -> bool {
         let Some(coders) = gpu.coders() else { return false };
-        if let Some(Family::NvComp(_)) = family(plan) {
-            if coders.nvcomp().ready().is_none() {
-                coders.nvcomp().prepare();
-            }
-            return coders.nvcomp().ready().is_some();
-        }
-        let kernels = 1 << twine_kernels(plan);
+        let kernels = 1 << kernels(plan);
         if self.holding.prepared.load(Ordering::Relaxed) & kernels != 0 {
             return true;
         }
-        let specs = plan.regions.iter().map(|region| match &region.method {
-            Method::Twine(spec) => Spec::Twine(spec),
-            _ => Spec::Raw { bytes: region.bytes },
-        });
-        let specs: Vec<Spec<'_>> = specs.collect();
-        let is_there = coders.prepare(&specs, most.count(plan)).is_ok();
+        let layouts: Vec<GpuLayout> =
+            plan.regions.iter().filter_map(|region| region.layout.clone()).collect();
+        let is_there = coders.prepare(&layouts, most.count(plan)).is_ok();
         if is_there {
             self.holding.prepared.fetch_or(kernels, Ordering::Relaxed);
         }
@@ -230,20 +223,16 @@ impl Hub {
     }
 }
 
-/// Which kernels of Twine `plan` takes at least: 1 for those of 64-bit values, 2 for the one before
-/// bounds that depend on the values.
-fn twine_kernels(plan: &Plan) -> u32 {
-    let specs = plan.regions.iter().filter_map(|region| match &region.method {
-        Method::Twine(spec) => Some(spec),
-        _ => None,
-    });
-    specs.fold(0, |all, spec| {
-        let reduces = match spec.method {
-            twine::Method::Lossless => false,
-            twine::Method::Bound(bound) => {
-                !matches!(bound, Bound::Absolute(_) | Bound::Relative { .. })
-            }
+/// Which kernels `plan` takes at least: 1 for those of 64-bit values, 2 for the one before bounds
+/// that depend on the values, 4 for those around nvCOMP.
+fn kernels(plan: &Plan) -> u32 {
+    plan.regions.iter().fold(0, |all, region| {
+        let is_wide = match &region.layout {
+            Some(GpuLayout::Twine(array)) => array.layout.bits == 64,
+            _ => false,
         };
-        all | u32::from(spec.layout.bits == 64) | u32::from(reduces) << 1
+        let reduces = matches!(region.codec, Spec::Bounded(bound) if bound.depends_on_values());
+        let needs_gpu = region.codec.needs_gpu();
+        all | u32::from(is_wide) | u32::from(reduces) << 1 | u32::from(needs_gpu) << 2
     })
 }

@@ -5,17 +5,17 @@
 
 use std::time::Instant;
 
-use unspool_codec::NvComp;
+use unspool_codec::CodecId;
 use unspool_core::RequestId;
 use unspool_cuda::{DeviceError, DeviceSpan, Mark, Stream};
+use unspool_gpu_codec::{After, Values};
 use unspool_tiers::WriteGuard;
-use unspool_tiers::coders::{Behind, Encoding, Member};
 use unspool_transfer::sync::lock;
 
 use super::batch::{Held, MOST_REGIONS};
 use super::encoded::Sealed;
+use super::encoding::{Encoding, Member};
 use super::launch::{Chain, values};
-use super::method::Method;
 use super::plan::Plan;
 use crate::error::{Error, ErrorKind};
 use crate::gpu::Gpu;
@@ -30,23 +30,16 @@ pub(crate) struct Taken {
     pub(crate) held: Held,
 }
 
-/// What one call of an encoder takes.
-#[derive(PartialEq)]
-pub(super) enum Family {
-    Twine,
-    NvComp(NvComp),
-}
-
-/// What takes all regions of `plan`; `None` where nothing is gained by holding it.
-pub(super) fn family(plan: &Plan) -> Option<Family> {
-    let of = |method: &Method| match method {
-        Method::Raw | Method::Twine(_) => Some(Family::Twine),
-        Method::NvComp(layout) => Some(Family::NvComp(layout.codec())),
-        Method::Zfp(..) => None,
-    };
-    let mut all = plan.regions.iter().map(|region| of(&region.method));
+/// The codec that encodes all regions of `plan` on a GPU; `None` where nothing is gained by holding
+/// it. Twine takes the bytes that are kept as they are as well.
+pub(super) fn together(plan: &Plan) -> Option<CodecId> {
+    let mut all = plan.regions.iter().map(|region| match region.layout.as_ref()?.id() {
+        CodecId::Raw | CodecId::Twine => Some(CodecId::Twine),
+        CodecId::Zfp => None,
+        other => Some(other),
+    });
     let first = all.next()??;
-    all.all(|other| other.as_ref() == Some(&first)).then_some(first)
+    all.all(|other| other == Some(first)).then_some(first)
 }
 
 impl Hub {
@@ -158,9 +151,9 @@ fn begin(gpu: &Gpu, stream: &Stream, group: &mut [Taken]) -> Result<Vec<Encoding
             let members =
                 values.into_iter().zip(places).zip(&*group).map(|((values, guard), one)| {
                     let chain = one.held.chain.as_ref();
-                    let behind = chain.map_or(Behind::Nothing, |chain| behind(chain, before));
+                    let after = chain.map_or(After::Nothing, |chain| after(chain, before));
                     before = Some(one.request);
-                    Member { guard, offset: one.offset, values, behind }
+                    Member { guard, offset: one.offset, values, after }
                 });
             Encoding::begin_all(gpu.own_coders(), stream, members.collect())
         }
@@ -174,14 +167,12 @@ fn begin(gpu: &Gpu, stream: &Stream, group: &mut [Taken]) -> Result<Vec<Encoding
     })
 }
 
-type OfOne<'a> = Vec<unspool_tiers::coders::Values<'a>>;
-
 /// The values of each, behind the copies that went before.
-fn sources<'a>(
+fn sources(
     stream: &Stream,
-    group: &'a [Taken],
+    group: &[Taken],
     rooms: &[WriteGuard],
-) -> Result<Vec<OfOne<'a>>, DeviceError> {
+) -> Result<Vec<Vec<Values>>, DeviceError> {
     let each = group.iter().zip(rooms).map(|(one, guard)| {
         let Some(nothing): Option<&DeviceSpan> = guard.device() else {
             unreachable!("what is held has room on a device")
@@ -191,11 +182,11 @@ fn sources<'a>(
     each.collect()
 }
 
-fn behind(chain: &Chain, before: Option<RequestId>) -> Behind<'_> {
+fn after(chain: &Chain, before: Option<RequestId>) -> After<'_> {
     if before == Some(chain.request) {
-        return Behind::Before(chain.alignment);
+        return After::Before(chain.alignment);
     }
-    chain.behind.get().map_or(Behind::Nothing, |last| Behind::Earlier(last, chain.alignment))
+    chain.behind.get().map_or(After::Nothing, |last| After::Earlier(last, chain.alignment))
 }
 
 /// Cut where another encoder has to be called, or where one launch would take too much.
@@ -204,7 +195,7 @@ fn groups(held: Vec<Taken>) -> Vec<Vec<Taken>> {
     let mut last = (None, 0);
     for one in held {
         let plan = one.held.encoded.plan();
-        let (own, regions) = (family(plan), plan.regions.len());
+        let (own, regions) = (together(plan), plan.regions.len());
         let fits = own == last.0 && last.1 + regions <= MOST_REGIONS;
         match groups.last_mut().filter(|_| fits) {
             Some(group) => group.push(one),

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use unspool::gpu::{Context, DeviceArray, DeviceMemory, Stream, StridedLayout};
-use unspool::{CodecChoice, Dtype, On, RegionSpec, Settings, Spool, Wait};
+use unspool::{Codecs, Dtype, On, RegionSpec, Settings, Spool, Wait};
 use unspool_cuda::{Driver, copy};
 
 /// The largest error of the tests' codecs.
@@ -51,7 +51,7 @@ pub fn every_other(memory: &DeviceMemory, bytes: &[u8]) -> (DeviceArray, Vec<u8>
 }
 
 /// What `change` makes of the settings of a spool on the GPU, opened.
-pub fn open(codec: CodecChoice, change: impl FnOnce(&mut Settings)) -> Outcome<Spool> {
+pub fn open(codec: Codecs, change: impl FnOnce(&mut Settings)) -> Outcome<Spool> {
     let mut settings = Settings {
         device: Some(1 << 20),
         on: On::Cuda(None),

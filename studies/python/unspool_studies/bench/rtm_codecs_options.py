@@ -17,7 +17,7 @@ __all__ = ["RtmCodecs", "add_rtm_codecs_options", "rtm_codecs_of"]
 #: What is tried: from bounds that nobody sees to some that ruin the image.
 CODECS = (
     "lossless range=1e-6 range=1e-5 range=1e-4 range=1e-3 range=1e-2 range=1e-1 range=5e-1 "
-    "rms=1e-2 rms=1e-1 psnr=60 psnr=80 l2=1e-3 l2=1e-2 rel=1e-2,floor=1e-12 "
+    "rms=1e-2 rms=1e-1 psnr=60 psnr=80 l2=1e-3 l2=1e-2 pointwise=1e-2,floor=1e-12 "
     "zfp:rate=2 zfp:rate=4 zfp:rate=8 zfp:rate=16"
 )
 

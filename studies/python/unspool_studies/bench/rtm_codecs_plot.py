@@ -17,7 +17,7 @@ FAMILIES = (
     ("rms=", "bound, of the RMS", "s-"),
     ("psnr=", "target PSNR", "^-"),
     ("l2=", "target L2", "v-"),
-    ("rel=", "relative, with a floor", "D-"),
+    ("pointwise=", "pointwise, with a floor", "D-"),
     ("zfp:", "zfp, fixed rate", "x--"),
 )
 #: Errors below are drawn here.

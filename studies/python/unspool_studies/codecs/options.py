@@ -75,7 +75,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--zfp",
         action="append",
         metavar="KIND=NUMBER,...",
-        help=f"rate, precision or accuracy of zfp (default: {DEFAULT_ZFP})",
+        help=f"rate, precision or tolerance of zfp (default: {DEFAULT_ZFP})",
     )
     what.add_argument("--only", metavar="NAME,...", help=", ".join(FAMILIES))
     what.add_argument("--gpu", action="store_true", help="on the GPU too (needs CuPy)")
@@ -189,7 +189,8 @@ def _made(kind: Any, option: str, given: dict[str, float]) -> Any:
     try:
         return kind(**given)
     except TypeError as error:
-        known = {"--bound": "abs, range, rms, psnr, l2, rel", "--zfp": "rate, precision, accuracy"}
+        bounds, rates = "abs, range, rms, psnr, l2, pointwise", "rate, precision, tolerance"
+        known = {"--bound": bounds, "--zfp": rates}
         text = f"{option} {next(iter(given))}=...: there are {known[option]}"
         raise OptionError(text) from error
     except Error as error:

@@ -113,7 +113,7 @@ def _explained(finding: Finding) -> list[str]:
         lines.append("SSIM: pip install scikit-image")
     if any(trial.name.startswith("zfp") for trial in finding.trials):
         lines.append(
-            "zfp with a bound: accuracy is the absolute error that the bound allows; its encoder "
+            "zfp with a bound: tolerance is the absolute error that the bound allows; its encoder "
             "also decodes, to know its error"
         )
     return lines

@@ -156,13 +156,13 @@ def _within(bound: Bound, limit: float | None, values: Any) -> Iterator[Candidat
     shown = words_of_bound(bound)
     yield Candidate(f"twine {shown}", bound, None, bound)
     yield Candidate(f"twine {shown} + zstd", bound, "zstd", bound)
-    # None, 0 and what is infinite, as of squares of the largest numbers, is no accuracy.
+    # None, 0 and what is infinite, as of squares of the largest numbers, is no tolerance.
     if limit and math.isfinite(limit) and _zfp_takes(values):
-        yield Candidate(f"zfp {shown}", Zfp(accuracy=limit), None, bound)
+        yield Candidate(f"zfp {shown}", Zfp(tolerance=limit), None, bound)
 
 
 def words_of_bound(bound: Bound) -> str:
-    """As an option has it: `rel=0.001,floor=1e-09`."""
+    """As an option has it: `pointwise=0.001,floor=1e-09`."""
     floor = "" if bound.floor is None else f",floor={bound.floor:g}"
     return f"{bound.kind}={bound.value:g}{floor}"
 

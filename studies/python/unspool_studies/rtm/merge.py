@@ -53,22 +53,12 @@ def _auto(parts: Sequence[AutoStats]) -> AutoStats | None:
     """Sums of the decisions; what was measured is that of the first spool which has measured it."""
     if not parts:
         return None
-    names = dict.fromkeys(one.name for part in parts for one in part.codecs)
-    all_of = [[one for part in parts for one in part.codecs if one.name == name] for name in names]
-    codecs = tuple(
-        replace(
-            next((one for one in same if one.encode_seconds is not None), same[0]),
-            chosen=sum(one.chosen for one in same),
-            tried=sum(one.tried for one in same),
-            failed=any(one.failed for one in same),
-        )
-        for same in all_of
-    )
+    measured = next((one for one in parts if one.encode_seconds is not None), parts[0])
     counts = {
         name: sum(getattr(part, name) for part in parts)
-        for name in ("stays", "keeps_up", "not_worth_it")
+        for name in ("stays", "keeps_up", "not_worth_it", "chosen", "tried")
     }
-    return AutoStats(**counts, codecs=codecs, latest=parts[-1].latest)
+    return replace(measured, **counts, latest=parts[-1].latest)
 
 
 def _codec(parts: Sequence[CodecStats]) -> CodecStats:

@@ -82,12 +82,12 @@ class Compression:
     measured: bool = False
 
     def __post_init__(self) -> None:
-        from unspool.codecs.words import words_of
+        from unspool._unspool import codecs_of
 
         _check_ratio(self.ratio)
         _check_rate("encode", self.encode)
         _check_rate("decode", self.decode)
-        words_of(self.codec, "Compression(codec=...)")
+        codecs_of(self.codec, "Compression(codec=...)")
         if not (self.encode and self.decode):
             _check_known(self.codec)
 

@@ -3,14 +3,15 @@
 use std::collections::HashSet;
 use std::ops::Range;
 
-use crate::checksum::Checksum;
-use crate::coding::{CodecId, OuterId};
-use crate::error::{FrameError, FrameErrorKind};
-use crate::limits::{
+use super::checksum::Checksum;
+use super::error::{FrameError, FrameErrorKind};
+use super::limits::{
     FIXED_BYTES, FORMAT_VERSION, HEAD_ALIGNMENT, HEAD_CHECKSUM_AT, MAGIC, MAX_HEAD_BYTES,
     MAX_REGIONS, PACKING_BYTES, PLAIN_VERSION,
 };
-use crate::region::{Region, RegionSpec, Size, quoted};
+use super::region::{Region, RegionSpec, Size, quoted};
+use crate::codec::CodecId;
+use crate::outer::OuterId;
 
 /// What a frame holds, and where.
 ///

@@ -2,13 +2,13 @@
 
 use std::ops::Range;
 
-use crate::coding::CodecId;
-use crate::dtype::Dtype;
-use crate::error::{FrameError, FrameErrorKind};
-use crate::limits::{
+use super::error::{FrameError, FrameErrorKind};
+use super::limits::{
     ENTRY_BYTES, MAX_DIMENSION, MAX_NAME_BYTES, MAX_PAYLOAD_BYTES, MAX_RANK, MAX_TAG_BYTES,
     REGION_ALIGNMENT,
 };
+use crate::codec::CodecId;
+use crate::dtype::Dtype;
 
 /// An array as the caller describes it.
 #[derive(Clone, PartialEq, Eq, Debug)]

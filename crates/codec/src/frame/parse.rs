@@ -1,14 +1,15 @@
 //! The parser of heads: bytes of any origin go in, a head or a reason comes out.
 
-use crate::coding::{CodecId, OuterId};
-use crate::dtype::{Dtype, OPAQUE_CODE};
-use crate::error::{FrameError, FrameErrorKind};
-use crate::head::{Head, Packed, fixed_bytes, head_bytes, head_checksum, repeated_name};
-use crate::limits::{
+use super::error::{FrameError, FrameErrorKind};
+use super::head::{Head, Packed, fixed_bytes, head_bytes, head_checksum, repeated_name};
+use super::limits::{
     ENTRY_BYTES, FIXED_BYTES, FORMAT_VERSION, HEAD_ALIGNMENT, HEAD_CHECKSUM_AT, MAGIC,
     MAX_HEAD_BYTES, MAX_REGIONS, PACKING_BYTES, PLAIN_VERSION, REGION_ALIGNMENT,
 };
-use crate::region::{Region, check, entry_bytes, quoted};
+use super::region::{Region, check, entry_bytes, quoted};
+use crate::codec::CodecId;
+use crate::dtype::{Dtype, OPAQUE_CODE};
+use crate::outer::OuterId;
 
 /// The length of the head in bytes, from the first 64 bytes or more of a frame.
 ///
@@ -354,7 +355,7 @@ fn check_place(entry: &Entry, name: &str, bytes: u64, end: u64) -> Result<(), Fr
         );
     }
     let stored = entry.stored;
-    if stored > crate::limits::MAX_PAYLOAD_BYTES.saturating_sub(offset) {
+    if stored > super::limits::MAX_PAYLOAD_BYTES.saturating_sub(offset) {
         let field = if entry.codec == CodecId::Raw { 32 } else { 40 };
         return refuse(
             field,
