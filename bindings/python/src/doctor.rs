@@ -42,6 +42,7 @@ fn whole<'py>(py: Python<'py>, found: &Diagnosis) -> PyResult<Bound<'py, PyDict>
     all.set_item("cuda", cuda(py, &found.cuda)?)?;
     let devices = found.cuda.devices.iter().map(|one| device(py, one));
     all.set_item("devices", devices.collect::<PyResult<Vec<_>>>()?)?;
+    all.set_item("kernels", &found.kernels.sentence)?;
     all.set_item("nvrtc", nvrtc(py, &found.nvrtc)?)?;
     all.set_item("turns", turns(py, &found.turns)?)?;
     all.set_item("disk", found.disk.as_ref().map(|found| disk(py, found)).transpose()?)?;

@@ -86,4 +86,5 @@ pub use unspool_codec::{
     Achieved, Bound, Codec, CodecId, Dtype, Head, NvComp, Outer, Region, RegionSpec, Zfp,
 };
 pub use unspool_core::{Lead, PolicyKind, TierKind};
+pub use unspool_cuda::kernels::ship as ship_kernels;
 pub use wait::Wait;

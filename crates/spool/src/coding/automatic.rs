@@ -93,8 +93,8 @@ pub(crate) struct Experience {
     pace: Pace,
     /// The arrays of the checkpoint that was encoded last were on a GPU.
     pub(super) is_from_gpu: bool,
-    /// nvCOMP is being prepared, or was.
-    pub(super) is_preparing: bool,
+    /// nvCOMP was loaded, as far as it is there.
+    pub(super) was_loaded: bool,
     /// The codec that was decoded last, and how many decoders were looked at.
     decoded: (Option<usize>, u64),
     /// Times that the GPU has still to tell.
@@ -109,7 +109,7 @@ impl Default for Experience {
             chooser: Chooser::of(1 + FORMATS.len()),
             pace: Pace::default(),
             is_from_gpu: false,
-            is_preparing: false,
+            was_loaded: false,
             decoded: (None, 0),
             readings: Vec::new(),
             latest: (0, 0),

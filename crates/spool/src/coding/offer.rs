@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use unspool_codec::{Codec, Head, NvComp, Region, RegionSpec, Zfp};
 use unspool_gpu_codec::NvCompLibrary;
+use unspool_tiers::coders::Coders;
 
 use super::choice::{Choice, CodecChoice};
 use super::method::{FEW, items, nvcomp_layout};
@@ -55,7 +56,7 @@ impl Hub {
         let Some(coders) = gpu.coders() else { return offer };
         match coders.nvcomp().ready() {
             Some(library) => offer.found = Some((gpu, library)),
-            None => self.prepare_nvcomp(&gpu),
+            None => self.prepare_nvcomp(coders),
         }
         let specs = head.regions.iter().map(Region::spec);
         let is_left = |spec: &RegionSpec| matches!(codecs.of(spec), Ok(Choice::Auto));
@@ -63,13 +64,12 @@ impl Hub {
         offer
     }
 
-    /// Loads the library and its kernels in the background: that takes a second where they were
-    /// never compiled, and no save is to wait for it. Where there is none, that is found once.
-    fn prepare_nvcomp(&self, gpu: &Gpu) {
-        if std::mem::replace(&mut self.state().tally.experience.is_preparing, true) {
-            return;
+    /// Loads the library and its kernels for the saves after this one. Where there is none, that is
+    /// found once.
+    fn prepare_nvcomp(&self, coders: &Coders) {
+        if !std::mem::replace(&mut self.state().tally.experience.was_loaded, true) {
+            coders.nvcomp().prepare();
         }
-        gpu.prepare_nvcomp();
     }
 }
 

@@ -13,6 +13,7 @@ pub mod cuda;
 pub mod disk;
 pub mod findings;
 pub mod host;
+mod kernels;
 mod leftovers;
 mod mounts;
 mod nvrtc;
@@ -28,6 +29,7 @@ pub use cuda::{Cuda, Device, Driver, Links};
 pub use disk::Disk;
 pub use findings::{Finding, Level};
 pub use host::{Host, HugePages};
+pub use kernels::Kernels;
 pub use leftovers::{Leftover, Owner};
 pub use mounts::Mount;
 pub use nvrtc::Nvrtc;
@@ -76,7 +78,9 @@ pub struct Diagnosis {
     pub host: Host,
     /// The driver and its devices.
     pub cuda: Cuda,
-    /// The compiler for kernels.
+    /// The kernels that came with the library.
+    pub kernels: Kernels,
+    /// The compiler for those of other devices.
     pub nvrtc: Nvrtc,
     /// The lock by which processes of this node take turns to pin memory.
     pub turns: Turns,
@@ -98,6 +102,7 @@ impl Checkup {
         let mut diagnosis = Diagnosis {
             version: env!("CARGO_PKG_VERSION"),
             host: Host::look(&system),
+            kernels: kernels::look(&cuda),
             cuda,
             nvrtc: nvrtc::look(self),
             turns: turns::look(&system),

@@ -2,10 +2,12 @@
 
 use std::time::Duration;
 
+use unspool_codec::Codec;
 use unspool_cuda::{Driver, current_ordinal};
 use unspool_tiers::Gpu as Device;
 
 use super::Gpu;
+use crate::coding::Choice;
 use crate::error::{Error, ErrorKind};
 use crate::settings::Settings;
 
@@ -60,6 +62,10 @@ fn found() -> Result<Option<u32>, Error> {
     }
 }
 
+fn is_nvcomp(choice: Choice) -> bool {
+    matches!(choice, Choice::Fixed(Codec::NvComp(_)))
+}
+
 /// The device `ordinal`.
 pub(crate) fn open(ordinal: u32, settings: &Settings) -> Result<Gpu, Error> {
     let device = Device::open(ordinal, LIMIT).map_err(|cause| {
@@ -70,6 +76,9 @@ pub(crate) fn open(ordinal: u32, settings: &Settings) -> Result<Gpu, Error> {
         Error::new(ErrorKind::NoDevice, message).caused_by(cause)
     })?;
     let gpu = Gpu::new(device, settings.compiler_folders.clone());
-    gpu.prepare(&settings.codec);
+    if settings.codec.choices().any(is_nvcomp) {
+        // A large library, which the first save is not to wait for. What fails is told there.
+        gpu.own_coders().nvcomp().prepare();
+    }
     Ok(gpu)
 }

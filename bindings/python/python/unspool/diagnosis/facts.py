@@ -272,7 +272,8 @@ class Diagnosis:
         host: main memory.
         cuda: the CUDA driver.
         devices: the devices that this process sees.
-        nvrtc: the compiler for kernels.
+        kernels: what the kernels that came with the package are for, in a sentence.
+        nvrtc: the compiler for kernels, which only other devices need.
         turns: the lock of the node.
         disk: the directory that was asked about.
         libraries: array libraries by name, with their versions.
@@ -285,6 +286,7 @@ class Diagnosis:
     host: Host
     cuda: Cuda
     devices: tuple[Device, ...]
+    kernels: str
     nvrtc: Nvrtc
     turns: Turns
     disk: Directory | None

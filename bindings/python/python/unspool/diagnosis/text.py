@@ -42,6 +42,7 @@ def _facts(found: Diagnosis) -> Iterator[tuple[str, str]]:
         yield f"device {device.ordinal}", _device(device)
         yield "  memory", _device_memory(device)
         yield "  links", _links(device)
+    yield "kernels", found.kernels
     yield "NVRTC", _nvrtc(found)
     yield "memory", _host(found.host)
     yield "  pinning", _pinning(found)

@@ -19,7 +19,7 @@ pub(super) fn judge(diagnosis: &Diagnosis) -> Vec<Finding> {
     let cuda = &diagnosis.cuda;
     let mut findings: Vec<Finding> = missing(cuda).into_iter().chain(replaced(cuda)).collect();
     findings.extend(cuda.devices.iter().flat_map(device));
-    if cuda.driver.is_some() {
+    if cuda.driver.is_some() && !diagnosis.kernels.compiled_on.is_empty() {
         findings.extend(compiler(&diagnosis.nvrtc, cuda));
     }
     findings
@@ -219,10 +219,12 @@ fn compiler(nvrtc: &Nvrtc, cuda: &Cuda) -> Option<Finding> {
             "NVRTC",
             [
                 problem.clone(),
-                "Arrays of a GPU whose items are scattered in memory are refused, and those of \
-                 small rows are copied more slowly; dense arrays need no kernel."
+                "No kernels came with this build for a device of this machine. Its arrays are \
+                 encoded by the host; those whose items are scattered in memory are refused, and \
+                 those of small rows are copied more slowly."
                     .to_owned(),
-                "pip install nvidia-cuda-nvrtc, in the release of your driver's CUDA, or name the \
+                "Install a wheel of Unspool, which has kernels for all supported devices; or pip \
+                 install nvidia-cuda-nvrtc, in the release of your driver's CUDA, or name the \
                  library in UNSPOOL_NVRTC."
                     .to_owned(),
             ],

@@ -8,8 +8,8 @@ use unspool_cuda::probe::LinkSpeeds;
 
 use super::*;
 use crate::doctor::{
-    Automatic, Cuda, Device, Disk, Driver, Host, HugePages, Leftover, Links, Mount, Nvrtc, Owner,
-    PciLink, PciPort, Turns, disk::Rates,
+    Automatic, Cuda, Device, Disk, Driver, Host, HugePages, Kernels, Leftover, Links, Mount, Nvrtc,
+    Owner, PciLink, PciPort, Turns, disk::Rates,
 };
 
 const GIB: u64 = 1 << 30;
@@ -82,6 +82,7 @@ fn good() -> Diagnosis {
             devices: vec![good_device()],
             problem: None,
         },
+        kernels: Kernels { sentence: String::new(), compiled_on: vec![0] },
         nvrtc: Nvrtc { path: None, version: Some((13, 0)), problem: None },
         turns: Turns {
             path: PathBuf::from("/dev/shm/x.lock"),
@@ -215,6 +216,10 @@ fn a_compiler_that_is_missing_or_too_new_is_found() {
         diagnosis.nvrtc = Nvrtc { problem: Some("It is nowhere.".to_owned()), ..Nvrtc::default() };
     });
     assert_eq!((missing.level, missing.about.as_str()), (Level::Missing, "NVRTC"));
+    let mut shipped = good();
+    shipped.kernels.compiled_on.clear();
+    shipped.nvrtc = Nvrtc { problem: Some("It is nowhere.".to_owned()), ..Nvrtc::default() };
+    assert_eq!(all(&shipped), [], "nobody needs it");
     let newer = one(|diagnosis| diagnosis.nvrtc.version = Some((14, 0)));
     assert!(newer.what.contains("CUDA 14.0 and the driver of CUDA 13.0"));
 }
