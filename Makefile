@@ -19,15 +19,17 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 PEERS := $(VENV)/peers
 PEERS_PIP := $(PEERS)/bin/python -m pip --disable-pip-version-check --quiet
 PACKAGE := bindings/python
+# The compiled kernels; a wheel that is built without them compiles kernels when they are needed.
+PACK := $(PACKAGE)/kernels/kernels.pack
 # A CUDA driver in plain memory, for the tests of arrays on a GPU.
 FAKE_DRIVER = $(or $(CARGO_TARGET_DIR),$(CURDIR)/target)/debug/libunspool_fakecuda.so
 
 RUST_SOURCES := $(shell find crates $(PACKAGE)/src -name '*.rs' -path '*/src/*') \
 	$(wildcard Cargo.toml Cargo.lock crates/*/Cargo.toml $(PACKAGE)/Cargo.toml)
-PYTHON_SOURCES := $(PACKAGE)/pyproject.toml \
+PYTHON_SOURCES := $(PACKAGE)/pyproject.toml $(PACKAGE)/build.rs $(wildcard $(PACK)) \
 	$(shell find $(PACKAGE)/python -name '*.py' -o -name '*.pyi' -o -name '*.cu' -o -name py.typed)
 
-.PHONY: kernels help demo test test-rust test-python test-peers bench lint fmt sim fuzz clean \
+.PHONY: kernels wheel help demo test test-rust test-python test-peers bench lint fmt sim fuzz clean \
 	need-rust
 
 help: ## show this list
@@ -93,10 +95,21 @@ lint: need-rust $(VENV)/.tools ## check formatting, lints (warnings are errors) 
 	RUSTDOCFLAGS='--deny warnings' $(CARGO) doc --workspace --no-deps --locked --quiet
 	$(CARGO) x tidy
 
-kernels: need-rust $(VENV)/.made ## compile every CUDA kernel for sm_80, sm_90 and sm_100 (needs no GPU)
-	$(PIP) install 'nvidia-cuda-nvrtc>=13,<14'
-	UNSPOOL_NVRTC="$$($(BIN)/python -c 'import nvidia.cu13 as m; print(list(m.__path__)[0] + "/lib")')" \
-		$(CARGO) test --locked --package unspool-gpu-codec --test kernels
+# By the compiler of CUDA 12.9: drivers of CUDA 12 refuse machine code of 13, and those of 13 take
+# this. What was compiled stays in a folder, so that only what has changed is compiled again.
+kernels: need-rust $(VENV)/.made ## compile every CUDA kernel, for wheels that are built afterwards (needs no GPU)
+	$(PIP) install 'nvidia-cuda-nvrtc-cu12>=12.9,<13'
+	export UNSPOOL_NVRTC="$$($(BIN)/python -c \
+		'import nvidia.cuda_nvrtc as m; print(list(m.__path__)[0] + "/lib")')"; \
+	$(CARGO) run --locked --package unspool-gpu-codec --example kernels -- $(PACK) \
+		$(or $(CARGO_TARGET_DIR),$(CURDIR)/target)/kernels; \
+	$(CARGO) test --locked --package unspool-gpu-codec --test kernels
+
+wheel: kernels ## build the wheel with its kernels, at most 15 MB
+	$(MAKE) --no-print-directory $(VENV)/.unspool
+	@for wheel in dist/unspool-*.whl; do \
+		size=$$(stat -c %s "$$wheel"); echo "$$wheel: $$size bytes"; [ "$$size" -le 15000000 ]; \
+	done
 
 fmt: need-rust $(VENV)/.tools ## format all sources
 	$(CARGO) fmt --all
