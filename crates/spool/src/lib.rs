@@ -83,4 +83,5 @@ pub use unspool_codec::{
     Achieved, Bound, CodecId, Dtype, Head, NvComp, Outer, Region, RegionSpec, Spec, Zfp,
 };
 pub use unspool_core::{Lead, PolicyKind, TierKind};
+pub use unspool_cuda::kernels::ship as ship_kernels;
 pub use wait::Wait;
