@@ -70,7 +70,7 @@ pub(crate) struct Picked {
     /// Whether it is there to be measured.
     is_trial: bool,
     /// Whether the time of its encoder is to be taken.
-    pub(super) is_timed: bool,
+    pub(crate) is_timed: bool,
 }
 
 /// What a checkpoint has shown that got its codec so.
