@@ -10,10 +10,10 @@ use application::{
     Application, BOUND, History, LIMIT, Outcome, Packages, array_of, every_other, floats, on_host,
     wait,
 };
-use unspool::gpu::{DeviceMemory, Stream};
+use unspool::gpu::{DeviceArray, DeviceMemory, Stream};
 use unspool::{
-    Accumulate, Batched, Bound, Codec, CodecChoice, CodecId, DiskSettings, ErrorKind, LaunchStats,
-    NvComp, Settings, Spool, Stats,
+    Accumulate, Batched, Bound, Checkpoint, Codec, CodecChoice, CodecId, DiskSettings, ErrorKind,
+    LaunchStats, NvComp, Settings, Spool, Stats,
 };
 use unspool_cuda::copy;
 use unspool_fakecuda::Fake;
@@ -554,4 +554,94 @@ fn containers_of_nvcomp_share_one_call_of_the_library() {
         alone.close().unwrap();
         spool.close().unwrap();
     }
+}
+
+/// Checkpoints of the values of `versions`, which lie in `arrays`, one each.
+fn checkpoints<'a>(
+    spool: &Spool,
+    application: &'a Application,
+    versions: std::ops::Range<i64>,
+    arrays: &'a [DeviceArray],
+) -> Vec<Checkpoint<'a>> {
+    let one = |(version, array): (i64, &'a DeviceArray)| {
+        let mut checkpoint = spool.checkpoint(version, vec![floats("u", LEN)]).expect("regions");
+        checkpoint.put(0, array, &application.stream).expect("an array of the region's size");
+        checkpoint
+    };
+    versions.zip(arrays).map(one).collect()
+}
+
+#[test]
+fn save_many_encodes_arrays_where_they_are_by_one_launch() {
+    let fake = Fake::start();
+    fake.pace(Duration::from_micros(30), 0);
+    let application = application().unwrap();
+    let spool = application::open(bounded(), |_| ()).unwrap();
+    let memory = application.prepared(0..8).unwrap();
+    let arrays: Vec<_> = memory.iter().map(array_of).collect();
+    let mut batch = checkpoints(&spool, &application, 0..8, &arrays);
+    spool.save_many(&mut batch, &wait()).unwrap();
+    assert!(batch.is_empty());
+    for one in &memory {
+        copy::fill(&application.stream, &one.span(), 0xEE).unwrap();
+    }
+    assert_eq!(spool.stats().unwrap().launches, launched(1, 8, 8));
+    for version in 0..8 {
+        assert!(application.restored_error(&spool, version).unwrap() <= BOUND, "{version}");
+    }
+    spool.close().unwrap();
+}
+
+#[test]
+fn what_save_many_refuses_stays_and_is_named_and_the_others_are_saved() {
+    let _fake = Fake::start();
+    let application = application().unwrap();
+    let spool = application::open(bounded(), |settings| settings.device = Some(64 << 10)).unwrap();
+    let memory = application.prepared(0..40).unwrap();
+    let arrays: Vec<_> = memory.iter().map(array_of).collect();
+    application.save(&spool, 1).unwrap();
+    let mut batch = checkpoints(&spool, &application, 0..3, &arrays);
+    let error = spool.save_many(&mut batch, &wait()).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Duplicate, "{error}");
+    assert_eq!(error.unsaved(), [(1, ErrorKind::Duplicate)]);
+    let left = |batch: &[Checkpoint<'_>]| batch.iter().map(Checkpoint::version).collect::<Vec<_>>();
+    assert_eq!(left(&batch), [1]);
+    let mut batch = checkpoints(&spool, &application, 3..40, &arrays[3..]);
+    let error = spool.save_many(&mut batch, &wait()).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Full, "{error}");
+    let first = left(&batch)[0];
+    assert!(first > 3 && left(&batch) == (first..40).collect::<Vec<_>>(), "{error}");
+    assert_eq!(spool.versions().unwrap(), (0..first).collect::<Vec<_>>());
+    (0..first - 1).for_each(|version| spool.discard(version).unwrap());
+    batch.truncate(1);
+    spool.save_many(&mut batch, &wait()).unwrap();
+    for version in [first - 1, first] {
+        assert!(application.restored_error(&spool, version).unwrap() <= BOUND, "{version}");
+    }
+    spool.close().unwrap();
+}
+
+#[test]
+fn a_full_spool_keeps_what_waits_until_there_is_room() {
+    let _fake = Fake::start();
+    let application = application().unwrap();
+    let change = |settings: &mut Settings| {
+        settings.device = Some(48 << 10);
+        settings.codec = CodecChoice::all(Codec::Lossless);
+    };
+    let spool = application::open_batched(bounded(), Accumulate { checkpoints: 2, ..eight() }, change);
+    let spool = spool.unwrap();
+    let saved = (0..).take_while(|version| application.save(&spool, *version).is_ok()).count();
+    let versions = spool.versions().unwrap();
+    assert_eq!(versions, (0..saved.cast_signed() as i64).collect::<Vec<_>>());
+    let error = spool.flush(&wait()).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Full, "{error}");
+    spool.discard(0).unwrap_or_default();
+    for version in &versions[..versions.len() - 1] {
+        spool.spool().discard(*version).unwrap_or_default();
+    }
+    spool.flush(&wait()).unwrap();
+    let last = versions[versions.len() - 1];
+    assert_eq!(application.restored_error(&spool, last).unwrap(), 0.0);
+    spool.close().unwrap();
 }

@@ -55,7 +55,7 @@ impl Default for Accumulate {
 /// A spool whose small checkpoints of a GPU are saved together. See the module.
 ///
 /// Use it in place of the spool: calls about a version that waits hand it over first. Dropping it
-/// closes the spool.
+/// hands over what waits, and closes the spool if nobody else has it.
 pub struct Batched {
     shared: Arc<Shared>,
 }
@@ -290,10 +290,14 @@ impl Batched {
 
 impl Drop for Batched {
     fn drop(&mut self) {
-        let hub = self.spool().hub();
-        if !hub.is_forked() {
+        let (hub, waiting) = (self.spool().hub(), &self.shared.waiting);
+        if hub.is_forked() {
+            return;
+        }
+        waiting.end();
+        if !self.spool().is_closed() {
             // Nobody is there to hear of an error; `close` returns it.
-            let _ = self.close_within(hub.drop_timeout());
+            let _ = self.shared.hand_over(&Wait::at_most(hub.drop_timeout()));
         }
     }
 }

@@ -40,7 +40,8 @@ impl CodecChoice {
     }
 
     /// Whether the bytes of all regions are kept as they are.
-    pub(crate) fn is_raw(&self) -> bool {
+    #[must_use]
+    pub fn is_raw(&self) -> bool {
         let raw = |choice: &Choice| *choice == Choice::Fixed(Codec::Raw);
         raw(&self.default) && self.by_region.values().all(raw)
     }
