@@ -19,28 +19,37 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 PEERS := $(VENV)/peers
 PEERS_PIP := $(PEERS)/bin/python -m pip --disable-pip-version-check --quiet
 PACKAGE := bindings/python
+# zig links against the symbols of glibc 2.28, so that the wheel that the tests install is the one that
+# RHEL 8 and Ubuntu 20.04 take. `make WHEEL=` links against this machine's glibc instead.
+WHEEL ?= --zig --compatibility manylinux_2_28
+BUILD_WHEEL := CARGO_ZIGBUILD_PYTHON_PATH="$(CURDIR)/$(BIN)/python" $(BIN)/maturin build --release \
+	--locked --quiet --manifest-path $(PACKAGE)/Cargo.toml
+STUDIES := studies
 # A CUDA driver in plain memory, for the tests of arrays on a GPU.
 FAKE_DRIVER = $(or $(CARGO_TARGET_DIR),$(CURDIR)/target)/debug/libunspool_fakecuda.so
 
 RUST_SOURCES := $(shell find crates $(PACKAGE)/src -name '*.rs' -path '*/src/*') \
 	$(wildcard Cargo.toml Cargo.lock crates/*/Cargo.toml $(PACKAGE)/Cargo.toml)
+STUDIES_SOURCES := $(STUDIES)/pyproject.toml $(wildcard $(STUDIES)/*.toml $(STUDIES)/wave/*.toml) \
+	$(shell find $(STUDIES)/src $(STUDIES)/wave/src $(STUDIES)/python -name '*.rs' \
+	-o -name '*.py' -o -name '*.pyi' -o -name '*.cu' -o -name py.typed)
 PYTHON_SOURCES := $(PACKAGE)/pyproject.toml \
-	$(shell find $(PACKAGE)/python -name '*.py' -o -name '*.pyi' -o -name '*.cu' -o -name py.typed)
+	$(shell find $(PACKAGE)/python -name '*.py' -o -name '*.pyi' -o -name py.typed)
 
 .PHONY: kernels help demo test test-rust test-python test-peers bench lint fmt sim fuzz clean \
-	need-rust
+	need-rust docs wheels sdist check-wheel
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-demo: $(VENV)/.rtm ## migrate the default model through a spool and write pictures to demo-output/
-	$(BIN)/unspool rtm --out demo-output
+demo: $(VENV)/.studies ## migrate the default model through a spool and write pictures to demo-output/
+	$(BIN)/unspool-rtm --out demo-output
 	@echo
 	@echo "The migrated image: demo-output/image.png"
 
 test: test-rust test-python test-peers ## run all tests: Rust and Python
 	@echo
-	@echo "All tests passed: the Rust workspace and the Python package, with its peers too."
+	@echo "All tests passed: the Rust workspace, the Python package with its peers, and the studies."
 
 test-rust: need-rust ## run the Rust tests
 	$(CARGO) test --workspace --locked
@@ -49,16 +58,19 @@ test-rust: need-rust ## run the Rust tests
 
 test-python: $(VENV)/.test ## run the Python tests on the release wheel
 	$(BIN)/python -m pytest $(PACKAGE)
+	$(BIN)/python -m pytest $(STUDIES)
 	$(CARGO) build --locked --package unspool-fakecuda
 	FAKECUDA_DEVICES=2 UNSPOOL_CUDA_DRIVER="$(FAKE_DRIVER)" \
 		$(BIN)/python -m pytest $(PACKAGE) -m fake_gpu
+	FAKECUDA_DEVICES=2 UNSPOOL_CUDA_DRIVER="$(FAKE_DRIVER)" \
+		$(BIN)/python -m pytest $(STUDIES) -m fake_gpu
 	$(BIN)/python -m pytest docs
 
 test-peers: $(VENV)/.peers ## run the Python tests with other projects' packages, and their own tests
 	$(PEERS)/bin/python -m pytest $(PACKAGE)/tests/peers -m peer
 	$(PEERS)/bin/python -m pytest $(PACKAGE)/tests/test_devito_example.py
 
-bench: need-rust $(VENV)/.rtm ## print tables of what things cost, against the raw operation of the same run
+bench: need-rust $(VENV)/.studies ## print tables of what things cost, against the raw operation of the same run
 	$(CARGO) run --locked --release --package unspool-benches
 	$(CARGO) run --locked --release --package unspool-benches --bin overhead
 	$(CARGO) bench --locked --package unspool-benches --bench codec
@@ -66,8 +78,8 @@ bench: need-rust $(VENV)/.rtm ## print tables of what things cost, against the r
 	$(CARGO) bench --locked --package unspool-benches --bench outer
 	@mkdir -p $(CURDIR)/target
 	$(CARGO) bench --locked --package unspool-benches --bench disk -- --quick --dir $(CURDIR)/target
-	$(BIN)/python $(PACKAGE)/benches/python_calls.py
-	$(BIN)/python $(PACKAGE)/benches/python_adjoint.py
+	$(BIN)/python benches/python/python_calls.py
+	$(BIN)/python benches/python/python_adjoint.py
 
 sim: need-rust ## run SEEDS=10000 seeds of the simulator (or a range: SEEDS=500..600)
 	$(CARGO) run --locked --release --package unspool-sim -- \
@@ -104,7 +116,7 @@ fmt: need-rust $(VENV)/.tools ## format all sources
 	$(BIN)/ruff check --fix-only
 
 clean: ## remove everything that was built or written here
-	rm -rf $(VENV) dist demo-output .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) dist site demo-output .pytest_cache .ruff_cache .hypothesis
 	$(CARGO) clean
 
 need-rust:
@@ -123,16 +135,21 @@ $(VENV)/.tools: $(VENV)/.made xtask/requirements.txt
 # The wheel as users get it: built in release, installed without touching its dependencies.
 $(VENV)/.unspool: $(VENV)/.tools $(RUST_SOURCES) $(PYTHON_SOURCES) | need-rust
 	rm -rf dist
-	$(BIN)/maturin build --release --locked --quiet --manifest-path $(PACKAGE)/Cargo.toml --out dist
+	$(BUILD_WHEEL) $(WHEEL) --out dist
 	$(PIP) install --force-reinstall --no-deps dist/unspool-*.whl
 	@touch $@
 
-$(VENV)/.rtm: $(VENV)/.unspool
-	wheel=$$(echo dist/unspool-*.whl); $(PIP) install "$$wheel[rtm]"
+# The laboratory, beside the library: a wheel of its own, with NumPy, SciPy, Matplotlib and Rich.
+$(VENV)/.studies: $(VENV)/.unspool $(STUDIES_SOURCES)
+	rm -f dist/unspool_studies-*.whl
+	$(BIN)/maturin build --release --locked --quiet --manifest-path $(STUDIES)/Cargo.toml --out dist
+	$(PIP) install --force-reinstall --no-deps dist/unspool_studies-*.whl
+	$(PIP) install dist/unspool-*.whl dist/unspool_studies-*.whl
 	@touch $@
 
-$(VENV)/.test: $(VENV)/.rtm $(PACKAGE)/tests/requirements.txt
-	$(PIP) install --requirement $(PACKAGE)/tests/requirements.txt
+$(VENV)/.test: $(VENV)/.studies $(PACKAGE)/tests/requirements.txt $(STUDIES)/tests/requirements.txt
+	$(PIP) install --requirement $(PACKAGE)/tests/requirements.txt \
+		--requirement $(STUDIES)/tests/requirements.txt
 	@touch $@
 
 # An environment of their own, as Devito pins what the other tests use: 240 MB of wheels, and one
@@ -144,4 +161,39 @@ $(VENV)/.peers-made: $(VENV)/.made $(PACKAGE)/tests/peers/requirements.txt
 
 $(VENV)/.peers: $(VENV)/.unspool $(VENV)/.peers-made
 	$(PEERS_PIP) install --force-reinstall --no-deps dist/unspool-*.whl
+	@touch $@
+
+# The documentation site: a broken link, a page that the navigation lacks, and a docstring that
+# names arguments which are not there are errors. The reference is read from the sources.
+docs: $(VENV)/.docs ## build the documentation site into site/
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@echo "The site: site/index.html"
+
+# What is published, for each architecture and as sources. A wheel for a foreign architecture needs
+# the standard library of Rust for it, which rustup brings.
+PUBLISH := target/publish
+ARCHITECTURES ?= x86_64 aarch64
+
+wheels: need-rust $(VENV)/.dist ## build the wheels of a release into target/publish/
+	mkdir -p $(PUBLISH) && rm -f $(PUBLISH)/*.whl
+	for target in $(ARCHITECTURES:%=%-unknown-linux-gnu); do \
+		! command -v rustup >/dev/null || rustup --quiet target add "$$target"; \
+		$(BUILD_WHEEL) $(WHEEL) --target "$$target" --out $(PUBLISH); \
+	done
+	$(BIN)/python xtask/check_dist.py $(PUBLISH)/*.whl
+
+sdist: need-rust $(VENV)/.dist ## build the source distribution into target/publish/
+	mkdir -p $(PUBLISH) && rm -f $(PUBLISH)/*.tar.gz
+	$(BIN)/maturin sdist --manifest-path $(PACKAGE)/Cargo.toml --out $(PUBLISH)
+	$(BIN)/python xtask/check_dist.py $(PUBLISH)/*.tar.gz
+
+check-wheel: $(VENV)/.unspool $(VENV)/.dist ## check that clusters can install the wheel that the tests use
+	$(BIN)/python xtask/check_dist.py dist/unspool-*.whl
+
+$(VENV)/.docs: $(VENV)/.tools docs/requirements.txt
+	$(PIP) install --requirement docs/requirements.txt
+	@touch $@
+
+$(VENV)/.dist: $(VENV)/.tools xtask/requirements-dist.txt
+	$(PIP) install --requirement xtask/requirements-dist.txt
 	@touch $@

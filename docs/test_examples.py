@@ -1,7 +1,8 @@
-"""Every Python block of the README and the guides runs, so that no example can go stale.
+"""Every Python block of the READMEs and the documents runs, so that no example can go stale.
 
 The blocks of one document run one after the other in one namespace and an empty folder. A block
-that is not meant to run is fenced as text.
+that is not meant to run is fenced as text; one that needs another project's package is fenced as
+`py`, and runs in `make test-peers`.
 """
 
 import pathlib
@@ -10,7 +11,7 @@ import re
 import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs" / "guide").glob("*.md"))]
+READMES = [ROOT / "README.md", ROOT / "bindings" / "python" / "README.md"]
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
@@ -22,12 +23,22 @@ def blocks(document):
         yield "\n" * line + match.group(1)
 
 
-def test_the_readme_and_the_guides_have_examples():
-    assert len(DOCUMENTS) > 3
-    assert list(blocks(DOCUMENTS[0])), "the README has no Python block"
+def documents():
+    """The READMEs and the pages of the site that have Python blocks."""
+    pages = sorted((ROOT / "docs").rglob("*.md"))
+    return [page for page in [*READMES, *pages] if "```python" in page.read_text(encoding="utf-8")]
 
 
-@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def name(document):
+    return document.relative_to(ROOT).as_posix()
+
+
+def test_the_readme_the_tutorial_and_the_guides_have_examples():
+    folders = {name(document).rpartition("/")[0] for document in documents()}
+    assert {"", "bindings/python", "docs/tutorial", "docs/howto"} <= folders
+
+
+@pytest.mark.parametrize("document", documents(), ids=name)
 def test_examples_run(document, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     namespace = {"__name__": "example"}

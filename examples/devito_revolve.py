@@ -6,7 +6,7 @@ another one. Few states are kept, in main memory and on disk; the other steps ar
     pip install devito unspool
     python examples/devito_revolve.py --copies 20 --host 8MiB
 
-Where pyrevolve is installed, `from unspool.peers.pyrevolve import Revolver` in place of
+Where pyrevolve is installed, `from unspool.interop.pyrevolve import Revolver` in place of
 `from pyrevolve import Revolver` (or `from devito import Revolver`) is all that has to change.
 """
 
@@ -16,7 +16,7 @@ import tempfile
 
 import numpy as np
 import unspool
-from unspool.peers import pyrevolve
+from unspool.interop import pyrevolve
 
 # Devito has its checkpointing classes only if it can import pyrevolve: this does it.
 sys.modules.setdefault("pyrevolve", pyrevolve)

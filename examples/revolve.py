@@ -22,7 +22,7 @@ def forward(u, start, stop):
         u += DT * (laplacian(u) + u - u**3)
 
 
-def turn(u):
+def at_end(u):
     """Half the sum of squares of the last state, and its derivative."""
     global objective
     objective = 0.5 * np.sum(u**2)
@@ -38,5 +38,5 @@ def reverse(u, step):
 u = np.random.default_rng(1).normal(size=(128, 128))
 start, gradient, objective = u.copy(), np.zeros_like(u), 0.0
 with unspool.Spool(host="2MiB") as spool:
-    report = unspool.adjoint(Revolve(STEPS, SLOTS), spool, forward, reverse, u, turn=turn)
+    report = unspool.adjoint(Revolve(STEPS, SLOTS), spool, forward, reverse, u, at_end=at_end)
 print(report)

@@ -12,10 +12,7 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use twine_data::{Field, waves_2d, waves_3d};
-use unspool_codec::twine::{self, Layout, Method, Spec};
-use unspool_codec::{
-    Bound, Codec, CodecId, Dtype, Head, Outer, Packed, RegionSpec, Zfp, outer, unpack, zfp,
-};
+use unspool_codec::{Bound, Dtype, Head, Outer, Packed, RegionSpec, Spec, Zfp, outer, unpack};
 
 const CODERS: [(&str, Outer); 6] = [
     ("lz4", Outer::Lz4),
@@ -54,7 +51,7 @@ struct Payload {
 }
 
 impl Payload {
-    fn of(field: &Field, name: &str, codec: Codec) -> Payload {
+    fn of(field: &Field, name: &str, codec: Spec) -> Payload {
         let raw = field.bytes();
         let bytes = stream(&field.shape, codec, &raw);
         let (dtype, shape) = (Dtype::Float32, field.shape.clone());
@@ -103,25 +100,11 @@ impl Payload {
 }
 
 /// What a memory tier holds of an array.
-fn stream(shape: &[u64], codec: Codec, source: &[u8]) -> Vec<u8> {
-    let method = match codec {
-        Codec::Lossless => Method::Lossless,
-        Codec::Bounded(bound) => Method::Bound(bound),
-        Codec::Zfp(mode) => return zfp_stream(shape, mode, source),
-        _ => return source.to_vec(),
-    };
-    let layout = Layout::of(&Dtype::Float32, shape).expect("small enough");
-    let mut out = vec![0; twine::max_bytes(&layout) as usize];
-    let made = twine::encode(&Spec { layout, method }, source, &mut out).expect("encodes");
-    assert_eq!(codec.id(), CodecId::Twine);
-    out.truncate(made.bytes as usize);
-    out
-}
-
-fn zfp_stream(shape: &[u64], mode: Zfp, source: &[u8]) -> Vec<u8> {
-    let most = zfp::max_bytes(&mode, &Dtype::Float32, shape).expect("small enough");
+fn stream(shape: &[u64], spec: Spec, source: &[u8]) -> Vec<u8> {
+    let codec = spec.codec().expect("a codec of the host");
+    let most = codec.max_bytes(&spec, &Dtype::Float32, shape).expect("small enough");
     let mut out = vec![0; most as usize];
-    let made = zfp::encode(&mode, &Dtype::Float32, shape, source, &mut out).expect("encodes");
+    let made = codec.encode(&spec, &Dtype::Float32, shape, source, &mut out).expect("encodes");
     out.truncate(made.bytes as usize);
     out
 }
@@ -130,7 +113,7 @@ fn zfp_stream(shape: &[u64], mode: Zfp, source: &[u8]) -> Vec<u8> {
 fn tolerance(field: &Field, part: f64) -> Zfp {
     let least = field.values.iter().copied().fold(f32::INFINITY, f32::min);
     let most = field.values.iter().copied().fold(f32::NEG_INFINITY, f32::max);
-    Zfp::Accuracy(part * f64::from(most - least))
+    Zfp::Tolerance(part * f64::from(most - least))
 }
 
 fn main() {
@@ -139,11 +122,11 @@ fn main() {
     println!("ratio to the array | pack, unpack in GB/s of the payload: one thread | all threads");
     for field in waves_2d().into_iter().chain(waves_3d()).filter(|field| wanted(&field.name)) {
         for (name, codec) in [
-            ("as it is", Codec::Raw),
-            ("lossless", Codec::Lossless),
-            ("1e-3 of range", Codec::Bounded(Bound::Range(1e-3))),
-            ("1e-4 of range", Codec::Bounded(Bound::Range(1e-4))),
-            ("zfp 1e-4 of range", Codec::Zfp(tolerance(&field, 1e-4))),
+            ("as it is", Spec::Raw),
+            ("lossless", Spec::Lossless),
+            ("1e-3 of range", Spec::Bounded(Bound::Range(1e-3))),
+            ("1e-4 of range", Spec::Bounded(Bound::Range(1e-4))),
+            ("zfp 1e-4 of range", Spec::Zfp(tolerance(&field, 1e-4))),
         ] {
             Payload::of(&field, name, codec).measure();
         }

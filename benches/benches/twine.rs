@@ -10,7 +10,7 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use twine_data::{Field, OTHERS, WAVES_2D, WAVES_3D, others, waves_2d, waves_3d};
-use unspool_codec::twine::{self, Layout, Method, Spec};
+use unspool_codec::twine::{self, Array, Layout};
 use unspool_codec::{Bound, Dtype};
 
 /// The best of some calls, in GB/s: what the machine can do when nobody disturbs it.
@@ -35,7 +35,7 @@ struct Measured {
     decode: f64,
 }
 
-fn measure(spec: &Spec, source: &[u8]) -> Measured {
+fn measure(spec: &Array, source: &[u8]) -> Measured {
     let mut stream = vec![0; twine::max_bytes(&spec.layout) as usize];
     let mut length = 0;
     let encode = rate(source.len(), || {
@@ -49,14 +49,14 @@ fn measure(spec: &Spec, source: &[u8]) -> Measured {
     Measured { ratio: source.len() as f64 / length as f64, encode, decode }
 }
 
-fn on_threads(threads: usize, spec: &Spec, source: &[u8]) -> Measured {
+fn on_threads(threads: usize, spec: &Array, source: &[u8]) -> Measured {
     let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().expect("threads");
     pool.install(|| measure(spec, source))
 }
 
-fn line(name: &str, dtype: &Dtype, shape: &[u64], method: Method, source: &[u8]) {
+fn line(name: &str, dtype: &Dtype, shape: &[u64], method: Option<Bound>, source: &[u8]) {
     let layout = Layout::of(dtype, shape).expect("small enough");
-    let spec = Spec { layout, method };
+    let spec = Array { layout, bound: method };
     let mut copy = vec![0; source.len()];
     let copy = rate(source.len(), || copy.copy_from_slice(black_box(source)));
     let all = std::thread::available_parallelism().map_or(1, usize::from);
@@ -73,11 +73,11 @@ fn line(name: &str, dtype: &Dtype, shape: &[u64], method: Method, source: &[u8])
     );
 }
 
-fn methods() -> [(&'static str, Method); 4] {
-    let range = |bound| Method::Bound(Bound::Range(bound));
-    let relative = Method::Bound(Bound::Relative { bound: 1e-3, floor: 1e-5 });
+fn methods() -> [(&'static str, Option<Bound>); 4] {
+    let range = |bound| Some(Bound::Range(bound));
+    let relative = Some(Bound::Pointwise { bound: 1e-3, floor: 1e-5 });
     [
-        ("lossless", Method::Lossless),
+        ("lossless", None),
         ("range 1e-3", range(1e-3)),
         ("range 1e-4", range(1e-4)),
         ("relative 1e-3", relative),

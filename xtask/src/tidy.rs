@@ -32,10 +32,12 @@ fn findings(tree: &Tree, packages: &[Package]) -> Result<Vec<Finding>, String> {
         check::function_length::check(tree)?,
         check::file_length::check(tree),
         check::columns::check(tree),
+        check::concurrency::check(tree),
         check::unsafe_code::check(tree),
         check::opening::check(tree),
         check::planning::check(tree),
         check::machine_paths::check(tree),
+        check::laboratory::check(tree),
         check::links::check(tree),
         check::readme::check(tree),
     ]

@@ -3,7 +3,7 @@
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 use unspool::gpu::Mark;
-use unspool::{Batched, CodecChoice, Head, Region, Spool};
+use unspool::{Batched, Codecs, Head, Region, Spool};
 
 use crate::array::{Array, Intake};
 use crate::copies::Copies;
@@ -63,7 +63,7 @@ pub enum Launch {
 #[derive(Clone, Debug)]
 pub struct How {
     /// In place of the spool's codecs.
-    pub codec: Option<CodecChoice>,
+    pub codec: Option<Codecs>,
     /// When a GPU does it, where there is an adaptor.
     pub launch: Launch,
 }
@@ -111,7 +111,7 @@ pub fn save(
             return copies.settle();
         }
         let wait = copies.wait(wait);
-        match how.codec.as_ref().is_some_and(CodecChoice::is_raw) {
+        match how.codec.as_ref().is_some_and(Codecs::is_raw) {
             true => target.front.bring(version, &wait)?,
             false => target.front.bring_all(&wait)?,
         }
@@ -186,7 +186,7 @@ pub fn restore_into(
         "Version {version} was discarded and saved again, with other arrays, while this call was \
          under way. Order the calls of your threads, and restore again."
     );
-    Err(error(py, Class::RegionMismatch, message))
+    Err(error(py, Class::Array, message))
 }
 
 /// Whether the arrays are the same; where they lie and how they are encoded may differ.

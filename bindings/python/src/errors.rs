@@ -13,53 +13,32 @@ use unspool::ErrorKind;
 /// The classes that this crate raises by itself.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Class {
-    /// A value of an option makes no sense.
+    /// An option does not exist, or its value makes no sense.
     Option,
-    /// There is no such option.
-    UnknownOption,
-    /// What was given is no array, or none that can be read or written here.
-    UnsupportedArray,
+    /// The arrays of a call are not those that it needs.
+    Array,
     /// The checkpoint does not fit where it is needed.
-    TooLarge,
+    Capacity,
     /// The array lies on another device than the spool.
-    WrongDevice,
-    /// The target must not be written.
-    ReadOnlyTarget,
-    /// Elements of the target share memory.
-    OverlappingTarget,
-    /// The target has another shape.
-    ShapeMismatch,
-    /// The target has another dtype.
-    DtypeMismatch,
-    /// Other arrays were given than those that were saved.
-    RegionMismatch,
+    Device,
     /// A list of actions breaks a rule, or a schedule cannot be made.
     Schedule,
     /// Something is wrong in Unspool itself.
     Internal,
     /// Bytes are not those that were made.
     Corrupt,
-    /// A thing that must not be copied or pickled was.
-    NotPicklable,
 }
 
 impl Class {
     fn name(self) -> &'static str {
         match self {
             Class::Option => "OptionError",
-            Class::UnknownOption => "UnknownOptionError",
-            Class::UnsupportedArray => "UnsupportedArrayError",
-            Class::TooLarge => "CheckpointTooLargeError",
-            Class::WrongDevice => "WrongDeviceError",
-            Class::ReadOnlyTarget => "ReadOnlyTargetError",
-            Class::OverlappingTarget => "OverlappingTargetError",
-            Class::ShapeMismatch => "ShapeMismatchError",
-            Class::DtypeMismatch => "DtypeMismatchError",
-            Class::RegionMismatch => "RegionMismatchError",
+            Class::Array => "ArrayError",
+            Class::Capacity => "CapacityError",
+            Class::Device => "DeviceError",
             Class::Schedule => "ScheduleError",
-            Class::Internal => "InternalError",
+            Class::Internal => "Error",
             Class::Corrupt => "CorruptCheckpointError",
-            Class::NotPicklable => "NotPicklableError",
         }
     }
 }
@@ -89,25 +68,18 @@ pub fn from_spool(py: Python<'_>, error: &unspool::Error, version: Option<i64>) 
 fn class_of(kind: ErrorKind, version: Option<i64>) -> &'static str {
     match kind {
         ErrorKind::Duplicate => "VersionExistsError",
-        ErrorKind::Unknown => "UnknownVersionError",
-        ErrorKind::Discarded => "DiscardedVersionError",
-        ErrorKind::NotYetSaved => "NotYetSavedError",
-        ErrorKind::TooLarge => "CheckpointTooLargeError",
-        ErrorKind::Full => "TierFullError",
+        ErrorKind::Unknown | ErrorKind::Discarded | ErrorKind::NotYetSaved => "UnknownVersionError",
+        ErrorKind::TooLarge | ErrorKind::Full => "CapacityError",
         ErrorKind::Io => "StorageError",
-        ErrorKind::Corrupt => "CorruptCheckpointError",
+        ErrorKind::Corrupt | ErrorKind::BoundViolated => "CorruptCheckpointError",
         ErrorKind::Lost => "LostCheckpointError",
         ErrorKind::Timeout => "WaitTimeoutError",
         // Python's own exception takes its place before this.
         ErrorKind::Interrupted => "Error",
-        ErrorKind::Closed => "ClosedError",
-        ErrorKind::Forked => "ForkedError",
-        ErrorKind::Device => "DeviceError",
-        ErrorKind::WrongDevice => "WrongDeviceError",
-        ErrorKind::NoDevice => "NoDeviceError",
-        ErrorKind::BoundViolated => "BoundViolatedError",
+        ErrorKind::Closed | ErrorKind::Forked => "ClosedError",
+        ErrorKind::Device | ErrorKind::WrongDevice | ErrorKind::NoDevice => "DeviceError",
         // What a call about a version got wrong are its arrays.
-        ErrorKind::Invalid if version.is_some() => "LayoutError",
+        ErrorKind::Invalid if version.is_some() => "ArrayError",
         ErrorKind::Invalid => "OptionError",
     }
 }

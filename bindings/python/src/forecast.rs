@@ -51,7 +51,7 @@ fn forecast_of(
 
 fn refused(py: Python<'_>, why: &ForecastError) -> PyErr {
     let class = match why {
-        ForecastError::DoesNotFit { .. } => Class::TooLarge,
+        ForecastError::DoesNotFit { .. } => Class::Capacity,
         ForecastError::Job(_) | ForecastError::Config(_) => Class::Option,
         _ => Class::Schedule,
     };

@@ -11,6 +11,7 @@ mod array;
 mod call;
 mod codecs;
 mod copies;
+mod debug;
 mod doctor;
 mod errors;
 mod forecast;
@@ -33,7 +34,6 @@ mod spool;
 mod stats;
 mod strided;
 mod waiting;
-mod wave;
 
 use pyo3::prelude::*;
 
@@ -56,5 +56,5 @@ fn _unspool(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(forecast::run_forecast, m)?)?;
     m.add_function(wrap_pyfunction!(accumulate::run_plan, m)?)?;
     m.add_function(wrap_pyfunction!(accumulate::run_follow, m)?)?;
-    wave::register(m)
+    Ok(())
 }

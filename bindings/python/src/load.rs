@@ -26,7 +26,7 @@ pub struct Wanted<'a> {
 /// were saved.
 ///
 /// # Errors
-/// Those of the spool; `OptionError`, `MissingLibraryError` and `UnsupportedArrayError` when the
+/// Those of the spool; `OptionError`, `MissingLibraryError` and `ArrayError` when the
 /// library cannot hold such arrays.
 pub fn load<'py>(
     py: Python<'py>,
@@ -98,7 +98,7 @@ impl<'py, 'a> Maker<'py, 'a> {
     }
 }
 
-/// The regions of a checkpoint as `unspool.Region` objects.
+/// The regions of a checkpoint as `unspool.types.Region` objects.
 ///
 /// # Errors
 /// Whatever Python raises when it makes the objects.

@@ -2,7 +2,7 @@
 
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyTuple};
-use unspool::CodecChoice;
+use unspool::Codecs;
 
 use crate::call::Target;
 use crate::copies::Copies;
@@ -18,7 +18,7 @@ use crate::waiting::waiting;
 pub fn save_many(
     target: Target<'_>,
     checkpoints: &Bound<'_, PyAny>,
-    codec: Option<&CodecChoice>,
+    codec: Option<&Codecs>,
 ) -> PyResult<()> {
     let py = checkpoints.py();
     target.kept.sweep(py);
@@ -81,7 +81,7 @@ fn wrong(entry: &Bound<'_, PyAny>) -> PyErr {
          {{0: u, 1: (u, v)}} or [(0, u), (1, (u, v))].",
         entry.get_type()
     );
-    error(entry.py(), Class::UnsupportedArray, text)
+    error(entry.py(), Class::Array, text)
 }
 
 /// The arrays of one checkpoint: one, a sequence of them, or a dictionary with their names.

@@ -24,13 +24,13 @@ const LONGEST: f64 = 366.0 * 86_400.0;
 /// Refuses options that do not exist.
 ///
 /// # Errors
-/// `UnknownOptionError`.
+/// `OptionError`.
 pub fn no_others(py: Python<'_>, others: Option<&Bound<'_, PyDict>>) -> PyResult<()> {
     let Some((name, _)) = others.and_then(|others| others.iter().next()) else {
         return Ok(());
     };
     let message = format!("Spool has no option {name}; it has {OPTIONS}.");
-    Err(error(py, Class::UnknownOption, message))
+    Err(error(py, Class::Option, message))
 }
 
 fn wrong(py: Python<'_>, name: &str, why: &str) -> PyErr {

@@ -1,4 +1,4 @@
-//! Panics end here: they become `unspool.InternalError`, and nothing is printed.
+//! Panics end here: they become `unspool.Error`, and nothing is printed.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, PanicHookInfo, catch_unwind, set_hook};

@@ -23,7 +23,7 @@ impl Call {
 
     fn mismatch(self, py: Python<'_>, what: &str) -> PyErr {
         let message = format!("{}({}): {what}", self.name, self.version);
-        error(py, Class::RegionMismatch, message)
+        error(py, Class::Array, message)
     }
 }
 
@@ -39,7 +39,7 @@ impl<'py> Given<'py> {
     /// The arrays of a call.
     ///
     /// # Errors
-    /// `RegionMismatchError` when there are none, or some of both kinds.
+    /// `ArrayError` when there are none, or some of both kinds.
     pub fn collect(
         call: Call,
         positional: &Bound<'py, PyTuple>,
@@ -69,7 +69,7 @@ impl<'py> Given<'py> {
     /// Borrows all arrays to be read.
     ///
     /// # Errors
-    /// `UnsupportedArrayError`, `WrongDeviceError`.
+    /// `ArrayError`, `DeviceError`.
     pub fn sources(&self, intake: &Intake<'_>) -> PyResult<Vec<Array>> {
         let borrow = |(name, array): &(String, Bound<'py, PyAny>)| {
             take(array, self.call.label(name), intake)
@@ -80,7 +80,7 @@ impl<'py> Given<'py> {
     /// Borrows all arrays to be written, in the order of the regions of `head`.
     ///
     /// # Errors
-    /// The classes of `LayoutError`, when they are not arrays that these regions fit into.
+    /// The classes of `ArrayError`, when they are not arrays that these regions fit into.
     pub fn targets(&self, head: &Head, intake: &Intake<'_>) -> PyResult<Vec<Array>> {
         self.check_names(head)?;
         let mut targets = Vec::with_capacity(head.regions.len());
@@ -157,7 +157,7 @@ fn check_target(
             "{label} has dtype {here}, and was saved with dtype {there}. Nothing is converted: \
              pass an array of that dtype."
         );
-        return Err(error(py, Class::DtypeMismatch, message));
+        return Err(error(py, Class::Array, message));
     }
     if !target.shape().iter().map(|&extent| extent as u64).eq(region.shape.iter().copied()) {
         let (here, there) = (tuple(target.shape()), tuple(&region.shape));
@@ -166,7 +166,7 @@ fn check_target(
              shape, or use load({}).",
             label.version
         );
-        return Err(error(py, Class::ShapeMismatch, message));
+        return Err(error(py, Class::Array, message));
     }
     check_access(object, target, label)?;
     if target.walk().may_overlap() {
@@ -174,7 +174,7 @@ fn check_target(
             "{label} has elements that share memory (a broadcast or sliding view), so that they \
              cannot all be restored. Pass an array whose elements are apart."
         );
-        return Err(error(py, Class::OverlappingTarget, message));
+        return Err(error(py, Class::Array, message));
     }
     Ok(())
 }
@@ -195,7 +195,7 @@ fn check_access(object: &Bound<'_, PyAny>, target: &Array, label: Label<'_>) -> 
             format!("is read-only: pass one that can be written, or use load({version})")
         }
     };
-    Err(error(object.py(), Class::ReadOnlyTarget, format!("{label} {why}.")))
+    Err(error(object.py(), Class::Array, format!("{label} {why}.")))
 }
 
 /// Two targets must not share memory: one of them would be wrong afterwards. Views that only
@@ -212,7 +212,7 @@ fn check_disjoint(py: Python<'_>, call: Call, targets: &[Array]) -> PyResult<()>
              arrays that are apart.",
             call.name, call.version
         );
-        return Err(error(py, Class::OverlappingTarget, message));
+        return Err(error(py, Class::Array, message));
     }
     Ok(())
 }

@@ -7,9 +7,10 @@ use pyo3::exceptions::PyRuntimeWarning;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 use unspool::gpu::Gpu;
-use unspool::{Accumulate, CodecChoice, ErrorKind, Settings, TierKind};
+use unspool::{Accumulate, Codecs, ErrorKind, Settings, TierKind};
 
 use crate::call::{Launch, Target};
+use crate::debug::Debug;
 use crate::errors::{Class, error, from_spool};
 use crate::front::Front;
 use crate::gpu::{self, Kept};
@@ -30,8 +31,7 @@ use crate::{call, codecs, live, load, many, options, stats};
 /// together may be much smaller than the history, as long as the slowest one can hold it.
 ///
 /// The order in which room is made is that of Score (Maurya et al., "GPU-Enabled Asynchronous
-/// Multi-level Checkpoint Caching and Prefetching", HPDC 2023, Algorithm 1), unless `policy` says
-/// otherwise.
+/// Multi-level Checkpoint Caching and Prefetching", HPDC 2023, Algorithm 1).
 ///
 /// All methods may be called from several threads. While one waits or copies, other Python threads
 /// run, and Ctrl-C ends the wait. Arrays that another thread writes while they are being saved are
@@ -46,36 +46,30 @@ use crate::{call, codecs, live, load, many, options, stats};
 ///         `"auto"` takes a share of what is free; `repr` and `stats` say how much that was.
 ///     discard_after_restore: discard each checkpoint when it was restored and no further restore
 ///         of it is expected.
-///     policy: how room is made in memory: `"score"`, `"lru"`, `"fifo"`, or `"belady"`, which is
-///         best where all restores are expected before the first one, and meant for comparisons.
 ///     timeout: the longest that one call waits, in seconds.
 ///     verify: compare the checksum of what is read back from disk.
 ///     trace: keep what happened when, for `write_trace`.
-///     record: a file that receives every decision, one line each, to be replayed later.
 ///     on: where the device tier is: `"cuda"` or `"cuda:1"` for a GPU, `"cpu"` for main memory.
 ///         `"auto"` takes the GPU that is current on this thread, or else, if there is a device
 ///         tier, the first one; main memory where there is no GPU.
 ///     shrink_ok: be content with a smaller device tier when the GPU has less memory free, with a
 ///         `RuntimeWarning`.
-///     check_order: look for accesses to the arenas that are not ordered with those they depend on.
-///         What is found is a `DeviceError` at `close`.
-///     order_trace: a file that receives what `check_order` sees.
 ///     codec: what is done with the bytes of every array (see the guide on compression): None keeps
 ///         them, `"lossless"` loses nothing, a `Bound` holds for every value of floating point
 ///         (integers are then taken without loss), `Zfp` is for exchange with other programs,
 ///         `"auto"` chooses for each checkpoint among those that lose nothing, on a GPU those of
 ///         nvCOMP too, by what was measured. A mapping has one for each array by name (by position,
 ///         `0`), and `"*"` for all others.
-///     check_codec: decode what was encoded on the spot and compare: twice as costly, each alone.
 ///     accumulate: encode small checkpoints of a GPU together: `16`, `"32MiB"`, or both as a pair.
 ///     profile: a file of what saves were like, which the first run records. Later ones plan with
 ///         it what to keep as it is, and what to encode alone or together. A run that differs is
 ///         told by an `unspool.accumulate.PlanDroppedWarning`. It needs a codec.
+///     debug: a `Debug`, for those who look for a fault.
 ///
 /// Raises:
-///     OptionError, UnknownOptionError: an option makes no sense or does not exist.
+///     OptionError: an option makes no sense or does not exist.
 ///     StorageError: a tier cannot be made: no memory, no such directory, no permission.
-///     NoDeviceError, DeviceError: there is no such GPU, or CUDA refused.
+///     DeviceError: there is no such GPU, or CUDA refused.
 #[pyclass(module = "unspool", frozen, weakref, subclass)]
 #[derive(Debug)]
 pub struct Spool {
@@ -124,10 +118,8 @@ impl Spool {
 impl Spool {
     #[new]
     #[pyo3(signature = (device=None, host=None, disk=None, *, discard_after_restore=false,
-                        policy="score", timeout=300.0, verify=true, trace=false, record=None,
-                        on="auto", shrink_ok=false, check_order=false, order_trace=None,
-                        codec=None, check_codec=false, profile=None, accumulate=None,
-                        **others))]
+                        timeout=300.0, verify=true, trace=false, on="auto", shrink_ok=false,
+                        codec=None, profile=None, accumulate=None, debug=None, **others))]
     #[expect(clippy::too_many_arguments, reason = "each one is an option of the Python class")]
     fn new(
         py: Python<'_>,
@@ -135,24 +127,21 @@ impl Spool {
         host: Option<&Bound<'_, PyAny>>,
         disk: Option<&Bound<'_, PyAny>>,
         discard_after_restore: bool,
-        policy: &str,
         timeout: f64,
         verify: bool,
         trace: bool,
-        record: Option<&Bound<'_, PyAny>>,
         on: &str,
         shrink_ok: bool,
-        check_order: bool,
-        order_trace: Option<&Bound<'_, PyAny>>,
         codec: Option<&Bound<'_, PyAny>>,
-        check_codec: bool,
         profile: Option<&Bound<'_, PyAny>>,
         accumulate: Option<&Bound<'_, PyAny>>,
+        debug: Option<&Bound<'_, PyAny>>,
         others: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<Spool> {
         options::no_others(py, others)?;
         let accumulate = accumulate.map_or(Ok(None), options::accumulate)?;
-        options::check_accumulate(py, accumulate.as_ref(), check_codec)?;
+        let debug = debug.map_or_else(|| Ok(Debug::default()), Debug::of)?;
+        options::check_accumulate(py, accumulate.as_ref(), debug.check_codec)?;
         // A plan may hold as many as it likes.
         let planned = Accumulate { checkpoints: options::MOST_TOGETHER, ..Accumulate::default() };
         let held = accumulate.or(profile.map(|_| planned));
@@ -170,22 +159,20 @@ impl Spool {
             on: options::on(py, on)?,
             shrink_ok,
             compiler_folders: options::compiler_folders(py),
-            check_order,
-            order_trace: order_trace
-                .map(|value| options::path("order_trace", value))
-                .transpose()?,
+            check_order: debug.check_order,
+            order_trace: debug.order_trace,
             disk: disk.map_or(Ok(None), options::disk)?,
             codec: codec.map_or_else(
-                || Ok(CodecChoice::default()),
-                |codec| codecs::choice(codec, "Spool(codec=...)"),
+                || Ok(Codecs::default()),
+                |codec| codecs::codecs(codec, "Spool(codec=...)"),
             )?,
-            check_codec,
+            check_codec: debug.check_codec,
             discard_after_restore,
-            policy: options::policy(py, policy)?,
+            policy: debug.policy,
             timeout: options::timeout(py, timeout)?,
             verify,
             trace,
-            record: record.map(|value| options::path("record", value)).transpose()?,
+            record: debug.record,
             ..Settings::default()
         };
         guarded(py, || {
@@ -229,18 +216,18 @@ impl Spool {
     ///
     /// Raises:
     ///     VersionExistsError: the version is already saved.
-    ///     NotYetSavedError: another thread is saving it.
-    ///     UnsupportedArrayError: an argument is no array that can be read here.
-    ///     WrongDeviceError: an array or the stream belongs to another GPU than the spool.
-    ///     RegionMismatchError: no array was given, or some by position and some by name.
-    ///     CheckpointTooLargeError: the arrays are larger than every tier.
-    ///     TierFullError: every tier is full and nothing in them can be given up.
+    ///     UnknownVersionError: another thread is saving it.
+    ///     ArrayError: an argument is no array that can be read here; or no array was given, or
+    ///         some by position and some by name.
+    ///     DeviceError: an array or the stream belongs to another GPU than the spool; or CUDA
+    ///         refused, or the stream is being captured into a graph; or an array is on a GPU, and
+    ///         there is no CUDA driver.
+    ///     CapacityError: the arrays are larger than every tier; or every tier is full and nothing
+    ///         in them can be given up.
     ///     WaitTimeoutError: no room was made in time.
-    ///     DeviceError: CUDA refused, or the stream is being captured into a graph.
-    ///     NoDeviceError: an array is on a GPU, and there is no CUDA driver.
     ///     OptionError: `stream` is no stream, or `codec` no codec.
-    ///     BoundViolatedError: with `check_codec`, what was encoded breaks its bound.
-    ///     StorageError, ClosedError, ForkedError.
+    ///     CorruptCheckpointError: with `check_codec`, what was encoded breaks its bound.
+    ///     StorageError, ClosedError.
     #[pyo3(signature = (version, /, *arrays, stream=None, codec=None, **named))]
     fn save(
         slf: &Bound<'_, Self>,
@@ -253,8 +240,8 @@ impl Spool {
         let this = slf.get();
         let target = this.target(stream)?;
         let letter = this.profile.before_save(slf)?;
-        let codec = codec.map(|codec| codecs::choice(codec, "save(codec=...)")).transpose()?;
-        let raw = || (letter == Some('U')).then(CodecChoice::default);
+        let codec = codec.map(|codec| codecs::codecs(codec, "save(codec=...)")).transpose()?;
+        let raw = || (letter == Some('U')).then(Codecs::default);
         let launch = match letter {
             Some('A') => Launch::Later,
             Some('X') => Launch::Together,
@@ -279,7 +266,7 @@ impl Spool {
     ///
     /// Raises:
     ///     OptionError: the spool has a profile, which plans by itself what is encoded together.
-    ///     UnsupportedArrayError: an entry is not a pair of a version and arrays, or has something
+    ///     ArrayError: an entry is not a pair of a version and arrays, or has something
     ///         that is not an array.
     ///     All that `save` raises.
     #[pyo3(signature = (checkpoints, /, *, stream=None, codec=None))]
@@ -295,7 +282,7 @@ impl Spool {
             return Err(error(checkpoints.py(), Class::Option, text));
         }
         let target = self.target(stream)?;
-        let codec = codec.map(|codec| codecs::choice(codec, "save_many(codec=...)")).transpose()?;
+        let codec = codec.map(|codec| codecs::codecs(codec, "save_many(codec=...)")).transpose()?;
         guarded(checkpoints.py(), || many::save_many(target, checkpoints, codec.as_ref()))
     }
 
@@ -312,17 +299,14 @@ impl Spool {
     /// this waits until the data is there.
     ///
     /// Raises:
-    ///     UnknownVersionError, DiscardedVersionError, NotYetSavedError: there is no such
-    ///         checkpoint.
-    ///     RegionMismatchError: the number or the names of the arrays are others.
-    ///     ShapeMismatchError, DtypeMismatchError: an array does not fit.
-    ///     ReadOnlyTargetError: an array must not be written; those of JAX never can be.
-    ///     OverlappingTargetError: items of the arrays share memory.
-    ///     UnsupportedArrayError: an argument is no array that can be written here.
-    ///     WrongDeviceError: an array or the stream belongs to another GPU than the spool.
-    ///     DeviceError, NoDeviceError, OptionError: as for `save`.
+    ///     UnknownVersionError: there is no such checkpoint.
+    ///     ArrayError: the number or the names of the arrays are others; or an array does not fit;
+    ///         or an array must not be written; those of JAX never can be; or items of the arrays
+    ///         share memory; or an argument is no array that can be written here.
+    ///     DeviceError: an array or the stream belongs to another GPU than the spool.
+    ///     DeviceError, OptionError: as for `save`.
     ///     CorruptCheckpointError, LostCheckpointError: the bytes are not those that were saved.
-    ///     WaitTimeoutError, StorageError, ClosedError, ForkedError.
+    ///     WaitTimeoutError, StorageError, ClosedError.
     #[pyo3(signature = (version, /, *arrays, stream=None, **named))]
     fn restore(
         slf: &Bound<'_, Self>,
@@ -348,10 +332,10 @@ impl Spool {
     ///
     /// Raises:
     ///     OptionError: there is no library `to` here, or it has no arrays on `device`.
-    ///     WrongDeviceError: the spool is on another GPU.
+    ///     DeviceError: the spool is on another GPU.
     ///     MissingLibraryError: it is not installed, or `ml_dtypes` is not, which NumPy needs for
     ///         bfloat16 and the like.
-    ///     UnsupportedArrayError: it has no such dtype.
+    ///     ArrayError: it has no such dtype.
     ///     All that `restore` raises for a version.
     #[pyo3(signature = (version, /, *, to="numpy", device=None))]
     fn load<'py>(
@@ -381,9 +365,9 @@ impl Spool {
     /// they show is unspecified.
     ///
     /// Raises:
-    ///     RegionMismatchError: there is no shape or no dtype.
+    ///     ArrayError: there is no shape or no dtype.
     ///     OptionError: a shape, a dtype, `stream` or `to` makes no sense.
-    ///     CheckpointTooLargeError: it is larger than the fastest tier; use `save`.
+    ///     CapacityError: it is larger than the fastest tier; use `save`.
     ///     All that `save` raises for a version, when the block is entered or left.
     #[pyo3(signature = (version, shape=None, dtype=None, /, *, stream=None, to=None, **named))]
     #[expect(clippy::too_many_arguments, reason = "each one is an argument in Python")]
@@ -436,7 +420,7 @@ impl Spool {
     /// The names, dtypes and shapes of what was saved under `version`. Nothing is moved.
     ///
     /// Raises:
-    ///     UnknownVersionError, DiscardedVersionError, NotYetSavedError, ClosedError, ForkedError.
+    ///     UnknownVersionError, ClosedError.
     #[pyo3(signature = (version, /))]
     fn regions<'py>(&self, py: Python<'py>, version: i64) -> PyResult<Bound<'py, PyAny>> {
         guarded(py, || load::describe(py, &*call::head(py, &self.front, version)?))
@@ -448,8 +432,8 @@ impl Spool {
     /// Waits for encoders on a GPU that are not done yet.
     ///
     /// Raises:
-    ///     UnknownVersionError, DiscardedVersionError, NotYetSavedError, WaitTimeoutError,
-    ///         ClosedError, ForkedError.
+    ///     UnknownVersionError, WaitTimeoutError,
+    ///         ClosedError.
     #[pyo3(signature = (version, /))]
     fn achieved<'py>(&self, py: Python<'py>, version: i64) -> PyResult<Bound<'py, PyDict>> {
         guarded(py, || {
@@ -471,7 +455,7 @@ impl Spool {
     /// Raises:
     ///     TypeError: `versions` is no iterable of integers, or `last` none of truth values.
     ///     OptionError: `last` is not as long as `versions`.
-    ///     ClosedError, ForkedError.
+    ///     ClosedError.
     #[pyo3(signature = (versions, /, *, start=true, last=None))]
     fn expect(
         &self,
@@ -494,7 +478,7 @@ impl Spool {
     /// Forgets everything that `expect` has announced.
     ///
     /// Raises:
-    ///     ClosedError, ForkedError.
+    ///     ClosedError.
     fn forget_hints(&self, py: Python<'_>) -> PyResult<()> {
         guarded(py, || detached(py, None, || self.spool().forget_hints()))
     }
@@ -502,7 +486,7 @@ impl Spool {
     /// Lets prefetches begin, after `hold_prefetch` or `expect(..., start=False)`.
     ///
     /// Raises:
-    ///     ClosedError, ForkedError.
+    ///     ClosedError.
     fn start_prefetch(&self, py: Python<'_>) -> PyResult<()> {
         guarded(py, || detached(py, None, || self.spool().start_prefetch()))
     }
@@ -510,7 +494,7 @@ impl Spool {
     /// Lets no prefetch begin until `start_prefetch`: while a forward pass needs the room.
     ///
     /// Raises:
-    ///     ClosedError, ForkedError.
+    ///     ClosedError.
     fn hold_prefetch(&self, py: Python<'_>) -> PyResult<()> {
         guarded(py, || detached(py, None, || self.spool().hold_prefetch()))
     }
@@ -523,8 +507,9 @@ impl Spool {
     ///
     /// Raises:
     ///     OptionError: the spool has no such tier.
-    ///     UnknownVersionError, DiscardedVersionError, NotYetSavedError, ClosedError, ForkedError.
+    ///     UnknownVersionError, ClosedError.
     #[pyo3(signature = (version, tier, /))]
+    #[pyo3(name = "_prefer")]
     fn prefer(&self, py: Python<'_>, version: i64, tier: &str) -> PyResult<()> {
         let kinds = [TierKind::Device, TierKind::Host, TierKind::Disk];
         let Some(kind) = kinds.into_iter().find(|kind| kind.name() == tier) else {
@@ -545,7 +530,7 @@ impl Spool {
     /// Frees what was saved under `version`, in every tier. The version may be saved again.
     ///
     /// Raises:
-    ///     UnknownVersionError, DiscardedVersionError, NotYetSavedError, ClosedError, ForkedError.
+    ///     UnknownVersionError, ClosedError.
     #[pyo3(signature = (version, /))]
     fn discard(slf: &Bound<'_, Self>, version: i64) -> PyResult<()> {
         let (py, this) = (slf.py(), slf.get());
@@ -558,8 +543,8 @@ impl Spool {
     /// On a durable disk they survive a crash of the machine from then on.
     ///
     /// Raises:
-    ///     CheckpointTooLargeError: a checkpoint is larger than the durable disk.
-    ///     TierFullError, StorageError, WaitTimeoutError, ClosedError, ForkedError.
+    ///     CapacityError: a checkpoint is larger than the durable disk.
+    ///     CapacityError, StorageError, WaitTimeoutError, ClosedError.
     fn flush(&self, py: Python<'_>) -> PyResult<()> {
         guarded(py, || waiting(py, None, |wait| self.front.flush(wait)))
     }
@@ -567,7 +552,7 @@ impl Spool {
     /// The saved versions, in ascending order.
     ///
     /// Raises:
-    ///     ClosedError, ForkedError.
+    ///     ClosedError.
     fn versions(&self, py: Python<'_>) -> PyResult<Vec<i64>> {
         guarded(py, || detached(py, None, || self.front.versions()))
     }
@@ -575,7 +560,7 @@ impl Spool {
     /// Whether `version` survives a crash of the machine.
     ///
     /// Raises:
-    ///     UnknownVersionError, DiscardedVersionError, NotYetSavedError, ClosedError, ForkedError.
+    ///     UnknownVersionError, ClosedError.
     #[pyo3(signature = (version, /))]
     fn durable(&self, py: Python<'_>, version: i64) -> PyResult<bool> {
         guarded(py, || detached(py, Some(version), || self.front.durable(version)))
@@ -584,7 +569,7 @@ impl Spool {
     /// What the spool has done so far. Also answered when it is closed.
     ///
     /// Raises:
-    ///     ForkedError.
+    ///     ClosedError.
     fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         guarded(py, || stats::to_python(py, &detached(py, None, || self.spool().stats())?))
     }
@@ -596,7 +581,7 @@ impl Spool {
     /// Raises:
     ///     OptionError: the spool was not opened with `trace=True`.
     ///     StorageError: the file cannot be written.
-    ///     ForkedError.
+    ///     ClosedError.
     #[pyo3(signature = (path, /))]
     fn write_trace(&self, py: Python<'_>, path: &Bound<'_, PyAny>) -> PyResult<()> {
         let path = options::path("path", path)?;
@@ -610,9 +595,8 @@ impl Spool {
     /// spool as well.
     ///
     /// Raises:
-    ///     CheckpointTooLargeError, TierFullError, StorageError, WaitTimeoutError: something could
-    ///         not be made durable.
-    ///     ForkedError.
+    ///     CapacityError, StorageError, WaitTimeoutError: something could not be made durable.
+    ///     ClosedError.
     fn close(slf: &Bound<'_, Self>) -> PyResult<()> {
         let (py, this) = (slf.py(), slf.get());
         let written = if this.closed() { Ok(()) } else { this.profile.closing(slf) };
@@ -699,7 +683,7 @@ impl Spool {
     fn __reduce_ex__(&self, py: Python<'_>, _protocol: &Bound<'_, PyAny>) -> PyResult<()> {
         let message = "A spool holds memory, files and threads of this process, so that it cannot \
                        be copied, pickled or sent to another one. Open a spool in each process.";
-        Err(error(py, Class::NotPicklable, message))
+        Err(error(py, Class::Option, message))
     }
 }
 

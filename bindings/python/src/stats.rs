@@ -9,19 +9,19 @@ use unspool::{
     Stall, Stats, TierKind, TierStats,
 };
 
-use crate::codecs::{made_by, named};
+use crate::codecs::made_by;
 
 /// Makes the dataclasses.
 struct Maker<'py> {
     module: Bound<'py, PyModule>,
 }
 
-/// `stats` as an `unspool.Stats`.
+/// `stats` as an `unspool.stats.Stats`.
 ///
 /// # Errors
 /// Whatever Python raises when it makes the objects.
 pub fn to_python<'py>(py: Python<'py>, stats: &Stats) -> PyResult<Bound<'py, PyAny>> {
-    let maker = Maker { module: py.import("unspool.statistics")? };
+    let maker = Maker { module: py.import("unspool.stats")? };
     let tiers = stats.tiers.iter().map(|tier| maker.tier(tier)).collect::<PyResult<Vec<_>>>()?;
     let links = stats.links.iter().map(|link| maker.link(link)).collect::<PyResult<Vec<_>>>()?;
     let app = &stats.application;
@@ -52,7 +52,7 @@ pub fn to_python<'py>(py: Python<'py>, stats: &Stats) -> PyResult<Bound<'py, PyA
     maker.make("Stats", &fields)
 }
 
-/// What the codecs did with the regions of a checkpoint, by name, as `unspool.Achieved`.
+/// What the codecs did with the regions of a checkpoint, by name, as `unspool.codecs.Achieved`.
 ///
 /// # Errors
 /// Whatever Python raises when it makes the objects.
@@ -153,23 +153,17 @@ impl<'py> Maker<'py> {
 
     /// What was chosen where that was left to the run.
     fn auto(&self, auto: &AutoStats) -> PyResult<Bound<'py, PyAny>> {
-        let each = auto.codecs.iter().map(|one| {
-            let fields = [("chosen", one.chosen), ("tried", one.tried)].into_py_dict(self.py())?;
-            fields.set_item("name", named(one.codec))?;
-            fields.set_item("ratio", (one.ratio > 0.0).then_some(one.ratio))?;
-            fields.set_item("encode_seconds", one.encode.map(seconds))?;
-            fields.set_item("decode_seconds", one.decode.map(seconds))?;
-            fields.set_item("failed", one.is_out)?;
-            self.make("AutoCodec", &fields)
-        });
-        let each = each.collect::<PyResult<Vec<_>>>()?;
         let counts = [
             ("stays", auto.stays),
             ("keeps_up", auto.keeps_up),
             ("not_worth_it", auto.not_worth_it),
+            ("chosen", auto.chosen),
+            ("tried", auto.tried),
         ];
         let fields = counts.into_py_dict(self.py())?;
-        fields.set_item("codecs", PyTuple::new(self.py(), each)?)?;
+        fields.set_item("ratio", (auto.ratio > 0.0).then_some(auto.ratio))?;
+        fields.set_item("encode_seconds", auto.encode.map(seconds))?;
+        fields.set_item("decode_seconds", auto.decode.map(seconds))?;
         fields.set_item("latest", auto.latest)?;
         self.make("AutoStats", &fields)
     }

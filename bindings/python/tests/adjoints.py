@@ -53,7 +53,7 @@ class Problem:
         self.advance(start, end)
         return Stop(end) if self.known is None and end == self.steps else None
 
-    def turn(self, state: Any) -> None:
+    def at_end(self, state: Any) -> None:
         """The objective, and where the adjoint begins."""
         self.objective = float(np.sum(self.u**2) / 2)
         self.gradient = (self.u.copy(), np.zeros(SIZE))
@@ -67,7 +67,7 @@ class Problem:
     def run(self, schedule: Schedule, spool: Any, part: bool = False, **options: Any) -> Any:
         """Drives it; the report."""
         self.known = unspool.schedules.as_schedule(schedule).steps
-        options.setdefault("turn", self.turn)
+        options.setdefault("at_end", self.at_end)
         if part:
             options["for_reverse"] = self.u
         state = (self.u, self.forcing)

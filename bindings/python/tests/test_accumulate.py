@@ -13,10 +13,11 @@ from typing import Any
 import numpy as np
 import pytest
 import unspool
-from unspool import OptionError, accumulate
+from unspool import accumulate
 from unspool.accumulate import NVCOMP, TWINE, CodecCost, Profile, ProfileError, Recorded
 from unspool.accumulate.text import shortened
 from unspool.cli import main
+from unspool.errors import OptionError
 
 MB = 1_000_000
 
@@ -87,7 +88,7 @@ def test_costs_of_codecs_are_lines_through_points(tmp_path: Path) -> None:
 def test_a_profile_survives_its_file(tmp_path: Path) -> None:
     layouts = ((("u", "float32", (3, 4)),), (("u", "float32", (3, 4)), ("v", "int8", (5,))))
     rows = (Recorded(0.0, 48, 20, 0, 1e-3), Recorded(1e-3, 53, 21, 1, 2e-3))
-    link = unspool.planning.links.Rate(25e9, 1e-5)
+    link = unspool.planning.Rate(25e9, 1e-5)
     profile = Profile(rows, layouts, "lossless", "cpu", 1 << 20, link)
     profile.save_to(tmp_path / "run.json")
     assert Profile.load_from(tmp_path / "run.json") == profile
@@ -145,13 +146,13 @@ class _Spool:
     def stats(self) -> Any:
         return self._stats
 
-    def regions(self, version: int) -> list[unspool.Region]:
+    def regions(self, version: int) -> list[unspool.types.Region]:
         array = self.arrays[version]
-        return [unspool.Region("0", str(array.dtype), array.shape, array.nbytes)]
+        return [unspool.types.Region("0", str(array.dtype), array.shape, array.nbytes)]
 
     def achieved(self, version: int) -> dict[str, Any]:
         if version not in self.arrays:
-            raise unspool.UnknownVersionError("gone")
+            raise unspool.errors.UnknownVersionError("gone")
         return {"0": SimpleNamespace(stored_bytes=self.arrays[version].nbytes // self._ratio)}
 
 
@@ -368,4 +369,6 @@ def test_the_command_refuses_what_makes_no_sense(
 
 def test_checkpoints_are_not_held_and_looked_at_at_once() -> None:
     with pytest.raises(OptionError, match="leave one of them out"):
-        unspool.Spool(host="1MiB", codec="lossless", accumulate=4, check_codec=True)
+        unspool.Spool(
+            host="1MiB", codec="lossless", accumulate=4, debug=unspool.Debug(check_codec=True)
+        )

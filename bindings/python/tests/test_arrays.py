@@ -16,7 +16,7 @@ import unspool
 from hypothesis import given
 from hypothesis import strategies as st
 
-from conftest import random_array, same_bits
+from helpers import random_array, same_bits
 
 NUMBERS = "? b B h H i I l L q Q e f d g F D G".split()
 EXTENDED = """bfloat16 float8_e3m4 float8_e4m3 float8_e4m3b11fnuz float8_e4m3fn float8_e4m3fnuz
@@ -171,8 +171,8 @@ def test_several_arrays_by_position_and_by_name(spool: unspool.Spool) -> None:
 def test_the_regions_of_a_checkpoint_are_described(spool: unspool.Spool) -> None:
     spool.save(5, u=np.zeros((3, 4), "f4"), t=np.zeros((), ">f8"))
     assert spool.regions(5) == (
-        unspool.Region("u", "float32", (3, 4), 48),
-        unspool.Region("t", "opaque8:numpy:>f8", (), 8),
+        unspool.types.Region("u", "float32", (3, 4), 48),
+        unspool.types.Region("t", "opaque8:numpy:>f8", (), 8),
     )
 
 
@@ -232,7 +232,7 @@ def test_names_of_arrays_have_a_limit(spool: unspool.Spool) -> None:
     longest = "x" * 4096
     spool.save(0, **{longest: np.zeros(3)})
     assert list(spool.load(0)) == [longest]
-    with pytest.raises(unspool.LayoutError, match="4097"):
+    with pytest.raises(unspool.errors.ArrayError, match="4097"):
         spool.save(1, **{longest + "x": np.zeros(3)})
     assert 1 not in spool
 

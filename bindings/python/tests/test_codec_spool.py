@@ -22,7 +22,7 @@ from codec_arrays import (
     wave,
     with_specials,
 )
-from conftest import random_array, same_bits
+from helpers import random_array, same_bits
 
 COMPRESS = [None, "zstd", "lz4", "archive"]
 
@@ -59,7 +59,7 @@ def test_every_place_gives_the_same_reconstruction(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("dtype", (*FLOATS, *INTEGERS))
 def test_lossless_keeps_every_bit(dtype: str) -> None:
-    with Spool(host="64MiB", codec="lossless", check_codec=True) as spool:
+    with Spool(host="64MiB", codec="lossless", debug=unspool.Debug(check_codec=True)) as spool:
         for version, shape in enumerate(SHAPES):
             values = random_array(shape, np.dtype(dtype))
             spool.save(version, values)
@@ -127,7 +127,7 @@ def test_strided_arrays_of_any_shape_hold_their_bound(
     values.flags.writeable = False
     # Targets for a whole array may be missed where errors are not spread evenly.
     check = bound.kind not in ("psnr", "l2")
-    with Spool(host="8MiB", codec=bound, check_codec=check) as spool:
+    with Spool(host="8MiB", codec=bound, debug=unspool.Debug(check_codec=check)) as spool:
         spool.save(0, values)
         whole = np.zeros(shape, dtype)
         target = whole[cut] if shape else whole
@@ -166,7 +166,7 @@ def test_a_block_computes_in_memory_that_is_encoded_when_it_is_left() -> None:
 def test_a_durable_history_is_found_again(tmp_path: Path, compress: str | None) -> None:
     values, bound = wave((200, 100), "float32"), Bound(range=1e-3)
     disk = Disk(tmp_path, durable=True, compress=compress)
-    codec = {"u": bound, "w": Zfp(accuracy=1e-3), "*": "lossless"}
+    codec = {"u": bound, "w": Zfp(tolerance=1e-3), "*": "lossless"}
     with Spool(host="16MiB", disk=disk, codec=codec) as spool:
         for version in range(4):
             spool.save(version, u=values * (1 + version), v=values, w=values, k=np.arange(100))
@@ -200,7 +200,7 @@ def test_a_compressed_disk_holds_fewer_bytes_and_loses_none(tmp_path: Path, comp
 def test_the_figures_count_what_encoding_brought(tmp_path: Path) -> None:
     values = wave((128, 128), "float32")
     with Spool(host="1MiB", disk=tmp_path, codec=Bound(range=1e-3)) as spool:
-        assert spool.stats().codec == unspool.CodecStats()
+        assert spool.stats().codec == unspool.stats.CodecStats()
         for version in range(20):
             spool.save(version, values, np.arange(100))
         for version in range(20):
@@ -240,8 +240,7 @@ def test_auto_never_loses_anything(tmp_path: Path) -> None:
         auto = spool.stats().auto
         assert auto is not None and auto.latest
         decided = auto.stays + auto.keeps_up + auto.not_worth_it
-        assert decided + sum(one.chosen + one.tried for one in auto.codecs) == 40
-        assert {one.name for one in auto.codecs} <= {"lossless"}
+        assert decided + auto.chosen + auto.tried == 40
         assert spool.stats().as_dict()["auto"]["latest"] == auto.latest
 
 
@@ -257,19 +256,19 @@ def test_a_larger_history_fits_the_same_memory() -> None:
 
 def test_what_is_no_codec_is_refused_before_anything_is_made(tmp_path: Path) -> None:
     for codec in ("gzip", 1e-3, Bound, {"u": "gzip"}, {}):
-        with pytest.raises(unspool.OptionError, match=r"Spool\(codec=...\)"):
+        with pytest.raises(unspool.errors.OptionError, match=r"Spool\(codec=...\)"):
             Spool(host="1MiB", codec=codec)
-    with Spool(host="1MiB") as spool, pytest.raises(unspool.OptionError, match="save"):
+    with Spool(host="1MiB") as spool, pytest.raises(unspool.errors.OptionError, match="save"):
         spool.save(0, np.zeros(3), codec="gzip")
-    with pytest.raises(unspool.OptionError, match="archive"):
+    with pytest.raises(unspool.errors.OptionError, match="archive"):
         Spool(disk=Disk(tmp_path, compress="gzip"))
-    with pytest.raises(unspool.OptionError, match="durable"):
+    with pytest.raises(unspool.errors.OptionError, match="durable"):
         Spool(host="1MiB", disk=Disk(tmp_path, durable=True), codec=NvComp("lz4"))
 
 
 def test_a_codec_that_is_named_for_an_array_has_to_fit_its_dtype() -> None:
     with Spool(host="1MiB", codec={"n": Bound(abs=1)}) as spool:
-        with pytest.raises(unspool.LayoutError, match="lossless"):
+        with pytest.raises(unspool.errors.ArrayError, match="lossless"):
             spool.save(0, n=np.arange(1000))
         spool.save(0, m=np.arange(1000))
         assert 0 in spool and len(spool) == 1

@@ -10,8 +10,9 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 import unspool
-from unspool import Achieved, Bound, NvComp, Zfp
-from unspool.codecs.words import words_of
+from unspool import Bound, NvComp, Zfp
+from unspool._unspool import codecs_of
+from unspool.codecs import Achieved
 
 VALUES = [
     Bound(abs=1e-3),
@@ -19,10 +20,10 @@ VALUES = [
     Bound(rms=1e-2),
     Bound(psnr=80),
     Bound(l2=1e-3),
-    Bound(rel=1e-3, floor=1e-12),
+    Bound(pointwise=1e-3, floor=1e-12),
     Zfp(rate=8),
     Zfp(precision=20),
-    Zfp(accuracy=1e-4),
+    Zfp(tolerance=1e-4),
     NvComp("bitcomp"),
     NvComp("bitcomp", abs=1e-4),
 ]
@@ -40,7 +41,7 @@ def test_a_codec_is_an_immutable_value_that_is_written_as_it_was_made(value: obj
 
 
 def test_a_bound_says_which_it_is() -> None:
-    assert (Bound(rel=1e-3).kind, Bound(rel=1e-3).value) == ("rel", 1e-3)
+    assert (Bound(pointwise=1e-3).kind, Bound(pointwise=1e-3).value) == ("pointwise", 1e-3)
     assert (Zfp(precision=20).kind, Zfp(precision=20).value) == ("precision", 20.0)
     assert Bound(abs=np.float32(0.25)) == Bound(abs=0.25)
     assert type(Bound(abs=1).abs) is float and type(Zfp(precision=20.0).precision) is int
@@ -58,8 +59,8 @@ WRONG: list[tuple[Callable[[], object], str]] = [
     (lambda: Bound(range=1.0), "leaves nothing"),
     (lambda: Bound(l2=2.0), "leaves nothing"),
     (lambda: Bound(psnr=2000), '"lossless"'),
-    (lambda: Bound(abs=1.0, floor=0.1), "Bound(rel=1e-3, floor=1e-12)"),
-    (lambda: Bound(rel=0.1, floor=-1), "from 0"),
+    (lambda: Bound(abs=1.0, floor=0.1), "Bound(pointwise=1e-3, floor=1e-12)"),
+    (lambda: Bound(pointwise=0.1, floor=-1), "from 0"),
     (lambda: Zfp(), "nothing was given"),
     (lambda: Zfp(rate=65), "64 bits"),
     (lambda: Zfp(precision=1.5), "whole number"),
@@ -72,23 +73,23 @@ WRONG: list[tuple[Callable[[], object], str]] = [
 def test_a_codec_that_makes_no_sense_is_refused_with_what_to_write(
     make: Callable[[], object], said: str
 ) -> None:
-    with pytest.raises(unspool.OptionError) as raised:
+    with pytest.raises(unspool.errors.OptionError) as raised:
         make()
     assert said in str(raised.value)
 
 
+@pytest.mark.parametrize("value", [None, "lossless", "auto", *VALUES], ids=repr)
+def test_a_codec_reaches_the_extension_and_comes_back_as_it_was(value: object) -> None:
+    assert codecs_of(value, "here") == (value, {})
+
+
 def test_codecs_are_given_one_for_all_or_one_for_each_array() -> None:
-    assert words_of(None, "here") == (("raw", "", 0.0, 0.0), {})
-    assert words_of("auto", "here") == (("auto", "", 0.0, 0.0), {})
+    assert codecs_of("raw", "here") == (None, {})
     mapping = {"u": Bound(abs=1e-3), 0: Zfp(rate=8), "mask": None, "*": "lossless"}
-    default, named = words_of(mapping, "here")
-    assert default[0] == "lossless"
-    assert named == {
-        "u": ("bound", "abs", 1e-3, 0.0),
-        "0": ("zfp", "rate", 8.0, 0.0),
-        "mask": ("raw", "", 0.0, 0.0),
-    }
-    assert words_of({"u": "lossless"}, "here")[0][0] == "raw"
+    default, named = codecs_of(mapping, "here")
+    assert default == "lossless"
+    assert named == {"u": Bound(abs=1e-3), "0": Zfp(rate=8), "mask": None}
+    assert codecs_of({"u": "lossless"}, "here") == (None, {"u": "lossless"})
 
 
 @pytest.mark.parametrize(
@@ -106,8 +107,8 @@ def test_codecs_are_given_one_for_all_or_one_for_each_array() -> None:
     ],
 )
 def test_what_is_no_codec_is_refused_with_what_to_write(codec: object, said: str) -> None:
-    with pytest.raises(unspool.OptionError) as raised:
-        words_of(codec, "Spool(codec=...)")
+    with pytest.raises(unspool.errors.OptionError) as raised:
+        codecs_of(codec, "Spool(codec=...)")
     assert str(raised.value).startswith("Spool(codec=...): ") and said in str(raised.value)
 
 

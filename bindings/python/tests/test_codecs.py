@@ -23,7 +23,7 @@ from codec_arrays import (
     wave,
     with_specials,
 )
-from conftest import random_array, same_bits
+from helpers import random_array, same_bits
 
 OUTERS = [None, "zstd", "lz4", "archive"]
 
@@ -84,19 +84,19 @@ def test_bfloat16_is_encoded() -> None:
 def test_what_was_achieved_is_what_the_reconstruction_shows() -> None:
     values = wave((300, 400), "float32")
     encoded = encode(values, Bound(range=1e-3))
-    found = codecs.quality(values, decode(encoded), Bound(range=1e-3))
+    error = (decode(encoded) - values).astype(np.float64)
     achieved = encoded.achieved
     assert achieved is not None and achieved.codec == "twine"
     assert achieved.values == values.size and achieved.outliers == 0
-    assert 0 < achieved.max_error <= found.limit
-    assert achieved.max_error == pytest.approx(found.max_error, rel=1e-6)
-    assert achieved.rms_error == pytest.approx(found.rmse, rel=1e-6)
+    assert 0 < achieved.max_error <= 1e-3 * float(np.ptp(values))
+    assert achieved.max_error == pytest.approx(np.abs(error).max(), rel=1e-6)
+    assert achieved.rms_error == pytest.approx(np.sqrt((error**2).mean()), rel=1e-6)
     assert achieved.raw_bytes == values.nbytes and achieved.stored_bytes == encoded.nbytes
     assert encoded.ratio == achieved.ratio > 4
     assert encode(values).achieved.max_error == 0.0
     zfp = encode(values, Zfp(rate=8))
-    found = codecs.quality(values, decode(zfp))
-    assert zfp.achieved.codec == "zfp" and zfp.achieved.max_error == found.max_error > 0
+    largest = np.abs(decode(zfp).astype(np.float64) - values).max()
+    assert zfp.achieved.codec == "zfp" and zfp.achieved.max_error == largest > 0
 
 
 def test_smaller_bounds_cost_more_and_outer_coders_shrink_more() -> None:
@@ -132,26 +132,26 @@ def test_an_array_of_the_callers_takes_the_values() -> None:
     values = wave((40, 50), "float32")
     encoded, target = encode(values), np.zeros((40, 50), np.float32)
     assert decode(encoded, target) is target and same_bits(target, values)
-    with pytest.raises(unspool.ShapeMismatchError):
+    with pytest.raises(unspool.errors.ArrayError):
         decode(encoded, np.zeros((50, 40), np.float32))
-    with pytest.raises(unspool.DtypeMismatchError):
+    with pytest.raises(unspool.errors.ArrayError):
         decode(encoded, np.zeros((40, 50)))
-    with pytest.raises(unspool.DtypeMismatchError):
+    with pytest.raises(unspool.errors.ArrayError):
         decode(encoded, [0.0])
-    with pytest.raises(unspool.ReadOnlyTargetError):
+    with pytest.raises(unspool.errors.ArrayError):
         decode(encoded, np.zeros((50, 40), np.float32).T)
 
 
-@pytest.mark.parametrize("zfp", [Zfp(rate=8), Zfp(precision=20), Zfp(accuracy=1e-3)], ids=repr)
+@pytest.mark.parametrize("zfp", [Zfp(rate=8), Zfp(precision=20), Zfp(tolerance=1e-3)], ids=repr)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_zfp_comes_back_close(dtype: str, zfp: Zfp) -> None:
     for shape in [(1000,), (40, 50), (9, 10, 40), (2, 9, 10, 40), (2, 2, 9, 10, 40)]:
         values = wave(shape, dtype)
         encoded = encode(values, zfp)
-        found = codecs.quality(values, decode(encoded), Bound(abs=1e-3))
-        assert found.max_error < 0.1 and encoded.ratio > 0.9
-        if zfp.kind == "accuracy":
-            assert found.violations == 0
+        largest = np.abs(decode(encoded).astype(np.float64) - values).max()
+        assert largest < 0.1 and encoded.ratio > 0.9
+        if zfp.kind == "tolerance":
+            assert largest <= 1e-3
 
 
 @pytest.mark.parametrize("outer", OUTERS)
@@ -167,12 +167,12 @@ def test_damaged_bytes_are_refused_or_decoded_to_something(codec: object, outer:
         data[at] ^= 1 << int(rng.integers(8))
         try:
             again = decode(Encoded(bytes(data), codec, "float32", (40, 50), outer))
-        except unspool.CorruptCheckpointError:
+        except unspool.errors.CorruptCheckpointError:
             refused += 1
         else:
             assert again.shape == values.shape
     for cut in (0, 1, 60, len(encoded.data) // 2, len(encoded.data) - 1):
-        with pytest.raises(unspool.CorruptCheckpointError):
+        with pytest.raises(unspool.errors.CorruptCheckpointError):
             decode(Encoded(encoded.data[:cut], codec, "float32", (40, 50), outer))
     assert refused > 0 or codec is None or outer is None
 
@@ -180,36 +180,36 @@ def test_damaged_bytes_are_refused_or_decoded_to_something(codec: object, outer:
 def test_a_stream_of_another_array_is_refused() -> None:
     encoded = encode(wave((40, 50), "float32"))
     for dtype, shape in [("float64", (20, 50)), ("float32", (41, 50)), ("int32", (40, 50))]:
-        with pytest.raises(unspool.CorruptCheckpointError):
+        with pytest.raises(unspool.errors.CorruptCheckpointError):
             decode(Encoded(encoded.data, "lossless", dtype, shape))
 
 
 def test_what_a_codec_cannot_take_is_refused_with_what_to_do() -> None:
-    with pytest.raises(unspool.OptionError, match="lossless"):
+    with pytest.raises(unspool.errors.OptionError, match="lossless"):
         encode(np.arange(10), Bound(abs=1))
-    with pytest.raises(unspool.OptionError, match="saves of a spool"):
+    with pytest.raises(unspool.errors.OptionError, match="saves of a spool"):
         encode(np.zeros(10), "auto")
-    with pytest.raises(unspool.OptionError, match="needs a GPU"):
+    with pytest.raises(unspool.errors.OptionError, match="needs a GPU"):
         encode(np.zeros(10), unspool.NvComp("lz4"))
-    with pytest.raises(unspool.OptionError, match="no codec"):
+    with pytest.raises(unspool.errors.OptionError, match="no codec"):
         encode(np.zeros(10), "zip")
-    with pytest.raises(unspool.OptionError, match="outer"):
+    with pytest.raises(unspool.errors.OptionError, match="outer"):
         encode(np.zeros(10), outer="gzip")
-    with pytest.raises(unspool.OptionError):
+    with pytest.raises(unspool.errors.OptionError):
         encode(np.zeros(10, np.float16), Zfp(rate=8))
-    with pytest.raises(unspool.OptionError):
-        encode(np.full(100, np.nan), Zfp(accuracy=1e-3))
-    with pytest.raises(unspool.UnsupportedArrayError):
+    with pytest.raises(unspool.errors.OptionError):
+        encode(np.full(100, np.nan), Zfp(tolerance=1e-3))
+    with pytest.raises(unspool.errors.ArrayError):
         encode(np.array(["a"]))
-    with pytest.raises(unspool.UnsupportedArrayError):
+    with pytest.raises(unspool.errors.ArrayError):
         encode(np.zeros(3, [("a", "f4")]))
 
 
 def test_what_is_no_option_is_refused_whatever_it_is() -> None:
     values = np.arange(6.0).reshape(2, 3)
-    with pytest.raises(unspool.OptionError, match="but an array"):
+    with pytest.raises(unspool.errors.OptionError, match="but an array"):
         codecs.encode(values, values)  # type: ignore[arg-type]
-    with pytest.raises(unspool.OptionError, match="outer="):
+    with pytest.raises(unspool.errors.OptionError, match="outer="):
         codecs.encode(values, outer=values)  # type: ignore[arg-type]
-    with pytest.raises(unspool.OptionError, match="a bytes given"):
+    with pytest.raises(unspool.errors.OptionError, match="a bytes given"):
         codecs.decode(b"")  # type: ignore[arg-type]

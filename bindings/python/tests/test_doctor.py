@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 import unspool
+from unspool._doctor import Diagnosis, libraries
+from unspool._doctor.command import look
 from unspool.cli import main
-from unspool.diagnosis import Diagnosis, libraries
-from unspool.diagnosis.command import look
 
-from conftest import children, python
+from helpers import children, python
 
 #: Names another library to load as the driver.
 DRIVER = "UNSPOOL_CUDA_DRIVER"
@@ -200,7 +200,7 @@ def test_a_file_that_is_no_library_is_reported(
 def test_a_process_that_cannot_even_look_without_cuda_is_an_error_in_one_line(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("unspool.diagnosis.command.PROGRAM", "raise SystemExit('no luck')")
+    monkeypatch.setattr("unspool._doctor.command.PROGRAM", "raise SystemExit('no luck')")
     assert main(["doctor"]) == 1
     output = capfd.readouterr()
     assert output.out == "" and output.err.count("\n") == 1

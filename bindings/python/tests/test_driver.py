@@ -121,7 +121,7 @@ def test_any_valid_list_of_actions_gives_the_same_gradient(
 ) -> None:
     schedule = Listed(random_schedule(steps, seed))
     tiers = {"device": data.draw(st.integers(1, 6)) * BYTES, "host": 3 * BYTES}
-    part, turn = data.draw(st.booleans()), data.draw(st.booleans())
+    part, at_end = data.draw(st.booleans()), data.draw(st.booleans())
     problems = [Problem(steps), Problem(steps)]
     expected = StoreAll(steps), "1MiB", None
     for problem, (driven, host, disk) in zip(
@@ -131,22 +131,22 @@ def test_any_valid_list_of_actions_gives_the_same_gradient(
     ):
         problem.gradient = np.ones(SIZE), np.ones(SIZE)
         with unspool.Spool(tiers["device"], host, disk, on="cpu") as spool:
-            report = problem.run(driven, spool, part, turn=problem.turn if turn else None)
+            report = problem.run(driven, spool, part, at_end=problem.at_end if at_end else None)
             assert spool.stats().hinted_restores == report.restores and len(spool) == 0
     assert same_gradient(*problems)
 
 
 @pytest.mark.parametrize("schedule", SCHEDULES, ids=repr)
-@pytest.mark.parametrize("turn", [False, True])
+@pytest.mark.parametrize("at_end", [False, True])
 def test_the_report_agrees_with_the_interpreter_and_with_the_calls(
-    schedule: Schedule, turn: bool, spool: unspool.Spool
+    schedule: Schedule, at_end: bool, spool: unspool.Spool
 ) -> None:
     problem = Problem(N)
     problem.gradient = np.zeros(SIZE), np.zeros(SIZE)
     before = spool.stats()
-    report = problem.run(schedule, spool, turn=problem.turn if turn else None)
+    report = problem.run(schedule, spool, at_end=problem.at_end if at_end else None)
     known = schedule.steps is not None
-    counts, extra = schedule.counts(None if known else N), int(turn and known)
+    counts, extra = schedule.counts(None if known else N), int(at_end and known)
     taken = Counter(step for call in problem.calls for step in range(*call))
     assert (report.steps, report.peak_copies) == (N, counts.peak)
     assert report.forward_steps == counts.advances + extra == taken.total()
@@ -230,12 +230,12 @@ def test_turn_sees_the_last_state_once_before_the_first_reverse(spool: unspool.S
         def reverse(state: np.ndarray, step: int, events: list[Any] = events) -> None:
             events.append((step, state[0]))
 
-        def turn(state: np.ndarray, events: list[Any] = events) -> None:
-            events.append(("turn", state[0]))
+        def at_end(state: np.ndarray, events: list[Any] = events) -> None:
+            events.append(("at_end", state[0]))
 
-        unspool.adjoint(schedule, spool, forward, reverse, u, turn=turn)
+        unspool.adjoint(schedule, spool, forward, reverse, u, at_end=at_end)
         steps = schedule.steps
-        assert events == [("turn", steps), *((n, n) for n in reversed(range(steps)))]
+        assert events == [("at_end", steps), *((n, n) for n in reversed(range(steps)))]
 
 
 def test_a_copy_of_the_last_state_is_whole_when_turn_advances_from_it(spool: unspool.Spool) -> None:
@@ -357,7 +357,7 @@ class Doubled(Schedule):
 def test_a_state_in_two_tiers_is_one_version(tmp_path: Path) -> None:
     problem = Problem(3)
     with unspool.Spool("1MiB", disk=tmp_path, on="cpu") as spool:
-        report = problem.run(Doubled(), spool, turn=problem.turn)
+        report = problem.run(Doubled(), spool, at_end=problem.at_end)
         assert same_gradient(problem, reference(3))
         assert report.saves == 2 and spool.stats().hinted_restores == 3 and len(spool) == 0
 

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import unspool
 from adjoints import Problem, reference, same_gradient
+from unspool import errors
 from unspool.schedules import (
     Action,
     Discard,
@@ -71,19 +72,19 @@ class Failing(Problem):
         self.fail("reverse", step)
         super().reverse(state, step)
 
-    def turn(self, state: Any) -> None:
-        self.fail("turn", N)
-        super().turn(state)
+    def at_end(self, state: Any) -> None:
+        self.fail("at_end", N)
+        super().at_end(state)
 
-    def progress(self, event: unspool.Progress) -> None:
+    def progress(self, event: unspool.types.Progress) -> None:
         self.fail("progress", event.reversed_steps)
 
 
 PLACES = [
     ("forward", 0, r"by forward\(state, 0, \d+\); 0 of"),
-    ("forward", N - 1, rf"by forward\(state, {N - 1}, {N}\), the last step, for turn"),
+    ("forward", N - 1, rf"by forward\(state, {N - 1}, {N}\), the last step, for at_end"),
     ("reverse", 7, r"by reverse\(state, 7\); 12 of 20 steps were reversed"),
-    ("turn", N, rf"by turn\(state\) with state {N}"),
+    ("at_end", N, rf"by at_end\(state\) with state {N}"),
     ("progress", 3, r"by progress\(...\) after: reverse step 17"),
 ]
 
@@ -155,7 +156,7 @@ def test_an_exception_of_a_function_that_gives_arrays_is_noted(
 def test_a_full_spool_is_an_error_that_names_the_step() -> None:
     u = np.zeros(1000)
     with unspool.Spool(host=8000 * 4, on="cpu") as spool:
-        with pytest.raises(unspool.TierFullError) as raised:
+        with pytest.raises(unspool.errors.CapacityError) as raised:
             unspool.adjoint(StoreAll(9), spool, nothing, nothing, u, first=100)
         assert_matches(r"by the spool, to save state 4 \(version 104\)", notes(raised))
         assert raised.value.version == 104 and len(spool) == 0 and spool.stats().hints == 0
@@ -175,11 +176,11 @@ def test_a_wait_that_takes_too_long_leaves_the_spool_usable(spool: unspool.Spool
         def restore(self, version: int, *arrays: Any, **others: Any) -> None:
             self.restores += 1
             if self.restores == 4:
-                raise unspool.WaitTimeoutError("restore waited too long")
+                raise unspool.errors.WaitTimeoutError("restore waited too long")
             spool.restore(version, *arrays, **others)
 
     spool.save(-5, np.arange(3))
-    with pytest.raises(unspool.WaitTimeoutError) as raised:
+    with pytest.raises(unspool.errors.WaitTimeoutError) as raised:
         Problem(N).run(Revolve(N, 3), Slow())
     assert_matches("by the spool, to restore state", notes(raised))
     assert_usable(spool)
@@ -187,16 +188,16 @@ def test_a_wait_that_takes_too_long_leaves_the_spool_usable(spool: unspool.Spool
 
 def test_a_spool_that_is_closed_meanwhile_is_an_error_and_no_more() -> None:
     spool = unspool.Spool(host="1MiB", on="cpu")
-    with pytest.raises(unspool.ClosedError):
+    with pytest.raises(unspool.errors.ClosedError):
         unspool.adjoint(Revolve(9, 2), spool, nothing, lambda u, n: spool.close(), np.zeros(3))
-    with pytest.raises(unspool.ClosedError):
+    with pytest.raises(unspool.errors.ClosedError):
         unspool.adjoint(Revolve(9, 2), spool, nothing, nothing, np.zeros(3))
 
 
 def test_a_spool_that_discards_by_itself_is_refused_before_anything_is_done() -> None:
     with unspool.Spool(host="1MiB", on="cpu", discard_after_restore=True) as spool:
         assert spool.discard_after_restore
-        with pytest.raises(unspool.OptionError, match="discard_after_restore=True"):
+        with pytest.raises(unspool.errors.OptionError, match="discard_after_restore=True"):
             unspool.adjoint(Revolve(9, 2), spool, fail, fail, np.zeros(3))
         assert spool.stats().saves == 0
 
@@ -208,11 +209,13 @@ def fail(*_: Any) -> None:
 
 def test_versions_in_use_are_refused_before_anything_is_done(used: unspool.Spool) -> None:
     for first, schedule in ((-N - 5, Revolve(N, 3)), (-5, Revolve(N, 3)), (-9, OnlineRevolve(3))):
-        with pytest.raises(unspool.VersionExistsError, match="-5 is already saved") as raised:
+        with pytest.raises(
+            unspool.errors.VersionExistsError, match="-5 is already saved"
+        ) as raised:
             unspool.adjoint(schedule, used, fail, fail, np.zeros(3), first=first)
         assert raised.value.version == -5
     for beyond in ((1 << 63) - N, -(1 << 63) - 1):
-        with pytest.raises(unspool.OptionError, match="64 bits"):
+        with pytest.raises(unspool.errors.OptionError, match="64 bits"):
             unspool.adjoint(Revolve(N, 3), used, fail, fail, np.zeros(3), first=beyond)
     assert_usable(used)
 
@@ -224,7 +227,7 @@ def test_a_version_that_another_saves_meanwhile_stays(used: unspool.Spool) -> No
             taken.append(stop)
 
     taken: list[int] = []
-    with pytest.raises(unspool.VersionExistsError):
+    with pytest.raises(unspool.errors.VersionExistsError):
         unspool.adjoint(Revolve(N, 3), used, forward, nothing, np.zeros(3))
     assert used.load(taken[0]).tolist() == [0, 1, 2, 3, 4]
     used.discard(taken[0])
@@ -263,7 +266,7 @@ def test_a_wrong_action_is_refused_before_the_spool_sees_it(
     tail: tuple[Any, ...], why: str, used: unspool.Spool
 ) -> None:
     for part in (None, np.zeros(2)):
-        with pytest.raises(unspool.ScheduleError, match=why):
+        with pytest.raises(unspool.errors.ScheduleError, match=why):
             unspool.adjoint(
                 Wrong(*tail), used, nothing, nothing, np.zeros(2), for_reverse=part, lookahead=0
             )
@@ -271,7 +274,7 @@ def test_a_wrong_action_is_refused_before_the_spool_sees_it(
 
 
 def test_a_list_is_refused_before_anything_is_done(used: unspool.Spool) -> None:
-    with pytest.raises(unspool.ScheduleError, match="without End"):
+    with pytest.raises(unspool.errors.ScheduleError, match="without End"):
         unspool.adjoint([Save(0), Forward(0, 3)], used, fail, fail, np.zeros(2))
 
 
@@ -294,7 +297,9 @@ class Fickle(Schedule):
 
 def test_a_schedule_that_changes_its_mind_does_not_get_half_a_state(used: unspool.Spool) -> None:
     u, other = np.zeros(2), np.zeros(2)
-    with pytest.raises(unspool.ScheduleError, match="is not the one of its dry run: it advances"):
+    with pytest.raises(
+        unspool.errors.ScheduleError, match="is not the one of its dry run: it advances"
+    ):
         unspool.adjoint(Fickle(), used, nothing, nothing, (u, other), for_reverse=u)
     assert_usable(used)
 
@@ -328,21 +333,21 @@ class Endless(Schedule):
 
 
 def test_iterators_that_cannot_be_run_dry_are_refused(used: unspool.Spool) -> None:
-    with pytest.raises(unspool.ScheduleError, match="a new one each time"):
+    with pytest.raises(unspool.errors.ScheduleError, match="a new one each time"):
         unspool.adjoint(Spent(), used, fail, fail, np.zeros(2))
-    with pytest.raises(unspool.ScheduleError, match=r"no method finish\(steps\)"):
+    with pytest.raises(unspool.errors.ScheduleError, match=r"no method finish\(steps\)"):
         unspool.adjoint(Endless(), used, lambda *_: Stop(2), fail, np.zeros(2))
     assert_usable(used)
 
 
 STOPS: list[tuple[Schedule, Stop, type[Exception], str]] = [
-    (OnlineRevolve(3), Stop(2), unspool.OptionError, "can end at a state from 0 to 1"),
-    (OnlineRevolve(3), Stop(-1), unspool.OptionError, "can end at a state from 0 to 1"),
-    (OnlineRevolve(3), Stop(1.0), unspool.OptionError, r"Stop\(1.0\)"),  # type: ignore[arg-type]
-    (OnlineRevolve(3), Stop(None), unspool.OptionError, "Stop"),  # type: ignore[arg-type]
-    (OnlineRevolve(3), Stop(0), unspool.ScheduleError, "at least one step"),
-    (Revolve(9, 3), Stop(2), unspool.ScheduleError, "there are 9 steps.*OnlineRevolve"),
-    (Revolve(1, 1), Stop(1), unspool.ScheduleError, "for the last step"),
+    (OnlineRevolve(3), Stop(2), unspool.errors.OptionError, "can end at a state from 0 to 1"),
+    (OnlineRevolve(3), Stop(-1), unspool.errors.OptionError, "can end at a state from 0 to 1"),
+    (OnlineRevolve(3), Stop(1.0), errors.OptionError, r"Stop\(1.0\)"),  # type: ignore[arg-type]
+    (OnlineRevolve(3), Stop(None), unspool.errors.OptionError, "Stop"),  # type: ignore[arg-type]
+    (OnlineRevolve(3), Stop(0), unspool.errors.ScheduleError, "at least one step"),
+    (Revolve(9, 3), Stop(2), unspool.errors.ScheduleError, "there are 9 steps.*OnlineRevolve"),
+    (Revolve(1, 1), Stop(1), unspool.errors.ScheduleError, "for the last step"),
 ]
 
 
@@ -351,7 +356,7 @@ def test_an_end_that_cannot_be_is_refused(
     schedule: Schedule, stop: Stop, kind: type[Exception], why: str, used: unspool.Spool
 ) -> None:
     with pytest.raises(kind, match=why):
-        unspool.adjoint(schedule, used, lambda *_: stop, fail, np.zeros(2), turn=nothing)
+        unspool.adjoint(schedule, used, lambda *_: stop, fail, np.zeros(2), at_end=nothing)
     assert_usable(used)
 
 
@@ -367,7 +372,7 @@ def test_a_state_of_another_kind_is_refused(used: unspool.Spool) -> None:
         ({"u": u}, {"u": 0.5}, "a mapping of 'u'"),
         (lambda: u, u, "`state` is a function: change its arrays in place"),
     ]:
-        with pytest.raises(unspool.OptionError, match=why) as raised:
+        with pytest.raises(unspool.errors.OptionError, match=why) as raised:
             unspool.adjoint(Revolve(N, 3), used, lambda *_, r=returned: r, fail, state)
         assert_matches(r"forward\(state, 0, ", notes(raised))
     assert_usable(used)
@@ -376,29 +381,29 @@ def test_a_state_of_another_kind_is_refused(used: unspool.Spool) -> None:
 def test_arrays_that_cannot_be_restored_are_errors_that_name_the_step(used: unspool.Spool) -> None:
     fixed = np.zeros(3)
     fixed.flags.writeable = False
-    with pytest.raises(unspool.ReadOnlyTargetError) as raised:
+    with pytest.raises(unspool.errors.ArrayError) as raised:
         unspool.adjoint(Revolve(N, 3), used, nothing, nothing, fixed)
     assert_matches("to restore state", notes(raised))
     shapes = iter([3, 4, 5, 6, 7, 8, 9, 10] * 9)
-    with pytest.raises(unspool.ShapeMismatchError) as raised:
+    with pytest.raises(unspool.errors.ArrayError) as raised:
         unspool.adjoint(Revolve(N, 3), used, nothing, nothing, lambda: np.zeros(next(shapes)))
     assert_matches("to restore state", notes(raised))
     assert_usable(used)
 
 
 ARGUMENTS: list[tuple[dict[str, Any], type[Exception], str]] = [
-    ({"forward": 3}, unspool.OptionError, "forward=3"),
-    ({"reverse": None}, unspool.OptionError, "reverse=None"),
-    ({"turn": 3}, unspool.OptionError, "turn=3"),
-    ({"progress": 3}, unspool.OptionError, "progress=3"),
-    ({"spool": None}, unspool.OptionError, "that is no Spool"),
-    ({"lookahead": -1}, unspool.OptionError, "lookahead=-1"),
-    ({"schedule": 3}, unspool.OptionError, "is no schedule"),
-    ({"state": ()}, unspool.OptionError, "no array in it"),
-    ({"for_reverse": []}, unspool.OptionError, "no array in it"),
-    ({"state": {"stream": np.zeros(2)}}, unspool.OptionError, "'stream'"),
-    ({"state": {0: np.zeros(2)}}, unspool.OptionError, "names are strings"),
-    ({"state": "text"}, unspool.UnsupportedArrayError, "str"),
+    ({"forward": 3}, unspool.errors.OptionError, "forward=3"),
+    ({"reverse": None}, unspool.errors.OptionError, "reverse=None"),
+    ({"at_end": 3}, unspool.errors.OptionError, "at_end=3"),
+    ({"progress": 3}, unspool.errors.OptionError, "progress=3"),
+    ({"spool": None}, unspool.errors.OptionError, "that is no Spool"),
+    ({"lookahead": -1}, unspool.errors.OptionError, "lookahead=-1"),
+    ({"schedule": 3}, unspool.errors.OptionError, "is no schedule"),
+    ({"state": ()}, unspool.errors.OptionError, "no array in it"),
+    ({"for_reverse": []}, unspool.errors.OptionError, "no array in it"),
+    ({"state": {"stream": np.zeros(2)}}, unspool.errors.OptionError, "'stream'"),
+    ({"state": {0: np.zeros(2)}}, unspool.errors.OptionError, "names are strings"),
+    ({"state": "text"}, unspool.errors.ArrayError, "str"),
 ]
 
 

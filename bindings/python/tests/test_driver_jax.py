@@ -10,7 +10,7 @@ import pytest
 import unspool
 from unspool.schedules import OnlineRevolve, Revolve, Schedule, Stop, StoreAll, ZCut
 
-from conftest import gpu_library
+from helpers import gpu_library
 
 jax = gpu_library("jax")
 jnp = jax.numpy
@@ -65,7 +65,7 @@ class Problem:
             state = type(self.start)(*advanced(Fields(*state)))
         return Stop(end, state) if self.unknown and end == N else state
 
-    def turn(self, state: Fields) -> None:
+    def at_end(self, state: Fields) -> None:
         """Where the adjoint begins."""
         self.by = jax.grad(objective)(state)
 
@@ -78,7 +78,9 @@ class Problem:
         """Drives it."""
         self.unknown = schedule.steps is None
         functions = self.forward, self.reverse
-        return unspool.adjoint(schedule, spool, *functions, self.start, turn=self.turn, **options)
+        return unspool.adjoint(
+            schedule, spool, *functions, self.start, at_end=self.at_end, **options
+        )
 
 
 def whole_gradient(start: Fields) -> Fields:
@@ -104,7 +106,7 @@ def test_the_gradient_has_the_bits_of_one_by_jax_alone(
     for one, other in zip(problem.by, whole_gradient(problem.start), strict=True):
         assert one.dtype == dtype and (np.asarray(one) == np.asarray(other)).all()
     assert len(spool) == 0 and spool.stats().hinted_restores == report.restores
-    # A state that never changes is kept by keeping the array: turn takes no copy.
+    # A state that never changes is kept by keeping the array: at_end takes no copy.
     known = schedule.steps is not None
     assert report.saves == schedule.counts(None if known else N).saves
 
@@ -139,10 +141,12 @@ def test_what_jax_cannot_do_is_refused_with_what_to_do(spool: unspool.Spool) -> 
         (lambda: u, {}, "give the arrays themselves"),
         (u, {"for_reverse": u}, "give a function of the state"),
     ]:
-        with pytest.raises(unspool.OptionError, match=why):
+        with pytest.raises(unspool.errors.OptionError, match=why):
             drive(lambda state, *_: state, state, **options)
-    with pytest.raises(unspool.OptionError, match=r"begin with .*jax.numpy.asarray\(state\)"):
+    with pytest.raises(
+        unspool.errors.OptionError, match=r"begin with .*jax.numpy.asarray\(state\)"
+    ):
         drive(lambda state, *_: jnp.asarray(state), np.zeros(4))
-    with pytest.raises(unspool.OptionError, match="return the new state") as raised:
+    with pytest.raises(unspool.errors.OptionError, match="return the new state") as raised:
         drive(lambda *_: None, u)
     assert "forward(state, 0, " in raised.value.__notes__[0] and len(spool) == 0

@@ -9,13 +9,14 @@ from typing import Any
 import numpy as np
 import pytest
 import unspool
-from unspool import Bound, OptionError, Spool, accumulate
+from unspool import Bound, Spool, accumulate
 from unspool.accumulate import Profile, Recorded
-from unspool.planning.links import Rate
+from unspool.errors import OptionError
+from unspool.planning import Rate
 
 from codec_arrays import wave
-from conftest import same_bits
 from fake_gpu import CaiArray, Driver
+from helpers import same_bits
 
 pytestmark = pytest.mark.fake_gpu
 

@@ -13,8 +13,8 @@ import unspool
 from unspool import Bound, Disk, NvComp, Spool, Zfp, codecs
 
 from codec_arrays import BOUNDS, FLOATS, SHAPES, assert_holds, wave, with_specials
-from conftest import same_bits
 from fake_gpu import CaiArray, DlpackArray, Driver
+from helpers import same_bits
 
 pytestmark = pytest.mark.fake_gpu
 
@@ -109,7 +109,9 @@ def test_several_arrays_of_a_checkpoint_have_codecs_of_their_own(driver: Driver)
     chosen = {"u": BOUND, "w": Zfp(rate=8), "mask": None, "*": "lossless"}
     arrays = {name: wave((64, 64), "float32", seed) for seed, name in enumerate("uvw")}
     arrays["mask"] = (arrays["u"] > 0).astype(np.uint8)
-    with Spool(device="16MiB", on="cuda", codec=chosen, check_codec=True) as spool:
+    with Spool(
+        device="16MiB", on="cuda", codec=chosen, debug=unspool.Debug(check_codec=True)
+    ) as spool:
         spool.save(0, **{name: CaiArray(driver, one) for name, one in arrays.items()})
         targets = {name: CaiArray(driver, np.zeros_like(one)) for name, one in arrays.items()}
         spool.restore(0, **targets)
@@ -214,6 +216,6 @@ def test_a_gpu_without_nvcomp_says_what_to_install(driver: Driver) -> None:
     values = CaiArray(driver, wave((64, 64), "float32"))
     with (
         Spool(device="1MiB", on="cuda", codec=NvComp("lz4")) as spool,
-        pytest.raises(unspool.LayoutError, match=r"pip install unspool\[nvcomp\]"),
+        pytest.raises(unspool.errors.ArrayError, match=r"pip install unspool\[nvcomp\]"),
     ):
         spool.save(0, values)

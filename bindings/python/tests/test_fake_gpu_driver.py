@@ -56,7 +56,7 @@ class Problem:
             self.forward,
             lambda state, step: self.note(step),
             self.array,
-            turn=lambda state: self.note(N),
+            at_end=lambda state: self.note(N),
             **options,
         )
 
@@ -72,7 +72,7 @@ class Problem:
 def test_with_room_nothing_waits_for_the_device(
     schedule: Schedule, explicit: bool, driver: Driver
 ) -> None:
-    with unspool.Spool(device="8MiB", on="cuda", check_order=True) as spool:
+    with unspool.Spool(device="8MiB", on="cuda", debug=unspool.Debug(check_order=True)) as spool:
         stream = driver.stream()
         problem = Problem(driver, stream)
         if explicit:
@@ -92,7 +92,9 @@ def test_with_room_nothing_waits_for_the_device(
 def test_with_little_room_states_go_to_the_host_and_come_back(
     schedule: Schedule, make: type, driver: Driver
 ) -> None:
-    with unspool.Spool(device=3 * BYTES, host="1MiB", on="cuda", check_order=True) as spool:
+    with unspool.Spool(
+        device=3 * BYTES, host="1MiB", on="cuda", debug=unspool.Debug(check_order=True)
+    ) as spool:
         problem = Problem(driver, driver.stream(), make)
         report = problem.run(schedule, spool)
         problem.assert_right()
@@ -101,10 +103,12 @@ def test_with_little_room_states_go_to_the_host_and_come_back(
 
 
 def test_an_exception_leaves_the_spool_of_a_gpu_usable(driver: Driver) -> None:
-    with unspool.Spool(device=3 * BYTES, host="1MiB", on="cuda", check_order=True) as spool:
+    with unspool.Spool(
+        device=3 * BYTES, host="1MiB", on="cuda", debug=unspool.Debug(check_order=True)
+    ) as spool:
         problem = Problem(driver, driver.stream())
 
-        def progress(event: unspool.Progress) -> None:
+        def progress(event: unspool.types.Progress) -> None:
             if event.reversed_steps == 12:
                 raise ZeroDivisionError
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 from unspool._files import Format, whole, write_json
-from unspool.planning.links import LinksError
+from unspool._plan.links import LinksError
 
-from conftest import children
+from helpers import children
 
 FORMAT = Format("unspool_test", 2, "file of tests", LinksError)
 

@@ -69,7 +69,7 @@ def test_a_slowdown_is_that_of_all_links_together() -> None:
 
 def test_what_does_not_fit_is_told_with_its_bytes() -> None:
     tiers = [("device", 8 * MB), ("host", 10 * MB)]
-    with pytest.raises(errors.CheckpointTooLargeError, match="host, has room for 10000000"):
+    with pytest.raises(errors.CapacityError, match="host, has room for 10000000"):
         links = job()["links"][:1]
         _unspool.forecast(ScheduleCore.store_all(100), job(tiers=tiers, links=links))
 

@@ -13,7 +13,7 @@ import unspool
 from unspool import Bound, NvComp, Spool, Zfp, codecs
 
 from codec_arrays import BOUNDS, FLOATS, SHAPES, assert_holds, wave, with_specials
-from conftest import gpu_library, same_bits
+from helpers import gpu_library, same_bits
 
 pytestmark = pytest.mark.gpu
 
@@ -55,7 +55,9 @@ def expected(values: np.ndarray, codec: object = BOUND) -> np.ndarray:
 @pytest.mark.parametrize("library", LIBRARIES)
 def test_every_library_gets_what_the_cpu_reconstructs(library: str) -> None:
     put, get = LIBRARIES[library]()
-    with Spool(device="64MiB", host="64MiB", on="cuda", codec=BOUND, check_order=True) as spool:
+    with Spool(
+        device="64MiB", host="64MiB", on="cuda", codec=BOUND, debug=unspool.Debug(check_order=True)
+    ) as spool:
         for version, (dtype, shape) in enumerate((d, s) for d in FLOATS for s in SHAPES):
             values = with_specials(wave(shape, dtype, version), version)
             spool.save(version, put(values))
@@ -107,7 +109,9 @@ def test_a_sweep_with_pending_saves_comes_back(tmp_path: Path) -> None:
 def test_strided_arrays_and_streams_of_ones_own() -> None:
     cupy = gpu_library("cupy")
     whole = wave((200, 300), "float32")
-    with Spool(device="64MiB", on="cuda", codec=BOUND, check_order=True) as spool:
+    with Spool(
+        device="64MiB", on="cuda", codec=BOUND, debug=unspool.Debug(check_order=True)
+    ) as spool:
         for version, cut in enumerate([np.s_[::2], np.s_[:, 3:70], np.s_[::-1, ::-3]]):
             with cupy.cuda.Stream(non_blocking=True):
                 spool.save(version, cupy.asarray(whole)[cut])
@@ -135,7 +139,9 @@ def test_small_checkpoints_are_many_and_all_of_them_come_back() -> None:
 def test_check_codec_finds_nothing_wrong() -> None:
     cupy = gpu_library("cupy")
     for codec in ("lossless", *BOUNDS):
-        with Spool(device="64MiB", on="cuda", codec=codec, check_codec=True) as spool:
+        with Spool(
+            device="64MiB", on="cuda", codec=codec, debug=unspool.Debug(check_codec=True)
+        ) as spool:
             spool.save(0, cupy.asarray(wave((500, 600), "float32")))
             assert spool.achieved(0)["0"].codec == "twine"
 
@@ -145,10 +151,12 @@ def test_nvcomp_brings_back_every_bit(name: str, tmp_path: Path) -> None:
     cupy = gpu_library("cupy")
     values = [np.round(8 * wave((60, 70, 80), "float32", seed)) for seed in range(8)]
     options: dict[str, Any] = {"device": "5MiB", "host": "5MiB", "disk": unspool.Disk(tmp_path)}
-    with Spool(**options, on="cuda", codec=NvComp(name), check_codec=True) as spool:
+    with Spool(
+        **options, on="cuda", codec=NvComp(name), debug=unspool.Debug(check_codec=True)
+    ) as spool:
         try:
             spool.save(0, cupy.asarray(values[0]))
-        except unspool.LayoutError as why:
+        except unspool.errors.ArrayError as why:
             pytest.skip(f"no nvCOMP with this codec: {why}")
         for version, one in enumerate(values[1:], 1):
             spool.save(version, cupy.asarray(one))

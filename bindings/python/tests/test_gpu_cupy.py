@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 import unspool
 
-from conftest import gpu_library, random_array, same_bits
 from gpu_kernels import slow_fill, warm_up
+from helpers import gpu_library, random_array, same_bits
 
 cupy = gpu_library("cupy")
 pytestmark = pytest.mark.gpu
@@ -41,7 +41,9 @@ def device() -> None:
 
 @pytest.fixture
 def spool() -> Iterator[unspool.Spool]:
-    with unspool.Spool(device="64MiB", host="64MiB", on="cuda", check_order=True) as opened:
+    with unspool.Spool(
+        device="64MiB", host="64MiB", on="cuda", debug=unspool.Debug(check_order=True)
+    ) as opened:
         yield opened
 
 
@@ -84,7 +86,7 @@ def test_transposed_and_broadcast_arrays_are_saved(spool: unspool.Spool) -> None
     wide = cupy.broadcast_to(cupy.arange(8.0), (3, 8))
     spool.save(9, wide)
     assert (spool.load(9) == cupy.asnumpy(wide)).all()
-    with pytest.raises(unspool.OverlappingTargetError):
+    with pytest.raises(unspool.errors.ArrayError):
         spool.restore(9, wide)
 
 
@@ -170,7 +172,7 @@ def test_a_stream_that_is_being_captured_is_refused(spool: unspool.Spool) -> Non
     with stream:
         stream.begin_capture()
         for call in (spool.save, spool.restore):
-            with pytest.raises(unspool.DeviceError, match="captured"):
+            with pytest.raises(unspool.errors.DeviceError, match="captured"):
                 call(1 if call == spool.save else 0, array)
         array.fill(4)
         stream.end_capture()
@@ -183,12 +185,12 @@ def test_arrays_of_another_device_are_refused() -> None:
         pytest.skip("there is only one GPU")
     with unspool.Spool(device="16MiB", on="cuda:1") as spool:
         array = numbers()
-        with pytest.raises(unspool.WrongDeviceError, match=r"device 0.*device 1"):
+        with pytest.raises(unspool.errors.DeviceError, match=r"device 0.*device 1"):
             spool.save(0, array)
         with cupy.cuda.Device(1):
             spool.save(0, numbers())
             assert (spool.load(0, to="cupy") == numbers()).all()
-        with pytest.raises(unspool.WrongDeviceError):
+        with pytest.raises(unspool.errors.DeviceError):
             spool.restore(0, array)
 
 
@@ -254,7 +256,7 @@ def test_leaving_a_block_does_not_wait_for_its_kernels(spool: unspool.Spool) -> 
 
 def test_a_history_larger_than_the_device_comes_back_from_all_tiers(tmp_path: Path) -> None:
     tiers = {"device": "8MiB", "host": "16MiB", "disk": tmp_path}
-    with unspool.Spool(**tiers, on="cuda", check_order=True) as spool:
+    with unspool.Spool(**tiers, on="cuda", debug=unspool.Debug(check_order=True)) as spool:
         array = filled(0)
         for version in range(48):
             array.fill(version)

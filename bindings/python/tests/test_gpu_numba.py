@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import unspool
 
-from conftest import gpu_library, same_bits
+from helpers import gpu_library, same_bits
 
 cuda = gpu_library("numba.cuda")
 pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore")]
@@ -18,7 +18,9 @@ pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore")]
 def spool() -> Iterator[unspool.Spool]:
     if not cuda.is_available():
         pytest.skip("Numba sees no CUDA device")
-    with unspool.Spool(device="64MiB", host="64MiB", on="cuda", check_order=True) as opened:
+    with unspool.Spool(
+        device="64MiB", host="64MiB", on="cuda", debug=unspool.Debug(check_order=True)
+    ) as opened:
         yield opened
 
 

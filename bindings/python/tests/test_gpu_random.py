@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import unspool
 
-from conftest import gpu_library
+from helpers import gpu_library
 
 cupy = gpu_library("cupy")
 pytestmark = pytest.mark.gpu
@@ -115,7 +115,9 @@ def test_a_thousand_random_histories_come_back_byte_for_byte(tmp_path: Path) -> 
     while done < SEQUENCES and time.monotonic() - begin < SECONDS:
         tiers = {"device": "1MiB", "host": "2MiB", "disk": tmp_path}
         # The check of the order is slow, and orders what it should only watch.
-        with unspool.Spool(**tiers, on="cuda", check_order=done % 10 == 0) as spool:
+        with unspool.Spool(
+            **tiers, on="cuda", debug=unspool.Debug(check_order=done % 10 == 0)
+        ) as spool:
             Sequence(spool, streams, done).run(20)
         done += 1
     print(f"{done} histories in {time.monotonic() - begin:.1f} s")

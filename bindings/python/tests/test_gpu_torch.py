@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import unspool
 
-from conftest import gpu_library
+from helpers import gpu_library
 
 torch = gpu_library("torch")
 pytestmark = pytest.mark.gpu
@@ -26,7 +26,9 @@ def device() -> None:
 
 @pytest.fixture
 def spool() -> Iterator[unspool.Spool]:
-    with unspool.Spool(device="64MiB", host="64MiB", on="cuda", check_order=True) as opened:
+    with unspool.Spool(
+        device="64MiB", host="64MiB", on="cuda", debug=unspool.Debug(check_order=True)
+    ) as opened:
         yield opened
 
 
@@ -103,10 +105,10 @@ def test_an_explicit_stream_is_used(spool: unspool.Spool) -> None:
 
 
 def test_tensors_that_are_not_their_memory_are_refused(spool: unspool.Spool) -> None:
-    with pytest.raises(unspool.UnsupportedArrayError, match=r"tensor\.detach\(\)"):
+    with pytest.raises(unspool.errors.ArrayError, match=r"tensor\.detach\(\)"):
         spool.save(0, torch.zeros(3, device="cuda", requires_grad=True))
     conjugated = torch.full((3,), 1 + 2j, device="cuda").conj()
-    with pytest.raises(unspool.UnsupportedArrayError, match=r"resolve_conj\(\)"):
+    with pytest.raises(unspool.errors.ArrayError, match=r"resolve_conj\(\)"):
         spool.save(0, conjugated)
     spool.save(0, conjugated.resolve_conj())
     assert (spool.load(0) == 1 - 2j).all()
@@ -124,7 +126,7 @@ def test_a_stream_that_is_being_captured_is_refused(spool: unspool.Spool) -> Non
     tensor, graph = filled(3), torch.cuda.CUDAGraph()
     spool.save(0, tensor)
     with torch.cuda.graph(graph):
-        with pytest.raises(unspool.DeviceError, match="captured"):
+        with pytest.raises(unspool.errors.DeviceError, match="captured"):
             spool.save(1, tensor)
         tensor.add_(1)
     spool.save(1, tensor)

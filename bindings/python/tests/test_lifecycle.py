@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 import unspool
 
-from conftest import children, python
+from helpers import children, python
 
 
 def calls(spool: unspool.Spool, path: Path) -> dict[str, object]:
@@ -46,7 +46,7 @@ def test_every_call_on_a_closed_spool_says_that_it_is_closed(tmp_path: Path) -> 
     spool.close()
     assert spool.closed
     for name, call in calls(spool, tmp_path).items():
-        with pytest.raises(unspool.ClosedError) as refusal:
+        with pytest.raises(unspool.errors.ClosedError) as refusal:
             call()
         assert "closed" in str(refusal.value), name
     spool.close()
@@ -109,7 +109,7 @@ def work():
         try:
             spool.save(version, np.zeros(4000))
             spool.discard(version)
-        except unspool.ClosedError:
+        except unspool.errors.ClosedError:
             return
         begun.set()
 threading.Thread(target=work, daemon=True).start()
@@ -174,7 +174,7 @@ def _in_the_child(spool: unspool.Spool, path: Path) -> int:
         for call in every.values():
             try:
                 call()
-            except unspool.ForkedError as refusal:
+            except unspool.errors.ClosedError as refusal:
                 if "process" not in str(refusal):
                     return 2
             else:
@@ -212,7 +212,7 @@ def test_a_forked_child_that_exits_does_not_close_the_parents_spool(tmp_path: Pa
 
 def test_a_spool_is_not_copied_or_pickled(spool: unspool.Spool) -> None:
     for make in (pickle.dumps, copy.copy, copy.deepcopy):
-        with pytest.raises(unspool.NotPicklableError, match="each process"):
+        with pytest.raises(unspool.errors.OptionError, match="each process"):
             make(spool)
 
 
@@ -246,7 +246,7 @@ def test_a_spool_can_be_subclassed(tmp_path: Path) -> None:
 
 def test_decisions_are_recorded_for_replay(tmp_path: Path) -> None:
     record = tmp_path / "decisions"
-    with unspool.Spool(host="1MiB", record=record) as spool:
+    with unspool.Spool(host="1MiB", debug=unspool.Debug(record=record)) as spool:
         spool.save(1, np.zeros(3))
         spool.load(1)
     assert len(record.read_text().splitlines()) > 4

@@ -55,10 +55,10 @@ def test_sizes_are_read_as_they_are_meant(size: object, count: int) -> None:
 )
 def test_what_is_no_size_is_refused_with_advice(size: object, advice: str, tmp_path: Path) -> None:
     for options in ({"device": size}, {"host": size}, {"disk": (tmp_path, size)}):
-        with pytest.raises(unspool.OptionError) as refusal:
+        with pytest.raises(unspool.errors.OptionError) as refusal:
             unspool.Spool(**options)
         assert advice in str(refusal.value) and next(iter(options)) in str(refusal.value)
-    assert issubclass(unspool.OptionError, ValueError)
+    assert issubclass(unspool.errors.OptionError, ValueError)
 
 
 def test_every_combination_of_tiers_keeps_what_is_saved(tmp_path: Path) -> None:
@@ -74,7 +74,7 @@ def test_every_combination_of_tiers_keeps_what_is_saved(tmp_path: Path) -> None:
 
 
 def test_a_spool_without_tiers_is_refused() -> None:
-    with pytest.raises(unspool.OptionError, match=r"device|host|disk"):
+    with pytest.raises(unspool.errors.OptionError, match=r"device|host|disk"):
         unspool.Spool()
 
 
@@ -96,26 +96,26 @@ def test_a_disk_is_a_path_a_pair_or_an_object(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("disk", [3, (), ("a",), ("a", 1, 2), "", object()], ids=repr)
 def test_what_is_no_disk_is_refused_with_advice(disk: object) -> None:
-    with pytest.raises(unspool.OptionError, match=r"unspool\.Disk"):
+    with pytest.raises(unspool.errors.OptionError, match=r"unspool\.Disk"):
         unspool.Spool(disk=disk)
 
 
 def test_a_directory_that_cannot_be_used_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
-    with pytest.raises(unspool.StorageError, match=str(tmp_path)) as failure:
+    with pytest.raises(unspool.errors.StorageError, match=str(tmp_path)) as failure:
         unspool.Spool(disk=tmp_path / "file" / "below")
     assert isinstance(failure.value, OSError)
 
 
 def test_unknown_options_are_refused_with_the_known_ones() -> None:
-    with pytest.raises(unspool.UnknownOptionError, match="discard_after_restore") as refusal:
+    with pytest.raises(unspool.errors.OptionError, match="discard_after_restore") as refusal:
         unspool.Spool(host="1MiB", polcy="lru")
     assert "polcy" in str(refusal.value) and isinstance(refusal.value, TypeError)
 
 
 @pytest.mark.parametrize("policy", ["score", "lru", "fifo", "belady"])
 def test_every_policy_serves_every_order(policy: str, tmp_path: Path) -> None:
-    with unspool.Spool(host="64KiB", disk=tmp_path, policy=policy) as spool:
+    with unspool.Spool(host="64KiB", disk=tmp_path, debug=unspool.Debug(policy=policy)) as spool:
         for version in range(40):
             spool.save(version, np.full(1000, version))
         order = [*reversed(range(40)), *range(40)]
@@ -133,7 +133,7 @@ def test_values_that_make_no_sense_are_refused() -> None:
         ({"timeout": float("nan")}, "seconds"),
         ({"record": 3}, "path"),
     ]:
-        with pytest.raises(unspool.OptionError, match=advice):
+        with pytest.raises(unspool.errors.OptionError, match=advice):
             unspool.Spool(host="1MiB", **options)
     with pytest.raises(TypeError):
         unspool.Spool(host="1MiB", timeout="long")
@@ -161,5 +161,5 @@ def test_new_arrays_are_made_where_they_are_wanted(to: str, device: str, place: 
     ("to", "device"), [("cupy", "cpu"), ("numpy", "cuda"), ("numpy", "cuda:0")]
 )
 def test_arrays_are_not_made_where_their_library_has_none(to: str, device: str) -> None:
-    with pytest.raises(unspool.OptionError, match="never there"):
+    with pytest.raises(unspool.errors.OptionError, match="never there"):
         device_for(to, device, 0)

@@ -3,14 +3,14 @@
 The tests with the package are in `peers`.
 """
 
-from conftest import python
+from helpers import python
 
 HIDDEN = "import sys; sys.modules['checkpoint_schedules'] = None; "
 
 
 def test_importing_the_package_imports_no_peer():
     done = python(
-        "import sys, unspool, unspool.schedules, unspool.peers\n"
+        "import sys, unspool, unspool.schedules, unspool.interop\n"
         "print(sorted({'checkpoint_schedules', 'pyrevolve', 'devito'} & set(sys.modules)))"
     )
     assert done.stdout.strip() == "[]", done.stderr
@@ -18,9 +18,9 @@ def test_importing_the_package_imports_no_peer():
 
 def test_without_the_package_the_error_says_what_to_install():
     done = python(
-        HIDDEN + "from unspool import peers, schedules\n"
+        HIDDEN + "from unspool import interop, schedules\n"
         "try:\n"
-        "    peers.as_checkpoint_schedule(schedules.Revolve(4, 2))\n"
+        "    interop.as_checkpoint_schedule(schedules.Revolve(4, 2))\n"
         "except ImportError as error:\n"
         "    print(type(error).__name__, error)"
     )

@@ -13,11 +13,12 @@ from typing import Any
 import pytest
 import unspool
 from unspool import planning, schedules
+from unspool._plan import forecasting
+from unspool._plan.problem import problem_of
+from unspool._plan.proposals import proposals
+from unspool._plan.sizes import tiers_of
 from unspool.cli import main
-from unspool.planning import Link, Links, Rate, forecasting
-from unspool.planning.problem import problem_of
-from unspool.planning.proposals import proposals
-from unspool.planning.sizes import tiers_of
+from unspool.planning import Link, Links, Rate
 
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 
@@ -35,7 +36,7 @@ LINKS = Links(
 TIERS: dict[str, Any] = {"device": "8MiB", "host": "32MiB", "disk": "1GiB"}
 
 
-def planned(steps: int = 100, state: object = MIB, **options: Any) -> unspool.Plan:
+def planned(steps: int = 100, state: object = MIB, **options: Any) -> unspool.planning.Plan:
     tiers = {name: options.pop(name, TIERS[name]) for name in TIERS}
     tiers = {name: value for name, value in tiers.items() if value is not None}
     links = options.pop("links", LINKS.of(tuple(tiers)) if "device" in tiers else host_links(tiers))
@@ -177,11 +178,11 @@ def test_one_step_needs_no_copy() -> None:
         ({"reverse_bytes": "2MiB"}, "a part of the state"),
         ({"links": LINKS.of(("device",))}, "measured for the tiers device, and"),
         ({"links": "links.json"}, r"links='links.json': give Links, such as Links.load_from"),
-        ({"work": 3}, "work=3: that is no function"),
+        ({"compression": 4}, "compression=4: give a Compression"),
     ],
 )
 def test_figures_that_make_no_sense_are_refused(arguments: dict[str, Any], reason: str) -> None:
-    with pytest.raises(unspool.OptionError, match=reason):
+    with pytest.raises(unspool.errors.OptionError, match=reason):
         planned(**arguments)
 
 
@@ -230,7 +231,7 @@ def test_what_the_core_refuses_is_left_out_with_its_words(
 ) -> None:
     def answer(schedule: Any) -> Any:
         if isinstance(schedule, schedules.StoreAll):
-            raise unspool.OptionError("the slowest tier has no room")
+            raise unspool.errors.OptionError("the slowest tier has no room")
         return answered(schedule, 1.0)
 
     faked(monkeypatch, answer)
@@ -291,7 +292,7 @@ def test_schedules_of_ones_own_are_predicted_as_the_same_ones_of_the_package() -
     for own in (Own(), list(Own())):
         one = planning.predict(own, MIB, 1e-3, **TIERS, links=LINKS)
         assert (one.seconds, one.forward_steps) == (known.seconds, known.forward_steps)
-    with pytest.raises(unspool.ScheduleError, match="is for 40 steps, not for 39"):
+    with pytest.raises(unspool.errors.ScheduleError, match="is for 40 steps, not for 39"):
         planning.predict(Own(), MIB, 1e-3, steps=39, **TIERS, links=LINKS)
 
 
@@ -299,7 +300,7 @@ def test_a_schedule_that_does_not_know_its_steps_is_told() -> None:
     online = schedules.OnlineRevolve(6)
     one = planning.predict(online, MIB, 1e-3, steps=100, **TIERS, links=LINKS)
     assert one.forward_steps == online.counts(100).advances
-    with pytest.raises(unspool.OptionError, match="steps=None"):
+    with pytest.raises(unspool.errors.OptionError, match="steps=None"):
         planning.predict(online, MIB, 1e-3, **TIERS, links=LINKS)
 
 

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 import unspool
 from unspool import Bound, planning, schedules
+from unspool._plan.compression import GIVEN, MEASURED, ON_CPU, ON_GPU
 from unspool.cli import main
-from unspool.planning import Link, Links, Rate
-from unspool.planning.compression import GIVEN, MEASURED, ON_CPU, ON_GPU
+from unspool.planning import Compression, Link, Links, Rate
 
 MIB = 1 << 20
 
@@ -29,10 +29,13 @@ ON_A_GPU = replace(LINKS, on="cuda:0")
 
 TIERS: dict[str, Any] = {"device": "8MiB", "host": "32MiB"}
 
+#: The speed of a codec that is not the bottleneck.
+FAST = Rate(100e9)
+
 WAVE = np.sin(np.linspace(0, 60, 1 << 18, dtype="f4")).reshape(512, 512)
 
 
-def planned(**options: Any) -> unspool.Plan:
+def planned(**options: Any) -> unspool.planning.Plan:
     return unspool.plan(100, MIB, 1e-3, **{"links": LINKS, **TIERS, **options})
 
 
@@ -44,7 +47,7 @@ def store_all(**options: Any) -> planning.Candidate:
 
 def test_what_fits_only_when_it_is_compressed_is_planned() -> None:
     assert "StoreAll(100)" in [one.name for one in planned().left_out]
-    plan = planned(ratio=10, encode="10 GB/s", decode="10 GB/s")
+    plan = planned(compression=Compression(10, Rate(10e9), Rate(10e9)))
     assert plan.best.recomputed_steps == 0 and plan.best.seconds < planned().best.seconds
     one = next(one for one in plan.candidates if one.name == "StoreAll(100)")
     assert one.peak_bytes["device"] <= 8 * MIB
@@ -52,7 +55,7 @@ def test_what_fits_only_when_it_is_compressed_is_planned() -> None:
 
 
 def test_the_links_carry_what_is_stored_and_the_codec_takes_its_time() -> None:
-    raw, coded = store_all(), store_all(ratio=4, encode=2e9, decode=4e9)
+    raw, coded = store_all(), store_all(compression=Compression(4, Rate(2e9), Rate(4e9)))
     assert coded.links[0].flushed <= raw.links[0].flushed / 4
     copies = 29 * (MIB / 2e9 + MIB / 4e9)
     assert coded.copy_seconds == pytest.approx(copies, rel=0.01)
@@ -60,17 +63,19 @@ def test_the_links_carry_what_is_stored_and_the_codec_takes_its_time() -> None:
 
 
 def test_a_slow_codec_is_no_bargain() -> None:
-    fast, slow = (store_all(ratio=4, encode=rate, decode=rate) for rate in (10e9, 0.01e9))
+    rates = (Rate(10e9), Rate(0.01e9))
+    fast, slow = (store_all(compression=Compression(4, rate, rate)) for rate in rates)
     assert slow.seconds > store_all().seconds > fast.seconds
 
 
 def test_a_ratio_of_one_at_the_speed_of_copies_changes_little() -> None:
-    same = store_all(ratio=1, encode=LINKS.save, decode=LINKS.restore)
+    same = store_all(compression=Compression(1, LINKS.save, LINKS.restore))
     assert same.seconds == pytest.approx(store_all().seconds, rel=0.05)
 
 
 def test_a_state_needs_room_for_all_of_it_while_it_is_encoded() -> None:
-    one = planned(ratio=8, encode=1e10, decode=1e10, device="2MiB", host=None, links=LINKS.first(1))
+    codec = Compression(8, Rate(1e10), Rate(1e10))
+    one = planned(compression=codec, device="2MiB", host=None, links=LINKS.first(1))
     # A MiB is kept free, and eight states lie in the other; one more takes the place of the last.
     assert one.problem.slots(one.tiers, one.links) == 9
     assert all(found.peak_copies <= 9 for found in one.candidates)
@@ -80,35 +85,36 @@ def test_a_state_needs_room_for_all_of_it_while_it_is_encoded() -> None:
 def test_speeds_that_are_not_given_are_assumed_and_that_is_said(
     links: Links, usual: tuple[Rate, Rate]
 ) -> None:
-    plan = planned(ratio=10, links=links)
+    plan = planned(compression=Compression(10), links=links)
     found = plan.problem.compression
     assert found is not None and (found.encode, found.decode) == usual
     assert found.sources[0] == GIVEN and all("assumed" in one for one in found.sources[1:])
     assert "a ratio of 10 (given); encoder" in str(plan) and "(assumed: Twine on" in str(plan)
-    half = planned(ratio=10, links=links, encode="1 GB/s").problem.compression
+    half = planned(compression=Compression(10, Rate(1e9)), links=links).problem.compression
     assert half is not None and half.encode == Rate(1e9) and half.sources[1] == GIVEN
     assert half.decode == usual[1] and "assumed" in half.sources[2]
 
 
 def test_a_sample_gives_the_ratio_and_the_codec_of_the_spool() -> None:
     bound = Bound(range=1e-3)
-    plan = planned(codec=bound, sample=WAVE)
+    tried = Compression.of(bound, WAVE)
+    plan = planned(compression=tried)
     found = plan.problem.compression
     assert found is not None and found.ratio == unspool.codecs.encode(WAVE, bound).ratio
     assert found.sources == (MEASURED, MEASURED, MEASURED) and found.encode.bytes_per_second > 1
     assert plan.best.options["codec"] == bound and f"codec={bound!r}" in plan.sentence
-    on_gpu = planned(codec=bound, sample=WAVE, links=ON_A_GPU).problem.compression
+    on_gpu = planned(compression=tried, links=ON_A_GPU).problem.compression
     assert on_gpu is not None and on_gpu.encode == ON_GPU[0] and "H100" in on_gpu.sources[1]
 
 
 def test_noise_is_stored_as_it_is() -> None:
     noise = np.random.default_rng(1).integers(0, 1 << 32, 1 << 16, dtype="u4")
-    found = planned(codec="lossless", sample=noise).problem.compression
-    assert found is not None and found.ratio == 1.0
+    assert Compression.of("lossless", noise).ratio == 1.0
 
 
 def test_the_plan_stays_plain_data() -> None:
-    content = json.loads(json.dumps(planned(codec="lossless", sample=WAVE).to_dict()))
+    plan = planned(compression=Compression.of("lossless", WAVE))
+    content = json.loads(json.dumps(plan.to_dict()))
     assert content["compression"]["ratio"] > 1 and content["compression"]["codec"] == "lossless"
     assert content["compression"]["sources"]["encode"] == MEASURED
     assert content["candidates"][0]["options"]["codec"] == "lossless"
@@ -116,9 +122,8 @@ def test_the_plan_stays_plain_data() -> None:
 
 
 def test_more_memory_is_judged_with_the_codec() -> None:
-    rows = planning.what_if(
-        planned(ratio=4, encode=1e10, decode=1e10, host=None, links=LINKS.first(1))
-    )
+    codec = Compression(4, Rate(1e10), Rate(1e10))
+    rows = planning.what_if(planned(compression=codec, host=None, links=LINKS.first(1)))
     best = {row.capacity: row.best for row in rows}
     less, more = best[4 * MIB], best[16 * MIB]
     assert less is not None and more is not None
@@ -132,31 +137,44 @@ def test_more_memory_is_judged_with_the_codec() -> None:
         ({"ratio": float("nan")}, "finite number from 1"),
         ({"ratio": True}, "finite number from 1"),
         ({"ratio": "4"}, "finite number from 1"),
-        ({"encode": 1e9}, "encode=... says nothing of how small"),
-        ({"codec": "lossless"}, "codec=... says nothing of how small"),
-        ({"ratio": 4, "encode": "500 GB"}, 'a speed is written as "500 GB/s"'),
-        ({"ratio": 4, "encode": "5 apples/s"}, "encode: .*apples"),
-        ({"ratio": 4, "decode": 0}, "decode=0: write bytes of the arrays per second"),
-        ({"ratio": 4, "decode": True}, "decode=True: write bytes"),
-        ({"ratio": 4, "sample": WAVE, "codec": "lossless"}, "leave one out"),
-        ({"sample": WAVE}, 'add codec="lossless"'),
-        ({"sample": WAVE, "codec": "auto"}, "chooses for the saves of a spool"),
-        ({"sample": WAVE[:0], "codec": "lossless"}, "sample=... has no bytes"),
+        ({"ratio": 4, "encode": "500 GB/s"}, "encode='500 GB/s': give a Rate"),
+        ({"ratio": 4, "decode": 0}, "decode=0: give a Rate in bytes of the arrays per second"),
+        ({"ratio": 4, "decode": True}, "decode=True: give a Rate"),
         ({"ratio": 4, "codec": unspool.Zfp(rate=8)}, "its speed is not known here"),
         ({"ratio": 4, "codec": 1e-3}, "is no codec"),
-        ({"ratio": 4, "encode": 1e9, "decode": 1e9, "codec": "gzip"}, "gzip"),
+        ({"ratio": 4, "encode": FAST, "decode": FAST, "codec": "gzip"}, "gzip"),
     ],
 )
 def test_what_makes_no_sense_is_refused_with_what_to_do(
     options: dict[str, Any], reason: str
 ) -> None:
-    with pytest.raises(unspool.OptionError, match=reason):
-        planned(**options)
+    with pytest.raises(unspool.errors.OptionError, match=reason):
+        Compression(**options)
+
+
+@pytest.mark.parametrize(
+    ("codec", "sample", "reason"),
+    [
+        ("auto", WAVE, "chooses for the saves of a spool"),
+        ("lossless", WAVE[:0], "has to have bytes"),
+        (None, WAVE, 'tries a codec, such as "lossless"'),
+    ],
+)
+def test_a_codec_that_cannot_be_tried_is_refused(codec: Any, sample: Any, reason: str) -> None:
+    with pytest.raises(unspool.errors.OptionError, match=reason):
+        Compression.of(codec, sample)
 
 
 def test_another_codec_is_planned_with_speeds() -> None:
-    plan = planned(ratio=4, codec=unspool.Zfp(rate=8), encode="100 GB/s", decode="100 GB/s")
+    plan = planned(compression=Compression(4, FAST, FAST, unspool.Zfp(rate=8)))
     assert plan.best.options["codec"] == unspool.Zfp(rate=8)
+
+
+def test_the_speed_of_another_codec_on_a_gpu_is_not_that_of_the_cores() -> None:
+    tried = Compression.of(unspool.Zfp(rate=8), WAVE)
+    assert planned(compression=tried).problem.compression is not None
+    with pytest.raises(unspool.errors.OptionError, match="its speed is not known here"):
+        planned(compression=tried, links=ON_A_GPU)
 
 
 # The command.
@@ -180,13 +198,17 @@ def test_the_command_takes_a_ratio_and_speeds(
     assert "a ratio of 10 (given); encoder 5 GB/s, decoder 6 GB/s (given)" in shown
 
 
-def test_the_command_tries_a_codec_on_a_file(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        (["--encode", "5 GB/s"], "--encode says nothing of how small"),
+        (["--ratio", "4", "--encode", "500 GB"], 'a speed is written as "500 GB/s"'),
+        (["--ratio", "4", "--encode", "5 apples/s"], "apples"),
+        (["--ratio", "0.5"], "ratio=0.5"),
+    ],
+)
+def test_the_command_refuses_a_codec_that_makes_no_sense(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], options: list[str], reason: str
 ) -> None:
-    file = tmp_path / "wave.npy"
-    np.save(file, WAVE)
-    assert run(tmp_path, "--codec", "range=1e-3", "--sample", str(file)) == 0
-    shown = capsys.readouterr().out
-    assert "by Bound(range=0.001)" in shown and "(measured on the sample)" in shown
-    assert run(tmp_path, "--codec", "lossless", "--sample", str(file) + "x") in (1, 2)
-    assert "there is no file" in capsys.readouterr().err
+    assert run(tmp_path, *options) == 2
+    assert reason in capsys.readouterr().err

@@ -14,12 +14,13 @@ from typing import Any
 
 import pytest
 import unspool
-from unspool.planning import Link, Links, LinksError, Rate, measuring, probe
-from unspool.planning.probe import Probe, _shares
-from unspool.planning.sizes import Tiers, bytes_of, tiers_of
-from unspool.planning.spans import Span, busy_seconds, rate_of
+from unspool._plan import measuring, probe
+from unspool._plan.probe import Probe, _shares
+from unspool._plan.sizes import Tiers, bytes_of, tiers_of
+from unspool._plan.spans import Span, busy_seconds, rate_of
+from unspool.planning import Link, Links, LinksError, Rate, measure_links
 
-from conftest import children
+from helpers import children
 
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 
@@ -71,10 +72,10 @@ def test_sizes_are_those_of_a_spool(value: object, count: int) -> None:
     ],
 )
 def test_what_is_no_size_is_refused_by_a_plan_and_by_a_spool(value: object, reason: str) -> None:
-    with pytest.raises(unspool.OptionError, match=reason):
+    with pytest.raises(unspool.errors.OptionError, match=reason):
         bytes_of("host", value)
     if value is not None:
-        with pytest.raises(unspool.OptionError):
+        with pytest.raises(unspool.errors.OptionError):
             unspool.Spool(host=value, on="cpu")
 
 
@@ -101,9 +102,9 @@ def test_automatic_sizes_are_those_that_a_spool_would_take() -> None:
 
 def test_tiers_that_make_no_sense_are_refused(tmp_path: Path) -> None:
     for disk in (tmp_path / "nothing", (tmp_path, "1GiB", 3), 1.5, object()):
-        with pytest.raises(unspool.OptionError):
+        with pytest.raises(unspool.errors.OptionError):
             tiers_of(None, None, disk)
-    with pytest.raises(unspool.OptionError, match="at least one"):
+    with pytest.raises(unspool.errors.OptionError, match="at least one"):
         tiers_of(None, None, None)
 
 
@@ -171,7 +172,7 @@ def test_links_that_someone_wrote_wrongly_are_refused(name: str, value: object) 
 
 
 def test_a_link_slows_computing_by_a_share() -> None:
-    with pytest.raises(unspool.OptionError, match="contention is -1"):
+    with pytest.raises(unspool.errors.OptionError, match="contention is -1"):
         Link("host", "disk", Rate(1e9), Rate(1e9), -1)
 
 
@@ -179,7 +180,9 @@ def test_links_of_more_tiers_hold_for_the_fastest_of_them() -> None:
     links = made()
     assert links.of(("device", "host")).tiers == ("device", "host")
     assert links.of(("device",)).links == ()
-    with pytest.raises(unspool.OptionError, match="measured for the tiers device, host, disk"):
+    with pytest.raises(
+        unspool.errors.OptionError, match="measured for the tiers device, host, disk"
+    ):
         links.of(("host", "disk"))
 
 
@@ -188,7 +191,7 @@ def test_the_way_to_a_tier_goes_through_those_before_it() -> None:
     assert links.write_seconds("device", 10**9) == pytest.approx(0.5)
     assert links.write_seconds("disk", 10**9) == pytest.approx(0.5 + 1.0 + 1.0, abs=1e-3)
     assert links.read_seconds("disk", 10**9) == pytest.approx(0.25 + 1.0 + 2.0, abs=1e-3)
-    with pytest.raises(unspool.OptionError, match="no tier 'remote'"):
+    with pytest.raises(unspool.errors.OptionError, match="no tier 'remote'"):
         links.read_seconds("remote", 1)
 
 
@@ -220,7 +223,7 @@ def test_the_probe_measures_every_direction_and_leaves_nothing(
 ) -> None:
     options = {name: tmp_path if name == "disk" else "1GiB" for name in names}
     begin = time.perf_counter()
-    links = unspool.measure_links(**options, on="cpu", checkpoint_bytes="1MiB", limit=0.5)
+    links = unspool.planning.measure_links(**options, on="cpu", checkpoint_bytes="1MiB", limit=0.5)
     assert time.perf_counter() - begin < LONG
     assert (links.on, links.tiers) == ("cpu", names)
     assert links.checkpoint_bytes <= MIB and links.seconds > 0
@@ -234,7 +237,7 @@ def test_the_probe_measures_every_direction_and_leaves_nothing(
 
 def test_the_application_can_lend_its_own_computing(tmp_path: Path) -> None:
     calls = []
-    links = unspool.measure_links(
+    links = unspool.planning.measure_links(
         host="1GiB",
         disk=tmp_path,
         on="cpu",
@@ -255,16 +258,18 @@ def test_checkpoints_are_no_larger_than_the_time_allows() -> None:
 
 
 def test_a_disk_without_a_place_cannot_be_measured() -> None:
-    with pytest.raises(unspool.OptionError, match="no directory to measure"):
-        unspool.measure_links(host="1GiB", disk="200GiB", on="cpu")
-    with pytest.raises(unspool.OptionError, match="limit=0"):
-        unspool.measure_links(host="1GiB", on="cpu", limit=0)
-    with pytest.raises(unspool.OptionError, match="limit='soon'"):
-        unspool.measure_links(host="1GiB", on="cpu", limit="soon")  # type: ignore[arg-type]
-    with pytest.raises(unspool.OptionError, match="arrays=0"):
-        unspool.measure_links(host="1GiB", on="cpu", arrays=0)
-    with pytest.raises(unspool.OptionError, match="checkpoint_bytes"):
-        unspool.measure_links(host="1GiB", on="cpu", checkpoint_bytes="4G")
+    with pytest.raises(unspool.errors.OptionError, match="no directory to measure"):
+        unspool.planning.measure_links(host="1GiB", disk="200GiB", on="cpu")
+    with pytest.raises(unspool.errors.OptionError, match="limit=0"):
+        unspool.planning.measure_links(host="1GiB", on="cpu", limit=0)
+    with pytest.raises(unspool.errors.OptionError, match="limit='soon'"):
+        measure_links(host="1GiB", on="cpu", limit="soon")  # type: ignore[arg-type]
+    with pytest.raises(unspool.errors.OptionError, match="arrays=0"):
+        unspool.planning.measure_links(host="1GiB", on="cpu", arrays=0)
+    with pytest.raises(unspool.errors.OptionError, match="work=3: that is no function"):
+        unspool.planning.measure_links(host="1GiB", on="cpu", work=3)  # type: ignore[arg-type]
+    with pytest.raises(unspool.errors.OptionError, match="checkpoint_bytes"):
+        unspool.planning.measure_links(host="1GiB", on="cpu", checkpoint_bytes="4G")
 
 
 def test_each_link_has_its_own_part_in_what_slows_computing() -> None:

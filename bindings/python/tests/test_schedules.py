@@ -135,7 +135,7 @@ def test_an_unknown_number_of_steps_becomes_known_by_finish() -> None:
     taken += actions
     reversed_steps = [action.step for action in taken if isinstance(action, Reverse)]
     assert reversed_steps == [4, 3, 2, 1, 0] and taken[-1] == End()
-    with pytest.raises(unspool.ScheduleError, match="known: 5"):
+    with pytest.raises(unspool.errors.ScheduleError, match="known: 5"):
         actions.finish(5)
 
 
@@ -156,7 +156,7 @@ def test_dry_runs_of_an_unknown_number_of_steps_end_where_they_are_told(
     assert counts.steps == counts.reverses == steps and counts.peak <= slots
     assert len(list(schedule.restores(steps))) == counts.restores
     assert Schedule.counts(schedule, steps) == counts
-    with pytest.raises(unspool.ScheduleError, match="`steps`"):
+    with pytest.raises(unspool.errors.ScheduleError, match="`steps`"):
         schedule.counts()
 
 
@@ -181,7 +181,7 @@ WRONG: list[tuple[list[object], str]] = [
 def test_wrong_lists_are_refused_with_the_action_that_is_wrong(
     actions: list[Action], why: str
 ) -> None:
-    with pytest.raises(unspool.ScheduleError, match=why):
+    with pytest.raises(unspool.errors.ScheduleError, match=why):
         Listed(actions)
 
 
@@ -215,7 +215,7 @@ REFUSED: list[Callable[[], object]] = [
 
 @pytest.mark.parametrize("make", REFUSED)
 def test_figures_that_make_no_sense_are_schedule_errors(make: Callable[[], object]) -> None:
-    with pytest.raises(unspool.ScheduleError) as raised:
+    with pytest.raises(unspool.errors.ScheduleError) as raised:
         make()
     assert isinstance(raised.value, ValueError) and str(raised.value).endswith(".")
 
@@ -229,10 +229,10 @@ def test_traces_are_read_from_files_and_texts(tmp_path: Path) -> None:
         Trace(tmp_path / "none")
     (tmp_path / "bytes").write_bytes(b"0 SAVE\n\xff\xfe")
     with pytest.raises(
-        unspool.ScheduleError, match="it is no text, but has other bytes from byte 7"
+        unspool.errors.ScheduleError, match="it is no text, but has other bytes from byte 7"
     ):
         Trace(tmp_path / "bytes")
-    with pytest.raises(unspool.ScheduleError, match="write the path of a file"):
+    with pytest.raises(unspool.errors.ScheduleError, match="write the path of a file"):
         Trace("")
 
 
@@ -269,12 +269,12 @@ def test_a_schedule_of_ones_own_is_checked_and_counted() -> None:
     assert isinstance(counts, Counts) and (counts.peak, counts.advances) == (1, 15)
     assert list(Own(3).restores()) == [0, 0]
     assert as_schedule(own := Own(3)) is own
-    with pytest.raises(unspool.ScheduleError, match="actions"):
+    with pytest.raises(unspool.errors.ScheduleError, match="actions"):
         iter(Schedule())
     wrong = Own(6)
     wrong.steps = 7
     wrong.slots = 0
-    with pytest.raises(unspool.ScheduleError, match="all 0 slots are taken"):
+    with pytest.raises(unspool.errors.ScheduleError, match="all 0 slots are taken"):
         check(wrong)
 
 
@@ -307,14 +307,16 @@ class Odd(Schedule):
 )
 def test_what_is_wrong_with_a_schedule_of_ones_own_is_said_in_words(odd: Odd, why: str) -> None:
     steps = 5 if getattr(odd, "steps", 1) is None else None
-    with pytest.raises(unspool.ScheduleError, match=why):
+    with pytest.raises(unspool.errors.ScheduleError, match=why):
         check(odd, steps=steps)
 
 
 def test_a_schedule_that_waits_for_its_number_of_steps_is_not_listed_without_end() -> None:
     online = OnlineRevolve(3)
     for refused in (Listed, to_trace, lambda given: as_schedule(iter(given))):
-        with pytest.raises(unspool.ScheduleError, match="has no end: give the schedule itself"):
+        with pytest.raises(
+            unspool.errors.ScheduleError, match="has no end: give the schedule itself"
+        ):
             refused(online)
 
 
@@ -323,7 +325,7 @@ def test_any_list_or_iterator_of_actions_is_a_schedule() -> None:
     for given_as in (actions, tuple(actions), iter(actions), (a for a in actions)):
         assert list(as_schedule(given_as)) == actions
     for nonsense in (3, "Revolve", None, object()):
-        with pytest.raises(unspool.OptionError, match="is no schedule"):
+        with pytest.raises(unspool.errors.OptionError, match="is no schedule"):
             as_schedule(nonsense)
 
 

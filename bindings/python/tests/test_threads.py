@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import unspool
 
-from conftest import python, random_array, same_bits
+from helpers import python, random_array, same_bits
 
 
 @pytest.fixture
@@ -103,7 +103,7 @@ def test_one_of_two_saves_of_a_version_wins() -> None:
         def save(value: int) -> bool:
             try:
                 spool.save(0, np.full(1000, value))
-            except (unspool.VersionExistsError, unspool.NotYetSavedError):
+            except (unspool.errors.VersionExistsError, unspool.errors.UnknownVersionError):
                 return False
             return True
 
@@ -122,7 +122,7 @@ def test_a_discard_during_restores_harms_nobody() -> None:
         def read(_: int) -> bool:
             try:
                 found = spool.load(0)
-            except (KeyError, unspool.NotYetSavedError):
+            except (KeyError, unspool.errors.UnknownVersionError):
                 return True
             return bool((found == found[0]).all())
 
@@ -135,7 +135,7 @@ def test_a_wait_ends_in_time_and_says_what_it_waited_for(tmp_path: Path) -> None
     state = np.ones(4 << 20)
     with unspool.Spool(host="40MiB", disk=tmp_path, timeout=0.001) as spool:
         spool.save(0, state)
-        with pytest.raises(unspool.WaitTimeoutError, match="timeout=") as late:
+        with pytest.raises(unspool.errors.WaitTimeoutError, match="timeout=") as late:
             spool.save(1, state)
         assert isinstance(late.value, TimeoutError)
         assert late.value.version == 1 and late.value.retryable
@@ -150,7 +150,7 @@ def test_closing_from_another_thread_ends_every_call(tmp_path: Path) -> None:
         for version in range(1 << 40):
             try:
                 spool.save(version, np.zeros(5_000))
-            except unspool.ClosedError as error:
+            except unspool.errors.ClosedError as error:
                 return str(error)
             begun.set()
         return "never closed"

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 import unspool
 
-from conftest import python
+import fake_dlpack
+from helpers import python
 
 HEAD = """
 import numpy as np
@@ -35,7 +36,7 @@ def refused(kind, call):
 
 def run(code: str, tmp_path: Path) -> str:
     """Runs code in an interpreter whose driver is not there; what it printed."""
-    paths = [str(Path(__file__).parent), str(Path(unspool.__file__).parent.parent)]
+    paths = [str(Path(fake_dlpack.__file__).parent), str(Path(unspool.__file__).parent.parent)]
     environment = os.environ | {
         "UNSPOOL_CUDA_DRIVER": str(tmp_path / "nothing.so"),
         "PYTHONPATH": os.pathsep.join(paths),
@@ -60,12 +61,14 @@ with unspool.Spool(device="auto", host="auto", on="cpu") as spool:
 
 @pytest.mark.parametrize("options", ['device="1MiB", on="cuda"', 'host="1MiB", on="cuda:1"'])
 def test_a_gpu_that_was_asked_for_is_missed(options: str, tmp_path: Path) -> None:
-    said = run(f"refused(unspool.NoDeviceError, lambda: unspool.Spool({options}))", tmp_path)
+    said = run(f"refused(unspool.errors.DeviceError, lambda: unspool.Spool({options}))", tmp_path)
     assert "driver" in said and "unspool doctor" in said
 
 
 def test_the_share_of_a_gpu_is_missed(tmp_path: Path) -> None:
-    said = run('refused(unspool.NoDeviceError, lambda: unspool.Spool(device="auto"))', tmp_path)
+    said = run(
+        'refused(unspool.errors.DeviceError, lambda: unspool.Spool(device="auto"))', tmp_path
+    )
     assert 'device="4GiB"' in said and 'on="cpu"' in said
 
 
@@ -73,27 +76,29 @@ def test_arrays_on_a_gpu_are_refused_because_the_driver_is_missing(tmp_path: Pat
     code = """
 with unspool.Spool(host="4MiB") as spool:
     for array in (OnGpu(np.zeros(3)), Interface(np.zeros(3))):
-        refused(unspool.NoDeviceError, lambda: spool.save(0, array))
+        refused(unspool.errors.DeviceError, lambda: spool.save(0, array))
         assert 0 not in spool
     spool.save(0, np.ones(3))
-    refused(unspool.NoDeviceError, lambda: spool.restore(0, OnGpu(np.zeros(3))))
+    refused(unspool.errors.DeviceError, lambda: spool.restore(0, OnGpu(np.zeros(3))))
 """
     assert run(code, tmp_path).count("driver") >= 3
 
 
 def test_the_options_of_a_gpu_are_checked() -> None:
     for nonsense in ("gpu", "cuda:", "cuda:x", "cuda:-1", "CPU", ""):
-        with pytest.raises(unspool.OptionError, match="cuda"):
+        with pytest.raises(unspool.errors.OptionError, match="cuda"):
             unspool.Spool(host="1MiB", on=nonsense)
     with pytest.raises(TypeError):
         unspool.Spool(host="1MiB", on=0)
-    with unspool.Spool(host="1MiB", on="cpu", shrink_ok=True, check_order=True) as spool:
+    with unspool.Spool(
+        host="1MiB", on="cpu", shrink_ok=True, debug=unspool.Debug(check_order=True)
+    ) as spool:
         assert spool.on == "cpu"
 
 
 def test_arrays_are_made_where_they_can_be(spool: unspool.Spool) -> None:
     spool.save(0, bytearray(3))
     for to, device in [("numpy", "cuda"), ("numpy", "tpu"), ("cupy", "cpu"), ("torch", "cuda:x")]:
-        with pytest.raises(unspool.OptionError, match="device"):
+        with pytest.raises(unspool.errors.OptionError, match="device"):
             spool.load(0, to=to, device=device)
     assert spool.load(0, to="numpy", device="cpu").nbytes == 3

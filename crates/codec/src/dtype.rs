@@ -135,6 +135,22 @@ impl Dtype {
         Some(Dtype::ALL[index].clone())
     }
 
+    /// Whether the items are floating-point or complex numbers with a form for arithmetic: those
+    /// that a bound on the error can be given for.
+    #[must_use]
+    pub fn is_float(&self) -> bool {
+        use Dtype::{BFloat16, Complex32, Complex64, Complex128, Float16, Float32, Float64};
+        let real = matches!(self, Float16 | BFloat16 | Float32 | Float64);
+        real || matches!(self, Complex32 | Complex64 | Complex128)
+    }
+
+    /// Values of an item: a complex number has two.
+    #[must_use]
+    pub fn components(&self) -> u64 {
+        use Dtype::{Complex32, Complex64, Complex128};
+        if matches!(self, Complex32 | Complex64 | Complex128) { 2 } else { 1 }
+    }
+
     /// The tag of opaque items, empty for all others.
     #[must_use]
     pub fn tag(&self) -> &str {

@@ -1,9 +1,12 @@
-//! Unspool's frame format: how the arrays of one checkpoint lie in a store.
+//! Unspool's frame format and codecs: how the arrays of one checkpoint lie in a store.
+//!
+//! A [`Spec`] says which codec an array gets, with its bound; a [`Codec`] does that in main memory:
+//! [`twine`] or [`zfp`]. An [`Outer`] coder packs whole payloads for a store.
 //!
 //! A frame is an encoded head, a multiple of 4096 bytes long, followed by the payload. The head
 //! names the regions (arrays) and says where their bytes lie in the payload; it carries the
-//! checksum of the payload and its own. `docs/format.md` is the specification; this crate is its
-//! reference.
+//! checksum of the payload and its own. `docs/reference/format.md` is the specification; this crate
+//! is its reference.
 //!
 //! What holds throughout:
 //! - One head has exactly one encoding: [`parse_head`] accepts no other bytes than those that
@@ -30,31 +33,22 @@
 
 #![forbid(unsafe_code)]
 
-mod checksum;
 pub mod choose;
-mod coding;
+mod codec;
 mod dtype;
-mod error;
-mod head;
-mod limits;
+mod frame;
 pub mod outer;
-mod parse;
-mod region;
+mod spec;
 pub mod twine;
 mod workers;
 pub mod zfp;
 
-pub use checksum::{Checksum, checksum};
-pub use coding::{
-    Achieved, Bound, Codec, CodecError, CodecErrorKind, CodecId, NvComp, Outer, OuterId, Zfp,
-};
+pub use codec::{Achieved, Codec, CodecError, CodecErrorKind, CodecId, Made};
 pub use dtype::Dtype;
-pub use error::{FrameError, FrameErrorKind};
-pub use head::{Head, Packed};
-pub use limits::{
-    FORMAT_VERSION, HEAD_ALIGNMENT, MAGIC, MAX_DIMENSION, MAX_HEAD_BYTES, MAX_NAME_BYTES,
-    MAX_PAYLOAD_BYTES, MAX_RANK, MAX_REGIONS, MAX_TAG_BYTES, REGION_ALIGNMENT,
+pub use frame::{
+    Checksum, FORMAT_VERSION, FrameError, FrameErrorKind, HEAD_ALIGNMENT, Head, MAGIC,
+    MAX_DIMENSION, MAX_HEAD_BYTES, MAX_NAME_BYTES, MAX_PAYLOAD_BYTES, MAX_RANK, MAX_REGIONS,
+    MAX_TAG_BYTES, Packed, REGION_ALIGNMENT, Region, RegionSpec, checksum, head_len, parse_head,
 };
-pub use outer::unpack;
-pub use parse::{head_len, parse_head};
-pub use region::{Region, RegionSpec};
+pub use outer::{Outer, OuterId, unpack};
+pub use spec::{Bound, NvComp, Spec, Zfp};

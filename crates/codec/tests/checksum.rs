@@ -6,7 +6,7 @@ use common::Random;
 use proptest::prelude::*;
 use unspool_codec::{Checksum, checksum};
 
-/// The definition in `docs/format.md`, one bit at a time.
+/// The definition in `docs/reference/format.md`, one bit at a time.
 fn reference(bytes: &[u8]) -> u64 {
     let mut crc = u64::MAX;
     for &byte in bytes {

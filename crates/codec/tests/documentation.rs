@@ -1,4 +1,4 @@
-//! `docs/format.md` says what the code does.
+//! `docs/reference/format.md` says what the code does.
 
 mod common;
 
@@ -9,7 +9,7 @@ use unspool_codec::{
 };
 
 fn page() -> String {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/format.md");
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/format.md");
     std::fs::read_to_string(path).expect("the format is documented")
 }
 

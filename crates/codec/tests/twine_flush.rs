@@ -11,7 +11,7 @@ use twine_common::{
     FLOATS, Noise, absolute, assert_within, decode, encode, layout, pack, relative,
 };
 use unspool_codec::Bound;
-use unspool_codec::twine::{Layout, Method};
+use unspool_codec::twine::Layout;
 
 const FLUSH_TO_ZERO: u32 = 1 << 15;
 const DENORMALS_ARE_ZERO: u32 = 1 << 6;
@@ -52,13 +52,13 @@ fn sources(layout: &Layout) -> Vec<Vec<u8>> {
     all.map(|patterns| pack(layout.bits, patterns)).into()
 }
 
-fn methods() -> Vec<Method> {
-    let mut methods = vec![Method::Lossless, relative(1e-2, 0.0), relative(1e-3, 1e-39)];
+fn methods() -> Vec<Option<Bound>> {
+    let mut methods = vec![None, relative(1e-2, 0.0), relative(1e-3, 1e-39)];
     methods.extend([1e-45, 1e-38, 2e-38, 7e-31, 9e-31, 1e-20, 1.0, 1e37, 8e37].map(absolute));
     methods.extend([1e-320, 1e-300, 1e-280, 1e-250, 1e300].map(absolute));
     let relative_to_values = [1e-40, 1e-3, 1.0, 10.0];
-    methods.extend(relative_to_values.map(|factor| Method::Bound(Bound::Range(factor))));
-    methods.extend(relative_to_values.map(|factor| Method::Bound(Bound::Rms(factor))));
+    methods.extend(relative_to_values.map(|factor| Some(Bound::Range(factor))));
+    methods.extend(relative_to_values.map(|factor| Some(Bound::Rms(factor))));
     methods
 }
 

@@ -8,13 +8,13 @@ use std::collections::BTreeMap;
 
 use twine_common::{Noise, absolute, encode, layout, pack, relative};
 use twine_fuzz_body::{check, layouts, repaired};
-use unspool_codec::twine::{self, Layout, Method};
+use unspool_codec::twine::{self, Layout};
 use unspool_codec::{Bound, CodecErrorKind, Dtype};
 
 const CASES: usize = 20_000;
 
 /// A stream with several kinds of chunks.
-fn stream(layout: &Layout, method: Method, noise: &mut Noise) -> Vec<u8> {
+fn stream(layout: &Layout, method: Option<Bound>, noise: &mut Noise) -> Vec<u8> {
     let float = |i: u64| twine_common::pattern(layout, (i as f64 * 0.02).sin());
     let each = |i: u64| match i % 97 {
         0 => noise.next(),
@@ -29,7 +29,7 @@ fn seeds() -> Vec<(Layout, Vec<u8>)> {
     let mut noise = Noise(1);
     let mut seeds = Vec::new();
     for layout in layouts() {
-        seeds.push((layout, stream(&layout, Method::Lossless, &mut noise)));
+        seeds.push((layout, stream(&layout, None, &mut noise)));
         if layout.kind.is_float() {
             seeds.push((layout, stream(&layout, absolute(1e-3), &mut noise)));
             seeds.push((layout, stream(&layout, relative(1e-2, 1e-3), &mut noise)));
@@ -88,7 +88,7 @@ fn random_bytes_are_refused() {
 /// What a stream of 64 ramping int32 values says after some of its words have been changed.
 fn changed(changes: &[(usize, u32)]) -> Result<(), CodecErrorKind> {
     let layout = layout(&Dtype::Int32, &[64]);
-    let (mut stream, _) = encode(layout, Method::Lossless, &pack(32, 0..64));
+    let (mut stream, _) = encode(layout, None, &pack(32, 0..64));
     for &(word, value) in changes {
         stream[4 * word..4 * word + 4].copy_from_slice(&value.to_le_bytes());
     }
@@ -148,7 +148,7 @@ fn outliers_ascend_and_belong_to_values() {
 fn a_table_that_goes_back_is_refused() {
     let layout = layout(&Dtype::Float32, &[3000]);
     let mut noise = Noise(4);
-    let (stream, _) = encode(layout, Method::Lossless, &pack(32, (0..3000).map(|_| noise.next())));
+    let (stream, _) = encode(layout, None, &pack(32, (0..3000).map(|_| noise.next())));
     for word in [0, 5000, 3100] {
         let mut stream = stream.clone();
         stream[68..72].copy_from_slice(&u32::to_le_bytes(word));
@@ -160,7 +160,7 @@ fn a_table_that_goes_back_is_refused() {
 fn bounds_that_make_no_sense_are_refused_and_say_why() {
     let refused = |dtype: &Dtype, bound: Bound| {
         let layout = Layout::of(dtype, &[10]).unwrap();
-        let spec = twine::Spec { layout, method: Method::Bound(bound) };
+        let spec = twine::Array { layout, bound: Some(bound) };
         let mut out = vec![0; twine::max_bytes(&layout) as usize];
         let source = vec![0; layout.bytes() as usize];
         let error = twine::encode(&spec, &source, &mut out).unwrap_err();
@@ -175,8 +175,8 @@ fn bounds_that_make_no_sense_are_refused_and_say_why() {
             Bound::Range(bound),
             Bound::Rms(bound),
             Bound::L2(bound),
-            Bound::Relative { bound, floor: 0.0 },
-            Bound::Relative { bound: 0.1, floor: bound },
+            Bound::Pointwise { bound, floor: 0.0 },
+            Bound::Pointwise { bound: 0.1, floor: bound },
         ] {
             assert!(refused(&Dtype::Float32, bound).contains("not negative"), "{bound:?}");
         }
@@ -186,7 +186,7 @@ fn bounds_that_make_no_sense_are_refused_and_say_why() {
 #[test]
 fn buffers_of_another_length_are_refused() {
     let layout = layout(&Dtype::Float32, &[10]);
-    let spec = twine::Spec { layout, method: Method::Lossless };
+    let spec = twine::Array { layout, bound: None };
     let mut out = vec![0; twine::max_bytes(&layout) as usize];
     assert!(twine::encode(&spec, &[0; 39], &mut out).is_err());
     assert!(twine::encode(&spec, &[0; 40], &mut out[1..]).is_err());

@@ -7,7 +7,7 @@ use twine_common::{
     DTYPES, FLOATS, Noise, absolute, assert_relative, assert_within, decode, encode, layout, pack,
     pattern, relative, specials, there_and_back,
 };
-use unspool_codec::twine::{self, Layout, Method};
+use unspool_codec::twine::{self, Layout};
 use unspool_codec::{Bound, Dtype};
 
 /// How values are laid out over an array.
@@ -101,7 +101,7 @@ proptest! {
     ) {
         let layout = layout(&dtype, &shape);
         let source = source(&layout, texture, special, seed);
-        let (stream, encoded) = encode(layout, Method::Lossless, &source);
+        let (stream, encoded) = encode(layout, None, &source);
         prop_assert!(stream.len() as u64 <= twine::max_bytes(&layout));
         prop_assert_eq!(encoded.achieved.max_error, 0.0);
         prop_assert_eq!(encoded.achieved.values, layout.n);
@@ -151,7 +151,7 @@ proptest! {
 #[test]
 fn large_arrays_give_the_same_stream_on_any_number_of_threads() {
     let shape = [3, 200, 300];
-    for (dtype, method) in [(Dtype::Float32, absolute(1e-3)), (Dtype::UInt16, Method::Lossless)] {
+    for (dtype, method) in [(Dtype::Float32, absolute(1e-3)), (Dtype::UInt16, None)] {
         let layout = layout(&dtype, &shape);
         let source = source(&layout, Texture::Smooth, 500, 3);
         let with = |threads: usize| {
@@ -181,7 +181,7 @@ fn bounds_relative_to_the_values_are_those_of_their_definition() {
         (Bound::Psnr(60.0), sqrt_3 * 1e-3 * range),
         (Bound::L2(1e-3), sqrt_3 * 1e-3 * rms),
     ] {
-        let (stream, _) = encode(layout, Method::Bound(bound), &source);
+        let (stream, _) = encode(layout, Some(bound), &source);
         let held = twine::header(&stream).unwrap().bound;
         assert!((held / expected - 1.0).abs() < 1e-12, "{bound:?}: {held} {expected}");
         assert_within(&layout, &source, &decode(&layout, &stream), held);
@@ -200,7 +200,7 @@ fn values_that_are_not_finite_do_not_disturb_bounds_that_are_relative_to_the_val
     let summary = twine::reduce(&layout, &source);
     assert_eq!(summary.n_finite, 2940);
     assert!(summary.min >= -1.0 && summary.max <= 1.0 && summary.max > 0.99);
-    let (back, encoded) = there_and_back(layout, Method::Bound(Bound::Range(1e-3)), &source);
+    let (back, encoded) = there_and_back(layout, Some(Bound::Range(1e-3)), &source);
     assert_within(&layout, &source, &back, 1e-3 * (summary.max - summary.min));
     assert_eq!(encoded.achieved.outliers, 60);
 }
@@ -218,7 +218,7 @@ fn a_bound_that_no_value_can_be_held_to_keeps_every_value() {
     let wide = pack(64, (0..4000).map(|i| if i % 2 == 0 { f64::MAX } else { f64::MIN }.to_bits()));
     let layout = Layout::of(&Dtype::Float64, &[4000]).unwrap();
     for bound in [Bound::Range(0.1), Bound::Rms(0.1)] {
-        let (back, _) = there_and_back(layout, Method::Bound(bound), &wide);
+        let (back, _) = there_and_back(layout, Some(bound), &wide);
         assert!(back == wide, "the range overflows: {bound:?}");
     }
 }

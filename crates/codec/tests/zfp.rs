@@ -61,7 +61,7 @@ fn golden() -> Vec<Golden> {
             mode: match fields[2] {
                 "rate" => Zfp::Rate(number),
                 "precision" => Zfp::Precision(number as u32),
-                _ => Zfp::Accuracy(number),
+                _ => Zfp::Tolerance(number),
             },
             stream: unhex(fields[4]),
             decoded: unhex(fields[5]),
@@ -107,7 +107,7 @@ fn tolerance_holds_and_the_error_is_told() {
         let values = wave(shape);
         for tolerance in [0.1, 1e-3, 1e-5] {
             let source = bytes_of(&values);
-            let mode = Zfp::Accuracy(tolerance);
+            let mode = Zfp::Tolerance(tolerance);
             let (stream, achieved) = encode(mode, &Dtype::Float32, shape, &source).unwrap();
             let back = decode(&Dtype::Float32, shape, &stream).unwrap();
             let back = back.as_chunks::<4>().0.iter().map(|b| f32::from_le_bytes(*b));
@@ -143,11 +143,11 @@ fn size_at_a_fixed_rate_is_known_before() {
 fn large_fields_are_the_same_with_one_thread_and_with_many() {
     let shape = [300, 700];
     let source = bytes_of(&wave(&shape));
-    for mode in [Zfp::Rate(7.5), Zfp::Precision(20), Zfp::Accuracy(1e-4)] {
+    for mode in [Zfp::Rate(7.5), Zfp::Precision(20), Zfp::Tolerance(1e-4)] {
         let (stream, _) = encode(mode, &Dtype::Float32, &shape, &source).unwrap();
         let config = match mode {
             Zfp::Precision(planes) => zfp_rs::ZfpConfig::fixed_precision(planes),
-            Zfp::Accuracy(tolerance) => zfp_rs::ZfpConfig::fixed_accuracy(tolerance),
+            Zfp::Tolerance(tolerance) => zfp_rs::ZfpConfig::fixed_accuracy(tolerance),
             _ => zfp_rs::ZfpConfig::fixed_rate(
                 7.5,
                 zfp_rs::ZfpScalarType::F32,
@@ -166,7 +166,7 @@ fn large_fields_are_the_same_with_one_thread_and_with_many() {
 
 #[test]
 fn memory_that_is_not_aligned_makes_no_difference() {
-    let (shape, mode) = ([20, 30], Zfp::Accuracy(1e-3));
+    let (shape, mode) = ([20, 30], Zfp::Tolerance(1e-3));
     let source = bytes_of(&wave(&shape));
     let (stream, _) = encode(mode, &Dtype::Float32, &shape, &source).unwrap();
     let back = decode(&Dtype::Float32, &shape, &stream).unwrap();
@@ -226,7 +226,7 @@ fn assert_refused(
 #[test]
 fn values_that_zfp_cannot_hold_are_refused_with_their_place() {
     use CodecErrorKind::Invalid;
-    let mode = Zfp::Accuracy(0.1);
+    let mode = Zfp::Tolerance(0.1);
     for (bad, name) in [(f32::NAN, "NaN"), (f32::INFINITY, "inf"), (f32::NEG_INFINITY, "-inf")] {
         let mut values = wave(&[100]);
         values[37] = bad;
@@ -253,9 +253,9 @@ fn modes_and_arrays_that_zfp_does_not_know_are_refused() {
         assert_refused(Zfp::Precision(planes), &f32, &[4], &[0; 16], Invalid, "1 to 32");
     }
     for tolerance in [0.0, -1.0, f64::NAN, f64::INFINITY] {
-        assert_refused(Zfp::Accuracy(tolerance), &f32, &[4], &[0; 16], Invalid, "above 0");
+        assert_refused(Zfp::Tolerance(tolerance), &f32, &[4], &[0; 16], Invalid, "above 0");
     }
-    assert_refused(Zfp::Accuracy(1.0), &Dtype::Int32, &[4], &[0; 16], Invalid, "integers");
+    assert_refused(Zfp::Tolerance(1.0), &Dtype::Int32, &[4], &[0; 16], Invalid, "integers");
     assert_refused(Zfp::Rate(8.0), &Dtype::Float16, &[4], &[0; 8], Invalid, "not float16");
     assert_refused(Zfp::Rate(8.0), &f32, &[4], &[0; 15], Invalid, "16 bytes");
     assert_refused(Zfp::Rate(8.0), &f32, &[1 << 32], &[], TooLarge, "Split");
@@ -267,7 +267,7 @@ fn modes_and_arrays_that_zfp_does_not_know_are_refused() {
 /// A stream of 20 x 30 values and its mode.
 fn streams() -> Vec<Vec<u8>> {
     let source = bytes_of(&wave(&[20, 30]));
-    [Zfp::Rate(8.0), Zfp::Precision(12), Zfp::Accuracy(1e-3)]
+    [Zfp::Rate(8.0), Zfp::Precision(12), Zfp::Tolerance(1e-3)]
         .map(|mode| encode(mode, &Dtype::Float32, &[20, 30], &source).expect("a wave").0)
         .to_vec()
 }
@@ -329,7 +329,7 @@ fn newer_stream_is_told_apart_from_a_damaged_one() {
 #[test]
 fn prefix_says_what_was_asked_for() {
     let prefix = zfp::header(&streams()[2]).unwrap();
-    assert_eq!((prefix.mode, prefix.dims, prefix.sizes), (Zfp::Accuracy(1e-3), 2, [30, 20, 0, 0]));
+    assert_eq!((prefix.mode, prefix.dims, prefix.sizes), (Zfp::Tolerance(1e-3), 2, [30, 20, 0, 0]));
     assert_eq!(prefix.stream_bytes as usize, streams()[2].len() - PREFIX_BYTES);
 }
 
@@ -349,7 +349,7 @@ proptest! {
         let values = (0..items).map(|_| (random.next() as i32 as f64 / 2_f64.powi(31)) * scale);
         let source: Vec<u8> = values.flat_map(f64::to_le_bytes).collect();
         let tolerance = scale * 10_f64.powi(-digits);
-        let mode = Zfp::Accuracy(tolerance);
+        let mode = Zfp::Tolerance(tolerance);
         let (stream, achieved) = encode(mode, &Dtype::Float64, &shape, &source).unwrap();
         prop_assert!(achieved.max_error <= tolerance);
         let back = decode(&Dtype::Float64, &shape, &stream).unwrap();

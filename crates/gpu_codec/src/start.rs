@@ -1,8 +1,43 @@
 //! How the kernels that encode one checkpoint at a time find where it begins.
 
-use crate::pending::{Slot, Start};
+use std::time::Duration;
+
+use crate::codec::Checkpoint;
+use crate::pending::{Pending, Slot, Start};
 use unspool_cuda::Stream;
 use unspool_cuda::{DeviceError, DeviceErrorKind};
+
+/// The longest wait for checkpoints before one that cannot be enqueued.
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// Waits for checkpoints before one that cannot be enqueued: whoever gets their bytes then must not
+/// meet their encoders.
+pub(crate) fn end(all: &[Pending]) {
+    all.iter().for_each(|pending| drop(pending.wait(LIMIT)));
+}
+
+/// Encodes checkpoints one after the other: by `encode`, which is given the number of each, and
+/// where it begins and may end.
+pub(crate) fn one_by_one(
+    checkpoints: &[Checkpoint<'_>],
+    mut encode: impl FnMut(usize, (Start<'_>, u64)) -> Result<Pending, DeviceError>,
+) -> Result<Vec<Pending>, DeviceError> {
+    let mut all: Vec<Pending> = Vec::with_capacity(checkpoints.len());
+    for (index, checkpoint) in checkpoints.iter().enumerate() {
+        let start = match (checkpoint.start, all.last()) {
+            (Start::Next { align }, Some(pending)) => Start::After { pending, align },
+            (start, _) => start,
+        };
+        match encode(index, (start, checkpoint.limit)) {
+            Ok(pending) => all.push(pending),
+            Err(error) => {
+                end(&all);
+                return Err(error);
+            }
+        }
+    }
+    Ok(all)
+}
 
 /// The kernels' `Place`: where a checkpoint of known or unknown size begins and may end.
 #[repr(C)]

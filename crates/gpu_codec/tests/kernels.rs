@@ -41,7 +41,7 @@ fn every_kernel_compiles_for_every_architecture() {
 fn the_kernels_of_the_python_package_compile_for_every_architecture() {
     let Some(nvrtc) = nvrtc() else { return };
     let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
-    let folder = format!("{root}/bindings/python/python/unspool/rtm/kernels");
+    let folder = format!("{root}/studies/python/unspool_studies/rtm/kernels");
     let files: Vec<_> = std::fs::read_dir(folder).unwrap().map(|file| file.unwrap()).collect();
     assert!(!files.is_empty());
     for file in files {

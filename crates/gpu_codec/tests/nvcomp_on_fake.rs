@@ -10,8 +10,8 @@ use unspool_cuda::{
 };
 use unspool_fakecuda::Fake;
 use unspool_gpu_codec::{
-    DecodeStatus, EncodeErrorKind, NvCompCoder, NvCompDecodeJob, NvCompJob, NvCompLayout,
-    NvCompLibrary, Pending, Slots, Start,
+    Checkpoint, DecodeJob, DecodeStatus, EncodeErrorKind, EncodeJob, GpuCodec, NvCompCoder,
+    NvCompLayout, NvCompLibrary, Pending, Slots, Start,
 };
 
 const LIMIT: Duration = Duration::from_secs(20);
@@ -86,32 +86,36 @@ impl Bench {
         start: Start<'_>,
         limit: u64,
     ) -> Outcome<Pending> {
+        let jobs = [EncodeJob { source, layout: layout.clone().into() }];
+        let asked = [Checkpoint { jobs: &jobs, start, limit }];
         // SAFETY: sources and the room live until the end of the test, which waits.
-        unsafe { self.coder.encode(&self.stream, &NvCompJob { source, layout }, start, limit) }
+        let all = unsafe { self.coder.encode(&self.stream, &asked) };
+        Ok(all?.pop().expect("one checkpoint gives one result"))
     }
 
     /// Encodes the array so many times with one call, and waits for that.
     fn encode_batch(&self, source: u64, layout: &NvCompLayout, count: usize) -> Outcome {
-        let place = |index| (self.begin() + index as u64 * layout.most(), self.begin() + ROOM);
-        let places: Vec<_> =
-            (0..count).map(place).map(|(at, limit)| (Start::At(at), limit)).collect();
-        let jobs = vec![NvCompJob { source, layout }; count];
+        let jobs = [EncodeJob { source, layout: layout.clone().into() }];
+        let limit = self.begin() + ROOM;
+        let start = |index| Start::At(self.begin() + index as u64 * layout.most());
+        let asked = (0..count).map(|index| Checkpoint { jobs: &jobs, start: start(index), limit });
+        let asked: Vec<_> = asked.collect();
         // SAFETY: as in `encode`.
-        let all = unsafe { self.coder.encode_all(&self.stream, &jobs, &places) }?;
+        let all = unsafe { self.coder.encode(&self.stream, &asked) }?;
         all.iter().for_each(|pending| drop(pending.wait(LIMIT).expect("a container")));
         Ok(())
     }
 
     fn decode(
         &self,
-        stream_address: u64,
+        stream: u64,
         stored: u64,
         layout: &NvCompLayout,
         target: u64,
     ) -> Outcome<DecodeStatus> {
-        let job = NvCompDecodeJob { stream_address, stored, layout, target };
+        let job = DecodeJob { stream, stored, layout: layout.clone().into(), target };
         // SAFETY: as above.
-        unsafe { self.coder.decode(&self.stream, &job) }
+        unsafe { self.coder.decode(&self.stream, &[job]) }
     }
 }
 

@@ -3,11 +3,12 @@
 
 use std::time::{Duration, Instant};
 
-use unspool_codec::twine::{self, Layout, Method, Spec};
+use unspool_codec::twine::{self, Array, Layout};
 use unspool_codec::{Bound, Dtype};
 use unspool_cuda::{Context, DeviceError, DeviceErrorKind, DeviceMemory, Driver, Stream, copy};
 use unspool_fakecuda::Fake;
-use unspool_gpu_codec::twine::{Checkpoint, DecodeJob, EncodeJob, JobSpec, Twine};
+use unspool_gpu_codec::twine::Twine;
+use unspool_gpu_codec::{Checkpoint, DecodeJob, EncodeJob, GpuCodec, GpuLayout};
 use unspool_gpu_codec::{EncodeErrorKind, Pending, Start};
 
 const LIMIT: Duration = Duration::from_secs(20);
@@ -53,7 +54,7 @@ impl Bench {
         self.begin() + ROOM
     }
 
-    fn encode(&self, jobs: &[EncodeJob<'_>], start: Start<'_>, limit: u64) -> Outcome<Pending> {
+    fn encode(&self, jobs: &[EncodeJob], start: Start<'_>, limit: u64) -> Outcome<Pending> {
         // SAFETY: sources live until the end of the test, which waits.
         let pending =
             unsafe { self.twine.encode(&self.stream, &[Checkpoint { jobs, start, limit }])? };
@@ -63,16 +64,16 @@ impl Bench {
 
 /// A field, its layout and its stream by the processor.
 struct Field {
-    spec: Spec,
+    spec: Array,
     bytes: Vec<u8>,
     stream: Vec<u8>,
 }
 
-fn field(n: u64, method: Method) -> Field {
+fn field(n: u64, method: Option<Bound>) -> Field {
     let layout = Layout::of(&Dtype::Float32, &[n]).expect("a small array");
     let values = (0..n).map(|i| (i as f32 * 0.01).sin());
     let bytes: Vec<u8> = values.flat_map(f32::to_le_bytes).collect();
-    let spec = Spec { layout, method };
+    let spec = Array { layout, bound: method };
     let mut stream = vec![0; twine::max_bytes(&layout) as usize];
     let encoded = twine::encode(&spec, &bytes, &mut stream).expect("floats");
     stream.truncate(encoded.bytes as usize);
@@ -80,20 +81,20 @@ fn field(n: u64, method: Method) -> Field {
 }
 
 fn bounded(n: u64) -> Field {
-    field(n, Method::Bound(Bound::Range(1e-3)))
+    field(n, Some(Bound::Range(1e-3)))
 }
 
 #[test]
 fn regions_of_a_checkpoint_lie_behind_each_other_and_decode_to_the_values() -> Outcome {
     let fake = Fake::start();
     let mut bench = Bench::new()?;
-    let (a, b) = (bounded(5000), field(3000, Method::Lossless));
+    let (a, b) = (bounded(5000), field(3000, None));
     let raw = bench.upload(&[7; 1001])?;
     let (first, second) = (bench.upload(&a.bytes)?, bench.upload(&b.bytes)?);
     let jobs = [
-        EncodeJob { source: first.span().address(), spec: JobSpec::Twine(&a.spec) },
-        EncodeJob { source: raw.span().address(), spec: JobSpec::Raw { bytes: 1001 } },
-        EncodeJob { source: second.span().address(), spec: JobSpec::Twine(&b.spec) },
+        EncodeJob { source: first.span().address(), layout: a.spec.into() },
+        EncodeJob { source: raw.span().address(), layout: GpuLayout::Raw { bytes: 1001 } },
+        EncodeJob { source: second.span().address(), layout: b.spec.into() },
     ];
     let mut expected = a.stream.clone();
     expected.resize(expected.len().next_multiple_of(64), 0);
@@ -118,7 +119,7 @@ fn regions_of_a_checkpoint_lie_behind_each_other_and_decode_to_the_values() -> O
     let job = DecodeJob {
         stream: result.start + offset,
         stored: b.stream.len() as u64,
-        layout: &b.spec.layout,
+        layout: b.spec.into(),
         target: target.span().address(),
     };
     // SAFETY: all of it lives until the end of the test.
@@ -135,7 +136,7 @@ fn checkpoints_follow_each_other_before_anyone_knows_their_sizes() -> Outcome {
     let bench = Bench::new()?;
     let a = bounded(4000);
     let source = bench.upload(&a.bytes)?;
-    let jobs = [EncodeJob { source: source.span().address(), spec: JobSpec::Twine(&a.spec) }];
+    let jobs = [EncodeJob { source: source.span().address(), layout: a.spec.into() }];
     let limit = bench.end();
     fake.hold();
     let first = bench.encode(&jobs, Start::At(bench.begin()), limit)?;
@@ -167,7 +168,7 @@ fn a_checkpoint_that_does_not_fit_says_so_and_leaves_what_is_behind_alone() -> O
     let bench = Bench::new()?;
     let a = bounded(4000);
     let source = bench.upload(&a.bytes)?;
-    let jobs = [EncodeJob { source: source.span().address(), spec: JobSpec::Twine(&a.spec) }];
+    let jobs = [EncodeJob { source: source.span().address(), layout: a.spec.into() }];
     let limit = bench.begin() + 300;
     let pending = bench.encode(&jobs, Start::At(bench.begin()), limit)?;
     let start = Start::After { pending: &pending, align: 64 };
@@ -191,7 +192,7 @@ fn a_damaged_stream_is_told_later() -> Outcome {
     let job = DecodeJob {
         stream: source.span().address(),
         stored: stream.len() as u64,
-        layout: &a.spec.layout,
+        layout: a.spec.into(),
         target: target.span().address(),
     };
     // SAFETY: all of it lives until the end of the test.
@@ -209,12 +210,12 @@ fn a_launch_allocates_nothing_when_others_before_it_are_done() -> Outcome {
     let fields: Vec<Field> = (0..20).map(|i| bounded(100 + i)).collect();
     let sources: Outcome<Vec<_>> = fields.iter().map(|field| bench.upload(&field.bytes)).collect();
     let sources = sources?;
-    let jobs = fields.iter().zip(&sources).map(|(field, source)| {
-        let spec = JobSpec::Twine(&field.spec);
-        EncodeJob { source: source.span().address(), spec }
+    let jobs = fields.iter().zip(&sources).map(|(field, source)| EncodeJob {
+        source: source.span().address(),
+        layout: field.spec.into(),
     });
     // More than fit the parameters of a launch: they go through a table.
-    let jobs: Vec<EncodeJob<'_>> = jobs.collect();
+    let jobs: Vec<EncodeJob> = jobs.collect();
     let mut counts = Vec::new();
     for _ in 0..5 {
         let pending = bench.encode(&jobs, Start::At(bench.begin()), bench.end())?;
@@ -236,7 +237,7 @@ fn launches_that_pile_up_share_a_bounded_number_of_sets() -> Outcome {
     let bench = Bench::new()?;
     let a = bounded(300);
     let source = bench.upload(&a.bytes)?;
-    let jobs = [EncodeJob { source: source.span().address(), spec: JobSpec::Twine(&a.spec) }];
+    let jobs = [EncodeJob { source: source.span().address(), layout: a.spec.into() }];
     let streams = [Stream::new(&bench.context)?, Stream::new(&bench.context)?];
     fake.hold();
     let before = fake.count("blocks");
@@ -266,10 +267,10 @@ fn what_cannot_be_encoded_is_refused_before_anything_is_enqueued() -> Outcome {
     let bench = Bench::new()?;
     let a = bounded(100);
     let source = bench.upload(&a.bytes)?;
-    let job = |source| [EncodeJob { source, spec: JobSpec::Twine(&a.spec) }];
+    let job = |source| [EncodeJob { source, layout: a.spec.into() }];
     let (good, bad) = (job(source.span().address()), job(source.span().address() + 2));
     let (begin, end) = (bench.begin(), bench.end());
-    let refused = |jobs: &[EncodeJob<'_>], start, limit| {
+    let refused = |jobs: &[EncodeJob], start, limit| {
         let refused = bench.encode(jobs, start, limit);
         refused.is_err_and(|error| error.kind() == DeviceErrorKind::OutOfRange)
     };
@@ -279,8 +280,8 @@ fn what_cannot_be_encoded_is_refused_before_anything_is_enqueued() -> Outcome {
     assert!(refused(&good, Start::Next { align: 64 }, end));
     assert!(refused(&[], Start::At(begin), end));
     let ints = Layout::of(&Dtype::Int32, &[25]).expect("a small array");
-    let spec = Spec { layout: ints, method: Method::Bound(Bound::Absolute(1.0)) };
-    let ints = [EncodeJob { source: source.span().address(), spec: JobSpec::Twine(&spec) }];
+    let spec = Array { layout: ints, bound: Some(Bound::Absolute(1.0)) };
+    let ints = [EncodeJob { source: source.span().address(), layout: spec.into() }];
     assert!(refused(&ints, Start::At(begin), end));
     Ok(())
 }
@@ -305,16 +306,16 @@ impl TwoForms {
     fn new() -> Outcome<TwoForms> {
         let mut bench = Bench::new()?;
         bench.twine = bench.twine.with_launches_from(128);
-        let absolute = Method::Bound(Bound::Absolute(1e-3));
-        let fields = [field(200_000, absolute), field(140_000, Method::Lossless)];
+        let absolute = Some(Bound::Absolute(1e-3));
+        let fields = [field(200_000, absolute), field(140_000, None)];
         let memories = [bench.upload(&fields[0].bytes)?, bench.upload(&fields[1].bytes)?];
         Ok(TwoForms { bench, fields, memories })
     }
 
-    fn jobs(&self) -> Vec<EncodeJob<'_>> {
+    fn jobs(&self) -> Vec<EncodeJob> {
         let sources = self.memories.iter().map(|memory| memory.span().address());
-        let specs = self.fields.iter().map(|field| JobSpec::Twine(&field.spec));
-        sources.zip(specs).map(|(source, spec)| EncodeJob { source, spec }).collect()
+        let layouts = self.fields.iter().map(|field| GpuLayout::Twine(field.spec));
+        sources.zip(layouts).map(|(source, layout)| EncodeJob { source, layout }).collect()
     }
 }
 
@@ -351,12 +352,12 @@ fn what_was_prepared_is_not_compiled_by_the_launch() -> Outcome {
     let fake = Fake::start();
     let TwoForms { bench, .. } = TwoForms::new()?;
     let layout = Layout::of(&Dtype::Int32, &[70_000]).expect("a small array");
-    let ints = Spec { layout, method: Method::Lossless };
+    let ints = Array { layout, bound: None };
     let wide = Layout::of(&Dtype::Float64, &[140_000]).expect("a small array");
-    let wide = Spec { layout: wide, method: Method::Lossless };
+    let wide = Array { layout: wide, bound: None };
     let memory = bench.upload(&vec![0; 8 * 140_000])?;
     let source = memory.span().address();
-    let jobs = [&ints, &wide].map(|spec| EncodeJob { source, spec: JobSpec::Twine(spec) });
+    let jobs = [&ints, &wide].map(|spec| EncodeJob { source, layout: (*spec).into() });
     let twine = &bench.twine;
     let (start, limit) = (Start::At(bench.begin()), bench.end());
     twine.prepare(&[Checkpoint { jobs: &jobs, start, limit }])?;

@@ -7,7 +7,7 @@ use std::process::Command;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use unspool_codec::{Dtype, Zfp, zfp};
-use unspool_cuda::kernels::SOURCES;
+use unspool_gpu_codec::SOURCES;
 
 /// What the device brings along, as far as the kernels use it.
 const SHIM: &str = r#"

@@ -9,7 +9,8 @@ use unspool_cuda::{
 };
 use unspool_fakecuda::Fake;
 use unspool_gpu_codec::{
-    EncodeErrorKind, Pending, Slots, Start, ZfpCoder, ZfpDecodeJob, ZfpJob, ZfpLayout,
+    Checkpoint, DecodeJob, EncodeErrorKind, EncodeJob, GpuCodec, Pending, Slots, Start, ZfpCoder,
+    ZfpLayout,
 };
 
 const LIMIT: Duration = Duration::from_secs(20);
@@ -61,7 +62,9 @@ impl Bench {
     fn encode(&self, fields: &[&Field], start: Start<'_>, limit: u64) -> Outcome<Pending> {
         let jobs: Vec<_> = fields.iter().map(|field| field.job()).collect();
         // SAFETY: fields and room live until the end of the test, which waits.
-        unsafe { self.coder.encode(&self.stream, &jobs, start, limit) }
+        let all =
+            unsafe { self.coder.encode(&self.stream, &[Checkpoint { jobs: &jobs, start, limit }]) };
+        Ok(all?.pop().expect("one checkpoint gives one result"))
     }
 }
 
@@ -90,8 +93,8 @@ impl Field {
         Field { layout, bytes, stream, memory }
     }
 
-    fn job(&self) -> ZfpJob<'_> {
-        ZfpJob { source: self.memory.span().address(), layout: &self.layout }
+    fn job(&self) -> EncodeJob {
+        EncodeJob { source: self.memory.span().address(), layout: self.layout.clone().into() }
     }
 }
 
@@ -157,11 +160,11 @@ fn streams_come_back_as_the_codec_decodes_them() {
     let pending = bench.encode(&[&field], Start::At(bench.begin()), bench.end()).unwrap();
     let result = pending.wait(LIMIT).unwrap();
     let target = bench.upload(&vec![0; field.bytes.len()]).unwrap();
-    let (stream_address, stored) = (result.start, result.bytes);
-    let (layout, target_address) = (&field.layout, target.span().address());
-    let job = ZfpDecodeJob { stream_address, stored, layout, target: target_address };
+    let (stream, stored) = (result.start, result.bytes);
+    let (layout, target_address) = (field.layout.clone().into(), target.span().address());
+    let job = DecodeJob { stream, stored, layout, target: target_address };
     // SAFETY: as above.
-    let status = unsafe { bench.coder.decode(&bench.stream, &[job]) }.unwrap();
+    let status = unsafe { bench.coder.decode(&bench.stream, &[job.clone()]) }.unwrap();
     status.wait(LIMIT).unwrap();
     let mut expected = vec![0; field.bytes.len()];
     zfp::decode(&Dtype::Float32, &[33, 18], &field.stream, &mut expected).unwrap();
@@ -170,12 +173,12 @@ fn streams_come_back_as_the_codec_decodes_them() {
     copy::fill(&bench.stream, &target.span(), UNTOUCHED).unwrap();
     let other = ZfpLayout::of(&Dtype::Float32, &[18, 33], 6.5).unwrap();
     assert_eq!(other.stored(), stored);
-    let job = ZfpDecodeJob { layout: &other, ..job };
+    let job = DecodeJob { layout: other.into(), ..job };
     // SAFETY: as above.
-    let status = unsafe { bench.coder.decode(&bench.stream, &[job]) }.unwrap();
+    let status = unsafe { bench.coder.decode(&bench.stream, &[job.clone()]) }.unwrap();
     assert_eq!(status.wait(LIMIT).unwrap_err().kind(), DeviceErrorKind::Damaged);
     assert!(bench.download(&target.span()).unwrap().iter().all(|&byte| byte == UNTOUCHED));
-    let job = ZfpDecodeJob { stored: stored - 8, ..job };
+    let job = DecodeJob { stored: stored - 8, ..job };
     // SAFETY: as above.
     let error = unsafe { bench.coder.decode(&bench.stream, &[job]) }.unwrap_err();
     assert_eq!(error.kind(), DeviceErrorKind::OutOfRange);

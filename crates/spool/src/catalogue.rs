@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use unspool_codec::{Achieved, Codec};
+use unspool_codec::{Achieved, Spec};
 use unspool_core::CheckpointId;
 use unspool_transfer::Frame;
 
@@ -20,7 +20,7 @@ struct Entry {
     achieved: Vec<Option<Achieved>>,
     /// What made the regions whose codec the frame does not tell with its parameters; none where
     /// there are none or nobody knows.
-    codecs: Vec<Option<Codec>>,
+    codecs: Vec<Option<Spec>>,
     durable: bool,
     /// What happened to a copy of it that was lost.
     loss: Option<String>,
@@ -46,14 +46,14 @@ impl Catalogue {
     }
 
     /// Regions of `id` are made by these codecs, which its frame does not tell.
-    pub(crate) fn set_codecs(&mut self, id: CheckpointId, codecs: Vec<Option<Codec>>) {
+    pub(crate) fn set_codecs(&mut self, id: CheckpointId, codecs: Vec<Option<Spec>>) {
         if let Some(entry) = self.entries.get_mut(&id) {
             entry.codecs = codecs;
         }
     }
 
     /// Those of `id`, by region; none where there are none.
-    pub(crate) fn codecs(&self, id: CheckpointId) -> &[Option<Codec>] {
+    pub(crate) fn codecs(&self, id: CheckpointId) -> &[Option<Spec>] {
         self.entries.get(&id).map_or(&[], |entry| &entry.codecs)
     }
 

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use unspool_core::Nanos;
+use unspool_tiers::AnyTier;
 use unspool_transfer::Shutdown;
 
 use crate::durability;
@@ -82,7 +83,7 @@ fn stop_workers(hub: &Hub, deadline: Nanos) -> Result<(), Error> {
 
 /// Gives back the memory of the arenas and what lies outside this process.
 fn release(hub: &Hub) -> Result<(), Error> {
-    for arena in hub.tiers.iter().filter_map(|tier| tier.memory()) {
+    for arena in hub.tiers.iter().filter_map(AnyTier::arena) {
         // While the caller still holds a ticket in it, its memory stays until the spool is dropped.
         let _ = arena.retire();
     }

@@ -1,7 +1,7 @@
 //! The figures of a spool, gathered from everybody who counts.
 
 use unspool_core::{CoreStats, TransferKind};
-use unspool_tiers::{Arena, Description, Tier};
+use unspool_tiers::{AnyTier, Arena, Description};
 use unspool_transfer::sync::lock;
 
 use crate::error::Error;
@@ -19,8 +19,7 @@ impl Spool {
     pub fn stats(&self) -> Result<Stats, Error> {
         let hub = self.hub();
         hub.check_process()?;
-        let tiers: Vec<_> =
-            hub.tiers.iter().map(|tier| described(&**tier, &hub.settings)).collect();
+        let tiers: Vec<_> = hub.tiers.iter().map(|tier| described(tier, &hub.settings)).collect();
         let dropped_spans = hub.timeline.as_ref().map_or(0, |timeline| lock(timeline).dropped());
         let kernels_pending = hub.preparing();
         let state = hub.state();
@@ -55,12 +54,12 @@ impl Spool {
 }
 
 /// What a tier says, how its size was picked first, and how much of it is ready.
-fn described(tier: &dyn Tier, settings: &Settings) -> (Description, u64) {
-    let mut description = tier.describe();
+fn described(tier: &AnyTier, settings: &Settings) -> (Description, u64) {
+    let mut description = tier.tier().describe();
     let picked = settings.picked.iter().filter(|(kind, _)| *kind == description.kind);
     let sentences: Vec<String> = picked.map(|(_, sentence)| sentence.clone()).collect();
     description.notes.splice(0..0, sentences);
-    let ready = tier.memory().map_or(description.capacity, Arena::ready);
+    let ready = tier.arena().map_or(description.capacity, Arena::ready);
     (description, ready)
 }
 

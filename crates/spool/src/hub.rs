@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use unspool_core::{Place, TierId, TierKind};
 use unspool_cuda::kernels::take_waited;
-use unspool_tiers::{Arena, Disk, Tier};
+use unspool_tiers::{AnyTier, Arena, Disk, Tier};
 use unspool_transfer::sync::{Mutex, MutexGuard, lock};
 use unspool_transfer::{Clock, Engine, Options, Pool, SystemClock, TransferError};
 
@@ -32,7 +32,7 @@ use crate::timeline::Timeline;
 
 pub(crate) struct Hub {
     pub(crate) settings: Settings,
-    pub(crate) tiers: Vec<Arc<dyn Tier>>,
+    pub(crate) tiers: Vec<AnyTier>,
     /// What each of them is.
     pub(crate) kinds: Vec<TierKind>,
     /// The disk among them, for closing it.
@@ -96,7 +96,7 @@ impl Hub {
             application: "application".into(),
             settings,
             durable_tiers: durable_tiers(&tiers),
-            kinds: tiers.iter().map(|tier| tier.describe().kind).collect(),
+            kinds: tiers.iter().map(|tier| tier.tier().describe().kind).collect(),
             tiers,
             disk,
             gpu,
@@ -148,7 +148,7 @@ impl Hub {
     }
 
     pub(crate) fn tier(&self, tier: TierId) -> &dyn Tier {
-        &*self.tiers[usize::from(tier.0)]
+        self.tiers[usize::from(tier.0)].tier()
     }
 
     pub(crate) fn kind(&self, tier: TierId) -> TierKind {
@@ -156,7 +156,7 @@ impl Hub {
     }
 
     pub(crate) fn arena(&self, place: Place) -> Option<&Arena> {
-        self.tier(place.tier).memory()
+        self.tiers[usize::from(place.tier.0)].arena()
     }
 
     /// The GPU `ordinal`, for an array on it.
@@ -228,8 +228,8 @@ impl Hub {
     }
 }
 
-fn durable_tiers(tiers: &[Arc<dyn Tier>]) -> Vec<TierId> {
-    let durable = |(_, tier): &(u8, &Arc<dyn Tier>)| tier.describe().durable;
+fn durable_tiers(tiers: &[AnyTier]) -> Vec<TierId> {
+    let durable = |(_, tier): &(u8, &AnyTier)| tier.tier().describe().durable;
     (0..).zip(tiers).filter(durable).map(|(index, _)| TierId(index)).collect()
 }
 

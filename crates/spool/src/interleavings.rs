@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use shuttle::thread;
 use unspool_core::{CheckpointId, Failure, TierKind};
-use unspool_tiers::{Arena, Description, Stored, Tier, TierError};
+use unspool_tiers::{AnyTier, Arena, Description, Stored, Tier, TierError};
 use unspool_transfer::ManualClock;
 
 use crate::hub::{Hub, Parts};
@@ -71,8 +71,8 @@ impl Tier for Store {
 /// A spool with room for `checkpoints` in memory and a store below.
 fn spool(checkpoints: u64) -> Arc<Spool> {
     let device = Some(checkpoints * LEN);
-    let arena = Arc::new(Arena::new(TierKind::Device, checkpoints * LEN).unwrap());
-    let tiers: Vec<Arc<dyn Tier>> = vec![arena, Arc::new(Store::default())];
+    let arena = Arena::new(TierKind::Device, checkpoints * LEN).unwrap();
+    let tiers = vec![AnyTier::Arena(arena), AnyTier::Store(Arc::new(Store::default()))];
     let settings = Settings { device, on: On::Cpu, store_workers: 1, ..Settings::default() };
     let stack = Stack { tiers, disk: None, gpu: None, order: None };
     let clock = Arc::new(ManualClock::default());

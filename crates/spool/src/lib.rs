@@ -72,9 +72,7 @@ mod wait;
 mod waiting;
 
 pub use batched::{Accumulate, Batched};
-pub use coding::{
-    AutoCodec, AutoStats, Choice, CodecChoice, CodecStats, LaunchStats, RegionCoding,
-};
+pub use coding::{AutoStats, CodecStats, Codecs, LaunchStats, RegionCoding};
 pub use error::{Error, ErrorKind};
 pub use gpu::On;
 pub use restore::RestoreTicket;
@@ -83,7 +81,7 @@ pub use settings::{DiskSettings, Settings};
 pub use spool::{Spool, Use};
 pub use stats::{ApplicationStats, DirectionStats, LinkStats, Stall, Stats, TierStats};
 pub use unspool_codec::{
-    Achieved, Bound, Codec, CodecId, Dtype, Head, NvComp, Outer, Region, RegionSpec, Zfp,
+    Achieved, Bound, CodecId, Dtype, Head, NvComp, Outer, Region, RegionSpec, Spec, Zfp,
 };
 pub use unspool_core::{Lead, PolicyKind, TierKind};
 pub use wait::Wait;

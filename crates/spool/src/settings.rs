@@ -6,7 +6,7 @@ use std::time::Duration;
 use unspool_codec::Outer;
 use unspool_core::{PolicyKind, TierKind};
 
-use crate::coding::CodecChoice;
+use crate::coding::Codecs;
 use crate::gpu::On;
 
 /// The settings of a [`Spool`](crate::Spool). At least one of `device`, `host` and `disk` is
@@ -37,7 +37,7 @@ pub struct Settings {
     /// The disk tier.
     pub disk: Option<DiskSettings>,
     /// How the regions of checkpoints are encoded. Default: they are kept as they are.
-    pub codec: CodecChoice,
+    pub codec: Codecs,
     /// Whether every encoded region is decoded at once and compared with what was given; a value
     /// that is further away than its bound allows is then an error of that save. Default: no.
     pub check_codec: bool,
@@ -88,7 +88,7 @@ impl Default for Settings {
             picked: Vec::new(),
             compiler_folders: Vec::new(),
             disk: None,
-            codec: CodecChoice::default(),
+            codec: Codecs::default(),
             check_codec: false,
             discard_after_restore: false,
             policy: PolicyKind::default(),

@@ -12,8 +12,7 @@ use std::time::{Duration, Instant};
 
 use unspool_core::{CheckpointId, Event, Kept, Place, RequestId, Version};
 use unspool_cuda::{DeviceError, Poll, Punctual};
-use unspool_gpu_codec::pending::EncodeError;
-use unspool_tiers::coders::Parts;
+use unspool_gpu_codec::{EncodeError, Parts};
 use unspool_transfer::sync::{Condvar, Mutex, lock, thread, wait_timeout};
 
 use crate::coding::{Chain, not_encoded};

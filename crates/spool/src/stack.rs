@@ -4,9 +4,8 @@ use std::sync::Arc;
 
 use unspool_core::{Config, LinkConfig, MAX_TIERS, Nanos, TierConfig, TierKind};
 use unspool_cuda::{DeviceArenaOptions, PinnedOptions};
-use unspool_tiers::{Arena, Disk, DiskOptions, Tier, TierError};
+use unspool_tiers::{AnyTier, Arena, Disk, DiskOptions, TierError};
 
-use crate::coding;
 use crate::error::{Error, ErrorKind};
 use crate::gpu::{self, Gpu, On};
 use crate::order::OrderCheck;
@@ -28,7 +27,7 @@ const LATENCY: Nanos = Nanos(50_000);
 /// The tiers of a spool, fastest first.
 #[derive(Debug)]
 pub(crate) struct Stack {
-    pub(crate) tiers: Vec<Arc<dyn Tier>>,
+    pub(crate) tiers: Vec<AnyTier>,
     pub(crate) disk: Option<Arc<Disk>>,
     pub(crate) gpu: Option<Gpu>,
     /// The check of stream order, where one is wanted.
@@ -53,9 +52,9 @@ pub(crate) fn check(settings: &Settings) -> Result<(), Error> {
     if capacity.is_some_and(|bytes| bytes < 2 * DISK_ALIGNMENT) {
         return Err(too_small("disk capacity", capacity.unwrap_or(0), 2 * DISK_ALIGNMENT));
     }
-    coding::check_choice(&settings.codec)?;
+    settings.codec.check()?;
     if settings.disk.as_ref().is_some_and(|disk| disk.durable) {
-        coding::check_durable(&settings.codec)?;
+        settings.codec.check_durable()?;
     }
     check_workers(settings)
 }
@@ -90,7 +89,7 @@ fn alignment(settings: &Settings) -> u64 {
 
 /// Makes the tiers.
 pub(crate) fn build(settings: &Settings) -> Result<Stack, Error> {
-    let mut tiers: Vec<Arc<dyn Tier>> = Vec::with_capacity(MAX_TIERS);
+    let mut tiers: Vec<AnyTier> = Vec::with_capacity(MAX_TIERS);
     let gpu = gpu::choose(settings)?;
     // Before the arenas are made, because they say where they are.
     let order = gpu.as_ref().filter(|_| settings.check_order);
@@ -98,11 +97,11 @@ pub(crate) fn build(settings: &Settings) -> Result<Stack, Error> {
     for (kind, bytes) in [(TierKind::Device, settings.device), (TierKind::Host, settings.host)] {
         if let Some(bytes) = bytes {
             let arena = arena(kind, bytes, settings.shrink_ok, gpu.as_ref());
-            tiers.push(Arc::new(arena.map_err(unmade)?));
+            tiers.push(AnyTier::Arena(arena.map_err(unmade)?));
         }
     }
     let disk = settings.disk.as_ref().map(open_disk).transpose()?;
-    tiers.extend(disk.iter().map(|disk| Arc::clone(disk) as Arc<dyn Tier>));
+    tiers.extend(disk.iter().map(|disk| AnyTier::Store(disk.clone())));
     Ok(Stack { tiers, disk, gpu, order })
 }
 
@@ -139,10 +138,10 @@ fn unmade(cause: TierError) -> Error {
 }
 
 /// The settings of the core for these tiers.
-pub(crate) fn config(settings: &Settings, tiers: &[Arc<dyn Tier>], on_gpu: bool) -> Config {
+pub(crate) fn config(settings: &Settings, tiers: &[AnyTier], on_gpu: bool) -> Config {
     let alignment = alignment(settings);
-    let tier = |tier: &Arc<dyn Tier>| {
-        let description = tier.describe();
+    let tier = |tier: &AnyTier| {
+        let description = tier.tier().describe();
         TierConfig { kind: description.kind, capacity: description.capacity, alignment }
     };
     let tiers: Vec<TierConfig> = tiers.iter().map(tier).collect();

@@ -12,8 +12,8 @@ use application::{
 };
 use unspool::gpu::{DeviceArray, DeviceMemory, Stream};
 use unspool::{
-    Accumulate, Batched, Bound, Checkpoint, Codec, CodecChoice, CodecId, DiskSettings, ErrorKind,
-    LaunchStats, NvComp, Settings, Spool, Stats,
+    Accumulate, Batched, Bound, Checkpoint, CodecId, Codecs, DiskSettings, ErrorKind, LaunchStats,
+    NvComp, Settings, Spec, Spool, Stats,
 };
 use unspool_cuda::copy;
 use unspool_fakecuda::Fake;
@@ -32,8 +32,8 @@ fn application() -> Outcome<Application> {
     Application::with(wave)
 }
 
-fn bounded() -> CodecChoice {
-    CodecChoice::all(Codec::Bounded(Bound::Absolute(BOUND)))
+fn bounded() -> Codecs {
+    Codecs::all(Spec::Bounded(Bound::Absolute(BOUND)))
 }
 
 fn eight() -> Accumulate {
@@ -287,9 +287,9 @@ fn what_is_too_large_for_a_batch_or_has_another_codec_keeps_its_place() {
     spool.put(1, vec![floats("u", 4 * LEN)], &[(0, &all, &application.stream)]).unwrap();
     assert_eq!(launches(&spool), launched(2, 2, 1));
     application.save(&spool, 2).unwrap();
-    for (version, codec) in [(3, Codec::Raw), (4, Codec::Lossless)] {
+    for (version, codec) in [(3, Spec::Raw), (4, Spec::Lossless)] {
         let values = application.upload(&wave(version)).unwrap();
-        let (codec, array) = (CodecChoice::all(codec), array_of(&values));
+        let (codec, array) = (Codecs::all(codec), array_of(&values));
         let specs = vec![floats("u", LEN)];
         let mut checkpoint = spool.checkpoint_as(version, specs, &codec).unwrap();
         checkpoint.put(0, &array, &application.stream).unwrap();
@@ -366,7 +366,7 @@ fn what_only_a_gpu_encodes_is_told_of_when_it_cannot() {
     let fake = Fake::start();
     let (application, packages) = (application().unwrap(), Packages::new().unwrap());
     let spool = open(|settings| {
-        settings.codec = CodecChoice::all(Codec::NvComp(NvComp::Lz4));
+        settings.codec = Codecs::all(Spec::NvComp(NvComp::Lz4));
         settings.compiler_folders = packages.folders();
     })
     .unwrap();
@@ -529,7 +529,7 @@ fn containers_of_nvcomp_share_one_call_of_the_library() {
     };
     for codec in [NvComp::Lz4, NvComp::BitcompLossy(BOUND)] {
         let opened = |checkpoints| {
-            let codec = CodecChoice::all(Codec::NvComp(codec));
+            let codec = Codecs::all(Spec::NvComp(codec));
             application::open_batched(codec, Accumulate { checkpoints, ..eight() }, |settings| {
                 settings.compiler_folders = packages.folders();
             })
@@ -627,7 +627,7 @@ fn a_full_spool_keeps_what_waits_until_there_is_room() {
     let application = application().unwrap();
     let change = |settings: &mut Settings| {
         settings.device = Some(48 << 10);
-        settings.codec = CodecChoice::all(Codec::Lossless);
+        settings.codec = Codecs::all(Spec::Lossless);
     };
     let spool = application::open_batched(bounded(), Accumulate { checkpoints: 2, ..eight() }, change);
     let spool = spool.unwrap();

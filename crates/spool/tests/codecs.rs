@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use unspool::{
-    Bound, Choice, Codec, CodecChoice, CodecId, DiskSettings, Dtype, Error, ErrorKind, NvComp,
-    Outer, RegionSpec, Settings, Spool, Wait, Zfp,
+    Bound, CodecId, Codecs, DiskSettings, Dtype, Error, ErrorKind, NvComp, Outer, RegionSpec,
+    Settings, Spec, Spool, Wait, Zfp,
 };
 
 const KIB: u64 = 1 << 10;
@@ -39,8 +39,8 @@ fn waves() -> Vec<RegionSpec> {
     vec![spec("u", Dtype::Float32, COUNT)]
 }
 
-fn bounded(bound: f64) -> CodecChoice {
-    CodecChoice::all(Codec::Bounded(Bound::Absolute(bound)))
+fn bounded(bound: f64) -> Codecs {
+    Codecs::all(Spec::Bounded(Bound::Absolute(bound)))
 }
 
 fn save(spool: &Spool, version: i64) -> Result<(), Error> {
@@ -110,10 +110,10 @@ fn what_an_encoded_checkpoint_does_not_need_of_its_room_is_there_for_others() {
 #[test]
 fn lossless_regions_come_back_bit_for_bit_and_each_region_has_its_codec() {
     let by_region = BTreeMap::from([
-        ("raw".to_owned(), Choice::Fixed(Codec::Raw)),
-        ("near".to_owned(), Choice::Fixed(Codec::Bounded(Bound::Range(1e-3)))),
+        ("raw".to_owned(), Spec::Raw),
+        ("near".to_owned(), Spec::Bounded(Bound::Range(1e-3))),
     ]);
-    let codec = CodecChoice { default: Choice::Fixed(Codec::Lossless), by_region };
+    let codec = Codecs { default: Spec::Lossless, by_region };
     let spool = Spool::open(Settings { host: Some(KIB * KIB), codec, ..Settings::default() });
     let spool = spool.unwrap();
     let specs = vec![
@@ -189,7 +189,7 @@ fn what_may_become_too_large_for_every_tier_is_refused_with_the_most_that_it_may
     assert_eq!(error.kind(), ErrorKind::TooLarge);
     let expected = ["may take up to 7", "64.0 KiB", "known only afterwards", "disk="];
     assert!(expected.iter().all(|part| error.message().contains(part)), "{error}");
-    let raw = spool.save_as(0, waves(), &CodecChoice::default(), &wait()).unwrap_err();
+    let raw = spool.save_as(0, waves(), &Codecs::default(), &wait()).unwrap_err();
     assert!(raw.message().contains("has 78"), "{raw}");
 }
 
@@ -205,7 +205,7 @@ fn a_durable_history_is_read_by_a_later_run_whatever_its_codecs_are() {
     let spool = Spool::open(settings(bounded(1e-4))).unwrap();
     (0..5).for_each(|version| save(&spool, version).unwrap());
     spool.close().unwrap();
-    let spool = Spool::open(settings(CodecChoice::default())).unwrap();
+    let spool = Spool::open(settings(Codecs::default())).unwrap();
     for version in 0..5 {
         let told = &spool.achieved(version).unwrap()[0];
         assert_eq!((told.codec, told.achieved), (CodecId::Twine, None));
@@ -268,7 +268,7 @@ fn frames_are_packed_on_the_disk_and_only_there() {
 
 #[test]
 fn zfp_keeps_its_accuracy_and_says_what_it_achieved() {
-    let codec = CodecChoice::all(Codec::Zfp(Zfp::Accuracy(1e-3)));
+    let codec = Codecs::all(Spec::Zfp(Zfp::Tolerance(1e-3)));
     let settings = Settings { host: Some(KIB * KIB), check_codec: true, ..Settings::default() };
     let spool = Spool::open(Settings { codec, ..settings }).unwrap();
     save(&spool, 0).unwrap();
@@ -284,7 +284,7 @@ fn zfp_keeps_its_accuracy_and_says_what_it_achieved() {
 #[test]
 fn nvcomp_is_refused_for_a_durable_history_and_without_a_gpu() {
     let dir = tempfile::tempdir().unwrap();
-    let codec = CodecChoice::all(Codec::NvComp(NvComp::Lz4));
+    let codec = Codecs::all(Spec::NvComp(NvComp::Lz4));
     let disk = DiskSettings { durable: true, ..DiskSettings::new(dir.path()) };
     let settings = Settings { disk: Some(disk), codec: codec.clone(), ..Settings::default() };
     let error = Spool::open(settings).unwrap_err();
@@ -296,11 +296,9 @@ fn nvcomp_is_refused_for_a_durable_history_and_without_a_gpu() {
 
 #[test]
 fn integers_under_a_bound_of_their_own_are_refused_before_anything_is_waited_for() {
-    let bound = Choice::Fixed(Codec::Bounded(Bound::Absolute(1.0)));
-    let codec = CodecChoice {
-        by_region: BTreeMap::from([("k".to_owned(), bound)]),
-        ..CodecChoice::default()
-    };
+    let bound = Spec::Bounded(Bound::Absolute(1.0));
+    let codec =
+        Codecs { by_region: BTreeMap::from([("k".to_owned(), bound)]), ..Codecs::default() };
     let spool = Spool::open(Settings { host: Some(KIB * KIB), ..Settings::default() }).unwrap();
     let specs = vec![spec("k", Dtype::Int64, 1000)];
     let error = spool.save_as(0, specs, &codec, &wait()).unwrap_err();
@@ -312,7 +310,7 @@ fn integers_under_a_bound_of_their_own_are_refused_before_anything_is_waited_for
 
 #[test]
 fn a_region_that_was_refused_is_not_saved_as_something_else() {
-    let zfp = CodecChoice::all(Codec::Zfp(Zfp::Accuracy(1e-3)));
+    let zfp = Codecs::all(Spec::Zfp(Zfp::Tolerance(1e-3)));
     let settings = Settings { host: Some(KIB * KIB), codec: zfp, ..Settings::default() };
     let spool = Spool::open(settings).unwrap();
     let good = bytes(&wave(1));

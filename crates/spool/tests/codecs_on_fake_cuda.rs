@@ -9,8 +9,7 @@ use std::time::{Duration, Instant};
 use application::{Application, BOUND, LIMIT, Outcome, array_of, error, every_other, floats, wait};
 use unspool::gpu::{DeviceArray, Stream};
 use unspool::{
-    Bound, Codec, CodecChoice, CodecId, DiskSettings, ErrorKind, On, RegionSpec, Settings, Spool,
-    Wait,
+    Bound, CodecId, Codecs, DiskSettings, ErrorKind, On, RegionSpec, Settings, Spec, Spool, Wait,
 };
 use unspool_cuda::copy;
 use unspool_fakecuda::Fake;
@@ -29,7 +28,7 @@ fn spec(name: &str) -> RegionSpec {
 }
 
 fn open(change: impl FnOnce(&mut Settings)) -> Outcome<Spool> {
-    application::open(CodecChoice::all(Codec::Bounded(Bound::Absolute(BOUND))), change)
+    application::open(Codecs::all(Spec::Bounded(Bound::Absolute(BOUND))), change)
 }
 
 #[test]
@@ -204,7 +203,7 @@ fn a_check_looks_at_what_a_gpu_encodes_wherever_the_tiers_are() {
     for device in [Some(1 << 20), None] {
         let spool = open(|settings| {
             (settings.device, settings.host) = (device, Some(1 << 20));
-            settings.codec = CodecChoice::all(Codec::Bounded(Bound::Psnr(60.0)));
+            settings.codec = Codecs::all(Spec::Bounded(Bound::Psnr(60.0)));
             settings.check_codec = true;
         })
         .unwrap();

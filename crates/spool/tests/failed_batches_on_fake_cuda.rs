@@ -7,7 +7,7 @@ mod application;
 use std::time::{Duration, Instant};
 
 use application::{Application, BOUND, LIMIT, Outcome, Packages, wait};
-use unspool::{Accumulate, Batched, Bound, Codec, CodecChoice, ErrorKind, NvComp, Settings};
+use unspool::{Accumulate, Batched, Bound, Codecs, ErrorKind, NvComp, Settings, Spec};
 use unspool_fakecuda::Fake;
 
 const COUNT: usize = 1000;
@@ -19,10 +19,10 @@ fn wave(version: i64) -> Vec<u8> {
 }
 
 /// A spool whose batches have up to eight checkpoints, and wait for longer than any test.
-fn open(codec: Codec, change: impl FnOnce(&mut Settings)) -> Outcome<Batched> {
+fn open(codec: Spec, change: impl FnOnce(&mut Settings)) -> Outcome<Batched> {
     let held_at_most = Duration::from_secs(3600);
     let most = Accumulate { checkpoints: 8, bytes: 8 * LEN, held_at_most };
-    application::open_batched(CodecChoice::all(codec), most, |settings| {
+    application::open_batched(Codecs::all(codec), most, |settings| {
         settings.check_order = false;
         change(settings);
     })
@@ -35,7 +35,7 @@ fn with_a_refused_batch(
     application: &Application,
     packages: &Packages,
 ) -> Outcome<Batched> {
-    let spool = open(Codec::NvComp(NvComp::Lz4), |settings| {
+    let spool = open(Spec::NvComp(NvComp::Lz4), |settings| {
         settings.compiler_folders = packages.folders();
     })?;
     application.save(&spool, 100)?;
@@ -79,7 +79,7 @@ fn closing_tells_of_a_whole_batch() {
 fn the_error_names_what_the_gpu_and_what_the_host_could_not_do() {
     let fake = Fake::start();
     let application = Application::with(wave).unwrap();
-    let spool = open(Codec::Bounded(Bound::Absolute(BOUND)), |_| ()).unwrap();
+    let spool = open(Spec::Bounded(Bound::Absolute(BOUND)), |_| ()).unwrap();
     (0..2).for_each(|version| application.save(&spool, version).unwrap());
     fake.fail("cuLaunchKernel", 0, 2);
     fake.fail("cuMemcpyDtoHAsync_v2", 0, 2);
@@ -93,7 +93,7 @@ fn the_error_names_what_the_gpu_and_what_the_host_could_not_do() {
 fn calls_end_in_time_while_the_gpu_stands_and_takes_no_launch() {
     let fake = Fake::start();
     let application = Application::with(wave).unwrap();
-    let spool = open(Codec::Bounded(Bound::Absolute(BOUND)), |settings| {
+    let spool = open(Spec::Bounded(Bound::Absolute(BOUND)), |settings| {
         settings.timeout = Duration::from_millis(300);
     })
     .unwrap();

@@ -6,7 +6,7 @@ mod application;
 use std::time::{Duration, Instant};
 
 use application::{Application, BOUND, LIMIT, Outcome, array_of, error, floats, open, wait};
-use unspool::{ApplicationStats, Bound, Codec, CodecChoice, CodecId, Spool, Zfp};
+use unspool::{ApplicationStats, Bound, CodecId, Codecs, Spec, Spool, Zfp};
 use unspool_fakecuda::Fake;
 
 /// `NVRTC_ERROR_COMPILATION`.
@@ -37,15 +37,15 @@ impl Bench {
     }
 }
 
-fn lossless() -> CodecChoice {
-    CodecChoice::all(Codec::Lossless)
+fn lossless() -> Codecs {
+    Codecs::all(Spec::Lossless)
 }
 
-fn bounded() -> CodecChoice {
-    CodecChoice::all(Codec::Bounded(Bound::Absolute(BOUND)))
+fn bounded() -> Codecs {
+    Codecs::all(Spec::Bounded(Bound::Absolute(BOUND)))
 }
 
-fn opened(codec: CodecChoice) -> Outcome<Spool> {
+fn opened(codec: Codecs) -> Outcome<Spool> {
     open(codec, |settings| settings.device = Some(8 << 20))
 }
 
@@ -96,7 +96,7 @@ fn who_comes_before_the_compiler_is_done_waits_and_that_is_a_stall() {
     let bench = Bench::new().unwrap();
     bench.fake.compile_ms(20);
     // A codec that its settings do not name.
-    let spool = opened(CodecChoice::default()).unwrap();
+    let spool = opened(Codecs::default()).unwrap();
     let array = bench.application.upload(&wave(0)).unwrap();
     let specs = vec![floats("u", array.span().len())];
     let mut ticket = spool.save_as(0, specs, &bounded(), &wait()).unwrap();
@@ -118,7 +118,7 @@ fn who_comes_before_the_compiler_is_done_waits_and_that_is_a_stall() {
 fn a_text_that_does_not_compile_is_told_at_the_save_that_needs_it() {
     let bench = Bench::new().unwrap();
     bench.fake.fail("nvrtcCompileProgram", 0, REFUSED);
-    for codec in [bounded(), CodecChoice::all(Codec::Zfp(Zfp::Rate(8.0)))] {
+    for codec in [bounded(), Codecs::all(Spec::Zfp(Zfp::Rate(8.0)))] {
         let spool = opened(codec).unwrap();
         prepared(&spool);
         assert!(told(&spool).notes.is_empty(), "nobody has needed it yet");
@@ -136,14 +136,14 @@ fn a_text_that_does_not_compile_is_told_at_the_save_that_needs_it() {
 fn kernels_of_zfp_are_prepared_where_it_is_the_codec() {
     let bench = Bench::new().unwrap();
     let before = bench.compiled();
-    let spool = opened(CodecChoice::all(Codec::Zfp(Zfp::Rate(8.0)))).unwrap();
+    let spool = opened(Codecs::all(Spec::Zfp(Zfp::Rate(8.0)))).unwrap();
     prepared(&spool);
     assert_eq!(bench.compiled() - before, 1);
     bench.application.save(&spool, 0).unwrap();
     bench.application.restore(&spool, 0).unwrap();
     assert_eq!((bench.compiled() - before, told(&spool).kernels), (1, Duration::ZERO));
     spool.close().unwrap();
-    let raw = opened(CodecChoice::default()).unwrap();
+    let raw = opened(Codecs::default()).unwrap();
     assert_eq!(told(&raw).kernels_pending, 0);
     raw.close().unwrap();
 }

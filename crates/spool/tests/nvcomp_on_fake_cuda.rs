@@ -10,8 +10,7 @@ use application::{
     wait,
 };
 use unspool::{
-    Bound, Choice, Codec, CodecChoice, CodecId, DiskSettings, ErrorKind, NvComp, On, RegionSpec,
-    Settings, Spool,
+    Bound, CodecId, Codecs, DiskSettings, ErrorKind, NvComp, On, RegionSpec, Settings, Spec, Spool,
 };
 use unspool_cuda::copy;
 use unspool_fakecuda::Fake;
@@ -35,11 +34,7 @@ fn ready() -> Outcome<(Application, Packages)> {
 }
 
 /// A spool in which some raw checkpoints fit.
-fn open(
-    packages: &Packages,
-    codec: CodecChoice,
-    change: impl FnOnce(&mut Settings),
-) -> Outcome<Spool> {
+fn open(packages: &Packages, codec: Codecs, change: impl FnOnce(&mut Settings)) -> Outcome<Spool> {
     application::open(codec, |settings| {
         settings.device = Some(4 << 20);
         settings.compiler_folders = packages.folders();
@@ -47,8 +42,8 @@ fn open(
     })
 }
 
-fn lz4() -> CodecChoice {
-    CodecChoice::all(Codec::NvComp(NvComp::Lz4))
+fn lz4() -> Codecs {
+    Codecs::all(Spec::NvComp(NvComp::Lz4))
 }
 
 #[test]
@@ -60,7 +55,7 @@ fn a_check_decodes_what_goes_to_tiers_in_main_memory() {
         settings.check_codec = true;
     };
     for format in [NvComp::Bitcomp, NvComp::Lz4] {
-        let codec = CodecChoice::all(Codec::NvComp(format));
+        let codec = Codecs::all(Spec::NvComp(format));
         let spool = open(&packages, codec, host_only).unwrap();
         application.save(&spool, 1).unwrap();
         assert_eq!(spool.achieved(1).unwrap()[0].codec, CodecId::NvComp);
@@ -74,7 +69,7 @@ fn every_format_comes_back_as_it_was_saved() {
     let _fake = Fake::start();
     let (application, packages) = ready().unwrap();
     for format in [NvComp::Bitcomp, NvComp::Lz4] {
-        let codec = CodecChoice::all(Codec::NvComp(format));
+        let codec = Codecs::all(Spec::NvComp(format));
         let spool = open(&packages, codec, |settings| settings.check_codec = true).unwrap();
         for version in 0..3 {
             application.save(&spool, version).unwrap();
@@ -88,7 +83,7 @@ fn every_format_comes_back_as_it_was_saved() {
         }
         spool.close().unwrap();
     }
-    let codec = CodecChoice::all(Codec::NvComp(NvComp::BitcompLossy(BOUND)));
+    let codec = Codecs::all(Spec::NvComp(NvComp::BitcompLossy(BOUND)));
     let spool = open(&packages, codec, |_| ()).unwrap();
     application.save(&spool, 0).unwrap();
     let restored = application.restore(&spool, 0).unwrap();
@@ -175,16 +170,16 @@ fn regions_of_several_codecs_and_of_the_host_are_one_checkpoint() {
     fake.pace(Duration::from_micros(20), 0);
     let (application, packages) = ready().unwrap();
     let by_region = [
-        ("a", Codec::NvComp(NvComp::Lz4)),
-        ("b", Codec::Bounded(Bound::Absolute(BOUND))),
-        ("c", Codec::NvComp(NvComp::Lz4)),
-        ("d", Codec::NvComp(NvComp::Bitcomp)),
-        ("e", Codec::Raw),
-        ("empty", Codec::NvComp(NvComp::Lz4)),
+        ("a", Spec::NvComp(NvComp::Lz4)),
+        ("b", Spec::Bounded(Bound::Absolute(BOUND))),
+        ("c", Spec::NvComp(NvComp::Lz4)),
+        ("d", Spec::NvComp(NvComp::Bitcomp)),
+        ("e", Spec::Raw),
+        ("empty", Spec::NvComp(NvComp::Lz4)),
     ];
-    let codec = CodecChoice {
-        by_region: by_region.map(|(name, codec)| (name.to_owned(), Choice::Fixed(codec))).into(),
-        ..CodecChoice::default()
+    let codec = Codecs {
+        by_region: by_region.map(|(name, codec)| (name.to_owned(), codec)).into(),
+        ..Codecs::default()
     };
     let empty = RegionSpec { shape: vec![0], ..spec("empty") };
     let specs = [spec("a"), spec("b"), spec("c"), spec("d"), spec("e"), empty];
@@ -279,11 +274,11 @@ fn without_the_library_and_for_a_durable_history_it_is_refused_with_what_to_do()
     let durable = |settings: &mut Settings| settings.disk = Some(disk.clone());
     let error = open(&packages, lz4(), durable).unwrap_err();
     assert!(error.to_string().contains("durable"), "{error}");
-    let spool = open(&packages, CodecChoice::default(), durable).unwrap();
+    let spool = open(&packages, Codecs::default(), durable).unwrap();
     let error = spool.save_as(0, vec![spec("u")], &lz4(), &wait()).unwrap_err();
     assert!(error.to_string().contains("durable"), "{error}");
     spool.close().unwrap();
-    let ans = CodecChoice::all(Codec::NvComp(NvComp::Ans));
+    let ans = Codecs::all(Spec::NvComp(NvComp::Ans));
     let spool = open(&packages, ans, |_| ()).unwrap();
     let error = spool.save(0, vec![spec("u")], &wait()).unwrap_err();
     assert!(error.to_string().contains("Ans"), "a library without it: {error}");
@@ -295,7 +290,7 @@ fn without_the_library_and_for_a_durable_history_it_is_refused_with_what_to_do()
     assert!(error.to_string().contains("pip install unspool[nvcomp]"), "{error}");
     // Other codecs go on.
     let mut ticket =
-        spool.save_as(0, vec![spec("u")], &CodecChoice::all(Codec::Lossless), &wait()).unwrap();
+        spool.save_as(0, vec![spec("u")], &Codecs::all(Spec::Lossless), &wait()).unwrap();
     ticket.put(0, &array_of(&application.array), &application.stream).unwrap();
     ticket.commit().unwrap();
     assert_eq!(spool.achieved(0).unwrap()[0].codec, CodecId::Twine);

@@ -1,7 +1,7 @@
 //! Several checkpoints by one call, in main memory.
 #![cfg(not(feature = "shuttle"))]
 
-use unspool::{Codec, CodecChoice, DiskSettings, Dtype, ErrorKind, RegionSpec, Settings, Spool, Wait};
+use unspool::{Codecs, DiskSettings, Dtype, ErrorKind, RegionSpec, Settings, Spec, Spool, Wait};
 
 const LEN: usize = 4096;
 
@@ -25,11 +25,11 @@ fn restored(spool: &Spool, version: i64, index: usize) -> Vec<u8> {
 #[test]
 fn checkpoints_that_do_not_fit_together_are_saved_one_after_the_other() {
     let directory = tempfile::tempdir().unwrap();
-    for codec in [Codec::Raw, Codec::Lossless] {
+    for codec in [Spec::Raw, Spec::Lossless] {
         let spool = Spool::open(Settings {
             host: Some(3 * 8192 + 4096),
             disk: Some(DiskSettings::new(directory.path())),
-            codec: CodecChoice::all(codec),
+            codec: Codecs::all(codec),
             ..Settings::default()
         });
         let (spool, all) = (spool.unwrap(), (0..20).map(values).collect::<Vec<_>>());

@@ -6,8 +6,7 @@ mod application;
 use application::{LIMIT, Outcome, array_of, damage, download, every_other, on_host, upload, wait};
 use unspool::gpu::{Context, DeviceMemory, Stream};
 use unspool::{
-    Codec, CodecChoice, CodecId, DiskSettings, Dtype, ErrorKind, On, RegionSpec, Settings, Spool,
-    Zfp,
+    CodecId, Codecs, DiskSettings, Dtype, ErrorKind, On, RegionSpec, Settings, Spec, Spool, Zfp,
 };
 use unspool_codec::zfp;
 use unspool_cuda::Driver;
@@ -103,7 +102,7 @@ impl Application {
 }
 
 fn open(change: impl FnOnce(&mut Settings)) -> Outcome<Spool> {
-    application::open(CodecChoice::all(Codec::Zfp(Zfp::Rate(8.0))), |settings| {
+    application::open(Codecs::all(Spec::Zfp(Zfp::Rate(8.0))), |settings| {
         settings.device = Some(4 << 20);
         change(settings);
     })
@@ -114,7 +113,7 @@ fn every_rate_dtype_and_number_of_dimensions_comes_back_as_the_host_decodes_it()
     let application = Application::new().unwrap();
     let shapes: [&[u64]; 6] = [&[64], &[77], &[16, 12], &[9, 14], &[4, 8, 4], &[5, 6, 7]];
     for rate in [4.0, 8.0, 16.0] {
-        let codec = CodecChoice::all(Codec::Zfp(Zfp::Rate(rate)));
+        let codec = Codecs::all(Spec::Zfp(Zfp::Rate(rate)));
         let spool = open(|settings| settings.codec = codec).unwrap();
         let mut version = 0;
         for dtype in [Dtype::Float32, Dtype::Float64] {
@@ -214,7 +213,7 @@ fn what_an_earlier_run_has_saved_is_decoded_by_the_gpu_too() {
     let disk = DiskSettings { durable: true, ..DiskSettings::new(directory.path()) };
     let durable = |settings: &mut Settings| settings.disk = Some(disk.clone());
     let field = Field::new(Dtype::Float64, &SHAPE, 16.0, 2);
-    let rate = CodecChoice::all(Codec::Zfp(Zfp::Rate(16.0)));
+    let rate = Codecs::all(Spec::Zfp(Zfp::Rate(16.0)));
     let spool = open(|settings| {
         durable(settings);
         settings.codec = rate;
@@ -226,7 +225,7 @@ fn what_an_earlier_run_has_saved_is_decoded_by_the_gpu_too() {
     // Whose spool has another codec, so only the stream says what it is.
     let spool = open(|settings| {
         durable(settings);
-        settings.codec = CodecChoice::default();
+        settings.codec = Codecs::default();
     })
     .unwrap();
     spool.expect([0, 0]).unwrap();
@@ -242,7 +241,7 @@ fn what_an_earlier_run_has_saved_is_decoded_by_the_gpu_too() {
 fn other_modes_than_a_fixed_rate_are_coded_by_the_host() {
     let application = Application::new().unwrap();
     let spool = open(|settings| {
-        settings.codec = CodecChoice::all(Codec::Zfp(Zfp::Accuracy(1e-3)));
+        settings.codec = Codecs::all(Spec::Zfp(Zfp::Tolerance(1e-3)));
     })
     .unwrap();
     let field = Field::plain(4);

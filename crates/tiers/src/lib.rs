@@ -1,12 +1,12 @@
 //! The places where Unspool's frames rest: memory arenas and disk.
 //!
-//! A [`Tier`] stores opaque bytes under a checkpoint's id. [`Arena`] is a contiguous buffer whose
+//! A [`Tier`] stores opaque bytes under a checkpoint's id; a stack is made of [`AnyTier`]s. [`Arena`] is a contiguous buffer whose
 //! places the core chooses; [`Disk`] keeps one file per frame. Limits, faults and throttling are
 //! wrappers of the same trait (see the crate `unspool-testkit`).
 
+mod any;
 mod arena;
 mod array;
-pub mod coders;
 mod disk;
 mod error;
 mod gpu;
@@ -15,6 +15,7 @@ mod testing;
 mod text;
 mod tier;
 
+pub use any::AnyTier;
 pub use arena::{Arena, ReadGuard, WriteGuard};
 pub use array::DeviceArray;
 pub use disk::{Disk, DiskIo, DiskOptions};

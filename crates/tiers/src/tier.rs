@@ -4,7 +4,6 @@ use std::fmt;
 
 use unspool_core::{CheckpointId, TierKind};
 
-use crate::arena::Arena;
 use crate::error::TierError;
 
 /// A place where frames rest. Tiers see opaque bytes and know nothing of what they mean.
@@ -51,11 +50,6 @@ pub trait Tier: Send + Sync + fmt::Debug {
     /// # Errors
     /// When the medium fails; nothing is then known about what was put since the last sync.
     fn sync(&self) -> Result<(), TierError>;
-
-    /// The memory of an arena, for those who read and write it in place; `None` for a store.
-    fn memory(&self) -> Option<&Arena> {
-        None
-    }
 }
 
 /// A frame in a tier.

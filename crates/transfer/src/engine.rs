@@ -8,7 +8,7 @@ use unspool_codec::Outer;
 use unspool_core::{
     CheckpointId, Event, Failure, Nanos, Place, TierId, TierKind, TransferId, TransferKind,
 };
-use unspool_tiers::Tier;
+use unspool_tiers::AnyTier;
 
 use crate::arenas::Links;
 use crate::clock::{Clock, SystemClock};
@@ -95,11 +95,11 @@ impl Engine {
     /// # Errors
     /// When the system gives no thread.
     pub fn start(
-        tiers: Vec<Arc<dyn Tier>>,
+        tiers: Vec<AnyTier>,
         options: Options,
         sink: Arc<dyn Sink>,
     ) -> Result<Engine, TransferError> {
-        let kinds: Vec<TierKind> = tiers.iter().map(|tier| tier.describe().kind).collect();
+        let kinds: Vec<TierKind> = tiers.iter().map(|tier| tier.tier().describe().kind).collect();
         let Options { verify, outer, trace, clock, buffers, .. } = options.clone();
         let links = Links::default();
         let (kinds_too, clock_too) = (kinds.clone(), Arc::clone(&clock));

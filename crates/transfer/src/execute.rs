@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use unspool_codec::Outer;
-use unspool_core::{Nanos, TierId, TierKind};
-use unspool_tiers::{ReadGuard, Tier, WriteGuard};
+use unspool_core::{Nanos, Place, TierId, TierKind};
+use unspool_tiers::{AnyTier, ReadGuard, Tier, WriteGuard};
 
 use crate::arenas::{self, Links};
 use crate::clock::Clock;
@@ -30,7 +30,7 @@ pub(crate) enum Outcome {
 /// What workers need in order to move bytes.
 #[derive(Debug)]
 pub(crate) struct Mover {
-    pub(crate) tiers: Vec<Arc<dyn Tier>>,
+    pub(crate) tiers: Vec<AnyTier>,
     /// What each of them is.
     pub(crate) kinds: Vec<TierKind>,
     pub(crate) buffers: Arc<Pool>,
@@ -56,14 +56,15 @@ impl Mover {
     }
 
     pub(crate) fn tier(&self, id: TierId) -> &dyn Tier {
-        &*self.tiers[usize::from(id.0)]
+        self.tiers[usize::from(id.0)].tier()
     }
 
     /// Whether the bytes are in the target; `false` when the job was cancelled on the way.
     fn moved(&self, job: &Job, task: &Task, waited: &mut Nanos) -> Result<bool, TransferError> {
-        let (from, to) = (self.tier(job.from.tier), self.tier(job.to.tier));
-        match (from.memory(), to.memory()) {
-            (Some(source), Some(target)) => {
+        let tier = |place: Place| &self.tiers[usize::from(place.tier.0)];
+        let (from, to) = (tier(job.from), tier(job.to));
+        match (from, to) {
+            (AnyTier::Arena(source), AnyTier::Arena(target)) => {
                 let source = source.read(job.checkpoint)?;
                 let target = target.create(job.checkpoint, job.to.offset, job.bytes)?;
                 let start = self.clock.now();
@@ -71,21 +72,28 @@ impl Mover {
                 *waited = self.clock.now().since(start);
                 arenas::copy(source, target, &self.links, &|| task.is_cancelled())
             }
-            (Some(source), None) => {
+            (AnyTier::Arena(source), AnyTier::Store(to)) => {
                 let payload = source.read(job.checkpoint)?;
-                self.write(job, to, &payload)?;
+                self.write(job, &**to, &payload)?;
                 Ok(true)
             }
-            (None, Some(target)) => {
+            (AnyTier::Store(from), AnyTier::Arena(target)) => {
                 let mut room = target.create(job.checkpoint, job.to.offset, job.bytes)?;
-                self.fill(job, from, &mut room)?;
+                self.fill(job, &**from, &mut room)?;
                 room.commit();
                 Ok(true)
             }
-            (None, None) => {
+            (AnyTier::Store(from), AnyTier::Store(to)) => {
                 let mut payload = staging(&self.buffers, job.bytes)?;
-                self.read(job, from, &mut payload)?;
-                write_frame(to, job.checkpoint, &job.frame, &payload, self.outer, &self.buffers)?;
+                self.read(job, &**from, &mut payload)?;
+                write_frame(
+                    &**to,
+                    job.checkpoint,
+                    &job.frame,
+                    &payload,
+                    self.outer,
+                    &self.buffers,
+                )?;
                 Ok(true)
             }
         }

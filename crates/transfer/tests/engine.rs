@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use common::{Fault, Log, Store, content, fill, frame, job, reports};
 use unspool_core::{CheckpointId, Event, Failure, Nanos, TierId, TierKind, TransferId};
-use unspool_tiers::{Arena, Tier};
+use unspool_tiers::{AnyTier, Arena, Tier};
 use unspool_transfer::{
     Answer, Clock, Engine, ManualClock, Options, Pool, Shutdown, read_frame, write_frame,
 };
@@ -31,7 +31,8 @@ fn stack_with(options: Options) -> Stack {
     let (device, host) = (arena(TierKind::Device), arena(TierKind::Host));
     let (store, log) = (Arc::new(Store::default()), Arc::new(Log::default()));
     let clock = Arc::new(ManualClock::default());
-    let tiers: Vec<Arc<dyn Tier>> = vec![device.clone(), host.clone(), store.clone()];
+    let arena = |arena: &Arc<Arena>| AnyTier::Arena(Arena::clone(arena));
+    let tiers = vec![arena(&device), arena(&host), AnyTier::Store(store.clone())];
     let options = Options { clock: clock.clone(), ..options };
     let engine = Engine::start(tiers, options, log.clone()).expect("threads");
     Stack { device, host, store, log, clock, engine }
@@ -93,7 +94,7 @@ fn an_empty_checkpoint_moves_like_any_other() {
 fn one_store_can_be_moved_into_another() {
     let (near, far) = (Arc::new(Store::default()), Arc::new(Store::default()));
     let log = Arc::new(Log::default());
-    let tiers: Vec<Arc<dyn Tier>> = vec![near.clone(), far.clone()];
+    let tiers = vec![AnyTier::Store(near.clone()), AnyTier::Store(far.clone())];
     let engine = Engine::start(tiers, Options::default(), log.clone()).unwrap();
     let moved = job(5, BYTES, 0, 1);
     let buffers = Pool::new(1 << 20);

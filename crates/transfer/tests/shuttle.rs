@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use common::{Log, Store, fill, job, reports};
 use unspool_core::{CheckpointId, Event, Nanos, TierId, TierKind, TransferId};
-use unspool_tiers::{Arena, Tier};
+use unspool_tiers::{AnyTier, Arena};
 use unspool_transfer::sync::thread;
 use unspool_transfer::{Answer, Engine, ManualClock, Options, Shutdown, Sink, TransferError};
 
@@ -27,7 +27,7 @@ fn stack(jobs: u64, store_workers: usize) -> Stack {
     let host = Arc::new(Arena::new(TierKind::Host, 1 << 16).expect("small"));
     let (store, log) = (Arc::new(Store::default()), Arc::new(Log::default()));
     (0..jobs).for_each(|id| fill(&host, id, BYTES));
-    let tiers: Vec<Arc<dyn Tier>> = vec![host, store.clone()];
+    let tiers = vec![AnyTier::Arena(Arena::clone(&host)), AnyTier::Store(store.clone())];
     let clock = Arc::new(ManualClock::default());
     let options = Options { clock, store_workers, in_flight: 64, ..Options::default() };
     let engine = Arc::new(Engine::start(tiers, options, log.clone()).expect("threads"));
@@ -172,7 +172,8 @@ fn a_planted_lost_wake_up_is_found() {
             let sink = Arc::new(Forgetful::default());
             let host = Arc::new(Arena::new(TierKind::Host, 1 << 16).unwrap());
             fill(&host, 0, BYTES);
-            let tiers: Vec<Arc<dyn Tier>> = vec![host, Arc::new(Store::default())];
+            let store = Arc::new(Store::default());
+            let tiers = vec![AnyTier::Arena(Arena::clone(&host)), AnyTier::Store(store)];
             let engine = Engine::start(tiers, Options::default(), sink.clone()).unwrap();
             assert_eq!(engine.submit(job(0, BYTES, 0, 1)), Answer::ReportFollows);
             let mut came = unspool_transfer::sync::lock(&sink.came);

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use unspool_core::CheckpointId;
-use unspool_tiers::{Arena, Description, Stored, Tier, TierError};
+use unspool_tiers::{Description, Stored, Tier, TierError};
 
 use crate::operation::{Operation, total};
 
@@ -93,16 +93,13 @@ impl Tier for Counting {
     fn sync(&self) -> Result<(), TierError> {
         self.count(Operation::Sync, 0, || self.inner.sync())
     }
-
-    fn memory(&self) -> Option<&Arena> {
-        self.inner.memory()
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use unspool_core::TierKind;
+    use unspool_tiers::Arena;
 
     #[test]
     fn calls_bytes_and_failures_are_counted_apart() {

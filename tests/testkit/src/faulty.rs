@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use unspool_core::{CheckpointId, Failure};
-use unspool_tiers::{Arena, Description, Stored, Tier, TierError};
+use unspool_tiers::{Description, Stored, Tier, TierError};
 
 use crate::operation::{Operation, total};
 
@@ -178,10 +178,6 @@ impl Tier for Faulty {
     fn sync(&self) -> Result<(), TierError> {
         self.plain(Operation::Sync, || self.inner.sync())
     }
-
-    fn memory(&self) -> Option<&Arena> {
-        self.inner.memory()
-    }
 }
 
 /// Copies `bytes` to the front of `parts`.
@@ -207,6 +203,7 @@ fn flip(skip: u64, at: u64, parts: &mut [&mut [u8]]) {
 mod tests {
     use super::*;
     use unspool_core::TierKind;
+    use unspool_tiers::Arena;
 
     const ID: CheckpointId = CheckpointId(7);
 

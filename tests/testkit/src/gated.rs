@@ -4,7 +4,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use unspool_core::{CheckpointId, Failure};
-use unspool_tiers::{Arena, Description, Stored, Tier, TierError};
+use unspool_tiers::{Description, Stored, Tier, TierError};
 
 use crate::operation::Operation;
 
@@ -175,10 +175,6 @@ impl Tier for Gated {
         self.pass(Operation::Sync)?;
         self.inner.sync()
     }
-
-    fn memory(&self) -> Option<&Arena> {
-        self.inner.memory()
-    }
 }
 
 #[cfg(test)]
@@ -186,6 +182,7 @@ mod tests {
     use super::*;
     use std::thread;
     use unspool_core::TierKind;
+    use unspool_tiers::Arena;
 
     #[test]
     fn a_call_waits_until_it_is_admitted() {

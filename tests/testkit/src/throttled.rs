@@ -5,7 +5,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use unspool_core::CheckpointId;
-use unspool_tiers::{Arena, Description, Stored, Tier, TierError};
+use unspool_tiers::{Description, Stored, Tier, TierError};
 
 use crate::operation::total;
 
@@ -72,16 +72,13 @@ impl Tier for Throttled {
     fn sync(&self) -> Result<(), TierError> {
         self.inner.sync()
     }
-
-    fn memory(&self) -> Option<&Arena> {
-        self.inner.memory()
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use unspool_core::TierKind;
+    use unspool_tiers::Arena;
 
     #[test]
     fn a_put_takes_at_least_the_time_of_the_slower_medium() {

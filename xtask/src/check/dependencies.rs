@@ -19,11 +19,12 @@ const FAKECUDA: &str = "unspool-fakecuda";
 const GPU_TESTS: &str = "unspool-gpu-tests";
 const BENCHES: &str = "unspool-benches";
 const PYTHON: &str = "unspool-python";
+const STUDIES: &str = "unspool-studies";
 const XTASK: &str = "xtask";
 
 /// Everything but the bindings: what test beds and benchmarks may import.
 const ALL_BUT_BINDINGS: &[&str] =
-    &[CORE, SCHEDULE, VERIFY, CODEC, CUDA, GPU_CODEC, TIERS, TRANSFER, SPOOL, WAVE, TESTKIT, SIM];
+    &[CORE, SCHEDULE, VERIFY, CODEC, CUDA, GPU_CODEC, TIERS, TRANSFER, SPOOL, TESTKIT, SIM];
 
 /// Who may import whom, as a normal or build dependency.
 const TABLE: &[(&str, &[&str])] = &[
@@ -33,11 +34,12 @@ const TABLE: &[(&str, &[&str])] = &[
     (CODEC, &[CORE]),
     (CUDA, &[VERIFY]),
     (GPU_CODEC, &[CODEC, CUDA]),
-    (TIERS, &[CORE, CODEC, CUDA, GPU_CODEC, VERIFY]),
+    (TIERS, &[CORE, CUDA, VERIFY]),
     (TRANSFER, &[CORE, CODEC, CUDA, TIERS]),
     (SPOOL, &[CORE, VERIFY, CODEC, CUDA, GPU_CODEC, TIERS, TRANSFER]),
     (WAVE, &[]),
-    (PYTHON, &[SPOOL, CORE, SCHEDULE, VERIFY, CODEC, WAVE]),
+    (STUDIES, &[WAVE]),
+    (PYTHON, &[SPOOL, CORE, SCHEDULE, VERIFY, CODEC]),
     (TESTKIT, ALL_BUT_BINDINGS),
     (SIM, ALL_BUT_BINDINGS),
     (FAKECUDA, &[CODEC, CORE]),

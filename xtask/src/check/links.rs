@@ -101,13 +101,13 @@ mod tests {
 
     #[test]
     fn files_folders_headings_and_addresses_are_fine() {
-        let text = "## A `b` (c)\n[x](../README.md#one-two) [f](guide/) [a](#a-b-c)\n\
+        let text = "## A `b` (c)\n[x](../README.md#one-two) [f](howto/) [a](#a-b-c)\n\
                     [w](https://x.example) ![p](p.svg \"title\")\n";
         let readme = "# One two";
         let tree = Tree::of(&[
             ("docs/a.md", text),
             ("README.md", readme),
-            ("docs/guide/x.md", ""),
+            ("docs/howto/x.md", ""),
             ("docs/p.svg", "<svg/>"),
         ]);
         assert_eq!(check(&tree), []);

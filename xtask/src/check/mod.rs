@@ -1,10 +1,12 @@
 //! One check per file. A check looks at the tree and says what it found; it changes nothing.
 
 pub mod columns;
+pub mod concurrency;
 pub mod core_purity;
 pub mod dependencies;
 pub mod file_length;
 pub mod function_length;
+pub mod laboratory;
 pub mod links;
 pub mod machine_paths;
 pub mod opening;

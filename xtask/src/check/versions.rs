@@ -4,6 +4,9 @@ use crate::finding::Finding;
 use crate::metadata::Package;
 use crate::tree::Tree;
 
+/// What describes the packages for Python.
+const PYTHON: &[&str] = &["bindings/python/pyproject.toml", "studies/pyproject.toml"];
+
 /// Packages with another version, a Python package that writes down its own, and a change log
 /// that does not know the version.
 pub fn check(tree: &Tree, packages: &[Package]) -> Vec<Finding> {
@@ -18,7 +21,7 @@ pub fn check(tree: &Tree, packages: &[Package]) -> Vec<Finding> {
     };
     let mut found: Vec<Finding> =
         packages.iter().filter(|package| package.version != version).map(differs).collect();
-    found.extend(python(tree));
+    found.extend(PYTHON.iter().filter_map(|path| python(tree, path)));
     found.extend(change_log(tree, &version));
     found
 }
@@ -44,8 +47,8 @@ fn differs(package: &Package) -> Finding {
     )
 }
 
-fn python(tree: &Tree) -> Option<Finding> {
-    let file = tree.file("bindings/python/pyproject.toml")?;
+fn python(tree: &Tree, path: &str) -> Option<Finding> {
+    let file = tree.file(path)?;
     let dynamic = |text: &str| text.trim_start().starts_with("dynamic") && text.contains("version");
     if file.lines().any(|(_, line)| dynamic(line)) {
         return None;
@@ -103,11 +106,12 @@ mod tests {
 
     #[test]
     fn a_python_package_with_its_own_version_is_found() {
-        let path = "bindings/python/pyproject.toml";
-        let own = Tree::of(&[("Cargo.toml", MANIFEST), (path, "version = \"1.2.3\"\n")]);
-        assert_eq!(check(&own, &[])[0].path, path);
-        let good = Tree::of(&[("Cargo.toml", MANIFEST), (path, "dynamic = [\"version\"]\n")]);
-        assert_eq!(check(&good, &[]), []);
+        for path in super::PYTHON {
+            let own = Tree::of(&[("Cargo.toml", MANIFEST), (path, "version = \"1.2.3\"\n")]);
+            assert_eq!(check(&own, &[])[0].path, *path);
+            let good = Tree::of(&[("Cargo.toml", MANIFEST), (path, "dynamic = [\"version\"]\n")]);
+            assert_eq!(check(&good, &[]), []);
+        }
     }
 
     #[test]

@@ -24,63 +24,36 @@ has DLPack, the buffer protocol or the CUDA array interface. All errors are `uns
 
 import atexit as _atexit
 
-from . import codecs, schedules
-from ._types import Disk, Region
-from ._unspool import DeviceBuffer, HostBuffer, Spool, __version__
+from . import accumulate, codecs, errors, planning, schedules, stats, types
+from ._adjoint import adjoint
+from ._doctor import doctor
+from ._types import Debug, Disk
+from ._unspool import Spool, __version__
 from ._unspool import close_all as _close_all
-from .codecs import Achieved, Bound, NvComp, Zfp
-from .diagnosis import Diagnosis, doctor
-from .drive import AdjointReport, Progress, adjoint
-from .errors import *  # noqa: F403
-from .errors import __all__ as _errors
-from .planning import Links, Plan, measure_links, plan
-from .statistics import (
-    AutoCodec,
-    AutoStats,
-    CodecStats,
-    CodecUse,
-    DirectionStats,
-    Lead,
-    LinkStats,
-    Stall,
-    Stats,
-    TierStats,
-)
+from .codecs import Bound, NvComp, Zfp
+from .errors import Error
+from .planning import plan
 
 __all__ = [
-    "Achieved",
-    "AdjointReport",
-    "AutoCodec",
-    "AutoStats",
     "Bound",
-    "CodecStats",
-    "CodecUse",
-    "DeviceBuffer",
-    "Diagnosis",
-    "DirectionStats",
+    "Debug",
     "Disk",
-    "HostBuffer",
-    "Lead",
-    "LinkStats",
-    "Links",
+    "Error",
     "NvComp",
-    "Plan",
-    "Progress",
-    "Region",
     "Spool",
-    "Stall",
-    "Stats",
-    "TierStats",
     "Zfp",
     "__version__",
+    "accumulate",
     "adjoint",
     "codecs",
     "doctor",
-    "measure_links",
+    "errors",
     "plan",
+    "planning",
     "schedules",
+    "stats",
+    "types",
 ]
-__all__ += _errors
 
 # Spools that nobody closed are closed while the interpreter still works: their workers end and
 # their directories are removed.

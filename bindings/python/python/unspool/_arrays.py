@@ -14,7 +14,7 @@ import math
 from typing import Any
 
 from ._unspool import DeviceBuffer, Exporter
-from .errors import MissingLibraryError, OptionError, UnsupportedArrayError
+from .errors import ArrayError, MissingLibraryError, OptionError
 
 _LIBRARIES = ("numpy", "cupy", "torch", "jax")
 
@@ -68,7 +68,7 @@ def jax_takes(dtype: str) -> bool:
     """Whether JAX takes memory of a GPU with this dtype over without a copy.
 
     Raises:
-        UnsupportedArrayError: JAX has no such dtype.
+        ArrayError: JAX has no such dtype.
     """
     _check_jax_dtype(dtype)
     return dtype in _JAX_BY_DLPACK
@@ -81,7 +81,7 @@ def allocate(shape: tuple[int, ...], dtype: str, to: str, device: int | None) ->
 
     Raises:
         MissingLibraryError: the library is not installed.
-        UnsupportedArrayError: the library has no such dtype.
+        ArrayError: the library has no such dtype.
     """
     if to == "numpy":
         return _library("numpy").empty(shape, numpy_dtype(dtype))
@@ -113,7 +113,7 @@ def adopt(buffer: Any, to: str) -> Any:
 
     Raises:
         OptionError: the library cannot use memory that lies there.
-        MissingLibraryError, UnsupportedArrayError: as for `allocate`.
+        MissingLibraryError, ArrayError: as for `allocate`.
     """
     on_gpu = isinstance(buffer, DeviceBuffer)
     if to == "numpy" and not on_gpu:
@@ -169,7 +169,7 @@ def _cupy_dtype(dtype: str) -> Any:
     found = numpy_dtype(dtype)
     if found.kind in "biufc" or dtype == "bfloat16":
         return found
-    raise UnsupportedArrayError(f"CuPy has no dtype {dtype}: use load(..., to='numpy')")
+    raise ArrayError(f"CuPy has no dtype {dtype}: use load(..., to='numpy')")
 
 
 def _cupy_over(buffer: Any) -> Any:
@@ -188,7 +188,7 @@ def _torch_over(buffer: Any) -> Any:
         return torch.from_dlpack(buffer)
     except (BufferError, RuntimeError, TypeError) as refusal:
         message = f"PyTorch does not take {dtype} over by DLPack: {refusal}"
-        raise UnsupportedArrayError(message) from refusal
+        raise ArrayError(message) from refusal
 
 
 def _library(name: str) -> Any:
@@ -226,7 +226,7 @@ def _extended_dtype(numpy: Any, dtype: str) -> Any:
     found = getattr(ml_dtypes, dtype, None)
     if found is None:
         message = f"NumPy has no dtype {dtype}, not even with ml_dtypes; restore() into an array"
-        raise UnsupportedArrayError(message)
+        raise ArrayError(message)
     return numpy.dtype(found)
 
 
@@ -249,14 +249,14 @@ def _described_dtype(numpy: Any, size: int, tag: str) -> Any:
         with contextlib.suppress(RuntimeError, ValueError):
             return numpy.asarray(Exporter(described, size)).dtype
     message = f"NumPy cannot read the item format {tag!r} of {size} bytes; restore() into an array"
-    raise UnsupportedArrayError(message)
+    raise ArrayError(message)
 
 
 def _torch_dtype(dtype: str) -> Any:
     torch = _library("torch")
     found = getattr(torch, dtype, None)
     if not isinstance(found, torch.dtype):
-        raise UnsupportedArrayError(f"PyTorch has no dtype {dtype}: use load(..., to='numpy')")
+        raise ArrayError(f"PyTorch has no dtype {dtype}: use load(..., to='numpy')")
     return found
 
 
@@ -269,9 +269,9 @@ def _check_jax_dtype(dtype: str) -> None:
             f"JAX keeps no {dtype} unless it is told to: call "
             f'jax.config.update("jax_enable_x64", True) first, or use load(..., to="numpy")'
         )
-        raise UnsupportedArrayError(message)
+        raise ArrayError(message)
     if dtype.startswith("opaque"):
-        raise UnsupportedArrayError(f"JAX has no dtype {dtype}: use load(..., to='numpy')")
+        raise ArrayError(f"JAX has no dtype {dtype}: use load(..., to='numpy')")
 
 
 def _aligned(shape: tuple[int, ...], dtype: Any) -> Any:

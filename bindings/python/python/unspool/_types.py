@@ -6,7 +6,7 @@ import os
 from dataclasses import dataclass
 from typing import Literal
 
-__all__ = ["Disk", "Region"]
+__all__ = ["Debug", "Disk", "Region"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +29,30 @@ class Disk:
     capacity: int | float | str | None = None
     durable: bool = False
     compress: Literal["zstd", "lz4", "archive"] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Debug:
+    """What a spool checks, writes down or does otherwise for those who look for a fault.
+
+    `Spool(..., debug=Debug(check_order=True))`. All of it costs time.
+
+    Attributes:
+        check_order: look for accesses to the arenas that are not ordered with those they depend
+            on. What is found is a `DeviceError` at `close`.
+        order_trace: a file that receives what `check_order` sees.
+        check_codec: decode what was encoded on the spot and compare: twice as costly, each alone.
+        record: a file that receives every decision, one line each, to be replayed later.
+        policy: how room is made in memory: `"score"`, `"lru"`, `"fifo"`, or `"belady"`, which is
+            best where all restores are expected before the first one. The last three are meant for
+            comparisons.
+    """
+
+    check_order: bool = False
+    order_trace: str | bytes | os.PathLike[str] | os.PathLike[bytes] | None = None
+    check_codec: bool = False
+    record: str | bytes | os.PathLike[str] | os.PathLike[bytes] | None = None
+    policy: Literal["score", "lru", "fifo", "belady"] = "score"
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,9 +5,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Literal, Self, SupportsIndex, final, overload
 
-from ._types import Disk, Region
-from .codecs.values import Achieved, Codecs, Word
-from .statistics import Stats
+from ._types import Debug, Disk, Region
+from .codecs.values import Achieved, Codec, Codecs
+from .stats import Stats
 
 __version__: str
 
@@ -25,8 +25,7 @@ class Spool:
     together may be much smaller than the history, as long as the slowest one can hold it.
 
     The order in which room is made is that of Score (Maurya et al., "GPU-Enabled Asynchronous
-    Multi-level Checkpoint Caching and Prefetching", HPDC 2023, Algorithm 1), unless `policy` says
-    otherwise.
+    Multi-level Checkpoint Caching and Prefetching", HPDC 2023, Algorithm 1).
 
     All methods may be called from several threads. While one waits or copies, other Python threads
     run, and Ctrl-C ends the wait. Arrays that another thread writes while they are being saved are
@@ -41,36 +40,30 @@ class Spool:
             `"auto"` takes a share of what is free; `repr` and `stats` say how much that was.
         discard_after_restore: discard each checkpoint when it was restored and no further restore
             of it is expected.
-        policy: how room is made in memory: `"score"`, `"lru"`, `"fifo"`, or `"belady"`, which is
-            best where all restores are expected before the first one, and meant for comparisons.
         timeout: the longest that one call waits, in seconds.
         verify: compare the checksum of what is read back from disk.
         trace: keep what happened when, for `write_trace`.
-        record: a file that receives every decision, one line each, to be replayed later.
         on: where the device tier is: `"cuda"` or `"cuda:1"` for a GPU, `"cpu"` for main memory.
             `"auto"` takes the GPU that is current on this thread, or else, if there is a device
             tier, the first one; main memory where there is no GPU.
         shrink_ok: be content with a smaller device tier when the GPU has less memory free, with a
             `RuntimeWarning`.
-        check_order: look for accesses to the arenas that are not ordered with those they depend on.
-            What is found is a `DeviceError` at `close`.
-        order_trace: a file that receives what `check_order` sees.
         codec: what is done with the bytes of every array (see the guide on compression): None keeps
             them, `"lossless"` loses nothing, a `Bound` holds for every value of floating point
             (integers are then taken without loss), `Zfp` is for exchange with other programs,
             `"auto"` chooses for each checkpoint among those that lose nothing, on a GPU those of
             nvCOMP too, by what was measured. A mapping has one for each array by name (by position,
             `0`), and `"*"` for all others.
-        check_codec: decode what was encoded on the spot and compare: twice as costly, each alone.
         accumulate: encode small checkpoints of a GPU together: `16`, `"32MiB"`, or both as a pair.
         profile: a file of what saves were like, which the first run records. Later ones plan with
             it what to keep as it is, and what to encode alone or together. A run that differs is
             told by an `unspool.accumulate.PlanDroppedWarning`. It needs a codec.
+        debug: a `Debug`, for those who look for a fault.
 
     Raises:
-        OptionError, UnknownOptionError: an option makes no sense or does not exist.
+        OptionError: an option makes no sense or does not exist.
         StorageError: a tier cannot be made: no memory, no such directory, no permission.
-        NoDeviceError, DeviceError: there is no such GPU, or CUDA refused.
+        DeviceError: there is no such GPU, or CUDA refused.
     """
 
     def __new__(
@@ -80,19 +73,15 @@ class Spool:
         disk: _Path | tuple[_Path, _Size] | Disk | None = None,
         *,
         discard_after_restore: bool = False,
-        policy: Literal["score", "lru", "fifo", "belady"] = "score",
         timeout: float = 300.0,
         verify: bool = True,
         trace: bool = False,
-        record: _Path | None = None,
         on: str = "auto",
         shrink_ok: bool = False,
-        check_order: bool = False,
-        order_trace: _Path | None = None,
         codec: Codecs = None,
-        check_codec: bool = False,
         profile: _Path | None = None,
         accumulate: int | str | tuple[int, int | str] | None = None,
+        debug: Debug | None = None,
     ) -> Self: ...
     @overload
     def save(
@@ -129,18 +118,18 @@ class Spool:
 
         Raises:
             VersionExistsError: the version is already saved.
-            NotYetSavedError: another thread is saving it.
-            UnsupportedArrayError: an argument is no array that can be read here.
-            WrongDeviceError: an array or the stream belongs to another GPU than the spool.
-            RegionMismatchError: no array was given, or some by position and some by name.
-            CheckpointTooLargeError: the arrays are larger than every tier.
-            TierFullError: every tier is full and nothing in them can be given up.
+            UnknownVersionError: another thread is saving it.
+            ArrayError: an argument is no array that can be read here; or no array was given, or
+                some by position and some by name.
+            DeviceError: an array or the stream belongs to another GPU than the spool; or CUDA
+                refused, or the stream is being captured into a graph; or an array is on a GPU, and
+                there is no CUDA driver.
+            CapacityError: the arrays are larger than every tier; or every tier is full and nothing
+                in them can be given up.
             WaitTimeoutError: no room was made in time.
-            DeviceError: CUDA refused, or the stream is being captured into a graph.
-            NoDeviceError: an array is on a GPU, and there is no CUDA driver.
             OptionError: `stream` is no stream, or `codec` no codec.
-            BoundViolatedError: with `check_codec`, what was encoded breaks its bound.
-            StorageError, ClosedError, ForkedError.
+            CorruptCheckpointError: with `check_codec`, what was encoded breaks its bound.
+            StorageError, ClosedError.
         """
 
     def save_many(
@@ -164,7 +153,7 @@ class Spool:
 
         Raises:
             OptionError: the spool has a profile, which plans by itself what is encoded together.
-            UnsupportedArrayError: an entry is not a pair of a version and arrays, or has something
+            ArrayError: an entry is not a pair of a version and arrays, or has something
                 that is not an array.
             All that `save` raises.
         """
@@ -186,17 +175,14 @@ class Spool:
         this waits until the data is there.
 
         Raises:
-            UnknownVersionError, DiscardedVersionError, NotYetSavedError: there is no such
-                checkpoint.
-            RegionMismatchError: the number or the names of the arrays are others.
-            ShapeMismatchError, DtypeMismatchError: an array does not fit.
-            ReadOnlyTargetError: an array must not be written; those of JAX never can be.
-            OverlappingTargetError: items of the arrays share memory.
-            UnsupportedArrayError: an argument is no array that can be written here.
-            WrongDeviceError: an array or the stream belongs to another GPU than the spool.
-            DeviceError, NoDeviceError, OptionError: as for `save`.
+            UnknownVersionError: there is no such checkpoint.
+            ArrayError: the number or the names of the arrays are others; or an array does not fit;
+                or an array must not be written; those of JAX never can be; or items of the arrays
+                share memory; or an argument is no array that can be written here.
+            DeviceError: an array or the stream belongs to another GPU than the spool.
+            DeviceError, OptionError: as for `save`.
             CorruptCheckpointError, LostCheckpointError: the bytes are not those that were saved.
-            WaitTimeoutError, StorageError, ClosedError, ForkedError.
+            WaitTimeoutError, StorageError, ClosedError.
         """
 
     def load(
@@ -219,10 +205,10 @@ class Spool:
 
         Raises:
             OptionError: there is no library `to` here, or it has no arrays on `device`.
-            WrongDeviceError: the spool is on another GPU.
+            DeviceError: the spool is on another GPU.
             MissingLibraryError: it is not installed, or `ml_dtypes` is not, which NumPy needs for
                 bfloat16 and the like.
-            UnsupportedArrayError: it has no such dtype.
+            ArrayError: it has no such dtype.
             All that `restore` raises for a version.
         """
 
@@ -263,9 +249,9 @@ class Spool:
         they show is unspecified.
 
         Raises:
-            RegionMismatchError: there is no shape or no dtype.
+            ArrayError: there is no shape or no dtype.
             OptionError: a shape, a dtype, `stream` or `to` makes no sense.
-            CheckpointTooLargeError: it is larger than the fastest tier; use `save`.
+            CapacityError: it is larger than the fastest tier; use `save`.
             All that `save` raises for a version, when the block is entered or left.
         """
     def reading(
@@ -296,7 +282,7 @@ class Spool:
         """The names, dtypes and shapes of what was saved under `version`. Nothing is moved.
 
         Raises:
-            UnknownVersionError, DiscardedVersionError, NotYetSavedError, ClosedError, ForkedError.
+            UnknownVersionError, ClosedError.
         """
 
     def achieved(self, version: SupportsIndex, /) -> dict[str, Achieved]:
@@ -306,8 +292,8 @@ class Spool:
         Waits for encoders on a GPU that are not done yet.
 
         Raises:
-            UnknownVersionError, DiscardedVersionError, NotYetSavedError, WaitTimeoutError,
-                ClosedError, ForkedError.
+            UnknownVersionError, WaitTimeoutError,
+                ClosedError.
         """
 
     def expect(
@@ -331,31 +317,31 @@ class Spool:
         Raises:
             TypeError: `versions` is no iterable of integers, or `last` none of truth values.
             OptionError: `last` is not as long as `versions`.
-            ClosedError, ForkedError.
+            ClosedError.
         """
 
     def forget_hints(self) -> None:
         """Forgets everything that `expect` has announced.
 
         Raises:
-            ClosedError, ForkedError.
+            ClosedError.
         """
 
     def start_prefetch(self) -> None:
         """Lets prefetches begin, after `hold_prefetch` or `expect(..., start=False)`.
 
         Raises:
-            ClosedError, ForkedError.
+            ClosedError.
         """
 
     def hold_prefetch(self) -> None:
         """Lets no prefetch begin until `start_prefetch`: while a forward pass needs the room.
 
         Raises:
-            ClosedError, ForkedError.
+            ClosedError.
         """
 
-    def prefer(self, version: SupportsIndex, tier: Literal["device", "host", "disk"], /) -> None:
+    def _prefer(self, version: SupportsIndex, tier: Literal["device", "host", "disk"], /) -> None:
         """Says that `version` should rest in `tier`, `"device"`, `"host"` or `"disk"`, or a slower
         one, until a restore of it is announced and near.
 
@@ -364,14 +350,14 @@ class Spool:
 
         Raises:
             OptionError: the spool has no such tier.
-            UnknownVersionError, DiscardedVersionError, NotYetSavedError, ClosedError, ForkedError.
+            UnknownVersionError, ClosedError.
         """
 
     def discard(self, version: SupportsIndex, /) -> None:
         """Frees what was saved under `version`, in every tier. The version may be saved again.
 
         Raises:
-            UnknownVersionError, DiscardedVersionError, NotYetSavedError, ClosedError, ForkedError.
+            UnknownVersionError, ClosedError.
         """
 
     def flush(self) -> None:
@@ -380,29 +366,29 @@ class Spool:
         On a durable disk they survive a crash of the machine from then on.
 
         Raises:
-            CheckpointTooLargeError: a checkpoint is larger than the durable disk.
-            TierFullError, StorageError, WaitTimeoutError, ClosedError, ForkedError.
+            CapacityError: a checkpoint is larger than the durable disk.
+            CapacityError, StorageError, WaitTimeoutError, ClosedError.
         """
 
     def versions(self) -> list[int]:
         """The saved versions, in ascending order.
 
         Raises:
-            ClosedError, ForkedError.
+            ClosedError.
         """
 
     def durable(self, version: SupportsIndex, /) -> bool:
         """Whether `version` survives a crash of the machine.
 
         Raises:
-            UnknownVersionError, DiscardedVersionError, NotYetSavedError, ClosedError, ForkedError.
+            UnknownVersionError, ClosedError.
         """
 
     def stats(self) -> Stats:
         """What the spool has done so far. Also answered when it is closed.
 
         Raises:
-            ForkedError.
+            ClosedError.
         """
 
     def write_trace(self, path: _Path, /) -> None:
@@ -413,7 +399,7 @@ class Spool:
         Raises:
             OptionError: the spool was not opened with `trace=True`.
             StorageError: the file cannot be written.
-            ForkedError.
+            ClosedError.
         """
 
     def close(self) -> None:
@@ -424,9 +410,8 @@ class Spool:
         spool as well.
 
         Raises:
-            CheckpointTooLargeError, TierFullError, StorageError, WaitTimeoutError: something could
-                not be made durable.
-            ForkedError.
+            CapacityError, StorageError, WaitTimeoutError: something could not be made durable.
+            ClosedError.
         """
 
     @property
@@ -463,54 +448,6 @@ class Spool:
         """Closes the spool. What goes wrong then does not hide an exception of the block: it is
         added to it as a note.
         """
-
-SPACE_ORDER: int
-
-def largest_stable_step(velocity: float, dx: float, dz: float) -> float:
-    """The largest stable time step in seconds, for a speed in m/s and spacings in metres."""
-
-@final
-class Points:
-    """Sources or receivers, placed on the grid of one propagator."""
-
-    def __len__(self) -> int: ...
-
-@final
-class Acoustic:
-    """The acoustic propagator of one model and one time step.
-
-    Arrays are contiguous float32 buffers; `unspool.rtm.propagator` says what they hold.
-    """
-
-    def __new__(
-        cls,
-        velocity: Any,
-        spacing: tuple[float, float],
-        dt: float,
-        layer: int,
-        threads: int = 0,
-        portable: bool = False,
-    ) -> Self: ...
-    @property
-    def shape(self) -> tuple[int, int]: ...
-    @property
-    def pad(self) -> int: ...
-    @property
-    def threads(self) -> int: ...
-    @property
-    def instructions(self) -> str: ...
-    def points(self, positions: Sequence[tuple[float, float]]) -> Points: ...
-    def advance(
-        self,
-        older: Any,
-        newer: Any,
-        steps: int,
-        sources: Points | None = None,
-        signal: Any = None,
-        receivers: Points | None = None,
-        record: Any = None,
-    ) -> None: ...
-    def correlate(self, image: Any, illumination: Any, forward: Any, backward: Any) -> None: ...
 
 @final
 class Writing:
@@ -650,21 +587,26 @@ def examine(
     disk, may take to answer.
     """
 
-_Told = tuple[int, float, float, int]
+_Errors = tuple[int, float, float, int]
 
-def codec_room(dtype: str, shape: Sequence[int], word: Word, outer: str | None) -> int:
+def codecs_of(value: Any, place: str) -> tuple[Codec, dict[str, Codec]]:
+    """What `codec=` was given at `place`, as the codec of all arrays and those of single ones: each as
+    it is written shortest.
+    """
+
+def codec_room(dtype: str, shape: Sequence[int], codec: Any, outer: str | None) -> int:
     """The most bytes that `codec_encode` may write."""
 
 def codec_encode(
-    source: Any, dtype: str, shape: Sequence[int], word: Word, outer: str | None, target: Any
-) -> tuple[int, _Told | None, bool]:
-    """Encodes dense bytes into `target`: the bytes that took; number of values, largest and root
-    mean square error, and outliers where the codec tells them; whether the bytes are packed, which
-    they are not where that would not make them fewer.
+    source: Any, dtype: str, shape: Sequence[int], codec: Any, outer: str | None, target: Any
+) -> tuple[str, int, _Errors, bool]:
+    """Encodes dense bytes into `target`: what made the bytes and how many they are; number of values,
+    largest and root mean square error, and outliers; whether the bytes are packed, which they are
+    not where that would not make them fewer.
     """
 
 def codec_decode(
-    stored: Any, dtype: str, shape: Sequence[int], word: Word, outer: str | None, target: Any
+    stored: Any, dtype: str, shape: Sequence[int], codec: Any, outer: str | None, target: Any
 ) -> None:
     """The inverse of `codec_encode`."""
 
@@ -751,11 +693,11 @@ class Interpreter:
 class Ahead:
     """Turns the actions of a schedule into what `Spool.expect` takes.
 
-    `first`: the version of state 0; `turn`: the version of the state that the driver keeps while it
-    takes the last step, which is restored at the first `Reverse`.
+    `first`: the version of state 0; `at_end`: the version of the state that the driver keeps while
+    it takes the last step, which is restored at the first `Reverse`.
     """
 
-    def __new__(cls, first: int, turn: int | None = None) -> Self: ...
+    def __new__(cls, first: int, at_end: int | None = None) -> Self: ...
     def keep(self, steps: Iterable[int]) -> None:
         """The states that are kept before the first of the actions that it will see: each one's
         step as often as it is kept.
@@ -773,7 +715,7 @@ class Uses:
     its last copy, whether a `Forward` or a `Save` ever relies on it. One bit each.
     """
 
-    def __new__(cls, turn: bool = False) -> Self: ...
+    def __new__(cls, at_end: bool = False) -> Self: ...
     def keep(self, steps: Iterable[int]) -> None:
         """The states that are kept already: they are no business of this dry run."""
 
@@ -821,6 +763,6 @@ def forecast(
 
     Raises:
         OptionError: the job makes no sense.
-        CheckpointTooLargeError: the tiers cannot hold what the schedule keeps.
+        CapacityError: the tiers cannot hold what the schedule keeps.
         ScheduleError: the schedule breaks a rule, is too long, or does not know its steps.
     """

@@ -8,41 +8,25 @@ those too, so that programs which catch those go on working.
 from __future__ import annotations
 
 __all__ = [
-    "BoundViolatedError",
-    "CheckpointTooLargeError",
+    "ArrayError",
+    "CapacityError",
     "ClosedError",
     "CorruptCheckpointError",
     "DeviceError",
-    "DiscardedVersionError",
-    "DtypeMismatchError",
     "Error",
-    "ForkedError",
-    "InternalError",
-    "LayoutError",
     "LostCheckpointError",
     "MissingLibraryError",
-    "NoDeviceError",
-    "NotPicklableError",
-    "NotYetSavedError",
     "OptionError",
-    "OverlappingTargetError",
-    "ReadOnlyTargetError",
-    "RegionMismatchError",
     "ScheduleError",
-    "ShapeMismatchError",
     "StorageError",
-    "TierFullError",
-    "UnknownOptionError",
     "UnknownVersionError",
-    "UnsupportedArrayError",
     "VersionExistsError",
     "WaitTimeoutError",
-    "WrongDeviceError",
 ]
 
 
 class Error(Exception):
-    """The base of all exceptions of this package.
+    """The base of all exceptions of this package. Raised itself for a mistake in Unspool.
 
     Attributes:
         version: the version that the failing call named, or None.
@@ -62,23 +46,11 @@ class VersionExistsError(Error, ValueError):
 
 
 class UnknownVersionError(Error, KeyError):
-    """The version was never saved."""
+    """The version was never saved or was discarded; or another thread is saving it (retryable)."""
 
 
-class DiscardedVersionError(Error, KeyError):
-    """The version was saved and then discarded."""
-
-
-class NotYetSavedError(Error):
-    """Another thread is saving the version at this moment."""
-
-
-class CheckpointTooLargeError(Error, ValueError):
-    """The checkpoint is larger than every tier."""
-
-
-class TierFullError(Error):
-    """No room can be made in any tier."""
+class CapacityError(Error):
+    """No tier has room and none can be made, or the checkpoint is larger than every tier."""
 
 
 class StorageError(Error, OSError):
@@ -94,11 +66,11 @@ class StorageError(Error, OSError):
 
 
 class CorruptCheckpointError(Error):
-    """The bytes that came back are not those that were saved. Nothing was given out."""
+    """The bytes that came back are not those that were saved. Nothing was given out.
 
-
-class BoundViolatedError(Error, ArithmeticError):
-    """What was encoded breaks its bound, which `check_codec` found. Nothing was saved."""
+    Raised also when what was encoded breaks its bound, which `check_codec` looks for; nothing was
+    saved then.
+    """
 
 
 class LostCheckpointError(Error):
@@ -110,75 +82,38 @@ class WaitTimeoutError(Error, TimeoutError):
 
 
 class DeviceError(Error, RuntimeError):
-    """CUDA refused a call, work on the GPU failed, or a stream is being captured into a graph."""
+    """CUDA refused a call, work on a GPU failed, or an array belongs to another GPU than the spool.
 
-
-class NoDeviceError(DeviceError):
-    """There is no CUDA driver, or no such GPU; `unspool doctor` says what is missing."""
+    Raised also where there is no CUDA driver or no such GPU (`unspool doctor` says what is
+    missing), and for a stream that is being captured into a graph.
+    """
 
 
 class ClosedError(Error, ValueError):
-    """The spool is closed."""
+    """The spool is closed, or it belongs to the process that forked this one."""
 
 
-class ForkedError(Error, RuntimeError):
-    """The spool belongs to the process that forked this one; open another one here."""
+class OptionError(Error, ValueError, TypeError):
+    """An option does not exist, or its value makes no sense.
 
-
-class OptionError(Error, ValueError):
-    """A value of an option makes no sense."""
+    Raised also for what a spool cannot do at all: it cannot be copied, pickled or sent to another
+    process.
+    """
 
 
 class ScheduleError(Error, ValueError):
     """A schedule cannot be made, or its actions break a rule; the text names the action."""
 
 
-class UnknownOptionError(Error, TypeError):
-    """There is no such option."""
-
-
 class MissingLibraryError(Error, ImportError):
     """A library that a call needs is not installed."""
 
 
-class NotPicklableError(Error, TypeError):
-    """A spool cannot be copied, pickled or sent to another process."""
+class ArrayError(Error, ValueError, TypeError):
+    """The arrays of a call are not those that it needs.
 
-
-class InternalError(Error, RuntimeError):
-    """A mistake in Unspool itself: please report it."""
-
-
-class LayoutError(Error):
-    """The arrays of a call are not those that it needs: the base of the classes below.
-
-    Raised itself when arrays exceed a limit of the format, such as 65,536 arrays in a checkpoint.
+    What was given is not an array, or not one whose memory can be used from here; the number, the
+    names, the shapes or the dtypes are not those that were saved; the target of a restore is
+    read-only or its elements share memory; or the arrays exceed a limit of the format, such as
+    65,536 arrays in a checkpoint.
     """
-
-
-class UnsupportedArrayError(LayoutError, TypeError):
-    """What was given is no array, or one whose memory cannot be used from here."""
-
-
-class WrongDeviceError(UnsupportedArrayError):
-    """An array or a stream belongs to another GPU than the spool: open a spool for each GPU."""
-
-
-class RegionMismatchError(LayoutError, ValueError):
-    """Other arrays were given than those that were saved: their number or their names differ."""
-
-
-class ShapeMismatchError(LayoutError, ValueError):
-    """The target of a restore has another shape than the array that was saved."""
-
-
-class DtypeMismatchError(LayoutError, TypeError):
-    """The target of a restore has another dtype than the array that was saved."""
-
-
-class ReadOnlyTargetError(LayoutError, ValueError):
-    """The target of a restore must not be written."""
-
-
-class OverlappingTargetError(LayoutError, ValueError):
-    """Elements of the targets of a restore share memory, so that they cannot all be right."""

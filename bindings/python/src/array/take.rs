@@ -32,13 +32,13 @@ impl fmt::Display for Label<'_> {
 /// Borrows the memory of `object`.
 ///
 /// # Errors
-/// `UnsupportedArrayError`, when it is no array or its memory cannot be used from here, and
-/// `WrongDeviceError` when it lies on another device than the spool.
+/// `ArrayError`, when it is no array or its memory cannot be used from here, and
+/// `DeviceError` when it lies on another device than the spool.
 pub fn take(object: &Bound<'_, PyAny>, label: Label<'_>, intake: &Intake<'_>) -> PyResult<Array> {
     borrow(object, intake).map_err(|refusal| {
         let (class, why) = match refusal {
-            Refusal::Why(why) => (Class::UnsupportedArray, why),
-            Refusal::OtherDevice { ordinal, own } => (Class::WrongDevice, elsewhere(ordinal, own)),
+            Refusal::Why(why) => (Class::Array, why),
+            Refusal::OtherDevice { ordinal, own } => (Class::Device, elsewhere(ordinal, own)),
             Refusal::Raised(raised) => return raised,
         };
         let name = class_name(&object.get_type());

@@ -5,17 +5,18 @@ use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use unspool_codec::{
-    Achieved, Codec, CodecError, CodecErrorKind, Dtype, Head, Outer, Packed as Packing, RegionSpec,
-    twine, unpack, zfp,
+    Achieved, CodecError, CodecErrorKind, Dtype, Head, Made, Outer, Packed as Packing, RegionSpec,
+    Spec, unpack,
 };
 
 use super::bytes::Bytes;
-use super::word::{self, Word};
+use super::spec::{self, made_by};
 use crate::errors::{Class, error};
 use crate::panics::guarded;
 
 /// Adds the functions to the extension module.
 pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    m.add_function(wrap_pyfunction!(spec::codecs_of, m)?)?;
     m.add_function(wrap_pyfunction!(codec_room, m)?)?;
     m.add_function(wrap_pyfunction!(codec_encode, m)?)?;
     m.add_function(wrap_pyfunction!(codec_decode, m)?)
@@ -24,13 +25,13 @@ pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
 /// Bytes of the length in front of what is packed.
 const LENGTH: usize = 8;
 
-/// How many bytes were made, the error where the codec tells it, and whether they are packed.
-type Packed = (u64, Option<Achieved>, bool);
+/// How many bytes were made, the error, and whether they are packed.
+type Packed = (u64, Achieved, bool);
 
 /// An array and what is done with it.
 struct Job {
     spec: RegionSpec,
-    codec: Codec,
+    codec: Spec,
     outer: Option<Outer>,
 }
 
@@ -39,14 +40,14 @@ impl Job {
         py: Python<'_>,
         dtype: &str,
         shape: Vec<u64>,
-        word: &Word,
+        codec: &Bound<'_, PyAny>,
         outer: Option<&str>,
     ) -> PyResult<Job> {
         let dtype = Dtype::from_name(dtype)
             .ok_or_else(|| PyValueError::new_err(format!("there is no dtype {dtype:?}")))?;
         let outer = outer.map(|name| outer_named(py, name)).transpose()?;
         let spec = RegionSpec { name: "0".to_owned(), dtype, shape };
-        Ok(Job { spec, codec: word::codec(py, word)?, outer })
+        Ok(Job { spec, codec: spec::spec(codec, "codec")?, outer })
     }
 
     fn bytes(&self) -> u64 {
@@ -54,73 +55,24 @@ impl Job {
         items.saturating_mul(self.spec.dtype.itemsize())
     }
 
-    /// How many values there are: a complex number has two.
-    fn values(&self) -> u64 {
-        let complex =
-            matches!(self.spec.dtype, Dtype::Complex32 | Dtype::Complex64 | Dtype::Complex128);
-        let items = self.spec.shape.iter().copied().fold(1, u64::saturating_mul);
-        if complex { items.saturating_mul(2) } else { items }
-    }
-
-    fn twine(&self) -> Result<twine::Spec, CodecError> {
-        let method = match self.codec {
-            Codec::Bounded(bound) => twine::Method::Bound(bound),
-            _ => twine::Method::Lossless,
-        };
-        Ok(twine::Spec { layout: twine::Layout::of(&self.spec.dtype, &self.spec.shape)?, method })
-    }
-
     /// The most bytes that the codec alone makes.
     fn room(&self) -> Result<u64, CodecError> {
-        match self.codec {
-            Codec::Lossless | Codec::Bounded(_) => Ok(twine::max_bytes(&self.twine()?.layout)),
-            Codec::Zfp(zfp) => zfp::max_bytes(&zfp, &self.spec.dtype, &self.spec.shape),
-            _ => Ok(self.bytes()),
-        }
+        let RegionSpec { dtype, shape, .. } = &self.spec;
+        self.codec.codec()?.max_bytes(&self.codec, dtype, shape)
     }
 
-    /// The bytes that the codec made, and the error where it tells it.
-    fn encode(&self, source: &[u8], out: &mut [u8]) -> Result<(u64, Option<Achieved>), CodecError> {
-        match self.codec {
-            Codec::Lossless | Codec::Bounded(_) => {
-                let made = twine::encode(&self.twine()?, source, out)?;
-                Ok((made.bytes, Some(made.achieved)))
-            }
-            Codec::Zfp(zfp) => {
-                let (dtype, shape) = (&self.spec.dtype, &self.spec.shape);
-                let made = zfp::encode(&zfp, dtype, shape, source, out)?;
-                Ok((made.bytes, Some(made.achieved)))
-            }
-            _ => {
-                out[..source.len()].copy_from_slice(source);
-                let values = Achieved { values: self.values(), ..Achieved::default() };
-                Ok((source.len() as u64, Some(values)))
-            }
-        }
+    fn encode(&self, source: &[u8], out: &mut [u8]) -> Result<Made, CodecError> {
+        let RegionSpec { dtype, shape, .. } = &self.spec;
+        self.codec.codec()?.encode(&self.codec, dtype, shape, source, out)
     }
 
     fn decode(&self, stream: &[u8], out: &mut [u8]) -> Result<(), CodecError> {
-        let (dtype, shape) = (&self.spec.dtype, &self.spec.shape);
-        match self.codec {
-            Codec::Lossless | Codec::Bounded(_) => {
-                twine::decode(&twine::Layout::of(dtype, shape)?, stream, out)
-            }
-            Codec::Zfp(_) => zfp::decode(dtype, shape, stream, out),
-            _ if stream.len() == out.len() => {
-                out.copy_from_slice(stream);
-                Ok(())
-            }
-            _ => {
-                let text = format!("{} bytes, and the array has {}", stream.len(), out.len());
-                Err(CodecError::new(CodecErrorKind::Damaged, text))
-            }
-        }
+        self.codec.codec()?.decode(&self.spec.dtype, &self.spec.shape, stream, out)
     }
 
-    /// Encodes into `out`, and packs that: the bytes, the error where the codec tells it, and
-    /// whether packing made it shorter. What is packed begins with the length that it had before.
+    /// Encodes into `out`, and packs that: the bytes, the error, and whether packing made it shorter. What is packed begins with the length that it had before.
     fn pack(&self, source: &[u8], out: &mut [u8]) -> Result<Packed, CodecError> {
-        let (stored, achieved) = self.encode(source, out)?;
+        let Made { bytes: stored, achieved } = self.encode(source, out)?;
         let Some(outer) = self.outer.filter(|_| stored > LENGTH as u64) else {
             return Ok((stored, achieved, false));
         };
@@ -167,30 +119,31 @@ fn codec_room(
     py: Python<'_>,
     dtype: &str,
     shape: Vec<u64>,
-    word: Word,
+    codec: &Bound<'_, PyAny>,
     outer: Option<&str>,
 ) -> PyResult<u64> {
-    let job = Job::new(py, dtype, shape, &word, outer)?;
+    let job = Job::new(py, dtype, shape, codec, outer)?;
     job.room().map_err(|why| refused(py, &why))
 }
 
-/// What a codec tells about the values: how many there are, the largest and the root mean square
-/// error, and outliers.
-type Told = (u64, f64, f64, u64);
+/// What an encoder has made: its codec in a word, the bytes, values, largest and root mean square
+/// error, and outliers; and whether the bytes are packed.
+type Told = (&'static str, u64, (u64, f64, f64, u64), bool);
 
-/// Encodes dense bytes into `target`: the bytes that took, what the codec tells, and whether they
-/// are packed: where packing would not make them fewer they are not.
+/// Encodes dense bytes into `target`: what made the bytes and how many they are; number of values,
+/// largest and root mean square error, and outliers; whether the bytes are packed, which they are
+/// not where that would not make them fewer.
 #[pyfunction]
 fn codec_encode(
     py: Python<'_>,
     source: PyBuffer<u8>,
     dtype: &str,
     shape: Vec<u64>,
-    word: Word,
+    codec: &Bound<'_, PyAny>,
     outer: Option<&str>,
     target: PyBuffer<u8>,
-) -> PyResult<(u64, Option<Told>, bool)> {
-    let job = Job::new(py, dtype, shape, &word, outer)?;
+) -> PyResult<Told> {
+    let job = Job::new(py, dtype, shape, codec, outer)?;
     let source = Bytes::readable(source)?;
     let mut target = Bytes::writable(target, &source)?;
     let room = job.room().map_err(|why| refused(py, &why))?;
@@ -199,8 +152,9 @@ fn codec_encode(
     }
     let made = guarded(py, || Ok(py.detach(|| job.pack(source.get(), target.get_mut()))))?;
     let (stored, achieved, packed) = made.map_err(|why| refused(py, &why))?;
-    let told = |a: Achieved| (a.values, a.max_error, a.rms_error(), a.outliers);
-    Ok((stored, achieved.map(told), packed))
+    let Achieved { values, max_error, outliers, .. } = achieved;
+    let told = (values, max_error, achieved.rms_error(), outliers);
+    Ok((made_by(job.codec.id()), stored, told, packed))
 }
 
 /// The inverse of [`codec_encode`].
@@ -210,11 +164,11 @@ fn codec_decode(
     stored: PyBuffer<u8>,
     dtype: &str,
     shape: Vec<u64>,
-    word: Word,
+    codec: &Bound<'_, PyAny>,
     outer: Option<&str>,
     target: PyBuffer<u8>,
 ) -> PyResult<()> {
-    let job = Job::new(py, dtype, shape, &word, outer)?;
+    let job = Job::new(py, dtype, shape, codec, outer)?;
     let stored = Bytes::readable(stored)?;
     let mut target = Bytes::writable(target, &stored)?;
     if target.get_mut().len() as u64 != job.bytes() {
@@ -225,7 +179,7 @@ fn codec_decode(
 }
 
 fn outer_named(py: Python<'_>, name: &str) -> PyResult<Outer> {
-    word::outer(name).ok_or_else(|| {
+    spec::outer(name).ok_or_else(|| {
         let text = format!("outer={name:?}: write None, \"zstd\", \"lz4\" or \"archive\".");
         error(py, Class::Option, text)
     })

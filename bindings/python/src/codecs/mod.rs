@@ -1,8 +1,8 @@
-//! Codecs: in the words of Python, and on arrays by themselves.
+//! Codecs: as Python writes them, and on arrays by themselves.
 
 mod bytes;
 mod lone;
-mod word;
+mod spec;
 
 pub use lone::register;
-pub use word::{choice, made_by, named, outer};
+pub use spec::{codecs, made_by, outer};

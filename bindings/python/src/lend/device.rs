@@ -200,6 +200,6 @@ impl DeviceBuffer {
     }
 
     fn __repr__(&self) -> String {
-        format!("<unspool.DeviceBuffer {} on {:?}>", self.items.in_words(), self.device())
+        format!("<unspool.types.DeviceBuffer {} on {:?}>", self.items.in_words(), self.device())
     }
 }

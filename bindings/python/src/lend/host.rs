@@ -188,6 +188,6 @@ impl HostBuffer {
     }
 
     fn __repr__(&self) -> String {
-        format!("<unspool.HostBuffer {}>", self.items.in_words())
+        format!("<unspool.types.HostBuffer {}>", self.items.in_words())
     }
 }

@@ -79,7 +79,7 @@ impl Open {
 /// What is to be made room for, from shapes and dtypes: one without a name, or several by name.
 ///
 /// # Errors
-/// `RegionMismatchError` when it is neither, `OptionError` when a dtype or a shape is none.
+/// `ArrayError` when it is neither, `OptionError` when a dtype or a shape is none.
 pub fn described(
     version: i64,
     shape: Option<&Bound<'_, PyAny>>,
@@ -98,7 +98,7 @@ pub fn described(
                         "writing({version}): {name} has to be a pair of a shape and a dtype, such \
                          as {name}=((100, 100), \"float32\")"
                     );
-                    error(py, Class::RegionMismatch, message)
+                    error(py, Class::Array, message)
                 };
                 let (shape, dtype): (Bound<'_, PyAny>, Bound<'_, PyAny>) =
                     pair.extract().map_err(wrong)?;
@@ -111,7 +111,7 @@ pub fn described(
                  100), \"float32\"), or several by name, such as writing({version}, u=((100, 100), \
                  \"float32\"), v=(...))."
             );
-            Err(error(py, Class::RegionMismatch, message))
+            Err(error(py, Class::Array, message))
         }
     }
 }
@@ -233,7 +233,7 @@ impl Writing {
              be computed in place. Compute it in an array of your own and call save({version}, \
              array), or open the spool with a larger tier."
         );
-        error(py, Class::TooLarge, message)
+        error(py, Class::Capacity, message)
     }
 }
 

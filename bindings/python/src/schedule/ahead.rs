@@ -14,8 +14,8 @@ type Hints = (Vec<i64>, Vec<bool>);
 
 /// Turns the actions of a schedule into what `Spool.expect` takes.
 ///
-/// `first`: the version of state 0; `turn`: the version of the state that the driver keeps while it
-/// takes the last step, which is restored at the first `Reverse`.
+/// `first`: the version of state 0; `at_end`: the version of the state that the driver keeps while
+/// it takes the last step, which is restored at the first `Reverse`.
 #[pyclass(frozen, module = "unspool._unspool")]
 pub(crate) struct Ahead {
     inner: Mutex<Order>,
@@ -30,9 +30,9 @@ impl Ahead {
 #[pymethods]
 impl Ahead {
     #[new]
-    #[pyo3(signature = (first, turn=None))]
-    fn new(first: i64, turn: Option<i64>) -> Ahead {
-        let order = Order { first, turn, copies: HashMap::new(), restored: None };
+    #[pyo3(signature = (first, at_end=None))]
+    fn new(first: i64, at_end: Option<i64>) -> Ahead {
+        let order = Order { first, at_end, copies: HashMap::new(), restored: None };
         Ahead { inner: Mutex::new(order) }
     }
 
@@ -86,7 +86,7 @@ impl Ahead {
 /// The state of the dry run.
 struct Order {
     first: i64,
-    turn: Option<i64>,
+    at_end: Option<i64>,
     /// How often each state is kept: in several tiers it is one version of the spool.
     copies: HashMap<u64, u32>,
     /// The state that was restored last, until it is known whether that copy is discarded at once.
@@ -104,8 +104,8 @@ impl Order {
         match action {
             Action::Restore { step, .. } => self.restored = Some(step),
             Action::Reverse { .. } => {
-                if let Some(turn) = self.turn.take() {
-                    hints.0.push(turn);
+                if let Some(at_end) = self.at_end.take() {
+                    hints.0.push(at_end);
                     hints.1.push(true);
                 }
             }
@@ -140,8 +140,8 @@ mod tests {
 
     use super::*;
 
-    fn hints(first: i64, turn: Option<i64>, actions: impl IntoIterator<Item = Action>) -> Hints {
-        let mut order = Order { first, turn, copies: HashMap::new(), restored: None };
+    fn hints(first: i64, at_end: Option<i64>, actions: impl IntoIterator<Item = Action>) -> Hints {
+        let mut order = Order { first, at_end, copies: HashMap::new(), restored: None };
         let mut hints = Hints::default();
         actions.into_iter().for_each(|action| order.see(action, &mut hints));
         hints

@@ -25,11 +25,11 @@ impl Uses {
 
 #[pymethods]
 impl Uses {
-    /// `turn`: the first `Reverse` is preceded by a forward step, which relies on the state.
+    /// `at_end`: the first `Reverse` is preceded by a forward step, which relies on the state.
     #[new]
-    #[pyo3(signature = (turn=false))]
-    fn new(turn: bool) -> Uses {
-        Uses { inner: Mutex::new(Lives { turn, ..Lives::default() }) }
+    #[pyo3(signature = (at_end=false))]
+    fn new(at_end: bool) -> Uses {
+        Uses { inner: Mutex::new(Lives { at_end, ..Lives::default() }) }
     }
 
     /// The states that are kept already: they are no business of this dry run.
@@ -90,7 +90,7 @@ struct Life {
 #[derive(Default)]
 struct Lives {
     /// The next `Reverse` relies on all of the state.
-    turn: bool,
+    at_end: bool,
     begun: usize,
     kept: HashMap<u64, Life>,
     /// The life that the working state comes from, while it is as it was restored.
@@ -111,8 +111,8 @@ impl Lives {
             }
             Action::Discard { step, .. } => self.discard(step),
             Action::Forward { .. } => self.rely(),
-            Action::Reverse { .. } if self.turn => {
-                self.turn = false;
+            Action::Reverse { .. } if self.at_end => {
+                self.at_end = false;
                 self.rely();
             }
             Action::Reverse { .. } | Action::End => self.working = None,

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from unspool.peers.pyrevolve import Checkpoint, Operator
+from unspool.interop.pyrevolve import Checkpoint, Operator
 
 #: A call: its name, and the steps or the step that it is about.
 Call = tuple[Any, ...]

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import unspool
 from unspool import schedules
-from unspool.peers import from_checkpoint_schedules
+from unspool.interop import from_checkpoint_schedules
 
 theirs = pytest.importorskip("checkpoint_schedules", reason="pip install checkpoint-schedules")
 
@@ -185,20 +185,20 @@ def test_the_object_stays_as_it_was() -> None:
 def test_what_has_begun_is_refused() -> None:
     given = theirs.Revolve(10, 3)
     next(given)
-    with pytest.raises(unspool.ScheduleError, match="were taken already"):
+    with pytest.raises(unspool.errors.ScheduleError, match="were taken already"):
         from_checkpoint_schedules(given)
 
 
 @pytest.mark.parametrize("steps", [None, 7])
 def test_what_computes_no_adjoint_is_refused_before_the_forward_pass(steps: int | None) -> None:
-    with pytest.raises(unspool.ScheduleError, match="computes no adjoint"):
+    with pytest.raises(unspool.errors.ScheduleError, match="computes no adjoint"):
         from_checkpoint_schedules(theirs.NoneCheckpointSchedule(), steps)
 
 
 def test_another_number_of_steps_is_refused() -> None:
-    with pytest.raises(unspool.ScheduleError, match="for 10 steps, not for 11"):
+    with pytest.raises(unspool.errors.ScheduleError, match="for 10 steps, not for 11"):
         from_checkpoint_schedules(theirs.Revolve(10, 3), 11)
-    with pytest.raises(unspool.ScheduleError, match="at least one step"):
+    with pytest.raises(unspool.errors.ScheduleError, match="at least one step"):
         from_checkpoint_schedules(theirs.SingleMemoryStorageSchedule(), 0)
 
 
@@ -215,10 +215,10 @@ def test_a_forward_pass_ends_only_where_the_last_forward_was(stop: int) -> None:
         # Nothing was done after the second save, which is given up then.
         actions.finish(stop)
         assert next(actions) == schedules.Discard(4, "disk")
-        with pytest.raises(unspool.ScheduleError, match="is known"):
+        with pytest.raises(unspool.errors.ScheduleError, match="is known"):
             actions.finish(stop)
     else:
-        with pytest.raises(unspool.ScheduleError, match="cannot have ended at state 10"):
+        with pytest.raises(unspool.errors.ScheduleError, match="cannot have ended at state 10"):
             actions.finish(stop)
 
 
@@ -291,7 +291,7 @@ def test_copies_between_storages_go_through_the_working_state() -> None:
     ],
 )
 def test_what_is_not_there_is_refused(actions: list[Any], message: str) -> None:
-    with pytest.raises(unspool.ScheduleError, match=message):
+    with pytest.raises(unspool.errors.ScheduleError, match=message):
         from_checkpoint_schedules(listed(*actions))
 
 
@@ -304,11 +304,11 @@ def test_other_objects_and_tiers_are_refused() -> None:
         ({"RAM": "tape"}, "storage_map has 'RAM': 'tape'"),
         ("disk", "storage_map='disk': write a mapping"),
     ]:
-        with pytest.raises(unspool.OptionError, match=why):
+        with pytest.raises(unspool.errors.OptionError, match=why):
             from_checkpoint_schedules(theirs.Revolve(3, 1), storage_map=storage_map)
 
 
 @pytest.mark.parametrize("steps", [0, -1, "three", 2.5, True])
 def test_a_number_of_steps_that_makes_no_sense_is_refused(steps: Any) -> None:
-    with pytest.raises(unspool.ScheduleError, match="step"):
+    with pytest.raises(unspool.errors.ScheduleError, match="step"):
         from_checkpoint_schedules(theirs.SingleMemoryStorageSchedule(), steps)

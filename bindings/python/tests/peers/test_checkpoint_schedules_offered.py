@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import unspool
 from unspool import schedules
-from unspool.peers import as_checkpoint_schedule, from_checkpoint_schedules
+from unspool.interop import as_checkpoint_schedule, from_checkpoint_schedules
 
 from sdists import fetch, load
 
@@ -234,7 +234,7 @@ def test_running_on_from_a_copy_past_the_next_one_is_refused_when_the_schedule_i
     first = [S(0), F(0, 1), S(1), F(1, 3), back(3)]
     # Step 2 is computed from state 0 although state 1 was saved after it.
     past = [*first, R(0), F(0, 2), back(2), R(1), D(1), back(1), R(0), D(0), back(0)]
-    with pytest.raises(unspool.ScheduleError, match="only up to state 1"):
+    with pytest.raises(unspool.errors.ScheduleError, match="only up to state 1"):
         as_checkpoint_schedule([*past, schedules.End()])
     right = [*first, R(1), F(1, 2), back(2), R(1), D(1), back(1), R(0), D(0), back(0)]
     assert len(list(as_checkpoint_schedule([*right, schedules.End()]))) == 16
@@ -244,7 +244,7 @@ def test_running_on_from_a_copy_past_the_next_one_is_refused_when_the_schedule_i
         *as_checkpoint_schedule([*right, schedules.End()])
     )
     assert list(as_checkpoint_schedule([*past, schedules.End()], whole_states=True))
-    with pytest.raises(unspool.ScheduleError, match="gives up copies"):
+    with pytest.raises(unspool.errors.ScheduleError, match="gives up copies"):
         as_checkpoint_schedule(schedules.OnlineRevolve(3))
 
 
@@ -354,7 +354,7 @@ def test_online_revolve_gives_up_copies_in_the_forward_pass(steps: int) -> None:
 
 @pytest.mark.parametrize("storage", ["WORK", "tape", {"disk": NONE}, {"tape": "RAM"}])
 def test_other_storages_are_refused(storage: Any) -> None:
-    with pytest.raises(unspool.OptionError, match='choose "RAM" or "DISK"'):
+    with pytest.raises(unspool.errors.OptionError, match='choose "RAM" or "DISK"'):
         as_checkpoint_schedule(schedules.Revolve(4, 2), storage)
 
 

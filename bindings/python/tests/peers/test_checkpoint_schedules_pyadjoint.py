@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from unspool import schedules
-from unspool.peers import as_checkpoint_schedule, from_checkpoint_schedules
+from unspool.interop import as_checkpoint_schedule, from_checkpoint_schedules
 
 pyadjoint = pytest.importorskip("pyadjoint", reason="pip install pyadjoint-ad")
 theirs = pytest.importorskip("checkpoint_schedules", reason="pip install checkpoint-schedules")

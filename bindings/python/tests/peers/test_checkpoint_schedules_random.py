@@ -11,7 +11,7 @@ import unspool
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 from unspool import schedules
-from unspool.peers import as_checkpoint_schedule, from_checkpoint_schedules
+from unspool.interop import as_checkpoint_schedule, from_checkpoint_schedules
 from unspool.schedules import Action, Discard, End, Forward, Restore, Reverse, Save
 
 from sdists import fetch, load
@@ -107,7 +107,7 @@ def test_their_interpreter_accepts_what_is_not_refused(
 
     try:
         offered()
-    except unspool.ScheduleError:
+    except unspool.errors.ScheduleError:
         assume(False)
     peak = listed.slots
     limits = dict.fromkeys((theirs.StorageType.RAM, theirs.StorageType.DISK), peak)

@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 import unspool
 from unspool import schedules
-from unspool.peers.pyrevolve import DiskRevolver, Revolver
+from unspool.interop.pyrevolve import DiskRevolver, Revolver
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
@@ -118,12 +118,12 @@ def test_the_gradient_is_the_same_with_other_schedules(shot: Shot, schedule: Any
 
 IN_PLACE = """
 import sys
-import unspool.peers.pyrevolve
-sys.modules["pyrevolve"] = unspool.peers.pyrevolve
+import unspool.interop.pyrevolve
+sys.modules["pyrevolve"] = unspool.interop.pyrevolve
 import devito
 import numpy as np
 from examples.seismic.acoustic.acoustic_example import acoustic_setup
-assert devito.Revolver is unspool.peers.pyrevolve.Revolver
+assert devito.Revolver is unspool.interop.pyrevolve.Revolver
 solver = acoustic_setup(shape=(41, 37), spacing=(15.0, 15.0), tn=300.0, space_order=4, nbl=10,
                         opt=("advanced", {"openmp": False}))
 data, field, _ = solver.forward(save=True)

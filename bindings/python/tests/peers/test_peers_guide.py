@@ -1,4 +1,4 @@
-"""The examples of docs/guide/peers.md that need other packages run, one after the other."""
+"""The examples of docs/howto/interop.md that need other packages run, one after the other."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ import pytest
 import unspool
 from hypothesis import strategies
 from unspool import schedules
-from unspool.peers.pyrevolve import (
+from unspool.interop.pyrevolve import (
     Checkpoint,
     DiskRevolver,
     MemoryRevolver,
@@ -165,14 +165,16 @@ def test_the_calls_alternate() -> None:
     problem = Problem(5)
     made = revolver(problem)
     with pytest.raises(
-        unspool.OptionError, match=r"apply_reverse\(\).*call apply_forward\(\) first"
+        unspool.errors.OptionError, match=r"apply_reverse\(\).*call apply_forward\(\) first"
     ):
         made.apply_reverse()
     made.apply_forward()
-    with pytest.raises(unspool.OptionError, match=r"apply_forward\(\).*call apply_reverse\(\)"):
+    with pytest.raises(
+        unspool.errors.OptionError, match=r"apply_forward\(\).*call apply_reverse\(\)"
+    ):
         made.apply_forward()
     made.apply_reverse()
-    with pytest.raises(unspool.OptionError, match="call apply_forward"):
+    with pytest.raises(unspool.errors.OptionError, match="call apply_forward"):
         made.apply_reverse()
     assert problem.adjoint == [4, 3, 2, 1, 0]
 
@@ -181,7 +183,7 @@ def test_an_operator_cannot_call_its_revolver() -> None:
     problem = Problem(5)
     made = revolver(problem)
     problem.forward.work = lambda start, stop: made.apply_forward()
-    with pytest.raises(unspool.OptionError, match="an operator must not"):
+    with pytest.raises(unspool.errors.OptionError, match="an operator must not"):
         made.apply_forward()
 
 
@@ -226,7 +228,7 @@ def test_a_closed_revolver_says_so() -> None:
     made = revolver(problem)
     made.close()
     made.close()
-    with pytest.raises(unspool.OptionError, match="closed"):
+    with pytest.raises(unspool.errors.OptionError, match="closed"):
         made.apply_forward()
 
 
@@ -283,9 +285,11 @@ def test_another_schedule_can_be_given() -> None:
 
 
 def test_a_schedule_for_another_number_of_steps_is_refused() -> None:
-    with pytest.raises(unspool.OptionError, match="9 steps, and n_timesteps is 10"):
+    with pytest.raises(unspool.errors.OptionError, match="9 steps, and n_timesteps is 10"):
         revolver(Problem(10), schedule=schedules.StoreAll(9))
-    with pytest.raises(unspool.OptionError, match="unknown number of steps, and n_timesteps is 10"):
+    with pytest.raises(
+        unspool.errors.OptionError, match="unknown number of steps, and n_timesteps is 10"
+    ):
         revolver(Problem(10), schedule=schedules.OnlineRevolve(3))
 
 
@@ -294,7 +298,9 @@ def test_compression_is_refused_with_what_to_do() -> None:
     for params in (None, {"scheme": None}):
         assert revolver(problem, compression_params=params).compression_params is params
     for params in ({"scheme": "blosc"}, {"scheme": "custom", "compressor": len}, "blosc"):
-        with pytest.raises(unspool.OptionError, match=r"(?s)scheme.*Leave compression_params out"):
+        with pytest.raises(
+            unspool.errors.OptionError, match=r"(?s)scheme.*Leave compression_params out"
+        ):
             revolver(problem, compression_params=params)
 
 
@@ -303,7 +309,7 @@ def test_compression_is_refused_with_what_to_do() -> None:
 )
 def test_numbers_that_make_no_sense_are_refused(copies: Any, steps: Any) -> None:
     problem = Problem(5)
-    with pytest.raises(unspool.OptionError, match=r"n_checkpoints|n_timesteps"):
+    with pytest.raises(unspool.errors.OptionError, match=r"n_checkpoints|n_timesteps"):
         Revolver(problem, problem.forward, problem.reverse, copies, steps)
 
 
@@ -317,7 +323,7 @@ def test_numbers_that_make_no_sense_are_refused(copies: Any, steps: Any) -> None
     ],
 )
 def test_options_that_make_no_sense_are_refused(options: dict[str, Any], why: str) -> None:
-    with pytest.raises(unspool.OptionError, match=why):
+    with pytest.raises(unspool.errors.OptionError, match=why):
         revolver(Problem(10), **options)
 
 
@@ -325,7 +331,7 @@ def test_options_that_make_no_sense_are_refused(options: dict[str, Any], why: st
 def test_a_state_that_is_no_list_of_arrays_is_an_error_that_names_the_step(given: Any) -> None:
     problem = Problem(10)
     problem.get_data = lambda timestep: given  # type: ignore[method-assign]
-    with pytest.raises(unspool.OptionError, match="give a list of arrays") as caught:
+    with pytest.raises(unspool.errors.OptionError, match="give a list of arrays") as caught:
         gradient(problem, revolver(problem))
     assert caught.value.__notes__[0] == "saving the state before step 0"
 
@@ -333,7 +339,7 @@ def test_a_state_that_is_no_list_of_arrays_is_an_error_that_names_the_step(given
 def test_a_spool_that_discards_by_itself_is_refused() -> None:
     with (
         unspool.Spool(host="1MiB", discard_after_restore=True) as spool,
-        pytest.raises(unspool.OptionError, match="discard_after_restore"),
+        pytest.raises(unspool.errors.OptionError, match="discard_after_restore"),
     ):
         revolver(Problem(10), spool=spool)
 
@@ -342,7 +348,7 @@ def test_too_small_a_spool_is_an_error_that_names_the_step() -> None:
     problem = Problem(30)
     with (
         unspool.Spool(host="1KiB", timeout=5) as spool,
-        pytest.raises(unspool.TierFullError) as caught,
+        pytest.raises(unspool.errors.CapacityError) as caught,
     ):
         gradient(problem, revolver(problem, 20, spool=spool))
     assert any("saving the state before step" in note for note in caught.value.__notes__)

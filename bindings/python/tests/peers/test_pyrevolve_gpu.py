@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 import unspool
-from unspool.peers.pyrevolve import Revolver
+from unspool.interop.pyrevolve import Revolver
 
-from conftest import gpu_library
+from helpers import gpu_library
 
 cupy = gpu_library("cupy")
 pytestmark = pytest.mark.gpu

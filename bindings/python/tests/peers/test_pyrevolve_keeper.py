@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 import unspool
-from unspool.drive import LOOKAHEAD
-from unspool.peers.pyrevolve.keeper import Keeper, frame_bytes
+from unspool._adjoint import LOOKAHEAD
+from unspool.interop.pyrevolve.keeper import Keeper, frame_bytes
 from unspool.schedules import Discard, Restore, Revolve, Save, as_schedule
 
 
@@ -27,9 +27,9 @@ class Told:
         self.hints += len(versions)
         self._spool.expect(versions, last=last)
 
-    def prefer(self, version: int, tier: str) -> None:
+    def _prefer(self, version: int, tier: str) -> None:
         self.told.append(("prefer", version, tier))
-        self._spool.prefer(version, tier)
+        self._spool._prefer(version, tier)
 
     def discard(self, version: int) -> None:
         self.told.append(("discard", version))
@@ -108,7 +108,7 @@ def test_a_version_of_somebody_else_is_left_alone(told: Told) -> None:
     told.save(7, np.ones(3))
     keeper = keeper_on(told, first=5)
     keeper.save(0, [np.zeros(3)])
-    with pytest.raises(unspool.VersionExistsError):
+    with pytest.raises(unspool.errors.VersionExistsError):
         keeper.save(2, [np.zeros(3)])
     keeper.drop()
     assert told.versions() == [7]

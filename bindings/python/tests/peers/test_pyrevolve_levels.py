@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import unspool
-from unspool.peers.pyrevolve import DiskStorage, MultiLevelRevolver, NumpyStorage
+from unspool.interop.pyrevolve import DiskStorage, MultiLevelRevolver, NumpyStorage
 from unspool.schedules import Save
 
 from pyrevolve_problems import Problem
@@ -81,7 +81,7 @@ def test_the_makespan_adds_up_what_is_computed_and_copied(tmp_path: Path) -> Non
 
 def test_levels_that_a_spool_does_not_have_are_refused(tmp_path: Path) -> None:
     for levels in ([], [memory(3), memory(4)], [on_disk(3, tmp_path)] * 2, ["disk"]):
-        with pytest.raises(unspool.OptionError, match="storage_list"):
+        with pytest.raises(unspool.errors.OptionError, match="storage_list"):
             multi(Problem(5), *levels)
-    with pytest.raises(unspool.OptionError, match="keepfiles"):
+    with pytest.raises(unspool.errors.OptionError, match="keepfiles"):
         DiskStorage(10, 3, np.float64, keepfiles=True)

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from unspool.peers import pyrevolve as ours
+from unspool.interop import pyrevolve as ours
 
 from pyrevolve_problems import Problem
 

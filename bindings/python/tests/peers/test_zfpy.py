@@ -13,13 +13,13 @@ zfpy = pytest.importorskip("zfpy")
 pytestmark = pytest.mark.peer
 
 SHAPES = [(1000,), (37, 50), (9, 11, 40), (3, 9, 10, 12)]
-MODES = [Zfp(rate=8), Zfp(rate=16), Zfp(precision=18), Zfp(accuracy=1e-4)]
+MODES = [Zfp(rate=8), Zfp(rate=16), Zfp(precision=18), Zfp(tolerance=1e-4)]
 
-#: The head in front of a stream, as docs/format.md has it.
+#: The head in front of a stream, as docs/reference/format.md has it.
 PREFIX = "<4sBBBBIIIIdIIQ16x"
 DTYPES = {"float32": 18, "float64": 19}
 TYPES = {"float32": zfpy.type_float, "float64": zfpy.type_double}
-KINDS = ("rate", "precision", "accuracy")
+KINDS = ("rate", "precision", "tolerance")
 
 
 def field(shape: tuple[int, ...], dtype: str) -> np.ndarray:
@@ -28,7 +28,7 @@ def field(shape: tuple[int, ...], dtype: str) -> np.ndarray:
 
 
 def options(zfp: Zfp) -> dict[str, float]:
-    return {"tolerance" if zfp.kind == "accuracy" else zfp.kind: getattr(zfp, zfp.kind)}
+    return {zfp.kind: getattr(zfp, zfp.kind)}
 
 
 def bits_per_block(zfp: Zfp, shape: tuple[int, ...], dtype: str) -> int:

@@ -1,32 +1,37 @@
-//! Which codec a checkpoint gets when the user leaves it to the run: none, or one of those that
-//! there are and that lose nothing.
+//! What `codec="auto"` gives a checkpoint: its bytes as they are, or Twine without loss.
 //!
 //! A codec costs the application its time in encoder and decoder, each a fixed time and one that
 //! grows with the bytes, and spares it what the link cannot move in the time that the application
 //! computes between two checkpoints anyway. Each checkpoint crosses the link twice, there and back.
-//! The codec that costs least is taken, and none where no codec saves anything worth its while.
+//! Checkpoints are encoded where that costs less than their bytes as they are.
 //!
-//! What was measured so far is taken to hold for the next checkpoint. To measure a codec it is
+//! What was measured so far is taken to hold for the next checkpoint. To measure the codec it is
 //! used: once to see the ratio, and some times more, when it is warm, to see the time, but only
 //! where it could still win. Data change in the course of a run (a wavefield fills its grid), so
-//! old readings are forgotten, and codecs that are not in use are tried again, less and less often
-//! where that was in vain. A bad codec is tried on two of sixteen checkpoints at the most.
+//! old readings are forgotten, and the codec is tried again, less and less often where that was in
+//! vain: on two of sixteen checkpoints at the most.
 
-mod candidate;
 mod line;
 #[cfg(test)]
 mod tests;
 
-pub use candidate::Candidate;
 pub use line::Line;
 
+use line::NEWEST;
 use unspool_core::Nanos;
 
-/// Checkpoints from one trial of a codec to that of another.
+/// Checkpoints from one trial to the next.
 const APART: u64 = 16;
 
-/// What a codec has to save of the cost of the next best before it is worth anything.
+/// What the codec has to save of the cost before it is worth anything.
 const MARGIN: f64 = 0.02;
+
+/// After so many checkpoints without it the codec is tried once more; twice as many after each time
+/// that it was in vain, up to the second number.
+const AGAIN: (u64, u64) = (64, 1024);
+
+/// A ratio that is off by more than this part of what it was says that the data have changed.
+const CHANGED: f64 = 0.1;
 
 /// What is known when a checkpoint is about to be saved.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -50,7 +55,7 @@ impl Situation {
     }
 }
 
-/// Why a codec, or none, was taken.
+/// Why a checkpoint is encoded, or is not.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Reason {
     /// The history stays in the fastest tier: while nothing moves there is nothing to spare.
@@ -59,63 +64,80 @@ pub enum Reason {
     KeepsUp,
     /// It costs least.
     Cheapest,
-    /// To measure it.
+    /// To measure the codec.
     Trial,
 }
 
 /// What a checkpoint gets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Decision {
-    /// The candidate; `None` for the bytes as they are.
-    pub pick: Option<usize>,
+    /// Whether it is encoded.
+    pub encodes: bool,
     /// Why.
     pub reason: Reason,
-    /// The checkpoint before had the same codec: what it needs is there, so its time counts.
+    /// The checkpoint before was encoded: what the codec needs is there, so its time counts.
     pub is_warm: bool,
 }
 
-/// For how many checkpoints nothing was chosen, by reason.
+/// For how many checkpoints what was decided.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Kept {
-    /// The history stayed in the fastest tier.
+pub struct Decisions {
+    /// Kept as they are, because the history stayed in the fastest tier.
     pub stays: u64,
-    /// The link kept up.
+    /// Kept as they are, because the link kept up.
     pub keeps_up: u64,
-    /// No codec was worth its time.
-    pub cheapest: u64,
+    /// Kept as they are, because the codec was not worth its time, or was not measured yet.
+    pub not_worth_it: u64,
+    /// Encoded, because that costs less.
+    pub chosen: u64,
+    /// Encoded in order to measure the codec.
+    pub tried: u64,
 }
 
-/// See the module.
-#[derive(Clone, PartialEq, Debug, Default)]
+/// The decisions of a run, and what was measured of the codec. See the module.
+#[derive(Clone, PartialEq, Debug)]
 pub struct Chooser {
-    candidates: Vec<Candidate>,
-    kept: Kept,
+    /// Bytes of values for each byte that is stored; 0 before the first checkpoint.
+    ratio: f64,
+    encode: Line,
+    decode: Line,
+    counts: Decisions,
     /// Decisions so far.
-    count: u64,
-    /// The decision in which a codec was tried last, and that one if it is to be seen warm.
+    now: u64,
+    /// The decision with which the codec was taken last, and tried last.
+    last: Option<u64>,
     tried: Option<u64>,
-    next: Option<usize>,
-    before: Option<usize>,
+    /// Decisions without the codec until it is tried again.
+    patience: u64,
+    /// It was tried cold, and is to be seen warm.
+    again: bool,
+    was_encoded: bool,
     latest: Option<Reason>,
 }
 
+impl Default for Chooser {
+    fn default() -> Chooser {
+        Chooser {
+            ratio: 0.0,
+            encode: Line::default(),
+            decode: Line::default(),
+            counts: Decisions::default(),
+            now: 0,
+            last: None,
+            tried: None,
+            patience: AGAIN.0,
+            again: false,
+            was_encoded: false,
+            latest: None,
+        }
+    }
+}
+
 impl Chooser {
-    /// A choice among so many codecs, of which nothing is known yet.
+    /// What was decided so far.
     #[must_use]
-    pub fn of(codecs: usize) -> Chooser {
-        Chooser { candidates: vec![Candidate::default(); codecs], ..Chooser::default() }
-    }
-
-    /// What is known of the codecs, by their numbers.
-    #[must_use]
-    pub fn candidates(&self) -> &[Candidate] {
-        &self.candidates
-    }
-
-    /// For how many checkpoints nothing was chosen.
-    #[must_use]
-    pub fn kept(&self) -> Kept {
-        self.kept
+    pub fn counts(&self) -> Decisions {
+        self.counts
     }
 
     /// The reason of the latest decision.
@@ -124,136 +146,137 @@ impl Chooser {
         self.latest
     }
 
-    /// What the next checkpoint gets, of the codecs that `can` take it.
-    pub fn decide(&mut self, situation: &Situation, can: impl Fn(usize) -> bool) -> Decision {
-        let decision = self.decided(situation, can);
+    /// Bytes of values for each byte that is stored; 0 before the first checkpoint.
+    #[must_use]
+    pub fn ratio(&self) -> f64 {
+        self.ratio
+    }
+
+    /// How long it takes to encode `bytes`, in seconds; `None` before that was measured.
+    #[must_use]
+    pub fn encode_seconds(&self, bytes: u64) -> Option<f64> {
+        self.encode.is_known().then(|| self.encode.seconds(bytes as f64))
+    }
+
+    /// How long it takes to decode `bytes` in `regions` equal parts, in seconds. Before that was
+    /// measured, the time of the encoder is taken; `None` before either was.
+    #[must_use]
+    pub fn decode_seconds(&self, bytes: u64, regions: u64) -> Option<f64> {
+        if !self.decode.is_known() {
+            return self.encode_seconds(bytes);
+        }
+        let parts = regions.max(1) as f64;
+        Some(parts * self.decode.seconds(bytes as f64 / parts))
+    }
+
+    /// What the next checkpoint gets.
+    pub fn decide(&mut self, situation: &Situation) -> Decision {
+        let (encodes, reason) = self.decided(situation);
+        let decision = Decision { encodes, reason, is_warm: encodes && self.was_encoded };
         self.note(decision);
         decision
     }
 
-    fn decided(&self, situation: &Situation, can: impl Fn(usize) -> bool) -> Decision {
-        let as_it_is = |reason| Decision { pick: None, reason, is_warm: false };
+    fn decided(&self, situation: &Situation) -> (bool, Reason) {
         let Some(link) = situation.link.filter(|link| *link > 0.0) else {
-            return as_it_is(Reason::Stays);
+            return (false, Reason::Stays);
         };
         let raw = situation.stall(link, 1.0);
         if raw <= 0.0 {
-            return as_it_is(Reason::KeepsUp);
+            return (false, Reason::KeepsUp);
         }
-        let can = |index: usize| !self.candidates[index].is_out && can(index);
-        let (best, cost) = self.best(situation, (link, raw), can);
-        let trial = self.trial(best, |index| {
-            can(index) && self.least(index, situation, link) < cost * (1.0 - MARGIN)
-        });
-        let (pick, reason) = match trial {
-            Some(index) => (Some(index), Reason::Trial),
-            None => (best, Reason::Cheapest),
-        };
-        Decision { pick, reason, is_warm: pick.is_some() && pick == self.before }
+        let is_better = |cost: f64| cost < raw * (1.0 - MARGIN);
+        if self.cost(situation, link).is_some_and(is_better) {
+            return (true, Reason::Cheapest);
+        }
+        if self.wants_trial() && is_better(self.least(situation, link)) {
+            return (true, Reason::Trial);
+        }
+        (false, Reason::Cheapest)
     }
 
-    /// The codec that costs least, and its cost in seconds.
-    fn best(
-        &self,
-        situation: &Situation,
-        (link, raw): (f64, f64),
-        can: impl Fn(usize) -> bool,
-    ) -> (Option<usize>, f64) {
-        debug_assert!(raw > 0.0 && link > 0.0, "there is something to spare");
-        let mut best = (None, raw);
-        for (index, candidate) in self.candidates.iter().enumerate() {
-            let Some(cost) = cost(candidate, situation, link).filter(|_| can(index)) else {
-                continue;
-            };
-            if cost < best.1 * (1.0 - MARGIN) {
-                best = (Some(index), cost);
-            }
-        }
-        best
+    /// What the codec costs, in seconds; `None` before it was measured.
+    fn cost(&self, situation: &Situation, link: f64) -> Option<f64> {
+        let work = self.work(situation)?;
+        (self.ratio > 0.0).then(|| work + situation.stall(link, self.ratio))
     }
 
-    /// What a codec costs at least, with the best that may come of looking at it now.
-    fn least(&self, index: usize, situation: &Situation, link: f64) -> f64 {
-        let candidate = &self.candidates[index];
-        let known = candidate.work(situation.bytes, situation.regions);
-        let work = known.filter(|_| candidate.encode.is_sure()).unwrap_or(0.0);
-        let is_fresh = candidate.ratio > 0.0 && !candidate.is_due(self.count);
-        work + if is_fresh { situation.stall(link, candidate.ratio) } else { 0.0 }
+    /// What the codec costs at least, with the best that may come of looking at it now.
+    fn least(&self, situation: &Situation, link: f64) -> f64 {
+        let work = self.work(situation).filter(|_| self.encode.is_sure()).unwrap_or(0.0);
+        let is_fresh = self.ratio > 0.0 && !self.is_due();
+        work + if is_fresh { situation.stall(link, self.ratio) } else { 0.0 }
     }
 
-    /// The codec to be looked at now, if any: one that may win.
-    fn trial(&self, best: Option<usize>, may_win: impl Fn(usize) -> bool) -> Option<usize> {
-        if let Some(next) = self.next.filter(|next| may_win(*next)) {
-            return Some(next);
-        }
-        if self.tried.is_some_and(|tried| self.count - tried < APART) {
-            return None;
-        }
-        let is_due = |index: &usize| {
-            let candidate = &self.candidates[*index];
-            let is_wanted = !candidate.encode.is_sure() || candidate.is_due(self.count);
-            Some(*index) != best && is_wanted && may_win(*index)
-        };
-        let due = (0..self.candidates.len()).filter(is_due);
-        due.min_by_key(|index| self.candidates[*index].last)
+    /// Seconds in encoder and decoder.
+    fn work(&self, situation: &Situation) -> Option<f64> {
+        let decode = self.decode_seconds(situation.bytes, situation.regions)?;
+        Some(self.encode_seconds(situation.bytes)? + decode)
+    }
+
+    fn wants_trial(&self) -> bool {
+        let is_apart = self.tried.is_none_or(|tried| self.now - tried >= APART);
+        self.again || (is_apart && (!self.encode.is_sure() || self.is_due()))
+    }
+
+    /// Whether it is time to look at the codec, again or at all.
+    fn is_due(&self) -> bool {
+        self.last.is_none_or(|last| self.now.saturating_sub(last) >= self.patience)
     }
 
     fn note(&mut self, decision: Decision) {
-        let now = self.count;
-        debug_assert!(decision.pick.is_some() || !decision.is_warm, "only codecs are warm");
-        self.count += 1;
-        self.before = decision.pick;
+        debug_assert!(decision.encodes || !decision.is_warm, "only a codec is warm");
+        match (decision.reason, decision.encodes) {
+            (Reason::Stays, _) => self.counts.stays += 1,
+            (Reason::KeepsUp, _) => self.counts.keeps_up += 1,
+            (_, false) => self.counts.not_worth_it += 1,
+            (Reason::Cheapest, true) => {
+                self.counts.chosen += 1;
+                self.patience = AGAIN.0;
+            }
+            (Reason::Trial, true) => self.note_trial(),
+        }
+        if decision.encodes {
+            self.last = Some(self.now);
+        }
+        self.was_encoded = decision.encodes;
         self.latest = Some(decision.reason);
-        let Some(index) = decision.pick else {
-            match decision.reason {
-                Reason::Stays => self.kept.stays += 1,
-                Reason::KeepsUp => self.kept.keeps_up += 1,
-                Reason::Cheapest | Reason::Trial => self.kept.cheapest += 1,
-            }
+        self.now += 1;
+    }
+
+    fn note_trial(&mut self) {
+        self.counts.tried += 1;
+        if self.is_due() && self.last.is_some() {
+            // If that is in vain, the next look is later.
+            self.patience = (2 * self.patience).min(AGAIN.1);
+        }
+        self.tried = Some(self.now);
+        self.again = !self.again && !self.encode.is_sure();
+    }
+
+    /// A checkpoint of `bytes` that was encoded takes `stored` bytes.
+    pub fn saved(&mut self, bytes: u64, stored: u64) {
+        if bytes == 0 {
             return;
-        };
-        let is_second = self.next.take() == Some(index);
-        let candidate = &mut self.candidates[index];
-        if decision.reason == Reason::Trial {
-            candidate.tried += 1;
-            if candidate.is_due(now) {
-                candidate.lose_hope();
-            }
-            self.tried = Some(now);
-            self.next = (!is_second && !candidate.encode.is_sure()).then_some(index);
-        } else {
-            candidate.chosen += 1;
-            candidate.hope();
         }
-        candidate.last = Some(now);
-    }
-
-    /// A checkpoint of `bytes` that was given codec `index` takes `stored` bytes.
-    pub fn saved(&mut self, index: usize, bytes: u64, stored: u64) {
-        if bytes > 0 && !self.candidates[index].saw(bytes, stored) {
-            // The data have changed: what was in vain may not be any more.
-            self.candidates.iter_mut().for_each(Candidate::hope);
+        let ratio = bytes as f64 / stored.max(1) as f64;
+        let is_first = self.ratio == 0.0;
+        let is_expected = !is_first && (ratio / self.ratio - 1.0).abs() <= CHANGED;
+        // After a change the past says nothing.
+        self.ratio = if is_expected { self.ratio + NEWEST * (ratio - self.ratio) } else { ratio };
+        if !is_first && !is_expected {
+            // What was in vain may not be any more.
+            self.patience = AGAIN.0;
         }
     }
 
-    /// Codec `index` took `time` to encode a checkpoint of `bytes`.
-    pub fn encoded(&mut self, index: usize, bytes: u64, time: Nanos) {
-        self.candidates[index].encode.saw(bytes, time);
+    /// The codec took `time` to encode a checkpoint of `bytes`.
+    pub fn encoded(&mut self, bytes: u64, time: Nanos) {
+        self.encode.saw(bytes, time);
     }
 
-    /// Codec `index` took `time` to decode a region of `bytes`.
-    pub fn decoded(&mut self, index: usize, bytes: u64, time: Nanos) {
-        self.candidates[index].decode.saw(bytes, time);
+    /// The codec took `time` to decode a region of `bytes`.
+    pub fn decoded(&mut self, bytes: u64, time: Nanos) {
+        self.decode.saw(bytes, time);
     }
-
-    /// Codec `index` does not work here: it is not taken again.
-    pub fn failed(&mut self, index: usize) {
-        self.candidates[index].is_out = true;
-    }
-}
-
-/// What a codec costs that was measured, in seconds.
-fn cost(candidate: &Candidate, situation: &Situation, link: f64) -> Option<f64> {
-    let work = candidate.work(situation.bytes, situation.regions)?;
-    candidate.is_measured().then(|| work + situation.stall(link, candidate.ratio))
 }

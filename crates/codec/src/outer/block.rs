@@ -4,7 +4,7 @@ use lz4_flex::block as lz4;
 use zstd::bulk::{Compressor, Decompressor};
 
 use super::numbers::Numbers;
-use crate::coding::{Outer, OuterId};
+use super::{Outer, OuterId};
 
 /// The level of Zstandard in archives: above it packing takes twice the time for one part in a
 /// hundred.

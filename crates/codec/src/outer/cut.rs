@@ -2,9 +2,10 @@
 
 use std::ops::Range;
 
+use super::OuterId;
 use super::numbers::Numbers;
-use crate::coding::{CodecId, OuterId};
-use crate::head::Head;
+use crate::codec::CodecId;
+use crate::frame::Head;
 
 /// The most bytes of a block.
 pub(super) const BLOCK: usize = 1 << 20;

@@ -3,7 +3,7 @@
 //! A payload is cut into blocks of at most 1 MiB, which are packed one by one on several threads:
 //! the head says where they are, a table in front says how long each one is when it is packed. So
 //! what is read says nothing about sizes that is believed: every block unpacks into bytes that are
-//! there already. `docs/format.md`, "Packed payloads", is the specification.
+//! there already. `docs/reference/format.md`, "Packed payloads", is the specification.
 
 mod block;
 mod cut;
@@ -11,8 +11,8 @@ mod numbers;
 
 use rayon::prelude::*;
 
-use crate::coding::{CodecError, CodecErrorKind, Outer, OuterId};
-use crate::head::Head;
+use crate::codec::{CodecError, CodecErrorKind};
+use crate::frame::Head;
 use crate::workers::{self, Work};
 use block::{Method, Packer, Unpacker};
 use cut::Block;
@@ -25,6 +25,64 @@ const LENGTH_BITS: u32 = 24;
 
 /// Blocks that are packed before their bytes go to the output: what bounds the memory of it.
 const BATCH: usize = 64;
+
+/// What packs whole payloads on their way into a store. The memory tiers never see it.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
+pub enum Outer {
+    /// Zstandard with this level, from 1 (fast) to 22 (small).
+    Zstd(i32),
+    /// LZ4: faster, and less small.
+    Lz4,
+    /// The smallest lossless form, slow to write: pco for numbers that are not encoded already,
+    /// Zstandard for the rest.
+    Archive,
+}
+
+/// Which outer coder packed a payload, as a frame names it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[repr(u16)]
+pub enum OuterId {
+    /// Zstandard.
+    Zstd = 1,
+    /// LZ4.
+    Lz4 = 2,
+    /// pco and Zstandard.
+    Archive = 3,
+}
+
+impl OuterId {
+    /// The number that stands for it in a frame; 0 is a payload that is not packed.
+    #[must_use]
+    pub fn code(self) -> u16 {
+        self as u16
+    }
+
+    /// The outer coder with this number, if this version knows it.
+    #[must_use]
+    pub fn from_code(code: u16) -> Option<OuterId> {
+        [OuterId::Zstd, OuterId::Lz4, OuterId::Archive].into_iter().find(|id| id.code() == code)
+    }
+}
+
+impl Outer {
+    /// The outer coder, without its level.
+    #[must_use]
+    pub fn id(self) -> OuterId {
+        match self {
+            Outer::Zstd(_) => OuterId::Zstd,
+            Outer::Lz4 => OuterId::Lz4,
+            Outer::Archive => OuterId::Archive,
+        }
+    }
+}
+
+impl Default for Outer {
+    /// Zstandard at its own default level.
+    fn default() -> Outer {
+        Outer::Zstd(3)
+    }
+}
 
 impl Outer {
     /// Packs the payload of `head` into the beginning of `out` and gives the packed length; `None`

@@ -1,4 +1,4 @@
-//! Blocks of 32 numbers: how wide they are, and their words (docs/twine.md, "Blocks").
+//! Blocks of 32 numbers: how wide they are, and their words (docs/reference/twine.md, "Blocks").
 
 #![allow(clippy::needless_range_loop, reason = "several grids are walked together")]
 

@@ -1,4 +1,5 @@
-//! Prediction over the 32 x 32 positions of a chunk (docs/twine.md, "Coefficients and residuals").
+//! Prediction over the 32 x 32 positions of a chunk (docs/reference/twine.md, "Coefficients
+//! and residuals").
 //!
 //! A grid is indexed by position in the block, then by block: what is done to a whole block is then
 //! done to 32 blocks side by side, which compilers turn into vector instructions.

@@ -1,8 +1,8 @@
-//! The first 64 bytes of a stream (docs/twine.md, "Header").
+//! The first 64 bytes of a stream (docs/reference/twine.md, "Header").
 
 use super::layout::Layout;
 use super::rule::{Relative, Step};
-use crate::coding::{CodecError, CodecErrorKind};
+use crate::codec::{CodecError, CodecErrorKind};
 
 /// Bytes of a header.
 pub const HEADER_BYTES: usize = 64;

@@ -1,6 +1,6 @@
-//! How an array is cut into chunks (docs/twine.md, "Values" and "Chunks").
+//! How an array is cut into chunks (docs/reference/twine.md, "Values" and "Chunks").
 
-use crate::coding::{CodecError, CodecErrorKind};
+use crate::codec::{CodecError, CodecErrorKind};
 use crate::dtype::Dtype;
 
 /// Positions of a chunk.

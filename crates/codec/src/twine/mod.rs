@@ -1,22 +1,22 @@
 //! Twine: Unspool's own codec for arrays of numbers, without loss or with a bound that holds for
-//! every finite value. The format, its rules and an example are in docs/twine.md.
+//! every finite value. The format, its rules and an example are in docs/reference/twine.md.
 //!
-//! - The bytes depend on the values and the method only, not on the number of threads, on the
+//! - The bytes depend on the values and the bound only, not on the number of threads, on the
 //!   instructions of the processor, or on whether it treats subnormal numbers as 0.
 //! - Any bytes can be given to [`decode`]: what breaks the format is refused.
 //!
 //! ```
-//! use unspool_codec::twine::{self, Layout, Method, Spec};
+//! use unspool_codec::twine::{self, Array, Layout};
 //! use unspool_codec::{Bound, CodecError, Dtype};
 //!
 //! # fn main() -> Result<(), CodecError> {
 //! let wave: Vec<f32> = (0..5000).map(|i| (i as f32 * 0.01).sin()).collect();
 //! let source: Vec<u8> = wave.iter().flat_map(|x| x.to_le_bytes()).collect();
 //! let layout = Layout::of(&Dtype::Float32, &[5000])?;
-//! let spec = Spec { layout, method: Method::Bound(Bound::Absolute(1e-3)) };
+//! let array = Array { layout, bound: Some(Bound::Absolute(1e-3)) };
 //!
 //! let mut stream = vec![0; twine::max_bytes(&layout) as usize];
-//! let encoded = twine::encode(&spec, &source, &mut stream)?;
+//! let encoded = twine::encode(&array, &source, &mut stream)?;
 //! stream.truncate(encoded.bytes as usize);
 //! assert!(encoded.bytes < 4000 && encoded.achieved.max_error <= 1e-3);
 //!
@@ -44,8 +44,47 @@ mod stream;
 mod values;
 mod word;
 
+use crate::codec::{Codec, CodecError, CodecId, Made};
+use crate::dtype::Dtype;
+use crate::spec::Spec;
+
 pub use header::{HEADER_BYTES, Header};
 pub use layout::{BLOCK, CHUNK, Layout, ValueKind};
 pub use reduce::Summary;
-pub use rule::{Method, Relative, Rule, Spec, Step};
-pub use stream::{Encoded, check, decode, encode, header, max_bytes, reduce};
+pub use rule::{Array, Relative, Rule, Step};
+pub use stream::{check, decode, encode, header, max_bytes, reduce};
+
+/// Twine as one of the codecs.
+#[derive(Debug)]
+pub(crate) struct Twine;
+
+impl Codec for Twine {
+    fn id(&self) -> CodecId {
+        CodecId::Twine
+    }
+
+    fn max_bytes(&self, spec: &Spec, dtype: &Dtype, shape: &[u64]) -> Result<u64, CodecError> {
+        Ok(max_bytes(&Array::of(spec, dtype, shape)?.layout))
+    }
+
+    fn encode(
+        &self,
+        spec: &Spec,
+        dtype: &Dtype,
+        shape: &[u64],
+        source: &[u8],
+        out: &mut [u8],
+    ) -> Result<Made, CodecError> {
+        encode(&Array::of(spec, dtype, shape)?, source, out)
+    }
+
+    fn decode(
+        &self,
+        dtype: &Dtype,
+        shape: &[u64],
+        stored: &[u8],
+        out: &mut [u8],
+    ) -> Result<(), CodecError> {
+        decode(&Layout::of(dtype, shape)?, stored, out)
+    }
+}

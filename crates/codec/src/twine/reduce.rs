@@ -1,5 +1,5 @@
 //! Minimum, maximum and sum of squares of an array, in an order that is fixed, so that every
-//! encoder gets the same bound from them (docs/twine.md, "Bounds").
+//! encoder gets the same bound from them (docs/reference/twine.md, "Bounds").
 
 use pulp::Arch;
 use rayon::prelude::*;

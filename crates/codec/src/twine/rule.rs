@@ -1,29 +1,23 @@
-//! From a bound to the numbers that quantise (docs/twine.md, "Mode 1", "Mode 2", "Bounds").
+//! From a bound to the numbers that quantise (docs/reference/twine.md, "Mode 1", "Mode 2" and
+//! "Bounds").
 
 use super::header::damaged;
 use super::layout::{Layout, ValueKind};
 use super::reduce::Summary;
-use crate::coding::{Bound, CodecError, CodecErrorKind};
-
-/// What is kept of the values.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub enum Method {
-    /// Every bit.
-    Lossless,
-    /// As much as the bound asks for.
-    Bound(Bound),
-}
+use crate::codec::{CodecError, CodecErrorKind};
+use crate::dtype::Dtype;
+use crate::spec::{Bound, Spec};
 
 /// An array and what is to be kept of it.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Spec {
+pub struct Array {
     /// The values and their chunks.
     pub layout: Layout,
-    /// What is kept of them.
-    pub method: Method,
+    /// How far they may be from what they were; `None` keeps every bit.
+    pub bound: Option<Bound>,
 }
 
-/// A method as far as it is known without the values.
+/// A bound as far as it is known without the values.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Rule {
     /// Mode 0.
@@ -38,14 +32,28 @@ pub enum Rule {
     Relative(Relative),
 }
 
-impl Spec {
-    /// The rule that the method means for these values.
+impl Array {
+    /// An array of `dtype` and `shape`, and what `spec` keeps of it.
+    ///
+    /// # Errors
+    /// [`CodecErrorKind::TooLarge`] for too many values, [`CodecErrorKind::Invalid`] when the spec
+    /// is another codec's.
+    pub fn of(spec: &Spec, dtype: &Dtype, shape: &[u64]) -> Result<Array, CodecError> {
+        let bound = match *spec {
+            Spec::Lossless => None,
+            Spec::Bounded(bound) => Some(bound),
+            ref other => return Err(CodecError::foreign("Twine", other)),
+        };
+        Ok(Array { layout: Layout::of(dtype, shape)?, bound })
+    }
+
+    /// The rule that the bound means for these values.
     ///
     /// # Errors
     /// [`CodecErrorKind::Invalid`] for a bound on values that are not floats, and for one that is
     /// negative or not finite.
     pub fn rule(&self) -> Result<Rule, CodecError> {
-        let Method::Bound(bound) = self.method else { return Ok(Rule::Exact) };
+        let Some(bound) = self.bound else { return Ok(Rule::Exact) };
         if !self.layout.kind.is_float() {
             return Err(invalid(
                 "a bound is for floating-point and complex values; take the lossless codec for \
@@ -59,7 +67,7 @@ impl Spec {
             Bound::Rms(factor) => Rule::Rms(not_negative(factor)?),
             Bound::Psnr(db) => Rule::Range(not_negative(sqrt_3 * 10.0_f64.powf(-db / 20.0))?),
             Bound::L2(target) => Rule::Rms(not_negative(sqrt_3 * target)?),
-            Bound::Relative { bound, floor } => relative(self.layout.kind, bound, floor)?,
+            Bound::Pointwise { bound, floor } => relative(self.layout.kind, bound, floor)?,
         })
     }
 }

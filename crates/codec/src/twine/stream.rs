@@ -10,10 +10,10 @@ use super::header::{HEADER_BYTES, Header, Mode, damaged};
 use super::layout::{CHUNK, Layout, ValueKind};
 use super::real::{Bf16, F16, F32, F64};
 use super::reduce::{Summary, summarise};
-use super::rule::{Rule, Spec, Step};
+use super::rule::{Array, Rule, Step};
 use super::values::{Coding, Cut, Exact, Order, Stepped};
 use super::word::Word;
-use crate::coding::{Achieved, CodecError, CodecErrorKind};
+use crate::codec::{Achieved, CodecError, CodecErrorKind, Made};
 use crate::workers::{Work, pool};
 
 /// Arrays of fewer bytes are encoded and decoded by the calling thread alone.
@@ -22,27 +22,18 @@ const PARALLEL_BYTES: u64 = 256 << 10;
 /// Chunks that a thread takes at once.
 const GROUP: u32 = 32;
 
-/// What an encoder has written.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Encoded {
-    /// The length of the stream in bytes.
-    pub bytes: u64,
-    /// The error that was made.
-    pub achieved: Achieved,
-}
-
 /// The length of the longest stream that an array can have, in bytes.
 #[must_use]
 pub fn max_bytes(layout: &Layout) -> u64 {
     layout.max_bytes()
 }
 
-/// Whether the method fits the values.
+/// Whether the bound fits the values.
 ///
 /// # Errors
-/// Those of [`Spec::rule`].
-pub fn check(spec: &Spec) -> Result<(), CodecError> {
-    spec.rule().map(|_| ())
+/// Those of [`Array::rule`].
+pub fn check(array: &Array) -> Result<(), CodecError> {
+    array.rule().map(|_| ())
 }
 
 /// Reads the first 64 bytes of a stream, and checks that they begin one of this version.
@@ -74,11 +65,11 @@ fn with_threads<R: Send>(layout: &Layout, work: impl FnOnce(bool) -> R + Send) -
 /// on them.
 ///
 /// # Errors
-/// [`CodecErrorKind::Invalid`] when the method does not fit the values or a buffer has another
+/// [`CodecErrorKind::Invalid`] when the bound does not fit the values or a buffer has another
 /// length.
-pub fn encode(spec: &Spec, source: &[u8], out: &mut [u8]) -> Result<Encoded, CodecError> {
-    let layout = &spec.layout;
-    let rule = spec.rule()?;
+pub fn encode(array: &Array, source: &[u8], out: &mut [u8]) -> Result<Made, CodecError> {
+    let layout = &array.layout;
+    let rule = array.rule()?;
     if source.len() as u64 != layout.bytes() || (out.len() as u64) < layout.max_bytes() {
         return Err(CodecError::new(
             CodecErrorKind::Invalid,
@@ -235,9 +226,9 @@ impl Rest<'_> {
 }
 
 impl WithCoding for Encode<'_> {
-    type Output = Encoded;
+    type Output = Made;
 
-    fn run<K: Coding>(self, coding: &K) -> Encoded {
+    fn run<K: Coding>(self, coding: &K) -> Made {
         let Encode { layout, mode, source, out, parallel } = self;
         let (head, out) = out.split_at_mut(HEADER_BYTES);
         let (table, payload) = out.split_at_mut(4 * (layout.n_chunks as usize + 1));
@@ -270,7 +261,7 @@ fn finish(
     mode: &Mode,
     payload_words: u32,
     totals: &Totals,
-) -> Encoded {
+) -> Made {
     let tiny = if layout.kind == ValueKind::Float64 {
         f64::MIN_POSITIVE
     } else {
@@ -287,7 +278,7 @@ fn finish(
         values: layout.n,
         outliers: totals.outliers,
     };
-    Encoded { bytes: header.stream_bytes(), achieved }
+    Made { bytes: header.stream_bytes(), achieved }
 }
 
 /// The parts of a stream behind its header.

@@ -5,8 +5,9 @@ use zfp_rs::{ZfpConfig, ZfpDimensionality, ZfpStreamAlignment};
 use super::prefix::{PREFIX_BYTES, Prefix};
 use super::value::Kind;
 use super::{damaged, invalid};
-use crate::coding::{CodecError, CodecErrorKind, Zfp};
+use crate::codec::{CodecError, CodecErrorKind};
 use crate::dtype::Dtype;
+use crate::spec::Zfp;
 
 /// The most values of an array, so that no count of bits overflows.
 const MOST_VALUES: u64 = 1 << 44;
@@ -145,14 +146,14 @@ fn config(mode: &Zfp, kind: Kind, dims: u8) -> Result<ZfpConfig, CodecError> {
             "zfp has no precision of {planes} bit planes. Give 1 to {}.",
             kind.bits()
         ))),
-        Zfp::Accuracy(tolerance) if !kind.is_float() => Err(invalid(format!(
+        Zfp::Tolerance(tolerance) if !kind.is_float() => Err(invalid(format!(
             "A tolerance of {tolerance} is for floating-point values; zfp takes integers with a \
              rate or a precision."
         ))),
-        Zfp::Accuracy(tolerance) if tolerance > 0.0 && tolerance.is_finite() => {
+        Zfp::Tolerance(tolerance) if tolerance > 0.0 && tolerance.is_finite() => {
             Ok(ZfpConfig::fixed_accuracy(tolerance))
         }
-        Zfp::Accuracy(tolerance) => {
+        Zfp::Tolerance(tolerance) => {
             Err(invalid(format!("zfp has no tolerance of {tolerance}. Give a number above 0.")))
         }
     }

@@ -1,9 +1,9 @@
-//! zfp in host memory: fixed rate, precision or accuracy, for exchange with other programs.
+//! zfp in host memory: fixed rate, precision or tolerance, for exchange with other programs.
 //!
 //! A stream is a prefix of 64 bytes that says what the field is and how it was encoded, and then
 //! the bytes that libzfp writes for it without a header of its own (Lindstrom, "Fixed-Rate
-//! Compressed Floating-Point Arrays", IEEE TVCG 2014). `docs/format.md`, "zfp streams", is the
-//! specification.
+//! Compressed Floating-Point Arrays", IEEE TVCG 2014). `docs/reference/format.md`, "zfp streams",
+//! is the specification.
 //!
 //! - The bytes do not depend on the number of threads.
 //! - zfp has no form for NaN and infinities, and none for integers near the ends of their range:
@@ -16,7 +16,7 @@
 //! # fn main() -> Result<(), CodecError> {
 //! let wave: Vec<f32> = (0..6400).map(|i| (i as f32 * 0.01).sin()).collect();
 //! let source: Vec<u8> = wave.iter().flat_map(|x| x.to_le_bytes()).collect();
-//! let (mode, shape) = (Zfp::Accuracy(1e-3), [80, 80]);
+//! let (mode, shape) = (Zfp::Tolerance(1e-3), [80, 80]);
 //!
 //! let mut stream = vec![0; zfp::max_bytes(&mode, &Dtype::Float32, &shape)? as usize];
 //! let encoded = zfp::encode(&mode, &Dtype::Float32, &shape, &source, &mut stream)?;
@@ -33,9 +33,9 @@ mod field;
 mod prefix;
 mod value;
 
-use crate::coding::{Achieved, CodecError, CodecErrorKind, Zfp};
+use crate::codec::{Achieved, Codec, CodecError, CodecErrorKind, CodecId, Made};
 use crate::dtype::Dtype;
-use crate::twine::Encoded;
+use crate::spec::{Spec, Zfp};
 use crate::workers::{self, Work};
 use field::Field;
 use value::{Kind, Value, compare};
@@ -44,6 +44,48 @@ pub use prefix::{PREFIX_BYTES, Prefix};
 
 /// Arrays from this size on are worth more than one thread.
 const PARALLEL_BYTES: usize = 256 << 10;
+
+/// zfp as one of the codecs.
+#[derive(Debug)]
+pub(crate) struct ZfpCodec;
+
+impl Codec for ZfpCodec {
+    fn id(&self) -> CodecId {
+        CodecId::Zfp
+    }
+
+    fn max_bytes(&self, spec: &Spec, dtype: &Dtype, shape: &[u64]) -> Result<u64, CodecError> {
+        max_bytes(mode(spec)?, dtype, shape)
+    }
+
+    fn encode(
+        &self,
+        spec: &Spec,
+        dtype: &Dtype,
+        shape: &[u64],
+        source: &[u8],
+        out: &mut [u8],
+    ) -> Result<Made, CodecError> {
+        encode(mode(spec)?, dtype, shape, source, out)
+    }
+
+    fn decode(
+        &self,
+        dtype: &Dtype,
+        shape: &[u64],
+        stored: &[u8],
+        out: &mut [u8],
+    ) -> Result<(), CodecError> {
+        decode(dtype, shape, stored, out)
+    }
+}
+
+fn mode(spec: &Spec) -> Result<&Zfp, CodecError> {
+    match spec {
+        Spec::Zfp(mode) => Ok(mode),
+        other => Err(CodecError::foreign("zfp", other)),
+    }
+}
 
 /// The length of the longest stream that an array can have with this mode, in bytes; at a fixed
 /// rate the length of every stream.
@@ -67,7 +109,7 @@ pub fn encode(
     shape: &[u64],
     source: &[u8],
     out: &mut [u8],
-) -> Result<Encoded, CodecError> {
+) -> Result<Made, CodecError> {
     let field = Field::of(mode, dtype, shape)?;
     if source.len() as u64 != field.bytes() || (out.len() as u64) < field.max_bytes() {
         return Err(invalid(format!(
@@ -92,7 +134,7 @@ fn encode_values<T: Value>(
     field: &Field,
     source: &[u8],
     out: &mut [u8],
-) -> Result<Encoded, CodecError> {
+) -> Result<Made, CodecError> {
     let values = value::read::<T>(source);
     if let Some(index) = values.iter().position(|value| !value.has_a_form()) {
         return Err(refused(values[index], index));
@@ -107,7 +149,7 @@ fn encode_values<T: Value>(
     let achieved = on_threads(source.len(), |execution| {
         compare(&values, &back, execution != zfp_rs::ZfpExecution::Serial)
     });
-    Ok(Encoded { bytes: (PREFIX_BYTES + len) as u64, achieved })
+    Ok(Made { bytes: (PREFIX_BYTES + len) as u64, achieved })
 }
 
 /// What a stream says about itself.

@@ -1,7 +1,8 @@
 //! The 64 bytes before a bare zfp stream.
 
 use super::damaged;
-use crate::coding::{CodecError, CodecErrorKind, Zfp};
+use crate::codec::{CodecError, CodecErrorKind};
+use crate::spec::Zfp;
 
 /// Bytes before the bare stream.
 pub const PREFIX_BYTES: usize = 64;
@@ -33,7 +34,7 @@ impl Prefix {
         let (mode, parameter) = match self.mode {
             Zfp::Rate(rate) => (0, rate),
             Zfp::Precision(planes) => (1, f64::from(planes)),
-            Zfp::Accuracy(tolerance) => (2, tolerance),
+            Zfp::Tolerance(tolerance) => (2, tolerance),
         };
         let mut out = [0; PREFIX_BYTES];
         out[..4].copy_from_slice(&MAGIC);
@@ -78,7 +79,7 @@ fn mode(code: u8, parameter: f64) -> Result<Zfp, CodecError> {
     match code {
         0 => Ok(Zfp::Rate(parameter)),
         1 => Ok(Zfp::Precision(parameter as u32)),
-        2 => Ok(Zfp::Accuracy(parameter)),
+        2 => Ok(Zfp::Tolerance(parameter)),
         _ => Err(damaged("its mode is unknown")),
     }
 }

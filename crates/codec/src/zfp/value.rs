@@ -6,7 +6,7 @@ use std::fmt;
 use rayon::prelude::*;
 
 use super::NONE;
-use crate::coding::Achieved;
+use crate::codec::Achieved;
 use crate::dtype::Dtype;
 
 /// Values whose errors one thread adds up.

@@ -25,7 +25,7 @@ fn mode(dtype: &Dtype, choice: u8) -> Zfp {
     match choice % 3 {
         0 => Zfp::Rate(f64::from(parameter) / 4.0),
         1 if matches!(dtype, Dtype::Float32 | Dtype::Float64) => {
-            Zfp::Accuracy(2_f64.powi(i32::from(parameter) - 40))
+            Zfp::Tolerance(2_f64.powi(i32::from(parameter) - 40))
         }
         _ => Zfp::Precision(u32::from(parameter)),
     }

@@ -2,8 +2,8 @@
 
 #![allow(dead_code, reason = "every test file uses its part")]
 
-use unspool_codec::twine::{self, Encoded, Layout, Method, Spec};
-use unspool_codec::{Bound, Dtype};
+use unspool_codec::twine::{self, Array, Layout};
+use unspool_codec::{Bound, Dtype, Made};
 
 /// Every dtype that has values of its own kind, and some that are taken as bytes.
 pub const DTYPES: [Dtype; 19] = [
@@ -44,9 +44,10 @@ pub fn layout(dtype: &Dtype, shape: &[u64]) -> Layout {
 }
 
 /// Encodes into memory that is not zeroed, so that what is not written is noticed.
-pub fn encode(layout: Layout, method: Method, source: &[u8]) -> (Vec<u8>, Encoded) {
+pub fn encode(layout: Layout, method: Option<Bound>, source: &[u8]) -> (Vec<u8>, Made) {
     let mut stream = vec![0xa5; twine::max_bytes(&layout) as usize];
-    let encoded = twine::encode(&Spec { layout, method }, source, &mut stream).expect("encodes");
+    let encoded =
+        twine::encode(&Array { layout, bound: method }, source, &mut stream).expect("encodes");
     stream.truncate(encoded.bytes as usize);
     (stream, encoded)
 }
@@ -58,17 +59,17 @@ pub fn decode(layout: &Layout, stream: &[u8]) -> Vec<u8> {
 }
 
 /// What comes back, and what the encoder said.
-pub fn there_and_back(layout: Layout, method: Method, source: &[u8]) -> (Vec<u8>, Encoded) {
+pub fn there_and_back(layout: Layout, method: Option<Bound>, source: &[u8]) -> (Vec<u8>, Made) {
     let (stream, encoded) = encode(layout, method, source);
     (decode(&layout, &stream), encoded)
 }
 
-pub fn absolute(bound: f64) -> Method {
-    Method::Bound(Bound::Absolute(bound))
+pub fn absolute(bound: f64) -> Option<Bound> {
+    Some(Bound::Absolute(bound))
 }
 
-pub fn relative(bound: f64, floor: f64) -> Method {
-    Method::Bound(Bound::Relative { bound, floor })
+pub fn relative(bound: f64, floor: f64) -> Option<Bound> {
+    Some(Bound::Pointwise { bound, floor })
 }
 
 /// The value of a float of `bits` bits; float16 and bfloat16 by their definition.

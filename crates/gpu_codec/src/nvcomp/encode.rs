@@ -1,25 +1,23 @@
 //! Encoding: chunks of one array, or of several equal ones, go to the library in one call, and are
 //! then packed into a container for each.
 
-use std::time::Duration;
-
 use super::launch::Launcher;
 use super::room::Room;
-use super::{NvCompCoder, NvCompJob, staged};
+use super::{NvCompCoder, NvCompLayout, staged};
+use crate::codec::Checkpoint;
 use crate::pending::{Pending, Slot, Start};
+use crate::start::one_by_one;
+use unspool_cuda::DeviceError;
 use unspool_cuda::Place as Touched;
 use unspool_cuda::Stream;
 use unspool_cuda::Unrecorded;
 use unspool_cuda::copy;
-use unspool_cuda::{DeviceError, DeviceErrorKind};
-
-/// The longest wait for arrays before one that cannot be enqueued.
-const LIMIT: Duration = Duration::from_secs(60);
 
 impl NvCompCoder {
-    /// Enqueues the encoding of one array as a checkpoint of its own. Nothing at or beyond the
-    /// address `limit` is written. What would not get smaller is stored as it is, so that a
-    /// container never takes more than [`NvCompLayout::most`](super::NvCompLayout::most) bytes.
+    /// Encodes several arrays of one layout with one call of the library. Each is a checkpoint with
+    /// its own place, in which `Start::Next` is after the array before it. What would not get
+    /// smaller is stored as it is, so that a container never takes more than
+    /// [`NvCompLayout::most`] bytes.
     ///
     /// The errors in the result are limits: nvCOMP does not tell what it has done.
     ///
@@ -28,51 +26,26 @@ impl NvCompCoder {
     /// another device, memory is missing, or the driver refuses.
     ///
     /// # Safety
-    /// The array is device memory and stays as it is until the encoding is done; from the start to
-    /// `limit` is device memory that nobody else uses until then.
-    pub unsafe fn encode(
+    /// That of [`GpuCodec::encode`](crate::GpuCodec::encode), for each array.
+    pub(super) unsafe fn encode_alike(
         &self,
         stream: &Stream,
-        job: &NvCompJob<'_>,
-        start: Start<'_>,
-        limit: u64,
-    ) -> Result<Pending, DeviceError> {
-        // SAFETY: the caller's duty.
-        let mut pending = unsafe { self.encode_all(stream, &[*job], &[(start, limit)]) }?;
-        Ok(pending.pop().unwrap_or_else(|| unreachable!("one array gives one result")))
-    }
-
-    /// As [`encode`](Self::encode), for several arrays of one layout, which share the call of the
-    /// library ("accumulated compression"). Each has its own place, in which `Start::Next` is
-    /// behind the array before it.
-    ///
-    /// # Errors
-    /// Those of `encode`; when there are no arrays, or they are of several layouts.
-    ///
-    /// # Safety
-    /// That of `encode`, for each array.
-    pub unsafe fn encode_all(
-        &self,
-        stream: &Stream,
-        jobs: &[NvCompJob<'_>],
-        places: &[(Start<'_>, u64)],
+        layout: &NvCompLayout,
+        checkpoints: &[Checkpoint<'_>],
     ) -> Result<Vec<Pending>, DeviceError> {
-        self.context.require(stream.context().ordinal(), "the stream")?;
-        let layout = match jobs {
-            [first, rest @ ..] if rest.iter().all(|job| job.layout == first.layout) => first.layout,
-            _ => return Err(unequal()),
-        };
+        let jobs: Vec<u64> =
+            checkpoints.iter().flat_map(|one| one.jobs).map(|job| job.source).collect();
         let (library, format) = self.format(layout)?;
         let module = self.module()?;
         let marks = jobs.iter().map(|_| Ok((self.slots.begin(1)?, self.marks.prepare()?)));
         let marks = marks.collect::<Result<Vec<_>, DeviceError>>()?;
-        let addresses = jobs.iter().fold(0, |all, job| all | job.source);
+        let addresses = jobs.iter().fold(0, |all, source| all | source);
         let count = jobs.len() as u64;
         let room = self.room(stream, &format, (layout, count), (addresses, false))?;
         let launcher = |index| Launcher::new(&module, stream, layout, &library).of(index);
         let mut from = Vec::with_capacity(jobs.len());
-        for (index, job) in (0..).zip(jobs) {
-            let source = self.foreign(job.source, layout.bytes());
+        for (index, &source) in (0..).zip(&jobs) {
+            let source = self.foreign(source, layout.bytes());
             let values = staged(&room, index, &source)?;
             if room.shape.staged {
                 copy::device_to_device(stream, &values, &source)?;
@@ -85,22 +58,12 @@ impl NvCompCoder {
         // SAFETY: as above; the arrays name the chunks of all values, which stay by the caller's
         // word.
         unsafe { self.compress(stream, &format, (&room, layout.chunks() * count)) }?;
-        let mut all: Vec<Pending> = Vec::with_capacity(jobs.len());
-        for ((index, (slot, mark)), place) in (0..).zip(marks).zip(places) {
-            let from = from[index as usize];
+        let mut marks = marks.into_iter();
+        let all = one_by_one(checkpoints, |index, place| {
+            let ready = marks.next().unwrap_or_else(|| unreachable!("there is one for each"));
             // SAFETY: the caller's duty.
-            let packed = unsafe {
-                self.pack(&launcher(index), (&room, from), *place, (slot, mark), all.last())
-            };
-            match packed {
-                Ok(pending) => all.push(pending),
-                Err(error) => {
-                    // Whoever gets the bytes now must not meet the arrays before.
-                    all.iter().for_each(|pending| drop(pending.wait(LIMIT)));
-                    return Err(error);
-                }
-            }
-        }
+            unsafe { self.pack(&launcher(index as u64), (&room, from[index]), place, ready) }
+        })?;
         if let Some(last) = all.last() {
             self.give_back(room, last);
         }
@@ -110,20 +73,15 @@ impl NvCompCoder {
     /// Packs the chunks of one array into its container.
     ///
     /// # Safety
-    /// As for `encode_all`; the chunks are compressed by what is on the stream.
+    /// As for `encode_alike`; the chunks are compressed by what is on the stream.
     unsafe fn pack(
         &self,
         launcher: &Launcher<'_>,
         (room, from): (&Room, u64),
         (start, limit): (Start<'_>, u64),
         (mut slot, mark): (Slot, Unrecorded),
-        before: Option<&Pending>,
     ) -> Result<Pending, DeviceError> {
         let (stream, most) = (launcher.stream(), room.shape.layout.most());
-        let start = match (start, before) {
-            (Start::Next { align }, Some(pending)) => Start::After { pending, align },
-            (start, _) => start,
-        };
         let anchor = start.anchor(stream, &mut slot, (limit, most))?;
         // SAFETY: the caller's duty.
         unsafe {
@@ -137,9 +95,4 @@ impl NvCompCoder {
         }
         Ok(slot.launched(mark.record(stream)?, limit))
     }
-}
-
-fn unequal() -> DeviceError {
-    let message = "nvCOMP takes arrays of one shape, type and format in one call";
-    DeviceError::new(DeviceErrorKind::OutOfRange, message).with_advice("Encode others apart.")
 }

@@ -101,7 +101,7 @@ impl<'a> Launcher<'a> {
     /// The room is used by nobody else.
     pub(super) unsafe fn arrays(&self, room: &Room, from: u64) -> Result<(), DeviceError> {
         let stride = room.needs.stride;
-        let outputs = (room.outputs() + stride * self.first(), stride);
+        let outputs = (room.at.outputs + stride * self.first(), stride);
         // SAFETY: the caller's duty.
         unsafe { self.arrays_of(room, self.parts(from), outputs) }
     }
@@ -127,8 +127,8 @@ impl<'a> Launcher<'a> {
     ) -> Result<(), DeviceError> {
         let shape = spread(parts.count);
         let before = 8 * self.first();
-        let (from, lengths) = (room.from() + before, room.lengths() + before);
-        let (to, statuses) = (room.to() + before, room.statuses() + before / 2);
+        let (from, lengths) = (room.at.from + before, room.at.lengths + before);
+        let (to, statuses) = (room.at.to + before, room.at.statuses + before / 2);
         launch!(self, "nvcomp_arrays", shape, parts, outputs, stride, from, lengths, to, statuses)
     }
 
@@ -144,7 +144,7 @@ impl<'a> Launcher<'a> {
     ) -> Result<(), DeviceError> {
         let (parts, stride) = (self.parts(from), room.needs.stride);
         let (first, control) = (self.first(), room.control(self.index));
-        let (lengths, statuses) = (room.found() + 8 * first, room.statuses() + 4 * first);
+        let (lengths, statuses) = (room.at.found + 8 * first, room.at.statuses + 4 * first);
         launch!(
             self,
             "nvcomp_table",
@@ -157,7 +157,7 @@ impl<'a> Launcher<'a> {
             statuses,
             control
         )?;
-        let (outputs, blocks) = (room.outputs() + stride * first, parts.count as u32);
+        let (outputs, blocks) = (room.at.outputs + stride * first, parts.count as u32);
         launch!(self, "nvcomp_pack", (blocks, THREADS), parts, outputs, stride, lengths, control)
     }
 
@@ -206,7 +206,7 @@ impl<'a> Launcher<'a> {
         let spare = Spare {
             chunks: room.spare_chunks(),
             stride: room.needs.stride,
-            lengths: room.spare_lengths(),
+            lengths: room.at.spare,
         };
         launch!(
             self,
@@ -217,11 +217,11 @@ impl<'a> Launcher<'a> {
             self.head,
             parts,
             spare,
-            room.from(),
-            room.lengths(),
-            room.rooms(),
-            room.to(),
-            room.statuses(),
+            room.at.from,
+            room.at.lengths,
+            room.at.rooms,
+            room.at.to,
+            room.at.statuses,
             control
         )
     }
@@ -232,7 +232,7 @@ impl<'a> Launcher<'a> {
     /// Room and slot are used by nobody else.
     pub(super) unsafe fn decoded(&self, room: &Room, slot: &Slot) -> Result<(), DeviceError> {
         let count = self.layout.chunks();
-        let (statuses, found, rooms) = (room.statuses(), room.found(), room.rooms());
+        let (statuses, found, rooms) = (room.at.statuses, room.at.found, room.at.rooms);
         launch!(
             self,
             "nvcomp_decoded",

@@ -27,8 +27,10 @@ use std::sync::{Arc, OnceLock};
 
 use unspool_codec::NvComp;
 
-use crate::pending::{DecodeStatus, Pending, Slots};
+use crate::codec::{Checkpoint, DecodeJob, GpuCodec, GpuLayout};
+use crate::pending::{DecodeStatus, Pending, Slots, Start};
 use crate::scratch::Scratch;
+use crate::start::end;
 use unspool_cuda::Context;
 use unspool_cuda::DeviceSpan;
 use unspool_cuda::Marks;
@@ -39,7 +41,7 @@ use unspool_cuda::kernels::{Compiler, Module, Shelf};
 use unspool_cuda::{DeviceError, DeviceErrorKind};
 
 use launch::Launcher;
-use layout::CHUNK;
+use layout::{CHUNK, HEAD_BYTES};
 use options::Pair;
 use room::{Needs, Room, Shape};
 use table::Table;
@@ -55,28 +57,6 @@ const MOST_ROOMS: usize = 3;
 
 /// The most temporary memory of one call: formats that want more get the chunks in batches.
 const MOST_TEMPORARY: u64 = 256 << 20;
-
-/// An array to be encoded.
-#[derive(Clone, Copy, Debug)]
-pub struct NvCompJob<'a> {
-    /// The device address of its first value; the array is dense.
-    pub source: u64,
-    /// What it is, and the format.
-    pub layout: &'a NvCompLayout,
-}
-
-/// A container to be decoded.
-#[derive(Clone, Copy, Debug)]
-pub struct NvCompDecodeJob<'a> {
-    /// The device address of the container, a multiple of 64.
-    pub stream_address: u64,
-    /// Its bytes.
-    pub stored: u64,
-    /// What it has to hold; anything else is refused.
-    pub layout: &'a NvCompLayout,
-    /// The device address of the first value of the dense array.
-    pub target: u64,
-}
 
 /// Encodes and decodes on one device.
 #[derive(Debug)]
@@ -127,14 +107,6 @@ impl NvCompCoder {
         self.found.get_or_init(|| NvCompLibrary::find_in(&self.folders)).clone()
     }
 
-    /// Makes ready what the first call would otherwise wait for: the library, and the kernels
-    /// around it. Whoever needs them is told what fails.
-    pub fn prepare(&self) {
-        if self.loaded().is_ok() {
-            self.module.fill(&(), || self.compiler.make("nvcomp.cu", SOURCE));
-        }
-    }
-
     /// The library, if all that a call needs is there. Loads and compiles nothing.
     #[must_use]
     pub fn ready(&self) -> Option<Arc<NvCompLibrary>> {
@@ -142,38 +114,31 @@ impl NvCompCoder {
         self.module.find(&()).map(|_| Arc::clone(found))
     }
 
-    /// Enqueues the decoding of a container. The status tells of one that is damaged or holds
-    /// something else: nvCOMP does not get to see its chunks, and what is in the array then is
-    /// unspecified. Waits for the stream if the format is Bitcomp.
-    ///
-    /// # Errors
-    /// As [`encode`](Self::encode), and when `stored` cannot be the length of such a container.
+    /// Decodes a container.
     ///
     /// # Safety
-    /// The container and the array are device memory of the lengths that `stored` and the layout
-    /// say, and nobody else uses them until the decoding is done.
-    pub unsafe fn decode(
+    /// That of [`GpuCodec::decode`].
+    unsafe fn decode_one(
         &self,
         stream: &Stream,
-        job: &NvCompDecodeJob<'_>,
-    ) -> Result<DecodeStatus, DeviceError> {
-        self.context.require(stream.context().ordinal(), "the stream")?;
-        let (library, format) = self.format(job.layout)?;
+        (job, layout): (&DecodeJob, &NvCompLayout),
+    ) -> Result<Pending, DeviceError> {
+        let (library, format) = self.format(layout)?;
         let module = self.module()?;
-        let launcher = Launcher::new(&module, stream, job.layout, &library);
-        let container = self.foreign(job.stream_address, job.stored);
-        let target = self.foreign(job.target, job.layout.bytes());
+        let launcher = Launcher::new(&module, stream, layout, &library);
+        let container = self.foreign(job.stream, job.stored);
+        let target = self.foreign(job.target, layout.bytes());
         stream.saw_copy("decoding with nvCOMP", Touched::of(&container), Touched::of(&target));
-        if job.stored == job.layout.most() {
+        if job.stored == layout.most() {
             return self.copy_out(stream, &launcher, &container, &target);
         }
-        check_length(job)?;
+        check_length(job.stored, layout)?;
         let (slot, mark) = (self.slots.begin(1)?, self.marks.prepare()?);
-        let room = self.room(stream, &format, (job.layout, 1), (job.target, true))?;
+        let room = self.room(stream, &format, (layout, 1), (job.target, true))?;
         let to = staged(&room, 0, &target)?;
         // SAFETY: the caller's duty; the room is ours until the result is there.
         unsafe {
-            launcher.unpack(&room, (job.stream_address, job.stored), to.address())?;
+            launcher.unpack(&room, (job.stream, job.stored), to.address())?;
             self.decompress(stream, &format, &room)?;
             launcher.decoded(&room, &slot)?;
         }
@@ -182,7 +147,7 @@ impl NvCompCoder {
         }
         let pending = slot.launched(mark.record(stream)?, 0);
         self.give_back(room, &pending);
-        Ok(DecodeStatus::new(vec![pending]))
+        Ok(pending)
     }
 
     /// Values that are stored as they are.
@@ -192,16 +157,12 @@ impl NvCompCoder {
         launcher: &Launcher<'_>,
         container: &DeviceSpan,
         target: &DeviceSpan,
-    ) -> Result<DecodeStatus, DeviceError> {
+    ) -> Result<Pending, DeviceError> {
         let (slot, mark) = (self.slots.begin(1)?, self.marks.prepare()?);
-        copy::device_to_device(
-            stream,
-            target,
-            &container.slice(layout::HEAD_BYTES, target.len())?,
-        )?;
+        copy::device_to_device(stream, target, &container.slice(HEAD_BYTES, target.len())?)?;
         // SAFETY: it reads the container's head, which is there, and writes the slot.
         unsafe { launcher.copied((container.address(), container.len()), &slot) }?;
-        Ok(DecodeStatus::new(vec![slot.launched(mark.record(stream)?, 0)]))
+        Ok(slot.launched(mark.record(stream)?, 0))
     }
 
     fn foreign(&self, address: u64, len: u64) -> DeviceSpan {
@@ -313,16 +274,16 @@ impl NvCompCoder {
         unsafe {
             launcher.spare_arrays(room, zeros.address())?;
             let code = (format.table.compress)(
-                room.from(),
-                room.lengths(),
+                room.at.from,
+                room.at.lengths,
                 CHUNK as usize,
                 2,
-                room.temporary(),
+                room.at.temporary,
                 room.needs.temporary as usize,
-                room.to(),
-                room.spare_lengths(),
+                room.at.to,
+                room.at.spare,
                 format.options.compress,
-                room.statuses(),
+                room.at.statuses,
                 stream.raw().cast(),
             );
             done(format, "compressing", code)
@@ -343,16 +304,16 @@ impl NvCompCoder {
             // says; the caller answers for the chunks.
             let code = unsafe {
                 (format.table.compress)(
-                    room.from() + 8 * first,
-                    room.lengths() + 8 * first,
+                    room.at.from + 8 * first,
+                    room.at.lengths + 8 * first,
                     CHUNK as usize,
                     count as usize,
-                    room.temporary(),
+                    room.at.temporary,
                     room.needs.temporary as usize,
-                    room.to() + 8 * first,
-                    room.found() + 8 * first,
+                    room.at.to + 8 * first,
+                    room.at.found + 8 * first,
                     format.options.compress,
-                    room.statuses() + 4 * first,
+                    room.at.statuses + 4 * first,
                     stream.raw().cast(),
                 )
             };
@@ -373,22 +334,100 @@ impl NvCompCoder {
             // SAFETY: as in `compress`.
             let code = unsafe {
                 (format.table.decompress)(
-                    room.from() + 8 * first,
-                    room.lengths() + 8 * first,
-                    room.rooms() + 8 * first,
-                    room.found() + 8 * first,
+                    room.at.from + 8 * first,
+                    room.at.lengths + 8 * first,
+                    room.at.rooms + 8 * first,
+                    room.at.found + 8 * first,
                     count as usize,
-                    room.temporary(),
+                    room.at.temporary,
                     room.needs.temporary as usize,
-                    room.to() + 8 * first,
+                    room.at.to + 8 * first,
                     format.options.decompress,
-                    room.statuses() + 4 * first,
+                    room.at.statuses + 4 * first,
                     stream.raw().cast(),
                 )
             };
             done(format, "decompressing", code)
         })
     }
+}
+
+impl GpuCodec for NvCompCoder {
+    fn takes(&self, layout: &GpuLayout) -> bool {
+        matches!(layout, GpuLayout::NvComp(_))
+    }
+
+    /// A container holds one array.
+    fn most_regions(&self) -> usize {
+        1
+    }
+
+    fn prepare(&self, _: &[Checkpoint<'_>]) -> Result<(), DeviceError> {
+        self.loaded()?;
+        self.module().map(drop)
+    }
+
+    /// Neighbours of one layout share a call of the library.
+    unsafe fn encode(
+        &self,
+        stream: &Stream,
+        checkpoints: &[Checkpoint<'_>],
+    ) -> Result<Vec<Pending>, DeviceError> {
+        self.context.require(stream.context().ordinal(), "the stream")?;
+        let layouts = checkpoints.iter().map(only).collect::<Result<Vec<_>, _>>()?;
+        let mut all: Vec<Pending> = Vec::with_capacity(checkpoints.len());
+        for alike in layouts.chunk_by(|one, next| one == next) {
+            let mut group = checkpoints[all.len()..][..alike.len()].to_vec();
+            let before = all.last().cloned();
+            if let (Start::Next { align }, Some(pending)) = (group[0].start, &before) {
+                group[0].start = Start::After { pending, align };
+            }
+            // SAFETY: the caller's duty.
+            match unsafe { self.encode_alike(stream, alike[0], &group) } {
+                Ok(pending) => all.extend(pending),
+                Err(error) => {
+                    end(&all);
+                    return Err(error);
+                }
+            }
+        }
+        Ok(all)
+    }
+
+    /// Nothing of a container that is damaged or holds something else gets to nvCOMP. Waits for the
+    /// stream if the format is Bitcomp.
+    unsafe fn decode(
+        &self,
+        stream: &Stream,
+        jobs: &[DecodeJob],
+    ) -> Result<DecodeStatus, DeviceError> {
+        self.context.require(stream.context().ordinal(), "the stream")?;
+        let one = |job: &DecodeJob| {
+            let layout = nvcomp_layout(&job.layout)?;
+            // SAFETY: the caller's duty.
+            unsafe { self.decode_one(stream, (job, layout)) }
+        };
+        Ok(DecodeStatus::new(jobs.iter().map(one).collect::<Result<_, _>>()?))
+    }
+}
+
+/// The layout of the one array of a checkpoint.
+fn only<'a>(checkpoint: &Checkpoint<'a>) -> Result<&'a NvCompLayout, DeviceError> {
+    match checkpoint.jobs {
+        [job] => nvcomp_layout(&job.layout),
+        _ => Err(other("nvCOMP takes one region for each checkpoint")),
+    }
+}
+
+fn nvcomp_layout(layout: &GpuLayout) -> Result<&NvCompLayout, DeviceError> {
+    match layout {
+        GpuLayout::NvComp(layout) => Ok(layout),
+        _ => Err(other("an array for another codec")),
+    }
+}
+
+fn other(message: &str) -> DeviceError {
+    DeviceError::new(DeviceErrorKind::OutOfRange, message)
 }
 
 /// Array `index` as nvCOMP gets it: itself, or its copy in the room.
@@ -402,13 +441,12 @@ fn batches(room: &Room, chunks: u64) -> impl Iterator<Item = (u64, u64)> {
     (0..chunks).step_by(batch as usize).map(move |first| (first, batch.min(chunks - first)))
 }
 
-fn check_length(job: &NvCompDecodeJob<'_>) -> Result<(), DeviceError> {
-    let (least, most) = (job.layout.table_end(), job.layout.most());
-    if job.stored > least && job.stored < most && job.stored.is_multiple_of(16) {
+fn check_length(stored: u64, layout: &NvCompLayout) -> Result<(), DeviceError> {
+    let (least, most) = (layout.table_end(), layout.most());
+    if stored > least && stored < most && stored.is_multiple_of(16) {
         return Ok(());
     }
-    let message =
-        format!("a container of nvCOMP for such an array does not have {} bytes", job.stored);
+    let message = format!("a container of nvCOMP for such an array does not have {stored} bytes");
     Err(DeviceError::new(DeviceErrorKind::Damaged, message)
         .with_advice("Decode it with the shape, dtype and codec that it was encoded with."))
 }

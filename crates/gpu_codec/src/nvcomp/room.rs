@@ -46,27 +46,36 @@ impl Needs {
     }
 }
 
-/// One piece, and where its parts begin.
+/// One piece of memory, and where its parts are.
 #[derive(Debug)]
 pub(super) struct Room {
     pub(super) shape: Shape,
     pub(super) needs: Needs,
+    pub(super) at: Parts,
     memory: DeviceMemory,
-    parts: Parts,
 }
 
-/// Offsets of the parts.
+/// Addresses of the parts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Parts {
-    from: u64,
-    lengths: u64,
-    rooms: u64,
-    found: u64,
-    to: u64,
-    statuses: u64,
-    spare: u64,
-    temporary: u64,
-    outputs: u64,
+pub(super) struct Parts {
+    /// What kernels share about each array.
+    control: u64,
+    /// Addresses of the chunks that are read, and their bytes.
+    pub(super) from: u64,
+    pub(super) lengths: u64,
+    /// Room for each decoded chunk.
+    pub(super) rooms: u64,
+    /// Bytes of what was made of each chunk, addresses to which chunks go, and how that went.
+    pub(super) found: u64,
+    pub(super) to: u64,
+    pub(super) statuses: u64,
+    /// Bytes of the two spare chunks; these follow.
+    pub(super) spare: u64,
+    /// What the library works in.
+    pub(super) temporary: u64,
+    /// Compressed chunks, `stride` apart.
+    pub(super) outputs: u64,
+    /// Dense copies of arrays.
     staged: u64,
     end: u64,
 }
@@ -90,15 +99,17 @@ impl Shape {
 }
 
 impl Parts {
-    fn of(shape: &Shape, needs: &Needs) -> Parts {
-        let (chunks, mut end) = (shape.chunks(), CONTROL_BYTES * shape.count);
+    /// From the address `first` on.
+    fn of(first: u64, shape: &Shape, needs: &Needs) -> Parts {
+        let (chunks, mut end) = (shape.chunks(), 0u64);
         let mut next = |bytes: u64| {
             let begin = end.next_multiple_of(ALIGNMENT);
             end = begin + bytes;
-            begin
+            first + begin
         };
         let spare = if shape.decodes { SPARE_AT + 2 * needs.stride + 2 * CHUNK } else { 0 };
         Parts {
+            control: next(CONTROL_BYTES * shape.count),
             from: next(8 * chunks.max(2)),
             lengths: next(8 * chunks.max(2)),
             rooms: next(8 * chunks),
@@ -109,16 +120,16 @@ impl Parts {
             temporary: next(needs.temporary),
             outputs: next(if shape.decodes { 0 } else { needs.stride * chunks }),
             staged: next(if shape.staged { shape.staged_bytes() * shape.count } else { 0 }),
-            end,
+            end: first + end,
         }
     }
 }
 
 impl Room {
     pub(super) fn new(context: &Context, shape: Shape, needs: Needs) -> Result<Room, DeviceError> {
-        let parts = Parts::of(&shape, &needs);
-        let memory = DeviceMemory::new(context, parts.end)?;
-        Ok(Room { shape, needs, memory, parts })
+        let memory = DeviceMemory::new(context, Parts::of(0, &shape, &needs).end)?;
+        let at = Parts::of(memory.span().address(), &shape, &needs);
+        Ok(Room { shape, needs, at, memory })
     }
 
     /// Frees it at once: nobody uses it any more.
@@ -126,77 +137,32 @@ impl Room {
         self.memory.free_unused();
     }
 
-    fn at(&self, offset: u64) -> u64 {
-        self.memory.span().address() + offset
-    }
-
-    /// What has to be 0 before the first use.
-    pub(super) fn control_span(&self) -> Result<DeviceSpan, DeviceError> {
-        self.memory.span().slice(0, CONTROL_BYTES * self.shape.count)
-    }
-
-    /// That of array `index`.
+    /// What kernels share about array `index`.
     pub(super) fn control(&self, index: u64) -> u64 {
-        self.at(CONTROL_BYTES * index)
-    }
-
-    /// Addresses of the chunks that are read.
-    pub(super) fn from(&self) -> u64 {
-        self.at(self.parts.from)
-    }
-
-    /// Their bytes.
-    pub(super) fn lengths(&self) -> u64 {
-        self.at(self.parts.lengths)
-    }
-
-    /// Room for each decoded chunk.
-    pub(super) fn rooms(&self) -> u64 {
-        self.at(self.parts.rooms)
-    }
-
-    /// Bytes of what was made of each chunk.
-    pub(super) fn found(&self) -> u64 {
-        self.at(self.parts.found)
-    }
-
-    /// Addresses to which chunks go.
-    pub(super) fn to(&self) -> u64 {
-        self.at(self.parts.to)
-    }
-
-    pub(super) fn statuses(&self) -> u64 {
-        self.at(self.parts.statuses)
-    }
-
-    /// Bytes of the two spare chunks.
-    pub(super) fn spare_lengths(&self) -> u64 {
-        self.at(self.parts.spare)
+        self.at.control + CONTROL_BYTES * index
     }
 
     /// The two spare chunks, `stride` apart.
     pub(super) fn spare_chunks(&self) -> u64 {
-        self.at(self.parts.spare + SPARE_AT)
+        self.at.spare + SPARE_AT
+    }
+
+    /// What has to be 0 before the first use.
+    pub(super) fn control_span(&self) -> Result<DeviceSpan, DeviceError> {
+        self.span(self.at.control, CONTROL_BYTES * self.shape.count)
     }
 
     /// Two chunks of zeros, of which the spare ones are made.
     pub(super) fn zeros_span(&self) -> Result<DeviceSpan, DeviceError> {
-        let offset = self.parts.spare + SPARE_AT + 2 * self.needs.stride;
-        self.memory.span().slice(offset, 2 * CHUNK)
-    }
-
-    pub(super) fn temporary(&self) -> u64 {
-        self.at(self.parts.temporary)
-    }
-
-    /// Compressed chunks, `stride` apart.
-    pub(super) fn outputs(&self) -> u64 {
-        self.at(self.parts.outputs)
+        self.span(self.spare_chunks() + 2 * self.needs.stride, 2 * CHUNK)
     }
 
     /// A dense copy of array `index`.
     pub(super) fn staged_span(&self, index: u64) -> Result<DeviceSpan, DeviceError> {
-        let offset = self.parts.staged + index * self.shape.staged_bytes();
-        self.memory.span().slice(offset, self.shape.layout.bytes())
+        self.span(self.at.staged + index * self.shape.staged_bytes(), self.shape.layout.bytes())
+    }
+
+    fn span(&self, address: u64, bytes: u64) -> Result<DeviceSpan, DeviceError> {
+        self.memory.span().slice(address - self.memory.span().address(), bytes)
     }
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use unspool_codec::twine::Layout;
 
 use super::Twine;
-use super::job::DecodeJob;
+use super::job::Coded;
 use super::modules::{DECODE_WARPS, Kernel, Special, Tiles, Variant};
 use super::parts::{has_variants, is_worth_a_variant};
 use super::plan::{cut, piece};
@@ -19,22 +19,14 @@ use unspool_cuda::Stream;
 use unspool_cuda::kernels::Module;
 
 impl Twine {
-    /// Decodes `jobs` behind what is on `stream`. Any bytes may be there instead of a stream: then
-    /// the status says so later, and what is in the array is unspecified; nothing outside of the
-    /// streams was read, nothing outside of the arrays written.
-    ///
-    /// # Errors
-    /// When addresses are not aligned, the device is another one, no compiler is found, or the
-    /// driver refuses.
+    /// Decodes `jobs` after what is on `stream`.
     ///
     /// # Safety
-    /// The streams and arrays are memory of the device (or host memory that the device can use)
-    /// with these lengths, and stay so until work behind this on `stream` is done; nothing else
-    /// writes to them meanwhile. `stream` is not being captured.
-    pub unsafe fn decode(
+    /// That of [`GpuCodec::decode`](crate::GpuCodec::decode).
+    pub(super) unsafe fn decode_all(
         &self,
         stream: &Stream,
-        jobs: &[DecodeJob<'_>],
+        jobs: &[Coded<'_>],
     ) -> Result<DecodeStatus, DeviceError> {
         self.context.require(stream.context().ordinal(), "the stream")?;
         // Before anything is enqueued.
@@ -60,11 +52,11 @@ impl Twine {
     }
 
     /// # Safety
-    /// As [`decode`](Self::decode); at most as many jobs as fit a launch.
+    /// As [`decode_all`](Self::decode_all); at most as many jobs as fit a launch.
     unsafe fn decode_some(
         &self,
         stream: &Stream,
-        jobs: &[DecodeJob<'_>],
+        jobs: &[Coded<'_>],
     ) -> Result<Pending, DeviceError> {
         let module = self.decoder(variant(jobs.iter().map(|job| job.layout)))?;
         let (mut slot, mark) = (self.slots.begin(0)?, self.marks.prepare()?);
@@ -90,8 +82,8 @@ impl Twine {
 
 /// Jobs that share launches: those of one form, and first those of all forms that have fewer than
 /// `apart` chunks, unless there is no other.
-fn by_form<'a>(jobs: &[DecodeJob<'a>], apart: u64) -> Vec<Vec<DecodeJob<'a>>> {
-    let mut groups: Vec<(u32, u64, Vec<DecodeJob<'a>>)> = Vec::new();
+fn by_form<'a>(jobs: &[Coded<'a>], apart: u64) -> Vec<Vec<Coded<'a>>> {
+    let mut groups: Vec<(u32, u64, Vec<Coded<'a>>)> = Vec::new();
     for job in jobs {
         let (form, chunks) = (cut(job.layout).form, u64::from(job.layout.n_chunks));
         match groups.iter_mut().find(|group| group.0 == form) {
@@ -104,7 +96,7 @@ fn by_form<'a>(jobs: &[DecodeJob<'a>], apart: u64) -> Vec<Vec<DecodeJob<'a>>> {
     }
     let (few, many): (Vec<_>, Vec<_>) =
         groups.into_iter().partition(|&(form, chunks, _)| chunks < apart || !has_variants(form));
-    let few: Vec<DecodeJob<'a>> = few.into_iter().flat_map(|(_, _, group)| group).collect();
+    let few: Vec<Coded<'a>> = few.into_iter().flat_map(|(_, _, group)| group).collect();
     let few = (!few.is_empty()).then_some(few);
     few.into_iter().chain(many.into_iter().map(|(_, _, group)| group)).collect()
 }
@@ -127,7 +119,7 @@ pub(super) fn variant<'a>(layouts: impl IntoIterator<Item = &'a Layout>) -> Vari
 
 /// The words of a launch: its slot, what that holds at the end, and its counters.
 pub(super) fn words_of(
-    jobs: &[DecodeJob<'_>],
+    jobs: &[Coded<'_>],
     (slot, sequence, counts): (u64, u64, u64),
 ) -> Result<DecodeLaunch, DeviceError> {
     let mut words = DecodeLaunch {
@@ -145,7 +137,7 @@ pub(super) fn words_of(
     Ok(words)
 }
 
-fn tell(stream: &Stream, jobs: &[DecodeJob<'_>]) {
+fn tell(stream: &Stream, jobs: &[Coded<'_>]) {
     let ordinal = stream.context().ordinal();
     for job in jobs {
         stream.saw_read("decoding", Place::device(ordinal, job.stream, job.stored));
@@ -170,10 +162,10 @@ mod tests {
             layout(Dtype::Float32, &[10]),
             layout(Dtype::Int16, &[900, 2048]),
         ];
-        let jobs: Vec<DecodeJob<'_>> = layouts
+        let jobs: Vec<Coded<'_>> = layouts
             .iter()
             .enumerate()
-            .map(|(index, layout)| DecodeJob { stream: index as u64, stored: 0, layout, target: 0 })
+            .map(|(index, layout)| Coded { stream: index as u64, stored: 0, layout, target: 0 })
             .collect();
         let groups = |jobs, apart| -> Vec<Vec<u64>> {
             let groups = by_form(jobs, apart).into_iter();

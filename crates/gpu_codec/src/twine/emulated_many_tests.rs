@@ -1,7 +1,6 @@
 //! Launches of the encoder whose blocks have many tiles, on the processor: rings that wrap, chunks
 //! and arrays of all kinds, tickets that wrap, and checkpoints that do not fit.
 
-use unspool_codec::twine::Method;
 use unspool_codec::{Bound, Dtype};
 
 use super::emulated_tests::{
@@ -9,19 +8,19 @@ use super::emulated_tests::{
     skipped,
 };
 use super::fields::{Dice, Region, array, label, raw, region};
-use super::job::Checkpoint;
 use super::modules::Tiles;
 use super::parts::Ways;
 use super::plan::Plan;
 use super::words::{Job, rule};
 use super::{Places, words_at};
+use crate::codec::Checkpoint;
 use crate::pending::Start;
 
 /// An array of float32 whose chunks are of all kinds: empty ones, those of one value, ones that are
 /// coded in few words or in many, ones that are kept as they are. Or bytes, or an array without
 /// values.
 fn mixed(dice: &mut Dice, shape: Vec<u64>, lossless: bool) -> Region {
-    let method = if lossless { Method::Lossless } else { Method::Bound(Bound::Absolute(0.01)) };
+    let method = if lossless { None } else { Some(Bound::Absolute(0.01)) };
     match dice.below(8) {
         0 => return raw(dice),
         1 if shape.len() == 1 => return array(dice, Dtype::Float32, vec![0], method),
@@ -83,7 +82,7 @@ fn blocks_with_many_tiles_of_many_arrays_put_all_of_them_where_they_belong() {
         match dice.below(3) {
             0 => narrow(dice),
             1 => mixed(dice, shape, false),
-            _ => array(dice, dtype, shape, Method::Lossless),
+            _ => array(dice, dtype, shape, None),
         }
     };
     let all = [
@@ -229,7 +228,7 @@ fn what_does_not_fit_writes_nothing_beyond_its_limit() {
 #[test]
 fn a_warp_that_keeps_as_many_tiles_as_it_can_waits_for_the_first_of_them() {
     let make: Make = |dice| {
-        let method = Method::Bound(Bound::Absolute(1.0));
+        let method = Some(Bound::Absolute(1.0));
         let mut region = array(dice, Dtype::Float32, vec![150_000], method);
         for (i, word) in region.source.iter_mut().enumerate() {
             *word = if i % 700 == 0 { u64::from((i as f32).to_bits()) } else { 0 };

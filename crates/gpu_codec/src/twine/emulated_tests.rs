@@ -4,17 +4,18 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use unspool_codec::twine::{self, Layout, Method};
+use unspool_codec::twine::{self, Layout};
 use unspool_codec::{Bound, Dtype};
 
 use super::decode::words_of;
 use super::fields::{Dice, Region, array, damage, label, region};
-use super::job::{Checkpoint, DecodeJob, EncodeJob, JobSpec};
+use super::job::Coded;
 use super::modules::{COMMON, DECODE_WARPS, Kernel, Special, Tiles, Variant};
 use super::parts::Ways;
 use super::plan::Plan;
 use super::words::{DecodeLaunch, EncodeLaunch, INLINE};
 use super::{Places, words_at};
+use crate::codec::{Checkpoint, EncodeJob, GpuLayout};
 use crate::pending::Start;
 
 /// Warps of a tile of the encoder, words that one keeps of its chunks, blocks that find room, and
@@ -40,12 +41,10 @@ impl Source {
         Source { bytes, first }
     }
 
-    pub(super) fn job<'a>(&self, region: &'a Region) -> EncodeJob<'a> {
-        let spec = match &region.spec {
-            Some(spec) => JobSpec::Twine(spec),
-            None => JobSpec::Raw { bytes: region.bytes as u64 },
-        };
-        EncodeJob { source: (self.bytes.as_ptr().addr() + self.first) as u64, spec }
+    pub(super) fn job(&self, region: &Region) -> EncodeJob {
+        let bytes = region.bytes as u64;
+        let layout = region.spec.map_or(GpuLayout::Raw { bytes }, GpuLayout::Twine);
+        EncodeJob { source: (self.bytes.as_ptr().addr() + self.first) as u64, layout }
     }
 }
 
@@ -302,7 +301,7 @@ pub(super) fn check_batch(kernels: &Kernels, scratch: &mut Scratch, seed: u64, m
         .iter()
         .map(|regions| regions.iter().map(|region| Source::new(region, dice)).collect())
         .collect();
-    let jobs: Vec<Vec<EncodeJob<'_>>> = checkpoints
+    let jobs: Vec<Vec<EncodeJob>> = checkpoints
         .iter()
         .zip(&sources)
         .map(|(regions, sources)| {
@@ -382,7 +381,7 @@ fn the_kernels_write_the_bytes_of_the_codec() {
 }
 
 /// Streams and what is to become of them.
-fn decode(kernels: &Kernels, jobs: &[DecodeJob<'_>]) -> u64 {
+fn decode(kernels: &Kernels, jobs: &[Coded<'_>]) -> u64 {
     let (slot, counts) = (vec![0u64; 4], vec![0u64; 1]);
     let places = (slot.as_ptr().addr() as u64, 9, counts.as_ptr().addr() as u64);
     let words = words_of(jobs, places).unwrap();
@@ -400,8 +399,7 @@ fn decoded(kernels: &Kernels, layout: &Layout, stream: &[u8], stored: usize) -> 
     let (mut from, to) = (Room::new(stream.len()), Room::new(layout.bytes() as usize));
     let first = from.first;
     from.bytes[first..first + stream.len()].copy_from_slice(stream);
-    let job =
-        DecodeJob { stream: from.address(), stored: stored as u64, layout, target: to.address() };
+    let job = Coded { stream: from.address(), stored: stored as u64, layout, target: to.address() };
     let status = decode(kernels, &[job]);
     assert!(from.guards_are_whole() && to.guards_are_whole());
     (status, to)
@@ -439,7 +437,7 @@ fn the_decoder_gives_the_values_back_and_refuses_what_the_codec_refuses() {
 fn bounded(dice: &mut Dice, dtype: Dtype, shape: Vec<u64>) -> Region {
     let small = 10f64.powi(-(dice.below(6) as i32));
     let bound = dice.pick(&[Bound::Absolute(small), Bound::Range(small), Bound::Rms(small)]);
-    array(dice, dtype, shape, Method::Bound(bound))
+    array(dice, dtype, shape, Some(bound))
 }
 
 #[test]
@@ -454,7 +452,7 @@ fn a_variant_for_one_form_writes_and_reads_the_same() {
     };
     let three: Make = |dice| {
         let shape = vec![4 + dice.below(6), 8 + dice.below(12), 32 + dice.below(40)];
-        array(dice, Dtype::Float32, shape, Method::Lossless)
+        array(dice, Dtype::Float32, shape, None)
     };
     let all = [("0x01010340u", 1, one), ("0x01020220u", 1, two), ("0x01030220u", 0, three)];
     check_variants(&all);
@@ -497,7 +495,7 @@ fn check_variants(all: &[(&str, u32, Make)]) {
 fn with_a_bound_of_zero_every_value_is_kept_also_in_blocks_of_zeros() {
     let Some(kernels) = kernels("") else { return skipped() };
     let make: Make = |dice| {
-        let method = Method::Bound(Bound::Absolute(0.0));
+        let method = Some(Bound::Absolute(0.0));
         let mut region = array(dice, Dtype::Float32, vec![3000], method);
         let zeros = dice.below(1400) as usize;
         region.source[..zeros].fill(0);
@@ -514,8 +512,7 @@ fn errors_far_below_the_bound_are_summed_as_well() {
     let Some(kernels) = kernels("") else { return skipped() };
     let make: Make = |dice| {
         let bound = dice.pick(&[f64::MAX, 1e30, 10.0]);
-        let mut region =
-            array(dice, Dtype::Float32, vec![1500], Method::Bound(Bound::Absolute(bound)));
+        let mut region = array(dice, Dtype::Float32, vec![1500], Some(Bound::Absolute(bound)));
         let tiny = dice.pick(&[1e-4f32, 1e-37, 1e-20]);
         for word in &mut region.source {
             let pair = [0, 1].map(|_| u64::from((dice.part() as f32 * tiny).to_bits()));
@@ -533,7 +530,7 @@ fn errors_far_below_the_bound_are_summed_as_well() {
 fn errors_as_large_as_the_bound_allows_have_a_finite_sum() {
     let make: Make = |dice| {
         let bound = dice.pick(&[1e-3, 0.25, 0.5, 1e-5, 0.01]);
-        let method = Method::Bound(Bound::Absolute(bound));
+        let method = Some(Bound::Absolute(bound));
         let mut region = array(dice, Dtype::Float32, vec![4096], method);
         let step = twine::Step::new(twine::ValueKind::Float32, bound);
         let e = (step.e as f32).to_bits();
@@ -547,7 +544,7 @@ fn errors_as_large_as_the_bound_allows_have_a_finite_sum() {
 fn errors_are_summed_alike_whatever_the_size_of_the_step() {
     let make: Make = |dice| {
         let bound = dice.pick(&[1e-29, 1e-25, 1e-18, 2e-19, 1e10, 1e30, f64::MAX]);
-        let method = Method::Bound(Bound::Absolute(bound));
+        let method = Some(Bound::Absolute(bound));
         let mut region = array(dice, Dtype::Float32, vec![5000], method);
         let step = twine::Step::new(twine::ValueKind::Float32, bound).step;
         let steps = dice.pick(&[1.9, 100.0, 0.4]);

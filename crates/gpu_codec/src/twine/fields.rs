@@ -1,7 +1,7 @@
 //! Arrays of all kinds from a seed, with what the codec of the processor makes of them: for checks
 //! of the kernels, on a device and without one.
 
-use unspool_codec::twine::{self, Layout, Method, Spec};
+use unspool_codec::twine::{self, Array, Layout};
 use unspool_codec::{Achieved, Bound, Dtype};
 
 /// Numbers from a seed (SplitMix64).
@@ -35,7 +35,7 @@ pub struct Region {
     pub dtype: Dtype,
     pub shape: Vec<u64>,
     /// `None` for bytes that are copied.
-    pub spec: Option<Spec>,
+    pub spec: Option<Array>,
     /// Aligned memory, and how many of its bytes count.
     pub source: Vec<u64>,
     pub bytes: usize,
@@ -96,20 +96,20 @@ fn shape(dice: &mut Dice) -> Vec<u64> {
     }
 }
 
-fn method(dice: &mut Dice, layout: &Layout) -> Method {
+fn method(dice: &mut Dice, layout: &Layout) -> Option<Bound> {
     if !layout.kind.is_float() {
-        return Method::Lossless;
+        return None;
     }
     let small = 10f64.powi(-(dice.below(6) as i32));
-    Method::Bound(match dice.below(9) {
-        0 | 1 => return Method::Lossless,
+    Some(match dice.below(9) {
+        0 | 1 => return None,
         2 => Bound::Absolute(small * 10.0),
         3 => Bound::Absolute(dice.pick(&[0.0, 1e-30, 1e-40, 1e30, f64::MAX])),
         4 => Bound::Range(small),
         5 => Bound::Rms(small),
         6 => Bound::Psnr(40.0 + 60.0 * dice.part()),
         7 => Bound::L2(small),
-        _ => Bound::Relative { bound: small, floor: dice.pick(&[0.0, 1e-3, 1e-20, 1e300]) },
+        _ => Bound::Pointwise { bound: small, floor: dice.pick(&[0.0, 1e-3, 1e-20, 1e300]) },
     })
 }
 
@@ -162,9 +162,9 @@ pub fn region(dice: &mut Dice) -> Region {
 }
 
 /// An array of this kind.
-pub fn array(dice: &mut Dice, dtype: Dtype, shape: Vec<u64>, method: Method) -> Region {
+pub fn array(dice: &mut Dice, dtype: Dtype, shape: Vec<u64>, method: Option<Bound>) -> Region {
     let layout = Layout::of(&dtype, &shape).unwrap();
-    let spec = Spec { layout, method };
+    let spec = Array { layout, bound: method };
     let style = dice.below(8);
     let mut bytes = Vec::new();
     for i in 0..layout.n as usize {
@@ -189,5 +189,5 @@ pub fn damage(dice: &mut Dice, stream: &mut [u8]) {
 }
 
 pub fn label(region: &Region) -> String {
-    format!("{:?} {:?} {:?}", region.dtype, region.shape, region.spec.map(|spec| spec.method))
+    format!("{:?} {:?} {:?}", region.dtype, region.shape, region.spec.map(|spec| spec.bound))
 }

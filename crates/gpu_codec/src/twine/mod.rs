@@ -1,4 +1,5 @@
-//! Twine on the device: the streams of `docs/twine.md`, encoded and decoded where the arrays are.
+//! Twine on the device: the streams of `docs/reference/twine.md`, encoded and decoded where the
+//! arrays are.
 //!
 //! One launch encodes all regions of all checkpoints, or a few do where large regions have
 //! different forms. In a small one each block has one tile (a chunk of 1024 values for each warp)
@@ -29,7 +30,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::pending::{Pending, Slot, Slots, Start};
+use crate::codec::{Checkpoint, DecodeJob, GpuCodec, GpuLayout};
+use crate::pending::{DecodeStatus, Pending, Slot, Slots, Start};
 use unspool_cuda::Context;
 use unspool_cuda::DeviceError;
 use unspool_cuda::Place;
@@ -37,9 +39,9 @@ use unspool_cuda::Stream;
 use unspool_cuda::kernels::{Background, Module};
 use unspool_cuda::{Mark, Marks};
 
-pub use job::{Checkpoint, DecodeJob, EncodeJob, JobSpec};
 pub(crate) use modules::SOURCES;
 
+use job::Coded;
 use modules::{BUSY_WARPS, Kernel, Modules, REDUCE_THREADS, Variant};
 use parts::{Part, WORTH_A_LAUNCH, Ways, blocks_at_once};
 use plan::Plan;
@@ -113,27 +115,6 @@ impl Twine {
         &self.slots
     }
 
-    /// Compiles and loads the kernels that a launch with these checkpoints takes, and those that
-    /// decode what it writes, so that the first launch does not have to. It takes seconds where
-    /// none of them is there or in the cache. Addresses do not matter.
-    ///
-    /// # Errors
-    /// As [`encode`](Self::encode).
-    pub fn prepare(&self, checkpoints: &[Checkpoint<'_>]) -> Result<(), DeviceError> {
-        self.encoders(&self.plan(checkpoints)?)?;
-        // Those that share a call with kernels that are still being compiled.
-        let parts = Plan::of(checkpoints, &self.ways())?.parts.into_iter();
-        let mut general = parts.filter(|part| part.special.is_none());
-        general.try_for_each(|part| self.modules.get(Variant::encoder(part.wide)).map(drop))?;
-        let specs = checkpoints.iter().flat_map(|one| one.jobs).filter_map(|job| match job.spec {
-            JobSpec::Twine(spec) => Some(&spec.layout),
-            JobSpec::Raw { .. } => None,
-        });
-        specs
-            .map(|layout| decode::variant([layout]))
-            .try_for_each(|best| self.decoder(best).map(drop))
-    }
-
     /// Compiles or loads in the background what most launches need: the kernels that take every
     /// array, those for bounds that depend on the values if `reduces`, and of those for one form
     /// what an earlier run has compiled. `lossless` and `bounded` say which ways of encoding will
@@ -192,49 +173,8 @@ impl Twine {
         Ways { warps: self.warps, room: self.warps_at_once(), apart: Some(self.apart) }
     }
 
-    /// Encodes `checkpoints` behind what is on `stream`: with one launch, further ones where large
-    /// arrays have different forms, and one before them when a bound depends on the values. The
-    /// host waits for nothing. A result that is there says that the bytes are, too.
-    ///
-    /// # Errors
-    /// When a region cannot be encoded as asked for, addresses are not aligned, the device is
-    /// another one, no compiler is found, or the driver refuses. Then nothing is on its way:
-    /// launches before a refused one were waited for, or the context is broken.
-    ///
     /// # Safety
-    /// The regions are memory of the device, and so is all from the begin of each checkpoint to
-    /// its limit (device memory, or host memory that the device can write); both stay so until the
-    /// results are there, and nothing else writes to them meanwhile. `stream` is not being
-    /// captured.
-    pub unsafe fn encode(
-        &self,
-        stream: &Stream,
-        checkpoints: &[Checkpoint<'_>],
-    ) -> Result<Vec<Pending>, DeviceError> {
-        self.context.require(stream.context().ordinal(), "the stream")?;
-        if checkpoints.is_empty() {
-            return Ok(Vec::new());
-        }
-        let mut plan = self.plan(checkpoints)?;
-        let slots = checkpoints.iter().map(|checkpoint| self.slots.begin(checkpoint.jobs.len()));
-        let mut slots = slots.collect::<Result<Vec<_>, _>>()?;
-        plan.anchor(stream, checkpoints, &mut slots)?;
-        // SAFETY: the caller's duty.
-        let mark = match unsafe { self.launch(stream, &mut plan, checkpoints) } {
-            Ok(mark) => mark,
-            Err(error) => {
-                slots.into_iter().for_each(Slot::abandon);
-                return Err(error);
-            }
-        };
-        let launched = slots.into_iter().zip(checkpoints);
-        Ok(launched
-            .map(|(slot, checkpoint)| slot.launched(mark.clone(), checkpoint.limit))
-            .collect())
-    }
-
-    /// # Safety
-    /// As [`encode`](Self::encode).
+    /// As [`encode`](GpuCodec::encode).
     unsafe fn launch(
         &self,
         stream: &Stream,
@@ -280,6 +220,68 @@ impl Twine {
         let mark = mark.record(stream)?;
         self.pool.put(set, &mark);
         Ok(mark)
+    }
+}
+
+impl GpuCodec for Twine {
+    fn takes(&self, layout: &GpuLayout) -> bool {
+        matches!(layout, GpuLayout::Raw { .. } | GpuLayout::Twine(_))
+    }
+
+    /// It takes seconds where no kernel is there or in the cache.
+    fn prepare(&self, checkpoints: &[Checkpoint<'_>]) -> Result<(), DeviceError> {
+        self.encoders(&self.plan(checkpoints)?)?;
+        // Those that share a call with kernels that are still being compiled.
+        let parts = Plan::of(checkpoints, &self.ways())?.parts.into_iter();
+        let mut general = parts.filter(|part| part.special.is_none());
+        general.try_for_each(|part| self.modules.get(Variant::encoder(part.wide)).map(drop))?;
+        let jobs = checkpoints.iter().flat_map(|one| one.jobs);
+        let arrays = jobs.filter_map(|job| match &job.layout {
+            GpuLayout::Twine(array) => Some(&array.layout),
+            _ => None,
+        });
+        arrays
+            .map(|layout| decode::variant([layout]))
+            .try_for_each(|best| self.decoder(best).map(drop))
+    }
+
+    /// One launch encodes all of them, further ones where large arrays have different forms, and
+    /// one before them when a bound depends on the values.
+    unsafe fn encode(
+        &self,
+        stream: &Stream,
+        checkpoints: &[Checkpoint<'_>],
+    ) -> Result<Vec<Pending>, DeviceError> {
+        self.context.require(stream.context().ordinal(), "the stream")?;
+        if checkpoints.is_empty() {
+            return Ok(Vec::new());
+        }
+        let mut plan = self.plan(checkpoints)?;
+        let slots = checkpoints.iter().map(|checkpoint| self.slots.begin(checkpoint.jobs.len()));
+        let mut slots = slots.collect::<Result<Vec<_>, _>>()?;
+        plan.anchor(stream, checkpoints, &mut slots)?;
+        // SAFETY: the caller's duty.
+        let mark = match unsafe { self.launch(stream, &mut plan, checkpoints) } {
+            Ok(mark) => mark,
+            Err(error) => {
+                slots.into_iter().for_each(Slot::abandon);
+                return Err(error);
+            }
+        };
+        let launched = slots.into_iter().zip(checkpoints);
+        Ok(launched
+            .map(|(slot, checkpoint)| slot.launched(mark.clone(), checkpoint.limit))
+            .collect())
+    }
+
+    unsafe fn decode(
+        &self,
+        stream: &Stream,
+        jobs: &[DecodeJob],
+    ) -> Result<DecodeStatus, DeviceError> {
+        let coded = jobs.iter().map(Coded::of).collect::<Result<Vec<_>, _>>()?;
+        // SAFETY: the caller's duty.
+        unsafe { self.decode_all(stream, &coded) }
     }
 }
 
@@ -352,11 +354,7 @@ fn tell(stream: &Stream, checkpoints: &[Checkpoint<'_>]) {
     let ordinal = stream.context().ordinal();
     for checkpoint in checkpoints {
         for job in checkpoint.jobs {
-            let bytes = match job.spec {
-                JobSpec::Twine(spec) => spec.layout.bytes(),
-                JobSpec::Raw { bytes } => bytes,
-            };
-            stream.saw_read("encoding", Place::device(ordinal, job.source, bytes));
+            stream.saw_read("encoding", Place::device(ordinal, job.source, job.layout.bytes()));
         }
         if let Start::At(address) = checkpoint.start {
             let room = checkpoint.limit.saturating_sub(address);

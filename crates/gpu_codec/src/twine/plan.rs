@@ -1,10 +1,11 @@
 //! From what callers say to what the kernels are given: checks, tiles, addresses.
 
-use unspool_codec::twine::{Layout, Relative, Rule, Spec, Step, ValueKind};
+use unspool_codec::twine::{Array, Layout, Relative, Rule, Step, ValueKind};
 
-use super::job::{Checkpoint, DecodeJob, EncodeJob, JobSpec};
+use super::job::Coded;
 use super::parts::{Part, Ways};
 use super::words::{Cut, Entry, Job, Piece, how, rule};
+use crate::codec::{Checkpoint, EncodeJob, GpuLayout};
 use crate::pending::{Slot, Start};
 use unspool_cuda::Stream;
 use unspool_cuda::{DeviceError, DeviceErrorKind};
@@ -177,19 +178,20 @@ fn check(checkpoint: &Checkpoint<'_>, limit: &mut u64, is_first: bool) -> Result
     Ok(())
 }
 
-fn job_words(job: &EncodeJob<'_>) -> Result<Job, DeviceError> {
-    let words = match job.spec {
-        JobSpec::Raw { bytes } => Job { n: bytes, ..Job::default() },
-        JobSpec::Twine(spec) => {
-            aligned(job.source, spec.layout.value_bytes() as u64, "an array to encode")?;
-            spec_words(spec)?
+fn job_words(job: &EncodeJob) -> Result<Job, DeviceError> {
+    let words = match &job.layout {
+        GpuLayout::Raw { bytes } => Job { n: *bytes, ..Job::default() },
+        GpuLayout::Twine(array) => {
+            aligned(job.source, array.layout.value_bytes() as u64, "an array to encode")?;
+            array_words(array)?
         }
+        _ => return Err(invalid("an array for another codec")),
     };
     Ok(Job { source: job.source, ..words })
 }
 
-fn spec_words(spec: &Spec) -> Result<Job, DeviceError> {
-    let known = spec.rule().map_err(|error| invalid(&error.to_string()))?;
+fn array_words(array: &Array) -> Result<Job, DeviceError> {
+    let known = array.rule().map_err(|error| invalid(&error.to_string()))?;
     let mut job = match known {
         Rule::Exact => Job { rule: rule::EXACT, ..Job::default() },
         Rule::Step(Step { bound, e, step, inv, .. }) => {
@@ -202,8 +204,8 @@ fn spec_words(spec: &Spec) -> Result<Job, DeviceError> {
             Job { rule: rule::RELATIVE, bound, step, kept, shift, floor_bits, ..Job::default() }
         }
     };
-    job.rule |= u32::from(spec.layout.dtype) << 8;
-    (job.n, job.cut) = (spec.layout.n, cut(&spec.layout));
+    job.rule |= u32::from(array.layout.dtype) << 8;
+    (job.n, job.cut) = (array.layout.n, cut(&array.layout));
     Ok(job)
 }
 
@@ -239,7 +241,7 @@ pub(super) fn form(bits: u32, kind: u32, profile: u32, components: u32) -> u32 {
 }
 
 /// A piece, and its tiles of so many warps behind `tile0`.
-pub(super) fn piece(job: &DecodeJob<'_>, tile0: u32, warps: u32) -> Result<Piece, DeviceError> {
+pub(super) fn piece(job: &Coded<'_>, tile0: u32, warps: u32) -> Result<Piece, DeviceError> {
     aligned(job.stream, 4, "an encoded array")?;
     aligned(job.target, job.layout.value_bytes() as u64, "an array to decode to")?;
     Ok(Piece {
@@ -307,7 +309,7 @@ mod tests {
         let before = slots.begin(1).unwrap();
         let (record, slot) = (before.record(), (before.address(), before.sequence()));
         let before = before.launched(marks.record(&stream).unwrap(), 1 << 20);
-        let jobs = [EncodeJob { source: 0, spec: JobSpec::Raw { bytes: 64 } }];
+        let jobs = [EncodeJob { source: 0, layout: GpuLayout::Raw { bytes: 64 } }];
         let starts = [Start::After { pending: &before, align: 64 }, Start::Next { align: 64 }];
         let asked = starts.map(|start| Checkpoint { jobs: &jobs, start, limit: 1 << 20 });
         let ways = Ways { warps: None, room: 16, apart: None };

@@ -72,7 +72,13 @@ impl ZfpLayout {
     /// Bytes of the array.
     #[must_use]
     pub fn bytes(&self) -> u64 {
-        self.values.iter().product::<u64>() * if self.wide { 8 } else { 4 }
+        self.values.iter().product::<u64>() * self.value_bytes()
+    }
+
+    /// Bytes of a value.
+    #[must_use]
+    pub fn value_bytes(&self) -> u64 {
+        if self.wide { 8 } else { 4 }
     }
 
     pub(super) fn shape(&self) -> Shape {
@@ -88,7 +94,7 @@ impl ZfpLayout {
         Shape { values, blocks, count, bits, group, words, precision_slack }
     }
 
-    /// The 64 bytes before the blocks, as `docs/format.md` has them.
+    /// The 64 bytes before the blocks, as `docs/reference/format.md` has them.
     pub(super) fn head(&self) -> [u64; 8] {
         let kind = VERSION | u64::from(self.dtype_code & 0xff) << 8 | u64::from(self.dims) << 24;
         let there = |dim: usize| if dim < self.dims as usize { self.values[dim] } else { 0 };

@@ -11,9 +11,10 @@ use std::ffi::c_void;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use crate::codec::{Checkpoint, DecodeJob, EncodeJob, GpuCodec, GpuLayout};
 use crate::pending::{DecodeStatus, Pending, Slot, Slots, Start};
 use crate::scratch::Scratch;
-use crate::start::Anchor;
+use crate::start::{Anchor, one_by_one};
 use unspool_cuda::Context;
 use unspool_cuda::DeviceMemory;
 use unspool_cuda::Marks;
@@ -37,26 +38,11 @@ const SEEN_BYTES: u64 = 24;
 const RESULT_HEAD: u64 = 4;
 const RESULT_JOB: u64 = 6;
 
-/// An array to be encoded.
+/// A region of a checkpoint.
 #[derive(Clone, Copy, Debug)]
-pub struct ZfpJob<'a> {
-    /// The device address of its first value; the array is dense.
-    pub source: u64,
-    /// Its shape and rate.
-    pub layout: &'a ZfpLayout,
-}
-
-/// A stream to be decoded.
-#[derive(Clone, Copy, Debug)]
-pub struct ZfpDecodeJob<'a> {
-    /// The device address of the stream, a multiple of 8.
-    pub stream_address: u64,
-    /// Its bytes.
-    pub stored: u64,
-    /// What it has to hold; anything else is refused.
-    pub layout: &'a ZfpLayout,
-    /// The device address of the first value of the dense array.
-    pub target: u64,
+struct Source<'a> {
+    address: u64,
+    layout: &'a ZfpLayout,
 }
 
 /// Encodes and decodes on one device.
@@ -110,24 +96,16 @@ impl ZfpCoder {
         offsets(layouts.iter().map(|layout| layout.stored())).1
     }
 
-    /// Enqueues the encoding of `jobs` as one checkpoint: each begins at a multiple of 64 from the
-    /// start, with zeros between them. Nothing at or beyond the address `limit` is written.
-    ///
-    /// # Errors
-    /// When the kernels cannot be had, the stream belongs to another device, or the driver refuses.
-    /// What becomes of the values is told by the result.
+    /// Encodes one checkpoint.
     ///
     /// # Safety
-    /// The arrays are device memory and stay as they are until the encoding is done; from the start
-    /// to `limit` is device memory that nobody else uses until then.
-    pub unsafe fn encode(
+    /// That of [`GpuCodec::encode`].
+    unsafe fn encode_one(
         &self,
         stream: &Stream,
-        jobs: &[ZfpJob<'_>],
-        start: Start<'_>,
-        limit: u64,
+        jobs: &[Source<'_>],
+        (start, limit): (Start<'_>, u64),
     ) -> Result<Pending, DeviceError> {
-        self.context.require(stream.context().ordinal(), "the stream")?;
         let module = self.module()?;
         let mut slot = self.slots.begin(jobs.len())?;
         let (offsets, bytes) = offsets(jobs.iter().map(|job| job.layout.stored()));
@@ -139,7 +117,7 @@ impl ZfpCoder {
             let place = kernel_job(&slot, &seen, index, (offsets[index], end), job.layout);
             // SAFETY: the caller's duty.
             unsafe { launch_encode(&module, stream, job, &anchor, place) }?;
-            stream.saw_read("encoding with zfp", self.touched(job.source, job.layout.bytes()));
+            stream.saw_read("encoding with zfp", self.touched(job.address, job.layout.bytes()));
         }
         if let Some(begin) = anchor.known() {
             stream.saw_write("encoding with zfp", self.touched(begin, bytes));
@@ -149,37 +127,6 @@ impl ZfpCoder {
         let pending = slot.launched(mark.record(stream)?, limit);
         self.seen.give(seen, &pending);
         Ok(pending)
-    }
-
-    /// Enqueues the decoding of `jobs`. The status tells of streams of another layout, whose arrays
-    /// stay as they are; no stream makes a kernel read or write beyond what the jobs name.
-    ///
-    /// # Errors
-    /// When a stream has another length than its layout, the kernels cannot be had, the stream
-    /// belongs to another device, or the driver refuses.
-    ///
-    /// # Safety
-    /// Streams and targets are device memory of the lengths that the layouts say, and nobody else
-    /// uses them until the decoding is done.
-    pub unsafe fn decode(
-        &self,
-        stream: &Stream,
-        jobs: &[ZfpDecodeJob<'_>],
-    ) -> Result<DecodeStatus, DeviceError> {
-        self.context.require(stream.context().ordinal(), "the stream")?;
-        jobs.iter().try_for_each(check_length)?;
-        let module = self.module()?;
-        let slot = self.slots.begin(jobs.len())?;
-        let mark = self.marks.prepare()?;
-        for (index, job) in jobs.iter().enumerate() {
-            // SAFETY: the caller's duty.
-            unsafe { launch_decode(&module, stream, job, result_of(&slot, index)) }?;
-            let from = self.touched(job.stream_address, job.stored);
-            stream.saw_copy("decoding zfp", from, self.touched(job.target, job.layout.bytes()));
-        }
-        // SAFETY: the slot is there until the result is.
-        unsafe { launch_decoded(&module, stream, &slot, jobs.len()) }?;
-        Ok(DecodeStatus::new(vec![slot.launched(mark.record(stream)?, 0)]))
     }
 
     fn touched(&self, first: u64, len: u64) -> Touched {
@@ -200,14 +147,65 @@ impl ZfpCoder {
         )
     }
 
-    /// Compiles the kernels, or loads them from the user's cache, so that nobody has to wait for
-    /// them. Whoever needs them is told what fails.
-    pub fn prepare(&self) {
-        self.module.fill(&(), || self.compiler.make("zfp.cu", SOURCE));
-    }
-
     fn module(&self) -> Result<Arc<Module>, DeviceError> {
         self.module.get(&(), || self.compiler.make("zfp.cu", SOURCE))
+    }
+}
+
+impl GpuCodec for ZfpCoder {
+    fn takes(&self, layout: &GpuLayout) -> bool {
+        matches!(layout, GpuLayout::Zfp(_))
+    }
+
+    fn prepare(&self, _: &[Checkpoint<'_>]) -> Result<(), DeviceError> {
+        self.module().map(drop)
+    }
+
+    unsafe fn encode(
+        &self,
+        stream: &Stream,
+        checkpoints: &[Checkpoint<'_>],
+    ) -> Result<Vec<Pending>, DeviceError> {
+        self.context.require(stream.context().ordinal(), "the stream")?;
+        let all = checkpoints.iter().map(|one| one.jobs.iter().map(source).collect());
+        let all = all.collect::<Result<Vec<Vec<_>>, _>>()?;
+        one_by_one(checkpoints, |index, place| {
+            // SAFETY: the caller's duty.
+            unsafe { self.encode_one(stream, &all[index], place) }
+        })
+    }
+
+    /// The status tells of streams of another layout, whose arrays stay as they are.
+    unsafe fn decode(
+        &self,
+        stream: &Stream,
+        jobs: &[DecodeJob],
+    ) -> Result<DecodeStatus, DeviceError> {
+        self.context.require(stream.context().ordinal(), "the stream")?;
+        let layouts = jobs.iter().map(checked).collect::<Result<Vec<_>, _>>()?;
+        let module = self.module()?;
+        let slot = self.slots.begin(jobs.len())?;
+        let mark = self.marks.prepare()?;
+        for (index, (job, layout)) in jobs.iter().zip(layouts).enumerate() {
+            // SAFETY: the caller's duty.
+            unsafe { launch_decode(&module, stream, (job, layout), result_of(&slot, index)) }?;
+            let from = self.touched(job.stream, job.stored);
+            stream.saw_copy("decoding zfp", from, self.touched(job.target, layout.bytes()));
+        }
+        // SAFETY: the slot is there until the result is.
+        unsafe { launch_decoded(&module, stream, &slot, jobs.len()) }?;
+        Ok(DecodeStatus::new(vec![slot.launched(mark.record(stream)?, 0)]))
+    }
+}
+
+fn source(job: &EncodeJob) -> Result<Source<'_>, DeviceError> {
+    Ok(Source { address: job.source, layout: zfp_layout(&job.layout)? })
+}
+
+fn zfp_layout(layout: &GpuLayout) -> Result<&ZfpLayout, DeviceError> {
+    match layout {
+        GpuLayout::Zfp(layout) => Ok(layout),
+        _ => Err(DeviceError::new(DeviceErrorKind::OutOfRange, "an array for another codec")),
     }
 }
 
@@ -222,10 +220,12 @@ fn offsets(stored: impl Iterator<Item = u64>) -> (Vec<u64>, u64) {
     (offsets, end)
 }
 
-fn check_length(job: &ZfpDecodeJob<'_>) -> Result<(), DeviceError> {
-    let expected = job.layout.stored();
+/// The layout of a stream that has its length.
+fn checked(job: &DecodeJob) -> Result<&ZfpLayout, DeviceError> {
+    let layout = zfp_layout(&job.layout)?;
+    let expected = layout.stored();
     if job.stored == expected {
-        return Ok(());
+        return Ok(layout);
     }
     let message =
         format!("a zfp stream of {} bytes was given where {expected} are expected", job.stored);
@@ -265,15 +265,15 @@ fn launch_shape(threads: u64) -> Result<(u32, u32), DeviceError> {
 }
 
 /// # Safety
-/// As [`ZfpCoder::encode`].
+/// As [`GpuCodec::encode`].
 unsafe fn launch_encode(
     module: &Module,
     stream: &Stream,
-    job: &ZfpJob<'_>,
+    job: &Source<'_>,
     anchor: &Anchor,
     mut place: KernelJob,
 ) -> Result<(), DeviceError> {
-    let (mut source, mut anchor) = (job.source, *anchor);
+    let (mut source, mut anchor) = (job.address, *anchor);
     let (mut shape, mut head) = (job.layout.shape(), job.layout.head());
     let mut list = [
         parameter(&mut source),
@@ -312,15 +312,15 @@ unsafe fn launch_finish(
 }
 
 /// # Safety
-/// As [`ZfpCoder::decode`].
+/// As [`GpuCodec::decode`].
 unsafe fn launch_decode(
     module: &Module,
     stream: &Stream,
-    job: &ZfpDecodeJob<'_>,
+    (job, layout): (&DecodeJob, &ZfpLayout),
     mut status: u64,
 ) -> Result<(), DeviceError> {
-    let (mut from, mut to) = (job.stream_address, job.target);
-    let (mut shape, mut head) = (job.layout.shape(), job.layout.head());
+    let (mut from, mut to) = (job.stream, job.target);
+    let (mut shape, mut head) = (layout.shape(), layout.head());
     let mut list = [
         parameter(&mut from),
         parameter(&mut to),
@@ -330,7 +330,7 @@ unsafe fn launch_decode(
     ];
     let blocks = launch_shape(shape.decoders())?;
     // SAFETY: the parameters are those of the kernel; for the memory the caller answers.
-    unsafe { module.launch_with(stream, &job.layout.kernel("decode"), blocks, &mut list) }
+    unsafe { module.launch_with(stream, &layout.kernel("decode"), blocks, &mut list) }
 }
 
 /// # Safety

@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 use unspool_codec::{Head, RegionSpec};
 use unspool_transfer::sync::{lock, thread};
 
-use crate::coding::{CodecChoice, RegionCoding};
+use crate::coding::{Codecs, RegionCoding};
 use crate::error::{Error, ErrorKind};
 use crate::restore::RestoreTicket;
 use crate::save::Checkpoint;
@@ -177,7 +177,7 @@ impl Batched {
         &self,
         version: i64,
         regions: Vec<RegionSpec>,
-        codecs: &CodecChoice,
+        codecs: &Codecs,
     ) -> Result<Checkpoint<'a>, Error> {
         self.spool().checkpoint_as(version, regions, codecs)
     }

@@ -3,19 +3,19 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use unspool_codec::{Bound, twine};
+use unspool_codec::Spec;
 use unspool_core::TierKind;
 use unspool_cuda::{DeviceError, Mark, Stream};
-use unspool_tiers::coders::Spec;
+use unspool_gpu_codec::GpuLayout;
 use unspool_transfer::sync::{Mutex, lock};
 
 use super::Accumulate;
 use super::ring::{Lease, Ring};
-use crate::coding::{Method, Plan};
+use crate::coding::Plan;
 use crate::error::Error;
 use crate::gpu::{self, DeviceArray, Gpu};
 use crate::hub::Hub;
-use crate::save::{Checkpoint, Family, MOST_REGIONS, family};
+use crate::save::{Checkpoint, MOST_REGIONS};
 use crate::spool::Spool;
 
 /// The values of one region.
@@ -36,7 +36,7 @@ pub(super) struct Store {
     /// The stream on which batches are encoded.
     lane: OnceLock<Stream>,
     /// The kernels that are there, so that a batch does not fail for want of them: a bit for each
-    /// [`twine_kernels`].
+    /// [`kernels`].
     prepared: AtomicU32,
 }
 
@@ -59,7 +59,7 @@ impl Store {
     pub(super) fn takes(&self, checkpoint: &Checkpoint<'_>) -> bool {
         let Some(gpu) = &self.gpu else { return false };
         let bytes: u64 = checkpoint.head().regions.iter().map(|region| region.bytes).sum();
-        bytes <= self.most.bytes && checkpoint.family(gpu).is_some()
+        bytes <= self.most.bytes && checkpoint.together(gpu).is_some()
     }
 
     /// The stream on which batches are encoded: of its own, since that of the application may be
@@ -147,22 +147,13 @@ impl Store {
     /// Sees to it that the encoder's kernels are there before anything waits for it.
     fn is_prepared(&self, gpu: &Gpu, plan: &Plan) -> bool {
         let Some(coders) = gpu.coders() else { return false };
-        if let Some(Family::NvComp(_)) = family(plan) {
-            if coders.nvcomp().ready().is_none() {
-                coders.nvcomp().prepare();
-            }
-            return coders.nvcomp().ready().is_some();
-        }
-        let kernels = 1 << twine_kernels(plan);
+        let kernels = 1 << kernels(plan);
         if self.prepared.load(Ordering::Relaxed) & kernels != 0 {
             return true;
         }
-        let specs = plan.regions.iter().map(|region| match &region.method {
-            Method::Twine(spec) => Spec::Twine(spec),
-            _ => Spec::Raw { bytes: region.bytes },
-        });
-        let specs: Vec<Spec<'_>> = specs.collect();
-        let is_there = coders.prepare(&specs, self.count(plan)).is_ok();
+        let layouts: Vec<GpuLayout> =
+            plan.regions.iter().filter_map(|region| region.layout.clone()).collect();
+        let is_there = coders.prepare(&layouts, self.count(plan)).is_ok();
         if is_there {
             self.prepared.fetch_or(kernels, Ordering::Relaxed);
         }
@@ -189,20 +180,16 @@ fn copy_aside(
     Ok(Some((lease, ready?)))
 }
 
-/// Which kernels of Twine `plan` takes at least: 1 for those of 64-bit values, 2 for the one before
-/// bounds that depend on the values.
-fn twine_kernels(plan: &Plan) -> u32 {
-    let specs = plan.regions.iter().filter_map(|region| match &region.method {
-        Method::Twine(spec) => Some(spec),
-        _ => None,
-    });
-    specs.fold(0, |all, spec| {
-        let reduces = match spec.method {
-            twine::Method::Lossless => false,
-            twine::Method::Bound(bound) => {
-                !matches!(bound, Bound::Absolute(_) | Bound::Relative { .. })
-            }
+/// Which kernels `plan` takes at least: 1 for those of 64-bit values, 2 for the one before bounds
+/// that depend on the values, 4 for those around nvCOMP.
+fn kernels(plan: &Plan) -> u32 {
+    plan.regions.iter().fold(0, |all, region| {
+        let is_wide = match &region.layout {
+            Some(GpuLayout::Twine(array)) => array.layout.bits == 64,
+            _ => false,
         };
-        all | u32::from(spec.layout.bits == 64) | u32::from(reduces) << 1
+        let reduces = matches!(region.codec, Spec::Bounded(bound) if bound.depends_on_values());
+        let needs_gpu = region.codec.needs_gpu();
+        all | u32::from(is_wide) | u32::from(reduces) << 1 | u32::from(needs_gpu) << 2
     })
 }

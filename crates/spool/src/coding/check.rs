@@ -3,9 +3,8 @@
 //! PSNR and L2 error are targets by a model of evenly spread errors, so that what is achieved may
 //! miss them by chance; [`chance`] says how far.
 
-use unspool_codec::{Bound, Dtype, NvComp, RegionSpec, Zfp, twine};
+use unspool_codec::{Bound, Dtype, NvComp, Spec, Zfp};
 
-use super::method::Method;
 use crate::error::{Error, ErrorKind};
 
 /// How far the root mean square of many errors may be above a target: 1 %, or 0.09 dB.
@@ -23,15 +22,15 @@ pub(crate) enum Violation {
     Whole { what: &'static str, achieved: f64, target: f64 },
 }
 
-/// Compares `values` of `region` with what came back as `decoded`, as `method` promises.
+/// Compares `values` with what came back as `decoded`, as `codec` promises.
 pub(crate) fn compare(
-    region: &RegionSpec,
-    method: &Method,
+    dtype: &Dtype,
+    codec: &Spec,
     values: &[u8],
     decoded: &[u8],
 ) -> Option<Violation> {
-    let promise = promise(method, region, values)?;
-    let kind = Kind::of(&region.dtype);
+    let kind = Kind::of(dtype);
+    let promise = promise(codec, kind, values)?;
     let width = kind.width();
     let pairs = values.chunks_exact(width).zip(decoded.chunks_exact(width)).enumerate();
     for (index, (was, is)) in pairs {
@@ -70,7 +69,7 @@ pub(crate) fn violated(version: i64, region: &str, violation: &Violation) -> Err
 enum Promise {
     Bits,
     Absolute(f64),
-    Relative {
+    Pointwise {
         bound: f64,
         floor: f64,
     },
@@ -94,8 +93,8 @@ impl Promise {
         match *self {
             Promise::Bits => false,
             Promise::Absolute(bound) | Promise::Target { bound, .. } => error <= bound,
-            Promise::Relative { floor, .. } if value.abs() < floor => decoded == 0.0,
-            Promise::Relative { bound, .. } => error <= bound * value.abs(),
+            Promise::Pointwise { floor, .. } if value.abs() < floor => decoded == 0.0,
+            Promise::Pointwise { bound, .. } => error <= bound * value.abs(),
         }
     }
 
@@ -105,29 +104,24 @@ impl Promise {
             Promise::Absolute(bound) | Promise::Target { bound, .. } => {
                 format!("a bound of {bound:e}")
             }
-            Promise::Relative { bound, floor } => {
-                format!("a relative bound of {bound:e} with a floor of {floor:e}")
+            Promise::Pointwise { bound, floor } => {
+                format!("a pointwise bound of {bound:e} with a floor of {floor:e}")
             }
         }
     }
 }
 
 /// `None` where nothing is promised.
-fn promise(method: &Method, region: &RegionSpec, values: &[u8]) -> Option<Promise> {
-    let bound = match method {
-        Method::Raw => return None,
-        Method::Twine(spec) => match spec.method {
-            twine::Method::Lossless => return Some(Promise::Bits),
-            twine::Method::Bound(bound) => bound,
-        },
-        Method::Zfp(Zfp::Accuracy(tolerance), _) => return Some(Promise::Absolute(*tolerance)),
-        Method::NvComp(layout) => match layout.codec() {
-            NvComp::BitcompLossy(bound) => return Some(Promise::Absolute(bound)),
-            _ => return Some(Promise::Bits),
-        },
-        Method::Zfp(..) => return None,
+fn promise(codec: &Spec, kind: Kind, values: &[u8]) -> Option<Promise> {
+    let bound = match *codec {
+        Spec::Bounded(bound) => bound,
+        Spec::Zfp(Zfp::Tolerance(bound)) | Spec::NvComp(NvComp::BitcompLossy(bound)) => {
+            return Some(Promise::Absolute(bound));
+        }
+        Spec::Lossless | Spec::NvComp(_) => return Some(Promise::Bits),
+        _ => return None,
     };
-    let whole = Whole::of(Kind::of(&region.dtype), values);
+    let whole = Whole::of(kind, values);
     let target = |what, root_mean_square: f64| Promise::Target {
         bound: 3f64.sqrt() * root_mean_square,
         what,
@@ -141,7 +135,7 @@ fn promise(method: &Method, region: &RegionSpec, values: &[u8]) -> Option<Promis
             target("the error by the PSNR", whole.range() * 10f64.powf(-level / 20.0))
         }
         Bound::L2(part) => target("the error by the L2 norm", part * whole.root_mean_square()),
-        Bound::Relative { bound, floor } => Promise::Relative { bound, floor },
+        Bound::Pointwise { bound, floor } => Promise::Pointwise { bound, floor },
         _ => return None,
     })
 }
@@ -263,22 +257,14 @@ fn half(bits: u16) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use unspool_codec::Codec;
-
     use super::*;
-
-    fn region(dtype: Dtype, count: u64) -> RegionSpec {
-        RegionSpec { name: "u".to_owned(), dtype, shape: vec![count] }
-    }
 
     fn bytes(values: &[f32]) -> Vec<u8> {
         values.iter().flat_map(|value| value.to_le_bytes()).collect()
     }
 
     fn check(bound: Bound, was: &[f32], is: &[f32]) -> Option<Violation> {
-        let region = region(Dtype::Float32, was.len() as u64);
-        let method = Method::of(Codec::Bounded(bound), &region).unwrap();
-        compare(&region, &method, &bytes(was), &bytes(is))
+        compare(&Dtype::Float32, &Spec::Bounded(bound), &bytes(was), &bytes(is))
     }
 
     #[test]
@@ -291,8 +277,8 @@ mod tests {
         assert!(matches!(found, Violation::Value { index: 40, .. }), "{found:?}");
         assert!(check(Bound::Range(0.004), &was, &is).is_some());
         assert!(check(Bound::Range(0.006), &was, &is).is_none());
-        assert!(check(Bound::Relative { bound: 0.0126, floor: 0.0 }, &was, &is).is_none());
-        assert!(check(Bound::Relative { bound: 0.0124, floor: 0.0 }, &was, &is).is_some());
+        assert!(check(Bound::Pointwise { bound: 0.0126, floor: 0.0 }, &was, &is).is_none());
+        assert!(check(Bound::Pointwise { bound: 0.0124, floor: 0.0 }, &was, &is).is_some());
         let text = violated(7, "u", &found).to_string();
         assert!(text.contains("Version 7") && text.contains("value 40"), "{text}");
     }

@@ -3,16 +3,12 @@
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-use unspool_codec::{Codec, CodecId, Head, Region};
+use unspool_codec::{CodecError, CodecId, Head, Region, Spec};
 use unspool_cuda::{DeviceError, copy as raw};
-use unspool_gpu_codec::NvCompLayout;
-use unspool_gpu_codec::pending::DecodeStatus;
-use unspool_tiers::coders::{self, Coders, Stored};
+use unspool_gpu_codec::{DecodeStatus, GpuCodecs, GpuLayout};
 use unspool_transfer::Buffer;
 
 use super::decoding::{Decoding, kind_of};
-use super::method::decode;
-use super::on_gpu::OnGpu;
 use super::timing::Watched;
 use crate::error::{Error, ErrorKind};
 use crate::gpu::{self, DeviceArray, Gpu, Stream, staged};
@@ -24,20 +20,20 @@ use crate::save::part;
 pub(crate) struct Decoded {
     values: Vec<OnceLock<Buffer>>,
     /// The codecs that are known, by region.
-    codecs: Vec<Option<Codec>>,
+    codecs: Vec<Option<Spec>>,
 }
 
 impl Decoded {
     /// For the regions of `head`, some of which are known to be made by `codecs`; `None` when none
     /// is encoded.
-    pub(crate) fn of(head: &Head, codecs: &[Option<Codec>]) -> Option<Box<Decoded>> {
+    pub(crate) fn of(head: &Head, codecs: &[Option<Spec>]) -> Option<Box<Decoded>> {
         let encoded = head.regions.iter().any(|region| region.codec != CodecId::Raw);
         let values = || head.regions.iter().map(|_| OnceLock::new()).collect();
         encoded.then(|| Box::new(Decoded { values: values(), codecs: codecs.to_vec() }))
     }
 
     /// What made region `index`, where its frame does not tell and this run knows.
-    pub(super) fn codec(&self, index: usize) -> Option<Codec> {
+    pub(super) fn codec(&self, index: usize) -> Option<Spec> {
         self.codecs.get(index).copied().flatten()
     }
 }
@@ -57,14 +53,14 @@ impl RestoreTicket {
     /// `Corrupt` when its stream is damaged, and those of reading it.
     pub(crate) fn decode(&self, index: usize, to: &mut [u8]) -> Result<(), Error> {
         let region = &self.frame.head().regions[index];
-        if region.codec == CodecId::NvComp {
+        if region.codec.needs_gpu() {
             return self.decode_through(index, to);
         }
         let mut done = Ok(());
         let mut time = Duration::ZERO;
         self.read_stored(index, |stream| {
             let began = Instant::now();
-            done = decode(region, stream, to);
+            done = decode_on_host(region, stream, to);
             time = began.elapsed();
         })?;
         done.map_err(|cause| {
@@ -84,24 +80,17 @@ impl RestoreTicket {
         let region = &self.frame.head().regions[index];
         let mut state = self.hub.state();
         state.tally.codecs.decoded(region.codec, time);
-        if let Some(codec) = self.chosen_codec(index).filter(|_| by_host) {
-            state.tally.experience.decoded(codec, region.bytes, time);
-        }
-    }
-
-    /// The codec of region `index` as the choice of codecs knows it.
-    fn chosen_codec(&self, index: usize) -> Option<Codec> {
-        match self.frame.head().regions[index].codec {
-            CodecId::Twine => Some(Codec::Lossless),
-            _ => self.decoded.as_ref()?.codec(index),
+        if region.codec == CodecId::Twine && by_host {
+            state.tally.experience.decoded(region.bytes, time);
         }
     }
 
     /// Whose time is taken when a GPU decodes region `index`.
     fn watched(&self, index: usize) -> Option<Watched> {
-        let (codec, bytes) = (self.chosen_codec(index)?, self.frame.head().regions[index].bytes);
-        let index = self.hub.state().tally.experience.decodes(codec)?;
-        Some(Watched { index, bytes, is_decoder: true })
+        let region = &self.frame.head().regions[index];
+        let is_timed =
+            region.codec == CodecId::Twine && self.hub.state().tally.experience.times_decoder();
+        is_timed.then_some(Watched { bytes: region.bytes, is_decoder: true })
     }
 
     /// Decodes region `index` into memory of ours.
@@ -152,7 +141,7 @@ impl RestoreTicket {
         if let (Some(layout), Some(coders)) = (self.on_gpu(index), gpu.coders()) {
             match self.decode_there(coders, (gpu, on), (index, &layout), to) {
                 Ok(status) => return self.follow(&region, gpu, status),
-                Err(cause) if region.codec == CodecId::NvComp => {
+                Err(cause) if region.codec.needs_gpu() => {
                     return Err(not_decoded(self.version(), &region.name, cause));
                 }
                 // The decoders of the host do it.
@@ -162,13 +151,13 @@ impl RestoreTicket {
         gpu::upload(gpu, &self.decode_aside(index)?, to, on)
     }
 
-    /// Decodes region `index`, a container of nvCOMP, to memory of the host: there and back over
+    /// Decodes region `index`, which only a GPU can, to memory of the host: there and back over
     /// the link, because only a GPU can. Waits for it.
     fn decode_through(&self, index: usize, to: &mut [u8]) -> Result<(), Error> {
         let region = &self.frame.head().regions[index];
         let gpu = self.hub.some_gpu();
         let found = gpu.as_ref().and_then(|gpu| Some((gpu, gpu.coders()?, self.on_gpu(index)?)));
-        let Some((gpu, coders, OnGpu::NvComp(layout))) = found else {
+        let Some((gpu, coders, layout)) = found else {
             let message = format!(
                 "Version {} cannot be restored to main memory: region {:?} was encoded with \
                  nvCOMP, which only a GPU decodes. Restore it into an array of a GPU.",
@@ -188,14 +177,14 @@ impl RestoreTicket {
     /// Enqueues the decoder, and the copy to `to` where that is not dense.
     fn decode_there(
         &mut self,
-        coders: &Coders,
+        coders: &GpuCodecs,
         (gpu, on): (&Gpu, &Stream),
-        (index, layout): (usize, &OnGpu),
+        (index, layout): (usize, &GpuLayout),
         to: &DeviceArray,
     ) -> Result<DecodeStatus, DeviceError> {
         let (began, watched) = (Instant::now(), self.watched(index));
         let region = &self.frame.head().regions[index].clone();
-        let dense = to.is_dense() && to.address().is_multiple_of(layout.value_bytes(region));
+        let dense = to.is_dense() && to.address().is_multiple_of(layout.alignment());
         let values = if dense { None } else { Some(gpu.scratch(region.bytes, on)?) };
         let target = values.as_ref().map_or_else(|| to.span(gpu.context()), gpu::Lent::span);
         let part = part(region);
@@ -213,7 +202,7 @@ impl RestoreTicket {
                 span
             }
         };
-        let decode = || coders::decode(coders, on, &stream, layout.stored(), &target);
+        let decode = || coders.decode(on, &stream, layout, &target);
         let decoded = self.hub.timed(watched, (gpu, on), decode).and_then(|status| {
             if let Some(values) = &values {
                 to.scatter(gpu.strided(), on, &values.span())?;
@@ -241,24 +230,29 @@ impl RestoreTicket {
     }
 }
 
-/// Decodes the container `stream` on `gpu`, to `to` on the host.
+/// Decodes `stream` on `gpu`, to `to` on the host.
 pub(super) fn through(
     gpu: &Gpu,
-    coders: &Coders,
+    coders: &GpuCodecs,
     stream: &[u8],
-    layout: &NvCompLayout,
+    layout: &GpuLayout,
     to: &mut [u8],
 ) -> Result<(), DeviceError> {
     let (on, limit) = (gpu.stream(), gpu.device().limit());
     let (from, values) = (gpu.scratch(stream.len() as u64, on)?, gpu.scratch(layout.bytes(), on)?);
     raw::host_to_device(on, &from.span(), stream, limit)?;
-    let status = coders::decode(coders, on, &from.span(), Stored::NvComp(layout), &values.span())?;
+    let status = coders.decode(on, &from.span(), layout, &values.span())?;
     status.wait(limit)?;
     raw::device_to_host(on, to, &values.span(), limit)?;
     let mark = gpu.device().mark(on)?;
     from.done(gpu, mark.clone());
     values.done(gpu, mark);
     Ok(())
+}
+
+/// Writes the values of `region`, whose bytes in a payload are `stream`, to `out`.
+fn decode_on_host(region: &Region, stream: &[u8], out: &mut [u8]) -> Result<(), CodecError> {
+    region.codec.codec()?.decode(&region.dtype, &region.shape, stream, out)
 }
 
 /// The error of a region that only a GPU can decode.

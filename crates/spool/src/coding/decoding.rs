@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use unspool_cuda::{DeviceError, DeviceErrorKind};
-use unspool_gpu_codec::pending::DecodeStatus;
+use unspool_gpu_codec::DecodeStatus;
 use unspool_transfer::sync::lock;
 
 use crate::error::{Error, ErrorKind};

@@ -4,13 +4,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use unspool_codec::{Achieved, CodecId, Head, Region};
+use unspool_codec::{Achieved, CodecId, Head, Region, Spec};
 use unspool_core::{CheckpointId, Kept};
-use unspool_gpu_codec::pending::CheckpointResult;
+use unspool_gpu_codec::CheckpointResult;
 use unspool_transfer::{Buffer, Bytes, Frame};
 
 use super::automatic::Lesson;
-use super::choice::{CodecChoice, check as check_choice, check_durable};
+use super::codecs::Codecs;
 use super::figures::RegionCoding;
 use super::launch::{Sources, check_formats, is_for_gpu};
 use super::plan::{Plan, Planned};
@@ -34,8 +34,6 @@ pub(crate) struct Encoded {
     pub(crate) gpu: Option<Gpu>,
     /// A GPU encodes it, or has done so: all values were given.
     pub(crate) is_launched: bool,
-    /// Arrays of a GPU were given.
-    pub(crate) is_from_gpu: bool,
     /// A GPU could encode it, and was found not to.
     pub(crate) on_host: bool,
     /// A check has found that it does not keep its bound.
@@ -65,19 +63,15 @@ impl Hub {
     ///
     /// # Errors
     /// `Invalid` when a codec cannot take its region.
-    pub(crate) fn plan(
-        &self,
-        head: &Head,
-        codecs: &CodecChoice,
-    ) -> Result<Option<(Head, Plan)>, Error> {
+    pub(crate) fn plan(&self, head: &Head, codecs: &Codecs) -> Result<Option<(Head, Plan)>, Error> {
         if codecs.is_raw() {
             return Ok(None);
         }
-        check_choice(codecs)?;
+        codecs.check()?;
         if !self.durable_tiers.is_empty() {
-            check_durable(codecs)?;
+            codecs.check_durable()?;
         }
-        let Some(plan) = Plan::of(head, codecs, || self.choose(head, codecs))? else {
+        let Some(plan) = Plan::of(head, codecs, || self.choose(head))? else {
             return Ok(None);
         };
         let worst = plan.worst()?;
@@ -128,7 +122,6 @@ impl Hub {
             sources: Sources::default(),
             gpu: None,
             is_launched: false,
-            is_from_gpu: false,
             on_host: false,
             is_violated: false,
             made: None,
@@ -240,7 +233,7 @@ impl Encoded {
             return Err(Error::new(ErrorKind::Device, message));
         };
         let jobs = self.plan().regions.iter().zip(&result.jobs);
-        let coded = |region: &Planned| region.method.id() != CodecId::Raw;
+        let coded = |region: &Planned| region.codec != Spec::Raw;
         let achieved = jobs.map(|(region, job)| coded(region).then_some(job.achieved)).collect();
         let lesson = self.lesson(&head, None);
         Ok(Sealed { frame: Arc::new(Frame::new(head)), achieved, time: self.time, lesson })
@@ -263,30 +256,20 @@ impl Encoded {
 
     /// What a checkpoint with this head shows of the codec that the run has chosen for it.
     fn lesson(&self, head: &Head, time: Option<Duration>) -> Option<Lesson> {
-        let picked = self.plan().auto?;
+        self.plan().auto?;
         let pairs = || self.plan().regions.iter().zip(&head.regions).filter(|(r, _)| r.is_auto);
         Some(Lesson {
-            index: picked.index,
             bytes: pairs().map(|(region, _)| region.bytes).sum(),
             stored: pairs().map(|(_, region)| region.stored).sum(),
             time,
-            is_from_gpu: self.is_from_gpu,
         })
-    }
-
-    /// The bytes of the regions whose codec the run has chosen are kept as they are.
-    ///
-    /// # Errors
-    /// When that makes no checkpoint.
-    pub(super) fn keep_as_it_is(&mut self) -> Result<(), Error> {
-        self.session.keep_as_it_is()
     }
 
     /// Whose time is taken when a GPU encodes it.
     pub(super) fn watched(&self) -> Option<Watched> {
-        let picked = self.plan().auto.filter(|picked| picked.is_timed)?;
+        self.plan().auto.filter(|picked| picked.is_timed)?;
         let bytes = self.plan().regions.iter().map(|region| region.bytes).sum();
-        Some(Watched { index: picked.index, bytes, is_decoder: false })
+        Some(Watched { bytes, is_decoder: false })
     }
 }
 

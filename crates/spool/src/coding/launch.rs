@@ -5,17 +5,17 @@
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
+use unspool_codec::Spec;
 use unspool_core::RequestId;
 use unspool_cuda::{DeviceError, DeviceSpan, Mark, Stream, copy as raw};
-use unspool_gpu_codec::pending::{CheckpointResult, Pending};
-use unspool_tiers::coders::{self, Encoding, Spec, Stored, Values};
+use unspool_gpu_codec::{After, CheckpointResult, GpuLayout, Pending, Request, Values};
 use unspool_tiers::{DeviceArray, WriteGuard};
 
 use super::check;
 use super::decoded::through;
 use super::encoded::Encoded;
-use super::method::Method;
-use super::plan::Plan;
+use super::encoding::{Encoding, Member};
+use super::plan::{Plan, Planned};
 use crate::error::{Error, ErrorKind};
 use crate::gpu::{self, Gpu, Lent};
 use crate::hub::Hub;
@@ -70,7 +70,12 @@ impl Sources {
 
 /// Whether a GPU can encode every region of `plan`.
 pub(crate) fn is_for_gpu(plan: &Plan) -> bool {
-    plan.regions.iter().all(|region| region.method.on_gpu(region.bytes).is_some())
+    plan.regions.iter().all(|region| region.layout.is_some())
+}
+
+/// Whether its codec promises anything of the values.
+fn is_promised(region: &Planned) -> bool {
+    !matches!(region.codec, Spec::Raw | Spec::Zfp(_))
 }
 
 /// Refuses formats of nvCOMP that cannot be had on `gpu`.
@@ -79,7 +84,7 @@ pub(crate) fn is_for_gpu(plan: &Plan) -> bool {
 /// `Invalid`.
 pub(crate) fn check_formats(gpu: &Gpu, plan: &Plan) -> Result<(), Error> {
     for region in &plan.regions {
-        let Method::NvComp(layout) = &region.method else { continue };
+        let Spec::NvComp(format) = region.codec else { continue };
         let Some(coders) = gpu.coders() else { continue };
         let (name, dtype) = (&region.spec.name, &region.spec.dtype);
         let library = coders.nvcomp().loaded().map_err(|cause| {
@@ -89,12 +94,11 @@ pub(crate) fn check_formats(gpu: &Gpu, plan: &Plan) -> Result<(), Error> {
             );
             Error::new(ErrorKind::Invalid, message).caused_by(cause)
         })?;
-        if !library.takes(layout.codec(), dtype) {
+        if !library.takes(format, dtype) {
             let message = format!(
-                "Region {name:?} has items of dtype {}, which {library:?} cannot take as {:?}. \
-                 Install nvCOMP 6, or choose the lossless codec or a bound.",
+                "Region {name:?} has items of dtype {}, which {library:?} cannot take as \
+                 {format:?}. Install nvCOMP 6, or choose the lossless codec or a bound.",
                 dtype.name(),
-                layout.codec()
             );
             return Err(Error::new(ErrorKind::Invalid, message));
         }
@@ -129,7 +133,6 @@ impl SaveTicket {
         let Some(encoded) = &mut self.encoded else { return Ok(()) };
         check_formats(gpu, encoded.plan())?;
         encoded.gpu = Some(gpu.clone());
-        encoded.is_from_gpu = true;
         if encoded.is_launched {
             // Nothing is left to give but arrays without bytes.
             return arrays.iter().try_for_each(|(index, ..)| encoded.memory(*index).map(drop));
@@ -181,7 +184,6 @@ impl SaveTicket {
             encoded.gpu = self.hub.some_gpu().filter(|gpu| is_for_gpu && gpu.coders().is_some());
         }
         let Some(gpu) = encoded.gpu.clone() else {
-            self.hub.give_up_choice(encoded, "there is no GPU to encode with");
             return Ok(());
         };
         check_formats(&gpu, encoded.plan())?;
@@ -241,11 +243,6 @@ impl SaveTicket {
             }
             Err(refused) => {
                 let (room, cause) = *refused;
-                if self.hub.give_up_choice(encoded, &cause.to_string()) {
-                    encoded.sources = sources;
-                    self.room = Some(room);
-                    return self.launch(gpu, stream);
-                }
                 if encoded.plan().needs_gpu() {
                     self.room = Some(room);
                     return Err(cause.into());
@@ -266,7 +263,6 @@ impl SaveTicket {
     /// Brings all values to the host, where they are encoded at commit.
     pub(crate) fn download_all(&mut self, gpu: &Gpu, arrays: &[Given<'_>]) -> Result<(), Error> {
         let Some(encoded) = &mut self.encoded else { return Ok(()) };
-        self.hub.give_up_choice(encoded, "the GPU does not encode any more");
         for (index, array, stream) in arrays {
             gpu::download(gpu, encoded.memory(*index)?, array, stream)?;
         }
@@ -296,12 +292,13 @@ impl SaveTicket {
             let Some(Some(source)) = sources.given.get(index) else { continue };
             let mut values = gpu::staged(&self.hub.buffers, region.bytes)?;
             raw::device_to_host(on, &mut values, &source.span, gpu.device().limit())?;
-            if let (Method::NvComp(layout), Some(coders)) = (&region.method, gpu.coders()) {
+            let only_there = region.layout.as_ref().filter(|_| region.codec.needs_gpu());
+            if let Some((layout, coders)) = only_there.zip(gpu.coders()) {
                 // Only a GPU decodes it.
                 let mut decoded = gpu::staged(&self.hub.buffers, region.bytes)?;
                 through(gpu, coders, encoded.made_of(index, payload)?, layout, &mut decoded)?;
-                if let Some(found) = check::compare(&region.spec, &region.method, &values, &decoded)
-                {
+                let dtype = &region.spec.dtype;
+                if let Some(found) = check::compare(dtype, &region.codec, &values, &decoded) {
                     let version = encoded.plan().version;
                     return Err(check::violated(version, &region.spec.name, &found).into());
                 }
@@ -322,15 +319,14 @@ impl SaveTicket {
         let result =
             encoding.wait(limit).map_err(|cause| Error::from(cause.into_device_error()))?;
         for (index, region) in encoded.plan().regions.iter().enumerate() {
-            let layout = match &region.method {
-                Method::Twine(spec) => Stored::Twine(&spec.layout),
-                Method::NvComp(layout) => Stored::NvComp(layout),
-                _ => continue,
+            let Some(layout) = region.layout.as_ref().filter(|_| is_promised(region)) else {
+                continue;
             };
             let job = &result.result.jobs[index];
             let back = gpu.scratch(region.bytes, stream)?;
             let Some(coders) = gpu.coders() else { return Ok(()) };
-            let to = (layout, back.span());
+            let back_span = back.span();
+            let to = (layout, &back_span);
             encoding.decode(coders, stream, (&result, job), to)?.wait(limit)?;
             let mut values = gpu::staged(&self.hub.buffers, region.bytes)?;
             let mut decoded = gpu::staged(&self.hub.buffers, region.bytes)?;
@@ -338,7 +334,8 @@ impl SaveTicket {
             raw::device_to_host(stream, &mut values, &source.span, limit)?;
             raw::device_to_host(stream, &mut decoded, &back.span(), limit)?;
             back.done(gpu, gpu.mark(stream)?);
-            if let Some(found) = check::compare(&region.spec, &region.method, &values, &decoded) {
+            let (dtype, codec) = (&region.spec.dtype, &region.codec);
+            if let Some(found) = check::compare(dtype, codec, &values, &decoded) {
                 return Err(check::violated(version, &region.spec.name, &found).into());
             }
         }
@@ -412,7 +409,8 @@ impl From<DeviceError> for Refused {
 /// Whether an encoder can read the array where it is.
 fn stands_alone(encoded: &Encoded, index: usize, array: &DeviceArray) -> bool {
     let region = &encoded.plan().regions[index];
-    array.is_dense() && array.address().is_multiple_of(region.method.value_bytes(&region.spec))
+    let alignment = region.layout.as_ref().map_or(1, GpuLayout::alignment);
+    array.is_dense() && array.address().is_multiple_of(alignment)
 }
 
 /// Copies the array aside, behind what is on `stream`.
@@ -424,22 +422,22 @@ fn gather(gpu: &Gpu, array: &DeviceArray, stream: &Stream) -> Result<Source, Dev
 }
 
 /// What an encoder is told, behind the copies that went before.
-pub(crate) fn values<'a>(
-    encoded: &'a Encoded,
+pub(crate) fn values(
+    encoded: &Encoded,
     stream: &Stream,
     sources: &Sources,
     nothing: &DeviceSpan,
-) -> Result<Vec<Values<'a>>, DeviceError> {
+) -> Result<Vec<Values>, DeviceError> {
     let mut values = Vec::with_capacity(encoded.regions());
     for (index, region) in encoded.plan().regions.iter().enumerate() {
-        let spec = region.method.on_gpu(region.bytes).unwrap_or(Spec::Raw { bytes: region.bytes });
+        let layout = region.layout.clone().unwrap_or(GpuLayout::Raw { bytes: region.bytes });
         let source = sources.given.get(index).and_then(Option::as_ref);
         if let Some((_, mark)) = source.and_then(|source| source.aside.as_ref()) {
             stream.wait_for(mark)?;
         }
         // A region without bytes was not given.
         let span = source.map_or_else(|| nothing.slice(0, 0), |source| Ok(source.span.clone()))?;
-        values.push(Values { span, spec });
+        values.push(Values { span, layout });
     }
     Ok(values)
 }
@@ -460,8 +458,10 @@ fn into_arena(
         Ok(values) => values,
         Err(cause) => return Err(Box::new((Room::Arena(guard), cause))),
     };
-    let behind = chain.as_ref().and_then(|chain| Some((chain.behind.get()?, chain.alignment)));
-    let begin = || Encoding::begin(coders, stream, (guard, offset), &values, behind);
+    let before = chain.as_ref().and_then(|chain| Some((chain.behind.get()?, chain.alignment)));
+    let after = before.map_or(After::Nothing, |(last, align)| After::Earlier(last, align));
+    let member = Member { guard, offset, values, after };
+    let begin = || Encoding::begin(coders, stream, member);
     match hub.timed(encoded.watched(), (gpu, stream), begin) {
         Ok(encoding) => {
             let mark = encoding.parts().mark().clone();
@@ -502,8 +502,10 @@ fn encode_aside(
     let limit = gpu.device().limit();
     let lent = gpu.scratch(encoded.most(), stream)?;
     let values = values(encoded, stream, sources, &lent.span())?;
-    let encode = || coders::encode_aside(coders, stream, &values, &lent.span());
-    let parts = hub.timed(encoded.watched(), (gpu, stream), encode)?;
+    let request = Request { values: &values, room: lent.span(), after: After::Nothing };
+    let encode = || coders.encode(stream, &[request]);
+    let mut all = hub.timed(encoded.watched(), (gpu, stream), encode)?;
+    let Some(parts) = all.pop() else { unreachable!("one request gives one result") };
     let mark = parts.mark().clone();
     let result = parts.wait(limit).map_err(|error| error.into_device_error())?;
     let from = lent.span().slice(0, result.bytes)?;

@@ -1,17 +1,22 @@
 //! What becomes of the regions of one checkpoint, before there are any values.
 
-use unspool_codec::{Codec, CodecId, FrameError, Head, RegionSpec};
+use unspool_codec::{Codec, CodecError, CodecId, FrameError, Head, Made, RegionSpec, Spec};
+use unspool_gpu_codec::GpuLayout;
 
 use super::automatic::Picked;
-use super::choice::{Choice, CodecChoice, describe};
-use super::method::Method;
+use super::codecs::Codecs;
 use crate::error::{Error, ErrorKind};
+
+/// Regions with fewer items are kept as they are: a stream is not smaller than they are.
+const FEW: u64 = 64;
 
 /// One region and its codec.
 #[derive(Clone, Debug)]
 pub(crate) struct Planned {
     pub(crate) spec: RegionSpec,
-    pub(crate) method: Method,
+    pub(crate) codec: Spec,
+    /// How a GPU encodes it; `None` where only the host can.
+    pub(crate) layout: Option<GpuLayout>,
     /// Bytes of its values.
     pub(crate) bytes: u64,
     /// The most bytes that are stored of it.
@@ -29,6 +34,46 @@ pub(crate) struct Plan {
     pub(crate) auto: Option<Picked>,
 }
 
+impl Planned {
+    /// `codec` for `spec`, which it takes and which has so many bytes.
+    ///
+    /// # Errors
+    /// When the region is larger than a stream can be, or the codec cannot take it.
+    fn of(spec: RegionSpec, codec: Spec, bytes: u64) -> Result<Planned, CodecError> {
+        let items = spec.shape.iter().copied().fold(1, u64::saturating_mul);
+        let is_small = items < FEW || spec.dtype.itemsize() == 0;
+        let codec = if is_small { Spec::Raw } else { codec };
+        let layout = GpuLayout::of(&codec, &spec.dtype, &spec.shape)?;
+        let most = match (&layout, codec.needs_gpu()) {
+            (Some(layout), true) => layout.max_bytes(),
+            _ => codec.codec()?.max_bytes(&codec, &spec.dtype, &spec.shape)?,
+        };
+        Ok(Planned { spec, codec, layout, bytes, most, is_auto: false })
+    }
+
+    /// Writes the bytes for `values` to the start of `out`, which has room for the most that there
+    /// can be.
+    ///
+    /// # Errors
+    /// When the codec cannot take these values, or works on a GPU only.
+    pub(crate) fn encode(&self, values: &[u8], out: &mut [u8]) -> Result<Made, CodecError> {
+        let RegionSpec { dtype, shape, .. } = &self.spec;
+        self.host()?.encode(&self.codec, dtype, shape, values, out)
+    }
+
+    /// The inverse of [`encode`](Self::encode), to `out`.
+    ///
+    /// # Errors
+    /// When the stream is damaged, or only a GPU decodes it.
+    pub(crate) fn decode(&self, stream: &[u8], out: &mut [u8]) -> Result<(), CodecError> {
+        self.host()?.decode(&self.spec.dtype, &self.spec.shape, stream, out)
+    }
+
+    fn host(&self) -> Result<&'static dyn Codec, CodecError> {
+        self.codec.codec()
+    }
+}
+
 impl Plan {
     /// A plan for the regions of `head`, which is their layout as they are; `None` when none of
     /// them is encoded. `choose` decides once for those that leave it to the spool.
@@ -37,48 +82,37 @@ impl Plan {
     /// `Invalid` when a codec cannot take its region.
     pub(crate) fn of(
         head: &Head,
-        choice: &CodecChoice,
+        codecs: &Codecs,
         choose: impl FnOnce() -> Option<Picked>,
     ) -> Result<Option<Plan>, Error> {
         let (mut choose, mut auto) = (Some(choose), None);
         let mut regions = Vec::with_capacity(head.regions.len());
         for region in &head.regions {
             let spec = region.spec();
-            let codec = match choice.of(&spec)? {
-                Choice::Fixed(codec) => Some(codec),
-                Choice::Auto => None,
-            };
-            if codec.is_none()
-                && let Some(choose) = choose.take()
-            {
+            let named = codecs.of(&spec)?;
+            let is_auto = named == Spec::Auto;
+            if let Some(choose) = choose.take_if(|_| is_auto) {
                 auto = choose();
             }
-            let chosen = || auto.map_or(Codec::Raw, |picked| picked.codec);
-            let made = planned(spec, codec.unwrap_or_else(chosen), region.bytes)?;
-            regions.push(Planned { is_auto: codec.is_none(), ..made });
+            let chosen = if auto.is_some() { Spec::Lossless } else { Spec::Raw };
+            let made = planned(spec, if is_auto { chosen } else { named }, region.bytes)?;
+            regions.push(Planned { is_auto, ..made });
         }
-        let raw = regions.iter().all(|region| region.method.id() == CodecId::Raw);
+        let raw = regions.iter().all(|region| region.codec == Spec::Raw);
         Ok((!raw).then_some(Plan { version: head.version, regions, auto }))
     }
 
     /// The codecs that a frame does not tell with their parameters, by region; empty where there
     /// are none.
-    pub(crate) fn untold(&self) -> Vec<Option<Codec>> {
-        let codecs = || self.regions.iter().map(|region| region.method.untold());
+    pub(crate) fn untold(&self) -> Vec<Option<Spec>> {
+        let untold = |codec: Spec| Some(codec).filter(|codec| !is_told(codec.id()));
+        let codecs = || self.regions.iter().map(|region| untold(region.codec));
         if codecs().any(|codec| codec.is_some()) { codecs().collect() } else { Vec::new() }
     }
 
     /// Whether the host cannot encode it.
     pub(crate) fn needs_gpu(&self) -> bool {
-        self.regions.iter().any(|region| region.method.id() == CodecId::NvComp)
-    }
-
-    /// Keeps the bytes of the regions whose codec the run has chosen as they are.
-    pub(crate) fn keep_as_it_is(&mut self) {
-        for region in self.regions.iter_mut().filter(|region| region.is_auto) {
-            (region.method, region.most) = (Method::Raw, region.bytes);
-        }
-        self.auto = None;
+        self.regions.iter().any(|region| region.codec.needs_gpu())
     }
 
     /// The head for the largest streams, for asking room.
@@ -87,9 +121,14 @@ impl Plan {
     /// `Invalid` when they would exceed a limit of the format.
     pub(crate) fn worst(&self) -> Result<Head, Error> {
         let most: Vec<u64> = self.regions.iter().map(|region| region.most).collect();
-        let arrays = self.regions.iter().map(|r| (r.spec.clone(), r.method.id())).collect();
+        let arrays = self.regions.iter().map(|r| (r.spec.clone(), r.codec.id())).collect();
         Head::worst(self.version, arrays, &most).map_err(|cause| unfit(self.version, cause))
     }
+}
+
+/// Whether a decoder needs to know no more of a codec than its id.
+fn is_told(codec: CodecId) -> bool {
+    matches!(codec, CodecId::Raw | CodecId::Twine)
 }
 
 /// The error for a checkpoint that exceeds a limit of the format.
@@ -98,15 +137,10 @@ pub(crate) fn unfit(version: i64, cause: FrameError) -> Error {
     Error::new(ErrorKind::Invalid, message).caused_by(cause)
 }
 
-fn planned(spec: RegionSpec, codec: Codec, bytes: u64) -> Result<Planned, Error> {
-    let made = Method::of(codec, &spec).and_then(|method| {
-        let most = method.max_bytes(&spec, bytes)?;
-        Ok((method, most))
-    });
-    let (method, most) = made.map_err(|cause| {
-        let message =
-            format!("Region {:?} cannot be encoded with {}: {cause}", spec.name, describe(codec));
+fn planned(spec: RegionSpec, codec: Spec, bytes: u64) -> Result<Planned, Error> {
+    let name = spec.name.clone();
+    Planned::of(spec, codec, bytes).map_err(|cause| {
+        let message = format!("Region {name:?} cannot be encoded with {codec}: {cause}");
         Error::new(ErrorKind::Invalid, message).caused_by(cause)
-    })?;
-    Ok(Planned { spec, method, bytes, most, is_auto: false })
+    })
 }

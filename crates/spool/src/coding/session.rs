@@ -6,11 +6,10 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use unspool_codec::{Achieved, Head, REGION_ALIGNMENT};
+use unspool_codec::{Achieved, Head, Made, REGION_ALIGNMENT, Spec};
 use unspool_transfer::{Buffer, Pool};
 
 use super::check;
-use super::method::{Made, Method};
 use super::plan::{Plan, Planned, unfit};
 use crate::error::{Error, ErrorKind};
 use crate::gpu::staged;
@@ -19,9 +18,8 @@ use crate::gpu::staged;
 #[derive(Debug)]
 pub(crate) struct Session {
     plan: Plan,
-    /// Its head with the largest streams, and the bytes that room was asked for.
+    /// Its head with the largest streams.
     worst: Arc<Head>,
-    granted: u64,
     /// Whether every region is decoded and compared at once.
     check: bool,
     buffers: Arc<Pool>,
@@ -41,20 +39,7 @@ impl Session {
     pub(crate) fn new(plan: Plan, worst: Arc<Head>, check: bool, buffers: &Arc<Pool>) -> Session {
         let waiting = plan.regions.iter().map(|_| None).collect();
         let (buffers, made, time) = (Arc::clone(buffers), Vec::new(), Duration::ZERO);
-        let granted = worst.payload_bytes;
-        Session { plan, worst, granted, check, buffers, made, end: 0, waiting, failed: None, time }
-    }
-
-    /// Keeps the bytes of the regions whose codec the run has chosen as they are, before anything
-    /// is encoded.
-    ///
-    /// # Errors
-    /// Those of [`Plan::worst`].
-    pub(crate) fn keep_as_it_is(&mut self) -> Result<(), Error> {
-        self.plan.keep_as_it_is();
-        self.worst = Arc::new(self.plan.worst()?);
-        debug_assert!(self.worst.payload_bytes <= self.granted, "nvCOMP takes more than the bytes");
-        Ok(())
+        Session { plan, worst, check, buffers, made, end: 0, waiting, failed: None, time }
     }
 
     /// Memory for the values of region `index`, to be filled by the caller.
@@ -156,7 +141,7 @@ impl Session {
         payload[self.end as usize..start as usize].fill(0);
         let out = &mut payload[start as usize..];
         let began = Instant::now();
-        let made = region.method.encode(&region.spec, values, out);
+        let made = region.encode(values, out);
         self.time += began.elapsed();
         let made = made.map_err(|cause| {
             let message = format!(
@@ -175,18 +160,18 @@ impl Session {
 
     /// Decodes a region at once and compares it with what was given.
     pub(crate) fn look(&self, region: &Planned, values: &[u8], stream: &[u8]) -> Result<(), Error> {
-        if matches!(region.method, Method::Raw) {
+        if region.codec == Spec::Raw {
             return Ok(());
         }
         let mut decoded = staged(&self.buffers, region.bytes)?;
-        region.method.decode(&region.spec, stream, &mut decoded).map_err(|cause| {
+        region.decode(stream, &mut decoded).map_err(|cause| {
             let message = format!(
                 "Version {} was not saved: the stream of region {:?} cannot be decoded: {cause}",
                 self.plan.version, region.spec.name
             );
             Error::new(ErrorKind::BoundViolated, message).caused_by(cause)
         })?;
-        match check::compare(&region.spec, &region.method, values, &decoded) {
+        match check::compare(&region.spec.dtype, &region.codec, values, &decoded) {
             None => Ok(()),
             Some(found) => Err(check::violated(self.plan.version, &region.spec.name, &found)),
         }
@@ -199,7 +184,7 @@ impl Session {
 
     /// The most bytes of the payload.
     pub(crate) fn most(&self) -> u64 {
-        self.granted
+        self.worst.payload_bytes
     }
 
     /// Whether nothing is encoded yet.
@@ -222,6 +207,6 @@ impl Session {
 
     /// The errors that the encoders made, by region, and how long they took.
     pub(crate) fn achieved(&self) -> (Vec<Option<Achieved>>, Duration) {
-        (self.made.iter().map(|made| made.achieved).collect(), self.time)
+        (self.made.iter().map(|made| Some(made.achieved)).collect(), self.time)
     }
 }

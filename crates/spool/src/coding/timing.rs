@@ -14,8 +14,6 @@ const MOST: usize = 16;
 /// Whose time is taken.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Watched {
-    /// The candidate.
-    pub(super) index: usize,
     /// Bytes of the values.
     pub(super) bytes: u64,
     pub(super) is_decoder: bool,
@@ -24,7 +22,6 @@ pub(super) struct Watched {
 /// A codec whose time is not known yet.
 #[derive(Debug)]
 pub(crate) struct Reading {
-    pub(super) index: usize,
     pub(super) bytes: u64,
     pub(super) is_decoder: bool,
     ends: [Event; 2],
@@ -55,13 +52,13 @@ impl Hub {
         (gpu, stream): (&Gpu, &Stream),
         work: impl FnOnce() -> Result<T, E>,
     ) -> Result<T, E> {
-        let Some(Watched { index, bytes, is_decoder }) = watched else { return work() };
+        let Some(Watched { bytes, is_decoder }) = watched else { return work() };
         let start = event(gpu, stream);
         let began = Instant::now();
         let done = work()?;
         let host = began.elapsed();
         if let (Some(start), Some(end)) = (start, event(gpu, stream)) {
-            let reading = Reading { index, bytes, is_decoder, ends: [start, end], host };
+            let reading = Reading { bytes, is_decoder, ends: [start, end], host };
             let mut state = self.state();
             if state.tally.experience.readings.len() < MOST {
                 state.tally.experience.readings.push(reading);

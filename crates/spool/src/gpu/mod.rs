@@ -13,8 +13,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 pub use unspool_cuda::{Context, device_of};
 use unspool_cuda::{DeviceError, DeviceErrorKind, StridedCopies};
+use unspool_gpu_codec::GpuCodecs;
 use unspool_tiers::Gpu as Device;
-use unspool_tiers::coders::Coders;
 
 use crate::error::{Error, ErrorKind};
 
@@ -35,7 +35,7 @@ pub use unspool_tiers::DeviceArray;
 pub struct Gpu {
     device: Arc<Device>,
     strided: Arc<StridedCopies>,
-    coders: Arc<Coders>,
+    coders: Arc<GpuCodecs>,
     /// There is no compiler for its encoders, or the device does not take them.
     broken: Arc<AtomicBool>,
     scratch: Arc<Scratch>,
@@ -44,18 +44,18 @@ pub struct Gpu {
 impl Gpu {
     /// `folders` are looked into first for the compiler.
     pub(crate) fn new(device: Arc<Device>, folders: Vec<PathBuf>) -> Gpu {
-        let coders = Arc::new(Coders::new(device.context(), &folders));
+        let coders = Arc::new(GpuCodecs::new(device.context(), &folders));
         let strided = Arc::new(StridedCopies::looking_in(device.context(), folders));
         Gpu { device, strided, coders, broken: Arc::default(), scratch: Arc::default() }
     }
 
     /// Its encoders and decoders; `None` once they were found not to work.
-    pub(crate) fn coders(&self) -> Option<&Arc<Coders>> {
+    pub(crate) fn coders(&self) -> Option<&Arc<GpuCodecs>> {
         (!self.broken.load(Ordering::Relaxed)).then_some(&self.coders)
     }
 
     /// The same, also when they were found not to work: for a batch that was begun before.
-    pub(crate) fn own_coders(&self) -> &Coders {
+    pub(crate) fn own_coders(&self) -> &GpuCodecs {
         &self.coders
     }
 

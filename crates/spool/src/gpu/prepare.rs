@@ -4,10 +4,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use unspool_codec::{Bound, Codec, Zfp};
+use unspool_codec::{Spec, Zfp};
+use unspool_gpu_codec::GpuCodec;
 
 use super::Gpu;
-use crate::coding::{Choice, CodecChoice};
+use crate::coding::Codecs;
 
 /// The longest wait at close for a compiler at work, which cannot be stopped: the process may end
 /// next. What it makes is there for the next run.
@@ -25,41 +26,36 @@ struct Needs {
 }
 
 impl Needs {
-    fn of(choice: &CodecChoice) -> Needs {
-        choice.choices().fold(Needs::default(), |needs, choice| match choice {
-            Choice::Auto | Choice::Fixed(Codec::Lossless) => Needs { lossless: true, ..needs },
-            Choice::Fixed(Codec::Bounded(bound)) => {
-                let known = matches!(bound, Bound::Absolute(_) | Bound::Relative { .. });
-                Needs { bounded: true, reduces: needs.reduces || !known, ..needs }
+    fn of(codecs: &Codecs) -> Needs {
+        codecs.specs().fold(Needs::default(), |needs, spec| match spec {
+            Spec::Auto | Spec::Lossless => Needs { lossless: true, ..needs },
+            Spec::Bounded(bound) => {
+                let reduces = needs.reduces || bound.depends_on_values();
+                Needs { bounded: true, reduces, ..needs }
             }
-            Choice::Fixed(Codec::Zfp(Zfp::Rate(_))) => Needs { zfp: true, ..needs },
-            Choice::Fixed(Codec::NvComp(_)) => Needs { nvcomp: true, ..needs },
-            Choice::Fixed(_) => needs,
+            Spec::Zfp(Zfp::Rate(_)) => Needs { zfp: true, ..needs },
+            spec => Needs { nvcomp: needs.nvcomp || spec.needs_gpu(), ..needs },
         })
     }
 }
 
 impl Gpu {
-    /// Begins to prepare what `choice` needs.
-    pub(crate) fn prepare(&self, choice: &CodecChoice) {
-        let needs = Needs::of(choice);
+    /// Begins to prepare what `codecs` need.
+    pub(crate) fn prepare(&self, codecs: &Codecs) {
+        let needs = Needs::of(codecs);
         let twine = self.coders.twine();
         if needs.zfp {
             let coders = Arc::clone(&self.coders);
-            twine.background().push(move || coders.zfp().prepare());
+            // Whoever needs them is told what fails.
+            twine.background().push(move || drop(coders.zfp().prepare(&[])));
         }
         if needs.nvcomp {
-            self.prepare_nvcomp();
+            let coders = Arc::clone(&self.coders);
+            twine.background().push(move || drop(coders.nvcomp().prepare(&[])));
         }
         if needs.lossless || needs.bounded {
             twine.prepare_ahead(needs.lossless, needs.bounded, needs.reduces);
         }
-    }
-
-    /// Begins to load nvCOMP and to prepare the kernels around it.
-    pub(crate) fn prepare_nvcomp(&self) {
-        let coders = Arc::clone(&self.coders);
-        self.coders.twine().background().push(move || coders.nvcomp().prepare());
     }
 
     /// Kernels that are still to be prepared.
@@ -75,19 +71,21 @@ impl Gpu {
 
 #[cfg(test)]
 mod tests {
+    use unspool_codec::Bound;
+
     use super::*;
 
     #[test]
     fn what_is_prepared_follows_from_the_codecs() {
-        let needs = |codec| Needs::of(&CodecChoice::all(codec));
-        assert_eq!(needs(Codec::Raw), Needs::default());
-        assert_eq!(needs(Codec::Zfp(Zfp::Accuracy(1e-3))), Needs::default());
-        assert_eq!(needs(Codec::Zfp(Zfp::Rate(8.0))), Needs { zfp: true, ..Needs::default() });
+        let needs = |codec| Needs::of(&Codecs::all(codec));
+        assert_eq!(needs(Spec::Raw), Needs::default());
+        assert_eq!(needs(Spec::Zfp(Zfp::Tolerance(1e-3))), Needs::default());
+        assert_eq!(needs(Spec::Zfp(Zfp::Rate(8.0))), Needs { zfp: true, ..Needs::default() });
         let bounded = Needs { bounded: true, ..Needs::default() };
-        assert_eq!(needs(Codec::Bounded(Bound::Absolute(1e-3))), bounded);
+        assert_eq!(needs(Spec::Bounded(Bound::Absolute(1e-3))), bounded);
         let reduces = Needs { reduces: true, ..bounded };
-        assert_eq!(needs(Codec::Bounded(Bound::Range(1e-3))), reduces);
-        let auto = CodecChoice { default: Choice::Auto, ..CodecChoice::default() };
+        assert_eq!(needs(Spec::Bounded(Bound::Range(1e-3))), reduces);
+        let auto = Codecs { default: Spec::Auto, ..Codecs::default() };
         assert_eq!(Needs::of(&auto), Needs { lossless: true, ..Needs::default() });
     }
 }

@@ -3,18 +3,17 @@
 use std::sync::Arc;
 
 use unspool_core::{CheckpointId, Place, RequestId};
-use unspool_gpu_codec::pending::EncodeError;
-use unspool_tiers::coders::{self, Encoding};
+use unspool_gpu_codec::EncodeError;
 
 use super::{Room, SaveTicket};
-use crate::coding::{Chain, Encoded, Launched};
+use crate::coding::{Chain, Encoded, Encoding, Launched, Placed};
 use crate::error::Error;
 use crate::hub::{Hub, check_open};
 use crate::state::State;
 use crate::tally::Call;
 
 /// The result of an encoder on a GPU: where the checkpoint lies, or why there is none.
-pub(crate) type Outcome = Result<coders::Encoded, EncodeError>;
+pub(crate) type Outcome = Result<Placed, EncodeError>;
 
 /// A save whose call has returned while a GPU encodes it.
 #[derive(Debug)]

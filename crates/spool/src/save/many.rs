@@ -10,14 +10,14 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use unspool_codec::{Head, RegionSpec};
+use unspool_codec::{CodecId, Head, RegionSpec};
 use unspool_core::RequestId;
 use unspool_cuda::{DeviceError, Poll, Stream};
 
 use super::in_flight::hand_over_all;
-use super::together::{Family, MOST_REGIONS, family, launch};
+use super::together::{MOST_REGIONS, launch, together};
 use super::{Prepared, Room, SaveTicket, count_stall};
-use crate::coding::{CodecChoice, Sources};
+use crate::coding::{Codecs, Sources};
 use crate::error::{Error, ErrorKind};
 use crate::gpu::{self, DeviceArray, Gpu};
 use crate::hub::Hub;
@@ -131,13 +131,13 @@ impl<'a> Checkpoint<'a> {
             && regions.all(|(values, region)| region.bytes == 0 || is_there(values))
     }
 
-    /// What encodes it together with others on `gpu`, if its values let it.
-    pub(crate) fn family(&self, gpu: &Gpu) -> Option<Family> {
+    /// The codec that encodes it together with others on `gpu`, if its values let it.
+    pub(crate) fn together(&self, gpu: &Gpu) -> Option<CodecId> {
         let plan = self.prepared.plan()?;
         let may = gpu.coders().is_some()
             && plan.regions.len() <= MOST_REGIONS
             && self.is_all_on(gpu.ordinal());
-        if may { family(plan) } else { None }
+        if may { together(plan) } else { None }
     }
 
     /// Whether the stream of an array is being captured into a graph. One that does not tell is
@@ -187,7 +187,7 @@ impl Spool {
         &self,
         version: i64,
         regions: Vec<RegionSpec>,
-        codecs: &CodecChoice,
+        codecs: &Codecs,
     ) -> Result<Checkpoint<'a>, Error> {
         self.hub().check_process()?;
         Ok(Checkpoint::of(Arc::new(self.hub().prepare(version, regions, codecs)?)))
@@ -319,16 +319,17 @@ impl<'c> SaveMany<'_, 'c> {
         let entered: Vec<_> = granted.into_iter().filter_map(|one| self.enter(one)).collect();
         let (mut group, mut last) = (Group::default(), None);
         for one in entered {
-            let family = gpu.filter(|_| one.is_on_device()).and_then(|gpu| one.checkpoint.family(gpu));
-            if !group.members.is_empty() && !(family.is_some() && family == last && group.fits(&one))
-            {
+            let on_device = gpu.filter(|_| one.is_on_device());
+            let codec = on_device.and_then(|gpu| one.checkpoint.together(gpu));
+            let joins = codec.is_some() && codec == last && group.fits(&one);
+            if !joins {
                 self.save_group(std::mem::take(&mut group));
             }
-            match family {
+            match codec {
                 Some(_) => group.push(one),
                 None => self.save_alone(one),
             }
-            last = family;
+            last = codec;
         }
         self.save_group(group);
     }

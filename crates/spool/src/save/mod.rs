@@ -11,11 +11,10 @@ use std::sync::Arc;
 use unspool_codec::{Head, Region, RegionSpec};
 use unspool_core::{CheckpointId, Event, Kept, Nanos, Place, RequestId, Size, Version};
 use unspool_cuda::{DeviceSpan, Stream};
-use unspool_tiers::coders::Encoding;
 use unspool_tiers::{Gpu, WriteGuard};
 use unspool_transfer::{Buffer, Frame, TransferError, staging, write_frame};
 
-use crate::coding::{Chain, CodecChoice, Encoded, Launched, Plan};
+use crate::coding::{Chain, Codecs, Encoded, Encoding, Launched, Plan};
 use crate::error::{Error, ErrorKind};
 use crate::gpu::{self, Begun, DeviceArray, Leave, Part};
 use crate::hub::{Hub, check_open};
@@ -27,7 +26,7 @@ use crate::waiting::{Answered, Asked, Until};
 
 pub(crate) use in_flight::{InFlight, Outcome};
 pub use many::Checkpoint;
-pub(crate) use together::{Family, MOST_REGIONS, family};
+pub(crate) use together::MOST_REGIONS;
 
 /// Room for one checkpoint: fill its regions, then [`commit`](SaveTicket::commit). Dropping the
 /// ticket gives the save up: nothing was saved and the version is free again.
@@ -103,7 +102,7 @@ impl Spool {
         &self,
         version: i64,
         regions: Vec<RegionSpec>,
-        codecs: &CodecChoice,
+        codecs: &Codecs,
         wait: &Wait<'_>,
     ) -> Result<SaveTicket, Error> {
         let hub = self.hub();
@@ -142,7 +141,7 @@ impl Hub {
         &self,
         version: i64,
         regions: Vec<RegionSpec>,
-        codecs: &CodecChoice,
+        codecs: &Codecs,
     ) -> Result<Prepared, Error> {
         let head = Head::layout(version, regions).map_err(|cause| {
             let message = format!("Version {version} cannot be saved: {cause}");

@@ -2,41 +2,34 @@
 
 use std::time::Instant;
 
-use unspool_codec::NvComp;
+use unspool_codec::CodecId;
 use unspool_core::RequestId;
 use unspool_cuda::{DeviceError, DeviceSpan, Mark, Stream};
+use unspool_gpu_codec::{After, Values};
 use unspool_tiers::WriteGuard;
-use unspool_tiers::coders::{Behind, Encoding, Member, Values};
 
 use super::many::Granted;
 use super::{Room, SaveTicket};
-use crate::coding::{Chain, Method, Plan, values};
+use crate::coding::{Chain, Encoding, Member, Plan, values};
 use crate::gpu::Gpu;
 
 /// The most regions of one launch.
 pub(crate) const MOST_REGIONS: usize = 4096;
 
-/// What one call of an encoder takes.
-#[derive(PartialEq)]
-pub(crate) enum Family {
-    Twine,
-    NvComp(NvComp),
-}
-
-/// What takes all regions of `plan`; `None` where nothing is gained by encoding it with others,
-/// and for what the run tries out, which has its own call so that it can be timed and given up.
-pub(crate) fn family(plan: &Plan) -> Option<Family> {
-    if plan.auto.is_some_and(|picked| picked.is_timed || plan.needs_gpu()) {
+/// The codec that encodes all regions of `plan` on a GPU; `None` where nothing is gained by encoding
+/// them with others, and for what the run measures, which has its own call. Twine takes the bytes
+/// that are kept as they are as well.
+pub(crate) fn together(plan: &Plan) -> Option<CodecId> {
+    if plan.auto.is_some_and(|picked| picked.is_timed) {
         return None;
     }
-    let of = |method: &Method| match method {
-        Method::Raw | Method::Twine(_) => Some(Family::Twine),
-        Method::NvComp(layout) => Some(Family::NvComp(layout.codec())),
-        Method::Zfp(..) => None,
-    };
-    let mut all = plan.regions.iter().map(|region| of(&region.method));
+    let mut all = plan.regions.iter().map(|region| match region.layout.as_ref()?.id() {
+        CodecId::Raw | CodecId::Twine => Some(CodecId::Twine),
+        CodecId::Zfp => None,
+        other => Some(other),
+    });
     let first = all.next()??;
-    all.all(|other| other.as_ref() == Some(&first)).then_some(first)
+    all.all(|other| other == Some(first)).then_some(first)
 }
 
 /// Enqueues one encoder for all of `group`, which afterwards hold what is under way.
@@ -102,7 +95,7 @@ fn streams<'c>(group: &[Granted<'c>]) -> Vec<&'c Stream> {
 /// Copies aside what the encoder cannot read in place.
 fn gather(gpu: &Gpu, one: &mut Granted<'_>) -> Result<(), DeviceError> {
     let Some(encoded) = &mut one.ticket.encoded else { return Ok(()) };
-    (encoded.gpu, encoded.is_from_gpu) = (Some(gpu.clone()), true);
+    encoded.gpu = Some(gpu.clone());
     for (index, array, stream) in one.checkpoint.arrays() {
         encoded.give(gpu, index, (array, stream))?;
     }
@@ -120,11 +113,11 @@ fn take_guard(ticket: &mut SaveTicket) -> Option<WriteGuard> {
 }
 
 /// The values of each, after the copies that were made aside.
-fn sources<'a>(
+fn sources(
     stream: &Stream,
-    group: &'a [Granted<'_>],
+    group: &[Granted<'_>],
     rooms: &[WriteGuard],
-) -> Result<Vec<Vec<Values<'a>>>, DeviceError> {
+) -> Result<Vec<Vec<Values>>, DeviceError> {
     let each = group.iter().zip(rooms).map(|(one, guard)| {
         let found = one.ticket.encoded.as_ref().zip(guard.device());
         let Some((encoded, nothing)): Option<(_, &DeviceSpan)> = found else {
@@ -138,23 +131,23 @@ fn sources<'a>(
 fn members<'a>(
     group: &'a [Granted<'_>],
     guards: Vec<WriteGuard>,
-    values: Vec<Vec<Values<'a>>>,
+    values: Vec<Vec<Values>>,
 ) -> Vec<Member<'a>> {
     let mut before = None;
     let all = group.iter().zip(guards).zip(values).map(|((one, guard), values)| {
         let chain = one.ticket.chain.as_ref();
-        let behind = chain.map_or(Behind::Nothing, |chain| behind(chain, before));
+        let after = chain.map_or(After::Nothing, |chain| after(chain, before));
         before = Some(one.ticket.request);
-        Member { guard, offset: one.ticket.place.offset, values, behind }
+        Member { guard, offset: one.ticket.place.offset, values, after }
     });
     all.collect()
 }
 
-fn behind(chain: &Chain, before: Option<RequestId>) -> Behind<'_> {
+fn after(chain: &Chain, before: Option<RequestId>) -> After<'_> {
     if before == Some(chain.request) {
-        return Behind::Before(chain.alignment);
+        return After::Before(chain.alignment);
     }
-    chain.behind.get().map_or(Behind::Nothing, |last| Behind::Earlier(last, chain.alignment))
+    chain.behind.get().map_or(After::Nothing, |last| After::Earlier(last, chain.alignment))
 }
 
 /// The encoder of a save is under way.

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use unspool_core::{CheckpointId, TierId};
 use unspool_testkit::Operation;
+use unspool_tiers::AnyTier;
 use unspool_transfer::Answer;
 
 use super::common::{Change, bytes_spec, wait};
@@ -184,7 +185,7 @@ fn a_closed_spool_holds_no_memory() {
     let rig = Plan::arenas(Some(4 * PAGES), Some(8 * PAGES)).build();
     (0..8).for_each(|version| rig.save(version, LEN).unwrap());
     rig.spool.close().unwrap();
-    let arenas = rig.spool.hub().tiers.iter().filter_map(|tier| tier.memory());
+    let arenas = rig.spool.hub().tiers.iter().filter_map(AnyTier::arena);
     let used: Vec<u64> = arenas.map(unspool_tiers::Arena::used).collect();
     assert_eq!(used, [0, 0]);
     assert_eq!(rig.spool.stats().unwrap().tiers[0].capacity, 4 * PAGES);

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use tempfile::TempDir;
 use unspool_core::{TierKind, Version};
 use unspool_testkit::{Faulty, Gate, Gated, Operation};
-use unspool_tiers::{Arena, Disk, DiskOptions, Tier};
+use unspool_tiers::{AnyTier, Arena, Disk, DiskOptions};
 use unspool_transfer::{Clock, ManualClock, SystemClock};
 
 use crate::hub::{Hub, Parts};
@@ -80,12 +80,12 @@ impl Plan {
         let disk = Arc::new(Disk::open(options).unwrap());
         let faults = Arc::new(Faulty::new(disk.clone()));
         let gated = Arc::new(Gated::new(faults.clone()));
-        let mut tiers: Vec<Arc<dyn Tier>> = Vec::new();
+        let mut tiers: Vec<AnyTier> = Vec::new();
         let (device, host) = (self.settings.device, self.settings.host);
         for (kind, bytes) in [(TierKind::Device, device), (TierKind::Host, host)] {
-            tiers.extend(bytes.map(|n| Arc::new(Arena::new(kind, n).unwrap()) as Arc<dyn Tier>));
+            tiers.extend(bytes.map(|n| AnyTier::Arena(Arena::new(kind, n).unwrap())));
         }
-        tiers.push(gated.clone());
+        tiers.push(AnyTier::Store(gated.clone()));
         let time: Arc<dyn Clock> =
             if self.manual_clock { clock.clone() } else { Arc::new(SystemClock::default()) };
         let stack = Stack { tiers, disk: Some(disk), gpu: None, order: None };

@@ -8,7 +8,7 @@ use unspool_testkit::{Fault, Operation, first_difference};
 
 use super::common::{bytes_spec, content, wait};
 use super::{Plan, Rig, assert_consistent};
-use crate::{Choice, Codec, CodecChoice, DiskSettings, Error, ErrorKind, Outer, Settings, Spool};
+use crate::{Codecs, DiskSettings, Error, ErrorKind, Outer, Settings, Spec, Spool};
 
 const SIZES: [usize; 8] = [0, 1, 100, 4096, 4097, 9000, 20_000, 70_000];
 const VERSIONS: i64 = 20;
@@ -54,7 +54,7 @@ fn settings() -> impl Strategy<Value = Settings> {
     let policies = [PolicyKind::Score, PolicyKind::Lru, PolicyKind::Fifo, PolicyKind::Belady];
     let capacity = prop::option::weighted(0.3, (10..80u64).prop_map(|pages| pages * 4096));
     let policy = prop::sample::select(policies.to_vec());
-    let codecs = [Choice::default(), Choice::Fixed(Codec::Lossless), Choice::Auto];
+    let codecs = [Spec::Raw, Spec::Lossless, Spec::Auto];
     let packed = prop::option::weighted(0.3, Just(Outer::Zstd(1)));
     let codecs = (prop::sample::select(codecs.to_vec()), packed);
     let rest = (any::<bool>(), any::<bool>(), 1..4u32, 1..3usize, codecs);
@@ -67,7 +67,7 @@ fn settings() -> impl Strategy<Value = Settings> {
             disk: Some(disk),
             policy,
             discard_after_restore,
-            codec: CodecChoice { default: codec, ..CodecChoice::default() },
+            codec: Codecs { default: codec, ..Codecs::default() },
             check_codec: true,
             in_flight,
             store_workers: workers,

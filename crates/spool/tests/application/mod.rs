@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use unspool::gpu::{Context, DeviceArray, DeviceMemory, Stream, StridedLayout};
 use unspool::{
-    Accumulate, Batched, CodecChoice, Dtype, On, RegionSpec, RestoreTicket, Settings, Spool, Wait,
+    Accumulate, Batched, Codecs, Dtype, On, RegionSpec, RestoreTicket, Settings, Spool, Wait,
 };
 use unspool_cuda::{Driver, copy};
 
@@ -54,7 +54,7 @@ pub fn every_other(memory: &DeviceMemory, bytes: &[u8]) -> (DeviceArray, Vec<u8>
 }
 
 /// What `change` makes of the settings of a spool on the GPU, opened.
-pub fn open(codec: CodecChoice, change: impl FnOnce(&mut Settings)) -> Outcome<Spool> {
+pub fn open(codec: Codecs, change: impl FnOnce(&mut Settings)) -> Outcome<Spool> {
     let mut settings = Settings {
         device: Some(1 << 20),
         on: On::Cuda(None),
@@ -69,7 +69,7 @@ pub fn open(codec: CodecChoice, change: impl FnOnce(&mut Settings)) -> Outcome<S
 
 /// The same with an adaptor in front of it.
 pub fn open_batched(
-    codec: CodecChoice,
+    codec: Codecs,
     most: Accumulate,
     change: impl FnOnce(&mut Settings),
 ) -> Outcome<Batched> {

@@ -21,7 +21,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use unspool::gpu::{DeviceMemory, Gpu, Stream};
-use unspool::{Accumulate, Batched, Codec, CodecChoice, DiskSettings, On, Settings, Spool, Wait};
+use unspool::{Accumulate, Batched, Codecs, DiskSettings, On, Settings, Spec, Spool, Wait};
 
 pub use arrays::Bank;
 pub use plan::{Dice, Done, Plan, Wrong};
@@ -95,7 +95,7 @@ fn open(plan: &Plan) -> Result<Batched, unspool::Error> {
         disk: plan.disk.as_ref().map(DiskSettings::new),
         on: On::Cuda(Some(plan.on)),
         check_order: plan.check_order,
-        codec: CodecChoice::all(if plan.encoded { Codec::Lossless } else { Codec::Raw }),
+        codec: Codecs::all(if plan.encoded { Spec::Lossless } else { Spec::Raw }),
         timeout: LIMIT,
         ..Settings::default()
     })?;

@@ -278,10 +278,6 @@ impl Tier for Arena {
     fn sync(&self) -> Result<(), TierError> {
         Ok(())
     }
-
-    fn memory(&self) -> Option<&Arena> {
-        Some(self)
-    }
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use unspool_codec::twine::{self, Layout, Method, Spec, Step, ValueKind};
+use unspool_codec::twine::{self, Array, Layout, Step, ValueKind};
 use unspool_codec::{Achieved, Bound, Dtype};
 
 use crate::codes::{Code, Outcome};
@@ -112,18 +112,18 @@ impl Job<'_> {
         Cut::of(&self.words[3..7]).layout(high(self.words[7]) >> 8 & 0xff, self.n())
     }
 
-    fn method(&self, steps: u64) -> Outcome<Method> {
+    fn method(&self, steps: u64) -> Outcome<Option<Bound>> {
         Ok(match self.rule() {
-            EXACT => Method::Lossless,
-            STEP => Method::Bound(Bound::Absolute(self.float(8))),
+            EXACT => None,
+            STEP => Some(Bound::Absolute(self.float(8))),
             RANGE | RMS => {
                 // SAFETY: the step that the launch before has written, of our own memory.
                 let bound = unsafe { ((steps + 32 * self.number) as *const f64).read() };
-                Method::Bound(Bound::Absolute(bound))
+                Some(Bound::Absolute(bound))
             }
             RELATIVE => {
                 let (bound, floor) = (self.float(8), self.float(10));
-                Method::Bound(Bound::Relative { bound, floor })
+                Some(Bound::Pointwise { bound, floor })
             }
             _ => return Err(Code::LAUNCH_FAILED),
         })
@@ -284,7 +284,7 @@ fn encode_job(
     let (layout, method) = (job.layout()?, job.method(launch.steps())?);
     let source = bytes(world, device, job.source(), layout.bytes())?;
     let mut stream = vec![0; twine::max_bytes(&layout) as usize];
-    let encoded = twine::encode(&Spec { layout, method }, source, &mut stream)
+    let encoded = twine::encode(&Array { layout, bound: method }, source, &mut stream)
         .map_err(|_| Code::LAUNCH_FAILED)?;
     write(world, device, at, &stream[..encoded.bytes as usize], limit)?;
     Ok((encoded.bytes, encoded.achieved))

@@ -5,8 +5,11 @@ use std::ops::Range;
 
 use unspool_codec::twine as codec;
 use unspool_cuda::{Context, DeviceErrorKind, DeviceMemory, Stream, copy};
-use unspool_gpu_codec::twine::{Checkpoint, DecodeJob, EncodeJob, JobSpec, Twine};
-use unspool_gpu_codec::{CheckpointResult, EncodeErrorKind, Pending, Start};
+use unspool_gpu_codec::twine::Twine;
+use unspool_gpu_codec::{
+    Checkpoint, CheckpointResult, DecodeJob, EncodeErrorKind, EncodeJob, GpuCodec, GpuLayout,
+    Pending, Start,
+};
 
 use crate::bench::{LONG, download, upload};
 use crate::fields::{Dice, Region, damage, label, region};
@@ -61,16 +64,16 @@ struct Loaded {
 }
 
 impl Loaded {
-    fn job(&self) -> EncodeJob<'_> {
+    fn job(&self) -> EncodeJob {
         job_of(&self.region, self.memory.span().address() + self.skip)
     }
 }
 
 /// What is to be done with a region whose array is at this address.
-pub fn job_of(region: &Region, source: u64) -> EncodeJob<'_> {
+pub fn job_of(region: &Region, source: u64) -> EncodeJob {
     let bytes = region.bytes as u64;
-    let spec = region.spec.as_ref().map_or(JobSpec::Raw { bytes }, JobSpec::Twine);
-    EncodeJob { source, spec }
+    let layout = region.spec.map_or(GpuLayout::Raw { bytes }, GpuLayout::Twine);
+    EncodeJob { source, layout }
 }
 
 impl Round<'_> {
@@ -102,7 +105,7 @@ impl Round<'_> {
         let mut pending: Vec<Pending> = Vec::new();
         for launch in &launches {
             let stream = self.streams[dice.below(4) as usize];
-            let jobs: Vec<Vec<EncodeJob<'_>>> =
+            let jobs: Vec<Vec<EncodeJob>> =
                 launch.iter().map(|regions| regions.iter().map(Loaded::job).collect()).collect();
             let start = |number: usize| match (number, pending.last()) {
                 (0, None) => Start::At(begin),
@@ -199,7 +202,7 @@ impl Round<'_> {
         let job = DecodeJob {
             stream: from.span().address(),
             stored: stored as u64,
-            layout,
+            layout: (*layout).into(),
             target: to.span().address() + GUARDS,
         };
         // SAFETY: both live until the status is there.
@@ -219,7 +222,7 @@ impl Round<'_> {
     fn overflow(&self) {
         let mut dice = Dice(self.seed + 2_000_000);
         let loaded: Vec<Loaded> = (0..2).map(|_| self.load(&mut dice)).collect();
-        let jobs: Vec<EncodeJob<'_>> = loaded.iter().map(Loaded::job).collect();
+        let jobs: Vec<EncodeJob> = loaded.iter().map(Loaded::job).collect();
         let first = loaded[0].expected.0.len() as u64;
         let bytes = first.next_multiple_of(64) + loaded[1].expected.0.len() as u64;
         if bytes == 0 {

@@ -2,11 +2,11 @@
 
 use std::time::{Duration, Instant};
 
-use unspool_codec::twine::{Layout, Method, Spec};
+use unspool_codec::twine::{Array, Layout};
 use unspool_codec::{Bound, Dtype};
 use unspool_cuda::{Context, DeviceMemory, Event, Stream, copy};
-use unspool_gpu_codec::Start;
-use unspool_gpu_codec::twine::{Checkpoint, DecodeJob, EncodeJob, JobSpec, Twine};
+use unspool_gpu_codec::twine::Twine;
+use unspool_gpu_codec::{Checkpoint, DecodeJob, EncodeJob, GpuCodec, Start};
 
 use crate::bench::{LONG, upload};
 
@@ -171,21 +171,21 @@ impl Bench<'_> {
     }
 
     fn codecs(&self, least: u64, most: u64, wanted: &str) {
-        let absolute = Method::Bound(Bound::Absolute(1e-3 * self.range));
-        let of_range = |bound| Method::Bound(Bound::Range(bound));
-        let ways: [(&str, Dtype, usize, Method); 12] = [
+        let absolute = Some(Bound::Absolute(1e-3 * self.range));
+        let of_range = |bound| Some(Bound::Range(bound));
+        let ways: [(&str, Dtype, usize, Option<Bound>); 12] = [
             ("f32 2-D abs 1e-3", Dtype::Float32, 2, absolute),
             ("f32 1-D abs 1e-3", Dtype::Float32, 1, absolute),
             ("f32 3-D abs 1e-3", Dtype::Float32, 3, absolute),
             ("f32 2-D range 1e-3", Dtype::Float32, 2, of_range(1e-3)),
             ("f32 3-D range 1e-3", Dtype::Float32, 3, of_range(1e-3)),
             ("f32 3-D range 1e-5", Dtype::Float32, 3, of_range(1e-5)),
-            ("f32 2-D rms 1e-2", Dtype::Float32, 2, Method::Bound(Bound::Rms(1e-2))),
-            ("f32 2-D lossless", Dtype::Float32, 2, Method::Lossless),
-            ("f32 1-D lossless", Dtype::Float32, 1, Method::Lossless),
-            ("f32 3-D lossless", Dtype::Float32, 3, Method::Lossless),
+            ("f32 2-D rms 1e-2", Dtype::Float32, 2, Some(Bound::Rms(1e-2))),
+            ("f32 2-D lossless", Dtype::Float32, 2, None),
+            ("f32 1-D lossless", Dtype::Float32, 1, None),
+            ("f32 3-D lossless", Dtype::Float32, 3, None),
             ("f64 2-D abs 1e-3", Dtype::Float64, 2, absolute),
-            ("f64 2-D lossless", Dtype::Float64, 2, Method::Lossless),
+            ("f64 2-D lossless", Dtype::Float64, 2, None),
         ];
         for (name, dtype, axes, method) in ways.into_iter().filter(|way| way.0.contains(wanted)) {
             for size in sizes(least, most) {
@@ -194,7 +194,7 @@ impl Bench<'_> {
         }
     }
 
-    fn codec(&self, coder: &Twine, name: &str, how: (&Dtype, usize, Method), size: u64) {
+    fn codec(&self, coder: &Twine, name: &str, how: (&Dtype, usize, Option<Bound>), size: u64) {
         let (dtype, axes, method) = how;
         let n = size * MIB / dtype.itemsize();
         let shape = match axes {
@@ -203,13 +203,13 @@ impl Bench<'_> {
             _ => vec![n / SIDE / SIDE, SIDE, SIDE],
         };
         let layout = Layout::of(dtype, &shape).unwrap();
-        let spec = Spec { layout, method };
+        let spec = Array { layout, bound: method };
         let memory = match (dtype.itemsize(), axes) {
             (8, _) => &self.wide,
             (_, 3) => &self.space,
             _ => &self.narrow,
         };
-        let jobs = [EncodeJob { source: memory.span().address(), spec: JobSpec::Twine(&spec) }];
+        let jobs = [EncodeJob { source: memory.span().address(), layout: spec.into() }];
         let room = self.room.span();
         let (start, limit) = (Start::At(room.address()), room.address() + room.len());
         let asked = [Checkpoint { jobs: &jobs, start, limit }];
@@ -220,11 +220,11 @@ impl Bench<'_> {
         let job = DecodeJob {
             stream: room.address(),
             stored,
-            layout: &layout,
+            layout: layout.into(),
             target: self.target.span().address(),
         };
         // SAFETY: as above.
-        let decode = || unsafe { coder.decode(&self.stream, &[job]) }.unwrap();
+        let decode = || unsafe { coder.decode(&self.stream, std::slice::from_ref(&job)) }.unwrap();
         decode().wait(LONG).unwrap();
         let (decoding, decode_call) = measure(self, repeats(size), || drop(decode()));
         println!(
@@ -242,34 +242,34 @@ impl Bench<'_> {
 
     /// Several checkpoints in one call, one behind the other.
     fn batches(&self) {
-        let method = Method::Bound(Bound::Absolute(1e-3 * self.range));
+        let method = Some(Bound::Absolute(1e-3 * self.range));
         for (mib, count) in [(1u64, 8u64), (1, 32), (8, 16), (32, 8)] {
             let spec = |dtype: &Dtype| {
                 let shape = [mib * MIB / dtype.itemsize() / WIDTH, WIDTH];
-                Spec { layout: Layout::of(dtype, &shape).unwrap(), method }
+                Array { layout: Layout::of(dtype, &shape).unwrap(), bound: method }
             };
             let (narrow, wide) = (spec(&Dtype::Float32), spec(&Dtype::Float64));
             self.batch("f32 2-D abs", (mib, count), |at| {
                 let source = self.narrow.span().address() + at;
-                EncodeJob { source, spec: JobSpec::Twine(&narrow) }
+                EncodeJob { source, layout: narrow.into() }
             });
             // Small ones by the kernel that takes every array, large ones by a launch each.
             self.batch("f32 and f64", (mib, count), |at| {
                 let is_wide = at / MIB / mib % 2 == 1;
                 let (memory, spec) =
                     if is_wide { (&self.wide, &wide) } else { (&self.narrow, &narrow) };
-                EncodeJob { source: memory.span().address() + at, spec: JobSpec::Twine(spec) }
+                EncodeJob { source: memory.span().address() + at, layout: (*spec).into() }
             });
         }
     }
 
-    fn batch<'b>(&self, name: &str, (mib, count): (u64, u64), job: impl Fn(u64) -> EncodeJob<'b>) {
+    fn batch(&self, name: &str, (mib, count): (u64, u64), job: impl Fn(u64) -> EncodeJob) {
         if count * mib * MIB > self.narrow.span().len() {
             return;
         }
         let room = self.room.span();
         let limit = room.address() + room.len();
-        let jobs: Vec<[EncodeJob<'_>; 1]> = (0..count).map(|i| [job(i * mib * MIB)]).collect();
+        let jobs: Vec<[EncodeJob; 1]> = (0..count).map(|i| [job(i * mib * MIB)]).collect();
         let asked = jobs.iter().enumerate().map(|(number, jobs)| {
             let at = Start::At(room.address());
             let start = if number == 0 { at } else { Start::Next { align: 256 } };
@@ -280,15 +280,12 @@ impl Bench<'_> {
         let encode = || unsafe { self.coder.encode(&self.stream, &asked) }.unwrap();
         let results = encode().into_iter().map(|pending| pending.wait(LONG).unwrap());
         let mut target = self.target.span().address();
-        let streams = results.zip(&jobs).filter_map(|(result, jobs)| match jobs[0].spec {
-            JobSpec::Twine(Spec { layout, .. }) => {
-                target += layout.bytes();
-                let (stream, stored) = (result.start, result.bytes);
-                Some(DecodeJob { stream, stored, layout, target: target - layout.bytes() })
-            }
-            JobSpec::Raw { .. } => None,
+        let streams = results.zip(&jobs).map(|(result, jobs)| {
+            let (stream, stored, layout) = (result.start, result.bytes, jobs[0].layout.clone());
+            target += layout.bytes();
+            DecodeJob { stream, stored, target: target - layout.bytes(), layout }
         });
-        let streams: Vec<DecodeJob<'_>> = streams.collect();
+        let streams: Vec<DecodeJob> = streams.collect();
         let (device, host) = measure(self, repeats(count * mib), || drop(encode()));
         // SAFETY: as above.
         let decode = || drop(unsafe { self.coder.decode(&self.stream, &streams) }.unwrap());
@@ -307,7 +304,7 @@ impl Bench<'_> {
 
     /// The same with tiles of other sizes than those that are chosen.
     fn tiles(&self, most: u64) {
-        let method = Method::Bound(Bound::Absolute(1e-3 * self.range));
+        let method = Some(Bound::Absolute(1e-3 * self.range));
         for warps in [2, 4, 8] {
             let coder = Twine::new(self.context, Vec::new()).with_best_kernels().with_warps(warps);
             for size in sizes(1, most).filter(|&size| size == 1 || size > 32) {

@@ -1,10 +1,10 @@
 //! Large arrays, alone and several in one checkpoint, each form with the kernels of its own.
 
-use unspool_codec::twine::{self as codec, Method};
+use unspool_codec::twine as codec;
 use unspool_codec::{Bound, Dtype};
 use unspool_cuda::{Context, DeviceMemory, Stream, copy};
-use unspool_gpu_codec::Start;
-use unspool_gpu_codec::twine::{Checkpoint, DecodeJob, Twine};
+use unspool_gpu_codec::twine::Twine;
+use unspool_gpu_codec::{Checkpoint, DecodeJob, GpuCodec, Start};
 
 use crate::bench::{LONG, download, upload};
 use crate::check::{GUARD, job_of};
@@ -13,7 +13,7 @@ use crate::fields::{Dice, Region, array, label};
 /// Arrays that are large enough for kernels of their own, one thread for each, so that all are
 /// compiled at once.
 pub fn run(context: &Context) {
-    let methods = [Method::Lossless, Method::Bound(Bound::Range(1e-4))];
+    let methods = [None, Some(Bound::Range(1e-4))];
     let shapes = [vec![300_000], vec![600, 530], vec![3, 20, 70, 90]];
     std::thread::scope(|scope| {
         for dtype in [Dtype::Float32, Dtype::Float64] {
@@ -23,7 +23,7 @@ pub fn run(context: &Context) {
             }
         }
     });
-    let (range, exact) = (Method::Bound(Bound::Range(1e-4)), Method::Lossless);
+    let (range, exact) = (Some(Bound::Range(1e-4)), None);
     let dice = &mut Dice(8);
     let mut make = |dtype, shape: &[u64], method| array(dice, dtype, shape.to_vec(), method);
     // More tiles than find room at a time.
@@ -68,11 +68,11 @@ fn check_together(context: &Context, regions: &[Region]) {
         assert!(download(&stream, &room) == expected, "{what:?}");
         let streams = regions.iter().zip(&memories).zip(&result.jobs);
         let streams = streams.filter_map(|((region, memory), job)| {
-            let layout = &region.spec.as_ref()?.layout;
+            let layout = region.spec?.into();
             let (stream, target) = (begin + job.offset, memory.span().address());
             Some(DecodeJob { stream, stored: job.stored, layout, target })
         });
-        let streams: Vec<DecodeJob<'_>> = streams.collect();
+        let streams: Vec<DecodeJob> = streams.collect();
         // SAFETY: as above.
         unsafe { coder.decode(&stream, &streams) }.unwrap().wait(LONG).unwrap();
         for (region, memory) in regions.iter().zip(&memories) {

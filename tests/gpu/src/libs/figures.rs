@@ -5,7 +5,7 @@ use std::time::Duration;
 use unspool_codec::{Dtype, NvComp};
 use unspool_cuda::{DeviceMemory, copy};
 use unspool_gpu_codec::{
-    NvCompDecodeJob, NvCompJob, NvCompLayout, Start, ZfpDecodeJob, ZfpJob, ZfpLayout,
+    Checkpoint, DecodeJob, EncodeJob, GpuCodec, NvCompLayout, Start, ZfpLayout,
 };
 
 use crate::bench::{Bench, LONG, MIB};
@@ -85,51 +85,52 @@ impl Arena {
             _ => vec![count / 16_384, 128, 128],
         };
         let layout = ZfpLayout::of(&Dtype::Float32, &shape, rate).unwrap();
-        let job = ZfpJob { source: self.source.span().address(), layout: &layout };
+        let jobs =
+            [EncodeJob { source: self.source.span().address(), layout: layout.clone().into() }];
         let begin = self.room.span().address();
         let limit = begin + self.room.span().len();
+        let asked = [Checkpoint { jobs: &jobs, start: Start::At(begin), limit }];
         let encode = bench.time(self.rounds, || {
             // SAFETY: the memory lives until the stream was waited for, here and below.
-            let pending =
-                unsafe { bench.zfp.encode(&bench.stream, &[job], Start::At(begin), limit) };
-            drop(pending.unwrap());
+            drop(unsafe { bench.zfp.encode(&bench.stream, &asked) }.unwrap());
         });
-        let back = ZfpDecodeJob {
-            stream_address: begin,
+        let back = DecodeJob {
+            stream: begin,
             stored: layout.stored(),
-            layout: &layout,
+            layout: layout.clone().into(),
             target: self.target.span().address(),
         };
         let decode = bench.time(self.rounds, || {
             // SAFETY: as above.
-            drop(unsafe { bench.zfp.decode(&bench.stream, &[back]) }.unwrap());
+            drop(unsafe { bench.zfp.decode(&bench.stream, std::slice::from_ref(&back)) }.unwrap());
         });
         self.row(&format!("zfp {dims}-D, {rate} bits"), layout.stored(), encode, decode.0);
     }
 
     fn nvcomp(&self, bench: &Bench, codec: NvComp) {
         let layout = NvCompLayout::of(&codec, &Dtype::Float32, &[self.mib * MIB / 4]).unwrap();
-        let job = NvCompJob { source: self.source.span().address(), layout: &layout };
+        let jobs =
+            [EncodeJob { source: self.source.span().address(), layout: layout.clone().into() }];
         let begin = self.room.span().address();
         let limit = begin + self.room.span().len();
-        let encode = || {
-            let start = Start::At(begin);
-            // SAFETY: as above.
-            unsafe { bench.nvcomp.encode(&bench.stream, &job, start, limit) }.unwrap()
-        };
-        let result = encode().wait(LONG).unwrap();
+        let asked = [Checkpoint { jobs: &jobs, start: Start::At(begin), limit }];
+        // SAFETY: as above.
+        let encode = || unsafe { bench.nvcomp.encode(&bench.stream, &asked) }.unwrap();
+        let result = encode()[0].wait(LONG).unwrap();
         let slow = matches!(codec, NvComp::Gdeflate | NvComp::Zstd);
         let rounds = if slow { (self.rounds / 10).max(1) } else { self.rounds };
         let encoding = bench.time(rounds, || drop(encode()));
-        let back = NvCompDecodeJob {
-            stream_address: result.start,
+        let back = DecodeJob {
+            stream: result.start,
             stored: result.bytes,
-            layout: &layout,
+            layout: layout.into(),
             target: self.target.span().address(),
         };
         let decode = bench.time(rounds, || {
             // SAFETY: as above.
-            drop(unsafe { bench.nvcomp.decode(&bench.stream, &back) }.unwrap());
+            drop(
+                unsafe { bench.nvcomp.decode(&bench.stream, std::slice::from_ref(&back)) }.unwrap(),
+            );
         });
         self.row(&format!("nvCOMP {codec:?}"), result.bytes, encoding, decode.0);
     }

@@ -2,7 +2,9 @@
 
 use unspool_codec::{Dtype, NvComp};
 use unspool_cuda::{DeviceErrorKind, DeviceMemory};
-use unspool_gpu_codec::{CheckpointResult, NvCompDecodeJob, NvCompJob, NvCompLayout, Start};
+use unspool_gpu_codec::{
+    Checkpoint, CheckpointResult, DecodeJob, EncodeJob, GpuCodec, NvCompLayout, Start,
+};
 
 use crate::bench::{Bench, LONG};
 use crate::data::{self, Dice};
@@ -40,25 +42,27 @@ impl Case {
         bench.upload(&source.span().slice(skip, len).unwrap(), &bytes);
         let room = bench.memory(layout.most());
         let begin = room.span().address();
-        let job = NvCompJob { source: source.span().address() + skip, layout: &layout };
+        let job =
+            EncodeJob { source: source.span().address() + skip, layout: layout.clone().into() };
         let (start, limit) = (Start::At(begin), begin + layout.most());
+        let asked = [Checkpoint { jobs: &[job], start, limit }];
         // SAFETY: all memory lives until the result was waited for, here and below.
-        let pending = unsafe { bench.nvcomp.encode(&bench.stream, &job, start, limit) }.unwrap();
-        let result = pending.wait(LONG).unwrap();
+        let pending = unsafe { bench.nvcomp.encode(&bench.stream, &asked) }.unwrap();
+        let result = pending[0].wait(LONG).unwrap();
         assert!(result.bytes <= layout.most());
         Case { layout, bytes, room, result }
     }
 
     fn back(&self, bench: &Bench, skip: u64) -> Result<Vec<u8>, DeviceErrorKind> {
         let target = bench.memory(self.layout.bytes() + skip);
-        let job = NvCompDecodeJob {
-            stream_address: self.result.start,
+        let job = DecodeJob {
+            stream: self.result.start,
             stored: self.result.bytes,
-            layout: &self.layout,
+            layout: self.layout.clone().into(),
             target: target.span().address() + skip,
         };
         // SAFETY: as above.
-        let status = unsafe { bench.nvcomp.decode(&bench.stream, &job) }.unwrap();
+        let status = unsafe { bench.nvcomp.decode(&bench.stream, &[job]) }.unwrap();
         status.wait(LONG).map_err(|error| error.kind())?;
         Ok(bench.download(&target.span().slice(skip, self.layout.bytes()).unwrap()))
     }

@@ -1,7 +1,9 @@
 //! zfp: the same bytes, values and errors as the codec of the processor.
 
 use unspool_codec::{Achieved, Dtype, Zfp, zfp};
-use unspool_gpu_codec::{EncodeErrorKind, Start, ZfpDecodeJob, ZfpJob, ZfpLayout};
+use unspool_gpu_codec::{
+    Checkpoint, DecodeJob, EncodeErrorKind, EncodeJob, GpuCodec, Start, ZfpLayout,
+};
 
 use crate::bench::{Bench, LONG, MIB};
 use crate::data::{self, Dice};
@@ -62,11 +64,13 @@ impl Field {
         bench.upload(&source.span().slice(skip, len).unwrap(), &self.bytes);
         let room = bench.memory(self.layout.stored());
         let begin = room.span().address();
-        let job = ZfpJob { source: source.span().address() + skip, layout: &self.layout };
+        let layout = self.layout.clone().into();
+        let job = EncodeJob { source: source.span().address() + skip, layout };
         let (start, limit) = (Start::At(begin), begin + self.layout.stored());
+        let asked = [Checkpoint { jobs: &[job], start, limit }];
         // SAFETY: all memory lives until the result was waited for, here and below.
-        let pending = unsafe { bench.zfp.encode(&bench.stream, &[job], start, limit) }.unwrap();
-        let result = pending.wait(LONG).unwrap();
+        let pending = unsafe { bench.zfp.encode(&bench.stream, &asked) }.unwrap();
+        let result = pending[0].wait(LONG).unwrap();
         let what = format!("case {case}: {} {:?} {:?}", self.dtype, self.shape, self.layout);
         assert_eq!(result.bytes, self.stream.len() as u64, "{what}");
         assert!(bench.download(&room.span()) == self.stream, "{what}");
@@ -81,10 +85,10 @@ impl Field {
         assert_eq!(achieved.values, self.achieved.values, "{what}");
     }
 
-    fn check_back(&self, bench: &Bench, stream_address: u64, what: &str) {
+    fn check_back(&self, bench: &Bench, stream: u64, what: &str) {
         let target = bench.memory(self.layout.bytes());
-        let (stored, layout) = (self.layout.stored(), &self.layout);
-        let job = ZfpDecodeJob { stream_address, stored, layout, target: target.span().address() };
+        let (stored, layout) = (self.layout.stored(), self.layout.clone().into());
+        let job = DecodeJob { stream, stored, layout, target: target.span().address() };
         // SAFETY: as above.
         unsafe { bench.zfp.decode(&bench.stream, &[job]) }.unwrap().wait(LONG).unwrap();
         let mut expected = vec![0; self.bytes.len()];
@@ -100,12 +104,13 @@ fn refuses_what_is_not_finite(bench: &Bench) {
         let mut bytes = data::field(&mut Dice(2), &Dtype::Float32, 0, 64 * 64);
         bytes[4 * 2077..][..4].copy_from_slice(&wild.to_le_bytes());
         bench.upload(&source.span(), &bytes);
-        let job = ZfpJob { source: source.span().address(), layout: &layout };
+        let job = EncodeJob { source: source.span().address(), layout: layout.clone().into() };
         let begin = room.span().address();
+        let (start, limit) = (Start::At(begin), begin + MIB);
+        let asked = [Checkpoint { jobs: &[job], start, limit }];
         // SAFETY: as above.
-        let pending =
-            unsafe { bench.zfp.encode(&bench.stream, &[job], Start::At(begin), begin + MIB) };
-        let error = pending.unwrap().wait(LONG).unwrap_err();
+        let pending = unsafe { bench.zfp.encode(&bench.stream, &asked) };
+        let error = pending.unwrap()[0].wait(LONG).unwrap_err();
         assert_eq!(error.kind(), EncodeErrorKind::Refused);
     }
     println!("zfp: NaN and infinities are refused");

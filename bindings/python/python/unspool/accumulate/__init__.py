@@ -3,7 +3,7 @@
 A run is recorded once (`Profile`), and the best schedule for the runs after it is computed
 (`plan`): for each checkpoint U (send it raw), C (compress it alone), A (keep it) or X (compress it
 together with those that were kept). The problem is that of Maurya et al., "Towards Efficient I/O
-Pipelines using Accumulated Compression" (HiPC 2023); the guide `docs/guide/accumulated.md` says
+Pipelines using Accumulated Compression" (HiPC 2023); the guide `docs/howto/accumulated.md` says
 what the model contains.
 
     from unspool import accumulate

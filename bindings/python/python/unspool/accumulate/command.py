@@ -6,12 +6,12 @@ import argparse
 import json
 from pathlib import Path
 
+from unspool._plan.links import Rate
+from unspool._plan.sizes import bytes_of
 from unspool.accumulate.costs import NVCOMP, TWINE, CodecCost
 from unspool.accumulate.planning import DEVICE_COPY, plan
 from unspool.accumulate.profile import Profile
 from unspool.errors import OptionError
-from unspool.planning.links import Rate
-from unspool.planning.sizes import bytes_of
 
 __all__ = ["add_options", "run_command"]
 

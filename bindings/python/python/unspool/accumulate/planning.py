@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from unspool._plan.links import Rate
+from unspool._plan.sizes import bytes_of
 from unspool._unspool import follow_accumulation, plan_accumulation
 from unspool.accumulate.costs import CodecCost
 from unspool.accumulate.profile import Profile
 from unspool.errors import OptionError
-from unspool.planning.links import Rate
-from unspool.planning.sizes import bytes_of
 
 __all__ = ["Accumulation", "Outcome", "follow", "plan"]
 

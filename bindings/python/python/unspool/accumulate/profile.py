@@ -8,8 +8,8 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Self
 
 from unspool._files import Format, write_json
+from unspool._plan.links import Rate
 from unspool.errors import Error, OptionError
-from unspool.planning.links import Rate
 
 __all__ = ["Layout", "Profile", "ProfileError", "Recorded"]
 

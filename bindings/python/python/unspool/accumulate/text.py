@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import groupby
 
 from unspool.accumulate.planning import Accumulation, Outcome
-from unspool.statistics import size, table, time
+from unspool.stats import size, table, time
 
 __all__ = ["report", "shortened"]
 

@@ -18,11 +18,11 @@ import warnings
 from pathlib import Path
 from typing import Any
 
+from unspool._plan.links import Rate
 from unspool.accumulate.costs import NVCOMP, TWINE, CodecCost
 from unspool.accumulate.planning import Accumulation, plan
 from unspool.accumulate.profile import Layout, Profile, Recorded
 from unspool.errors import Error
-from unspool.planning.links import Rate
 
 __all__ = ["PlanDroppedWarning", "Watch", "open_profile"]
 

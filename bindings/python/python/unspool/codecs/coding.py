@@ -9,18 +9,14 @@ from typing import Any, Literal
 from unspool._arrays import numpy_dtype
 from unspool._unspool import codec_decode, codec_encode, codec_room
 from unspool.codecs.host import host_array, is_lossy_dtype, library, name_of
-from unspool.codecs.values import Achieved, Bound, Word, Zfp
-from unspool.codecs.words import word_of
-from unspool.errors import DtypeMismatchError, OptionError, ReadOnlyTargetError, ShapeMismatchError
+from unspool.codecs.values import Achieved, Bound, NvComp, Zfp
+from unspool.errors import ArrayError, OptionError
 
 __all__ = ["Encoded", "Outer", "decode", "encode", "encode_into"]
 
 #: What may be done to encoded bytes on their way to a disk.
 Outer = Literal["zstd", "lz4", "archive"]
 OUTERS = ("zstd", "lz4", "archive")
-
-#: What the stored bytes were made by, for each kind of codec.
-MADE_BY = {"raw": "raw", "lossless": "twine", "bound": "twine", "zfp": "zfp"}
 
 Lone = Literal["raw", "lossless"] | Bound | Zfp | None
 
@@ -71,7 +67,7 @@ def encode(array: Any, codec: Lone = "lossless", *, outer: Outer | None = None) 
 
     Raises:
         OptionError: `codec` or `outer` is none, or cannot be used for these values.
-        UnsupportedArrayError: it is no array of numbers.
+        ArrayError: it is no array of numbers.
         MissingLibraryError: NumPy is not installed.
     """
     values = host_array(array)
@@ -85,10 +81,10 @@ def room_for(values: Any, codec: Lone, outer: Outer | None) -> int:
     """The most bytes that `encode_into` may write for an array of NumPy in C order.
 
     Raises:
-        OptionError, UnsupportedArrayError: as for `encode`.
+        OptionError, ArrayError: as for `encode`.
     """
     dtype = name_of(values.dtype)
-    return codec_room(dtype, values.shape, _word(codec, dtype), _outer(outer))
+    return codec_room(dtype, values.shape, _checked(codec, dtype), _outer(outer))
 
 
 def encode_into(
@@ -98,15 +94,14 @@ def encode_into(
     bytes that took, what was achieved, and whether `outer` has shrunk them.
 
     Raises:
-        OptionError, UnsupportedArrayError: as for `encode`.
+        OptionError, ArrayError: as for `encode`.
     """
     dtype = name_of(values.dtype)
-    word = _word(codec, dtype)
-    flat = values.reshape(-1).view("u1")
-    found = codec_encode(flat, dtype, values.shape, word, _outer(outer), room)
-    stored, told, packed = found
-    sizes = (MADE_BY[word[0]], values.nbytes, stored)
-    return stored, Achieved(*sizes, *(told or (None, None, None, None))), packed
+    flat, wanted = values.reshape(-1).view("u1"), _checked(codec, dtype)
+    made_by, stored, errors, packed = codec_encode(
+        flat, dtype, values.shape, wanted, _outer(outer), room
+    )
+    return stored, Achieved(made_by, values.nbytes, stored, *errors), packed
 
 
 def decode(encoded: Encoded, out: Any = None) -> Any:
@@ -118,7 +113,7 @@ def decode(encoded: Encoded, out: Any = None) -> Any:
     Raises:
         CorruptCheckpointError: the bytes are damaged, or of another codec, dtype or shape.
         OptionError: `encoded` names a codec that makes no bytes by itself.
-        ShapeMismatchError, DtypeMismatchError, ReadOnlyTargetError: `out` does not fit.
+        ArrayError: `out` does not fit.
         MissingLibraryError: NumPy is not installed, or `ml_dtypes` for its dtype.
     """
     if not isinstance(encoded, Encoded):
@@ -127,10 +122,10 @@ def decode(encoded: Encoded, out: Any = None) -> Any:
     numpy, dtype = library(), numpy_dtype(encoded.dtype)
     target = numpy.empty(encoded.shape, dtype) if out is None else out
     _check_target(target, dtype, encoded.shape)
-    word = _word(encoded.codec, encoded.dtype)
+    codec = _checked(encoded.codec, encoded.dtype)
     flat = target.reshape(-1).view("u1")
     outer = _outer(encoded.outer)
-    codec_decode(encoded.data, encoded.dtype, encoded.shape, word, outer, flat)
+    codec_decode(encoded.data, encoded.dtype, encoded.shape, codec, outer, flat)
     return target
 
 
@@ -138,25 +133,27 @@ def _check_target(target: Any, dtype: Any, shape: tuple[int, ...]) -> None:
     numpy = library()
     if not isinstance(target, numpy.ndarray) or target.dtype != dtype:
         found = getattr(target, "dtype", type(target).__name__)
-        raise DtypeMismatchError(f"decode(..., out): {found} given, and {dtype} is encoded")
+        raise ArrayError(f"decode(..., out): {found} given, and {dtype} is encoded")
     if target.shape != tuple(shape):
         text = f"decode(..., out): shape {target.shape} given, and {tuple(shape)} is encoded"
-        raise ShapeMismatchError(text)
+        raise ArrayError(text)
     if not target.flags.writeable or not target.flags.c_contiguous:
-        raise ReadOnlyTargetError("decode(..., out): it has to be writable and in C order")
+        raise ArrayError("decode(..., out): it has to be writable and in C order")
 
 
-def _word(codec: Any, dtype: str) -> Word:
-    word = word_of(codec, "codec")
-    if word[0] in ("auto", "nvcomp"):
-        where = "chooses for the saves of a spool" if word[0] == "auto" else "needs a GPU"
+def _checked(codec: Any, dtype: str) -> Any:
+    """A codec that makes bytes of an array by itself; the extension says what is none at all."""
+    # Arrays compare with text item by item: only what is text may be compared with it.
+    is_auto = isinstance(codec, str) and codec == "auto"
+    if is_auto or isinstance(codec, NvComp):
+        where = "chooses for the saves of a spool" if is_auto else "needs a GPU"
         raise OptionError(f'{codec!r} {where}; here write "lossless", a Bound or a Zfp')
     if isinstance(codec, Bound) and not is_lossy_dtype(dtype):
         raise OptionError(
             f'{codec!r} says nothing about items of dtype {dtype}: write "lossless", or convert '
             "them to floating point first"
         )
-    return word
+    return codec
 
 
 def _outer(outer: Any) -> str | None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from unspool._arrays import dtype_name, numpy_dtype
-from unspool.errors import MissingLibraryError, OptionError, UnsupportedArrayError
+from unspool.errors import ArrayError, MissingLibraryError, OptionError
 
-__all__ = ["components", "host_array", "is_lossy_dtype", "name_of"]
+__all__ = ["host_array", "is_lossy_dtype", "library", "name_of", "numpy_dtype"]
 
 #: The dtypes that a bound applies to.
 REAL = frozenset("float16 bfloat16 float32 float64 complex64 complex128".split())
@@ -19,13 +19,13 @@ def host_array(array: Any) -> Any:
     What is one already, memory-mapped files included, is not copied.
 
     Raises:
-        UnsupportedArrayError: it is no array of numbers.
+        ArrayError: it is no array of numbers.
         MissingLibraryError: NumPy is not installed.
     """
     numpy = library()
     found = numpy.asarray(_fetched(array))
     if found.dtype.hasobject or found.dtype.names is not None:
-        raise UnsupportedArrayError(
+        raise ArrayError(
             f"items of dtype {found.dtype} cannot be encoded: pass an array of numbers, such as "
             "one field of it"
         )
@@ -73,21 +73,15 @@ def name_of(dtype: Any) -> str:
     """The name of a dtype of numbers.
 
     Raises:
-        UnsupportedArrayError: it is none of those.
+        ArrayError: it is none of those.
     """
     try:
         return dtype_name(dtype)
     except OptionError as cause:
         text = f"items of dtype {dtype} cannot be encoded: pass an array of numbers"
-        raise UnsupportedArrayError(text) from cause
+        raise ArrayError(text) from cause
 
 
 def is_lossy_dtype(name: str) -> bool:
     """Whether a bound applies to this dtype."""
     return name in REAL
-
-
-def components(array: Any) -> Any:
-    """The values of an array in a row; a complex number has two."""
-    flat = array.reshape(-1)
-    return flat.view(flat.real.dtype) if flat.dtype.kind == "c" else flat

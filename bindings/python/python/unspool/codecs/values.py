@@ -13,20 +13,17 @@ from typing import Any, Literal
 
 from unspool.errors import OptionError
 
-__all__ = ["Achieved", "Bound", "Codec", "Codecs", "NvComp", "Word", "Zfp"]
+__all__ = ["Achieved", "Bound", "Codec", "Codecs", "NvComp", "Zfp"]
 
 #: The algorithms of nvCOMP, and which of them can lose something.
 NVCOMP = ("bitcomp", "ans", "lz4", "cascaded", "gdeflate", "zstd")
 NVCOMP_LOSSY = ("bitcomp",)
 
-#: A codec in the words of the extension: its kind, what it counts, the number, and a second one.
-Word = tuple[str, str, float, float]
-
 BOUND_ADVICE = (
     "write one of Bound(abs=1e-4), Bound(range=1e-3), Bound(rms=1e-2), Bound(psnr=80), "
-    "Bound(l2=1e-3) or Bound(rel=1e-3, floor=1e-12)"
+    "Bound(l2=1e-3) or Bound(pointwise=1e-3, floor=1e-12)"
 )
-ZFP_ADVICE = "write one of Zfp(rate=8), Zfp(precision=20) or Zfp(accuracy=1e-4)"
+ZFP_ADVICE = "write one of Zfp(rate=8), Zfp(precision=20) or Zfp(tolerance=1e-4)"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -34,7 +31,7 @@ class Bound:
     """How far a value may be from the one that was saved; exactly one of these is given.
 
     NaN, infinities, and values for which the bound cannot be held by rounding come back bit for
-    bit. A zero may lose its sign. `abs`, `range`, `rms` and `rel` hold for every finite value.
+    bit. A zero may lose its sign. `abs`, `range`, `rms` and `pointwise` hold for every finite value.
     `psnr` and `l2` are targets for the whole array, which are met where errors spread evenly;
     the pointwise bound that follows from them holds for every value.
 
@@ -44,8 +41,8 @@ class Bound:
         rms: at most this part of the root mean square of the finite values.
         psnr: the peak signal-to-noise ratio to reach, in dB, the range being the peak.
         l2: the norm of the error to stay within, divided by that of the values.
-        rel: at most this part of the value itself.
-        floor: with `rel`, the magnitude below which values become 0; None for none.
+        pointwise: at most this part of the value itself.
+        floor: with `pointwise`, the magnitude below which values become 0; None for none.
 
     Raises:
         OptionError: none or several are given, or a number makes no sense.
@@ -56,13 +53,13 @@ class Bound:
     rms: float | None = None
     psnr: float | None = None
     l2: float | None = None
-    rel: float | None = None
+    pointwise: float | None = None
     floor: float | None = None
 
     def __post_init__(self) -> None:
         given = _only(self, ("floor",), BOUND_ADVICE)
         number = _positive(self, given, BOUND_ADVICE)
-        most = {"range": 1.0, "l2": 1.0, "rel": 1.0, "psnr": 1000.0}.get(given, math.inf)
+        most = {"range": 1.0, "l2": 1.0, "pointwise": 1.0, "psnr": 1000.0}.get(given, math.inf)
         if number >= most and given != "psnr":
             raise OptionError(
                 f"Bound({given}={number:g}): an error as large as the values leaves nothing of "
@@ -76,10 +73,10 @@ class Bound:
             self._check_floor(given)
 
     def _check_floor(self, given: str) -> None:
-        if given != "rel":
+        if given != "pointwise":
             raise OptionError(
                 f"Bound({given}=..., floor=...): a floor belongs to a bound relative to each "
-                "value: Bound(rel=1e-3, floor=1e-12)."
+                "value: Bound(pointwise=1e-3, floor=1e-12)."
             )
         floor = _number("Bound", "floor", self.floor, BOUND_ADVICE)
         if not 0 <= floor < math.inf:
@@ -90,7 +87,7 @@ class Bound:
         return _call(self)
 
     @property
-    def kind(self) -> Literal["abs", "range", "rms", "psnr", "l2", "rel"]:
+    def kind(self) -> Literal["abs", "range", "rms", "psnr", "l2", "pointwise"]:
         """Which of them it is: `"abs"`, `"range"`, ..."""
         return _given(self)[0]  # type: ignore[return-value]
 
@@ -111,7 +108,7 @@ class Zfp:
     Attributes:
         rate: bits for each value, fixed.
         precision: bit planes for each block of values.
-        accuracy: the largest error, in the unit of the values; zfp stays well below it.
+        tolerance: the largest error, in the unit of the values; zfp stays well below it.
 
     Raises:
         OptionError: none or several are given, or a number makes no sense.
@@ -119,12 +116,12 @@ class Zfp:
 
     rate: float | None = None
     precision: int | None = None
-    accuracy: float | None = None
+    tolerance: float | None = None
 
     def __post_init__(self) -> None:
         given = _only(self, (), ZFP_ADVICE)
         number = _positive(self, given, ZFP_ADVICE)
-        if given != "accuracy" and number > 64:
+        if given != "tolerance" and number > 64:
             raise OptionError(f"Zfp({given}={number:g}): values have at most 64 bits.")
         if given == "precision":
             if number != int(number):
@@ -135,7 +132,7 @@ class Zfp:
         return _call(self)
 
     @property
-    def kind(self) -> Literal["rate", "precision", "accuracy"]:
+    def kind(self) -> Literal["rate", "precision", "tolerance"]:
         """Which of them it is."""
         return _given(self)[0]  # type: ignore[return-value]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Iterable
 from typing import Any
 
@@ -24,9 +23,9 @@ def as_schedule(given: Any) -> Schedule:
     if isinstance(given, Schedule):
         return given
     if any(kind.__module__.split(".")[0] == "checkpoint_schedules" for kind in type(given).__mro__):
-        peer = importlib.import_module("unspool.peers.checkpoint_schedules")
-        adapted: Schedule = peer.adapt(given)
-        return adapted
+        from unspool.interop.checkpoint_schedules import adapt
+
+        return adapt(given)
     if isinstance(given, Iterable) and not isinstance(given, str | bytes):
         return Listed(given)
     message = (

@@ -7,7 +7,7 @@ modules can be imported, and the tests that use them are not run.
 import sys
 from types import ModuleType
 
-from unspool.peers import pyrevolve
+from unspool.interop import pyrevolve
 
 _LEFT_OUT = {
     "compression": {

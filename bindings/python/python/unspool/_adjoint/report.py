@@ -1,0 +1,130 @@
+"""What an adjoint cost, and how far it is."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ..schedules.actions import Action
+from ..stats import Stats, size, table, time
+
+__all__ = ["AdjointReport", "Progress"]
+
+
+@dataclass(slots=True)
+class Progress:
+    """How far the driver is, after one action.
+
+    Attributes:
+        action: the action that was just carried out.
+        forward_steps: steps of the forward pass that were computed so far, repeats included.
+        reversed_steps: steps that were reversed so far.
+        steps: the number of steps, or None while it is not known.
+    """
+
+    action: Action
+    forward_steps: int
+    reversed_steps: int
+    steps: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class AdjointReport:
+    """What `unspool.adjoint` did and how long it took; `print` it for a table.
+
+    Bytes and stalls are those of the spool between the beginning and the end, so that they include
+    what others did with it meanwhile. Times of functions that enqueue work on a GPU are those of
+    the calls alone.
+
+    Attributes:
+        steps: the number of steps.
+        forward_steps: steps that `forward` took, repeats included.
+        recomputed_steps: those among them that it had taken before.
+        saves: copies saved.
+        restores: copies restored.
+        peak_copies: the most copies that the schedule kept at a time; `at_end` keeps one more.
+        saved_bytes: bytes that were saved.
+        restored_bytes: bytes that were restored.
+        seconds: the time of the whole run.
+        forward_seconds: the time in `forward`.
+        reverse_seconds: the time in `reverse`.
+        at_end_seconds: the time in `at_end`.
+        save_seconds: the time in `Spool.save`.
+        restore_seconds: the time in `Spool.restore`.
+        save_stall_seconds: the time that saves waited for room.
+        restore_stall_seconds: the time that restores waited for their data.
+        tiers: the most bytes that were in use in each tier at once, since the spool was opened.
+        links: the bytes that were moved, by their way, such as `"device -> host"`.
+    """
+
+    steps: int
+    forward_steps: int
+    recomputed_steps: int
+    saves: int
+    restores: int
+    peak_copies: int
+    saved_bytes: int
+    restored_bytes: int
+    seconds: float
+    forward_seconds: float
+    reverse_seconds: float
+    at_end_seconds: float
+    save_seconds: float
+    restore_seconds: float
+    save_stall_seconds: float
+    restore_stall_seconds: float
+    tiers: Mapping[str, int]
+    links: Mapping[str, int]
+
+    def as_dict(self) -> dict[str, Any]:
+        """All figures as dictionaries and numbers, ready for `json.dump`."""
+        return dataclasses.asdict(self)
+
+    def __str__(self) -> str:
+        blocks = [self._head(), self._calls(), table([("tier", "peak"), *_sizes(self.tiers)])]
+        if self.links:
+            blocks.append(table([("movement", "bytes"), *_sizes(self.links)]))
+        return "\n\n".join(blocks)
+
+    def _head(self) -> str:
+        again = f"{self.recomputed_steps:,} computed again"
+        return (
+            f"{self.steps:,} steps in {time(self.seconds)}: {self.forward_steps:,} forward steps, "
+            f"{again}; at most {self.peak_copies:,} copies"
+        )
+
+    def _calls(self) -> str:
+        moved, stalls = size(self.saved_bytes), time(self.save_stall_seconds)
+        back, waits = size(self.restored_bytes), time(self.restore_stall_seconds)
+        rows = [
+            ("calls", "count", "time", "bytes", "stall"),
+            ("forward", f"{self.forward_steps:,}", time(self.forward_seconds), "-", "-"),
+            ("reverse", f"{self.steps:,}", time(self.reverse_seconds), "-", "-"),
+            ("save", f"{self.saves:,}", time(self.save_seconds), moved, stalls),
+            ("restore", f"{self.restores:,}", time(self.restore_seconds), back, waits),
+        ]
+        return table(rows)
+
+
+def _sizes(sizes: Mapping[str, int]) -> list[tuple[str, str]]:
+    return [(name, size(count)) for name, count in sizes.items()]
+
+
+def moved(before: Stats, after: Stats) -> dict[str, Any]:
+    """The fields of the report that the spool's own figures say."""
+    fields = (
+        "saved_bytes",
+        "restored_bytes",
+        "save_stall_seconds",
+        "restore_stall_seconds",
+    )
+    found: dict[str, Any] = {name: getattr(after, name) - getattr(before, name) for name in fields}
+    found["tiers"] = {tier.name: tier.peak for tier in after.tiers}
+    links: dict[str, int] = {}
+    for old, new in zip(before.links, after.links, strict=True):
+        links[f"{new.fast} -> {new.slow}"] = new.flush.bytes - old.flush.bytes
+        links[f"{new.slow} -> {new.fast}"] = new.prefetch.bytes - old.prefetch.bytes
+    found["links"] = links
+    return found

@@ -1,0 +1,351 @@
+"""One run of the driver: action by action, and what is put right when one of them fails."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from time import perf_counter as clock
+from typing import Any
+
+from .._unspool import Ahead, Interpreter, Uses
+from ..errors import Error, OptionError, ScheduleError, UnknownVersionError, VersionExistsError
+from ..schedules import Schedule, Stop
+from ..schedules.actions import FORWARD, Word, named
+from ..schedules.given import figure
+from .hints import Feeder
+from .report import AdjointReport, Progress, moved
+from .source import source_of
+from .states import Part, State, arrays_of
+
+__all__ = ["Job", "Run"]
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What `unspool.adjoint` was asked for."""
+
+    schedule: Schedule
+    spool: Any
+    forward: Callable[[Any, int, int], Any]
+    reverse: Callable[[Any, int], Any]
+    state: State
+    part: Part | None
+    at_end: Callable[[Any], Any] | None
+    first: int
+    progress: Callable[[Progress], Any] | None
+    stream: Any
+    lookahead: int
+
+
+class Run:
+    """Carries the actions out. `held` counts the copies of each state that the schedule keeps: in
+    several tiers they are one version of the spool."""
+
+    def __init__(self, job: Job) -> None:
+        self.job = job
+        self.spool, self.state, self.part = job.spool, job.state, job.part
+        self.steps = figure(job.schedule, "steps")
+        self.source = source_of(job.schedule)
+        self.interpreter = Interpreter(self.steps, figure(job.schedule, "slots"))
+        self.uses: Uses | None = None
+        self.feeder: Feeder | None = None
+        self.held: dict[int, int] = {}
+        # The states whose copies hold only the part, and the part that was restored last.
+        self.partial: set[int] = set()
+        self.restored_part: Any = None
+        self.lives = 0
+        # A version that is being saved, and one that is kept while the last step is taken.
+        self.saving: int | None = None
+        self.turning: int | None = None
+        # What runs now, for the note on an exception.
+        self.word: Word | None = None
+        self.inside = "the driver"
+        self.turned = job.at_end is None
+        self.forward_steps = self.reversed = self.saves = self.restores = 0
+        self.turn_steps = 0
+        self.seconds = dict.fromkeys(("forward", "reverse", "at_end", "save", "restore"), 0.0)
+        self.slower: frozenset[str] = frozenset()
+
+    def go(self) -> AdjointReport:
+        """Carries everything out."""
+        begun, before = clock(), self.spool.stats()
+        # In the fastest tier copies are anyway, and tiers that are not there cannot be preferred.
+        self.slower = frozenset(tier.name for tier in before.tiers[1:])
+        try:
+            if self.steps is not None:
+                self.look_ahead()
+            self.carry_out()
+        except BaseException as failure:
+            self.clean_up(failure)
+            raise
+        after = self.spool.stats()
+        if after.hints > before.hints:
+            # A dry run that went another way announced them, and nobody will restore that.
+            self.spool.forget_hints()
+        return self.report(clock() - begun, moved(before, after))
+
+    def look_ahead(self) -> None:
+        """Begins the dry run: the number of steps is known."""
+        job = self.job
+        self.inside = "the schedule"
+        at_end = None if self.turned or self.state.frozen else job.first + (self.steps or 0)
+        ahead = Ahead(job.first, at_end)
+        kept = [step for step, copies in self.held.items() for _ in range(copies)]
+        ahead.keep(kept)
+        if self.part is not None:
+            self.uses, self.lives = Uses(at_end=not self.turned), 0
+            self.uses.keep(kept)
+            self.source.twin(self.steps).into(self.uses)
+        self.feeder = Feeder(self.spool, ahead, self.source.twin(self.steps), job.lookahead)
+
+    def carry_out(self) -> None:
+        """Every action, after the interpreter has seen it."""
+        # By the kind of the action, as `unspool.schedules.actions` counts them.
+        does = (self.forward, self.save, self.restore, self.reverse, self.discard, self.end)
+        progress = self.job.progress
+        while True:
+            self.inside, self.word = "the schedule", None
+            words = self.source.batch()
+            if not words:
+                break
+            good, fault = self.interpreter.see(words)
+            for word in words if fault is None else words[:good]:
+                self.word = word
+                kind, first, second, tier = word
+                does[kind](first, second, tier)
+                if progress is not None:
+                    self.tell(progress, word)
+            if fault is not None:
+                raise ScheduleError(f"This is no valid schedule: {fault}.")
+        self.interpreter.finish()
+
+    def forward(self, start: int, stop: int, _tier: str | None) -> None:
+        """Advances the working state."""
+        if self.restored_part is not None:
+            raise _changed(f"it advances from state {start}")
+        returned = self.advance(start, stop)
+        if isinstance(returned, Stop):
+            self.stopped(returned, start, stop)
+            return
+        self.forward_steps += stop - start
+        self.state.replace(returned)
+
+    def advance(self, start: int, stop: int) -> Any:
+        """Calls `forward`."""
+        self.inside = "state"
+        state = self.state.now()
+        self.inside = "forward"
+        begun = clock()
+        returned = self.job.forward(state, start, stop)
+        self.seconds["forward"] += clock() - begun
+        return returned
+
+    def stopped(self, said: Stop, start: int, stop: int) -> None:
+        """The forward pass has ended."""
+        if self.steps is not None:
+            raise ScheduleError(
+                f"forward returned {said!r}, but the schedule knows that there are {self.steps} "
+                "steps: use one that does not, such as OnlineRevolve(slots)."
+            )
+        if not hasattr(said.step, "__index__") or not start <= said.step <= stop:
+            raise OptionError(
+                f"forward(state, {start}, {stop}) returned Stop({said.step!r}): the forward pass "
+                f"can end at a state from {start} to {stop}."
+            )
+        self.source.finish(said.step)
+        self.interpreter.stopped_at(said.step)
+        self.forward_steps += said.step - start
+        if said.step > start or said.state is not None:
+            self.state.replace(said.state)
+        self.steps = said.step
+        if not self.turned:
+            self.at_end()
+        self.look_ahead()
+
+    def save(self, step: int, _second: int, tier: str | None) -> None:
+        """Keeps a copy of the working state."""
+        copies = self.held.get(step)
+        if copies is not None:
+            self.held[step] = copies + 1
+            return
+        if self.restored_part is not None:
+            raise _changed(f"it saves state {step}")
+        only_reversed = self.uses is not None and self.uses.only_reversed(self.lives)
+        self.lives += 1
+        version = self.job.first + step
+        self.put(version, only_reversed)
+        self.held[step] = 1
+        self.saving = None
+        if only_reversed:
+            self.partial.add(step)
+        if tier in self.slower:
+            self.spool._prefer(version, tier)
+
+    def put(self, version: int, only_reversed: bool) -> None:
+        """Saves the working state, or the part of it that a reverse step reads."""
+        self.inside = "state"
+        part = self.part if only_reversed else None
+        value = self.state.now() if part is None else part.to_save()
+        positional, by_name = arrays_of(value)
+        self.inside, self.saving = "the spool", version
+        begun = clock()
+        self.spool.save(version, *positional, stream=self.job.stream, **by_name)
+        self.seconds["save"] += clock() - begun
+        self.saves += 1
+
+    def restore(self, step: int, _second: int, _tier: str | None) -> None:
+        """Makes a copy the working state."""
+        self.get(self.job.first + step, step in self.partial)
+
+    def get(self, version: int, only_reversed: bool) -> None:
+        """Restores what was saved under a version."""
+        self.inside = "the spool"
+        begun = clock()
+        if only_reversed and self.part is not None:
+            self.restored_part = self.part.restored(self.spool, version, self.job.stream)
+        else:
+            self.state.restore(self.spool, version, self.job.stream)
+            self.restored_part = None
+        self.seconds["restore"] += clock() - begun
+        self.restores += 1
+        if self.feeder is not None:
+            self.feeder.restored()
+
+    def reverse(self, step: int, _second: int, _tier: str | None) -> None:
+        """Takes the adjoint back over a step."""
+        if not self.turned:
+            self.turn_round(step)
+        self.inside = "state"
+        value = self.restored_part
+        if value is None:
+            value = self.state.now() if self.part is None else self.part.now()
+        self.inside = "reverse"
+        begun = clock()
+        self.job.reverse(value, step)
+        self.seconds["reverse"] += clock() - begun
+        self.restored_part = None
+        self.reversed += 1
+
+    def turn_round(self, last: int) -> None:
+        """Takes the last step, calls `at_end`, and comes back to the state before that step."""
+        before = self.state.now() if self.state.frozen else None
+        version = self.job.first + last + 1
+        if not self.state.frozen:
+            self.put(version, only_reversed=self.part is not None)
+            self.turning, self.saving = version, None
+        returned = self.advance(last, last + 1)
+        if isinstance(returned, Stop):
+            raise ScheduleError(f"forward returned {returned!r} for the last step.")
+        self.turn_steps = 1
+        self.forward_steps += 1
+        self.state.replace(returned)
+        self.at_end()
+        if self.state.frozen:
+            self.state.put_back(before)
+            return
+        self.get(version, only_reversed=self.part is not None)
+        self.spool.discard(version)
+        self.turning = None
+
+    def at_end(self) -> None:
+        """The working state is the last one."""
+        self.turned = True
+        self.inside = "state"
+        state = self.state.now()
+        self.inside = "at_end"
+        begun = clock()
+        if self.job.at_end is not None:
+            self.job.at_end(state)
+        self.seconds["at_end"] += clock() - begun
+
+    def discard(self, step: int, _second: int, _tier: str | None) -> None:
+        """Gives a copy up."""
+        self.inside = "the spool"
+        copies = self.held[step] - 1
+        if copies:
+            self.held[step] = copies
+            return
+        self.spool.discard(self.job.first + step)
+        del self.held[step]
+        self.partial.discard(step)
+
+    def end(self, _first: int, _second: int, _tier: str | None) -> None:
+        """Everything was done."""
+
+    def tell(self, progress: Callable[[Progress], Any], word: Word) -> None:
+        """Calls `progress`."""
+        (action,) = named([word])
+        self.inside = "progress"
+        progress(Progress(action, self.forward_steps, self.reversed, self.steps))
+
+    def clean_up(self, failure: BaseException) -> None:
+        """Takes back everything that was announced and kept, and says where it happened."""
+        note = self.note()
+        taken = isinstance(failure, VersionExistsError | UnknownVersionError)
+        versions = [self.job.first + step for step in self.held]
+        versions += [] if self.turning is None else [self.turning]
+        versions += [] if self.saving is None or taken else [self.saving]
+        with contextlib.suppress(Error):
+            self.spool.forget_hints()
+        for version in versions:
+            # What cannot be discarded is not there, or the spool is closed.
+            with contextlib.suppress(Error):
+                self.spool.discard(version)
+        # Last, because an exception's own class may refuse it.
+        with contextlib.suppress(Exception):
+            failure.add_note(note)
+
+    def note(self) -> str:
+        """What ran when an exception was raised."""
+        done = (
+            f"{self.reversed:,} of {'an unknown number of' if self.steps is None else self.steps}"
+        )
+        text = f"unspool.adjoint: raised {self.place()}; {done} steps were reversed."
+        return text
+
+    def place(self) -> str:
+        """Where the driver is, in words."""
+        if self.word is None:
+            return f"by {self.inside}"
+        kind, first, second, _ = self.word
+        (action,) = named([self.word])
+        if self.inside == "forward" and kind == FORWARD:
+            return f"by forward(state, {first}, {second})"
+        if self.inside == "forward":
+            return f"by forward(state, {first}, {first + 1}), the last step, for at_end"
+        if self.inside == "reverse":
+            return f"by reverse(state, {first})"
+        if self.inside == "at_end":
+            return f"by at_end(state) with state {self.steps}"
+        if self.inside == "progress":
+            return f"by progress(...) after: {action}"
+        what = {"state": "the function `state` or `for_reverse`"}.get(self.inside, self.inside)
+        return f"by {what}, to {action} (version {self.job.first + first})"
+
+    def report(self, seconds: float, spent: dict[str, Any]) -> AdjointReport:
+        """The figures of the whole run."""
+        counts = self.interpreter.counts()
+        # Every state was computed once; state N only where somebody wanted it.
+        farthest = counts["steps"] - 1
+        if self.turn_steps or self.job.schedule.steps is None:
+            farthest += 1
+        spent |= {f"{name}_seconds": spent_in for name, spent_in in self.seconds.items()}
+        return AdjointReport(
+            steps=counts["steps"],
+            forward_steps=self.forward_steps,
+            recomputed_steps=self.forward_steps - farthest,
+            saves=self.saves,
+            restores=self.restores,
+            peak_copies=counts["peak"],
+            seconds=seconds,
+            **spent,
+        )
+
+
+def _changed(what: str) -> ScheduleError:
+    return ScheduleError(
+        f"The schedule is not the one of its dry run: {what}, from a copy that was only to be "
+        "reversed from and holds no more than `for_reverse`. Its iterators must all give the same "
+        "actions; or leave `for_reverse` out."
+    )

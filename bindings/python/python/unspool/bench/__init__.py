@@ -1,5 +1,0 @@
-"""`unspool bench`: figures of this machine, each beside the raw operation of the same run."""
-
-from unspool.bench.options import add_options
-
-__all__ = ["add_options"]

@@ -1,0 +1,338 @@
+//! The codecs of one device together: checkpoints whose regions have several codecs, and what makes
+//! the calls of a [`GpuCodec`] safe.
+//!
+//! A checkpoint that is being encoded has its own room, and what the checkpoint that it begins
+//! after leaves of its room. The caller sees to it that nobody else is given either before both
+//! are done.
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use unspool_cuda::{Context, DeviceError, DeviceErrorKind, DeviceSpan, Mark, Stream};
+
+use crate::codec::{Checkpoint, DecodeJob, EncodeJob, GpuCodec, GpuLayout};
+use crate::nvcomp::NvCompCoder;
+use crate::pending::{CheckpointResult, DecodeStatus, EncodeError, JobResult, Pending, Start};
+use crate::start::end;
+use crate::twine::Twine;
+use crate::zfp::ZfpCoder;
+
+/// Every region begins at a multiple of this.
+const UNIT: u64 = 64;
+
+/// The encoders and decoders of one device. Nothing is compiled or loaded before its first use.
+#[derive(Debug)]
+pub struct GpuCodecs {
+    twine: Twine,
+    zfp: ZfpCoder,
+    nvcomp: NvCompCoder,
+}
+
+/// The values of one region on a device, dense, and what is made of them.
+#[derive(Clone, Debug)]
+pub struct Values {
+    /// Where they are.
+    pub span: DeviceSpan,
+    /// How they are encoded.
+    pub layout: GpuLayout,
+}
+
+/// A checkpoint to be encoded.
+#[derive(Clone, Debug)]
+pub struct Request<'a> {
+    /// Its regions; at least one.
+    pub values: &'a [Values],
+    /// Its room, to whose end it is written.
+    pub room: DeviceSpan,
+    /// What it begins after.
+    pub after: After<'a>,
+}
+
+/// What a checkpoint begins after. Its room begins where that of the other ends, and it begins at a
+/// multiple of the number.
+#[derive(Clone, Copy, Debug)]
+pub enum After<'a> {
+    /// Nothing: it begins with its own room.
+    Nothing,
+    /// A checkpoint of an earlier call.
+    Earlier(&'a Pending, u64),
+    /// The one before it in the same call.
+    Before(u64),
+}
+
+/// A checkpoint that encoders are at work on: one launch, or one for each run of regions that one
+/// codec takes, each placed after the one before it.
+#[derive(Clone, Debug)]
+pub struct Parts {
+    parts: Vec<Pending>,
+    room: DeviceSpan,
+}
+
+/// Regions of one checkpoint that one codec encodes.
+struct Run<'a> {
+    /// Which checkpoint of the call.
+    owner: usize,
+    codec: usize,
+    jobs: Vec<EncodeJob>,
+    /// `Start::Next` where it follows the run before it.
+    start: Start<'a>,
+    limit: u64,
+}
+
+impl GpuCodecs {
+    /// `folders` are looked into first for the compiler and for nvCOMP.
+    #[must_use]
+    pub fn new(context: &Context, folders: &[PathBuf]) -> GpuCodecs {
+        let twine = Twine::new(context, folders.to_vec());
+        let zfp = ZfpCoder::looking_in(context, twine.slots(), folders.to_vec());
+        let nvcomp = NvCompCoder::looking_in(context, twine.slots(), folders.to_vec());
+        GpuCodecs { twine, zfp, nvcomp }
+    }
+
+    /// All of them. A new codec is a folder of this crate, and its place here.
+    fn all(&self) -> [&dyn GpuCodec; 3] {
+        [&self.twine, &self.zfp, &self.nvcomp]
+    }
+
+    /// The encoder of Unspool's own streams.
+    #[must_use]
+    pub fn twine(&self) -> &Twine {
+        &self.twine
+    }
+
+    /// That of zfp at a fixed rate.
+    #[must_use]
+    pub fn zfp(&self) -> &ZfpCoder {
+        &self.zfp
+    }
+
+    /// That of nvCOMP.
+    #[must_use]
+    pub fn nvcomp(&self) -> &NvCompCoder {
+        &self.nvcomp
+    }
+
+    /// Finds or compiles the kernels for so many checkpoints of regions like these, so that a later
+    /// launch does not have to.
+    ///
+    /// # Errors
+    /// When there is no compiler, or it refuses.
+    pub fn prepare(&self, layouts: &[GpuLayout], checkpoints: usize) -> Result<(), DeviceError> {
+        for codec in self.all() {
+            let taken = layouts.iter().filter(|layout| codec.takes(layout));
+            let jobs: Vec<EncodeJob> =
+                taken.map(|layout| EncodeJob { source: 0, layout: layout.clone() }).collect();
+            if !jobs.is_empty() {
+                let one = Checkpoint { jobs: &jobs, start: Start::At(0), limit: u64::MAX };
+                codec.prepare(&vec![one; checkpoints])?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Encodes checkpoints after what is on `stream`, on which their values are ready: those that
+    /// one codec takes with one call of it. The results are in the order of the requests.
+    ///
+    /// # Errors
+    /// When a checkpoint has no values, a span is shorter than its layout, or one of them cannot be
+    /// enqueued. Then nothing is on its way.
+    pub fn encode(
+        &self,
+        stream: &Stream,
+        requests: &[Request<'_>],
+    ) -> Result<Vec<Parts>, DeviceError> {
+        let runs = self.runs(requests)?;
+        let mut done: Vec<Pending> = Vec::with_capacity(runs.len());
+        for group in runs.chunk_by(|one, next| one.codec == next.codec) {
+            match self.encode_group(stream, group, done.last().cloned()) {
+                Ok(pending) => done.extend(pending),
+                Err(error) => {
+                    end(&done);
+                    return Err(error);
+                }
+            }
+        }
+        let mut all: Vec<Parts> = requests
+            .iter()
+            .map(|request| Parts { parts: Vec::new(), room: request.room.clone() })
+            .collect();
+        for (run, pending) in runs.iter().zip(done) {
+            all[run.owner].parts.push(pending);
+        }
+        Ok(all)
+    }
+
+    fn runs<'a>(&self, requests: &[Request<'a>]) -> Result<Vec<Run<'a>>, DeviceError> {
+        let (mut runs, mut before): (Vec<Run<'a>>, _) = (Vec::new(), None);
+        for (owner, request) in requests.iter().enumerate() {
+            let limit = request.room.address() + request.room.len();
+            let mut start = Some(request.start(before));
+            for values in request.values {
+                values.span.slice(0, values.layout.bytes())?;
+                let codec = self.codec_of(&values.layout)?;
+                let job =
+                    EncodeJob { source: values.span.address(), layout: values.layout.clone() };
+                let most = self.all()[codec].most_regions();
+                let last = runs
+                    .last_mut()
+                    .filter(|run| start.is_none() && run.codec == codec && run.jobs.len() < most);
+                if let Some(run) = last {
+                    run.jobs.push(job);
+                    continue;
+                }
+                let start = start.take().unwrap_or(Start::Next { align: UNIT });
+                runs.push(Run { owner, codec, jobs: vec![job], start, limit });
+            }
+            if start.is_some() {
+                return Err(without_regions());
+            }
+            before = Some(limit);
+        }
+        Ok(runs)
+    }
+
+    fn codec_of(&self, layout: &GpuLayout) -> Result<usize, DeviceError> {
+        self.all().iter().position(|codec| codec.takes(layout)).ok_or_else(|| {
+            let message = format!("no codec of the device takes {layout:?}");
+            DeviceError::new(DeviceErrorKind::OutOfRange, message)
+        })
+    }
+
+    /// Enqueues runs of one codec with one call; the first may follow `before`.
+    fn encode_group(
+        &self,
+        stream: &Stream,
+        group: &[Run<'_>],
+        before: Option<Pending>,
+    ) -> Result<Vec<Pending>, DeviceError> {
+        let checkpoints = group.iter().enumerate().map(|(index, run)| {
+            let start = match (run.start, &before) {
+                (Start::Next { align }, Some(pending)) if index == 0 => {
+                    Start::After { pending, align }
+                }
+                (start, _) => start,
+            };
+            Checkpoint { jobs: &run.jobs, start, limit: run.limit }
+        });
+        let checkpoints: Vec<Checkpoint<'_>> = checkpoints.collect();
+        // SAFETY: spans name memory that stays while it is used. What is written is the caller's
+        // own: its room, or what the checkpoint before it leaves, which nobody else is given
+        // before both are done (see the module).
+        unsafe { self.all()[group[0].codec].encode(stream, &checkpoints) }
+    }
+
+    /// Decodes the bytes of `from` to `to`, dense, after what is on `stream`. The host does not
+    /// wait (for nvCOMP's Bitcomp it does); a stream that is damaged is told by the status later.
+    ///
+    /// # Errors
+    /// When `to` is too short, and when it cannot be enqueued.
+    pub fn decode(
+        &self,
+        stream: &Stream,
+        from: &DeviceSpan,
+        layout: &GpuLayout,
+        to: &DeviceSpan,
+    ) -> Result<DecodeStatus, DeviceError> {
+        to.slice(0, layout.bytes())?;
+        let codec = self.all()[self.codec_of(layout)?];
+        let (layout, target) = (layout.clone(), to.address());
+        let job = DecodeJob { stream: from.address(), stored: from.len(), layout, target };
+        // SAFETY: spans name memory that stays while it is used. The caller's stream orders this
+        // with other accesses to them: it waits for what wrote the streams, and what is enqueued
+        // on it later comes after.
+        unsafe { codec.decode(stream, &[job]) }
+    }
+}
+
+impl<'a> Request<'a> {
+    /// Where it begins, if `before` is what the one before it may write up to.
+    fn start(&self, before: Option<u64>) -> Start<'a> {
+        let own = self.room.address();
+        match self.after {
+            After::Earlier(pending, align) if pending.limit() <= own => {
+                Start::After { pending, align }
+            }
+            After::Before(align) if before.is_some_and(|limit| limit <= own) => {
+                Start::Next { align }
+            }
+            _ => Start::At(own),
+        }
+    }
+}
+
+impl Parts {
+    /// The last part: what is placed after the checkpoint begins after it.
+    #[must_use]
+    pub fn last(&self) -> &Pending {
+        self.parts.last().unwrap_or_else(|| unreachable!("a checkpoint has a region"))
+    }
+
+    /// A mark after the launches.
+    #[must_use]
+    pub fn mark(&self) -> &Mark {
+        self.last().mark()
+    }
+
+    /// The result, or `None` while the device has not written all of it. Makes no call of the
+    /// driver.
+    #[must_use]
+    pub fn try_result(&self) -> Option<Result<CheckpointResult, EncodeError>> {
+        let known: Option<Vec<_>> = self.parts.iter().map(Pending::try_result).collect();
+        Some(known?.into_iter().collect::<Result<Vec<_>, _>>().map(joined))
+    }
+
+    /// The result, after at most `limit`.
+    ///
+    /// # Errors
+    /// When a part could not be encoded, the device failed, or the limit has passed.
+    pub fn wait(&self, limit: Duration) -> Result<CheckpointResult, EncodeError> {
+        let began = Instant::now();
+        let left = || limit.saturating_sub(began.elapsed());
+        let results = self.parts.iter().map(|part| part.wait(left()));
+        results.collect::<Result<Vec<_>, _>>().map(joined)
+    }
+
+    /// The address at which its own room begins.
+    #[must_use]
+    pub fn room(&self) -> u64 {
+        self.room.address()
+    }
+
+    /// Decodes one region of it to `target`, which has room for its values. Waits on `stream` for
+    /// the encoders.
+    ///
+    /// # Errors
+    /// Those of [`GpuCodecs::decode`].
+    pub fn decode(
+        &self,
+        codecs: &GpuCodecs,
+        stream: &Stream,
+        (result, job): (&CheckpointResult, &JobResult),
+        (layout, target): (&GpuLayout, &DeviceSpan),
+    ) -> Result<DecodeStatus, DeviceError> {
+        stream.wait_for(self.mark())?;
+        let address = result.start + job.offset;
+        // SAFETY: the memory is that of the room, which the span in `self` keeps, or lies before
+        // it in the same memory; it is freed after what is on the device then.
+        let from = unsafe { DeviceSpan::foreign(stream.context(), address, job.stored) };
+        codecs.decode(stream, &from, layout, target)
+    }
+}
+
+/// Parts that lie one after the other, as one checkpoint.
+fn joined(parts: Vec<CheckpointResult>) -> CheckpointResult {
+    let start = parts.first().map_or(0, |part| part.start);
+    let mut all = CheckpointResult { start, bytes: 0, jobs: Vec::new() };
+    for part in parts {
+        let before = part.start - start;
+        let jobs = part.jobs.into_iter();
+        all.jobs.extend(jobs.map(|job| JobResult { offset: before + job.offset, ..job }));
+        all.bytes = before + part.bytes;
+    }
+    all
+}
+
+fn without_regions() -> DeviceError {
+    let message = "a checkpoint without regions was given to be encoded";
+    DeviceError::new(DeviceErrorKind::OutOfRange, message).with_advice("Give it one at least.")
+}

@@ -1,0 +1,105 @@
+"""The options of the parts `accumulated` and `accumulated-gpu` of `unspool-bench`."""
+
+from __future__ import annotations
+
+import argparse
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from unspool_studies.words import count_of, size_of, some_of
+
+__all__ = ["TABLES", "Accumulated", "accumulated_of", "add_accumulated_options"]
+
+MB, MIB, GIB = 10**6, 1 << 20, 1 << 30
+
+#: What is varied.
+TABLES = ("ratio", "rate", "cache", "frequency")
+#: The frequencies in Hz that a source may have: others take no grid that anybody would compute on.
+LOWEST, HIGHEST = 1.0, 64.0
+
+
+@dataclass(frozen=True)
+class Accumulated:
+    """What the parts do; the paper's evaluation (HiPC 2023, section IV) unless options say more.
+
+    Attributes:
+        checkpoints: of a run.
+        size: bytes of each.
+        ratio: raw over compressed bytes, where the ratio does not vary.
+        rate: bytes of checkpoints a second of computing, where that does not vary.
+        cache: bytes on the device, where that does not vary.
+        link: bytes a second to the host; the paper's machines have 25e9, an H100 with PCIe 5 55e9.
+        ratios: that are tried.
+        rates: that are tried.
+        caches: that are tried.
+        together: checkpoints that a spool encodes together, on a GPU.
+        frequencies: of the source, of runs with the wavefields of a migration, in Hz.
+        tables: what is varied; `TABLES`.
+        twine: a file with the cost of Twine, in place of what is known of an H100.
+        nvcomp: a file with that of nvCOMP.
+        plot: a file for the plot.
+    """
+
+    checkpoints: int = 100
+    size: int = 2 * MB
+    ratio: float = 10.0
+    rate: float = 100e9
+    cache: int = 128 * MIB
+    link: float = 25e9
+    ratios: tuple[float, ...] = (4.0, 10.0, 16.0, 22.0, 28.0)
+    rates: tuple[float, ...] = (40e9, 100e9, 200e9, 400e9)
+    caches: tuple[int, ...] = tuple(mib * MIB for mib in (64, 128, 256, 512, 1024))
+    frequencies: tuple[float, ...] = (4.0, 8.0, 12.0, 16.0)
+    tables: tuple[str, ...] = TABLES
+    together: int = 16
+    twine: Path | None = None
+    nvcomp: Path | None = None
+    plot: Path | None = None
+
+
+def add_accumulated_options(parser: argparse.ArgumentParser) -> None:
+    """Adds the options of the parts."""
+    group = parser.add_argument_group("accumulated")
+
+    def add(name: str, kind: Any, metavar: str, text: str) -> None:
+        dest = name.removeprefix("--").replace("-", "_")
+        group.add_argument(name, dest=dest, type=kind, metavar=metavar, help=text)
+
+    add("--accumulated-checkpoints", count_of, "N", "of a run (100)")
+    add("--accumulated-size", size_of, "SIZE", "of each (2MB)")
+    add("--accumulated-link", size_of, "SIZE", "a second to the host (25GB)")
+    add("--accumulated-twine", Path, "FILE", "cost of Twine (known of an H100)")
+    add("--accumulated-nvcomp", Path, "FILE", "cost of nvCOMP (known of an H100)")
+    add("--accumulated-together", count_of, "N", "checkpoints of one launch on a GPU (16)")
+    add("--accumulated-tables", some_of(TABLES), "NAME[,NAME]", ", ".join(TABLES))
+    add("--accumulated-frequencies", _frequencies, "HZ[,HZ]", "of a migration's source (4,8,12,16)")
+    add(
+        "--accumulated-plot",
+        Path,
+        "FILE",
+        "draw throughputs there (PNG or SVG; those of a GPU: -gpu)",
+    )
+
+
+def _frequencies(text: str) -> tuple[float, ...]:
+    """Frequencies in Hz, with commas between them."""
+    try:
+        found = tuple(float(word) for word in text.split(","))
+    except ValueError:
+        found = (math.nan,)
+    if not all(LOWEST <= frequency <= HIGHEST for frequency in found):
+        reason = f"{text!r}: frequencies from {LOWEST:g} to {HIGHEST:g} Hz, as in 8,12,16"
+        raise argparse.ArgumentTypeError(reason)
+    return found
+
+
+def accumulated_of(options: argparse.Namespace) -> dict[str, Any]:
+    """What the options ask of the parts; what they leave out is as in the class above."""
+    given = {
+        name.removeprefix("accumulated_"): value
+        for name, value in vars(options).items()
+        if name.startswith("accumulated_") and value is not None
+    }
+    return {"accumulated": Accumulated(**given)}

@@ -1,0 +1,159 @@
+"""The experiment of the paper on prefetching (Maurya et al., HPDC 2023, section 5.3): its sizes and
+orders, and the application that computes, saves and restores.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from unspool_studies.bench.cuda import Cuda
+from unspool_studies.bench.managed import Managed
+from unspool_studies.bench.memory import byte_at
+
+__all__ = ["Application", "Experiment", "order_of", "sizes_of"]
+
+#: Seed of sizes and orders.
+SEED = 2023
+
+#: The program enqueues no more steps than these ahead of the device.
+STEPS_AHEAD = 8
+
+#: Bytes of the mark that every checkpoint has in its middle.
+MARK = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Experiment:
+    """What is done.
+
+    Attributes:
+        sizes: bytes of each checkpoint, by version.
+        order: of restores.
+        device: bytes of the device tier.
+        host: bytes of the host tier.
+        directory: of the disk tier.
+        compute: seconds of each step.
+    """
+
+    sizes: tuple[int, ...]
+    order: tuple[int, ...]
+    device: int
+    host: int
+    directory: Path
+    compute: float
+
+    @property
+    def total(self) -> int:
+        """Bytes of the history."""
+        return sum(self.sizes)
+
+
+def sizes_of(kind: str, history: int, mean: int) -> tuple[int, ...]:
+    """Bytes of each checkpoint: `history` in all, but for rounding.
+
+    `"uniform"`: all have `mean` bytes. `"variable"`: after the paper's figure 4, whose snapshots
+    are compressed: small while the wave field is, then around a constant, with a spread.
+    """
+    count = max(2, history // mean)
+    if kind == "uniform":
+        return (mean // 4096 * 4096,) * count
+    source = random.Random(SEED)
+    grown = [min(1.0, 0.15 + 3.0 * k / count) * source.lognormvariate(0, 0.3) for k in range(count)]
+    scale = count * mean / sum(grown)
+    return tuple(max(4096, round(size * scale) // 4096 * 4096) for size in grown)
+
+
+def order_of(name: str, count: int) -> tuple[int, ...]:
+    """The versions in the order of their restores: sequential, reverse or irregular."""
+    versions = list(range(count))
+    if name == "reverse":
+        versions.reverse()
+    elif name == "irregular":
+        random.Random(SEED).shuffle(versions)
+    return tuple(versions)
+
+
+class Application:
+    """Computes, saves and restores one array; every checkpoint has a mark of its own in it."""
+
+    def __init__(self, cuda: Cuda, managed: Managed, experiment: Experiment) -> None:
+        self._cuda, self._managed, self._one = cuda, managed, experiment
+        self.stream = cuda.stream()
+        self.state = cuda.array(max(experiment.sizes))
+        self.address = cuda.address(self.state)
+        self._count = len(experiment.sizes)
+        self._marks = cuda.malloc(2 * MARK * self._count)
+        self._host = cuda.host_alloc(MARK * self._count)
+        self._events = [cuda.event() for _ in range(self._count)]
+        self._ends = cuda.event(), cuda.event()
+        for version in range(self._count):
+            cuda.fill(self._marks + MARK * version, mark(version), MARK, self.stream)
+
+    def forward(self, save: Callable[[int], None]) -> float:
+        """All saves; seconds of the pass."""
+
+        def step(version: int) -> None:
+            self._compute()
+            middle = self._middle(version)
+            self._managed.copy(middle, self._marks + MARK * version, MARK, self.stream)
+            save(version)
+
+        return self._passed(range(self._count), step, STEPS_AHEAD)
+
+    def backward(self, restore: Callable[[int], None], hints: int | None) -> float:
+        """All restores; seconds of the pass. Without all hints each is asked for when the step
+        before has ended: a request that comes earlier would be a hint.
+        """
+
+        def step(version: int) -> None:
+            restore(version)
+            to = self._marks + MARK * (self._count + version)
+            self._managed.copy(to, self._middle(version), MARK, self.stream)
+            self._compute()
+
+        return self._passed(self._one.order, step, STEPS_AHEAD if hints is None else 1)
+
+    def wrong(self) -> int:
+        """Restores that gave another mark than was saved."""
+        count = MARK * self._count
+        self._cuda.down(self._host, self._marks + count, count, self.stream)
+        self._cuda.wait(self.stream)
+        return sum(
+            byte_at(self._host + MARK * version) != mark(version) for version in range(self._count)
+        )
+
+    def close(self) -> None:
+        """Gives everything back."""
+        self._cuda.wait(self.stream)
+        for event in (*self._events, *self._ends):
+            self._cuda.destroy_event(event)
+        self._cuda.free(self._marks)
+        self._cuda.free_host(self._host)
+        del self.state
+
+    def _passed(self, versions: Sequence[int], step: Callable[[int], None], ahead: int) -> float:
+        begin, end = self._ends
+        self._cuda.wait(self.stream)
+        self._cuda.record(begin, self.stream)
+        for number, version in enumerate(versions):
+            if number >= ahead:
+                self._cuda.wait_event(self._events[number - ahead])
+            step(version)
+            self._cuda.record(self._events[number], self.stream)
+        self._cuda.record(end, self.stream)
+        return self._cuda.elapsed(begin, end)
+
+    def _compute(self) -> None:
+        if self._one.compute:
+            self._cuda.spin(self._one.compute, self.stream)
+
+    def _middle(self, version: int) -> int:
+        return self.address + self._one.sizes[version] // 2 // MARK * MARK
+
+
+def mark(version: int) -> int:
+    """Every byte of the mark."""
+    return version % 251 + 1

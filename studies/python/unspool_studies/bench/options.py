@@ -1,0 +1,293 @@
+"""The options of `unspool-bench`, and what they ask for."""
+
+from __future__ import annotations
+
+import argparse
+import math
+import os
+import tempfile
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from unspool_studies.accumulated.options import (
+    Accumulated,
+    accumulated_of,
+    add_accumulated_options,
+)
+from unspool_studies.bench.adjoint_options import (
+    Gpuzip,
+    Migration,
+    add_adjoint_options,
+    adjoint_plans,
+)
+from unspool_studies.bench.planned_options import Prediction, add_prediction_options, prediction_of
+from unspool_studies.bench.rtm_codecs_options import (
+    RtmCodecs,
+    add_rtm_codecs_options,
+    rtm_codecs_of,
+)
+from unspool_studies.rtm.codec import codec_of
+from unspool_studies.words import count_of, counts_of, size_of, some_of, words_of
+
+__all__ = ["GPU_PARTS", "PARTS", "PLAIN_PARTS", "Plan", "add_options", "plan_of", "size_of"]
+
+DESCRIPTION = """\
+Measures saves, restores and starts on this machine, each figure beside the raw operation that was
+measured in the same run. Without a GPU and CuPy: the parts that need none. Figures are medians,
+with the least and the greatest reading in brackets where there are several.
+"""
+
+#: What can be measured, in the order in which it is.
+GPU_PARTS = (
+    "raw", "copies", "sweep", "start", "shot", "node", "orders", "gpuzip", "accumulated-gpu"
+)  # fmt: skip
+PLAIN_PARTS = ("memory", "disk", "plan", "schedules", "accumulated", "rtm-codecs")
+PARTS = GPU_PARTS + PLAIN_PARTS
+
+LONG_GPU_PARTS = ("raw", "orders", "gpuzip", "accumulated-gpu")
+
+#: Parts of a run that names none: `raw` repeats what the others measure beside themselves, and
+#: the others take minutes.
+DEFAULT_GPU_PARTS = tuple(part for part in GPU_PARTS if part not in LONG_GPU_PARTS)
+DEFAULT_PLAIN_PARTS = ("memory", "disk")
+
+#: What `orders` can do.
+ORDER_SIZES = ("uniform", "variable")
+ORDERS = ("sequential", "reverse", "irregular")
+
+MIB, GIB = 1 << 20, 1 << 30
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is measured; sizes in bytes, times in seconds.
+
+    Attributes:
+        parts: names of `PARTS`; empty: all that this machine can.
+        quick: fewer rounds, smaller sizes.
+        device: the device's number.
+        rounds: the most readings of one figure.
+        budget: no further reading of a figure once it took so long.
+        warm: bytes of host memory that are touched before everything; None: as many as are used.
+        sizes: of `copies` and `memory`.
+        copies_room: device memory that `copies` fills.
+        history: bytes of a sweep.
+        checkpoint: bytes of a checkpoint of a sweep and a shot.
+        device_tier: bytes of the device tier of a sweep and a shot.
+        host_tier: bytes of the host tier of a sweep; None: all of the history.
+        intervals: of compute, in a sweep.
+        codec: of a sweep's spool.
+        arenas: of the host, for `start`.
+        raw_buffer: bytes of the host buffer of `raw`.
+        everything: slow baselines, too.
+        shot_checkpoints: of the paper's shot.
+        shot_intervals: of compute, in the paper's shot.
+        strategies: words that the names of strategies contain; empty: all.
+        touch_threads: threads that touch pages in the baselines.
+        processes: that share the node.
+        share: host memory that they share.
+        node_history: bytes of the sweep of each process.
+        directory: for the disk tier.
+        disk_history: bytes that go through the disk tier.
+        orders: of restores, in part `orders`; `ORDERS`.
+        order_sizes: of checkpoints there; `ORDER_SIZES`.
+        orders_history: bytes of the history there.
+        orders_host: bytes of the host tier there, where `host_tier` says nothing.
+        orders_compute: of a step there.
+        orders_limit: no further order is begun after so long.
+        gpuzip: what part `gpuzip` measures.
+        migration: what part `schedules` measures.
+        prediction: what part `plan` measures.
+        accumulated: what parts `accumulated` and `accumulated-gpu` do.
+        rtm_codecs: what part `rtm-codecs` does.
+    """
+
+    parts: tuple[str, ...] = ()
+    quick: bool = False
+    device: int = 0
+    rounds: int = 3
+    budget: float = 3.0
+    warm: int | None = None
+    sizes: tuple[int, ...] = tuple(mib * MIB for mib in (1, 8, 32, 128, 512))
+    copies_room: int = 4 * GIB
+    history: int = 40 * 10**9
+    checkpoint: int = 128 * MIB
+    device_tier: int = 4 * GIB
+    host_tier: int | None = None
+    intervals: tuple[float, ...] = (0.0, 1e-3, 2e-3, 3e-3, 5e-3, 10e-3, 30e-3)
+    codec: Any = None
+    arenas: tuple[int, ...] = (4 * GIB, 16 * GIB, 64 * GIB)
+    raw_buffer: int = 4 * GIB
+    everything: bool = False
+    shot_checkpoints: int = 256
+    shot_intervals: tuple[float, ...] = (5e-3,)
+    strategies: tuple[str, ...] = ()
+    touch_threads: int = 8
+    processes: tuple[int, ...] = (1, 2, 4, 8)
+    share: int = 32 * GIB
+    node_history: int = 4 * 10**9
+    directory: Path = Path(tempfile.gettempdir())
+    disk_history: int = 2 * GIB
+    orders: tuple[str, ...] = ORDERS
+    order_sizes: tuple[str, ...] = ORDER_SIZES
+    orders_history: int = 48 * GIB
+    orders_host: int = 32 * GIB
+    orders_compute: float = 10e-3
+    orders_limit: float = math.inf
+    gpuzip: Gpuzip = field(default_factory=Gpuzip)
+    migration: Migration = field(default_factory=Migration)
+    prediction: Prediction = field(default_factory=Prediction)
+    accumulated: Accumulated = field(default_factory=Accumulated)
+    rtm_codecs: RtmCodecs = field(default_factory=RtmCodecs)
+
+
+#: What `--quick` changes, where no option says otherwise.
+QUICK = {
+    "rounds": 2,
+    "budget": 1.0,
+    "copies_room": GIB,
+    "history": 10 * 10**9,
+    "intervals": (0.0, 3e-3),
+    "arenas": (4 * GIB,),
+    "raw_buffer": GIB,
+    "shot_checkpoints": 64,
+    "processes": (1, 4),
+    "share": 8 * GIB,
+    "node_history": 10**9,
+    "disk_history": GIB // 2,
+    "orders_history": 12 * GIB,
+    "orders_host": 4 * GIB,
+}
+
+
+def _sizes(text: str) -> tuple[int, ...]:
+    return tuple(map(size_of, text.split(",")))
+
+
+def _milliseconds(text: str) -> tuple[float, ...]:
+    try:
+        found = tuple(float(word) / 1e3 for word in text.split(","))
+    except ValueError:
+        found = (-1.0,)
+    if any(not 0 <= seconds <= 10 for seconds in found):
+        raise argparse.ArgumentTypeError(f"{text!r}: milliseconds from 0 to 10000, as in 0,1,5")
+    return found
+
+
+def _parts(text: str) -> tuple[str, ...]:
+    names = tuple(word.strip() for word in text.split(","))
+    for name in names:
+        if name not in PARTS:
+            known = ", ".join(PARTS)
+            raise argparse.ArgumentTypeError(f"there is no part {name!r}: choose from {known}")
+    return names
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Adds everything that `unspool-bench` understands."""
+    parser.description = DESCRIPTION
+    parser.add_argument("--only", dest="parts", type=_parts, metavar="PART[,PART]", help=_ONLY)
+    parser.add_argument("--quick", action="store_true", help="smaller sizes, fewer rounds")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write all figures there")
+    parser.add_argument("--rounds", type=count_of, help="the most readings of one figure")
+    _device_options(parser.add_argument_group("memory"))
+    _history_options(parser.add_argument_group("copies and sweeps"))
+    _start_options(parser.add_argument_group("starts"))
+    _disk_options(parser.add_argument_group("disk"))
+    _order_options(parser.add_argument_group("orders"))
+    add_adjoint_options(parser)
+    add_prediction_options(parser)
+    add_accumulated_options(parser)
+    add_rtm_codecs_options(parser)
+
+
+_ONLY = "parts, of: " + ", ".join(PARTS)
+
+
+def _device_options(group: argparse._ArgumentGroup) -> None:
+    group.add_argument("--device", type=int, metavar="N", help="the number of the GPU (default: 0)")
+    group.add_argument(
+        "--warm",
+        type=_size_or_none,
+        metavar="SIZE",
+        help="touch so much host memory first, once: that of a virtual machine is slow when it is "
+        "first touched; 0 for none (default: as much as is used)",
+    )
+    group.add_argument("--touch-threads", type=count_of, metavar="N", help="in baselines (8)")
+
+
+def _size_or_none(text: str) -> int:
+    return 0 if text.strip() == "0" else size_of(text)
+
+
+def _add_size(group: argparse._ArgumentGroup, name: str, what: str) -> None:
+    group.add_argument(name, type=size_of, metavar="SIZE", help=what)
+
+
+def _add_sizes(group: argparse._ArgumentGroup, name: str, what: str) -> None:
+    group.add_argument(name, type=_sizes, metavar="SIZE[,SIZE]", help=what)
+
+
+def _history_options(group: argparse._ArgumentGroup) -> None:
+    _add_sizes(group, "--sizes", "of copies (1MiB,8MiB,32MiB,128MiB,512MiB)")
+    _add_size(group, "--copies-room", "device memory that copies fill (4GiB)")
+    _add_size(group, "--history", "of a sweep (40GB)")
+    _add_size(group, "--checkpoint", "of a sweep and a shot (128MiB)")
+    _add_size(group, "--device-tier", "of a sweep and a shot (4GiB)")
+    _add_size(group, "--host-tier", "of a sweep (the whole history)")
+    group.add_argument(
+        "--intervals", type=_milliseconds, metavar="MS[,MS]", help="of compute (0,1,2,3,5,10,30)"
+    )
+    group.add_argument(
+        "--codec", type=codec_of, metavar="CODEC", help="of a sweep, as unspool-rtm takes it (none)"
+    )
+
+
+def _start_options(group: argparse._ArgumentGroup) -> None:
+    _add_sizes(group, "--arenas", "of the host (4GiB,16GiB,64GiB)")
+    _add_size(group, "--raw-buffer", "the host buffer of part raw (4GiB)")
+    group.add_argument("--everything", action="store_true", help="the slow baselines, too")
+    group.add_argument("--shot-checkpoints", type=count_of, metavar="N", help="(256)")
+    group.add_argument("--shot-intervals", type=_milliseconds, metavar="MS[,MS]", help="(5)")
+    group.add_argument(
+        "--strategies", type=words_of, metavar="WORD[,WORD]", help="those with such a word"
+    )
+    group.add_argument("--processes", type=counts_of, metavar="N[,N]", help="(1,2,4,8)")
+    _add_size(group, "--share", "host memory that processes share (32GiB)")
+    _add_size(group, "--node-history", "of each process (4GB)")
+
+
+def _disk_options(group: argparse._ArgumentGroup) -> None:
+    group.add_argument("--dir", dest="directory", type=Path, metavar="DIRECTORY")
+    group.add_argument("--disk-history", type=size_of, metavar="SIZE", help="(2GiB)")
+
+
+def _order_options(group: argparse._ArgumentGroup) -> None:
+    group.add_argument(
+        "--orders", type=some_of(ORDERS), metavar="ORDER[,ORDER]", help=", ".join(ORDERS)
+    )
+    kinds = ", ".join(ORDER_SIZES)
+    group.add_argument("--order-sizes", type=some_of(ORDER_SIZES), metavar="KIND", help=kinds)
+    _add_size(group, "--orders-history", "(48GiB)")
+    _add_size(group, "--orders-host", "the host tier (32GiB)")
+    group.add_argument("--orders-compute", type=_seconds, metavar="MS", help="of a step (10)")
+    group.add_argument("--orders-limit", type=float, metavar="S", help="begin nothing later")
+
+
+def _seconds(text: str) -> float:
+    return _milliseconds(text)[0]
+
+
+def plan_of(options: argparse.Namespace) -> Plan:
+    """What the options ask for; what they leave out is as in `Plan`, or as `--quick` says."""
+    given = {
+        name: value
+        for name, value in vars(options).items()
+        if name in Plan.__dataclass_fields__ and value is not None
+    }
+    threads = {"touch_threads": min(8, os.cpu_count() or 1)}
+    parts = adjoint_plans(options) | prediction_of(options)
+    parts |= accumulated_of(options) | rtm_codecs_of(options)
+    quick: dict[str, Any] = QUICK if options.quick else {}
+    return Plan(**{**threads, **quick, **given, **parts})

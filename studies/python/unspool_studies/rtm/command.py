@@ -1,0 +1,284 @@
+"""`unspool-rtm`: from the options to the files."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+from unspool.stats import Stats
+from unspool_studies.rtm import figure, report, slices
+from unspool_studies.rtm.codec import is_lossy, name_of_codec
+from unspool_studies.rtm.crew import run_crew
+from unspool_studies.rtm.device import CupyDevice, count_devices, failures_told
+from unspool_studies.rtm.errors import MigrationError
+from unspool_studies.rtm.files import check_writable, complete
+from unspool_studies.rtm.generated import generated_model
+from unspool_studies.rtm.history import Memory
+from unspool_studies.rtm.image import agreement, expected, finish
+from unspool_studies.rtm.job import Job, check_disk, migrate_again, plain_history, run
+from unspool_studies.rtm.memory import peak_resident
+from unspool_studies.rtm.model import Model, smooth
+from unspool_studies.rtm.modelfile import read_model
+from unspool_studies.rtm.outcome import Migrated, Outcome
+from unspool_studies.rtm.pace import Pace
+from unspool_studies.rtm.progress import Bar, Lines, Silence
+from unspool_studies.rtm.quality import image_quality
+from unspool_studies.rtm.schedule import Choice
+from unspool_studies.rtm.survey import plan
+from unspool_studies.rtm.trace import write_trace
+
+__all__ = ["run_command"]
+
+#: The migration model is smoothed over so many cells by default.
+SMOOTH_CELLS = 8
+#: What a job leaves in its output directory.
+FILES = ("image.png", "image.npy", "report.json")
+#: Exit codes: a check that failed is a failure of the program, not of its user.
+DONE, DIFFERENT = 0, 1
+
+
+def run_command(options: argparse.Namespace) -> int:
+    """Runs the job and writes its files; returns the exit code.
+
+    Raises:
+        unspool.Error: with one sentence for the user.
+    """
+    choice = Choice(options.schedule, options.snapshots, options.cuts, options.cut_length)
+    job = _job(options)
+    seats = _seats(job, options)
+    if len(seats) == 1 and seats[0] is not None:
+        job = replace(job, device=CupyDevice(seats[0]))
+    _refuse_early(job, options, len(seats))
+    pace = Pace(job)
+    job = replace(job, schedule=choice.schedule(job.survey.timing.saves, pace))
+    if choice.name == "auto":
+        job = replace(job, memory=job.memory.only(pace.best.tiers))
+    _check_disk(job, len(seats))
+    predicted = pace.predict(job.follows).seconds if options.predict else None
+    screen = Console(stderr=True)
+    for warning in job.survey.warnings:
+        if not options.quiet:
+            screen.print(f"warning: {warning}", style="yellow", highlight=False)
+    with ExitStack() as files, failures_told():
+        # All files appear together at the end, or none of them does.
+        parts = {name: files.enter_context(complete(options.out / name)) for name in FILES}
+        trace = files.enter_context(complete(options.trace)) if options.trace else None
+        if len(seats) == 1:
+            done = _alone(job, options, screen, trace)
+        else:
+            done = _together(job, seats, options, screen)
+        if predicted is not None:
+            outcome = replace(done.outcome, predicted=len(job.shots) * predicted)
+            done = replace(done, outcome=outcome)
+        found = _write(job, done, parts)
+    stats = done.outcome.stats
+    return _tell(found, stats, options)
+
+
+@dataclass(frozen=True)
+class Done:
+    """A job that has run: what came out, how long it took, its memory, and its check, if any."""
+
+    outcome: Outcome
+    seconds: float
+    peak: int
+    check: dict[str, Any] | None
+
+
+def _alone(job: Job, options: argparse.Namespace, screen: Console, trace: Path | None) -> Done:
+    """In this process."""
+    begin = time.monotonic()
+    with _watch(job, options, screen, "migrating", job.steps_to_do) as watch:
+        tracer = None if trace is None else partial(write_trace, path=trace)
+        outcome = run(job, watch, tracer, keep_records=options.check)
+    stop, peak = time.monotonic(), peak_resident()
+    check = None
+    if options.check:
+        plain = plain_history(job).memory
+        with _watch(job, options, screen, "checking", job.steps_to_check) as watch:
+            again = migrate_again(job, outcome.records, watch)
+        check = _compared(job, outcome, again, plain) | {"seconds": time.monotonic() - stop}
+    return Done(outcome, stop - begin, peak, check)
+
+
+def _together(
+    job: Job, seats: Sequence[int | None], options: argparse.Namespace, screen: Console
+) -> Done:
+    """In several processes."""
+    steps = job.steps_to_do + (job.steps_to_check if options.check else 0)
+    title = f"migrating in {len(seats)} processes"
+    with _watch(job, options, screen, title, steps, True) as watch:
+        crew = run_crew(job, seats, watch, options.check)
+    check = None if crew.again is None else _compared(job, crew.outcome, crew.again, crew.plain)
+    return Done(crew.outcome, crew.seconds, crew.peak, check)
+
+
+def _write(job: Job, done: Done, parts: dict[str, Path]) -> dict[str, Any]:
+    """Writes all files but the trace; returns the report."""
+    migrated = done.outcome.migrated
+    image = finish(migrated.image, migrated.illumination, job.model)
+    wanted = expected(job.model, job.background, job.survey.timing)
+    agrees = agreement(image, wanted, job.model)
+    found = report.build(job, done.outcome, done.seconds, done.peak, agrees)
+    if done.check is not None:
+        found["check"] = done.check
+    draw = slices.draw if job.model.in_space else figure.draw
+    draw(job, image, wanted, agrees, parts["image.png"])
+    with parts["image.npy"].open("wb") as file:
+        np.save(file, image)
+    parts["report.json"].write_text(json.dumps(found, indent=2) + "\n")
+    return found
+
+
+def _job(options: argparse.Namespace) -> Job:
+    model = _model(options)
+    length = options.smooth
+    if length is None:
+        length = SMOOTH_CELLS * max(model.spacing)
+    survey = plan(
+        model,
+        shots=options.shots,
+        frequency=options.frequency,
+        steps=options.steps,
+        time=options.time,
+        every=options.every,
+    )
+    if options.layer < 0 or options.threads < 0:
+        raise MigrationError("--layer and --threads cannot be negative")
+    memory = Memory(
+        _size(options.device), _size(options.host), options.disk_dir, options.disk, options.codec
+    )
+    background = smooth(model, length)
+    return Job(model, background, survey, options.layer, options.threads, memory)
+
+
+def _seats(job: Job, options: argparse.Namespace) -> list[int | None]:
+    """For each process the number of its GPU, or None for the CPU."""
+    gpus = options.gpus or ((0,) if options.gpu else ())
+    if job.model.in_space and not gpus:
+        raise MigrationError("in three dimensions a GPU computes: add --gpu")
+    jobs = len(gpus) or 1 if options.jobs is None else options.jobs
+    if jobs < 1:
+        raise MigrationError(f"--jobs must be at least 1, and is {jobs}")
+    if gpus and max(gpus) >= (found := count_devices()):
+        raise MigrationError(f"there is no GPU {max(gpus)}: CUDA sees {found}, numbered from 0")
+    # More processes than shots would have nothing to do.
+    return [gpus[at % len(gpus)] if gpus else None for at in range(min(jobs, len(job.shots)))]
+
+
+def _model(options: argparse.Namespace) -> Model:
+    if options.model is not None:
+        return read_model(options.model, options.shape, options.spacing, options.units)
+    (nx, *ny, nz), spacing = options.shape or (1201, 401), options.spacing or (7.5,)
+    if len(set(spacing)) != 1:
+        raise MigrationError("the generated model has one --spacing for all directions")
+    return generated_model(nx, nz, spacing[0], ny=ny[0] if ny else None)
+
+
+def _size(text: str) -> str | None:
+    """A size for the spool, which understands units; `0` and `none` stand for no tier."""
+    return None if text.strip().lower() in {"0", "none"} else text
+
+
+def _refuse_early(job: Job, options: argparse.Namespace, processes: int) -> None:
+    """What would only fail after minutes fails now."""
+    check_writable(options.out, "the output directory")
+    if options.out.exists() and not options.out.is_dir():
+        raise MigrationError(f"--out {options.out} is no directory")
+    if options.trace is not None:
+        check_writable(options.trace, "the trace")
+        if processes > 1:
+            raise MigrationError("--trace is of one process: leave out --jobs, or give one GPU")
+    if options.predict and processes > 1:
+        raise MigrationError("--predict is of one process: leave out --jobs, or give one GPU")
+    if not options.disk_dir.is_dir():
+        raise MigrationError(f"--disk-dir {options.disk_dir} is no directory")
+    if options.check and processes == 1:
+        plain_history(job)
+
+
+def _check_disk(job: Job, processes: int) -> None:
+    """Whether the disk has room for what the memory cannot hold."""
+    with job.spool() as spool:
+        memory = sum(tier.capacity or 0 for tier in spool.stats().tiers if tier.name != "disk")
+    if job.memory.directory is not None:
+        check_disk(job.memory.directory, processes * job.kept.peak_bytes, processes * memory)
+
+
+def _watch(
+    job: Job,
+    options: argparse.Namespace,
+    screen: Console,
+    title: str,
+    steps: int,
+    crowd: bool = False,
+) -> Bar | Lines | Silence:
+    if options.quiet:
+        return Silence()
+    shots = len(job.shots)
+    if not screen.is_terminal:
+        return Lines(screen, title, shots)
+    return Bar(screen, title, shots, steps, crowd)
+
+
+def _compared(job: Job, outcome: Outcome, again: Migrated, plain: str) -> dict[str, Any]:
+    """Whether the image with plain arrays is the same in every bit, or how far it is off."""
+    pairs = zip(outcome.migrated.digests, again.digests, strict=True)
+    different = [shot for shot, (one, other) in enumerate(pairs) if one != other]
+    same = not different and all(
+        one.tobytes() == other.tobytes()
+        for one, other in (
+            (outcome.migrated.image, again.image),
+            (outcome.migrated.illumination, again.illumination),
+        )
+    )
+    found = {"identical": same, "different_shots": different, "memory": plain}
+    codec = job.memory.codec
+    if not is_lossy(codec):
+        return found
+    images = [finish(one.image, one.illumination, job.model) for one in (outcome.migrated, again)]
+    return found | {"codec": name_of_codec(codec), "quality": image_quality(*images).as_dict()}
+
+
+def _checked(check: dict[str, Any]) -> str:
+    found, where = check.get("quality"), check["memory"]
+    if found is None:
+        return f"check: every bit of the image is the same with {where}"
+    error, verdict = found["rel_l2"], found["verdict"]
+    if error is None:
+        return f"check: with {check['codec']} the image is {verdict}: it is not finite"
+    similar = "" if found["ssim"] is None else f", SSIM {found['ssim']:.4f}"
+    return (
+        f"check: with {check['codec']} the image is {verdict}: {error:.2e} of it is wrong "
+        f"(relative L2{similar}, cosine {found['cosine']:.6f}), against {where}"
+    )
+
+
+def _tell(found: dict[str, Any], stats: Stats, options: argparse.Namespace) -> int:
+    check = found.get("check")
+    failed = check is not None and not check["identical"] and "quality" not in check
+    if options.json:
+        print(json.dumps(found, indent=2))
+    elif not options.quiet:
+        console = Console()
+        report.show(found, stats, console)
+        console.print(f"written: {options.out}/{', '.join(FILES)}", highlight=False)
+        if check is not None and not failed:
+            console.print(_checked(check), highlight=False)
+    if failed and check is not None:
+        print(
+            f"check: the image differs from that with {check['memory']}, in shots "
+            f"{check['different_shots']}: the spool gave back other bytes than it was given",
+            file=sys.stderr,
+        )
+    return DIFFERENT if failed else DONE

@@ -1,0 +1,102 @@
+"""Velocity models: what the waves travel through, and what they are migrated with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.ndimage import gaussian_filter
+from unspool_studies.rtm.errors import MigrationError
+
+__all__ = ["Floats", "Model", "smooth", "water"]
+
+Floats = NDArray[np.float32]
+
+#: Speeds that a surface layer must have to be taken for water, in m/s.
+WATER_SPEEDS = (1400.0, 1600.0)
+#: How much the speed may vary in a column of water, as a fraction.
+WATER_TOLERANCE = 0.005
+
+
+@dataclass(frozen=True, eq=False)
+class Model:
+    """A velocity model on a regular grid.
+
+    Attributes:
+        velocity: speeds in m/s, float32, shape (x, z) or (x, y, z): z is the depth and varies
+            fastest.
+        spacing: metres between cells along each axis.
+        name: where it comes from, for people.
+        notes: what was concluded while reading it, for people.
+    """
+
+    velocity: Floats
+    spacing: tuple[float, ...]
+    name: str
+    notes: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        _check(self.velocity, self.spacing)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Cells along x, perhaps y, and z."""
+        return self.velocity.shape
+
+    @property
+    def in_space(self) -> bool:
+        """Whether it has three dimensions."""
+        return self.velocity.ndim == 3
+
+    @property
+    def extent(self) -> tuple[float, ...]:
+        """Metres from the first to the last cell along each axis."""
+        return tuple((n - 1) * d for n, d in zip(self.shape, self.spacing, strict=True))
+
+    @property
+    def slowest(self) -> float:
+        """The lowest speed in m/s."""
+        return float(self.velocity.min())
+
+    @property
+    def fastest(self) -> float:
+        """The highest speed in m/s."""
+        return float(self.velocity.max())
+
+
+def _check(velocity: Floats, spacing: tuple[float, ...]) -> None:
+    if velocity.ndim not in (2, 3) or velocity.dtype != np.float32:
+        raise MigrationError("a velocity model is a float32 array of shape (x, z) or (x, y, z)")
+    if min(velocity.shape) < 8:
+        raise MigrationError(f"a model of {velocity.shape} cells is too small: at least 8 each way")
+    if len(spacing) != velocity.ndim:
+        raise MigrationError(f"{len(spacing)} spacings do not fit {velocity.ndim} dimensions")
+    if not all(np.isfinite(s) and s > 0 for s in spacing):
+        raise MigrationError(f"a spacing of {spacing} m is not positive")
+    if not (np.isfinite(velocity).all() and velocity.min() > 0):
+        raise MigrationError("every velocity must be a positive finite number")
+
+
+def water(model: Model) -> NDArray[np.bool_]:
+    """The cells of the water above the sea floor; none where the surface is no water."""
+    surface = model.velocity[..., :1]
+    wet = (surface > WATER_SPEEDS[0]) & (surface < WATER_SPEEDS[1])
+    same = np.abs(model.velocity - surface) <= WATER_TOLERANCE * surface
+    return np.logical_and.accumulate(wet & same, axis=-1)
+
+
+def smooth(model: Model, length: float) -> Model:
+    """The model to migrate with: slowness smoothed by a Gaussian of `length` metres.
+
+    The slowness is smoothed and not the speed, so that travel times stay right. The water keeps
+    its speed: it is known, and a smeared sea floor would bend everything below it.
+    """
+    if length < 0:
+        raise MigrationError(f"a smoothing length of {length} m is negative")
+    if length == 0:
+        return model
+    sigma = [length / spacing for spacing in model.spacing]
+    slowness = gaussian_filter(1.0 / model.velocity.astype(np.float64), sigma, mode="nearest")
+    velocity = np.where(water(model), model.velocity, 1.0 / slowness).astype(np.float32)
+    return Model(velocity, model.spacing, f"{model.name}, smoothed over {length:g} m")

@@ -1,0 +1,52 @@
+"""Values of options as people write them."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+
+from unspool.cli import size_in_bytes
+
+__all__ = ["count_of", "counts_of", "size_of", "some_of", "words_of"]
+
+
+def size_of(text: str) -> int:
+    """Bytes: `1.5GB`, `512MiB`, as in the options of a spool, or only their number."""
+    try:
+        count = int(text) if text.strip().isdecimal() else size_in_bytes(text)
+    except ValueError as why:
+        raise argparse.ArgumentTypeError(str(why)) from None
+    if count < 1:
+        raise argparse.ArgumentTypeError(f"{text!r}: at least one byte is needed")
+    return count
+
+
+def count_of(text: str) -> int:
+    """A whole number from 1."""
+    if not text.strip().isdigit() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r}: whole numbers from 1 are needed")
+    return int(text)
+
+
+def counts_of(text: str) -> tuple[int, ...]:
+    """Some, with commas between them."""
+    return tuple(map(count_of, text.split(",")))
+
+
+def words_of(text: str) -> tuple[str, ...]:
+    """Some, with commas between them."""
+    return tuple(word.strip() for word in text.split(",") if word.strip())
+
+
+def some_of(known: tuple[str, ...]) -> Callable[[str], tuple[str, ...]]:
+    """Words of which each is known."""
+
+    def choose(text: str) -> tuple[str, ...]:
+        names = words_of(text)
+        for name in names:
+            if name not in known:
+                reason = f"there is no {name!r}: choose from {', '.join(known)}"
+                raise argparse.ArgumentTypeError(reason)
+        return names
+
+    return choose

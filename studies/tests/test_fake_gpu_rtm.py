@@ -1,0 +1,157 @@
+"""A migration whose fields and history are on the driver that `UNSPOOL_CUDA_DRIVER` names.
+
+The kernels are those of the shim, on what is read from the device and written back to it; saves and
+restores go through the spool's tiers on that driver, on a stream of the propagator's own.
+"""
+
+from functools import partial
+
+import numpy as np
+import pytest
+
+pytest.importorskip("scipy")
+
+from unspool import schedules
+from unspool_studies.bench.plain_adjoint import DeviceStore
+from unspool_studies.bench.wave_problem import Problem, plainly, through_spool
+from unspool_studies.rtm.generated import generated_model
+from unspool_studies.rtm.history import Memory
+from unspool_studies.rtm.job import Job, migrate_again, run
+from unspool_studies.rtm.model import smooth
+from unspool_studies.rtm.progress import Silence
+from unspool_studies.rtm.survey import plan
+
+import kernel_shim
+from fake_gpu import CaiArray
+from kernel_shim import ShimDevice
+
+pytestmark = [
+    pytest.mark.fake_gpu,
+    pytest.mark.skipif(kernel_shim.COMPILER is None, reason="there is no C++ compiler"),
+]
+
+
+class DriverArray(CaiArray):
+    """An array on the driver, with as much of an array as a propagator needs."""
+
+    def put(self, values):
+        self.driver.write(self.address, np.ascontiguousarray(values))
+
+    def fill(self, value):
+        self.driver.synchronize()
+        self.put(np.full(self.shape, value, self.dtype))
+
+    def copy(self):
+        self.driver.synchronize()
+        return DriverArray(self.driver, self.numpy(), self.stream)
+
+    def __setitem__(self, where, array):
+        assert where is ...
+        self.driver.synchronize()
+        self.put(array.numpy())
+
+
+class DriverDevice(ShimDevice):
+    """A device whose memory only the driver reads and writes."""
+
+    name = "a driver in plain memory"
+    on = "cuda:0"
+
+    def __init__(self, kernels, driver):
+        super().__init__(kernels)
+        self._driver, self._stream = driver, driver.stream()
+
+    def zeros(self, shape):
+        return DriverArray(self._driver, np.zeros(shape, np.float32), self._stream)
+
+    def load(self, array):
+        return DriverArray(self._driver, np.ascontiguousarray(array), self._stream)
+
+    def fetch(self, array):
+        self._driver.synchronize()
+        return array.numpy()
+
+    def kernel(self, name):
+        kernel = super().kernel(name)
+
+        def launch(grid, block, arguments):
+            # What was enqueued before, copies of the spool among it, is done before.
+            self._driver.synchronize()
+            here = [self._here(argument) for argument in arguments]
+            kernel(grid, block, here)
+            for argument, array in zip(arguments, here, strict=True):
+                if isinstance(argument, DriverArray):
+                    argument.put(array)
+
+        return launch
+
+    def _here(self, argument):
+        if not isinstance(argument, DriverArray):
+            return argument
+        return ShimDevice({}).load(argument.numpy())
+
+    def capture(self, enqueue):
+        return enqueue
+
+
+@pytest.fixture(scope="module")
+def kernels(tmp_path_factory):
+    return kernel_shim.build(tmp_path_factory.mktemp("kernels"))
+
+
+def test_a_migration_on_the_driver_is_that_of_the_cpu_and_of_plain_device_memory(
+    driver, kernels, tmp_path
+):
+    model = generated_model(41, 31, 15.0)
+    survey = plan(model, shots=1, steps=220, every=2, frequency=9.0)
+    memory = Memory("128KiB", "512KiB", tmp_path)
+    device = DriverDevice(kernels, driver)
+    job = Job(model, smooth(model, 60.0), survey, 6, 1, memory, device)
+    assert job.kept.peak_bytes > 2 * 640 * 2**10
+    outcome = run(job, Silence(), keep_records=True)
+    again = migrate_again(job, outcome.records, Silence())
+    assert np.abs(again.image).max() > 0
+    assert outcome.migrated.digests == again.digests
+    assert outcome.stats.restores == survey.timing.saves - 1
+    cpu = run(Job(model, job.background, survey, 6, 1, memory), Silence())
+    scale = np.abs(cpu.migrated.image).max()
+    np.testing.assert_allclose(again.image, cpu.migrated.image, rtol=0, atol=2e-5 * scale)
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        partial(schedules.Revolve, 40, 4),
+        partial(schedules.OnlineRevolve, 4),
+        partial(schedules.Uniform, 40, 5),
+        partial(schedules.ZCut, 40, length=7),
+    ],
+    ids=["revolve", "online", "uniform", "zcut"],
+)
+def test_a_schedule_on_the_driver_makes_the_image_of_plain_device_memory(
+    driver, kernels, tmp_path, made
+):
+    model = generated_model(41, 31, 15.0)
+    survey = plan(model, shots=1, steps=240, every=6, frequency=9.0)
+    memory = Memory("128KiB", "256KiB", tmp_path)
+    device = DriverDevice(kernels, driver)
+    job = Job(model, smooth(model, 60.0), survey, 6, 1, memory, device, schedule=made())
+    outcome = run(job, Silence(), keep_records=True)
+    again = migrate_again(job, outcome.records, Silence())
+    assert np.abs(again.image).max() > 0
+    assert outcome.migrated.digests == again.digests
+    assert outcome.followed.recomputed > 0
+    assert outcome.stats.tiers[0].restores > 0
+
+
+def test_a_state_that_a_kernel_writes_on_is_not_the_one_that_was_saved(driver, kernels):
+    """Saves and the kernels behind them are on one stream: neither waits for the host."""
+    problem = Problem(DriverDevice(kernels, driver), (32, 32, 32), 14)
+    schedule, store = schedules.Revolve(14, 3), DeviceStore(problem.device, problem.shape, 2, 3)
+    wanted = plainly(problem, schedule, store).digest
+    for newest in (False, True):
+        readings = through_spool(problem, schedule, 2, newest)
+        found = [next(readings) for _ in range(2)]
+        readings.close()
+        assert {one.digest for one in found} == {wanted}
+        assert all(one.down > 0 for one in found)

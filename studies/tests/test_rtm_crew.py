@@ -1,0 +1,156 @@
+"""Several processes of one migration: the same image, their figures together, their ends."""
+
+import dataclasses
+import json
+import multiprocessing
+import os
+import signal
+
+import numpy as np
+import pytest
+import unspool
+
+pytest.importorskip("scipy")
+pytest.importorskip("matplotlib")
+pytest.importorskip("rich")
+
+from unspool_studies import cli
+from unspool_studies.rtm import crew
+from unspool_studies.rtm.generated import generated_model
+from unspool_studies.rtm.history import Memory
+from unspool_studies.rtm.job import Job, run
+from unspool_studies.rtm.merge import merged
+from unspool_studies.rtm.model import smooth
+from unspool_studies.rtm.progress import Silence
+from unspool_studies.rtm.survey import plan
+
+from helpers import children
+
+SMALL = ["--shape", "71x41", "--spacing", "15", "--shots", "3", "--steps", "220", "--every", "2"]
+SMALL += ["--device", "1MiB", "--host", "1MiB", "--layer", "12"]
+
+
+@pytest.fixture
+def job(tmp_path):
+    model = generated_model(71, 41, 15.0)
+    memory = Memory("1MiB", "1MiB", tmp_path)
+    return Job(model, smooth(model, 60.0), plan(model, shots=3, steps=220), 12, 1, memory)
+
+
+def _rtm(tmp_path, *options):
+    (tmp_path / "disk").mkdir(exist_ok=True)
+    places = ["--out", tmp_path / "out", "--disk-dir", tmp_path / "disk"]
+    return cli.rtm([*map(str, [*SMALL, *places, *options])])
+
+
+def test_two_processes_make_the_image_of_one_bit_for_bit(job, tmp_path):
+    one = run(job, Silence())
+    two = crew.run_crew(job, [None, None], Silence(), check=True)
+    assert np.abs(one.migrated.image).max() > 0
+    for found in (two.outcome.migrated, two.again):
+        assert found.digests == one.migrated.digests
+        assert found.image.tobytes() == one.migrated.image.tobytes()
+        assert found.illumination.tobytes() == one.migrated.illumination.tobytes()
+    assert two.outcome.stats.restores == one.stats.restores
+    assert two.outcome.stats.saved_bytes == one.stats.saved_bytes
+    assert two.plain == "plain NumPy arrays"
+    assert children(tmp_path) == []
+
+
+def test_a_job_of_two_processes_reports_and_checks(tmp_path, capsys):
+    assert _rtm(tmp_path, "--jobs", "2", "--check") == 0
+    printed = capsys.readouterr()
+    assert "every bit of the image is the same with plain NumPy arrays" in printed.out
+    assert "shot 3 of 3" in printed.err
+    report = json.loads((tmp_path / "out" / "report.json").read_text())
+    assert report["time"]["propagator"].startswith("2 processes")
+    assert report["history"]["memory_bytes"] == 2 * 2 * 2**20
+    assert report["spool"]["saves"] == 3 * 109
+    assert report["check"]["identical"] is True
+
+
+def test_there_are_no_more_processes_than_shots(tmp_path):
+    assert _rtm(tmp_path, "--shots", "1", "--jobs", "4", "--quiet") == 0
+    report = json.loads((tmp_path / "out" / "report.json").read_text())
+    assert "processes" not in report["time"]["propagator"]
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        (["--jobs", "0"], "--jobs must be at least 1"),
+        (["--jobs", "2", "--trace", "trace.json"], "of one process"),
+        (["--gpus", "all"], "no list of numbers"),
+    ],
+)
+def test_a_mistake_is_one_line_and_exit_code_2(tmp_path, capsys, options, reason):
+    try:
+        code = _rtm(tmp_path, *options)
+    except SystemExit as exit_:
+        code = exit_.code
+    printed = capsys.readouterr()
+    assert code == 2, printed
+    assert reason in printed.err
+    assert printed.err.count("\n") == 1
+
+
+def test_what_one_process_fails_with_is_raised_and_the_others_end(job, tmp_path):
+    memory = dataclasses.replace(job.memory, disk="100KiB", device=None, host="200KiB")
+    broken = dataclasses.replace(job, memory=memory)
+    with pytest.raises(unspool.Error) as failed:
+        crew.run_crew(broken, [None, None], Silence(), check=False)
+    assert str(failed.value)
+    assert not multiprocessing.active_children()
+    assert children(tmp_path) == []
+
+
+class _Interrupted(Silence):
+    """Hears of progress once, and then what Ctrl-C makes of it."""
+
+    def stepped(self, shot, phase, steps):
+        raise KeyboardInterrupt
+
+
+def test_ctrl_c_ends_every_process_and_leaves_nothing(job, tmp_path):
+    with pytest.raises(KeyboardInterrupt):
+        crew.run_crew(job, [None, None], _Interrupted(), check=False)
+    assert not multiprocessing.active_children()
+    assert children(tmp_path) == []
+
+
+class _Killer(Silence):
+    """Kills the first process when there is progress."""
+
+    def stepped(self, shot, phase, steps):
+        for process in multiprocessing.active_children()[:1]:
+            os.kill(process.pid, signal.SIGKILL)
+
+
+def test_a_process_that_is_killed_is_an_error_that_says_so(job):
+    long = dataclasses.replace(job, survey=plan(job.model, shots=3, steps=20000))
+    with pytest.raises(unspool.Error, match="ended before it was done"):
+        crew.run_crew(long, [None, None], _Killer(), check=False)
+    assert not multiprocessing.active_children()
+
+
+def test_figures_of_two_spools_add_up(job):
+    stats = run(job, Silence()).stats
+    both = merged([stats, stats])
+    assert merged([stats]) is stats
+    assert both.saves == 2 * stats.saves
+    assert both.tiers[0].capacity == 2 * stats.tiers[0].capacity
+    assert both.tiers[-1].name == "disk"
+    assert both.links[0].flush.bytes == 2 * stats.links[0].flush.bytes
+    assert both.prefetch_lead == stats.prefetch_lead
+    assert both.longest_stall == stats.longest_stall
+
+
+def test_choices_of_two_spools_add_up_and_keep_what_was_measured(job):
+    stats = run(job, Silence()).stats
+    parts = [
+        unspool.stats.AutoStats(1, 2, 3, 0, 1, None, None, None, "one"),
+        unspool.stats.AutoStats(4, 5, 6, 5, 2, 3.0, 1e-3, 1e-3, "two"),
+    ]
+    both = merged([dataclasses.replace(stats, auto=part) for part in parts]).auto
+    assert both == unspool.stats.AutoStats(5, 7, 9, 5, 3, 3.0, 1e-3, 1e-3, "two")
+    assert merged([stats, stats]).auto is None

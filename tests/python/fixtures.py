@@ -1,0 +1,30 @@
+"""Fixtures that the tests of all Python packages share: each `conftest.py` imports its own."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import fake_gpu
+import hypothesis
+import pytest
+
+hypothesis.settings.register_profile("default", deadline=None, print_blob=True)
+hypothesis.settings.load_profile("default")
+
+
+@pytest.fixture
+def driver(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[fake_gpu.Driver]:
+    """The driver in plain memory, for tests that are marked `fake_gpu`.
+
+    It is a compiler too, and what that makes is kept apart from real kernels.
+    """
+    monkeypatch.setenv("UNSPOOL_NVRTC", os.environ.get("UNSPOOL_CUDA_DRIVER", ""))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    found = fake_gpu.load()
+    if found is None:
+        pytest.skip("UNSPOOL_CUDA_DRIVER names no driver: `make test-python` sets it")
+    yield found
+    found.control("reset")
+    found.synchronize()

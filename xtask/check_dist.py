@@ -1,0 +1,88 @@
+"""Checks the files of a release, wheels and sources: `python xtask/check_dist.py FILE...`.
+
+A wheel has to be one that clusters can install (glibc 2.28), for every Python from 3.11 on, and as
+large as PyPI and its users expect. Both kinds carry the licence and the long description, and a
+source distribution everything that cargo needs.
+"""
+
+import re
+import subprocess
+import sys
+import tarfile
+import tempfile
+import zipfile
+from email.parser import Parser
+from pathlib import Path
+
+TAG = re.compile(r"-cp311-abi3-(manylinux_2_28_(?:x86_64|aarch64))\.whl$")
+MOST_BYTES = 15 << 20
+
+
+def main(files):
+    """Prints what is wrong with each file; the exit code is 1 if anything is."""
+    wrong = False
+    for file in map(Path, files):
+        found = list(wheel(file) if file.suffix == ".whl" else sources(file))
+        for fault in found:
+            print(f"{file}: {fault}", file=sys.stderr)
+        wrong = wrong or bool(found)
+        if not found:
+            print(f"{file}: {file.stat().st_size / 2**20:.1f} MiB, as it should be")
+    return int(wrong)
+
+
+def wheel(file):
+    """What is wrong with a wheel."""
+    tag = TAG.search(file.name)
+    if not tag:
+        yield "not tagged cp311-abi3-manylinux_2_28: build it with zig (WHEEL in the Makefile)"
+        return
+    if file.stat().st_size > MOST_BYTES:
+        yield f"{file.stat().st_size} bytes: a wheel has at most {MOST_BYTES}"
+    with zipfile.ZipFile(file) as archive:
+        names = set(archive.namelist())
+        about = next(name for name in names if name.endswith(".dist-info/METADATA"))
+        folder = about.removesuffix("METADATA")
+        yield from described(archive.read(about).decode(), names, f"{folder}licenses/")
+    if f'"{tag.group(1)}"' not in said("auditwheel", "show", file):
+        yield f"it is not consistent with {tag.group(1)}: `auditwheel show` says why"
+    if subprocess.run([tool("abi3audit"), "--strict", file], capture_output=True).returncode:
+        yield "it uses more than the stable ABI of Python 3.11: `abi3audit --strict` says what"
+
+
+def sources(file):
+    """What is wrong with a source distribution."""
+    with tarfile.open(file) as archive, tempfile.TemporaryDirectory() as folder:
+        archive.extractall(folder, filter="data")
+        root = next(Path(folder).iterdir())
+        names = {path.relative_to(root).as_posix() for path in root.rglob("*")}
+        yield from described((root / "PKG-INFO").read_text(encoding="utf-8"), names, "")
+        command = ["cargo", "metadata", "--locked", "--format-version=1"]
+        resolved = subprocess.run(command, cwd=root, capture_output=True, text=True)
+        if resolved.returncode:
+            yield f"cargo finds not all that it needs: {resolved.stderr.strip()}"
+
+
+def described(metadata, names, licenses):
+    """What is missing in the metadata: the description, and licences that are in the file."""
+    fields = Parser().parsestr(metadata)
+    if len(fields.get_payload()) < 500:
+        yield "no long description: set `readme` in pyproject.toml"
+    files = fields.get_all("License-File") or []
+    if not files or any(f"{licenses}{name}" not in names for name in files):
+        yield "no licence: set `license-files` in pyproject.toml"
+
+
+def said(name, *arguments):
+    """What a tool prints, on one line."""
+    done = subprocess.run([tool(name), *arguments], capture_output=True, text=True)
+    return " ".join(done.stdout.split())
+
+
+def tool(name):
+    """A command that is installed beside this Python."""
+    return Path(sys.executable).parent / name
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
