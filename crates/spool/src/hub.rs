@@ -17,7 +17,7 @@ use unspool_transfer::sync::{Mutex, MutexGuard, lock};
 use unspool_transfer::{Clock, Engine, Options, Pool, SystemClock, TransferError};
 
 use crate::brain::Brain;
-use crate::coding::{Decoding, Holding};
+use crate::coding::Decoding;
 use crate::error::{Error, ErrorKind};
 use crate::gpu::{self, Gpu};
 use crate::inbox::Inbox;
@@ -54,8 +54,6 @@ pub(crate) struct Hub {
     pub(crate) application: Arc<str>,
     /// Saves that a GPU still encodes.
     pub(crate) settler: Arc<Settler>,
-    /// What those share that are held to be encoded together.
-    pub(crate) holding: Holding,
     /// Restores that a GPU still decodes.
     pub(crate) decoding: Mutex<VecDeque<Decoding>>,
     state: Mutex<State>,
@@ -108,7 +106,6 @@ impl Hub {
             clock,
             engine,
             settler: Arc::default(),
-            holding: Holding::default(),
             decoding: Mutex::default(),
             state: Mutex::new(State::new(brain, links)),
             process,

@@ -1,5 +1,4 @@
 //! Kernels that came with the library: loaded when they are first needed, and nothing is compiled.
-#![cfg(not(feature = "shuttle"))]
 
 mod application;
 

@@ -4,7 +4,6 @@ mod begun;
 mod choose;
 mod copies;
 mod idle;
-mod ring;
 mod scratch;
 
 use std::path::PathBuf;
@@ -22,11 +21,10 @@ pub(crate) use begun::{Begun, Leave, drop_behind};
 pub use choose::On;
 pub(crate) use choose::{choose, open};
 pub(crate) use copies::{
-    Part, check_size, check_stream, clear, download, get, load_host, put, send, staged, store,
+    Part, captured, check_size, check_stream, clear, download, get, load_host, put, send, staged, store,
     store_host, upload,
 };
 pub(crate) use idle::Idle;
-pub(crate) use ring::{Lease, Ring};
 pub(crate) use scratch::{Lent, Scratch};
 pub use unspool_cuda::{DeviceMemory, DeviceSpan, Mark, Stream, StridedLayout};
 pub use unspool_tiers::DeviceArray;
@@ -55,7 +53,7 @@ impl Gpu {
         (!self.broken.load(Ordering::Relaxed)).then_some(&self.coders)
     }
 
-    /// The same, also when they were found not to work: what is held for them needs their word.
+    /// The same, also when they were found not to work: for a batch that was begun before.
     pub(crate) fn own_coders(&self) -> &GpuCodecs {
         &self.coders
     }
