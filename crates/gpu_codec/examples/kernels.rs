@@ -1,5 +1,6 @@
 //! Compiles every kernel for every architecture that is supported, and writes the pack of them that
-//! a package embeds. Needs NVRTC and no GPU: `cargo run --example kernels -- FILE FOLDER`.
+//! a package embeds. Needs NVRTC and no GPU: `cargo run --example kernels -- FILE FOLDER [ARCH...]`.
+//! With architectures, such as sm_90, it has those alone, for one's own machine.
 //!
 //! What was compiled is kept in FOLDER, so that only what has changed is compiled again. What is
 //! written is checked: each kernel is there for each architecture, and the file is not too large.
@@ -8,6 +9,7 @@
 
 use std::borrow::Cow;
 use std::error::Error;
+use std::ffi::OsString;
 use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -40,14 +42,17 @@ struct Task {
 
 fn main() -> Outcome {
     let words: Vec<_> = std::env::args_os().skip(1).collect();
-    let [path, folder] = &words[..] else { return Err("usage: kernels FILE FOLDER".into()) };
+    let [path, folder, archs @ ..] = &words[..] else {
+        return Err("usage: kernels FILE FOLDER [ARCH...]".into());
+    };
     let (path, began, cache) = (Path::new(path), Instant::now(), Cache::at(folder));
     let nvrtc = Nvrtc::find()?;
-    let tasks = tasks();
+    let targets = targets(archs)?;
+    let tasks = tasks(&targets);
     let images = all(&tasks, |task| made(task, &nvrtc, &cache))?;
     let groups = grouped(&tasks, images);
     let bytes = Pack::write(nvrtc.version(), &groups, LEVEL)?;
-    check(&bytes, &tasks)?;
+    check(&bytes, &tasks, archs.is_empty())?;
     if let Some(folder) = path.parent() {
         std::fs::create_dir_all(folder)?;
     }
@@ -56,22 +61,28 @@ fn main() -> Outcome {
         "{}: {} images of {} texts by {nvrtc:?}, {} bytes, {:.0?}",
         path.display(),
         tasks.len(),
-        tasks.len() / (ARCHS.len() + 1),
+        tasks.len() / targets.len(),
         bytes.len(),
         began.elapsed()
     );
     Ok(())
 }
 
-/// All of them, those of one architecture and kernel one after the other.
-fn tasks() -> Vec<Task> {
-    let targets = ARCHS.map(Target::Code).into_iter().chain([Target::Ptx(PTX)]);
+/// Machine code for the architectures that are named, or that for all with the PTX.
+fn targets(names: &[OsString]) -> Outcome<Vec<Target>> {
+    let all = || ARCHS.map(Target::Code).into_iter().chain([Target::Ptx(PTX)]);
+    let of_name = |name: &OsString| {
+        let found = all().find(|target| name.to_str() == Some(&target.to_string()));
+        found.ok_or_else(|| format!("{} is none of {ARCHS:?}", name.display()).into())
+    };
+    if names.is_empty() { Ok(all().collect()) } else { names.iter().map(of_name).collect() }
+}
+
+/// Every text for every target, those of one target one after the other.
+fn tasks(targets: &[Target]) -> Vec<Task> {
     let sources = unspool_gpu_codec::sources();
-    targets
-        .flat_map(|target| {
-            sources.iter().map(move |source| Task { source: source.clone(), target })
-        })
-        .collect()
+    let task = |target| sources.iter().map(move |source| Task { source: source.clone(), target });
+    targets.iter().copied().flat_map(task).collect()
 }
 
 /// What `make` makes of each task, on all processors.
@@ -124,7 +135,7 @@ fn grouped(tasks: &[Task], images: Vec<Made>) -> Vec<Vec<Made>> {
 }
 
 /// Each kernel is there for each architecture, and the pack is not too large.
-fn check(bytes: &[u8], tasks: &[Task]) -> Outcome {
+fn check(bytes: &[u8], tasks: &[Task], is_whole: bool) -> Outcome {
     if bytes.len() > MOST {
         return Err(format!("{} bytes are more than {MOST}", bytes.len()).into());
     }
@@ -142,7 +153,7 @@ fn check(bytes: &[u8], tasks: &[Task]) -> Outcome {
         }
     })?;
     let lacks = |&(major, minor): &(u32, u32)| pack.fit(Arch::new(major, minor)) != Fit::Binary;
-    match SUPPORTED.iter().find(|numbers| lacks(numbers)) {
+    match SUPPORTED.iter().find(|numbers| is_whole && lacks(numbers)) {
         Some(arch) => Err(format!("there is no machine code for {arch:?}").into()),
         None => Ok(()),
     }

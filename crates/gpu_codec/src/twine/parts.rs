@@ -61,6 +61,8 @@ impl Part {
         let special = run.form.filter(|special| is_worth_a_variant(special.form, run.coded));
         let suited = match special {
             None => Variant::encoder(wide).warps,
+            // Two would suit the smallest arrays as well, for which it is not worth to ship them.
+            Some(_) if wide => 4,
             Some(_) => warps_for(run.chunks, ways.room),
         };
         let most = if wide { 4 } else { 8 };
