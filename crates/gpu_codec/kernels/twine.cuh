@@ -1,5 +1,5 @@
 // What the kernels of Twine share: the words that the host gives them (src/twine/words.rs), how an
-// array is cut into chunks, and small arithmetic. docs/reference/twine.md is the specification. WIDE, WARPS
+// array is cut into chunks, and small arithmetic. docs/twine.md is the specification. WIDE, WARPS
 // and, for one form of arrays, FORM and MODE are defined in front of this text. It is C++ as well:
 // a test compiles it for the processor, with EMULATED defined, and runs the lanes in turn.
 

@@ -1,6 +1,6 @@
 // Decodes Twine streams. A warp has a chunk. Nothing that a stream says is used before it was
 // compared with what the host knows of the array and of the length of the stream: whatever the
-// bytes are, nothing outside of either is touched. docs/reference/twine.md lists what is refused.
+// bytes are, nothing outside of either is touched. docs/twine.md lists what is refused.
 
 #define HEADER_WORDS 16
 #define MOST_OUTLIERS 256

@@ -1,5 +1,5 @@
 // The bounds that depend on the values: smallest and largest finite value and the sum of squares,
-// in the order of docs/reference/twine.md, and the step that follows. A warp has 1024 values.
+// in the order that docs/twine.md gives, and the step that follows. A warp has 1024 values.
 
 struct Part {
     double min, max;
