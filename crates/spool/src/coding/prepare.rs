@@ -7,8 +7,8 @@ use std::time::Duration;
 use unspool_codec::{Spec, Zfp};
 use unspool_gpu_codec::GpuCodec;
 
-use super::Gpu;
-use crate::coding::Codecs;
+use super::codecs::Codecs;
+use crate::gpu::Gpu;
 
 /// The longest wait at close for a compiler at work, which cannot be stopped: the process may end
 /// next. What it makes is there for the next run.
