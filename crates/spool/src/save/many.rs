@@ -38,6 +38,9 @@ pub struct Checkpoint<'a> {
     values: Vec<Values<'a>>,
 }
 
+/// Writes the values of a region.
+type Writer<'a> = Box<dyn FnMut(&mut [u8]) + Send + 'a>;
+
 /// Where the values of a region are.
 enum Values<'a> {
     Nowhere,
@@ -46,7 +49,7 @@ enum Values<'a> {
     /// In main memory, dense.
     Bytes(&'a [u8]),
     /// Wherever this takes them from.
-    Write(Box<dyn FnMut(&mut [u8]) + Send + 'a>),
+    Write(Writer<'a>),
 }
 
 impl<'a> Checkpoint<'a> {
