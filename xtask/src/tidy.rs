@@ -31,6 +31,7 @@ fn findings(tree: &Tree, packages: &[Package]) -> Result<Vec<Finding>, String> {
         check::versions::check(tree, packages),
         check::function_length::check(tree)?,
         check::file_length::check(tree),
+        check::floors::check(tree),
         check::columns::check(tree),
         check::concurrency::check(tree),
         check::unsafe_code::check(tree),

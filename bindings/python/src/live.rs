@@ -2,8 +2,8 @@
 
 use std::sync::{Arc, Mutex, Weak};
 
-use pyo3::prelude::*;
 use crate::front::Front;
+use pyo3::prelude::*;
 
 static LIVE: Mutex<Vec<Weak<Front>>> = Mutex::new(Vec::new());
 

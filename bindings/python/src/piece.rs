@@ -74,7 +74,8 @@ impl HostPiece {
             return checkpoint.fill_from(index, unsafe { self.run() });
         }
         // SAFETY: the exporter lends the memory of all elements, and `room` is the spool's own.
-        checkpoint.fill(index, |room| unsafe { crate::strided::gather(self.data, &self.walk, room) });
+        checkpoint
+            .fill(index, |room| unsafe { crate::strided::gather(self.data, &self.walk, room) });
         Ok(())
     }
 

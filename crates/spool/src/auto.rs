@@ -16,7 +16,8 @@ use unspool_tiers::Bytes;
 use crate::doctor::cuda::pins_are_locked;
 use crate::doctor::system::System;
 use crate::error::{Error, ErrorKind};
-use crate::gpu::{self, On};
+use crate::gpu::On;
+use crate::runtime::devices;
 use crate::settings::Settings;
 
 /// The share of what is free on a device.
@@ -101,7 +102,7 @@ pub fn device(on: &On) -> Result<Picked, Error> {
 /// # Errors
 /// `NoDevice` and `Device` as when the spool is opened, `Io` when too little is free.
 pub fn host(settings: &Settings) -> Result<Picked, Error> {
-    let gpu = gpu::choose(&Settings { host: Some(LEAST), ..settings.clone() })?;
+    let gpu = devices::choose(&Settings { host: Some(LEAST), ..settings.clone() })?;
     let Some(gpu) = gpu else {
         return share_of_host(&read_host(settings.device.unwrap_or(0)));
     };

@@ -8,13 +8,13 @@ use unspool_transfer::Shutdown;
 
 use crate::durability;
 use crate::error::{Error, ErrorKind};
-use crate::hub::{Hub, check_open};
-use crate::settle::take_untold;
-use crate::state::Phase;
-use crate::tally::{duration, nanos};
-use crate::unsaved;
+use crate::runtime::completion::take_deferred;
+use crate::runtime::deferred;
+use crate::runtime::shared::{Hub, check_open};
+use crate::runtime::state::Phase;
+use crate::runtime::waiting::Until;
+use crate::time::{duration, nanos};
 use crate::wait::Wait;
-use crate::waiting::Until;
 
 /// Threads are given so long to end, also when no time is left.
 const LEAST: Duration = Duration::from_millis(100);
@@ -42,12 +42,12 @@ pub(crate) fn close(hub: &Hub, timeout: Duration) -> Result<(), Error> {
     let given_up = hub.end_settling(left);
     let mut state = hub.state();
     state.phase = Phase::Closed;
-    state.brain.end_record();
-    let untold = take_untold(&mut state);
+    state.driver.end_record();
+    let deferred = take_deferred(&mut state);
     drop(state);
-    let late = (!given_up.is_empty()).then(|| unsaved::given_up(&given_up, timeout));
-    let settled = both(late, untold);
-    let decoded = hub.settle_decoders(duration(deadline.since(hub.clock.now())));
+    let late = (!given_up.is_empty()).then(|| deferred::given_up(&given_up, timeout));
+    let settled = both(late, deferred);
+    let decoded = hub.decoding.settle(duration(deadline.since(hub.clock.now())));
     let settled = settled.and(decoded);
     let stopped = stop_workers(hub, deadline);
     // Closing the disk waits for calls under way, which here might last for ever. It then closes

@@ -4,12 +4,12 @@ use unspool_core::{CheckpointId, CopyState, Core, Version};
 use unspool_transfer::sync::MutexGuard;
 
 use crate::error::{Error, ErrorKind};
-use crate::hub::Hub;
-use crate::settle::take_untold;
+use crate::runtime::completion::take_deferred;
+use crate::runtime::shared::Hub;
+use crate::runtime::state::State;
+use crate::runtime::waiting::{Answered, Asked, Until};
 use crate::spool::checkpoints;
-use crate::state::State;
 use crate::wait::Wait;
-use crate::waiting::{Answered, Asked, Until};
 
 /// Brings every checkpoint to its slowest tier, and makes that tier durable if it can be.
 pub(crate) fn flush<'a>(
@@ -20,7 +20,7 @@ pub(crate) fn flush<'a>(
 ) -> Result<(), Error> {
     let Answered { mut state, .. } = hub.ask(state, Asked::Flush, wait, until)?;
     if until == Until::Closing {
-        take_untold(&mut state).map_or(Ok(()), Err)?;
+        take_deferred(&mut state).map_or(Ok(()), Err)?;
     }
     let flushed = in_durable_tiers(hub, &state);
     let too_large = too_large_to_last(hub, &state);
@@ -33,7 +33,7 @@ pub(crate) fn flush<'a>(
 /// durable one.
 fn too_large_to_last(hub: &Hub, state: &State) -> Option<Error> {
     let tier = hub.tier(*hub.durable_tiers.last()?).describe();
-    let core = state.brain.core();
+    let core = state.driver.core();
     let mut versions = checkpoints(state).into_iter().map(|(version, _)| version);
     let version = versions.find(|&v| core.is_flushed(v) && !is_in_durable_tier(hub, core, v))?;
     let message = format!(
@@ -52,7 +52,7 @@ fn is_in_durable_tier(hub: &Hub, core: &Core, version: Version) -> bool {
 
 /// The checkpoints that have a complete copy in a durable tier.
 fn in_durable_tiers(hub: &Hub, state: &State) -> Vec<CheckpointId> {
-    let core = state.brain.core();
+    let core = state.driver.core();
     let there = checkpoints(state).into_iter();
     there.filter(|(v, _)| is_in_durable_tier(hub, core, *v)).map(|(_, id)| id).collect()
 }
@@ -67,7 +67,7 @@ fn sync(hub: &Hub, flushed: &[CheckpointId]) -> Result<(), Error> {
     }
     let mut state = hub.state();
     for id in flushed {
-        state.catalogue.set_durable(*id);
+        state.frames.set_durable(*id);
     }
     Ok(())
 }

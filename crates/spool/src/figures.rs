@@ -5,11 +5,11 @@ use unspool_tiers::{AnyTier, Arena, Description};
 use unspool_transfer::sync::lock;
 
 use crate::error::Error;
+use crate::runtime::counters::{Call, LinkCounters};
+use crate::runtime::state::State;
 use crate::settings::Settings;
 use crate::spool::Spool;
-use crate::state::State;
 use crate::stats::{ApplicationStats, DirectionStats, LinkStats, Stats, TierStats};
-use crate::tally::{Call, LinkTally};
 
 impl Spool {
     /// What the spool has done so far. Also answered when it is closed.
@@ -22,7 +22,7 @@ impl Spool {
         let tiers: Vec<_> = hub.tiers.iter().map(|tier| described(tier, &hub.settings)).collect();
         let dropped_spans = hub.timeline.as_ref().map_or(0, |timeline| lock(timeline).dropped());
         let state = hub.state();
-        let core = state.brain.core().stats();
+        let core = state.driver.core().stats();
         let tier =
             |(counted, (described, ready)): (&unspool_core::TierStats, (Description, u64))| {
                 TierStats {
@@ -42,9 +42,9 @@ impl Spool {
             application: application(&state, &core, dropped_spans),
             tiers: core.tiers.iter().zip(tiers).map(tier).collect(),
             links: (0..core.links.len()).map(|index| link(&state, &core, index)).collect(),
-            codecs: state.tally.codecs.stats(),
-            launches: state.tally.launches,
-            auto: state.tally.experience.stats(),
+            codecs: state.counters.codecs.stats(),
+            launches: state.counters.launches,
+            auto: state.counters.experience.stats(),
         })
     }
 }
@@ -60,28 +60,28 @@ fn described(tier: &AnyTier, settings: &Settings) -> (Description, u64) {
 }
 
 fn application(state: &State, core: &CoreStats, dropped_spans: u64) -> ApplicationStats {
-    let record = state.brain.record_failure().map(str::to_owned);
+    let record = state.driver.record_failure().map(str::to_owned);
     ApplicationStats {
         saves: core.saves,
         saved_bytes: core.saved_bytes,
         restores: core.restores,
         restored_bytes: core.restored_bytes,
-        save_stall: state.tally.stall(Call::Save),
-        restore_stall: state.tally.stall(Call::Restore),
-        kernels: state.tally.kernels(),
-        longest_stall: state.tally.longest(),
+        save_stall: state.counters.stall(Call::Save),
+        restore_stall: state.counters.stall(Call::Restore),
+        kernels: state.counters.kernels(),
+        longest_stall: state.counters.longest(),
         prefetch_lead: core.lead_summary(),
         hinted_restores: core.hinted_restores,
         hints: core.hints,
         discards: core.discards,
-        checkpoints: state.brain.core().versions().len() as u64,
+        checkpoints: state.driver.core().versions().len() as u64,
         dropped_spans,
         notes: state.notes.iter().cloned().chain(record).collect(),
     }
 }
 
 fn link(state: &State, core: &CoreStats, index: usize) -> LinkStats {
-    let (counted, measured) = (&core.links[index], state.tally.link(index));
+    let (counted, measured) = (&core.links[index], state.counters.link(index));
     LinkStats {
         fast: core.tiers[index].kind,
         slow: core.tiers[index + 1].kind,
@@ -94,7 +94,7 @@ fn link(state: &State, core: &CoreStats, index: usize) -> LinkStats {
 
 fn direction(
     counted: &unspool_core::DirectionStats,
-    measured: &LinkTally,
+    measured: &LinkCounters,
     kind: TransferKind,
 ) -> DirectionStats {
     DirectionStats {

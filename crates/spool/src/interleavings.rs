@@ -10,8 +10,8 @@ use unspool_core::{CheckpointId, Failure, TierKind};
 use unspool_tiers::{AnyTier, Arena, Description, Stored, Tier, TierError};
 use unspool_transfer::ManualClock;
 
-use crate::hub::{Hub, Parts};
-use crate::stack::Stack;
+use crate::runtime::shared::{Hub, Parts};
+use crate::runtime::stack::Stack;
 use crate::{Dtype, Error, ErrorKind, On, RegionSpec, Settings, Spool, Wait};
 
 const LEN: u64 = 64;
@@ -163,8 +163,8 @@ fn a_discard_may_race_with_flush_prefetch_and_restore() {
         discarder.join().unwrap();
         assert_eq!(spool.versions().unwrap(), [0]);
         let state = spool.hub().state();
-        state.brain.core().assert_invariants();
-        assert_eq!((state.waiting(), state.catalogue.len()), (0, 1));
+        state.driver.core().assert_invariants();
+        assert_eq!((state.waiting(), state.frames.len()), (0, 1));
         drop(state);
         spool.close().unwrap();
     });

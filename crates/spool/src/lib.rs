@@ -36,40 +36,28 @@
 #[cfg(test)]
 extern crate self as unspool;
 
-mod adopt;
 pub mod auto;
 mod batched;
-mod brain;
-mod catalogue;
 mod close;
 mod coding;
-mod dispatch;
 pub mod doctor;
 mod durability;
 mod error;
 mod figures;
 pub mod gpu;
-mod hub;
-mod inbox;
 #[cfg(all(test, feature = "shuttle"))]
 mod interleavings;
-mod order;
-mod reasons;
+mod recover;
 mod restore;
+mod runtime;
 mod save;
 mod settings;
-mod settle;
 mod spool;
-mod stack;
-mod state;
 mod stats;
-mod tally;
 #[cfg(all(test, not(feature = "shuttle")))]
 mod tests;
-mod timeline;
-mod unsaved;
+mod time;
 mod wait;
-mod waiting;
 
 pub use batched::{Accumulate, Batched};
 pub use coding::{AutoStats, CodecStats, Codecs, LaunchStats, RegionCoding};

@@ -7,20 +7,23 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use unspool_codec::Head;
+use unspool_codec::{Head, RegionSpec};
 use unspool_core::{CheckpointId, Event, TierId, TierKind, Version};
 use unspool_transfer::sync::{MutexGuard, lock};
 
-use crate::coding::{RegionCoding, codings};
+use crate::coding::{Codecs, RegionCoding, codings};
 use crate::error::{Error, ErrorKind};
 use crate::gpu::Gpu;
-use crate::hub::{Hub, check_open};
+use crate::restore::RestoreTicket;
+use crate::runtime::deferred;
+use crate::runtime::shared::{Hub, check_open};
+use crate::runtime::state::State;
+use crate::runtime::timeline::write_chrome;
+use crate::runtime::waiting::{Asked, Until};
+use crate::save::{Checkpoint, SaveTicket};
 use crate::settings::Settings;
-use crate::state::State;
-use crate::timeline::write_chrome;
 use crate::wait::Wait;
-use crate::waiting::{Asked, Until};
-use crate::{adopt, close, durability, unsaved};
+use crate::{close, durability, recover};
 
 /// Hints are taken in pieces of this many, so that other calls get their turn in between.
 const HINTS_AT_ONCE: usize = 1024;
@@ -54,7 +57,7 @@ impl Spool {
     /// A spool on a new hub.
     pub(crate) fn on(hub: Arc<Hub>) -> Result<Spool, Error> {
         let spool = Spool { hub };
-        adopt::adopt(&spool.hub)?;
+        recover::recover(&spool.hub)?;
         Ok(spool)
     }
 
@@ -77,14 +80,99 @@ impl Spool {
         self.hub.gpu_of(ordinal)
     }
 
+    /// Waits until there is room for a checkpoint of these regions, and lends that room. Its
+    /// regions are encoded as the settings say.
+    ///
+    /// # Errors
+    /// `Duplicate`, `NotYetSaved` (another call is saving this version), `TooLarge`, `Full`,
+    /// `Timeout`, `Interrupted`, `Closed`, `Forked`, and `Invalid` when the regions make no sense.
+    pub fn save(
+        &self,
+        version: i64,
+        regions: Vec<RegionSpec>,
+        wait: &Wait<'_>,
+    ) -> Result<SaveTicket, Error> {
+        self.save_as(version, regions, &self.hub().settings.codec, wait)
+    }
+
+    /// As [`save`](Self::save), with these codecs.
+    ///
+    /// # Errors
+    /// Those of `save`; `Invalid` also when a codec cannot take its region.
+    pub fn save_as(
+        &self,
+        version: i64,
+        regions: Vec<RegionSpec>,
+        codecs: &Codecs,
+        wait: &Wait<'_>,
+    ) -> Result<SaveTicket, Error> {
+        crate::save::save_as(self.hub(), version, regions, codecs, wait)
+    }
+
+    /// A checkpoint for [`save_many`](Self::save_many), encoded as the settings say. Nothing is
+    /// saved yet.
+    ///
+    /// # Errors
+    /// `Invalid` when the regions make no sense, `Forked`.
+    pub fn checkpoint<'a>(
+        &self,
+        version: i64,
+        regions: Vec<RegionSpec>,
+    ) -> Result<Checkpoint<'a>, Error> {
+        self.checkpoint_as(version, regions, &self.hub().settings.codec)
+    }
+
+    /// As [`checkpoint`](Self::checkpoint), with these codecs.
+    ///
+    /// # Errors
+    /// Those of `checkpoint`; `Invalid` also when a codec cannot take its region.
+    pub fn checkpoint_as<'a>(
+        &self,
+        version: i64,
+        regions: Vec<RegionSpec>,
+        codecs: &Codecs,
+    ) -> Result<Checkpoint<'a>, Error> {
+        self.hub().check_process()?;
+        Ok(Checkpoint::of(Arc::new(self.hub().prepare(version, regions, codecs)?)))
+    }
+
+    /// Saves several checkpoints, in their order: arrays of a GPU are encoded by one launch where
+    /// one encoder takes them, so that many small checkpoints cost little more than one.
+    ///
+    /// Those that are saved are taken out of `checkpoints`. Each one is saved as a whole or not at
+    /// all; one that is not stays in `checkpoints` and can be tried again. After one for which
+    /// there is no room now, those that follow are not tried. The arrays may be changed by what is
+    /// enqueued on their streams later.
+    ///
+    /// # Errors
+    /// Those of [`save`](Self::save) and [`SaveTicket::put`]: that of the first checkpoint
+    /// which was not saved. [`Error::unsaved`] names all that were not. A failure of an earlier save
+    /// that is reported first leaves all of them as they are, and `unsaved` is empty then.
+    pub fn save_many(
+        &self,
+        checkpoints: &mut Vec<Checkpoint<'_>>,
+        wait: &Wait<'_>,
+    ) -> Result<(), Error> {
+        crate::save::save_many(self.hub(), checkpoints, wait)
+    }
+
+    /// Waits for the bytes of a checkpoint and lends them.
+    ///
+    /// # Errors
+    /// `Unknown`, `Discarded`, `NotYetSaved`, `Io`, `Corrupt`, `Lost`, `Timeout`, `Interrupted`,
+    /// `Closed`, `Forked`.
+    pub fn restore(&self, version: i64, wait: &Wait<'_>) -> Result<RestoreTicket, Error> {
+        crate::restore::restore(self.hub(), version, wait)
+    }
+
     /// The regions of a saved checkpoint, without any I/O.
     ///
     /// # Errors
     /// `Unknown`, `Discarded`, `NotYetSaved`, `Forked`, `Closed`.
     pub fn regions(&self, version: i64) -> Result<Arc<Head>, Error> {
         let (state, id) = self.find(version)?;
-        let head = state.catalogue.frame(id).map(|frame| Arc::clone(frame.head()));
-        head.ok_or_else(|| unreachable!("a saved checkpoint is in the catalogue"))
+        let head = state.frames.frame(id).map(|frame| Arc::clone(frame.head()));
+        head.ok_or_else(|| unreachable!("a saved checkpoint is in the frame index"))
     }
 
     /// What became of the regions of a saved checkpoint: their codecs, sizes and errors. Known for
@@ -98,18 +186,19 @@ impl Spool {
         let timeout = self.hub.settings.timeout;
         let pending = self.hub.settle_all(timeout);
         if !pending.is_empty() {
-            return Err(unsaved::late(&pending, timeout));
+            return Err(deferred::late(&pending, timeout));
         }
         let (state, id) = self.find(version)?;
-        let frame = state.catalogue.frame(id).map(Arc::clone);
-        let frame = frame.unwrap_or_else(|| unreachable!("a saved checkpoint is in the catalogue"));
-        Ok(codings(frame.head(), Some(state.catalogue.achieved(id))))
+        let frame = state.frames.frame(id).map(Arc::clone);
+        let frame =
+            frame.unwrap_or_else(|| unreachable!("a saved checkpoint is in the frame index"));
+        Ok(codings(frame.head(), Some(state.frames.achieved(id))))
     }
 
     /// The checkpoint that is saved under `version`, with the lock held.
     fn find(&self, version: i64) -> Result<(MutexGuard<'_, State>, CheckpointId), Error> {
         let state = self.hub.enter()?;
-        if let Some(id) = state.brain.core().checkpoint(Version(version)) {
+        if let Some(id) = state.driver.core().checkpoint(Version(version)) {
             return Ok((state, id));
         }
         // The core refuses this restore at once, and knows why.
@@ -191,7 +280,7 @@ impl Spool {
     /// `Forked`.
     pub fn prefer(&self, version: i64, tier: TierKind) -> Result<(), Error> {
         let (mut state, _) = self.find(version)?;
-        let tiers = &state.brain.core().config().tiers;
+        let tiers = &state.driver.core().config().tiers;
         let Some(place) = tiers.iter().position(|t| t.kind == tier) else {
             let message =
                 format!("This spool has no {tier} tier. Open it with one, or name another.");
@@ -230,7 +319,7 @@ impl Spool {
     /// # Errors
     /// `Closed`, `Forked`.
     pub fn versions(&self) -> Result<Vec<i64>, Error> {
-        let versions = self.hub.enter()?.brain.core().versions();
+        let versions = self.hub.enter()?.driver.core().versions();
         Ok(versions.into_iter().map(|version| version.0).collect())
     }
 
@@ -239,7 +328,7 @@ impl Spool {
     /// # Errors
     /// `Closed`, `Forked`.
     pub fn contains(&self, version: i64) -> Result<bool, Error> {
-        Ok(self.hub.enter()?.brain.core().contains(Version(version)))
+        Ok(self.hub.enter()?.driver.core().contains(Version(version)))
     }
 
     /// Whether `version` survives a crash of the machine.
@@ -248,7 +337,7 @@ impl Spool {
     /// `Unknown`, `Discarded`, `NotYetSaved`, `Closed`, `Forked`.
     pub fn durable(&self, version: i64) -> Result<bool, Error> {
         let (state, id) = self.find(version)?;
-        Ok(state.catalogue.is_durable(id))
+        Ok(state.frames.is_durable(id))
     }
 
     /// Writes the spans so far as a Chrome trace, which <https://ui.perfetto.dev> opens. Also
@@ -325,7 +414,7 @@ impl fmt::Debug for Spool {
 
 /// Every checkpoint of `state`.
 pub(crate) fn checkpoints(state: &State) -> Vec<(Version, CheckpointId)> {
-    let core = state.brain.core();
+    let core = state.driver.core();
     let id = |version: Version| core.checkpoint(version).map(|id| (version, id));
     core.versions().into_iter().filter_map(id).collect()
 }

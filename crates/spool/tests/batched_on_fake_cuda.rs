@@ -628,7 +628,8 @@ fn a_full_spool_keeps_what_waits_until_there_is_room() {
         settings.device = Some(48 << 10);
         settings.codec = Codecs::all(Spec::Lossless);
     };
-    let spool = application::open_batched(bounded(), Accumulate { checkpoints: 2, ..eight() }, change);
+    let spool =
+        application::open_batched(bounded(), Accumulate { checkpoints: 2, ..eight() }, change);
     let spool = spool.unwrap();
     let saved = (0..).take_while(|version| application.save(&spool, *version).is_ok()).count();
     let versions = spool.versions().unwrap();

@@ -27,8 +27,8 @@ fn open(codec: Spec, change: impl FnOnce(&mut Settings)) -> Outcome<Batched> {
     })
 }
 
-/// The same with five checkpoints in the batch that only a GPU encodes, and a GPU that refuses launches;
-/// one was saved before.
+/// The same with five checkpoints in the batch that only a GPU encodes, and a GPU that refuses
+/// launches; one was saved before.
 fn with_a_refused_batch(
     fake: &Fake,
     application: &Application,

@@ -5,6 +5,7 @@ pub mod concurrency;
 pub mod core_purity;
 pub mod dependencies;
 pub mod file_length;
+pub mod floors;
 pub mod function_length;
 pub mod laboratory;
 pub mod links;

@@ -10,8 +10,8 @@ use super::Shared;
 use super::waiting::Kept;
 use crate::error::{Error, ErrorKind};
 use crate::gpu::{DeviceArray, Gpu};
+use crate::runtime::deferred::{Unsaved, told};
 use crate::save::Checkpoint;
-use crate::unsaved::{Unsaved, told};
 use crate::wait::Wait;
 
 impl Shared {
@@ -19,7 +19,7 @@ impl Shared {
     pub(super) fn report(&self) -> Result<(), Error> {
         let hub = self.spool.hub();
         let mut state = hub.enter()?;
-        hub.tell_failure(&mut state)?;
+        hub.report_deferred(&mut state)?;
         drop(state);
         let Some(error) = self.waiting.take_failure() else { return Ok(()) };
         let message = format!("{error} This call did nothing.");
@@ -114,11 +114,7 @@ impl Kept {
     }
 
     /// The checkpoint, with its values ready on `lane`.
-    fn on<'a>(
-        &self,
-        lane: &'a Stream,
-        arrays: &'a [DeviceArray],
-    ) -> Result<Checkpoint<'a>, Error> {
+    fn on<'a>(&self, lane: &'a Stream, arrays: &'a [DeviceArray]) -> Result<Checkpoint<'a>, Error> {
         let mut checkpoint = Checkpoint::of(Arc::clone(&self.prepared));
         for (piece, array) in self.pieces.iter().zip(arrays) {
             checkpoint.put(piece.region, array, lane)?;
@@ -126,4 +122,3 @@ impl Kept {
         Ok(checkpoint)
     }
 }
-

@@ -1,8 +1,8 @@
 //! Small checkpoints of a GPU, saved together: an adaptor in front of a spool.
 //!
 //! [`Batched::save`] copies the arrays into a ring of device memory and returns. What waits there
-//! is handed to the spool by one call of [`Spool::save_many`], so that several checkpoints share one
-//! launch of their encoder ("accumulated compression", Maurya et al., HiPC 2023, Section IV).
+//! is handed to the spool by one call of [`Spool::save_many`], so that several checkpoints share
+//! one launch of their encoder ("accumulated compression", Maurya et al., HiPC 2023, Section IV).
 //!
 //! - A batch is handed over when it has its number or bytes, when the ring is full, when a call
 //!   needs a checkpoint that waits in it, and after a bounded time, by a thread of the adaptor.
@@ -84,8 +84,8 @@ impl Batched {
     }
 
     /// Saves a checkpoint, with others where its arrays are those of the spool's GPU and one launch
-    /// can encode them together; else as [`Spool::save_many`] does, after what waits. The arrays may
-    /// be changed by what is enqueued on their streams later.
+    /// can encode them together; else as [`Spool::save_many`] does, after what waits. The arrays
+    /// may be changed by what is enqueued on their streams later.
     ///
     /// # Errors
     /// Those of `save_many`, for this checkpoint or for those that waited; this one was not saved

@@ -14,7 +14,7 @@ use super::ring::{Lease, Ring};
 use crate::coding::Plan;
 use crate::error::Error;
 use crate::gpu::{self, DeviceArray, Gpu};
-use crate::hub::Hub;
+use crate::runtime::shared::Hub;
 use crate::save::{Checkpoint, MOST_REGIONS};
 use crate::spool::Spool;
 
@@ -43,8 +43,7 @@ pub(super) struct Store {
 impl Store {
     pub(super) fn new(spool: &Spool, most: Accumulate) -> Store {
         let hub = spool.hub();
-        let is_on_gpu =
-            hub.kinds.first() == Some(&TierKind::Device) && !hub.settings.check_codec;
+        let is_on_gpu = hub.kinds.first() == Some(&TierKind::Device) && !hub.settings.check_codec;
         Store {
             most,
             gpu: hub.gpu.clone().filter(|_| is_on_gpu),

@@ -116,8 +116,8 @@ impl Waiting {
         lock(&self.batch).all().map(|prepared| prepared.head().version).collect()
     }
 
-    /// Takes all that waits, to be handed over by the caller alone: waits until nobody else does so,
-    /// at most until `until`.
+    /// Takes all that waits, to be handed over by the caller alone: waits until nobody else does
+    /// so, at most until `until`.
     ///
     /// # Errors
     /// `Timeout` and `Interrupted`.

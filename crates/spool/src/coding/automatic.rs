@@ -4,12 +4,10 @@ use std::time::Duration;
 
 use unspool_codec::Head;
 use unspool_codec::choose::{Chooser, Decision, Decisions, Reason, Situation};
-use unspool_core::{LinkStats, Nanos, TransferKind};
+use unspool_core::Nanos;
 
 use super::timing::Reading;
-use crate::hub::Hub;
-use crate::state::State;
-use crate::tally::{Call, nanos};
+use crate::time::nanos;
 
 /// The weight of the newest interval in the running mean, and how many times as long as that it
 /// may count: a save may wait for a kernel that was never compiled.
@@ -17,7 +15,7 @@ const NEWEST: f64 = 0.25;
 const LONGEST: f64 = 4.0;
 
 /// After so many transfers the core knows the rate of a link, whatever it took it for at first.
-const LEARNED: u64 = 32;
+pub(crate) const LEARNED: u64 = 32;
 
 /// One in so many calls of the codec is timed once its time is known.
 const EVERY: u64 = 8;
@@ -56,10 +54,10 @@ pub(crate) struct Picked {
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) struct Lesson {
     /// Bytes of its values, and what is stored of them.
-    pub(super) bytes: u64,
-    pub(super) stored: u64,
+    pub(crate) bytes: u64,
+    pub(crate) stored: u64,
     /// The time of the host in its encoders; `None` where a GPU has encoded it.
-    pub(super) time: Option<Duration>,
+    pub(crate) time: Option<Duration>,
 }
 
 /// What is known of the codec, and of the pace of the application.
@@ -70,12 +68,30 @@ pub(crate) struct Experience {
     /// Decoders that were looked at.
     decoders: u64,
     /// Times that the GPU has still to tell.
-    pub(super) readings: Vec<Reading>,
+    pub(crate) readings: Vec<Reading>,
     /// Bytes and regions of the latest checkpoint.
     latest: (u64, u64),
 }
 
 impl Experience {
+    /// Decides for the next checkpoint, which begins `now`; `stalled` is how long saves have waited
+    /// so far, and `restores` how many there were.
+    pub(crate) fn choose(
+        &mut self,
+        head: &Head,
+        (now, stalled): (Nanos, Nanos),
+        restores: u64,
+        link: Option<f64>,
+    ) -> Option<Picked> {
+        self.pace.begins(now, stalled, restores);
+        self.decide(&Situation {
+            bytes: head.payload_bytes,
+            regions: head.regions.len() as u64,
+            link,
+            lead: Nanos(self.pace.interval as u64),
+        })
+    }
+
     /// What the checkpoint gets; `None` for its bytes as they are.
     fn decide(&mut self, situation: &Situation) -> Option<Picked> {
         self.latest = (situation.bytes, situation.regions);
@@ -94,7 +110,7 @@ impl Experience {
     }
 
     /// A GPU has told how long it takes.
-    pub(super) fn read(&mut self, reading: &Reading, time: Duration) {
+    pub(crate) fn read(&mut self, reading: &Reading, time: Duration) {
         match reading.is_decoder {
             false => self.chooser.encoded(reading.bytes, nanos(time)),
             true => self.chooser.decoded(reading.bytes, nanos(time)),
@@ -102,13 +118,13 @@ impl Experience {
     }
 
     /// The host has decoded `bytes` in `time`.
-    pub(super) fn decoded(&mut self, bytes: u64, time: Duration) {
+    pub(crate) fn decoded(&mut self, bytes: u64, time: Duration) {
         self.chooser.decoded(bytes, nanos(time));
     }
 
     /// A GPU is about to decode: whether its time is to be taken. The first call makes what it
     /// needs, and tells nothing.
-    pub(super) fn times_decoder(&mut self) -> bool {
+    pub(crate) fn times_decoder(&mut self) -> bool {
         if self.chooser.latest().is_none() {
             return false;
         }
@@ -175,43 +191,6 @@ impl Pace {
 
 fn mean(old: f64, new: f64) -> f64 {
     if old == 0.0 { new } else { old + NEWEST * (new.min(LONGEST * old) - old) }
-}
-
-impl Hub {
-    /// Decides whether the regions of a checkpoint that leave it to the run are encoded; `None` for
-    /// their bytes as they are.
-    pub(crate) fn choose(&self, head: &Head) -> Option<Picked> {
-        self.collect_readings();
-        let now = self.clock.now();
-        let mut state = self.state();
-        let restores = state.brain.core().stats().restores;
-        let link = slowest_link(&state);
-        let stalled = nanos(state.tally.stall(Call::Save));
-        let experience = &mut state.tally.experience;
-        experience.pace.begins(now, stalled, restores);
-        experience.decide(&Situation {
-            bytes: head.payload_bytes,
-            regions: head.regions.len() as u64,
-            link,
-            lead: Nanos(experience.pace.interval as u64),
-        })
-    }
-}
-
-/// The rate of the slowest link that the history goes over, once the fastest tier is half full.
-fn slowest_link(state: &State) -> Option<f64> {
-    let core = state.brain.core().stats();
-    let first = core.tiers.first()?;
-    let moves = core.links.iter().any(|link| link.flush.transfers > 0);
-    if !moves && first.used < first.capacity / 2 {
-        return None;
-    }
-    let rate = |(index, link): (usize, &LinkStats)| {
-        let busy = state.tally.link(index).busy(TransferKind::Flush).as_secs_f64();
-        let is_new = (1..LEARNED).contains(&link.flush.transfers) && busy > 0.0;
-        if is_new { link.flush.bytes as f64 / busy } else { link.flush.rate }
-    };
-    core.links.iter().enumerate().map(rate).reduce(f64::min)
 }
 
 #[cfg(test)]

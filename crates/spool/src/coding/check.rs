@@ -203,7 +203,7 @@ impl Whole {
 enum Kind {
     Byte,
     Half,
-    Brain,
+    Driver,
     Single,
     Double,
 }
@@ -212,7 +212,7 @@ impl Kind {
     fn of(dtype: &Dtype) -> Kind {
         match dtype {
             Dtype::Float16 | Dtype::Complex32 => Kind::Half,
-            Dtype::BFloat16 => Kind::Brain,
+            Dtype::BFloat16 => Kind::Driver,
             Dtype::Float32 | Dtype::Complex64 => Kind::Single,
             Dtype::Float64 | Dtype::Complex128 => Kind::Double,
             _ => Kind::Byte,
@@ -222,7 +222,7 @@ impl Kind {
     fn width(self) -> usize {
         match self {
             Kind::Byte => 1,
-            Kind::Half | Kind::Brain => 2,
+            Kind::Half | Kind::Driver => 2,
             Kind::Single => 4,
             Kind::Double => 8,
         }
@@ -236,7 +236,7 @@ impl Kind {
         match self {
             Kind::Byte => word as f64,
             Kind::Half => half(word as u16),
-            Kind::Brain => f64::from(f32::from_bits((word as u32) << 16)),
+            Kind::Driver => f64::from(f32::from_bits((word as u32) << 16)),
             Kind::Single => f64::from(f32::from_bits(word as u32)),
             Kind::Double => f64::from_bits(word),
         }

@@ -1,14 +1,14 @@
 //! Restores whose calls have returned while a GPU still decodes: what comes of them is told by the
 //! calls after them, and by close.
 
+use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use unspool_cuda::{DeviceError, DeviceErrorKind};
 use unspool_gpu_codec::DecodeStatus;
-use unspool_transfer::sync::lock;
+use unspool_transfer::sync::{Mutex, lock};
 
 use crate::error::{Error, ErrorKind};
-use crate::hub::Hub;
 
 /// After so long without a result the driver is asked whether the device has failed.
 const ASK: Duration = Duration::from_millis(100);
@@ -27,11 +27,11 @@ pub(crate) struct Decoding {
 }
 
 impl Decoding {
-    pub(super) fn new(version: i64, region: &str, status: DecodeStatus) -> Decoding {
+    pub(crate) fn new(version: i64, region: &str, status: DecodeStatus) -> Decoding {
         Decoding { version, region: region.to_owned(), status, asked: Instant::now() }
     }
 
-    pub(super) fn wait(&self, limit: Duration) -> Result<(), Error> {
+    pub(crate) fn wait(&self, limit: Duration) -> Result<(), Error> {
         self.status.wait(limit).map_err(|cause| self.failed(cause, 0))
     }
 
@@ -61,20 +61,24 @@ impl Decoding {
     }
 }
 
-pub(super) fn kind_of(cause: &DeviceError) -> ErrorKind {
+pub(crate) fn kind_of(cause: &DeviceError) -> ErrorKind {
     match cause.kind() {
         DeviceErrorKind::Damaged => ErrorKind::Corrupt,
         _ => ErrorKind::Device,
     }
 }
 
-impl Hub {
+/// All of them, in the order of their restores.
+#[derive(Debug, Default)]
+pub(crate) struct Decodings(Mutex<VecDeque<Decoding>>);
+
+impl Decodings {
     /// Remembers a region until it is decoded.
     ///
     /// # Errors
     /// That of an older one, where there are too many.
-    pub(super) fn follow(&self, decoding: Decoding, limit: Duration) -> Result<(), Error> {
-        let mut all = lock(&self.decoding);
+    pub(crate) fn follow(&self, decoding: Decoding, limit: Duration) -> Result<(), Error> {
+        let mut all = lock(&self.0);
         let oldest = if all.len() >= MOST { all.pop_front() } else { None };
         all.push_back(decoding);
         drop(all);
@@ -85,8 +89,8 @@ impl Hub {
     ///
     /// # Errors
     /// `Corrupt` and `Device`, for a restore that has returned.
-    pub(crate) fn look_at_decoders(&self) -> Result<(), Error> {
-        let mut decoding = lock(&self.decoding);
+    pub(crate) fn look(&self) -> Result<(), Error> {
+        let mut decoding = lock(&self.0);
         while let Some(result) = decoding.front_mut().and_then(Decoding::look) {
             let Some(first) = decoding.pop_front() else { break };
             let Err(cause) = result else { continue };
@@ -103,9 +107,9 @@ impl Hub {
     /// Waits for all of them, at most for `limit`.
     ///
     /// # Errors
-    /// As [`look_at_decoders`](Self::look_at_decoders).
-    pub(crate) fn settle_decoders(&self, limit: Duration) -> Result<(), Error> {
-        let all = std::mem::take(&mut *lock(&self.decoding));
+    /// As [`look`](Self::look).
+    pub(crate) fn settle(&self, limit: Duration) -> Result<(), Error> {
+        let all = std::mem::take(&mut *lock(&self.0));
         let began = Instant::now();
         all.iter().try_for_each(|decoding| decoding.wait(limit.saturating_sub(began.elapsed())))
     }

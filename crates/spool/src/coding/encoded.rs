@@ -5,22 +5,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use unspool_codec::{Achieved, CodecId, Head, Region, Spec};
-use unspool_core::{CheckpointId, Kept};
+use unspool_core::Kept;
 use unspool_gpu_codec::CheckpointResult;
-use unspool_transfer::{Buffer, Bytes, Frame};
+use unspool_transfer::{Buffer, Frame, Pool};
 
 use super::automatic::Lesson;
-use super::codecs::Codecs;
 use super::figures::RegionCoding;
-use super::launch::{Sources, check_formats, is_for_gpu};
 use super::plan::{Plan, Planned};
+use super::room::Room;
 use super::session::Session;
+use super::sources::{Sources, is_for_gpu};
 use super::timing::Watched;
 use crate::error::{Error, ErrorKind};
-use crate::gpu::{self, Gpu, staged};
-use crate::hub::Hub;
-use crate::save::{Room, SaveTicket, part};
-use crate::state::State;
+use crate::gpu::{self, Gpu, part, staged};
 
 /// See the module.
 #[derive(Debug)]
@@ -53,69 +50,13 @@ pub(crate) struct Sealed {
     /// For how long encoders ran.
     pub(crate) time: Duration,
     /// What the choice of its codec learns from it.
-    lesson: Option<Lesson>,
+    pub(crate) lesson: Option<Lesson>,
 }
 
-impl Hub {
-    /// The codecs for the regions of `head`, and the head for asking room; `None` when all are kept
-    /// as they are. That is so also where the longest streams would not fit into the tier that the
-    /// values fit into: a checkpoint that nearly fills a tier can then still be saved there.
-    ///
-    /// # Errors
-    /// `Invalid` when a codec cannot take its region.
-    pub(crate) fn plan(&self, head: &Head, codecs: &Codecs) -> Result<Option<(Head, Plan)>, Error> {
-        if codecs.is_raw() {
-            return Ok(None);
-        }
-        codecs.check()?;
-        if !self.durable_tiers.is_empty() {
-            codecs.check_durable()?;
-        }
-        let Some(plan) = Plan::of(head, codecs, || self.choose(head))? else {
-            return Ok(None);
-        };
-        let worst = plan.worst()?;
-        if let Some(gpu) = &self.gpu {
-            check_formats(gpu, &plan)?;
-        }
-        let (most, bytes) = (worst.payload_bytes, head.payload_bytes);
-        let fits = self.fastest_for(most) == self.fastest_for(bytes);
-        if !fits {
-            self.note_kept_raw(bytes, most);
-        }
-        Ok(fits.then_some((worst, plan)))
-    }
-
-    /// Says, once, that a checkpoint is not encoded because there is no room for the most that it
-    /// may take.
-    fn note_kept_raw(&self, bytes: u64, most: u64) {
-        let prefix = "Checkpoints are kept as they are where";
-        let note = format!(
-            "{prefix} the most that a codec may make of them does not fit into a tier that they \
-             themselves fit into; the first one has {} and may take up to {}. Make that tier \
-             larger, or save with `codec=None`.",
-            Bytes(bytes),
-            Bytes(most)
-        );
-        self.note_first(prefix, note);
-    }
-
-    /// The fastest tier that `bytes` fit into when it is empty.
-    fn fastest_for(&self, bytes: u64) -> Option<usize> {
-        let state = self.state();
-        let tiers = &state.brain.core().config().tiers;
-        tiers.iter().position(|tier| {
-            let unit = tier.alignment;
-            let head = if tier.kind.is_arena() { 0 } else { unit };
-            let whole = bytes.checked_next_multiple_of(unit).unwrap_or(u64::MAX);
-            whole.saturating_add(head) <= tier.capacity & !(unit - 1)
-        })
-    }
-
-    /// The encoders for `plan`, whose largest head is that of `frame`.
-    pub(crate) fn encoded(&self, plan: Plan, frame: &Frame) -> Box<Encoded> {
-        let (worst, check) = (Arc::clone(frame.head()), self.settings.check_codec);
-        let session = Session::new(plan, worst, check, &self.buffers);
+impl Encoded {
+    /// The encoders for `plan`, whose largest head is that of `frame`; `check` decodes at once.
+    pub(crate) fn of(plan: Plan, frame: &Frame, check: bool, buffers: &Arc<Pool>) -> Box<Encoded> {
+        let session = Session::new(plan, Arc::clone(frame.head()), check, buffers);
         Box::new(Encoded {
             session,
             aside: None,
@@ -128,9 +69,7 @@ impl Hub {
             time: Duration::ZERO,
         })
     }
-}
 
-impl Encoded {
     /// Memory for the values of region `index`, to be filled by the caller.
     ///
     /// # Errors
@@ -240,7 +179,7 @@ impl Encoded {
     }
 
     /// Encodes what is left.
-    pub(super) fn seal(&mut self, room: &mut Room) -> Result<Sealed, Error> {
+    pub(crate) fn seal(&mut self, room: &mut Room) -> Result<Sealed, Error> {
         if let Some(made) = &self.made {
             return self.sealed_as(made);
         }
@@ -266,7 +205,7 @@ impl Encoded {
     }
 
     /// Whose time is taken when a GPU encodes it.
-    pub(super) fn watched(&self) -> Option<Watched> {
+    pub(crate) fn watched(&self) -> Option<Watched> {
         self.plan().auto.filter(|picked| picked.is_timed)?;
         let bytes = self.plan().regions.iter().map(|region| region.bytes).sum();
         Some(Watched { bytes, is_decoder: false })
@@ -292,38 +231,10 @@ fn payload<'a>(
     }
 }
 
-impl SaveTicket {
-    /// Encodes what is not encoded yet: from now on the checkpoint has its true size.
-    ///
-    /// # Errors
-    /// Those of the codecs, and `BoundViolated` when the settings ask for a check.
-    pub(crate) fn seal(&mut self) -> Result<Option<Sealed>, Error> {
-        let (Some(encoded), Some(room)) = (&mut self.encoded, &mut self.room) else {
-            return Ok(None);
-        };
-        let sealed = encoded.seal(room)?;
-        self.frame = Arc::clone(&sealed.frame);
-        Ok(Some(sealed))
-    }
-}
-
 impl Sealed {
     /// What it takes of the room at `offset`.
     pub(crate) fn kept(&self, offset: u64) -> Kept {
         Kept { offset, bytes: self.frame.head().payload_bytes }
-    }
-}
-
-impl State {
-    /// A checkpoint has got its true size.
-    pub(crate) fn sealed(&mut self, id: CheckpointId, sealed: Sealed) {
-        let Sealed { frame, achieved, time, lesson } = sealed;
-        let regions = codings(frame.head(), Some(&achieved));
-        self.tally.codecs.saved(&regions, time);
-        if let Some(lesson) = lesson {
-            self.tally.experience.learn(&lesson);
-        }
-        self.catalogue.seal(id, frame, achieved);
     }
 }
 

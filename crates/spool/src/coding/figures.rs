@@ -51,11 +51,11 @@ impl CodecStats {
 
 /// The counters, by codec.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct CodecTally {
+pub(crate) struct CodecCounters {
     codecs: Vec<CodecStats>,
 }
 
-impl CodecTally {
+impl CodecCounters {
     /// The codecs that were used, by their number.
     pub(crate) fn stats(&self) -> Vec<CodecStats> {
         let mut codecs = self.codecs.clone();
@@ -125,7 +125,7 @@ mod tests {
 
     #[test]
     fn regions_are_summed_by_codec_and_the_largest_error_is_kept() {
-        let mut tally = CodecTally::default();
+        let mut tally = CodecCounters::default();
         let regions = [
             coding(CodecId::Twine, 400, 100, 0.5),
             coding(CodecId::Raw, 40, 40, 0.0),

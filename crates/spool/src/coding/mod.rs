@@ -2,27 +2,32 @@
 //! way into a tier, its decoder on the way out, and what is known of the error.
 
 mod automatic;
-mod check;
+pub(crate) mod check;
 mod codecs;
-mod decoded;
 mod decoding;
 mod encoded;
 mod encoding;
 mod figures;
-mod launch;
-mod on_gpu;
 mod plan;
+mod prepare;
+mod room;
 mod session;
+mod sources;
+mod through;
 mod timing;
 
 pub use automatic::AutoStats;
-pub(crate) use automatic::Experience;
+pub(crate) use automatic::{Experience, LEARNED, Picked};
 pub use codecs::Codecs;
-pub(crate) use decoded::Decoded;
-pub(crate) use decoding::Decoding;
-pub(crate) use encoded::{Encoded, codings};
+pub(crate) use decoding::{Decoding, Decodings, kind_of};
+pub(crate) use encoded::{Encoded, Sealed, codings};
 pub(crate) use encoding::{Encoding, Member, Placed};
-pub(crate) use figures::CodecTally;
+pub(crate) use figures::CodecCounters;
 pub use figures::{CodecStats, LaunchStats, RegionCoding};
-pub(crate) use launch::{Chain, Launched, Sources, not_encoded, values};
-pub(crate) use plan::Plan;
+pub(crate) use plan::{Plan, Planned};
+pub(crate) use room::Room;
+pub(crate) use sources::{
+    Chain, Given, Launched, Source, Sources, check_formats, gather, not_encoded, values,
+};
+pub(crate) use through::through;
+pub(crate) use timing::{Reading, Watched};

@@ -6,16 +6,15 @@
 
 use std::sync::Arc;
 
+use unspool_codec::Region;
 use unspool_cuda::{
     DeviceError, DeviceMemory, DeviceSpan, PinnedArena, Stream, Unregistered, copy as raw,
 };
-use unspool_tiers::{ReadGuard, WriteGuard};
+use unspool_tiers::{Gpu as Device, ReadGuard, WriteGuard};
 use unspool_transfer::{Buffer, Pool, TransferError, staging};
 
 use super::{DeviceArray, Gpu};
 use crate::error::{Error, ErrorKind};
-use crate::hub::Hub;
-use crate::restore::Data;
 
 /// The bytes `[offset, offset + len)` of a guard.
 #[derive(Clone, Copy, Debug)]
@@ -29,6 +28,29 @@ impl Part {
     pub(crate) fn range(self) -> std::ops::Range<usize> {
         self.offset as usize..(self.offset + self.len) as usize
     }
+}
+
+/// The memory that the caller reads, or that decoders do.
+pub(crate) enum Data {
+    /// It lies in the arena where the checkpoint is.
+    Arena(ReadGuard),
+    /// It was read from a store.
+    Staged(Buffer),
+}
+
+impl Data {
+    /// The device whose memory it is, if it is one's.
+    pub(crate) fn gpu(&self) -> Option<&Arc<Device>> {
+        match self {
+            Data::Arena(guard) => guard.gpu(),
+            Data::Staged(_) => None,
+        }
+    }
+}
+
+/// Where a region lies in the payload.
+pub(crate) fn part(region: &Region) -> Part {
+    Part { offset: region.offset, len: region.stored }
 }
 
 /// Refuses a stream that is being captured into a graph: a copy would be recorded and not made.
@@ -235,7 +257,7 @@ pub(crate) fn clear(guard: &mut WriteGuard, part: Part) -> Result<(), Error> {
 
 /// Lets `write` fill `to` of an arena; the bytes are there when this returns.
 pub(crate) fn store_host(
-    hub: &Hub,
+    buffers: &Arc<Pool>,
     guard: &mut WriteGuard,
     to: Part,
     write: impl FnOnce(&mut [u8]),
@@ -244,7 +266,7 @@ pub(crate) fn store_host(
         write(&mut bytes[to.range()]);
         return Ok(());
     }
-    let mut staged = staged(&hub.buffers, to.len)?;
+    let mut staged = staged(buffers, to.len)?;
     write(&mut staged);
     store(guard, to.offset, &staged)
 }
@@ -262,7 +284,7 @@ pub(crate) fn store(guard: &mut WriteGuard, offset: u64, bytes: &[u8]) -> Result
 
 /// Lets `read` look at `from` of an arena.
 pub(crate) fn load_host(
-    hub: &Hub,
+    buffers: &Arc<Pool>,
     guard: &ReadGuard,
     from: Part,
     read: impl FnOnce(&[u8]),
@@ -271,7 +293,7 @@ pub(crate) fn load_host(
         read(&bytes[from.range()]);
         return Ok(());
     }
-    let mut staged = staged(&hub.buffers, from.len)?;
+    let mut staged = staged(buffers, from.len)?;
     let (Some(span), Some(gpu)) = (guard.device(), guard.gpu()) else { return Ok(()) };
     guard.order(gpu.stream())?;
     let span = span.slice(from.offset, from.len)?;

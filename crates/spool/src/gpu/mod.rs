@@ -1,9 +1,9 @@
 //! The GPU under a spool's tiers, and the application's arrays on it.
 
 mod begun;
-mod choose;
 mod copies;
 mod idle;
+mod on;
 mod scratch;
 
 use std::path::PathBuf;
@@ -18,13 +18,12 @@ use unspool_tiers::Gpu as Device;
 use crate::error::{Error, ErrorKind};
 
 pub(crate) use begun::{Begun, Leave, drop_behind};
-pub use choose::On;
-pub(crate) use choose::{choose, open};
 pub(crate) use copies::{
-    Part, captured, check_size, check_stream, clear, download, get, load_host, put, send, staged, store,
-    store_host, upload,
+    Data, Part, captured, check_size, check_stream, clear, download, get, load_host, part, put,
+    send, staged, store, store_host, upload,
 };
 pub(crate) use idle::Idle;
+pub use on::On;
 pub(crate) use scratch::{Lent, Scratch};
 pub use unspool_cuda::{DeviceMemory, DeviceSpan, Mark, Stream, StridedLayout};
 pub use unspool_tiers::DeviceArray;
@@ -34,7 +33,7 @@ pub use unspool_tiers::DeviceArray;
 pub struct Gpu {
     device: Arc<Device>,
     strided: Arc<StridedCopies>,
-    coders: Arc<GpuCodecs>,
+    pub(crate) coders: Arc<GpuCodecs>,
     /// There are no kernels for its encoders, or the device does not take them.
     broken: Arc<AtomicBool>,
     scratch: Arc<Scratch>,

@@ -2,35 +2,13 @@
 
 use std::sync::Arc;
 
-use unspool_core::{CheckpointId, Place, RequestId};
-use unspool_gpu_codec::EncodeError;
-
-use super::{Room, SaveTicket};
-use crate::coding::{Chain, Encoded, Encoding, Launched, Placed};
+use super::SaveTicket;
+use crate::coding::{Chain, Room};
 use crate::error::Error;
-use crate::hub::{Hub, check_open};
-use crate::state::State;
-use crate::tally::Call;
-
-/// The result of an encoder on a GPU: where the checkpoint lies, or why there is none.
-pub(crate) type Outcome = Result<Placed, EncodeError>;
-
-/// A save whose call has returned while a GPU encodes it.
-#[derive(Debug)]
-pub(crate) struct InFlight {
-    pub(crate) encoding: Encoding,
-    pub(crate) encoded: Box<Encoded>,
-    /// Its end on the device.
-    pub(crate) launched: Launched,
-    pub(crate) request: RequestId,
-    pub(crate) checkpoint: CheckpointId,
-    pub(crate) place: Place,
-    /// Bytes of its room.
-    pub(crate) most: u64,
-    pub(crate) version: i64,
-    /// Its ticket was dropped: nothing is saved, and only its memory is waited for.
-    pub(crate) is_abandoned: bool,
-}
+use crate::runtime::completion::InFlight;
+use crate::runtime::counters::Call;
+use crate::runtime::shared::{Hub, check_open};
+use crate::runtime::state::State;
 
 impl SaveTicket {
     /// Leaves the encoder that is under way to the completion thread.
@@ -66,14 +44,14 @@ impl SaveTicket {
         })
     }
 
-    /// Where its encoder may place it after that of a save whose room ends where its own begins, and
-    /// which is not reported yet. `state` is the lock under which its room was granted.
+    /// Where its encoder may place it after that of a save whose room ends where its own begins,
+    /// and which is not reported yet. `state` is the lock under which its room was granted.
     pub(super) fn chain_to<'a>(
         &mut self,
         state: &State,
         mut earlier: impl Iterator<Item = &'a SaveTicket>,
     ) {
-        let tier = &state.brain.core().config().tiers[usize::from(self.place.tier.0)];
+        let tier = &state.driver.core().config().tiers[usize::from(self.place.tier.0)];
         let is_before = |other: &&SaveTicket| {
             let most = other.frame.head().payload_bytes.next_multiple_of(tier.alignment);
             other.place.tier == self.place.tier && other.place.offset + most == self.place.offset

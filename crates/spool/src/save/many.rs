@@ -10,33 +10,36 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use unspool_codec::{CodecId, Head, RegionSpec};
+use unspool_codec::{CodecId, Head};
 use unspool_core::RequestId;
 use unspool_cuda::{DeviceError, Poll, Stream};
 
 use super::in_flight::hand_over_all;
 use super::together::{MOST_REGIONS, launch, together};
-use super::{Prepared, Room, SaveTicket, count_stall};
-use crate::coding::{Codecs, Sources};
+use super::{Prepared, SaveTicket, count_stall};
+use crate::coding::{Room, Sources};
 use crate::error::{Error, ErrorKind};
 use crate::gpu::{self, DeviceArray, Gpu};
-use crate::hub::Hub;
-use crate::spool::Spool;
-use crate::state::Answer;
-use crate::tally::Call;
-use crate::unsaved::{Unsaved, told};
+use crate::runtime::counters::Call;
+use crate::runtime::deferred::{Unsaved, told};
+use crate::runtime::shared::Hub;
+use crate::runtime::state::Answer;
+use crate::runtime::waiting::{Answered, Offered, Until};
 use crate::wait::Wait;
-use crate::waiting::{Answered, Offered, Until};
 
 /// The time between two looks at arrays that are still being computed.
 const NAP: Duration = Duration::from_micros(200);
 
-/// One checkpoint for [`Spool::save_many`]: its regions, their codecs, and where their values are.
+/// One checkpoint for [`Spool::save_many`](crate::Spool::save_many): its regions, their codecs, and
+/// where their values are.
 /// Regions whose values are not given are zeros where they are encoded, and unspecified otherwise.
 pub struct Checkpoint<'a> {
     prepared: Arc<Prepared>,
     values: Vec<Values<'a>>,
 }
+
+/// Writes the values of a region.
+type Writer<'a> = Box<dyn FnMut(&mut [u8]) + Send + 'a>;
 
 /// Where the values of a region are.
 enum Values<'a> {
@@ -46,7 +49,7 @@ enum Values<'a> {
     /// In main memory, dense.
     Bytes(&'a [u8]),
     /// Wherever this takes them from.
-    Write(Box<dyn FnMut(&mut [u8]) + Send + 'a>),
+    Write(Writer<'a>),
 }
 
 impl<'a> Checkpoint<'a> {
@@ -165,67 +168,29 @@ impl fmt::Debug for Checkpoint<'_> {
     }
 }
 
-impl Spool {
-    /// A checkpoint for [`save_many`](Self::save_many), encoded as the settings say. Nothing is
-    /// saved yet.
-    ///
-    /// # Errors
-    /// `Invalid` when the regions make no sense, `Forked`.
-    pub fn checkpoint<'a>(
-        &self,
-        version: i64,
-        regions: Vec<RegionSpec>,
-    ) -> Result<Checkpoint<'a>, Error> {
-        self.checkpoint_as(version, regions, &self.hub().settings.codec)
-    }
-
-    /// As [`checkpoint`](Self::checkpoint), with these codecs.
-    ///
-    /// # Errors
-    /// Those of `checkpoint`; `Invalid` also when a codec cannot take its region.
-    pub fn checkpoint_as<'a>(
-        &self,
-        version: i64,
-        regions: Vec<RegionSpec>,
-        codecs: &Codecs,
-    ) -> Result<Checkpoint<'a>, Error> {
-        self.hub().check_process()?;
-        Ok(Checkpoint::of(Arc::new(self.hub().prepare(version, regions, codecs)?)))
-    }
-
-    /// Saves several checkpoints, in their order: arrays of a GPU are encoded by one launch where
-    /// one encoder takes them, so that many small checkpoints cost little more than one.
-    ///
-    /// Those that are saved are taken out of `checkpoints`. Each one is saved as a whole or not at
-    /// all; one that is not stays in `checkpoints` and can be tried again. After one for which there
-    /// is no room now, those that follow are not tried. The arrays may be changed by what is
-    /// enqueued on their streams later.
-    ///
-    /// # Errors
-    /// Those of [`save`](Self::save) and [`SaveTicket::put`]: that of the first checkpoint which was
-    /// not saved. [`Error::unsaved`] names all that were not. A failure of an earlier save that is
-    /// reported first leaves all of them as they are, and `unsaved` is empty then.
-    pub fn save_many(
-        &self,
-        checkpoints: &mut Vec<Checkpoint<'_>>,
-        wait: &Wait<'_>,
-    ) -> Result<(), Error> {
-        let hub = self.hub();
-        let mut state = hub.enter()?;
-        hub.tell_failure(&mut state)?;
-        drop(state);
-        let todo = std::mem::take(checkpoints).into();
-        let timeout = wait.timeout.unwrap_or(hub.settings.timeout);
-        let until = Instant::now() + timeout;
-        let mut call = SaveMany { hub, wait, until, todo, refused: Vec::new() };
-        call.run();
-        let refused = call.refused;
-        let (left, errors): (Vec<_>, Vec<_>) = refused.into_iter().unzip();
-        *checkpoints = left;
-        let unsaved = checkpoints.iter().zip(errors);
-        let unsaved = unsaved.map(|(one, error)| Unsaved { version: one.version(), error });
-        told(unsaved.collect()).map_or(Ok(()), Err)
-    }
+/// Saves several checkpoints, and leaves those that it cannot save in `checkpoints`.
+///
+/// # Errors
+/// As [`Spool::save_many`](crate::Spool::save_many).
+pub(crate) fn save_many(
+    hub: &Arc<Hub>,
+    checkpoints: &mut Vec<Checkpoint<'_>>,
+    wait: &Wait<'_>,
+) -> Result<(), Error> {
+    let mut state = hub.enter()?;
+    hub.report_deferred(&mut state)?;
+    drop(state);
+    let todo = std::mem::take(checkpoints).into();
+    let timeout = wait.timeout.unwrap_or(hub.settings.timeout);
+    let until = Instant::now() + timeout;
+    let mut call = SaveMany { hub, wait, until, todo, refused: Vec::new() };
+    call.run();
+    let refused = call.refused;
+    let (left, errors): (Vec<_>, Vec<_>) = refused.into_iter().unzip();
+    *checkpoints = left;
+    let unsaved = checkpoints.iter().zip(errors);
+    let unsaved = unsaved.map(|(one, error)| Unsaved { version: one.version(), error });
+    told(unsaved.collect()).map_or(Ok(()), Err)
 }
 
 /// One checkpoint for which there is room.
@@ -234,7 +199,7 @@ pub(super) struct Granted<'c> {
     pub(super) ticket: SaveTicket,
 }
 
-/// One call of [`Spool::save_many`].
+/// One call of [`Spool::save_many`](crate::Spool::save_many).
 struct SaveMany<'s, 'c> {
     hub: &'s Arc<Hub>,
     wait: &'s Wait<'s>,
@@ -384,7 +349,7 @@ impl<'c> SaveMany<'_, 'c> {
         let count = members.len() as u64;
         let Some(last) = members.last().map(|one| one.checkpoint.version()) else { return };
         let saves = members.iter_mut().filter_map(|one| one.ticket.in_flight(false)).collect();
-        self.hub.state().tally.launches.add(count);
+        self.hub.state().counters.launches.add(count);
         let handed = hand_over_all(self.hub, saves);
         self.hub.count_kernels(Call::Save, last);
         for Granted { checkpoint, ticket } in members {
@@ -438,7 +403,8 @@ impl<'c> SaveMany<'_, 'c> {
         gpu.coder_failed(cause);
         encoded.sources = Sources::default();
         let arrays: Vec<_> = one.checkpoint.arrays().collect();
-        let fetched = arrays.iter().try_for_each(|(_, _, stream)| self.wait_for_arrays(gpu, stream));
+        let fetched =
+            arrays.iter().try_for_each(|(_, _, stream)| self.wait_for_arrays(gpu, stream));
         let fetched = fetched.and_then(|()| one.ticket.download_all(gpu, &arrays));
         fetched.map_err(|error| {
             refused(error.kind(), format!(" The host could not do it instead: {error}"))

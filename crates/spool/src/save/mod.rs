@@ -1,31 +1,32 @@
 //! A save in progress.
 
 mod in_flight;
+mod launch;
 mod many;
+mod planning;
 mod together;
 
 use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 
-use unspool_codec::{Head, Region, RegionSpec};
+use unspool_codec::{Head, RegionSpec};
 use unspool_core::{CheckpointId, Event, Kept, Nanos, Place, RequestId, Size, Version};
 use unspool_cuda::{DeviceSpan, Stream};
-use unspool_tiers::{Gpu, WriteGuard};
-use unspool_transfer::{Buffer, Frame, TransferError, staging, write_frame};
+use unspool_tiers::WriteGuard;
+use unspool_transfer::{Frame, TransferError, staging, write_frame};
 
-use crate::coding::{Chain, Codecs, Encoded, Encoding, Launched, Plan};
+use crate::coding::{Chain, Codecs, Encoded, Launched, Plan, Room, Sealed};
 use crate::error::{Error, ErrorKind};
 use crate::gpu::{self, Begun, DeviceArray, Leave, Part};
-use crate::hub::{Hub, check_open};
-use crate::spool::Spool;
-use crate::state::{Answer, State};
-use crate::tally::Call;
+use crate::runtime::counters::Call;
+use crate::runtime::shared::{Hub, check_open};
+use crate::runtime::state::{Answer, State};
+use crate::runtime::waiting::{Answered, Asked, Until};
 use crate::wait::Wait;
-use crate::waiting::{Answered, Asked, Until};
 
-pub(crate) use in_flight::{InFlight, Outcome};
 pub use many::Checkpoint;
+pub(crate) use many::save_many;
 pub(crate) use together::MOST_REGIONS;
 
 /// Room for one checkpoint: fill its regions, then [`commit`](SaveTicket::commit). Dropping the
@@ -49,78 +50,31 @@ pub struct SaveTicket {
     pub(crate) launched: Launched,
 }
 
-/// The memory that the caller fills, or that encoders do.
-pub(crate) enum Room {
-    /// It lies in the arena where the checkpoint will be.
-    Arena(WriteGuard),
-    /// No arena can hold it: it is written to the store at commit.
-    Staged(Buffer),
-    /// A GPU is encoding into it.
-    Encoding(Encoding),
-}
-
-impl Room {
-    /// The device whose memory it is, if it is one's.
-    fn gpu(&self) -> Option<&Arc<Gpu>> {
-        match self {
-            Room::Arena(guard) => guard.gpu(),
-            Room::Staged(_) | Room::Encoding(_) => None,
-        }
-    }
-
-    /// Its bytes, where they are in main memory.
-    pub(crate) fn bytes(&mut self) -> Option<&mut [u8]> {
-        match self {
-            Room::Arena(guard) => guard.bytes(),
-            Room::Staged(buffer) => Some(buffer),
-            Room::Encoding(_) => None,
-        }
-    }
-}
-
-impl Spool {
-    /// Waits until there is room for a checkpoint of these regions, and lends that room. Its
-    /// regions are encoded as the settings say.
-    ///
-    /// # Errors
-    /// `Duplicate`, `NotYetSaved` (another call is saving this version), `TooLarge`, `Full`,
-    /// `Timeout`, `Interrupted`, `Closed`, `Forked`, and `Invalid` when the regions make no sense.
-    pub fn save(
-        &self,
-        version: i64,
-        regions: Vec<RegionSpec>,
-        wait: &Wait<'_>,
-    ) -> Result<SaveTicket, Error> {
-        self.save_as(version, regions, &self.hub().settings.codec, wait)
-    }
-
-    /// As [`save`](Self::save), with these codecs.
-    ///
-    /// # Errors
-    /// Those of `save`; `Invalid` also when a codec cannot take its region.
-    pub fn save_as(
-        &self,
-        version: i64,
-        regions: Vec<RegionSpec>,
-        codecs: &Codecs,
-        wait: &Wait<'_>,
-    ) -> Result<SaveTicket, Error> {
-        let hub = self.hub();
-        let prepared = hub.prepare(version, regions, codecs)?;
-        let began = hub.time_of_call();
-        let mut state = hub.enter()?;
-        hub.tell_failure(&mut state)?;
-        let mut answered = hub.ask(state, prepared.asked(), wait, Until::Closing)?;
-        count_stall(&mut answered, version);
-        let Answered { request, answer, mut state, waited, .. } = answered;
-        let Answer::Granted(checkpoint, place) = answer else {
-            unreachable!("a save is granted or refused")
-        };
-        let ticket = prepared.granted(hub, &mut state, (request, checkpoint, place), began);
-        drop(state);
-        hub.span_of_stall(&ticket.frame, place.tier, waited);
-        ticket.enter()
-    }
+/// Waits until there is room for a checkpoint of these regions, and lends that room.
+///
+/// # Errors
+/// As [`Spool::save`](crate::Spool::save).
+pub(crate) fn save_as(
+    hub: &Arc<Hub>,
+    version: i64,
+    regions: Vec<RegionSpec>,
+    codecs: &Codecs,
+    wait: &Wait<'_>,
+) -> Result<SaveTicket, Error> {
+    let prepared = hub.prepare(version, regions, codecs)?;
+    let began = hub.time_of_call();
+    let mut state = hub.enter()?;
+    hub.report_deferred(&mut state)?;
+    let mut answered = hub.ask(state, prepared.asked(), wait, Until::Closing)?;
+    count_stall(&mut answered, version);
+    let Answered { request, answer, mut state, waited, .. } = answered;
+    let Answer::Granted(checkpoint, place) = answer else {
+        unreachable!("a save is granted or refused")
+    };
+    let ticket = prepared.granted(hub, &mut state, (request, checkpoint, place), began);
+    drop(state);
+    hub.span_of_stall(&ticket.frame, place.tier, waited);
+    ticket.enter()
 }
 
 /// A checkpoint before there is room for it: its regions, and how they are encoded.
@@ -181,9 +135,9 @@ impl Prepared {
         began: Nanos,
     ) -> SaveTicket {
         let frame = Arc::clone(&self.frame);
-        state.catalogue.insert(checkpoint, Arc::clone(&frame), false);
+        state.frames.insert(checkpoint, Arc::clone(&frame), false);
         if let Some(plan) = &self.plan {
-            state.catalogue.set_codecs(checkpoint, plan.untold());
+            state.frames.set_codecs(checkpoint, plan.untold());
         }
         let chain = self.plan.as_ref().and_then(|_| hub.chain(state, place));
         SaveTicket {
@@ -194,7 +148,10 @@ impl Prepared {
             place,
             began,
             begun: Begun::No,
-            encoded: self.plan.clone().map(|plan| hub.encoded(plan, &frame)),
+            encoded: self
+                .plan
+                .clone()
+                .map(|plan| Encoded::of(plan, &frame, hub.settings.check_codec, &hub.buffers)),
             frame,
             chain,
             launched: Launched::default(),
@@ -205,7 +162,7 @@ impl Prepared {
 fn count_stall(answered: &mut Answered<'_>, version: i64) {
     if let Some(awaited) = answered.awaited.take() {
         let waited = answered.waited;
-        answered.state.tally.stalled(Call::Save, version, waited, || awaited);
+        answered.state.counters.stalled(Call::Save, version, waited, || awaited);
     }
 }
 
@@ -265,7 +222,7 @@ impl SaveTicket {
         if let Some(encoded) = &mut self.encoded {
             return encoded.memory(index).ok();
         }
-        let range = part(&self.frame.head().regions[index]).range();
+        let range = gpu::part(&self.frame.head().regions[index]).range();
         match &mut self.room {
             Some(Room::Arena(guard)) => guard.bytes().map(|bytes| &mut bytes[range]),
             Some(Room::Staged(buffer)) => Some(&mut buffer[range]),
@@ -287,7 +244,7 @@ impl SaveTicket {
         if self.encoded.is_some() {
             return Ok(None);
         }
-        let part = part(&self.frame.head().regions[index]);
+        let part = gpu::part(&self.frame.head().regions[index]);
         let Some(Room::Arena(guard)) = &self.room else { return Ok(None) };
         Ok(guard.device().map(|span| span.slice(part.offset, part.len)).transpose()?)
     }
@@ -304,9 +261,9 @@ impl SaveTicket {
         if let Some(encoded) = &mut self.encoded {
             return encoded.memory(index).map(write);
         }
-        let part = part(&self.frame.head().regions[index]);
+        let part = gpu::part(&self.frame.head().regions[index]);
         match &mut self.room {
-            Some(Room::Arena(guard)) => gpu::store_host(&self.hub, guard, part, write)?,
+            Some(Room::Arena(guard)) => gpu::store_host(&self.hub.buffers, guard, part, write)?,
             Some(Room::Staged(buffer)) => write(&mut buffer[part.range()]),
             Some(Room::Encoding(_)) | None => {}
         }
@@ -346,7 +303,7 @@ impl SaveTicket {
         if self.encoded.is_some() {
             return self.put_encoded(&gpu, &[(index, from, on)]);
         }
-        let part = part(&self.frame.head().regions[index]);
+        let part = gpu::part(&self.frame.head().regions[index]);
         match &mut self.room {
             Some(Room::Arena(guard)) => gpu::put(&gpu, guard, part, from, on),
             Some(Room::Staged(buffer)) => gpu::download(&gpu, &mut buffer[part.range()], from, on),
@@ -489,6 +446,19 @@ impl SaveTicket {
         Ok(())
     }
 
+    /// Encodes what is not encoded yet: from now on the checkpoint has its true size.
+    ///
+    /// # Errors
+    /// Those of the codecs, and `BoundViolated` when the settings ask for a check.
+    fn seal(&mut self) -> Result<Option<Sealed>, Error> {
+        let (Some(encoded), Some(room)) = (&mut self.encoded, &mut self.room) else {
+            return Ok(None);
+        };
+        let sealed = encoded.seal(room)?;
+        self.frame = Arc::clone(&sealed.frame);
+        Ok(Some(sealed))
+    }
+
     /// Refuses a checkpoint that was found to break its bound.
     fn check_passed(&self) -> Result<(), Error> {
         if !self.encoded.as_ref().is_some_and(|encoded| encoded.is_violated) {
@@ -509,7 +479,7 @@ impl SaveTicket {
             write_frame(store, self.checkpoint, &self.frame, payload, outer, &self.hub.buffers);
         let took = self.hub.clock.now().since(start);
         let awaited = || "its direct write to a store, because no arena had room".to_owned();
-        self.hub.state().tally.stalled(Call::Save, self.version(), took, awaited);
+        self.hub.state().counters.stalled(Call::Save, self.version(), took, awaited);
         self.hub.span_of_stall(&self.frame, self.place.tier, took);
         written.map_err(|cause| self.hub.direct_failed("saved", self.version(), cause))
     }
@@ -542,7 +512,7 @@ impl SaveTicket {
     fn abort(&self) {
         let mut state = self.hub.state();
         self.hub.feed(&mut state, Event::SaveAborted { request: self.request });
-        state.catalogue.remove(self.checkpoint);
+        state.frames.remove(self.checkpoint);
     }
 }
 
@@ -596,9 +566,4 @@ fn complete(guard: WriteGuard, kept: Option<Kept>) -> Result<(), TransferError> 
         Some(kept) => guard.commit_at(kept.offset, kept.bytes)?,
     }
     Ok(())
-}
-
-/// Where a region lies in the payload.
-pub(crate) fn part(region: &Region) -> Part {
-    Part { offset: region.offset, len: region.stored }
 }

@@ -16,9 +16,9 @@ use crate::gpu::Gpu;
 /// The most regions of one launch.
 pub(crate) const MOST_REGIONS: usize = 4096;
 
-/// The codec that encodes all regions of `plan` on a GPU; `None` where nothing is gained by encoding
-/// them with others, and for what the run measures, which has its own call. Twine takes the bytes
-/// that are kept as they are as well.
+/// The codec that encodes all regions of `plan` on a GPU; `None` where nothing is gained by
+/// encoding them with others, and for what the run measures, which has its own call. Twine takes
+/// the bytes that are kept as they are as well.
 pub(crate) fn together(plan: &Plan) -> Option<CodecId> {
     if plan.auto.is_some_and(|picked| picked.is_timed) {
         return None;

@@ -17,9 +17,9 @@ use unspool_testkit::{Faulty, Gate, Gated, Operation};
 use unspool_tiers::{AnyTier, Arena, Disk, DiskOptions};
 use unspool_transfer::{Clock, ManualClock, SystemClock};
 
-use crate::hub::{Hub, Parts};
+use crate::runtime::shared::{Hub, Parts};
+use crate::runtime::stack::Stack;
 use crate::spool::checkpoints;
-use crate::stack::Stack;
 use crate::{DiskSettings, Settings, Spool};
 
 /// A spool whose disk fails and waits on command.
@@ -111,13 +111,13 @@ impl Rig {
 /// What must hold whenever no call is under way.
 fn assert_consistent(spool: &Spool) {
     let state = spool.hub().state();
-    state.brain.core().assert_invariants();
+    state.driver.core().assert_invariants();
     assert!(!state.stepping);
     for (version, id) in checkpoints(&state) {
-        let frame = state.catalogue.frame(id);
+        let frame = state.frames.frame(id);
         let named = frame.is_some_and(|frame| Version(frame.head().version) == version);
-        assert!(named, "{version:?} is in the catalogue under its id");
+        assert!(named, "{version:?} is in the frame index under its id");
     }
-    assert_eq!(state.catalogue.len(), checkpoints(&state).len(), "nothing else is kept");
+    assert_eq!(state.frames.len(), checkpoints(&state).len(), "nothing else is kept");
     assert_eq!(state.waiting(), 0, "no call waits");
 }

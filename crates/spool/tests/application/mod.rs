@@ -100,7 +100,9 @@ impl History for Spool {
 impl History for Batched {
     fn put(&self, version: i64, specs: Vec<RegionSpec>, arrays: &[Given<'_>]) -> Outcome {
         let mut checkpoint = self.checkpoint(version, specs)?;
-        arrays.iter().try_for_each(|(index, array, stream)| checkpoint.put(*index, array, stream))?;
+        arrays
+            .iter()
+            .try_for_each(|(index, array, stream)| checkpoint.put(*index, array, stream))?;
         Ok(self.save(checkpoint, &wait())?)
     }
 

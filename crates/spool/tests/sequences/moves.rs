@@ -82,7 +82,11 @@ impl Player<'_> {
     }
 
     /// Puts the contents of a checkpoint into arrays of lanes, one after the other.
-    fn lay_out(&mut self, contents: &[Content], used: &mut u64) -> Outcome<Vec<(DeviceArray, usize)>> {
+    fn lay_out(
+        &mut self,
+        contents: &[Content],
+        used: &mut u64,
+    ) -> Outcome<Vec<(DeviceArray, usize)>> {
         let mut arrays = Vec::new();
         for content in contents {
             let lane = self.lane();

@@ -6,7 +6,6 @@
 //!   record of decisions is written when the settings ask for one.
 //! - Workers report through [`Inbox`]; it does not keep the hub alive.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,19 +15,21 @@ use unspool_tiers::{AnyTier, Arena, Disk, Tier};
 use unspool_transfer::sync::{Mutex, MutexGuard, lock};
 use unspool_transfer::{Clock, Engine, Options, Pool, SystemClock, TransferError};
 
-use crate::brain::Brain;
-use crate::coding::Decoding;
+use crate::coding::Decodings;
 use crate::error::{Error, ErrorKind};
-use crate::gpu::{self, Gpu};
-use crate::inbox::Inbox;
-use crate::order::OrderCheck;
-use crate::reasons;
+use crate::gpu::Gpu;
+use crate::runtime::completion::Completions;
+use crate::runtime::counters::Call;
+use crate::runtime::devices;
+use crate::runtime::driver::Driver;
+use crate::runtime::inbox::Inbox;
+use crate::runtime::order::OrderCheck;
+use crate::runtime::reasons;
+use crate::runtime::stack::{self, Stack};
+use crate::runtime::state::{Phase, State};
+use crate::runtime::timeline::Timeline;
 use crate::settings::Settings;
-use crate::settle::Settler;
-use crate::stack::{self, Stack};
-use crate::state::{Phase, State};
-use crate::tally::{Call, nanos};
-use crate::timeline::Timeline;
+use crate::time::nanos;
 
 pub(crate) struct Hub {
     pub(crate) settings: Settings,
@@ -53,9 +54,9 @@ pub(crate) struct Hub {
     /// The lane of the application's calls on the timeline.
     pub(crate) application: Arc<str>,
     /// Saves that a GPU still encodes.
-    pub(crate) settler: Arc<Settler>,
+    pub(crate) completions: Arc<Completions>,
     /// Restores that a GPU still decodes.
-    pub(crate) decoding: Mutex<VecDeque<Decoding>>,
+    pub(crate) decoding: Decodings,
     state: Mutex<State>,
     /// The process that opened the spool.
     process: u32,
@@ -81,7 +82,7 @@ impl Hub {
         let Parts { stack: Stack { tiers, disk, gpu, order }, clock, process } = parts;
         let config = stack::config(&settings, &tiers, gpu.is_some());
         let links = config.links.len();
-        let brain = Brain::new(config, settings.record.as_deref())?;
+        let driver = Driver::new(config, settings.record.as_deref())?;
         let buffers = Pool::new(settings.staging_bytes);
         let inbox = Arc::new(Inbox::default());
         let options = Options {
@@ -105,9 +106,9 @@ impl Hub {
             buffers,
             clock,
             engine,
-            settler: Arc::default(),
-            decoding: Mutex::default(),
-            state: Mutex::new(State::new(brain, links)),
+            completions: Arc::default(),
+            decoding: Decodings::default(),
+            state: Mutex::new(State::new(driver, links)),
             process,
         });
         inbox.belongs_to(&hub);
@@ -168,7 +169,7 @@ impl Hub {
         if let Some(gpu) = others.iter().find(|gpu| gpu.ordinal() == ordinal) {
             return Ok(gpu.clone());
         }
-        let gpu = gpu::open(ordinal, &self.settings)?;
+        let gpu = devices::open(ordinal, &self.settings)?;
         others.push(gpu.clone());
         Ok(gpu)
     }
@@ -182,7 +183,7 @@ impl Hub {
     pub(crate) fn count_kernels(&self, call: Call, version: i64) {
         let waited = take_waited();
         if waited > Duration::ZERO {
-            self.state().tally.stalled_for_kernels(call, version, nanos(waited));
+            self.state().counters.stalled_for_kernels(call, version, nanos(waited));
         }
     }
 

@@ -9,10 +9,11 @@ use unspool_core::{
 use unspool_transfer::Frame;
 use unspool_transfer::sync::Condvar;
 
-use crate::brain::Brain;
-use crate::catalogue::Catalogue;
-use crate::tally::{Route, Tally};
-use crate::unsaved::Unsaved;
+use crate::coding::{Sealed, codings};
+use crate::runtime::counters::{Counters, Route};
+use crate::runtime::deferred::Unsaved;
+use crate::runtime::driver::Driver;
+use crate::runtime::frame_index::FrameIndex;
 
 /// What the core answered to a call.
 #[derive(Debug)]
@@ -40,9 +41,9 @@ pub(crate) enum Phase {
 }
 
 pub(crate) struct State {
-    pub(crate) brain: Brain,
-    pub(crate) catalogue: Catalogue,
-    pub(crate) tally: Tally,
+    pub(crate) driver: Driver,
+    pub(crate) frames: FrameIndex,
+    pub(crate) counters: Counters,
     pub(crate) phase: Phase,
     /// The core is at work. It is still set afterwards only when the core panicked: then nothing
     /// that it says can be relied on.
@@ -54,7 +55,7 @@ pub(crate) struct State {
     /// What went wrong without stopping anything.
     pub(crate) notes: Vec<String>,
     /// What was not saved after its call had returned: the next call tells it.
-    pub(crate) untold: Vec<Unsaved>,
+    pub(crate) deferred: Vec<Unsaved>,
     /// The alarm that the engine was given last.
     pub(crate) alarm: Option<Nanos>,
     /// Events that follow from commands, in order.
@@ -74,17 +75,17 @@ struct Slot {
 }
 
 impl State {
-    pub(crate) fn new(brain: Brain, links: usize) -> State {
+    pub(crate) fn new(driver: Driver, links: usize) -> State {
         State {
-            brain,
-            catalogue: Catalogue::default(),
-            tally: Tally::new(links),
+            driver,
+            frames: FrameIndex::default(),
+            counters: Counters::new(links),
             phase: Phase::Open,
             stepping: false,
             moving: HashMap::new(),
             refused_frames: Vec::new(),
             notes: Vec::new(),
-            untold: Vec::new(),
+            deferred: Vec::new(),
             alarm: None,
             pending: VecDeque::new(),
             commands: Vec::new(),
@@ -146,7 +147,6 @@ impl State {
         }
     }
 
-
     /// Calls that wait.
     #[cfg(test)]
     pub(crate) fn waiting(&self) -> usize {
@@ -155,8 +155,19 @@ impl State {
 
     /// Drops what is known of `id` when the core no longer has it under `version`.
     pub(crate) fn forget_if_gone(&mut self, version: Version, id: CheckpointId) {
-        if self.brain.core().checkpoint(version) != Some(id) {
-            self.catalogue.remove(id);
+        if self.driver.core().checkpoint(version) != Some(id) {
+            self.frames.remove(id);
         }
+    }
+
+    /// A checkpoint has got its true size.
+    pub(crate) fn sealed(&mut self, id: CheckpointId, sealed: Sealed) {
+        let Sealed { frame, achieved, time, lesson } = sealed;
+        let regions = codings(frame.head(), Some(&achieved));
+        self.counters.codecs.saved(&regions, time);
+        if let Some(lesson) = lesson {
+            self.counters.experience.learn(&lesson);
+        }
+        self.frames.seal(id, frame, achieved);
     }
 }

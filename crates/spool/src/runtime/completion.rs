@@ -15,12 +15,11 @@ use unspool_cuda::{DeviceError, Poll, Punctual};
 use unspool_gpu_codec::{EncodeError, Parts};
 use unspool_transfer::sync::{Condvar, Mutex, lock, thread, wait_timeout};
 
-use crate::coding::{Chain, not_encoded};
+use crate::coding::{Chain, Encoded, Encoding, Launched, Placed, not_encoded};
 use crate::error::{Error, ErrorKind};
-use crate::hub::Hub;
-use crate::save::{InFlight, Outcome};
-use crate::state::State;
-use crate::unsaved::{self, Unsaved};
+use crate::runtime::deferred::{self, Unsaved};
+use crate::runtime::shared::Hub;
+use crate::runtime::state::State;
 
 /// The longest nap while there is nothing to look at.
 const IDLE: Duration = Duration::from_millis(100);
@@ -35,9 +34,29 @@ const ASK: Duration = Duration::from_millis(100);
 /// The most saves that are reported under one lock.
 const AT_ONCE: usize = 16;
 
+/// The result of an encoder on a GPU: where the checkpoint lies, or why there is none.
+pub(crate) type Outcome = Result<Placed, EncodeError>;
+
+/// A save whose call has returned while a GPU encodes it.
+#[derive(Debug)]
+pub(crate) struct InFlight {
+    pub(crate) encoding: Encoding,
+    pub(crate) encoded: Box<Encoded>,
+    /// Its end on the device.
+    pub(crate) launched: Launched,
+    pub(crate) request: RequestId,
+    pub(crate) checkpoint: CheckpointId,
+    pub(crate) place: Place,
+    /// Bytes of its room.
+    pub(crate) most: u64,
+    pub(crate) version: i64,
+    /// Its ticket was dropped: nothing is saved, and only its memory is waited for.
+    pub(crate) is_abandoned: bool,
+}
+
 /// See the module.
 #[derive(Debug)]
-pub(crate) struct Settler<S = InFlight> {
+pub(crate) struct Completions<S = InFlight> {
     queue: Mutex<Queue<S>>,
     changed: Condvar,
 }
@@ -70,15 +89,15 @@ struct Queue<S> {
     has_ended: bool,
 }
 
-impl<S> Default for Settler<S> {
+impl<S> Default for Completions<S> {
     fn default() -> Self {
         let (saves, thread) = (VecDeque::new(), None);
         let queue = Queue { saves, thread, is_over: false, has_ended: false };
-        Settler { queue: Mutex::new(queue), changed: Condvar::new() }
+        Completions { queue: Mutex::new(queue), changed: Condvar::new() }
     }
 }
 
-impl<S: Queued> Settler<S> {
+impl<S: Queued> Completions<S> {
     /// Waits until nothing is pending of what is pending now, at most until `left` is over: gives
     /// the versions that are pending then.
     fn drained(&self, left: Duration) -> Vec<i64> {
@@ -97,7 +116,7 @@ impl<S: Queued> Settler<S> {
     }
 }
 
-impl Settler {
+impl Completions {
     /// The save in `place.tier` whose room of whole units ends at `place`, if it is still pending.
     fn before(&self, place: Place, alignment: u64) -> Option<Chain> {
         let queue = lock(&self.queue);
@@ -163,8 +182,8 @@ impl Hub {
     /// What the checkpoint that was just granted `place` comes behind on the GPU. `state` is the
     /// lock under which it was granted: what is pending now has not been reported.
     pub(crate) fn chain(&self, state: &State, place: Place) -> Option<Chain> {
-        let tier = &state.brain.core().config().tiers[usize::from(place.tier.0)];
-        self.settler.before(place, tier.alignment)
+        let tier = &state.driver.core().config().tiers[usize::from(place.tier.0)];
+        self.completions.before(place, tier.alignment)
     }
 
     /// Takes over a save whose call returns while a GPU encodes it.
@@ -176,11 +195,11 @@ impl Hub {
         state: &mut State,
         save: InFlight,
     ) -> Result<(), Error> {
-        let mut queue = lock(&self.settler.queue);
+        let mut queue = lock(&self.completions.queue);
         if queue.thread.is_none() && !queue.is_over {
-            let (settler, hub) = (Arc::clone(&self.settler), Arc::downgrade(self));
-            let thread = thread::Builder::new().name("unspool-settle".to_owned());
-            queue.thread = thread.spawn(move || run(&settler, &hub)).ok();
+            let (completions, hub) = (Arc::clone(&self.completions), Arc::downgrade(self));
+            let thread = thread::Builder::new().name("unspool-complete".to_owned());
+            queue.thread = thread.spawn(move || run(&completions, &hub)).ok();
         }
         let (request, version) = (save.request, Version(save.version));
         if queue.thread.is_none() {
@@ -196,7 +215,7 @@ impl Hub {
         queue.saves.push_back(save);
         drop(queue);
         if is_first {
-            self.settler.changed.notify_all();
+            self.completions.changed.notify_all();
         }
         self.feed(state, Event::SaveHanded { request });
         if is_abandoned {
@@ -208,21 +227,21 @@ impl Hub {
     /// Waits until everything that was handed over before is reported, at most for `left`: gives
     /// the versions that are not.
     pub(crate) fn settle_all(&self, left: Duration) -> Vec<i64> {
-        self.settler.drained(left)
+        self.completions.drained(left)
     }
 
     /// Ends the thread that settles, within `left`. What is still pending is given up: gives its
     /// versions.
     pub(crate) fn end_settling(&self, left: Duration) -> Vec<i64> {
-        self.settler.end(left)
+        self.completions.end(left)
     }
 
     /// What failed after its call had returned, and was not told yet, before a call does anything.
     ///
     /// # Errors
     /// That.
-    pub(crate) fn tell_failure(&self, state: &mut State) -> Result<(), Error> {
-        let Some(error) = take_untold(state) else { return Ok(()) };
+    pub(crate) fn report_deferred(&self, state: &mut State) -> Result<(), Error> {
+        let Some(error) = take_deferred(state) else { return Ok(()) };
         let message = format!("{error} This call did nothing.");
         Err(error.saying(message))
     }
@@ -231,12 +250,12 @@ impl Hub {
     /// where the device tells none.
     fn settle(&self, mut failed: Option<EncodeError>) {
         let mut state = self.state();
-        let ready = || self.settler.next_done(failed.take());
+        let ready = || self.completions.next_done(failed.take());
         for (save, result) in std::iter::from_fn(ready).take(AT_ONCE) {
             self.report_save(&mut state, save, result);
         }
         drop(state);
-        self.settler.changed.notify_all();
+        self.completions.changed.notify_all();
     }
 
     fn report_save(&self, state: &mut State, save: InFlight, result: Outcome) {
@@ -246,20 +265,20 @@ impl Hub {
             Ok(None) => self.give_up_save(state, request, id),
             Err(error) => {
                 self.give_up_save(state, request, id);
-                state.untold.push(Unsaved { version, error });
+                state.deferred.push(Unsaved { version, error });
             }
         }
     }
 
     fn give_up_save(&self, state: &mut State, request: RequestId, id: CheckpointId) {
         self.feed(state, Event::SaveAborted { request });
-        state.catalogue.remove(id);
+        state.frames.remove(id);
     }
 }
 
 /// One error for all that were not saved and not told of; each is told once.
-pub(crate) fn take_untold(state: &mut State) -> Option<Error> {
-    unsaved::told(std::mem::take(&mut state.untold))
+pub(crate) fn take_deferred(state: &mut State) -> Option<Error> {
+    deferred::told(std::mem::take(&mut state.deferred))
 }
 
 /// Completes the entry in the arena; `None` for a save that was given up.
@@ -320,7 +339,7 @@ impl Watch {
 }
 
 /// Tells that the thread returns, also when it panics.
-struct Ended<'a>(&'a Settler);
+struct Ended<'a>(&'a Completions);
 
 impl Drop for Ended<'_> {
     fn drop(&mut self) {
@@ -331,12 +350,12 @@ impl Drop for Ended<'_> {
 
 /// Reports saves until the spool is closed. Between two looks the thread naps without a lock, and a
 /// save that is taken over meanwhile does not wake it: those before it come first.
-fn run(settler: &Settler, hub: &Weak<Hub>) {
+fn run(completions: &Completions, hub: &Weak<Hub>) {
     let _punctual = Punctual::begin();
-    let _ended = Ended(settler);
+    let _ended = Ended(completions);
     let mut watch = Watch::default();
     loop {
-        let failed = match settler.look() {
+        let failed = match completions.look() {
             Look::Over => return,
             Look::Nothing if hub.strong_count() == 0 => return,
             Look::Nothing => continue,
@@ -378,16 +397,16 @@ mod tests {
 
     #[test]
     fn a_wait_ends_though_others_go_on_saving() {
-        let settler = Settler::<i64>::default();
-        lock(&settler.queue).saves.push_back(0);
-        assert_eq!(settler.drained(Duration::ZERO), [0]);
+        let completions = Completions::<i64>::default();
+        lock(&completions.queue).saves.push_back(0);
+        assert_eq!(completions.drained(Duration::ZERO), [0]);
         std::thread::scope(|scope| {
-            let wait = scope.spawn(|| settler.drained(Duration::from_secs(30)));
+            let wait = scope.spawn(|| completions.drained(Duration::from_secs(30)));
             for number in 1.. {
                 if wait.is_finished() {
                     break;
                 }
-                let mut queue = lock(&settler.queue);
+                let mut queue = lock(&completions.queue);
                 queue.saves.push_back(number);
                 queue.saves.pop_front();
                 drop(queue);

@@ -6,9 +6,9 @@ use unspool_core::{CheckpointId, Event, Failure};
 use unspool_transfer::sync::lock;
 use unspool_transfer::{Sink, Span, TransferError};
 
-use crate::hub::Hub;
-use crate::state::State;
-use crate::tally::Route;
+use crate::runtime::counters::Route;
+use crate::runtime::shared::Hub;
+use crate::runtime::state::State;
 
 /// Where workers leave their reports. It does not keep the hub alive.
 #[derive(Default)]
@@ -50,7 +50,7 @@ impl Hub {
         match event {
             Event::TransferDone { transfer, took } => {
                 if let Some((_, route)) = state.moving.remove(&transfer) {
-                    state.tally.moved(route, took);
+                    state.counters.moved(route, took);
                 }
             }
             Event::TransferFailed { transfer, failure } => {
@@ -79,7 +79,7 @@ fn note_failure(
 ) {
     let text = error.map_or_else(|| format!("{failure:?}"), |error| error.to_string());
     if matches!(failure, Failure::Corrupt | Failure::Missing) {
-        state.catalogue.set_loss(id, text.clone());
+        state.frames.set_loss(id, text.clone());
     }
-    state.tally.failed(route.link(), text);
+    state.counters.failed(route.link(), text);
 }

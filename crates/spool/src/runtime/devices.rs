@@ -6,8 +6,8 @@ use unspool_codec::CodecId;
 use unspool_cuda::{Driver, current_ordinal};
 use unspool_tiers::Gpu as Device;
 
-use super::Gpu;
 use crate::error::{Error, ErrorKind};
+use crate::gpu::{Gpu, On};
 use crate::settings::Settings;
 
 /// The longest wait for one piece of work of the device: much longer than any copy takes, even
@@ -16,20 +16,6 @@ const LIMIT: Duration = Duration::from_secs(120);
 
 /// `CUDA_ERROR_NO_DEVICE`.
 const NO_DEVICE: u32 = 100;
-
-/// Where the device tier is, and for which device the host tier is pinned.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum On {
-    /// On a CUDA device when there is a device tier and such a device, or when this thread has one
-    /// current; else in main memory.
-    #[default]
-    Auto,
-    /// In main memory.
-    Cpu,
-    /// On this CUDA device; without a number on the one that is current on this thread, or else on
-    /// the first one.
-    Cuda(Option<u32>),
-}
 
 /// The device for these settings; `None` for main memory.
 pub(crate) fn choose(settings: &Settings) -> Result<Option<Gpu>, Error> {

@@ -12,8 +12,8 @@ use unspool_core::{Nanos, TierId};
 use unspool_transfer::sync::lock;
 use unspool_transfer::{Frame, Span};
 
-use crate::hub::Hub;
-use crate::tally::Call;
+use crate::runtime::counters::Call;
+use crate::runtime::shared::Hub;
 
 /// The first spans of a run, up to a limit.
 #[derive(Debug)]

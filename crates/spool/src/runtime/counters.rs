@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use unspool_core::{Nanos, TierId, TransferKind};
 
-use crate::coding::{CodecTally, Experience, LaunchStats};
+use crate::coding::{CodecCounters, Experience, LaunchStats};
 use crate::stats::Stall;
+use crate::time::duration;
 
 /// Which call waited.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -25,29 +26,29 @@ impl Call {
 
 /// The counters.
 #[derive(Debug, Default)]
-pub(crate) struct Tally {
+pub(crate) struct Counters {
     save_stall: Nanos,
     restore_stall: Nanos,
     /// What of both was for kernels.
     kernels: Nanos,
     longest: Option<Stall>,
-    links: Vec<LinkTally>,
-    pub(crate) codecs: CodecTally,
+    links: Vec<LinkCounters>,
+    pub(crate) codecs: CodecCounters,
     pub(crate) launches: LaunchStats,
     pub(crate) experience: Experience,
 }
 
 /// What is counted for one link: flushes, prefetches.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct LinkTally {
+pub(crate) struct LinkCounters {
     busy: [Nanos; 2],
     /// The text of the last failure.
     failure: Option<String>,
 }
 
-impl Tally {
-    pub(crate) fn new(links: usize) -> Tally {
-        Tally { links: vec![LinkTally::default(); links], ..Tally::default() }
+impl Counters {
+    pub(crate) fn new(links: usize) -> Counters {
+        Counters { links: vec![LinkCounters::default(); links], ..Counters::default() }
     }
 
     /// `call` has waited for `time`; `awaited` says for what, if anybody asks.
@@ -92,7 +93,7 @@ impl Tally {
         self.longest.clone()
     }
 
-    pub(crate) fn link(&self, index: usize) -> &LinkTally {
+    pub(crate) fn link(&self, index: usize) -> &LinkCounters {
         &self.links[index]
     }
 
@@ -107,7 +108,7 @@ impl Tally {
     }
 }
 
-impl LinkTally {
+impl LinkCounters {
     pub(crate) fn busy(&self, kind: TransferKind) -> Duration {
         duration(self.busy[direction(kind)])
     }
@@ -139,21 +140,13 @@ fn direction(kind: TransferKind) -> usize {
     }
 }
 
-pub(crate) fn duration(nanos: Nanos) -> Duration {
-    Duration::from_nanos(nanos.0)
-}
-
-pub(crate) fn nanos(duration: Duration) -> Nanos {
-    Nanos(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn waits_are_summed_by_call_and_the_longest_is_remembered() {
-        let mut tally = Tally::new(0);
+        let mut tally = Counters::new(0);
         tally.stalled(Call::Save, 1, Nanos(5), || "room".to_owned());
         tally.stalled(Call::Restore, 2, Nanos(9), || "bytes".to_owned());
         tally.stalled(Call::Save, 3, Nanos(7), || unreachable!("not the longest"));
@@ -166,7 +159,7 @@ mod tests {
 
     #[test]
     fn waits_for_kernels_are_told_apart_and_are_stalls_of_their_call() {
-        let mut tally = Tally::new(0);
+        let mut tally = Counters::new(0);
         tally.stalled(Call::Save, 1, Nanos(5), || "room".to_owned());
         tally.stalled_for_kernels(Call::Save, 2, Nanos(70));
         tally.stalled_for_kernels(Call::Restore, 2, Nanos(3));

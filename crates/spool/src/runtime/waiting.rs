@@ -8,10 +8,10 @@ use unspool_transfer::sync::{Condvar, MutexGuard, wait_timeout};
 
 use crate::error::Error;
 use crate::gpu::Idle;
-use crate::hub::{Hub, check_open};
-use crate::reasons;
-use crate::state::{Answer, State};
-use crate::tally::nanos;
+use crate::runtime::reasons;
+use crate::runtime::shared::{Hub, check_open};
+use crate::runtime::state::{Answer, State};
+use crate::time::nanos;
 use crate::wait::Wait;
 
 /// The longest that a waiting thread sleeps before it asks whether it was interrupted.

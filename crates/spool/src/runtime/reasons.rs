@@ -7,8 +7,8 @@ use unspool_core::{CoreStats, Failure, Refusal, Size, TierKind, Version};
 use unspool_transfer::{Bytes, TransferError};
 
 use crate::error::{Error, ErrorKind};
-use crate::state::State;
-use crate::waiting::Asked;
+use crate::runtime::state::State;
+use crate::runtime::waiting::Asked;
 
 /// The error for a call that the core refused.
 pub(crate) fn refused(state: &State, asked: Asked, refusal: Refusal) -> Error {
@@ -55,7 +55,7 @@ fn name(asked: Asked) -> String {
 
 fn duplicate(state: &State, name: &str, asked: Asked) -> Error {
     let saved = match asked {
-        Asked::Save { version, .. } => state.brain.core().contains(version),
+        Asked::Save { version, .. } => state.driver.core().contains(version),
         _ => true,
     };
     let (kind, message) = if saved {
@@ -139,10 +139,10 @@ fn full(
 
 fn lost(state: &State, name: &str, asked: Asked, failure: Failure) -> Error {
     let id = match asked {
-        Asked::Restore { version } => state.brain.core().checkpoint(version),
+        Asked::Restore { version } => state.driver.core().checkpoint(version),
         _ => None,
     };
-    let cause = id.and_then(|id| state.catalogue.loss(id));
+    let cause = id.and_then(|id| state.frames.loss(id));
     let cause = cause.map_or_else(|| format!("{failure:?}."), str::to_owned);
     let message = format!(
         "{name} is lost, its last copy could not be read: {cause} Recompute it and save it again \
@@ -164,7 +164,7 @@ fn flush_failed(state: &State, version: Version, tier: TierKind, failure: Failur
 
 /// How full a tier is, as a sentence.
 fn usage(state: &State, tier: TierKind) -> String {
-    let stats = state.brain.core().stats();
+    let stats = state.driver.core().stats();
     let used = stats.tiers.iter().find(|counted| counted.kind == tier);
     used.map_or_else(String::new, |counted| {
         format!("it uses {} of {}.", Bytes(counted.used), capacity_text(counted.capacity))
@@ -195,7 +195,7 @@ pub(crate) fn awaited(state: &State, asked: Asked) -> String {
             format!("the bytes of version {}{from}", version.0)
         }
         Asked::Flush => {
-            let core = state.brain.core();
+            let core = state.driver.core();
             let left = core.versions().iter().filter(|v| !core.is_flushed(**v)).count();
             format!("{left} checkpoints to reach the slowest tier")
         }
@@ -218,7 +218,7 @@ pub(crate) fn interrupted(what: &str) -> Error {
 
 /// The tiers and links in one line, for errors of waits.
 fn situation(state: &State) -> String {
-    let stats = state.brain.core().stats();
+    let stats = state.driver.core().stats();
     let mut text = String::from("The tiers:");
     for tier in &stats.tiers {
         let (used, capacity) = (Bytes(tier.used), capacity_text(tier.capacity));
@@ -232,7 +232,7 @@ fn situation(state: &State) -> String {
             link.flush.in_flight,
             link.prefetch.in_flight
         );
-        if let Some(failure) = state.tally.link(index).failure() {
+        if let Some(failure) = state.counters.link(index).failure() {
             let _ = write!(text, " its last failure: {failure}");
         }
     }
@@ -247,18 +247,18 @@ pub(crate) fn link_name(stats: &CoreStats, index: usize) -> String {
 
 /// The text of the last failure on the link above `tier`.
 fn last_failure(state: &State, tier: TierKind) -> Option<&str> {
-    let tiers = &state.brain.core().config().tiers;
+    let tiers = &state.driver.core().config().tiers;
     let index = tiers.iter().position(|config| config.kind == tier)?;
     // Movements that skip a tier are counted on a link above.
-    (0..index).rev().find_map(|link| state.tally.link(link).failure())
+    (0..index).rev().find_map(|link| state.counters.link(link).failure())
 }
 
 fn has_tier(state: &State, kind: TierKind) -> bool {
-    state.brain.core().config().tiers.iter().any(|tier| tier.kind == kind)
+    state.driver.core().config().tiers.iter().any(|tier| tier.kind == kind)
 }
 
 fn fastest_copy(state: &State, version: Version) -> Option<TierKind> {
-    let core = state.brain.core();
+    let core = state.driver.core();
     let copies = core.copies(version);
     let index = copies.iter().position(|copy| copy.is_some_and(|state| state.is_complete()))?;
     core.config().tiers.get(index).map(|tier| tier.kind)

@@ -6,29 +6,29 @@ use unspool_tiers::{Stored, Tier, TierError};
 use unspool_transfer::Frame;
 
 use crate::error::{Error, ErrorKind};
-use crate::hub::Hub;
-use crate::state::State;
+use crate::runtime::shared::Hub;
+use crate::runtime::state::State;
 
 /// The bytes of a head that say how long it is.
 const START_BYTES: u64 = 4096;
 
-/// Adopts the frames of the durable tiers, oldest first, so that of two frames of one version the
+/// Recovers the frames of the durable tiers, oldest first, so that of two frames of one version the
 /// newer stays. Torn and foreign ones are left where they are, with a note.
 ///
 /// # Errors
 /// `Io` when the directory cannot be read, `Invalid` when a newer Unspool wrote a frame in it.
-pub(crate) fn adopt(hub: &Hub) -> Result<(), Error> {
-    hub.durable_tiers.iter().try_for_each(|tier| adopt_from(hub, *tier))
+pub(crate) fn recover(hub: &Hub) -> Result<(), Error> {
+    hub.durable_tiers.iter().try_for_each(|tier| recover_from(hub, *tier))
 }
 
-fn adopt_from(hub: &Hub, tier: TierId) -> Result<(), Error> {
+fn recover_from(hub: &Hub, tier: TierId) -> Result<(), Error> {
     let store = hub.tier(tier);
     let frames = store.list().map_err(|cause| unreadable(&cause).caused_by(cause))?;
     for stored in frames {
         let found = read_head(store, stored);
         let mut state = hub.state();
         match found {
-            Ok((head, checksum)) => adopt_frame(hub, &mut state, tier, stored, head, checksum),
+            Ok((head, checksum)) => recover_frame(hub, &mut state, tier, stored, head, checksum),
             Err(Refused::Frame(cause)) if cause.kind() == FrameErrorKind::Newer => {
                 return Err(newer(store, &cause).caused_by(cause));
             }
@@ -38,7 +38,7 @@ fn adopt_from(hub: &Hub, tier: TierId) -> Result<(), Error> {
     Ok(())
 }
 
-/// Why a frame is not adopted.
+/// Why a frame is not recovered.
 enum Refused {
     Frame(FrameError),
     Tier(TierError),
@@ -68,7 +68,7 @@ fn read_start(store: &dyn Tier, stored: Stored, len: u64) -> Result<Vec<u8>, Ref
     Ok(bytes)
 }
 
-fn adopt_frame(
+fn recover_frame(
     hub: &Hub,
     state: &mut State,
     tier: TierId,
@@ -77,9 +77,9 @@ fn adopt_frame(
     checksum: u64,
 ) {
     let (version, bytes) = (Version(head.version), head.payload_bytes);
-    let older = state.brain.core().checkpoint(version);
+    let older = state.driver.core().checkpoint(version);
     let frame = Frame::found(head, checksum).into();
-    state.catalogue.insert(stored.id, frame, true);
+    state.frames.insert(stored.id, frame, true);
     hub.feed(state, Event::Adopt { checkpoint: stored.id, version, bytes, tier });
     if let Some(older) = older {
         state.forget_if_gone(version, older);
@@ -106,7 +106,7 @@ fn refuse(hub: &Hub, state: &mut State, tier: TierId, stored: Stored, refused: &
 
 /// A version that names no checkpoint.
 fn unused_version(state: &State) -> Version {
-    let core = state.brain.core();
+    let core = state.driver.core();
     let unused = |version: &Version| !core.contains(*version);
     (i64::MIN..).map(Version).find(unused).unwrap_or(Version(i64::MIN))
 }

@@ -7,10 +7,11 @@ use unspool_cuda::{DeviceArenaOptions, PinnedOptions};
 use unspool_tiers::{AnyTier, Arena, Disk, DiskOptions, TierError};
 
 use crate::error::{Error, ErrorKind};
-use crate::gpu::{self, Gpu, On};
-use crate::order::OrderCheck;
+use crate::gpu::{Gpu, On};
+use crate::runtime::devices;
+use crate::runtime::order::OrderCheck;
 use crate::settings::{DiskSettings, Settings};
-use crate::tally::nanos;
+use crate::time::nanos;
 
 /// Checkpoints start at multiples of this when there is a disk, so that they can be read and
 /// written without the page cache; else what a GPU reads at once, or a cache line, is enough.
@@ -90,7 +91,7 @@ fn alignment(settings: &Settings) -> u64 {
 /// Makes the tiers.
 pub(crate) fn build(settings: &Settings) -> Result<Stack, Error> {
     let mut tiers: Vec<AnyTier> = Vec::with_capacity(MAX_TIERS);
-    let gpu = gpu::choose(settings)?;
+    let gpu = devices::choose(settings)?;
     // Before the arenas are made, because they say where they are.
     let order = gpu.as_ref().filter(|_| settings.check_order);
     let order = order.map(|gpu| watch(gpu, settings)).transpose()?;

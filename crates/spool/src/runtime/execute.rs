@@ -3,9 +3,9 @@
 use unspool_core::{CheckpointId, Command, Event, Failure, Place, RequestId, TierId, TransferId};
 use unspool_transfer::{Answer as Taken, Job};
 
-use crate::hub::Hub;
-use crate::state::{Answer, Phase, State};
-use crate::tally::Route;
+use crate::runtime::counters::Route;
+use crate::runtime::shared::Hub;
+use crate::runtime::state::{Answer, Phase, State};
 
 impl Hub {
     /// Steps the core with `event`, and then with what follows from its commands at once.
@@ -17,7 +17,7 @@ impl Hub {
         state.pending.push_back(event);
         let mut commands = std::mem::take(&mut state.commands);
         while let Some(event) = state.pending.pop_front() {
-            state.brain.step(event, self.clock.now(), &mut commands);
+            state.driver.step(event, self.clock.now(), &mut commands);
             for command in commands.drain(..) {
                 self.execute(state, command);
             }
@@ -28,7 +28,7 @@ impl Hub {
     }
 
     fn set_alarm(&self, state: &mut State) {
-        let deadline = state.brain.core().next_deadline();
+        let deadline = state.driver.core().next_deadline();
         if deadline != state.alarm {
             state.alarm = deadline;
             self.engine.wake_at(deadline);
@@ -59,8 +59,8 @@ impl Hub {
     }
 
     fn serve(&self, state: &mut State, request: RequestId, id: CheckpointId, place: Place) {
-        let frame = state.catalogue.frame(id).cloned();
-        debug_assert!(frame.is_some(), "a saved checkpoint is in the catalogue");
+        let frame = state.frames.frame(id).cloned();
+        debug_assert!(frame.is_some(), "a saved checkpoint is in the frame index");
         if let Some(frame) = frame {
             state.answer(request, Answer::Served(id, place, frame));
         }
@@ -71,8 +71,8 @@ impl Hub {
         else {
             return;
         };
-        let Some(frame) = state.catalogue.frame(checkpoint).cloned() else {
-            debug_assert!(false, "a checkpoint that moves is in the catalogue");
+        let Some(frame) = state.frames.frame(checkpoint).cloned() else {
+            debug_assert!(false, "a checkpoint that moves is in the frame index");
             let failure = Failure::Permanent;
             return state.pending.push_back(Event::TransferFailed { transfer, failure });
         };

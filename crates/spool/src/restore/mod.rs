@@ -1,5 +1,8 @@
 //! A restore in progress.
 
+mod decoded;
+mod on_gpu;
+
 use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
@@ -7,19 +10,17 @@ use std::sync::Arc;
 use unspool_codec::Head;
 use unspool_core::{CheckpointId, Event, Failure, Nanos, Place, RequestId, Version};
 use unspool_cuda::{DeviceSpan, Stream};
-use unspool_tiers::{Gpu, ReadGuard};
 use unspool_transfer::{Buffer, Frame, TransferError, read_frame, staging};
 
-use crate::coding::Decoded;
 use crate::error::Error;
-use crate::gpu::{self, Begun, DeviceArray, Leave, Part};
-use crate::hub::{Hub, check_open};
-use crate::save::part;
-use crate::spool::Spool;
-use crate::state::Answer;
-use crate::tally::Call;
+use crate::gpu::{self, Begun, Data, DeviceArray, Leave, Part, part};
+
+use crate::runtime::counters::Call;
+use crate::runtime::shared::{Hub, check_open};
+use crate::runtime::state::Answer;
+use crate::runtime::waiting::{Answered, Asked, Until};
 use crate::wait::Wait;
-use crate::waiting::{Answered, Asked, Until};
+use decoded::Decoded;
 
 /// The bytes of one checkpoint, verified: copy them out, then
 /// [`finish`](RestoreTicket::finish). Dropping the ticket gives the restore up: it does not count
@@ -39,54 +40,36 @@ pub struct RestoreTicket {
     pub(crate) decoded: Option<Box<Decoded>>,
 }
 
-/// The memory that the caller reads, or that decoders do.
-pub(crate) enum Data {
-    /// It lies in the arena where the checkpoint is.
-    Arena(ReadGuard),
-    /// It was read from a store.
-    Staged(Buffer),
-}
-
-impl Data {
-    /// The device whose memory it is, if it is one's.
-    fn gpu(&self) -> Option<&Arc<Gpu>> {
-        match self {
-            Data::Arena(guard) => guard.gpu(),
-            Data::Staged(_) => None,
-        }
+/// Waits for the bytes of a checkpoint and lends them.
+///
+/// # Errors
+/// As [`Spool::restore`](crate::Spool::restore).
+pub(crate) fn restore(
+    hub: &Arc<Hub>,
+    version: i64,
+    wait: &Wait<'_>,
+) -> Result<RestoreTicket, Error> {
+    hub.decoding.look()?;
+    let began = hub.time_of_call();
+    let asked = Asked::Restore { version: Version(version) };
+    let mut state = hub.enter()?;
+    hub.report_deferred(&mut state)?;
+    let mut answered = hub.ask(state, asked, wait, Until::Closing)?;
+    if let Some(awaited) = answered.awaited.take() {
+        let waited = answered.waited;
+        answered.state.counters.stalled(Call::Restore, version, waited, || awaited);
     }
-}
-
-impl Spool {
-    /// Waits for the bytes of a checkpoint and lends them.
-    ///
-    /// # Errors
-    /// `Unknown`, `Discarded`, `NotYetSaved`, `Io`, `Corrupt`, `Lost`, `Timeout`, `Interrupted`,
-    /// `Closed`, `Forked`.
-    pub fn restore(&self, version: i64, wait: &Wait<'_>) -> Result<RestoreTicket, Error> {
-        let hub = self.hub();
-        hub.look_at_decoders()?;
-        let began = hub.time_of_call();
-        let asked = Asked::Restore { version: Version(version) };
-        let mut state = hub.enter()?;
-        hub.tell_failure(&mut state)?;
-        let mut answered = hub.ask(state, asked, wait, Until::Closing)?;
-        if let Some(awaited) = answered.awaited.take() {
-            let waited = answered.waited;
-            answered.state.tally.stalled(Call::Restore, version, waited, || awaited);
-        }
-        let Answered { request, answer, state, waited, .. } = answered;
-        let Answer::Served(checkpoint, place, frame) = answer else {
-            unreachable!("a restore is served or refused")
-        };
-        let decoded = Decoded::of(frame.head(), state.catalogue.codecs(checkpoint));
-        drop(state);
-        hub.span_of_stall(&frame, place.tier, waited);
-        let (hub, begun, data) = (Arc::clone(hub), Begun::No, None);
-        let ticket =
-            RestoreTicket { hub, frame, data, request, checkpoint, place, began, begun, decoded };
-        ticket.enter()
-    }
+    let Answered { request, answer, state, waited, .. } = answered;
+    let Answer::Served(checkpoint, place, frame) = answer else {
+        unreachable!("a restore is served or refused")
+    };
+    let decoded = Decoded::of(frame.head(), state.frames.codecs(checkpoint));
+    drop(state);
+    hub.span_of_stall(&frame, place.tier, waited);
+    let (hub, begun, data) = (Arc::clone(hub), Begun::No, None);
+    let ticket =
+        RestoreTicket { hub, frame, data, request, checkpoint, place, began, begun, decoded };
+    ticket.enter()
 }
 
 impl RestoreTicket {
@@ -120,7 +103,7 @@ impl RestoreTicket {
         let took = self.hub.clock.now().since(start);
         let kind = self.hub.kind(self.place.tier);
         let awaited = || format!("its direct read from the {kind} tier");
-        self.hub.state().tally.stalled(Call::Restore, self.version(), took, awaited);
+        self.hub.state().counters.stalled(Call::Restore, self.version(), took, awaited);
         self.hub.span_of_stall(&self.frame, self.place.tier, took);
         done.map(|()| buffer)
     }
@@ -235,7 +218,7 @@ impl RestoreTicket {
 
     fn read_part(&self, part: Part, look: impl FnOnce(&[u8])) -> Result<(), Error> {
         match &self.data {
-            Some(Data::Arena(guard)) => gpu::load_host(&self.hub, guard, part, look)?,
+            Some(Data::Arena(guard)) => gpu::load_host(&self.hub.buffers, guard, part, look)?,
             Some(Data::Staged(buffer)) => look(&buffer[part.range()]),
             None => {}
         }

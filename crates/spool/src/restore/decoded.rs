@@ -4,16 +4,14 @@ use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use unspool_codec::{CodecError, CodecId, Head, Region, Spec};
-use unspool_cuda::{DeviceError, copy as raw};
+use unspool_cuda::DeviceError;
 use unspool_gpu_codec::{DecodeStatus, GpuCodecs, GpuLayout};
 use unspool_transfer::Buffer;
 
-use super::decoding::{Decoding, kind_of};
-use super::timing::Watched;
+use super::RestoreTicket;
+use crate::coding::{Decoding, Watched, kind_of, through};
 use crate::error::{Error, ErrorKind};
-use crate::gpu::{self, DeviceArray, Gpu, Stream, staged};
-use crate::restore::{Data, RestoreTicket};
-use crate::save::part;
+use crate::gpu::{self, Data, DeviceArray, Gpu, Stream, part, staged};
 
 /// Regions that were decoded into memory of ours, because the caller wants to see them in place.
 #[derive(Debug)]
@@ -79,9 +77,9 @@ impl RestoreTicket {
     fn count_decoded(&self, index: usize, time: Duration, by_host: bool) {
         let region = &self.frame.head().regions[index];
         let mut state = self.hub.state();
-        state.tally.codecs.decoded(region.codec, time);
+        state.counters.codecs.decoded(region.codec, time);
         if region.codec == CodecId::Twine && by_host {
-            state.tally.experience.decoded(region.bytes, time);
+            state.counters.experience.decoded(region.bytes, time);
         }
     }
 
@@ -89,7 +87,7 @@ impl RestoreTicket {
     fn watched(&self, index: usize) -> Option<Watched> {
         let region = &self.frame.head().regions[index];
         let is_timed =
-            region.codec == CodecId::Twine && self.hub.state().tally.experience.times_decoder();
+            region.codec == CodecId::Twine && self.hub.state().counters.experience.times_decoder();
         is_timed.then_some(Watched { bytes: region.bytes, is_decoder: true })
     }
 
@@ -226,28 +224,8 @@ impl RestoreTicket {
         if self.hub.settings.check_codec {
             return decoding.wait(limit);
         }
-        self.hub.follow(decoding, limit)
+        self.hub.decoding.follow(decoding, limit)
     }
-}
-
-/// Decodes `stream` on `gpu`, to `to` on the host.
-pub(super) fn through(
-    gpu: &Gpu,
-    coders: &GpuCodecs,
-    stream: &[u8],
-    layout: &GpuLayout,
-    to: &mut [u8],
-) -> Result<(), DeviceError> {
-    let (on, limit) = (gpu.stream(), gpu.device().limit());
-    let (from, values) = (gpu.scratch(stream.len() as u64, on)?, gpu.scratch(layout.bytes(), on)?);
-    raw::host_to_device(on, &from.span(), stream, limit)?;
-    let status = coders.decode(on, &from.span(), layout, &values.span())?;
-    status.wait(limit)?;
-    raw::device_to_host(on, to, &values.span(), limit)?;
-    let mark = gpu.device().mark(on)?;
-    from.done(gpu, mark.clone());
-    values.done(gpu, mark);
-    Ok(())
 }
 
 /// Writes the values of `region`, whose bytes in a payload are `stream`, to `out`.

@@ -9,21 +9,21 @@ use unspool_core::{Command, Config, Core, Event, Nanos, trace};
 use crate::error::{Error, ErrorKind};
 
 /// The core, and a record of everything that went in and came out when the settings ask for one.
-pub(crate) struct Brain {
+pub(crate) struct Driver {
     core: Core,
     recorder: Option<Recorder>,
     /// Why the record ended early.
     record_failure: Option<String>,
 }
 
-impl Brain {
-    pub(crate) fn new(config: Config, record: Option<&Path>) -> Result<Brain, Error> {
+impl Driver {
+    pub(crate) fn new(config: Config, record: Option<&Path>) -> Result<Driver, Error> {
         let recorder = record.map(|path| Recorder::open(path, &config)).transpose()?;
         let core = Core::new(config).map_err(|cause| {
             let message = format!("These settings make no spool: {cause}.");
             Error::new(ErrorKind::Invalid, message).caused_by(cause)
         })?;
-        Ok(Brain { core, recorder, record_failure: None })
+        Ok(Driver { core, recorder, record_failure: None })
     }
 
     pub(crate) fn core(&self) -> &Core {

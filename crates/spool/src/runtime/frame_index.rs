@@ -9,7 +9,7 @@ use unspool_transfer::Frame;
 
 /// The heads of all checkpoints that are saved or being saved.
 #[derive(Debug, Default)]
-pub(crate) struct Catalogue {
+pub(crate) struct FrameIndex {
     entries: HashMap<CheckpointId, Entry>,
 }
 
@@ -26,7 +26,7 @@ struct Entry {
     loss: Option<String>,
 }
 
-impl Catalogue {
+impl FrameIndex {
     pub(crate) fn insert(&mut self, id: CheckpointId, frame: Arc<Frame>, durable: bool) {
         let entry = Entry { frame, achieved: Vec::new(), codecs: Vec::new(), durable, loss: None };
         let old = self.entries.insert(id, entry);

@@ -1,0 +1,37 @@
+//! The memory that a checkpoint is saved into.
+
+use std::sync::Arc;
+
+use unspool_tiers::{Gpu, WriteGuard};
+use unspool_transfer::Buffer;
+
+use super::encoding::Encoding;
+
+/// The memory that the caller fills, or that encoders do.
+pub(crate) enum Room {
+    /// It lies in the arena where the checkpoint will be.
+    Arena(WriteGuard),
+    /// No arena can hold it: it is written to the store at commit.
+    Staged(Buffer),
+    /// A GPU is encoding into it.
+    Encoding(Encoding),
+}
+
+impl Room {
+    /// The device whose memory it is, if it is one's.
+    pub(crate) fn gpu(&self) -> Option<&Arc<Gpu>> {
+        match self {
+            Room::Arena(guard) => guard.gpu(),
+            Room::Staged(_) | Room::Encoding(_) => None,
+        }
+    }
+
+    /// Its bytes, where they are in main memory.
+    pub(crate) fn bytes(&mut self) -> Option<&mut [u8]> {
+        match self {
+            Room::Arena(guard) => guard.bytes(),
+            Room::Staged(buffer) => Some(buffer),
+            Room::Encoding(_) => None,
+        }
+    }
+}

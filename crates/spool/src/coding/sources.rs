@@ -1,0 +1,200 @@
+//! The values of a checkpoint that are on a GPU, and what its save is placed after.
+
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use unspool_codec::Spec;
+use unspool_core::RequestId;
+use unspool_cuda::{DeviceError, DeviceSpan, Mark, Stream, copy as raw};
+use unspool_gpu_codec::{GpuLayout, Pending, Values};
+use unspool_tiers::DeviceArray;
+
+use super::encoded::Encoded;
+use super::plan::Plan;
+use crate::error::{Error, ErrorKind};
+use crate::gpu::{Gpu, Lent};
+
+/// One array on its way into a checkpoint: its region, where it is, and the stream it is ready on.
+pub(crate) type Given<'a> = (usize, &'a DeviceArray, &'a Stream);
+
+/// The values that are on a GPU so far, by region.
+#[derive(Debug, Default)]
+pub(crate) struct Sources {
+    pub(crate) given: Vec<Option<Source>>,
+}
+
+/// The values of one region: dense.
+#[derive(Debug)]
+pub(crate) struct Source {
+    pub(crate) span: DeviceSpan,
+    /// The memory, where it is ours, and what it is filled behind.
+    pub(crate) aside: Option<(Lent, Mark)>,
+}
+
+impl Source {
+    pub(crate) fn copied(lent: Lent, ready: Mark) -> Source {
+        Source { span: lent.span(), aside: Some((lent, ready)) }
+    }
+}
+
+impl Sources {
+    pub(crate) fn put(&mut self, index: usize, source: Source) {
+        if self.given.len() <= index {
+            self.given.resize_with(index + 1, || None);
+        }
+        self.given[index] = Some(source);
+    }
+
+    pub(crate) fn has(&self, index: usize) -> bool {
+        self.given.get(index).is_some_and(Option::is_some)
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.given.iter().all(Option::is_none)
+    }
+
+    /// The memory of ours can be used again behind `mark`.
+    pub(crate) fn done(self, gpu: &Gpu, mark: &Mark) {
+        for (memory, _) in self.given.into_iter().flatten().filter_map(|source| source.aside) {
+            memory.done(gpu, mark.clone());
+        }
+    }
+}
+
+/// Whether a GPU can encode every region of `plan`.
+pub(crate) fn is_for_gpu(plan: &Plan) -> bool {
+    plan.regions.iter().all(|region| region.layout.is_some())
+}
+
+/// Refuses formats of nvCOMP that cannot be had on `gpu`.
+///
+/// # Errors
+/// `Invalid`.
+pub(crate) fn check_formats(gpu: &Gpu, plan: &Plan) -> Result<(), Error> {
+    for region in &plan.regions {
+        let Spec::NvComp(format) = region.codec else { continue };
+        let Some(coders) = gpu.coders() else { continue };
+        let (name, dtype) = (&region.spec.name, &region.spec.dtype);
+        let library = coders.nvcomp().loaded().map_err(|cause| {
+            let message = format!(
+                "Region {name:?} cannot be encoded with nvCOMP (`pip install unspool[nvcomp]`): \
+                 {cause}"
+            );
+            Error::new(ErrorKind::Invalid, message).caused_by(cause)
+        })?;
+        if !library.takes(format, dtype) {
+            let message = format!(
+                "Region {name:?} has items of dtype {}, which {library:?} cannot take as \
+                 {format:?}. Install nvCOMP 6, or choose the lossless codec or a bound.",
+                dtype.name(),
+            );
+            return Err(Error::new(ErrorKind::Invalid, message));
+        }
+    }
+    Ok(())
+}
+
+/// The end of a save that is pending, once it was launched.
+pub(crate) type Launched = Arc<OnceLock<Pending>>;
+
+/// A checkpoint may begin behind one that is pending, whose room ends where its own begins.
+#[derive(Debug)]
+pub(crate) struct Chain {
+    /// Empty while that one is not launched, and for ever when it cannot be.
+    pub(crate) behind: Launched,
+    /// That save.
+    pub(crate) request: RequestId,
+    pub(crate) alignment: u64,
+}
+
+impl Encoded {
+    /// Takes the values of region `index`, in place where an encoder can read them there. What was
+    /// given before stays.
+    ///
+    /// # Errors
+    /// When CUDA refuses to copy them aside.
+    pub(crate) fn give(
+        &mut self,
+        gpu: &Gpu,
+        index: usize,
+        (array, stream): (&DeviceArray, &Stream),
+    ) -> Result<(), DeviceError> {
+        if self.sources.has(index) {
+            return Ok(());
+        }
+        let source = if stands_alone(self, index, array) {
+            Source { span: array.span(gpu.context()), aside: None }
+        } else {
+            gather(gpu, array, stream)?
+        };
+        self.sources.put(index, source);
+        Ok(())
+    }
+
+    /// Brings the values that were set aside to the host, each within `limit`: it encodes them from
+    /// now on.
+    ///
+    /// # Errors
+    /// When CUDA refuses, or there is no memory.
+    pub(crate) fn download(&mut self, gpu: &Gpu, limit: Duration) -> Result<(), Error> {
+        self.on_host = true;
+        let sources = std::mem::take(&mut self.sources);
+        let stream = gpu.stream();
+        for (index, source) in sources.given.into_iter().enumerate() {
+            let Some(Source { span, aside: Some((memory, mark)) }) = source else { continue };
+            stream.wait_for(&mark)?;
+            raw::device_to_host(stream, self.memory(index)?, &span, limit)?;
+            memory.done(gpu, gpu.mark(stream)?);
+        }
+        Ok(())
+    }
+}
+
+/// Whether an encoder can read the array where it is.
+fn stands_alone(encoded: &Encoded, index: usize, array: &DeviceArray) -> bool {
+    let region = &encoded.plan().regions[index];
+    let alignment = region.layout.as_ref().map_or(1, GpuLayout::alignment);
+    array.is_dense() && array.address().is_multiple_of(alignment)
+}
+
+/// Copies the array aside, behind what is on `stream`.
+pub(crate) fn gather(
+    gpu: &Gpu,
+    array: &DeviceArray,
+    stream: &Stream,
+) -> Result<Source, DeviceError> {
+    let lent = gpu.scratch(array.bytes(), stream)?;
+    array.gather(gpu.strided(), stream, &lent.span())?;
+    let ready = gpu.device().mark(stream)?;
+    Ok(Source::copied(lent, ready))
+}
+
+/// What an encoder is told, behind the copies that went before.
+pub(crate) fn values(
+    encoded: &Encoded,
+    stream: &Stream,
+    sources: &Sources,
+    nothing: &DeviceSpan,
+) -> Result<Vec<Values>, DeviceError> {
+    let mut values = Vec::with_capacity(encoded.regions());
+    for (index, region) in encoded.plan().regions.iter().enumerate() {
+        let layout = region.layout.clone().unwrap_or(GpuLayout::Raw { bytes: region.bytes });
+        let source = sources.given.get(index).and_then(Option::as_ref);
+        if let Some((_, mark)) = source.and_then(|source| source.aside.as_ref()) {
+            stream.wait_for(mark)?;
+        }
+        // A region without bytes was not given.
+        let span = source.map_or_else(|| nothing.slice(0, 0), |source| Ok(source.span.clone()))?;
+        values.push(Values { span, layout });
+    }
+    Ok(values)
+}
+
+/// The error of a checkpoint that a GPU could not encode, for the call after it.
+pub(crate) fn not_encoded(version: i64, cause: &DeviceError) -> Error {
+    let message = format!(
+        "Version {version} was not saved: the GPU could not encode what it was given after the \
+         call had returned: {cause} Save again."
+    );
+    Error::new(ErrorKind::Device, message).caused_by(cause.clone())
+}

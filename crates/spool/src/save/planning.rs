@@ -1,0 +1,97 @@
+//! What becomes of the regions of a save before there is room for it.
+
+use unspool_codec::Head;
+use unspool_core::{LinkStats, TransferKind};
+use unspool_transfer::Bytes;
+
+use crate::coding::{Codecs, LEARNED, Picked, Plan, check_formats};
+use crate::error::Error;
+use crate::runtime::counters::Call;
+use crate::runtime::shared::Hub;
+use crate::runtime::state::State;
+use crate::time::nanos;
+
+impl Hub {
+    /// The codecs for the regions of `head`, and the head for asking room; `None` when all are kept
+    /// as they are. That is so also where the longest streams would not fit into the tier that the
+    /// values fit into: a checkpoint that nearly fills a tier can then still be saved there.
+    ///
+    /// # Errors
+    /// `Invalid` when a codec cannot take its region.
+    pub(crate) fn plan(&self, head: &Head, codecs: &Codecs) -> Result<Option<(Head, Plan)>, Error> {
+        if codecs.is_raw() {
+            return Ok(None);
+        }
+        codecs.check()?;
+        if !self.durable_tiers.is_empty() {
+            codecs.check_durable()?;
+        }
+        let Some(plan) = Plan::of(head, codecs, || self.choose(head))? else {
+            return Ok(None);
+        };
+        let worst = plan.worst()?;
+        if let Some(gpu) = &self.gpu {
+            check_formats(gpu, &plan)?;
+        }
+        let (most, bytes) = (worst.payload_bytes, head.payload_bytes);
+        let fits = self.fastest_for(most) == self.fastest_for(bytes);
+        if !fits {
+            self.note_kept_raw(bytes, most);
+        }
+        Ok(fits.then_some((worst, plan)))
+    }
+
+    /// Says, once, that a checkpoint is not encoded because there is no room for the most that it
+    /// may take.
+    fn note_kept_raw(&self, bytes: u64, most: u64) {
+        let prefix = "Checkpoints are kept as they are where";
+        let note = format!(
+            "{prefix} the most that a codec may make of them does not fit into a tier that they \
+             themselves fit into; the first one has {} and may take up to {}. Make that tier \
+             larger, or save with `codec=None`.",
+            Bytes(bytes),
+            Bytes(most)
+        );
+        self.note_first(prefix, note);
+    }
+
+    /// The fastest tier that `bytes` fit into when it is empty.
+    fn fastest_for(&self, bytes: u64) -> Option<usize> {
+        let state = self.state();
+        let tiers = &state.driver.core().config().tiers;
+        tiers.iter().position(|tier| {
+            let unit = tier.alignment;
+            let head = if tier.kind.is_arena() { 0 } else { unit };
+            let whole = bytes.checked_next_multiple_of(unit).unwrap_or(u64::MAX);
+            whole.saturating_add(head) <= tier.capacity & !(unit - 1)
+        })
+    }
+
+    /// Decides whether the regions of a checkpoint that leave it to the run are encoded; `None` for
+    /// their bytes as they are.
+    fn choose(&self, head: &Head) -> Option<Picked> {
+        self.collect_readings();
+        let now = self.clock.now();
+        let mut state = self.state();
+        let restores = state.driver.core().stats().restores;
+        let link = slowest_link(&state);
+        let stalled = nanos(state.counters.stall(Call::Save));
+        state.counters.experience.choose(head, (now, stalled), restores, link)
+    }
+}
+
+/// The rate of the slowest link that the history goes over, once the fastest tier is half full.
+fn slowest_link(state: &State) -> Option<f64> {
+    let core = state.driver.core().stats();
+    let first = core.tiers.first()?;
+    let moves = core.links.iter().any(|link| link.flush.transfers > 0);
+    if !moves && first.used < first.capacity / 2 {
+        return None;
+    }
+    let rate = |(index, link): (usize, &LinkStats)| {
+        let busy = state.counters.link(index).busy(TransferKind::Flush).as_secs_f64();
+        let is_new = (1..LEARNED).contains(&link.flush.transfers) && busy > 0.0;
+        if is_new { link.flush.bytes as f64 / busy } else { link.flush.rate }
+    };
+    core.links.iter().enumerate().map(rate).reduce(f64::min)
+}
