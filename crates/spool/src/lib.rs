@@ -51,7 +51,7 @@ pub mod gpu;
 mod hand;
 mod hub;
 mod inbox;
-#[cfg(test)]
+#[cfg(all(test, feature = "shuttle"))]
 mod interleavings;
 mod order;
 mod reasons;
@@ -64,7 +64,7 @@ mod stack;
 mod state;
 mod stats;
 mod tally;
-#[cfg(test)]
+#[cfg(all(test, not(feature = "shuttle")))]
 mod tests;
 mod timeline;
 mod unsaved;

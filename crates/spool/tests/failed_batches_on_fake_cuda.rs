@@ -1,6 +1,5 @@
 //! Held checkpoints that nobody can encode: who is told, of which, and how soon, on a fake GPU
 //! whose launches fail.
-#![cfg(not(feature = "shuttle"))]
 
 mod application;
 

@@ -1,6 +1,5 @@
 //! Checkpoints that are held and encoded together, on a fake GPU that is late, stands still or is
 //! lost.
-#![cfg(not(feature = "shuttle"))]
 
 mod application;
 

@@ -1,5 +1,4 @@
 //! Kernels of codecs, compiled while a spool is used: ahead, in time, late, not at all.
-#![cfg(not(feature = "shuttle"))]
 
 mod application;
 

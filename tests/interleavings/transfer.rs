@@ -1,6 +1,7 @@
 //! What the engine promises, in many interleavings. A wake-up that is lost shows as a deadlock,
 //! because under shuttle no wait times out.
 
+#[path = "../../crates/transfer/tests/common/mod.rs"]
 mod common;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
