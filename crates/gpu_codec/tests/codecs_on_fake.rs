@@ -38,8 +38,8 @@ impl Bench {
     }
 
     fn values(&self, spec: Spec) -> Values {
-        let layout = GpuLayout::of(&spec, &Dtype::Float32, &SHAPE).unwrap().unwrap();
-        Values { span: self.source.span(), layout }
+        let layout = GpuLayout::of(&spec, &Dtype::Float32, &SHAPE).expect("a small array");
+        Values { span: self.source.span(), layout: layout.expect("a codec of the device") }
     }
 
     fn back(&self, bytes: &[u8], layout: &GpuLayout) -> Outcome<Vec<u8>> {
@@ -56,10 +56,10 @@ impl Bench {
 
 /// What the codec in main memory makes of the wave.
 fn expected(spec: Spec) -> Vec<u8> {
-    let codec = spec.codec().unwrap();
-    let most = codec.max_bytes(&spec, &Dtype::Float32, &SHAPE).unwrap();
+    let codec = spec.codec().expect("a codec of the host");
+    let most = codec.max_bytes(&spec, &Dtype::Float32, &SHAPE).expect("a small array");
     let mut out = vec![0; most as usize];
-    let made = codec.encode(&spec, &Dtype::Float32, &SHAPE, &wave(), &mut out).unwrap();
+    let made = codec.encode(&spec, &Dtype::Float32, &SHAPE, &wave(), &mut out).expect("a wave");
     out.truncate(made.bytes as usize);
     out
 }
