@@ -105,10 +105,15 @@ lint: need-rust $(VENV)/.tools ## check formatting, lints (warnings are errors) 
 	$(CARGO) test --locked --quiet --package xtask
 	$(CARGO) x tidy
 
-kernels: need-rust $(VENV)/.made ## compile every CUDA kernel for sm_80, sm_90 and sm_100 (needs no GPU)
-	$(PIP) install 'nvidia-cuda-nvrtc>=13,<14'
-	UNSPOOL_NVRTC="$$($(BIN)/python -c 'import nvidia.cu13 as m; print(list(m.__path__)[0] + "/lib")')" \
-		$(CARGO) test --locked --package unspool-gpu-codec --test kernels
+# By the compiler of CUDA 12.9: drivers of CUDA 12 refuse machine code of 13, and those of 13 take
+# this. What was compiled stays in a folder, so that only what has changed is compiled again.
+kernels: need-rust $(VENV)/.made ## compile every CUDA kernel, for wheels that are built afterwards (needs no GPU)
+	$(PIP) install 'nvidia-cuda-nvrtc-cu12>=12.9,<13'
+	export UNSPOOL_NVRTC="$$($(BIN)/python -c \
+		'import nvidia.cuda_nvrtc as m; print(list(m.__path__)[0] + "/lib")')"; \
+	$(CARGO) run --locked --package unspool-gpu-codec --example kernels -- $(PACK) \
+		$(or $(CARGO_TARGET_DIR),$(CURDIR)/target)/kernels; \
+	$(CARGO) test --locked --package unspool-gpu-codec --test kernels
 
 stub: $(VENV)/.unspool ## write the docstrings of the extension into its stub
 	$(BIN)/python $(PACKAGE)/stub.py
@@ -177,7 +182,7 @@ docs: $(VENV)/.docs ## build the documentation site into site/
 PUBLISH := target/publish
 ARCHITECTURES ?= x86_64 aarch64
 
-wheels: need-rust $(VENV)/.dist ## build the wheels of a release into target/publish/
+wheels: kernels $(VENV)/.dist ## build the wheels of a release into target/publish/
 	mkdir -p $(PUBLISH) && rm -f $(PUBLISH)/*.whl
 	for target in $(ARCHITECTURES:%=%-unknown-linux-gnu); do \
 		! command -v rustup >/dev/null || rustup --quiet target add "$$target"; \

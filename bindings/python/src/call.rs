@@ -3,11 +3,12 @@
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 use unspool::gpu::Mark;
-use unspool::{Codecs, Head, Launch, Region, Spool};
+use unspool::{Batched, Codecs, Head, Region, Spool};
 
 use crate::array::{Array, Intake};
 use crate::copies::Copies;
 use crate::errors::{Class, error};
+use crate::front::Front;
 use crate::gpu::Kept;
 use crate::piece::Piece;
 use crate::regions::{Call, Given, specs};
@@ -18,6 +19,8 @@ use crate::waiting::{detached, waiting};
 pub struct Target<'a> {
     /// The spool.
     pub spool: &'a Spool,
+    /// The same, with what waits in front of it.
+    pub front: &'a Front,
     /// Arrays whose copies are under way.
     pub kept: &'a Kept,
     /// The stream that the caller gave.
@@ -30,12 +33,13 @@ impl<'a> Target<'a> {
         Intake::new(self.spool, self.stream)
     }
 
-    fn pieces(&self, arrays: &[Array]) -> Vec<Piece> {
+    /// The arrays, as copies without Python attached need them.
+    pub fn pieces(&self, arrays: &[Array]) -> Vec<Piece> {
         arrays.iter().map(|array| Piece::of(array, self.stream.is_some())).collect()
     }
 
     /// Lets go of the arrays of a call, or keeps them until their copies are done.
-    fn release(&self, py: Python<'_>, arrays: Vec<Array>, marks: Vec<Option<Mark>>) {
+    pub fn release(&self, py: Python<'_>, arrays: Vec<Array>, marks: Vec<Option<Mark>>) {
         for (array, mark) in arrays.into_iter().zip(marks) {
             if let Some(mark) = mark {
                 self.kept.keep(py, mark, array.into_owner());
@@ -44,13 +48,33 @@ impl<'a> Target<'a> {
     }
 }
 
+/// When a GPU encodes a checkpoint.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Launch {
+    /// At once, alone, after all that wait.
+    Alone,
+    /// Later, together with others.
+    Later,
+    /// At once, together with all that wait.
+    Together,
+}
+
 /// How a checkpoint is encoded.
 #[derive(Clone, Debug)]
 pub struct How {
     /// In place of the spool's codecs.
     pub codec: Option<Codecs>,
-    /// When a GPU does it.
+    /// When a GPU does it, where there is an adaptor.
     pub launch: Launch,
+}
+
+impl How {
+    /// The adaptor that a checkpoint of these arrays goes through, if any.
+    fn adaptor<'a>(&self, target: &Target<'a>, pieces: &[Piece]) -> Option<&'a Batched> {
+        let may_wait = self.launch != Launch::Alone
+            && pieces.iter().all(|piece| matches!(piece, Piece::Device(_)));
+        target.front.batched().filter(|_| may_wait)
+    }
 }
 
 /// Saves the arrays of a call under `version`.
@@ -72,12 +96,29 @@ pub fn save(
     let (pieces, spool) = (target.pieces(&arrays), target.spool);
     let marks = waiting(py, Some(version), |wait| {
         let mut copies = Copies::new(spool, &pieces)?;
+        if let Some(adaptor) = how.adaptor(&target, &pieces) {
+            copies.begin_all();
+            let wait = copies.wait(wait);
+            let checkpoint = match &how.codec {
+                None => spool.checkpoint(version, regions),
+                Some(codec) => spool.checkpoint_as(version, regions, codec),
+            }?;
+            // SAFETY: as for `copies.save` below.
+            unsafe { copies.keep(adaptor, checkpoint, &wait) }?;
+            if how.launch == Launch::Together {
+                adaptor.hand_over(&wait)?;
+            }
+            return copies.settle();
+        }
         let wait = copies.wait(wait);
+        match how.codec.as_ref().is_some_and(Codecs::is_raw) {
+            true => target.front.bring(version, &wait)?,
+            false => target.front.bring_all(&wait)?,
+        }
         let mut ticket = match &how.codec {
             None => spool.save(version, regions, &wait),
             Some(codec) => spool.save_as(version, regions, codec, &wait),
         }?;
-        ticket.set_launch(how.launch);
         // SAFETY: `arrays` lives until the copies are done: `copies` and `release` see to that.
         unsafe { copies.save(&mut ticket) }?;
         ticket.commit()?;
@@ -91,8 +132,8 @@ pub fn save(
 ///
 /// # Errors
 /// Those of the spool, when there is no such checkpoint.
-pub fn head(py: Python<'_>, spool: &Spool, version: i64) -> PyResult<std::sync::Arc<Head>> {
-    detached(py, Some(version), || spool.regions(version))
+pub fn head(py: Python<'_>, front: &Front, version: i64) -> PyResult<std::sync::Arc<Head>> {
+    detached(py, Some(version), || front.regions(version))
 }
 
 /// Restores `version` into the arrays of a call.
@@ -108,7 +149,7 @@ pub fn restore(
     let py = positional.py();
     target.kept.sweep(py);
     let given = Given::collect(Call { name: "restore", version }, positional, named)?;
-    let head = head(py, target.spool, version)?;
+    let head = head(py, target.front, version)?;
     let arrays = given.targets(&head, &target.intake())?;
     restore_into(py, target, version, &head, arrays)
 }
@@ -127,6 +168,7 @@ pub fn restore_into(
     let (pieces, spool) = (target.pieces(&arrays), target.spool);
     let marks = waiting(py, Some(version), |wait| {
         let mut copies = Copies::new(spool, &pieces)?;
+        target.front.bring(version, wait)?;
         let mut ticket = spool.restore(version, &copies.wait(wait))?;
         if !same_arrays(&ticket.head().regions, &head.regions) {
             return Ok(None);

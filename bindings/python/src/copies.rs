@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use unspool::gpu::{Mark, Stream};
-use unspool::{Error, RestoreTicket, SaveTicket, Spool, Wait};
+use unspool::{Batched, Checkpoint, Error, RestoreTicket, SaveTicket, Spool, Wait};
 
 use crate::gpu::{After, DevicePiece};
 use crate::piece::Piece;
@@ -81,6 +81,69 @@ impl<'a> Copies<'a> {
             Some((*index, piece.array(), other.as_ref().or(shared)?))
         });
         ticket.put_all(&arrays.collect::<Vec<_>>())
+    }
+
+    /// Saves all arrays through an adaptor, as `checkpoint`, after [`Copies::begin_all`].
+    ///
+    /// # Errors
+    /// The first of the adaptor.
+    ///
+    /// # Safety
+    /// As for [`Copies::save`].
+    pub unsafe fn keep(
+        &self,
+        adaptor: &Batched,
+        checkpoint: Checkpoint<'_>,
+        wait: &Wait<'_>,
+    ) -> Result<(), Error> {
+        let (streams, mut checkpoint) = (self.streams()?, checkpoint);
+        // SAFETY: the caller's promise.
+        unsafe { self.give(&mut checkpoint, &streams) }?;
+        adaptor.save(checkpoint, wait)
+    }
+
+    /// The streams of all arrays that are not on that of the first one, by array.
+    ///
+    /// # Errors
+    /// When one cannot be used.
+    pub fn streams(&self) -> Result<Vec<Option<Stream>>, Error> {
+        let other = |piece: &Piece| match piece {
+            Piece::Device(piece) => self.other_stream(piece),
+            Piece::Host(_) => Ok(None),
+        };
+        self.pieces.iter().map(other).collect()
+    }
+
+    /// Tells `checkpoint` where its values are; `streams` are those of [`Copies::streams`].
+    ///
+    /// # Errors
+    /// When an array has another size than its region.
+    ///
+    /// # Safety
+    /// The arrays that the pieces were made from are borrowed for as long as `checkpoint` lives.
+    pub unsafe fn give<'c>(
+        &'c self,
+        checkpoint: &mut Checkpoint<'c>,
+        streams: &'c [Option<Stream>],
+    ) -> Result<(), Error> {
+        let shared = self.first.as_ref().map(|(_, stream)| stream);
+        for (index, (piece, other)) in self.pieces.iter().zip(streams).enumerate() {
+            match piece {
+                // SAFETY: the caller's promise.
+                Piece::Host(piece) => unsafe { piece.give(checkpoint, index) }?,
+                Piece::Device(piece) => {
+                    if let Some(stream) = other.as_ref().or(shared) {
+                        checkpoint.put(index, piece.array(), stream)?;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Work on all arrays may be enqueued from now on.
+    pub fn begin_all(&mut self) {
+        self.begun = self.pieces.len();
     }
 
     /// The stream of an array that is not on that of the first one.

@@ -49,6 +49,8 @@ fn whole<'py>(py: Python<'py>, found: &Diagnosis) -> PyResult<Bound<'py, PyDict>
             locked_hard, turns])?,
         cuda: record!(py, found.cuda, [looked_for, version, path, problem])?,
         devices: devices.collect::<PyResult<Vec<_>>>()?,
+        kernels: &found.kernels.sentence,
+        compiled_on: &found.kernels.compiled_on,
         nvrtc: nvrtc(py, &found.nvrtc)?,
         disk: found.disk.as_ref().map(|one| disk(py, one)).transpose()?,
         automatic_device: &found.automatic.device,

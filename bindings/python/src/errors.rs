@@ -104,6 +104,10 @@ fn decorate(
     let value = raised.value(py);
     value.setattr("version", version)?;
     value.setattr("retryable", error.is_retryable())?;
+    if !error.unsaved().is_empty() {
+        let unsaved: Vec<i64> = error.unsaved().iter().map(|(version, _)| *version).collect();
+        value.setattr("unsaved", unsaved)?;
+    }
     if error.kind() == ErrorKind::Io
         && let Some(code) = os_error(error)
     {

@@ -15,11 +15,14 @@ mod debug;
 mod doctor;
 mod errors;
 mod forecast;
+mod front;
 mod gpu;
 mod hints;
+mod kernels;
 mod lend;
 mod live;
 mod load;
+mod many;
 mod opening;
 mod options;
 mod panics;
@@ -39,6 +42,7 @@ use pyo3::prelude::*;
 #[pymodule]
 fn _unspool(m: &Bound<'_, PyModule>) -> PyResult<()> {
     panics::keep_quiet();
+    kernels::ship()?;
     m.add("__version__", env!("CARGO_PKG_VERSION"))?;
     m.add_class::<spool::Spool>()?;
     m.add_class::<array::Exporter>()?;

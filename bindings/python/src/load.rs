@@ -34,7 +34,7 @@ pub fn load<'py>(
     version: i64,
     wanted: Wanted<'_>,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let head = head(py, target.spool, version)?;
+    let head = head(py, target.front, version)?;
     let maker = Maker::new(py, target, wanted)?;
     let arrays = head.regions.iter().map(|region| maker.allocate(region));
     let arrays = arrays.collect::<PyResult<Vec<_>>>()?;

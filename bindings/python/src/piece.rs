@@ -1,6 +1,6 @@
 //! Arrays on their way through copies that run without Python attached.
 
-use unspool::{Error, RestoreTicket, SaveTicket};
+use unspool::{Checkpoint, Error, RestoreTicket, SaveTicket};
 
 use crate::array::{Array, Place};
 use crate::gpu::DevicePiece;
@@ -55,6 +55,27 @@ impl HostPiece {
         }
         // SAFETY: the exporter lends the memory of all elements, and `room` is the spool's own.
         ticket.fill(index, |room| unsafe { crate::strided::gather(self.data, &self.walk, room) })
+    }
+
+    /// Tells `checkpoint` to take region `index` from the elements.
+    ///
+    /// # Errors
+    /// When the region has another size.
+    ///
+    /// # Safety
+    /// The array that this was made from is borrowed for as long as `checkpoint` lives.
+    pub unsafe fn give<'c>(
+        &'c self,
+        checkpoint: &mut Checkpoint<'c>,
+        index: usize,
+    ) -> Result<(), Error> {
+        if self.walk.dims().is_empty() {
+            // SAFETY: the exporter lends the memory of all elements, which are one run.
+            return checkpoint.fill_from(index, unsafe { self.run() });
+        }
+        // SAFETY: the exporter lends the memory of all elements, and `room` is the spool's own.
+        checkpoint.fill(index, |room| unsafe { crate::strided::gather(self.data, &self.walk, room) });
+        Ok(())
     }
 
     /// Copies region `index` into the elements.

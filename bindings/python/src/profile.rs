@@ -30,6 +30,11 @@ impl Profile {
         Ok(Profile(Some(watch.unbind())))
     }
 
+    /// Whether there is one.
+    pub fn is_some(&self) -> bool {
+        self.0.is_some()
+    }
+
     /// The letter of the next save, where there is a plan.
     pub fn before_save(&self, spool: &Bound<'_, Spool>) -> PyResult<Option<char>> {
         let Some(watch) = self.watch(spool.py()) else { return Ok(None) };

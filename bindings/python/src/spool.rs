@@ -7,11 +7,12 @@ use pyo3::exceptions::PyRuntimeWarning;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 use unspool::gpu::Gpu;
-use unspool::{Accumulate, Codecs, ErrorKind, Launch, Settings, TierKind};
+use unspool::{Accumulate, Codecs, ErrorKind, Settings, TierKind};
 
-use crate::call::Target;
+use crate::call::{Launch, Target};
 use crate::debug::Debug;
 use crate::errors::{Class, error, from_spool};
+use crate::front::Front;
 use crate::gpu::{self, Kept};
 use crate::hints;
 use crate::lend::{Reading, Writing, described};
@@ -20,7 +21,7 @@ use crate::opening::{self, Opened, Sizes};
 use crate::panics::guarded;
 use crate::profile::Profile;
 use crate::waiting::{detached, waiting};
-use crate::{call, codecs, live, load, options, stats};
+use crate::{call, codecs, live, load, many, options, stats};
 
 /// One history of checkpoints, with its tiers and the workers that move them.
 ///
@@ -72,7 +73,7 @@ use crate::{call, codecs, live, load, options, stats};
 #[pyclass(module = "unspool", frozen, weakref, subclass)]
 #[derive(Debug)]
 pub struct Spool {
-    spool: Arc<unspool::Spool>,
+    front: Arc<Front>,
     /// The tiers in words.
     tiers: String,
     /// Whether the fastest tier is the device tier.
@@ -82,20 +83,34 @@ pub struct Spool {
     kept: Kept,
     /// Records the run, or follows one that was recorded.
     profile: Profile,
-    /// Checkpoints of a GPU are held for others unless a plan says something else.
+    /// Checkpoints of a GPU wait for others unless a plan says something else.
     accumulates: bool,
 }
 
 impl Spool {
     /// The spool, and the GPU in whose memory its fastest tier is.
     fn with_gpu(&self) -> (Arc<unspool::Spool>, Option<Gpu>) {
-        let gpu = self.spool.gpu().filter(|_| self.has_device_tier);
-        (Arc::clone(&self.spool), gpu.cloned())
+        let gpu = self.spool().gpu().filter(|_| self.has_device_tier);
+        (Arc::clone(self.spool()), gpu.cloned())
+    }
+
+    /// The spool itself, which knows nothing of what waits in front of it.
+    fn spool(&self) -> &Arc<unspool::Spool> {
+        self.front.spool()
+    }
+
+    /// Lets the spool know of `version`, should it wait in front of it.
+    fn bring(&self, py: Python<'_>, version: i64) -> PyResult<()> {
+        if self.front.batched().is_none() {
+            return Ok(());
+        }
+        guarded(py, || waiting(py, Some(version), |wait| self.front.bring(version, wait)))
     }
 
     /// What a call needs; `stream` is its argument.
     fn target(&self, stream: Option<&Bound<'_, PyAny>>) -> PyResult<Target<'_>> {
-        Ok(Target { spool: &self.spool, kept: &self.kept, stream: gpu::handle(stream)? })
+        let (spool, front) = (self.spool(), &self.front);
+        Ok(Target { spool, front, kept: &self.kept, stream: gpu::handle(stream)? })
     }
 }
 
@@ -152,7 +167,6 @@ impl Spool {
                 |codec| codecs::codecs(codec, "Spool(codec=...)"),
             )?,
             check_codec: debug.check_codec,
-            accumulate: held,
             discard_after_restore,
             policy: debug.policy,
             timeout: options::timeout(py, timeout)?,
@@ -164,13 +178,13 @@ impl Spool {
         guarded(py, || {
             let opened = detached(py, None, || opening::open(settings, sizes))?;
             let Opened { spool, tiers, shrunk } = opened;
-            let spool = Arc::new(spool);
-            live::remember(&spool);
+            let front = Arc::new(Front::of(Arc::new(spool), held));
+            live::remember(&front);
             let has_device_tier = sizes.device.is_some();
             let kept = Kept::default();
             let accumulates = accumulate.is_some();
             let spool = Spool {
-                spool,
+                front,
                 tiers,
                 has_device_tier,
                 discard_after_restore,
@@ -229,14 +243,47 @@ impl Spool {
         let codec = codec.map(|codec| codecs::codecs(codec, "save(codec=...)")).transpose()?;
         let raw = || (letter == Some('U')).then(Codecs::default);
         let launch = match letter {
-            Some('A') => Launch::Held,
-            Some('X') => Launch::WithHeld,
-            None if this.accumulates => Launch::Held,
+            Some('A') => Launch::Later,
+            Some('X') => Launch::Together,
+            None if this.accumulates => Launch::Later,
             _ => Launch::Alone,
         };
         let how = call::How { codec: codec.or_else(raw), launch };
         guarded(arrays.py(), || call::save(target, version, &how, arrays, named))?;
         this.profile.after_save(slf, version)
+    }
+
+    /// Saves several checkpoints by one call: `save_many({3: u, 4: (u, v)})`, or pairs as in
+    /// `save_many([(3, u), (4, {"u": u, "v": v})])`.
+    ///
+    /// The arrays of each are one array, a tuple or a list of them, or a dictionary with their
+    /// names, as `load` returns them, and are taken as by `save`. Those of a GPU are encoded by one
+    /// launch, so that many small checkpoints cost little more than one.
+    ///
+    /// Each is saved as a whole or not at all. When some are not, the exception is that of the
+    /// first one, and its attribute `unsaved` lists their versions: these can be given again. After
+    /// one for which there is no room, those that follow are not tried.
+    ///
+    /// Raises:
+    ///     OptionError: the spool has a profile, which plans by itself what is encoded together.
+    ///     ArrayError: an entry is not a pair of a version and arrays, or has something
+    ///         that is not an array.
+    ///     All that `save` raises.
+    #[pyo3(signature = (checkpoints, /, *, stream=None, codec=None))]
+    fn save_many(
+        &self,
+        checkpoints: &Bound<'_, PyAny>,
+        stream: Option<&Bound<'_, PyAny>>,
+        codec: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<()> {
+        if self.profile.is_some() {
+            let text = "save_many: the profile of this spool plans what is encoded together. Use \
+                        `save`, or open it without one.";
+            return Err(error(checkpoints.py(), Class::Option, text));
+        }
+        let target = self.target(stream)?;
+        let codec = codec.map(|codec| codecs::codecs(codec, "save_many(codec=...)")).transpose()?;
+        guarded(checkpoints.py(), || many::save_many(target, checkpoints, codec.as_ref()))
     }
 
     /// Copies what was saved under `version` into arrays: `restore(3, u, v)` or
@@ -336,6 +383,7 @@ impl Spool {
     ) -> PyResult<Writing> {
         let handle = gpu::handle(stream.as_ref())?;
         let regions = described(version, shape, dtype, named, py)?;
+        self.bring(py, version)?;
         let given = (handle, stream.map(Bound::unbind));
         Ok(Writing::new(self.with_gpu(), version, regions, given, to))
     }
@@ -358,10 +406,12 @@ impl Spool {
     #[pyo3(signature = (version, /, *, stream=None, to=None))]
     fn reading(
         &self,
+        py: Python<'_>,
         version: i64,
         stream: Option<Bound<'_, PyAny>>,
         to: Option<String>,
     ) -> PyResult<Reading> {
+        self.bring(py, version)?;
         let handle = gpu::handle(stream.as_ref())?;
         let given = (handle, stream.map(Bound::unbind));
         Ok(Reading::new(self.with_gpu(), version, given, to))
@@ -373,7 +423,7 @@ impl Spool {
     ///     UnknownVersionError, ClosedError.
     #[pyo3(signature = (version, /))]
     fn regions<'py>(&self, py: Python<'py>, version: i64) -> PyResult<Bound<'py, PyAny>> {
-        guarded(py, || load::describe(py, &*call::head(py, &self.spool, version)?))
+        guarded(py, || load::describe(py, &*call::head(py, &self.front, version)?))
     }
 
     /// What the codecs did with the arrays of `version`: for each one by name, or by position as
@@ -387,7 +437,7 @@ impl Spool {
     #[pyo3(signature = (version, /))]
     fn achieved<'py>(&self, py: Python<'py>, version: i64) -> PyResult<Bound<'py, PyDict>> {
         guarded(py, || {
-            let found = detached(py, Some(version), || self.spool.achieved(version))?;
+            let found = detached(py, Some(version), || self.front.achieved(version))?;
             stats::achieved(py, &found)
         })
     }
@@ -418,9 +468,9 @@ impl Spool {
         guarded(py, || {
             detached(py, None, || {
                 if !start {
-                    self.spool.hold_prefetch()?;
+                    self.spool().hold_prefetch()?;
                 }
-                self.spool.expect_uses(uses)
+                self.spool().expect_uses(uses)
             })
         })
     }
@@ -430,7 +480,7 @@ impl Spool {
     /// Raises:
     ///     ClosedError.
     fn forget_hints(&self, py: Python<'_>) -> PyResult<()> {
-        guarded(py, || detached(py, None, || self.spool.forget_hints()))
+        guarded(py, || detached(py, None, || self.spool().forget_hints()))
     }
 
     /// Lets prefetches begin, after `hold_prefetch` or `expect(..., start=False)`.
@@ -438,7 +488,7 @@ impl Spool {
     /// Raises:
     ///     ClosedError.
     fn start_prefetch(&self, py: Python<'_>) -> PyResult<()> {
-        guarded(py, || detached(py, None, || self.spool.start_prefetch()))
+        guarded(py, || detached(py, None, || self.spool().start_prefetch()))
     }
 
     /// Lets no prefetch begin until `start_prefetch`: while a forward pass needs the room.
@@ -446,7 +496,7 @@ impl Spool {
     /// Raises:
     ///     ClosedError.
     fn hold_prefetch(&self, py: Python<'_>) -> PyResult<()> {
-        guarded(py, || detached(py, None, || self.spool.hold_prefetch()))
+        guarded(py, || detached(py, None, || self.spool().hold_prefetch()))
     }
 
     /// Says that `version` should rest in `tier`, `"device"`, `"host"` or `"disk"`, or a slower
@@ -467,8 +517,9 @@ impl Spool {
                 format!("There is no tier {tier:?}: there are \"device\", \"host\" and \"disk\".");
             return Err(error(py, Class::Option, text));
         };
+        self.bring(py, version)?;
         guarded(py, || {
-            py.detach(|| self.spool.prefer(version, kind)).map_err(|error| {
+            py.detach(|| self.spool().prefer(version, kind)).map_err(|error| {
                 // It is the tier that is wrong then, not an array of this version.
                 let named = (error.kind() != ErrorKind::Invalid).then_some(version);
                 from_spool(py, &error, named)
@@ -484,7 +535,7 @@ impl Spool {
     fn discard(slf: &Bound<'_, Self>, version: i64) -> PyResult<()> {
         let (py, this) = (slf.py(), slf.get());
         this.profile.settle(slf)?;
-        guarded(py, || detached(py, Some(version), || this.spool.discard(version)))
+        guarded(py, || detached(py, Some(version), || this.front.discard(version)))
     }
 
     /// Waits until every checkpoint is in the slowest tier that can hold it.
@@ -495,7 +546,7 @@ impl Spool {
     ///     CapacityError: a checkpoint is larger than the durable disk.
     ///     CapacityError, StorageError, WaitTimeoutError, ClosedError.
     fn flush(&self, py: Python<'_>) -> PyResult<()> {
-        guarded(py, || waiting(py, None, |wait| self.spool.flush(wait)))
+        guarded(py, || waiting(py, None, |wait| self.front.flush(wait)))
     }
 
     /// The saved versions, in ascending order.
@@ -503,7 +554,7 @@ impl Spool {
     /// Raises:
     ///     ClosedError.
     fn versions(&self, py: Python<'_>) -> PyResult<Vec<i64>> {
-        guarded(py, || detached(py, None, || self.spool.versions()))
+        guarded(py, || detached(py, None, || self.front.versions()))
     }
 
     /// Whether `version` survives a crash of the machine.
@@ -512,7 +563,7 @@ impl Spool {
     ///     UnknownVersionError, ClosedError.
     #[pyo3(signature = (version, /))]
     fn durable(&self, py: Python<'_>, version: i64) -> PyResult<bool> {
-        guarded(py, || detached(py, Some(version), || self.spool.durable(version)))
+        guarded(py, || detached(py, Some(version), || self.front.durable(version)))
     }
 
     /// What the spool has done so far. Also answered when it is closed.
@@ -520,7 +571,7 @@ impl Spool {
     /// Raises:
     ///     ClosedError.
     fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        guarded(py, || stats::to_python(py, &detached(py, None, || self.spool.stats())?))
+        guarded(py, || stats::to_python(py, &detached(py, None, || self.spool().stats())?))
     }
 
     /// Writes what happened when to a file that https://ui.perfetto.dev shows.
@@ -534,7 +585,7 @@ impl Spool {
     #[pyo3(signature = (path, /))]
     fn write_trace(&self, py: Python<'_>, path: &Bound<'_, PyAny>) -> PyResult<()> {
         let path = options::path("path", path)?;
-        guarded(py, || detached(py, None, || self.spool.write_trace(&path)))
+        guarded(py, || detached(py, None, || self.spool().write_trace(&path)))
     }
 
     /// Ends the work and gives everything back; a second call does nothing.
@@ -551,7 +602,7 @@ impl Spool {
         let written = if this.closed() { Ok(()) } else { this.profile.closing(slf) };
         guarded(py, || {
             this.kept.finish(py);
-            detached(py, None, || this.spool.close())
+            detached(py, None, || this.front.close())
         })?;
         written
     }
@@ -559,14 +610,14 @@ impl Spool {
     /// Whether the spool was closed.
     #[getter]
     fn closed(&self) -> bool {
-        self.spool.is_closed()
+        self.spool().is_closed()
     }
 
     /// Where the device tier is, and what the host tier is pinned for: `"cpu"`, or a GPU such as
     /// `"cuda:0"`.
     #[getter]
     fn on(&self) -> String {
-        opening::place(&self.spool)
+        opening::place(self.spool())
     }
 
     /// Whether the spool was opened with `discard_after_restore`.
@@ -580,7 +631,7 @@ impl Spool {
         let Ok(version) = version.extract() else {
             return Ok(false);
         };
-        guarded(py, || detached(py, Some(version), || self.spool.contains(version)))
+        guarded(py, || detached(py, Some(version), || self.front.contains(version)))
     }
 
     /// The number of checkpoints that are saved and not discarded.
@@ -594,10 +645,10 @@ impl Spool {
     }
 
     fn __repr__(&self, py: Python<'_>) -> String {
-        let state = if self.spool.is_closed() {
+        let state = if self.spool().is_closed() {
             "closed".to_owned()
         } else {
-            let count = detached(py, None, || self.spool.versions()).map(|found| found.len());
+            let count = detached(py, None, || self.front.versions()).map(|found| found.len());
             count.map_or_else(|_| "not usable here".to_owned(), in_number)
         };
         format!("<unspool.Spool {}: {state}>", self.tiers)
@@ -643,10 +694,10 @@ impl Drop for Spool {
         if Python::try_attach(|py| self.kept.finish(py)).is_none() {
             std::mem::forget(std::mem::take(&mut self.kept));
         }
-        if Arc::strong_count(&self.spool) > 1 || self.spool.is_closed() {
+        if Arc::strong_count(self.spool()) > 1 || self.spool().is_closed() {
             return;
         }
-        let closed = Python::try_attach(|py| py.detach(|| self.spool.close()));
+        let closed = Python::try_attach(|py| py.detach(|| self.front.close()));
         // Nobody is left to be told of an error, and the spool closes itself if Python could not
         // be attached.
         let _ = closed;

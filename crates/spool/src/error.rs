@@ -52,12 +52,13 @@ pub enum ErrorKind {
 pub struct Error {
     kind: ErrorKind,
     message: String,
+    unsaved: Vec<(i64, ErrorKind)>,
     source: Option<Box<dyn StdError + Send + Sync>>,
 }
 
 impl Error {
     pub(crate) fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
-        Error { kind, message: message.into(), source: None }
+        Error { kind, message: message.into(), unsaved: Vec::new(), source: None }
     }
 
     pub(crate) fn caused_by(mut self, source: impl StdError + Send + Sync + 'static) -> Self {
@@ -68,6 +69,17 @@ impl Error {
     /// The same in other words.
     pub(crate) fn saying(mut self, message: String) -> Self {
         self.message = message;
+        self
+    }
+
+    /// The same for another checkpoint of a call.
+    pub(crate) fn again(&self) -> Self {
+        Error::new(self.kind, self.message.clone())
+    }
+
+    /// The same, for a call that was about these checkpoints.
+    pub(crate) fn about(mut self, unsaved: Vec<(i64, ErrorKind)>) -> Self {
+        self.unsaved = unsaved;
         self
     }
 
@@ -89,12 +101,25 @@ impl Error {
         &self.message
     }
 
+    /// The checkpoints that a call for several did not save, each with its reason; empty for every
+    /// other call.
+    #[must_use]
+    pub fn unsaved(&self) -> &[(i64, ErrorKind)] {
+        &self.unsaved
+    }
+
     /// Whether the same call may succeed later without any change of the settings: after a
     /// discard, a restore, or when the medium works again.
     #[must_use]
     pub fn is_retryable(&self) -> bool {
+        self.kind.is_retryable()
+    }
+}
+
+impl ErrorKind {
+    pub(crate) fn is_retryable(self) -> bool {
         use ErrorKind::{Full, Interrupted, Io, NotYetSaved, Timeout};
-        matches!(self.kind, NotYetSaved | Full | Io | Timeout | Interrupted)
+        matches!(self, NotYetSaved | Full | Io | Timeout | Interrupted)
     }
 }
 

@@ -8,7 +8,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use unspool_core::{Place, TierId, TierKind};
 use unspool_cuda::kernels::take_waited;
@@ -17,7 +17,7 @@ use unspool_transfer::sync::{Mutex, MutexGuard, lock};
 use unspool_transfer::{Clock, Engine, Options, Pool, SystemClock, TransferError};
 
 use crate::brain::Brain;
-use crate::coding::{Decoding, Holding};
+use crate::coding::Decoding;
 use crate::error::{Error, ErrorKind};
 use crate::gpu::{self, Gpu};
 use crate::inbox::Inbox;
@@ -54,8 +54,6 @@ pub(crate) struct Hub {
     pub(crate) application: Arc<str>,
     /// Saves that a GPU still encodes.
     pub(crate) settler: Arc<Settler>,
-    /// What those share that are held to be encoded together.
-    pub(crate) holding: Holding,
     /// Restores that a GPU still decodes.
     pub(crate) decoding: Mutex<VecDeque<Decoding>>,
     state: Mutex<State>,
@@ -108,7 +106,6 @@ impl Hub {
             clock,
             engine,
             settler: Arc::default(),
-            holding: Holding::default(),
             decoding: Mutex::default(),
             state: Mutex::new(State::new(brain, links)),
             process,
@@ -179,22 +176,6 @@ impl Hub {
     /// A GPU for arrays of the host: that of the spool, or else one that it had arrays of.
     pub(crate) fn some_gpu(&self) -> Option<Gpu> {
         self.gpu.clone().or_else(|| lock(&self.others).first().cloned())
-    }
-
-    /// The GPUs that it knows.
-    fn gpus(&self) -> Vec<Gpu> {
-        self.gpu.iter().chain(lock(&self.others).iter()).cloned().collect()
-    }
-
-    /// Kernels that are still being prepared.
-    pub(crate) fn preparing(&self) -> u64 {
-        self.gpus().iter().map(|gpu| gpu.preparing() as u64).sum()
-    }
-
-    /// Ends the preparing of kernels, within `left`.
-    pub(crate) fn end_preparing(&self, left: Duration) {
-        let began = Instant::now();
-        self.gpus().iter().for_each(|gpu| gpu.end_preparing(left.saturating_sub(began.elapsed())));
     }
 
     /// Counts what this thread has waited for kernels since it last came here.

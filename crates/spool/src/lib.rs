@@ -38,6 +38,7 @@ extern crate self as unspool;
 
 mod adopt;
 pub mod auto;
+mod batched;
 mod brain;
 mod catalogue;
 mod close;
@@ -48,7 +49,6 @@ mod durability;
 mod error;
 mod figures;
 pub mod gpu;
-mod hand;
 mod hub;
 mod inbox;
 #[cfg(all(test, feature = "shuttle"))]
@@ -71,11 +71,12 @@ mod unsaved;
 mod wait;
 mod waiting;
 
-pub use coding::{Accumulate, AutoStats, CodecStats, Codecs, Launch, LaunchStats, RegionCoding};
+pub use batched::{Accumulate, Batched};
+pub use coding::{AutoStats, CodecStats, Codecs, LaunchStats, RegionCoding};
 pub use error::{Error, ErrorKind};
 pub use gpu::On;
 pub use restore::RestoreTicket;
-pub use save::SaveTicket;
+pub use save::{Checkpoint, SaveTicket};
 pub use settings::{DiskSettings, Settings};
 pub use spool::{Spool, Use};
 pub use stats::{ApplicationStats, DirectionStats, LinkStats, Stall, Stats, TierStats};
@@ -83,4 +84,5 @@ pub use unspool_codec::{
     Achieved, Bound, CodecId, Dtype, Head, NvComp, Outer, Region, RegionSpec, Spec, Zfp,
 };
 pub use unspool_core::{Lead, PolicyKind, TierKind};
+pub use unspool_cuda::kernels::ship as ship_kernels;
 pub use wait::Wait;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use unspool_codec::Outer;
 use unspool_core::{PolicyKind, TierKind};
 
-use crate::coding::{Accumulate, Codecs};
+use crate::coding::Codecs;
 use crate::gpu::On;
 
 /// The settings of a [`Spool`](crate::Spool). At least one of `device`, `host` and `disk` is
@@ -28,8 +28,9 @@ pub struct Settings {
     /// A file that receives every operation that the check of order sees, one line each; only with
     /// `check_order`. Default: none.
     pub order_trace: Option<PathBuf>,
-    /// Folders to look for NVIDIA's run-time compiler in first, such as Python's `sys.path`. It is
-    /// needed for arrays of a GPU whose items are not dense. Default: none.
+    /// Folders to look into first for nvCOMP and for NVIDIA's run-time compiler, such as Python's
+    /// `sys.path`. The compiler is needed for devices that no kernels were shipped for. Default:
+    /// none.
     pub compiler_folders: Vec<PathBuf>,
     /// How the size of a tier was picked, in a sentence for people (`auto::Picked::sentence`): it
     /// is among the notes of that tier.
@@ -41,9 +42,6 @@ pub struct Settings {
     /// Whether every encoded region is decoded at once and compared with what was given; a value
     /// that is further away than its bound allows is then an error of that save. Default: no.
     pub check_codec: bool,
-    /// How checkpoints of a GPU are held and encoded together, where its memory is the fastest
-    /// tier. Default: each is encoded alone.
-    pub accumulate: Option<Accumulate>,
     /// Whether a checkpoint is discarded once its last expected restore is done. Default: no.
     pub discard_after_restore: bool,
     /// How room is made in the arenas. Default: Score's sliding window.
@@ -93,7 +91,6 @@ impl Default for Settings {
             disk: None,
             codec: Codecs::default(),
             check_codec: false,
-            accumulate: None,
             discard_after_restore: false,
             policy: PolicyKind::default(),
             timeout: Duration::from_secs(300),

@@ -3,8 +3,6 @@
 //!
 //! - Nothing here waits with a lock held, and the thread ends with the spool: what the GPU has not
 //!   done by then is given up, and its memory is never lent again.
-//! - What a GPU did not take is encoded here, by the host, in its turn: whoever launches does not
-//!   wait for that.
 //! - Checkpoints that could not be encoded were not saved. The next call that can fail tells all of
 //!   them.
 
@@ -17,10 +15,10 @@ use unspool_cuda::{DeviceError, Poll, Punctual};
 use unspool_gpu_codec::{EncodeError, Parts};
 use unspool_transfer::sync::{Condvar, Mutex, lock, thread, wait_timeout};
 
-use crate::coding::{Chain, Taken, not_encoded};
+use crate::coding::{Chain, not_encoded};
 use crate::error::{Error, ErrorKind};
-use crate::hand::{Handed, Outcome, Work};
 use crate::hub::Hub;
+use crate::save::{InFlight, Outcome};
 use crate::state::State;
 use crate::unsaved::{self, Unsaved};
 
@@ -38,17 +36,33 @@ const ASK: Duration = Duration::from_millis(100);
 const AT_ONCE: usize = 16;
 
 /// See the module.
-#[derive(Debug, Default)]
-pub(crate) struct Settler {
-    queue: Mutex<Queue>,
+#[derive(Debug)]
+pub(crate) struct Settler<S = InFlight> {
+    queue: Mutex<Queue<S>>,
     changed: Condvar,
 }
 
-#[derive(Debug, Default)]
-struct Queue {
-    handed: VecDeque<Handed>,
-    /// Of those that are held: how many, and bytes of their values.
-    held: (u32, u64),
+/// A save in the queue.
+pub(crate) trait Queued {
+    fn request(&self) -> RequestId;
+    /// `None` for one that was given up by its caller.
+    fn version(&self) -> Option<i64>;
+}
+
+impl Queued for InFlight {
+    fn request(&self) -> RequestId {
+        self.request
+    }
+
+    fn version(&self) -> Option<i64> {
+        (!self.is_abandoned).then_some(self.version)
+    }
+}
+
+#[derive(Debug)]
+struct Queue<S> {
+    /// In the order in which they are reported.
+    saves: VecDeque<S>,
     thread: Option<thread::JoinHandle<()>>,
     /// Nothing is taken any more, and what is left is given up.
     is_over: bool,
@@ -56,105 +70,68 @@ struct Queue {
     has_ended: bool,
 }
 
-impl Settler {
-    /// The save in `place.tier` whose room of whole units ends at `place`, if it is still pending.
-    fn before(&self, place: Place, alignment: u64) -> Option<Chain> {
-        let queue = lock(&self.queue);
-        let end = |handed: &Handed| handed.place.offset + handed.most.next_multiple_of(alignment);
-        let is_before =
-            |handed: &&Handed| handed.place.tier == place.tier && end(handed) == place.offset;
-        let found = queue.handed.iter().rev().find(is_before)?;
-        let (behind, request) = (Arc::clone(&found.launched), found.request);
-        Some(Chain { behind, request, alignment })
+impl<S> Default for Settler<S> {
+    fn default() -> Self {
+        let (saves, thread) = (VecDeque::new(), None);
+        let queue = Queue { saves, thread, is_over: false, has_ended: false };
+        Settler { queue: Mutex::new(queue), changed: Condvar::new() }
     }
+}
 
-    /// Takes all that are held, in their order, to be launched by the caller.
-    pub(crate) fn take_held(&self) -> Vec<Taken> {
-        let mut queue = lock(&self.queue);
-        if queue.held.0 == 0 {
-            return Vec::new();
-        }
-        queue.held = (0, 0);
-        queue.handed.iter_mut().filter_map(Handed::take_held).collect()
-    }
-
-    /// What became of one that was taken.
-    pub(crate) fn launched(&self, request: RequestId, work: Work) {
-        let mut queue = lock(&self.queue);
-        let Some(handed) = queue.handed.iter_mut().find(|one| one.request == request) else {
-            // The spool was closed meanwhile.
-            drop(queue);
-            return work.forget();
-        };
-        if let Work::Encoding(encoding, _) = &work {
-            let _ = handed.launched.set(encoding.parts().last().clone());
-        }
-        handed.work = work;
-        drop(queue);
-        self.changed.notify_all();
-    }
-
-    /// Whether nobody waits any more for what is left.
-    pub(crate) fn is_over(&self) -> bool {
-        lock(&self.queue).is_over
-    }
-
-    /// What the host was to encode is given up for the reason `besides`.
-    pub(crate) fn fail_refused(&self, besides: &str) {
-        let mut queue = lock(&self.queue);
-        for handed in &mut queue.handed {
-            if let Some((_, cause)) = handed.take_refused() {
-                handed.work = Work::Failed(cause, Some(besides.to_owned()));
-            }
-        }
-    }
-
-    /// Takes out the first save, if it has a result or is known to have `failed`.
-    fn next_done(&self, failed: Option<EncodeError>) -> Option<(Handed, Outcome)> {
-        let mut queue = lock(&self.queue);
-        let first = queue.handed.front()?;
-        let result = first.work.try_result().or(failed.map(Err))?;
-        queue.handed.pop_front().map(|handed| (handed, result))
-    }
-
-    /// Waits until there is a save, and looks at the first one, which is held for at most `limit`.
-    fn look(&self, limit: Duration) -> Look {
-        let mut queue = lock(&self.queue);
-        if queue.is_over {
-            return Look::Over;
-        }
-        if let Some((one, cause)) = queue.handed.front_mut().and_then(Handed::take_refused) {
-            return Look::Refused(Box::new(one), cause);
-        }
-        let nap = match queue.handed.front().map(|first| &first.work) {
-            Some(Work::Held(held)) => match limit.saturating_sub(held.since.elapsed()) {
-                Duration::ZERO => return Look::Held,
-                left => left.min(IDLE),
-            },
-            Some(Work::Encoding(encoding, _)) if encoding.try_result().is_none() => {
-                return Look::Pending(encoding.parts().clone());
-            }
-            Some(Work::Launching) | None => IDLE,
-            Some(_) => return Look::Done,
-        };
-        drop(wait_timeout(&self.changed, queue, nap));
-        Look::Nothing
-    }
-
+impl<S: Queued> Settler<S> {
     /// Waits until nothing is pending of what is pending now, at most until `left` is over: gives
     /// the versions that are pending then.
     fn drained(&self, left: Duration) -> Vec<i64> {
         // By the clock: each report ends a nap early.
         let began = Instant::now();
         let mut queue = lock(&self.queue);
-        let last = queue.handed.back().map(|handed| handed.request);
+        let last = queue.saves.back().map(S::request);
         loop {
-            let end = queue.handed.iter().position(|handed| Some(handed.request) == last);
+            let end = queue.saves.iter().position(|save| Some(save.request()) == last);
             let Some(end) = end else { return Vec::new() };
             if began.elapsed() >= left {
-                return versions(queue.handed.range(..=end));
+                return queue.saves.range(..=end).filter_map(S::version).collect();
             }
             queue = wait_timeout(&self.changed, queue, Duration::from_millis(2).min(left));
+        }
+    }
+}
+
+impl Settler {
+    /// The save in `place.tier` whose room of whole units ends at `place`, if it is still pending.
+    fn before(&self, place: Place, alignment: u64) -> Option<Chain> {
+        let queue = lock(&self.queue);
+        let end = |save: &InFlight| save.place.offset + save.most.next_multiple_of(alignment);
+        let is_before =
+            |save: &&InFlight| save.place.tier == place.tier && end(save) == place.offset;
+        let found = queue.saves.iter().rev().find(is_before)?;
+        let (behind, request) = (Arc::clone(&found.launched), found.request);
+        Some(Chain { behind, request, alignment })
+    }
+
+    /// Takes out the first save, if it has a result or is known to have `failed`.
+    fn next_done(&self, failed: Option<EncodeError>) -> Option<(InFlight, Outcome)> {
+        let mut queue = lock(&self.queue);
+        let first = queue.saves.front()?;
+        let result = first.encoding.try_result().or(failed.map(Err))?;
+        queue.saves.pop_front().map(|save| (save, result))
+    }
+
+    /// Looks at the first save; waits a while where there is none.
+    fn look(&self) -> Look {
+        let queue = lock(&self.queue);
+        if queue.is_over {
+            return Look::Over;
+        }
+        match queue.saves.front().map(|first| &first.encoding) {
+            Some(encoding) if encoding.try_result().is_none() => {
+                Look::Pending(encoding.parts().clone())
+            }
+            Some(_) => Look::Done,
+            None => {
+                drop(wait_timeout(&self.changed, queue, IDLE));
+                Look::Nothing
+            }
         }
     }
 
@@ -163,7 +140,7 @@ impl Settler {
     fn end(&self, limit: Duration) -> Vec<i64> {
         let mut queue = lock(&self.queue);
         queue.is_over = true;
-        let (thread, left) = (queue.thread.take(), std::mem::take(&mut queue.handed));
+        let (thread, left) = (queue.thread.take(), std::mem::take(&mut queue.saves));
         self.changed.notify_all();
         if let Some(thread) = thread {
             let began = Instant::now();
@@ -176,15 +153,10 @@ impl Settler {
                 let _ = thread.join();
             }
         }
-        let given_up = versions(left.iter());
-        left.into_iter().for_each(|handed| handed.work.forget());
+        let given_up = left.iter().filter_map(InFlight::version).collect();
+        left.into_iter().for_each(|save| save.encoding.forget());
         given_up
     }
-}
-
-/// The versions of those that were not given up by their callers.
-fn versions<'a>(handed: impl Iterator<Item = &'a Handed>) -> Vec<i64> {
-    handed.filter(|one| !one.is_abandoned).map(|one| one.version).collect()
 }
 
 impl Hub {
@@ -195,53 +167,47 @@ impl Hub {
         self.settler.before(place, tier.alignment)
     }
 
-    /// Takes over a save that a GPU encodes, or that is held for that. Whether as much is held as
-    /// the settings allow.
+    /// Takes over a save whose call returns while a GPU encodes it.
     ///
     /// # Errors
     /// `Io` when there is no thread for it; the save is given up then.
-    pub(crate) fn hand(self: &Arc<Self>, state: &mut State, handed: Handed) -> Result<bool, Error> {
-        let most = self.settings.accumulate;
+    pub(crate) fn take_over(
+        self: &Arc<Self>,
+        state: &mut State,
+        save: InFlight,
+    ) -> Result<(), Error> {
         let mut queue = lock(&self.settler.queue);
         if queue.thread.is_none() && !queue.is_over {
             let (settler, hub) = (Arc::clone(&self.settler), Arc::downgrade(self));
             let thread = thread::Builder::new().name("unspool-settle".to_owned());
-            let limit = most.map_or(Duration::ZERO, |most| most.held_at_most);
-            queue.thread = thread.spawn(move || run(&settler, &hub, limit)).ok();
+            queue.thread = thread.spawn(move || run(&settler, &hub)).ok();
         }
+        let (request, version) = (save.request, Version(save.version));
         if queue.thread.is_none() {
             drop(queue);
-            let (request, id) = (handed.request, handed.checkpoint);
-            handed.work.forget();
-            self.feed(state, Event::SaveAborted { request });
-            state.catalogue.remove(id);
+            let id = save.checkpoint;
+            save.encoding.forget();
+            self.give_up_save(state, request, id);
             let message = "The system gives no thread to wait for the GPU. Nothing was saved.";
             return Err(Error::new(ErrorKind::Io, message));
         }
-        let (request, version) = (handed.request, handed.version);
-        let is_abandoned = handed.is_abandoned;
-        let is_first = queue.handed.is_empty();
-        if let Work::Held(held) = &handed.work {
-            queue.held.0 += 1;
-            queue.held.1 += held.bytes();
-        }
-        let is_full = most.is_some_and(|most| most.is_full(queue.held));
-        queue.handed.push_back(handed);
+        let is_first = queue.saves.is_empty();
+        let is_abandoned = save.is_abandoned;
+        queue.saves.push_back(save);
         drop(queue);
         if is_first {
             self.settler.changed.notify_all();
         }
         self.feed(state, Event::SaveHanded { request });
         if is_abandoned {
-            self.feed(state, Event::Discard { version: Version(version) });
+            self.feed(state, Event::Discard { version });
         }
-        Ok(is_full)
+        Ok(())
     }
 
     /// Waits until everything that was handed over before is reported, at most for `left`: gives
     /// the versions that are not.
     pub(crate) fn settle_all(&self, left: Duration) -> Vec<i64> {
-        self.launch_held();
         self.settler.drained(left)
     }
 
@@ -266,16 +232,16 @@ impl Hub {
     fn settle(&self, mut failed: Option<EncodeError>) {
         let mut state = self.state();
         let ready = || self.settler.next_done(failed.take());
-        for (handed, result) in std::iter::from_fn(ready).take(AT_ONCE) {
-            self.report_save(&mut state, handed, result);
+        for (save, result) in std::iter::from_fn(ready).take(AT_ONCE) {
+            self.report_save(&mut state, save, result);
         }
         drop(state);
         self.settler.changed.notify_all();
     }
 
-    fn report_save(&self, state: &mut State, handed: Handed, result: Outcome) {
-        let (request, id, version) = (handed.request, handed.checkpoint, handed.version);
-        match settled(state, handed, result) {
+    fn report_save(&self, state: &mut State, save: InFlight, result: Outcome) {
+        let (request, id, version) = (save.request, save.checkpoint, save.version);
+        match settled(state, save, result) {
             Ok(Some(kept)) => self.feed(state, Event::Saved { request, kept: Some(kept) }),
             Ok(None) => self.give_up_save(state, request, id),
             Err(error) => {
@@ -297,35 +263,22 @@ pub(crate) fn take_untold(state: &mut State) -> Option<Error> {
 }
 
 /// Completes the entry in the arena; `None` for a save that was given up.
-fn settled(state: &mut State, handed: Handed, result: Outcome) -> Result<Option<Kept>, Error> {
-    let Handed { work, checkpoint, version, is_abandoned, place, .. } = handed;
+fn settled(state: &mut State, save: InFlight, result: Outcome) -> Result<Option<Kept>, Error> {
+    let InFlight { encoding, encoded, checkpoint, version, is_abandoned, .. } = save;
     let done = match result {
         Ok(done) => done,
         Err(cause) => {
-            let besides = match &work {
-                Work::Failed(_, besides) => besides.clone(),
-                _ => None,
-            };
-            work.forget();
-            let failed = not_encoded(version, &cause.into_device_error(), besides.as_deref());
+            encoding.forget();
+            let failed = not_encoded(version, &cause.into_device_error());
             return if is_abandoned { Ok(None) } else { Err(failed) };
         }
     };
     if is_abandoned {
         return Ok(None);
     }
-    let (sealed, kept, committed) = match (work, done) {
-        (Work::Encoding(encoding, encoded), Some(done)) => {
-            let kept = Kept { offset: done.offset, bytes: done.result.bytes };
-            (encoded.sealed_as(&done.result)?, kept, encoding.commit(&done))
-        }
-        (Work::Sealed(guard, sealed), None) => {
-            let kept = sealed.kept(place.offset);
-            (*sealed, kept, guard.commit_at(kept.offset, kept.bytes))
-        }
-        _ => unreachable!("only what is encoded has a result"),
-    };
-    committed.map_err(|cause| {
+    let sealed = encoded.sealed_as(&done.result)?;
+    let kept = Kept { offset: done.offset, bytes: done.result.bytes };
+    encoding.commit(&done).map_err(|cause| {
         let message = format!("Version {version} was not saved: {cause}");
         Error::new(ErrorKind::Io, message).caused_by(cause)
     })?;
@@ -335,17 +288,13 @@ fn settled(state: &mut State, handed: Handed, result: Outcome) -> Result<Option<
 
 /// What the thread finds.
 enum Look {
-    /// No save, or none that has come on.
+    /// There is no save.
     Nothing,
-    /// The first save has been held for long enough.
-    Held,
     /// The first save is still being encoded.
     Pending(Parts),
-    /// The GPU did not take the first save: the host is to encode it.
-    Refused(Box<Taken>, DeviceError),
     /// It has a result.
     Done,
-    /// Nothing is to be done any more.
+    /// The spool is closed.
     Over,
 }
 
@@ -380,35 +329,17 @@ impl Drop for Ended<'_> {
     }
 }
 
-/// The life of the thread. What was held for `limit` is launched. It naps without a lock, and saves
-/// that are handed over meanwhile do not wake it: those before them come first.
-fn run(settler: &Settler, hub: &Weak<Hub>, limit: Duration) {
+/// Reports saves until the spool is closed. Between two looks the thread naps without a lock, and a
+/// save that is taken over meanwhile does not wake it: those before it come first.
+fn run(settler: &Settler, hub: &Weak<Hub>) {
     let _punctual = Punctual::begin();
     let _ended = Ended(settler);
     let mut watch = Watch::default();
-    // For those that follow one another.
-    let mut until = None;
     loop {
-        let look = settler.look(limit);
-        if !matches!(look, Look::Refused(..) | Look::Done) {
-            until = None;
-        }
-        let failed = match look {
+        let failed = match settler.look() {
             Look::Over => return,
             Look::Nothing if hub.strong_count() == 0 => return,
             Look::Nothing => continue,
-            Look::Held => {
-                let Some(hub) = hub.upgrade() else { return };
-                hub.launch_held();
-                continue;
-            }
-            Look::Refused(one, cause) => {
-                let Some(hub) = hub.upgrade() else { return };
-                let limit = hub.gpu.as_ref().map_or(ASK, |gpu| gpu.device().limit());
-                let until = *until.get_or_insert_with(|| Instant::now() + limit);
-                hub.encode_refused(*one, cause, until);
-                continue;
-            }
             Look::Done => None,
             Look::Pending(parts) => match watch.wait(&parts) {
                 None => continue,
@@ -433,27 +364,22 @@ fn failure(parts: &Parts) -> Option<EncodeError> {
 
 #[cfg(all(test, not(feature = "shuttle")))]
 mod tests {
-    use unspool_core::TierId;
-
     use super::*;
 
-    fn handed(number: u64) -> Handed {
-        Handed {
-            work: Work::Launching,
-            launched: Arc::default(),
-            request: RequestId(number),
-            checkpoint: CheckpointId(number),
-            place: Place { tier: TierId(0), offset: 0 },
-            most: 0,
-            version: number.cast_signed(),
-            is_abandoned: false,
+    impl Queued for i64 {
+        fn request(&self) -> RequestId {
+            RequestId(self.cast_unsigned())
+        }
+
+        fn version(&self) -> Option<i64> {
+            Some(*self)
         }
     }
 
     #[test]
     fn a_wait_ends_though_others_go_on_saving() {
-        let settler = Settler::default();
-        lock(&settler.queue).handed.push_back(handed(0));
+        let settler = Settler::<i64>::default();
+        lock(&settler.queue).saves.push_back(0);
         assert_eq!(settler.drained(Duration::ZERO), [0]);
         std::thread::scope(|scope| {
             let wait = scope.spawn(|| settler.drained(Duration::from_secs(30)));
@@ -462,8 +388,8 @@ mod tests {
                     break;
                 }
                 let mut queue = lock(&settler.queue);
-                queue.handed.push_back(handed(number));
-                queue.handed.pop_front();
+                queue.saves.push_back(number);
+                queue.saves.pop_front();
                 drop(queue);
                 std::thread::yield_now();
             }

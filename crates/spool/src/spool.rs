@@ -5,6 +5,7 @@ use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use unspool_codec::Head;
 use unspool_core::{CheckpointId, Event, TierId, TierKind, Version};
@@ -81,7 +82,7 @@ impl Spool {
     /// # Errors
     /// `Unknown`, `Discarded`, `NotYetSaved`, `Forked`, `Closed`.
     pub fn regions(&self, version: i64) -> Result<Arc<Head>, Error> {
-        let (state, id) = self.checkpoint(version)?;
+        let (state, id) = self.find(version)?;
         let head = state.catalogue.frame(id).map(|frame| Arc::clone(frame.head()));
         head.ok_or_else(|| unreachable!("a saved checkpoint is in the catalogue"))
     }
@@ -99,14 +100,14 @@ impl Spool {
         if !pending.is_empty() {
             return Err(unsaved::late(&pending, timeout));
         }
-        let (state, id) = self.checkpoint(version)?;
+        let (state, id) = self.find(version)?;
         let frame = state.catalogue.frame(id).map(Arc::clone);
         let frame = frame.unwrap_or_else(|| unreachable!("a saved checkpoint is in the catalogue"));
         Ok(codings(frame.head(), Some(state.catalogue.achieved(id))))
     }
 
     /// The checkpoint that is saved under `version`, with the lock held.
-    fn checkpoint(&self, version: i64) -> Result<(MutexGuard<'_, State>, CheckpointId), Error> {
+    fn find(&self, version: i64) -> Result<(MutexGuard<'_, State>, CheckpointId), Error> {
         let state = self.hub.enter()?;
         if let Some(id) = state.brain.core().checkpoint(Version(version)) {
             return Ok((state, id));
@@ -189,7 +190,7 @@ impl Spool {
     /// `Invalid` when there is no such tier; `Unknown`, `Discarded`, `NotYetSaved`, `Closed`,
     /// `Forked`.
     pub fn prefer(&self, version: i64, tier: TierKind) -> Result<(), Error> {
-        let (mut state, _) = self.checkpoint(version)?;
+        let (mut state, _) = self.find(version)?;
         let tiers = &state.brain.core().config().tiers;
         let Some(place) = tiers.iter().position(|t| t.kind == tier) else {
             let message =
@@ -207,7 +208,7 @@ impl Spool {
     /// # Errors
     /// `Unknown`, `Discarded`, `NotYetSaved`, `Closed`, `Forked`.
     pub fn discard(&self, version: i64) -> Result<(), Error> {
-        let (mut state, id) = self.checkpoint(version)?;
+        let (mut state, id) = self.find(version)?;
         let version = Version(version);
         self.hub.feed(&mut state, Event::Discard { version });
         state.forget_if_gone(version, id);
@@ -246,7 +247,7 @@ impl Spool {
     /// # Errors
     /// `Unknown`, `Discarded`, `NotYetSaved`, `Closed`, `Forked`.
     pub fn durable(&self, version: i64) -> Result<bool, Error> {
-        let (state, id) = self.checkpoint(version)?;
+        let (state, id) = self.find(version)?;
         Ok(state.catalogue.is_durable(id))
     }
 
@@ -294,8 +295,13 @@ impl Spool {
     /// `Full` or `Io` when something could not be made durable, `Timeout` when a worker did not
     /// end in time, `Forked`. The spool is closed in each case.
     pub fn close(&self) -> Result<(), Error> {
+        self.close_within(self.hub.settings.timeout)
+    }
+
+    /// As [`close`](Self::close), within `timeout`.
+    pub(crate) fn close_within(&self, timeout: Duration) -> Result<(), Error> {
         self.hub.check_process()?;
-        close::close(&self.hub, self.hub.settings.timeout)
+        close::close(&self.hub, timeout)
     }
 }
 

@@ -146,7 +146,9 @@ impl State {
         }
     }
 
+
     /// Calls that wait.
+    #[cfg(test)]
     pub(crate) fn waiting(&self) -> usize {
         self.slots.len()
     }

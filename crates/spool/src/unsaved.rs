@@ -39,8 +39,9 @@ pub(crate) fn told(all: Vec<Unsaved>) -> Option<Error> {
         format!("{} {were} not saved: {why}", names(versions))
     };
     let sentences: Vec<String> = causes.iter().map(sentence).collect();
+    let unsaved = all.iter().map(|one| (one.version, one.error.kind())).collect();
     let first = all.into_iter().next()?;
-    Some(first.error.saying(sentences.join(" ")))
+    Some(first.error.saying(sentences.join(" ")).about(unsaved))
 }
 
 /// The error of a call that waited for these in vain.

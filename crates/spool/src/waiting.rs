@@ -59,6 +59,14 @@ pub(crate) struct Answered<'a> {
     pub(crate) state: MutexGuard<'a, State>,
 }
 
+/// What the core said to a call at once.
+pub(crate) enum Offered {
+    /// Its answer, which is not a refusal.
+    Now(RequestId, Answer),
+    /// It has to wait, or to withdraw.
+    Later(RequestId),
+}
+
 /// One wait: for what, for how long.
 struct Waiting<'a, 'w> {
     hub: &'a Hub,
@@ -79,38 +87,55 @@ impl Hub {
         wait: &Wait<'_>,
         until: Until,
     ) -> Result<Answered<'a>, Error> {
-        let request = state.open_request();
-        self.feed(&mut state, asked.event(request));
-        let (mut waited, mut awaited) = (Nanos(0), None);
-        let answer = match state.take_answer(request) {
-            Some(answer) => answer,
-            None => {
-                let what = reasons::awaited(&state, asked);
-                let start = self.clock.now();
-                if self.settings.accumulate.is_some() {
-                    // What it waits for may be held, or be behind something that is.
-                    drop(state);
-                    self.launch_held();
-                    state = self.state();
-                }
-                let idle = wait.stream.and_then(Idle::begin);
-                let waiting = Waiting { hub: self, request, wait, until };
-                let (guard, answer) = waiting.run(state, &what)?;
-                state = guard;
-                waited = self.clock.now().since(start);
-                if let Some(idle) = idle {
-                    // The GPU is asked without the lock.
-                    drop(state);
-                    waited = idle.end(waited);
-                    state = self.state();
-                }
-                awaited = Some(what);
-                answer
+        match self.ask_now(&mut state, asked)? {
+            Offered::Now(request, answer) => {
+                let (waited, awaited) = (Nanos(0), None);
+                Ok(Answered { request, answer, waited, awaited, state })
             }
-        };
+            Offered::Later(request) => self.wait_for(state, (asked, request), wait, until),
+        }
+    }
+
+    /// Puts a call to the core, without waiting for its answer.
+    ///
+    /// # Errors
+    /// The core's refusal.
+    pub(crate) fn ask_now(&self, state: &mut State, asked: Asked) -> Result<Offered, Error> {
+        let request = state.open_request();
+        self.feed(state, asked.event(request));
+        match state.take_answer(request) {
+            Some(Answer::Refused(refusal)) => Err(reasons::refused(state, asked, refusal)),
+            Some(answer) => Ok(Offered::Now(request, answer)),
+            None => Ok(Offered::Later(request)),
+        }
+    }
+
+    /// Waits for the answer to a call that was put to the core.
+    ///
+    /// # Errors
+    /// As [`ask`](Self::ask).
+    pub(crate) fn wait_for<'a>(
+        &'a self,
+        state: MutexGuard<'a, State>,
+        (asked, request): (Asked, RequestId),
+        wait: &Wait<'_>,
+        until: Until,
+    ) -> Result<Answered<'a>, Error> {
+        let what = reasons::awaited(&state, asked);
+        let start = self.clock.now();
+        let idle = wait.stream.and_then(Idle::begin);
+        let waiting = Waiting { hub: self, request, wait, until };
+        let (mut state, answer) = waiting.run(state, &what)?;
+        let mut waited = self.clock.now().since(start);
+        if let Some(idle) = idle {
+            // The GPU is asked without the lock.
+            drop(state);
+            waited = idle.end(waited);
+            state = self.state();
+        }
         match answer {
             Answer::Refused(refusal) => Err(reasons::refused(&state, asked, refusal)),
-            answer => Ok(Answered { request, answer, waited, awaited, state }),
+            answer => Ok(Answered { request, answer, waited, awaited: Some(what), state }),
         }
     }
 

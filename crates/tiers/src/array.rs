@@ -9,9 +9,18 @@ pub struct DeviceArray {
     address: u64,
     bytes: u64,
     layout: Option<StridedLayout>,
+    /// What keeps its memory in place, where that is known.
+    memory: Option<DeviceSpan>,
 }
 
 impl DeviceArray {
+    /// A dense array over memory of ours, which stays in place while the array lives.
+    #[must_use]
+    pub fn of(memory: DeviceSpan) -> DeviceArray {
+        let (ordinal, address, bytes) = (memory.ordinal(), memory.address(), memory.len());
+        DeviceArray { ordinal, address, bytes, layout: None, memory: Some(memory) }
+    }
+
     /// An array whose items are dense and in C order: `bytes` bytes at `address` of the device
     /// `ordinal`.
     ///
@@ -19,7 +28,7 @@ impl DeviceArray {
     /// The memory stays allocated until every copy from or to it is done.
     #[must_use]
     pub unsafe fn dense(ordinal: u32, address: u64, bytes: u64) -> DeviceArray {
-        DeviceArray { ordinal, address, bytes, layout: None }
+        DeviceArray { ordinal, address, bytes, layout: None, memory: None }
     }
 
     /// An array with this layout, whose item at index 0, 0, ... is at `address` of the device
@@ -31,7 +40,7 @@ impl DeviceArray {
     pub unsafe fn strided(ordinal: u32, address: u64, layout: StridedLayout) -> DeviceArray {
         let items = layout.shape.iter().copied().fold(1, u64::saturating_mul);
         let bytes = items.saturating_mul(layout.itemsize);
-        DeviceArray { ordinal, address, bytes, layout: Some(layout) }
+        DeviceArray { ordinal, address, bytes, layout: Some(layout), memory: None }
     }
 
     /// The number of its device.
@@ -61,6 +70,9 @@ impl DeviceArray {
     /// Its memory, for an array that is dense.
     #[must_use]
     pub fn span(&self, context: &Context) -> DeviceSpan {
+        if let Some(memory) = &self.memory {
+            return memory.clone();
+        }
         // SAFETY: whoever made the array has promised that its memory stays.
         unsafe { DeviceSpan::foreign(context, self.address, self.bytes) }
     }

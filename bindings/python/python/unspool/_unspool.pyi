@@ -132,6 +132,32 @@ class Spool:
             StorageError, ClosedError.
         """
 
+    def save_many(
+        self,
+        checkpoints: Mapping[int, Any] | Iterable[tuple[SupportsIndex, Any]],
+        /,
+        *,
+        stream: _Stream = None,
+        codec: Codecs = None,
+    ) -> None:
+        """Saves several checkpoints by one call: `save_many({3: u, 4: (u, v)})`, or pairs as in
+        `save_many([(3, u), (4, {"u": u, "v": v})])`.
+
+        The arrays of each are one array, a tuple or a list of them, or a dictionary with their
+        names, as `load` returns them, and are taken as by `save`. Those of a GPU are encoded by one
+        launch, so that many small checkpoints cost little more than one.
+
+        Each is saved as a whole or not at all. When some are not, the exception is that of the
+        first one, and its attribute `unsaved` lists their versions: these can be given again. After
+        one for which there is no room, those that follow are not tried.
+
+        Raises:
+            OptionError: the spool has a profile, which plans by itself what is encoded together.
+            ArrayError: an entry is not a pair of a version and arrays, or has something
+                that is not an array.
+            All that `save` raises.
+        """
+
     @overload
     def restore(self, version: SupportsIndex, /, *arrays: Any, stream: _Stream = None) -> None: ...
     @overload

@@ -49,7 +49,7 @@ pub struct AutoStats {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Picked {
     /// Whether the time of its encoder is to be taken.
-    pub(super) is_timed: bool,
+    pub(crate) is_timed: bool,
 }
 
 /// What a checkpoint has shown that was encoded so.

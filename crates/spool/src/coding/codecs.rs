@@ -24,7 +24,8 @@ impl Codecs {
     }
 
     /// Whether the bytes of all regions are kept as they are.
-    pub(crate) fn is_raw(&self) -> bool {
+    #[must_use]
+    pub fn is_raw(&self) -> bool {
         self.specs().all(|spec| spec == Spec::Raw)
     }
 

@@ -282,7 +282,7 @@ fn payload<'a>(
     match room {
         Room::Staged(buffer) => Ok(buffer),
         Room::Arena(guard) if guard.device().is_none() => Ok(guard.bytes().unwrap_or_default()),
-        Room::Arena(_) | Room::Encoding(_) | Room::Held(_) => {
+        Room::Arena(_) | Room::Encoding(_) => {
             let buffer = match aside.take() {
                 Some(buffer) => buffer,
                 None => staged(session.buffers(), session.most())?,

@@ -95,6 +95,25 @@ impl CodecTally {
     }
 }
 
+/// How checkpoints of a GPU were launched.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct LaunchStats {
+    /// Calls of encoders: each is one launch, or a few where large arrays have different forms.
+    pub launches: u64,
+    /// Checkpoints that they took.
+    pub checkpoints: u64,
+    /// The most of one launch.
+    pub most: u64,
+}
+
+impl LaunchStats {
+    pub(crate) fn add(&mut self, checkpoints: u64) {
+        self.launches += 1;
+        self.checkpoints += checkpoints;
+        self.most = self.most.max(checkpoints);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use unspool_codec::Spec;
 use unspool_core::RequestId;
-use unspool_cuda::{DeviceError, DeviceSpan, Mark, Poll, Stream, copy as raw};
+use unspool_cuda::{DeviceError, DeviceSpan, Mark, Stream, copy as raw};
 use unspool_gpu_codec::{After, CheckpointResult, GpuLayout, Pending, Request, Values};
 use unspool_tiers::{DeviceArray, WriteGuard};
 
@@ -17,7 +17,7 @@ use super::encoded::Encoded;
 use super::encoding::{Encoding, Member};
 use super::plan::{Plan, Planned};
 use crate::error::{Error, ErrorKind};
-use crate::gpu::{self, Gpu, Lease, Lent};
+use crate::gpu::{self, Gpu, Lent};
 use crate::hub::Hub;
 use crate::save::{Room, SaveTicket};
 
@@ -30,48 +30,17 @@ pub(crate) struct Sources {
     given: Vec<Option<Source>>,
 }
 
-/// Between two looks at copies that are still to come.
-const NAP: Duration = Duration::from_micros(200);
-
 /// The values of one region: dense.
 #[derive(Debug)]
 pub(crate) struct Source {
     span: DeviceSpan,
     /// The memory, where it is ours, and what it is filled behind.
-    aside: Option<(Aside, Mark)>,
-}
-
-/// Memory of ours.
-#[derive(Debug)]
-enum Aside {
-    /// For as long as it takes.
-    Scratch(Lent),
-    /// For checkpoints that are held.
-    Ring(Lease),
+    aside: Option<(Lent, Mark)>,
 }
 
 impl Source {
-    /// A copy that may be held.
-    pub(crate) fn held(lease: Lease, ready: Mark) -> Source {
-        Source { span: lease.span(), aside: Some((Aside::Ring(lease), ready)) }
-    }
-
     fn copied(lent: Lent, ready: Mark) -> Source {
-        Source { span: lent.span(), aside: Some((Aside::Scratch(lent), ready)) }
-    }
-
-    fn is_held(&self) -> bool {
-        matches!(self.aside, Some((Aside::Ring(_), _)))
-    }
-}
-
-impl Aside {
-    /// It can be used again behind `mark`.
-    fn done(self, gpu: &Gpu, mark: &Mark) {
-        match self {
-            Aside::Scratch(lent) => lent.done(gpu, mark.clone()),
-            Aside::Ring(mut lease) => lease.done(mark.clone()),
-        }
+        Source { span: lent.span(), aside: Some((lent, ready)) }
     }
 }
 
@@ -91,15 +60,10 @@ impl Sources {
         self.given.iter().all(Option::is_none)
     }
 
-    /// Whether all values lie where they may be held.
-    fn are_held(&self) -> bool {
-        self.given.iter().flatten().all(Source::is_held)
-    }
-
     /// The memory of ours can be used again behind `mark`.
     pub(crate) fn done(self, gpu: &Gpu, mark: &Mark) {
         for (memory, _) in self.given.into_iter().flatten().filter_map(|source| source.aside) {
-            memory.done(gpu, mark);
+            memory.done(gpu, mark.clone());
         }
     }
 }
@@ -148,7 +112,7 @@ pub(crate) type Launched = Arc<OnceLock<Pending>>;
 /// A checkpoint may begin behind one that is pending, whose room ends where its own begins.
 #[derive(Debug)]
 pub(crate) struct Chain {
-    /// Empty while that one is held, and for ever when it could not be launched.
+    /// Empty while that one is not launched, and for ever when it cannot be.
     pub(crate) behind: Launched,
     /// That save.
     pub(crate) request: RequestId,
@@ -178,26 +142,14 @@ impl SaveTicket {
         }
         let named = |index: usize| arrays.iter().any(|(given, ..)| *given == index);
         let is_last = encoded.all(named);
-        let mut holds = self.holds;
         for &(index, array, stream) in arrays {
-            let held = holds
-                .then(|| self.hub.set_aside(gpu, encoded.plan(), (array, stream)))
-                .transpose()?;
-            let source = match held.flatten() {
-                Some(source) => source,
-                None if is_last && stands_alone(encoded, index, array) => {
-                    Source { span: array.span(gpu.context()), aside: None }
-                }
-                None => gather(gpu, array, stream)?,
-            };
-            holds &= source.is_held();
-            encoded.sources.put(index, source);
+            if is_last {
+                encoded.give(gpu, index, (array, stream))?;
+            } else {
+                encoded.sources.put(index, gather(gpu, array, stream)?);
+            }
         }
         if !is_last {
-            return Ok(());
-        }
-        if self.holds && encoded.sources.are_held() {
-            self.hold();
             return Ok(());
         }
         let Some((_, _, stream)) = arrays.last() else { return Ok(()) };
@@ -253,17 +205,6 @@ impl SaveTicket {
         }
     }
 
-    /// All values are where they stay until the encoder is launched, with others.
-    fn hold(&mut self) {
-        self.room = match self.room.take() {
-            Some(Room::Arena(guard)) => Some(Room::Held(guard)),
-            other => other,
-        };
-        if let Some(encoded) = &mut self.encoded {
-            encoded.is_launched = true;
-        }
-    }
-
     /// Enqueues the encoder of all regions on `stream`.
     fn launch(&mut self, gpu: &Gpu, stream: &Stream) -> Result<Mark, Refused> {
         let began = Instant::now();
@@ -273,8 +214,6 @@ impl SaveTicket {
         let sources = std::mem::take(&mut encoded.sources);
         let launched = match room {
             Room::Arena(guard) if guard.device().is_some() => {
-                // What it may begin behind has been launched then.
-                self.hub.launch_held();
                 let chain = self.chain.take();
                 into_arena(
                     &self.hub,
@@ -291,6 +230,9 @@ impl SaveTicket {
             Ok((room, mark)) => {
                 encoded.time += began.elapsed();
                 encoded.is_launched = true;
+                if let Room::Encoding(encoding) = &room {
+                    let _ = self.launched.set(encoding.parts().last().clone());
+                }
                 self.room = Some(room);
                 self.hub.state().tally.launches.add(1);
                 if self.hub.settings.check_codec {
@@ -319,7 +261,7 @@ impl SaveTicket {
     }
 
     /// Brings all values to the host, where they are encoded at commit.
-    fn download_all(&mut self, gpu: &Gpu, arrays: &[Given<'_>]) -> Result<(), Error> {
+    pub(crate) fn download_all(&mut self, gpu: &Gpu, arrays: &[Given<'_>]) -> Result<(), Error> {
         let Some(encoded) = &mut self.encoded else { return Ok(()) };
         for (index, array, stream) in arrays {
             gpu::download(gpu, encoded.memory(*index)?, array, stream)?;
@@ -402,26 +344,26 @@ impl SaveTicket {
 }
 
 impl Encoded {
-    /// Waits for the values that are set aside until they are there, `until` has come or `is_over`.
+    /// Takes the values of region `index`, in place where an encoder can read them there. What was
+    /// given before stays.
     ///
     /// # Errors
-    /// `Timeout` in the latter cases.
-    pub(super) fn wait_for_sources(
-        &self,
-        until: Instant,
-        is_over: impl Fn() -> bool,
-    ) -> Result<(), Error> {
-        let asides = self.sources.given.iter().flatten().filter_map(|one| one.aside.as_ref());
-        for (_, mark) in asides {
-            while matches!(mark.poll(), Poll::NotYet) {
-                if is_over() || Instant::now() >= until {
-                    let message = "The host could not encode it instead, because the GPU has not \
-                                   come to the copies of its values.";
-                    return Err(Error::new(ErrorKind::Timeout, message));
-                }
-                std::thread::sleep(NAP);
-            }
+    /// When CUDA refuses to copy them aside.
+    pub(crate) fn give(
+        &mut self,
+        gpu: &Gpu,
+        index: usize,
+        (array, stream): (&DeviceArray, &Stream),
+    ) -> Result<(), DeviceError> {
+        if self.sources.has(index) {
+            return Ok(());
         }
+        let source = if stands_alone(self, index, array) {
+            Source { span: array.span(gpu.context()), aside: None }
+        } else {
+            gather(gpu, array, stream)?
+        };
+        self.sources.put(index, source);
         Ok(())
     }
 
@@ -438,7 +380,7 @@ impl Encoded {
             let Some(Source { span, aside: Some((memory, mark)) }) = source else { continue };
             stream.wait_for(&mark)?;
             raw::device_to_host(stream, self.memory(index)?, &span, limit)?;
-            memory.done(gpu, &gpu.mark(stream)?);
+            memory.done(gpu, gpu.mark(stream)?);
         }
         Ok(())
     }
@@ -575,11 +517,10 @@ fn encode_aside(
 }
 
 /// The error of a checkpoint that a GPU could not encode, for the call after it.
-pub(crate) fn not_encoded(version: i64, cause: &DeviceError, besides: Option<&str>) -> Error {
+pub(crate) fn not_encoded(version: i64, cause: &DeviceError) -> Error {
     let message = format!(
         "Version {version} was not saved: the GPU could not encode what it was given after the \
-         call had returned: {cause}{} Save again.",
-        besides.map_or_else(String::new, |besides| format!(" {besides}"))
+         call had returned: {cause} Save again."
     );
     Error::new(ErrorKind::Device, message).caused_by(cause.clone())
 }

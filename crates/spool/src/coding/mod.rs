@@ -2,7 +2,6 @@
 //! way into a tier, its decoder on the way out, and what is known of the error.
 
 mod automatic;
-mod batch;
 mod check;
 mod codecs;
 mod decoded;
@@ -15,18 +14,15 @@ mod on_gpu;
 mod plan;
 mod session;
 mod timing;
-mod together;
 
 pub use automatic::AutoStats;
 pub(crate) use automatic::Experience;
-pub use batch::{Accumulate, Launch, LaunchStats};
-pub(crate) use batch::{Held, Holding, may_hold};
 pub use codecs::Codecs;
 pub(crate) use decoded::Decoded;
 pub(crate) use decoding::Decoding;
-pub(crate) use encoded::{Encoded, Sealed, codings};
-pub(crate) use encoding::{Encoding, Placed};
+pub(crate) use encoded::{Encoded, codings};
+pub(crate) use encoding::{Encoding, Member, Placed};
 pub(crate) use figures::CodecTally;
-pub use figures::{CodecStats, RegionCoding};
-pub(crate) use launch::{Chain, Launched, not_encoded};
-pub(crate) use together::Taken;
+pub use figures::{CodecStats, LaunchStats, RegionCoding};
+pub(crate) use launch::{Chain, Launched, Sources, not_encoded, values};
+pub(crate) use plan::Plan;

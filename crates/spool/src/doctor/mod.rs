@@ -12,6 +12,7 @@ mod bounded;
 pub mod cuda;
 pub mod disk;
 pub mod host;
+mod kernels;
 mod nvrtc;
 pub(crate) mod system;
 
@@ -22,6 +23,7 @@ pub use automatic::Automatic;
 pub use cuda::{Cuda, Device};
 pub use disk::Disk;
 pub use host::Host;
+pub use kernels::Kernels;
 pub use nvrtc::Nvrtc;
 
 /// What to look at.
@@ -61,7 +63,9 @@ pub struct Diagnosis {
     pub host: Host,
     /// The driver and its devices.
     pub cuda: Cuda,
-    /// The compiler for kernels.
+    /// The kernels that came with the library.
+    pub kernels: Kernels,
+    /// The compiler for those of other devices.
     pub nvrtc: Nvrtc,
     /// The directory that was asked about.
     pub disk: Option<Disk>,
@@ -81,6 +85,7 @@ impl Checkup {
             nvrtc: nvrtc::look(self),
             disk: self.disk.as_deref().map(|dir| disk::look(dir, self)),
             host,
+            kernels: kernels::look(&cuda),
             cuda,
             automatic,
         }

@@ -33,12 +33,13 @@ impl Part {
 
 /// Refuses a stream that is being captured into a graph: a copy would be recorded and not made.
 pub(crate) fn check_stream(stream: &Stream) -> Result<(), Error> {
-    if !stream.is_capturing()? {
-        return Ok(());
-    }
+    if stream.is_capturing()? { Err(captured()) } else { Ok(()) }
+}
+
+pub(crate) fn captured() -> Error {
     let message = "The stream is being captured into a CUDA graph. A checkpoint has to be copied \
                    when it is saved or restored: call this outside of the capture.";
-    Err(Error::new(ErrorKind::Device, message))
+    Error::new(ErrorKind::Device, message)
 }
 
 /// Refuses an array of `found` bytes for a region of `bytes`.

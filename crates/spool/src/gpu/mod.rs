@@ -4,8 +4,6 @@ mod begun;
 mod choose;
 mod copies;
 mod idle;
-mod prepare;
-mod ring;
 mod scratch;
 
 use std::path::PathBuf;
@@ -23,11 +21,10 @@ pub(crate) use begun::{Begun, Leave, drop_behind};
 pub use choose::On;
 pub(crate) use choose::{choose, open};
 pub(crate) use copies::{
-    Part, check_size, check_stream, clear, download, get, load_host, put, send, staged, store,
+    Part, captured, check_size, check_stream, clear, download, get, load_host, put, send, staged, store,
     store_host, upload,
 };
 pub(crate) use idle::Idle;
-pub(crate) use ring::{Lease, Ring};
 pub(crate) use scratch::{Lent, Scratch};
 pub use unspool_cuda::{DeviceMemory, DeviceSpan, Mark, Stream, StridedLayout};
 pub use unspool_tiers::DeviceArray;
@@ -38,13 +35,13 @@ pub struct Gpu {
     device: Arc<Device>,
     strided: Arc<StridedCopies>,
     coders: Arc<GpuCodecs>,
-    /// There is no compiler for its encoders, or the device does not take them.
+    /// There are no kernels for its encoders, or the device does not take them.
     broken: Arc<AtomicBool>,
     scratch: Arc<Scratch>,
 }
 
 impl Gpu {
-    /// `folders` are looked into first for the compiler.
+    /// `folders` are looked into first for nvCOMP and for the compiler.
     pub(crate) fn new(device: Arc<Device>, folders: Vec<PathBuf>) -> Gpu {
         let coders = Arc::new(GpuCodecs::new(device.context(), &folders));
         let strided = Arc::new(StridedCopies::looking_in(device.context(), folders));
@@ -56,12 +53,12 @@ impl Gpu {
         (!self.broken.load(Ordering::Relaxed)).then_some(&self.coders)
     }
 
-    /// The same, also when they were found not to work: what is held for them needs their word.
+    /// The same, also when they were found not to work: for a batch that was begun before.
     pub(crate) fn own_coders(&self) -> &GpuCodecs {
         &self.coders
     }
 
-    /// A call of them has failed: without a compiler none can succeed.
+    /// A call of them has failed: without kernels none can succeed.
     pub(crate) fn coder_failed(&self, cause: &DeviceError) {
         if matches!(cause.kind(), DeviceErrorKind::Missing | DeviceErrorKind::Kernel) {
             self.broken.store(true, Ordering::Relaxed);

@@ -5,10 +5,13 @@
 use std::error::Error;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use unspool::gpu::{Context, DeviceArray, DeviceMemory, Stream, StridedLayout};
-use unspool::{Codecs, Dtype, On, RegionSpec, Settings, Spool, Wait};
+use unspool::{
+    Accumulate, Batched, Codecs, Dtype, On, RegionSpec, RestoreTicket, Settings, Spool, Wait,
+};
 use unspool_cuda::{Driver, copy};
 
 /// The largest error of the tests' codecs.
@@ -64,6 +67,48 @@ pub fn open(codec: Codecs, change: impl FnOnce(&mut Settings)) -> Outcome<Spool>
     Ok(Spool::open(settings)?)
 }
 
+/// The same with an adaptor in front of it.
+pub fn open_batched(
+    codec: Codecs,
+    most: Accumulate,
+    change: impl FnOnce(&mut Settings),
+) -> Outcome<Batched> {
+    Ok(Batched::new(Arc::new(open(codec, change)?), most))
+}
+
+/// An array for a region, by its index, and the stream that it is ready on.
+pub type Given<'a> = (usize, &'a DeviceArray, &'a Stream);
+
+/// A spool, or an adaptor in front of one.
+pub trait History {
+    fn put(&self, version: i64, specs: Vec<RegionSpec>, arrays: &[Given<'_>]) -> Outcome;
+    fn get(&self, version: i64) -> Result<RestoreTicket, unspool::Error>;
+}
+
+impl History for Spool {
+    fn put(&self, version: i64, specs: Vec<RegionSpec>, arrays: &[Given<'_>]) -> Outcome {
+        let mut ticket = self.save(version, specs, &wait())?;
+        ticket.put_all(arrays)?;
+        Ok(ticket.commit()?)
+    }
+
+    fn get(&self, version: i64) -> Result<RestoreTicket, unspool::Error> {
+        self.restore(version, &wait())
+    }
+}
+
+impl History for Batched {
+    fn put(&self, version: i64, specs: Vec<RegionSpec>, arrays: &[Given<'_>]) -> Outcome {
+        let mut checkpoint = self.checkpoint(version, specs)?;
+        arrays.iter().try_for_each(|(index, array, stream)| checkpoint.put(*index, array, stream))?;
+        Ok(self.save(checkpoint, &wait())?)
+    }
+
+    fn get(&self, version: i64) -> Result<RestoreTicket, unspool::Error> {
+        self.restore(version, &wait())
+    }
+}
+
 /// New memory of the device with these bytes.
 pub fn upload(context: &Context, stream: &Stream, bytes: &[u8]) -> Outcome<DeviceMemory> {
     let memory = DeviceMemory::new(context, bytes.len() as u64)?;
@@ -107,38 +152,36 @@ impl Application {
     }
 
     /// Saves what `from` holds, and spoils the array that was saved.
-    pub fn save_from(&self, spool: &Spool, version: i64, from: &DeviceMemory) -> Outcome {
+    pub fn save_from(&self, spool: &impl History, version: i64, from: &DeviceMemory) -> Outcome {
         copy::device_to_device(&self.stream, &self.array.span(), &from.span())?;
         let specs = vec![floats("u", self.array.span().len())];
-        let mut ticket = spool.save(version, specs, &wait())?;
-        ticket.put(0, &array_of(&self.array), &self.stream)?;
-        ticket.commit()?;
+        spool.put(version, specs, &[(0, &array_of(&self.array), &self.stream)])?;
         Ok(copy::fill(&self.stream, &self.array.span(), 0xEE)?)
     }
 
     /// Saves the values of `version`.
-    pub fn save(&self, spool: &Spool, version: i64) -> Outcome {
+    pub fn save(&self, spool: &impl History, version: i64) -> Outcome {
         self.save_from(spool, version, &self.upload(&(self.values)(version))?)
     }
 
     /// What is restored on the GPU.
-    pub fn restore(&self, spool: &Spool, version: i64) -> Outcome<Vec<u8>> {
+    pub fn restore(&self, spool: &impl History, version: i64) -> Outcome<Vec<u8>> {
         copy::fill(&self.stream, &self.other.span(), 0xEE)?;
-        let mut ticket = spool.restore(version, &wait())?;
+        let mut ticket = spool.get(version)?;
         ticket.get(0, &array_of(&self.other), &self.stream)?;
         ticket.finish()?;
         download(&self.stream, &self.other)
     }
 
     /// How far what is restored on the GPU is from what was saved.
-    pub fn restored_error(&self, spool: &Spool, version: i64) -> Outcome<f64> {
+    pub fn restored_error(&self, spool: &impl History, version: i64) -> Outcome<f64> {
         Ok(error(&self.restore(spool, version)?, &(self.values)(version)))
     }
 }
 
 /// What is restored on the host.
-pub fn on_host(spool: &Spool, version: i64, index: usize) -> Outcome<Vec<u8>> {
-    let ticket = spool.restore(version, &wait())?;
+pub fn on_host(spool: &impl History, version: i64, index: usize) -> Outcome<Vec<u8>> {
+    let ticket = spool.get(version)?;
     let mut bytes = vec![0; ticket.head().regions[index].bytes as usize];
     ticket.read_into(index, &mut bytes)?;
     ticket.finish()?;

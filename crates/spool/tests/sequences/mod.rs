@@ -16,11 +16,12 @@ use std::collections::BTreeMap;
 use std::error::Error;
 use std::fmt;
 use std::ops::Range;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use unspool::gpu::{DeviceMemory, Gpu, Stream};
-use unspool::{Accumulate, Codecs, DiskSettings, On, Settings, Spec, Spool, Wait};
+use unspool::{Accumulate, Batched, Codecs, DiskSettings, On, Settings, Spec, Spool, Wait};
 
 pub use arrays::Bank;
 pub use plan::{Dice, Done, Plan, Wrong};
@@ -42,7 +43,9 @@ struct Lane {
 
 /// One sequence under way.
 struct Player<'a> {
-    spool: &'a Spool,
+    spool: &'a Batched,
+    /// Whether saves go through the adaptor, so that some wait for others.
+    batches: bool,
     gpu: Gpu,
     bank: &'a Bank,
     dice: Dice,
@@ -85,25 +88,24 @@ fn on_threads(count: u64, body: impl Fn(u64) -> Outcome<Done> + Sync) -> Outcome
     })
 }
 
-fn open(plan: &Plan) -> Result<Spool, unspool::Error> {
-    Spool::open(Settings {
+fn open(plan: &Plan) -> Result<Batched, unspool::Error> {
+    let spool = Spool::open(Settings {
         device: (plan.device > 0).then_some(plan.device),
         host: (plan.host > 0).then_some(plan.host),
         disk: plan.disk.as_ref().map(DiskSettings::new),
         on: On::Cuda(Some(plan.on)),
         check_order: plan.check_order,
         codec: Codecs::all(if plan.encoded { Spec::Lossless } else { Spec::Raw }),
-        accumulate: accumulate(plan),
         timeout: LIMIT,
         ..Settings::default()
-    })
+    })?;
+    Ok(Batched::new(Arc::new(spool), accumulate(plan)))
 }
 
 /// Some checkpoints are larger than what a batch takes, and some launches come by themselves.
-fn accumulate(plan: &Plan) -> Option<Accumulate> {
+fn accumulate(plan: &Plan) -> Accumulate {
     let held_at_most = Duration::from_micros(500 * (plan.seed % 7));
-    let (checkpoints, bytes) = (plan.accumulate, plan.largest);
-    (checkpoints > 0).then_some(Accumulate { checkpoints, bytes, held_at_most })
+    Accumulate { checkpoints: plan.accumulate, bytes: plan.largest, held_at_most }
 }
 
 /// Plays the sequences of these seeds on four threads, each with spools of its own, until one
@@ -201,13 +203,14 @@ fn in_plan(error: Box<dyn Error + Send + Sync>, plan: &Plan) -> Box<dyn Error + 
 
 impl<'a> Player<'a> {
     /// Number `number` of the players of a spool, who have versions of their own each.
-    fn new(spool: &'a Spool, plan: &Plan, bank: &'a Bank, number: u64) -> Outcome<Player<'a>> {
-        let gpu = spool.gpu().ok_or("the spool has no GPU")?.clone();
+    fn new(spool: &'a Batched, plan: &Plan, bank: &'a Bank, number: u64) -> Outcome<Player<'a>> {
+        let gpu = spool.spool().gpu().ok_or("the spool has no GPU")?.clone();
         let largest = plan.largest.min(bank.len());
         Ok(Player {
             lanes: lanes(&gpu, largest)?,
             checks: Checks::new(&gpu, 16 * largest)?,
             spool,
+            batches: plan.accumulate > 0,
             gpu,
             bank,
             dice: Dice::new(plan.seed + (number << 32)),
@@ -239,7 +242,7 @@ impl<'a> Player<'a> {
             },
             15..17 => self.discard(),
             17 => self.expect(),
-            18 if self.dice.one_in(4) => Ok(self.spool.forget_hints()?),
+            18 if self.dice.one_in(4) => Ok(self.spool.spool().forget_hints()?),
             18 if self.dice.one_in(4) => Ok(self.spool.flush(&Wait::at_most(LIMIT))?),
             _ => self.give_up(),
         }
@@ -279,7 +282,7 @@ impl<'a> Player<'a> {
     fn expect(&mut self) -> Outcome {
         let mut versions = self.shuffled();
         versions.truncate(1 + self.dice.below(6) as usize);
-        Ok(self.spool.expect(versions)?)
+        Ok(self.spool.spool().expect(versions)?)
     }
 }
 

@@ -1,7 +1,7 @@
 //! Saves and restores in all the ways that there are.
 
-use unspool::gpu::{DeviceSpan, Stream};
-use unspool::{Launch, RegionSpec, RestoreTicket, SaveTicket, Wait};
+use unspool::gpu::{DeviceArray, DeviceSpan, Stream};
+use unspool::{Checkpoint, RegionSpec, RestoreTicket, SaveTicket, Wait};
 use unspool_cuda::copy;
 
 use super::arrays::Content;
@@ -22,8 +22,19 @@ impl Player<'_> {
         Wait { stream: Some(&self.lanes[lane].stream), ..self.wait() }
     }
 
-    /// Saves a new version.
+    /// Saves a new version, or some.
     pub(super) fn save(&mut self) -> Outcome {
+        match self.dice.below(4) {
+            0 => self.save_many(),
+            1.. if self.batches => self.save_batched(),
+            _ => self.save_alone(),
+        }
+    }
+
+    fn save_alone(&mut self) -> Outcome {
+        if self.batches && self.dice.one_in(2) {
+            self.spool.hand_over(&self.wait())?;
+        }
         let (version, contents) = (self.next, self.contents());
         self.next += 1;
         let ticket = self.begin_save(version, &contents)?;
@@ -33,21 +44,95 @@ impl Player<'_> {
         Ok(())
     }
 
+    /// Saves up to three versions by one call.
+    fn save_many(&mut self) -> Outcome {
+        let count = 1 + self.dice.below(3);
+        let all = (0..count).map(|_| self.contents_of(self.largest / count / 2));
+        let (all, first) = (all.collect::<Vec<_>>(), self.next);
+        self.next += count.cast_signed();
+        let (mut used, mut arrays) = (0, Vec::new());
+        for contents in &all {
+            arrays.push(self.lay_out(contents, &mut used)?);
+        }
+        let mut batch = Vec::new();
+        for (version, (contents, arrays)) in (first..).zip(all.iter().zip(&arrays)) {
+            batch.push(self.checkpoint(version, contents, arrays)?);
+        }
+        self.spool.spool().save_many(&mut batch, &self.wait())?;
+        assert!(batch.is_empty(), "what is saved is taken out");
+        drop(batch);
+        self.saved.extend((first..).zip(all));
+        self.done.saves += count;
+        self.spoil()
+    }
+
+    /// Saves a new version, which may wait for others.
+    fn save_batched(&mut self) -> Outcome {
+        let (version, contents) = (self.next, self.contents_of(self.largest / 2));
+        self.next += 1;
+        let arrays = self.lay_out(&contents, &mut 0)?;
+        let checkpoint = self.checkpoint(version, &contents, &arrays)?;
+        self.spool.save(checkpoint, &self.wait())?;
+        self.saved.insert(version, contents);
+        self.done.saves += 1;
+        if self.dice.one_in(4) {
+            self.spool.hand_over(&self.wait())?;
+        }
+        self.spoil()
+    }
+
+    /// Puts the contents of a checkpoint into arrays of lanes, one after the other.
+    fn lay_out(&mut self, contents: &[Content], used: &mut u64) -> Outcome<Vec<(DeviceArray, usize)>> {
+        let mut arrays = Vec::new();
+        for content in contents {
+            let lane = self.lane();
+            let array = self.lanes[lane].array.span().slice(*used, content.extent())?;
+            let from = content.on_device(self.bank)?;
+            copy::device_to_device(&self.lanes[lane].stream, &array, &from)?;
+            *used += content.extent().next_multiple_of(8);
+            arrays.push((content.array(&array), lane));
+        }
+        Ok(arrays)
+    }
+
+    fn checkpoint<'c>(
+        &'c self,
+        version: i64,
+        contents: &[Content],
+        arrays: &'c [(DeviceArray, usize)],
+    ) -> Outcome<Checkpoint<'c>> {
+        let specs = contents.iter().enumerate().map(|(index, content)| content.spec(index));
+        let mut checkpoint = self.spool.checkpoint(version, specs.collect())?;
+        for (index, (array, lane)) in arrays.iter().enumerate() {
+            checkpoint.put(index, array, &self.lanes[*lane].stream)?;
+        }
+        Ok(checkpoint)
+    }
+
+    /// Overwrites the arrays of all lanes.
+    fn spoil(&self) -> Outcome {
+        for lane in &self.lanes {
+            copy::fill(&lane.stream, &lane.array.span(), AFTER)?;
+        }
+        Ok(())
+    }
+
     fn contents(&mut self) -> Vec<Content> {
+        self.contents_of(self.largest)
+    }
+
+    /// Up to three regions, which have at most `largest` bytes together.
+    fn contents_of(&mut self, largest: u64) -> Vec<Content> {
         let count = if self.dice.one_in(3) { 1 + self.dice.below(3) } else { 1 };
-        let largest = self.largest / count;
+        let largest = largest / count;
         (0..count).map(|_| Content::draw(&mut self.dice, self.bank, largest)).collect()
     }
 
     fn begin_save(&mut self, version: i64, contents: &[Content]) -> Outcome<SaveTicket> {
         let specs: Vec<RegionSpec> =
             contents.iter().enumerate().map(|(index, content)| content.spec(index)).collect();
-        let launch = [Launch::Held, Launch::Held, Launch::WithHeld, Launch::Alone]
-            [self.dice.below(4) as usize];
         let wait = if version % 2 == 0 { self.wait_on(0) } else { self.wait() };
-        let mut ticket = self.spool.save(version, specs, &wait)?;
-        ticket.set_launch(launch);
-        Ok(ticket)
+        Ok(self.spool.spool().save(version, specs, &wait)?)
     }
 
     fn fill(&mut self, mut ticket: SaveTicket, contents: &[Content]) -> Outcome {

@@ -51,7 +51,9 @@ class Diagnosis:
             memory counts against `ulimit -l`), `problem`, and `speeds`: `device_to_host`,
             `host_to_device`, `both_each` (each direction while the other one runs),
             `within_device`.
-        nvrtc: the compiler for kernels: `path`, `version`, `problem`.
+        kernels: what the kernels that came with the package are for, in a sentence.
+        compiled_on: the devices whose kernels the compiler has to make.
+        nvrtc: the compiler for kernels, which only such devices need: `path`, `version`, `problem`.
         disk: the directory that was asked about: `directory`, `file_system`, `medium` (`"local"`,
             `"memory"`, `"remote"`), `free`, `total`, `direct` (O_DIRECT), `direct_problem`,
             `io_uring`, `io_uring_problem`, `write`, `read` (rates of one thread), `problem`, and
@@ -66,6 +68,8 @@ class Diagnosis:
     host: Facts
     cuda: Facts
     devices: tuple[Facts, ...]
+    kernels: str
+    compiled_on: tuple[int, ...]
     nvrtc: Facts
     disk: Facts | None
     automatic_device: str | None

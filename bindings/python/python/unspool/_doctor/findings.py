@@ -59,17 +59,19 @@ def _cuda(found: Diagnosis) -> Iterator[Finding]:
 
 def _nvrtc(found: Diagnosis) -> Iterator[Finding]:
     compiler, driver = found.nvrtc, found.cuda.version
-    if driver is None:
+    if driver is None or not found.compiled_on:
         return
     if compiler.problem is not None:
         yield Finding(
             "missing",
             "NVRTC",
             compiler.problem,
-            "Arrays of a GPU whose items are scattered in memory are refused, and those of small "
-            "rows are copied more slowly; dense arrays need no kernel.",
-            "pip install nvidia-cuda-nvrtc, in the release of your driver's CUDA, or name the "
-            "library in UNSPOOL_NVRTC.",
+            "No kernels came with this build for a device of this machine. Its arrays are encoded by "
+            "the host; those whose items are scattered in memory are refused, and those of small "
+            "rows are copied more slowly.",
+            "Install a wheel of Unspool, which has kernels for all supported devices; or pip install "
+            "nvidia-cuda-nvrtc, in the release of your driver's CUDA, or name the library in "
+            "UNSPOOL_NVRTC.",
         )
     if compiler.version is not None and compiler.version[0] > driver[0]:
         yield Finding(

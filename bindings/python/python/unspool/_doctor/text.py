@@ -47,6 +47,7 @@ def _facts(found: Diagnosis) -> Iterator[tuple[str, str]]:
         pieces = "mapped in pieces" if device.maps_in_pieces else "NOT mapped in pieces"
         yield "  memory", f"{_free(device)}, {pieces}"
         yield "  links", _links(device.speeds)
+    yield "kernels", found.kernels
     yield "NVRTC", _nvrtc(found.nvrtc)
     yield "memory", _memory(found.host)
     yield "  pinning", _pinning(found)

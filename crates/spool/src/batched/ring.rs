@@ -8,7 +8,7 @@ use std::sync::Arc;
 use unspool_cuda::{DeviceError, DeviceMemory, DeviceSpan, Mark, Stream};
 use unspool_transfer::sync::{Mutex, lock};
 
-use super::Gpu;
+use crate::gpu::Gpu;
 
 /// Pieces begin at multiples of this: more than any encoder asks of an array.
 const UNIT: u64 = 256;

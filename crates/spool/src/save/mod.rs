@@ -1,5 +1,9 @@
 //! A save in progress.
 
+mod in_flight;
+mod many;
+mod together;
+
 use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
@@ -10,15 +14,19 @@ use unspool_cuda::{DeviceSpan, Stream};
 use unspool_tiers::{Gpu, WriteGuard};
 use unspool_transfer::{Buffer, Frame, TransferError, staging, write_frame};
 
-use crate::coding::{Chain, Codecs, Encoded, Encoding, Launch, may_hold};
+use crate::coding::{Chain, Codecs, Encoded, Encoding, Launched, Plan};
 use crate::error::{Error, ErrorKind};
 use crate::gpu::{self, Begun, DeviceArray, Leave, Part};
 use crate::hub::{Hub, check_open};
 use crate::spool::Spool;
-use crate::state::Answer;
+use crate::state::{Answer, State};
 use crate::tally::Call;
 use crate::wait::Wait;
 use crate::waiting::{Answered, Asked, Until};
+
+pub(crate) use in_flight::{InFlight, Outcome};
+pub use many::Checkpoint;
+pub(crate) use together::MOST_REGIONS;
 
 /// Room for one checkpoint: fill its regions, then [`commit`](SaveTicket::commit). Dropping the
 /// ticket gives the save up: nothing was saved and the version is free again.
@@ -35,11 +43,10 @@ pub struct SaveTicket {
     begun: Begun,
     /// Its encoders, where a region is encoded.
     pub(crate) encoded: Option<Box<Encoded>>,
-    /// What it comes behind where a GPU encodes it.
+    /// The save after which it is placed where a GPU encodes it.
     pub(crate) chain: Option<Chain>,
-    /// Its arrays are copied aside, to be encoded together with those of others.
-    pub(crate) holds: bool,
-    pub(crate) launch: Launch,
+    /// Its end on the device, once its encoder is enqueued.
+    pub(crate) launched: Launched,
 }
 
 /// The memory that the caller fills, or that encoders do.
@@ -48,8 +55,6 @@ pub(crate) enum Room {
     Arena(WriteGuard),
     /// No arena can hold it: it is written to the store at commit.
     Staged(Buffer),
-    /// It waits for a launch that encodes several checkpoints.
-    Held(WriteGuard),
     /// A GPU is encoding into it.
     Encoding(Encoding),
 }
@@ -59,7 +64,7 @@ impl Room {
     fn gpu(&self) -> Option<&Arc<Gpu>> {
         match self {
             Room::Arena(guard) => guard.gpu(),
-            Room::Staged(_) | Room::Held(_) | Room::Encoding(_) => None,
+            Room::Staged(_) | Room::Encoding(_) => None,
         }
     }
 
@@ -68,7 +73,7 @@ impl Room {
         match self {
             Room::Arena(guard) => guard.bytes(),
             Room::Staged(buffer) => Some(buffer),
-            Room::Held(_) | Room::Encoding(_) => None,
+            Room::Encoding(_) => None,
         }
     }
 }
@@ -101,32 +106,87 @@ impl Spool {
         wait: &Wait<'_>,
     ) -> Result<SaveTicket, Error> {
         let hub = self.hub();
-        let head = Head::layout(version, regions).map_err(|cause| {
-            let message = format!("Version {version} cannot be saved: {cause}");
-            Error::new(ErrorKind::Invalid, message).caused_by(cause)
-        })?;
-        let plan = hub.plan(&head, codecs)?;
-        let (head, encoded) = plan.map_or((head, None), |(worst, plan)| (worst, Some(plan)));
-        let size = if encoded.is_some() { Size::AtMost } else { Size::Exact };
-        let asked = Asked::Save { version: Version(version), bytes: head.payload_bytes, size };
-        let frame = Arc::new(Frame::new(head));
+        let prepared = hub.prepare(version, regions, codecs)?;
         let began = hub.time_of_call();
         let mut state = hub.enter()?;
         hub.tell_failure(&mut state)?;
-        let mut answered = hub.ask(state, asked, wait, Until::Closing)?;
+        let mut answered = hub.ask(state, prepared.asked(), wait, Until::Closing)?;
         count_stall(&mut answered, version);
         let Answered { request, answer, mut state, waited, .. } = answered;
         let Answer::Granted(checkpoint, place) = answer else {
             unreachable!("a save is granted or refused")
         };
+        let ticket = prepared.granted(hub, &mut state, (request, checkpoint, place), began);
+        drop(state);
+        hub.span_of_stall(&ticket.frame, place.tier, waited);
+        ticket.enter()
+    }
+}
+
+/// A checkpoint before there is room for it: its regions, and how they are encoded.
+#[derive(Debug)]
+pub(crate) struct Prepared {
+    /// With the largest streams, where a region is encoded.
+    frame: Arc<Frame>,
+    /// `None` where all regions are kept as they are.
+    plan: Option<Plan>,
+}
+
+impl Hub {
+    /// Plans a checkpoint of these regions.
+    ///
+    /// # Errors
+    /// `Invalid` when the regions make no sense, or a codec cannot take its region.
+    pub(crate) fn prepare(
+        &self,
+        version: i64,
+        regions: Vec<RegionSpec>,
+        codecs: &Codecs,
+    ) -> Result<Prepared, Error> {
+        let head = Head::layout(version, regions).map_err(|cause| {
+            let message = format!("Version {version} cannot be saved: {cause}");
+            Error::new(ErrorKind::Invalid, message).caused_by(cause)
+        })?;
+        let plan = self.plan(&head, codecs)?;
+        let (head, plan) = plan.map_or((head, None), |(worst, plan)| (worst, Some(plan)));
+        Ok(Prepared { frame: Arc::new(Frame::new(head)), plan })
+    }
+}
+
+impl Prepared {
+    /// The regions and where they lie in the payload; those of an encoded checkpoint where they lie
+    /// at most.
+    pub(crate) fn head(&self) -> &Arc<Head> {
+        self.frame.head()
+    }
+
+    pub(crate) fn plan(&self) -> Option<&Plan> {
+        self.plan.as_ref()
+    }
+
+    /// The request for its room.
+    pub(crate) fn asked(&self) -> Asked {
+        let head = self.head();
+        let size = if self.plan.is_some() { Size::AtMost } else { Size::Exact };
+        Asked::Save { version: Version(head.version), bytes: head.payload_bytes, size }
+    }
+
+    /// The save for which room was granted. `state` is the lock under which that was. The ticket
+    /// has no room yet: [`SaveTicket::enter`] borrows it, with the lock released.
+    fn granted(
+        &self,
+        hub: &Arc<Hub>,
+        state: &mut State,
+        (request, checkpoint, place): (RequestId, CheckpointId, Place),
+        began: Nanos,
+    ) -> SaveTicket {
+        let frame = Arc::clone(&self.frame);
         state.catalogue.insert(checkpoint, Arc::clone(&frame), false);
-        if let Some(plan) = &encoded {
+        if let Some(plan) = &self.plan {
             state.catalogue.set_codecs(checkpoint, plan.untold());
         }
-        let chain = encoded.as_ref().and_then(|_| hub.chain(&state, place));
-        drop(state);
-        hub.span_of_stall(&frame, place.tier, waited);
-        let ticket = SaveTicket {
+        let chain = self.plan.as_ref().and_then(|_| hub.chain(state, place));
+        SaveTicket {
             hub: Arc::clone(hub),
             room: None,
             request,
@@ -134,15 +194,11 @@ impl Spool {
             place,
             began,
             begun: Begun::No,
-            encoded: encoded.map(|plan| hub.encoded(plan, &frame)),
+            encoded: self.plan.clone().map(|plan| hub.encoded(plan, &frame)),
             frame,
             chain,
-            holds: false,
-            launch: Launch::default(),
-        };
-        let mut ticket = ticket.enter()?;
-        ticket.set_launch(Launch::default());
-        Ok(ticket)
+            launched: Launched::default(),
+        }
     }
 }
 
@@ -176,18 +232,6 @@ impl SaveTicket {
             Some(arena) => Ok(Room::Arena(arena.create(self.checkpoint, place.offset, bytes)?)),
             None => Ok(Room::Staged(staging(&self.hub.buffers, bytes)?)),
         }
-    }
-
-    /// Says when its encoder is launched, where the settings accumulate. To be called before any
-    /// array is given; without it the checkpoint is held for others where that can be done.
-    pub fn set_launch(&mut self, launch: Launch) {
-        let settings = &self.hub.settings;
-        let most = settings.accumulate.filter(|_| launch != Launch::Alone && !settings.check_codec);
-        let plan = self.encoded.as_ref().map(|encoded| encoded.plan());
-        let is_on_gpu = matches!(&self.room, Some(Room::Arena(guard)) if guard.device().is_some());
-        let both = most.zip(plan).filter(|_| is_on_gpu);
-        self.holds = both.is_some_and(|(most, plan)| may_hold(plan, &most));
-        self.launch = launch;
     }
 
     /// The regions and where they lie in the payload; those of an encoded checkpoint where they lie
@@ -225,7 +269,7 @@ impl SaveTicket {
         match &mut self.room {
             Some(Room::Arena(guard)) => guard.bytes().map(|bytes| &mut bytes[range]),
             Some(Room::Staged(buffer)) => Some(&mut buffer[range]),
-            Some(Room::Held(_) | Room::Encoding(_)) | None => None,
+            Some(Room::Encoding(_)) | None => None,
         }
     }
 
@@ -264,7 +308,7 @@ impl SaveTicket {
         match &mut self.room {
             Some(Room::Arena(guard)) => gpu::store_host(&self.hub, guard, part, write)?,
             Some(Room::Staged(buffer)) => write(&mut buffer[part.range()]),
-            Some(Room::Held(_) | Room::Encoding(_)) | None => {}
+            Some(Room::Encoding(_)) | None => {}
         }
         Ok(())
     }
@@ -306,7 +350,7 @@ impl SaveTicket {
         match &mut self.room {
             Some(Room::Arena(guard)) => gpu::put(&gpu, guard, part, from, on),
             Some(Room::Staged(buffer)) => gpu::download(&gpu, &mut buffer[part.range()], from, on),
-            Some(Room::Held(_) | Room::Encoding(_)) | None => Ok(()),
+            Some(Room::Encoding(_)) | None => Ok(()),
         }
     }
 
@@ -394,7 +438,7 @@ impl SaveTicket {
             match &mut self.room {
                 Some(Room::Arena(guard)) => gpu::clear(guard, part)?,
                 Some(Room::Staged(buffer)) => buffer[part.range()].fill(0),
-                Some(Room::Held(_) | Room::Encoding(_)) | None => {}
+                Some(Room::Encoding(_)) | None => {}
             }
         }
         Ok(())
@@ -415,8 +459,8 @@ impl SaveTicket {
         self.launch_rest()?;
         hub.count_kernels(Call::Save, self.version());
         self.check_passed()?;
-        if matches!(self.room, Some(Room::Held(_) | Room::Encoding(_))) {
-            return self.hand(false);
+        if matches!(self.room, Some(Room::Encoding(_))) {
+            return self.hand_over(false);
         }
         let sealed = self.seal()?;
         if let Some(Room::Staged(buffer)) = &self.room {
@@ -491,8 +535,7 @@ impl SaveTicket {
             begun: Begun::Leaving,
             encoded: None,
             chain: None,
-            holds: false,
-            launch: Launch::Alone,
+            launched: Launched::default(),
         }
     }
 
@@ -514,7 +557,7 @@ impl Drop for SaveTicket {
         if !self.hub.is_forked() && matches!(self.room, Some(Room::Encoding(_))) {
             // The encoder is on its way: its memory is free when it is done. Nobody is there to
             // hear of an error.
-            let _ = self.hand(true);
+            let _ = self.hand_over(true);
             return;
         }
         let Some(mut room) = self.room.take() else { return };

@@ -1,17 +1,18 @@
-//! Checkpoints that are held and encoded together, on a fake GPU that is late, stands still or is
-//! lost.
+//! Checkpoints that wait in front of a spool and are encoded together, on a fake GPU that is late,
+//! stands still or is lost.
 
 mod application;
 
 use std::time::{Duration, Instant};
 
 use application::{
-    Application, BOUND, LIMIT, Outcome, Packages, array_of, every_other, floats, on_host, wait,
+    Application, BOUND, History, LIMIT, Outcome, Packages, array_of, every_other, floats, on_host,
+    wait,
 };
-use unspool::gpu::{DeviceMemory, Stream};
+use unspool::gpu::{DeviceArray, DeviceMemory, Stream};
 use unspool::{
-    Accumulate, Bound, CodecId, Codecs, DiskSettings, ErrorKind, Launch, LaunchStats, NvComp,
-    Settings, Spec, Spool,
+    Accumulate, Batched, Bound, Checkpoint, CodecId, Codecs, DiskSettings, ErrorKind, LaunchStats,
+    NvComp, Settings, Spec, Spool, Stats,
 };
 use unspool_cuda::copy;
 use unspool_fakecuda::Fake;
@@ -38,20 +39,26 @@ fn eight() -> Accumulate {
     Accumulate { checkpoints: 8, bytes: 8 * LEN, held_at_most: FOR_EVER }
 }
 
-/// A spool that holds up to eight checkpoints.
-fn open(change: impl FnOnce(&mut Settings)) -> Outcome<Spool> {
-    application::open(bounded(), |settings| {
-        settings.accumulate = Some(eight());
-        change(settings);
-    })
+/// A spool whose batches have up to eight checkpoints.
+fn open(change: impl FnOnce(&mut Settings)) -> Outcome<Batched> {
+    application::open_batched(bounded(), eight(), change)
 }
 
-fn launches(spool: &Spool) -> LaunchStats {
-    spool.stats().map(|stats| stats.launches).unwrap_or_default()
+/// A spool whose batches are these.
+fn open_with(most: Accumulate) -> Outcome<Batched> {
+    application::open_batched(bounded(), most, |_| ())
 }
 
-fn notes(spool: &Spool) -> Vec<String> {
-    spool.stats().map(|stats| stats.application.notes).unwrap_or_default()
+fn stats(spool: &Batched) -> Stats {
+    spool.spool().stats().unwrap_or_default()
+}
+
+fn launches(spool: &Batched) -> LaunchStats {
+    stats(spool).launches
+}
+
+fn notes(spool: &Batched) -> Vec<String> {
+    stats(spool).application.notes
 }
 
 fn launched(launches: u64, checkpoints: u64, most: u64) -> LaunchStats {
@@ -68,7 +75,7 @@ fn checkpoints_of_one_launch_are_those_that_are_encoded_alone() {
         application.save(&alone, version).unwrap();
         application.save(&together, version).unwrap();
     }
-    assert_eq!(launches(&alone), launched(20, 20, 1));
+    assert_eq!(alone.stats().unwrap().launches, launched(20, 20, 1));
     assert_eq!(launches(&together), launched(2, 16, 8));
     for version in (0..20).rev() {
         let told = together.achieved(version).unwrap();
@@ -80,13 +87,13 @@ fn checkpoints_of_one_launch_are_those_that_are_encoded_alone() {
     }
     assert_eq!(launches(&together), launched(3, 20, 8));
     let used = |spool: &Spool| spool.stats().unwrap().tiers[0].used;
-    assert_eq!(used(&together), used(&alone), "no holes between them");
+    assert_eq!(used(together.spool()), used(&alone), "no holes between them");
     alone.close().unwrap();
     together.close().unwrap();
 }
 
 #[test]
-fn saves_are_held_while_the_gpu_stands() {
+fn saves_return_while_the_gpu_stands() {
     let fake = Fake::start();
     let application = application().unwrap();
     let spool = open(|_| ()).unwrap();
@@ -107,7 +114,7 @@ fn saves_are_held_while_the_gpu_stands() {
 }
 
 #[test]
-fn whoever_needs_a_held_checkpoint_has_it_launched() {
+fn whoever_needs_a_checkpoint_that_waits_has_it_launched() {
     let _fake = Fake::start();
     let application = application().unwrap();
     let directory = tempfile::tempdir().unwrap();
@@ -151,14 +158,11 @@ fn whoever_needs_a_held_checkpoint_has_it_launched() {
 }
 
 #[test]
-fn nothing_is_held_for_longer_than_the_settings_say() {
+fn nothing_waits_for_longer_than_the_settings_say() {
     let _fake = Fake::start();
     let application = application().unwrap();
-    let spool = open(|settings| {
-        let held_at_most = Duration::from_millis(2);
-        settings.accumulate = settings.accumulate.map(|all| Accumulate { held_at_most, ..all });
-    })
-    .unwrap();
+    let held_at_most = Duration::from_millis(2);
+    let spool = open_with(Accumulate { held_at_most, ..eight() }).unwrap();
     let began = Instant::now();
     for version in 0..3 {
         application.save(&spool, version).unwrap();
@@ -171,24 +175,28 @@ fn nothing_is_held_for_longer_than_the_settings_say() {
 }
 
 #[test]
-fn a_save_says_when_it_is_launched() {
+fn a_batch_is_handed_over_when_the_application_says_so() {
     let _fake = Fake::start();
     let application = application().unwrap();
     let spool = open(|_| ()).unwrap();
     let values = application.prepared(0..6).unwrap();
-    let save = |version: i64, launch| {
-        let mut ticket = spool.save(version, vec![floats("u", LEN)], &wait()).unwrap();
-        ticket.set_launch(launch);
-        ticket.put(0, &array_of(&values[version as usize]), &application.stream).unwrap();
-        ticket.commit().unwrap();
+    let keep = |version: i64| {
+        application.save_from(&spool, version, &values[version as usize]).unwrap();
         launches(&spool)
     };
-    assert_eq!(save(0, Launch::Alone), launched(1, 1, 1));
-    assert_eq!(save(1, Launch::Held), launched(1, 1, 1));
-    assert_eq!(save(2, Launch::Held), launched(1, 1, 1));
-    assert_eq!(save(3, Launch::WithHeld), launched(2, 4, 3));
-    assert_eq!(save(4, Launch::Held), launched(2, 4, 3));
-    assert_eq!(save(5, Launch::Alone), launched(4, 6, 3), "those before it come first");
+    let alone = |version: i64| {
+        spool.hand_over(&wait()).unwrap();
+        application.save_from(&**spool.spool(), version, &values[version as usize]).unwrap();
+        launches(&spool)
+    };
+    assert_eq!(alone(0), launched(1, 1, 1));
+    assert_eq!(keep(1), launched(1, 1, 1));
+    assert_eq!(keep(2), launched(1, 1, 1));
+    assert_eq!(keep(3), launched(1, 1, 1));
+    spool.hand_over(&wait()).unwrap();
+    assert_eq!(launches(&spool), launched(2, 4, 3));
+    assert_eq!(keep(4), launched(2, 4, 3));
+    assert_eq!(alone(5), launched(4, 6, 3), "those before it come first");
     for version in 0..6 {
         assert!(application.restored_error(&spool, version).unwrap() <= BOUND, "{version}");
     }
@@ -196,7 +204,7 @@ fn a_save_says_when_it_is_launched() {
 }
 
 #[test]
-fn room_that_held_checkpoints_leave_is_found_by_the_saves_behind_them() {
+fn room_that_a_batch_leaves_is_found_by_the_saves_after_it() {
     let fake = Fake::start();
     fake.pace(Duration::from_micros(20), 0);
     let application = application().unwrap();
@@ -208,7 +216,7 @@ fn room_that_held_checkpoints_leave_is_found_by_the_saves_behind_them() {
     })
     .unwrap();
     (0..60).for_each(|version| application.save(&spool, version).unwrap());
-    spool.expect((0..60).rev()).unwrap();
+    spool.spool().expect((0..60).rev()).unwrap();
     for version in (0..60).rev() {
         let found = application.restored_error(&spool, version).unwrap();
         assert!(found <= BOUND, "version {version}: {found}");
@@ -222,28 +230,24 @@ fn room_that_held_checkpoints_leave_is_found_by_the_saves_behind_them() {
 /// Saves a strided and a dense array of two streams as `version`, and spoils them.
 fn save_two(
     application: &Application,
-    spool: &Spool,
+    spool: &Batched,
     version: i64,
     (a, b, second): (&DeviceMemory, &DeviceMemory, &Stream),
 ) -> Outcome {
     let (strided, expected) = every_other(b, &wave(version));
     let specs = vec![floats("few", 12), floats("a", LEN), floats("b", expected.len() as u64)];
-    let mut ticket = spool.save(version, specs, &wait())?;
     let few = application.upload(&[1; 12])?;
-    let dense = array_of(a);
-    if version % 3 != 2 {
-        let few = array_of(&few);
-        let all = [(1, &dense, &application.stream), (2, &strided, second)];
-        ticket.put(0, &few, &application.stream)?;
-        ticket.put_all(&all)?;
-    } else {
-        ticket.put(2, &strided, second)?;
-        ticket.put(1, &dense, &application.stream)?;
-        ticket.fill_from(0, &[1; 12])?;
+    let (few, dense) = (array_of(&few), array_of(a));
+    let mut checkpoint = spool.checkpoint(version, specs)?;
+    checkpoint.put(2, &strided, second)?;
+    checkpoint.put(1, &dense, &application.stream)?;
+    match version % 3 {
+        2 => checkpoint.fill_from(0, &[1; 12])?,
+        _ => checkpoint.put(0, &few, &application.stream)?,
     }
+    spool.save(checkpoint, &wait())?;
     copy::fill(&application.stream, &a.span(), 0)?;
-    copy::fill(second, &b.span(), 0)?;
-    Ok(ticket.commit()?)
+    Ok(copy::fill(second, &b.span(), 0)?)
 }
 
 #[test]
@@ -252,10 +256,7 @@ fn regions_of_several_streams_strides_and_the_host_are_kept_in_order() {
     fake.pace(Duration::from_micros(30), 0);
     let application = application().unwrap();
     let second = Stream::new(&application.context).unwrap();
-    let spool = open(|settings| {
-        settings.accumulate = settings.accumulate.map(|all| Accumulate { bytes: 20 * LEN, ..all });
-    })
-    .unwrap();
+    let spool = open_with(Accumulate { bytes: 20 * LEN, ..eight() }).unwrap();
     for version in 0..9 {
         let values = [wave(version), wave(version)];
         let [a, b] = values.map(|values| application.upload(&values).unwrap());
@@ -275,26 +276,23 @@ fn regions_of_several_streams_strides_and_the_host_are_kept_in_order() {
 }
 
 #[test]
-fn what_is_too_large_to_be_held_or_has_another_codec_keeps_its_place() {
+fn what_is_too_large_for_a_batch_or_has_another_codec_keeps_its_place() {
     let _fake = Fake::start();
     let application = application().unwrap();
-    let spool = open(|settings| {
-        settings.accumulate = settings.accumulate.map(|all| Accumulate { bytes: 3 * LEN, ..all });
-    })
-    .unwrap();
+    let spool = open_with(Accumulate { bytes: 3 * LEN, ..eight() }).unwrap();
     let large = application.upload(&(0..4).flat_map(wave).collect::<Vec<u8>>()).unwrap();
     application.save(&spool, 0).unwrap();
-    let mut ticket = spool.save(1, vec![floats("u", 4 * LEN)], &wait()).unwrap();
-    ticket.put(0, &array_of(&large), &application.stream).unwrap();
-    ticket.commit().unwrap();
+    let all = array_of(&large);
+    spool.put(1, vec![floats("u", 4 * LEN)], &[(0, &all, &application.stream)]).unwrap();
     assert_eq!(launches(&spool), launched(2, 2, 1));
     application.save(&spool, 2).unwrap();
     for (version, codec) in [(3, Spec::Raw), (4, Spec::Lossless)] {
         let values = application.upload(&wave(version)).unwrap();
-        let codec = Codecs::all(codec);
-        let mut ticket = spool.save_as(version, vec![floats("u", LEN)], &codec, &wait()).unwrap();
-        ticket.put(0, &array_of(&values), &application.stream).unwrap();
-        ticket.commit().unwrap();
+        let (codec, array) = (Codecs::all(codec), array_of(&values));
+        let specs = vec![floats("u", LEN)];
+        let mut checkpoint = spool.checkpoint_as(version, specs, &codec).unwrap();
+        checkpoint.put(0, &array, &application.stream).unwrap();
+        spool.save(checkpoint, &wait()).unwrap();
     }
     application.save(&spool, 5).unwrap();
     assert_eq!(launches(&spool), launched(3, 5, 3), "another bound is no other encoder");
@@ -308,14 +306,15 @@ fn what_is_too_large_to_be_held_or_has_another_codec_keeps_its_place() {
 }
 
 #[test]
-fn held_checkpoints_are_discarded_given_up_and_saved_again() {
+fn checkpoints_that_wait_are_discarded_given_up_and_saved_again() {
     let fake = Fake::start();
     let application = application().unwrap();
     let spool = open(|settings| settings.device = Some(128 << 10)).unwrap();
     for round in 0..10 {
         fake.seed(round);
         let values = application.prepared(0..3).unwrap();
-        let mut ticket = spool.save(7, vec![floats("u", LEN)], &wait()).unwrap();
+        let specs = vec![floats("u", LEN)];
+        let mut ticket = spool.spool().save(7, specs, &wait()).unwrap();
         ticket.put(0, &array_of(&values[0]), &application.stream).unwrap();
         drop(ticket);
         assert!(!spool.contains(7).unwrap());
@@ -331,7 +330,7 @@ fn held_checkpoints_are_discarded_given_up_and_saved_again() {
         }
     }
     spool.achieved(7).unwrap_err();
-    assert_eq!(spool.stats().unwrap().tiers[0].used, 0);
+    assert_eq!(stats(&spool).tiers[0].used, 0);
     spool.close().unwrap();
 }
 
@@ -376,9 +375,9 @@ fn what_only_a_gpu_encodes_is_told_of_when_it_cannot() {
         application.save(&spool, version).unwrap();
     }
     fake.fail("cuLaunchKernel", 0, 2);
-    assert_eq!(spool.achieved(0).unwrap()[0].bytes, LEN, "it waits for all");
+    let text = spool.achieved(0).unwrap_err().to_string();
     fake.reset();
-    let text = spool.restore(0, &wait()).unwrap_err().to_string();
+    assert_eq!(spool.achieved(0).unwrap()[0].bytes, LEN, "it is reported once");
     assert!(text.contains("Versions 1, 2 and 3 were not saved"), "{text}");
     assert_eq!(spool.versions().unwrap(), [0]);
     assert!(application.restored_error(&spool, 0).unwrap() <= BOUND);
@@ -430,7 +429,7 @@ fn closing_while_the_gpu_stands_is_bounded_and_says_what_is_lost() {
 }
 
 #[test]
-fn threads_share_what_is_held() {
+fn threads_share_a_batch() {
     let fake = Fake::start();
     fake.pace(Duration::from_micros(20), 0);
     let directory = tempfile::tempdir().unwrap();
@@ -469,12 +468,8 @@ fn without_memory_for_them_checkpoints_are_encoded_alone() {
     let fake = Fake::start();
     let application = application().unwrap();
     fake.memory(32 << 20);
-    let spool = open(|settings| {
-        let (checkpoints, bytes) = (u32::MAX, 1 << 50);
-        let held_at_most = FOR_EVER;
-        settings.accumulate = Some(Accumulate { checkpoints, bytes, held_at_most });
-    })
-    .unwrap();
+    let (checkpoints, bytes) = (u32::MAX, 1 << 50);
+    let spool = open_with(Accumulate { checkpoints, bytes, held_at_most: FOR_EVER }).unwrap();
     for version in 0..3 {
         application.save(&spool, version).unwrap();
         assert!(application.restored_error(&spool, version).unwrap() <= BOUND);
@@ -487,17 +482,17 @@ fn without_memory_for_them_checkpoints_are_encoded_alone() {
 
 /// A save of which the copy aside is refused, and the mark behind it where `mark_too`.
 fn refused_copy(
-    (fake, application, spool): (&Fake, &Application, &Spool),
+    (fake, application, spool): (&Fake, &Application, &Batched),
     version: i64,
     mark_too: bool,
 ) -> String {
     let specs = vec![floats("u", LEN)];
-    let mut ticket = spool.save(version, specs, &wait()).expect("a ticket");
     fake.fail("cuMemcpyDtoDAsync_v2", 1, 2);
     if mark_too {
         fake.fail("cuEventRecord", 1, 2);
     }
-    let put = ticket.put(0, &array_of(&application.array), &application.stream);
+    let array = array_of(&application.array);
+    let put = spool.put(version, specs, &[(0, &array, &application.stream)]);
     fake.reset();
     put.expect_err("a save that was refused").to_string()
 }
@@ -532,15 +527,14 @@ fn containers_of_nvcomp_share_one_call_of_the_library() {
         _ => "nvcompBatchedBitcompCompressAsync",
     };
     for codec in [NvComp::Lz4, NvComp::BitcompLossy(BOUND)] {
-        let opened = |accumulate: Option<Accumulate>| {
-            open(|settings| {
-                settings.codec = Codecs::all(Spec::NvComp(codec));
+        let opened = |checkpoints| {
+            let codec = Codecs::all(Spec::NvComp(codec));
+            application::open_batched(codec, Accumulate { checkpoints, ..eight() }, |settings| {
                 settings.compiler_folders = packages.folders();
-                settings.accumulate = settings.accumulate.and(accumulate);
             })
         };
-        let alone = opened(None).unwrap();
-        let spool = opened(Some(eight())).unwrap();
+        let alone = opened(1).unwrap();
+        let spool = opened(8).unwrap();
         let before = fake.calls(call(codec));
         for version in 0..20 {
             application.save(&spool, version).unwrap();
@@ -559,4 +553,94 @@ fn containers_of_nvcomp_share_one_call_of_the_library() {
         alone.close().unwrap();
         spool.close().unwrap();
     }
+}
+
+/// Checkpoints of the values of `versions`, which lie in `arrays`, one each.
+fn checkpoints<'a>(
+    spool: &Spool,
+    application: &'a Application,
+    versions: std::ops::Range<i64>,
+    arrays: &'a [DeviceArray],
+) -> Vec<Checkpoint<'a>> {
+    let one = |(version, array): (i64, &'a DeviceArray)| {
+        let mut checkpoint = spool.checkpoint(version, vec![floats("u", LEN)]).expect("regions");
+        checkpoint.put(0, array, &application.stream).expect("an array of the region's size");
+        checkpoint
+    };
+    versions.zip(arrays).map(one).collect()
+}
+
+#[test]
+fn save_many_encodes_arrays_where_they_are_by_one_launch() {
+    let fake = Fake::start();
+    fake.pace(Duration::from_micros(30), 0);
+    let application = application().unwrap();
+    let spool = application::open(bounded(), |_| ()).unwrap();
+    let memory = application.prepared(0..8).unwrap();
+    let arrays: Vec<_> = memory.iter().map(array_of).collect();
+    let mut batch = checkpoints(&spool, &application, 0..8, &arrays);
+    spool.save_many(&mut batch, &wait()).unwrap();
+    assert!(batch.is_empty());
+    for one in &memory {
+        copy::fill(&application.stream, &one.span(), 0xEE).unwrap();
+    }
+    assert_eq!(spool.stats().unwrap().launches, launched(1, 8, 8));
+    for version in 0..8 {
+        assert!(application.restored_error(&spool, version).unwrap() <= BOUND, "{version}");
+    }
+    spool.close().unwrap();
+}
+
+#[test]
+fn what_save_many_refuses_stays_and_is_named_and_the_others_are_saved() {
+    let _fake = Fake::start();
+    let application = application().unwrap();
+    let spool = application::open(bounded(), |settings| settings.device = Some(64 << 10)).unwrap();
+    let memory = application.prepared(0..40).unwrap();
+    let arrays: Vec<_> = memory.iter().map(array_of).collect();
+    application.save(&spool, 1).unwrap();
+    let mut batch = checkpoints(&spool, &application, 0..3, &arrays);
+    let error = spool.save_many(&mut batch, &wait()).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Duplicate, "{error}");
+    assert_eq!(error.unsaved(), [(1, ErrorKind::Duplicate)]);
+    let left = |batch: &[Checkpoint<'_>]| batch.iter().map(Checkpoint::version).collect::<Vec<_>>();
+    assert_eq!(left(&batch), [1]);
+    let mut batch = checkpoints(&spool, &application, 3..40, &arrays[3..]);
+    let error = spool.save_many(&mut batch, &wait()).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Full, "{error}");
+    let first = left(&batch)[0];
+    assert!(first > 3 && left(&batch) == (first..40).collect::<Vec<_>>(), "{error}");
+    assert_eq!(spool.versions().unwrap(), (0..first).collect::<Vec<_>>());
+    (0..first - 1).for_each(|version| spool.discard(version).unwrap());
+    batch.truncate(1);
+    spool.save_many(&mut batch, &wait()).unwrap();
+    for version in [first - 1, first] {
+        assert!(application.restored_error(&spool, version).unwrap() <= BOUND, "{version}");
+    }
+    spool.close().unwrap();
+}
+
+#[test]
+fn a_full_spool_keeps_what_waits_until_there_is_room() {
+    let _fake = Fake::start();
+    let application = application().unwrap();
+    let change = |settings: &mut Settings| {
+        settings.device = Some(48 << 10);
+        settings.codec = Codecs::all(Spec::Lossless);
+    };
+    let spool = application::open_batched(bounded(), Accumulate { checkpoints: 2, ..eight() }, change);
+    let spool = spool.unwrap();
+    let saved = (0..).take_while(|version| application.save(&spool, *version).is_ok()).count();
+    let versions = spool.versions().unwrap();
+    assert_eq!(versions, (0..saved.cast_signed() as i64).collect::<Vec<_>>());
+    let error = spool.flush(&wait()).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Full, "{error}");
+    spool.discard(0).unwrap_or_default();
+    for version in &versions[..versions.len() - 1] {
+        spool.spool().discard(*version).unwrap_or_default();
+    }
+    spool.flush(&wait()).unwrap();
+    let last = versions[versions.len() - 1];
+    assert_eq!(application.restored_error(&spool, last).unwrap(), 0.0);
+    spool.close().unwrap();
 }

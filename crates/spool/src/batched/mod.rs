@@ -1,0 +1,322 @@
+//! Small checkpoints of a GPU, saved together: an adaptor in front of a spool.
+//!
+//! [`Batched::save`] copies the arrays into a ring of device memory and returns. What waits there
+//! is handed to the spool by one call of [`Spool::save_many`], so that several checkpoints share one
+//! launch of their encoder ("accumulated compression", Maurya et al., HiPC 2023, Section IV).
+//!
+//! - A batch is handed over when it has its number or bytes, when the ring is full, when a call
+//!   needs a checkpoint that waits in it, and after a bounded time, by a thread of the adaptor.
+//! - The spool hears of a checkpoint only then. Until then it holds no room in any tier, and calls
+//!   about other versions have nothing to wait for.
+//! - A checkpoint for which there is no room stays in the batch, and the next call tries it again.
+//!   One that the spool refuses for good is dropped, and the next call reports that, once.
+
+mod hand_over;
+mod ring;
+mod values;
+mod waiting;
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use unspool_codec::{Head, RegionSpec};
+use unspool_transfer::sync::{lock, thread};
+
+use crate::coding::{Codecs, RegionCoding};
+use crate::error::{Error, ErrorKind};
+use crate::restore::RestoreTicket;
+use crate::save::Checkpoint;
+use crate::spool::Spool;
+use crate::wait::Wait;
+use values::Store;
+use waiting::{Kept, Waiting};
+
+/// How many checkpoints are saved together, and for how long the first of them waits.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Accumulate {
+    /// The most checkpoints of one launch. Default: 32.
+    pub checkpoints: u32,
+    /// The most bytes of their values: larger checkpoints are encoded alone. Up to twice as much
+    /// memory of the GPU is taken for them, beside the tiers and what an encoder works in, which
+    /// for nvCOMP is about the size of a batch. Default: 64 MiB.
+    pub bytes: u64,
+    /// The longest that a checkpoint waits for others. Default: 20 ms.
+    pub held_at_most: Duration,
+}
+
+impl Default for Accumulate {
+    fn default() -> Self {
+        let held_at_most = Duration::from_millis(20);
+        Accumulate { checkpoints: 32, bytes: 64 << 20, held_at_most }
+    }
+}
+
+/// A spool whose small checkpoints of a GPU are saved together. See the module.
+///
+/// Use it in place of the spool: calls about a version that waits hand it over first. Dropping it
+/// hands over what waits, and closes the spool if nobody else has it.
+pub struct Batched {
+    shared: Arc<Shared>,
+}
+
+/// What the adaptor shares with its thread.
+struct Shared {
+    spool: Arc<Spool>,
+    most: Accumulate,
+    store: Store,
+    waiting: Waiting,
+}
+
+impl Batched {
+    /// An adaptor in front of `spool`. It keeps nothing back where the fastest tier is not in the
+    /// memory of a GPU, and where the settings ask for every checkpoint to be checked at once.
+    #[must_use]
+    pub fn new(spool: Arc<Spool>, most: Accumulate) -> Batched {
+        let (store, waiting) = (Store::new(&spool, most), Waiting::default());
+        Batched { shared: Arc::new(Shared { spool, most, store, waiting }) }
+    }
+
+    /// The spool itself. It knows nothing of what waits.
+    #[must_use]
+    pub fn spool(&self) -> &Arc<Spool> {
+        &self.shared.spool
+    }
+
+    /// Saves a checkpoint, with others where its arrays are those of the spool's GPU and one launch
+    /// can encode them together; else as [`Spool::save_many`] does, after what waits. The arrays may
+    /// be changed by what is enqueued on their streams later.
+    ///
+    /// # Errors
+    /// Those of `save_many`, for this checkpoint or for those that waited; this one was not saved
+    /// then and does not wait.
+    pub fn save(&self, checkpoint: Checkpoint<'_>, wait: &Wait<'_>) -> Result<(), Error> {
+        let shared = &self.shared;
+        shared.report()?;
+        let version = checkpoint.version();
+        if !shared.may_keep(&checkpoint)? {
+            return self.save_now(checkpoint, wait);
+        }
+        let mut pieces = shared.store.keep(&checkpoint)?;
+        if pieces.is_none() {
+            // What the encoder has read can be used again.
+            shared.hand_over(wait)?;
+            pieces = shared.store.keep(&checkpoint)?;
+        }
+        let Some(pieces) = pieces.filter(|_| self.has_thread()) else {
+            return self.save_now(checkpoint, wait);
+        };
+        let prepared = Arc::clone(checkpoint.prepared());
+        let bytes = checkpoint.head().regions.iter().map(|region| region.bytes).sum();
+        let kept = Kept { prepared, pieces, bytes, since: Instant::now() };
+        if !shared.waiting.push(kept, &shared.most) {
+            return Ok(());
+        }
+        let Err(error) = shared.hand_over(wait) else { return Ok(()) };
+        if shared.waiting.remove(version) || error.unsaved().iter().any(|(v, _)| *v == version) {
+            return Err(error);
+        }
+        // This one is saved: the next call reports those that are not.
+        shared.waiting.fail(error);
+        Ok(())
+    }
+
+    /// Saves a checkpoint at once, after what waits.
+    fn save_now(&self, checkpoint: Checkpoint<'_>, wait: &Wait<'_>) -> Result<(), Error> {
+        if checkpoint.prepared().plan().is_some() || self.shared.waiting.has(checkpoint.version()) {
+            self.shared.hand_over(wait)?;
+        }
+        self.spool().save_many(&mut vec![checkpoint], wait)
+    }
+
+    /// Starts the thread that ends the wait of a batch, if there is none.
+    fn has_thread(&self) -> bool {
+        let mut thread = lock(&self.shared.waiting.thread);
+        if thread.is_none() {
+            let shared = Arc::clone(&self.shared);
+            let builder = thread::Builder::new().name("unspool-batch".to_owned());
+            *thread = builder.spawn(move || shared.run()).ok();
+        }
+        thread.is_some()
+    }
+
+    /// Hands over all that waits.
+    ///
+    /// # Errors
+    /// Those of [`Spool::save_many`]; `Timeout` and `Interrupted` also while another call does so.
+    pub fn hand_over(&self, wait: &Wait<'_>) -> Result<(), Error> {
+        self.shared.report()?;
+        self.shared.hand_over(wait)
+    }
+
+    /// Hands over all that waits, if `version` is among it.
+    ///
+    /// # Errors
+    /// Those of [`hand_over`](Self::hand_over).
+    pub fn hand_over_for(&self, version: i64, wait: &Wait<'_>) -> Result<(), Error> {
+        if self.shared.waiting.has(version) { self.hand_over(wait) } else { Ok(()) }
+    }
+
+    /// As [`Spool::checkpoint`].
+    ///
+    /// # Errors
+    /// Those of that.
+    pub fn checkpoint<'a>(
+        &self,
+        version: i64,
+        regions: Vec<RegionSpec>,
+    ) -> Result<Checkpoint<'a>, Error> {
+        self.spool().checkpoint(version, regions)
+    }
+
+    /// As [`Spool::checkpoint_as`].
+    ///
+    /// # Errors
+    /// Those of that.
+    pub fn checkpoint_as<'a>(
+        &self,
+        version: i64,
+        regions: Vec<RegionSpec>,
+        codecs: &Codecs,
+    ) -> Result<Checkpoint<'a>, Error> {
+        self.spool().checkpoint_as(version, regions, codecs)
+    }
+
+    /// As [`Spool::restore`].
+    ///
+    /// # Errors
+    /// Those of that, and of [`hand_over`](Self::hand_over) when the version waits.
+    pub fn restore(&self, version: i64, wait: &Wait<'_>) -> Result<RestoreTicket, Error> {
+        let until = self.shared.until(wait);
+        self.hand_over_for(version, wait)?;
+        self.spool().restore(version, &left(wait, until))
+    }
+
+    /// As [`Spool::discard`].
+    ///
+    /// # Errors
+    /// Those of that, and of [`hand_over`](Self::hand_over) when the version waits.
+    pub fn discard(&self, version: i64) -> Result<(), Error> {
+        self.hand_over_for(version, &Wait::default())?;
+        self.spool().discard(version)
+    }
+
+    /// As [`Spool::flush`].
+    ///
+    /// # Errors
+    /// Those of that and of [`hand_over`](Self::hand_over).
+    pub fn flush(&self, wait: &Wait<'_>) -> Result<(), Error> {
+        let until = self.shared.until(wait);
+        self.hand_over(wait)?;
+        self.spool().flush(&left(wait, until))
+    }
+
+    /// As [`Spool::achieved`].
+    ///
+    /// # Errors
+    /// Those of that and of [`hand_over`](Self::hand_over).
+    pub fn achieved(&self, version: i64) -> Result<Vec<RegionCoding>, Error> {
+        self.hand_over(&Wait::default())?;
+        self.spool().achieved(version)
+    }
+
+    /// As [`Spool::regions`]; for a checkpoint that waits, where they lie at most.
+    ///
+    /// # Errors
+    /// Those of that.
+    pub fn regions(&self, version: i64) -> Result<Arc<Head>, Error> {
+        match self.shared.waiting.head(version) {
+            Some(head) => Ok(head),
+            None => self.spool().regions(version),
+        }
+    }
+
+    /// As [`Spool::versions`], with those that wait.
+    ///
+    /// # Errors
+    /// Those of that.
+    pub fn versions(&self) -> Result<Vec<i64>, Error> {
+        // What is handed over in between is then in both.
+        let mut all = self.shared.waiting.versions();
+        all.extend(self.spool().versions()?);
+        all.sort_unstable();
+        all.dedup();
+        Ok(all)
+    }
+
+    /// As [`Spool::contains`].
+    ///
+    /// # Errors
+    /// Those of that.
+    pub fn contains(&self, version: i64) -> Result<bool, Error> {
+        let waits = self.shared.waiting.has(version);
+        Ok(self.spool().contains(version)? || waits)
+    }
+
+    /// As [`Spool::durable`].
+    ///
+    /// # Errors
+    /// Those of that.
+    pub fn durable(&self, version: i64) -> Result<bool, Error> {
+        Ok(!self.shared.waiting.has(version) && self.spool().durable(version)?)
+    }
+
+    /// Hands over what waits, and closes the spool, both within its time.
+    ///
+    /// # Errors
+    /// Those of [`Spool::close`] and [`hand_over`](Self::hand_over).
+    pub fn close(&self) -> Result<(), Error> {
+        let timeout = self.spool().hub().settings.timeout;
+        self.close_within(timeout)
+    }
+
+    fn close_within(&self, timeout: Duration) -> Result<(), Error> {
+        let shared = &self.shared;
+        let until = Instant::now() + timeout;
+        shared.waiting.end();
+        let handed = match shared.spool.is_closed() {
+            true => Ok(()),
+            false => shared.report().and(shared.hand_over(&Wait::at_most(timeout))),
+        };
+        shared.store.release();
+        let left = until.saturating_duration_since(Instant::now());
+        let closed = shared.spool.close_within(left);
+        match (handed, closed) {
+            (Err(first), Err(second)) => Err(first.besides(&second)),
+            (first, second) => first.and(second),
+        }
+    }
+}
+
+impl Drop for Batched {
+    fn drop(&mut self) {
+        let (hub, waiting) = (self.spool().hub(), &self.shared.waiting);
+        if hub.is_forked() {
+            return;
+        }
+        waiting.end();
+        if !self.spool().is_closed() {
+            // Nobody is there to hear of an error; `close` returns it.
+            let _ = self.shared.hand_over(&Wait::at_most(hub.drop_timeout()));
+        }
+    }
+}
+
+impl fmt::Debug for Batched {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let shared = &self.shared;
+        f.debug_struct("Batched").field("spool", &shared.spool).finish_non_exhaustive()
+    }
+}
+
+/// What is left of a wait that ends at `until`.
+fn left<'w>(wait: &Wait<'w>, until: Instant) -> Wait<'w> {
+    Wait { timeout: Some(until.saturating_duration_since(Instant::now())), ..*wait }
+}
+
+/// The error of a call that waits in vain for another one to hand a batch over.
+fn busy(kind: ErrorKind) -> Error {
+    let message = "Checkpoints that wait for a common launch are being saved by another call, \
+                   which waits for room. Free room in the spool, or raise `timeout=`.";
+    Error::new(kind, message)
+}

@@ -1,0 +1,510 @@
+//! Several checkpoints by one call: the core is asked for all of them under one lock, and those
+//! that one encoder takes are encoded by one launch.
+//!
+//! Each checkpoint is saved as a whole or not at all, and independently of the others. Where the
+//! next one has to wait for room, those that have room are encoded first: what they leave may be
+//! what it waits for.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use unspool_codec::{CodecId, Head, RegionSpec};
+use unspool_core::RequestId;
+use unspool_cuda::{DeviceError, Poll, Stream};
+
+use super::in_flight::hand_over_all;
+use super::together::{MOST_REGIONS, launch, together};
+use super::{Prepared, Room, SaveTicket, count_stall};
+use crate::coding::{Codecs, Sources};
+use crate::error::{Error, ErrorKind};
+use crate::gpu::{self, DeviceArray, Gpu};
+use crate::hub::Hub;
+use crate::spool::Spool;
+use crate::state::Answer;
+use crate::tally::Call;
+use crate::unsaved::{Unsaved, told};
+use crate::wait::Wait;
+use crate::waiting::{Answered, Offered, Until};
+
+/// The time between two looks at arrays that are still being computed.
+const NAP: Duration = Duration::from_micros(200);
+
+/// One checkpoint for [`Spool::save_many`]: its regions, their codecs, and where their values are.
+/// Regions whose values are not given are zeros where they are encoded, and unspecified otherwise.
+pub struct Checkpoint<'a> {
+    prepared: Arc<Prepared>,
+    values: Vec<Values<'a>>,
+}
+
+/// Where the values of a region are.
+enum Values<'a> {
+    Nowhere,
+    /// On a GPU, ready on a stream.
+    Array(&'a DeviceArray, &'a Stream),
+    /// In main memory, dense.
+    Bytes(&'a [u8]),
+    /// Wherever this takes them from.
+    Write(Box<dyn FnMut(&mut [u8]) + Send + 'a>),
+}
+
+impl<'a> Checkpoint<'a> {
+    pub(crate) fn of(prepared: Arc<Prepared>) -> Checkpoint<'a> {
+        let values = prepared.head().regions.iter().map(|_| Values::Nowhere).collect();
+        Checkpoint { prepared, values }
+    }
+
+    /// Its name.
+    #[must_use]
+    pub fn version(&self) -> i64 {
+        self.head().version
+    }
+
+    /// The regions, and where they lie in the payload at most.
+    #[must_use]
+    pub fn head(&self) -> &Arc<Head> {
+        self.prepared.head()
+    }
+
+    pub(crate) fn prepared(&self) -> &Arc<Prepared> {
+        &self.prepared
+    }
+
+    /// Region `index` has the values of an array of a GPU, as they are when what is on `stream` at
+    /// the time of the save is done.
+    ///
+    /// # Errors
+    /// `Invalid` when the array has another size.
+    ///
+    /// # Panics
+    /// When the checkpoint has no region `index`.
+    pub fn put(
+        &mut self,
+        index: usize,
+        array: &'a DeviceArray,
+        stream: &'a Stream,
+    ) -> Result<(), Error> {
+        gpu::check_size(array.bytes(), self.head().regions[index].bytes)?;
+        self.values[index] = Values::Array(array, stream);
+        Ok(())
+    }
+
+    /// Region `index` has these values, the bytes of a dense array in C order.
+    ///
+    /// # Errors
+    /// `Invalid` when they have another size.
+    ///
+    /// # Panics
+    /// When the checkpoint has no region `index`.
+    pub fn fill_from(&mut self, index: usize, values: &'a [u8]) -> Result<(), Error> {
+        gpu::check_size(values.len() as u64, self.head().regions[index].bytes)?;
+        self.values[index] = Values::Bytes(values);
+        Ok(())
+    }
+
+    /// Region `index` has the values that `write` writes when the checkpoint is saved. Where a save
+    /// is tried again, `write` is called again.
+    ///
+    /// # Panics
+    /// When the checkpoint has no region `index`.
+    pub fn fill(&mut self, index: usize, write: impl FnMut(&mut [u8]) + Send + 'a) {
+        self.values[index] = Values::Write(Box::new(write));
+    }
+
+    /// The arrays of GPUs that have bytes, by region.
+    pub(crate) fn arrays(&self) -> impl Iterator<Item = (usize, &'a DeviceArray, &'a Stream)> {
+        self.values.iter().enumerate().filter_map(|(index, values)| match values {
+            Values::Array(array, stream) if array.bytes() > 0 => Some((index, *array, *stream)),
+            _ => None,
+        })
+    }
+
+    /// Whether every region that has bytes is an array of the GPU `ordinal`.
+    pub(crate) fn is_all_on(&self, ordinal: u32) -> bool {
+        let mut regions = self.values.iter().zip(&self.head().regions);
+        let is_there = |values: &Values<'_>| match values {
+            Values::Array(array, _) => array.ordinal() == ordinal,
+            _ => false,
+        };
+        self.arrays().next().is_some()
+            && regions.all(|(values, region)| region.bytes == 0 || is_there(values))
+    }
+
+    /// The codec that encodes it together with others on `gpu`, if its values let it.
+    pub(crate) fn together(&self, gpu: &Gpu) -> Option<CodecId> {
+        let plan = self.prepared.plan()?;
+        let may = gpu.coders().is_some()
+            && plan.regions.len() <= MOST_REGIONS
+            && self.is_all_on(gpu.ordinal());
+        if may { together(plan) } else { None }
+    }
+
+    /// Whether the stream of an array is being captured into a graph. One that does not tell is
+    /// not: its launch fails then, if something is wrong with it.
+    fn is_captured(&self) -> bool {
+        self.arrays().any(|(_, _, stream)| stream.is_capturing().unwrap_or(false))
+    }
+
+    /// Gives its values to a ticket.
+    fn fill_ticket(&mut self, ticket: &mut SaveTicket) -> Result<(), Error> {
+        for (index, values) in self.values.iter_mut().enumerate() {
+            match values {
+                Values::Bytes(bytes) => ticket.fill_from(index, bytes)?,
+                Values::Write(write) => ticket.fill(index, |room| write(room))?,
+                Values::Nowhere | Values::Array(..) => {}
+            }
+        }
+        ticket.put_all(&self.arrays().collect::<Vec<_>>())
+    }
+}
+
+impl fmt::Debug for Checkpoint<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Checkpoint").field("version", &self.version()).finish_non_exhaustive()
+    }
+}
+
+impl Spool {
+    /// A checkpoint for [`save_many`](Self::save_many), encoded as the settings say. Nothing is
+    /// saved yet.
+    ///
+    /// # Errors
+    /// `Invalid` when the regions make no sense, `Forked`.
+    pub fn checkpoint<'a>(
+        &self,
+        version: i64,
+        regions: Vec<RegionSpec>,
+    ) -> Result<Checkpoint<'a>, Error> {
+        self.checkpoint_as(version, regions, &self.hub().settings.codec)
+    }
+
+    /// As [`checkpoint`](Self::checkpoint), with these codecs.
+    ///
+    /// # Errors
+    /// Those of `checkpoint`; `Invalid` also when a codec cannot take its region.
+    pub fn checkpoint_as<'a>(
+        &self,
+        version: i64,
+        regions: Vec<RegionSpec>,
+        codecs: &Codecs,
+    ) -> Result<Checkpoint<'a>, Error> {
+        self.hub().check_process()?;
+        Ok(Checkpoint::of(Arc::new(self.hub().prepare(version, regions, codecs)?)))
+    }
+
+    /// Saves several checkpoints, in their order: arrays of a GPU are encoded by one launch where
+    /// one encoder takes them, so that many small checkpoints cost little more than one.
+    ///
+    /// Those that are saved are taken out of `checkpoints`. Each one is saved as a whole or not at
+    /// all; one that is not stays in `checkpoints` and can be tried again. After one for which there
+    /// is no room now, those that follow are not tried. The arrays may be changed by what is
+    /// enqueued on their streams later.
+    ///
+    /// # Errors
+    /// Those of [`save`](Self::save) and [`SaveTicket::put`]: that of the first checkpoint which was
+    /// not saved. [`Error::unsaved`] names all that were not. A failure of an earlier save that is
+    /// reported first leaves all of them as they are, and `unsaved` is empty then.
+    pub fn save_many(
+        &self,
+        checkpoints: &mut Vec<Checkpoint<'_>>,
+        wait: &Wait<'_>,
+    ) -> Result<(), Error> {
+        let hub = self.hub();
+        let mut state = hub.enter()?;
+        hub.tell_failure(&mut state)?;
+        drop(state);
+        let todo = std::mem::take(checkpoints).into();
+        let timeout = wait.timeout.unwrap_or(hub.settings.timeout);
+        let until = Instant::now() + timeout;
+        let mut call = SaveMany { hub, wait, until, todo, refused: Vec::new() };
+        call.run();
+        let refused = call.refused;
+        let (left, errors): (Vec<_>, Vec<_>) = refused.into_iter().unzip();
+        *checkpoints = left;
+        let unsaved = checkpoints.iter().zip(errors);
+        let unsaved = unsaved.map(|(one, error)| Unsaved { version: one.version(), error });
+        told(unsaved.collect()).map_or(Ok(()), Err)
+    }
+}
+
+/// One checkpoint for which there is room.
+pub(super) struct Granted<'c> {
+    pub(super) checkpoint: Checkpoint<'c>,
+    pub(super) ticket: SaveTicket,
+}
+
+/// One call of [`Spool::save_many`].
+struct SaveMany<'s, 'c> {
+    hub: &'s Arc<Hub>,
+    wait: &'s Wait<'s>,
+    until: Instant,
+    /// Those that were not asked for yet.
+    todo: VecDeque<Checkpoint<'c>>,
+    /// Those that were not saved, and why.
+    refused: Vec<(Checkpoint<'c>, Error)>,
+}
+
+/// A checkpoint whose room is being made.
+type Pending<'c> = (Checkpoint<'c>, RequestId);
+
+impl<'c> SaveMany<'_, 'c> {
+    fn run(&mut self) {
+        let mut first = None;
+        loop {
+            let (granted, pending) = self.grant(first.take());
+            self.save_granted(granted);
+            let Some(pending) = pending else { return };
+            first = self.wait_for_room(pending);
+        }
+    }
+
+    /// Asks for room under one lock, up to the first checkpoint that has to wait for it.
+    fn grant(&mut self, first: Option<Granted<'c>>) -> (Vec<Granted<'c>>, Option<Pending<'c>>) {
+        let mut granted: Vec<_> = first.into_iter().collect();
+        let mut state = match self.hub.enter() {
+            Ok(state) => state,
+            Err(closed) => {
+                self.refuse_rest(&closed);
+                return (granted, None);
+            }
+        };
+        while let Some(checkpoint) = self.todo.pop_front() {
+            let began = self.hub.time_of_call();
+            match self.hub.ask_now(&mut state, checkpoint.prepared.asked()) {
+                Ok(Offered::Now(request, Answer::Granted(id, place))) => {
+                    let room = (request, id, place);
+                    let mut ticket = checkpoint.prepared.granted(self.hub, &mut state, room, began);
+                    ticket.chain_to(&state, granted.iter().rev().map(|one| &one.ticket));
+                    granted.push(Granted { checkpoint, ticket });
+                }
+                Ok(Offered::Now(..)) => unreachable!("a save is granted or refused"),
+                Ok(Offered::Later(request)) => return (granted, Some((checkpoint, request))),
+                Err(error) => self.refuse(checkpoint, error),
+            }
+        }
+        (granted, None)
+    }
+
+    /// Waits until there is room for a checkpoint; `None` when there is none.
+    fn wait_for_room(&mut self, (checkpoint, request): Pending<'c>) -> Option<Granted<'c>> {
+        let hub = self.hub;
+        let began = hub.time_of_call();
+        let left = self.until.saturating_duration_since(Instant::now());
+        let wait = Wait { timeout: Some(left), ..*self.wait };
+        let asked = (checkpoint.prepared.asked(), request);
+        let mut answered = match hub.wait_for(hub.state(), asked, &wait, Until::Closing) {
+            Ok(answered) => answered,
+            Err(error) => {
+                self.refuse(checkpoint, error);
+                return None;
+            }
+        };
+        count_stall(&mut answered, checkpoint.version());
+        let Answered { request, answer, mut state, waited, .. } = answered;
+        let Answer::Granted(id, place) = answer else {
+            unreachable!("a save is granted or refused")
+        };
+        let room = (request, id, place);
+        let ticket = checkpoint.prepared.granted(hub, &mut state, room, began);
+        drop(state);
+        hub.span_of_stall(&ticket.frame, place.tier, waited);
+        Some(Granted { checkpoint, ticket })
+    }
+
+    /// Saves those that have room, as many as possible by one launch.
+    fn save_granted(&mut self, granted: Vec<Granted<'c>>) {
+        let gpu = self.hub.gpu.as_ref().filter(|_| !self.hub.settings.check_codec);
+        // Before any of them is filled by code of the caller, which may panic.
+        let entered: Vec<_> = granted.into_iter().filter_map(|one| self.enter(one)).collect();
+        let (mut group, mut last) = (Group::default(), None);
+        for one in entered {
+            let on_device = gpu.filter(|_| one.is_on_device());
+            let codec = on_device.and_then(|gpu| one.checkpoint.together(gpu));
+            let joins = codec.is_some() && codec == last && group.fits(&one);
+            if !joins {
+                self.save_group(std::mem::take(&mut group));
+            }
+            match codec {
+                Some(_) => group.push(one),
+                None => self.save_alone(one),
+            }
+            last = codec;
+        }
+        self.save_group(group);
+    }
+
+    fn enter(&mut self, Granted { checkpoint, ticket }: Granted<'c>) -> Option<Granted<'c>> {
+        match ticket.enter() {
+            Ok(ticket) => Some(Granted { checkpoint, ticket }),
+            Err(error) => {
+                self.refuse(checkpoint, error);
+                None
+            }
+        }
+    }
+
+    fn save_alone(&mut self, one: Granted<'c>) {
+        let Granted { mut checkpoint, mut ticket } = one;
+        let fetched = self.wait_for_host(&checkpoint);
+        let filled = fetched.and_then(|()| checkpoint.fill_ticket(&mut ticket));
+        if let Err(error) = filled.and_then(|()| ticket.commit()) {
+            self.refuse(checkpoint, error);
+        }
+    }
+
+    /// Waits for the arrays that the host has to encode because the GPU does not: their copies do
+    /// not know how long this call may take.
+    fn wait_for_host(&self, checkpoint: &Checkpoint<'_>) -> Result<(), Error> {
+        let gpu = self.hub.gpu.as_ref().filter(|gpu| gpu.coders().is_none());
+        let Some(gpu) = gpu.filter(|_| checkpoint.prepared.plan().is_some()) else { return Ok(()) };
+        checkpoint.arrays().try_for_each(|(_, _, stream)| self.wait_for_arrays(gpu, stream))
+    }
+
+    fn save_group(&mut self, group: Group<'c>) {
+        if group.members.is_empty() {
+            return;
+        }
+        let Some(gpu) = self.hub.gpu.clone() else { return };
+        let mut members = group.members;
+        for one in members.extract_if(.., |one| one.checkpoint.is_captured()) {
+            self.refuse(one.checkpoint, gpu::captured());
+        }
+        if members.is_empty() {
+            return;
+        }
+        match launch(&gpu, &mut members) {
+            Ok(()) => self.hand_over(members),
+            Err(cause) => self.launch_failed(&gpu, members, &cause),
+        }
+    }
+
+    /// The encoder of these is under way.
+    fn hand_over(&mut self, mut members: Vec<Granted<'c>>) {
+        let count = members.len() as u64;
+        let Some(last) = members.last().map(|one| one.checkpoint.version()) else { return };
+        let saves = members.iter_mut().filter_map(|one| one.ticket.in_flight(false)).collect();
+        self.hub.state().tally.launches.add(count);
+        let handed = hand_over_all(self.hub, saves);
+        self.hub.count_kernels(Call::Save, last);
+        for Granted { checkpoint, ticket } in members {
+            match &handed {
+                Ok(()) => ticket.end_span("done"),
+                Err(error) => self.refuse(checkpoint, error.again()),
+            }
+        }
+    }
+
+    /// The GPU does not take these together: each is tried alone, and then encoded by the host.
+    fn launch_failed(&mut self, gpu: &Gpu, members: Vec<Granted<'c>>, cause: &DeviceError) {
+        self.hub.note_once(&format!("Checkpoints could not be encoded together: {cause}"));
+        if members.len() > 1 {
+            return members.into_iter().for_each(|one| self.save_group(Group::of(one)));
+        }
+        for mut one in members {
+            match self.encode_on_host(gpu, &mut one, cause) {
+                Ok(()) => {
+                    if let Err(error) = one.ticket.commit() {
+                        self.refuse(one.checkpoint, error);
+                    }
+                }
+                Err(error) => {
+                    drop(one.ticket);
+                    self.refuse(one.checkpoint, error);
+                }
+            }
+        }
+    }
+
+    /// Brings the values of a checkpoint that the GPU does not take, because of `cause`, to the
+    /// host, which encodes them when the ticket is committed.
+    fn encode_on_host(
+        &self,
+        gpu: &Gpu,
+        one: &mut Granted<'c>,
+        cause: &DeviceError,
+    ) -> Result<(), Error> {
+        let Some(encoded) = &mut one.ticket.encoded else { return Ok(()) };
+        let refused = |kind, host: String| {
+            let version = one.checkpoint.version();
+            let message = format!(
+                "Version {version} was not saved: the GPU could not encode it: {cause}{host}"
+            );
+            Error::new(kind, message).caused_by(cause.clone())
+        };
+        if encoded.plan().needs_gpu() {
+            return Err(refused(ErrorKind::Device, String::new()));
+        }
+        gpu.coder_failed(cause);
+        encoded.sources = Sources::default();
+        let arrays: Vec<_> = one.checkpoint.arrays().collect();
+        let fetched = arrays.iter().try_for_each(|(_, _, stream)| self.wait_for_arrays(gpu, stream));
+        let fetched = fetched.and_then(|()| one.ticket.download_all(gpu, &arrays));
+        fetched.map_err(|error| {
+            refused(error.kind(), format!(" The host could not do it instead: {error}"))
+        })
+    }
+
+    /// Waits until what is on `stream` now is done.
+    fn wait_for_arrays(&self, gpu: &Gpu, stream: &Stream) -> Result<(), Error> {
+        let mark = gpu.mark(stream)?;
+        while matches!(mark.poll(), Poll::NotYet) {
+            if (self.wait.interrupted)() {
+                return Err(Error::new(ErrorKind::Interrupted, "the wait was interrupted."));
+            }
+            if Instant::now() >= self.until {
+                let message = "the GPU has not come to its arrays in time.";
+                return Err(Error::new(ErrorKind::Timeout, message));
+            }
+            std::thread::sleep(NAP);
+        }
+        Ok(())
+    }
+
+    /// Notes that a checkpoint was not saved. After one that may be tried again later, those that
+    /// follow are not tried now: they would come before it.
+    fn refuse(&mut self, checkpoint: Checkpoint<'c>, error: Error) {
+        let ends_call = error.is_retryable() || error.kind() == ErrorKind::Closed;
+        let rest = ends_call.then(|| error.again());
+        self.refused.push((checkpoint, error));
+        if let Some(error) = rest {
+            self.refuse_rest(&error);
+        }
+    }
+
+    fn refuse_rest(&mut self, error: &Error) {
+        let rest = self.todo.drain(..).map(|checkpoint| (checkpoint, error.again()));
+        self.refused.extend(rest);
+    }
+}
+
+/// Checkpoints that one encoder takes.
+#[derive(Default)]
+struct Group<'c> {
+    members: Vec<Granted<'c>>,
+    regions: usize,
+}
+
+impl<'c> Group<'c> {
+    fn of(one: Granted<'c>) -> Group<'c> {
+        let mut group = Group::default();
+        group.push(one);
+        group
+    }
+
+    fn fits(&self, one: &Granted<'_>) -> bool {
+        self.regions + one.checkpoint.values.len() <= MOST_REGIONS
+    }
+
+    fn push(&mut self, one: Granted<'c>) {
+        self.regions += one.checkpoint.values.len();
+        self.members.push(one);
+    }
+}
+
+impl Granted<'_> {
+    /// Whether its room is in the memory of a device.
+    fn is_on_device(&self) -> bool {
+        matches!(&self.ticket.room, Some(Room::Arena(guard)) if guard.device().is_some())
+    }
+}
