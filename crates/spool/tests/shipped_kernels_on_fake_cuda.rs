@@ -60,7 +60,7 @@ impl Bench {
     }
 }
 
-fn opened(codec: Codec) -> Outcome<Spool> {
+fn opened(codec: Spec) -> Outcome<Spool> {
     open(Codecs::all(codec), |settings| settings.device = Some(8 << 20))
 }
 
