@@ -18,8 +18,8 @@ BOUNDS = (
     Bound(rms=1e-2),
     Bound(psnr=60),
     Bound(l2=1e-2),
-    Bound(rel=1e-2),
-    Bound(rel=1e-3, floor=1e-3),
+    Bound(pointwise=1e-2),
+    Bound(pointwise=1e-3, floor=1e-3),
 )
 
 SHAPES = (
@@ -93,7 +93,7 @@ def parts_of(values: np.ndarray) -> np.ndarray:
 
 def allowed(finite: np.ndarray, bound: Bound) -> np.ndarray | float:
     """The largest error of each of these values, as the documents define the bounds."""
-    if bound.kind == "rel":
+    if bound.kind == "pointwise":
         size = np.abs(finite)
         # What is below the floor may become 0.
         return np.where(size < (bound.floor or 0.0), size, bound.value * size)
@@ -115,8 +115,8 @@ def any_bound() -> st.SearchStrategy[Bound]:
     sizes = st.floats(1e-9, 0.5)
 
     def made(kind: str, number: float, floor: float) -> Bound:
-        more: dict[str, Any] = {"floor": floor} if kind == "rel" and floor else {}
+        more: dict[str, Any] = {"floor": floor} if kind == "pointwise" and floor else {}
         return Bound(**{kind: 20 + 200 * number if kind == "psnr" else number}, **more)
 
-    kinds = st.sampled_from(["abs", "range", "rms", "psnr", "l2", "rel"])
+    kinds = st.sampled_from(["abs", "range", "rms", "psnr", "l2", "pointwise"])
     return st.builds(made, kinds, sizes, st.sampled_from([0.0, 1e-6, 1e-2]))

@@ -139,7 +139,7 @@ fn golden_streams_are_read_as_what_was_written() {
     for case in integers().into_iter().chain(floats()) {
         let (stream, encoded) = encode(case.layout, case.method, &case.source);
         let back = decode(&case.layout, &stream);
-        if case.method == None {
+        if case.method.is_none() {
             assert!(back == case.source, "{}", case.name);
         }
         let (again, second) = encode(case.layout, case.method, &case.source);

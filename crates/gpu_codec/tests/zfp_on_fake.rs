@@ -164,7 +164,7 @@ fn streams_come_back_as_the_codec_decodes_them() {
     let (layout, target_address) = (field.layout.clone().into(), target.span().address());
     let job = DecodeJob { stream, stored, layout, target: target_address };
     // SAFETY: as above.
-    let status = unsafe { bench.coder.decode(&bench.stream, &[job.clone()]) }.unwrap();
+    let status = unsafe { bench.coder.decode(&bench.stream, std::slice::from_ref(&job)) }.unwrap();
     status.wait(LIMIT).unwrap();
     let mut expected = vec![0; field.bytes.len()];
     zfp::decode(&Dtype::Float32, &[33, 18], &field.stream, &mut expected).unwrap();
@@ -175,7 +175,7 @@ fn streams_come_back_as_the_codec_decodes_them() {
     assert_eq!(other.stored(), stored);
     let job = DecodeJob { layout: other.into(), ..job };
     // SAFETY: as above.
-    let status = unsafe { bench.coder.decode(&bench.stream, &[job.clone()]) }.unwrap();
+    let status = unsafe { bench.coder.decode(&bench.stream, std::slice::from_ref(&job)) }.unwrap();
     assert_eq!(status.wait(LIMIT).unwrap_err().kind(), DeviceErrorKind::Damaged);
     assert!(bench.download(&target.span()).unwrap().iter().all(|&byte| byte == UNTOUCHED));
     let job = DecodeJob { stored: stored - 8, ..job };

@@ -114,7 +114,7 @@ impl Job {
     }
 }
 
-/// The most bytes that [`codec_encode`] may write.
+/// The most bytes that `codec_encode` may write.
 #[pyfunction]
 fn codec_room(
     py: Python<'_>,
@@ -131,9 +131,9 @@ fn codec_room(
 /// error, and outliers; and whether the bytes are packed.
 type Told = (&'static str, u64, (u64, f64, f64, u64), bool);
 
-/// Encodes dense bytes into `target`: what made the bytes and how many they are; number of values,
-/// largest and root mean square error, and outliers; whether the bytes are packed, which they are
-/// not where that would not make them fewer.
+/// Encodes dense bytes into `target`: what made the bytes and how many they are; number of
+/// values, largest and root mean square error, and outliers; whether the bytes are packed, which
+/// they are not where that would not make them fewer.
 #[pyfunction]
 fn codec_encode(
     py: Python<'_>,
@@ -158,7 +158,7 @@ fn codec_encode(
     Ok((made_by(job.codec.id()), stored, told, packed))
 }
 
-/// The inverse of [`codec_encode`].
+/// The inverse of `codec_encode`.
 #[pyfunction]
 fn codec_decode(
     py: Python<'_>,

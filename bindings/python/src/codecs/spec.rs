@@ -178,13 +178,13 @@ pub fn value_of<'py>(py: Python<'py>, spec: Spec) -> PyResult<Bound<'py, PyAny>>
     }
 }
 
-/// What `codec=` was given at `place`, as the codec of all arrays and those of single ones: each as
-/// it is written shortest.
+/// The codec of all arrays, and those of single ones, as Python writes them.
+type Written<'py> = (Bound<'py, PyAny>, BTreeMap<String, Bound<'py, PyAny>>);
+
+/// What `codec=` was given at `place`, as the codec of all arrays and those of single ones: each
+/// as it is written shortest.
 #[pyfunction]
-pub fn codecs_of<'py>(
-    value: &Bound<'py, PyAny>,
-    place: &str,
-) -> PyResult<(Bound<'py, PyAny>, BTreeMap<String, Bound<'py, PyAny>>)> {
+pub fn codecs_of<'py>(value: &Bound<'py, PyAny>, place: &str) -> PyResult<Written<'py>> {
     let (py, found) = (value.py(), codecs(value, place)?);
     let by_region = found.by_region.into_iter().map(|(name, spec)| Ok((name, value_of(py, spec)?)));
     Ok((value_of(py, found.default)?, by_region.collect::<PyResult<_>>()?))
