@@ -12,6 +12,12 @@ PYTHON ?= python3
 CARGO ?= cargo
 SEEDS ?= 10000
 FUZZ_SECONDS ?= 60
+# What is installed here is linked against this machine's glibc.
+BUILD_WHEEL = $(BIN)/maturin build --release --locked --quiet
+# What is published is linked by zig against the symbols of glibc 2.28, which RHEL 8 and Ubuntu 20.04
+# have.
+PUBLISH_WHEEL = CARGO_ZIGBUILD_PYTHON_PATH="$(CURDIR)/$(BIN)/python" \
+	$(BUILD_WHEEL) --zig --compatibility manylinux_2_28
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -19,14 +25,11 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 PEERS := $(VENV)/peers
 PEERS_PIP := $(PEERS)/bin/python -m pip --disable-pip-version-check --quiet
 PACKAGE := bindings/python
-# zig links against the symbols of glibc 2.28, so that the wheel that the tests install is the one that
-# RHEL 8 and Ubuntu 20.04 take. `make WHEEL=` links against this machine's glibc instead.
-WHEEL ?= --zig --compatibility manylinux_2_28
-BUILD_WHEEL := CARGO_ZIGBUILD_PYTHON_PATH="$(CURDIR)/$(BIN)/python" $(BIN)/maturin build --release \
-	--locked --quiet --manifest-path $(PACKAGE)/Cargo.toml
 STUDIES := studies
-# A CUDA driver in plain memory, for the tests of arrays on a GPU.
-FAKE_DRIVER = $(or $(CARGO_TARGET_DIR),$(CURDIR)/target)/debug/libunspool_fakecuda.so
+# One build for all of them. xtask, whose parser of Rust takes long to compile, is tested by lint.
+RUST_TESTS := $(CARGO) test --workspace --exclude xtask --locked
+# A CUDA driver in plain memory, for the tests of arrays on a GPU; the Rust tests build it.
+FAKE_DRIVER = $(or $(CARGO_TARGET_DIR),$(CURDIR)/target)/debug/deps/libunspool_fakecuda.so
 
 RUST_SOURCES := $(shell find crates $(PACKAGE)/src -name '*.rs' -path '*/src/*') \
 	$(wildcard Cargo.toml Cargo.lock crates/*/Cargo.toml $(PACKAGE)/Cargo.toml)
@@ -37,7 +40,7 @@ PYTHON_SOURCES := $(PACKAGE)/pyproject.toml \
 	$(shell find $(PACKAGE)/python -name '*.py' -o -name '*.pyi' -o -name py.typed)
 
 .PHONY: kernels help demo test test-rust test-python test-peers bench lint fmt sim fuzz clean \
-	need-rust docs wheels sdist check-wheel
+	need-rust docs stub wheels sdist check-wheel
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -47,19 +50,17 @@ demo: $(VENV)/.studies ## migrate the default model through a spool and write pi
 	@echo
 	@echo "The migrated image: demo-output/image.png"
 
-test: test-rust test-python test-peers ## run all tests: Rust and Python
+test: test-rust test-python ## run all tests of the project itself: Rust and Python
 	@echo
-	@echo "All tests passed: the Rust workspace, the Python package with its peers, and the studies."
+	@echo "All tests passed: the Rust workspace, the Python package, and the studies."
 
 test-rust: need-rust ## run the Rust tests
-	$(CARGO) test --workspace --locked
-	$(CARGO) test --locked --package unspool-transfer --features shuttle --test shuttle
-	$(CARGO) test --locked --package unspool --features shuttle --lib interleavings
+	$(RUST_TESTS)
 
 test-python: $(VENV)/.test ## run the Python tests on the release wheel
 	$(BIN)/python -m pytest $(PACKAGE)
 	$(BIN)/python -m pytest $(STUDIES)
-	$(CARGO) build --locked --package unspool-fakecuda
+	$(RUST_TESTS) --no-run --quiet
 	FAKECUDA_DEVICES=2 UNSPOOL_CUDA_DRIVER="$(FAKE_DRIVER)" \
 		$(BIN)/python -m pytest $(PACKAGE) -m fake_gpu
 	FAKECUDA_DEVICES=2 UNSPOOL_CUDA_DRIVER="$(FAKE_DRIVER)" \
@@ -100,15 +101,22 @@ lint: need-rust $(VENV)/.tools ## check formatting, lints (warnings are errors) 
 	$(BIN)/ruff format --check
 	$(BIN)/ruff check
 	$(CARGO) clippy --workspace --all-targets --locked -- --deny warnings
-	$(CARGO) clippy --locked --package unspool-transfer --package unspool --features shuttle \
-		--all-targets -- --deny warnings
 	RUSTDOCFLAGS='--deny warnings' $(CARGO) doc --workspace --no-deps --locked --quiet
+	$(CARGO) test --locked --quiet --package xtask
 	$(CARGO) x tidy
 
-kernels: need-rust $(VENV)/.made ## compile every CUDA kernel for sm_80, sm_90 and sm_100 (needs no GPU)
-	$(PIP) install 'nvidia-cuda-nvrtc>=13,<14'
-	UNSPOOL_NVRTC="$$($(BIN)/python -c 'import nvidia.cu13 as m; print(list(m.__path__)[0] + "/lib")')" \
-		$(CARGO) test --locked --package unspool-gpu-codec --test kernels
+# By the compiler of CUDA 12.9: drivers of CUDA 12 refuse machine code of 13, and those of 13 take
+# this. What was compiled stays in a folder, so that only what has changed is compiled again.
+kernels: need-rust $(VENV)/.made ## compile every CUDA kernel, for wheels that are built afterwards (needs no GPU)
+	$(PIP) install 'nvidia-cuda-nvrtc-cu12>=12.9,<13'
+	export UNSPOOL_NVRTC="$$($(BIN)/python -c \
+		'import nvidia.cuda_nvrtc as m; print(list(m.__path__)[0] + "/lib")')"; \
+	$(CARGO) run --locked --package unspool-gpu-codec --example kernels -- $(PACK) \
+		$(or $(CARGO_TARGET_DIR),$(CURDIR)/target)/kernels; \
+	$(CARGO) test --locked --package unspool-gpu-codec --test kernels
+
+stub: $(VENV)/.unspool ## write the docstrings of the extension into its stub
+	$(BIN)/python $(PACKAGE)/stub.py
 
 fmt: need-rust $(VENV)/.tools ## format all sources
 	$(CARGO) fmt --all
@@ -135,14 +143,14 @@ $(VENV)/.tools: $(VENV)/.made xtask/requirements.txt
 # The wheel as users get it: built in release, installed without touching its dependencies.
 $(VENV)/.unspool: $(VENV)/.tools $(RUST_SOURCES) $(PYTHON_SOURCES) | need-rust
 	rm -rf dist
-	$(BUILD_WHEEL) $(WHEEL) --out dist
+	$(BUILD_WHEEL) --manifest-path $(PACKAGE)/Cargo.toml --out dist
 	$(PIP) install --force-reinstall --no-deps dist/unspool-*.whl
 	@touch $@
 
 # The laboratory, beside the library: a wheel of its own, with NumPy, SciPy, Matplotlib and Rich.
 $(VENV)/.studies: $(VENV)/.unspool $(STUDIES_SOURCES)
 	rm -f dist/unspool_studies-*.whl
-	$(BIN)/maturin build --release --locked --quiet --manifest-path $(STUDIES)/Cargo.toml --out dist
+	$(BUILD_WHEEL) --manifest-path $(STUDIES)/Cargo.toml --out dist
 	$(PIP) install --force-reinstall --no-deps dist/unspool_studies-*.whl
 	$(PIP) install dist/unspool-*.whl dist/unspool_studies-*.whl
 	@touch $@
@@ -174,11 +182,11 @@ docs: $(VENV)/.docs ## build the documentation site into site/
 PUBLISH := target/publish
 ARCHITECTURES ?= x86_64 aarch64
 
-wheels: need-rust $(VENV)/.dist ## build the wheels of a release into target/publish/
+wheels: kernels $(VENV)/.dist ## build the wheels of a release into target/publish/
 	mkdir -p $(PUBLISH) && rm -f $(PUBLISH)/*.whl
 	for target in $(ARCHITECTURES:%=%-unknown-linux-gnu); do \
 		! command -v rustup >/dev/null || rustup --quiet target add "$$target"; \
-		$(BUILD_WHEEL) $(WHEEL) --target "$$target" --out $(PUBLISH); \
+		$(PUBLISH_WHEEL) --manifest-path $(PACKAGE)/Cargo.toml --target "$$target" --out $(PUBLISH); \
 	done
 	$(BIN)/python xtask/check_dist.py $(PUBLISH)/*.whl
 
@@ -187,8 +195,8 @@ sdist: need-rust $(VENV)/.dist ## build the source distribution into target/publ
 	$(BIN)/maturin sdist --manifest-path $(PACKAGE)/Cargo.toml --out $(PUBLISH)
 	$(BIN)/python xtask/check_dist.py $(PUBLISH)/*.tar.gz
 
-check-wheel: $(VENV)/.unspool $(VENV)/.dist ## check that clusters can install the wheel that the tests use
-	$(BIN)/python xtask/check_dist.py dist/unspool-*.whl
+check-wheel: ## build the wheel of a release for x86_64 and check that clusters can install it
+	$(MAKE) --no-print-directory wheels ARCHITECTURES=x86_64
 
 $(VENV)/.docs: $(VENV)/.tools docs/requirements.txt
 	$(PIP) install --requirement docs/requirements.txt

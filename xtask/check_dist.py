@@ -35,7 +35,7 @@ def wheel(file):
     """What is wrong with a wheel."""
     tag = TAG.search(file.name)
     if not tag:
-        yield "not tagged cp311-abi3-manylinux_2_28: build it with zig (WHEEL in the Makefile)"
+        yield "not tagged cp311-abi3-manylinux_2_28: build it with zig (`make wheels`)"
         return
     if file.stat().st_size > MOST_BYTES:
         yield f"{file.stat().st_size} bytes: a wheel has at most {MOST_BYTES}"

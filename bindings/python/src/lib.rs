@@ -18,6 +18,7 @@ mod forecast;
 mod front;
 mod gpu;
 mod hints;
+mod kernels;
 mod lend;
 mod live;
 mod load;
@@ -41,6 +42,7 @@ use pyo3::prelude::*;
 #[pymodule]
 fn _unspool(m: &Bound<'_, PyModule>) -> PyResult<()> {
     panics::keep_quiet();
+    kernels::ship()?;
     m.add("__version__", env!("CARGO_PKG_VERSION"))?;
     m.add_class::<spool::Spool>()?;
     m.add_class::<array::Exporter>()?;

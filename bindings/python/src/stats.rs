@@ -35,7 +35,6 @@ pub fn to_python<'py>(py: Python<'py>, stats: &Stats) -> PyResult<Bound<'py, PyA
         ("hints", app.hints),
         ("discards", app.discards),
         ("dropped_spans", app.dropped_spans),
-        ("kernels_pending", app.kernels_pending),
     ]
     .into_py_dict(py)?;
     fields.set_item("save_stall_seconds", seconds(app.save_stall))?;

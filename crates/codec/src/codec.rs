@@ -22,8 +22,8 @@ pub trait Codec: Sync + fmt::Debug {
     /// the dtype; `TooLarge` when the array is.
     fn max_bytes(&self, spec: &Spec, dtype: &Dtype, shape: &[u64]) -> Result<u64, CodecError>;
 
-    /// Writes the bytes for `source`, the dense values of an array, to the beginning of `out`, which
-    /// has at least [`max_bytes`](Self::max_bytes).
+    /// Writes the bytes for `source`, the dense values of an array, to the beginning of `out`,
+    /// which has at least [`max_bytes`](Self::max_bytes).
     ///
     /// # Errors
     /// Those of `max_bytes`; `Invalid` when a buffer has another length, and for values that the

@@ -164,7 +164,7 @@ fn bounds_that_make_no_sense_are_refused_and_say_why() {
         let mut out = vec![0; twine::max_bytes(&layout) as usize];
         let source = vec![0; layout.bytes() as usize];
         let error = twine::encode(&spec, &source, &mut out).unwrap_err();
-        assert_eq!(twine::check(&spec), Err(error.clone()));
+        assert_eq!(spec.rule(), Err(error.clone()));
         assert_eq!(error.kind(), CodecErrorKind::Invalid);
         error.to_string()
     };

@@ -9,7 +9,7 @@
 //! - [`Stream`], [`Event`], [`copy`]: the stream is in the signature of every copy and free; a copy
 //!   is done when an event recorded behind it is done. Polls have three answers, waits a limit.
 //! - [`DeviceArena`], [`PinnedArena`]: memory that can be used while it is still being prepared.
-//! - [`Nvrtc`], [`Module`]: kernels as text, compiled at run time and cached.
+//! - [`kernels`]: those that were shipped, and as text for where none of them fits.
 //! - [`probe`]: what the links of this machine do, as plain data.
 //!
 //! Nothing is freed while an unfinished operation may use it: freeing waits for events, and where
@@ -47,7 +47,7 @@ pub use driver::{DeviceInfo, Driver};
 pub use error::{Bytes, CudaError, DeviceError, DeviceErrorKind};
 pub use event::{Event, Poll, Punctual, wait_for};
 pub use host::{LinkBusy, PinnedArena, PinnedOptions, RegisterStats, StagingRing, Unregistered};
-pub use kernels::{Arch, Cubin, Module, Nvrtc};
+pub use kernels::{Arch, Module, Nvrtc};
 pub use life::{leaked, releasing};
 pub use limits::{HostLimits, MemoryLeft, Promise, memory_left};
 pub use mark::{Mark, Marks, Unrecorded};

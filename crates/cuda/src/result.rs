@@ -464,7 +464,7 @@ pub(crate) unsafe fn elapsed(start: CUevent, end: CUevent) -> Result<f32> {
 }
 
 /// # Safety
-/// `image` is a whole cubin.
+/// `image` is a whole cubin, or PTX that ends with a zero byte.
 pub(crate) unsafe fn load_module(image: &[u8]) -> Result<CUmodule> {
     let mut module = ptr::null_mut();
     // SAFETY: the caller's duty; a valid place.

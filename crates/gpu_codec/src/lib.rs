@@ -19,6 +19,8 @@ mod start;
 pub mod twine;
 mod zfp;
 
+use unspool_cuda::kernels::Source;
+
 pub use codec::{Checkpoint, DecodeJob, EncodeJob, GpuCodec, GpuLayout};
 pub use codecs::{After, GpuCodecs, Parts, Request, Values};
 pub use nvcomp::{NvCompCoder, NvCompLayout, NvCompLibrary};
@@ -27,14 +29,12 @@ pub use pending::{
 };
 pub use zfp::{ZfpCoder, ZfpLayout};
 
-/// Text of every kernel of this crate by name, for tests that compile them all.
-pub const SOURCES: &[(&str, &str)] = &[
-    ("zfp.cu", zfp::SOURCE),
-    ("nvcomp.cu", nvcomp::SOURCE),
-    twine::SOURCES[0],
-    twine::SOURCES[1],
-    twine::SOURCES[2],
-    twine::SOURCES[3],
-    twine::SOURCES[4],
-    twine::SOURCES[5],
-];
+/// The texts of all kernels, those of crate `cuda` with them: what is compiled and shipped.
+#[must_use]
+pub fn sources() -> Vec<Source> {
+    let mut all = twine::sources();
+    all.push(Source::of("zfp.cu", zfp::KERNELS, zfp::SOURCE));
+    all.push(Source::of("nvcomp.cu", nvcomp::KERNELS, nvcomp::SOURCE));
+    all.extend(unspool_cuda::kernels::sources());
+    all
+}

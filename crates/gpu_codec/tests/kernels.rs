@@ -1,9 +1,12 @@
-//! Every kernel compiles for every architecture that is supported. Needs NVRTC but no GPU.
+//! The texts of the kernels, and their compiler. Needs NVRTC but no GPU. That every kernel compiles
+//! for every architecture that is supported is seen by the program that packs them
+//! (`examples/kernels.rs`).
 
 #![allow(clippy::print_stdout)]
 
-use unspool_cuda::kernels::{Cache, SOURCES};
+use unspool_cuda::kernels::{Cache, Key, Source, Target};
 use unspool_cuda::{Arch, DeviceErrorKind, Nvrtc};
+use unspool_gpu_codec::sources;
 
 /// NVRTC, or `None` with the reason printed where there is none. A machine that names one in
 /// `UNSPOOL_NVRTC` means to have it, so there its absence is a failure.
@@ -19,22 +22,21 @@ fn nvrtc() -> Option<Nvrtc> {
     }
 }
 
+/// The one that is compiled soonest.
+fn short() -> Source {
+    sources().into_iter().find(|source| source.name == "pattern.cu").expect("a text of crate cuda")
+}
+
 #[test]
-fn every_kernel_compiles_for_every_architecture() {
-    let Some(nvrtc) = nvrtc() else { return };
-    assert!(!SOURCES.is_empty());
-    // Some take long, so the architectures are compiled for side by side.
-    std::thread::scope(|scope| {
-        for (major, minor) in [(8, 0), (9, 0), (10, 0)] {
-            let nvrtc = &nvrtc;
-            scope.spawn(move || {
-                for (name, source) in SOURCES {
-                    let cubin = nvrtc.compile(name, source, Arch::new(major, minor), None);
-                    assert!(cubin.unwrap().bytes().len() > 1000, "{name} for sm_{major}{minor}");
-                }
-            });
-        }
-    });
+fn every_text_is_there_once_and_holds_the_kernels_that_it_names() {
+    let all = sources();
+    for (index, source) in all.iter().enumerate() {
+        let is_same = |other: &Source| other.text == source.text || other.name == source.name;
+        assert!(!all[..index].iter().any(is_same), "{}", source.name);
+        let of_family = |kernel: &&str| kernel.split('_').take(2).collect::<Vec<_>>().join("_");
+        let is_there = |kernel: &&str| source.text.contains(&of_family(kernel));
+        assert!(!source.kernels.is_empty() && source.kernels.iter().all(is_there));
+    }
 }
 
 #[test]
@@ -48,7 +50,7 @@ fn the_kernels_of_the_python_package_compile_for_every_architecture() {
         let (name, text) = (file.file_name(), std::fs::read_to_string(file.path()).unwrap());
         for (major, minor) in [(8, 0), (9, 0), (10, 0)] {
             let name = name.to_str().unwrap();
-            let cubin = nvrtc.compile(name, &text, Arch::new(major, minor), None);
+            let cubin = nvrtc.compile(name, &text, Target::Code(Arch::new(major, minor)), None);
             assert!(cubin.unwrap().bytes().len() > 1000, "{name} for sm_{major}{minor}");
         }
     }
@@ -57,7 +59,8 @@ fn the_kernels_of_the_python_package_compile_for_every_architecture() {
 #[test]
 fn a_kernel_that_does_not_compile_is_an_error_with_the_compilers_words() {
     let Some(nvrtc) = nvrtc() else { return };
-    let error = nvrtc.compile("bad.cu", "__global__ void f() { nonsense; }", Arch::new(9, 0), None);
+    let target = Target::Code(Arch::new(9, 0));
+    let error = nvrtc.compile("bad.cu", "__global__ void f() { nonsense; }", target, None);
     let error = error.unwrap_err();
     assert_eq!(error.kind(), DeviceErrorKind::Kernel);
     assert!(error.to_string().contains("nonsense"), "{error}");
@@ -67,11 +70,26 @@ fn a_kernel_that_does_not_compile_is_an_error_with_the_compilers_words() {
 fn a_compiled_kernel_comes_from_the_cache_the_second_time() {
     let Some(nvrtc) = nvrtc() else { return };
     let folder = std::env::temp_dir().join(format!("unspool-kernels-{}", std::process::id()));
-    let (cache, arch, (name, source)) = (Cache::at(&folder), Arch::new(9, 0), SOURCES[0]);
-    let first = nvrtc.compile(name, source, arch, Some(&cache)).unwrap();
-    let kept = cache.get(Cache::key(source, &arch.to_string(), nvrtc.version()));
-    let second = nvrtc.compile(name, source, arch, Some(&cache)).unwrap();
+    let (cache, target) = (Cache::at(&folder), Target::Code(Arch::new(9, 0)));
+    let source = short();
+    let compile = || nvrtc.compile(&source.name, &source.text, target, Some(&cache)).unwrap();
+    let first = compile();
+    let kept = cache.get(Key::of(&source.text), target, nvrtc.version());
+    let second = compile();
     std::fs::remove_dir_all(&folder).unwrap();
     assert_eq!(kept.as_ref(), Some(&first));
     assert_eq!(first, second);
+}
+
+#[test]
+fn machine_code_and_ptx_have_the_kernels_of_their_text() {
+    let Some(nvrtc) = nvrtc() else { return };
+    let (source, arch) = (short(), Arch::new(10, 0));
+    let image = |target| nvrtc.compile(&source.name, &source.text, target, None).unwrap();
+    let (code, ptx) = (image(Target::Code(arch)), image(Target::Ptx(arch)));
+    assert!(!code.is_ptx() && ptx.is_ptx());
+    for image in [code, ptx] {
+        assert!(source.kernels.iter().all(|kernel| image.has_kernel(kernel)), "{image:?}");
+        assert!(!image.has_kernel("no_such_kernel"));
+    }
 }

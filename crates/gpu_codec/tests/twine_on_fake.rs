@@ -107,7 +107,7 @@ fn regions_of_a_checkpoint_lie_behind_each_other_and_decode_to_the_values() -> O
     let launches = fake.calls("cuLaunchKernel");
     assert!(bench.bytes(bench.begin(), expected.len() as u64)? == expected);
     copy::fill(&bench.stream, &bench.room.span(), UNTOUCHED)?;
-    bench.twine = bench.twine.with_best_kernels().with_launches_from(0);
+    bench.twine = bench.twine.with_launches_from(0);
     let pending = bench.encode(&jobs, Start::At(bench.begin()), bench.end())?;
     let result = pending.wait(LIMIT).map_err(|error| error.into_device_error())?;
     assert_eq!(fake.calls("cuLaunchKernel") - launches, 3);
@@ -286,15 +286,6 @@ fn what_cannot_be_encoded_is_refused_before_anything_is_enqueued() -> Outcome {
     Ok(())
 }
 
-/// Waits until nothing is compiled in the background.
-fn compiled(twine: &Twine) {
-    let begun = Instant::now();
-    while twine.background().pending() > 0 {
-        assert!(begun.elapsed() < LIMIT);
-        std::thread::sleep(Duration::from_millis(1));
-    }
-}
-
 /// Two arrays that are encoded by a launch each.
 struct TwoForms {
     bench: Bench,
@@ -327,7 +318,6 @@ fn launches_before_a_refused_one_are_done_when_the_caller_is_told() -> Outcome {
     let jobs = two.jobs();
     let asked = [Checkpoint { jobs: &jobs, start: Start::At(bench.begin()), limit: bench.end() }];
     bench.twine.prepare(&asked)?;
-    compiled(&bench.twine);
     fake.fail("cuLaunchKernel", 2, 701);
     fake.hold();
     let begun = Instant::now();
@@ -361,7 +351,6 @@ fn what_was_prepared_is_not_compiled_by_the_launch() -> Outcome {
     let twine = &bench.twine;
     let (start, limit) = (Start::At(bench.begin()), bench.end());
     twine.prepare(&[Checkpoint { jobs: &jobs, start, limit }])?;
-    compiled(twine);
     let compiled = fake.calls("nvrtcCompileProgram");
     let launches = fake.calls("cuLaunchKernel");
     bench.encode(&jobs, start, limit)?.wait(LIMIT).map_err(|e| e.into_device_error())?;

@@ -7,7 +7,7 @@ use std::process::Command;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use unspool_codec::{Dtype, Zfp, zfp};
-use unspool_gpu_codec::SOURCES;
+use unspool_gpu_codec::sources;
 
 /// What the device brings along, as far as the kernels use it.
 const SHIM: &str = r#"
@@ -125,8 +125,8 @@ impl Compiled {
         let folder = std::env::temp_dir().join(folder);
         std::fs::create_dir_all(&folder).expect("a folder");
         let (text, path) = (folder.join("zfp.cpp"), folder.join("zfp.so"));
-        let source =
-            SOURCES.iter().find(|(name, _)| *name == "zfp.cu").expect("the text of the kernels").1;
+        let source = sources().into_iter().find(|source| source.name == "zfp.cu");
+        let source = source.expect("the text of the kernels").text;
         std::fs::write(&text, format!("{SHIM}{source}{LOOPS}")).expect("a file");
         let output =
             ["c++", "g++", "clang++"].into_iter().find_map(|c| compile(c, &text, &path).ok())?;

@@ -11,8 +11,8 @@
 //! has taken anything, still fit both.
 
 use unspool_cuda::{Context, Driver, HostLimits, current_ordinal, memory_left};
+use unspool_tiers::Bytes;
 
-use crate::doctor::Bytes;
 use crate::doctor::cuda::pins_are_locked;
 use crate::doctor::system::System;
 use crate::error::{Error, ErrorKind};
@@ -221,6 +221,6 @@ fn too_little(tier: &str, found: &str, remedy: &str) -> Error {
     Error::new(ErrorKind::Io, message)
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(feature = "shuttle")))]
 #[path = "auto_tests.rs"]
 mod tests;

@@ -47,7 +47,6 @@ pub(crate) fn close(hub: &Hub, timeout: Duration) -> Result<(), Error> {
     drop(state);
     let late = (!given_up.is_empty()).then(|| deferred::given_up(&given_up, timeout));
     let settled = both(late, deferred);
-    hub.end_preparing(duration(deadline.since(hub.clock.now())));
     let decoded = hub.decoding.settle(duration(deadline.since(hub.clock.now())));
     let settled = settled.and(decoded);
     let stopped = stop_workers(hub, deadline);

@@ -21,7 +21,6 @@ impl Spool {
         hub.check_process()?;
         let tiers: Vec<_> = hub.tiers.iter().map(|tier| described(tier, &hub.settings)).collect();
         let dropped_spans = hub.timeline.as_ref().map_or(0, |timeline| lock(timeline).dropped());
-        let kernels_pending = hub.preparing();
         let state = hub.state();
         let core = state.driver.core().stats();
         let tier =
@@ -40,10 +39,7 @@ impl Spool {
                 }
             };
         Ok(Stats {
-            application: ApplicationStats {
-                kernels_pending,
-                ..application(&state, &core, dropped_spans)
-            },
+            application: application(&state, &core, dropped_spans),
             tiers: core.tiers.iter().zip(tiers).map(tier).collect(),
             links: (0..core.links.len()).map(|index| link(&state, &core, index)).collect(),
             codecs: state.counters.codecs.stats(),
@@ -73,7 +69,6 @@ fn application(state: &State, core: &CoreStats, dropped_spans: u64) -> Applicati
         save_stall: state.counters.stall(Call::Save),
         restore_stall: state.counters.stall(Call::Restore),
         kernels: state.counters.kernels(),
-        kernels_pending: 0,
         longest_stall: state.counters.longest(),
         prefetch_lead: core.lead_summary(),
         hinted_restores: core.hinted_restores,

@@ -1,6 +1,5 @@
 //! The spool in many interleavings of its threads. A wake-up that is lost shows as a deadlock,
 //! because under shuttle no wait times out.
-#![cfg(feature = "shuttle")]
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};

@@ -45,7 +45,7 @@ mod durability;
 mod error;
 mod figures;
 pub mod gpu;
-#[cfg(test)]
+#[cfg(all(test, feature = "shuttle"))]
 mod interleavings;
 mod recover;
 mod restore;
@@ -54,7 +54,7 @@ mod save;
 mod settings;
 mod spool;
 mod stats;
-#[cfg(test)]
+#[cfg(all(test, not(feature = "shuttle")))]
 mod tests;
 mod time;
 mod wait;
@@ -72,4 +72,5 @@ pub use unspool_codec::{
     Achieved, Bound, CodecId, Dtype, Head, NvComp, Outer, Region, RegionSpec, Spec, Zfp,
 };
 pub use unspool_core::{Lead, PolicyKind, TierKind};
+pub use unspool_cuda::kernels::ship as ship_kernels;
 pub use wait::Wait;

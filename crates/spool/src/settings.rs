@@ -28,8 +28,9 @@ pub struct Settings {
     /// A file that receives every operation that the check of order sees, one line each; only with
     /// `check_order`. Default: none.
     pub order_trace: Option<PathBuf>,
-    /// Folders to look for NVIDIA's run-time compiler in first, such as Python's `sys.path`. It is
-    /// needed for arrays of a GPU whose items are not dense. Default: none.
+    /// Folders to look into first for nvCOMP and for NVIDIA's run-time compiler, such as Python's
+    /// `sys.path`. The compiler is needed for devices that no kernels were shipped for. Default:
+    /// none.
     pub compiler_folders: Vec<PathBuf>,
     /// How the size of a tier was picked, in a sentence for people (`auto::Picked::sentence`): it
     /// is among the notes of that tier.

@@ -38,11 +38,10 @@ pub struct ApplicationStats {
     pub save_stall: Duration,
     /// Time that restores waited for their data, direct reads of a store included.
     pub restore_stall: Duration,
-    /// What of both was for kernels of the codecs, and of arrays with gaps, to be compiled, which
-    /// takes seconds once a machine, or loaded.
+    /// What of both was for kernels of the codecs, and of arrays with gaps, to be loaded: a few
+    /// milliseconds each, or seconds on a device that none were shipped for, where they are
+    /// compiled once a machine.
     pub kernels: Duration,
-    /// Kernels that are still being prepared in the background.
-    pub kernels_pending: u64,
     /// The longest single wait.
     pub longest_stall: Option<Stall>,
     /// Over the restores that the restore order announced: how many of the restores after each

@@ -1,5 +1,4 @@
 //! `Spec::Auto` on a fake GPU with a slow link.
-#![cfg(not(feature = "shuttle"))]
 
 mod application;
 

@@ -1,6 +1,5 @@
 //! Checkpoints that wait in front of a spool and are encoded together, on a fake GPU that is late,
 //! stands still or is lost.
-#![cfg(not(feature = "shuttle"))]
 
 mod application;
 

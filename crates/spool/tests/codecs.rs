@@ -1,5 +1,4 @@
 //! Encoded histories in main memory and on disk: what comes back, how large it is, what is told.
-#![cfg(not(feature = "shuttle"))]
 
 use std::collections::BTreeMap;
 use std::time::Duration;

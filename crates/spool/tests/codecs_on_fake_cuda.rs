@@ -1,6 +1,5 @@
 //! Encoding as the save and decoding as the restore on a fake GPU that is late, stands still or is
 //! lost.
-#![cfg(not(feature = "shuttle"))]
 
 mod application;
 

@@ -1,5 +1,4 @@
 //! Several threads at one spool.
-#![cfg(not(feature = "shuttle"))]
 
 mod common;
 

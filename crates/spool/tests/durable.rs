@@ -1,5 +1,4 @@
 //! What a durable spool keeps beyond its own life, and what it refuses when it comes back.
-#![cfg(not(feature = "shuttle"))]
 
 mod common;
 

@@ -1,6 +1,5 @@
 //! Batches of checkpoints that nothing can encode: which call reports it, of which, and how soon,
 //! on a fake GPU whose launches fail.
-#![cfg(not(feature = "shuttle"))]
 
 mod application;
 

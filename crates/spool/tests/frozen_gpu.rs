@@ -1,5 +1,4 @@
 //! What a spool does while its GPU stands still, and after the GPU is lost: on the fake driver.
-#![cfg(not(feature = "shuttle"))]
 
 use std::error::Error;
 use std::sync::mpsc;

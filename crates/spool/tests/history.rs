@@ -1,5 +1,4 @@
 //! Histories that are larger than their tiers come back, whatever the stack and the order.
-#![cfg(not(feature = "shuttle"))]
 
 mod common;
 

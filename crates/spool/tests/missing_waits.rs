@@ -1,6 +1,5 @@
 //! The random sequences on a fake GPU find waits that are missing. In a process of its own: what is
 //! not waited for here may still be under way when the next test of the process begins.
-#![cfg(not(feature = "shuttle"))]
 
 mod sequences;
 

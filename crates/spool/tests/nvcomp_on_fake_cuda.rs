@@ -1,5 +1,4 @@
 //! nvCOMP's codecs in spools, on a fake GPU with an nvCOMP of its own.
-#![cfg(not(feature = "shuttle"))]
 
 mod application;
 

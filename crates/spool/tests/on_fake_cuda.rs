@@ -1,5 +1,4 @@
 //! A spool on a fake GPU: what the tiers, the streams and the workers do together, byte for byte.
-#![cfg(not(feature = "shuttle"))]
 
 mod sequences;
 

@@ -1,5 +1,4 @@
 //! Several checkpoints by one call, in main memory.
-#![cfg(not(feature = "shuttle"))]
 
 use unspool::{Codecs, DiskSettings, Dtype, ErrorKind, RegionSpec, Settings, Spec, Spool, Wait};
 

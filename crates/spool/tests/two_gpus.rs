@@ -1,5 +1,4 @@
 //! Two GPUs in one process, each with spools of its own: on the fake driver.
-#![cfg(not(feature = "shuttle"))]
 
 mod sequences;
 

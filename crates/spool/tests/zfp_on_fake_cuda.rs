@@ -1,5 +1,4 @@
 //! zfp of a fixed rate in spools: encoded and decoded by a fake GPU, wherever the streams lie.
-#![cfg(not(feature = "shuttle"))]
 
 mod application;
 

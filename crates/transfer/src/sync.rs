@@ -1,4 +1,4 @@
-//! Locks, waits and threads: those of `std`, or under the feature `shuttle` those of a scheduler
+//! Locks, waits and threads: those of `std`, or in `tests/interleavings` those of a scheduler
 //! that tries many interleavings. Everything in this crate that blocks goes through here.
 //!
 //! A lock that a panicking thread held is entered all the same: every critical section of this

@@ -1,5 +1,4 @@
 //! What the engine promises, with real threads.
-#![cfg(not(feature = "shuttle"))]
 
 mod common;
 

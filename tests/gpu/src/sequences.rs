@@ -22,6 +22,7 @@ fn main() -> Outcome {
     let mut arguments = std::env::args().skip(1).map(|text| text.parse::<u64>());
     let count = arguments.next().transpose()?.unwrap_or(1000);
     let first = arguments.next().transpose()?.unwrap_or(0);
+    println!("{}", unspool_gpu_tests::ship_kernels());
     let context = Context::new(&Driver::load()?, 0)?;
     let bank = Bank::new(&context, 32 << 20)?;
     let (directory, began) = (tempfile::tempdir()?, Instant::now());

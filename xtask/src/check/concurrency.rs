@@ -74,7 +74,8 @@ fn is_test_module(line: &str) -> bool {
 }
 
 fn starts_a_thread(line: &str) -> bool {
-    line.contains("Builder::new()") || line.contains("thread::spawn(")
+    let builds = line.contains("Builder::new()") && !line.contains("DirBuilder");
+    builds || line.contains("thread::spawn(")
 }
 
 fn owns_a_lock(line: &str) -> bool {

@@ -17,6 +17,7 @@ const TESTKIT: &str = "unspool-testkit";
 const SIM: &str = "unspool-sim";
 const FAKECUDA: &str = "unspool-fakecuda";
 const GPU_TESTS: &str = "unspool-gpu-tests";
+const INTERLEAVINGS: &str = "unspool-interleavings";
 const BENCHES: &str = "unspool-benches";
 const PYTHON: &str = "unspool-python";
 const STUDIES: &str = "unspool-studies";
@@ -44,6 +45,8 @@ const TABLE: &[(&str, &[&str])] = &[
     (SIM, ALL_BUT_BINDINGS),
     (FAKECUDA, &[CODEC, CORE]),
     (GPU_TESTS, ALL_BUT_BINDINGS),
+    // What transfer and spool may import: their sources are compiled there.
+    (INTERLEAVINGS, &[CORE, VERIFY, CODEC, CUDA, GPU_CODEC, TIERS]),
     (BENCHES, ALL_BUT_BINDINGS),
     (XTASK, &[]),
 ];

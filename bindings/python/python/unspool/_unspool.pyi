@@ -590,8 +590,8 @@ def examine(
 _Errors = tuple[int, float, float, int]
 
 def codecs_of(value: Any, place: str) -> tuple[Codec, dict[str, Codec]]:
-    """What `codec=` was given at `place`, as the codec of all arrays and those of single ones: each as
-    it is written shortest.
+    """What `codec=` was given at `place`, as the codec of all arrays and those of single ones: each
+    as it is written shortest.
     """
 
 def codec_room(dtype: str, shape: Sequence[int], codec: Any, outer: str | None) -> int:
@@ -600,9 +600,9 @@ def codec_room(dtype: str, shape: Sequence[int], codec: Any, outer: str | None) 
 def codec_encode(
     source: Any, dtype: str, shape: Sequence[int], codec: Any, outer: str | None, target: Any
 ) -> tuple[str, int, _Errors, bool]:
-    """Encodes dense bytes into `target`: what made the bytes and how many they are; number of values,
-    largest and root mean square error, and outliers; whether the bytes are packed, which they are
-    not where that would not make them fewer.
+    """Encodes dense bytes into `target`: what made the bytes and how many they are; number of
+    values, largest and root mean square error, and outliers; whether the bytes are packed, which
+    they are not where that would not make them fewer.
     """
 
 def codec_decode(

@@ -261,9 +261,9 @@ class Stats:
         links: `links[i]` lies between `tiers[i]` and `tiers[i + 1]`.
         codec: what encoding has brought and cost.
         auto: what `codec="auto"` has decided, or None where nothing was left to it.
-        kernels_seconds: what of both stalls was for kernels of a GPU to be compiled, which takes
-            seconds once a machine, or loaded.
-        kernels_pending: kernels that are still being prepared in the background.
+        kernels_seconds: what of both stalls was for kernels of a GPU to be loaded: a few
+            milliseconds each, or seconds on a GPU that none were shipped for, where they are
+            compiled once a machine.
     """
 
     saves: int
@@ -285,7 +285,6 @@ class Stats:
     codec: CodecStats = CodecStats()
     auto: AutoStats | None = None
     kernels_seconds: float = 0.0
-    kernels_pending: int = 0
 
     def as_dict(self) -> dict[str, Any]:
         """All figures as nested dictionaries, lists and numbers, ready for `json.dump`."""
@@ -325,7 +324,7 @@ def _calls(stats: Stats) -> str:
         )
     if stats.kernels_seconds > 0:
         lines.append(
-            f"{time(stats.kernels_seconds)} of the stalls were for kernels to be compiled or loaded"
+            f"{time(stats.kernels_seconds)} of the stalls were for kernels to be loaded or compiled"
         )
     if stats.prefetch_lead is not None:
         lead = stats.prefetch_lead

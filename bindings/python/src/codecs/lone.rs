@@ -70,7 +70,8 @@ impl Job {
         self.codec.codec()?.decode(&self.spec.dtype, &self.spec.shape, stream, out)
     }
 
-    /// Encodes into `out`, and packs that: the bytes, the error, and whether packing made it shorter. What is packed begins with the length that it had before.
+    /// Encodes into `out`, and packs that: the bytes, the error, and whether packing made it
+    /// shorter. What is packed begins with the length that it had before.
     fn pack(&self, source: &[u8], out: &mut [u8]) -> Result<Packed, CodecError> {
         let Made { bytes: stored, achieved } = self.encode(source, out)?;
         let Some(outer) = self.outer.filter(|_| stored > LENGTH as u64) else {

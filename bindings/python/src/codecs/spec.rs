@@ -1,5 +1,5 @@
-//! Codecs as Python writes them (`unspool.codecs.values`): read here, and written here. Nowhere else
-//! is it known what a codec is called.
+//! Codecs as Python writes them (`unspool.codecs.values`): read here, and written here. Nowhere
+//! else is it known what a codec is called.
 
 use std::collections::BTreeMap;
 

@@ -1,13 +1,12 @@
 """Source distributions of other projects, for the tests in them.
 
-None of it is kept in this project: pip fetches each one once for an environment, in the version
-that is installed there.
+None of it is kept in this project: each is fetched once for an environment, and is what its
+checksum says.
 """
 
 from __future__ import annotations
 
 import importlib.util
-import subprocess
 import sys
 import tarfile
 import tempfile
@@ -17,32 +16,40 @@ from types import ModuleType
 
 import pytest
 
+from package_index import Unavailable, download
+
 CACHE = Path(sys.prefix) / "share" / "unspool-peers"
-#: Seconds that a download may take.
-PATIENCE = 120
+#: The SHA-256 of the source distribution of each release that requirements.txt asks for.
+CHECKSUMS = {
+    "checkpoint-schedules-1.0.4": (
+        "aaa9191a6da910fd1b1e0526df2ca7ecea04823fe5106360e3e23d2413dcfeeb"
+    ),
+    "pyrevolve-2.2.8": "6ef6d6a405a9b17b042abd1688b5d669fd7d0f27231b27a8a8c1eb8286cfd4c4",
+}
 
 
 def fetch(name: str) -> Path:
     """The unpacked source distribution of an installed project."""
-    release = f"{name}-{metadata.version(name)}"
+    return unpacked(f"{name}-{metadata.version(name)}")
+
+
+def unpacked(release: str) -> Path:
+    """The folder of a release; the test is skipped where it cannot be fetched, and fails where
+    the checksum is unknown or another."""
+    assert release in CHECKSUMS, f"sdists.py has no checksum for {release}: add it"
     place = CACHE / release
     if not place.is_dir():
         CACHE.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=CACHE) as folder:
-            _unpacked(_downloaded(name, Path(folder))).rename(place)
+            _unpacked(_downloaded(release, Path(folder))).rename(place)
     return place
 
 
-def _downloaded(name: str, folder: Path) -> Path:
-    """The archive, in a folder; the test is skipped where it cannot be had."""
-    wanted = f"{name}=={metadata.version(name)}"
-    options = ["--quiet", "--disable-pip-version-check", "--no-deps", "--no-binary", ":all:"]
-    command = [sys.executable, "-m", "pip", "download", *options, "--dest", str(folder), wanted]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
-    if done.returncode:
-        pytest.skip(f"pip cannot fetch the sources of {wanted}: {done.stderr.strip()[-300:]}")
-    (archive,) = folder.glob("*.tar.gz")
-    return archive
+def _downloaded(release: str, folder: Path) -> Path:
+    try:
+        return download(release, CHECKSUMS[release], folder)
+    except Unavailable as error:
+        pytest.skip(str(error))
 
 
 def _unpacked(archive: Path) -> Path:

@@ -52,7 +52,7 @@ pub use header::{HEADER_BYTES, Header};
 pub use layout::{BLOCK, CHUNK, Layout, ValueKind};
 pub use reduce::Summary;
 pub use rule::{Array, Relative, Rule, Step};
-pub use stream::{check, decode, encode, header, max_bytes, reduce};
+pub use stream::{decode, encode, header, max_bytes, reduce};
 
 /// Twine as one of the codecs.
 #[derive(Debug)]

@@ -28,14 +28,6 @@ pub fn max_bytes(layout: &Layout) -> u64 {
     layout.max_bytes()
 }
 
-/// Whether the bound fits the values.
-///
-/// # Errors
-/// Those of [`Array::rule`].
-pub fn check(array: &Array) -> Result<(), CodecError> {
-    array.rule().map(|_| ())
-}
-
 /// Reads the first 64 bytes of a stream, and checks that they begin one of this version.
 ///
 /// # Errors

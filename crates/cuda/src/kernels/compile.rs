@@ -7,61 +7,10 @@ use std::mem::ManuallyDrop;
 use std::path::{Path, PathBuf};
 use std::ptr;
 
-use crate::driver::DeviceInfo;
 use crate::error::{DeviceError, DeviceErrorKind};
 use crate::kernels::cache::Cache;
 use crate::kernels::find;
-
-/// What a kernel is compiled for: compute capability 9.0 is `sm_90`.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Arch {
-    major: u32,
-    minor: u32,
-}
-
-impl Arch {
-    /// The architecture of a compute capability.
-    #[must_use]
-    pub fn new(major: u32, minor: u32) -> Arch {
-        Arch { major, minor }
-    }
-
-    /// The architecture of a device.
-    #[must_use]
-    pub fn of(device: &DeviceInfo) -> Arch {
-        let (major, minor) = device.compute_capability;
-        Arch { major, minor }
-    }
-}
-
-impl fmt::Display for Arch {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "sm_{}{}", self.major, self.minor)
-    }
-}
-
-/// A compiled text: an ELF file for one architecture.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Cubin(Vec<u8>);
-
-impl Cubin {
-    /// `None` for what is not an ELF file.
-    pub(super) fn from_bytes(bytes: Vec<u8>) -> Option<Cubin> {
-        bytes.starts_with(b"\x7fELF").then_some(Cubin(bytes))
-    }
-
-    /// Its bytes.
-    #[must_use]
-    pub fn bytes(&self) -> &[u8] {
-        &self.0
-    }
-}
-
-impl fmt::Debug for Cubin {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Cubin of {} bytes", self.0.len())
-    }
-}
+use crate::kernels::image::{Image, Key, Target};
 
 type Program = *mut c_void;
 
@@ -78,6 +27,8 @@ struct Calls {
     compile: unsafe extern "C" fn(Program, c_int, *const *const c_char) -> c_int,
     cubin_size: unsafe extern "C" fn(Program, *mut usize) -> c_int,
     cubin: unsafe extern "C" fn(Program, *mut c_char) -> c_int,
+    ptx_size: unsafe extern "C" fn(Program, *mut usize) -> c_int,
+    ptx: unsafe extern "C" fn(Program, *mut c_char) -> c_int,
     log_size: unsafe extern "C" fn(Program, *mut usize) -> c_int,
     log: unsafe extern "C" fn(Program, *mut c_char) -> c_int,
     destroy: unsafe extern "C" fn(*mut Program) -> c_int,
@@ -137,6 +88,8 @@ impl Nvrtc {
                 compile: *library.get(b"nvrtcCompileProgram")?,
                 cubin_size: *library.get(b"nvrtcGetCUBINSize")?,
                 cubin: *library.get(b"nvrtcGetCUBIN")?,
+                ptx_size: *library.get(b"nvrtcGetPTXSize")?,
+                ptx: *library.get(b"nvrtcGetPTX")?,
                 log_size: *library.get(b"nvrtcGetProgramLogSize")?,
                 log: *library.get(b"nvrtcGetProgramLog")?,
                 destroy: *library.get(b"nvrtcDestroyProgram")?,
@@ -170,27 +123,38 @@ impl Nvrtc {
         &self,
         name: &str,
         source: &str,
-        arch: Arch,
+        target: Target,
         cache: Option<&Cache>,
-    ) -> Result<Cubin, DeviceError> {
-        let key = Cache::key(source, &arch.to_string(), self.version);
-        if let Some(found) = cache.and_then(|cache| cache.get(key)) {
+    ) -> Result<Image, DeviceError> {
+        let key = Key::of(source);
+        if let Some(found) = cache.and_then(|cache| cache.get(key, target, self.version)) {
             return Ok(found);
         }
-        let cubin = self.compile_now(name, source, arch)?;
+        let program = self.compiled(name, source, target)?;
+        let bytes = match target {
+            Target::Code(_) => program.text(self.calls.cubin_size, self.calls.cubin),
+            Target::Ptx(_) => program.text(self.calls.ptx_size, self.calls.ptx),
+        };
+        let image =
+            Image::from_bytes(bytes).ok_or_else(|| failed(name, "NVRTC gave no kernels"))?;
         if let Some(cache) = cache {
-            cache.put(key, &cubin);
+            cache.put(key, target, self.version, &image);
         }
-        Ok(cubin)
+        Ok(image)
     }
 
-    fn compile_now(&self, name: &str, source: &str, arch: Arch) -> Result<Cubin, DeviceError> {
+    fn compiled(
+        &self,
+        name: &str,
+        source: &str,
+        target: Target,
+    ) -> Result<OpenProgram<'_>, DeviceError> {
         let text =
             |text: &str| CString::new(text).map_err(|_| failed(name, "its text holds a zero byte"));
         let (source, title) = (text(source)?, text(name)?);
         // Products and sums are rounded one by one, as on the host: streams have to be the same.
-        let arch_option = format!("--gpu-architecture={arch}");
-        let options = [text(&arch_option)?, text("--std=c++17")?, text("--fmad=false")?];
+        let of_target = format!("--gpu-architecture={target}");
+        let options = [text(&of_target)?, text("--std=c++17")?, text("--fmad=false")?];
         let options: Vec<*const c_char> = options.iter().map(|option| option.as_ptr()).collect();
         let program = OpenProgram::new(&self.calls, &source, &title)
             .ok_or_else(|| failed(name, "NVRTC takes no program"))?;
@@ -202,10 +166,9 @@ impl Nvrtc {
             let log = program.text(self.calls.log_size, self.calls.log);
             let log = String::from_utf8_lossy(&log);
             let log = log.trim_end_matches(['\0', '\n']);
-            return Err(failed(name, &format!("NVRTC error {code} for {arch}: {log}")));
+            return Err(failed(name, &format!("NVRTC error {code} for {target}: {log}")));
         }
-        let bytes = program.text(self.calls.cubin_size, self.calls.cubin);
-        Cubin::from_bytes(bytes).ok_or_else(|| failed(name, "NVRTC gave no machine code"))
+        Ok(program)
     }
 }
 

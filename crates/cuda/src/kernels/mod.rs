@@ -1,22 +1,51 @@
-//! Kernels: CUDA C++ as text, compiled for the device at run time by NVRTC and kept in a cache of
-//! the user. The texts are in the folder `kernels` of this crate.
+//! Kernels: CUDA C++ as text, compiled when the library is built and shipped with it in a
+//! [`Pack`], or else by NVRTC when they are first needed. The texts of this crate are in its folder
+//! `kernels`.
 
-mod background;
 mod cache;
 mod compile;
-mod compiler;
 mod find;
+mod image;
+mod kept;
 mod module;
+mod pack;
 pub mod pattern;
-mod shelf;
 
-pub use background::Background;
+use std::borrow::Cow;
+
+use crate::strided;
+
 pub use cache::Cache;
-pub use compile::{Arch, Cubin, Nvrtc};
-pub use compiler::Compiler;
+pub use compile::Nvrtc;
+pub use image::{Arch, Image, Key, Target};
+pub use kept::{Kernels, take_waited};
 pub use module::{Argument, Module};
-pub use shelf::{Shelf, take_waited, waited_for, waited_for_some};
+pub use pack::{Fit, Made, Pack, ship, shipped};
 
-/// Every kernel text of this crate by name, for tests that compile them all.
-pub const SOURCES: &[(&str, &str)] =
-    &[("pattern.cu", pattern::SOURCE), ("strided.cu", crate::strided::SOURCE)];
+/// A text of kernels.
+#[derive(Clone, Debug)]
+pub struct Source {
+    /// What it is, for messages.
+    pub name: String,
+    /// The kernels that it has.
+    pub kernels: &'static [&'static str],
+    /// CUDA C++.
+    pub text: Cow<'static, str>,
+}
+
+impl Source {
+    /// A text that is there as it is.
+    #[must_use]
+    pub fn of(name: &str, kernels: &'static [&'static str], text: &'static str) -> Source {
+        Source { name: name.to_owned(), kernels, text: Cow::Borrowed(text) }
+    }
+}
+
+/// The texts of this crate.
+#[must_use]
+pub fn sources() -> Vec<Source> {
+    vec![
+        Source::of("strided.cu", strided::KERNELS, strided::SOURCE),
+        Source::of("pattern.cu", pattern::KERNELS, pattern::SOURCE),
+    ]
+}

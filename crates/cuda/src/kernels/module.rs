@@ -5,8 +5,7 @@ use std::sync::{Mutex, PoisonError};
 
 use crate::context::Context;
 use crate::error::{DeviceError, DeviceErrorKind};
-use crate::kernels::cache::Cache;
-use crate::kernels::compile::{Arch, Cubin, Nvrtc};
+use crate::kernels::image::{Arch, Image};
 use crate::raw::{CUfunction, CUmodule};
 use crate::release::{self, After};
 use crate::result;
@@ -64,30 +63,15 @@ fn padded(bytes: [u8; 4]) -> [u8; 8] {
 }
 
 impl Module {
-    /// Compiles `source` for the device of `context`, or takes it from the user's cache, and loads
-    /// it. `name` is used in messages.
-    ///
-    /// # Errors
-    /// When it does not compile, or the device does not take it.
-    pub fn compile(
-        context: &Context,
-        nvrtc: &Nvrtc,
-        name: &str,
-        source: &str,
-    ) -> Result<Module, DeviceError> {
-        let (arch, cache) = (Arch::of(context.device()), Cache::of_user());
-        let cubin = nvrtc.compile(name, source, arch, cache.as_ref())?;
-        Module::load(context, &cubin)
-    }
-
     /// Loads compiled kernels.
     ///
     /// # Errors
     /// When they are for another architecture.
-    pub fn load(context: &Context, cubin: &Cubin) -> Result<Module, DeviceError> {
+    pub fn load(context: &Context, image: &Image) -> Result<Module, DeviceError> {
         let _scope = context.enter()?;
-        // SAFETY: a cubin is whole: it comes from the compiler or from a file that was checked.
-        let handle = unsafe { result::load_module(cubin.bytes()) }.map_err(|cause| {
+        // SAFETY: an image is whole: it comes from the compiler, or from a pack whose sums were
+        // compared; and PTX ends with a zero byte.
+        let handle = unsafe { result::load_module(image.bytes()) }.map_err(|cause| {
             let arch = Arch::of(context.device());
             let message = format!("device {} ({arch}) takes no such kernels", context.ordinal());
             DeviceError::new(DeviceErrorKind::Kernel, message).with_cause(cause)

@@ -1,39 +1,40 @@
 //! A pattern that tells every byte of a transfer apart, on the device and on the host: for checks
 //! of everything that moves bytes.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::context::Context;
 use crate::copy;
 use crate::error::DeviceError;
-use crate::kernels::compile::Nvrtc;
-use crate::kernels::module::{Argument, Module};
+use crate::kernels::{Argument, Kernels, Module};
 use crate::memory::{DeviceMemory, PinnedMemory};
 use crate::span::DeviceSpan;
 use crate::stream::Stream;
 use crate::watch::Place;
 
-/// The text of the kernels.
-pub const SOURCE: &str = include_str!("../../kernels/pattern.cu");
+/// The text of the kernels, and these.
+pub(super) const KERNELS: &[&str] = &["fill_pattern", "count_wrong"];
+pub(super) const SOURCE: &str = include_str!("../../kernels/pattern.cu");
 
 const LAUNCH: (u32, u32) = (528, 256);
 
 /// The pattern's kernels on one device.
 #[derive(Debug)]
 pub struct Pattern {
-    module: Module,
+    module: Arc<Module>,
     wrong: DeviceMemory,
     answer: PinnedMemory,
 }
 
 impl Pattern {
-    /// Compiles and loads them.
+    /// Loads them.
     ///
     /// # Errors
-    /// When they do not compile or memory is not there.
-    pub fn new(context: &Context, nvrtc: &Nvrtc) -> Result<Pattern, DeviceError> {
+    /// When they cannot be had or memory is not there.
+    pub fn new(context: &Context) -> Result<Pattern, DeviceError> {
         Ok(Pattern {
-            module: Module::compile(context, nvrtc, "pattern.cu", SOURCE)?,
+            module: Kernels::new(context, Vec::new()).get((), "pattern.cu", || SOURCE)?,
             wrong: DeviceMemory::new(context, 8)?,
             answer: PinnedMemory::new(context, 8)?,
         })

@@ -2,8 +2,8 @@
 //! ones. The dense side is in C order.
 //!
 //! Dimensions that lie in memory as one are merged first. What is left is one plain copy, or
-//! something that a kernel walks through, which is compiled when it is first needed. Where there is
-//! no compiler, the driver copies rows of contiguous bytes, at less than half of the speed.
+//! something that a kernel walks through. Where the kernels cannot be had, the driver copies rows of
+//! contiguous bytes, at less than half of the speed.
 
 mod layout;
 mod tiles;
@@ -11,12 +11,13 @@ mod walk;
 
 use std::ffi::c_void;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::context::Context;
 use crate::copy::{enter, refused, same_length};
 use crate::error::{CudaError, DeviceError, DeviceErrorKind};
-use crate::kernels::{Module, Nvrtc, waited_for};
+use crate::kernels::{Kernels, Module};
 use crate::result;
 use crate::span::DeviceSpan;
 use crate::stream::Stream;
@@ -27,7 +28,19 @@ pub use layout::StridedLayout;
 use layout::Merged;
 use walk::{Direction, UnitWalk};
 
-/// The text of the kernels.
+/// The text of the kernels, and these.
+pub(crate) const KERNELS: &[&str] = &[
+    "copy_units_1_32",
+    "copy_units_1_64",
+    "copy_units_2_32",
+    "copy_units_2_64",
+    "copy_units_4_32",
+    "copy_units_4_64",
+    "copy_units_8_32",
+    "copy_units_8_64",
+    "copy_units_16_32",
+    "copy_units_16_64",
+];
 pub(crate) const SOURCE: &str = include_str!("../../kernels/strided.cu");
 
 /// Threads of a block, and the most blocks of a launch: each thread goes on until all is done.
@@ -43,20 +56,9 @@ const ROWS: &str = "a copy of rows within the device";
 #[derive(Debug)]
 pub struct StridedCopies {
     context: Context,
-    folders: Vec<PathBuf>,
-    module: Mutex<Kernels>,
-}
-
-/// The compiled kernels.
-#[derive(Debug, Default)]
-enum Kernels {
-    /// Nobody has needed them.
-    #[default]
-    Unneeded,
-    /// They could not be compiled or loaded when they were last needed.
-    Missing,
-    /// Loaded.
-    There(Arc<Module>),
+    kernels: Kernels<()>,
+    /// They could not be had when they were last needed.
+    is_in_vain: AtomicBool,
 }
 
 /// The two ends of a copy: the array at its address, and its dense copy.
@@ -68,8 +70,7 @@ struct Ends<'a> {
 }
 
 impl StridedCopies {
-    /// Compiles nothing yet: that is done when a copy first needs a kernel, and kept in the user's
-    /// cache.
+    /// Loads nothing yet: that is done when a copy first needs a kernel.
     #[must_use]
     pub fn new(context: &Context) -> StridedCopies {
         StridedCopies::looking_in(context, Vec::new())
@@ -78,7 +79,8 @@ impl StridedCopies {
     /// The same, with folders to look for the compiler in first, such as Python's `sys.path`.
     #[must_use]
     pub fn looking_in(context: &Context, folders: Vec<PathBuf>) -> StridedCopies {
-        StridedCopies { context: context.clone(), folders, module: Mutex::default() }
+        let kernels = Kernels::new(context, folders);
+        StridedCopies { context: context.clone(), kernels, is_in_vain: AtomicBool::new(false) }
     }
 
     /// Copies the items of the array at `from` (the address of its first item) to `to`, dense and
@@ -87,7 +89,7 @@ impl StridedCopies {
     ///
     /// # Errors
     /// When `to` has another length than the items, the device is another one, the layout is
-    /// refused, or no compiler is found for a layout that needs a kernel.
+    /// refused, or the kernels cannot be had for a layout that needs one.
     ///
     /// # Safety
     /// The items are memory of the device, and stay so until the copy is done.
@@ -177,28 +179,13 @@ impl StridedCopies {
     /// Whether the kernels could not be had before, so that what can do without them does not look
     /// for the compiler each time.
     fn is_in_vain(&self) -> bool {
-        matches!(*self.kernels(), Kernels::Missing)
+        self.is_in_vain.load(Ordering::Relaxed)
     }
 
     fn module(&self) -> Result<Arc<Module>, DeviceError> {
-        let mut kept = self.kernels();
-        if let Kernels::There(module) = &*kept {
-            return Ok(Arc::clone(module));
-        }
-        let module = waited_for(|| self.compile())
-            .map(Arc::new)
-            .inspect_err(|_| *kept = Kernels::Missing)?;
-        *kept = Kernels::There(Arc::clone(&module));
-        Ok(module)
-    }
-
-    fn compile(&self) -> Result<Module, DeviceError> {
-        let nvrtc = Nvrtc::find_in(&self.folders)?;
-        Module::compile(&self.context, &nvrtc, "strided.cu", SOURCE)
-    }
-
-    fn kernels(&self) -> MutexGuard<'_, Kernels> {
-        self.module.lock().unwrap_or_else(PoisonError::into_inner)
+        let module = self.kernels.get((), "strided.cu", || SOURCE);
+        self.is_in_vain.store(module.is_err(), Ordering::Relaxed);
+        module
     }
 }
 

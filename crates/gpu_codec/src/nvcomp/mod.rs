@@ -37,7 +37,7 @@ use unspool_cuda::Marks;
 use unspool_cuda::Place as Touched;
 use unspool_cuda::Stream;
 use unspool_cuda::copy;
-use unspool_cuda::kernels::{Compiler, Module, Shelf};
+use unspool_cuda::kernels::{Kernels, Module};
 use unspool_cuda::{DeviceError, DeviceErrorKind};
 
 use launch::Launcher;
@@ -49,7 +49,17 @@ use table::Table;
 pub use layout::NvCompLayout;
 pub use library::NvCompLibrary;
 
-/// The text of the kernels.
+/// The text of the kernels, and these.
+pub(crate) const KERNELS: &[&str] = &[
+    "nvcomp_arrays",
+    "nvcomp_table",
+    "nvcomp_pack",
+    "nvcomp_finish",
+    "nvcomp_sum",
+    "nvcomp_unpack",
+    "nvcomp_decoded",
+    "nvcomp_copied",
+];
 pub(crate) const SOURCE: &str = include_str!("../../kernels/nvcomp.cu");
 
 /// How many pieces of memory of one shape are made before somebody waits for another.
@@ -64,8 +74,7 @@ pub struct NvCompCoder {
     context: Context,
     folders: Vec<PathBuf>,
     found: OnceLock<Result<Arc<NvCompLibrary>, DeviceError>>,
-    compiler: Compiler,
-    module: Shelf<()>,
+    kernels: Kernels<()>,
     slots: Arc<Slots>,
     marks: Arc<Marks>,
     rooms: Scratch<Room>,
@@ -88,10 +97,9 @@ impl NvCompCoder {
     pub fn looking_in(context: &Context, slots: &Arc<Slots>, folders: Vec<PathBuf>) -> NvCompCoder {
         NvCompCoder {
             context: context.clone(),
-            compiler: Compiler::new(context, folders.clone()),
+            kernels: Kernels::new(context, folders.clone()),
             folders,
             found: OnceLock::new(),
-            module: Shelf::default(),
             slots: Arc::clone(slots),
             marks: Marks::new(context),
             rooms: Scratch::new(MOST_ROOMS),
@@ -105,13 +113,6 @@ impl NvCompCoder {
     /// When there is none that can be used, with what to install.
     pub fn loaded(&self) -> Result<Arc<NvCompLibrary>, DeviceError> {
         self.found.get_or_init(|| NvCompLibrary::find_in(&self.folders)).clone()
-    }
-
-    /// The library, if all that a call needs is there. Loads and compiles nothing.
-    #[must_use]
-    pub fn ready(&self) -> Option<Arc<NvCompLibrary>> {
-        let found = self.found.get()?.as_ref().ok()?;
-        self.module.find(&()).map(|_| Arc::clone(found))
     }
 
     /// Decodes a container.
@@ -180,7 +181,7 @@ impl NvCompCoder {
     }
 
     fn module(&self) -> Result<Arc<Module>, DeviceError> {
-        self.module.get(&(), || self.compiler.make("nvcomp.cu", SOURCE))
+        self.kernels.get((), "nvcomp.cu", || SOURCE)
     }
 
     /// Memory for work on so many arrays of a layout, decoding or not; `addresses` is all of theirs

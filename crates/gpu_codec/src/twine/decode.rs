@@ -2,7 +2,6 @@
 //! it is used.
 
 use std::ffi::c_void;
-use std::sync::Arc;
 
 use unspool_codec::twine::Layout;
 
@@ -16,7 +15,6 @@ use crate::pending::{DecodeStatus, Pending};
 use unspool_cuda::DeviceError;
 use unspool_cuda::Place;
 use unspool_cuda::Stream;
-use unspool_cuda::kernels::Module;
 
 impl Twine {
     /// Decodes `jobs` after what is on `stream`.
@@ -41,16 +39,6 @@ impl Twine {
         Ok(DecodeStatus::new(launches))
     }
 
-    /// The kernel `best`, or until that is compiled the one that takes every array.
-    pub(super) fn decoder(&self, best: Variant) -> Result<Arc<Module>, DeviceError> {
-        if self.patient {
-            return self.modules.get(best);
-        }
-        let at_once = self.modules.at_once(best);
-        // Where the best one is the general one, it is waited for.
-        at_once.map_or_else(|| self.modules.get(Variant { special: None, ..best }), Ok)
-    }
-
     /// # Safety
     /// As [`decode_all`](Self::decode_all); at most as many jobs as fit a launch.
     unsafe fn decode_some(
@@ -58,7 +46,7 @@ impl Twine {
         stream: &Stream,
         jobs: &[Coded<'_>],
     ) -> Result<Pending, DeviceError> {
-        let module = self.decoder(variant(jobs.iter().map(|job| job.layout)))?;
+        let module = self.module(variant(jobs.iter().map(|job| job.layout)))?;
         let (mut slot, mark) = (self.slots.begin(0)?, self.marks.prepare()?);
         let counts = slot.counters(stream)?;
         let mut words = words_of(jobs, (slot.address(), slot.sequence(), counts))?;

@@ -132,7 +132,7 @@ fn many_arrays_of_several_forms_are_encoded_by_a_launch_for_each() {
     };
     let Some(kernels) = kernels("") else { return skipped() };
     for tiles in [Tiles::Many, Tiles::Own] {
-        let (apart, regions) = (Some(0), 20);
+        let (apart, regions) = (0, 20);
         let mut scratch =
             Scratch { tiles, apart, regions, blocks: 4, workers: 4, ..Scratch::new() };
         for seed in 0..rounds() / 4 {

@@ -36,13 +36,13 @@ use unspool_cuda::Context;
 use unspool_cuda::DeviceError;
 use unspool_cuda::Place;
 use unspool_cuda::Stream;
-use unspool_cuda::kernels::{Background, Module};
+use unspool_cuda::kernels::{Kernels, Module};
 use unspool_cuda::{Mark, Marks};
 
-pub(crate) use modules::SOURCES;
+pub(crate) use modules::sources;
 
 use job::Coded;
-use modules::{BUSY_WARPS, Kernel, Modules, REDUCE_THREADS, Variant};
+use modules::{BUSY_WARPS, Kernel, REDUCE_THREADS, Variant};
 use parts::{Part, WORTH_A_LAUNCH, Ways, blocks_at_once};
 use plan::Plan;
 use scratch::{Pool, Set};
@@ -52,7 +52,7 @@ use words::{EncodeLaunch, Entry, INLINE, Job};
 #[derive(Debug)]
 pub struct Twine {
     context: Context,
-    modules: Arc<Modules>,
+    kernels: Kernels<Variant>,
     slots: Arc<Slots>,
     marks: Arc<Marks>,
     pool: Pool,
@@ -60,8 +60,6 @@ pub struct Twine {
     warps: Option<u32>,
     /// Chunks from which on arrays of one form get a launch of their own.
     apart: u64,
-    /// Whether the best kernel is waited for.
-    patient: bool,
 }
 
 /// How long launches are waited for behind which one was refused.
@@ -71,27 +69,19 @@ const LIMIT: Duration = Duration::from_secs(10);
 type Encoders = (Vec<Arc<Module>>, Option<Arc<Module>>);
 
 impl Twine {
-    /// Compiles nothing yet: that is done when a kernel is first needed, and kept in the user's
-    /// cache. The compiler is looked for in `folders` first, such as Python's `sys.path`.
+    /// Loads nothing yet: that is done when a kernel is first needed. Where none was shipped for the
+    /// device, the compiler is looked for in `folders` first, such as Python's `sys.path`.
     #[must_use]
     pub fn new(context: &Context, folders: Vec<PathBuf>) -> Twine {
         Twine {
             context: context.clone(),
-            modules: Modules::new(context, folders),
+            kernels: Kernels::new(context, folders),
             slots: Slots::new(context),
             marks: Marks::new(context),
             pool: Pool::default(),
             warps: None,
             apart: WORTH_A_LAUNCH,
-            patient: false,
         }
-    }
-
-    /// The same that waits for the kernel that suits a launch best, instead of taking a general one
-    /// until that is compiled: for checks and measurements.
-    #[must_use]
-    pub fn with_best_kernels(self) -> Twine {
-        Twine { patient: true, ..self }
     }
 
     /// The same with tiles of 2, 4 or (for narrow values) 8 warps instead of what suits the size:
@@ -115,38 +105,15 @@ impl Twine {
         &self.slots
     }
 
-    /// Compiles or loads in the background what most launches need: the kernels that take every
-    /// array, those for bounds that depend on the values if `reduces`, and of those for one form
-    /// what an earlier run has compiled. `lossless` and `bounded` say which ways of encoding will
-    /// come.
-    pub fn prepare_ahead(&self, lossless: bool, bounded: bool, reduces: bool) {
-        let slots = Arc::clone(&self.slots);
-        // Pinned memory takes long to be had; an error is told by the launch that needs it.
-        self.background().push(move || drop(slots.begin(0)));
-        for wide in [false, true] {
-            self.modules.ahead(Variant::encoder(wide));
-            self.modules.ahead(Variant::decoder(wide));
-            if reduces && !wide {
-                self.modules.ahead(Variant::reducer());
-            }
-        }
-        let modes = [(lossless, 0), (bounded, 1)];
-        let modes: Vec<u32> = modes.iter().filter(|mode| mode.0).map(|mode| mode.1).collect();
-        self.modules.known_ahead(Variant::usual(&modes));
-    }
-
-    /// Where kernels are compiled ahead.
-    #[must_use]
-    pub fn background(&self) -> &Background {
-        self.modules.background()
-    }
-
     /// The encoder's kernel of each part, and that for bounds if it is needed.
     fn encoders(&self, plan: &Plan) -> Result<Encoders, DeviceError> {
-        let reduce =
-            (plan.reduces > 0).then(|| self.modules.get(Variant::reducer())).transpose()?;
-        let module = |part: &Part| self.modules.get(part.variant().compiled());
+        let reduce = (plan.reduces > 0).then(|| self.module(Variant::reducer())).transpose()?;
+        let module = |part: &Part| self.module(part.variant().compiled());
         Ok((plan.parts.iter().map(module).collect::<Result<_, _>>()?, reduce))
+    }
+
+    fn module(&self, variant: Variant) -> Result<Arc<Module>, DeviceError> {
+        self.kernels.get(variant, variant.kernel.name(), || variant.text())
     }
 
     /// Warps that find room.
@@ -154,23 +121,10 @@ impl Twine {
         BUSY_WARPS.saturating_mul(self.context.device().multiprocessors)
     }
 
-    /// A call, cut for the kernels that suit it best, or until these are compiled for the one that
-    /// takes every array.
+    /// A call, cut for the kernels that suit it best.
     fn plan(&self, checkpoints: &[Checkpoint<'_>]) -> Result<Plan, DeviceError> {
-        let ways = self.ways();
-        let plan = Plan::of(checkpoints, &ways)?;
-        let is_general = matches!(&plan.parts[..], [part] if part.special.is_none());
-        if self.patient || self.warps.is_some() || is_general {
-            return Ok(plan);
-        }
-        let is_missing = |part: &&Part| self.modules.at_once(part.variant().compiled()).is_none();
-        // All are asked for at once.
-        let missing = plan.parts.iter().filter(is_missing).count();
-        if missing == 0 { Ok(plan) } else { Plan::of(checkpoints, &Ways { apart: None, ..ways }) }
-    }
-
-    fn ways(&self) -> Ways {
-        Ways { warps: self.warps, room: self.warps_at_once(), apart: Some(self.apart) }
+        let room = self.warps_at_once();
+        Plan::of(checkpoints, &Ways { warps: self.warps, room, apart: self.apart })
     }
 
     /// # Safety
@@ -228,13 +182,8 @@ impl GpuCodec for Twine {
         matches!(layout, GpuLayout::Raw { .. } | GpuLayout::Twine(_))
     }
 
-    /// It takes seconds where no kernel is there or in the cache.
     fn prepare(&self, checkpoints: &[Checkpoint<'_>]) -> Result<(), DeviceError> {
         self.encoders(&self.plan(checkpoints)?)?;
-        // Those that share a call with kernels that are still being compiled.
-        let parts = Plan::of(checkpoints, &self.ways())?.parts.into_iter();
-        let mut general = parts.filter(|part| part.special.is_none());
-        general.try_for_each(|part| self.modules.get(Variant::encoder(part.wide)).map(drop))?;
         let jobs = checkpoints.iter().flat_map(|one| one.jobs);
         let arrays = jobs.filter_map(|job| match &job.layout {
             GpuLayout::Twine(array) => Some(&array.layout),
@@ -242,7 +191,7 @@ impl GpuCodec for Twine {
         });
         arrays
             .map(|layout| decode::variant([layout]))
-            .try_for_each(|best| self.decoder(best).map(drop))
+            .try_for_each(|variant| self.module(variant).map(drop))
     }
 
     /// One launch encodes all of them, further ones where large arrays have different forms, and

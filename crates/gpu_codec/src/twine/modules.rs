@@ -1,14 +1,10 @@
-//! The kernels as they are compiled: one text in variants, each compiled when it is first needed.
-//! The general ones take all values of up to 32 or of 64 bits; where all arrays of a launch have
-//! one form, a variant for that form alone is smaller and faster. All of them write and read the
-//! same bytes, so that a general one does until the best one is compiled.
+//! The kernels as they are compiled: one text in variants. The general ones take all values of up to
+//! 32 or of 64 bits; where all arrays of a launch have one form, a variant for that form alone is
+//! smaller and faster. All of them write and read the same bytes.
 
-use std::path::PathBuf;
-use std::sync::Arc;
+use std::borrow::Cow;
 
-use unspool_cuda::Context;
-use unspool_cuda::DeviceError;
-use unspool_cuda::kernels::{Background, Compiler, Module, Shelf, waited_for_some};
+use unspool_cuda::kernels::Source;
 
 use super::plan::{FLOAT32, FLOAT64, form};
 
@@ -31,59 +27,6 @@ const ENCODE: &str = encoder!();
 const REDUCE: &str = include_str!("../../kernels/twine_reduce.cu");
 const DECODE: &str = include_str!("../../kernels/twine_decode.cu");
 
-macro_rules! text {
-    ($head:literal, $file:literal) => {
-        concat!(
-            $head,
-            include_str!("../../kernels/twine.cuh"),
-            include_str!(concat!("../../kernels/", $file))
-        )
-    };
-}
-
-macro_rules! encode {
-    ($head:literal) => {
-        concat!($head, include_str!("../../kernels/twine.cuh"), encoder!())
-    };
-}
-
-/// Every general text by name, and some of those for one form, for tests that compile them all.
-pub(crate) const SOURCES: &[(&str, &str)] = &[
-    ("twine_encode.cu, narrow", encode!("#define WIDE 0\n#define WARPS 4\n#define KEPT 1700\n")),
-    ("twine_encode.cu, wide", encode!("#define WIDE 1\n#define WARPS 2\n#define KEPT 1700\n")),
-    (
-        "twine_encode.cu, float32 in two dimensions by steps",
-        encode!(
-            "#define WIDE 0\n#define WARPS 4\n#define ONCE 0\n#define KEPT 1700\n\
-             #define FORM 0x01020220u\n#define MODE 1\n"
-        ),
-    ),
-    (
-        "twine_encode.cu, float64 in one dimension by steps",
-        encode!(
-            "#define WIDE 1\n#define WARPS 4\n#define ONCE 0\n#define KEPT 844\n\
-             #define FORM 0x01010340u\n#define MODE 1\n"
-        ),
-    ),
-    (
-        "twine_encode.cu, float32 in one dimension by steps",
-        encode!(
-            "#define WIDE 0\n#define WARPS 8\n#define ONCE 0\n#define KEPT 318\n\
-             #define FORM 0x01010220u\n#define MODE 1\n"
-        ),
-    ),
-    (
-        "twine_encode.cu, a small array of float32 by steps",
-        encode!(
-            "#define WIDE 0\n#define WARPS 8\n#define ONCE 1\n#define FORM 0x01010220u\n\
-             #define MODE 1\n"
-        ),
-    ),
-    ("twine_reduce.cu", text!("#define WIDE 0\n#define WARPS 8\n", "twine_reduce.cu")),
-    ("twine_decode.cu, narrow", text!("#define WIDE 0\n#define WARPS 4\n", "twine_decode.cu")),
-    ("twine_decode.cu, wide", text!("#define WIDE 1\n#define WARPS 4\n", "twine_decode.cu")),
-];
-
 /// What a kernel does.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Kernel {
@@ -94,10 +37,14 @@ pub(super) enum Kernel {
 
 impl Kernel {
     pub(super) fn name(self) -> &'static str {
+        self.names()[0]
+    }
+
+    fn names(self) -> &'static [&'static str] {
         match self {
-            Kernel::Encode => "twine_encode",
-            Kernel::Reduce => "twine_reduce",
-            Kernel::Decode => "twine_decode",
+            Kernel::Encode => &["twine_encode"],
+            Kernel::Reduce => &["twine_reduce"],
+            Kernel::Decode => &["twine_decode"],
         }
     }
 
@@ -183,7 +130,7 @@ impl Variant {
         ((BLOCK - OTHERS) / self.warps - values).min(1700)
     }
 
-    fn text(&self) -> String {
+    pub(super) fn text(&self) -> String {
         let mut text =
             format!("#define WIDE {}\n#define WARPS {}\n", u32::from(self.wide), self.warps);
         if let Some(Special { form, mode }) = self.special {
@@ -203,7 +150,7 @@ impl Variant {
 }
 
 impl Variant {
-    /// The encoder for whatever has no kernel of its own yet.
+    /// The encoder for all forms.
     pub(super) fn encoder(wide: bool) -> Variant {
         let warps = if wide { 2 } else { 4 };
         Variant { kernel: Kernel::Encode, wide, warps, tiles: Tiles::Many, special: None }
@@ -221,21 +168,25 @@ impl Variant {
         Variant { kernel, wide, warps, tiles: Tiles::Many, special: None }
     }
 
+    /// Those that take every array.
+    fn general() -> impl Iterator<Item = Variant> {
+        let both = [true, false].map(|wide| [Variant::encoder(wide), Variant::decoder(wide)]);
+        both.into_iter().flatten().chain([Variant::reducer()])
+    }
+
     /// Those for arrays of one form, as most applications have them: float32 and float64, in one to
-    /// three dimensions, encoded in these modes.
-    pub(super) fn usual(modes: &[u32]) -> Vec<Variant> {
+    /// three dimensions, encoded without loss or by steps, with the tiles that suit some size.
+    fn special() -> Vec<Variant> {
         use Tiles::{Many, Own};
-        let narrow = [(2, Own), (4, Own), (8, Own), (4, Many), (8, Many)];
-        let wide = [(2, Own), (4, Own), (4, Many)];
-        let forms = [(32, FLOAT32, &narrow[..]), (64, FLOAT64, &wide[..])];
+        let narrow = [(4, Many), (4, Own), (2, Own), (8, Own)];
+        let forms = [(32, FLOAT32, &narrow[..]), (64, FLOAT64, &narrow[..3])];
         let mut all = Vec::new();
         for (bits, kind, sizes) in forms {
             for profile in 1..=3 {
                 let form = form(bits, kind, profile, 1);
                 let decoder = Variant::decoder(bits == 64);
                 all.push(Variant { special: Some(Special { form, mode: None }), ..decoder });
-                let encoders =
-                    sizes.iter().flat_map(|size| modes.iter().map(|mode| (*size, *mode)));
+                let encoders = sizes.iter().flat_map(|size| [0, 1].map(|mode| (*size, mode)));
                 all.extend(encoders.map(|((warps, tiles), mode)| {
                     let special = Some(Special { form, mode: Some(mode) });
                     Variant { warps, tiles, special, ..Variant::encoder(bits == 64) }
@@ -244,79 +195,28 @@ impl Variant {
         }
         all
     }
-}
 
-/// The kernels of one context, as far as they were needed or wanted ahead.
-#[derive(Debug)]
-pub(super) struct Modules {
-    compiler: Compiler,
-    shelf: Shelf<Variant>,
-    background: Background,
-}
-
-impl Modules {
-    pub(super) fn new(context: &Context, folders: Vec<PathBuf>) -> Arc<Modules> {
-        let compiler = Compiler::new(context, folders);
-        Arc::new(Modules { compiler, shelf: Shelf::default(), background: Background::default() })
-    }
-
-    pub(super) fn background(&self) -> &Background {
-        &self.background
-    }
-
-    /// The module of a variant, however long that takes.
-    pub(super) fn get(&self, variant: Variant) -> Result<Arc<Module>, DeviceError> {
-        self.shelf.get(&variant, || self.make(variant))
-    }
-
-    /// The module of a variant where it is there, or in the user's cache. Else it is compiled in
-    /// the background.
-    pub(super) fn at_once(self: &Arc<Self>, variant: Variant) -> Option<Arc<Module>> {
-        if let Some(module) = self.shelf.find(&variant) {
-            return Some(module);
-        }
-        if !self.shelf.claim(&variant) {
-            return None;
-        }
-        let found = waited_for_some(|| self.compiler.load_cached(&variant.text()));
-        if let Some(module) = found {
-            return Some(self.shelf.put(&variant, module));
-        }
-        let this = Arc::clone(self);
-        self.background.push_first(move || this.shelf.fill(&variant, || this.make(variant)));
-        None
-    }
-
-    /// Makes a variant in the background.
-    pub(super) fn ahead(self: &Arc<Self>, variant: Variant) {
-        if self.shelf.claim(&variant) {
-            let this = Arc::clone(self);
-            self.background.push(move || this.shelf.fill(&variant, || this.make(variant)));
-        }
-    }
-
-    /// Loads variants that were compiled by an earlier run, in the background.
-    pub(super) fn known_ahead(self: &Arc<Self>, variants: Vec<Variant>) {
-        let this = Arc::clone(self);
-        self.background.push(move || {
-            for variant in variants {
-                this.load(variant);
-            }
+    /// What it is, for messages.
+    pub(super) fn title(&self) -> String {
+        let Variant { kernel, wide, warps, tiles, special } = *self;
+        let width = if wide { "wide" } else { "narrow" };
+        let of = special.map_or_else(String::new, |Special { form, mode }| {
+            let mode = mode.map_or_else(String::new, |mode| format!(" in mode {mode}"));
+            format!(" for the form {form:#x}{mode}, {tiles:?} tiles")
         });
+        format!("{}, {width}, {warps} warps{of}", kernel.name())
     }
+}
 
-    fn load(&self, variant: Variant) {
-        if self.shelf.find(&variant).is_none()
-            && let Some(module) = self.compiler.load_cached(&variant.text())
-            && self.shelf.find(&variant).is_none()
-        {
-            self.shelf.put(&variant, module);
-        }
-    }
-
-    fn make(&self, variant: Variant) -> Result<Module, DeviceError> {
-        self.compiler.make(variant.kernel.name(), &variant.text())
-    }
+/// The texts of all variants that launches take.
+pub(crate) fn sources() -> Vec<Source> {
+    let all = Variant::general().chain(Variant::special());
+    let source = |variant: Variant| Source {
+        name: variant.title(),
+        kernels: variant.kernel.names(),
+        text: Cow::Owned(variant.text()),
+    };
+    all.map(source).collect()
 }
 
 #[cfg(test)]
@@ -324,26 +224,28 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_usual_variants_are_all_different_and_hold_those_of_both_ways() {
-        let all = Variant::usual(&[0, 1]);
-        assert_eq!(all.len(), 3 * (1 + 5 * 2) + 3 * (1 + 3 * 2));
+    fn the_variants_are_all_different_and_hold_those_of_both_modes() {
+        let special = Variant::special();
+        assert_eq!(special.len(), 3 * (1 + 4 * 2) + 3 * (1 + 3 * 2));
+        let all: Vec<Variant> = Variant::general().chain(special).collect();
         for (index, one) in all.iter().enumerate() {
             assert!(!all[..index].contains(one));
-            assert_eq!(one.special.unwrap().mode.is_none(), one.kernel == Kernel::Decode);
+            let mode = one.special.map(|special| special.mode.is_some());
+            assert!(mode.is_none_or(|is_there| is_there == (one.kernel == Kernel::Encode)));
         }
     }
 
     #[test]
-    fn what_warps_keep_is_what_the_texts_that_are_checked_for_shared_memory_say() {
+    fn what_warps_keep_fits_the_shared_memory_of_every_block() {
         for (wide, warps, kept) in
             [(false, 4, 1700), (false, 8, 318), (true, 2, 1700), (true, 4, 844)]
         {
             assert_eq!(Variant { warps, ..Variant::encoder(wide) }.kept_words(), kept);
-            let lines = format!("#define WIDE {}\n#define WARPS {warps}\n", u32::from(wide));
-            let is_checked = |text: &str| {
-                text.starts_with(&lines) && text.contains(&format!("#define KEPT {kept}\n"))
-            };
-            assert!(SOURCES.iter().any(|(_, text)| is_checked(text)), "{wide} {warps}");
+        }
+        let texts = sources();
+        for kept in [1700, 844] {
+            let line = format!("#define KEPT {kept}\n");
+            assert!(texts.iter().any(|source| source.text.contains(&line)), "{kept}");
         }
     }
 

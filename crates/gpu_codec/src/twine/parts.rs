@@ -20,9 +20,8 @@ pub(super) struct Ways {
     pub(super) warps: Option<u32>,
     /// Warps that the device has room for.
     pub(super) room: u32,
-    /// Chunks from which on arrays of one form get a launch of their own; `None` for one launch of
-    /// the kernel that takes every array.
-    pub(super) apart: Option<u64>,
+    /// Chunks from which on arrays of one form get a launch of their own.
+    pub(super) apart: u64,
 }
 
 /// A launch, of the jobs of a call that stand one behind the other.
@@ -61,7 +60,6 @@ impl Part {
         let wide = own.iter().any(|job| !is_raw(job) && job.cut.form & 0xff == 64);
         let special = run.form.filter(|special| is_worth_a_variant(special.form, run.coded));
         let suited = match special {
-            // One that is compiled in any case.
             None => Variant::encoder(wide).warps,
             Some(_) => warps_for(run.chunks, ways.room),
         };
@@ -123,16 +121,15 @@ fn is_raw(job: &Job) -> bool {
 
 /// The jobs by what they have in common: that of a run with fewer chunks than `apart` does not
 /// count, unless all jobs have it.
-fn runs(jobs: &[Job], apart: Option<u64>) -> Vec<Run> {
+fn runs(jobs: &[Job], apart: u64) -> Vec<Run> {
     let alone = jobs.iter().zip(forms(jobs)).enumerate().map(|(number, (job, form))| {
-        let (chunks, form) = (chunks_of(job), form.filter(|_| apart.is_some()));
+        let chunks = chunks_of(job);
         let coded = if is_raw(job) { 0 } else { chunks };
         Run { jobs: number..number + 1, coded, chunks, form }
     });
     let mut runs = joined(alone);
     if runs.len() > 1 {
-        let least = apart.unwrap_or_default();
-        runs.iter_mut().filter(|run| run.coded < least).for_each(|run| run.form = None);
+        runs.iter_mut().filter(|run| run.coded < apart).for_each(|run| run.form = None);
     }
     joined(runs)
 }
@@ -207,7 +204,7 @@ mod tests {
             let jobs: Vec<Job> =
                 tiles.iter().map(|&tiles| Job { tiles, ..Job::default() }).collect();
             let run = Run { jobs: 0..jobs.len(), coded: 0, chunks: 0, form: None };
-            let ways = Ways { warps: None, room: 0, apart: None };
+            let ways = Ways { warps: None, room: 0, apart: 0 };
             let mut part = Part::of(&jobs, run, &ways);
             part.take_tiles(7..7 + tiles.iter().sum::<u32>(), &jobs, 100 * part.warps);
             part.variant().tiles == Tiles::Own
@@ -225,7 +222,7 @@ mod tests {
         Job { rule: rule::EXACT, cut: Cut { n_chunks, form, ..Cut::default() }, ..Job::default() }
     }
 
-    fn parts(jobs: &[Job], apart: Option<u64>) -> Vec<(Range<usize>, bool)> {
+    fn parts(jobs: &[Job], apart: u64) -> Vec<(Range<usize>, bool)> {
         let parts = Part::all_of(jobs, &Ways { warps: None, room: 2112, apart });
         parts.into_iter().map(|part| (part.jobs, part.special.is_some())).collect()
     }
@@ -233,25 +230,22 @@ mod tests {
     #[test]
     fn large_arrays_of_another_form_get_a_launch_and_small_ones_share_the_general_one() {
         let arrays = |all: &[(u32, u32)]| all.iter().copied().map(array).collect::<Vec<_>>();
-        let least = Some(WORTH_A_LAUNCH);
+        let least = WORTH_A_LAUNCH;
         assert_eq!(parts(&arrays(&[(2, 100), (2, 100)]), least), [(0..2, true)]);
         assert_eq!(parts(&arrays(&[(2, 100)]), least), [(0..1, false)], "too few for a variant");
         let many = arrays(&[(3, 2000), (2, 10), (1, 1), (3, 2000), (3, 1), (2, 1500)]);
         let expected = [(0..1, true), (1..3, false), (3..5, true), (5..6, true)];
         assert_eq!(parts(&many, least), expected);
-        assert_eq!(parts(&many, None), [(0..6, false)]);
+        assert_eq!(parts(&many, u64::MAX), [(0..6, false)]);
         assert_eq!(parts(&arrays(&[(3, 900), (2, 900), (3, 900)]), least), [(0..3, false)]);
-        assert_eq!(
-            parts(&arrays(&[(3, 1), (2, 1), (2, 1)]), Some(0)),
-            [(0..1, false), (1..3, false)]
-        );
+        assert_eq!(parts(&arrays(&[(3, 1), (2, 1), (2, 1)]), 0), [(0..1, false), (1..3, false)]);
     }
 
     #[test]
     fn what_is_copied_needs_no_launch_of_its_own() {
         let raw = Job { rule: rule::RAW, n: 1 << 30, ..Job::default() };
         let relative = Job { rule: rule::RELATIVE, ..array((2, 2000)) };
-        let least = Some(WORTH_A_LAUNCH);
+        let least = WORTH_A_LAUNCH;
         assert_eq!(parts(&[raw], least), [(0..1, false)]);
         assert_eq!(parts(&[raw, array((2, 2000)), raw], least), [(0..3, true)]);
         assert_eq!(

@@ -312,7 +312,7 @@ mod tests {
         let jobs = [EncodeJob { source: 0, layout: GpuLayout::Raw { bytes: 64 } }];
         let starts = [Start::After { pending: &before, align: 64 }, Start::Next { align: 64 }];
         let asked = starts.map(|start| Checkpoint { jobs: &jobs, start, limit: 1 << 20 });
-        let ways = Ways { warps: None, room: 16, apart: None };
+        let ways = Ways { warps: None, room: 16, apart: u64::MAX };
         let mut plan = Plan::of(&asked, &ways).unwrap();
         let mut two = vec![slots.begin(1).unwrap(), slots.begin(1).unwrap()];
         plan.anchor(&stream, &asked, &mut two).unwrap();

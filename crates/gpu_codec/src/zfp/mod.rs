@@ -21,12 +21,28 @@ use unspool_cuda::Marks;
 use unspool_cuda::Place as Touched;
 use unspool_cuda::Stream;
 use unspool_cuda::copy;
-use unspool_cuda::kernels::{Compiler, Module, Shelf};
+use unspool_cuda::kernels::{Kernels, Module};
 use unspool_cuda::{DeviceError, DeviceErrorKind};
 
 pub use layout::ZfpLayout;
 
-/// The text of the kernels.
+/// The text of the kernels, and these.
+pub(crate) const KERNELS: &[&str] = &[
+    "zfp_encode_f32_1",
+    "zfp_decode_f32_1",
+    "zfp_encode_f32_2",
+    "zfp_decode_f32_2",
+    "zfp_encode_f32_3",
+    "zfp_decode_f32_3",
+    "zfp_encode_f64_1",
+    "zfp_decode_f64_1",
+    "zfp_encode_f64_2",
+    "zfp_decode_f64_2",
+    "zfp_encode_f64_3",
+    "zfp_decode_f64_3",
+    "zfp_finish",
+    "zfp_decoded",
+];
 pub(crate) const SOURCE: &str = include_str!("../../kernels/zfp.cu");
 
 const THREADS: u32 = 128;
@@ -49,8 +65,7 @@ struct Source<'a> {
 #[derive(Debug)]
 pub struct ZfpCoder {
     context: Context,
-    compiler: Compiler,
-    module: Shelf<()>,
+    kernels: Kernels<()>,
     slots: Arc<Slots>,
     marks: Arc<Marks>,
     /// What the kernels add up while they encode: zeros between two uses.
@@ -69,9 +84,8 @@ struct KernelJob {
 }
 
 impl ZfpCoder {
-    /// Compiles nothing yet: that is done at the first use, and kept in the user's cache. Results
-    /// go into `slots`, which other codecs of the context share, so that their checkpoints can
-    /// begin behind each other.
+    /// Loads nothing yet: that is done at the first use. Results go into `slots`, which other codecs
+    /// of the context share, so that their checkpoints can begin behind each other.
     #[must_use]
     pub fn new(context: &Context, slots: &Arc<Slots>) -> ZfpCoder {
         ZfpCoder::looking_in(context, slots, Vec::new())
@@ -82,8 +96,7 @@ impl ZfpCoder {
     pub fn looking_in(context: &Context, slots: &Arc<Slots>, folders: Vec<PathBuf>) -> ZfpCoder {
         ZfpCoder {
             context: context.clone(),
-            compiler: Compiler::new(context, folders),
-            module: Shelf::default(),
+            kernels: Kernels::new(context, folders),
             slots: Arc::clone(slots),
             marks: Marks::new(context),
             seen: Scratch::new(usize::MAX),
@@ -148,7 +161,7 @@ impl ZfpCoder {
     }
 
     fn module(&self) -> Result<Arc<Module>, DeviceError> {
-        self.module.get(&(), || self.compiler.make("zfp.cu", SOURCE))
+        self.kernels.get((), "zfp.cu", || SOURCE)
     }
 }
 

@@ -1,5 +1,5 @@
-//! A checkpoint on its way into an arena of a device: the borrowed bytes of the arena, together with
-//! the encoders that write to them.
+//! A checkpoint on its way into an arena of a device: the borrowed bytes of the arena, together
+//! with the encoders that write to them.
 //!
 //! Such a checkpoint has the bytes of its guard, and those that the checkpoint that it begins after
 //! leaves of its own. Nobody else has a guard for either: the one before is an [`Encoding`] as

@@ -9,7 +9,6 @@ mod encoded;
 mod encoding;
 mod figures;
 mod plan;
-mod prepare;
 mod room;
 mod session;
 mod sources;

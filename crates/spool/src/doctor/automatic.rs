@@ -1,6 +1,6 @@
 //! What the sizes `"auto"` would be at this moment, from the figures that were found.
 
-use super::Diagnosis;
+use super::{Cuda, Host};
 use crate::auto::{DeviceFigures, HostFigures, Picked, share_of_device, share_of_host};
 use crate::error::Error;
 
@@ -13,9 +13,8 @@ pub struct Automatic {
     pub host: String,
 }
 
-pub(super) fn of(diagnosis: &Diagnosis) -> Automatic {
-    let host = &diagnosis.host;
-    let first = diagnosis.cuda.devices.first();
+pub(super) fn of(host: &Host, cuda: &Cuda) -> Automatic {
+    let first = cuda.devices.first();
     let device = first.and_then(|device| {
         let info = &device.info;
         Some(DeviceFigures { ordinal: info.ordinal, free: device.free?, total: info.memory })

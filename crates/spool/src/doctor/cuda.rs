@@ -1,6 +1,5 @@
 //! The driver, its devices, and what their links do.
 
-use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use unspool_cuda::probe::{self, LinkSpeeds, ProbeOptions};
@@ -10,7 +9,6 @@ use unspool_cuda::{
 
 use super::Checkup;
 use super::bounded::{self, Report};
-use super::pci::{self, PciLink};
 use super::system::System;
 
 /// Bytes of one copy, and with little memory.
@@ -27,23 +25,14 @@ const PINNED: u64 = 4 << 20;
 pub struct Cuda {
     /// False when nobody asked.
     pub looked_for: bool,
-    /// The driver, when it could be loaded and has a device.
-    pub driver: Option<Driver>,
+    /// The newest CUDA that the driver supports, when it could be loaded and has a device.
+    pub version: Option<(u32, u32)>,
+    /// The driver's library.
+    pub path: Option<String>,
     /// The devices that this process sees.
     pub devices: Vec<Device>,
     /// Why CUDA cannot be used, with a remedy.
     pub problem: Option<String>,
-}
-
-/// The driver of the machine.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Driver {
-    /// The newest CUDA that it supports.
-    pub cuda: (u32, u32),
-    /// Its library.
-    pub path: Option<PathBuf>,
-    /// The version of its kernel module.
-    pub module: Option<String>,
 }
 
 /// A device.
@@ -51,41 +40,16 @@ pub struct Driver {
 pub struct Device {
     /// What the driver says about it.
     pub info: DeviceInfo,
-    /// Its PCI link.
-    pub pci: PciLink,
     /// Bytes that are free, with this process's own context there.
     pub free: Option<u64>,
     /// How long its context took to start.
     pub start: Option<Duration>,
     /// What its links do.
-    pub links: Option<Links>,
+    pub speeds: Option<LinkSpeeds>,
     /// Whether pinned memory counts as locked memory here, so that `RLIMIT_MEMLOCK` limits it.
     pub pins_are_locked: Option<bool>,
     /// What did not work.
     pub problem: Option<String>,
-}
-
-/// What the links of a device do.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Links {
-    /// Bytes per second.
-    pub speeds: LinkSpeeds,
-    /// Bytes of each copy.
-    pub bytes: u64,
-    /// Copies of each kind.
-    pub rounds: u32,
-}
-
-impl Cuda {
-    pub(super) fn not_looked_for() -> Cuda {
-        Cuda::default()
-    }
-
-    /// Whether there is a device that works.
-    #[must_use]
-    pub fn is_usable(&self) -> bool {
-        self.devices.iter().any(|device| device.free.is_some())
-    }
 }
 
 pub(super) fn look(checkup: &Checkup) -> Cuda {
@@ -104,15 +68,10 @@ fn examine(budget: Duration, report: &Report<Cuda>) {
         Ok(driver) => driver,
         Err(error) => return report.note(|cuda| cuda.problem = Some(error.to_string())),
     };
-    let system = System::here();
     report.note(|cuda| {
-        cuda.driver = Some(Driver {
-            cuda: driver.cuda_version(),
-            path: library(&system),
-            module: module_version(&system),
-        });
-        let devices = driver.devices().iter();
-        cuda.devices = devices.map(|info| Device::listed(info, &system)).collect();
+        cuda.version = Some(driver.cuda_version());
+        cuda.path = library();
+        cuda.devices = driver.devices().iter().map(Device::listed).collect();
     });
     let begin = Instant::now();
     for (index, info) in driver.devices().iter().enumerate() {
@@ -154,23 +113,18 @@ impl Bench<'_> {
         let bytes = if free >= 16 * COPY { COPY } else { SMALL_COPY };
         let options = ProbeOptions { bytes, rounds: ROUNDS, limit: COPY_LIMIT };
         let speeds = probe::links(context, &options)?;
-        self.note(|device| {
-            device.links = Some(Links { speeds, bytes, rounds: ROUNDS });
-            // Links that were idle before were slow then.
-            device.pci = pci::link(&System::here(), &device.info.pci);
-        });
+        self.note(|device| device.speeds = Some(speeds));
         Ok(())
     }
 }
 
 impl Device {
-    fn listed(info: &DeviceInfo, system: &System) -> Device {
+    fn listed(info: &DeviceInfo) -> Device {
         Device {
             info: info.clone(),
-            pci: pci::link(system, &info.pci),
             free: None,
             start: None,
-            links: None,
+            speeds: None,
             pins_are_locked: None,
             problem: None,
         }
@@ -194,55 +148,27 @@ pub(crate) fn pins_are_locked(context: &Context) -> Result<Option<bool>, DeviceE
 
 /// Where the driver's library is: the one that a test names in its place, or the one that the
 /// system has loaded.
-fn library(system: &System) -> Option<PathBuf> {
-    let named = std::env::var_os("UNSPOOL_CUDA_DRIVER").map(PathBuf::from);
-    named.or_else(|| system.loaded("libcuda.so"))
-}
-
-/// The version in a line such as `NVRM version: NVIDIA UNIX Open Kernel Module for x86_64
-/// 580.82.07  Release Build`.
-fn module_version(system: &System) -> Option<String> {
-    let text = system.text("proc/driver/nvidia/version")?;
-    let is_version = |word: &&str| {
-        let mut parts = word.split('.');
-        parts.clone().count() >= 2
-            && parts.all(|part| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit()))
-    };
-    text.lines().next()?.split_whitespace().find(is_version).map(str::to_owned)
+fn library() -> Option<String> {
+    let named = std::env::var_os("UNSPOOL_CUDA_DRIVER").map(Into::into);
+    let path = named.or_else(|| System::here().loaded("libcuda.so"));
+    path.map(|path| path.display().to_string())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::doctor::tests::Fake;
-
-    #[test]
-    fn the_version_of_the_kernel_module_is_the_first_one_in_its_line() {
-        let fake = Fake::new();
-        let version = || module_version(&fake.system());
-        assert_eq!(version(), None);
-        fake.write(
-            "proc/driver/nvidia/version",
-            "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.82.07  Release Build\n\
-             GCC version:  gcc version 12.3.0\n",
-        );
-        assert_eq!(version().as_deref(), Some("580.82.07"));
-        fake.write("proc/driver/nvidia/version", "NVRM version: unknown\n");
-        assert_eq!(version(), None);
-    }
 
     #[test]
     fn with_or_without_a_driver_there_is_an_answer() {
         let cuda = look(&Checkup { measure: false, ..Checkup::default() });
         assert!(cuda.looked_for);
-        assert_eq!(cuda.driver.is_none(), cuda.problem.is_some(), "{cuda:?}");
-        assert!(cuda.driver.is_none() || !cuda.devices.is_empty());
+        assert_eq!(cuda.version.is_none(), cuda.problem.is_some(), "{cuda:?}");
+        assert!(cuda.version.is_none() || !cuda.devices.is_empty());
     }
 
     #[test]
     fn what_is_not_asked_for_is_not_looked_for() {
         let checkup = Checkup { cuda: false, measure: false, ..Checkup::default() };
-        let diagnosis = checkup.run();
-        assert_eq!(diagnosis.cuda, Cuda::default());
+        assert_eq!(checkup.run().cuda, Cuda::default());
     }
 }

@@ -10,9 +10,6 @@ use unspool_tiers::{Disk as Tier, DiskIo, DiskOptions, Tier as _, TierError};
 
 use super::Checkup;
 use super::bounded::{self, Report};
-use super::leftovers::{self, Leftover};
-use super::mounts::{self, Mount};
-use super::system::System;
 
 /// The directory in which the probe works; it is the same for all, so that what a killed probe
 /// leaves is cleared away by the next one. It is not one that the disk tier takes for its own.
@@ -26,13 +23,39 @@ const SHARE_OF_FREE: u64 = 8;
 /// After this long in one direction no further frame is begun.
 const ENOUGH: Duration = Duration::from_millis(600);
 
-/// A directory for the disk tier.
+/// The file systems that are told apart, by the number that statfs(2) gives, and where their bytes
+/// are. FUSE is whatever its program does, which most often asks another machine.
+const FILE_SYSTEMS: [(u64, &str, &str); 19] = [
+    (0xef53, "ext4", "local"),
+    (0x5846_5342, "xfs", "local"),
+    (0x9123_683e, "btrfs", "local"),
+    (0xf2f5_2010, "f2fs", "local"),
+    (0x2fc1_2fc1, "zfs", "local"),
+    (0x794c_7630, "overlay", "local"),
+    (0x0102_1994, "tmpfs", "memory"),
+    (0x8584_58f6, "ramfs", "memory"),
+    (0x9584_58f6, "hugetlbfs", "memory"),
+    (0x6969, "nfs", "remote"),
+    (0xff53_4d42, "cifs", "remote"),
+    (0xfe53_4d42, "smb", "remote"),
+    (0x0bd0_0bd0, "lustre", "remote"),
+    (0x00c3_6400, "ceph", "remote"),
+    (0x4750_4653, "gpfs", "remote"),
+    (0x1983_0326, "beegfs", "remote"),
+    (0x5346_414f, "afs", "remote"),
+    (0x0102_1997, "9p", "remote"),
+    (0x6573_5546, "fuse", "remote"),
+];
+
+/// A directory for the disk tier. Sizes are in bytes, rates in bytes per second.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Disk {
     /// The directory, absolute and without links where it exists.
-    pub dir: PathBuf,
-    /// Its file system.
-    pub mount: Option<Mount>,
+    pub directory: PathBuf,
+    /// Its file system, or the number of one that has no name here.
+    pub file_system: Option<String>,
+    /// Where its bytes are: `local`, `memory` or `remote`; local where that is not known.
+    pub medium: Option<&'static str>,
     /// Bytes that this user may still write.
     pub free: Option<u64>,
     /// Bytes of the whole file system.
@@ -45,35 +68,20 @@ pub struct Disk {
     pub io_uring: Option<bool>,
     /// Why it does not.
     pub io_uring_problem: Option<String>,
-    /// What the disk tier says about itself there.
-    pub notes: Vec<String>,
-    /// The rates of one thread, in bytes per second.
-    pub rates: Option<Rates>,
-    /// The directories of spools in it.
-    pub spools: Vec<Leftover>,
+    /// What one thread writes through the disk tier, without a sync.
+    pub write: Option<f64>,
+    /// What one thread reads back.
+    pub read: Option<f64>,
     /// Why it cannot be used, or not be measured.
     pub problem: Option<String>,
 }
 
-/// What one thread writes and reads through the disk tier.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Rates {
-    /// Bytes per second written, without a sync.
-    pub write: f64,
-    /// Bytes per second read back.
-    pub read: f64,
-    /// Bytes that were written.
-    pub bytes: u64,
-    /// Bytes of one frame.
-    pub frame: u64,
-}
-
 /// Looks at `dir`. It is not created; nothing stays in it.
-pub(super) fn look(dir: &Path, checkup: &Checkup, system: &System) -> Disk {
-    let empty = Disk { dir: dir.to_owned(), ..Disk::default() };
-    let (dir, system, measure) = (dir.to_owned(), system.clone(), checkup.measure);
+pub(super) fn look(dir: &Path, checkup: &Checkup) -> Disk {
+    let empty = Disk { directory: dir.to_owned(), ..Disk::default() };
+    let (dir, measure) = (dir.to_owned(), checkup.measure);
     let (mut found, problem) = bounded::within(checkup.limit, empty, move |report| {
-        if let Err(cause) = examine(&dir, &system, measure, report) {
+        if let Err(cause) = examine(&dir, measure, report) {
             report.note(|disk| disk.problem = Some(cause));
         }
     });
@@ -81,24 +89,18 @@ pub(super) fn look(dir: &Path, checkup: &Checkup, system: &System) -> Disk {
     found
 }
 
-fn examine(
-    dir: &Path,
-    system: &System,
-    measure: bool,
-    report: &Report<Disk>,
-) -> Result<(), String> {
+fn examine(dir: &Path, measure: bool, report: &Report<Disk>) -> Result<(), String> {
     report.begins("looking at the directory");
     let dir = fs::canonicalize(dir).map_err(|cause| unreachable_directory(&cause))?;
     if !dir.is_dir() {
-        return Err("it is no directory".to_owned());
+        return Err("it is not a directory".to_owned());
     }
-    let room = rustix::fs::statvfs(&dir).ok();
+    let (room, kind) = (rustix::fs::statvfs(&dir).ok(), file_system(&dir));
     report.note(|disk| {
-        disk.mount = mounts::mount_of(system, &dir);
+        (disk.file_system, disk.medium) = kind.unzip();
         disk.free = room.as_ref().map(|room| room.f_bavail.saturating_mul(room.f_frsize));
         disk.total = room.as_ref().map(|room| room.f_blocks.saturating_mul(room.f_frsize));
-        disk.spools = leftovers::list(&dir);
-        disk.dir.clone_from(&dir);
+        disk.directory.clone_from(&dir);
     });
     report.begins("opening a disk tier in it");
     let folder = dir.join(FOLDER);
@@ -106,6 +108,15 @@ fn examine(
     // Another probe may still be in it.
     let _ = fs::remove_dir(&folder);
     tried
+}
+
+fn file_system(dir: &Path) -> Option<(String, &'static str)> {
+    let number = u64::try_from(rustix::fs::statfs(dir).ok()?.f_type).ok()?;
+    let known = FILE_SYSTEMS.iter().find(|known| known.0 == number);
+    Some(known.map_or_else(
+        || (format!("a file system of type {number:#x}"), "local"),
+        |&(_, name, medium)| (name.to_owned(), medium),
+    ))
 }
 
 fn unreachable_directory(cause: &io::Error) -> String {
@@ -116,26 +127,18 @@ fn unreachable_directory(cause: &io::Error) -> String {
 }
 
 fn probe(folder: &Path, measure: bool, report: &Report<Disk>) -> Result<(), TierError> {
-    let tier = match open(folder, DiskIo::Direct) {
-        Ok(tier) => {
-            report.note(|disk| disk.direct = Some(true));
-            tier
-        }
-        Err(refused) => {
-            // What nothing can be written to is told by this one.
-            let tier = open(folder, DiskIo::Auto)?;
-            report.note(|disk| {
-                (disk.direct, disk.direct_problem) = (Some(false), Some(refused.to_string()));
-            });
-            tier
-        }
-    };
-    report.note(|disk| disk.notes = tier.describe().notes);
+    let direct = open(folder, DiskIo::Direct);
+    report.note(|disk| {
+        disk.direct = Some(direct.is_ok());
+        disk.direct_problem = direct.as_ref().err().map(ToString::to_string);
+    });
+    // What nothing can be written to is told by the second one.
+    let tier = direct.or_else(|_| open(folder, DiskIo::Auto))?;
     try_uring(folder, report);
     if measure {
         report.begins("writing and reading frames");
         let rates = rates(&tier, report.so_far().free)?;
-        report.note(|disk| disk.rates = rates);
+        report.note(|disk| (disk.write, disk.read) = rates.unzip());
     }
     report.begins("removing what was written");
     tier.close()
@@ -153,18 +156,12 @@ fn open(folder: &Path, io: DiskIo) -> Result<Tier, TierError> {
     let mut options = DiskOptions::new(folder);
     options.io = io;
     // Another probe may remove the folder between its making and its use.
-    let mut opened = Tier::open(options.clone());
-    for _ in 0..3 {
-        if opened.is_ok() {
-            break;
-        }
-        opened = Tier::open(options.clone());
-    }
-    opened
+    let early = (0..3).find_map(|_| Tier::open(options.clone()).ok());
+    early.map_or_else(|| Tier::open(options), Ok)
 }
 
-/// `None` where there is no room for a single frame.
-fn rates(tier: &Tier, free: Option<u64>) -> Result<Option<Rates>, TierError> {
+/// Bytes per second written and read; `None` where there is no room for a single frame.
+fn rates(tier: &Tier, free: Option<u64>) -> Result<Option<(f64, f64)>, TierError> {
     let frame = FRAME as u64;
     let most = free.map_or(MOST, |free| MOST.min(free / SHARE_OF_FREE)) / frame;
     let buffer = noise(FRAME + 4095);
@@ -178,12 +175,7 @@ fn rates(tier: &Tier, free: Option<u64>) -> Result<Option<Rates>, TierError> {
     let back = &mut buffer[start..start + FRAME];
     let (read, reading) = timed(written, |id| tier.get(id, 0, &mut [back]))?;
     let rate = |count: u64, time: Duration| (count * frame) as f64 / time.as_secs_f64().max(1e-9);
-    Ok(Some(Rates {
-        write: rate(written, writing),
-        read: rate(read, reading),
-        bytes: written * frame,
-        frame,
-    }))
+    Ok(Some((rate(written, writing), rate(read, reading))))
 }
 
 /// Does `work` for one frame after the other until it was enough, at most `most` times; says how
@@ -224,14 +216,13 @@ mod tests {
     fn a_directory_is_described_measured_and_left_as_it_was() {
         let scratch = Scratch::new();
         fs::write(scratch.path().join("mine"), "x").unwrap();
-        let disk = look(scratch.path(), &Checkup::default(), &System::here());
+        let disk = look(scratch.path(), &Checkup::default());
         assert_eq!(disk.problem, None, "{disk:?}");
-        assert!(disk.mount.is_some() && disk.free <= disk.total, "{disk:?}");
+        assert!(disk.file_system.is_some() && disk.medium.is_some(), "{disk:?}");
+        assert!(disk.free <= disk.total, "{disk:?}");
         assert_eq!(disk.direct == Some(true), disk.direct_problem.is_none());
         assert_eq!(disk.io_uring == Some(true), disk.io_uring_problem.is_none());
-        assert!(!disk.notes.is_empty());
-        let rates = disk.rates.unwrap();
-        assert!(rates.write > 0.0 && rates.read > 0.0 && rates.bytes >= rates.frame, "{rates:?}");
+        assert!(disk.write > Some(0.0) && disk.read > Some(0.0), "{disk:?}");
         assert_eq!(scratch.names(), ["mine"]);
     }
 
@@ -239,8 +230,8 @@ mod tests {
     fn nothing_is_written_without_measuring() {
         let scratch = Scratch::new();
         let checkup = Checkup { measure: false, ..Checkup::default() };
-        let disk = look(scratch.path(), &checkup, &System::here());
-        assert_eq!((disk.rates, disk.problem), (None, None));
+        let disk = look(scratch.path(), &checkup);
+        assert_eq!((disk.write, disk.read, disk.problem), (None, None, None));
         assert!(disk.direct.is_some());
     }
 
@@ -248,24 +239,21 @@ mod tests {
     fn a_directory_that_is_not_there_is_an_answer_and_is_not_made() {
         let scratch = Scratch::new();
         let missing = scratch.path().join("missing");
-        let disk = look(&missing, &Checkup::default(), &System::here());
+        let disk = look(&missing, &Checkup::default());
         assert!(disk.problem.is_some_and(|text| text.contains("no such directory")));
         fs::write(&missing, "a file").unwrap();
-        let disk = look(&missing, &Checkup::default(), &System::here());
-        assert!(disk.problem.is_some_and(|text| text.contains("no directory")));
+        let disk = look(&missing, &Checkup::default());
+        assert!(disk.problem.is_some_and(|text| text.contains("not a directory")));
         assert_eq!(scratch.names(), ["missing"]);
     }
 
     #[test]
-    fn spools_of_others_are_listed_and_not_touched() {
-        let scratch = Scratch::new();
-        let dead = scratch.path().join("unspool-4000000-0123456789abcdef");
-        fs::create_dir(&dead).unwrap();
-        fs::write(dead.join("lock"), "").unwrap();
-        let checkup = Checkup { measure: false, ..Checkup::default() };
-        let disk = look(scratch.path(), &checkup, &System::here());
-        assert_eq!(disk.spools.len(), 1);
-        assert!(dead.is_dir());
+    fn memory_is_told_apart_from_disks_by_the_number_of_its_file_system() {
+        let shared = Path::new("/dev/shm");
+        let known = rustix::fs::statfs(shared).is_ok_and(|found| found.f_type == 0x0102_1994);
+        assert!(!known || file_system(shared) == Some(("tmpfs".to_owned(), "memory")));
+        assert_eq!(file_system(Path::new("/proc")).map(|(_, medium)| medium), Some("local"));
+        assert_eq!(file_system(Path::new("/there/is/nothing")), None);
     }
 
     #[test]

@@ -1,9 +1,9 @@
-//! What this machine has and how good it is: the driver and its devices, what may be pinned, the
-//! links, a disk, the compiler for kernels; and for each thing that is missing or poor what that
-//! means and what to do about it.
+//! What this machine has for a spool: the driver and its devices, the rates of their links, what
+//! may be pinned, a disk, the compiler for kernels.
 //!
-//! Looking is apart from judging: the modules here fill plain data ([`Diagnosis`]), and
-//! [`findings`] reads nothing else. Nothing here prints, every wait has a limit, and a machine
+//! The modules here only look, and fill plain data ([`Diagnosis`]). The Python package adds what
+//! needs no extension (`unspool/_doctor/system.py`), and judges what is missing or poor
+//! (`findings.py` there). Nothing here prints, every wait has a limit, and a machine
 //! without CUDA or with a broken driver is an answer and not an error. A driver that ends the
 //! process cannot be survived from within it: the command line looks in a process of its own.
 
@@ -11,31 +11,20 @@ mod automatic;
 mod bounded;
 pub mod cuda;
 pub mod disk;
-pub mod findings;
 pub mod host;
-mod leftovers;
-mod mounts;
+mod kernels;
 mod nvrtc;
-mod pci;
 pub(crate) mod system;
-mod turns;
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 pub use automatic::Automatic;
-pub use cuda::{Cuda, Device, Driver, Links};
+pub use cuda::{Cuda, Device};
 pub use disk::Disk;
-pub use findings::{Finding, Level};
-pub use host::{Host, HugePages};
-pub use leftovers::{Leftover, Owner};
-pub use mounts::Mount;
+pub use host::Host;
+pub use kernels::Kernels;
 pub use nvrtc::Nvrtc;
-pub use pci::{PciLink, PciPort};
-pub use turns::Turns;
-
-pub(crate) use findings::Bytes;
-use system::System;
 
 /// What to look at.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -70,22 +59,18 @@ impl Default for Checkup {
 /// What was found.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Diagnosis {
-    /// The version of this library.
-    pub version: &'static str,
     /// Main memory and its limits.
     pub host: Host,
     /// The driver and its devices.
     pub cuda: Cuda,
-    /// The compiler for kernels.
+    /// The kernels that came with the library.
+    pub kernels: Kernels,
+    /// The compiler for those of other devices.
     pub nvrtc: Nvrtc,
-    /// The lock by which processes of this node take turns to pin memory.
-    pub turns: Turns,
     /// The directory that was asked about.
     pub disk: Option<Disk>,
     /// What `device="auto"` and `host="auto"` would take now.
     pub automatic: Automatic,
-    /// What is missing or poor, the worst first.
-    pub findings: Vec<Finding>,
 }
 
 impl Checkup {
@@ -93,21 +78,17 @@ impl Checkup {
     /// three times the limit.
     #[must_use]
     pub fn run(&self) -> Diagnosis {
-        let system = System::here();
-        let cuda = if self.cuda { cuda::look(self) } else { Cuda::not_looked_for() };
-        let mut diagnosis = Diagnosis {
-            version: env!("CARGO_PKG_VERSION"),
-            host: Host::look(&system),
-            cuda,
+        let cuda = if self.cuda { cuda::look(self) } else { Cuda::default() };
+        let host = Host::look();
+        let automatic = automatic::of(&host, &cuda);
+        Diagnosis {
             nvrtc: nvrtc::look(self),
-            turns: turns::look(&system),
-            disk: self.disk.as_deref().map(|dir| disk::look(dir, self, &system)),
-            automatic: Automatic::default(),
-            findings: Vec::new(),
-        };
-        diagnosis.automatic = automatic::of(&diagnosis);
-        diagnosis.findings = findings::all(&diagnosis);
-        diagnosis
+            disk: self.disk.as_deref().map(|dir| disk::look(dir, self)),
+            host,
+            kernels: kernels::look(&cuda),
+            cuda,
+            automatic,
+        }
     }
 }
 

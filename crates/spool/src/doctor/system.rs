@@ -12,29 +12,15 @@ pub(crate) struct System {
 impl System {
     /// This one.
     pub(crate) fn here() -> System {
-        System::at("/")
+        System { root: PathBuf::from("/") }
     }
 
-    /// One whose files are below `root`.
-    pub(super) fn at(root: impl Into<PathBuf>) -> System {
-        System { root: root.into() }
-    }
-
-    /// The place of the file `path`, which is written without its leading slash.
-    pub(super) fn path(&self, path: impl AsRef<Path>) -> PathBuf {
-        debug_assert!(path.as_ref().is_relative());
-        self.root.join(path)
-    }
-
-    /// The text of a file without white space around it; `None` when it cannot be read.
-    pub(super) fn text(&self, path: impl AsRef<Path>) -> Option<String> {
-        let bytes = fs::read(self.path(path)).ok()?;
+    /// The text of a file, whose path is written without its leading slash, without white space
+    /// around it; `None` when it cannot be read.
+    fn text(&self, path: &str) -> Option<String> {
+        debug_assert!(!path.starts_with('/'));
+        let bytes = fs::read(self.root.join(path)).ok()?;
         Some(String::from_utf8_lossy(&bytes).trim().to_owned())
-    }
-
-    /// A file that holds one number.
-    pub(super) fn number<T: std::str::FromStr>(&self, path: impl AsRef<Path>) -> Option<T> {
-        self.text(path)?.parse().ok()
     }
 
     /// Where a library is that this process has loaded, by the beginning of its file's name.
@@ -64,36 +50,35 @@ fn kib_field(text: &str, name: &str) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
+    use unspool_testkit::Scratch;
+
     use super::*;
-    use crate::doctor::tests::Fake;
+
+    /// A system with one file about this process.
+    fn with(name: &str, text: &str) -> (Scratch, System) {
+        let scratch = Scratch::new();
+        fs::create_dir_all(scratch.path().join("proc/self")).unwrap();
+        fs::write(scratch.path().join("proc/self").join(name), text).unwrap();
+        let system = System { root: scratch.path().to_owned() };
+        (scratch, system)
+    }
 
     #[test]
     fn the_path_of_a_loaded_library_is_found_by_its_name() {
-        let fake = Fake::new();
-        fake.write(
-            "proc/self/maps",
-            "7f00-7f01 r--p 00000000 08:01 12 /usr/lib/libcudart.so.13\n\
-             7f02-7f03 r-xp 00000000 00:00 0 \n\
-             7f04-7f05 r--p 00000000 08:01 13 /usr/lib/a b/libcuda.so.580.82.07\n",
-        );
-        let found = fake.system().loaded("libcuda.so");
+        let maps = "7f00-7f01 r--p 00000000 08:01 12 /usr/lib/libcudart.so.13\n\
+                    7f02-7f03 r-xp 00000000 00:00 0 \n\
+                    7f04-7f05 r--p 00000000 08:01 13 /usr/lib/a b/libcuda.so.580.82.07\n";
+        let (_files, system) = with("maps", maps);
+        let found = system.loaded("libcuda.so");
         assert_eq!(found, Some(PathBuf::from("/usr/lib/a b/libcuda.so.580.82.07")));
-        assert_eq!(fake.system().loaded("libnvrtc.so"), None);
+        assert_eq!(system.loaded("libnvrtc.so"), None);
     }
 
     #[test]
     fn fields_of_the_status_are_read_in_bytes() {
-        let fake = Fake::new();
-        fake.write("proc/self/status", "Name:\tx\nVmLck:\t      12 kB\nVmPin:\t  odd\n");
-        assert_eq!(fake.system().own_status("VmLck"), Some(12 * 1024));
-        assert_eq!(fake.system().own_status("VmPin"), None);
-        assert_eq!(fake.system().own_status("VmSwap"), None);
-    }
-
-    #[test]
-    fn files_that_are_not_there_are_no_answer() {
-        let fake = Fake::new();
-        assert_eq!(fake.system().text("proc/nothing"), None);
-        assert_eq!(fake.system().number::<u64>("proc/nothing"), None);
+        let (_files, system) = with("status", "Name:\tx\nVmLck:\t      12 kB\nVmPin:\t  odd\n");
+        assert_eq!(system.own_status("VmLck"), Some(12 * 1024));
+        assert_eq!((system.own_status("VmPin"), system.own_status("VmSwap")), (None, None));
+        assert_eq!(with("maps", "").1.own_status("VmLck"), None, "without the file");
     }
 }

@@ -34,13 +34,13 @@ pub struct Gpu {
     device: Arc<Device>,
     strided: Arc<StridedCopies>,
     pub(crate) coders: Arc<GpuCodecs>,
-    /// There is no compiler for its encoders, or the device does not take them.
+    /// There are no kernels for its encoders, or the device does not take them.
     broken: Arc<AtomicBool>,
     scratch: Arc<Scratch>,
 }
 
 impl Gpu {
-    /// `folders` are looked into first for the compiler.
+    /// `folders` are looked into first for nvCOMP and for the compiler.
     pub(crate) fn new(device: Arc<Device>, folders: Vec<PathBuf>) -> Gpu {
         let coders = Arc::new(GpuCodecs::new(device.context(), &folders));
         let strided = Arc::new(StridedCopies::looking_in(device.context(), folders));
@@ -57,7 +57,7 @@ impl Gpu {
         &self.coders
     }
 
-    /// A call of them has failed: without a compiler none can succeed.
+    /// A call of them has failed: without kernels none can succeed.
     pub(crate) fn coder_failed(&self, cause: &DeviceError) {
         if matches!(cause.kind(), DeviceErrorKind::Missing | DeviceErrorKind::Kernel) {
             self.broken.store(true, Ordering::Relaxed);

@@ -70,10 +70,10 @@ impl Counters {
         }
     }
 
-    /// `call` has waited for `time` until its kernels were compiled or loaded.
+    /// `call` has waited for `time` until its kernels were loaded or compiled.
     pub(crate) fn stalled_for_kernels(&mut self, call: Call, version: i64, time: Nanos) {
         self.kernels = self.kernels.plus(time);
-        let awaited = || "the GPU's kernels for its codec to be compiled or loaded".to_owned();
+        let awaited = || "the GPU's kernels for its codec to be loaded or compiled".to_owned();
         self.stalled(call, version, time, awaited);
     }
 

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use unspool_codec::CodecId;
 use unspool_cuda::{Driver, current_ordinal};
 use unspool_tiers::Gpu as Device;
 
@@ -56,6 +57,9 @@ pub(crate) fn open(ordinal: u32, settings: &Settings) -> Result<Gpu, Error> {
         Error::new(ErrorKind::NoDevice, message).caused_by(cause)
     })?;
     let gpu = Gpu::new(device, settings.compiler_folders.clone());
-    gpu.prepare(&settings.codec);
+    if settings.codec.specs().any(|spec| spec.id() == CodecId::NvComp) {
+        // A large library, which the first save is not to wait for. What fails is told there.
+        let _ = gpu.own_coders().nvcomp().loaded();
+    }
     Ok(gpu)
 }

@@ -7,7 +7,7 @@
 //! - Workers report through [`Inbox`]; it does not keep the hub alive.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use unspool_core::{Place, TierId, TierKind};
 use unspool_cuda::kernels::take_waited;
@@ -177,22 +177,6 @@ impl Hub {
     /// A GPU for arrays of the host: that of the spool, or else one that it had arrays of.
     pub(crate) fn some_gpu(&self) -> Option<Gpu> {
         self.gpu.clone().or_else(|| lock(&self.others).first().cloned())
-    }
-
-    /// The GPUs that it knows.
-    fn gpus(&self) -> Vec<Gpu> {
-        self.gpu.iter().chain(lock(&self.others).iter()).cloned().collect()
-    }
-
-    /// Kernels that are still being prepared.
-    pub(crate) fn preparing(&self) -> u64 {
-        self.gpus().iter().map(|gpu| gpu.preparing() as u64).sum()
-    }
-
-    /// Ends the preparing of kernels, within `left`.
-    pub(crate) fn end_preparing(&self, left: Duration) {
-        let began = Instant::now();
-        self.gpus().iter().for_each(|gpu| gpu.end_preparing(left.saturating_sub(began.elapsed())));
     }
 
     /// Counts what this thread has waited for kernels since it last came here.

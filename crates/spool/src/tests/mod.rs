@@ -1,5 +1,4 @@
 //! Tests that look inside, or that need tiers which fail and wait on command.
-#![cfg(not(feature = "shuttle"))]
 
 #[path = "../../tests/common/mod.rs"]
 mod common;

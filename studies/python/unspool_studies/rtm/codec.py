@@ -15,8 +15,8 @@ __all__ = ["FORMS", "codec_of", "is_lossy", "name_of_codec"]
 #: How codecs are written.
 FORMS = (
     "none, lossless, auto; a bound: abs=, range=, rms=, psnr=, l2=, or pointwise= with floor=, "
-    "as in range=1e-3 or pointwise=1e-3,floor=1e-12; zfp:rate=8, zfp:precision=20, zfp:tolerance=1e-4; "
-    "on a GPU nvcomp:lz4, nvcomp:bitcomp,abs=1e-4 and others of nvCOMP"
+    "as in range=1e-3 or pointwise=1e-3,floor=1e-12; zfp:rate=8, zfp:precision=20, "
+    "zfp:tolerance=1e-4; on a GPU nvcomp:lz4, nvcomp:bitcomp,abs=1e-4 and others of nvCOMP"
 )
 
 

@@ -7,8 +7,13 @@ use crate::codes::{Code, Outcome};
 use crate::kernels::{self, IMAGE, Kernel, Launch, Module};
 use crate::stream::Work;
 
+const ELF: &[u8] = b"\x7fELF";
+/// Where an ELF file says what machine it is for, and what it says for GPUs.
+const MACHINE_AT: usize = 18;
+const CUDA_MACHINE: u8 = 190;
+
 driver_calls! {
-    /// Loads an image of the fake.
+    /// Loads an image of the fake, or one for a GPU as if it were.
     fn cuModuleLoadData(world, module: Out<u64>, image: *const c_void) {
         let device = world.current()?;
         if !is_image(image.cast()) {
@@ -53,11 +58,18 @@ driver_calls! {
     }
 }
 
+/// Whether it is an image of the fake, or machine code for a GPU: the fake has kernels of the same
+/// names.
 fn is_image(image: *const u8) -> bool {
     // SAFETY: the caller of the exported function gives an image, and it is read only as long as
     // it looks like one of the fake's.
     let begins = |index: usize| unsafe { image.add(index).read() } == IMAGE[index];
-    !image.is_null() && (0..IMAGE.len()).all(begins)
+    if image.is_null() || !(0..ELF.len()).all(begins) {
+        return false;
+    }
+    // SAFETY: the head of an ELF file is longer than this.
+    let machine = || unsafe { image.add(MACHINE_AT).read() };
+    (0..IMAGE.len()).all(begins) || machine() == CUDA_MACHINE
 }
 
 fn read_parameters(kernel: Kernel, list: *const *const u64) -> Outcome<Vec<u64>> {

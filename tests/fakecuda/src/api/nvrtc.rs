@@ -86,6 +86,21 @@ pub unsafe extern "C" fn nvrtcGetCUBIN(_program: u64, image: *mut u8) -> c_int {
     0
 }
 
+/// The length of PTX: there is none.
+///
+/// # Safety
+/// A place for a number.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nvrtcGetPTXSize(_program: u64, size: Out<usize>) -> c_int {
+    answer(size, 0)
+}
+
+/// PTX, which there is none of.
+#[unsafe(no_mangle)]
+pub extern "C" fn nvrtcGetPTX(_program: u64, _text: *mut u8) -> c_int {
+    0
+}
+
 /// The length of the log.
 ///
 /// # Safety

@@ -4,16 +4,16 @@ use std::time::Duration;
 
 use unspool_cuda::kernels::pattern::{self, Pattern};
 use unspool_cuda::{
-    Context, DeviceArena, DeviceArenaOptions, DeviceSpan, Event, Nvrtc, Pace, PinnedArena,
-    PinnedOptions, Poll, StagingRing, Stream, Unregistered, current_context,
+    Context, DeviceArena, DeviceArenaOptions, DeviceSpan, Event, Pace, PinnedArena, PinnedOptions,
+    Poll, StagingRing, Stream, Unregistered, current_context,
 };
 
 use crate::util::{GIB, LONG, MIB, Random, finish, settle};
 
 const SEED: u64 = 20_261_121;
 
-pub fn run(context: &Context, nvrtc: &Nvrtc) {
-    let mut bench = Bench::new(context, nvrtc);
+pub fn run(context: &Context) {
+    let mut bench = Bench::new(context);
     bench.kernels_and_host_agree();
     bench.across_borders();
     bench.while_preparing(Way::Pageable, Pace::default());
@@ -44,14 +44,14 @@ const DEVICE: u64 = 256 * MIB;
 const HALF: u64 = DEVICE / 2;
 
 impl Bench {
-    fn new(context: &Context, nvrtc: &Nvrtc) -> Bench {
+    fn new(context: &Context) -> Bench {
         let options = DeviceArenaOptions { chunk: 32 * MIB, ..DeviceArenaOptions::default() };
         let device = DeviceArena::new(context, DEVICE, &options).unwrap();
         device.wait_mapped(DEVICE, LONG).unwrap();
         Bench {
             context: context.clone(),
             stream: Stream::new(context).unwrap(),
-            pattern: Pattern::new(context, nvrtc).unwrap(),
+            pattern: Pattern::new(context).unwrap(),
             device,
             ring: StagingRing::new(context, 4 * MIB, 4, LONG).unwrap(),
             random: Random::new(SEED),

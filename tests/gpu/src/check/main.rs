@@ -17,7 +17,7 @@ mod strided;
 mod turns;
 mod util;
 
-use unspool_cuda::{Context, Driver, Nvrtc};
+use unspool_cuda::{Context, Driver};
 
 fn main() {
     let words: Vec<String> = std::env::args().skip(1).collect();
@@ -31,11 +31,10 @@ fn main() {
         return turns::child(&context, directory, turns == "yes", processes.parse().unwrap());
     }
     println!("{:?} CUDA {:?}", driver.devices(), driver.cuda_version());
+    println!("{}", unspool_gpu_tests::ship_kernels());
     let all = words.is_empty();
     if all || words == ["check"] {
-        let nvrtc = Nvrtc::find().unwrap();
-        println!("{nvrtc:?}");
-        check::run(&context, &nvrtc);
+        check::run(&context);
         errors::run(&driver, &context);
     }
     if all || words == ["check"] || words == ["order"] {

@@ -23,8 +23,8 @@ pub fn run(context: &Context, seeds: Range<u64>, warps: &[u32]) {
     let streams = [&streams[0], &streams[1], &per_thread, &Stream::legacy_default(context)];
     let coders = warps.iter().flat_map(|&warps| {
         let coder = || match warps {
-            0 => Twine::new(context, Vec::new()).with_best_kernels(),
-            warps => Twine::new(context, Vec::new()).with_best_kernels().with_warps(warps),
+            0 => Twine::new(context, Vec::new()),
+            warps => Twine::new(context, Vec::new()).with_warps(warps),
         };
         // In one launch, and in as many as there can be.
         [coder(), coder().with_launches_from(0)]

@@ -88,7 +88,7 @@ pub fn run(context: &Context, (least, most): (u64, u64), name: &str) {
         wide: repeated(context, &stream, &wide, most * MIB),
         room: DeviceMemory::new(context, most * MIB / 64 * 65 + MIB).unwrap(),
         target: DeviceMemory::new(context, most * MIB).unwrap(),
-        coder: Twine::new(context, Vec::new()).with_best_kernels(),
+        coder: Twine::new(context, Vec::new()),
         range: range_of(&field),
         stream,
     };
@@ -306,7 +306,7 @@ impl Bench<'_> {
     fn tiles(&self, most: u64) {
         let method = Some(Bound::Absolute(1e-3 * self.range));
         for warps in [2, 4, 8] {
-            let coder = Twine::new(self.context, Vec::new()).with_best_kernels().with_warps(warps);
+            let coder = Twine::new(self.context, Vec::new()).with_warps(warps);
             for size in sizes(1, most).filter(|&size| size == 1 || size > 32) {
                 let name = format!("f32 2-D, tiles of {warps}");
                 self.codec(&coder, &name, (&Dtype::Float32, 2, method), size);

@@ -46,7 +46,7 @@ pub fn run(context: &Context) {
 /// One or several large arrays in one checkpoint.
 fn check_together(context: &Context, regions: &[Region]) {
     let stream = Stream::new(context).unwrap();
-    let coder = Twine::new(context, Vec::new()).with_best_kernels().with_launches_from(128);
+    let coder = Twine::new(context, Vec::new()).with_launches_from(128);
     let memories: Vec<DeviceMemory> =
         regions.iter().map(|region| upload(context, &stream, region.bytes(), 0)).collect();
     let sources = memories.iter().map(|memory| memory.span().address());

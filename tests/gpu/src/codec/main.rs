@@ -15,8 +15,7 @@ mod fields;
 mod figures;
 mod large;
 
-use unspool_cuda::kernels::{Cache, SOURCES};
-use unspool_cuda::{Arch, Context, Driver, Nvrtc};
+use unspool_cuda::{Context, Driver};
 
 fn main() {
     let words: Vec<String> = std::env::args().skip(1).collect();
@@ -24,7 +23,7 @@ fn main() {
     let driver = Driver::load().unwrap_or_else(|error| panic!("{error}"));
     let context = Context::new(&driver, 0).unwrap();
     println!("{:?} CUDA {:?}", driver.devices(), driver.cuda_version());
-    compile(&context);
+    println!("{}", unspool_gpu_tests::ship_kernels());
     match words.first().map(String::as_str) {
         Some("check") => {
             let first = words.get(2).and_then(|word| word.parse().ok()).unwrap_or(0);
@@ -49,21 +48,4 @@ fn main() {
             "usage: gpu_codec check [ROUNDS [FIRST]] | figures [MIB [NAME [LEAST]]] | sanitize"
         ),
     }
-}
-
-/// Compiles all variants at once, into the user's cache.
-fn compile(context: &Context) {
-    let (nvrtc, begin) = (Nvrtc::find().unwrap(), std::time::Instant::now());
-    let arch = Arch::of(context.device());
-    std::thread::scope(|scope| {
-        for (name, text) in SOURCES.iter().filter(|(name, _)| name.starts_with("twine")) {
-            let nvrtc = &nvrtc;
-            scope.spawn(move || {
-                let (begin, cache) = (std::time::Instant::now(), Cache::of_user());
-                nvrtc.compile(name, text, arch, cache.as_ref()).unwrap();
-                println!("  {name} compiled or found after {:.1?}", begin.elapsed());
-            });
-        }
-    });
-    println!("{nvrtc:?}: all kernels after {:.1?}", begin.elapsed());
 }

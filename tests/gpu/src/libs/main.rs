@@ -20,6 +20,7 @@ use bench::Bench;
 fn main() {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let part = words.first().map(String::as_str);
+    println!("{}", unspool_gpu_tests::ship_kernels());
     let driver = Driver::load().unwrap_or_else(|error| panic!("{error}"));
     let bench = Bench::new(Context::new(&driver, 0).unwrap());
     println!("{} CUDA {:?}", driver.devices()[0].name, driver.cuda_version());

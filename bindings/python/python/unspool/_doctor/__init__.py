@@ -5,37 +5,15 @@ The command is `unspool doctor`; in a program, `unspool.doctor()` gives the same
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import sys
+from collections.abc import Mapping
+from typing import Any
 
-from unspool._doctor.facts import (
-    Cuda,
-    Device,
-    Diagnosis,
-    Directory,
-    Finding,
-    Host,
-    Leftover,
-    Link,
-    Nvrtc,
-    Speeds,
-    Turns,
-)
+from unspool._doctor.facts import Diagnosis, Facts, Finding, facts
 
-__all__ = [
-    "Cuda",
-    "Device",
-    "Diagnosis",
-    "Directory",
-    "Finding",
-    "Host",
-    "Leftover",
-    "Link",
-    "Nvrtc",
-    "Speeds",
-    "Turns",
-    "doctor",
-]
+__all__ = ["Diagnosis", "Facts", "Finding", "diagnose", "doctor", "folders"]
 
 
 def doctor(
@@ -60,12 +38,24 @@ def doctor(
     Raises:
         Error: a mistake in Unspool itself. What is missing on the machine raises nothing.
     """
-    from unspool._doctor import libraries
     from unspool._unspool import examine
 
     directory = None if disk is None else os.fsdecode(disk)
-    found = examine(directory, cuda, measure, folders(), timeout)
-    return Diagnosis.of(found, libraries.installed(), libraries.findings(found))
+    return diagnose(examine(directory, cuda, measure, folders(), timeout))
+
+
+def diagnose(found: Mapping[str, Any], *more: Finding) -> Diagnosis:
+    """What the extension found, with everything that is missing or poor in it."""
+    # A program that only imports the package needs none of these.
+    from unspool._doctor import findings, libraries, system
+
+    seen = {name: facts(value) for name, value in found.items()}
+    vars(seen["host"]).update(system.settings(seen["host"].turns))
+    if seen["disk"] is not None:
+        usable = seen["disk"].problem is None
+        seen["disk"].spools = system.spools(seen["disk"].directory) if usable else ()
+    diagnosis = Diagnosis(**seen, libraries=libraries.installed())
+    return dataclasses.replace(diagnosis, findings=findings.judge(diagnosis, more))
 
 
 def folders() -> list[str]:

@@ -14,7 +14,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from unspool._doctor import libraries
+from unspool._doctor import diagnose, libraries
 from unspool._doctor.facts import Diagnosis, Finding
 from unspool.errors import Error
 
@@ -81,13 +81,13 @@ def look(disk: str | None, measure: bool, timeout: float) -> Diagnosis:
         Error: the second time went no better.
     """
     found = _in_a_process(disk, True, measure, timeout)
+    if not isinstance(found, str):
+        return diagnose(found)
+    broken = _broken_driver(found)
+    found = _in_a_process(disk, False, measure, timeout)
     if isinstance(found, str):
-        broken = _broken_driver(found)
-        found = _in_a_process(disk, False, measure, timeout)
-        if isinstance(found, str):
-            raise Error(f"the machine could not be examined: the process that does it {found}")
-        return Diagnosis.of(found, libraries.installed(), [broken])
-    return Diagnosis.of(found, libraries.installed(), libraries.findings(found))
+        raise Error(f"the machine could not be examined: the process that does it {found}")
+    return diagnose(found, broken)
 
 
 #: What the process runs: arguments as JSON come in, what was found goes out. It finds the same
@@ -134,12 +134,12 @@ def _ending(code: int, errors: str) -> str:
 
 def _broken_driver(how: str) -> Finding:
     return Finding(
-        level="missing",
-        about="CUDA",
-        what=f"A process that loaded the CUDA driver and NVRTC {how}.",
-        meaning="Every program that uses the GPU may end in the same way; spools in main memory "
-        'work with on="cpu".',
-        remedy="See whether nvidia-smi works. Reinstall the driver so that its library and its "
-        "kernel module have the same version, reboot, and take folders with other copies of "
-        "libcuda.so.1 out of LD_LIBRARY_PATH.",
+        "missing",
+        "CUDA",
+        f"A process that loaded the CUDA driver and NVRTC {how}.",
+        "Every program that uses the GPU may end in the same way; spools in main memory work with "
+        'on="cpu".',
+        "See whether nvidia-smi works. Reinstall the driver so that its library and its kernel "
+        "module have the same version, reboot, and take folders with other copies of libcuda.so.1 "
+        "out of LD_LIBRARY_PATH.",
     )

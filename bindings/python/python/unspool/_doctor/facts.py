@@ -1,15 +1,15 @@
-"""What was found on a machine, as plain figures: what `unspool.doctor()` returns.
-
-Sizes are in bytes, rates in bytes per second, times in seconds. None stands for what could not be
-found out, or was not asked for.
-"""
+"""What `unspool.doctor()` returns."""
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Self
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from types import SimpleNamespace
+from typing import Any
+
+
+class Facts(SimpleNamespace):
+    """Figures of one thing by their names, as the extension gives them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,294 +32,57 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True)
-class Host:
-    """Main memory and its limits.
-
-    Attributes:
-        kernel: the version of the kernel.
-        cores: cores that this process may use.
-        total: all memory of the machine.
-        available: what the machine can give without swapping.
-        free: what the tightest of the machine and the control groups leaves.
-        limit: who sets that limit.
-        promised: what arenas of this process were promised and have not used yet.
-        locked_soft: the soft limit on locked memory (`ulimit -l`); None is no limit.
-        locked_hard: the hard one.
-        huge_pages: the setting of transparent huge pages: `"always"`, `"madvise"`, `"never"`, or
-            `"unknown"`.
-        strict_overcommit: whether `vm.overcommit_memory` is 2.
-    """
-
-    kernel: str | None
-    cores: int
-    total: int | None
-    available: int | None
-    free: int | None
-    limit: str
-    promised: int
-    locked_soft: int | None
-    locked_hard: int | None
-    huge_pages: str
-    strict_overcommit: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Cuda:
-    """The CUDA driver.
-
-    Attributes:
-        looked_for: whether it was asked for.
-        version: the newest CUDA that it supports, major and minor.
-        path: its library.
-        module: the version of its kernel module.
-        problem: why it cannot be used.
-    """
-
-    looked_for: bool
-    version: tuple[int, int] | None
-    path: str | None
-    module: str | None
-    problem: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class Link:
-    """A PCI link.
-
-    Attributes:
-        generation: of PCI Express.
-        lanes: its width.
-        bytes_per_second: what it can carry in one direction, before packet headers.
-    """
-
-    generation: int | None
-    lanes: int
-    bytes_per_second: float
-
-
-@dataclass(frozen=True, slots=True)
-class Speeds:
-    """What was measured between a device and pinned memory.
-
-    Attributes:
-        device_to_host: alone.
-        host_to_device: alone.
-        both_each: each direction while the other one runs; the slower one.
-        within_device: bytes copied from device memory to device memory.
-        copy_bytes: the size of each copy.
-        copies: copies of each kind.
-    """
-
-    device_to_host: float
-    host_to_device: float
-    both_each: float
-    within_device: float
-    copy_bytes: int
-    copies: int
-
-
-@dataclass(frozen=True, slots=True)
-class Device:
-    """A CUDA device.
-
-    Attributes:
-        ordinal: its number in this process.
-        name: as the driver gives it.
-        compute_capability: major and minor.
-        free: memory that is free, with this process's context there.
-        total: all of its memory.
-        maps_in_pieces: whether it has virtual memory management, which a device tier needs.
-        copy_engines: how many copies run beside kernels and each other.
-        pci: `domain:bus:device.function`.
-        link_now: what its link ran at after the measurement; idle links slow down.
-        link_most: the most that the device can do.
-        numa_node: the node that it hangs on.
-        start_seconds: how long its context took to start.
-        speeds: what was measured.
-        pins_are_locked: whether pinned memory counts against `ulimit -l`.
-        problem: what did not work.
-    """
-
-    ordinal: int
-    name: str
-    compute_capability: tuple[int, int]
-    free: int | None
-    total: int
-    maps_in_pieces: bool
-    copy_engines: int
-    pci: str
-    link_now: Link | None
-    link_most: Link | None
-    numa_node: int | None
-    start_seconds: float | None
-    speeds: Speeds | None
-    pins_are_locked: bool | None
-    problem: str | None
-
-    @classmethod
-    def of(cls, found: Mapping[str, Any]) -> Self:
-        """Made from what the extension found."""
-        parts = {"link_now": Link, "link_most": Link, "speeds": Speeds}
-        made = {name: _made(kind, found[name]) for name, kind in parts.items()}
-        made["compute_capability"] = tuple(found["compute_capability"])
-        return cls(**{**found, **made})
-
-
-@dataclass(frozen=True, slots=True)
-class Nvrtc:
-    """The compiler for kernels.
-
-    Attributes:
-        path: its library.
-        version: the CUDA that it belongs to, major and minor.
-        problem: why there is none.
-    """
-
-    path: str | None
-    version: tuple[int, int] | None
-    problem: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class Turns:
-    """The lock by which processes of this node take turns to pin memory.
-
-    Attributes:
-        path: its file.
-        exists: whether a process has made it already.
-        holder: the process that has its turn now, as far as the system tells.
-        problem: why it cannot be used.
-    """
-
-    path: str
-    exists: bool
-    holder: int | None
-    problem: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class Leftover:
-    """The directory of an ephemeral spool.
-
-    Attributes:
-        path: where it is.
-        bytes: what its files take.
-        owner: `"alive"`, `"dead"`, or `"unknown"` where it cannot be told.
-        pid: the process that made it.
-    """
-
-    path: str
-    bytes: int
-    owner: str
-    pid: int
-
-
-@dataclass(frozen=True, slots=True)
-class Directory:
-    """A directory for a disk tier.
-
-    Attributes:
-        directory: where it is.
-        file_system: the type of its file system.
-        mount_point: where that is mounted.
-        source: what is mounted there.
-        free: what this user may still write.
-        total: the whole file system.
-        direct: whether bytes can go past the page cache (O_DIRECT).
-        direct_problem: why they cannot.
-        io_uring: whether io_uring works there.
-        io_uring_problem: why it does not.
-        notes: what the disk tier says about itself there.
-        write: the rate at which one thread writes, without a sync.
-        read: the rate at which one thread reads.
-        written_bytes: what was written to measure that.
-        frame_bytes: in pieces of this size.
-        spools: the directories of spools in it.
-        problem: why it cannot be used.
-    """
-
-    directory: str
-    file_system: str | None
-    mount_point: str | None
-    source: str | None
-    free: int | None
-    total: int | None
-    direct: bool | None
-    direct_problem: str | None
-    io_uring: bool | None
-    io_uring_problem: str | None
-    notes: tuple[str, ...]
-    write: float | None
-    read: float | None
-    written_bytes: int
-    frame_bytes: int
-    spools: tuple[Leftover, ...]
-    problem: str | None
-
-    @classmethod
-    def of(cls, found: Mapping[str, Any]) -> Self:
-        """Made from what the extension found."""
-        spools = tuple(Leftover(**spool) for spool in found["spools"])
-        return cls(**{**found, "notes": tuple(found["notes"]), "spools": spools})
-
-
-@dataclass(frozen=True, slots=True)
 class Diagnosis:
     """What this machine has for a spool; `print` it for a report.
 
+    Sizes are in bytes, rates in bytes per second. None stands for what could not be found out, or
+    was not asked for; a `problem` says why something does not work.
+
     Attributes:
         version: the version of Unspool.
-        host: main memory.
-        cuda: the CUDA driver.
-        devices: the devices that this process sees.
-        nvrtc: the compiler for kernels.
-        turns: the lock of the node.
-        disk: the directory that was asked about.
-        libraries: array libraries by name, with their versions.
+        host: main memory: `cores`, `total`, `free`, `limit` (who leaves that much), `promised` (to
+            spools of this process that have not used it yet), `locked_soft`, `locked_hard`
+            (`ulimit -l`; None is no limit), `huge_pages` (`"always"`, `"madvise"`, `"never"`),
+            `strict_overcommit`, `turns` (the lock by which processes take turns to pin memory),
+            `turns_problem`.
+        cuda: the CUDA driver: `looked_for`, `version` (major and minor), `path`, `problem`.
+        devices: those that this process sees: `ordinal`, `name`, `compute_capability`, `pci`,
+            `free`, `total`, `maps_in_pieces`, `start_seconds`, `pins_are_locked` (whether pinned
+            memory counts against `ulimit -l`), `problem`, and `speeds`: `device_to_host`,
+            `host_to_device`, `both_each` (each direction while the other one runs),
+            `within_device`.
+        kernels: what the kernels that came with the package are for, in a sentence.
+        compiled_on: the devices whose kernels the compiler has to make.
+        nvrtc: the compiler for kernels, which only such devices need: `path`, `version`, `problem`.
+        disk: the directory that was asked about: `directory`, `file_system`, `medium` (`"local"`,
+            `"memory"`, `"remote"`), `free`, `total`, `direct` (O_DIRECT), `direct_problem`,
+            `io_uring`, `io_uring_problem`, `write`, `read` (rates of one thread), `problem`, and
+            `spools` in it: `path`, `bytes`, `owner` (`"alive"`, `"dead"`, `"unknown"`), `pid`.
         automatic_device: what `device="auto"` would take now, in a sentence; None without a device.
         automatic_host: what `host="auto"` would take now, in a sentence.
+        libraries: optional libraries by name, with their versions.
         findings: what is missing or poor, the worst first.
     """
 
     version: str
-    host: Host
-    cuda: Cuda
-    devices: tuple[Device, ...]
-    nvrtc: Nvrtc
-    turns: Turns
-    disk: Directory | None
-    libraries: Mapping[str, str]
+    host: Facts
+    cuda: Facts
+    devices: tuple[Facts, ...]
+    kernels: str
+    compiled_on: tuple[int, ...]
+    nvrtc: Facts
+    disk: Facts | None
     automatic_device: str | None
     automatic_host: str
-    findings: tuple[Finding, ...]
-
-    @classmethod
-    def of(
-        cls,
-        found: Mapping[str, Any],
-        libraries: Mapping[str, str],
-        more: Sequence[Finding] = (),
-    ) -> Self:
-        """Made from what the extension found, and what is known of Python's packages."""
-        findings = [Finding(**finding) for finding in found["findings"]] + list(more)
-        parts = {
-            "host": Host(**found["host"]),
-            "cuda": _versioned(Cuda, found["cuda"]),
-            "devices": tuple(Device.of(device) for device in found["devices"]),
-            "nvrtc": _versioned(Nvrtc, found["nvrtc"]),
-            "turns": Turns(**found["turns"]),
-            "disk": None if found["disk"] is None else Directory.of(found["disk"]),
-            "libraries": dict(libraries),
-            "findings": tuple(sorted(findings, key=_badness)),
-        }
-        return cls(**{**found, **parts})
+    libraries: Mapping[str, str]
+    findings: tuple[Finding, ...] = ()
 
     def has(self, need: str) -> bool:
         """Whether something is there and works.
 
         Arguments:
             need: `"cuda"`, `"nvrtc"`, `"direct-io"` or `"io-uring"` (with `disk`), or the name of a
-                library: `"numpy"`, `"cupy"`, `"torch"`, `"jax"`.
+                library: `"numpy"`, `"cupy"`, `"torch"`, `"jax"`, `"nvcomp"`.
         """
         match need:
             case "cuda":
@@ -339,7 +102,7 @@ class Diagnosis:
 
     def as_dict(self) -> dict[str, Any]:
         """Everything as nested dictionaries, lists and numbers, ready for `json.dump`."""
-        return {**dataclasses.asdict(self), "usable": self.usable}
+        return {**_plain(asdict(self)), "usable": self.usable}
 
     def __str__(self) -> str:
         from unspool._doctor.text import report
@@ -347,15 +110,24 @@ class Diagnosis:
         return report(self)
 
 
-def _made(kind: type[Any], found: Mapping[str, Any] | None) -> Any:
-    return None if found is None else kind(**found)
+def facts(found: Any) -> Any:
+    """What the extension found, dictionaries as `Facts` and lists as tuples."""
+    if isinstance(found, dict):
+        return Facts(**{name: facts(value) for name, value in found.items()})
+    return tuple(map(facts, found)) if isinstance(found, list | tuple) else found
 
 
-def _versioned(kind: type[Any], found: Mapping[str, Any]) -> Any:
-    """JSON, which the command sends through a pipe, knows no tuples."""
-    version = found["version"]
-    return kind(**{**found, "version": None if version is None else tuple(version)})
+def _plain(value: Any) -> Any:
+    """The inverse of `facts`."""
+    if isinstance(value, Facts):
+        value = vars(value)
+    if isinstance(value, dict):
+        return {name: _plain(inner) for name, inner in value.items()}
+    return [*map(_plain, value)] if isinstance(value, tuple) else value
 
 
-def _badness(finding: Finding) -> int:
-    return ("missing", "poor", "note").index(finding.level)
+def rate(bytes_per_second: float) -> str:
+    """A rate for people: `55.1 GB/s`."""
+    if bytes_per_second >= 1e9:
+        return f"{bytes_per_second / 1e9:,.1f} GB/s"
+    return f"{bytes_per_second / 1e6:,.0f} MB/s"

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from importlib import metadata
-from typing import Any
 
 from unspool._doctor.facts import Finding
+
+#: Gives the version of a package, or None.
+Version = Callable[[str], str | None]
 
 #: The packages that each library comes in, by what they say about CUDA.
 PACKAGES = {
@@ -19,13 +21,13 @@ PACKAGES = {
 }
 
 #: The major versions of nvCOMP whose functions are known.
-NVCOMP_MAJORS = (5, 6)
+NVCOMP_MAJORS = ("5", "6")
 
 #: What brings CUDA to JAX, by its major version.
 JAX_PLUGINS = {13: "jax-cuda13-plugin", 12: "jax-cuda12-plugin"}
 
 
-def installed(version: Callable[[str], str | None] | None = None) -> dict[str, str]:
+def installed(version: Version | None = None) -> dict[str, str]:
     """The versions of the libraries that are installed, by name.
 
     Arguments:
@@ -43,7 +45,7 @@ def _version(package: str) -> str | None:
         return None
 
 
-def _first(packages: tuple[str, ...], version: Callable[[str], str | None]) -> str | None:
+def _first(packages: tuple[str, ...], version: Version) -> str | None:
     for package in packages:
         found = version(package)
         if found is not None:
@@ -52,95 +54,81 @@ def _first(packages: tuple[str, ...], version: Callable[[str], str | None]) -> s
     return None
 
 
-def findings(
-    found: Mapping[str, Any], version: Callable[[str], str | None] | None = None
-) -> list[Finding]:
+def findings(driver: tuple[int, int] | None, version: Version | None = None) -> list[Finding]:
     """What is wrong with the libraries on a machine with a GPU.
 
     Arguments:
-        found: what the extension found.
+        driver: the newest CUDA that the driver supports.
         version: gives the version of a package, or None.
     """
-    driver = found["cuda"]["version"]
     if driver is None:
         return []
-    version = version or _version
-    arrays = [*_torch(version), *_jax(version, driver[0]), *_cupy(version, driver[0])]
-    return [*arrays, *_nvcomp(version, driver[0])]
+    version, major = version or _version, driver[0]
+    arrays = [*_torch(version), *_jax(version, major), *_cupy(version, major)]
+    return [*arrays, *_nvcomp(version, major)]
 
 
-def _torch(version: Callable[[str], str | None]) -> Iterator[Finding]:
+def _torch(version: Version) -> Iterator[Finding]:
     found = version("torch")
     if found is not None and found.endswith("+cpu"):
         yield _without_cuda("PyTorch", found, "install it from https://pytorch.org for your CUDA")
 
 
-def _jax(version: Callable[[str], str | None], driver: int) -> Iterator[Finding]:
-    found = version("jax")
-    if found is None:
-        return
+def _jax(version: Version, driver: int) -> Iterator[Finding]:
+    found, remedy = version("jax"), f"pip install 'jax[cuda{driver}]'"
     majors = [major for major, plugin in JAX_PLUGINS.items() if version(plugin) is not None]
-    if not majors:
-        yield _without_cuda("JAX", found, f"pip install 'jax[cuda{driver}]'")
-    elif min(majors) > driver:
-        yield _too_new("JAX", min(majors), driver, f"pip install 'jax[cuda{driver}]'")
+    if found is not None and not majors:
+        yield _without_cuda("JAX", found, remedy)
+    elif found is not None and min(majors) > driver:
+        yield _too_new("JAX", min(majors), driver, remedy)
 
 
-def _cupy(version: Callable[[str], str | None], driver: int) -> Iterator[Finding]:
+def _cupy(version: Version, driver: int) -> Iterator[Finding]:
     made_for = re.search(r"cupy-cuda(\d+)x", installed(version).get("cupy", ""))
     if made_for is not None and int(made_for[1]) > driver:
         yield _too_new("CuPy", int(made_for[1]), driver, f"pip install cupy-cuda{driver}x")
 
 
-def _nvcomp(version: Callable[[str], str | None], driver: int) -> Iterator[Finding]:
+def _nvcomp(version: Version, driver: int) -> Iterator[Finding]:
     found = {package: version(package) for package in PACKAGES["nvcomp"]}
     present = {package: text for package, text in found.items() if text is not None}
     for package, text in present.items():
-        major = text.partition(".")[0]
-        if not major.isdecimal() or int(major) not in NVCOMP_MAJORS:
-            yield _unknown_nvcomp(package, text)
+        if text.partition(".")[0] not in NVCOMP_MAJORS:
+            yield Finding(
+                "note",
+                "nvCOMP",
+                f"{package} {text} is installed; versions {' and '.join(NVCOMP_MAJORS)} are known "
+                "here.",
+                "It is not loaded, since its functions may differ: NvComp(...) is refused.",
+                "Install a known one: pip install 'unspool[nvcomp]'.",
+            )
     if len(present) > 1:
-        yield _two_nvcomps(driver)
+        yield Finding(
+            "note",
+            "nvCOMP",
+            "nvCOMP is installed for CUDA 12 and for CUDA 13, both in the same folder.",
+            "The one that was installed later has overwritten the other.",
+            f"Uninstall both, then: pip install nvidia-libnvcomp-cu{min(max(driver, 12), 13)}.",
+        )
     elif f"nvidia-libnvcomp-cu{driver + 1}" in present:
         yield _too_new("nvCOMP", driver + 1, driver, f"pip install nvidia-libnvcomp-cu{driver}")
 
 
-def _unknown_nvcomp(package: str, version: str) -> Finding:
-    known = " and ".join(map(str, NVCOMP_MAJORS))
-    return Finding(
-        level="note",
-        about="nvCOMP",
-        what=f"{package} {version} is installed; versions {known} are known here.",
-        meaning="It is not loaded, since its functions may differ: NvComp(...) is refused.",
-        remedy="Install a known one: pip install 'unspool[nvcomp]'.",
-    )
-
-
-def _two_nvcomps(driver: int) -> Finding:
-    return Finding(
-        level="note",
-        about="nvCOMP",
-        what="nvCOMP is installed for CUDA 12 and for CUDA 13, both in the same folder.",
-        meaning="The one that was installed later has overwritten the other.",
-        remedy=f"Uninstall both, then: pip install nvidia-libnvcomp-cu{min(max(driver, 12), 13)}.",
-    )
-
-
 def _without_cuda(name: str, version: str, remedy: str) -> Finding:
     return Finding(
-        level="note",
-        about=name,
-        what=f"{name} {version} is installed without CUDA, on a machine with a GPU.",
-        meaning="Its arrays are in main memory; every save copies them to the GPU or the host.",
-        remedy=f"If it should compute on the GPU: {remedy}.",
+        "note",
+        name,
+        f"{name} {version} is installed without CUDA, on a machine with a GPU.",
+        "Its arrays are in main memory; every save copies them to the GPU or the host.",
+        f"If it should compute on the GPU: {remedy}.",
     )
 
 
 def _too_new(name: str, made_for: int, driver: int, remedy: str) -> Finding:
     return Finding(
-        level="missing",
-        about=name,
-        what=f"{name} is made for CUDA {made_for}, and the driver supports CUDA {driver}.",
-        meaning="It will not find the GPU, or fail at its first kernel.",
-        remedy=f"Install a newer driver, or: {remedy}.",
+        "missing",
+        name,
+        f"{name} is made for CUDA {made_for}, and the driver supports CUDA {driver}.",
+        "It will not find the GPU, or fail at its first kernel.",
+        f"Install a newer driver, or: {remedy}.",
     )

@@ -11,7 +11,7 @@ import statistics
 import time
 from collections.abc import Callable
 
-from unspool._doctor.facts import Speeds
+from unspool._doctor import Facts
 from unspool._plan.links import Link, Links, LinksError, Rate
 from unspool._plan.probe import ROUND, ROUNDS, Probe
 from unspool._plan.sizes import Tiers
@@ -97,7 +97,7 @@ def _links(small: Probe, large: Probe, begin: float) -> Links:
     )
 
 
-def _without_waits(rates: dict[str, float | None], speeds: Speeds) -> dict[str, float | None]:
+def _without_waits(rates: dict[str, float | None], speeds: Facts) -> dict[str, float | None]:
     """Transfers of the probe wait for its own copies on the GPU: those of an application that
     computes for longer than it copies do not, and reach what the link does.
     """
@@ -105,7 +105,7 @@ def _without_waits(rates: dict[str, float | None], speeds: Speeds) -> dict[str, 
     return {lane: max(rate or 0.0, raw.get(lane, 0.0)) or None for lane, rate in rates.items()}
 
 
-def _copies(small: Probe, large: Probe, speeds: Speeds | None) -> tuple[Rate | None, Rate | None]:
+def _copies(small: Probe, large: Probe, speeds: Facts | None) -> tuple[Rate | None, Rate | None]:
     """Of the application's copies. On a GPU they are only enqueued, behind its other work: what
     the host needs for a call is then their latency.
     """
@@ -145,7 +145,7 @@ def _first_touch(probe: Probe, save: Rate) -> float:
     return max(0.0, cold - save.seconds(probe.size)) / probe.size
 
 
-def _speeds(where: str) -> Speeds | None:
+def _speeds(where: str) -> Facts | None:
     """What the GPU `where` copies at, if it is one and says so."""
     from unspool._doctor import doctor
 
@@ -155,7 +155,7 @@ def _speeds(where: str) -> Speeds | None:
     return next((gpu.speeds for gpu in devices if where == f"cuda:{gpu.ordinal}"), None)
 
 
-def _of_gpu(speeds: Speeds, tier: str) -> tuple[float, float] | None:
+def _of_gpu(speeds: Facts, tier: str) -> tuple[float, float] | None:
     """Bytes per second of copies from arrays on a GPU into a memory tier and back."""
     if tier == "device":
         return speeds.within_device, speeds.within_device

@@ -31,9 +31,9 @@ class Bound:
     """How far a value may be from the one that was saved; exactly one of these is given.
 
     NaN, infinities, and values for which the bound cannot be held by rounding come back bit for
-    bit. A zero may lose its sign. `abs`, `range`, `rms` and `pointwise` hold for every finite value.
-    `psnr` and `l2` are targets for the whole array, which are met where errors spread evenly;
-    the pointwise bound that follows from them holds for every value.
+    bit. A zero may lose its sign. `abs`, `range`, `rms` and `pointwise` hold for every finite
+    value. `psnr` and `l2` are targets for the whole array, which are met where errors spread
+    evenly; the absolute bound that follows from them holds for every value.
 
     Attributes:
         abs: at most this far, in the unit of the values.

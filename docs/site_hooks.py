@@ -1,14 +1,27 @@
-"""Links of the documents that leave docs/ lead to the repository, for the site has no such pages.
+"""What the site does beyond mkdocs: folders in the navigation, and links into the repository.
 
-On GitHub, and for `cargo x tidy`, the same links are relative paths.
+Links of the documents that leave docs/ are relative paths on GitHub and for `cargo x tidy`. The
+site has no such pages, so there they lead to the repository.
 """
 
 import posixpath
 import re
+from pathlib import Path
 
 # The target of a Markdown link, without its title.
 TARGET = re.compile(r"(?<=\]\()([^)\s]+)")
 FENCE = re.compile(r"^\s*```")
+
+
+def on_config(config):
+    """Called by mkdocs once: an entry of the navigation that is a folder gets all pages in it."""
+    docs = Path(config.docs_dir)
+    for entry in config.nav:
+        for title, place in entry.items():
+            if isinstance(place, str) and place.endswith("/"):
+                entry[title] = [
+                    f"{place}{page.name}" for page in sorted((docs / place).glob("*.md"))
+                ]
 
 
 def on_page_markdown(markdown, *, page, config, files):

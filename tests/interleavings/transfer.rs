@@ -1,6 +1,7 @@
 //! What the engine promises, in many interleavings. A wake-up that is lost shows as a deadlock,
 //! because under shuttle no wait times out.
 
+#[path = "../../crates/transfer/tests/common/mod.rs"]
 mod common;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -9,7 +10,7 @@ use std::time::Duration;
 
 use common::{Log, Store, fill, job, reports};
 use unspool_core::{CheckpointId, Event, Nanos, TierId, TierKind, TransferId};
-use unspool_tiers::{AnyTier, Arena};
+use unspool_tiers::{AnyTier, Arena, Tier};
 use unspool_transfer::sync::thread;
 use unspool_transfer::{Answer, Engine, ManualClock, Options, Shutdown, Sink, TransferError};
 

@@ -1,0 +1,149 @@
+//! Compiles every kernel for every architecture that is supported, and writes the pack of them that
+//! a package embeds. Needs NVRTC and no GPU: `cargo run --example kernels -- FILE FOLDER`.
+//!
+//! What was compiled is kept in FOLDER, so that only what has changed is compiled again. What is
+//! written is checked: each kernel is there for each architecture, and the file is not too large.
+
+#![allow(clippy::print_stdout)]
+
+use std::borrow::Cow;
+use std::error::Error;
+use std::path::Path;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Instant;
+
+use unspool_cuda::kernels::{Arch, Cache, Fit, Key, Made, Nvrtc, Pack, Source, Target};
+
+type Outcome<T = ()> = Result<T, Box<dyn Error + Send + Sync>>;
+
+/// Machine code is made for these. It runs on devices of the same major number: what is for 8.0
+/// runs on 8.6 and 8.9.
+const ARCHS: [Arch; 4] = [Arch::new(8, 0), Arch::new(9, 0), Arch::new(10, 0), Arch::new(12, 0)];
+/// PTX for all devices from this one on, of which those above need none.
+const PTX: Arch = Arch::new(10, 0);
+/// What has to have kernels of its own.
+const SUPPORTED: [(u32, u32); 9] =
+    [(8, 0), (8, 6), (8, 7), (8, 9), (9, 0), (10, 0), (10, 3), (12, 0), (12, 1)];
+/// The best of zstd that decodes with little memory.
+const LEVEL: i32 = 19;
+/// Bytes of images that are compressed together.
+const GROUP: usize = 2_000_000;
+/// The most bytes of a pack: a wheel has 15 MB in all.
+const MOST: usize = 9_000_000;
+
+/// A text, and what it is to be compiled for.
+struct Task {
+    source: Source,
+    target: Target,
+}
+
+fn main() -> Outcome {
+    let words: Vec<_> = std::env::args_os().skip(1).collect();
+    let [path, folder] = &words[..] else { return Err("usage: kernels FILE FOLDER".into()) };
+    let (path, began, cache) = (Path::new(path), Instant::now(), Cache::at(folder));
+    let nvrtc = Nvrtc::find()?;
+    let tasks = tasks();
+    let images = all(&tasks, |task| made(task, &nvrtc, &cache))?;
+    let groups = grouped(&tasks, images);
+    let bytes = Pack::write(nvrtc.version(), &groups, LEVEL)?;
+    check(&bytes, &tasks)?;
+    if let Some(folder) = path.parent() {
+        std::fs::create_dir_all(folder)?;
+    }
+    std::fs::write(path, &bytes)?;
+    println!(
+        "{}: {} images of {} texts by {nvrtc:?}, {} bytes, {:.0?}",
+        path.display(),
+        tasks.len(),
+        tasks.len() / (ARCHS.len() + 1),
+        bytes.len(),
+        began.elapsed()
+    );
+    Ok(())
+}
+
+/// All of them, those of one architecture and kernel one after the other.
+fn tasks() -> Vec<Task> {
+    let targets = ARCHS.map(Target::Code).into_iter().chain([Target::Ptx(PTX)]);
+    let sources = unspool_gpu_codec::sources();
+    targets
+        .flat_map(|target| {
+            sources.iter().map(move |source| Task { source: source.clone(), target })
+        })
+        .collect()
+}
+
+/// What `make` makes of each task, on all processors.
+fn all<T: Send>(tasks: &[Task], make: impl Fn(&Task) -> Outcome<T> + Sync) -> Outcome<Vec<T>> {
+    let (next, made) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+    let work = || -> Outcome {
+        while let Some((index, task)) = {
+            let index = next.fetch_add(1, Ordering::Relaxed);
+            tasks.get(index).map(|task| (index, task))
+        } {
+            let one = make(task)?;
+            made.lock().map_err(|_| "another thread has failed")?.push((index, one));
+        }
+        Ok(())
+    };
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
+        workers.into_iter().try_for_each(|worker| worker.join().unwrap_or(Err("a panic".into())))
+    })?;
+    let mut made = made.into_inner().map_err(|_| "another thread has failed")?;
+    made.sort_by_key(|(index, _)| *index);
+    Ok(made.into_iter().map(|(_, one)| one).collect())
+}
+
+fn made(task: &Task, nvrtc: &Nvrtc, cache: &Cache) -> Outcome<Made> {
+    let (Task { source: Source { name, text, .. }, target }, began) = (task, Instant::now());
+    let image = nvrtc.compile(name, text, *target, Some(cache))?;
+    println!("{:6.1?}  {image:?} for {target}: {name}", began.elapsed());
+    Ok(Made { key: Key::of(text), target: *target, image })
+}
+
+/// What is compressed together: images of one target, as many as are unpacked in a millisecond or
+/// two. Neighbours are alike.
+fn grouped(tasks: &[Task], images: Vec<Made>) -> Vec<Vec<Made>> {
+    let mut groups: Vec<Vec<Made>> = Vec::new();
+    let (mut bytes, mut last) = (0, None);
+    for (task, made) in tasks.iter().zip(images) {
+        let (target, len) = (task.target, made.image.bytes().len());
+        if last != Some(target) || bytes + len > GROUP {
+            groups.push(Vec::new());
+            bytes = 0;
+        }
+        (bytes, last) = (bytes + len, Some(target));
+        if let Some(group) = groups.last_mut() {
+            group.push(made);
+        }
+    }
+    groups
+}
+
+/// Each kernel is there for each architecture, and the pack is not too large.
+fn check(bytes: &[u8], tasks: &[Task]) -> Outcome {
+    if bytes.len() > MOST {
+        return Err(format!("{} bytes are more than {MOST}", bytes.len()).into());
+    }
+    let pack = Pack::open(Cow::Owned(bytes.to_vec())).ok_or("the pack is damaged")?;
+    all(tasks, |task| {
+        let (Source { name, kernels, text }, target) = (&task.source, task.target);
+        let image = pack.exact(Key::of(text), target);
+        let image = image.ok_or_else(|| format!("{name} is not there for {target}"))?;
+        if image.is_ptx() != matches!(target, Target::Ptx(_)) {
+            return Err(format!("{name} for {target} is of another kind: {image:?}").into());
+        }
+        match kernels.iter().find(|kernel| !image.has_kernel(kernel)) {
+            Some(kernel) => Err(format!("{name} for {target} lacks {kernel}").into()),
+            None => Ok(()),
+        }
+    })?;
+    let lacks = |&(major, minor): &(u32, u32)| pack.fit(Arch::new(major, minor)) != Fit::Binary;
+    match SUPPORTED.iter().find(|numbers| lacks(numbers)) {
+        Some(arch) => Err(format!("there is no machine code for {arch:?}").into()),
+        None => Ok(()),
+    }
+}

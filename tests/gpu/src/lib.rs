@@ -1,0 +1,18 @@
+//! What the programs share.
+
+#![allow(clippy::unwrap_used)]
+
+use unspool_cuda::kernels::{ship, shipped};
+
+/// Gives this process the kernels that `make kernels` has compiled, as a package does, and says
+/// which those are. Without any, kernels are compiled when they are first needed.
+///
+/// # Panics
+/// When the file is damaged.
+#[must_use]
+pub fn ship_kernels() -> String {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../bindings/python/kernels/kernels.pack");
+    ship(std::fs::read(path).unwrap_or_default().leak()).unwrap();
+    shipped()
+        .map_or_else(|| "kernels: none shipped".to_owned(), |pack| format!("kernels: {pack:?}"))
+}
