@@ -146,8 +146,8 @@ impl Spool {
     ///
     /// # Errors
     /// Those of [`save`](Self::save) and [`SaveTicket::put`]: that of the first checkpoint
-    /// which was not saved. [`Error::unsaved`] names all that were not. A failure of an earlier save
-    /// that is reported first leaves all of them as they are, and `unsaved` is empty then.
+    /// which was not saved. [`Error::unsaved`] names all that were not. A failure of an earlier
+    /// save that is reported first leaves all of them as they are, and `unsaved` is empty then.
     pub fn save_many(
         &self,
         checkpoints: &mut Vec<Checkpoint<'_>>,
