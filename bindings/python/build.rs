@@ -1,6 +1,6 @@
 //! Puts the pack of compiled kernels where the package embeds it: `kernels/kernels.pack`, which
-//! `make kernels` writes. Without one the package has none, and compiles kernels when they are first
-//! needed.
+//! `make kernels` writes. Without one the package has none, and compiles kernels when they are
+//! first needed.
 
 use std::path::Path;
 use std::{env, fs, io};

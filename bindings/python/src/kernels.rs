@@ -1,5 +1,5 @@
-//! The compiled kernels that come with the package: the file `kernels/kernels.pack`, where there was
-//! one when it was built.
+//! The compiled kernels that come with the package: the file `kernels/kernels.pack`, where there
+//! was one when it was built.
 
 use pyo3::PyResult;
 use pyo3::exceptions::PyImportError;

@@ -1,5 +1,6 @@
 //! Compiles every kernel for every architecture that is supported, and writes the pack of them that
-//! a package embeds. Needs NVRTC and no GPU: `cargo run --example kernels -- FILE FOLDER [ARCH...]`.
+//! a package embeds. Needs NVRTC and no GPU: `cargo run --example kernels -- FILE FOLDER
+//! [ARCH...]`.
 //! With architectures, such as sm_90, it has those alone, for one's own machine.
 //!
 //! What was compiled is kept in FOLDER, so that only what has changed is compiled again. What is

@@ -2,8 +2,8 @@
 //! ones. The dense side is in C order.
 //!
 //! Dimensions that lie in memory as one are merged first. What is left is one plain copy, or
-//! something that a kernel walks through. Where the kernels cannot be had, the driver copies rows of
-//! contiguous bytes, at less than half of the speed.
+//! something that a kernel walks through. Where the kernels cannot be had, the driver copies rows
+//! of contiguous bytes, at less than half of the speed.
 
 mod layout;
 mod tiles;

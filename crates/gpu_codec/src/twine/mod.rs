@@ -69,8 +69,8 @@ const LIMIT: Duration = Duration::from_secs(10);
 type Encoders = (Vec<Arc<Module>>, Option<Arc<Module>>);
 
 impl Twine {
-    /// Loads nothing yet: that is done when a kernel is first needed. Where none was shipped for the
-    /// device, the compiler is looked for in `folders` first, such as Python's `sys.path`.
+    /// Loads nothing yet: that is done when a kernel is first needed. Where none was shipped for
+    /// the device, the compiler is looked for in `folders` first, such as Python's `sys.path`.
     #[must_use]
     pub fn new(context: &Context, folders: Vec<PathBuf>) -> Twine {
         Twine {

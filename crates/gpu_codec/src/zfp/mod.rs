@@ -84,8 +84,8 @@ struct KernelJob {
 }
 
 impl ZfpCoder {
-    /// Loads nothing yet: that is done at the first use. Results go into `slots`, which other codecs
-    /// of the context share, so that their checkpoints can begin behind each other.
+    /// Loads nothing yet: that is done at the first use. Results go into `slots`, which other
+    /// codecs of the context share, so that their checkpoints can begin behind each other.
     #[must_use]
     pub fn new(context: &Context, slots: &Arc<Slots>) -> ZfpCoder {
         ZfpCoder::looking_in(context, slots, Vec::new())

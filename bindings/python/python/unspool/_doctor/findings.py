@@ -66,12 +66,12 @@ def _nvrtc(found: Diagnosis) -> Iterator[Finding]:
             "missing",
             "NVRTC",
             compiler.problem,
-            "No kernels came with this build for a device of this machine. Its arrays are encoded by "
-            "the host; those whose items are scattered in memory are refused, and those of small "
-            "rows are copied more slowly.",
-            "Install a wheel of Unspool, which has kernels for all supported devices; or pip install "
-            "nvidia-cuda-nvrtc, in the release of your driver's CUDA, or name the library in "
-            "UNSPOOL_NVRTC.",
+            "No kernels came with this build for a device of this machine. Its arrays are encoded "
+            "by the host; those whose items are scattered in memory are refused, and those of "
+            "small rows are copied more slowly.",
+            "Install a wheel of Unspool, which has kernels for all supported devices; or pip "
+            "install nvidia-cuda-nvrtc, in the release of your driver's CUDA, or name the library "
+            "in UNSPOOL_NVRTC.",
         )
     if compiler.version is not None and compiler.version[0] > driver[0]:
         yield Finding(
