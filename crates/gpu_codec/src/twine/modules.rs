@@ -1,6 +1,6 @@
 //! The kernels as they are compiled: one text in variants. The general ones take all values of up
-//! to 32 or of 64 bits; where all arrays of a launch have one form, a variant for that form alone is
-//! smaller and faster. All of them write and read the same bytes.
+//! to 32 or of 64 bits; where all arrays of a launch have one form, a variant for that form alone
+//! is smaller and faster. All of them write and read the same bytes.
 
 use std::borrow::Cow;
 
