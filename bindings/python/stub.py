@@ -33,7 +33,7 @@ def with_docstrings(text: str, module: ModuleType) -> str:
     lines = text.splitlines()
     # From the end, so that the positions before a change stay what they are.
     for node, shown in reversed(definitions(ast.parse(text), module)):
-        documented = inspect.getdoc(shown)
+        documented = fitting(inspect.getdoc(shown) or "", node.col_offset + 4)
         if documented and documented != ast.get_docstring(node):
             replace(lines, node, documented)
     return "\n".join(lines) + "\n"
@@ -59,6 +59,15 @@ def definitions(stub: ast.Module, module: ModuleType) -> list[tuple[Definition, 
 
 def last_of_each(body: list[ast.stmt]) -> list[Definition]:
     return list({node.name: node for node in body if isinstance(node, Definition)}.values())
+
+
+def fitting(documented: str, indent: int) -> str:
+    """The docstring, its first paragraph wrapped again where the quotes make its line too long."""
+    first, gap, rest = documented.partition("\n\n")
+    if len(first.splitlines()[0] if first else "") + len('"""') + indent > WIDTH:
+        wrapped = textwrap.fill(" ".join(first.split()), WIDTH - indent, initial_indent="   ")
+        first = wrapped.lstrip()
+    return first + gap + rest
 
 
 def replace(lines: list[str], node: Definition, documented: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -72,7 +73,14 @@ def machine(part: str = "", **changed: Any) -> Diagnosis:
     devices = (made.pop("device"),) if made["cuda"].version else ()
     made.pop("device", None)
     return Diagnosis(
-        version="0", automatic_device=None, automatic_host="", libraries={}, devices=devices, **made
+        version="0",
+        kernels="none came with this build",
+        compiled_on=(0,),
+        automatic_device=None,
+        automatic_host="",
+        libraries={},
+        devices=devices,
+        **made,
     )
 
 
@@ -85,6 +93,11 @@ def one(part: str, **changed: Any) -> Finding:
 
 def test_on_a_good_machine_nothing_is_found() -> None:
     assert judge(machine()) == ()
+
+
+def test_a_compiler_is_not_missed_where_kernels_were_shipped_for_every_device() -> None:
+    without = machine("nvrtc", problem="It is nowhere.", version=None)
+    assert judge(replace(without, compiled_on=())) == ()
 
 
 def test_without_cuda_only_that_is_found_and_neither_kernels_nor_turns_are_missed() -> None:

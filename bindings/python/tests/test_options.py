@@ -126,12 +126,13 @@ def test_every_policy_serves_every_order(policy: str, tmp_path: Path) -> None:
 
 def test_values_that_make_no_sense_are_refused() -> None:
     for options, advice in [
-        ({"policy": "random"}, "score, lru, fifo or belady"),
+        ({"debug": unspool.Debug(policy="random")}, "score, lru, fifo or belady"),
         ({"timeout": 0.0}, "seconds"),
         ({"timeout": -1.0}, "seconds"),
         ({"timeout": float("inf")}, "seconds"),
         ({"timeout": float("nan")}, "seconds"),
-        ({"record": 3}, "path"),
+        ({"debug": unspool.Debug(record=3)}, "path"),  # type: ignore[arg-type]
+        ({"debug": True}, "unspool.Debug"),
     ]:
         with pytest.raises(unspool.errors.OptionError, match=advice):
             unspool.Spool(host="1MiB", **options)

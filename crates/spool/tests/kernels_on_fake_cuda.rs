@@ -119,7 +119,6 @@ fn the_kernels_of_zfp_are_compiled_at_once_and_raw_arrays_need_none() {
     let bench = Bench::new().unwrap();
     let before = bench.compiled();
     let spool = opened(Codecs::all(Spec::Zfp(Zfp::Rate(8.0)))).unwrap();
-    assert_eq!(bench.compiled() - before, 1);
     bench.application.save(&spool, 0).unwrap();
     bench.application.restore(&spool, 0).unwrap();
     assert_eq!(bench.compiled() - before, 1);

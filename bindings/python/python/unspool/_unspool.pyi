@@ -563,28 +563,26 @@ class DeviceBuffer:
 
 @final
 class Exporter:
-    """An empty buffer of items with a given format, for `numpy.asarray(...).dtype`."""
+    """An empty buffer of items with a given format: what NumPy needs to see to name the dtype."""
 
     def __new__(cls, format: str, itemsize: int) -> Self: ...
     def __buffer__(self, flags: int, /) -> memoryview: ...
 
 def close_all() -> None:
-    """Closes every spool that is still open."""
+    """Closes every spool that is still open. Runs at exit, when nobody is left to be told of
+    errors.
+    """
 
 def size_in_bytes(text: str, /) -> int:
-    """The bytes of a size that is written as text, as every option takes it.
-
-    Raises:
-        ValueError: it is none; the text says what to write, as the end of a sentence.
+    """The bytes of a size that is written as text, as every option takes it. A `ValueError` says
+    what to write instead, as the end of a sentence.
     """
 
 def examine(
     disk: str | None, cuda: bool, measure: bool, folders: Sequence[str], limit: float
 ) -> dict[str, Any]:
-    """What this machine has, as nested dictionaries.
-
-    `folders`: where the compiler for kernels may be; `limit`: seconds that the driver, and then the
-    disk, may take to answer.
+    """What this machine has, as nested dictionaries. `folders`: where the compiler for kernels may
+    be; `limit`: seconds that the driver, and then the disk, may take to answer.
     """
 
 _Errors = tuple[int, float, float, int]
@@ -614,35 +612,184 @@ _Word = tuple[int, int, int, str | None]
 
 @final
 class ScheduleCore:
-    """A schedule that is somewhere in its actions; `unspool.schedules` makes them."""
+    """A schedule that is somewhere in its actions.
+
+    `unspool.schedules` makes them; every iteration has one of its own.
+    """
 
     @staticmethod
-    def store_all(steps: int) -> ScheduleCore: ...
+    def store_all(steps: int) -> ScheduleCore:
+        """staticmethod(function) -> method
+
+        Convert a function to be a static method.
+
+        A static method does not receive an implicit first argument.
+        To declare a static method, use this idiom:
+
+             class C:
+                 @staticmethod
+                 def f(arg1, arg2, argN):
+                     ...
+
+        It can be called either on the class (e.g. C.f()) or on an instance
+        (e.g. C().f()). Both the class and the instance are ignored, and
+        neither is passed implicitly as the first argument to the method.
+
+        Static methods in Python are similar to those found in Java or C++.
+        For a more advanced concept, see the classmethod builtin.
+        """
     @staticmethod
-    def revolve(steps: int, slots: int) -> ScheduleCore: ...
+    def revolve(steps: int, slots: int) -> ScheduleCore:
+        """staticmethod(function) -> method
+
+        Convert a function to be a static method.
+
+        A static method does not receive an implicit first argument.
+        To declare a static method, use this idiom:
+
+             class C:
+                 @staticmethod
+                 def f(arg1, arg2, argN):
+                     ...
+
+        It can be called either on the class (e.g. C.f()) or on an instance
+        (e.g. C().f()). Both the class and the instance are ignored, and
+        neither is passed implicitly as the first argument to the method.
+
+        Static methods in Python are similar to those found in Java or C++.
+        For a more advanced concept, see the classmethod builtin.
+        """
     @staticmethod
-    def online_revolve(slots: int) -> ScheduleCore: ...
+    def online_revolve(slots: int) -> ScheduleCore:
+        """staticmethod(function) -> method
+
+        Convert a function to be a static method.
+
+        A static method does not receive an implicit first argument.
+        To declare a static method, use this idiom:
+
+             class C:
+                 @staticmethod
+                 def f(arg1, arg2, argN):
+                     ...
+
+        It can be called either on the class (e.g. C.f()) or on an instance
+        (e.g. C().f()). Both the class and the instance are ignored, and
+        neither is passed implicitly as the first argument to the method.
+
+        Static methods in Python are similar to those found in Java or C++.
+        For a more advanced concept, see the classmethod builtin.
+        """
     @staticmethod
-    def uniform(steps: int, slots: int) -> ScheduleCore: ...
+    def uniform(steps: int, slots: int) -> ScheduleCore:
+        """staticmethod(function) -> method
+
+        Convert a function to be a static method.
+
+        A static method does not receive an implicit first argument.
+        To declare a static method, use this idiom:
+
+             class C:
+                 @staticmethod
+                 def f(arg1, arg2, argN):
+                     ...
+
+        It can be called either on the class (e.g. C.f()) or on an instance
+        (e.g. C().f()). Both the class and the instance are ignored, and
+        neither is passed implicitly as the first argument to the method.
+
+        Static methods in Python are similar to those found in Java or C++.
+        For a more advanced concept, see the classmethod builtin.
+        """
     @staticmethod
     def z_cut(steps: int, knob: str, value: int) -> ScheduleCore:
-        """`knob`: what `value` is: `"cuts"`, `"length"` or `"slots"`."""
+        """staticmethod(function) -> method
+
+        Convert a function to be a static method.
+
+        A static method does not receive an implicit first argument.
+        To declare a static method, use this idiom:
+
+             class C:
+                 @staticmethod
+                 def f(arg1, arg2, argN):
+                     ...
+
+        It can be called either on the class (e.g. C.f()) or on an instance
+        (e.g. C().f()). Both the class and the instance are ignored, and
+        neither is passed implicitly as the first argument to the method.
+
+        Static methods in Python are similar to those found in Java or C++.
+        For a more advanced concept, see the classmethod builtin.
+        """
 
     @staticmethod
     def multi_level(
         steps: int, levels: Sequence[tuple[str, int | None, float, float]], step_seconds: float
     ) -> ScheduleCore:
-        """`levels`: for each tier, fastest first, its name, its slots (None: as many as are
-        wanted), and the seconds that writing and reading a state take.
+        """staticmethod(function) -> method
+
+        Convert a function to be a static method.
+
+        A static method does not receive an implicit first argument.
+        To declare a static method, use this idiom:
+
+             class C:
+                 @staticmethod
+                 def f(arg1, arg2, argN):
+                     ...
+
+        It can be called either on the class (e.g. C.f()) or on an instance
+        (e.g. C().f()). Both the class and the instance are ignored, and
+        neither is passed implicitly as the first argument to the method.
+
+        Static methods in Python are similar to those found in Java or C++.
+        For a more advanced concept, see the classmethod builtin.
         """
 
     @staticmethod
     def trace(text: str) -> ScheduleCore:
-        """A text in GPUZIP's format."""
+        """staticmethod(function) -> method
+
+        Convert a function to be a static method.
+
+        A static method does not receive an implicit first argument.
+        To declare a static method, use this idiom:
+
+             class C:
+                 @staticmethod
+                 def f(arg1, arg2, argN):
+                     ...
+
+        It can be called either on the class (e.g. C.f()) or on an instance
+        (e.g. C().f()). Both the class and the instance are ignored, and
+        neither is passed implicitly as the first argument to the method.
+
+        Static methods in Python are similar to those found in Java or C++.
+        For a more advanced concept, see the classmethod builtin.
+        """
 
     @staticmethod
     def listed(words: Iterable[_Word]) -> ScheduleCore:
-        """Actions as tuples; they are checked."""
+        """staticmethod(function) -> method
+
+        Convert a function to be a static method.
+
+        A static method does not receive an implicit first argument.
+        To declare a static method, use this idiom:
+
+             class C:
+                 @staticmethod
+                 def f(arg1, arg2, argN):
+                     ...
+
+        It can be called either on the class (e.g. C.f()) or on an instance
+        (e.g. C().f()). Both the class and the instance are ignored, and
+        neither is passed implicitly as the first argument to the method.
+
+        Static methods in Python are similar to those found in Java or C++.
+        For a more advanced concept, see the classmethod builtin.
+        """
 
     def copy(self) -> ScheduleCore:
         """Another one that is as far as this one."""
@@ -731,38 +878,23 @@ class Uses:
         """
 
 def trace_text(words: Iterable[_Word]) -> str:
-    """A schedule in GPUZIP's text format, which has no tiers and no discards."""
+    """A schedule in GPUZIP's text format, which has no tiers and no discards.
 
-def plan_accumulation(asked: Mapping[str, Any], /) -> dict[str, Any]: ...
-def follow_accumulation(asked: Mapping[str, Any], text: str, /) -> dict[str, Any]: ...
+    Raises:
+        ScheduleError: something is no action, or the text would have too many lines: one for each
+        step of a `Forward`.
+    """
+
+def plan_accumulation(asked: Mapping[str, Any], /) -> dict[str, Any]:
+    """The best schedule, and what it and the simple ones cost."""
+
+def follow_accumulation(asked: Mapping[str, Any], text: str, /) -> dict[str, Any]:
+    """What a given schedule costs."""
+
 def forecast(
     schedule: ScheduleCore, job: Mapping[str, Any], sample: ScheduleCore | None = None
 ) -> dict[str, Any]:
-    """What a schedule costs, from a run of the spool's core in virtual time.
+    """Predicts what the schedule costs on the machine and with the spool that `job` describes.
 
-    `job`: `tiers` (pairs of `"device"`, `"host"` or `"disk"` and the capacity in bytes, None for no
-    limit; fastest first), `links` (one dict less: `flush_rate` and `prefetch_rate` in bytes per
-    second of all workers together, `flush_latency` and `prefetch_latency` in seconds a transfer),
-    `state_bytes`, `reverse_bytes` (of copies that are only restored in order to reverse),
-    `step_seconds`, `reverse_seconds`, `save` and `restore` (pairs of bytes per second and seconds a
-    call), `lookahead` (restores that are expected ahead), `on_gpu`, `contention` (by how much a
-    direction of a link that is busy slows the application; one figure a link or one for all) or
-    `slowdown` (how many times as long it takes while all links flush), `first_touch` (seconds a
-    byte that the first write to a place of a memory tier takes longer than later ones), `steps`
-    (for a schedule that does not know it), `discard_after_restore` and `compression` (`ratio`, and
-    `encode` and `decode` in place of `save` and `restore`). Not needed: what has None, 0, False as
-    a natural value, `reverse_bytes` and `reverse_seconds` (those of a state and a step).
-
-    `sample`: a shorter schedule of the same shape. It is run when `schedule` has more than 2^20
-    actions, with as large a part of the tiers as it has of the slots, and its times are scaled.
-
-    Returns `seconds` and its parts `compute_seconds`, `copy_seconds`, `save_stall_seconds`,
-    `restore_stall_seconds`; `counts` (fields of `unspool.schedules.Counts`); `peak_bytes` and
-    `restores_from` by tier; `link_bytes`, pairs of bytes flushed and prefetched; `lead`: smallest,
-    median, largest and mean prefetch lead, or None.
-
-    Raises:
-        OptionError: the job makes no sense.
-        CapacityError: the tiers cannot hold what the schedule keeps.
-        ScheduleError: the schedule breaks a rule, is too long, or does not know its steps.
+    `sample`: a shorter schedule of the same shape, run instead of one that is too long.
     """
