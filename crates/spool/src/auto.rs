@@ -221,6 +221,7 @@ fn too_little(tier: &str, found: &str, remedy: &str) -> Error {
     Error::new(ErrorKind::Io, message)
 }
 
-#[cfg(all(test, not(feature = "shuttle")))]
+#[cfg(test)]
+#[cfg(not(feature = "shuttle"))]
 #[path = "auto_tests.rs"]
 mod tests;

@@ -45,7 +45,8 @@ mod durability;
 mod error;
 mod figures;
 pub mod gpu;
-#[cfg(all(test, feature = "shuttle"))]
+#[cfg(test)]
+#[cfg(feature = "shuttle")]
 mod interleavings;
 mod recover;
 mod restore;
@@ -54,7 +55,8 @@ mod save;
 mod settings;
 mod spool;
 mod stats;
-#[cfg(all(test, not(feature = "shuttle")))]
+#[cfg(test)]
+#[cfg(not(feature = "shuttle"))]
 mod tests;
 mod time;
 mod wait;

@@ -14,10 +14,10 @@ fn values(version: i64) -> Vec<u8> {
 }
 
 fn restored(spool: &Spool, version: i64, index: usize) -> Vec<u8> {
-    let ticket = spool.restore(version, &Wait::default()).unwrap();
+    let ticket = spool.restore(version, &Wait::default()).expect("it was saved");
     let mut bytes = vec![0; LEN];
-    ticket.read_into(index, &mut bytes).unwrap();
-    ticket.finish().unwrap();
+    ticket.read_into(index, &mut bytes).expect("it is as long");
+    ticket.finish().expect("it was read");
     bytes
 }
 

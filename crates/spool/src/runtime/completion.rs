@@ -381,7 +381,8 @@ fn failure(parts: &Parts) -> Option<EncodeError> {
     }
 }
 
-#[cfg(all(test, not(feature = "shuttle")))]
+#[cfg(test)]
+#[cfg(not(feature = "shuttle"))]
 mod tests {
     use super::*;
 
