@@ -26,7 +26,12 @@ BYTES = 8000
 
 
 def opened(**more: Any) -> Spool:
-    options = {"device": "4MiB", "host": "4MiB", "on": "cuda", "debug": unspool.Debug(check_order=True)}
+    options = {
+        "device": "4MiB",
+        "host": "4MiB",
+        "on": "cuda",
+        "debug": unspool.Debug(check_order=True),
+    }
     return Spool(**options, **({"codec": BOUND} | more))
 
 

@@ -23,7 +23,12 @@ BOUND = Bound(range=1e-3)
 
 @pytest.fixture
 def spool(driver: Driver) -> Iterator[Spool]:
-    options = {"device": "32MiB", "host": "32MiB", "on": "cuda", "debug": unspool.Debug(check_order=True)}
+    options = {
+        "device": "32MiB",
+        "host": "32MiB",
+        "on": "cuda",
+        "debug": unspool.Debug(check_order=True),
+    }
     with Spool(**options, codec=BOUND) as opened:
         yield opened
 

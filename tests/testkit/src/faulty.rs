@@ -40,7 +40,7 @@ struct Script {
 
 /// A tier whose calls fail by a script.
 ///
-/// As on a real medium, bytes of an arena that are written in place ([`Tier::memory`]) see no
+/// As on a real medium, bytes of an arena that are written in place (`Arena`) see no
 /// faults.
 #[derive(Debug)]
 pub struct Faulty {

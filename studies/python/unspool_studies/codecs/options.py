@@ -68,8 +68,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--bound",
         action="append",
         metavar="KIND=NUMBER,...",
-        help="abs, range, rms, psnr, l2 or rel (with floor= behind it); several are tried one "
-        f"after the other (default: {DEFAULT_BOUNDS})",
+        help="abs, range, rms, psnr, l2 or pointwise (with floor= after it); several are tried "
+        f"one after the other (default: {DEFAULT_BOUNDS})",
     )
     what.add_argument(
         "--zfp",
@@ -188,10 +188,10 @@ def _zfp(text: str) -> tuple[Zfp, ...]:
 def _made(kind: Any, option: str, given: dict[str, float]) -> Any:
     try:
         return kind(**given)
+    except Error as error:
+        raise OptionError(f"{option}: {error}") from error
     except TypeError as error:
         bounds, rates = "abs, range, rms, psnr, l2, pointwise", "rate, precision, tolerance"
         known = {"--bound": bounds, "--zfp": rates}
         text = f"{option} {next(iter(given))}=...: there are {known[option]}"
         raise OptionError(text) from error
-    except Error as error:
-        raise OptionError(f"{option}: {error}") from error

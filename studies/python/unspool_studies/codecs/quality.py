@@ -46,7 +46,7 @@ class Quality:
         special: values that are NaN or infinite in the original and have other bits now, or are
             finite in it and are not now.
         violations: values that break the bound, the special ones included; None without a bound.
-        limit: the largest |x' - x| that the bound allows; None without one, and for `rel`.
+        limit: the largest |x' - x| that the bound allows; None without one, and for `pointwise`.
     """
 
     values: int
