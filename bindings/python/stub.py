@@ -34,7 +34,8 @@ def with_docstrings(text: str, module: ModuleType) -> str:
     # From the end, so that the positions before a change stay what they are.
     for node, shown in reversed(definitions(ast.parse(text), module)):
         documented = fitting(inspect.getdoc(shown) or "", node.col_offset + 4)
-        if documented and documented != ast.get_docstring(node):
+        # What has no docstring in the stub is an inner part of the package.
+        if documented and ast.get_docstring(node) not in (None, documented):
             replace(lines, node, documented)
     return "\n".join(lines) + "\n"
 
@@ -71,7 +72,7 @@ def fitting(documented: str, indent: int) -> str:
 
 
 def replace(lines: list[str], node: Definition, documented: str) -> None:
-    """Puts `documented` where the docstring of `node` is, or where it has none before its body."""
+    """Puts `documented` where the docstring of `node` is."""
     first = node.body[0]
     indent = " " * (node.col_offset + 4)
     block = textwrap.indent(f'"""{documented}', indent, str.strip).splitlines()
@@ -79,13 +80,7 @@ def replace(lines: list[str], node: Definition, documented: str) -> None:
         block[0] += '"""'
     else:
         block.append(f'{indent}"""')
-    if ast.get_docstring(node) is not None:
-        lines[first.lineno - 1 : first.end_lineno] = block
-    elif first.lineno == node.lineno or lines[first.lineno - 1].rstrip().endswith(": ..."):
-        head = lines[first.lineno - 1].rstrip().removesuffix("...").rstrip()
-        lines[first.lineno - 1 : first.lineno] = [head, *block]
-    else:
-        lines[first.lineno - 1 : first.lineno - 1] = block
+    lines[first.lineno - 1 : first.end_lineno] = block
 
 
 if __name__ == "__main__":

@@ -618,89 +618,13 @@ class ScheduleCore:
     """
 
     @staticmethod
-    def store_all(steps: int) -> ScheduleCore:
-        """staticmethod(function) -> method
-
-        Convert a function to be a static method.
-
-        A static method does not receive an implicit first argument.
-        To declare a static method, use this idiom:
-
-             class C:
-                 @staticmethod
-                 def f(arg1, arg2, argN):
-                     ...
-
-        It can be called either on the class (e.g. C.f()) or on an instance
-        (e.g. C().f()). Both the class and the instance are ignored, and
-        neither is passed implicitly as the first argument to the method.
-
-        Static methods in Python are similar to those found in Java or C++.
-        For a more advanced concept, see the classmethod builtin.
-        """
+    def store_all(steps: int) -> ScheduleCore: ...
     @staticmethod
-    def revolve(steps: int, slots: int) -> ScheduleCore:
-        """staticmethod(function) -> method
-
-        Convert a function to be a static method.
-
-        A static method does not receive an implicit first argument.
-        To declare a static method, use this idiom:
-
-             class C:
-                 @staticmethod
-                 def f(arg1, arg2, argN):
-                     ...
-
-        It can be called either on the class (e.g. C.f()) or on an instance
-        (e.g. C().f()). Both the class and the instance are ignored, and
-        neither is passed implicitly as the first argument to the method.
-
-        Static methods in Python are similar to those found in Java or C++.
-        For a more advanced concept, see the classmethod builtin.
-        """
+    def revolve(steps: int, slots: int) -> ScheduleCore: ...
     @staticmethod
-    def online_revolve(slots: int) -> ScheduleCore:
-        """staticmethod(function) -> method
-
-        Convert a function to be a static method.
-
-        A static method does not receive an implicit first argument.
-        To declare a static method, use this idiom:
-
-             class C:
-                 @staticmethod
-                 def f(arg1, arg2, argN):
-                     ...
-
-        It can be called either on the class (e.g. C.f()) or on an instance
-        (e.g. C().f()). Both the class and the instance are ignored, and
-        neither is passed implicitly as the first argument to the method.
-
-        Static methods in Python are similar to those found in Java or C++.
-        For a more advanced concept, see the classmethod builtin.
-        """
+    def online_revolve(slots: int) -> ScheduleCore: ...
     @staticmethod
-    def uniform(steps: int, slots: int) -> ScheduleCore:
-        """staticmethod(function) -> method
-
-        Convert a function to be a static method.
-
-        A static method does not receive an implicit first argument.
-        To declare a static method, use this idiom:
-
-             class C:
-                 @staticmethod
-                 def f(arg1, arg2, argN):
-                     ...
-
-        It can be called either on the class (e.g. C.f()) or on an instance
-        (e.g. C().f()). Both the class and the instance are ignored, and
-        neither is passed implicitly as the first argument to the method.
-
-        Static methods in Python are similar to those found in Java or C++.
-        For a more advanced concept, see the classmethod builtin.
-        """
+    def uniform(steps: int, slots: int) -> ScheduleCore: ...
     @staticmethod
     def z_cut(steps: int, knob: str, value: int) -> ScheduleCore:
         """staticmethod(function) -> method
@@ -885,12 +809,8 @@ def trace_text(words: Iterable[_Word]) -> str:
         step of a `Forward`.
     """
 
-def plan_accumulation(asked: Mapping[str, Any], /) -> dict[str, Any]:
-    """The best schedule, and what it and the simple ones cost."""
-
-def follow_accumulation(asked: Mapping[str, Any], text: str, /) -> dict[str, Any]:
-    """What a given schedule costs."""
-
+def plan_accumulation(asked: Mapping[str, Any], /) -> dict[str, Any]: ...
+def follow_accumulation(asked: Mapping[str, Any], text: str, /) -> dict[str, Any]: ...
 def forecast(
     schedule: ScheduleCore, job: Mapping[str, Any], sample: ScheduleCore | None = None
 ) -> dict[str, Any]:
