@@ -6,8 +6,8 @@ use crate::tree::Tree;
 
 const CAP: usize = 800;
 
-/// Files over the cap. The stub of an extension module cannot be split, and most of it is written by
-/// `make stub`.
+/// Files over the cap. The stub of an extension module cannot be split, and most of it is written
+/// by `make stub`.
 pub fn check(tree: &Tree) -> Vec<Finding> {
     let sources = tree.files.iter().filter(|file| file.is(SOURCE) && !file.is(&["pyi"]));
     sources
