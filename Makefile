@@ -26,6 +26,8 @@ PEERS := $(VENV)/peers
 PEERS_PIP := $(PEERS)/bin/python -m pip --disable-pip-version-check --quiet
 PACKAGE := bindings/python
 STUDIES := studies
+# The compiled kernels; a wheel that is built without them compiles kernels when they are needed.
+PACK := $(PACKAGE)/kernels/kernels.pack
 # One build for all of them. xtask, whose parser of Rust takes long to compile, is tested by lint.
 RUST_TESTS := $(CARGO) test --workspace --exclude xtask --locked
 # A CUDA driver in plain memory, for the tests of arrays on a GPU; the Rust tests build it.
@@ -36,7 +38,7 @@ RUST_SOURCES := $(shell find crates $(PACKAGE)/src -name '*.rs' -path '*/src/*')
 STUDIES_SOURCES := $(STUDIES)/pyproject.toml $(wildcard $(STUDIES)/*.toml $(STUDIES)/wave/*.toml) \
 	$(shell find $(STUDIES)/src $(STUDIES)/wave/src $(STUDIES)/python -name '*.rs' \
 	-o -name '*.py' -o -name '*.pyi' -o -name '*.cu' -o -name py.typed)
-PYTHON_SOURCES := $(PACKAGE)/pyproject.toml \
+PYTHON_SOURCES := $(PACKAGE)/pyproject.toml $(PACKAGE)/build.rs $(wildcard $(PACK)) \
 	$(shell find $(PACKAGE)/python -name '*.py' -o -name '*.pyi' -o -name py.typed)
 
 .PHONY: kernels help demo test test-rust test-python test-peers bench lint fmt sim fuzz clean \
