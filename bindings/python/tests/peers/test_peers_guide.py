@@ -15,7 +15,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:Numba not available:RuntimeWarning"),
 ]
 
-GUIDE = Path(__file__).parents[4] / "docs" / "guide" / "peers.md"
+GUIDE = Path(__file__).parents[4] / "docs" / "howto" / "interop.md"
 BLOCK = re.compile(r"^```py\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
