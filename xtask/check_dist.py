@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tarfile
 import tempfile
+import tomllib
 import zipfile
 from email.parser import Parser
 from pathlib import Path
@@ -57,10 +58,20 @@ def sources(file):
         root = next(Path(folder).iterdir())
         names = {path.relative_to(root).as_posix() for path in root.rglob("*")}
         yield from described((root / "PKG-INFO").read_text(encoding="utf-8"), names, "")
-        command = ["cargo", "metadata", "--locked", "--format-version=1"]
+        # Not with --locked: the lock also has what only crates that are left out need.
+        locked = packages(root / "Cargo.lock")
+        command = ["cargo", "metadata", "--format-version=1"]
         resolved = subprocess.run(command, cwd=root, capture_output=True, text=True)
         if resolved.returncode:
             yield f"cargo finds not all that it needs: {resolved.stderr.strip()}"
+        elif other := packages(root / "Cargo.lock") - locked:
+            yield f"cargo takes other packages than those of the lock: {sorted(other)}"
+
+
+def packages(lock):
+    """The names and versions in a lock file."""
+    found = tomllib.loads(lock.read_text(encoding="utf-8"))["package"]
+    return {(one["name"], one["version"]) for one in found}
 
 
 def described(metadata, names, licenses):
