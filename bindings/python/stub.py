@@ -54,7 +54,8 @@ def definitions(stub: ast.Module, module: ModuleType) -> list[tuple[Definition, 
         found.append((node, shown))
         if isinstance(node, ast.ClassDef):
             members = [m for m in last_of_each(node.body) if not m.name.startswith("_")]
-            found += [(m, vars(shown)[m.name]) for m in members if m.name in vars(shown)]
+            # By attribute: what the class holds for a static method has the docstring of Python.
+            found += [(m, getattr(shown, m.name)) for m in members if m.name in vars(shown)]
     return sorted(found, key=lambda pair: pair[0].lineno)
 
 

@@ -69,7 +69,7 @@ use crate::{call, codecs, live, load, many, options, stats};
 /// Raises:
 ///     OptionError: an option makes no sense or does not exist.
 ///     StorageError: a tier cannot be made: no memory, no such directory, no permission.
-///     DeviceError: there is no such GPU, or CUDA refused.
+///     DeviceError: the machine has no GPU of that name, or CUDA refused.
 #[pyclass(module = "unspool", frozen, weakref, subclass)]
 #[derive(Debug)]
 pub struct Spool {
@@ -217,8 +217,8 @@ impl Spool {
     /// Raises:
     ///     VersionExistsError: the version is already saved.
     ///     UnknownVersionError: another thread is saving it.
-    ///     ArrayError: an argument is no array that can be read here; or no array was given, or
-    ///         some by position and some by name.
+    ///     ArrayError: an argument is not an array that can be read here; no array was given; or
+    ///         some arrays were given by position and some by name.
     ///     DeviceError: an array or the stream belongs to another GPU than the spool; or CUDA
     ///         refused, or the stream is being captured into a graph; or an array is on a GPU, and
     ///         there is no CUDA driver.
@@ -299,10 +299,11 @@ impl Spool {
     /// this waits until the data is there.
     ///
     /// Raises:
-    ///     UnknownVersionError: there is no such checkpoint.
-    ///     ArrayError: the number or the names of the arrays are others; or an array does not fit;
-    ///         or an array must not be written; those of JAX never can be; or items of the arrays
-    ///         share memory; or an argument is no array that can be written here.
+    ///     UnknownVersionError: no checkpoint has this version.
+    ///     ArrayError: the number or the names of the arrays differ from those that were saved; an
+    ///         array has another shape or dtype; an array is read-only, as those of JAX always are;
+    ///         items of the arrays share memory; or an argument is not an array that can be
+    ///         written here.
     ///     DeviceError: an array or the stream belongs to another GPU than the spool.
     ///     DeviceError, OptionError: as for `save`.
     ///     CorruptCheckpointError, LostCheckpointError: the bytes are not those that were saved.
@@ -365,7 +366,7 @@ impl Spool {
     /// they show is unspecified.
     ///
     /// Raises:
-    ///     ArrayError: there is no shape or no dtype.
+    ///     ArrayError: a shape or a dtype is missing.
     ///     OptionError: a shape, a dtype, `stream` or `to` makes no sense.
     ///     CapacityError: it is larger than the fastest tier; use `save`.
     ///     All that `save` raises for a version, when the block is entered or left.

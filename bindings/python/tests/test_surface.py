@@ -19,6 +19,8 @@ STUB = ast.parse((PACKAGE / "_unspool.pyi").read_text())
 SPOOL = next(n for n in STUB.body if isinstance(n, ast.ClassDef) and n.name == "Spool")
 PROPERTIES = {"closed", "discard_after_restore", "on"}
 OVERLOADED = {"save", "restore", "writing"}
+SCHEDULES = next(n for n in STUB.body if isinstance(n, ast.ClassDef) and n.name == "ScheduleCore")
+STATIC = next(n for n in SCHEDULES.body if isinstance(n, ast.FunctionDef) and n.name == "z_cut")
 METHODS = {node.name: node for node in SPOOL.body if isinstance(node, ast.FunctionDef)}
 EXCEPTIONS = [getattr(errors, name) for name in errors.__all__]
 
@@ -34,6 +36,7 @@ def test_the_stub_names_every_method_and_no_other() -> None:
 def test_the_docstrings_of_the_stub_are_those_of_the_extension() -> None:
     path = PACKAGE / "_unspool.pyi"
     assert stub.with_docstrings(path.read_text(), _unspool) == path.read_text(), "run `make stub`"
+    assert ast.get_docstring(STATIC) == inspect.getdoc(_unspool.ScheduleCore.z_cut)
 
 
 def test_every_public_method_has_a_docstring_that_names_its_errors() -> None:

@@ -6,10 +6,9 @@ use crate::tree::Tree;
 
 const CAP: usize = 800;
 
-/// Files over the cap. The stub of an extension module cannot be split, and most of it is written
-/// by `make stub`.
+/// Files over the cap.
 pub fn check(tree: &Tree) -> Vec<Finding> {
-    let sources = tree.files.iter().filter(|file| file.is(SOURCE) && !file.is(&["pyi"]));
+    let sources = tree.files.iter().filter(|file| file.is(SOURCE));
     sources
         .map(|file| (file, file.text.lines().count()))
         .filter(|(_, lines)| *lines > CAP)
@@ -41,8 +40,7 @@ mod tests {
 
     #[test]
     fn a_file_over_the_cap_is_found_and_one_at_the_cap_is_not() {
-        let long = "x\n".repeat(801);
-        let tree = Tree::of(&[("a.rs", &long), ("b.py", &"x\n".repeat(800)), ("c.pyi", &long)]);
+        let tree = Tree::of(&[("a.rs", &"x\n".repeat(801)), ("b.py", &"x\n".repeat(800))]);
         let found = check(&tree);
         assert_eq!(found.len(), 1);
         assert_eq!((found[0].path.as_str(), found[0].what.as_str()), ("a.rs", "801 lines"));

@@ -63,7 +63,7 @@ class Spool:
     Raises:
         OptionError: an option makes no sense or does not exist.
         StorageError: a tier cannot be made: no memory, no such directory, no permission.
-        DeviceError: there is no such GPU, or CUDA refused.
+        DeviceError: the machine has no GPU of that name, or CUDA refused.
     """
 
     def __new__(
@@ -119,8 +119,8 @@ class Spool:
         Raises:
             VersionExistsError: the version is already saved.
             UnknownVersionError: another thread is saving it.
-            ArrayError: an argument is no array that can be read here; or no array was given, or
-                some by position and some by name.
+            ArrayError: an argument is not an array that can be read here; no array was given; or
+                some arrays were given by position and some by name.
             DeviceError: an array or the stream belongs to another GPU than the spool; or CUDA
                 refused, or the stream is being captured into a graph; or an array is on a GPU, and
                 there is no CUDA driver.
@@ -175,10 +175,11 @@ class Spool:
         this waits until the data is there.
 
         Raises:
-            UnknownVersionError: there is no such checkpoint.
-            ArrayError: the number or the names of the arrays are others; or an array does not fit;
-                or an array must not be written; those of JAX never can be; or items of the arrays
-                share memory; or an argument is no array that can be written here.
+            UnknownVersionError: no checkpoint has this version.
+            ArrayError: the number or the names of the arrays differ from those that were saved; an
+                array has another shape or dtype; an array is read-only, as those of JAX always are;
+                items of the arrays share memory; or an argument is not an array that can be
+                written here.
             DeviceError: an array or the stream belongs to another GPU than the spool.
             DeviceError, OptionError: as for `save`.
             CorruptCheckpointError, LostCheckpointError: the bytes are not those that were saved.
@@ -249,7 +250,7 @@ class Spool:
         they show is unspecified.
 
         Raises:
-            ArrayError: there is no shape or no dtype.
+            ArrayError: a shape or a dtype is missing.
             OptionError: a shape, a dtype, `stream` or `to` makes no sense.
             CapacityError: it is larger than the fastest tier; use `save`.
             All that `save` raises for a version, when the block is entered or left.
@@ -627,93 +628,23 @@ class ScheduleCore:
     def uniform(steps: int, slots: int) -> ScheduleCore: ...
     @staticmethod
     def z_cut(steps: int, knob: str, value: int) -> ScheduleCore:
-        """staticmethod(function) -> method
-
-        Convert a function to be a static method.
-
-        A static method does not receive an implicit first argument.
-        To declare a static method, use this idiom:
-
-             class C:
-                 @staticmethod
-                 def f(arg1, arg2, argN):
-                     ...
-
-        It can be called either on the class (e.g. C.f()) or on an instance
-        (e.g. C().f()). Both the class and the instance are ignored, and
-        neither is passed implicitly as the first argument to the method.
-
-        Static methods in Python are similar to those found in Java or C++.
-        For a more advanced concept, see the classmethod builtin.
-        """
+        """`knob`: what `value` is: `"cuts"`, `"length"` or `"slots"`."""
 
     @staticmethod
     def multi_level(
         steps: int, levels: Sequence[tuple[str, int | None, float, float]], step_seconds: float
     ) -> ScheduleCore:
-        """staticmethod(function) -> method
-
-        Convert a function to be a static method.
-
-        A static method does not receive an implicit first argument.
-        To declare a static method, use this idiom:
-
-             class C:
-                 @staticmethod
-                 def f(arg1, arg2, argN):
-                     ...
-
-        It can be called either on the class (e.g. C.f()) or on an instance
-        (e.g. C().f()). Both the class and the instance are ignored, and
-        neither is passed implicitly as the first argument to the method.
-
-        Static methods in Python are similar to those found in Java or C++.
-        For a more advanced concept, see the classmethod builtin.
+        """`levels`: for each tier, fastest first, its name, its slots (None: as many as are
+        wanted), and the seconds that writing and reading a state take.
         """
 
     @staticmethod
     def trace(text: str) -> ScheduleCore:
-        """staticmethod(function) -> method
-
-        Convert a function to be a static method.
-
-        A static method does not receive an implicit first argument.
-        To declare a static method, use this idiom:
-
-             class C:
-                 @staticmethod
-                 def f(arg1, arg2, argN):
-                     ...
-
-        It can be called either on the class (e.g. C.f()) or on an instance
-        (e.g. C().f()). Both the class and the instance are ignored, and
-        neither is passed implicitly as the first argument to the method.
-
-        Static methods in Python are similar to those found in Java or C++.
-        For a more advanced concept, see the classmethod builtin.
-        """
+        """A text in GPUZIP's format."""
 
     @staticmethod
     def listed(words: Iterable[_Word]) -> ScheduleCore:
-        """staticmethod(function) -> method
-
-        Convert a function to be a static method.
-
-        A static method does not receive an implicit first argument.
-        To declare a static method, use this idiom:
-
-             class C:
-                 @staticmethod
-                 def f(arg1, arg2, argN):
-                     ...
-
-        It can be called either on the class (e.g. C.f()) or on an instance
-        (e.g. C().f()). Both the class and the instance are ignored, and
-        neither is passed implicitly as the first argument to the method.
-
-        Static methods in Python are similar to those found in Java or C++.
-        For a more advanced concept, see the classmethod builtin.
-        """
+        """Actions as tuples; they are checked."""
 
     def copy(self) -> ScheduleCore:
         """Another one that is as far as this one."""
@@ -805,8 +736,8 @@ def trace_text(words: Iterable[_Word]) -> str:
     """A schedule in GPUZIP's text format, which has no tiers and no discards.
 
     Raises:
-        ScheduleError: something is no action, or the text would have too many lines: one for each
-        step of a `Forward`.
+        ScheduleError: an item is not an action, or the text would have too many lines: one for
+        each step of a `Forward`.
     """
 
 def plan_accumulation(asked: Mapping[str, Any], /) -> dict[str, Any]: ...

@@ -262,8 +262,8 @@ fn stop(
 /// A schedule in GPUZIP's text format, which has no tiers and no discards.
 ///
 /// Raises:
-///     ScheduleError: something is no action, or the text would have too many lines: one for each
-///     step of a `Forward`.
+///     ScheduleError: an item is not an action, or the text would have too many lines: one for
+///     each step of a `Forward`.
 #[pyfunction]
 pub(crate) fn trace_text(words: &Bound<'_, PyAny>) -> PyResult<String> {
     let (py, actions) = (words.py(), words::actions(words)?);

@@ -32,6 +32,7 @@ const NAP: Duration = Duration::from_micros(200);
 
 /// One checkpoint for [`Spool::save_many`](crate::Spool::save_many): its regions, their codecs, and
 /// where their values are.
+///
 /// Regions whose values are not given are zeros where they are encoded, and unspecified otherwise.
 pub struct Checkpoint<'a> {
     prepared: Arc<Prepared>,

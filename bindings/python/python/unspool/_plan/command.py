@@ -45,8 +45,8 @@ def run_command(options: argparse.Namespace) -> int:
 
 
 def _links(options: argparse.Namespace) -> Links | None:
-    """The speeds in the file that was named, or those of this machine for so many arrays; None for
-    what `plan` measures by itself, when it has checked everything else.
+    """Speeds of the links for the plan: from the file of `--links`, or measured on this machine for
+    checkpoints of several arrays. None lets `plan` measure them after it has checked its arguments.
     """
     if options.links is not None:
         return Links.load_from(options.links)

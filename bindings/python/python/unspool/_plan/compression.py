@@ -101,7 +101,7 @@ class Compression:
 
         Raises:
             OptionError: the codec does not take the sample, or none was given.
-            ArrayError: the sample is no array of numbers.
+            ArrayError: the sample is not an array of numbers.
             MissingLibraryError: NumPy is not installed.
         """
         from unspool.codecs.coding import Encoded, decode, encode_into, room_for
@@ -173,7 +173,7 @@ def _check_rate(name: str, value: Any) -> None:
 
 
 def _check_known(codec: Any) -> None:
-    """Refuses codecs of whose speed there is no table."""
+    """Refuses a codec whose speed is not known without measuring it."""
     from unspool.codecs.values import Bound
 
     if codec is not None and codec != "lossless" and not isinstance(codec, Bound):
