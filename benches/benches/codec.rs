@@ -1,4 +1,4 @@
-//! Rates of the checksum beside a plain read and a copy of the same bytes, and the cost of heads.
+//! Rates of the checksum, beside a plain read and a copy of the same bytes, and the cost of heads.
 //! Run with `cargo bench -p unspool-codec`.
 
 #![allow(clippy::print_stdout)]
@@ -11,7 +11,7 @@ use unspool_codec::{Checksum, Dtype, Head, RegionSpec, checksum, parse_head};
 const BYTES: usize = 16 << 20;
 const ROUNDS: usize = 60;
 
-/// The median time of a call, in seconds.
+/// The median duration of a call in seconds.
 fn median(mut call: impl FnMut()) -> f64 {
     let mut times: Vec<f64> = (0..ROUNDS)
         .map(|_| {

@@ -1,6 +1,6 @@
 //! The disk tier against plain reads and writes of the same bytes in the same directory, and an
-//! arena against `memcpy`. Ratios of one run: the ways take turns at every frame, and the medians
-//! of several turns are compared.
+//! arena against `memcpy`. Only ratios within one run are compared: the variants take turns at
+//! every frame, and the medians of several turns are compared.
 //!
 //! `cargo bench -p unspool-tiers --bench disk -- [--dir DIRECTORY] [--quick] [--mib N]`
 
@@ -16,13 +16,13 @@ use unspool_core::{CheckpointId, TierKind};
 use unspool_tiers::{Arena, Disk, DiskIo, DiskOptions, Tier};
 
 const MIB: usize = 1 << 20;
-/// Bytes moved by each way in one repetition, and repetitions.
+/// Bytes moved by each variant in one repetition, and number of repetitions.
 const FULL: (usize, usize) = (512 * MIB, 9);
 const QUICK: (usize, usize) = (256 * MIB, 3);
-/// Bytes of the head of a frame. The tier gets it as a part of its own.
+/// Bytes of the head of a frame, which the tier gets as a separate part.
 const HEAD: usize = 4096;
 
-/// What is measured: seconds for all frames.
+/// Measured seconds for all frames.
 #[derive(Clone, Copy)]
 struct Times {
     write: f64,
@@ -30,21 +30,22 @@ struct Times {
     delete: f64,
 }
 
-/// A way to keep frames.
+/// A variant: one way to store frames.
 trait Way {
     fn name(&self) -> String;
-    /// Before every repetition, not measured.
+    /// Prepares a repetition; not measured.
     fn begin(&mut self) {}
     fn write(&mut self, n: usize, frame: &[u8]);
     fn read(&mut self, n: usize, frame: &mut [u8]);
     fn delete(&mut self, n: usize);
 }
 
-/// One large file past the page cache, written before, or new in a new directory each time, as the
-/// tier's files are: file systems put new directories into parts of the disk of their own.
+/// One large file that bypasses the page cache: written before, or new in a new directory each
+/// time, as the tier's files are, because file systems place new directories in different parts of
+/// the disk.
 ///
-/// What is new stays until all is measured, here and in the tier: a file system that is removing
-/// files is slower at making others, and which way that hits would be chance.
+/// New files stay until all is measured, here and in the tier: a file system that is removing files
+/// is slower at creating others, and that would affect a variant by chance.
 struct Plain {
     parent: PathBuf,
     files: Vec<File>,
@@ -93,7 +94,7 @@ impl Way for Plain {
     fn delete(&mut self, _n: usize) {}
 }
 
-/// The disk tier; new for every repetition, or with the files of deleted frames at hand.
+/// The disk tier; new for every repetition, or with recyclable files of deleted frames.
 struct Tiered {
     options: DiskOptions,
     disks: Vec<Disk>,
@@ -139,11 +140,11 @@ impl Way for Tiered {
     }
 }
 
-/// The disk tier with bytes at an address that no medium takes: all go through staging memory.
+/// The disk tier with bytes at an unaligned address, so that all go through staging memory.
 struct Odd(Tiered, Vec<u8>);
 
 impl Odd {
-    /// The tier, and bytes of this length at an odd address.
+    /// The tier, and bytes of this length at an unaligned address.
     fn parts(&mut self, len: usize) -> (&Disk, &mut [u8]) {
         self.1.resize(len + 2, 1);
         let start = self.1.as_ptr().align_offset(2) + 1;
@@ -214,7 +215,7 @@ impl Way for InArena {
     }
 }
 
-/// Memory that starts at a page, as an arena's does.
+/// Page-aligned memory, like an arena's.
 struct Pages {
     bytes: Vec<u8>,
     start: usize,
@@ -232,8 +233,9 @@ impl Pages {
     }
 }
 
-/// Writes, reads (last first, as an adjoint does) and deletes `count` frames in every way. The ways
-/// take turns at every frame, so that a slow moment of the machine hits all of them.
+/// Writes, reads (last first, as an adjoint does) and deletes `count` frames with every variant.
+/// The variants take turns at every frame, so that a slow moment of the machine affects all of
+/// them.
 fn round(ways: &mut [Box<dyn Way>], count: usize, frame: &mut [u8]) -> Vec<Times> {
     let mut times = vec![Times { write: 0.0, read: 0.0, delete: 0.0 }; ways.len()];
     ways.iter_mut().for_each(|way| way.begin());
@@ -267,8 +269,8 @@ fn median(values: impl Iterator<Item = f64>) -> f64 {
     values[values.len() / 2]
 }
 
-/// Measures ways for frames of `size` bytes and prints a line for each. `base[i]` is the way that
-/// way `i` is compared with.
+/// Measures variants for frames of `size` bytes and prints a line for each. `base[i]` is the
+/// variant that variant `i` is compared with.
 fn compare(
     ways: &mut [Box<dyn Way>],
     base: &[usize],
@@ -280,13 +282,13 @@ fn compare(
     let mut times: Vec<Vec<Times>> = vec![Vec::new(); ways.len()];
     for repetition in 0..=rounds {
         let took = round(ways, count, pages.get(HEAD + size));
-        // The first time fills files and pages that later ones use again.
+        // The first repetition fills files and pages that later ones use again.
         if repetition > 0 {
             times.iter_mut().zip(took).for_each(|(times, took)| times.push(took));
         }
     }
     let ratio = |way: usize, what: fn(&Times) -> f64| {
-        // Of the same turn, so that a slow moment of the machine hits both.
+        // Times of the same turn, so that a slow moment of the machine affects both.
         let pairs = times[base[way]].iter().zip(&times[way]);
         median(pairs.map(|(base, own)| what(base) / what(own)))
     };

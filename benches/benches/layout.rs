@@ -1,5 +1,5 @@
-//! Files per frame against packed segments, direct against buffered against io_uring: the figures
-//! behind `docs/decisions/`. It uses the operating system alone, not the disk tier.
+//! Files per frame against packed segments, direct against buffered against io_uring: the
+//! measurements behind `docs/decisions/`. It uses only the operating system, not the disk tier.
 //!
 //! `cargo bench -p unspool-tiers --bench layout -- --dir /scratch`
 
@@ -18,18 +18,18 @@ const KIB: usize = 1 << 10;
 const MIB: usize = 1 << 20;
 const REPETITIONS: usize = 5;
 
-/// Where frames lie.
+/// Where frames are stored.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Layout {
-    /// A new file each.
+    /// A new file for each.
     File,
-    /// A new file each, its blocks reserved before the write.
+    /// A new file for each, with blocks reserved before the write.
     FilePreallocated,
-    /// An old file each, overwritten.
+    /// An old file for each, overwritten.
     FileRecycled,
     /// One growing file for all.
     Segment,
-    /// One file for all, its blocks reserved before; a delete punches a hole.
+    /// One file for all, with blocks reserved before; a delete punches a hole.
     SegmentPreallocated,
     /// One old file for all, overwritten; a delete does nothing.
     SegmentRecycled,
@@ -44,7 +44,7 @@ const LAYOUTS: [Layout; 6] = [
     Layout::SegmentRecycled,
 ];
 
-/// How bytes go.
+/// How bytes are transferred.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Io {
     Direct,
@@ -52,7 +52,7 @@ enum Io {
     Buffered,
 }
 
-/// A buffer that starts at a page.
+/// A page-aligned buffer.
 struct Aligned {
     bytes: Vec<u8>,
     start: usize,
@@ -107,7 +107,7 @@ impl Bench {
         }
     }
 
-    /// All of `bytes` in requests of 1 MiB, every one in flight at once.
+    /// Transfers all of `bytes` in requests of 1 MiB, all in flight at once.
     fn ring_move(&mut self, file: &File, offset: u64, bytes: &mut [u8], write: bool) {
         let fd = types::Fd(file.as_raw_fd());
         let mut count = 0;
@@ -139,8 +139,8 @@ fn file_of(bench: &Bench, i: usize) -> PathBuf {
     bench.dir.join(format!("{i:08}"))
 }
 
-/// Seconds to write, to read and to delete `count` frames, each frame opened and closed by itself
-/// as a tier does.
+/// Seconds to write, to read and to delete `count` frames; each frame is opened and closed
+/// separately, as in a tier.
 fn round(bench: &mut Bench, layout: Layout, count: usize, frame: &mut [u8]) -> [f64; 3] {
     let size = frame.len() as u64;
     let segment = bench.dir.join("segment");
@@ -190,7 +190,7 @@ fn round(bench: &mut Bench, layout: Layout, count: usize, frame: &mut [u8]) -> [
     [write, read, delete]
 }
 
-/// Brings the files into the state that the layout starts from.
+/// Creates the files that the layout starts from.
 fn prepare(bench: &mut Bench, layout: Layout, count: usize, frame: &mut [u8]) {
     let total = (count * frame.len()) as u64;
     match layout {
@@ -238,7 +238,7 @@ fn main() {
             let ring = IoUring::new(64).unwrap();
             let mut bench = Bench { dir: dir.clone(), io, ring };
             let mut times = vec![[const { Vec::new() }; 3]; LAYOUTS.len()];
-            // Layouts take turns, so that a slow moment of the machine hits all of them.
+            // Layouts take turns, so that a slow moment of the machine affects all of them.
             for _ in 0..REPETITIONS {
                 for (at, &layout) in LAYOUTS.iter().enumerate() {
                     let took = round(&mut bench, layout, count, frame.as_mut());

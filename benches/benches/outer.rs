@@ -1,7 +1,6 @@
-//! Outer coders on what a disk gets: wavefields as they are, and their Twine streams. Sizes and
-//! rates of packing and unpacking, in bytes of what is packed, by one thread and by all. Run with
-//! `cargo bench -p unspool-codec --bench outer`; words behind `--` choose the fields whose names
-//! have them.
+//! Outer codecs on payloads of a disk: raw wavefields and their Twine streams. Sizes, and rates of
+//! packing and unpacking in bytes of the payload, with one thread and with all. Run with `cargo
+//! bench -p unspool-codec --bench outer`; words after `--` select fields by parts of their names.
 
 #![allow(clippy::print_stdout)]
 
@@ -23,7 +22,7 @@ const CODERS: [(&str, Outer); 6] = [
     ("archive", Outer::Archive),
 ];
 
-/// The best of some calls, in GB/s.
+/// The best rate of several calls in GB/s.
 fn rate(bytes: usize, mut call: impl FnMut()) -> f64 {
     let mut best = f64::INFINITY;
     let begin = Instant::now();
@@ -42,7 +41,7 @@ fn on_threads<R: Send>(threads: usize, run: impl FnOnce() -> R + Send) -> R {
     rayon::ThreadPoolBuilder::new().num_threads(threads).build().expect("threads").install(run)
 }
 
-/// A payload of one array, and the bytes of the array as the application has it.
+/// A payload of one array, and the bytes of that array.
 struct Payload {
     name: String,
     head: Head,
@@ -99,7 +98,7 @@ impl Payload {
     }
 }
 
-/// What a memory tier holds of an array.
+/// The payload of an array in a memory tier.
 fn stream(shape: &[u64], spec: Spec, source: &[u8]) -> Vec<u8> {
     let codec = spec.codec().expect("a codec of the host");
     let most = codec.max_bytes(&spec, &Dtype::Float32, shape).expect("small enough");
@@ -109,7 +108,7 @@ fn stream(shape: &[u64], spec: Spec, source: &[u8]) -> Vec<u8> {
     out
 }
 
-/// The tolerance that is this part of the range of a field.
+/// A tolerance relative to the range of a field.
 fn tolerance(field: &Field, part: f64) -> Zfp {
     let least = field.values.iter().copied().fold(f32::INFINITY, f32::min);
     let most = field.values.iter().copied().fold(f32::NEG_INFINITY, f32::max);

@@ -1,6 +1,6 @@
-//! Twine: ratio of compression, and rates of encoding and decoding beside a copy of the same bytes,
-//! by one thread and by all. Run with `cargo bench -p unspool-codec --bench twine`; words behind
-//! `--` choose the fields whose names have them.
+//! Twine: compression ratio, and rates of encoding and decoding beside a copy of the same bytes,
+//! with one thread and with all. Run with `cargo bench -p unspool-codec --bench twine`; words after
+//! `--` select fields by parts of their names.
 
 #![allow(clippy::print_stdout)]
 
@@ -13,7 +13,7 @@ use twine_data::{Field, OTHERS, WAVES_2D, WAVES_3D, others, waves_2d, waves_3d};
 use unspool_codec::twine::{self, Array, Layout};
 use unspool_codec::{Bound, Dtype};
 
-/// The best of some calls, in GB/s: what the machine can do when nobody disturbs it.
+/// The best rate of several calls in GB/s: that of an undisturbed machine.
 fn rate(bytes: usize, mut call: impl FnMut()) -> f64 {
     let mut best = f64::INFINITY;
     let begin = Instant::now();
@@ -28,7 +28,7 @@ fn rate(bytes: usize, mut call: impl FnMut()) -> f64 {
     bytes as f64 / best / 1e9
 }
 
-/// An array under a method: its ratio and its rates.
+/// Ratio and rates of an array with one method.
 struct Measured {
     ratio: f64,
     encode: f64,
@@ -96,7 +96,7 @@ fn as_bfloat16(field: &Field) -> Vec<u8> {
         .collect()
 }
 
-/// Names of fields, and what makes them.
+/// Names of fields, and a function that computes them.
 type Family = (&'static [&'static str], fn() -> Vec<Field>);
 
 fn main() {

@@ -1,35 +1,35 @@
-//! Saves that are compressed on their way: a few are pending at any time, and each begins where
-//! the one before it ends, as an encoder on a GPU does it.
+//! Compressed saves of unknown size: a few are pending at any time, and each begins where the one
+//! before it ends, as with an encoder on a GPU.
 
 use std::collections::VecDeque;
 
 use unspool_core::{Event, Kept, Place, RequestId};
 
-/// So many saves are pending.
+/// Number of pending saves.
 const PENDING: usize = 8;
 
-/// A save whose size is not known to the core yet.
+/// A save whose size the core does not know yet.
 struct Pending {
     request: RequestId,
     place: Place,
-    /// Where the room that was granted ends.
+    /// End of the granted space.
     room_end: u64,
-    /// Bytes that it will have.
+    /// Its final size in bytes.
     stored: u64,
-    /// It begins where the one before it ends.
+    /// Whether it begins where the one before it ends.
     chained: bool,
 }
 
-/// The saves that are pending, in order.
+/// The pending saves, in order.
 #[derive(Default)]
 pub struct Chain {
     pending: VecDeque<Pending>,
-    /// Where the bytes of the last one that was reported end.
+    /// End of the bytes of the last reported save.
     end: u64,
 }
 
 impl Chain {
-    /// A save of at most `bytes` bytes was granted, and will have `stored`.
+    /// Adds a granted save of at most `bytes` bytes, whose final size is `stored`.
     pub fn add(
         &mut self,
         request: RequestId,
@@ -44,13 +44,13 @@ impl Chain {
         self.pending.push_back(Pending { request, place, room_end, stored, chained });
     }
 
-    /// Whether more are pending than should be.
+    /// Whether too many saves are pending.
     pub fn is_long(&self) -> bool {
         self.pending.len() > PENDING
     }
 
-    /// The report of the first one.
-    pub fn settle(&mut self, unit: u64) -> Option<Event> {
+    /// Reports the first pending save.
+    pub fn report_first(&mut self, unit: u64) -> Option<Event> {
         let Pending { request, place, stored, chained, .. } = self.pending.pop_front()?;
         let offset = if chained { self.end.next_multiple_of(unit) } else { place.offset };
         self.end = offset + stored;

@@ -1,9 +1,9 @@
-//! How long the core takes for a decision, with few and with many checkpoints.
+//! Duration of a decision of the core, with few and with many checkpoints.
 //!
 //! All checkpoints are saved and then restored; the arena holds a tenth of them, or all of them
-//! ("resident"), so that every decision is made among as many fragments. The yardstick beside it
-//! is a plain copy of 1 MiB in the same run: a decision is worth making if it costs little
-//! against the smallest copy that it decides about.
+//! ("resident"), so that every decision is made among as many fragments. The baseline is a plain
+//! copy of 1 MiB in the same run: a decision is worth its cost if that is small compared with the
+//! smallest copy that it decides about.
 
 use std::hint::black_box;
 use std::time::Instant;
@@ -29,7 +29,7 @@ pub fn run() {
     }
     let resident = COUNTS[2];
     rows.push(measure("random, resident", &irregular(resident, 7), resident, yardstick));
-    // Twice as many as fit: every second save makes room among 10,000 fragments.
+    // Twice as many as fit: every second save frees space among 10,000 fragments.
     rows.push(measure("random, half resident", &irregular(2 * resident, 7), resident, yardstick));
     for compressed in [3_000, 10_000] {
         rows.push(measure_compressed("compressed, reverse", &reverse(compressed), yardstick));
@@ -50,7 +50,7 @@ pub fn run() {
     println!("a plain copy of 1 MiB: {:.1} us", yardstick / 1e3);
 }
 
-/// Checkpoints of which about a tenth is left, half as many again as fit into the arena.
+/// Checkpoints compressed to about a tenth, one and a half times as many as fit into the arena.
 fn measure_compressed(name: &str, versions: &[i64], yardstick: f64) -> Vec<String> {
     let trace = forward_then(uniform(versions.len(), MIB), versions, HINTS);
     measure_trace(name, &trace.compressed(3), versions.len() / 15, yardstick)
@@ -88,7 +88,7 @@ fn failed(name: &str, reason: &str) -> Vec<String> {
     row
 }
 
-/// The step times of the round with the smallest sum: what the machine can do undisturbed.
+/// The step times of the round with the smallest sum: those of an undisturbed machine.
 fn best_of_rounds(trace: &Trace, in_arena: u64) -> Result<Vec<u32>, String> {
     let mut best: Option<Vec<u32>> = None;
     for _ in 0..ROUNDS {
@@ -101,7 +101,7 @@ fn best_of_rounds(trace: &Trace, in_arena: u64) -> Result<Vec<u32>, String> {
     best.ok_or_else(|| "no round was run".to_owned())
 }
 
-/// A device arena for so many checkpoints of 1 MiB, a host arena of three times that, and a disk
+/// A device arena for `in_arena` checkpoints of 1 MiB, a host arena of three times that, and a disk
 /// without a limit.
 fn stack(in_arena: u64) -> Config {
     let tier = |kind, capacity| TierConfig { kind, capacity, alignment: 4096 };
@@ -126,7 +126,7 @@ fn stack(in_arena: u64) -> Config {
     }
 }
 
-/// Nanoseconds of a plain copy of 1 MiB: the median of many.
+/// Median duration of a plain copy of 1 MiB in nanoseconds.
 fn copy_of_one_mib() -> f64 {
     let source = vec![1_u8; MIB as usize];
     let mut target = vec![0_u8; MIB as usize];

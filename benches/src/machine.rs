@@ -1,6 +1,6 @@
-//! A machine in virtual time that does what the core says: links are queues with a rate, and a
-//! copy takes as long as its bytes need. There are no faults here, and no bytes: what is measured
-//! is the core. (Faults and bytes are the simulator's, in `tests/sim`.)
+//! A machine in virtual time that executes the core's commands: links are queues with a rate, and a
+//! copy takes as long as its bytes need. It has neither faults nor bytes, because only the core is
+//! measured; the simulator in `tests/sim` has both.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, HashMap, VecDeque};
@@ -17,20 +17,20 @@ use crate::traces::{Action, Trace};
 /// Bytes per second at which an application copies into and out of the fastest tier.
 const COPY_RATE: f64 = 1.1e12;
 
-/// What a run amounted to.
+/// Result of a run.
 #[derive(Clone, Default, Debug)]
 pub struct Outcome {
     /// Virtual time from the first action to the last.
     pub total: Nanos,
-    /// Virtual time in which the application waited in saves beyond the bare copy.
+    /// Virtual time that the application waited in saves, besides the copies.
     pub save_stall: Nanos,
-    /// The same for restores.
+    /// Virtual time that the application waited in restores, besides the copies.
     pub restore_stall: Nanos,
     /// Bytes moved to slower tiers.
     pub flushed: u64,
     /// Bytes moved to faster tiers.
     pub prefetched: u64,
-    /// Restores answered by each tier.
+    /// Restores served by each tier.
     pub served: [u64; 4],
     /// Real time of every call of `Core::step`, in nanoseconds.
     pub steps: Vec<u32>,
@@ -39,7 +39,7 @@ pub struct Outcome {
 /// One direction of the link below a tier.
 type Lane = (usize, TransferKind);
 
-/// One transfer on its way or waiting for its link.
+/// A transfer that is queued or in flight.
 struct Job {
     transfer: TransferId,
     bytes: u64,
@@ -54,10 +54,9 @@ pub struct Machine {
     now: Nanos,
     /// Waiting and running transfers by (link, direction); the front one runs.
     lanes: BTreeMap<Lane, VecDeque<Job>>,
-    /// What will have happened at which time: an index into `events`, which also keeps equal
-    /// times in order.
+    /// Times of future events: each entry is an index into `events`, which also orders equal times.
     due: BinaryHeap<Reverse<(Nanos, usize)>>,
-    /// The events, and the lane whose front transfer ends with them.
+    /// The events, and the lane whose front transfer ends with each.
     events: Vec<(Event, Option<Lane>)>,
     answers: HashMap<RequestId, Result<Place, Refusal>>,
     commands: Vec<Command>,
@@ -67,7 +66,7 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// A machine with an empty core. `config` is one that the core accepts.
+    /// A machine with an empty core, or an error for settings that the core rejects.
     pub fn new(config: Config) -> Result<Machine, String> {
         Ok(Machine {
             core: Core::new(config.clone()).map_err(|error| format!("{error:?}"))?,
@@ -84,7 +83,7 @@ impl Machine {
         })
     }
 
-    /// Plays `trace`; a step of computation takes `step`.
+    /// Executes `trace`; a step of computation takes `step`.
     pub fn play(mut self, trace: &Trace, step: Nanos) -> Result<Outcome, String> {
         for action in &trace.actions {
             match *action {
@@ -122,7 +121,7 @@ impl Machine {
         Ok(())
     }
 
-    /// A save whose size is known a few saves later.
+    /// A save whose size becomes known a few saves later.
     fn compress(&mut self, version: i64, (bytes, stored): (u64, u64)) -> Result<(), String> {
         let begin = self.now;
         let request = self.request();
@@ -131,18 +130,18 @@ impl Machine {
         self.outcome.save_stall = self.outcome.save_stall.plus(self.now.since(begin));
         let unit = self.config.tiers[usize::from(place.tier.0)].alignment;
         self.chain.add(request, place, (bytes, stored), unit);
-        self.feed(Event::SaveHanded { request });
+        self.feed(Event::SaveInFlight { request });
         if self.chain.is_long() {
-            self.settle_one();
+            self.report_one();
         }
         Ok(())
     }
 
-    /// Reports the first of the saves that are pending.
-    fn settle_one(&mut self) -> bool {
+    /// Reports the first pending save.
+    fn report_one(&mut self) -> bool {
         let unit = self.config.tiers[0].alignment;
-        let settled = self.chain.settle(unit);
-        settled.map(|event| self.feed(event)).is_some()
+        let reported = self.chain.report_first(unit);
+        reported.map(|event| self.feed(event)).is_some()
     }
 
     fn restore(&mut self, version: i64, bytes: u64) -> Result<(), String> {
@@ -163,13 +162,13 @@ impl Machine {
         RequestId(self.next_request)
     }
 
-    /// Lets time pass until the core has answered.
+    /// Advances the time until the core has answered.
     fn answer(&mut self, request: RequestId) -> Result<Place, String> {
         loop {
             if let Some(answer) = self.answers.remove(&request) {
                 return answer.map_err(|refusal| format!("refused: {refusal:?}"));
             }
-            if self.settle_one() {
+            if self.report_one() {
                 continue;
             }
             let next = self.next_time().ok_or("the core waits and nothing is under way")?;
@@ -177,7 +176,7 @@ impl Machine {
         }
     }
 
-    /// Lets `span` pass, with everything that happens in it.
+    /// Advances the time by `span`, with everything that happens in it.
     fn pass(&mut self, span: Nanos) {
         let end = self.now.plus(span);
         while let Some(next) = self.next_time().filter(|next| *next <= end) {
@@ -191,7 +190,7 @@ impl Machine {
         [due, self.core.next_deadline()].into_iter().flatten().min()
     }
 
-    /// Goes to `time` and lets the one thing happen that is due then.
+    /// Advances the time to `time` and executes the next event.
     fn happen(&mut self, time: Nanos) {
         self.now = self.now.max(time);
         let is_due = self.due.peek().is_some_and(|Reverse((due, _))| *due <= time);
@@ -207,7 +206,7 @@ impl Machine {
         self.feed(event);
     }
 
-    /// One step of the core, timed, and everything that it commands.
+    /// Measures one step of the core, and executes its commands.
     fn feed(&mut self, event: Event) {
         let begin = Instant::now();
         self.core.step(event, self.now, &mut self.commands);
@@ -248,7 +247,7 @@ impl Machine {
         }
     }
 
-    /// Starts the front transfer of a link.
+    /// Starts the front transfer of a lane.
     fn begin(&mut self, lane: Lane) {
         let Some(job) = self.lanes.get(&lane).and_then(VecDeque::front) else { return };
         let (first, last) = (job.from.tier.min(job.to.tier), job.from.tier.max(job.to.tier));
@@ -261,7 +260,7 @@ impl Machine {
         self.schedule(self.now.plus(took), event, Some(lane));
     }
 
-    /// Drops a transfer that has not begun; one that runs goes on to its end.
+    /// Drops a transfer that has not begun; a running one continues.
     fn cancel(&mut self, transfer: TransferId) {
         for jobs in self.lanes.values_mut() {
             let waiting = jobs.iter().skip(1).position(|job| job.transfer == transfer);
@@ -277,14 +276,14 @@ impl Machine {
         self.events.push((event, lane));
     }
 
-    /// The time that the application's own copy to or from `place` takes.
+    /// Duration of the application's own copy to or from `place`.
     fn reach(&self, place: Place, bytes: u64, kind: TransferKind) -> Nanos {
         let links = self.travel(0, usize::from(place.tier.0), bytes, kind);
         bare_copy(bytes).plus(links)
     }
 
-    /// The time that `bytes` need from tier `first` to tier `last` or back: the slowest link sets
-    /// the pace, every link adds its latency.
+    /// Duration of a movement of `bytes` from tier `first` to tier `last` or back: the slowest link
+    /// determines the rate, every link adds its latency.
     fn travel(&self, first: usize, last: usize, bytes: u64, kind: TransferKind) -> Nanos {
         let links = &self.config.links[first..last];
         let rate = links.iter().map(|link| match kind {

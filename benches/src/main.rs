@@ -1,7 +1,7 @@
-//! `make bench`: tables of what the core's decisions and schedules cost, and what its policies are
-//! worth.
+//! `make bench`: tables of the cost of the core's decisions and schedules, and of the benefit of
+//! its policies.
 //!
-//! Nothing here is asserted: every figure stands beside one of the same run to compare it with.
+//! Nothing is asserted: every result stands beside a baseline of the same run.
 
 // A command-line tool: its tables are its output.
 #![allow(clippy::print_stdout, clippy::print_stderr)]

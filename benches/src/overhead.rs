@@ -1,4 +1,4 @@
-//! What the spool itself costs: nanoseconds of a save and a restore of 64 bytes, and the rates of
+//! The cost of the spool itself: nanoseconds of a save and a restore of 64 bytes, and the rates of
 //! larger ones against plain copies in the same run.
 //!
 //! `cargo run --release -p unspool --example overhead`
@@ -39,7 +39,7 @@ fn restore(spool: &Spool, version: i64, to: &mut [u8]) -> Result<(), Error> {
     ticket.finish()
 }
 
-/// Saves and restores of 64 bytes that stay in the fastest tier, with so many checkpoints there.
+/// Saves and restores of 64 bytes in the fastest tier, with different numbers of checkpoints there.
 fn small() -> Result<(), Error> {
     for count in [1, 100, 1000, 10_000] {
         let spool = Spool::open(Settings { device: Some(64 << 20), ..Settings::default() })?;
@@ -65,7 +65,7 @@ fn small() -> Result<(), Error> {
     Ok(())
 }
 
-/// Rates of one size in GB/s: the best of several rounds, everything touched before.
+/// Rates of one size in GB/s: the best of several rounds, with all memory touched before.
 fn large(bytes: usize) -> Result<(), Error> {
     const VERSIONS: i64 = 4;
     let rounds = (1 << 30) / (bytes * VERSIONS as usize);

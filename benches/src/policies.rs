@@ -1,14 +1,15 @@
-//! What the eviction policies are worth: the same histories under each of them, in virtual time.
+//! A comparison of eviction policies: the same histories under each of them, in virtual time.
 //!
 //! The machine is that of Score's experiment (HPDC'23, section 5): 4 GB of device arena, 32 GB of
 //! host arena, a local disk, a history of about 48 GB, links at the rates measured on an H100 host.
-//! Unless the name of a history says otherwise, the hints are given first, prefetching is held back
+//! Unless the name of a history says otherwise, the hints are given first, prefetching is stopped
 //! until the first restore, and a checkpoint is discarded after its last restore. Belady knows the
-//! same future, so its stall is what the others are compared with; it looks at one copy at a time
-//! and ignores how long a flush takes, so with copies of different sizes it is not a strict bound.
+//! same future, so the stalls of the others are compared with its own; it looks at one copy at a
+//! time and ignores how long a flush takes, so with copies of different sizes it is not a strict
+//! bound.
 //!
-//! Sizes and irregular orders are drawn. One draw says little: of two policies that are equally
-//! good on average, one may stall a tenth longer. So a row is the mean of many draws.
+//! Sizes and irregular orders are random. One sample is not meaningful: of two policies that are
+//! equally good on average, one may stall a tenth longer. So a row is the mean of many samples.
 
 use unspool_core::{Config, LinkConfig, Nanos, PolicyKind, TierConfig, TierKind};
 
@@ -23,9 +24,9 @@ const COUNT: usize = 384;
 const BYTES: u64 = 128 * MB;
 /// Computation between two saves or restores.
 const STEP: Nanos = Nanos(10_000_000);
-/// So many draws of each history.
+/// Number of samples of each history.
 const DRAWS: u64 = 32;
-/// So many of those with ten times as many checkpoints, which take long.
+/// Number of samples of histories with ten times as many checkpoints, which take long.
 const LONG_DRAWS: u64 = 2;
 
 const POLICIES: [(&str, PolicyKind); 4] = [
@@ -35,10 +36,10 @@ const POLICIES: [(&str, PolicyKind); 4] = [
     ("Fifo", PolicyKind::Fifo),
 ];
 
-/// A history in some draws, and whether a checkpoint is discarded after its last restore.
+/// A history, its samples, and whether a checkpoint is discarded after its last restore.
 struct History {
     name: &'static str,
-    /// The history whose sizes and order are drawn from a seed.
+    /// The history for a seed, which determines sizes and order.
     draw: fn(u64) -> Trace,
     draws: u64,
     discard_after_restore: bool,
@@ -63,7 +64,7 @@ pub fn run() {
     table::print("Policies on the same histories (virtual time)", &columns, &rows);
 }
 
-/// The histories: name, draw, number of draws, whether checkpoints are discarded.
+/// The histories: name, function, number of samples, whether checkpoints are discarded.
 const HISTORIES: [History; 15] = [
     discarded("uniform, reverse", |_| even(&reverse(COUNT)), 1),
     discarded("uniform, sequential", |_| even(&sequential(COUNT)), 1),
@@ -90,9 +91,9 @@ const HISTORIES: [History; 15] = [
     discarded("compressed, irregular", |seed| compressed(seed, &irregular(MANY, seed)), LONG_DRAWS),
 ];
 
-/// Hints first, prefetches not before the first restore.
+/// Hints first, no prefetches before the first restore.
 const HELD: Hints = Hints::FirstHeld;
-/// Checkpoints of the compressed histories.
+/// Number of checkpoints of the compressed histories.
 const MANY: usize = 10 * COUNT;
 
 const fn discarded(name: &'static str, draw: fn(u64) -> Trace, draws: u64) -> History {
@@ -115,12 +116,12 @@ fn sizes(seed: u64) -> Vec<u64> {
     variable(COUNT, BYTES, seed)
 }
 
-/// What ten times as many checkpoints are after compression, on the same machine.
+/// Ten times as many checkpoints, compressed, on the same machine.
 fn compressed(seed: u64, order: &[i64]) -> Trace {
     forward_then(uniform(MANY, BYTES), order, HELD).compressed(seed)
 }
 
-/// What all draws of a history amounted to under one policy.
+/// Totals of all samples of a history under one policy.
 #[derive(Default)]
 struct Sum {
     outcome: Outcome,
@@ -148,7 +149,7 @@ impl Sum {
     }
 }
 
-/// The same history under every policy.
+/// Results of the same history under every policy.
 fn compare(history: &History) -> Vec<Vec<String>> {
     let mut bound = None;
     let mut rows = Vec::new();
@@ -174,7 +175,7 @@ fn play(history: &History, policy: PolicyKind) -> Result<Sum, String> {
     Ok(sum)
 }
 
-/// The means of the draws.
+/// Means over the samples.
 fn row(history: &History, policy: &str, sum: &Sum, bound: f64) -> Vec<String> {
     let Sum { outcome, saved, draws } = sum;
     let mean = |of_all: u64| of_all as f64 / *draws as f64 / 1e9;

@@ -1,4 +1,4 @@
-//! Numbers from a seed: the same seed gives the same trace.
+//! Random numbers: the same seed gives the same trace.
 
 /// SplitMix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number generators", 2014).
 pub struct Random(u64);
@@ -23,7 +23,7 @@ impl Random {
         self.next() % limit
     }
 
-    /// Puts `items` into a random order.
+    /// Shuffles `items`.
     pub fn shuffle<T>(&mut self, items: &mut [T]) {
         for last in (1..items.len()).rev() {
             let other = self.below(last as u64 + 1) as usize;

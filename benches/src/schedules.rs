@@ -1,7 +1,7 @@
-//! How fast schedules are planned: until the first action is there, and all actions drawn.
+//! Speed of planning schedules: time until the first action, and until the last.
 //!
-//! The yardstick beside them is a walk over the same number of actions that lie in memory as a
-//! list: a schedule that is as fast need not be kept as one.
+//! The baseline is a walk over the same number of actions in a list in memory: a schedule that is
+//! as fast need not be stored as a list.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -74,7 +74,7 @@ fn row(name: &str, make: impl Fn() -> Option<AnySchedule>) -> Option<Vec<String>
     ])
 }
 
-/// Every action is drawn and all of it used, so that the compiler leaves nothing out.
+/// Computes every action and uses all of it, so that the compiler removes nothing.
 fn drawn(schedule: impl Schedule) -> u64 {
     schedule.map(used).fold(0, u64::wrapping_add)
 }
@@ -91,7 +91,7 @@ fn used(action: Action) -> u64 {
     step.wrapping_mul(8).wrapping_add(kind)
 }
 
-/// The round in which the machine was disturbed least.
+/// The fastest round, in which the machine was disturbed least.
 fn best<T>(mut work: impl FnMut() -> T) -> Duration {
     let rounds = (0..ROUNDS).map(|_| {
         let begin = Instant::now();
@@ -121,7 +121,7 @@ fn online() {
     table::print("1,000,000 steps, their number unknown until the last", &columns, &rows);
 }
 
-/// Actions and advances; they are counted as they would be done.
+/// Number of actions and of advances, which are counted as if executed.
 fn online_pass(slots: u64) -> Option<(u64, u64)> {
     let mut schedule = OnlineRevolve::new(slots).ok()?;
     let (mut actions, mut advances, mut sum, mut ended) = (0, 0, 0_u64, false);

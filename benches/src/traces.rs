@@ -1,38 +1,38 @@
-//! What an application does: the histories on which policies are compared.
+//! Histories of an application, on which policies are compared.
 
 use crate::random::Random;
 
 /// One step of an application.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Action {
-    /// Compute for the time of so many steps.
+    /// Compute for this number of steps.
     Compute(u64),
     /// Save a version.
     Save(i64),
     /// Restore a version.
     Restore(i64),
-    /// Say that a version will not be read again.
+    /// Discard a version, which will not be read again.
     Discard(i64),
-    /// Give all hints of the history, in the order of its restores.
+    /// Announce all restores of the history, in their order.
     ExpectAll,
-    /// Keep the tiers free for saves.
+    /// Stop prefetching, so that the tiers stay free for saves.
     HoldPrefetch,
-    /// Bring what will be restored.
+    /// Allow prefetching.
     StartPrefetch,
 }
 
-/// A history: sizes by version and what is done in which order.
+/// A history: the sizes of its versions and its actions.
 pub struct Trace {
     /// Payload bytes of version `i`.
     pub sizes: Vec<u64>,
-    /// What compression leaves of each; empty when nothing is compressed.
+    /// Compressed size of each version; empty without compression.
     pub stored: Vec<u64>,
-    /// What is done.
+    /// The actions, in order.
     pub actions: Vec<Action>,
 }
 
 impl Trace {
-    /// The versions that are restored, in that order: the hints.
+    /// The versions that are restored, in order: the hints.
     pub fn restores(&self) -> impl Iterator<Item = i64> {
         self.actions.iter().filter_map(|action| match action {
             Action::Restore(version) => Some(*version),
@@ -40,8 +40,8 @@ impl Trace {
         })
     }
 
-    /// The same history, compressed to a part of each checkpoint between a fortieth and a third,
-    /// about a tenth on average.
+    /// The same history, with each checkpoint compressed to between a fortieth and a third, about a
+    /// tenth on average.
     pub fn compressed(mut self, seed: u64) -> Trace {
         let mut random = Random::new(seed);
         let mut kept = |bytes: u64| bytes * (30 + random.below(8) * random.below(11) * 4) / 1200;
@@ -49,13 +49,13 @@ impl Trace {
         self
     }
 
-    /// Bytes of a version as they are kept.
+    /// Size of a version after compression, in bytes.
     pub fn kept(&self, version: i64) -> u64 {
         let index = version as usize;
         self.stored.get(index).copied().unwrap_or(self.sizes[index])
     }
 
-    /// Bytes that are saved.
+    /// Total size of all saves in bytes.
     pub fn saved_bytes(&self) -> u64 {
         let saves = self.actions.iter().filter_map(|action| match action {
             Action::Save(version) => Some(*version),
@@ -75,15 +75,15 @@ pub fn uniform(count: usize, bytes: u64) -> Vec<u64> {
 pub fn variable(count: usize, bytes: u64, seed: u64) -> Vec<u64> {
     let mut random = Random::new(seed);
     let third = bytes / 3;
-    // The smaller of two uniform draws: small ones are more frequent, as in adaptive meshes.
+    // The smaller of two uniform numbers: small sizes are more frequent, as in adaptive meshes.
     let mut draw = || third + random.below(8).min(random.below(8)) * third;
     (0..count).map(|_| draw()).collect()
 }
 
-/// When the hints of a history are given.
+/// Time of the hints of a history.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Hints {
-    /// Before the first save; prefetching is held back until the first restore.
+    /// Before the first save; prefetching is stopped until the first restore.
     FirstHeld,
     /// Before the first save, and prefetching may start at once.
     First,
@@ -91,7 +91,7 @@ pub enum Hints {
     AfterSaves,
 }
 
-/// Every step saved, then all restored in the order of `versions`.
+/// Saves every step, then restores all in the order of `versions`.
 pub fn forward_then(sizes: Vec<u64>, versions: &[i64], hints: Hints) -> Trace {
     let (before, between): (&[Action], &[Action]) = match hints {
         Hints::FirstHeld => (&[Action::HoldPrefetch, Action::ExpectAll], &[Action::StartPrefetch]),
@@ -122,11 +122,11 @@ pub fn irregular(count: usize, seed: u64) -> Vec<i64> {
     versions
 }
 
-/// Saves and restores interleaved as a memory-bounded adjoint does it: the forward pass saves the
-/// begin of each of `parts` ranges; then, from the last range to the first, a range is split, its
-/// right part is reversed from a checkpoint at the split, then the left part from the checkpoint
-/// at its begin, which is restored again for every part (Griewank and Walther, "Revolve", 2000,
-/// with the split in the middle).
+/// Saves and restores interleaved as in a memory-bounded adjoint: the forward pass saves the begin
+/// of each of `parts` ranges; then, from the last range to the first, a range is split, its right
+/// part is reversed from a checkpoint at the split, then the left part from the checkpoint at its
+/// begin, which is restored again for every part (Griewank and Walther, "Revolve", 2000, with the
+/// split in the middle).
 pub fn interleaved(sizes: Vec<u64>, parts: usize) -> Trace {
     let length = sizes.len() / parts;
     let begins: Vec<i64> = (0..parts).map(|part| (part * length) as i64).collect();

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
-from fixtures import driver
+from fixtures import default_ctrl_c, driver
 
 __all__ = ["driver"]
+
+default_ctrl_c()

@@ -142,6 +142,8 @@ def test_a_trace_has_the_calls_the_computing_and_the_stalls(rtm, tmp_path):
         (["--disk-dir", "/nowhere/at/all"], "no directory"),
         (["--time", "1"], "not allowed with"),
         (["--layer", "-3"], "cannot be negative"),
+        (["--threads", "100000"], "at most 1024"),
+        (["--shots", "1000000000"], "at most 100,000,000"),
         (["--out", "/dev/null/x"], "cannot be made"),
         (["--frequency", "nan"], "frequency"),
     ],

@@ -85,6 +85,10 @@ def _nothing(path):
     assert not path.exists()
 
 
+def _empty(path):
+    np.save(path, np.zeros((0, 10), np.float32))
+
+
 @pytest.mark.parametrize(
     ("name", "write", "options", "reason"),
     [
@@ -97,6 +101,8 @@ def _nothing(path):
         ("a.npy", _one_dimension, {}, "two dimensions"),
         ("a.npy", _pickled, {}, r"no \.npy file"),
         ("a.f32", _raw, {"shape": (12, 9), "spacing": (-1.0, 1.0)}, "not positive"),
+        ("a.f32", _raw, {"shape": (12, 9), "spacing": (1e300, 1.0)}, "apart"),
+        ("a.npy", _empty, {"spacing": (1.0, 1.0)}, "no model in it"),
     ],
 )
 def test_a_file_that_holds_no_model_is_refused_with_a_reason(
@@ -113,6 +119,13 @@ def test_a_file_that_is_no_segy_is_refused(tmp_path):
     path.write_bytes(bytes(4000))
     with pytest.raises(ModelFileError, match="no SEG-Y file"):
         read_model(path)
+
+
+@pytest.mark.parametrize("length", [-1.0, np.nan, np.inf, 1e300])
+def test_a_model_is_smoothed_over_a_part_of_it(length):
+    model = Model(np.full((10, 10), 2000.0, np.float32), (10.0, 10.0), "flat")
+    with pytest.raises(MigrationError, match="smoothing length"):
+        smooth(model, length)
 
 
 @pytest.mark.parametrize("value", [0.0, -1.0, np.nan, np.inf])

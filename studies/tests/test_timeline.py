@@ -84,6 +84,7 @@ def test_a_window_without_anything_in_it_is_refused(trace_file, tmp_path, capsys
     ("text", "reason"),
     [
         ('{"traceEvents": [', "cut off"),
+        ("[" * 100_000, "cut off"),
         ("[1, 2]", "holds an event that is none"),
         ('{"other": 1}', "no list of events"),
         ('{"traceEvents": []}', "no lane of a spool"),

@@ -1,5 +1,5 @@
-//! What the engine promises, in many interleavings. A wake-up that is lost shows as a deadlock,
-//! because under shuttle no wait times out.
+//! The guarantees of the engine in many interleavings. A lost wake-up shows as a deadlock, because
+//! under shuttle no wait times out.
 
 #[path = "../../crates/transfer/tests/common/mod.rs"]
 mod common;
@@ -12,7 +12,7 @@ use common::{Log, Store, fill, job, reports};
 use unspool_core::{CheckpointId, Event, Nanos, TierId, TierKind, TransferId};
 use unspool_tiers::{AnyTier, Arena, Tier};
 use unspool_transfer::sync::thread;
-use unspool_transfer::{Answer, Engine, ManualClock, Options, Shutdown, Sink, TransferError};
+use unspool_transfer::{Engine, ManualClock, Options, Shutdown, Sink, Submitted, TransferError};
 
 const BYTES: u64 = 64;
 const SCHEDULES: usize = 2000;
@@ -35,9 +35,9 @@ fn stack(jobs: u64, store_workers: usize) -> Stack {
     Stack { log, store, engine }
 }
 
-/// Adds what the engine answered instead of reporting.
-fn with_answers(log: &Log, answers: impl IntoIterator<Item = (u64, Answer)>) -> Vec<Event> {
-    let never = answers.into_iter().filter(|(_, answer)| *answer == Answer::NeverRuns);
+/// Adds the reports that the engine returned as answers.
+fn with_answers(log: &Log, answers: impl IntoIterator<Item = (u64, Submitted)>) -> Vec<Event> {
+    let never = answers.into_iter().filter(|(_, answer)| *answer == Submitted::NeverRuns);
     let cancelled =
         never.map(|(id, _)| Event::TransferCancelled { transfer: TransferId(1000 + id) });
     log.events().into_iter().chain(cancelled).collect()
@@ -58,7 +58,7 @@ fn no_wake_up_is_lost() {
     check(|| {
         let stack = stack(3, 2);
         for id in 0..3 {
-            assert_eq!(stack.engine.submit(job(id, BYTES, 0, 1)), Answer::ReportFollows);
+            assert_eq!(stack.engine.submit(job(id, BYTES, 0, 1)), Submitted::ReportFollows);
         }
         stack.log.wait_for(3);
         stack.engine.shutdown(Shutdown::Drain, TIMEOUT).unwrap();
@@ -73,7 +73,10 @@ fn submitters_in_two_threads_are_both_served() {
         let engine = Arc::clone(&stack.engine);
         let other = thread::spawn(move || engine.submit(job(1, BYTES, 0, 1)));
         let mine = stack.engine.submit(job(0, BYTES, 0, 1));
-        assert_eq!((mine, other.join().unwrap()), (Answer::ReportFollows, Answer::ReportFollows));
+        assert_eq!(
+            (mine, other.join().unwrap()),
+            (Submitted::ReportFollows, Submitted::ReportFollows)
+        );
         stack.log.wait_for(2);
         stack.engine.shutdown(Shutdown::Cancel, TIMEOUT).unwrap();
         assert_each_once(&stack.log.events(), 2);
@@ -89,7 +92,7 @@ fn a_cancel_that_races_with_its_job_gives_one_report() {
         let canceller = thread::spawn(move || engine.cancel(TransferId(1001)));
         let answer = canceller.join().unwrap();
         stack.engine.shutdown(Shutdown::Drain, TIMEOUT).unwrap();
-        assert_eq!(submitted, [Answer::ReportFollows; 2]);
+        assert_eq!(submitted, [Submitted::ReportFollows; 2]);
         assert_each_once(&with_answers(&stack.log, [(1, answer)]), 2);
         let frames = stack.store.list().unwrap().len();
         let events = stack.log.events();
@@ -130,10 +133,10 @@ fn two_shutdowns_at_once_both_end() {
 fn deletions_and_movements_share_nothing_that_can_block() {
     check(|| {
         let stack = stack(2, 1);
-        assert_eq!(stack.engine.submit(job(0, BYTES, 0, 1)), Answer::ReportFollows);
+        assert_eq!(stack.engine.submit(job(0, BYTES, 0, 1)), Submitted::ReportFollows);
         stack.log.wait_for(1);
-        assert_eq!(stack.engine.delete(CheckpointId(0), TierId(1)), Answer::ReportFollows);
-        assert_eq!(stack.engine.submit(job(1, BYTES, 0, 1)), Answer::ReportFollows);
+        assert_eq!(stack.engine.delete(CheckpointId(0), TierId(1)), Submitted::ReportFollows);
+        assert_eq!(stack.engine.submit(job(1, BYTES, 0, 1)), Submitted::ReportFollows);
         stack.log.wait_for(3);
         stack.engine.shutdown(Shutdown::Drain, TIMEOUT).unwrap();
         assert_eq!(stack.store.list().unwrap().len(), 1);
@@ -151,7 +154,7 @@ fn an_alarm_in_the_past_goes_off_at_once() {
     });
 }
 
-/// A sink with a planted fault: it forgets the notification.
+/// A sink with a planted bug: it omits the notification.
 #[derive(Default)]
 struct Forgetful {
     came: unspool_transfer::sync::Mutex<bool>,
@@ -176,7 +179,7 @@ fn a_planted_lost_wake_up_is_found() {
             let store = Arc::new(Store::default());
             let tiers = vec![AnyTier::Arena(Arena::clone(&host)), AnyTier::Store(store)];
             let engine = Engine::start(tiers, Options::default(), sink.clone()).unwrap();
-            assert_eq!(engine.submit(job(0, BYTES, 0, 1)), Answer::ReportFollows);
+            assert_eq!(engine.submit(job(0, BYTES, 0, 1)), Submitted::ReportFollows);
             let mut came = unspool_transfer::sync::lock(&sink.came);
             while !*came {
                 came = unspool_transfer::sync::wait(&sink.changed, came);
@@ -196,8 +199,8 @@ fn a_planted_second_report_is_found() {
             let answer = stack.engine.submit(job(0, BYTES, 0, 1));
             let _ = stack.engine.cancel(TransferId(1000));
             stack.engine.shutdown(Shutdown::Drain, TIMEOUT).unwrap();
-            // The fault: a cancel is taken for a report whatever it answers.
-            let events = with_answers(&stack.log, [(0, answer), (0, Answer::NeverRuns)]);
+            // The planted bug: every answer to a cancel is taken for a report.
+            let events = with_answers(&stack.log, [(0, answer), (0, Submitted::NeverRuns)]);
             assert_each_once(&events, 1);
         });
     }));

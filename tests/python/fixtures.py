@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -28,3 +29,11 @@ def driver(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[fake_gpu
     yield found
     found.control("reset")
     found.synchronize()
+
+
+def default_ctrl_c() -> None:
+    """Lets Ctrl-C raise `KeyboardInterrupt` here and in child processes.
+
+    A shell starts background processes with SIGINT ignored, and what is ignored is inherited.
+    """
+    signal.signal(signal.SIGINT, signal.default_int_handler)

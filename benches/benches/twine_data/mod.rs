@@ -1,4 +1,4 @@
-//! Fields to encode: acoustic waves as time goes on, and what is hard about other data.
+//! Fields to encode: acoustic waves at several times, and data that is hard to compress.
 
 /// A field with its shape, slowest dimension first.
 pub struct Field {

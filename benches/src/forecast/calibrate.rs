@@ -1,4 +1,4 @@
-//! The rates of this machine: what a forecast needs to know.
+//! The rates of this machine that a forecast needs.
 
 use std::fmt;
 use std::path::Path;
@@ -7,17 +7,17 @@ use std::time::Instant;
 
 use unspool::{Error, Wait};
 use unspool_core::{Nanos, TierConfig, TierKind};
-use unspool_schedule::forecast::{Forecast, Job, LinkSpeed, Rate};
+use unspool_schedule::forecast::{Forecast, ForecastJob, LinkSpeed, Rate};
 
 use crate::drive::{Measured, restore, save};
 use crate::wave::Wave;
 use crate::{LOOKAHEAD, Room, Shape, open};
 
-/// Checkpoints of a calibration, and its rounds: the first one touches the memory.
+/// Number of checkpoints of a calibration, and of its rounds: the first one touches the memory.
 const VERSIONS: i64 = 24;
 const ROUNDS: usize = 3;
 
-/// What was measured. Seconds a call; bytes per second.
+/// Measured rates: seconds per call; bytes per second.
 #[derive(Clone, Debug, Default)]
 pub struct Machine {
     step: f64,
@@ -25,7 +25,7 @@ pub struct Machine {
     restore: f64,
     first_touch: f64,
     contention: f64,
-    /// Flush and prefetch of every link.
+    /// Rates of flush and prefetch of every link.
     links: Vec<[f64; 2]>,
 }
 
@@ -50,7 +50,7 @@ impl Machine {
         Ok(machine)
     }
 
-    /// Copies to and from an arena, the first time and later.
+    /// Measures copies to and from an arena, the first time and later.
     fn measure_copies(&mut self, shape: Shape, wave: &mut Wave) -> Result<(), Error> {
         let room = Room { device: VERSIONS as u64, host: 0, disk: false };
         let spool = open(room, shape, Path::new(""))?;
@@ -71,7 +71,8 @@ impl Machine {
         Ok(())
     }
 
-    /// A link with an idle application: saves that wait for flushes, restores for prefetches.
+    /// Measures a link while the application is idle: saves wait for flushes, restores for
+    /// prefetches.
     fn measure_link(
         &mut self,
         shape: Shape,
@@ -86,7 +87,7 @@ impl Machine {
             (0..VERSIONS).try_for_each(|version| save(&spool, version, wave))?;
             spool.flush(&Wait::default())?;
             let down = start.elapsed().as_secs_f64();
-            // Two of them are in the upper tier.
+            // Two of the checkpoints stay in the upper tier.
             let start = Instant::now();
             spool.expect(0..VERSIONS)?;
             (0..VERSIONS).try_for_each(|version| restore(&spool, version, wave))?;
@@ -99,7 +100,7 @@ impl Machine {
         spool.close()
     }
 
-    /// Steps while everything is being flushed.
+    /// Measures steps during a flush.
     fn measure_contention(
         &mut self,
         shape: Shape,
@@ -113,7 +114,7 @@ impl Machine {
         let mut times = Vec::new();
         std::thread::scope(|scope| {
             scope.spawn(|| {
-                // What stops the flush ends the measurement, no more.
+                // The flush only keeps the link busy; its error does not matter.
                 let _ = spool.flush(&Wait::default());
                 done.store(true, Ordering::Release);
             });
@@ -128,8 +129,8 @@ impl Machine {
         spool.close()
     }
 
-    /// The question for the forecast.
-    pub fn job(&self, shape: Shape, room: Room) -> Job {
+    /// The input of the forecast.
+    pub fn job(&self, shape: Shape, room: Room) -> ForecastJob {
         let rate = |bytes_per_second| Rate { bytes_per_second, latency: Nanos(0) };
         let link = |[flush, prefetch]: &[f64; 2]| LinkSpeed {
             flush: Rate { latency: Nanos(20_000), ..rate(*flush) },
@@ -139,7 +140,7 @@ impl Machine {
             contention: self.contention,
         };
         let bytes = shape.state_bytes;
-        Job {
+        ForecastJob {
             tiers: tiers(shape, room),
             links: self.links.iter().map(link).collect(),
             discard_after_restore: false,
@@ -158,13 +159,13 @@ impl Machine {
     }
 }
 
-/// The same question with the steps and the copies of the run itself: what is left of the
-/// difference is due to the model of the links, not to the rates.
-pub fn in_hindsight(job: &Job, found: &Forecast, measured: &Measured) -> Job {
+/// The same input with the steps and copies of the run itself: the remaining difference is due to
+/// the model of the links, not to the rates.
+pub fn in_hindsight(job: &ForecastJob, found: &Forecast, measured: &Measured) -> ForecastJob {
     let steps = (found.counts.advances + found.counts.reverses) as f64;
     let factor = found.copy_seconds / measured.copies;
     let times = |rate: Rate| Rate { bytes_per_second: rate.bytes_per_second * factor, ..rate };
-    Job {
+    ForecastJob {
         step_seconds: measured.compute / steps,
         reverse_seconds: measured.compute / steps,
         save: times(job.save),

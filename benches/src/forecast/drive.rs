@@ -1,4 +1,4 @@
-//! A plain driver: a schedule's actions become the calls of a spool.
+//! A plain driver: the actions of a schedule become calls of a spool.
 
 use std::collections::HashMap;
 use std::time::Instant;
@@ -8,7 +8,7 @@ use unspool_schedule::{Action, Restores, Schedule};
 
 use crate::wave::Wave;
 
-/// What the run took, in seconds.
+/// Measured seconds of a run.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Measured {
     pub seconds: f64,
@@ -20,7 +20,7 @@ pub struct Measured {
     pub lead: u64,
 }
 
-/// Carries out `schedule`, with `lookahead` restores announced beyond the one in progress.
+/// Executes `schedule`, with `lookahead` restores announced beyond the current one.
 pub fn drive(
     spool: &Spool,
     schedule: impl Schedule + Clone,
@@ -31,7 +31,7 @@ pub fn drive(
         Restores::new(schedule.clone()).map(|(step, last)| Use { version: step as i64, last });
     let mut expect = |count: usize| spool.expect_uses(uses.by_ref().take(count));
     let mut measured = Measured::default();
-    let mut marks = HashMap::new();
+    let mut fingerprints = HashMap::new();
     let start = Instant::now();
     expect(lookahead)?;
     for action in schedule {
@@ -47,15 +47,15 @@ pub fn drive(
             }
             Action::Save { step, .. } => {
                 save(spool, step as i64, wave)?;
-                marks.insert(step, wave.mark());
+                fingerprints.insert(step, wave.fingerprint());
                 &mut measured.copies
             }
             Action::Restore { step, .. } => {
                 expect(1)?;
                 restore(spool, step as i64, wave)?;
                 assert_eq!(
-                    marks.get(&step),
-                    Some(&wave.mark()),
+                    fingerprints.get(&step),
+                    Some(&wave.fingerprint()),
                     "state {step} came back otherwise"
                 );
                 &mut measured.copies

@@ -1,5 +1,5 @@
-//! Predicted against measured: a real spool (memory standing in for the device, host memory, a disk
-//! in a temporary folder) driven through schedules by a wave equation, and the forecast of the same
+//! Predicted against measured: a real spool (memory in place of the device, host memory, a disk in
+//! a temporary folder) driven through schedules by a wave equation, and the forecast of the same
 //! run from rates that were measured just before.
 //!
 //! `cargo run --release -p unspool --example forecast -- [steps] [MiB of a state] [sweeps a step]`
@@ -20,7 +20,7 @@ use wave::Wave;
 const MIB: u64 = 1 << 20;
 const LOOKAHEAD: usize = 64;
 
-/// Room for so many states in each tier.
+/// Number of states that fit into each tier.
 #[derive(Clone, Copy, Debug)]
 pub struct Room {
     device: u64,
@@ -28,7 +28,7 @@ pub struct Room {
     disk: bool,
 }
 
-/// How the run is shaped.
+/// Parameters of the run.
 #[derive(Clone, Copy, Debug)]
 pub struct Shape {
     steps: u64,
@@ -88,7 +88,7 @@ fn compare<S: Schedule + Clone, E: std::error::Error + 'static>(
     Ok(())
 }
 
-/// A spool with this room; each tier has the alignment's worth more, so that the states fit.
+/// A spool with this room; each tier has space for alignment, so that the states fit.
 fn open(room: Room, shape: Shape, folder: &std::path::Path) -> Result<Spool, Error> {
     let bytes = |states: u64| (states > 0).then_some(states * shape.state_bytes);
     Spool::open(Settings {
@@ -104,7 +104,7 @@ struct Row<'a> {
     name: &'a str,
     predicted: &'a Forecast,
     measured: &'a Measured,
-    /// The ratio with the steps and copies of the run itself.
+    /// Ratio of the forecast that knows the steps and copies of the run itself.
     hindsight: f64,
     took: f64,
 }

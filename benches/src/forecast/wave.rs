@@ -1,4 +1,4 @@
-//! The computation: a wave equation in one dimension, bound by memory as most of them are.
+//! The computation: a wave equation in one dimension, limited by memory bandwidth as most are.
 
 /// Two time levels of a field.
 pub struct Wave {
@@ -8,7 +8,7 @@ pub struct Wave {
 }
 
 impl Wave {
-    /// Two levels of `bytes` together, and so many sweeps over them in a step.
+    /// Two levels of `bytes` in total, and `sweeps` sweeps over them per step.
     pub fn new(bytes: u64, sweeps: usize) -> Wave {
         let points = bytes as usize / 8;
         let bump = |i: usize| (i as f32 / points as f32 - 0.5).mul_add(-40.0, 0.0).abs().min(1.0);
@@ -27,8 +27,8 @@ impl Wave {
         }
     }
 
-    /// Something that tells states apart.
-    pub fn mark(&self) -> f64 {
+    /// A value that differs between states.
+    pub fn fingerprint(&self) -> f64 {
         self.now.iter().step_by(1009).map(|x| f64::from(*x)).sum()
     }
 }

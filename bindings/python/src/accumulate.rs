@@ -4,8 +4,8 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 use unspool_core::Nanos;
 use unspool_schedule::accumulate::{
-    Checkpoint, Curve, Decision, Effort, End, Mistake, Outcome, Packer, Plan, Problem, Simple,
-    Worst, follow, plan,
+    AccumulatePlan, CheckpointDecision, CheckpointProfile, Curve, Effort, End, Mistake, Packer,
+    Problem, RunTimes, Simple, Worst, follow, plan,
 };
 use unspool_schedule::forecast::Rate;
 
@@ -23,12 +23,12 @@ pub(crate) fn run_plan<'py>(
     let found = guarded(py, || Ok(py.detach(|| all(&problem))))?;
     let (found, simple) = found.map_err(|why| sentence(py, Class::Option, &why))?;
     let fields = outcome(py, &found.outcome)?;
-    fields.set_item("decisions", letters(&found.decisions))?;
+    fields.set_item("decisions", names(&found.decisions))?;
     fields.set_item("at_least", seconds(found.at_least))?;
     let others = PyDict::new(py);
     for (name, (decisions, cost)) in simple {
         let one = outcome(py, &cost)?;
-        one.set_item("decisions", letters(&decisions))?;
+        one.set_item("decisions", names(&decisions))?;
         others.set_item(name, one)?;
     }
     fields.set_item("simple", others)?;
@@ -41,24 +41,29 @@ pub(crate) fn run_plan<'py>(
 pub(crate) fn run_follow<'py>(
     py: Python<'py>,
     asked: &Bound<'py, PyDict>,
-    text: &str,
+    decisions: Vec<String>,
 ) -> PyResult<Bound<'py, PyDict>> {
     let problem = problem_of(asked)?;
-    let decisions: Option<Vec<Decision>> = text.chars().map(Decision::of).collect();
-    let Some(decisions) = decisions else {
-        let text = "A schedule is written with the letters U, C, A and X.";
-        return Err(error(py, Class::Option, text));
+    let decision = |name: &String| {
+        CheckpointDecision::of(name).ok_or_else(|| {
+            let known = CheckpointDecision::ALL.map(CheckpointDecision::name).join(", ");
+            let text = format!(
+                "{name:?} is not a decision: a schedule has one of {known} for each checkpoint."
+            );
+            error(py, Class::Option, text)
+        })
     };
+    let decisions = decisions.iter().map(decision).collect::<PyResult<Vec<_>>>()?;
     let found = guarded(py, || Ok(follow(&problem, &decisions)))?;
     let fields = outcome(py, &found.map_err(|why| sentence(py, Class::Option, &why))?)?;
-    fields.set_item("decisions", text)?;
+    fields.set_item("decisions", names(&decisions))?;
     Ok(fields)
 }
 
 /// A simple schedule by name, and what it costs.
-type Rule = (&'static str, (Vec<Decision>, Outcome));
+type AccumulateRule = (&'static str, (Vec<CheckpointDecision>, RunTimes));
 
-fn all(problem: &Problem) -> Result<(Plan, Vec<Rule>), Mistake> {
+fn all(problem: &Problem) -> Result<(AccumulatePlan, Vec<AccumulateRule>), Mistake> {
     let found = plan(problem, Effort::for_problem(problem))?;
     let rules = [
         ("raw", Simple::Raw),
@@ -75,14 +80,14 @@ fn all(problem: &Problem) -> Result<(Plan, Vec<Rule>), Mistake> {
     Ok((found, rules.into_iter().map(costed).collect::<Result<_, Mistake>>()?))
 }
 
-fn letters(decisions: &[Decision]) -> String {
-    decisions.iter().map(|one| one.letter()).collect()
+fn names(decisions: &[CheckpointDecision]) -> Vec<&'static str> {
+    decisions.iter().map(|one| one.name()).collect()
 }
 
 fn problem_of(asked: &Bound<'_, PyDict>) -> PyResult<Problem> {
     let checkpoints: Vec<(f64, u64, u64)> = need(asked, "checkpoints")?;
     let checkpoint = |(interval, raw, packed): (f64, u64, u64)| {
-        Ok(Checkpoint { interval: nanos(asked.py(), interval)?, raw, packed })
+        Ok(CheckpointProfile { interval: nanos(asked.py(), interval)?, raw, packed })
     };
     let application: bool = need(asked, "until_application")?;
     Ok(Problem {
@@ -140,7 +145,7 @@ fn seconds(time: Nanos) -> f64 {
     time.0 as f64 / 1e9
 }
 
-fn outcome<'py>(py: Python<'py>, found: &Outcome) -> PyResult<Bound<'py, PyDict>> {
+fn outcome<'py>(py: Python<'py>, found: &RunTimes) -> PyResult<Bound<'py, PyDict>> {
     let fields = PyDict::new(py);
     for (name, time) in [
         ("seconds", found.end),

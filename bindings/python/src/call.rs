@@ -2,16 +2,18 @@
 
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
-use unspool::gpu::Mark;
-use unspool::{Batched, Codecs, Head, Region, Spool};
+use unspool::gpu::Fence;
+use unspool::{Batched, Codecs, Head, Region, Spool, Wait};
 
 use crate::array::{Array, Intake};
+use crate::codecs::{self, UnseenNames};
 use crate::copies::Copies;
 use crate::errors::{Class, error};
 use crate::front::Front;
-use crate::gpu::Kept;
-use crate::piece::Piece;
-use crate::regions::{Call, Given, specs};
+use crate::gpu::KeptArrays;
+use crate::lend::{Blocks, Written, overwritten};
+use crate::piece::ArrayPiece;
+use crate::regions::{Call, Given, TargetArray, specs};
 use crate::waiting::{detached, waiting};
 
 /// A spool and what it still borrows.
@@ -22,7 +24,13 @@ pub struct Target<'a> {
     /// The same, with what waits in front of it.
     pub front: &'a Front,
     /// Arrays whose copies are under way.
-    pub kept: &'a Kept,
+    pub kept: &'a KeptArrays,
+    /// Checksums of what was computed in place.
+    pub written: &'a Written,
+    /// The blocks that are open.
+    pub blocks: &'a Blocks,
+    /// Names of the spool's codecs that no array had yet.
+    pub unseen: &'a UnseenNames,
     /// The stream that the caller gave.
     pub stream: Option<usize>,
 }
@@ -34,12 +42,12 @@ impl<'a> Target<'a> {
     }
 
     /// The arrays, as copies without Python attached need them.
-    pub fn pieces(&self, arrays: &[Array]) -> Vec<Piece> {
-        arrays.iter().map(|array| Piece::of(array, self.stream.is_some())).collect()
+    pub fn pieces(&self, arrays: &[Array]) -> Vec<ArrayPiece> {
+        arrays.iter().map(|array| ArrayPiece::of(array, self.stream.is_some())).collect()
     }
 
     /// Lets go of the arrays of a call, or keeps them until their copies are done.
-    pub fn release(&self, py: Python<'_>, arrays: Vec<Array>, marks: Vec<Option<Mark>>) {
+    pub fn release(&self, py: Python<'_>, arrays: Vec<Array>, marks: Vec<Option<Fence>>) {
         for (array, mark) in arrays.into_iter().zip(marks) {
             if let Some(mark) = mark {
                 self.kept.keep(py, mark, array.into_owner());
@@ -66,13 +74,15 @@ pub struct How {
     pub codec: Option<Codecs>,
     /// When a GPU does it, where there is an adaptor.
     pub launch: Launch,
+    /// What was saved under the version goes first.
+    pub overwrite: bool,
 }
 
 impl How {
     /// The adaptor that a checkpoint of these arrays goes through, if any.
-    fn adaptor<'a>(&self, target: &Target<'a>, pieces: &[Piece]) -> Option<&'a Batched> {
+    fn adaptor<'a>(&self, target: &Target<'a>, pieces: &[ArrayPiece]) -> Option<&'a Batched> {
         let may_wait = self.launch != Launch::Alone
-            && pieces.iter().all(|piece| matches!(piece, Piece::Device(_)));
+            && pieces.iter().all(|piece| matches!(piece, ArrayPiece::Device(_)));
         target.front.batched().filter(|_| may_wait)
     }
 }
@@ -93,8 +103,13 @@ pub fn save(
     let given = Given::collect(Call { name: "save", version }, positional, named)?;
     let arrays = given.sources(&target.intake())?;
     let regions = specs(&given, &arrays);
+    codecs::check(py, how.codec.as_ref(), &regions)?;
+    target.unseen.see(&regions);
     let (pieces, spool) = (target.pieces(&arrays), target.spool);
-    let marks = waiting(py, Some(version), |wait| {
+    if how.overwrite && detached(py, Some(version), || target.front.contains(version))? {
+        detached(py, Some(version), || target.front.discard(version))?;
+    }
+    let save = |wait: &Wait<'_>| {
         let mut copies = Copies::new(spool, &pieces)?;
         if let Some(adaptor) = how.adaptor(&target, &pieces) {
             copies.begin_all();
@@ -108,7 +123,7 @@ pub fn save(
             if how.launch == Launch::Together {
                 adaptor.hand_over(&wait)?;
             }
-            return copies.settle();
+            return copies.finish();
         }
         let wait = copies.wait(wait);
         match how.codec.as_ref().is_some_and(Codecs::is_raw) {
@@ -122,8 +137,12 @@ pub fn save(
         // SAFETY: `arrays` lives until the copies are done: `copies` and `release` see to that.
         unsafe { copies.save(&mut ticket) }?;
         ticket.commit()?;
-        copies.settle()
+        copies.finish()
+    };
+    let saved = waiting(py, Some(version), |wait| {
+        target.blocks.unless_stuck((spool, version), wait, save)
     })?;
+    let marks = saved.map_err(|refusal| error(py, Class::Capacity, refusal))?;
     target.release(py, arrays, marks);
     Ok(())
 }
@@ -150,8 +169,9 @@ pub fn restore(
     target.kept.sweep(py);
     let given = Given::collect(Call { name: "restore", version }, positional, named)?;
     let head = head(py, target.front, version)?;
-    let arrays = given.targets(&head, &target.intake())?;
-    restore_into(py, target, version, &head, arrays)
+    given.restore(py, &head, &target.intake(), |arrays| {
+        restore_into(py, target, version, &head, arrays)
+    })
 }
 
 /// Restores `version` into arrays that were checked against `head`.
@@ -163,30 +183,41 @@ pub fn restore_into(
     target: Target<'_>,
     version: i64,
     head: &Head,
-    arrays: Vec<Array>,
+    targets: Vec<TargetArray>,
 ) -> PyResult<()> {
+    let (at, arrays): (Vec<usize>, Vec<Array>) =
+        targets.into_iter().map(|target| (target.region, target.array)).unzip();
     let (pieces, spool) = (target.pieces(&arrays), target.spool);
+    let mut refusal = None;
     let marks = waiting(py, Some(version), |wait| {
         let mut copies = Copies::new(spool, &pieces)?;
         target.front.bring(version, wait)?;
         let mut ticket = spool.restore(version, &copies.wait(wait))?;
         if !same_arrays(&ticket.head().regions, &head.regions) {
+            refusal = Some((Class::Array, exchanged(version)));
+            return Ok(None);
+        }
+        if let Some(name) = target.written.changed(version, &ticket)? {
+            refusal = Some((Class::Corrupt, overwritten(version, &name)));
             return Ok(None);
         }
         // SAFETY: as in `save`, and the arrays were found writable.
-        unsafe { copies.restore(&mut ticket) }?;
+        unsafe { copies.restore(&mut ticket, &at) }?;
         ticket.finish()?;
-        copies.settle().map(Some)
+        copies.finish().map(Some)
     })?;
-    if let Some(marks) = marks {
-        target.release(py, arrays, marks);
-        return Ok(());
+    if let Some((class, message)) = refusal {
+        return Err(error(py, class, message));
     }
-    let message = format!(
+    target.release(py, arrays, marks.unwrap_or_default());
+    Ok(())
+}
+
+fn exchanged(version: i64) -> String {
+    format!(
         "Version {version} was discarded and saved again, with other arrays, while this call was \
          under way. Order the calls of your threads, and restore again."
-    );
-    Err(error(py, Class::Array, message))
+    )
 }
 
 /// Whether the arrays are the same; where they lie and how they are encoded may differ.

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use unspool::gpu::{Mark, Stream};
+use unspool::gpu::{Fence, Stream};
 use unspool::{Batched, Checkpoint, Error, RestoreTicket, SaveTicket, Spool, Wait};
 
-use crate::gpu::{After, DevicePiece};
-use crate::piece::Piece;
+use crate::gpu::{AfterCopy, DevicePiece};
+use crate::piece::ArrayPiece;
 
 /// The longest wait for a copy on a GPU that nobody else waits for: much longer than any takes,
 /// even behind kernels of the application.
@@ -17,7 +17,7 @@ const LIMIT: Duration = Duration::from_secs(120);
 #[derive(Debug)]
 pub struct Copies<'a> {
     spool: &'a Spool,
-    pieces: &'a [Piece],
+    pieces: &'a [ArrayPiece],
     /// The first array on a GPU and its stream: mostly all arrays of a call are on one.
     first: Option<(&'a DevicePiece, Stream)>,
     /// How many were begun.
@@ -29,10 +29,10 @@ impl<'a> Copies<'a> {
     ///
     /// # Errors
     /// `WrongDevice`, `NoDevice`, `Device`, when the stream of an array cannot be used.
-    pub fn new(spool: &'a Spool, pieces: &'a [Piece]) -> Result<Copies<'a>, Error> {
+    pub fn new(spool: &'a Spool, pieces: &'a [ArrayPiece]) -> Result<Copies<'a>, Error> {
         let first = pieces.iter().find_map(|piece| match piece {
-            Piece::Device(piece) => Some(piece),
-            Piece::Host(_) => None,
+            ArrayPiece::Device(piece) => Some(piece),
+            ArrayPiece::Host(_) => None,
         });
         let first = first.map(|piece| Ok::<_, Error>((piece, piece.stream(spool)?))).transpose()?;
         Ok(Copies { spool, pieces, first, begun: 0 })
@@ -57,9 +57,9 @@ impl<'a> Copies<'a> {
             self.begun = index + 1;
             match piece {
                 // SAFETY: the caller's promise.
-                Piece::Host(piece) => unsafe { piece.save(ticket, index) }?,
-                Piece::Device(_) if encoded => {}
-                Piece::Device(piece) => {
+                ArrayPiece::Host(piece) => unsafe { piece.save(ticket, index) }?,
+                ArrayPiece::Device(_) if encoded => {}
+                ArrayPiece::Device(piece) => {
                     self.on_stream_of(piece, |stream| piece.save(ticket, index, stream))?;
                 }
             }
@@ -69,8 +69,8 @@ impl<'a> Copies<'a> {
 
     /// Gives all arrays on a GPU to a ticket at once: one launch then encodes them where they are.
     fn encode(&self, ticket: &mut SaveTicket) -> Result<(), Error> {
-        let on_gpu = |(index, piece): (usize, &'a Piece)| match piece {
-            Piece::Device(piece) if piece.array().bytes() > 0 => Some((index, piece)),
+        let on_gpu = |(index, piece): (usize, &'a ArrayPiece)| match piece {
+            ArrayPiece::Device(piece) if piece.array().bytes() > 0 => Some((index, piece)),
             _ => None,
         };
         let pieces: Vec<_> = self.pieces.iter().enumerate().filter_map(on_gpu).collect();
@@ -107,9 +107,9 @@ impl<'a> Copies<'a> {
     /// # Errors
     /// When one cannot be used.
     pub fn streams(&self) -> Result<Vec<Option<Stream>>, Error> {
-        let other = |piece: &Piece| match piece {
-            Piece::Device(piece) => self.other_stream(piece),
-            Piece::Host(_) => Ok(None),
+        let other = |piece: &ArrayPiece| match piece {
+            ArrayPiece::Device(piece) => self.other_stream(piece),
+            ArrayPiece::Host(_) => Ok(None),
         };
         self.pieces.iter().map(other).collect()
     }
@@ -130,8 +130,8 @@ impl<'a> Copies<'a> {
         for (index, (piece, other)) in self.pieces.iter().zip(streams).enumerate() {
             match piece {
                 // SAFETY: the caller's promise.
-                Piece::Host(piece) => unsafe { piece.give(checkpoint, index) }?,
-                Piece::Device(piece) => {
+                ArrayPiece::Host(piece) => unsafe { piece.give(checkpoint, index) }?,
+                ArrayPiece::Device(piece) => {
                     if let Some(stream) = other.as_ref().or(shared) {
                         checkpoint.put(index, piece.array(), stream)?;
                     }
@@ -154,51 +154,54 @@ impl<'a> Copies<'a> {
         }
     }
 
-    /// Copies the regions of a ticket into all arrays.
+    /// Copies regions of a ticket into all arrays: `at` has the number of the region of each.
     ///
     /// # Errors
     /// The first of the spool.
     ///
     /// # Safety
     /// As for [`Copies::save`]; the arrays may be written.
-    pub unsafe fn restore(&mut self, ticket: &mut RestoreTicket) -> Result<(), Error> {
-        for (index, piece) in self.pieces.iter().enumerate() {
-            self.begun = index + 1;
+    pub unsafe fn restore(
+        &mut self,
+        ticket: &mut RestoreTicket,
+        at: &[usize],
+    ) -> Result<(), Error> {
+        for (place, (piece, region)) in self.pieces.iter().zip(at).enumerate() {
+            self.begun = place + 1;
             match piece {
                 // SAFETY: the caller's promise.
-                Piece::Host(piece) => unsafe { piece.restore(ticket, index) }?,
-                Piece::Device(piece) => {
-                    self.on_stream_of(piece, |stream| piece.restore(ticket, index, stream))?;
+                ArrayPiece::Host(piece) => unsafe { piece.restore(ticket, *region) }?,
+                ArrayPiece::Device(piece) => {
+                    self.on_stream_of(piece, |stream| piece.restore(ticket, *region, stream))?;
                 }
             }
         }
         Ok(())
     }
 
-    /// Waits for the copies that somebody has to wait for; marks behind those whose arrays have to
-    /// be kept.
+    /// Waits for the copies that need it; gives fences after those whose arrays have to be kept.
     ///
     /// # Errors
     /// `Device` when CUDA refuses, `Timeout` when a copy does not end.
-    pub fn settle(mut self) -> Result<Vec<Option<Mark>>, Error> {
-        let settled = self.pieces.iter().map(|piece| self.settled(piece));
-        let marks = settled.collect::<Result<Vec<_>, Error>>()?;
+    pub fn finish(mut self) -> Result<Vec<Option<Fence>>, Error> {
+        let settled = self.pieces.iter().map(|piece| self.finished(piece));
+        let fences = settled.collect::<Result<Vec<_>, Error>>()?;
         self.begun = 0;
-        Ok(marks)
+        Ok(fences)
     }
 
-    fn settled(&self, piece: &Piece) -> Result<Option<Mark>, Error> {
-        let Piece::Device(device) = piece else { return Ok(None) };
+    fn finished(&self, piece: &ArrayPiece) -> Result<Option<Fence>, Error> {
+        let ArrayPiece::Device(device) = piece else { return Ok(None) };
         match device.after() {
-            After::Nothing => Ok(None),
-            After::Keep => self.mark(device).map(Some),
-            After::Wait => Ok(self.mark(device)?.wait(LIMIT).map(|()| None)?),
+            AfterCopy::Nothing => Ok(None),
+            AfterCopy::Keep => self.fence(device).map(Some),
+            AfterCopy::Wait => Ok(self.fence(device)?.wait(LIMIT).map(|()| None)?),
         }
     }
 
-    /// A mark behind the copy of `piece`.
-    fn mark(&self, piece: &DevicePiece) -> Result<Mark, Error> {
-        self.on_stream_of(piece, |stream| piece.mark(self.spool, stream))
+    /// A fence after the copy of `piece`.
+    fn fence(&self, piece: &DevicePiece) -> Result<Fence, Error> {
+        self.on_stream_of(piece, |stream| piece.fence(self.spool, stream))
     }
 
     fn on_stream_of<T>(
@@ -216,12 +219,12 @@ impl<'a> Copies<'a> {
 impl Drop for Copies<'_> {
     fn drop(&mut self) {
         for piece in &self.pieces[..self.begun] {
-            if let Piece::Device(piece) = piece
-                && piece.after() != After::Nothing
-                && let Ok(mark) = self.mark(piece)
+            if let ArrayPiece::Device(piece) = piece
+                && piece.after() != AfterCopy::Nothing
+                && let Ok(fence) = self.fence(piece)
             {
                 // A device that does not answer has an error of its own, which the caller gets.
-                let _ = mark.wait(LIMIT);
+                let _ = fence.wait(LIMIT);
             }
         }
     }

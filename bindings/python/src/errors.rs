@@ -60,8 +60,27 @@ pub(crate) fn sentence(py: Python<'_>, class: Class, why: &impl std::fmt::Displa
 /// An error of the spool as an exception, with the version that the call named.
 pub fn from_spool(py: Python<'_>, error: &unspool::Error, version: Option<i64>) -> PyErr {
     let raised = exception(py, class_of(error.kind(), version), error.message());
-    // An attribute that cannot be set is no reason to hide the error itself.
+    // The error matters more than an attribute that cannot be set.
     let _ = decorate(py, &raised, error, version);
+    raised
+}
+
+/// The exception of a call about `version`, made where that was not known.
+pub fn about(py: Python<'_>, raised: PyErr, version: Option<i64>) -> PyErr {
+    let value = raised.value(py);
+    let ours = exception_class(py, "Error").and_then(|base| value.is_instance(&base));
+    if matches!(ours, Ok(true)) && value.getattr("version").is_ok_and(|known| known.is_none()) {
+        // The error matters more than an attribute that cannot be set.
+        let _ = value.setattr("version", version);
+    }
+    raised
+}
+
+/// The same exception with another text, for a call that would fail again.
+pub fn saying(py: Python<'_>, raised: PyErr, message: &str) -> PyErr {
+    let value = raised.value(py);
+    let _ = value.setattr("args", (message,));
+    let _ = value.setattr("retryable", false);
     raised
 }
 
@@ -70,7 +89,7 @@ fn class_of(kind: ErrorKind, version: Option<i64>) -> &'static str {
         ErrorKind::Duplicate => "VersionExistsError",
         ErrorKind::Unknown | ErrorKind::Discarded | ErrorKind::NotYetSaved => "UnknownVersionError",
         ErrorKind::TooLarge | ErrorKind::Full => "CapacityError",
-        ErrorKind::Io => "StorageError",
+        ErrorKind::Io | ErrorKind::ReadOnly => "StorageError",
         ErrorKind::Corrupt | ErrorKind::BoundViolated => "CorruptCheckpointError",
         ErrorKind::Lost => "LostCheckpointError",
         ErrorKind::Timeout => "WaitTimeoutError",
@@ -85,14 +104,14 @@ fn class_of(kind: ErrorKind, version: Option<i64>) -> &'static str {
 }
 
 fn exception(py: Python<'_>, class: &str, message: &str) -> PyErr {
-    let built = py
-        .import("unspool.errors")
-        .and_then(|module| module.getattr(class))
-        .and_then(|found| Ok(found.cast_into::<PyType>()?));
-    match built {
+    match exception_class(py, class) {
         Ok(class) => PyErr::from_type(class, (message.to_owned(),)),
         Err(broken) => broken,
     }
+}
+
+fn exception_class<'py>(py: Python<'py>, class: &str) -> PyResult<Bound<'py, PyType>> {
+    Ok(py.import("unspool.errors")?.getattr(class)?.cast_into::<PyType>()?)
 }
 
 fn decorate(
@@ -103,17 +122,25 @@ fn decorate(
 ) -> PyResult<()> {
     let value = raised.value(py);
     value.setattr("version", version)?;
-    value.setattr("retryable", error.is_retryable())?;
+    let code = os_error(error);
+    value.setattr("retryable", error.is_retryable() && !code.is_some_and(stays))?;
     if !error.unsaved().is_empty() {
         let unsaved: Vec<i64> = error.unsaved().iter().map(|(version, _)| *version).collect();
         value.setattr("unsaved", unsaved)?;
     }
-    if error.kind() == ErrorKind::Io
-        && let Some(code) = os_error(error)
-    {
+    if let Some(code) = code {
         value.setattr("errno", code)?;
     }
+    if let Some(location) = error.location().filter(|location| location.starts_with('/')) {
+        value.setattr("filename", location)?;
+    }
     Ok(())
+}
+
+/// Whether the operating system would say the same again: a path or a permission is wrong.
+fn stays(code: i32) -> bool {
+    // ENOENT, EACCES, EEXIST, ENOTDIR, EISDIR, EINVAL, EROFS, ENAMETOOLONG, ELOOP on Linux; EPERM.
+    [1, 2, 13, 17, 20, 21, 22, 30, 36, 40].contains(&code)
 }
 
 /// The number of the operating system's error at the root of `error`.

@@ -6,7 +6,7 @@ use unspool::Settings;
 use unspool_core::{Nanos, TierConfig, TierKind};
 use unspool_schedule::AnySchedule;
 use unspool_schedule::forecast::{
-    Compression, Forecast, ForecastError, Job, LinkBytes, LinkSpeed, Rate, forecast,
+    Compression, Forecast, ForecastError, ForecastJob, LinkBytes, LinkSpeed, Rate, forecast,
     forecast_from_sample,
 };
 
@@ -44,7 +44,7 @@ pub(crate) fn run_forecast<'py>(
 fn forecast_of(
     py: Python<'_>,
     schedule: AnySchedule,
-    job: &Job,
+    job: &ForecastJob,
 ) -> PyResult<Result<Forecast, ForecastError>> {
     guarded(py, || Ok(py.detach(|| forecast(schedule, job))))
 }
@@ -58,14 +58,14 @@ fn refused(py: Python<'_>, why: &ForecastError) -> PyErr {
     sentence(py, class, why)
 }
 
-fn job_of(asked: &Bound<'_, PyDict>) -> PyResult<Job> {
+fn job_of(asked: &Bound<'_, PyDict>) -> PyResult<ForecastJob> {
     let tiers: Vec<(String, Option<u64>)> = need(asked, "tiers")?;
     let links: Vec<Bound<'_, PyDict>> = need(asked, "links")?;
     let contention = contention(asked, links.len())?;
     let links = links.iter().zip(contention).map(link).collect::<PyResult<Vec<_>>>()?;
     let state_bytes: u64 = need(asked, "state_bytes")?;
     let step_seconds: f64 = need(asked, "step_seconds")?;
-    Ok(Job {
+    Ok(ForecastJob {
         discard_after_restore: find(asked, "discard_after_restore")?.unwrap_or(false),
         state_bytes,
         reverse_bytes: find(asked, "reverse_bytes")?.unwrap_or(state_bytes),

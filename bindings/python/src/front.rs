@@ -1,12 +1,21 @@
 //! A spool, and the adaptor in front of it that saves small checkpoints together.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
-use unspool::{Accumulate, Batched, Error, Head, RegionCoding, Spool, Wait};
+use unspool::{Accumulate, Batched, Error, Head, RegionCoding, Spool, Unflushed, Wait};
 
 /// What the calls of a Python spool go to.
 #[derive(Debug)]
-pub enum Front {
+pub struct Front {
+    target: Target,
+    /// The number of saves when a close was interrupted.
+    interrupted_at: AtomicU64,
+}
+
+#[derive(Debug)]
+enum Target {
     /// The spool itself.
     Plain(Arc<Spool>),
     /// An adaptor in front of it.
@@ -16,25 +25,26 @@ pub enum Front {
 impl Front {
     /// `spool`, with an adaptor in front of it where `most` says how much it keeps.
     pub fn of(spool: Arc<Spool>, most: Option<Accumulate>) -> Front {
-        match most {
-            Some(most) => Front::Batched(Batched::new(spool, most)),
-            None => Front::Plain(spool),
-        }
+        let target = match most {
+            Some(most) => Target::Batched(Batched::new(spool, most)),
+            None => Target::Plain(spool),
+        };
+        Front { target, interrupted_at: AtomicU64::new(u64::MAX) }
     }
 
     /// The spool, which knows nothing of what waits in front of it.
     pub fn spool(&self) -> &Arc<Spool> {
-        match self {
-            Front::Plain(spool) => spool,
-            Front::Batched(batched) => batched.spool(),
+        match &self.target {
+            Target::Plain(spool) => spool,
+            Target::Batched(batched) => batched.spool(),
         }
     }
 
     /// The adaptor, if there is one.
     pub fn batched(&self) -> Option<&Batched> {
-        match self {
-            Front::Plain(_) => None,
-            Front::Batched(batched) => Some(batched),
+        match &self.target {
+            Target::Plain(_) => None,
+            Target::Batched(batched) => Some(batched),
         }
     }
 
@@ -59,9 +69,9 @@ impl Front {
     /// # Errors
     /// Those of that.
     pub fn regions(&self, version: i64) -> Result<Arc<Head>, Error> {
-        match self {
-            Front::Plain(spool) => spool.regions(version),
-            Front::Batched(batched) => batched.regions(version),
+        match &self.target {
+            Target::Plain(spool) => spool.regions(version),
+            Target::Batched(batched) => batched.regions(version),
         }
     }
 
@@ -70,9 +80,9 @@ impl Front {
     /// # Errors
     /// Those of that.
     pub fn achieved(&self, version: i64) -> Result<Vec<RegionCoding>, Error> {
-        match self {
-            Front::Plain(spool) => spool.achieved(version),
-            Front::Batched(batched) => batched.achieved(version),
+        match &self.target {
+            Target::Plain(spool) => spool.achieved(version),
+            Target::Batched(batched) => batched.achieved(version),
         }
     }
 
@@ -81,9 +91,9 @@ impl Front {
     /// # Errors
     /// Those of that.
     pub fn discard(&self, version: i64) -> Result<(), Error> {
-        match self {
-            Front::Plain(spool) => spool.discard(version),
-            Front::Batched(batched) => batched.discard(version),
+        match &self.target {
+            Target::Plain(spool) => spool.discard(version),
+            Target::Batched(batched) => batched.discard(version),
         }
     }
 
@@ -92,9 +102,9 @@ impl Front {
     /// # Errors
     /// Those of that.
     pub fn flush(&self, wait: &Wait<'_>) -> Result<(), Error> {
-        match self {
-            Front::Plain(spool) => spool.flush(wait),
-            Front::Batched(batched) => batched.flush(wait),
+        match &self.target {
+            Target::Plain(spool) => spool.flush(wait),
+            Target::Batched(batched) => batched.flush(wait),
         }
     }
 
@@ -103,9 +113,9 @@ impl Front {
     /// # Errors
     /// Those of that.
     pub fn versions(&self) -> Result<Vec<i64>, Error> {
-        match self {
-            Front::Plain(spool) => spool.versions(),
-            Front::Batched(batched) => batched.versions(),
+        match &self.target {
+            Target::Plain(spool) => spool.versions(),
+            Target::Batched(batched) => batched.versions(),
         }
     }
 
@@ -114,9 +124,9 @@ impl Front {
     /// # Errors
     /// Those of that.
     pub fn contains(&self, version: i64) -> Result<bool, Error> {
-        match self {
-            Front::Plain(spool) => spool.contains(version),
-            Front::Batched(batched) => batched.contains(version),
+        match &self.target {
+            Target::Plain(spool) => spool.contains(version),
+            Target::Batched(batched) => batched.contains(version),
         }
     }
 
@@ -125,20 +135,50 @@ impl Front {
     /// # Errors
     /// Those of that.
     pub fn durable(&self, version: i64) -> Result<bool, Error> {
-        match self {
-            Front::Plain(spool) => spool.durable(version),
-            Front::Batched(batched) => batched.durable(version),
+        match &self.target {
+            Target::Plain(spool) => spool.durable(version),
+            Target::Batched(batched) => batched.durable(version),
         }
     }
 
-    /// As `Spool::close`, after what waits was handed over.
+    /// As `Spool::close_as`, after what waits was handed over.
     ///
     /// # Errors
     /// Those of that.
-    pub fn close(&self) -> Result<(), Error> {
-        match self {
-            Front::Plain(spool) => spool.close(),
-            Front::Batched(batched) => batched.close(),
+    pub fn close(&self, unflushed: Unflushed, wait: &Wait<'_>) -> Result<(), Error> {
+        let Target::Batched(batched) = &self.target else {
+            return self.spool().close_as(unflushed, wait);
+        };
+        let handed = if self.spool().is_closed() { Ok(()) } else { batched.hand_over(wait) };
+        if unflushed == Unflushed::Keep && handed.is_err() {
+            return handed;
         }
+        let closed = self.spool().close_as(unflushed, wait);
+        // Nothing waits any more, and what the adaptor has is given back.
+        let released = if self.spool().is_closed() { batched.close() } else { Ok(()) };
+        match (closed, handed) {
+            (Err(closed), Err(handed)) => Err(closed.besides(&handed)),
+            (closed, handed) => closed.and(handed).and(released),
+        }
+    }
+
+    /// The wait of a close was interrupted: unless something is saved after it, the end of the
+    /// program does not wait again.
+    pub fn note_interrupted(&self) {
+        self.interrupted_at.store(self.saves(), Ordering::Relaxed);
+    }
+
+    /// Closes it when nobody will do so any more.
+    ///
+    /// # Errors
+    /// Those of [`close`](Self::close).
+    pub fn close_last(&self, wait: &Wait<'_>) -> Result<(), Error> {
+        let hurried = self.interrupted_at.load(Ordering::Relaxed) == self.saves();
+        let timeout = if hurried { Some(Duration::ZERO) } else { wait.timeout };
+        self.close(Unflushed::Discard, &Wait { timeout, ..*wait })
+    }
+
+    fn saves(&self) -> u64 {
+        self.spool().stats().map_or(0, |stats| stats.application.saves)
     }
 }

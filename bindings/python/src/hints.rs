@@ -1,51 +1,297 @@
-//! What `Spool.expect` is given: versions, and which of them are restored for the last time.
+//! The restore order that `Spool.expect` takes: iterables of Python, from which a window ahead is
+//! announced to the spool.
+//!
+//! An iterator may never end, and a range may be longer than memory: what is not announced yet
+//! stays in it, and more is taken as restores go on. The iterator is code of the application, which
+//! may call the spool: it runs without the lock.
 
-use std::collections::HashSet;
+use std::collections::{HashSet, VecDeque};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
-use unspool::Use;
+use pyo3::types::{PyIterator, PyRange};
+use unspool::{Spool, Use};
 
 use crate::errors::{Class, error};
+use crate::version::version;
+use crate::waiting::detached;
 
-/// One entry for each version, in order.
-///
-/// `last` is as the docstring of `expect` says.
-pub(crate) fn uses(
-    versions: &Bound<'_, PyAny>,
-    last: Option<&Bound<'_, PyAny>>,
-) -> PyResult<Vec<Use>> {
-    let py = versions.py();
-    let versions: Vec<i64> = collect(versions)?;
-    let last = match last {
-        None => vec![false; versions.len()],
-        Some(all) => match all.extract::<bool>() {
-            Ok(true) => final_entries(&versions),
-            Ok(false) => vec![false; versions.len()],
-            Err(_) => collect(all)?,
-        },
-    };
-    if last.len() != versions.len() {
-        let (flags, count) = (last.len(), versions.len());
-        let text = format!(
-            "last= has {flags} truth values for {count} versions: give one for each, or True for \
-             all."
-        );
-        return Err(error(py, Class::Option, text));
-    }
-    Ok(versions.into_iter().zip(last).map(|(version, last)| Use { version, last }).collect())
+/// The most entries that the spool knows ahead of the restores.
+const WINDOW: usize = 1 << 14;
+
+/// The room in the window from which on more entries are taken.
+const PIECE: usize = WINDOW / 8;
+
+/// How many restores there are between two looks at the window: few enough that it does not run
+/// empty where restores skip most of what was announced.
+const EVERY: usize = 256;
+
+/// The most entries where all have to be known at once.
+const MOST: usize = 1 << 24;
+
+/// How many entries are taken between two looks for Ctrl-C.
+const AT_ONCE: usize = 1024;
+
+/// What was given to `expect` and is not announced yet.
+#[derive(Debug, Default)]
+pub(crate) struct RestoreOrder {
+    /// Discarding after the last restore needs the whole order.
+    whole: bool,
+    later: Mutex<Later>,
+    restores: AtomicUsize,
 }
 
-fn collect<T>(items: &Bound<'_, PyAny>) -> PyResult<Vec<T>>
-where
-    T: for<'a, 'py> FromPyObject<'a, 'py, Error = PyErr>,
-{
-    items.try_iter()?.map(|item| item?.extract()).collect()
+#[derive(Debug, Default)]
+struct Later {
+    sources: VecDeque<Source>,
+    /// A thread takes entries from the first source, which is not in the queue meanwhile.
+    feeding: bool,
+    /// How often the order was forgotten.
+    forgotten: u64,
+    /// Entries that were announced since the spool was asked how many are to come, and those.
+    ahead: usize,
+}
+
+/// One call of `expect`.
+#[derive(Debug)]
+enum Source {
+    Listed(std::vec::IntoIter<Use>),
+    Drawn { versions: Py<PyIterator>, last: Option<Py<PyIterator>> },
+}
+
+impl RestoreOrder {
+    /// An order; `whole` says that all of it is announced at once.
+    pub(crate) fn new(whole: bool) -> RestoreOrder {
+        RestoreOrder { whole, ..RestoreOrder::default() }
+    }
+
+    fn later(&self) -> MutexGuard<'_, Later> {
+        self.later.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Adds to the end of the order; `last` is as the docstring of `expect` says.
+    pub(crate) fn announce(
+        &self,
+        spool: &Spool,
+        versions: &Bound<'_, PyAny>,
+        last: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<()> {
+        let source = Source::of(versions, last, self.whole)?;
+        let py = versions.py();
+        detached(py, None, || spool.expect_uses([]))?;
+        self.later().sources.push_back(source);
+        self.feed(py, spool)
+    }
+
+    /// Forgets what is not announced yet.
+    pub(crate) fn forget(&self) {
+        let mut later = self.later();
+        later.forgotten += 1;
+        // What they hold may be the last reference to code of the application.
+        let sources = std::mem::take(&mut later.sources);
+        drop(later);
+        drop(sources);
+    }
+
+    /// Announces more, now and then: a restore is about to be made.
+    pub(crate) fn restoring(&self, py: Python<'_>, spool: &Spool) -> PyResult<()> {
+        match self.restores.fetch_add(1, Ordering::Relaxed) % EVERY {
+            0 => self.feed(py, spool),
+            _ => Ok(()),
+        }
+    }
+
+    /// Announces as much as fits into the window.
+    fn feed(&self, py: Python<'_>, spool: &Spool) -> PyResult<()> {
+        while let Some((mut source, forgotten)) = self.begin() {
+            let taken = self.feed_from(py, spool, &mut source);
+            let mut later = self.later();
+            later.feeding = false;
+            let full = matches!(taken, Ok(Fed::Full));
+            if full && later.forgotten == forgotten {
+                later.sources.push_front(source);
+            }
+            drop(later);
+            taken?;
+            if full {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn begin(&self) -> Option<(Source, u64)> {
+        let mut later = self.later();
+        if later.feeding {
+            return None;
+        }
+        let source = later.sources.pop_front()?;
+        later.feeding = true;
+        Some((source, later.forgotten))
+    }
+
+    fn feed_from(&self, py: Python<'_>, spool: &Spool, source: &mut Source) -> PyResult<Fed> {
+        let room = self.room(py, spool)?;
+        if room == 0 {
+            return Ok(Fed::Full);
+        }
+        let uses = source.take(py, room)?;
+        let taken = uses.len();
+        detached(py, None, || spool.expect_uses(uses))?;
+        self.later().ahead += taken;
+        Ok(if taken < room { Fed::Ended } else { Fed::Full })
+    }
+
+    /// How many entries may be announced now; none where a piece does not fit.
+    fn room(&self, py: Python<'_>, spool: &Spool) -> PyResult<usize> {
+        if self.whole {
+            return Ok(usize::MAX);
+        }
+        let ahead = self.later().ahead;
+        if WINDOW.saturating_sub(ahead) >= PIECE {
+            return Ok(WINDOW - ahead);
+        }
+        let ahead = detached(py, None, || Ok(spool.stats()?.application.hints))? as usize;
+        self.later().ahead = ahead;
+        Ok(Some(WINDOW.saturating_sub(ahead)).filter(|room| *room >= PIECE).unwrap_or(0))
+    }
+
+    /// Shows Python's collector the iterators, which may refer to the spool.
+    pub(crate) fn traverse(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
+        // Whoever holds the lock is in a call of the spool, which keeps it alive.
+        let Ok(later) = self.later.try_lock() else { return Ok(()) };
+        for source in &later.sources {
+            if let Source::Drawn { versions, last } = source {
+                visit.call(versions)?;
+                visit.call(last)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What a look at the window came to.
+enum Fed {
+    /// The source has no more.
+    Ended,
+    /// The window is full, and the source may have more.
+    Full,
+}
+
+impl Source {
+    fn of(
+        versions: &Bound<'_, PyAny>,
+        last: Option<&Bound<'_, PyAny>>,
+        whole: bool,
+    ) -> PyResult<Source> {
+        let py = versions.py();
+        let always = last.map(|last| last.extract::<bool>().ok());
+        let each = last.filter(|_| always == Some(None)).map(|last| iterator("last", last));
+        let drawn = iterator("versions", versions)?;
+        let mut source =
+            Source::Drawn { versions: drawn.unbind(), last: each.transpose()?.map(Bound::unbind) };
+        let ends = always == Some(Some(true));
+        // A list may change after the call.
+        let listed = versions.hasattr("__len__")? && !versions.is_instance_of::<PyRange>();
+        if !(whole || ends || listed) {
+            return Ok(source);
+        }
+        let bounded = whole || ends;
+        let mut uses = source.take(py, if bounded { MOST + 1 } else { usize::MAX })?;
+        if bounded && uses.len() > MOST {
+            return Err(error(py, Class::Option, too_many(whole)));
+        }
+        if ends {
+            mark_final_entries(&mut uses);
+        }
+        Ok(Source::Listed(uses.into_iter()))
+    }
+
+    /// The next `most` entries, fewer only at the end.
+    fn take(&mut self, py: Python<'_>, most: usize) -> PyResult<Vec<Use>> {
+        match self {
+            Source::Listed(uses) => Ok(uses.by_ref().take(most).collect()),
+            Source::Drawn { versions, last } => {
+                let mut versions = versions.bind(py).clone();
+                let mut last = last.as_ref().map(|last| last.bind(py).clone());
+                draw(&mut versions, last.as_mut(), most)
+            }
+        }
+    }
+}
+
+fn iterator<'py>(name: &str, items: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyIterator>> {
+    items.try_iter().map_err(|_| {
+        let found = items.get_type();
+        let needed = if name == "last" { "True, False or an iterable" } else { "an iterable" };
+        let text = format!("expect({name}=...): {found} is not {needed}.");
+        error(items.py(), Class::Option, text)
+    })
+}
+
+fn draw(
+    versions: &mut Bound<'_, PyIterator>,
+    mut last: Option<&mut Bound<'_, PyIterator>>,
+    most: usize,
+) -> PyResult<Vec<Use>> {
+    let py = versions.py();
+    let mut uses: Vec<Use> = Vec::new();
+    while uses.len() < most {
+        if uses.len().is_multiple_of(AT_ONCE) {
+            py.check_signals()?;
+            uses.try_reserve(AT_ONCE).map_err(|_| {
+                let text = "expect(...): there is no memory for so many restores: announce them \
+                            in pieces, as they come.";
+                error(py, Class::Capacity, text)
+            })?;
+        }
+        let Some(item) = versions.next() else {
+            return match last.and_then(|last| last.next()) {
+                None => Ok(uses),
+                Some(_) => Err(mismatch(py, "more than")),
+            };
+        };
+        let version = version(&item?)?;
+        let last = match &mut last {
+            None => false,
+            Some(last) => truth(py, last.next())?,
+        };
+        uses.push(Use { version, last });
+    }
+    Ok(uses)
+}
+
+fn truth(py: Python<'_>, found: Option<PyResult<Bound<'_, PyAny>>>) -> PyResult<bool> {
+    let Some(found) = found else { return Err(mismatch(py, "fewer than")) };
+    let found = found?;
+    found.extract().map_err(|_| {
+        let text = format!("expect(last=...): {found} is not True or False.");
+        error(py, Class::Option, text)
+    })
+}
+
+fn mismatch(py: Python<'_>, how: &str) -> PyErr {
+    let text = format!(
+        "expect(last=...): there are {how} one truth value for each version: give one for each, \
+         or True for all."
+    );
+    error(py, Class::Option, text)
+}
+
+fn too_many(whole: bool) -> String {
+    let why = if whole { "with discard_after_restore" } else { "with last=True" };
+    format!(
+        "expect(...): more than {MOST} restores, or an order without an end, and {why} all of them \
+         have to be known at once. Announce them in pieces, as they come."
+    )
 }
 
 /// Marks the last entry of every version.
-fn final_entries(versions: &[i64]) -> Vec<bool> {
+fn mark_final_entries(uses: &mut [Use]) {
     let mut later = HashSet::new();
-    let mut last: Vec<bool> = versions.iter().rev().map(|v| later.insert(*v)).collect();
-    last.reverse();
-    last
+    for entry in uses.iter_mut().rev() {
+        entry.last = later.insert(entry.version);
+    }
 }

@@ -2,9 +2,10 @@
 //!
 //! Python's arrays are taken in (`array`), matched with the regions of a checkpoint (`regions`),
 //! and copied straight to and from the spool's memory (`strided`, `call`) while other Python
-//! threads run (`waiting`); copies of arrays on a GPU are only enqueued (`gpu`). The spool's own
-//! memory can be computed in (`lend`). Schedules give their actions in batches (`schedule`)
-//! and are forecast (`forecast`). Errors become exceptions (`errors`), panics end here (`panics`).
+//! threads run (`waiting`); copies of arrays on a GPU are only enqueued (`gpu`). Numbers and texts
+//! beside them are a region more (`trees`). The spool's own memory can be computed in (`lend`).
+//! Schedules give their actions in batches (`schedule`) and are forecast (`forecast`). Errors
+//! become exceptions (`errors`), panics end here (`panics`).
 
 mod accumulate;
 mod array;
@@ -16,6 +17,7 @@ mod doctor;
 mod errors;
 mod forecast;
 mod front;
+mod given;
 mod gpu;
 mod hints;
 mod kernels;
@@ -34,6 +36,8 @@ mod sizes;
 mod spool;
 mod stats;
 mod strided;
+mod trees;
+mod version;
 mod waiting;
 
 use pyo3::prelude::*;

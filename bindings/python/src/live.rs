@@ -1,9 +1,13 @@
 //! The spools that are open, so that the interpreter closes them when it exits.
 
+use std::ffi::CString;
 use std::sync::{Arc, Mutex, Weak};
 
-use crate::front::Front;
+use pyo3::exceptions::PyRuntimeWarning;
 use pyo3::prelude::*;
+
+use crate::front::Front;
+use crate::waiting::waiting;
 
 static LIVE: Mutex<Vec<Weak<Front>>> = Mutex::new(Vec::new());
 
@@ -17,14 +21,35 @@ pub fn remember(spool: &Arc<Front>) {
     }
 }
 
-/// Closes every spool that is still open. Runs at exit, when nobody is left to be told of errors.
+/// Closes every spool that is still open, and warns of what could not be made durable.
 #[pyfunction]
-pub fn close_all(py: Python<'_>) {
+pub fn close_all(py: Python<'_>) -> PyResult<()> {
     let known = LIVE.try_lock().map(|mut live| std::mem::take(&mut *live)).unwrap_or_default();
     let open: Vec<Arc<Front>> = known.iter().filter_map(Weak::upgrade).collect();
-    py.detach(|| {
-        for spool in open {
-            let _ = spool.close();
-        }
-    });
+    open.into_iter().try_for_each(|spool| close_last(py, &spool))
+}
+
+/// Closes a spool that is not used any more, and warns of what could not be made durable.
+///
+/// # Errors
+/// What a signal handler raised, or a filter of warnings.
+pub fn close_last(py: Python<'_>, spool: &Front) -> PyResult<()> {
+    if spool.spool().is_closed() {
+        return Ok(());
+    }
+    let mut failure = None;
+    waiting(py, None, |wait| {
+        failure = spool.close_last(wait).err();
+        Ok(())
+    })?;
+    failure.map_or(Ok(()), |error| warn(py, error.message()))
+}
+
+/// Warns of what a closed spool has not made durable.
+///
+/// # Errors
+/// What a filter of warnings raised.
+pub fn warn(py: Python<'_>, failure: &str) -> PyResult<()> {
+    let text = CString::new(failure.replace('\0', " "))?;
+    PyErr::warn(py, &py.get_type::<PyRuntimeWarning>(), &text, 1)
 }

@@ -4,13 +4,15 @@ use std::sync::Arc;
 
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyList, PyTuple};
+use pyo3::types::{PyDict, PyList, PyTuple};
 use unspool::gpu::Gpu;
 use unspool::{Head, Region};
 
 use crate::array::{Label, take};
 use crate::call::{Target, head, restore_into};
 use crate::lend::{Block, DeviceBuffer, Items, arrange};
+use crate::regions::TargetArray;
+use crate::trees;
 use crate::waiting::detached;
 
 /// The library and the place of new arrays.
@@ -42,8 +44,13 @@ pub fn load<'py>(
         let targets = arrays.iter().zip(&head.regions).map(|(array, region)| {
             take(array, Label { call: "load", version, name: &region.name }, &target.intake())
         });
+        let numbered = targets.enumerate();
+        let targets = numbered.map(|(region, array)| Ok(TargetArray { region, array: array? }));
         let targets = targets.collect::<PyResult<Vec<_>>>()?;
         restore_into(py, target, version, &head, targets)?;
+    }
+    if trees::has_text(&head) {
+        return maker.tree(&head, &arrays);
     }
     let finished = arrays.iter().map(|array| maker.finish(array));
     arrange(py, &head, finished.collect::<PyResult<_>>()?)
@@ -70,6 +77,9 @@ impl<'py, 'a> Maker<'py, 'a> {
     /// An array of the shape and dtype of `region`, whose content is unspecified.
     fn allocate(&self, region: &Region) -> PyResult<Bound<'py, PyAny>> {
         let py = self.helpers.py();
+        if trees::describes(region) {
+            return trees::text_memory(py, region);
+        }
         if let (Some(Ok(ordinal)), "jax") = (self.device.map(u32::try_from), self.to) {
             let takes = self.helpers.getattr(intern!(py, "jax_takes"))?;
             if takes.call1((region.dtype.name(),))?.is_truthy()? {
@@ -90,6 +100,20 @@ impl<'py, 'a> Maker<'py, 'a> {
             DeviceBuffer::allocate(&gpu, Items::of(region), false, block)
         });
         Ok(Bound::new(py, made?.0)?.into_any())
+    }
+
+    /// The tree of these arrays.
+    fn tree(&self, head: &Head, arrays: &[Bound<'py, PyAny>]) -> PyResult<Bound<'py, PyAny>> {
+        let (py, mut text) = (self.helpers.py(), None);
+        let found = PyDict::new(py);
+        for (region, array) in head.regions.iter().zip(arrays) {
+            if trees::describes(region) {
+                text = Some(array);
+            } else {
+                found.set_item(&region.name, self.finish(array)?)?;
+            }
+        }
+        text.map_or_else(|| Ok(found.clone().into_any()), |text| trees::build(text, &found))
     }
 
     fn finish(&self, array: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {

@@ -30,6 +30,7 @@ pub fn save_many(
     let regions = given.iter().zip(&arrays).map(|((_, given), arrays)| specs(given, arrays));
     let (regions, versions): (Vec<_>, Vec<i64>) =
         (regions.collect(), given.iter().map(|(version, _)| *version).collect());
+    regions.iter().for_each(|regions: &Vec<_>| target.unseen.see(regions));
     let pieces: Vec<_> = arrays.iter().map(|arrays| target.pieces(arrays)).collect();
     let (spool, front) = (target.spool, target.front);
     let marks = waiting(py, None, |wait| {
@@ -52,7 +53,7 @@ pub fn save_many(
         let wait = copies.first().map_or(*wait, |first| first.wait(wait));
         spool.save_many(&mut batch, &wait)?;
         drop(batch);
-        copies.into_iter().map(Copies::settle).collect::<Result<Vec<_>, _>>()
+        copies.into_iter().map(Copies::finish).collect::<Result<Vec<_>, _>>()
     })?;
     for (arrays, marks) in arrays.into_iter().zip(marks) {
         target.release(py, arrays, marks);
@@ -68,8 +69,9 @@ fn collect<'py>(checkpoints: &Bound<'py, PyAny>) -> PyResult<Vec<(i64, Given<'py
     };
     let one = |entry: PyResult<Bound<'py, PyAny>>| {
         let entry = entry?;
-        let (version, arrays): (i64, Bound<'py, PyAny>) =
+        let (version, arrays): (Bound<'py, PyAny>, Bound<'py, PyAny>) =
             entry.extract().map_err(|_| wrong(&entry))?;
+        let version = crate::version::version(&version)?;
         Ok((version, given(version, &arrays)?))
     };
     entries.try_iter()?.map(one).collect()

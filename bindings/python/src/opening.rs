@@ -4,16 +4,19 @@ use std::fmt::Write;
 
 use unspool::{Error, Settings, Spool, TierKind, auto};
 
-use crate::options::Size;
+use crate::options::SizeOption;
 use crate::sizes;
+
+/// The most frames that a warning names.
+const MOST_NAMED: usize = 3;
 
 /// The sizes of the arenas as they were given.
 #[derive(Clone, Copy, Debug)]
 pub struct Sizes {
     /// The option `device`.
-    pub device: Option<Size>,
+    pub device: Option<SizeOption>,
     /// The option `host`.
-    pub host: Option<Size>,
+    pub host: Option<SizeOption>,
 }
 
 /// An open spool and what there is to say about it.
@@ -23,8 +26,9 @@ pub struct Opened {
     pub spool: Spool,
     /// Its tiers in words.
     pub tiers: String,
-    /// Why the device tier is smaller than it was asked to be.
-    pub shrunk: Option<String>,
+    /// What its user has to know: a device tier that is smaller than it was asked to be, frames of
+    /// an earlier run that did not come back.
+    pub warnings: Vec<String>,
 }
 
 /// Picks what is to be picked and opens the spool.
@@ -33,15 +37,15 @@ pub struct Opened {
 /// Those of [`auto`] and of [`Spool::open`].
 pub fn open(mut settings: Settings, asked: Sizes) -> Result<Opened, Error> {
     let mut picks = Vec::new();
-    settings.device = asked.device.and_then(Size::bytes);
-    settings.host = asked.host.and_then(Size::bytes);
-    if asked.device == Some(Size::Auto) {
+    settings.device = asked.device.and_then(SizeOption::bytes);
+    settings.host = asked.host.and_then(SizeOption::bytes);
+    if asked.device == Some(SizeOption::Auto) {
         let picked = auto::device(&settings.on)?;
         settings.device = Some(picked.bytes);
         settings.picked.push((TierKind::Device, picked.sentence.clone()));
         picks.push(picked);
     }
-    if asked.host == Some(Size::Auto) {
+    if asked.host == Some(SizeOption::Auto) {
         let picked = auto::host(&settings)?;
         settings.host = Some(picked.bytes);
         settings.picked.push((TierKind::Host, picked.sentence.clone()));
@@ -52,9 +56,9 @@ pub fn open(mut settings: Settings, asked: Sizes) -> Result<Opened, Error> {
     let spool = Spool::open(settings)?;
     // They kept the device's context until the spool has it.
     drop(picks);
-    let shrunk = shrunk(&spool, wanted)?;
+    let warnings = [shrunk(&spool, wanted)?, left_out(&spool)?].into_iter().flatten().collect();
     let tiers = in_words(&spool, asked, disk)?;
-    Ok(Opened { spool, tiers, shrunk })
+    Ok(Opened { spool, tiers, warnings })
 }
 
 /// Where the arenas of a spool are: `cpu`, or `cuda:` and a number.
@@ -80,13 +84,26 @@ fn shrunk(spool: &Spool, wanted: Option<u64>) -> Result<Option<String>, Error> {
     }))
 }
 
+/// What of an earlier run did not come back, which is all that a new spool has noted.
+fn left_out(spool: &Spool) -> Result<Option<String>, Error> {
+    let notes = spool.stats()?.application.notes;
+    let (named, others) = notes.split_at(notes.len().min(MOST_NAMED));
+    let mut text = named.join(" ");
+    if !others.is_empty() {
+        let more = others.len();
+        // Writing to a string cannot fail.
+        let _ = write!(text, " And {more} more: `stats().notes` names them.");
+    }
+    Ok((!text.is_empty()).then_some(text))
+}
+
 fn in_words(spool: &Spool, asked: Sizes, disk: Option<String>) -> Result<String, Error> {
     let mut words = Vec::new();
     let arenas = [(TierKind::Device, asked.device), (TierKind::Host, asked.host)];
     for (kind, asked) in arenas {
         let (Some(asked), Some(bytes)) = (asked, capacity(spool, kind)?) else { continue };
         let mut word = format!("{}={:?}", kind.name(), sizes::display(bytes));
-        if asked == Size::Auto {
+        if asked == SizeOption::Auto {
             // Writing to a string cannot fail.
             let _ = write!(word, " (auto)");
         }

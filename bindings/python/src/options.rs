@@ -6,7 +6,7 @@ use std::time::Duration;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict, PyFloat, PyString, PyTuple};
-use unspool::{Accumulate, DiskSettings, On, PolicyKind};
+use unspool::{Accumulate, DiskMode, DiskSettings, On, PolicyKind};
 use unspool_codec::Outer;
 
 use crate::codecs;
@@ -38,19 +38,19 @@ fn wrong(py: Python<'_>, name: &str, why: &str) -> PyErr {
 
 /// The size of an arena.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Size {
+pub enum SizeOption {
     /// A share of what is free.
     Auto,
     /// These bytes.
     Bytes(u64),
 }
 
-impl Size {
+impl SizeOption {
     /// The bytes, when they are known already.
     pub fn bytes(self) -> Option<u64> {
         match self {
-            Size::Auto => None,
-            Size::Bytes(bytes) => Some(bytes),
+            SizeOption::Auto => None,
+            SizeOption::Bytes(bytes) => Some(bytes),
         }
     }
 }
@@ -59,12 +59,12 @@ impl Size {
 ///
 /// # Errors
 /// `OptionError`.
-pub fn arena(name: &str, value: Option<&Bound<'_, PyAny>>) -> PyResult<Option<Size>> {
+pub fn arena(name: &str, value: Option<&Bound<'_, PyAny>>) -> PyResult<Option<SizeOption>> {
     let Some(value) = value else { return Ok(None) };
     if value.cast::<PyString>().is_ok_and(|text| text == "auto") {
-        return Ok(Some(Size::Auto));
+        return Ok(Some(SizeOption::Auto));
     }
-    Ok(size(name, value)?.map(Size::Bytes))
+    Ok(size(name, value)?.map(SizeOption::Bytes))
 }
 
 /// The most checkpoints of one launch that can be asked for.
@@ -179,6 +179,8 @@ fn whole(value: &Bound<'_, PyAny>) -> Option<u64> {
 
 /// The disk tier: a path, a path and a size, or an `unspool.Disk`.
 ///
+/// Each argument of a `Disk` that makes no sense is named.
+///
 /// # Errors
 /// `OptionError`.
 pub fn disk(value: &Bound<'_, PyAny>) -> PyResult<Option<DiskSettings>> {
@@ -201,15 +203,53 @@ pub fn disk(value: &Bound<'_, PyAny>) -> PyResult<Option<DiskSettings>> {
 }
 
 const DISK_ADVICE: &str = "write a path, a pair such as (\"/scratch\", \"100GiB\"), or \
-                           unspool.Disk(path, capacity=..., durable=..., compress=...)";
+                           unspool.Disk(path, capacity=..., durable=..., mode=..., \
+                           permissions=..., compress=...)";
 
 fn described_disk(value: &Bound<'_, PyAny>) -> PyResult<DiskSettings> {
     let py = value.py();
     let path = path("disk", &value.getattr(intern!(py, "path"))?)?;
     let capacity = size("disk", &value.getattr(intern!(py, "capacity"))?)?;
-    let durable = value.getattr(intern!(py, "durable"))?.is_truthy()?;
+    let durable = durable(&value.getattr(intern!(py, "durable"))?)?;
+    let mode = mode(&value.getattr(intern!(py, "mode"))?)?;
+    let permissions = permissions(&value.getattr(intern!(py, "permissions"))?)?;
     let compress = compress(&value.getattr(intern!(py, "compress"))?)?;
-    Ok(DiskSettings { capacity, durable, compress, ..DiskSettings::new(path) })
+    let disk = DiskSettings::new(path);
+    Ok(DiskSettings { capacity, durable, mode, permissions, compress, ..disk })
+}
+
+/// The error for an argument of `Disk` that makes no sense.
+fn wrong_disk(name: &str, value: &Bound<'_, PyAny>, advice: &str) -> PyErr {
+    let shown = value.repr().map_or_else(|_| "something".to_owned(), |repr| repr.to_string());
+    wrong(value.py(), "disk", &format!("Disk({name}={shown}) makes no sense; {advice}"))
+}
+
+/// Whether the frames outlive the spool. A text is not a truth value here: `"no"` would be a yes.
+fn durable(value: &Bound<'_, PyAny>) -> PyResult<bool> {
+    value.extract().map_err(|_| wrong_disk("durable", value, "write True or False"))
+}
+
+/// What may be done with the directory.
+fn mode(value: &Bound<'_, PyAny>) -> PyResult<DiskMode> {
+    match value.cast::<PyString>().ok().map(|name| name.to_string_lossy().into_owned()).as_deref() {
+        Some("a") => Ok(DiskMode::ReadWrite),
+        Some("r") => Ok(DiskMode::ReadOnly),
+        _ => {
+            let advice = "write \"a\" to read and add checkpoints, or \"r\" to read a durable \
+                          directory and change nothing";
+            Err(wrong_disk("mode", value, advice))
+        }
+    }
+}
+
+/// The permissions of files.
+fn permissions(value: &Bound<'_, PyAny>) -> PyResult<u32> {
+    let bits = whole(value).and_then(|bits| u32::try_from(bits).ok());
+    let bits = bits.filter(|bits| bits & !0o777 == 0 && bits & 0o600 == 0o600);
+    bits.ok_or_else(|| {
+        let advice = "write those of a file that its owner can read and write, such as 0o640";
+        wrong_disk("permissions", value, advice)
+    })
 }
 
 /// What frames go through on their way to the disk.

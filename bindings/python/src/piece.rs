@@ -2,24 +2,24 @@
 
 use unspool::{Checkpoint, Error, RestoreTicket, SaveTicket};
 
-use crate::array::{Array, Place};
+use crate::array::{Array, ArrayPlace};
 use crate::gpu::DevicePiece;
-use crate::strided::Walk;
+use crate::strided::StridedWalk;
 
 /// One array. Whoever uses it keeps what it was made from until the copy is done.
 #[derive(Debug)]
-pub enum Piece {
+pub enum ArrayPiece {
     /// It lies in memory of the host.
     Host(HostPiece),
     /// It lies in the memory of a GPU.
     Device(DevicePiece),
 }
 
-/// See [`Piece`].
+/// See [`ArrayPiece`].
 #[derive(Debug)]
 pub struct HostPiece {
     data: *mut u8,
-    walk: Walk,
+    walk: StridedWalk,
 }
 
 // SAFETY: a piece is only an address and a description. Whoever uses it keeps the array that it
@@ -28,13 +28,15 @@ unsafe impl Send for HostPiece {}
 // SAFETY: as above; nothing in it changes.
 unsafe impl Sync for HostPiece {}
 
-impl Piece {
+impl ArrayPiece {
     /// The memory of `array`; `given` says that its stream is the caller's.
-    pub fn of(array: &Array, given: bool) -> Piece {
+    pub fn of(array: &Array, given: bool) -> ArrayPiece {
         match array.place() {
-            Place::Host => Piece::Host(HostPiece { data: array.data(), walk: array.walk() }),
-            Place::Cuda { ordinal, work } => {
-                Piece::Device(DevicePiece::of(array, ordinal, work, given))
+            ArrayPlace::Host => {
+                ArrayPiece::Host(HostPiece { data: array.data(), walk: array.walk() })
+            }
+            ArrayPlace::Cuda { ordinal, work } => {
+                ArrayPiece::Device(DevicePiece::of(array, ordinal, work, given))
             }
         }
     }

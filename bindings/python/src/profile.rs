@@ -1,4 +1,4 @@
-//! A spool with a profile: its `Watch` of `unspool.accumulate` is told of every call.
+//! A spool with a profile: every call is reported to its `Watch` of `unspool.accumulate`.
 
 use std::path::Path;
 
@@ -35,8 +35,8 @@ impl Profile {
         self.0.is_some()
     }
 
-    /// The letter of the next save, where there is a plan.
-    pub fn before_save(&self, spool: &Bound<'_, Spool>) -> PyResult<Option<char>> {
+    /// What the plan decides for the next save; `None` without a plan.
+    pub fn before_save(&self, spool: &Bound<'_, Spool>) -> PyResult<Option<String>> {
         let Some(watch) = self.watch(spool.py()) else { return Ok(None) };
         watch.call_method1("before_save", (spool,))?.extract()
     }
@@ -48,9 +48,9 @@ impl Profile {
     }
 
     /// Saves are over for now: what was saved may go.
-    pub fn settle(&self, spool: &Bound<'_, Spool>) -> PyResult<()> {
+    pub fn finish(&self, spool: &Bound<'_, Spool>) -> PyResult<()> {
         let Some(watch) = self.watch(spool.py()) else { return Ok(()) };
-        watch.call_method1("settle", (spool,)).map(drop)
+        watch.call_method1("finish", (spool,)).map(drop)
     }
 
     /// The run has failed: it is no example for others.

@@ -1,11 +1,14 @@
 //! The arrays of a call: positional or by name, and how they meet the regions of a checkpoint.
 
+use std::collections::HashMap;
+
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 use unspool::{Head, Region, RegionSpec};
 
 use crate::array::{Access, Array, Intake, Label, is_immutable, take};
 use crate::errors::{Class, error};
+use crate::trees;
 
 /// The call that an error is about.
 #[derive(Clone, Copy, Debug)]
@@ -33,6 +36,17 @@ pub struct Given<'py> {
     call: Call,
     by_name: bool,
     entries: Vec<(String, Bound<'py, PyAny>)>,
+    /// The tree that they are of, and what says so.
+    tree: Option<(Bound<'py, PyAny>, Bound<'py, PyAny>)>,
+}
+
+/// An array that a region is restored into.
+#[derive(Debug)]
+pub struct TargetArray {
+    /// The number of the region.
+    pub region: usize,
+    /// The array.
+    pub array: Array,
 }
 
 impl<'py> Given<'py> {
@@ -47,15 +61,18 @@ impl<'py> Given<'py> {
     ) -> PyResult<Given<'py>> {
         let py = positional.py();
         let named = named.filter(|named| !named.is_empty());
+        if let Some(tree) = trees::given(positional, named)? {
+            return Given::of_tree(call, tree);
+        }
         match (positional.is_empty(), named) {
             (false, None) => {
                 let entries = positional.iter().enumerate();
                 let entries = entries.map(|(i, array)| (i.to_string(), array)).collect();
-                Ok(Given { call, by_name: false, entries })
+                Ok(Given { call, by_name: false, entries, tree: None })
             }
             (true, Some(named)) => {
                 let entries = named.iter().map(|(name, array)| Ok((name.extract()?, array)));
-                Ok(Given { call, by_name: true, entries: entries.collect::<PyResult<_>>()? })
+                Given::by_name(call, entries.collect::<PyResult<_>>()?, py)
             }
             (true, None) => Err(call.mismatch(py, "no array was given.")),
             (false, Some(_)) => Err(call.mismatch(
@@ -66,57 +83,121 @@ impl<'py> Given<'py> {
         }
     }
 
+    fn by_name(
+        call: Call,
+        entries: Vec<(String, Bound<'py, PyAny>)>,
+        py: Python<'py>,
+    ) -> PyResult<Given<'py>> {
+        if entries.iter().any(|(name, _)| name == trees::REGION) {
+            let what = format!("{:?} is the name of what says what a tree is.", trees::REGION);
+            return Err(call.mismatch(py, &what));
+        }
+        Ok(Given { call, by_name: true, entries, tree: None })
+    }
+
+    /// The arrays of a tree, and what says how they hang together, which is written or read as one
+    /// region more.
+    fn of_tree(call: Call, tree: Bound<'py, PyAny>) -> PyResult<Given<'py>> {
+        let py = tree.py();
+        let (entries, text) = trees::flatten(&tree).map_err(|raised| {
+            // The text of an error of ours says where in the tree, and not in which call.
+            match raised.is_instance_of::<pyo3::exceptions::PyTypeError>(py) {
+                true => call.mismatch(py, &raised.value(py).to_string()),
+                false => raised,
+            }
+        })?;
+        match text {
+            None => Given::by_name(call, entries, py),
+            Some(text) => Ok(Given { call, by_name: true, entries, tree: Some((tree, text)) }),
+        }
+    }
+
+    /// What says what tree was saved, as far as `head` is one and a tree was given.
+    fn text_target(&self, head: &Head) -> PyResult<Option<(usize, Bound<'py, PyAny>)>> {
+        let found = head.regions.iter().enumerate().find(|(_, region)| trees::describes(region));
+        let Some(((index, region), (tree, _))) = found.zip(self.tree.as_ref()) else {
+            return Ok(None);
+        };
+        Ok(Some((index, trees::text_memory(tree.py(), region)?)))
+    }
+
     /// Borrows all arrays to be read.
     ///
     /// # Errors
     /// `ArrayError`, `DeviceError`.
     pub fn sources(&self, intake: &Intake<'_>) -> PyResult<Vec<Array>> {
-        let borrow = |(name, array): &(String, Bound<'py, PyAny>)| {
-            take(array, self.call.label(name), intake)
-        };
-        self.entries.iter().map(borrow).collect()
+        self.named().map(|(name, array)| take(array, self.call.label(name), intake)).collect()
     }
 
-    /// Borrows all arrays to be written, in the order of the regions of `head`.
+    /// Everything that is saved, by name.
+    fn named(&self) -> impl Iterator<Item = (&str, &Bound<'py, PyAny>)> {
+        let text = self.tree.iter().map(|(_, text)| (trees::REGION, text));
+        self.entries.iter().map(|(name, array)| (name.as_str(), array)).chain(text)
+    }
+
+    /// Borrows all arrays to be written, in the order of the regions of `head`, and calls `work`
+    /// with them; afterwards the numbers and texts of a tree are written.
     ///
     /// # Errors
     /// The classes of `ArrayError`, when they are not arrays that these regions fit into.
-    pub fn targets(&self, head: &Head, intake: &Intake<'_>) -> PyResult<Vec<Array>> {
-        self.check_names(head)?;
+    pub fn restore(
+        &self,
+        py: Python<'py>,
+        head: &Head,
+        intake: &Intake<'_>,
+        work: impl FnOnce(Vec<TargetArray>) -> PyResult<()>,
+    ) -> PyResult<()> {
+        self.check_names(py, head)?;
         let mut targets = Vec::with_capacity(head.regions.len());
-        for region in &head.regions {
-            let found = self.entries.iter().find(|(name, _)| *name == region.name);
-            let Some((name, object)) = found else {
-                return Err(self.wrong_names(head));
-            };
+        let given = self.entries.iter().map(|(name, object)| (name.as_str(), object));
+        let given: HashMap<&str, &Bound<'py, PyAny>> = given.collect();
+        for (index, region) in head.regions.iter().enumerate() {
+            let Some((name, object)) = given.get_key_value(region.name.as_str()) else { continue };
             let label = self.call.label(name);
-            let target = take(object, label, intake)?;
-            check_target(object, &target, region, label)?;
-            targets.push(target);
+            let array = take(object, label, intake)?;
+            check_target(object, &array, region, label)?;
+            targets.push(TargetArray { region: index, array });
         }
-        check_disjoint(self.py(), self.call, &targets)?;
-        Ok(targets)
+        check_disjoint(py, self.call, &targets)?;
+        let text = self.text_target(head)?;
+        if let Some((region, memory)) = &text {
+            let array = take(memory, self.call.label(trees::REGION), intake)?;
+            targets.push(TargetArray { region: *region, array });
+        }
+        work(targets)?;
+        if let (Some((_, text)), Some((tree, _))) = (text, &self.tree) {
+            trees::write_values(&text, tree)?;
+        }
+        Ok(())
     }
 
-    fn py(&self) -> Python<'py> {
-        self.entries[0].1.py()
-    }
-
-    fn check_names(&self, head: &Head) -> PyResult<()> {
+    /// By name some of the arrays may be given; by position, and in a tree, all of them.
+    fn check_names(&self, py: Python<'py>, head: &Head) -> PyResult<()> {
         let same_kind = is_positional(head) != self.by_name;
-        if same_kind && head.regions.len() == self.entries.len() {
+        let text = usize::from(trees::has_text(head));
+        let known =
+            |(name, _): &(String, _)| head.regions.iter().any(|region| region.name == *name);
+        let all = self.entries.len() == head.regions.len() - text;
+        let fits = match &self.tree {
+            Some(_) => all && text == 1,
+            None => all || self.by_name,
+        };
+        if same_kind && fits && self.entries.iter().all(known) {
             return Ok(());
         }
-        Err(self.wrong_names(head))
+        Err(self.wrong_names(py, head))
     }
 
-    fn wrong_names(&self, head: &Head) -> PyErr {
+    fn wrong_names(&self, py: Python<'py>, head: &Head) -> PyErr {
         let names: Vec<&str> = self.entries.iter().map(|(name, _)| name.as_str()).collect();
         let given = wording(self.by_name, &names);
-        let kept: Vec<&str> = head.regions.iter().map(|region| region.name.as_str()).collect();
+        let arrays = head.regions.iter().filter(|region| !trees::describes(region));
+        let kept: Vec<&str> = arrays.map(|region| region.name.as_str()).collect();
         let kept = wording(!is_positional(head), &kept);
-        let what = format!("{given} given, but the checkpoint has {kept}; give the same ones.");
-        self.call.mismatch(self.py(), &what)
+        let some = if is_positional(head) { "" } else { ", or some of them by name" };
+        let what =
+            format!("{given} given, but the checkpoint has {kept}; give the same ones{some}.");
+        self.call.mismatch(py, &what)
     }
 }
 
@@ -127,6 +208,9 @@ pub fn is_positional(head: &Head) -> bool {
 
 fn wording(by_name: bool, names: &[&str]) -> String {
     let plural = if names.len() == 1 { "" } else { "s" };
+    if by_name && names.is_empty() {
+        return "no array".to_owned();
+    }
     if by_name {
         return format!("the array{plural} named {}", names.join(", "));
     }
@@ -135,9 +219,9 @@ fn wording(by_name: bool, names: &[&str]) -> String {
 
 /// What a save has to make room for.
 pub fn specs(given: &Given<'_>, arrays: &[Array]) -> Vec<RegionSpec> {
-    let named = given.entries.iter().zip(arrays);
-    let spec = |((name, _), array): (&(String, _), &Array)| RegionSpec {
-        name: name.clone(),
+    let named = given.named().zip(arrays);
+    let spec = |((name, _), array): ((&str, _), &Array)| RegionSpec {
+        name: name.to_owned(),
         dtype: array.dtype().clone(),
         shape: array.shape().iter().map(|&extent| extent as u64).collect(),
     };
@@ -200,11 +284,12 @@ fn check_access(object: &Bound<'_, PyAny>, target: &Array, label: Label<'_>) -> 
 
 /// Two targets must not share memory: one of them would be wrong afterwards. Views that only
 /// interleave (such as `u[::2]` and `u[1::2]`) are left to the caller.
-fn check_disjoint(py: Python<'_>, call: Call, targets: &[Array]) -> PyResult<()> {
+fn check_disjoint(py: Python<'_>, call: Call, targets: &[TargetArray]) -> PyResult<()> {
     if targets.len() < 2 {
         return Ok(());
     }
-    let mut ranges: Vec<(usize, usize)> = targets.iter().filter_map(dense_range).collect();
+    let mut ranges: Vec<(usize, usize)> =
+        targets.iter().filter_map(|target| dense_range(&target.array)).collect();
     ranges.sort_unstable();
     if ranges.windows(2).any(|pair| pair[1].0 < pair[0].1) {
         let message = format!(

@@ -1,26 +1,32 @@
 //! The class `unspool.Spool`.
 
+mod closing;
+mod own;
+
 use std::ffi::CString;
 use std::sync::Arc;
 
-use pyo3::exceptions::PyRuntimeWarning;
+use pyo3::exceptions::{PyKeyError, PyRuntimeWarning};
+use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyTuple};
-use unspool::gpu::Gpu;
-use unspool::{Accumulate, Codecs, ErrorKind, Settings, TierKind};
+use pyo3::types::{PyDict, PyIterator, PyList, PyTuple};
+use unspool::{Accumulate, Codecs, ErrorKind, Settings, TierKind, Unflushed};
 
-use crate::call::{Launch, Target};
+use crate::call::Launch;
+use crate::codecs::UnseenNames;
 use crate::debug::Debug;
-use crate::errors::{Class, error, from_spool};
+use crate::errors::{Class, about, error, from_spool};
 use crate::front::Front;
-use crate::gpu::{self, Kept};
-use crate::hints;
-use crate::lend::{Reading, Writing, described};
+use crate::given;
+use crate::gpu::{self, KeptArrays};
+use crate::hints::RestoreOrder;
+use crate::lend::{Blocks, Reading, Writing, Written, described};
 use crate::load::Wanted;
 use crate::opening::{self, Opened, Sizes};
 use crate::panics::guarded;
 use crate::profile::Profile;
-use crate::waiting::{detached, waiting};
+use crate::version::version;
+use crate::waiting::{detached, waiting_for};
 use crate::{call, codecs, live, load, many, options, stats};
 
 /// One history of checkpoints, with its tiers and the workers that move them.
@@ -35,7 +41,7 @@ use crate::{call, codecs, live, load, many, options, stats};
 ///
 /// All methods may be called from several threads. While one waits or copies, other Python threads
 /// run, and Ctrl-C ends the wait. Arrays that another thread writes while they are being saved are
-/// saved as some mixture of old and new items.
+/// saved as some mixture of old and new items. Calls on a closed spool raise `ClosedError`.
 ///
 /// Arguments:
 ///     device: the size of the device tier: memory of the GPU, or main memory that stands for it.
@@ -59,7 +65,7 @@ use crate::{call, codecs, live, load, many, options, stats};
 ///         (integers are then taken without loss), `Zfp` is for exchange with other programs,
 ///         `"auto"` chooses for each checkpoint among those that lose nothing, on a GPU those of
 ///         nvCOMP too, by what was measured. A mapping has one for each array by name (by position,
-///         `0`), and `"*"` for all others.
+///         `0`), and `"*"` for all others; `close` warns of a name that no array had.
 ///     accumulate: encode small checkpoints of a GPU together: `16`, `"32MiB"`, or both as a pair.
 ///     profile: a file of what saves were like, which the first run records. Later ones plan with
 ///         it what to keep as it is, and what to encode alone or together. A run that differs is
@@ -80,38 +86,19 @@ pub struct Spool {
     has_device_tier: bool,
     discard_after_restore: bool,
     /// Arrays whose copies are under way.
-    kept: Kept,
+    kept: KeptArrays,
+    /// Checksums of what was computed in place, with `check_order`.
+    written: Arc<Written>,
+    /// The blocks of `writing` and `reading` that are open.
+    blocks: Arc<Blocks>,
+    /// Names of the codecs that no array had yet.
+    unseen: UnseenNames,
+    /// Restores that were announced, and of which the spool knows a window.
+    order: RestoreOrder,
     /// Records the run, or follows one that was recorded.
     profile: Profile,
     /// Checkpoints of a GPU wait for others unless a plan says something else.
     accumulates: bool,
-}
-
-impl Spool {
-    /// The spool, and the GPU in whose memory its fastest tier is.
-    fn with_gpu(&self) -> (Arc<unspool::Spool>, Option<Gpu>) {
-        let gpu = self.spool().gpu().filter(|_| self.has_device_tier);
-        (Arc::clone(self.spool()), gpu.cloned())
-    }
-
-    /// The spool itself, which knows nothing of what waits in front of it.
-    fn spool(&self) -> &Arc<unspool::Spool> {
-        self.front.spool()
-    }
-
-    /// Lets the spool know of `version`, should it wait in front of it.
-    fn bring(&self, py: Python<'_>, version: i64) -> PyResult<()> {
-        if self.front.batched().is_none() {
-            return Ok(());
-        }
-        guarded(py, || waiting(py, Some(version), |wait| self.front.bring(version, wait)))
-    }
-
-    /// What a call needs; `stream` is its argument.
-    fn target(&self, stream: Option<&Bound<'_, PyAny>>) -> PyResult<Target<'_>> {
-        let (spool, front) = (self.spool(), &self.front);
-        Ok(Target { spool, front, kept: &self.kept, stream: gpu::handle(stream)? })
-    }
 }
 
 #[pymethods]
@@ -126,12 +113,12 @@ impl Spool {
         device: Option<&Bound<'_, PyAny>>,
         host: Option<&Bound<'_, PyAny>>,
         disk: Option<&Bound<'_, PyAny>>,
-        discard_after_restore: bool,
-        timeout: f64,
-        verify: bool,
-        trace: bool,
-        on: &str,
-        shrink_ok: bool,
+        #[pyo3(from_py_with = given::discard_after_restore)] discard_after_restore: bool,
+        #[pyo3(from_py_with = given::timeout)] timeout: f64,
+        #[pyo3(from_py_with = given::verify)] verify: bool,
+        #[pyo3(from_py_with = given::trace)] trace: bool,
+        #[pyo3(from_py_with = given::on)] on: &str,
+        #[pyo3(from_py_with = given::shrink_ok)] shrink_ok: bool,
         codec: Option<&Bound<'_, PyAny>>,
         profile: Option<&Bound<'_, PyAny>>,
         accumulate: Option<&Bound<'_, PyAny>>,
@@ -175,13 +162,15 @@ impl Spool {
             record: debug.record,
             ..Settings::default()
         };
+        let unseen = UnseenNames::of(&settings.codec);
         guarded(py, || {
             let opened = detached(py, None, || opening::open(settings, sizes))?;
-            let Opened { spool, tiers, shrunk } = opened;
+            let Opened { spool, tiers, warnings } = opened;
             let front = Arc::new(Front::of(Arc::new(spool), held));
             live::remember(&front);
             let has_device_tier = sizes.device.is_some();
-            let kept = Kept::default();
+            let kept = KeptArrays::default();
+            let written = Arc::new(Written::new(debug.check_order));
             let accumulates = accumulate.is_some();
             let spool = Spool {
                 front,
@@ -189,18 +178,23 @@ impl Spool {
                 has_device_tier,
                 discard_after_restore,
                 kept,
+                written,
+                blocks: Arc::default(),
+                unseen,
+                order: RestoreOrder::new(discard_after_restore),
                 profile,
                 accumulates,
             };
-            if let Some(shrunk) = shrunk {
-                let shrunk = CString::new(shrunk)?;
-                PyErr::warn(py, &py.get_type::<PyRuntimeWarning>(), &shrunk, 1)?;
+            for warning in warnings {
+                let warning = CString::new(warning)?;
+                PyErr::warn(py, &py.get_type::<PyRuntimeWarning>(), &warning, 1)?;
             }
             Ok(spool)
         })
     }
 
-    /// Saves arrays under `version`: `save(3, u, v)` or `save(3, u=u, v=v)`.
+    /// Saves arrays under `version`: `save(3, u, v)` or `save(3, u=u, v=v)`; numbers and texts may
+    /// stand beside them, and what holds all of it may be given: `save(3, {"u": u, "t": 0.1})`.
     ///
     /// The arrays may be of any shape, dtype and layout: those of NumPy, CuPy, PyTorch and JAX, and
     /// everything with the buffer protocol, DLPack or the CUDA array interface. They may be changed
@@ -209,10 +203,17 @@ impl Spool {
     /// Arrays on a GPU are copied on the current stream of their library, or on `stream`: a stream
     /// of CuPy or PyTorch, an object with `__cuda_stream__`, or the handle as an integer. This
     /// returns when the copy is enqueued; what is enqueued there later may change them. An array
-    /// that is called `stream` or `codec` has to be given by position.
+    /// that is called `stream`, `codec` or `overwrite` has to be given by position.
     ///
     /// `codec` takes the place of the spool's for this checkpoint; here `"raw"` keeps the bytes.
     /// Arrays on a GPU are encoded there, on the same stream.
+    ///
+    /// Dictionaries, lists, tuples, named tuples, dataclasses, and an `xarray.Dataset` or
+    /// `DataArray` may hold arrays, numbers, texts, True, False, None, and one another. `load`
+    /// gives the same back. The arrays are regions with the way to them as names: `"model/u"`.
+    ///
+    /// With `overwrite=True`, what was saved under `version` before is discarded first, and is gone
+    /// also when this save fails.
     ///
     /// Raises:
     ///     VersionExistsError: the version is already saved.
@@ -228,28 +229,29 @@ impl Spool {
     ///     OptionError: `stream` is no stream, or `codec` no codec.
     ///     CorruptCheckpointError: with `check_codec`, what was encoded breaks its bound.
     ///     StorageError, ClosedError.
-    #[pyo3(signature = (version, /, *arrays, stream=None, codec=None, **named))]
+    #[pyo3(signature = (version, /, *arrays, stream=None, codec=None, overwrite=false, **named))]
     fn save(
         slf: &Bound<'_, Self>,
-        version: i64,
+        #[pyo3(from_py_with = version)] version: i64,
         arrays: &Bound<'_, PyTuple>,
         stream: Option<&Bound<'_, PyAny>>,
         codec: Option<&Bound<'_, PyAny>>,
+        #[pyo3(from_py_with = given::overwrite)] overwrite: bool,
         named: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<()> {
         let this = slf.get();
         let target = this.target(stream)?;
-        let letter = this.profile.before_save(slf)?;
+        let decision = this.profile.before_save(slf)?;
         let codec = codec.map(|codec| codecs::codecs(codec, "save(codec=...)")).transpose()?;
-        let raw = || (letter == Some('U')).then(Codecs::default);
-        let launch = match letter {
-            Some('A') => Launch::Later,
-            Some('X') => Launch::Together,
+        let raw = || (decision.as_deref() == Some("raw")).then(Codecs::default);
+        let launch = match decision.as_deref() {
+            Some("hold") => Launch::Later,
+            Some("together") => Launch::Together,
             None if this.accumulates => Launch::Later,
             _ => Launch::Alone,
         };
-        let how = call::How { codec: codec.or_else(raw), launch };
-        guarded(arrays.py(), || call::save(target, version, &how, arrays, named))?;
+        let how = call::How { codec: codec.or_else(raw), launch, overwrite };
+        this.call(slf.py(), version, || call::save(target, version, &how, arrays, named))?;
         this.profile.after_save(slf, version)
     }
 
@@ -287,7 +289,12 @@ impl Spool {
     }
 
     /// Copies what was saved under `version` into arrays: `restore(3, u, v)` or
-    /// `restore(3, u=u, v=v)`, in the way in which it was saved.
+    /// `restore(3, u=u, v=v)`, in the way in which it was saved. Of arrays that were saved by name,
+    /// some may be given: the others stay as they are. This counts as one restore all the same.
+    ///
+    /// Into what holds arrays, numbers and texts, as `save` takes it, the arrays are copied, and
+    /// then the numbers and texts are written: where a tuple or a frozen dataclass holds them, they
+    /// have to be those that were saved.
     ///
     /// The arrays have the shapes and dtypes of those that were saved; their layout and their
     /// library may differ. Waits for data that is still on its way. The checkpoint stays, unless
@@ -300,10 +307,10 @@ impl Spool {
     ///
     /// Raises:
     ///     UnknownVersionError: no checkpoint has this version.
-    ///     ArrayError: the number or the names of the arrays differ from those that were saved; an
-    ///         array has another shape or dtype; an array is read-only, as those of JAX always are;
-    ///         items of the arrays share memory; or an argument is not an array that can be
-    ///         written here.
+    ///     ArrayError: the number or the names of the arrays, or what holds them, differ from what
+    ///         was saved; an array has another shape or dtype; an array is read-only, as those of
+    ///         JAX always are; items of the arrays share memory; or an argument is not an array
+    ///         that can be written here.
     ///     DeviceError: an array or the stream belongs to another GPU than the spool.
     ///     DeviceError, OptionError: as for `save`.
     ///     CorruptCheckpointError, LostCheckpointError: the bytes are not those that were saved.
@@ -311,14 +318,18 @@ impl Spool {
     #[pyo3(signature = (version, /, *arrays, stream=None, **named))]
     fn restore(
         slf: &Bound<'_, Self>,
-        version: i64,
+        #[pyo3(from_py_with = version)] version: i64,
         arrays: &Bound<'_, PyTuple>,
         stream: Option<&Bound<'_, PyAny>>,
         named: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<()> {
-        slf.get().profile.settle(slf)?;
-        let target = slf.get().target(stream)?;
-        guarded(arrays.py(), || call::restore(target, version, arrays, named))
+        let (this, py) = (slf.get(), slf.py());
+        this.profile.finish(slf)?;
+        let target = this.target(stream)?;
+        this.call(py, version, || {
+            this.order.restoring(py, this.spool())?;
+            call::restore(target, version, arrays, named)
+        })
     }
 
     /// What was saved under `version`, as new arrays of the library `to`: `"numpy"`, `"cupy"`,
@@ -328,26 +339,30 @@ impl Spool {
     /// CuPy, PyTorch and JAX are made on the GPU of the spool, if it has one.
     ///
     /// Returns:
-    ///     One array when one was saved by position, a tuple when several were, and a dictionary
-    ///     when they were saved by name.
+    ///     One array when one was saved by position, a tuple when several were, a dictionary when
+    ///     they were saved by name; and what holds them where that was saved. Nothing is unpickled:
+    ///     the module of a dataclass has to be imported, and its object is made field by field.
     ///
     /// Raises:
     ///     OptionError: there is no library `to` here, or it has no arrays on `device`.
     ///     DeviceError: the spool is on another GPU.
     ///     MissingLibraryError: it is not installed, or `ml_dtypes` is not, which NumPy needs for
     ///         bfloat16 and the like.
-    ///     ArrayError: it has no such dtype.
+    ///     ArrayError: it has no such dtype; or the class of a dataclass is not loaded.
     ///     All that `restore` raises for a version.
     #[pyo3(signature = (version, /, *, to="numpy", device=None))]
     fn load<'py>(
         &self,
         py: Python<'py>,
-        version: i64,
-        to: &str,
-        device: Option<&str>,
+        #[pyo3(from_py_with = version)] version: i64,
+        #[pyo3(from_py_with = given::to)] to: &str,
+        #[pyo3(from_py_with = given::device)] device: Option<&str>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let wanted = Wanted { to, device };
-        guarded(py, || load::load(py, self.target(None)?, version, wanted))
+        self.call(py, version, || {
+            self.order.restoring(py, self.spool())?;
+            load::load(py, self.target(None)?, version, wanted)
+        })
     }
 
     /// A `with` block in which checkpoint `version` is computed in the spool's own memory:
@@ -362,8 +377,11 @@ impl Spool {
     /// default stream. Where the device tier is full of what cannot be given up yet, the memory is
     /// a temporary one of the GPU, and leaving the block copies it.
     ///
-    /// After the block the memory is the spool's again: arrays over it are not unmapped, but what
-    /// they show is unspecified.
+    /// After the block the memory is the spool's again: an array over it is not unmapped, but what
+    /// it shows is unspecified, and what is written through it would change a checkpoint. The array
+    /// of `to="numpy"` becomes read-only. Other arrays, and views that were made of it, stay as
+    /// they are: with `check_order` the next restore of a checkpoint that was changed so in main
+    /// memory is a `CorruptCheckpointError`.
     ///
     /// Raises:
     ///     ArrayError: a shape or a dtype is missing.
@@ -375,18 +393,20 @@ impl Spool {
     fn writing(
         &self,
         py: Python<'_>,
-        version: i64,
+        #[pyo3(from_py_with = version)] version: i64,
         shape: Option<&Bound<'_, PyAny>>,
         dtype: Option<&Bound<'_, PyAny>>,
         stream: Option<Bound<'_, PyAny>>,
-        to: Option<String>,
+        #[pyo3(from_py_with = given::maybe_to)] to: Option<String>,
         named: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<Writing> {
         let handle = gpu::handle(stream.as_ref())?;
-        let regions = described(version, shape, dtype, named, py)?;
+        let regions = described(version, shape, dtype, named, py);
+        let regions = regions.map_err(|raised| about(py, raised, Some(version)))?;
+        self.unseen.see(&regions);
         self.bring(py, version)?;
         let given = (handle, stream.map(Bound::unbind));
-        Ok(Writing::new(self.with_gpu(), version, regions, given, to))
+        Ok(Writing::new(self.in_place(), version, regions, given, to))
     }
 
     /// A `with` block in which checkpoint `version` is read in the spool's own memory:
@@ -408,14 +428,15 @@ impl Spool {
     fn reading(
         &self,
         py: Python<'_>,
-        version: i64,
+        #[pyo3(from_py_with = version)] version: i64,
         stream: Option<Bound<'_, PyAny>>,
-        to: Option<String>,
+        #[pyo3(from_py_with = given::maybe_to)] to: Option<String>,
     ) -> PyResult<Reading> {
+        self.order.restoring(py, self.spool())?;
         self.bring(py, version)?;
         let handle = gpu::handle(stream.as_ref())?;
         let given = (handle, stream.map(Bound::unbind));
-        Ok(Reading::new(self.with_gpu(), version, given, to))
+        Ok(Reading::new(self.in_place(), version, given, to))
     }
 
     /// The names, dtypes and shapes of what was saved under `version`. Nothing is moved.
@@ -423,8 +444,12 @@ impl Spool {
     /// Raises:
     ///     UnknownVersionError, ClosedError.
     #[pyo3(signature = (version, /))]
-    fn regions<'py>(&self, py: Python<'py>, version: i64) -> PyResult<Bound<'py, PyAny>> {
-        guarded(py, || load::describe(py, &*call::head(py, &self.front, version)?))
+    fn regions<'py>(
+        &self,
+        py: Python<'py>,
+        #[pyo3(from_py_with = version)] version: i64,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        self.call(py, version, || load::describe(py, &*call::head(py, &self.front, version)?))
     }
 
     /// What the codecs did with the arrays of `version`: for each one by name, or by position as
@@ -433,11 +458,14 @@ impl Spool {
     /// Waits for encoders on a GPU that are not done yet.
     ///
     /// Raises:
-    ///     UnknownVersionError, WaitTimeoutError,
-    ///         ClosedError.
+    ///     UnknownVersionError, WaitTimeoutError, ClosedError.
     #[pyo3(signature = (version, /))]
-    fn achieved<'py>(&self, py: Python<'py>, version: i64) -> PyResult<Bound<'py, PyDict>> {
-        guarded(py, || {
+    fn achieved<'py>(
+        &self,
+        py: Python<'py>,
+        #[pyo3(from_py_with = version)] version: i64,
+    ) -> PyResult<Bound<'py, PyDict>> {
+        self.call(py, version, || {
             let found = detached(py, Some(version), || self.front.achieved(version))?;
             stats::achieved(py, &found)
         })
@@ -448,54 +476,53 @@ impl Spool {
     /// A version may be announced several times, and before it is saved. A restore out of order is
     /// served all the same. With `start=False`, nothing is brought back before `start_prefetch`.
     ///
+    /// The spool looks at most 16,384 restores ahead. An iterator or a range may be longer, or
+    /// never end: more is taken from it as restores are made, and what it raises then is raised by
+    /// a restore, before that has begun, and ends the announcement. With `discard_after_restore`
+    /// and with `last=True` it has to end, and is taken as a whole.
+    ///
     /// `last=True` says that every version is discarded after the last restore that is announced
     /// here; an iterable of truth values says it of each restore. Such checkpoints are not moved to
     /// slower tiers while there is room. It is advice: discarding remains to be done, and nothing
     /// is lost without it.
     ///
     /// Raises:
-    ///     TypeError: `versions` is no iterable of integers, or `last` none of truth values.
-    ///     OptionError: `last` is not as long as `versions`.
+    ///     OptionError: `versions` is not an iterable of integers, or `last` not one of truth
+    ///         values; `last` is not as long as `versions`; or there is no end where one is needed.
+    ///     CapacityError: the announced restores do not fit into memory.
     ///     ClosedError.
     #[pyo3(signature = (versions, /, *, start=true, last=None))]
     fn expect(
         &self,
         py: Python<'_>,
         versions: &Bound<'_, PyAny>,
-        start: bool,
+        #[pyo3(from_py_with = given::start)] start: bool,
         last: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<()> {
-        let uses = hints::uses(versions, last)?;
         guarded(py, || {
-            detached(py, None, || {
-                if !start {
-                    self.spool().hold_prefetch()?;
-                }
-                self.spool().expect_uses(uses)
-            })
+            if !start {
+                detached(py, None, || self.spool().hold_prefetch())?;
+            }
+            self.order.announce(self.spool(), versions, last)
         })
     }
 
-    /// Forgets everything that `expect` has announced.
-    ///
-    /// Raises:
-    ///     ClosedError.
+    /// Forgets everything that `expect` has announced. Raises: ClosedError.
     fn forget_hints(&self, py: Python<'_>) -> PyResult<()> {
+        self.order.forget();
         guarded(py, || detached(py, None, || self.spool().forget_hints()))
     }
 
     /// Lets prefetches begin, after `hold_prefetch` or `expect(..., start=False)`.
     ///
-    /// Raises:
-    ///     ClosedError.
+    /// Raises: ClosedError.
     fn start_prefetch(&self, py: Python<'_>) -> PyResult<()> {
         guarded(py, || detached(py, None, || self.spool().start_prefetch()))
     }
 
     /// Lets no prefetch begin until `start_prefetch`: while a forward pass needs the room.
     ///
-    /// Raises:
-    ///     ClosedError.
+    /// Raises: ClosedError.
     fn hold_prefetch(&self, py: Python<'_>) -> PyResult<()> {
         guarded(py, || detached(py, None, || self.spool().hold_prefetch()))
     }
@@ -511,7 +538,12 @@ impl Spool {
     ///     UnknownVersionError, ClosedError.
     #[pyo3(signature = (version, tier, /))]
     #[pyo3(name = "_prefer")]
-    fn prefer(&self, py: Python<'_>, version: i64, tier: &str) -> PyResult<()> {
+    fn prefer(
+        &self,
+        py: Python<'_>,
+        #[pyo3(from_py_with = version)] version: i64,
+        tier: &str,
+    ) -> PyResult<()> {
         let kinds = [TierKind::Device, TierKind::Host, TierKind::Disk];
         let Some(kind) = kinds.into_iter().find(|kind| kind.name() == tier) else {
             let text =
@@ -533,21 +565,51 @@ impl Spool {
     /// Raises:
     ///     UnknownVersionError, ClosedError.
     #[pyo3(signature = (version, /))]
-    fn discard(slf: &Bound<'_, Self>, version: i64) -> PyResult<()> {
+    fn discard(
+        slf: &Bound<'_, Self>,
+        #[pyo3(from_py_with = version)] version: i64,
+    ) -> PyResult<()> {
         let (py, this) = (slf.py(), slf.get());
-        this.profile.settle(slf)?;
-        guarded(py, || detached(py, Some(version), || this.front.discard(version)))
+        this.profile.finish(slf)?;
+        this.call(py, version, || detached(py, Some(version), || this.front.discard(version)))
+    }
+
+    /// Discards all checkpoints. Raises: ClosedError.
+    fn clear(slf: &Bound<'_, Self>) -> PyResult<()> {
+        let (py, this) = (slf.py(), slf.get());
+        for version in this.versions(py)? {
+            match Spool::discard(slf, version) {
+                // Another thread was faster.
+                Err(raised) if raised.is_instance_of::<PyKeyError>(py) => {}
+                done => done?,
+            }
+        }
+        Ok(())
+    }
+
+    /// The greatest version that is saved and not discarded, or None.
+    ///
+    /// Raises:
+    ///     ClosedError.
+    #[getter]
+    fn latest(&self, py: Python<'_>) -> PyResult<Option<i64>> {
+        Ok(self.versions(py)?.last().copied())
     }
 
     /// Waits until every checkpoint is in the slowest tier that can hold it.
     ///
-    /// On a durable disk they survive a crash of the machine from then on.
+    /// On a durable disk they survive a crash of the machine from then on. `timeout` is the longest
+    /// wait in seconds, that of the spool if it is None; `stats().unflushed` says what is still to
+    /// come, also to other threads during the wait.
     ///
     /// Raises:
     ///     CapacityError: a checkpoint is larger than the durable disk.
     ///     CapacityError, StorageError, WaitTimeoutError, ClosedError.
-    fn flush(&self, py: Python<'_>) -> PyResult<()> {
-        guarded(py, || waiting(py, None, |wait| self.front.flush(wait)))
+    ///     OptionError: `timeout` makes no sense.
+    #[pyo3(signature = (*, timeout=None))]
+    fn flush(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<()> {
+        let timeout = timeout.map(|seconds| options::timeout(py, seconds)).transpose()?;
+        guarded(py, || waiting_for(py, None, timeout, |wait| self.front.flush(wait)))
     }
 
     /// The saved versions, in ascending order.
@@ -563,8 +625,12 @@ impl Spool {
     /// Raises:
     ///     UnknownVersionError, ClosedError.
     #[pyo3(signature = (version, /))]
-    fn durable(&self, py: Python<'_>, version: i64) -> PyResult<bool> {
-        guarded(py, || detached(py, Some(version), || self.front.durable(version)))
+    fn durable(
+        &self,
+        py: Python<'_>,
+        #[pyo3(from_py_with = version)] version: i64,
+    ) -> PyResult<bool> {
+        self.call(py, version, || detached(py, Some(version), || self.front.durable(version)))
     }
 
     /// What the spool has done so far. Also answered when it is closed.
@@ -591,21 +657,27 @@ impl Spool {
 
     /// Ends the work and gives everything back; a second call does nothing.
     ///
-    /// A durable spool first writes everything to its disk. Calls of other threads that wait
-    /// meanwhile get a `ClosedError`. Leaving a `with` block and the end of the program close a
-    /// spool as well.
+    /// A durable spool first writes everything to its disk, within `timeout` seconds (that of the
+    /// spool if it is None). What it cannot write is not lost: this raises, the attribute `unsaved`
+    /// of the exception lists the versions that are not durable, and the spool stays open as it
+    /// was, so that it can be closed again. With `discard_unflushed` they are given up instead, and
+    /// a `RuntimeWarning` lists them. Ctrl-C ends the wait; the spool then stays open, too.
+    ///
+    /// Calls of other threads that wait meanwhile get a `ClosedError`. Leaving a `with` block
+    /// closes a spool as well; after an exception, and at the end of the program, what cannot be
+    /// written is given up.
     ///
     /// Raises:
     ///     CapacityError, StorageError, WaitTimeoutError: something could not be made durable.
+    ///     OptionError: `timeout` makes no sense.
     ///     ClosedError.
-    fn close(slf: &Bound<'_, Self>) -> PyResult<()> {
-        let (py, this) = (slf.py(), slf.get());
-        let written = if this.closed() { Ok(()) } else { this.profile.closing(slf) };
-        guarded(py, || {
-            this.kept.finish(py);
-            detached(py, None, || this.front.close())
-        })?;
-        written
+    #[pyo3(signature = (*, timeout=None, discard_unflushed=false))]
+    fn close(slf: &Bound<'_, Self>, timeout: Option<f64>, discard_unflushed: bool) -> PyResult<()> {
+        let timeout = timeout.map(|seconds| options::timeout(slf.py(), seconds)).transpose()?;
+        match discard_unflushed {
+            true => closing::close_and_discard(slf, timeout),
+            false => closing::close(slf, timeout, Unflushed::Keep),
+        }
     }
 
     /// Whether the spool was closed.
@@ -640,6 +712,20 @@ impl Spool {
         self.versions(py).map(|versions| versions.len())
     }
 
+    /// As `load(version)`.
+    fn __getitem__<'py>(
+        &self,
+        py: Python<'py>,
+        #[pyo3(from_py_with = version)] version: i64,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        self.load(py, version, "numpy", None)
+    }
+
+    /// The saved versions, in ascending order; those of the moment at which this begins.
+    fn __iter__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyIterator>> {
+        PyList::new(py, self.versions(py)?)?.try_iter()
+    }
+
     /// True: an empty spool is still a spool.
     fn __bool__(&self) -> bool {
         true
@@ -659,49 +745,29 @@ impl Spool {
         slf
     }
 
-    /// Closes the spool. What goes wrong then does not hide an exception of the block: it is
-    /// added to it as a note.
+    /// Closes the spool. After an exception of the block what cannot be made durable is given up;
+    /// that and all else that goes wrong then is added to the exception as a note.
     fn __exit__(
         slf: &Bound<'_, Self>,
         _class: &Bound<'_, PyAny>,
         raised: &Bound<'_, PyAny>,
         _traceback: &Bound<'_, PyAny>,
     ) -> PyResult<bool> {
-        if !raised.is_none() {
-            slf.get().profile.abandon(slf.py())?;
-        }
-        match Spool::close(slf) {
-            Err(failure) if !raised.is_none() => {
-                let why = failure.value(slf.py());
-                let note = format!("Closing the spool failed as well: {why}");
-                raised.call_method1("add_note", (note,))?;
-                Ok(false)
-            }
-            outcome => outcome.map(|()| false),
-        }
+        closing::exit(slf, raised).map(|()| false)
+    }
+
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        self.order.traverse(&visit)
+    }
+
+    fn __clear__(&self) {
+        self.order.forget();
     }
 
     fn __reduce_ex__(&self, py: Python<'_>, _protocol: &Bound<'_, PyAny>) -> PyResult<()> {
         let message = "A spool holds memory, files and threads of this process, so that it cannot \
                        be copied, pickled or sent to another one. Open a spool in each process.";
         Err(error(py, Class::Option, message))
-    }
-}
-
-impl Drop for Spool {
-    /// Closes the spool without holding up other Python threads.
-    fn drop(&mut self) {
-        // Python objects go only with Python attached; without it they stay.
-        if Python::try_attach(|py| self.kept.finish(py)).is_none() {
-            std::mem::forget(std::mem::take(&mut self.kept));
-        }
-        if Arc::strong_count(self.spool()) > 1 || self.spool().is_closed() {
-            return;
-        }
-        let closed = Python::try_attach(|py| py.detach(|| self.front.close()));
-        // Nobody is left to be told of an error, and the spool closes itself if Python could not
-        // be attached.
-        let _ = closed;
     }
 }
 

@@ -34,6 +34,8 @@ pub fn to_python<'py>(py: Python<'py>, stats: &Stats) -> PyResult<Bound<'py, PyA
         ("hinted_restores", app.hinted_restores),
         ("hints", app.hints),
         ("discards", app.discards),
+        ("unflushed", app.unflushed),
+        ("unflushed_bytes", app.unflushed_bytes),
         ("dropped_spans", app.dropped_spans),
     ]
     .into_py_dict(py)?;

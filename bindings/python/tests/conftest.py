@@ -8,9 +8,11 @@ from collections.abc import Iterator
 import pytest
 import unspool
 
-from fixtures import driver
+from fixtures import default_ctrl_c, driver
 
 __all__ = ["driver", "spool"]
+
+default_ctrl_c()
 
 
 @pytest.fixture

@@ -41,18 +41,20 @@ def test_a_high_fixed_cost_is_shared_and_a_low_one_need_not_be() -> None:
     slow = accumulate.plan(run, codec=NVCOMP, cache="1GB", link=25e9).best
     codec = CodecCost.linear("fast", 7e-6, 1e12, in_place=True, compacts=False)
     fast = accumulate.plan(run, codec=codec, cache="1GB", link=25e9).best
-    assert slow.counts["A"] > 50 and fast.counts["A"] == 0
+    assert slow.counts["hold"] > 50 and fast.counts["hold"] == 0
     assert fast.blocked < slow.blocked
 
 
 def test_the_parts_of_an_outcome_add_up() -> None:
     run = equal(7)
-    found = accumulate.follow(run, "UCAAXAX", codec=NVCOMP, cache="64MiB", link=25e9)
+    decisions = ["raw", "alone", "hold", "hold", "together", "hold", "together"]
+    found = accumulate.follow(run, decisions, codec=NVCOMP, cache="64MiB", link=25e9)
     parts = found.computing + found.room + found.copies + found.codec + found.last
     assert found.seconds == pytest.approx(parts)
     assert found.link_bytes == 2 * MB + 6 * MB // 5
     assert found.throughput == pytest.approx(14 * MB / found.seconds)
-    assert found.counts == {"U": 1, "C": 1, "A": 3, "X": 2}
+    assert found.counts == {"raw": 1, "alone": 1, "hold": 3, "together": 2}
+    assert found.decisions == tuple(decisions)
 
 
 def test_what_makes_no_sense_is_refused() -> None:
@@ -64,9 +66,9 @@ def test_what_makes_no_sense_is_refused() -> None:
     with pytest.raises(OptionError, match="larger cache"):
         accumulate.plan(run, codec=TWINE, cache="1MB", link=25e9)
     with pytest.raises(OptionError, match="2 decisions for 3"):
-        accumulate.follow(run, "UU", codec=TWINE, cache="1GB", link=25e9)
-    with pytest.raises(OptionError, match="letters"):
-        accumulate.follow(run, "UUZ", codec=TWINE, cache="1GB", link=25e9)
+        accumulate.follow(run, ["raw"] * 2, codec=TWINE, cache="1GB", link=25e9)
+    with pytest.raises(OptionError, match="one of raw, alone, hold, together"):
+        accumulate.follow(run, ["raw", "raw", "U"], codec=TWINE, cache="1GB", link=25e9)
     with pytest.raises(OptionError, match="until"):
         accumulate.plan(run, codec=TWINE, cache="1GB", link=25e9, until="lunch")
     with pytest.raises(OptionError, match="ascending"):
@@ -78,7 +80,7 @@ def test_costs_of_codecs_are_lines_through_points(tmp_path: Path) -> None:
     assert [cost.seconds(size) for size in (0, 100, 150, 400)] == [1.0, 1.0, 1.5, 4.0]
     assert CodecCost.linear("mine", 5.0, 100.0).seconds(200) == pytest.approx(7.0)
     file = tmp_path / "cost.json"
-    file.write_text(json.dumps(TWINE.as_dict()))
+    file.write_text(json.dumps(TWINE.to_dict()))
     assert CodecCost.load_from(file) == TWINE
     file.write_text("{}")
     with pytest.raises(ProfileError, match="unspool_codec_cost"):
@@ -107,7 +109,7 @@ def test_a_profile_survives_its_file(tmp_path: Path) -> None:
 ])  # fmt: skip
 def test_a_changed_profile_is_refused(tmp_path: Path, change: Any) -> None:
     layouts = ((("u", "float32", (3, 4)),),)
-    found = Profile((Recorded(0.0, 48, 20), Recorded(0.1, 48, 20)), layouts).as_dict()
+    found = Profile((Recorded(0.0, 48, 20), Recorded(0.1, 48, 20)), layouts).to_dict()
     change(found)
     file = tmp_path / "run.json"
     file.write_text(json.dumps(found))
@@ -116,8 +118,10 @@ def test_a_changed_profile_is_refused(tmp_path: Path, change: Any) -> None:
 
 
 def test_schedules_are_shown_by_runs() -> None:
-    assert shortened("UUUAAXC") == "3U 2A X C"
-    assert shortened("UC" * 50).endswith("... (60 more)")
+    assert shortened([*["raw"] * 3, *["hold"] * 2, "together", "alone"]) == (
+        "3 raw, 2 hold, together, alone"
+    )
+    assert shortened(["raw", "alone"] * 50).endswith("... (60 more)")
 
 
 def test_the_command_shows_a_table(capsys: pytest.CaptureFixture[str]) -> None:
@@ -168,7 +172,7 @@ def run(
     spool, watch = _Spool(**more), accumulate.open_profile(path, codec)
     for version, shape in enumerate(shapes):
         _busy(pace)
-        spool.raw.append(watch.before_save(spool) == "U")
+        spool.raw.append(watch.before_save(spool) == "raw")
         spool.arrays[version] = np.zeros(shape, np.float32)
         watch.after_save(spool, version)
     watch.closing(spool)
@@ -193,7 +197,7 @@ def test_the_first_run_is_recorded_and_the_next_one_follows_it(tmp_path: Path) -
         warnings.simplefilter("error")
         again, watch = run(path, shapes)
     assert watch.plan is not None
-    assert again.raw == [letter == "U" for letter in watch.plan.best.decisions]
+    assert again.raw == [decision == "raw" for decision in watch.plan.best.decisions]
 
 
 def test_bytes_of_what_was_discarded_meanwhile_count_as_raw(tmp_path: Path) -> None:
@@ -203,7 +207,7 @@ def test_bytes_of_what_was_discarded_meanwhile_count_as_raw(tmp_path: Path) -> N
         spool.arrays[version] = np.zeros(10, np.float32)
         watch.after_save(spool, version)
     del spool.arrays[1]
-    watch.settle(spool)
+    watch.finish(spool)
     watch.closing(spool)
     stored = [one.stored for one in Profile.load_from(tmp_path / "run.json").checkpoints]
     assert stored == [4, 40, 4]
@@ -333,7 +337,7 @@ def test_two_last_saves_at_the_same_time_drop_the_plan(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("column", [[1e400], [10**30], [-1], ["x"]])
 def test_a_profile_with_impossible_sizes_is_refused(tmp_path: Path, column: list[Any]) -> None:
-    found = equal(1).as_dict()
+    found = equal(1).to_dict()
     found["checkpoints"]["raw"] = column
     (tmp_path / "run.json").write_text(json.dumps(found))
     with pytest.raises(ProfileError, match=r"run\.json"):

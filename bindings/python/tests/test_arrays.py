@@ -205,6 +205,13 @@ def test_numpy_scalars_and_subclasses_are_arrays(spool: unspool.Spool, tmp_path)
     assert fields["b"][0] == 2.0
 
 
+def test_a_scalar_of_numpy_that_lends_no_unit_is_refused(spool: unspool.Spool) -> None:
+    with pytest.raises(unspool.errors.ArrayError, match=r"numpy\.asarray"):
+        spool.save(0, np.datetime64("2026-01-01"))
+    spool.save(0, np.asarray(np.datetime64("2026-01-01")))
+    assert spool.load(0) == np.datetime64("2026-01-01")
+
+
 def test_memory_is_given_back_after_every_call(spool: unspool.Spool) -> None:
     block = bytearray(8)
     calls = [
@@ -243,9 +250,27 @@ def test_a_version_is_any_integer_of_64_bits(spool: unspool.Spool) -> None:
         assert version in spool
     assert spool.versions() == sorted([-1, 0, 2**63 - 1, -(2**63), 7, 9, 1])
     for version in ("3", 3.0, None):
-        with pytest.raises(TypeError):
+        with pytest.raises(unspool.errors.OptionError, match="version") as raised:
             spool.save(version, np.zeros(1))
+        assert isinstance(raised.value, TypeError)
         assert version not in spool
-    with pytest.raises(OverflowError):
-        spool.save(2**63, np.zeros(1))
+    for call in (spool.save, spool.restore):
+        with pytest.raises(unspool.errors.OptionError, match="version"):
+            call(2**63, np.zeros(1))
+    for call in (spool.load, spool.discard, spool.regions, spool.durable, spool.reading):
+        with pytest.raises(unspool.errors.OptionError, match="version"):
+            call(-(2**70))
+    with pytest.raises(unspool.errors.OptionError, match="version"):
+        spool.save_many({2**63: np.zeros(1)})
+    with pytest.raises(unspool.errors.OptionError, match="version"):
+        spool.expect([1, 2**63])
     assert 2**63 not in spool
+
+
+def test_as_many_arrays_as_the_format_holds_come_back(spool: unspool.Spool) -> None:
+    arrays = [np.full(2, i, np.float32) for i in range(65_536)]
+    spool.save(0, *arrays)
+    for target in arrays:
+        target[:] = -1
+    spool.restore(0, *arrays)
+    assert all((array == i).all() for i, array in enumerate(arrays))

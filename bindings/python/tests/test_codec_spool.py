@@ -215,7 +215,7 @@ def test_the_figures_count_what_encoding_brought(tmp_path: Path) -> None:
     assert (twine.name, twine.encodes, twine.raw_bytes) == ("twine", 40, stats.raw_bytes)
     assert twine.decodes >= 40 and twine.encode_seconds > 0 and twine.decode_seconds > 0
     whole = spool.stats()
-    assert json.loads(json.dumps(whole.as_dict()))["codec"]["ratio"] == stats.ratio
+    assert json.loads(json.dumps(whole.to_dict()))["codec"]["ratio"] == stats.ratio
     rows = [line.split() for line in str(whole).splitlines()]
     assert ["twine", "40"] in [row[:2] for row in rows]
 
@@ -241,7 +241,7 @@ def test_auto_never_loses_anything(tmp_path: Path) -> None:
         assert auto is not None and auto.latest
         decided = auto.stays + auto.keeps_up + auto.not_worth_it
         assert decided + auto.chosen + auto.tried == 40
-        assert spool.stats().as_dict()["auto"]["latest"] == auto.latest
+        assert spool.stats().to_dict()["auto"]["latest"] == auto.latest
 
 
 def test_a_larger_history_fits_the_same_memory() -> None:
@@ -283,3 +283,16 @@ def test_zfp_refuses_what_it_cannot_express_and_the_spool_goes_on() -> None:
             spool.save(0, broken)
         spool.save(0, values)
         assert np.abs(spool.load(0) - values).max() < 0.1
+
+
+def test_a_name_that_no_array_has_is_said() -> None:
+    spool = Spool(host="1MiB", codec={"u": "lossless", "vv": "lossless"})
+    spool.save(1, u=np.zeros(3), v=np.zeros(3))
+    with pytest.warns(RuntimeWarning, match="names vv, and no array"):
+        spool.close()
+    with Spool(host="1MiB", codec={"u": "lossless"}):
+        pass
+    with Spool(host="1MiB") as spool:
+        with pytest.raises(unspool.errors.OptionError, match="names w, and the arrays are u, v"):
+            spool.save(1, u=np.zeros(3), v=np.zeros(3), codec={"w": "lossless"})
+        spool.save(1, u=np.zeros(3), v=np.zeros(3), codec={"u": "lossless"})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import pickle
 
 import numpy as np
@@ -175,6 +176,18 @@ def test_damaged_bytes_are_refused_or_decoded_to_something(codec: object, outer:
         with pytest.raises(unspool.errors.CorruptCheckpointError):
             decode(Encoded(encoded.data[:cut], codec, "float32", (40, 50), outer))
     assert refused > 0 or codec is None or outer is None
+
+
+@pytest.mark.parametrize("outer", [None, "zstd"])
+@pytest.mark.parametrize("codec", [None, "lossless", Bound(abs=1e-3), Zfp(rate=16)])
+def test_one_changed_byte_of_what_was_encoded_is_noticed(codec: object, outer: str) -> None:
+    encoded = encode(np.sin(np.arange(3000.0)).reshape(50, 60), codec, outer=outer)
+    for place in (0, encoded.nbytes // 2, encoded.nbytes - 1):
+        data = bytearray(encoded.data)
+        data[place] ^= 1
+        with pytest.raises(unspool.errors.CorruptCheckpointError, match="checksum"):
+            decode(dataclasses.replace(encoded, data=bytes(data)))
+    decode(pickle.loads(pickle.dumps(encoded)))
 
 
 def test_a_stream_of_another_array_is_refused() -> None:

@@ -78,7 +78,7 @@ def test_a_diagnosis_has_figures_text_and_json(no_driver: None, tmp_path: Path) 
     for part in ("driver", "memory", "RLIMIT_MEMLOCK", "disk", "O_DIRECT", "MISSING (CUDA)"):
         assert part in text
     assert max(map(len, text.splitlines())) <= 100 + len(str(tmp_path))
-    copied = json.loads(json.dumps(found.as_dict()))
+    copied = json.loads(json.dumps(found.to_dict()))
     assert copied["disk"]["direct"] is found.disk.direct
     assert copied["libraries"]["numpy"] == found.libraries["numpy"]
 

@@ -160,7 +160,7 @@ def test_the_report_agrees_with_the_interpreter_and_with_the_calls(
     assert 0 < report.forward_seconds + report.reverse_seconds < report.seconds
     shown = str(report)
     assert f"{N} steps in" in shown and "computed again" in shown and "host" in shown
-    assert report.as_dict()["restores"] == report.restores
+    assert report.to_dict()["restores"] == report.restores
 
 
 def test_copies_that_are_only_reversed_from_hold_the_part_alone(spool: unspool.Spool) -> None:

@@ -84,22 +84,22 @@ def recorded(path: Path, intervals: float, codec: str) -> None:
     Profile(rows, layouts, codec, "cuda:0", 4 << 20, Rate(5e8)).save_to(path)
 
 
-def test_a_plan_is_carried_out_with_all_its_letters(driver: Driver, tmp_path: Path) -> None:
+def test_a_plan_is_carried_out_with_all_its_decisions(driver: Driver, tmp_path: Path) -> None:
     path = tmp_path / "run.json"
     recorded(path, 1e-6, repr(BOUND))
     known = Profile.load_from(path)
     found = accumulate.plan(known, codec=accumulate.TWINE, cache="4MiB", most_together=4096)
     counts = found.best.counts
-    assert counts["A"] > 0 and counts["X"] > 0, found.best.decisions
+    assert counts["hold"] > 0 and counts["together"] > 0, found.best.decisions
     with warnings.catch_warnings():
         # How fast this machine is at the moment is no matter here.
         warnings.filterwarnings("ignore", "The plan .*of computing", accumulate.PlanDroppedWarning)
         with opened(profile=path) as spool:
             save(spool, driver, range(12))
             kept = [spool.achieved(version)["0"].codec for version in range(12)]
-            assert kept == ["raw" if one == "U" else "twine" for one in found.best.decisions]
+            assert kept == ["raw" if one == "raw" else "twine" for one in found.best.decisions]
             codec = spool.stats().codec
-            assert codec.launched == 12 - counts["U"] and codec.most_together > 1
+            assert codec.launched == 12 - counts["raw"] and codec.most_together > 1
             for version in range(12):
                 error = np.abs(restored(spool, driver, version) - wave(SHAPE, "float32", version))
                 assert error.max() <= 1e-3 * np.ptp(wave(SHAPE, "float32", version))

@@ -100,6 +100,39 @@ def test_what_is_no_disk_is_refused_with_advice(disk: object) -> None:
         unspool.Spool(disk=disk)
 
 
+@pytest.mark.parametrize(
+    ("options", "advice"),
+    [
+        ({"durable": "no"}, r"Disk\(durable='no'\).*True or False"),
+        ({"durable": 1}, r"Disk\(durable=1\).*True or False"),
+        ({"durable": None}, r"Disk\(durable=None\).*True or False"),
+        ({"mode": "w"}, r"Disk\(mode='w'\).*\"r\""),
+        ({"mode": 3}, r"Disk\(mode=3\).*\"r\""),
+        ({"permissions": "0o640"}, r"Disk\(permissions='0o640'\).*0o640"),
+        ({"permissions": 0o4755}, r"Disk\(permissions=2541\).*0o640"),
+        ({"permissions": 0o100}, r"Disk\(permissions=64\).*0o640"),
+    ],
+)
+def test_an_argument_of_a_disk_that_makes_no_sense_is_named(
+    options: dict[str, object], advice: str, tmp_path: Path
+) -> None:
+    with pytest.raises(unspool.errors.OptionError, match=advice):
+        unspool.Spool(disk=unspool.Disk(tmp_path, **options))  # type: ignore[arg-type]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_mistyped_path_is_refused_and_not_created(tmp_path: Path) -> None:
+    for durable in (False, True):
+        disk = unspool.Disk(tmp_path / "scrtach" / "run", durable=durable)
+        with pytest.raises(unspool.errors.StorageError, match="scrtach does not exist"):
+            unspool.Spool(disk=disk)
+        with pytest.raises(unspool.errors.StorageError, match="there is no such directory"):
+            unspool.Spool(disk=unspool.Disk(tmp_path / "scrtach", mode="r"))
+    assert list(tmp_path.iterdir()) == []
+    with unspool.Spool(disk=tmp_path / "run"):
+        assert (tmp_path / "run").is_dir()
+
+
 def test_a_directory_that_cannot_be_used_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(unspool.errors.StorageError, match=str(tmp_path)) as failure:
@@ -164,3 +197,26 @@ def test_new_arrays_are_made_where_they_are_wanted(to: str, device: str, place: 
 def test_arrays_are_not_made_where_their_library_has_none(to: str, device: str) -> None:
     with pytest.raises(unspool.errors.OptionError, match="never there"):
         device_for(to, device, 0)
+
+
+@pytest.mark.parametrize(
+    "name", ["discard_after_restore", "timeout", "verify", "trace", "on", "shrink_ok"]
+)
+def test_an_option_of_another_type_is_named(name: str) -> None:
+    with pytest.raises(unspool.errors.OptionError, match=f"{name}=.*'list'"):
+        unspool.Spool(host="1MiB", **{name: []})
+
+
+def test_an_argument_of_another_type_is_named() -> None:
+    with unspool.Spool(host="1MiB") as spool:
+        for name, call in {
+            "start": lambda: spool.expect([1], start="now"),
+            "to": lambda: spool.load(1, to=3),
+            "device": lambda: spool.load(1, device=3),
+            "to=": lambda: spool.reading(1, to=3),
+            "versions": lambda: spool.expect(3),
+            "last": lambda: spool.expect([1], last=7),
+        }.items():
+            with pytest.raises(unspool.errors.OptionError, match=name) as raised:
+                call()
+            assert isinstance(raised.value, TypeError)

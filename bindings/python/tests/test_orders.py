@@ -2,6 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import gc
+import itertools
+import signal
+import threading
+import weakref
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -105,6 +112,121 @@ def test_hints_may_be_forgotten(tmp_path: Path) -> None:
             spool.expect(3)
         with pytest.raises(TypeError):
             spool.expect(["a"])
+
+
+def test_an_order_without_an_end_is_followed() -> None:
+    with unspool.Spool(host="1MiB") as spool:
+        for version in range(COUNT):
+            spool.save(version, np.full(3, version))
+        taken = itertools.count()
+        spool.expect(next(taken) % COUNT for _ in itertools.repeat(None))
+        first = next(taken)
+        assert COUNT < spool.stats().hints <= first
+        target = np.zeros(3, int)
+        for restore in range(2 * first + 10):
+            spool.restore(restore % COUNT, target)
+            assert target[0] == restore % COUNT
+        assert next(taken) > 2 * first
+        stats = spool.stats()
+        assert stats.hints > COUNT and stats.hinted_restores == 2 * first + 10
+
+
+def test_an_order_without_an_end_is_followed_by_every_way_to_read() -> None:
+    with unspool.Spool(host="1MiB") as spool:
+        spool.save(0, np.zeros(1))
+        for read in (spool.load, lambda version: spool.reading(version).__enter__()):
+            spool.expect(itertools.repeat(0))
+            full = spool.stats().hints
+            for _ in range(full):
+                read(0)
+            assert 0 < spool.stats().hints <= full
+            spool.forget_hints()
+
+
+def test_ranges_and_lists_longer_than_the_window_are_followed_to_their_end() -> None:
+    long = 40_000
+    with unspool.Spool(host="1MiB") as spool:
+        spool.save(0, np.zeros(1))
+        spool.expect(itertools.repeat(0, long))
+        spool.expect([0] * long)
+        target = np.zeros(1)
+        for _ in range(2 * long):
+            spool.restore(0, target)
+        assert spool.stats().hints == 0 and spool.stats().hinted_restores == 2 * long
+        spool.expect(range(10**18))
+        assert 0 < spool.stats().hints < long
+
+
+def test_ctrl_c_ends_an_order_without_an_end() -> None:
+    with unspool.Spool(host="64KiB", discard_after_restore=True) as spool:
+        timer = threading.Timer(0.05, signal.raise_signal, [signal.SIGINT])
+        timer.start()
+        with pytest.raises(KeyboardInterrupt):
+            for _ in range(100):
+                with contextlib.suppress(unspool.errors.OptionError):
+                    spool.expect(itertools.count())
+        timer.join()
+        assert spool.stats().hints == 0
+
+
+def test_an_order_without_an_end_is_refused_where_all_of_it_has_to_be_known() -> None:
+    with unspool.Spool(host="64KiB") as spool:
+        with pytest.raises(unspool.errors.OptionError, match="last=True"):
+            spool.expect(itertools.count(), last=True)
+        assert spool.stats().hints == 0
+
+
+def test_what_an_order_raises_is_raised_by_a_restore_that_can_be_repeated() -> None:
+    def order() -> Iterator[int]:
+        yield from itertools.repeat(0, 20_000)
+        raise ZeroDivisionError
+
+    with unspool.Spool(host="1MiB") as spool:
+        spool.save(0, np.zeros(1))
+        spool.expect(order())
+        target = np.zeros(1)
+        raised = 0
+        for _ in range(20_000):
+            try:
+                spool.restore(0, target)
+            except ZeroDivisionError:
+                raised += 1
+                spool.restore(0, target)
+        assert raised == 1 and spool.stats().restores == 20_000
+
+
+def test_an_order_may_call_the_spool_and_may_be_forgotten() -> None:
+    with unspool.Spool(host="1MiB") as spool:
+
+        def order() -> Iterator[int]:
+            for version in itertools.count():
+                if version % 10_000 == 0:
+                    assert version > 0 or spool.load(0)[0] == 7
+                    spool.expect([0])
+                yield 0
+
+        spool.save(0, np.full(1, 7))
+        spool.expect(order())
+        spool.forget_hints()
+        assert spool.stats().hints == 0
+        for _ in range(3000):
+            spool.load(0)
+        assert spool.stats().hinted_restores <= 1
+
+
+def test_a_spool_whose_order_refers_to_it_is_collected() -> None:
+    spool = unspool.Spool(host="64KiB")
+
+    def order(own: unspool.Spool) -> Iterator[int]:
+        while True:
+            yield len(own)
+
+    spool.expect(order(spool))
+    gone = weakref.ref(spool)
+    with pytest.warns(ResourceWarning):
+        del spool
+        gc.collect()
+    assert gone() is None
 
 
 def test_a_full_stack_refuses_and_goes_on_after_a_discard(tmp_path: Path) -> None:
@@ -243,7 +365,7 @@ def test_a_promise_to_discard_may_be_broken(tmp_path: Path) -> None:
 
 def test_flags_that_do_not_fit_the_versions_are_refused() -> None:
     with unspool.Spool(host="64KiB") as spool:
-        with pytest.raises(unspool.errors.OptionError, match="2 truth values for 3 versions"):
+        with pytest.raises(unspool.errors.OptionError, match="one truth value for each version"):
             spool.expect([1, 2, 3], last=[True, False])
         with pytest.raises(TypeError):
             spool.expect([1], last=7)

@@ -5,6 +5,7 @@ Links are given, so that nothing is measured and every figure is the same on eve
 
 from __future__ import annotations
 
+import argparse
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +15,8 @@ import pytest
 import unspool
 from unspool import planning, schedules
 from unspool._plan import forecasting
+from unspool._plan.command import ShownProgress
+from unspool._plan.options import add_options
 from unspool._plan.problem import problem_of
 from unspool._plan.proposals import proposals
 from unspool._plan.sizes import tiers_of
@@ -418,3 +421,25 @@ def test_mistakes_are_one_line(
     shown = capsys.readouterr()
     assert reason in shown.err and shown.err.count("\n") == 1
     assert shown.err.startswith("unspool: ") and shown.out == ""
+
+
+def test_a_plan_tells_of_each_schedule_that_it_looks_at() -> None:
+    names: list[str] = []
+    found = planned(50, host="10kB", progress=names.append)
+    assert {one.name for one in found.candidates} <= set(names)
+
+
+def test_the_command_takes_many_steps_as_people_write_them_and_says_what_it_looks_at(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    parser = argparse.ArgumentParser()
+    add_options(parser)
+    required = ["--state", "1MiB", "--step-ms", "1", "--steps"]
+    assert parser.parse_args([*required, "1e9"]).steps == 10**9
+    for wrong in ("1.5", "1e-3", "0", "nan", "1e400", "many"):
+        with pytest.raises(SystemExit):
+            parser.parse_args([*required, wrong])
+    capsys.readouterr()
+    ShownProgress(10**9).show("Revolve")
+    ShownProgress(10).show("StoreAll")
+    assert capsys.readouterr().err == "looking at Revolve\n"

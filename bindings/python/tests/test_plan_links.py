@@ -128,7 +128,7 @@ def test_links_survive_a_file(tmp_path: Path) -> None:
     links.save_to(file)
     assert Links.load_from(file) == links
     assert children(tmp_path) == ["links.json"]
-    assert Links.from_dict(json.loads(json.dumps(links.as_dict()))) == links
+    assert Links.from_dict(json.loads(json.dumps(links.to_dict()))) == links
 
 
 @pytest.mark.parametrize(
@@ -168,7 +168,7 @@ def test_files_of_another_kind_are_no_links(tmp_path: Path, text: str) -> None:
 )
 def test_links_that_someone_wrote_wrongly_are_refused(name: str, value: object) -> None:
     with pytest.raises(LinksError, match="incomplete or changed"):
-        Links.from_dict({**made().as_dict(), name: value})
+        Links.from_dict({**made().to_dict(), name: value})
 
 
 def test_a_link_slows_computing_by_a_share() -> None:

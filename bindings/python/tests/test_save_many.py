@@ -39,7 +39,7 @@ def test_what_is_refused_is_named_and_the_others_are_saved() -> None:
         assert spool.versions() == [0, 1, 2]
 
 
-@pytest.mark.parametrize("given", [[1], [(1,)], [("a", 1)], {1: "text"}, {1: ()}])
+@pytest.mark.parametrize("given", [[1], [(1,)], [("a", 1)], {1: object()}, {1: ()}])
 def test_what_is_not_a_pair_with_arrays_is_refused(given: object) -> None:
     with Spool(host="1MiB", on="cpu") as spool:
         with pytest.raises((ArrayError, Error)):

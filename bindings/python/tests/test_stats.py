@@ -51,7 +51,7 @@ def test_figures_do_not_change(tmp_path: Path) -> None:
 
 def test_figures_go_into_a_file(tmp_path: Path) -> None:
     stats = busy_spool(tmp_path)
-    read = json.loads(json.dumps(stats.as_dict()))
+    read = json.loads(json.dumps(stats.to_dict()))
     assert read["tiers"][0]["evictions"] == stats.tiers[0].evictions
     assert read["links"][0]["flush"]["bytes"] == stats.links[0].flush.bytes
 
@@ -135,3 +135,14 @@ def test_a_long_history_is_shown_with_separators() -> None:
     ):
         assert part in shown
     assert "keeps up" not in shown
+
+
+def test_figures_are_json_that_every_reader_takes(tmp_path: Path) -> None:
+    tiers = {"host": "1MiB", "disk": tmp_path, "codec": unspool.Bound(abs=1e-3)}
+    with unspool.Spool(**tiers) as spool:
+        fresh = json.dumps(spool.stats().to_dict(), allow_nan=False)
+        spool.save(1, np.array([1.0, np.inf, np.nan]))
+        spool.load(1)
+        used = json.loads(json.dumps(spool.stats().to_dict(), allow_nan=False))
+    assert json.loads(fresh)["saves"] == 0 and used["saves"] == used["restores"] == 1
+    assert used["tiers"][0]["name"] == "host"

@@ -17,7 +17,7 @@ import stub
 PACKAGE = Path(unspool.__file__).parent
 STUB = ast.parse((PACKAGE / "_unspool.pyi").read_text())
 SPOOL = next(n for n in STUB.body if isinstance(n, ast.ClassDef) and n.name == "Spool")
-PROPERTIES = {"closed", "discard_after_restore", "on"}
+PROPERTIES = {"closed", "discard_after_restore", "latest", "on"}
 OVERLOADED = {"save", "restore", "writing"}
 SCHEDULES = next(n for n in STUB.body if isinstance(n, ast.ClassDef) and n.name == "ScheduleCore")
 STATIC = next(n for n in SCHEDULES.body if isinstance(n, ast.FunctionDef) and n.name == "z_cut")
@@ -28,6 +28,7 @@ EXCEPTIONS = [getattr(errors, name) for name in errors.__all__]
 def test_the_stub_names_every_method_and_no_other() -> None:
     shown = {name for name in vars(unspool.Spool) if not name.startswith("_")}
     dunders = {"__new__", "__contains__", "__len__", "__bool__", "__enter__", "__exit__"}
+    dunders |= {"__getitem__", "__iter__"}
     private = {"_prefer"}
     assert set(METHODS) == shown | dunders | private
     assert dunders <= set(vars(unspool.Spool))

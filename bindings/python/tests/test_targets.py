@@ -98,8 +98,6 @@ def test_other_arrays_than_those_that_were_saved_are_refused(saved: unspool.Spoo
         saved.restore(3, u, v)
     with refused(kind, "arrays named u, w", "arrays named u, v"):
         saved.restore(3, u=u, w=v)
-    with refused(kind, "array named u", "arrays named u, v"):
-        saved.restore(3, u=u)
     with refused(kind, "arrays named u, v, w"):
         saved.restore(3, u=u, v=v, w=v)
     with refused(kind, "no array"):
@@ -120,10 +118,10 @@ class WithoutMemory:
 
 def test_what_is_no_array_is_refused_with_advice(spool: unspool.Spool) -> None:
     kind = unspool.errors.ArrayError
-    with refused(kind, "save(1): array 0 (list)", "one by one"):
-        spool.save(1, [np.zeros(3), np.zeros(3)])
-    with refused(kind, 'array "u" (float)', "NumPy, CuPy, PyTorch or JAX"):
-        spool.save(1, u=3.0)
+    with refused(kind, "save(1): array 0 (set)", "one by one"):
+        spool.save(1, {1, 2})
+    with refused(kind, 'array "u" (object)', "NumPy, CuPy, PyTorch or JAX"):
+        spool.save(1, u=object())
     with refused(kind, "WithoutMemory", "numpy.asarray"):
         spool.save(1, WithoutMemory())
     with refused(kind, "Python objects"):

@@ -206,3 +206,31 @@ def test_ctrl_c_ends_a_wait_and_the_spool_stays_usable(tmp_path: Path) -> None:
     done = python(INTERRUPTED, tmp_path)
     assert done.returncode == 0, done.stderr
     assert done.stdout.split() == ["interrupted", "usable"]
+
+
+SMALL_STACK = """
+import threading
+import numpy as np, unspool
+from unspool import Bound, codecs
+values = np.random.default_rng(0).standard_normal((60, 70))
+done = []
+spool = unspool.Spool(host="4MiB", codec="lossless")
+def work():
+    spool.save(0, values)
+    spool.save(1, values, codec=Bound(abs=1e-3))
+    done.append((spool.load(0) == values).all())
+    done.append(np.abs(spool.load(1) - values).max() <= 1e-3)
+work()
+spool.discard(0)
+spool.discard(1)
+threading.stack_size(40 << 10)
+thread = threading.Thread(target=work)
+thread.start()
+thread.join()
+print(all(done), len(done))
+"""
+
+
+def test_a_thread_with_a_small_stack_encodes() -> None:
+    done = python(SMALL_STACK)
+    assert (done.returncode, done.stdout) == (0, "True 4\n"), done.stderr

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 from collections.abc import Iterator
 from pathlib import Path
@@ -118,6 +119,74 @@ def test_after_the_block_the_memory_is_lent_no_more_and_stays_mapped() -> None:
     gc.collect()
     # What it shows is unspecified; that it can be read is what counts.
     assert written.sum() >= 0 and seen.sum() >= 0
+
+
+@pytest.mark.parametrize("leaves", ["by its end", "by an exception"])
+def test_the_numpy_array_of_a_block_is_read_only_after_it(
+    spool: unspool.Spool, leaves: str
+) -> None:
+    with (
+        contextlib.suppress(ZeroDivisionError),
+        spool.writing(1, u=((3, 4), "f4"), v=(3, "f8"), to="numpy") as arrays,
+    ):
+        arrays["u"][...] = numbers()
+        arrays["v"][...] = 1
+        if leaves == "by an exception":
+            raise ZeroDivisionError
+    for array in arrays.values():
+        with pytest.raises(ValueError, match="read-only"):
+            array[...] = 2
+    if leaves == "by its end":
+        assert same_bits(spool.load(1)["u"], numbers())
+
+
+def checked(**tiers: object) -> unspool.Spool:
+    return unspool.Spool(on="cpu", debug=unspool.Debug(check_order=True), **tiers)
+
+
+def test_a_write_through_a_view_after_the_block_is_found() -> None:
+    with checked(host="8MiB") as spool:
+        with spool.writing(1, (3, 4), "f4", to="numpy") as array:
+            array[...] = numbers()
+            view = array[1:]
+        target = np.zeros((3, 4), "f4")
+        spool.restore(1, target)
+        assert same_bits(target, numbers())
+        view[...] = 7
+        with pytest.raises(unspool.errors.CorruptCheckpointError, match="after the block"):
+            spool.restore(1, target)
+        with pytest.raises(unspool.errors.CorruptCheckpointError, match="after the block"):
+            spool.load(1)
+        with (
+            pytest.raises(unspool.errors.CorruptCheckpointError, match="after the block"),
+            spool.reading(1),
+        ):
+            pass
+
+
+def test_a_write_after_the_block_never_gives_other_values_out(tmp_path: Path) -> None:
+    with checked(host="64KiB", disk=tmp_path) as spool:
+        with spool.writing(1, (4096,), "f8") as buffer:
+            array = np.asarray(buffer)
+            array[...] = 1
+        array[...] = 2
+        spool.flush()
+        for version in range(2, 8):
+            spool.save(version, np.zeros(4096))
+        # The bytes may have been on their way to the disk before they were written.
+        seen = 1.0
+        with contextlib.suppress(unspool.errors.CorruptCheckpointError):
+            seen = spool.load(1).mean()
+        assert seen == 1.0
+
+
+def test_a_version_that_is_saved_again_is_another_checkpoint() -> None:
+    with checked(host="8MiB") as spool:
+        with spool.writing(1, (3,), "f4", to="numpy") as array:
+            array[...] = 1
+        spool.discard(1)
+        spool.save(1, np.zeros(3, "f4"))
+        assert not spool.load(1).any()
 
 
 def test_a_block_is_entered_once(spool: unspool.Spool) -> None:

@@ -1,4 +1,4 @@
-//! What every codec in main memory does, and the codecs that there are.
+//! The trait of codecs in main memory, and the list of them.
 
 use std::fmt;
 
@@ -12,10 +12,10 @@ const CODECS: [&dyn Codec; 3] = [&Raw, &Twine, &ZfpCodec];
 
 /// A codec in main memory. The bytes that it makes depend on the values and the spec alone.
 pub trait Codec: Sync + fmt::Debug {
-    /// What a frame calls it.
+    /// The id of the codec in a frame.
     fn id(&self) -> CodecId;
 
-    /// The most bytes that it makes of an array.
+    /// The most bytes that the codec makes of an array.
     ///
     /// # Errors
     /// `Invalid` when it does not take the dtype, or the spec is another codec's or does not fit
@@ -35,7 +35,7 @@ pub trait Codec: Sync + fmt::Debug {
         shape: &[u64],
         source: &[u8],
         out: &mut [u8],
-    ) -> Result<Made, CodecError>;
+    ) -> Result<EncodedStream, CodecError>;
 
     /// Fills `out` with the values of an array from the bytes that were made of it. Any bytes are
     /// safe; after an error the content of `out` is unspecified.
@@ -53,7 +53,7 @@ pub trait Codec: Sync + fmt::Debug {
 }
 
 impl Spec {
-    /// The codec in main memory that it names.
+    /// The codec in main memory for this spec.
     ///
     /// # Errors
     /// `Invalid` for a codec that works on a GPU only.
@@ -63,7 +63,7 @@ impl Spec {
 }
 
 impl CodecId {
-    /// Whether only a GPU encodes and decodes it.
+    /// Whether only a GPU encodes and decodes with it.
     #[must_use]
     pub fn needs_gpu(self) -> bool {
         self.codec().is_err()
@@ -112,7 +112,7 @@ impl Codec for Raw {
         shape: &[u64],
         source: &[u8],
         out: &mut [u8],
-    ) -> Result<Made, CodecError> {
+    ) -> Result<EncodedStream, CodecError> {
         let room = out.len();
         let Some(out) = out.get_mut(..source.len()) else {
             let message = format!("{} bytes do not fit {room}. Give more room.", source.len());
@@ -120,7 +120,7 @@ impl Codec for Raw {
         };
         out.copy_from_slice(source);
         let values = items(shape).unwrap_or(0).saturating_mul(dtype.components());
-        Ok(Made {
+        Ok(EncodedStream {
             bytes: source.len() as u64,
             achieved: Achieved { values, ..Achieved::default() },
         })
@@ -150,7 +150,7 @@ fn items(shape: &[u64]) -> Option<u64> {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 #[repr(u16)]
 pub enum CodecId {
-    /// None: the stored bytes are the values.
+    /// No codec: the stored bytes are the values.
     #[default]
     Raw = 0,
     /// A Twine stream.
@@ -177,9 +177,9 @@ impl CodecId {
     }
 }
 
-/// What an encoder has made.
+/// The result of an encoder.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Made {
+pub struct EncodedStream {
     /// How many bytes it has written.
     pub bytes: u64,
     /// The error of the values that come back.
@@ -189,7 +189,9 @@ pub struct Made {
 /// The error that an encoder made, over the finite values.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct Achieved {
-    /// The largest |x - x'|, in the unit of the values.
+    /// The largest |x - x'|, in the unit of the values. Twine counts one below the smallest normal
+    /// number of its arithmetic (2^-126, for float64 2^-1022) as 0, so that encoders agree where
+    /// processors flush such numbers.
     pub max_error: f64,
     /// The sum of the squares of all |x - x'|.
     pub sum_sq_error: f64,
@@ -206,7 +208,7 @@ impl Achieved {
         if self.values == 0 { 0.0 } else { (self.sum_sq_error / self.values as f64).sqrt() }
     }
 
-    /// Both together, as if they were one array.
+    /// The error of both arrays together, as if they were one.
     #[must_use]
     pub fn and(self, other: Achieved) -> Achieved {
         Achieved {
@@ -239,6 +241,8 @@ pub enum CodecErrorKind {
     Damaged,
     /// The stream is of a newer version.
     Newer,
+    /// The machine has no memory left for the work.
+    NoMemory,
 }
 
 impl CodecError {

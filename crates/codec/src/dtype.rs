@@ -20,7 +20,7 @@ macro_rules! dtypes {
             Opaque {
                 /// Bytes of an item; zero is allowed.
                 itemsize: u64,
-                /// What the items are, in the words of whoever saved them, such as the format
+                /// A description of the items by the program that saved them, such as the format
                 /// string of the buffer protocol. At most 65,535 bytes.
                 tag: String,
             },

@@ -37,18 +37,20 @@ pub mod choose;
 mod codec;
 mod dtype;
 mod frame;
+pub mod memory;
 pub mod outer;
 mod spec;
 pub mod twine;
 mod workers;
 pub mod zfp;
 
-pub use codec::{Achieved, Codec, CodecError, CodecErrorKind, CodecId, Made};
+pub use codec::{Achieved, Codec, CodecError, CodecErrorKind, CodecId, EncodedStream};
 pub use dtype::Dtype;
 pub use frame::{
     Checksum, FORMAT_VERSION, FrameError, FrameErrorKind, HEAD_ALIGNMENT, Head, MAGIC,
     MAX_DIMENSION, MAX_HEAD_BYTES, MAX_NAME_BYTES, MAX_PAYLOAD_BYTES, MAX_RANK, MAX_REGIONS,
     MAX_TAG_BYTES, Packed, REGION_ALIGNMENT, Region, RegionSpec, checksum, head_len, parse_head,
+    version_of,
 };
 pub use outer::{Outer, OuterId, unpack};
 pub use spec::{Bound, NvComp, Spec, Zfp};

@@ -84,8 +84,8 @@ pub enum NvComp {
 }
 
 impl Spec {
-    /// What a frame calls the codec that makes the bytes; that of the bytes as they are for
-    /// [`Spec::Auto`], until it is decided.
+    /// The id in a frame of the codec that makes the bytes; [`CodecId::Raw`] for [`Spec::Auto`],
+    /// until it is decided.
     #[must_use]
     pub fn id(&self) -> CodecId {
         match self {
@@ -103,7 +103,7 @@ impl Spec {
         lossy_format || matches!(self, Spec::Bounded(_) | Spec::Zfp(_))
     }
 
-    /// Whether only a GPU encodes and decodes it.
+    /// Whether only a GPU encodes and decodes with it.
     #[must_use]
     pub fn needs_gpu(&self) -> bool {
         self.id().needs_gpu()

@@ -1,4 +1,4 @@
-//! The codecs in main memory as a [`Spec`] names them: what they take, and that it comes back.
+//! The codecs in main memory by their [`Spec`]: the dtypes that they take, and their round trips.
 
 use unspool_codec::{Bound, CodecErrorKind, CodecId, Dtype, NvComp, Spec, Zfp};
 
@@ -36,9 +36,12 @@ fn what_a_codec_makes_of_an_array_comes_back_within_the_error_that_it_tells() {
         let decoder = spec.id().codec().unwrap();
         decoder.decode(&Dtype::Float32, &SHAPE, stored, &mut back).unwrap();
         let errors = values(&source).zip(values(&back)).map(|(x, y)| (x - y).abs());
-        let (largest, told) = (errors.fold(0.0, f64::max), made.achieved.max_error);
-        assert!((largest - told).abs() <= 1e-6 * told, "{spec:?}: {largest} and {told}");
-        assert_eq!(back == source, told == 0.0, "{spec:?}");
+        let (largest, reported) = (errors.fold(0.0, f64::max), made.achieved.max_error);
+        assert!(
+            (largest - reported).abs() <= 1e-6 * reported,
+            "{spec:?}: {largest} and {reported}"
+        );
+        assert_eq!(back == source, reported == 0.0, "{spec:?}");
     }
 }
 

@@ -16,8 +16,8 @@ fn seeds() -> Vec<Vec<u8>> {
     [golden_head(), small, golden_head_2(), empty].iter().map(|head| head.encode(7)).collect()
 }
 
-/// One to four changes of the kinds that find faults: flipped bits, extreme integers, copied
-/// ranges, other lengths.
+/// One to four changes of kinds that find faults: flipped bits, extreme integers, copied ranges,
+/// other lengths.
 fn mutate(head: &mut Vec<u8>, random: &mut Random) {
     const EXTREMES: [u64; 8] = [0, 1, 63, 64, 4096, 1 << 62, u64::MAX >> 1, u64::MAX];
     for _ in 0..=random.below(4) {

@@ -9,7 +9,8 @@ use unspool_codec::CodecErrorKind;
 
 type Outcomes = [Result<(), CodecErrorKind>; 2];
 
-/// Noise, text that repeats itself, zeros, small integers: coders find much in it or nothing.
+/// Noise, text that repeats itself, zeros or small integers, which coders shorten much or not at
+/// all.
 fn seed(random: &mut Random) -> Vec<u8> {
     let len = random.below(2000);
     let kind = random.below(4);
@@ -46,5 +47,5 @@ fn any_bytes_are_unpacked_or_refused_and_come_back_from_packing() {
 fn any_bytes_are_decoded_by_zfp_or_refused() {
     let accepted = run(4000, fuzz_zfp::check);
     assert_eq!(accepted[0], 0, "chance does not make a prefix");
-    assert!(accepted[1] > 100, "behind a right prefix some streams are whole: {accepted:?}");
+    assert!(accepted[1] > 100, "after a right prefix some streams are whole: {accepted:?}");
 }

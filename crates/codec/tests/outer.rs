@@ -1,4 +1,4 @@
-//! What outer coders pack comes back, and nothing that is damaged gets through unnoticed.
+//! Payloads that outer coders pack come back, and damage is always noticed.
 
 mod common;
 
@@ -10,7 +10,7 @@ use unspool_codec::{
 
 const ALL: [Outer; 4] = [Outer::Zstd(3), Outer::Zstd(-50), Outer::Lz4, Outer::Archive];
 
-/// Packs a payload; the head then says so.
+/// Packs a payload; gives the head that says so and the packed bytes.
 fn packed(outer: Outer, head: &Head, payload: &[u8]) -> Option<(Head, Vec<u8>)> {
     let mut out = vec![0xee; payload.len()];
     let len = outer.pack(head, payload, &mut out)?;
@@ -173,7 +173,7 @@ fn lengths_that_contradict_the_head_are_refused() {
     let cut = &bytes[..bytes.len() - 1];
     assert_damaged(&resized(cut), cut, n, "ends within block 2");
     let long = [&bytes[..], &[0]].concat();
-    assert_damaged(&resized(&long), &long, n, "behind its last block");
+    assert_damaged(&resized(&long), &long, n, "after its last block");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! What holds for every head.
+//! Properties of every head.
 
 mod common;
 
@@ -111,11 +111,11 @@ proptest! {
             _ => r.stored.saturating_sub(*less),
         };
         let stored: Vec<u64> = head.regions.iter().zip(&shorter).map(stored).collect();
-        let settled = head.with_stored(&stored).unwrap();
-        prop_assert!(settled.payload_bytes <= head.payload_bytes);
-        prop_assert_eq!(settled.encoded_len(), head.encoded_len());
-        prop_assert_eq!(settled.with_stored(&stored), Ok(settled.clone()));
-        let found: Vec<u64> = settled.regions.iter().map(|region| region.stored).collect();
+        let shorter = head.with_stored(&stored).unwrap();
+        prop_assert!(shorter.payload_bytes <= head.payload_bytes);
+        prop_assert_eq!(shorter.encoded_len(), head.encoded_len());
+        prop_assert_eq!(shorter.with_stored(&stored), Ok(shorter.clone()));
+        let found: Vec<u64> = shorter.regions.iter().map(|region| region.stored).collect();
         prop_assert_eq!(found, stored);
     }
 

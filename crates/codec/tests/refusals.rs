@@ -11,7 +11,7 @@ use unspool_codec::FrameErrorKind::{
 };
 use unspool_codec::{
     Dtype, FrameError, FrameErrorKind, Head, MAX_DIMENSION, MAX_NAME_BYTES, MAX_PAYLOAD_BYTES,
-    MAX_REGIONS, MAX_TAG_BYTES, RegionSpec, head_len, parse_head,
+    MAX_REGIONS, MAX_TAG_BYTES, RegionSpec, head_len, parse_head, version_of,
 };
 use unspool_core::Failure;
 
@@ -58,13 +58,33 @@ fn foreign_bytes_are_refused_however_few() {
 }
 
 #[test]
-fn newer_format_is_refused_before_its_checksum_is_looked_at() {
-    let mut head = two_arrays();
-    head[8] = 3;
-    let error = parse_head(&head).unwrap_err();
-    assert_eq!((error.kind(), error.offset()), (Newer, Some(8)));
-    assert!(error.to_string().contains("version 3"), "{error}");
-    assert_eq!(error.failure(), Failure::Permanent);
+fn newer_format_with_the_right_checksum_is_refused_as_newer() {
+    assert_refused(8, &[3], Newer, 8, "version 3");
+    assert_refused(8, &[1, 1], Newer, 8, "version 257");
+    assert_eq!(refused_with(8, &[3]).failure(), Failure::Permanent);
+}
+
+#[test]
+fn a_format_version_is_not_believed_when_the_checksum_is_wrong() {
+    for byte in 8..12 {
+        let mut head = two_arrays();
+        head[byte] ^= 0x40;
+        let error = parse_head(&head).unwrap_err();
+        assert_eq!((error.kind(), error.offset()), (Damaged, Some(24)), "byte {byte}");
+        assert_eq!(error.failure(), Failure::Corrupt);
+        assert_eq!(head_len(&head), Ok(4096), "the length is where it is in every version");
+    }
+}
+
+#[test]
+fn the_user_version_is_read_from_the_beginning_alone() {
+    let head = two_arrays();
+    assert_eq!(version_of(&head[..64]), Some(9));
+    assert_eq!(version_of(&head[..63]), None);
+    assert_eq!(version_of(&[0; 64]), None);
+    let mut newer = head;
+    newer[8] = 99;
+    assert_eq!(version_of(&newer), None, "it may lie elsewhere");
 }
 
 #[test]
@@ -83,7 +103,7 @@ fn unknown_flag_dtype_and_codec_are_refused_as_newer() {
 #[test]
 fn impossible_head_length_is_refused() {
     for length in [0, 1, 4095, 4097, (16 << 20) + 4096, u64::MAX] {
-        assert_refused(16, &length.to_le_bytes(), Malformed, 16, &length.to_string());
+        assert_refused(16, &length.to_le_bytes(), Damaged, 16, &length.to_string());
     }
 }
 
@@ -142,8 +162,8 @@ fn misaligned_overlapping_and_scattered_arrays_are_refused() {
     let at = SECOND + 24;
     assert_refused(at, &65_u64.to_le_bytes(), Malformed, at, "no multiple of 64");
     assert_refused(at, &0_u64.to_le_bytes(), Malformed, at, "within the array before");
-    assert_refused(at, &128_u64.to_le_bytes(), Malformed, at, "too far behind");
-    assert_refused(at, &(u64::MAX - 63).to_le_bytes(), Malformed, at, "too far behind");
+    assert_refused(at, &128_u64.to_le_bytes(), Malformed, at, "too far after");
+    assert_refused(at, &(u64::MAX - 63).to_le_bytes(), Malformed, at, "too far after");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Twine gives the same bytes where another library of the process has told the processor to
+//! Twine gives the same bytes where another library of the process has set the processor to
 //! treat subnormal numbers as 0 (FTZ and DAZ in MXCSR), and the bound holds there.
 
 #![cfg(target_arch = "x86_64")]

@@ -38,7 +38,7 @@ fn seeds() -> Vec<(Layout, Vec<u8>)> {
     seeds
 }
 
-/// One to four changes; most of them behind the header.
+/// One to four changes, most of them after the header.
 fn mutate(stream: &mut Vec<u8>, noise: &mut Noise) {
     for _ in 0..=noise.below(4) {
         let len = stream.len().max(80);
@@ -85,7 +85,7 @@ fn random_bytes_are_refused() {
     }
 }
 
-/// What a stream of 64 ramping int32 values says after some of its words have been changed.
+/// The outcome of decoding 64 ramping int32 values after some words of the stream were changed.
 fn changed(changes: &[(usize, u32)]) -> Result<(), CodecErrorKind> {
     let layout = layout(&Dtype::Int32, &[64]);
     let (mut stream, _) = encode(layout, None, &pack(32, 0..64));

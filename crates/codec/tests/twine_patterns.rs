@@ -17,7 +17,7 @@ const ABSOLUTE: [f64; 7] = [1e-30, 6e-8, 1e-4, 0.037, 1.0, 1000.0, 1e30];
 const RELATIVE: [(f64, f64); 5] =
     [(0.5, 0.0), (0.0625, 1e-3), (0.000_976_562_5, 0.0), (1e-10, 1e-38), (0.25, 1e30)];
 
-/// All the methods on one array.
+/// Checks one array with all the bounds.
 fn check_all(layout: Layout, source: &[u8]) {
     assert!(there_and_back(layout, None, source).0 == source);
     for bound in ABSOLUTE {

@@ -1,4 +1,4 @@
-//! Twine: whatever the dtype, the shape and the values, all comes back as its method says.
+//! Twine: round trips within the bound, whatever the dtype, the shape and the values.
 
 mod twine_common;
 

@@ -52,11 +52,11 @@ pub enum Command {
         kind: TransferKind,
         /// Where the bytes are; they stay as they are until the report.
         from: Place,
-        /// Where they go; nobody else uses that room until the report.
+        /// Where they go; nothing else uses that room until the report.
         to: Place,
     },
     /// The result of this transfer is no longer wanted: drop it if it has not begun, abort it if
-    /// that is cheap. The report is still owed.
+    /// that is cheap. The report follows all the same.
     Cancel {
         /// The transfer.
         transfer: TransferId,
@@ -69,7 +69,7 @@ pub enum Command {
         tier: TierId,
     },
     /// A copy in an arena is gone: its room may be overwritten by a later command.
-    /// Nothing is owed; arenas use it to forget the entry.
+    /// No report follows; arenas use it to forget the entry.
     Evict {
         /// The checkpoint whose copy it was.
         checkpoint: CheckpointId,

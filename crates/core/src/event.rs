@@ -14,13 +14,13 @@ pub enum Event {
         version: Version,
         /// Bytes of its payload; zero is allowed.
         bytes: u64,
-        /// Whether it has so many, or at most so many.
+        /// Whether `bytes` is its size, or the most that it can be.
         size: Size,
     },
     /// The call of a granted save is over for the application; what is left is done without it, and
     /// `Saved` or `SaveAborted` follows in any case. From now on the version exists: calls that
     /// want its bytes wait for that report instead of being refused.
-    SaveHanded {
+    SaveInFlight {
         /// The call that was granted.
         request: RequestId,
     },
@@ -81,11 +81,11 @@ pub enum Event {
     HoldPrefetch,
     /// A saved version should rest in that tier, or a slower one, until its hint is near: it is
     /// flushed there without delay, and from faster tiers it is evicted first. Ignored for versions
-    /// that are not saved and tiers that there are not.
+    /// that are not saved and for tiers that do not exist.
     Prefer {
         /// The name of the checkpoint.
         version: Version,
-        /// Where it should rest.
+        /// The tier in which it should rest.
         tier: TierId,
     },
     /// The application will never read `version` again: free it in every tier.
@@ -102,21 +102,21 @@ pub enum Event {
     },
     /// A transfer is complete: its bytes are in the target.
     TransferDone {
-        /// Which one.
+        /// The transfer that is reported.
         transfer: TransferId,
         /// How long the transfer itself took, without its time in a queue.
         took: Nanos,
     },
     /// A transfer failed; the target holds nothing of it, the source is as it was.
     TransferFailed {
-        /// Which one.
+        /// The transfer that is reported.
         transfer: TransferId,
         /// Why.
         failure: Failure,
     },
     /// A transfer was cancelled before it took effect; the target holds nothing of it.
     TransferCancelled {
-        /// Which one.
+        /// The transfer that is reported.
         transfer: TransferId,
     },
     /// A store has deleted a frame (or has failed to: the room is given up as lost for now).
@@ -130,10 +130,10 @@ pub enum Event {
     /// Checkpoints are adopted in ascending order of id; one that several stores hold is adopted
     /// once for each of them, with the same id, the slowest store first (so that nothing is
     /// flushed that is there already).
-    Adopt {
-        /// Its id there; later saves get ids above it.
+    Recover {
+        /// Its id in that run; later saves get ids above it.
         checkpoint: CheckpointId,
-        /// Its name.
+        /// The name of the checkpoint.
         version: Version,
         /// Bytes of its payload.
         bytes: u64,
@@ -147,27 +147,28 @@ pub enum Event {
 /// What is known of the size of a checkpoint before it is saved.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub enum Size {
-    /// The bytes that were asked for are those that it has.
+    /// The checkpoint has exactly the bytes that were asked for.
     #[default]
     Exact,
-    /// They are the most that it can have (it is being compressed): `Saved` says how many.
+    /// The checkpoint has at most the bytes that were asked for (it is being compressed): `Saved`
+    /// says how many.
     AtMost,
 }
 
 /// The bytes that a checkpoint takes once it is saved. A save that was granted
-/// `[offset, offset + bytes)` of an arena owns this room and what saves before it in the same arena
-/// left behind their ends; it keeps any part of that.
+/// `[offset, offset + bytes)` of an arena owns this room and what the saves before it in the same
+/// arena have not kept; it keeps any part of that.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Kept {
-    /// Where they begin, a multiple of the tier's alignment; it may lie before the granted offset.
-    /// Of no meaning in a store.
+    /// Where the bytes begin, a multiple of the tier's alignment; it may lie before the granted
+    /// offset. Meaningless in a store.
     pub offset: u64,
     /// Bytes of the payload, at most as many as were asked for.
     pub bytes: u64,
 }
 
 /// Why a transfer failed, as far as the core needs to know in order to decide what comes next.
-/// The text that a person reads stays with whoever reported the failure.
+/// The text for people stays with the code that reported the failure.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Failure {
     /// The target has no room (ENOSPC, EDQUOT): trying again helps only after something was freed.

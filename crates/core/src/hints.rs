@@ -11,11 +11,11 @@ use alloc::vec::Vec;
 
 use crate::types::Version;
 
-/// The position of no entry: later than all.
+/// A position that no entry has, later than all.
 pub(crate) const NO_USE: u64 = u64::MAX;
 
 #[derive(Clone, Copy, Debug)]
-struct Entry {
+struct HintEntry {
     version: Version,
     live: bool,
     /// The application discards the version after this restore.
@@ -27,8 +27,8 @@ struct Entry {
 /// The queue. Positions are `u64` and start at 0.
 #[derive(Default, Debug)]
 pub(crate) struct Hints {
-    /// The entries from position `base` on; the first one is live, or there is none.
-    queue: VecDeque<Entry>,
+    /// The entries from position `base` on. The first one is live.
+    queue: VecDeque<HintEntry>,
     base: u64,
     /// Live positions of every hinted version, ascending.
     uses: BTreeMap<Version, VecDeque<u64>>,
@@ -49,7 +49,7 @@ impl Hints {
     /// Appends an entry and returns its position.
     pub fn push(&mut self, version: Version, last: bool) -> u64 {
         let position = self.end();
-        self.queue.push_back(Entry { version, live: true, last, charge: None });
+        self.queue.push_back(HintEntry { version, live: true, last, charge: None });
         self.uses.entry(version).or_default().push_back(position);
         self.live += 1;
         position
@@ -156,7 +156,10 @@ impl Hints {
         let version = entry.version;
         self.live -= 1;
         let uses = self.uses.get_mut(&version).expect("a live entry is listed");
-        uses.retain(|p| *p != position);
+        // Mostly the first: an order may name one version as often as it likes.
+        if uses.pop_front_if(|p| *p == position).is_none() {
+            uses.retain(|p| *p != position);
+        }
         if uses.is_empty() {
             self.uses.remove(&version);
         }
@@ -171,7 +174,7 @@ impl Hints {
         (index < self.queue.len()).then_some(index)
     }
 
-    fn entry(&self, position: u64) -> Option<&Entry> {
+    fn entry(&self, position: u64) -> Option<&HintEntry> {
         self.index(position).map(|i| &self.queue[i])
     }
 }

@@ -98,7 +98,7 @@ pub struct Lead {
 }
 
 impl CoreStats {
-    /// The distribution of [`CoreStats::lead`] in five figures.
+    /// The distribution of [`CoreStats::lead`] in five numbers.
     #[must_use]
     pub fn lead_summary(&self) -> Lead {
         let samples: u64 = self.lead.iter().sum();

@@ -57,7 +57,7 @@ impl LinkModel {
         self.rate = mean(self.rate, rate).max(1.0);
     }
 
-    /// Nothing is left to do: forgets estimates that turned out too long.
+    /// Forgets when the work was estimated to be done. Called when there is none left.
     pub fn idle(&mut self, now: Nanos) {
         self.busy_until = self.busy_until.min(now);
     }
@@ -79,7 +79,7 @@ mod tests {
     const MS: u64 = 1_000_000;
 
     #[test]
-    fn work_queues_up_behind_work() {
+    fn work_queues_up_after_work() {
         let mut link = LinkModel::new(1e9, Nanos(0));
         assert_eq!(link.enqueue(1_000_000, Nanos(0)), Nanos(MS));
         assert_eq!(link.enqueue(1_000_000, Nanos(0)), Nanos(2 * MS));

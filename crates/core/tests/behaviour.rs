@@ -1,4 +1,4 @@
-//! What a user of the core can rely on, one small story a test.
+//! What a user of the core can rely on, one behaviour a test.
 
 mod support;
 
@@ -18,10 +18,10 @@ fn refusal(answer: Command) -> Refusal {
 fn a_history_ten_times_the_device_comes_back_in_reverse_from_the_device() {
     let mut bench = Bench::new(config(8, 4, 8, 100));
     (0..40).for_each(|v| assert!(matches!(bench.save(v, 8), Command::Grant { .. })));
-    bench.settle();
+    bench.finish_all();
     bench.expect((0..40).rev());
     for v in (0..40).rev() {
-        bench.settle();
+        bench.finish_all();
         assert_eq!(bench.restore(v), Ok(DEVICE), "version {v}");
     }
     assert_eq!(bench.core.stats().lead_summary().median, 3, "c - 1 ahead");
@@ -63,7 +63,7 @@ fn consumption_cancels_pending_flushes() {
     assert_eq!(bench.moving.len(), 1, "without a hint it is flushed at once");
     assert_eq!(bench.restore(0), Ok(DEVICE));
     assert!(bench.moving[0].cancelled);
-    bench.settle();
+    bench.finish_all();
     assert_eq!(bench.core.stats().tiers.iter().map(|t| t.used).sum::<u64>(), 0);
 }
 
@@ -128,13 +128,13 @@ fn a_failed_flush_leaves_the_bytes_where_they_were() {
 }
 
 #[test]
-fn a_failing_disk_is_tried_again_for_a_save_that_needs_room_and_then_named() {
+fn a_failing_disk_is_tried_again_for_a_save_that_needs_room() {
     let mut bench = Bench::new(config(8, 1, 0, 100));
     bench.save(0, 8);
     bench.fail_one(Failure::Permanent);
     let request = bench.request();
     bench.step(Event::Save { request, version: Version(1), bytes: 8, size: Size::Exact });
-    // The arena cannot be emptied, so the save is offered the disk itself.
+    // Nothing leaves the arena, so the save tries the disk itself.
     let answer = bench.answer(request);
     assert!(matches!(answer, Command::Grant { place, .. } if place.tier == TierId(1)));
 }
@@ -156,7 +156,7 @@ fn an_io_error_is_tried_again_after_a_delay() {
 fn a_corrupt_copy_is_lost_and_only_the_last_one_takes_the_checkpoint_with_it() {
     let mut bench = Bench::new(config(8, 1, 0, 100));
     bench.save_all(0..2, 8);
-    bench.settle();
+    bench.finish_all();
     bench.expect([0]);
     assert!(bench.fail_one(Failure::Corrupt), "version 0 is on its way back");
     let lost = Refusal::Lost { failure: Failure::Corrupt };
@@ -170,7 +170,7 @@ fn unread_prefetches_are_given_up_rather_than_failing_a_save() {
     bench.save_all(0..4, 8);
     bench.expect([0, 1, 2]);
     let _ = bench.restore(3);
-    bench.settle();
+    bench.finish_all();
     (4..9).for_each(|v| assert!(matches!(bench.save(v, 8), Command::Grant { .. }), "{v}"));
     (0..9).for_each(|v| assert!(bench.restore(v).is_ok()));
 }
@@ -183,7 +183,7 @@ fn a_version_can_be_saved_again_after_its_discard() {
     bench.step(Event::Discard { version: Version(5) });
     assert_eq!(refusal(bench.restore(5).expect_err("discarded")), Refusal::Discarded);
     assert!(matches!(bench.save(5, 8), Command::Grant { .. }));
-    bench.settle();
+    bench.finish_all();
     assert!(bench.restore(5).is_ok());
     assert_eq!(refusal(bench.restore(6).expect_err("unknown")), Refusal::Unknown);
 }
@@ -219,7 +219,7 @@ fn prefetching_waits_until_it_is_started() {
     let mut bench = Bench::new(config(8, 2, 0, 100));
     bench.step(Event::HoldPrefetch);
     bench.save_all(0..6, 8);
-    bench.settle();
+    bench.finish_all();
     bench.expect(0..6);
     assert!(bench.moving.is_empty());
     bench.step(Event::StartPrefetch);
@@ -230,9 +230,9 @@ fn prefetching_waits_until_it_is_started() {
 fn prefetches_chain_from_the_disk_through_the_host() {
     let mut bench = Bench::new(config(8, 2, 4, 100));
     bench.save_all(0..20, 8);
-    bench.settle();
+    bench.finish_all();
     bench.expect(0..20);
-    bench.settle();
+    bench.finish_all();
     for v in 0..2 {
         assert_eq!(bench.core.copies(Version(v))[0], Some(CopyState::ReadComplete), "{v}");
     }
@@ -264,7 +264,7 @@ fn a_discard_that_was_promised_and_does_not_come_costs_nothing_but_a_flush() {
     assert_eq!(bench.restore(0), Ok(DEVICE));
     assert_eq!(bench.transfers_to(1), 0, "its discard is about to come");
     bench.save_all(1..6, 8);
-    bench.settle();
+    bench.finish_all();
     (0..6).for_each(|v| assert!(bench.restore(v).is_ok(), "version {v}"));
 }
 
@@ -284,13 +284,13 @@ fn what_should_rest_below_is_flushed_at_once_and_evicted_first() {
     // Three that are still to be saved come first; then 2 would be the one to go: it is used last.
     bench.expect([7, 8, 9, 1, 0, 2]);
     bench.step(Event::Prefer { version: Version(1), tier: TierId(1) });
-    bench.settle();
+    bench.finish_all();
     bench.save(3, 8);
     assert_eq!(bench.core.copies(Version(1))[0], None, "it rests in the host tier");
     assert!(bench.core.copies(Version(2))[0].is_some());
     bench.step(Event::ForgetHints);
     bench.expect([1]);
-    bench.settle();
+    bench.finish_all();
     assert_eq!(bench.restore(1), Ok(DEVICE), "its hint brings it back all the same");
 }
 
@@ -305,9 +305,9 @@ fn a_preference_overrides_that_a_flush_is_spared() {
     bench.expect_last(1);
     bench.save(1, 8);
     bench.step(Event::Prefer { version: Version(1), tier: TierId(1) });
-    bench.settle();
+    bench.finish_all();
     assert!(bench.core.copies(Version(1))[1].is_some());
-    // A tier that there is not, a version that is not saved: nothing happens.
+    // A tier that does not exist and a version that is not saved are ignored.
     bench.step(Event::Prefer { version: Version(1), tier: TierId(9) });
     bench.step(Event::Prefer { version: Version(77), tier: TierId(1) });
 }

@@ -1,4 +1,4 @@
-//! Stories in which the simulator found the core wrong.
+//! Sequences of events for which the simulator found the core wrong.
 
 mod support;
 
@@ -26,12 +26,12 @@ fn finish(bench: &mut Bench, version: i64, to: u8) {
 fn a_save_waits_for_a_discarded_copy_that_is_still_read() {
     let mut bench = Bench::new(config(8, 2, 0, 1));
     bench.save(0, 8);
-    bench.settle();
+    bench.finish_all();
     bench.expect([0, 0]);
     let (restore, save) = (bench.request(), bench.request());
     bench.step(Event::Restore { request: restore, version: Version(0) });
     bench.step(Event::Discard { version: Version(0) });
-    bench.settle();
+    bench.finish_all();
     bench.step(Event::Save { request: save, version: Version(1), bytes: 16, size: Size::Exact });
     assert!(!bench.answers.contains_key(&save));
     bench.step(Event::Restored { request: restore });
@@ -48,7 +48,7 @@ fn a_copy_that_arrives_after_its_source_was_found_damaged_is_not_lost() {
     bench.expect([0]);
     let to_device = take_transfer(&mut bench, 0, 0);
     bench.step(Event::TransferFailed { transfer: to_device.id, failure: Failure::Corrupt });
-    bench.settle();
+    bench.finish_all();
     assert_eq!(bench.restore(0), Ok(TierId(2)));
 }
 
@@ -79,7 +79,7 @@ fn a_checkpoint_that_two_stores_hold_is_adopted_from_both() {
     for tier in [2, 1] {
         let (checkpoint, version) = (CheckpointId(7), Version(3));
         bench.bytes.insert((checkpoint, TierId(tier)), checkpoint.0);
-        bench.step(Event::Adopt { checkpoint, version, bytes: 8, tier: TierId(tier) });
+        bench.step(Event::Recover { checkpoint, version, bytes: 8, tier: TierId(tier) });
     }
     let stats = bench.core.stats();
     assert_eq!((stats.tiers[1].copies, stats.tiers[2].copies), (1, 1));
@@ -90,7 +90,7 @@ fn a_checkpoint_that_two_stores_hold_is_adopted_from_both() {
 }
 
 #[test]
-fn a_copy_that_has_just_arrived_is_asked_to_move_on_before_a_save_is_refused() {
+fn a_flush_of_a_copy_that_has_just_arrived_is_demanded_before_a_save_is_refused() {
     let tier = |kind, capacity, alignment| TierConfig { kind, capacity, alignment };
     let mut settings = config(8, 1, 1, 1);
     settings.discard_after_restore = true;

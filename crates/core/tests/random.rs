@@ -93,7 +93,7 @@ impl Model {
             Op::Fail(failure) => {
                 self.bench.fail_one(failure);
             }
-            Op::Wait => self.bench.settle(),
+            Op::Wait => self.bench.finish_all(),
         }
     }
 
@@ -157,7 +157,7 @@ proptest! {
             let versions = model.bench.core.versions();
             prop_assert!(versions.iter().map(|v| v.0).eq(model.saved.keys().copied()));
         }
-        model.bench.settle();
+        model.bench.finish_all();
         prop_assert_eq!(model.bench.core.waiting(), 0);
         for version in model.saved.keys().copied().collect::<Vec<_>>() {
             prop_assert!(model.bench.restore(version).is_ok(), "version {}", version);

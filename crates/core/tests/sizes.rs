@@ -1,4 +1,4 @@
-//! Saves whose size is known only when they are done, one small story a test.
+//! Saves whose size is known only when they are done, one behaviour a test.
 
 mod support;
 
@@ -39,10 +39,10 @@ fn begin(bench: &mut Bench, version: i64, bytes: u64) -> Granted {
     granted(bench, request).expect("room")
 }
 
-/// The same, handed over by the application.
-fn hand(bench: &mut Bench, version: i64, bytes: u64) -> Granted {
+/// As `begin`, and the save is then in flight.
+fn begin_in_flight(bench: &mut Bench, version: i64, bytes: u64) -> Granted {
     let save = begin(bench, version, bytes);
-    bench.step(Event::SaveHanded { request: save.request });
+    bench.step(Event::SaveInFlight { request: save.request });
     save
 }
 
@@ -63,15 +63,15 @@ fn used(bench: &Bench) -> u64 {
 #[test]
 fn saves_that_are_pending_close_up_when_they_are_reported() {
     let mut bench = Bench::new(config(10, 10, 0, 100));
-    let saves: Vec<Granted> = (0..8).map(|v| hand(&mut bench, v, 10)).collect();
+    let saves: Vec<Granted> = (0..8).map(|v| begin_in_flight(&mut bench, v, 10)).collect();
     let offsets: Vec<u64> = saves.iter().map(|save| save.place.offset).collect();
-    assert_eq!(offsets, [0, 10, 20, 30, 40, 50, 60, 70], "one behind the other");
+    assert_eq!(offsets, [0, 10, 20, 30, 40, 50, 60, 70], "one after the other");
     for (index, save) in saves.into_iter().enumerate() {
         report(&mut bench, save, index as u64, 1);
-        assert!(used(&bench) <= 80, "what the next one inherits is counted once");
+        assert!(used(&bench) <= 80, "what the next one gets is counted once");
     }
     assert_eq!((used(&bench), bench.core.stats().saved_bytes), (8, 8));
-    assert_eq!(hand(&mut bench, 8, 10).place.offset, 8, "and the chain goes on there");
+    assert_eq!(begin_in_flight(&mut bench, 8, 10).place.offset, 8, "the next save goes on there");
 }
 
 #[test]
@@ -80,7 +80,7 @@ fn an_arena_is_full_up_to_the_room_of_one_save_that_was_not_compressed_yet() {
     let (mut end, mut pending) = (0, std::collections::VecDeque::new());
     // Eight are pending; each keeps a tenth of 100 bytes.
     for version in 0..91 {
-        pending.push_back(hand(&mut bench, version, 100));
+        pending.push_back(begin_in_flight(&mut bench, version, 100));
         if pending.len() > 8 || used(&bench) > 900 {
             report(&mut bench, pending.pop_front().expect("eight"), end, 10);
             end += 10;
@@ -99,9 +99,9 @@ fn an_arena_is_full_up_to_the_room_of_one_save_that_was_not_compressed_yet() {
 }
 
 #[test]
-fn an_aborted_save_leaves_its_room_to_the_one_behind_it() {
+fn an_aborted_save_leaves_its_room_to_the_one_after_it() {
     let mut bench = Bench::new(config(10, 3, 0, 100));
-    let [one, two, three] = [0, 1, 2].map(|v| hand(&mut bench, v, 10));
+    let [one, two, three] = [0, 1, 2].map(|v| begin_in_flight(&mut bench, v, 10));
     abort(&mut bench, two);
     assert_eq!(used(&bench), 30);
     report(&mut bench, one, 0, 10);
@@ -113,8 +113,8 @@ fn an_aborted_save_leaves_its_room_to_the_one_behind_it() {
 fn a_save_waits_for_what_is_about_to_shrink_before_anything_is_evicted_for_it() {
     let mut bench = Bench::new(config(10, 3, 9, 100));
     bench.save_all([0], 10);
-    bench.settle();
-    let [one, two] = [1, 2].map(|v| hand(&mut bench, v, 10));
+    bench.finish_all();
+    let [one, two] = [1, 2].map(|v| begin_in_flight(&mut bench, v, 10));
     let waiting = ask(&mut bench, 3, 10);
     assert!(granted(&mut bench, waiting).is_none(), "version 0 could be evicted for it");
     report(&mut bench, one, 10, 2);
@@ -125,24 +125,27 @@ fn a_save_waits_for_what_is_about_to_shrink_before_anything_is_evicted_for_it() 
 }
 
 #[test]
-fn nobody_waits_for_saves_that_never_shrink() {
+fn no_save_waits_for_saves_that_never_shrink() {
     let mut bench = Bench::new(config(10, 3, 9, 100));
-    let first = hand(&mut bench, 9, 10);
+    let first = begin_in_flight(&mut bench, 9, 10);
     report(&mut bench, first, 0, 10);
-    bench.settle();
-    let _pending = [1, 2].map(|v| hand(&mut bench, v, 10));
-    assert!(hand(&mut bench, 3, 10).place.tier == DEVICE, "version 9 was evicted at once");
+    bench.finish_all();
+    let _pending = [1, 2].map(|v| begin_in_flight(&mut bench, v, 10));
+    assert!(
+        begin_in_flight(&mut bench, 3, 10).place.tier == DEVICE,
+        "version 9 was evicted at once"
+    );
     assert_eq!(bench.core.stats().tiers[0].evictions, 1);
 }
 
 #[test]
 fn a_save_waits_for_those_that_fill_the_device_rather_than_go_to_a_slower_tier() {
     let mut bench = Bench::new(config(10, 3, 9, 100));
-    let [one, two, three] = [0, 1, 2].map(|v| hand(&mut bench, v, 10));
+    let [one, two, three] = [0, 1, 2].map(|v| begin_in_flight(&mut bench, v, 10));
     let waiting = ask(&mut bench, 3, 10);
     assert!(granted(&mut bench, waiting).is_none(), "the host has room for it");
     report(&mut bench, one, 0, 10);
-    bench.settle();
+    bench.finish_all();
     let place = granted(&mut bench, waiting).expect("version 0 was flushed for it").place;
     assert_eq!((place.tier, place.offset), (DEVICE, 0));
     report(&mut bench, two, 10, 10);
@@ -150,34 +153,34 @@ fn a_save_waits_for_those_that_fill_the_device_rather_than_go_to_a_slower_tier()
 }
 
 #[test]
-fn nobody_waits_for_a_save_that_the_application_has_not_handed_over() {
+fn no_save_waits_for_one_that_is_not_in_flight() {
     let mut bench = Bench::new(config(10, 2, 9, 100));
-    let first = hand(&mut bench, 0, 10);
+    let first = begin_in_flight(&mut bench, 0, 10);
     let written = begin(&mut bench, 1, 10);
     let second = ask(&mut bench, 2, 10);
     assert!(granted(&mut bench, second).is_none(), "the first one ends without the application");
     report(&mut bench, first, 0, 10);
-    bench.settle();
+    bench.finish_all();
     assert_eq!(granted(&mut bench, second).map(|save| save.place.tier), Some(DEVICE));
     let third = begin(&mut bench, 3, 10);
-    assert!(third.place.tier != DEVICE, "it may be the thread of those in the way");
+    assert!(third.place.tier != DEVICE, "the write in the way may need the same thread");
     report(&mut bench, written, 10, 10);
 }
 
 #[test]
-fn nobody_waits_for_handed_saves_that_leave_too_little_beside_what_stays() {
+fn no_save_waits_for_saves_in_flight_that_leave_too_little() {
     let mut bench = Bench::new(config(10, 3, 9, 100));
     let written = begin(&mut bench, 0, 20);
-    let small = hand(&mut bench, 1, 10);
+    let small = begin_in_flight(&mut bench, 1, 10);
     assert!(begin(&mut bench, 2, 20).place.tier != DEVICE, "the host has room");
     report(&mut bench, written, 0, 20);
     report(&mut bench, small, 20, 10);
 }
 
 #[test]
-fn a_restore_waits_for_a_save_that_was_handed_over() {
+fn a_restore_waits_for_a_save_in_flight() {
     let mut bench = Bench::new(config(10, 3, 9, 100));
-    let save = hand(&mut bench, 5, 10);
+    let save = begin_in_flight(&mut bench, 5, 10);
     assert!(bench.core.contains(Version(5)));
     let request = bench.request();
     bench.step(Event::Restore { request, version: Version(5) });
@@ -200,7 +203,7 @@ fn a_restore_is_refused_while_the_application_still_saves() {
 #[test]
 fn a_save_that_fails_after_all_leaves_an_unknown_version() {
     let mut bench = Bench::new(config(10, 3, 9, 100));
-    let save = hand(&mut bench, 5, 10);
+    let save = begin_in_flight(&mut bench, 5, 10);
     let [waits, later] = [(); 2].map(|()| bench.request());
     let refused = |request| Command::Refuse { request, refusal: Refusal::Unknown };
     bench.step(Event::Restore { request: waits, version: Version(5) });
@@ -214,10 +217,10 @@ fn a_save_that_fails_after_all_leaves_an_unknown_version() {
 #[test]
 fn a_version_may_be_discarded_and_saved_again_before_its_save_was_reported() {
     let mut bench = Bench::new(config(10, 3, 9, 100));
-    let first = hand(&mut bench, 5, 10);
+    let first = begin_in_flight(&mut bench, 5, 10);
     bench.step(Event::Discard { version: Version(5) });
     assert!(!bench.core.contains(Version(5)));
-    let second = hand(&mut bench, 5, 10);
+    let second = begin_in_flight(&mut bench, 5, 10);
     report(&mut bench, first, 0, 3);
     report(&mut bench, second, 3, 4);
     assert_eq!((used(&bench), bench.core.versions()), (4, vec![Version(5)]));
@@ -225,12 +228,12 @@ fn a_version_may_be_discarded_and_saved_again_before_its_save_was_reported() {
 }
 
 #[test]
-fn a_flush_waits_for_saves_that_were_handed_over() {
+fn a_flush_waits_for_saves_in_flight() {
     let mut bench = Bench::new(config(10, 3, 0, 100));
-    let save = hand(&mut bench, 5, 10);
+    let save = begin_in_flight(&mut bench, 5, 10);
     let request = bench.request();
     bench.step(Event::Flush { request });
-    bench.settle();
+    bench.finish_all();
     assert!(bench.answers.is_empty() && bench.moving.is_empty());
     report(&mut bench, save, 0, 3);
     assert_eq!(bench.answer(request), Command::FlushDone { request });
@@ -238,9 +241,9 @@ fn a_flush_waits_for_saves_that_were_handed_over() {
 }
 
 #[test]
-fn a_second_save_of_a_version_that_was_handed_over_is_a_duplicate() {
+fn a_second_save_of_a_version_whose_save_is_in_flight_is_a_duplicate() {
     let mut bench = Bench::new(config(10, 3, 9, 100));
-    hand(&mut bench, 5, 10);
+    begin_in_flight(&mut bench, 5, 10);
     let request = ask(&mut bench, 5, 10);
     let refused = Command::Refuse { request, refusal: Refusal::Duplicate };
     assert_eq!(bench.answers.remove(&request), Some(refused));
@@ -249,7 +252,7 @@ fn a_second_save_of_a_version_that_was_handed_over_is_a_duplicate() {
 #[test]
 fn nothing_is_refused_while_a_save_may_still_shrink() {
     let mut bench = Bench::new(config(10, 2, 0, 0));
-    let [one, two] = [1, 2].map(|v| hand(&mut bench, v, 10));
+    let [one, two] = [1, 2].map(|v| begin_in_flight(&mut bench, v, 10));
     let waiting = ask(&mut bench, 3, 10);
     report(&mut bench, one, 0, 10);
     assert!(granted(&mut bench, waiting).is_none());

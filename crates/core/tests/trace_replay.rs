@@ -1,4 +1,4 @@
-//! A run that was recorded replays; a changed one is told apart, at its first difference.
+//! A recorded run replays; a changed one is reported at its first difference.
 
 mod support;
 
@@ -93,7 +93,7 @@ fn a_command_that_was_not_recorded_and_one_too_many_are_differences() {
 #[test]
 fn settings_that_no_core_can_have_are_refused() {
     let text = record(true).replacen("alignment=1", "alignment=3", 1);
-    let error = trace::replay(&text).expect_err("the alignment is no power of two");
+    let error = trace::replay(&text).expect_err("the alignment is not a power of two");
     assert!(matches!(error, ReplayError::Config(_)), "{error}");
     assert!(error.to_string().starts_with("the settings in the trace"), "{error}");
 }

@@ -11,13 +11,13 @@ use std::ops::Range;
 pub(crate) struct Chunks {
     capacity: u64,
     first: u64,
-    /// How often the size doubles.
+    /// Number of doublings of the chunk size.
     doublings: u32,
 }
 
 impl Chunks {
-    /// Chunks of `first`, twice `first`, ... up to `largest` bytes and then all alike. `largest` is
-    /// taken down to `first` times a power of two.
+    /// Chunks of `first`, twice `first`, ... up to `largest` bytes, then all of that size.
+    /// `largest` is rounded down to `first` times a power of two.
     pub(crate) fn new(capacity: u64, first: u64, largest: u64) -> Chunks {
         let first = first.max(1);
         let doublings = (largest / first).max(1).ilog2();
@@ -33,7 +33,7 @@ impl Chunks {
         if self.capacity == 0 { 0 } else { self.index_of(self.capacity - 1) + 1 }
     }
 
-    /// The bytes of chunk `index`; empty behind the last one.
+    /// The bytes of chunk `index`; empty if there is no such chunk.
     pub(crate) fn range(&self, index: u64) -> Range<u64> {
         let begin = self.begin(index).min(self.capacity);
         begin..self.begin(index + 1).min(self.capacity)
@@ -59,7 +59,7 @@ impl Chunks {
         self.first.saturating_mul(units.saturating_add(rest))
     }
 
-    /// The pieces of `[offset, offset + len)`, none across a border, in order.
+    /// Splits `[offset, offset + len)` at the borders of chunks; the pieces are in order.
     pub(crate) fn split(&self, offset: u64, len: u64) -> impl Iterator<Item = Range<u64>> + use<> {
         debug_assert!(offset.checked_add(len).is_some_and(|end| end <= self.capacity));
         let (chunks, end) = (self.clone(), offset + len);

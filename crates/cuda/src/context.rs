@@ -15,7 +15,7 @@ use crate::raw::{CUcontext, CUdevice};
 use crate::watch::{Watch, Watched};
 use crate::{life, raw, result};
 
-/// The contexts that were made, for questions about addresses, which any context answers.
+/// The existing contexts. Any of them can answer which device an address belongs to.
 static MADE: Mutex<Vec<Weak<Retained>>> = Mutex::new(Vec::new());
 
 /// The primary context of one device, retained. Clones name the same one.
@@ -30,14 +30,14 @@ struct Retained {
     watched: Watched,
 }
 
-// SAFETY: a context may be used from any thread; which thread has it current is the scopes' affair.
+// SAFETY: a context may be used from any thread; scopes make it current on a thread.
 unsafe impl Send for Retained {}
 // SAFETY: as above; the fields never change, but for the watch, which has its own lock.
 unsafe impl Sync for Retained {}
 
 impl Context {
-    /// Retains the primary context of device `ordinal`, which starts it if nobody has yet (a few
-    /// hundred milliseconds).
+    /// Retains the primary context of device `ordinal` and starts it if necessary (a few hundred
+    /// milliseconds).
     ///
     /// # Errors
     /// When there is no such device, or the driver cannot make a context on it.
@@ -72,8 +72,8 @@ impl Context {
         self.0.info.ordinal
     }
 
-    /// Another value for the same device, without the watch of this one: for what is kept after the
-    /// owner of this one is gone.
+    /// A second handle to the same context, without the watch: for resources that outlive the owner
+    /// of this one.
     pub(crate) fn without_watch(&self) -> Result<Context, DeviceError> {
         let (device, info, _apart) = (self.0.device, self.0.info.clone(), Apart::begin());
         let handle = result::primary_context(device)?;
@@ -110,7 +110,7 @@ impl Context {
     pub fn synchronize_within(&self, limit: Duration) -> Result<(), DeviceError> {
         let (context, (done, waiting)) = (self.clone(), channel());
         let wait = move || {
-            // Whoever waited may be gone.
+            // The receiver is gone if its wait has timed out.
             let _ = done.send(context.synchronize());
         };
         let builder = Builder::new().name("unspool-wait".to_owned());
@@ -124,22 +124,22 @@ impl Context {
         })
     }
 
-    /// From now on `watch` hears of every record, wait and access that goes through this value or a
-    /// clone of it; arenas that are made from now on tell where they lie.
+    /// Sets the watch: it sees every later record, wait and access through this value or a clone of
+    /// it, and the addresses of arenas that are made later.
     pub fn watch(&self, watch: Arc<dyn Watch>) {
         self.0.watched.set(watch);
     }
 
-    /// Tells the watch, if there is one, what was done just now: for owners of memory who access
-    /// it themselves.
+    /// Reports to the watch, if there is one, an operation that has just been enqueued or done: for
+    /// owners of memory who access it themselves.
     pub fn saw(&self, op: impl FnOnce() -> Op) {
         if self.0.watched.is() {
-            self.0.watched.tell(op());
+            self.0.watched.report(op());
         }
     }
 
-    /// Makes it current on this thread until the scope is dropped; what was current before is
-    /// current again then.
+    /// Makes the context current on this thread until the scope is dropped, which restores the
+    /// previous one.
     pub fn enter(&self) -> Result<Scope, CudaError> {
         let apart = Apart::begin();
         result::push_context(self.0.handle)?;
@@ -154,7 +154,7 @@ impl Context {
         self.0.handle
     }
 
-    /// Refuses what belongs to another device.
+    /// Refuses an object that belongs to another device.
     pub fn require(&self, ordinal: u32, what: &str) -> Result<(), DeviceError> {
         let own = self.ordinal();
         if own == ordinal {
@@ -176,22 +176,22 @@ impl Drop for Retained {
     fn drop(&mut self) {
         if life::driver_lives() {
             let _apart = Apart::begin();
-            // A failure leaves the context to the end of the process.
+            // On an error the context stays until the end of the process.
             let _ = result::release_primary_context(self.device);
         }
     }
 }
 
-/// While it lives its context is current on this thread.
+/// A context that is current on this thread until the scope is dropped.
 #[derive(Debug)]
 pub struct Scope {
     // Dropped after the context was popped.
     _apart: Apart,
 }
 
-/// While it lives, captures of streams into graphs are no business of this thread. A capture in
-/// the driver's global mode, as PyTorch makes them, otherwise forbids every thread to allocate,
-/// register, map or ask for an event, and is spoilt when one tries: our threads go on while the
+/// Relaxed capture mode of this thread until it is dropped. While a stream is captured into a graph
+/// in the driver's global mode, as PyTorch does, no thread may allocate, register, map or query an
+/// event: the call fails and spoils the capture. In relaxed mode our threads may go on while the
 /// user captures.
 #[derive(Debug)]
 pub(crate) struct Apart {
@@ -203,7 +203,7 @@ impl Apart {
     pub(crate) fn begin() -> Apart {
         /// `CU_STREAM_CAPTURE_MODE_RELAXED`.
         const RELAXED: u32 = 2;
-        // A failure means that the mode stays, which only matters during a capture.
+        // On an error the mode stays as it was, which matters only during a capture.
         let before = result::exchange_capture_mode(RELAXED).ok();
         Apart { before, _on_this_thread: PhantomData }
     }
@@ -219,13 +219,13 @@ impl Drop for Apart {
 
 impl Drop for Scope {
     fn drop(&mut self) {
-        // A failure means that someone else popped it, which cannot be mended here.
+        // An error means that other code has popped the context, which cannot be repaired here.
         let _ = result::pop_context();
     }
 }
 
-/// The context that is current on this thread, as a number: 0 when there is none. For checks that
-/// a call left it alone.
+/// The context that is current on this thread, as a number: 0 when there is none. Lets a test check
+/// that a call left it unchanged.
 ///
 /// # Errors
 /// When the driver is not loaded.
@@ -249,8 +249,8 @@ pub fn current_ordinal() -> Option<u32> {
 /// not, and for addresses that CUDA does not know.
 ///
 /// # Errors
-/// When the driver is not there, or nobody has made a context: none is current on this thread, and
-/// no [`Context`] lives.
+/// When the driver is missing, or no context can answer: none is current on this thread and no
+/// [`Context`] lives.
 pub fn device_of(address: u64) -> Result<Option<u32>, DeviceError> {
     raw::load()?;
     let _apart = Apart::begin();
@@ -264,7 +264,7 @@ pub fn device_of(address: u64) -> Result<Option<u32>, DeviceError> {
     }
 }
 
-/// A context that someone holds.
+/// A context that is still alive.
 fn any_living() -> Option<Context> {
     let all = MADE.lock().unwrap_or_else(PoisonError::into_inner);
     all.iter().find_map(Weak::upgrade).map(Context)

@@ -1,4 +1,4 @@
-//! Copies. Each is enqueued on a stream and done when an event recorded behind it is done; until
+//! Copies. Each is enqueued on a stream and done when an event recorded after it is done; until
 //! then both ends must stay as they are. Copies of host arenas are methods of
 //! [`PinnedArena`](crate::PinnedArena), which knows what is registered.
 
@@ -7,7 +7,7 @@ use crate::memory::PinnedMemory;
 use crate::result;
 use crate::span::DeviceSpan;
 use crate::stream::Stream;
-use crate::watch::Place;
+use crate::watch::AccessedBytes;
 
 pub use crate::pageable::{device_to_host, host_to_device};
 
@@ -31,12 +31,13 @@ pub fn device_to_device(
     let copied =
         unsafe { result::copy_dtod(to.address(), from.address(), from.len(), stream.raw()) };
     refused(copied, WITHIN)?;
-    stream.saw_copy(WITHIN, Place::of(from), Place::of(to));
+    stream.saw_copy(WITHIN, AccessedBytes::of(from), AccessedBytes::of(to));
     Ok(())
 }
 
-/// Copies `from` to `to` by the raw `cuMemcpyDtoD`, for measurements beside [`device_to_device`].
-/// It is done on the legacy default stream, and the call may return before that.
+/// Copies `from` to `to` with the raw `cuMemcpyDtoD`: the baseline that [`device_to_device`] is
+/// measured against. The copy runs on the legacy default stream, and the call may return before it
+/// is done.
 ///
 /// # Errors
 /// When lengths or devices differ, or the driver refuses.
@@ -50,9 +51,9 @@ pub fn device_to_device_blocking(
     // SAFETY: as above.
     let copied = unsafe { result::copy_dtod_blocking(to.address(), from.address(), from.len()) };
     refused(copied, WITHIN)?;
-    // The driver does it on the legacy default stream.
+    // The driver copies on the legacy default stream.
     let legacy = Stream::legacy_default(stream.context());
-    legacy.saw_copy(WITHIN, Place::of(from), Place::of(to));
+    legacy.saw_copy(WITHIN, AccessedBytes::of(from), AccessedBytes::of(to));
     Ok(())
 }
 
@@ -65,7 +66,7 @@ pub fn fill(stream: &Stream, to: &DeviceSpan, byte: u8) -> Result<(), DeviceErro
     // SAFETY: as above.
     let done = unsafe { result::set_bytes(to.address(), byte, to.len(), stream.raw()) };
     refused(done, SET)?;
-    stream.saw_write(SET, Place::of(to));
+    stream.saw_write(SET, AccessedBytes::of(to));
     Ok(())
 }
 
@@ -82,17 +83,17 @@ pub fn device_to_pinned(
     let place = to.at(offset, from.len())?;
     to.context().require(stream.context().ordinal(), "the stream")?;
     let _scope = enter(stream, &[from])?;
-    // SAFETY: the range was checked; it is freed behind everything on its device.
+    // SAFETY: the range was checked; it is freed after everything on its device.
     let copied = unsafe { result::copy_dtoh(place, from.address(), from.len(), stream.raw()) };
     refused(copied, TO_PINNED)?;
-    stream.saw_copy(TO_PINNED, Place::of(from), Place::host(place, from.len()));
+    stream.saw_copy(TO_PINNED, AccessedBytes::of(from), AccessedBytes::host(place, from.len()));
     Ok(())
 }
 
 /// Copies the bytes of `from` that begin at `offset` to `to`.
 ///
 /// # Errors
-/// When they are not there, the device is another one, or the driver refuses.
+/// When the range is outside of `from`, the device is another one, or the driver refuses.
 pub fn pinned_to_device(
     stream: &Stream,
     to: &DeviceSpan,
@@ -105,11 +106,11 @@ pub fn pinned_to_device(
     // SAFETY: as above.
     let copied = unsafe { result::copy_htod(to.address(), place, to.len(), stream.raw()) };
     refused(copied, FROM_PINNED)?;
-    stream.saw_copy(FROM_PINNED, Place::host(place, to.len()), Place::of(to));
+    stream.saw_copy(FROM_PINNED, AccessedBytes::host(place, to.len()), AccessedBytes::of(to));
     Ok(())
 }
 
-/// Makes the stream's context current, after looking whether everything is on its device.
+/// Makes the stream's context current, after checking that all memory is on its device.
 pub(crate) fn enter(
     stream: &Stream,
     spans: &[&DeviceSpan],

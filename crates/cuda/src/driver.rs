@@ -1,11 +1,11 @@
-//! The driver and what it says about the machine's devices.
+//! The driver, and what it reports about the devices of the machine.
 
 use cudarc::driver::sys::CUdevice_attribute as Attribute;
 
 use crate::error::CudaError;
 use crate::{life, raw, result};
 
-/// The oldest driver interface that is enough: CUDA 12.0 (driver 525).
+/// The oldest supported version of the driver interface: CUDA 12.0 (driver 525).
 const OLDEST: i32 = 12_000;
 
 /// `CUDA_ERROR_NO_DEVICE`.
@@ -21,7 +21,7 @@ pub struct Driver {
 /// One device, in the order of `CUDA_VISIBLE_DEVICES`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct DeviceInfo {
-    /// Its number in this process.
+    /// The number of the device in this process.
     pub ordinal: u32,
     /// Such as `NVIDIA H100 80GB HBM3`.
     pub name: String,
@@ -35,21 +35,21 @@ pub struct DeviceInfo {
     pub maps_host_memory: bool,
     /// Whether address ranges can be mapped piece by piece (virtual memory management).
     pub maps_in_pieces: bool,
-    /// Whether it shares the host's memory, so that copies between them gain nothing.
+    /// Whether the device shares the host's memory, so that copies between them gain nothing.
     pub integrated: bool,
-    /// How many copies run beside kernels and each other.
+    /// Number of copies that run in parallel with kernels and each other.
     pub copy_engines: u32,
-    /// How many blocks of a kernel run side by side at least.
+    /// Number of multiprocessors: at least as many blocks of a kernel run in parallel.
     pub multiprocessors: u32,
 }
 
 impl Driver {
-    /// Loads the driver and lists its devices. On a machine without CUDA this is an error, at once
-    /// and without side effects.
+    /// Loads the driver and lists its devices. On a machine without CUDA it fails at once and
+    /// without side effects.
     ///
     /// # Errors
-    /// No driver, one that is too old, no device, or none that is visible: the text says which,
-    /// and what to do.
+    /// When there is no driver, it is too old, or no device exists or is visible: the text says
+    /// which, and what to do.
     pub fn load() -> Result<Driver, CudaError> {
         raw::load()?;
         life::watch();
@@ -111,7 +111,7 @@ fn too_old(version: i32) -> CudaError {
     CudaError::before_any_call("the CUDA driver is too old", text)
 }
 
-/// What `cuInit` means by its codes, with the remedy.
+/// Adds to an error of `cuInit` what its code means and the remedy.
 fn explain_init(error: CudaError, visible: Option<&str>) -> CudaError {
     let remedy = match error.code {
         NO_DEVICE => return no_device(visible),
@@ -122,7 +122,7 @@ fn explain_init(error: CudaError, visible: Option<&str>) -> CudaError {
         }
         999 => "the kernel module may have been updated or lost its devices; reboot, or reload it",
         803 => "the library is newer than the kernel module; reboot or install matching versions",
-        _ => "nvidia-smi tells more",
+        _ => "nvidia-smi says more",
     };
     CudaError { text: format!("{}; {remedy}", error.text), ..error }
 }
@@ -147,7 +147,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn hidden_devices_are_told_apart_from_missing_ones() {
+    fn hidden_devices_are_distinguished_from_missing_ones() {
         assert!(no_device(Some("")).text.contains("set and empty"));
         assert!(no_device(Some("7")).text.contains("`7`"));
         assert!(no_device(None).text.contains("--gpus"));

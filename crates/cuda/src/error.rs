@@ -1,5 +1,5 @@
-//! What went wrong on the device: exactly for one driver call, and as a sentence with a remedy for
-//! everything above.
+//! Errors of the device: exact for one driver call, and for callers of this crate a sentence with a
+//! remedy.
 
 use std::error::Error;
 use std::fmt;
@@ -8,13 +8,13 @@ use std::io;
 /// A driver call that failed, or that could not be made.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CudaError {
-    /// The call, such as `cuMemCreate`, or `load` when the driver itself is missing.
+    /// Name of the call, such as `cuMemCreate`, or `load` when the driver itself is missing.
     pub call: &'static str,
-    /// The driver's number; 0 when no call was made.
+    /// The driver's error code; 0 when no call was made.
     pub code: u32,
-    /// The driver's name for it, such as `CUDA_ERROR_OUT_OF_MEMORY`.
+    /// The driver's name for the code, such as `CUDA_ERROR_OUT_OF_MEMORY`.
     pub name: String,
-    /// What it means, and for errors of loading what to do.
+    /// What the code means; for errors of loading also what to do.
     pub text: String,
 }
 
@@ -26,11 +26,11 @@ pub(crate) const OUT_OF_MEMORY: u32 = 2;
 pub(crate) const INVALID_CONTEXT: u32 = 201;
 /// `CUDA_ERROR_NOT_READY`: an event or a stream has unfinished work.
 pub(crate) const NOT_READY: u32 = 600;
-/// `CUDA_ERROR_STREAM_CAPTURE_IMPLICIT`: the legacy default stream while another is captured.
+/// `CUDA_ERROR_STREAM_CAPTURE_IMPLICIT`: use of the legacy default stream during a capture.
 pub(crate) const STREAM_CAPTURE_IMPLICIT: u32 = 906;
 
 impl CudaError {
-    /// An error without a driver call behind it.
+    /// An error that no driver call reported.
     pub(crate) fn before_any_call(name: &str, text: impl Into<String>) -> CudaError {
         CudaError { call: "load", code: 0, name: name.to_owned(), text: text.into() }
     }
@@ -47,26 +47,26 @@ impl fmt::Display for CudaError {
 
 impl Error for CudaError {}
 
-/// What kind of thing went wrong, for code that has to choose what to do.
+/// The kind of an error, for code that has to choose what to do.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum DeviceErrorKind {
-    /// No driver, no device, no compiler.
+    /// The driver, a device or the compiler is missing.
     Missing,
-    /// Device memory is not there.
+    /// Not enough device memory.
     OutOfMemory,
     /// Host memory could not be pinned.
     PinLimit,
-    /// A range outside what is there, or not mapped yet.
+    /// A range outside of the memory, or not mapped yet.
     OutOfRange,
     /// Memory, stream or event of another device.
     WrongDevice,
-    /// The arena has been given back.
+    /// The arena is closed.
     Closed,
     /// The limit of a wait has passed.
     TimedOut,
     /// The driver refused for another reason.
     Driver,
-    /// A kernel that does not compile, or has other parameters.
+    /// A kernel that does not compile, or takes other parameters.
     Kernel,
     /// Encoded bytes that cannot be decoded.
     Damaged,
@@ -74,7 +74,7 @@ pub enum DeviceErrorKind {
     System,
 }
 
-/// An error of the safe floor: a full sentence, a remedy, and the call behind it.
+/// An error of the safe layer: a full sentence, a remedy, and the driver call that failed.
 #[derive(Clone, Debug)]
 pub struct DeviceError(Box<Details>);
 
@@ -93,24 +93,24 @@ impl DeviceError {
         DeviceError(Box::new(Details { kind, message, advice, cause: None }))
     }
 
-    /// The same error with what a person can do about it.
+    /// Adds what a person can do about it.
     pub fn with_advice(mut self, advice: impl Into<String>) -> DeviceError {
         self.0.advice = advice.into();
         self
     }
 
-    /// The same error with the driver call behind it.
+    /// Adds the driver call that failed.
     pub(crate) fn with_cause(mut self, cause: CudaError) -> DeviceError {
         self.0.cause = Some(cause);
         self
     }
 
-    /// An error of the operating system while doing `what`.
+    /// An error of the operating system during `what`.
     pub(crate) fn system(what: &str, error: &io::Error) -> DeviceError {
         DeviceError::new(DeviceErrorKind::System, format!("{what}: {error}"))
     }
 
-    /// What kind of thing went wrong.
+    /// The kind of the error.
     #[must_use]
     pub fn kind(&self) -> DeviceErrorKind {
         self.0.kind
@@ -154,22 +154,6 @@ impl Error for DeviceError {
     }
 }
 
-/// A number of bytes as people read it: `1.5 GiB`.
-pub struct Bytes(pub u64);
-
-impl fmt::Display for Bytes {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        const UNITS: [(u64, &str); 3] = [(1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
-        match UNITS.iter().find(|(size, _)| self.0 >= *size) {
-            Some((size, unit)) if self.0.is_multiple_of(*size) => {
-                write!(f, "{} {unit}", self.0 / size)
-            }
-            Some((size, unit)) => write!(f, "{:.1} {unit}", self.0 as f64 / *size as f64),
-            None => write!(f, "{} bytes", self.0),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -190,13 +174,5 @@ mod tests {
             "asked 3 GiB, free 1 GiB: cuMemCreate failed with CUDA_ERROR_OUT_OF_MEMORY (2): \
              out of memory. Set `device` to less."
         );
-    }
-
-    #[test]
-    fn bytes_read_in_the_largest_unit_that_fits() {
-        let text = |bytes| Bytes(bytes).to_string();
-        assert_eq!(text(4 << 30), "4 GiB");
-        assert_eq!(text((3 << 30) / 2), "1.5 GiB");
-        assert_eq!(text(700), "700 bytes");
     }
 }

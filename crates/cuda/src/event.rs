@@ -13,10 +13,10 @@ use crate::stream::Stream;
 use crate::watch::new_recording;
 use crate::{life, result};
 
-/// What a look at an event says. Three answers: "not yet" and "failed" are not the same.
+/// The state of an event. "Not yet" and "failed" are different answers.
 #[derive(Clone, Debug)]
 pub enum Poll {
-    /// Everything before it is done. So says an event that was never recorded.
+    /// Everything before it is done, or it was never recorded.
     Done,
     /// Something before it is not done.
     NotYet,
@@ -29,7 +29,7 @@ pub enum Poll {
 pub struct Event {
     context: Context,
     handle: CUevent,
-    /// The number of its last recording, and the last one that the host was seen to know done; 0
+    /// The number of the last recording, and of the last one that the host knows to be done; 0
     /// before the first.
     recording: AtomicU64,
     known: AtomicU64,
@@ -64,7 +64,7 @@ impl Event {
         Ok(Event { context: context.clone(), handle, recording, known })
     }
 
-    /// Places it behind everything enqueued on `stream` so far. An event can be recorded again;
+    /// Places the event after everything enqueued on `stream` so far. It can be recorded again;
     /// waits that were enqueued before keep the older place.
     ///
     /// # Errors
@@ -97,12 +97,12 @@ impl Event {
         })
     }
 
-    /// [`poll`](Self::poll) while a context is current, its own or another.
+    /// [`poll`](Self::poll) when a context is current already, of this or another device.
     pub(crate) fn poll_entered(&self) -> Poll {
         // SAFETY: it lives while it is borrowed.
         match unsafe { result::is_done(self.handle) } {
             Ok(true) => {
-                self.told_done();
+                self.report_done();
                 Poll::Done
             }
             Ok(false) => Poll::NotYet,
@@ -113,9 +113,9 @@ impl Event {
         }
     }
 
-    /// Waits until everything before it is done, at most `limit`. It notices the end within about
-    /// 30 microseconds, or a sixty-fourth of what it waited if that is longer (at most 0.5 ms), and
-    /// sleeps most of the time.
+    /// Waits until everything before it is done, at most `limit`. It sleeps most of the time, so it
+    /// notices the end up to 30 microseconds late, or by a sixty-fourth of the time waited if that
+    /// is longer (at most 0.5 ms).
     ///
     /// # Errors
     /// When something before it failed, and when the limit has passed.
@@ -144,18 +144,18 @@ impl Event {
         Some(self.recording.load(Ordering::Acquire)).filter(|&number| number != 0)
     }
 
-    /// The driver says that it is done: from now on the host knows it.
-    fn told_done(&self) {
+    /// Records that the host has seen the last recording done.
+    fn report_done(&self) {
         let Some(event) = self.recording() else { return };
         if self.known.load(Ordering::Acquire) != event {
-            // Told first: who finds it known already must not be ahead of the telling. To tell it
-            // twice does no harm.
+            // The watch is notified first: a thread that reads `known` may enqueue work at once,
+            // and the watch must have seen the wait by then. Two notifications do no harm.
             self.context.saw(|| Op::Wait { by: Agent::Host, event });
             self.known.store(event, Ordering::Release);
         }
     }
 
-    /// Nobody will wait for the last recording any more.
+    /// Ends the use of the last recording: nothing will wait for it.
     pub(crate) fn forget(&self) {
         let event = self.recording.swap(0, Ordering::AcqRel);
         if event != 0 {
@@ -174,25 +174,25 @@ impl Drop for Event {
         if life::driver_lives()
             && let Ok(_scope) = self.context.enter()
         {
-            // SAFETY: ours; the driver keeps it until the waits on it are over.
+            // SAFETY: owned by this value; the driver keeps it until the waits on it are over.
             let _ = unsafe { result::destroy_event(self.handle) };
         }
     }
 }
 
-/// For how long a wait spins before it begins to sleep: about a copy of 4 MiB. What is nearly there
-/// is met within a microsecond, and a long wait costs no core.
+/// For how long a wait spins before it begins to sleep: about the duration of a copy of 4 MiB. A
+/// short wait then ends within a microsecond, and a long one does not occupy a core.
 const SPIN: Duration = Duration::from_micros(100);
 const SHORTEST_SLEEP: Duration = Duration::from_micros(25);
 const LONGEST_SLEEP: Duration = Duration::from_micros(500);
 
-/// How long to sleep after having waited for `waited`: the end is then noticed late by a small
-/// part of the whole, and the looks at it cost a core less and less.
+/// The sleep between two polls after having waited for `waited`: a fixed part of it, so that the
+/// delay stays small relative to the wait, and the polls cost ever less.
 fn sleep_after(waited: Duration) -> Duration {
     (waited / 64).clamp(SHORTEST_SLEEP, LONGEST_SLEEP)
 }
 
-/// Polls until the answer is not "not yet", at most `limit`. `what` is named in the error.
+/// Polls until the answer is not "not yet", at most `limit`. The error names `what`.
 pub fn wait_for(
     mut poll: impl FnMut() -> Poll,
     limit: Duration,
@@ -222,8 +222,8 @@ pub fn wait_for(
     }
 }
 
-/// While it lives, sleeps of this thread end when they should. The system otherwise lets each last
-/// up to 50 microseconds longer, to wake the processor less often.
+/// Precise sleeps of this thread until it is dropped. By default the system may extend each sleep
+/// by up to 50 microseconds, to wake the processor less often.
 #[derive(Debug)]
 pub struct Punctual {
     before: Option<i32>,
@@ -231,7 +231,7 @@ pub struct Punctual {
 }
 
 impl Punctual {
-    /// From now on.
+    /// Sets the timer slack of this thread to its minimum.
     #[must_use]
     pub fn begin() -> Punctual {
         // SAFETY: both calls read and set a number of this thread.
@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn failed_work_is_told_apart_from_unfinished_work() {
+    fn failed_work_is_distinguished_from_unfinished_work() {
         let failed = || Poll::Failed(DeviceError::new(DeviceErrorKind::Driver, "gone"));
         let error = wait_for(failed, Duration::from_secs(60), "x").unwrap_err();
         assert_eq!(error.kind(), DeviceErrorKind::Driver);

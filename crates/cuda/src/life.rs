@@ -1,6 +1,6 @@
-//! When the driver may still be called. At process exit the driver takes itself down, and in a
-//! forked child it does not work: what is dropped then is leaked, since the system takes it back
-//! anyway and a call could hang or crash (as RMM's `process_is_exiting` does).
+//! Whether the driver may still be called. At process exit the driver shuts itself down, and in a
+//! forked child it does not work: a value that is dropped then leaks its resource, which the system
+//! reclaims anyway, because a call could hang or crash (as RMM's `process_is_exiting` does).
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -14,8 +14,8 @@ extern "C" fn at_exit() {
     EXITING.store(true, Ordering::Relaxed);
 }
 
-/// Called once the driver's library is loaded: handlers run in reverse order, so ours is told
-/// before the driver's own clears it away.
+/// Registers the exit handler, after the driver's library is loaded: handlers run in reverse order,
+/// so ours runs before the driver shuts down.
 pub(crate) fn watch() {
     PROCESS.get_or_init(|| {
         // SAFETY: the handler is a static function that only stores a flag.
@@ -24,31 +24,30 @@ pub(crate) fn watch() {
     });
 }
 
-/// Whether the driver can be called to release something.
+/// Whether the driver can be called to release a resource.
 pub(crate) fn driver_lives() -> bool {
     let same_process = PROCESS.get().is_none_or(|&pid| pid == std::process::id());
     same_process && !EXITING.load(Ordering::Relaxed)
 }
 
-/// Something was left to the end of the process instead of being released.
+/// Counts a resource that is leaked instead of being released.
 pub(crate) fn count_leak() {
     LEAKED.fetch_add(1, Ordering::Relaxed);
 }
 
-/// How many resources were left to the end of the process because their last use did not finish
-/// within the limit, or failed.
+/// Number of leaked resources: their last use did not finish within the limit, or failed.
 #[must_use]
 pub fn leaked() -> u64 {
     LEAKED.load(Ordering::Relaxed)
 }
 
-/// How many resources are being released at this moment, on threads that nobody waits for.
+/// Number of releases in progress, on threads that nobody waits for.
 #[must_use]
 pub fn releasing() -> u64 {
     RELEASING.load(Ordering::Acquire)
 }
 
-/// Counts as a release under way until it is dropped.
+/// A release in progress until it is dropped.
 pub(crate) struct Releasing(());
 
 impl Releasing {

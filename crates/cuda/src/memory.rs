@@ -1,17 +1,18 @@
-//! Plain memory: of the device, and of the host pinned by the driver. For buffers of known size;
-//! the arenas are for the tiers.
+//! Plain memory of known size: on the device, and on the host pinned by the driver. The tiers use
+//! arenas instead.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
+use crate::bytes::Bytes;
 use crate::context::Context;
-use crate::error::{Bytes, DeviceError, DeviceErrorKind};
+use crate::error::{DeviceError, DeviceErrorKind};
 use crate::event::Event;
-use crate::release::{self, After};
+use crate::release::{self, AfterUse};
 use crate::result;
 use crate::span::{DeviceSpan, Keep, in_range};
 use crate::stream::Stream;
 
-/// Device memory that belongs to one stream: it is freed behind what that stream was given before.
+/// Device memory of known size, which can be freed in the order of a stream.
 #[derive(Debug)]
 pub struct DeviceMemory {
     block: Arc<Block>,
@@ -31,7 +32,7 @@ impl DeviceMemory {
     /// Allocates `len` bytes, content unspecified.
     ///
     /// # Errors
-    /// When the memory is not there: the text says how much was asked for and is free.
+    /// When the memory is missing: the text says how much was requested and how much is free.
     pub fn new(context: &Context, len: u64) -> Result<DeviceMemory, DeviceError> {
         let _scope = context.enter()?;
         let size = usize::try_from(len.max(1)).unwrap_or(usize::MAX);
@@ -40,35 +41,35 @@ impl DeviceMemory {
         Ok(DeviceMemory { block: Arc::new(block), len })
     }
 
-    /// All of it.
+    /// The whole memory as a span.
     #[must_use]
     pub fn span(&self) -> DeviceSpan {
         let keep: Arc<dyn Keep> = self.block.clone();
         DeviceSpan::own(self.block.context.ordinal(), self.block.address, self.len, keep)
     }
 
-    /// Frees it behind what was enqueued on `stream` so far, and once no span names it. The host
-    /// does not wait. Dropping it instead frees it behind everything on the device.
+    /// Frees it after what was enqueued on `stream` so far, and once no span is left. The host does
+    /// not wait. Dropping it instead frees it after everything on the device.
     ///
     /// # Errors
     /// When the stream belongs to another device.
     pub fn free(self, stream: &Stream) -> Result<(), DeviceError> {
         self.block.context.require(stream.context().ordinal(), "the stream")?;
-        self.free_behind(vec![stream.record()?]);
+        self.free_after(vec![stream.record()?]);
         Ok(())
     }
 
-    /// Frees it at once, if no span names it: whoever calls knows that its last use is done.
+    /// Frees it at once, if no span is left: the caller knows that its last use is done.
     pub fn free_unused(self) {
-        self.free_behind(Vec::new());
+        self.free_after(Vec::new());
     }
 
-    fn free_behind(self, events: Vec<Event>) {
+    fn free_after(self, events: Vec<Event>) {
         *self.block.after.lock().unwrap_or_else(PoisonError::into_inner) = Some(events);
     }
 }
 
-/// The error for device memory that is not there.
+/// The error for missing device memory.
 pub(crate) fn shortage(
     context: &Context,
     asked: u64,
@@ -91,18 +92,18 @@ impl Drop for Block {
     fn drop(&mut self) {
         let events = self.after.get_mut().unwrap_or_else(PoisonError::into_inner).take();
         let (context, address) = (self.context.clone(), self.address);
-        let after = events.map_or_else(|| After::Everything(context.clone()), After::Events);
+        let after = events.map_or_else(|| AfterUse::Everything(context.clone()), AfterUse::Events);
         release::now_or_later(after, move || {
             if let Ok(_scope) = context.enter() {
-                // SAFETY: ours; every span is gone and its last use is done.
+                // SAFETY: owned by this value; every span is gone and the last use is done.
                 let _ = unsafe { result::free(address) };
             }
         });
     }
 }
 
-/// Host memory that the driver allocated and pinned. Pinning is slow (about 2 GB/s): for small
-/// buffers, such as staging.
+/// Host memory that the driver allocated and pinned. Pinning is slow (about 2 GB/s), so this is for
+/// small buffers, such as staging.
 #[derive(Debug)]
 pub struct PinnedMemory {
     context: Context,
@@ -110,7 +111,7 @@ pub struct PinnedMemory {
     len: u64,
 }
 
-// SAFETY: plain memory; who may touch its bytes is the duty of the callers of `bytes`.
+// SAFETY: plain memory; the callers of `bytes` synchronise their accesses.
 unsafe impl Send for PinnedMemory {}
 // SAFETY: as above.
 unsafe impl Sync for PinnedMemory {}
@@ -154,7 +155,7 @@ impl PinnedMemory {
     /// Where `len` bytes from `offset` begin.
     ///
     /// # Errors
-    /// When they are not all in it.
+    /// When the range is outside of the memory.
     pub fn at(&self, offset: u64, len: u64) -> Result<*mut u8, DeviceError> {
         in_range(offset, len, self.len, "the pinned memory")?;
         // SAFETY: inside the allocation.
@@ -184,16 +185,16 @@ impl PinnedMemory {
 
 impl Drop for PinnedMemory {
     fn drop(&mut self) {
-        /// The pointer on its way to the thread that frees it.
+        /// The pointer, sent to the thread that frees it.
         struct Block(*mut u8);
-        // SAFETY: nobody else has it any more.
+        // SAFETY: no other pointer to the memory is left.
         unsafe impl Send for Block {}
 
         let (context, block) = (self.context.clone(), Block(self.pointer));
-        release::now_or_later(After::Everything(context.clone()), move || {
+        release::now_or_later(AfterUse::Everything(context.clone()), move || {
             let block = block;
             if let Ok(_scope) = context.enter() {
-                // SAFETY: ours; everything that could use it is done.
+                // SAFETY: owned by this value; everything that could use it is done.
                 let _ = unsafe { result::free_host(block.0) };
             }
         });

@@ -1,12 +1,12 @@
-//! When the next registration may begin.
+//! The spacing of registrations.
 //!
 //! A registration holds a lock of the driver, and that lock is not fair: chunks registered back to
 //! back starve the copies of other threads, however small the chunks are. So a chunk is registered
-//! after a short gap while no copy is under way, else after one at least as long as the last call
-//! took, which lets every waiting copy through; and never while a save waits for room. The short
-//! gap is for everything that needs the same lock and is no copy under way, such as launching a
-//! kernel or recording an event on another thread: without it one call was seen to wait for 105 and
-//! 418 ms, until all was registered. A new arena, whose owner is about to begin, leaves long gaps.
+//! after a short gap while no copy is in flight, else after a gap at least as long as the last
+//! call, which lets every waiting copy through; and never while a save waits for space. The short
+//! gap is for everything else that needs the lock, such as launching a kernel or recording an event
+//! on another thread: without it one call was seen to wait for 105 and 418 ms, until all was
+//! registered. A new arena leaves long gaps, because its owner is about to begin.
 //!
 //! The figures are in docs/decisions/0020-pacing-registrations.md.
 
@@ -15,11 +15,11 @@ use std::time::Duration;
 /// How registrations are spaced.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Pace {
-    /// Back to back: the shortest time until everything is registered, at the cost of copies that
-    /// run meanwhile.
+    /// Without gaps: the shortest time until everything is registered, at the cost of concurrent
+    /// copies.
     Unpaced,
-    /// After a gap of this many times the last call; of half of it while the links are idle, from
-    /// 100 ms after the arena was made.
+    /// After a gap of this many times the last call; of half of it while the links are idle,
+    /// starting 100 ms after the arena was made.
     Gaps(f32),
     /// Only while the links are idle, with gaps as above.
     WhenIdle,
@@ -31,66 +31,65 @@ impl Default for Pace {
     }
 }
 
-/// What to do about the next chunk.
+/// Whether the next chunk is registered now.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Decision {
+pub(crate) enum PaceDecision {
     /// Register it.
     Go,
-    /// Ask again after this time, or when something changed.
+    /// Ask again after this time, or when the state changes.
     Wait(Duration),
-    /// Ask again when something changed: the holder resumes, the links fall idle.
+    /// Ask again when the state changes: the hold ends, or the links fall idle.
     Stop,
 }
 
-/// What the pace depends on besides the last call.
+/// The state of the arena that the pace depends on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Moment {
-    /// A save waits for room.
+    /// A save waits for space.
     pub(crate) held: bool,
-    /// No copy is under way.
+    /// No copy is in flight.
     pub(crate) idle: bool,
-    /// How long ago the arena was made.
+    /// Time since the arena was made.
     pub(crate) age: Duration,
 }
 
-/// For how long an arena is new.
+/// An arena counts as new for this long.
 const NEW: Duration = Duration::from_millis(100);
 
-/// Longest sleep between two looks at links that are busy: they are not watched by a signal.
+/// Longest sleep between two polls of busy links: nothing signals that they fall idle.
 const LOOK_AGAIN: Duration = Duration::from_millis(1);
 
-/// While the links are idle a gap is this part of the last call, and at least so long that a thread
-/// which waits for the driver's lock has woken up and taken it.
+/// While the links are idle a gap is this part of the last call, but long enough for a thread that
+/// waits for the driver's lock to wake up and take it.
 const IDLE_PART: u32 = 2;
 const SHORTEST_GAP: Duration = Duration::from_micros(200);
 
-/// A gap that grew with a call that took unusually long is cut here, so that one hiccup does not
-/// delay everything.
+/// Upper bound of a gap, so that one call that took unusually long does not delay everything.
 const LONGEST_GAP: Duration = Duration::from_millis(100);
 
 impl Pace {
     /// Whether the next registration may begin, `since` after the end of the last one, which took
-    /// `took`. `None` for both before the first.
-    pub(crate) fn decide(self, now: Moment, last: Option<(Duration, Duration)>) -> Decision {
+    /// `took`. `last` is `None` before the first.
+    pub(crate) fn decide(self, now: Moment, last: Option<(Duration, Duration)>) -> PaceDecision {
         if now.held {
-            return Decision::Stop;
+            return PaceDecision::Stop;
         }
-        let Some((took, since)) = last else { return Decision::Go };
+        let Some((took, since)) = last else { return PaceDecision::Go };
         match self {
-            Pace::Unpaced => Decision::Go,
+            Pace::Unpaced => PaceDecision::Go,
             _ if now.idle && now.age >= NEW => after(took / IDLE_PART, since),
             Pace::WhenIdle if now.idle => after(took, since),
-            Pace::WhenIdle => Decision::Wait(LOOK_AGAIN),
+            Pace::WhenIdle => PaceDecision::Wait(LOOK_AGAIN),
             Pace::Gaps(times) => after(took.mul_f32(times.max(0.0)), since),
         }
     }
 }
 
-/// Goes once a gap has passed, `since` after its begin.
-fn after(gap: Duration, since: Duration) -> Decision {
+/// Goes once the gap, which began `since` ago, has passed.
+fn after(gap: Duration, since: Duration) -> PaceDecision {
     match gap.clamp(SHORTEST_GAP, LONGEST_GAP).checked_sub(since) {
-        None | Some(Duration::ZERO) => Decision::Go,
-        Some(rest) => Decision::Wait(rest.min(LOOK_AGAIN)),
+        None | Some(Duration::ZERO) => PaceDecision::Go,
+        Some(rest) => PaceDecision::Wait(rest.min(LOOK_AGAIN)),
     }
 }
 
@@ -102,7 +101,7 @@ mod tests {
 
     const MS: Duration = Duration::from_millis(1);
 
-    /// Of an arena that is not new.
+    /// The state of an arena that is not new.
     fn now(held: bool, idle: bool) -> Moment {
         Moment { held, idle, age: NEW }
     }
@@ -111,32 +110,32 @@ mod tests {
     fn a_new_arena_leaves_long_gaps_also_while_the_links_are_idle() {
         let new = Moment { age: NEW - MS, ..now(false, true) };
         for pace in [Pace::Gaps(1.0), Pace::WhenIdle] {
-            assert!(matches!(pace.decide(new, Some((8 * MS, 7 * MS))), Decision::Wait(_)));
-            assert_eq!(pace.decide(new, Some((8 * MS, 8 * MS))), Decision::Go);
-            assert_eq!(pace.decide(now(false, true), Some((8 * MS, 4 * MS))), Decision::Go);
+            assert!(matches!(pace.decide(new, Some((8 * MS, 7 * MS))), PaceDecision::Wait(_)));
+            assert_eq!(pace.decide(new, Some((8 * MS, 8 * MS))), PaceDecision::Go);
+            assert_eq!(pace.decide(now(false, true), Some((8 * MS, 4 * MS))), PaceDecision::Go);
         }
     }
 
     #[test]
     fn nothing_is_registered_while_a_save_waits() {
         for pace in [Pace::Unpaced, Pace::Gaps(1.0), Pace::WhenIdle] {
-            assert_eq!(pace.decide(now(true, true), None), Decision::Stop);
-            assert_eq!(pace.decide(now(true, false), Some((MS, 100 * MS))), Decision::Stop);
+            assert_eq!(pace.decide(now(true, true), None), PaceDecision::Stop);
+            assert_eq!(pace.decide(now(true, false), Some((MS, 100 * MS))), PaceDecision::Stop);
         }
     }
 
     #[test]
-    fn idle_links_get_a_short_gap_for_what_is_no_copy() {
+    fn idle_links_get_a_short_gap_for_what_is_not_a_copy() {
         let last = Some((8 * MS, Duration::ZERO));
-        assert_eq!(Pace::Unpaced.decide(now(false, true), last), Decision::Go);
+        assert_eq!(Pace::Unpaced.decide(now(false, true), last), PaceDecision::Go);
         for pace in [Pace::Gaps(1.0), Pace::WhenIdle] {
-            assert_eq!(pace.decide(now(false, true), last), Decision::Wait(MS));
-            assert_eq!(pace.decide(now(false, true), Some((8 * MS, 4 * MS))), Decision::Go);
+            assert_eq!(pace.decide(now(false, true), last), PaceDecision::Wait(MS));
+            assert_eq!(pace.decide(now(false, true), Some((8 * MS, 4 * MS))), PaceDecision::Go);
             let short = Some((SHORTEST_GAP, Duration::ZERO));
-            assert_eq!(pace.decide(now(false, true), short), Decision::Wait(SHORTEST_GAP));
+            assert_eq!(pace.decide(now(false, true), short), PaceDecision::Wait(SHORTEST_GAP));
             assert_eq!(
                 pace.decide(now(false, true), None),
-                Decision::Go,
+                PaceDecision::Go,
                 "nothing is before the first"
             );
         }
@@ -147,15 +146,15 @@ mod tests {
         let pace = Pace::default();
         assert!(matches!(
             pace.decide(now(false, false), Some((5 * MS, 4 * MS))),
-            Decision::Wait(_)
+            PaceDecision::Wait(_)
         ));
-        assert_eq!(pace.decide(now(false, false), Some((5 * MS, 5 * MS))), Decision::Go);
+        assert_eq!(pace.decide(now(false, false), Some((5 * MS, 5 * MS))), PaceDecision::Go);
     }
 
     #[test]
     fn a_pace_that_needs_idle_links_waits_for_them() {
         let late = Some((MS, Duration::from_secs(10)));
-        assert!(matches!(Pace::WhenIdle.decide(now(false, false), late), Decision::Wait(_)));
+        assert!(matches!(Pace::WhenIdle.decide(now(false, false), late), PaceDecision::Wait(_)));
     }
 
     proptest! {
@@ -166,12 +165,12 @@ mod tests {
             let (took, since) = (Duration::from_micros(took), Duration::from_micros(since));
             let gap = took.mul_f32(times).clamp(SHORTEST_GAP, LONGEST_GAP);
             match Pace::Gaps(times).decide(now(false, false), Some((took, since))) {
-                Decision::Go => prop_assert!(since >= gap),
-                Decision::Wait(time) => {
+                PaceDecision::Go => prop_assert!(since >= gap),
+                PaceDecision::Wait(time) => {
                     prop_assert!(since < gap);
                     prop_assert!(time <= gap - since && time > Duration::ZERO);
                 }
-                Decision::Stop => prop_assert!(false, "nothing holds it"),
+                PaceDecision::Stop => prop_assert!(false, "nothing holds it"),
             }
         }
     }

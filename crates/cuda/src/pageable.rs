@@ -1,14 +1,14 @@
-//! Copies between the device and any memory of the host, done when they return.
+//! Copies between the device and any memory of the host, complete when they return.
 //!
-//! They go through pinned buffers of this crate, never through the driver's own way for pageable
-//! memory, for two reasons. That way waits inside the driver for whatever the stream was given
-//! before, without a limit. And when the memory happens to be pinned, or the device reads pageable
-//! memory itself, the driver only enqueues the copy: after a limit has passed it would go on using
-//! memory that the caller has back. Here the device sees the pinned buffers alone: after a time-out
-//! they are kept until the device is done with them, and the caller's memory is his at once.
+//! They go through pinned buffers of this crate, never through the driver's own method for pageable
+//! memory, for two reasons. That method waits inside the driver for earlier work on the stream,
+//! without a limit. And when the memory happens to be pinned, or the device can read pageable
+//! memory itself, the driver only enqueues the copy: after a time-out it would still use memory
+//! that the caller has back. Here the device accesses only the pinned buffers: after a time-out
+//! they are kept until the device is done with them, and the caller may reuse its memory at once.
 //!
-//! The buffers are kept for the next copy until the end of the process, and with them the device's
-//! context, as other CUDA libraries do.
+//! The buffers are kept for later copies until the end of the process, and with them the device's
+//! context, as in other CUDA libraries.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -20,22 +20,22 @@ use crate::host::StagingRing;
 use crate::span::DeviceSpan;
 use crate::stream::Stream;
 
-/// Four buffers of 4 MiB: while one is copied by the device, the processor fills or empties others.
-/// Pinning them takes about 8 ms, once for each copy that runs at the same time as others.
+/// Four buffers of 4 MiB: the device copies one while the processor fills or empties others.
+/// Pinning them takes about 8 ms, once for each concurrent copy.
 const SLOT: u64 = 4 << 20;
 const SLOTS: usize = 4;
 
-/// Rings that are kept for later copies.
+/// Maximum number of idle rings.
 const KEPT: usize = 8;
 
 static RINGS: Mutex<Vec<StagingRing>> = Mutex::new(Vec::new());
 
-/// Copies `from` to `to`, of the same length, behind what `stream` was given before; the bytes are
-/// on the device when this returns. For any memory of the host.
+/// Copies `from` to `to`, of the same length, after what was enqueued on `stream` before; the bytes
+/// are on the device when this returns. `from` may be any memory of the host.
 ///
 /// # Errors
-/// When lengths or devices differ, pinned memory for the buffers cannot be had, the driver refuses,
-/// or the copy and what the stream was given before take longer than `limit`. After an error the
+/// When lengths or devices differ, pinned memory for the buffers is not available, the driver
+/// refuses, or the copy and earlier work on the stream take longer than `limit`. After an error the
 /// content of `to` is unspecified; `from` is not used any more.
 pub fn host_to_device(
     stream: &Stream,
@@ -50,15 +50,15 @@ pub fn host_to_device(
     }
     let deadline = Instant::now() + limit;
     with_ring(stream.context(), deadline, |ring| {
-        // SAFETY: both have this length; the span keeps the memory in place, and `from` is
-        // borrowed for the call, after which nothing of it is in use.
+        // SAFETY: both have this length; the span keeps the memory in place, and `from` is borrowed
+        // for the call, which ends all use of it.
         unsafe { ring.copy_out(stream, to.address(), from.as_ptr(), to.len()) }?;
         stream.sync(deadline.saturating_duration_since(Instant::now()))
     })
 }
 
-/// Copies `from` to `to`, of the same length, behind what `stream` was given before; the bytes are
-/// there when this returns. For any memory of the host.
+/// Copies `from` to `to`, of the same length, after what was enqueued on `stream` before; the bytes
+/// are on the host when this returns. `to` may be any memory of the host.
 ///
 /// # Errors
 /// As [`host_to_device`]. After an error the content of `to` is unspecified, and nothing writes to
@@ -81,8 +81,8 @@ pub fn device_to_host(
     })
 }
 
-/// Runs `copy` with a ring that nobody else uses meanwhile. After an error the ring is dropped: its
-/// memory is freed once everything on the device is done.
+/// Runs `copy` with exclusive use of a ring. After an error the ring is dropped: its memory is
+/// freed once everything on the device is done.
 fn with_ring(
     context: &Context,
     deadline: Instant,
@@ -91,10 +91,10 @@ fn with_ring(
     let left = deadline.saturating_duration_since(Instant::now());
     let new = || StagingRing::new(&context.without_watch()?, SLOT, SLOTS, left);
     let mut ring = take(context).map_or_else(new, Ok)?;
-    ring.lend(context)?;
+    ring.attach(context)?;
     ring.end_waits_at(deadline);
     copy(&mut ring)?;
-    ring.rest();
+    ring.detach();
     let mut rings = rings();
     if rings.len() < KEPT {
         rings.push(ring);

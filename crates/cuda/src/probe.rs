@@ -1,4 +1,4 @@
-//! What the links of a device do, measured in a few tens of milliseconds. Plain data.
+//! Measured speeds of the links of a device, in a few tens of milliseconds, as plain data.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::stream::Stream;
 
 pub use crate::host::baseline::{Registered, register_at_once};
 
-/// What to measure with.
+/// Settings of the measurement.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ProbeOptions {
     /// Bytes of one copy; default 16 MiB. Pinning them takes the longest, at about 2 GB/s, twice.
@@ -39,18 +39,18 @@ pub struct LinkSpeeds {
     pub host_to_device: f64,
     /// Each direction while the other runs too: the slower one.
     pub both_each: f64,
-    /// Within the device, bytes copied (read and written once each).
+    /// Within the device: bytes copied (each is read once and written once).
     pub device_to_device: f64,
 }
 
-/// What was found on one device.
+/// The result for one device.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Probe {
-    /// The links.
+    /// Speeds of the links.
     pub speeds: LinkSpeeds,
     /// Free and total bytes of device memory.
     pub memory: (u64, u64),
-    /// What the operating system allows.
+    /// Limits of the operating system.
     pub host: HostLimits,
 }
 
@@ -62,11 +62,10 @@ struct Bench<'a> {
     host: [PinnedMemory; 2],
 }
 
-/// Measures the links of the device of `context`. Other work on the device makes the figures
-/// smaller.
+/// Measures the links of the device of `context`. Other work on the device lowers the result.
 ///
 /// # Errors
-/// When the memory for it is not there, or a copy fails or hangs.
+/// When memory is missing, or a copy fails or hangs.
 pub fn probe(context: &Context, options: &ProbeOptions) -> Result<Probe, DeviceError> {
     Ok(Probe {
         speeds: links(context, options)?,
@@ -75,10 +74,10 @@ pub fn probe(context: &Context, options: &ProbeOptions) -> Result<Probe, DeviceE
     })
 }
 
-/// The part of [`probe`] that measures.
+/// As [`probe`], the links alone.
 ///
 /// # Errors
-/// As there.
+/// As [`probe`].
 pub fn links(context: &Context, options: &ProbeOptions) -> Result<LinkSpeeds, DeviceError> {
     let device = [0, 1].map(|_| DeviceMemory::new(context, options.bytes).map(|m| m.span()));
     let host = [0, 1].map(|_| PinnedMemory::new(context, options.bytes));

@@ -1,9 +1,9 @@
-//! The lowest floor: the driver's functions as they are, found at run time.
+//! The lowest layer: the driver's functions as they are, found at run time.
 //!
 //! Types and the search for the library come from cudarc's `sys`. The functions are looked up here,
 //! all at once when the driver is loaded, for two reasons: a function that an old driver lacks is
-//! then an error and not a panic in the middle of a transfer, and a result is a plain number, so
-//! a code that a newer driver invents is not undefined behaviour in an enum that does not know it.
+//! then an error and not a panic in the middle of a transfer; and a result is a plain number, so a
+//! code that only a newer driver knows is not undefined behaviour in an enum.
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::sync::OnceLock;
@@ -34,13 +34,13 @@ macro_rules! driver_table {
 
         $(
             /// # Safety
-            /// The duties of the driver's function of that name.
-            // `describe` calls the two that name errors through the table; the driver's own
-            // functions have as many parameters as they have.
+            /// Those of the driver's function of this name.
+            // `describe` calls the two functions that name errors through the table. The driver
+            // determines the number of parameters.
             #[allow(dead_code, clippy::too_many_arguments)]
             pub(crate) unsafe fn $name($($arg: $type),*) -> Result<(), CudaError> {
                 let calls = CALLS.get().ok_or_else(|| not_loaded($symbol))?;
-                // SAFETY: the caller fulfils the duties of the function.
+                // SAFETY: the caller meets the preconditions of the function.
                 match unsafe { (calls.$name)($($arg),*) } {
                     0 => Ok(()),
                     code => Err(describe(calls, $symbol, code)),
@@ -143,20 +143,20 @@ driver_table! {
 
 static CALLS: OnceLock<Calls> = OnceLock::new();
 
-/// Finds the driver's library and all functions in it. Calling it again costs nothing.
+/// Finds the driver's library and all functions in it. A second call does nothing.
 pub(crate) fn load() -> Result<(), CudaError> {
     if CALLS.get().is_some() {
         return Ok(());
     }
     let library = library()?;
-    // SAFETY: it is the CUDA driver's library by name, or what a test says is one.
+    // SAFETY: the library is the CUDA driver by its name, or a test's replacement.
     let calls = unsafe { Calls::find(library) }?;
     let _ = CALLS.set(calls);
     Ok(())
 }
 
-/// Names another library to load as the driver instead of `libcuda.so.1`: for tests on machines
-/// without a GPU, which run on a fake (`tests/fakecuda`).
+/// The environment variable that names a library to load instead of `libcuda.so.1`: for tests on
+/// machines without a GPU, which use a fake (`tests/fakecuda`).
 const OTHER_DRIVER: &str = "UNSPOOL_CUDA_DRIVER";
 
 /// The driver's library, loaded once.
@@ -166,7 +166,7 @@ fn library() -> Result<&'static libloading::Library, CudaError> {
     if let Some(library) = OTHER.get() {
         return Ok(library);
     }
-    // SAFETY: who names a library as the driver asks for its initialisers to run.
+    // SAFETY: naming a library as the driver asks for its initialisers to run.
     let library = unsafe { libloading::Library::new(&path) }.map_err(|error| {
         let text = format!("{OTHER_DRIVER} names {}: {error}", path.display());
         CudaError::before_any_call("no CUDA driver", text)
@@ -174,9 +174,9 @@ fn library() -> Result<&'static libloading::Library, CudaError> {
     Ok(OTHER.get_or_init(|| library))
 }
 
-/// The driver of this machine.
+/// The installed driver of this machine.
 fn installed() -> Result<&'static libloading::Library, CudaError> {
-    // SAFETY: loading the driver runs its initialisers, which is what a CUDA program asks for.
+    // SAFETY: loading the driver runs its initialisers, as in every CUDA program.
     if !unsafe { cudarc::driver::sys::is_culib_present() } {
         return Err(CudaError::before_any_call(
             "no CUDA driver",
@@ -194,7 +194,7 @@ unsafe fn symbol<T>(
     library: &'static libloading::Library,
     name: &'static str,
 ) -> Result<libloading::Symbol<'static, T>, CudaError> {
-    // SAFETY: the caller answers for the type.
+    // SAFETY: the caller guarantees the type.
     unsafe { library.get(name.as_bytes()) }.map_err(|_| {
         CudaError::before_any_call(
             "the CUDA driver is too old",
@@ -207,7 +207,7 @@ fn not_loaded(call: &'static str) -> CudaError {
     CudaError { call, ..CudaError::before_any_call("no CUDA driver", "it has not been loaded") }
 }
 
-/// What the driver itself says about one of its codes.
+/// The error of a code, with the driver's own name and text for it.
 fn describe(calls: &Calls, call: &'static str, code: u32) -> CudaError {
     let words = |function: unsafe extern "C" fn(u32, *mut *const c_char) -> u32| {
         let mut text: *const c_char = std::ptr::null();

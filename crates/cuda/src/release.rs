@@ -1,6 +1,6 @@
-//! Releasing what the device may still be using: after its last use is done, on a thread that
-//! nobody waits for. What does not finish within the limit, or failed, is leaked and counted:
-//! memory that may still be written to is never given back.
+//! Release of resources that the device may still be using: after their last use is done, on a
+//! thread that nobody waits for. If the last use fails or does not finish within the limit, the
+//! resource is leaked and counted: memory that may still be written to is never freed.
 
 use std::time::Duration;
 
@@ -9,46 +9,48 @@ use crate::error::DeviceError;
 use crate::event::{Event, Poll};
 use crate::life;
 
-/// How long a release waits for the last use before it leaks. Far longer than any copy; a kernel
-/// that runs longer is likely to hang.
+/// How long a release waits for the last use before it leaks: far longer than any copy. A kernel
+/// that runs longer probably hangs.
 const LIMIT: Duration = Duration::from_secs(600);
 
-/// What has to be done before something is released.
+/// What has to be done before a resource is released.
 #[derive(Debug)]
-pub(crate) enum After {
+pub(crate) enum AfterUse {
     /// These events.
     Events(Vec<Event>),
-    /// Whatever was enqueued on the device: nobody said more.
+    /// Everything that was enqueued on the device, where the last use is not known.
     Everything(Context),
 }
 
-impl After {
+impl AfterUse {
     fn wait(&self, limit: Duration) -> Result<(), DeviceError> {
         match self {
-            After::Events(events) => events.iter().try_for_each(|event| event.wait(limit)),
-            After::Everything(context) => context.synchronize(),
+            AfterUse::Events(events) => events.iter().try_for_each(|event| event.wait(limit)),
+            AfterUse::Everything(context) => context.synchronize(),
         }
     }
 
     fn is_done(&self) -> bool {
         match self {
-            After::Events(events) => events.iter().all(|event| matches!(event.poll(), Poll::Done)),
-            After::Everything(_) => false,
+            AfterUse::Events(events) => {
+                events.iter().all(|event| matches!(event.poll(), Poll::Done))
+            }
+            AfterUse::Everything(_) => false,
         }
     }
 }
 
-/// Runs `release` after `after`, at once when that is done already.
-pub(crate) fn now_or_later(after: After, release: impl FnOnce() + Send + 'static) {
+/// Runs `release` after `after`: at once if that is done already, else in the background.
+pub(crate) fn now_or_later(after: AfterUse, release: impl FnOnce() + Send + 'static) {
     if life::driver_lives() && after.is_done() {
         return release();
     }
     in_background(after, release);
 }
 
-/// Runs `release` after `after` on a thread of its own. At the end of the process, or when no
-/// thread can be had, it is leaked.
-pub(crate) fn in_background(after: After, release: impl FnOnce() + Send + 'static) {
+/// Runs `release` after `after` on its own thread. At the end of the process, or when no thread can
+/// be started, the resource is leaked.
+pub(crate) fn in_background(after: AfterUse, release: impl FnOnce() + Send + 'static) {
     if !life::driver_lives() {
         std::mem::forget(release);
         return;

@@ -1,4 +1,4 @@
-//! The middle floor: one function for each driver call, with values instead of out-parameters and
+//! The middle layer: one function for each driver call, with values instead of out-parameters and
 //! [`CudaError`] instead of codes. Handles are still the driver's own.
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
@@ -14,7 +14,7 @@ pub(crate) fn init() -> Result<()> {
     unsafe { raw::init(0) }
 }
 
-/// The newest CUDA that the driver supports: 1000 major + 10 minor.
+/// The newest version of CUDA that the driver supports: 1000 major + 10 minor.
 pub(crate) fn driver_version() -> Result<i32> {
     let mut version = 0;
     // SAFETY: a valid place.
@@ -80,7 +80,7 @@ pub(crate) fn primary_context(device: CUdevice) -> Result<CUcontext> {
 }
 
 pub(crate) fn release_primary_context(device: CUdevice) -> Result<()> {
-    // SAFETY: the driver counts; the caller has retained it.
+    // SAFETY: the driver counts references; the caller has retained it.
     unsafe { raw::primary_ctx_release(device) }
 }
 
@@ -96,7 +96,7 @@ pub(crate) fn pop_context() -> Result<CUcontext> {
     Ok(context)
 }
 
-/// Null when this thread has none.
+/// The context that is current on this thread, or null.
 pub(crate) fn current_context() -> Result<CUcontext> {
     let mut context = ptr::null_mut();
     // SAFETY: a valid place.
@@ -224,7 +224,7 @@ pub(crate) unsafe fn free_address(address: CUdeviceptr, bytes: u64) -> Result<()
     unsafe { raw::mem_address_free(address, bytes as usize) }
 }
 
-/// Puts device memory behind `[address, address + bytes)` and lets the device use it. On an error
+/// Maps new device memory at `[address, address + bytes)` and lets the device use it. On an error
 /// nothing is mapped there.
 ///
 /// # Safety
@@ -233,7 +233,7 @@ pub(crate) unsafe fn map(address: CUdeviceptr, bytes: u64, device: CUdevice) -> 
     let (mut handle, properties, len) = (0, properties(device), bytes as usize);
     // SAFETY: valid places.
     unsafe { raw::mem_create(&raw mut handle, len, &raw const properties, 0) }?;
-    // SAFETY: the caller answers for the range; the handle is `len` bytes.
+    // SAFETY: the caller guarantees the range; the handle is `len` bytes.
     let mapped = unsafe { raw::mem_map(address, len, 0, handle, 0) };
     // SAFETY: created above. The memory lives on for as long as it is mapped.
     let released = unsafe { raw::mem_release(handle) };
@@ -246,7 +246,7 @@ pub(crate) unsafe fn map(address: CUdeviceptr, bytes: u64, device: CUdevice) -> 
     let ready =
         released.and_then(|()| unsafe { raw::mem_set_access(address, len, &raw const access, 1) });
     if ready.is_err() {
-        // SAFETY: mapped above, and nobody knows of it yet.
+        // SAFETY: mapped above, and nothing uses it yet.
         let _ = unsafe { raw::mem_unmap(address, len) };
     }
     ready
@@ -285,8 +285,8 @@ pub(crate) unsafe fn copy_dtod(to: u64, from: u64, bytes: u64, stream: CUstream)
     unsafe { raw::memcpy_dtod(to, from, bytes as usize, stream) }
 }
 
-/// Copies `rows` rows of `bytes` bytes; of each side the address of the first row and the bytes
-/// from one row to the next.
+/// Copies `rows` rows of `bytes` bytes; each side is the address of its first row and the distance
+/// in bytes between rows.
 ///
 /// # Safety
 /// Both sides hold the rows until the copy is done.
@@ -319,7 +319,7 @@ pub(crate) unsafe fn copy_rows(
     unsafe { raw::memcpy_2d(&raw const copy, stream) }
 }
 
-/// The raw operation that the copies are measured against.
+/// A plain blocking copy: the baseline that the other copies are measured against.
 ///
 /// # Safety
 /// Both ranges hold `bytes` bytes.
@@ -335,7 +335,7 @@ pub(crate) unsafe fn set_bytes(to: u64, byte: u8, bytes: u64, stream: CUstream) 
     unsafe { raw::memset_d8(to, byte, bytes as usize, stream) }
 }
 
-/// A stream that does not wait for the legacy default stream. Lower priorities go first.
+/// A stream that does not wait for the legacy default stream. A lower number is a higher priority.
 pub(crate) fn create_stream(priority: i32) -> Result<CUstream> {
     const NON_BLOCKING: c_uint = 1;
     let mut stream = ptr::null_mut();
@@ -360,7 +360,7 @@ pub(crate) unsafe fn stream_context(stream: CUstream) -> Result<CUcontext> {
     Ok(context)
 }
 
-/// A number that no other stream of the process has or had.
+/// The number of a stream, which no other stream of the process has or had.
 ///
 /// # Safety
 /// A stream that lives.
@@ -371,7 +371,7 @@ pub(crate) unsafe fn stream_id(stream: CUstream) -> Result<u64> {
     Ok(id)
 }
 
-/// Sets what captures of streams into graphs forbid this thread, and returns what was set before.
+/// Sets what this thread may do while streams are captured into graphs, and returns the old mode.
 pub(crate) fn exchange_capture_mode(mode: u32) -> Result<u32> {
     let mut mode = mode;
     // SAFETY: a valid place; the driver checks the mode.
@@ -388,7 +388,7 @@ pub(crate) unsafe fn is_idle(stream: CUstream) -> Result<bool> {
     answer(unsafe { raw::stream_query(stream) })
 }
 
-/// The answer of a query.
+/// The answer of a query: an error that says "not ready" becomes `false`.
 fn answer(queried: Result<()>) -> Result<bool> {
     match queried {
         Ok(()) => Ok(true),
@@ -397,7 +397,7 @@ fn answer(queried: Result<()>) -> Result<bool> {
     }
 }
 
-/// Whether what is enqueued on the stream goes into a graph instead of being done.
+/// Whether operations enqueued on the stream go into a graph instead of being executed.
 ///
 /// # Safety
 /// A stream that lives.
@@ -405,9 +405,9 @@ pub(crate) unsafe fn is_capturing(stream: CUstream) -> Result<bool> {
     let mut status = 0;
     // SAFETY: the caller's duty; a valid place.
     match unsafe { raw::stream_is_capturing(stream, &raw mut status) } {
-        // An ended capture that is invalid counts too: nothing may be enqueued until it is closed.
+        // An invalid capture counts too: nothing may be enqueued until it has been ended.
         Ok(()) => Ok(status != 0),
-        // The legacy default stream, while a stream that it waits for is being captured.
+        // The legacy default stream during the capture of a stream that it waits for.
         Err(error) if error.code == STREAM_CAPTURE_IMPLICIT => Ok(true),
         Err(error) => Err(error),
     }
@@ -452,7 +452,7 @@ pub(crate) unsafe fn is_done(event: CUevent) -> Result<bool> {
     answer(unsafe { raw::event_query(event) })
 }
 
-/// Milliseconds.
+/// The time between two events in milliseconds.
 ///
 /// # Safety
 /// Events that live, made with timing.
@@ -489,8 +489,8 @@ pub(crate) unsafe fn function(module: CUmodule, name: &CStr) -> Result<CUfunctio
 }
 
 /// # Safety
-/// `parameters` point to values of the kernel's parameter types; what they name lives until the
-/// kernel is done.
+/// `parameters` point to values of the kernel's parameter types; memory that they name stays
+/// allocated until the kernel is done.
 pub(crate) unsafe fn launch(
     function: CUfunction,
     grid: u32,

@@ -1,4 +1,4 @@
-//! A range of device memory, together with what keeps it there.
+//! A range of device memory, with a reference that keeps it allocated.
 
 use std::fmt;
 use std::sync::Arc;
@@ -6,17 +6,17 @@ use std::sync::Arc;
 use crate::context::Context;
 use crate::error::{DeviceError, DeviceErrorKind};
 
-/// What keeps memory in place for as long as a span names it.
+/// Keeps memory in place while a span of it lives.
 pub(crate) trait Keep: Send + Sync {}
 
-/// Bytes of one device's memory. Cheap to clone. Memory of this crate stays where it is while a
-/// span of it lives; unfinished operations are the concern of whoever frees it.
+/// Bytes of one device's memory. Cheap to clone. Memory of this crate stays in place while a span
+/// of it lives; code that frees memory waits for unfinished operations itself.
 #[derive(Clone)]
 pub struct DeviceSpan {
     ordinal: u32,
     address: u64,
     len: u64,
-    /// `None` for memory of others.
+    /// `None` for memory of other libraries.
     keep: Option<Arc<dyn Keep>>,
 }
 
@@ -25,7 +25,7 @@ impl DeviceSpan {
         DeviceSpan { ordinal, address, len, keep: Some(keep) }
     }
 
-    /// The memory of someone else's array: `len` bytes at `address` of the device of `context`.
+    /// Memory of another library's array: `len` bytes at `address` of the device of `context`.
     ///
     /// # Safety
     /// The memory stays allocated until every operation that uses the span is done.
@@ -52,16 +52,16 @@ impl DeviceSpan {
         self.ordinal
     }
 
-    /// Its address on the device, for array libraries.
+    /// Its address on the device.
     #[must_use]
     pub fn address(&self) -> u64 {
         self.address
     }
 
-    /// `len` bytes from `offset` of it.
+    /// `len` bytes of the span from `offset` on.
     ///
     /// # Errors
-    /// When they are not all in it.
+    /// When the range is outside of the span.
     pub fn slice(&self, offset: u64, len: u64) -> Result<DeviceSpan, DeviceError> {
         in_range(offset, len, self.len, "the device memory")?;
         Ok(DeviceSpan { address: self.address + offset, len, ..self.clone() })
@@ -75,7 +75,7 @@ impl fmt::Debug for DeviceSpan {
     }
 }
 
-/// Refuses `[offset, offset + len)` outside of `[0, capacity)`.
+/// Refuses a range `[offset, offset + len)` outside of `[0, capacity)`.
 pub(crate) fn in_range(
     offset: u64,
     len: u64,

@@ -1,4 +1,4 @@
-//! Streams: our own, and the user's borrowed by handle.
+//! Streams: our own, and streams of the application by handle.
 
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -23,13 +23,13 @@ pub struct Stream {
     context: Context,
     handle: CUstream,
     owned: bool,
-    /// Its number, once it was asked for.
+    /// The driver's number for it, kept after the first query.
     id: OnceLock<u64>,
 }
 
 // SAFETY: the driver allows a stream to be used from any thread.
 unsafe impl Send for Stream {}
-// SAFETY: as above; enqueueing is ordered by the driver.
+// SAFETY: as above; the driver orders concurrent calls.
 unsafe impl Sync for Stream {}
 
 impl Stream {
@@ -47,26 +47,26 @@ impl Stream {
         Stream { context: context.clone(), handle, owned, id: OnceLock::new() }
     }
 
-    /// The legacy default stream, which waits for blocking streams and they for it.
+    /// The legacy default stream: it waits for blocking streams, and they wait for it.
     #[must_use]
     pub fn legacy_default(context: &Context) -> Stream {
         Stream::make(context, LEGACY as CUstream, false)
     }
 
-    /// The default stream of the thread that enqueues on it.
+    /// The per-thread default stream: that of the thread that enqueues.
     #[must_use]
     pub fn per_thread_default(context: &Context) -> Stream {
         Stream::make(context, PER_THREAD as CUstream, false)
     }
 
-    /// The user's stream by its handle, as the array libraries give it: 0 and 1 are the legacy
-    /// default stream, 2 is the thread's default stream (the Python array API's numbers).
+    /// The application's stream by its handle, as array libraries give it: 0 and 1 are the legacy
+    /// default stream, 2 is the per-thread default stream (the numbers of the Python array API).
     ///
     /// # Errors
     /// When the stream belongs to another device or context.
     ///
     /// # Safety
-    /// `handle` must be one of those numbers or a stream that lives as long as this value.
+    /// `handle` is one of those numbers or a stream that lives as long as this value.
     pub unsafe fn borrow(context: &Context, handle: usize) -> Result<Stream, DeviceError> {
         let handle = if handle == 0 { LEGACY } else { handle };
         let stream = Stream::make(context, handle as CUstream, false);
@@ -78,7 +78,7 @@ impl Stream {
 
     fn require_own_context(&self) -> Result<(), DeviceError> {
         let scope = self.context.enter()?;
-        // SAFETY: the stream lives, by the promise given to `borrow`.
+        // SAFETY: the stream lives, as the caller of `borrow` guarantees.
         let theirs = unsafe { result::stream_context(self.handle) }?;
         drop(scope);
         if theirs == self.context.raw() {
@@ -107,9 +107,9 @@ impl Stream {
         &self.context
     }
 
-    /// Lets everything that is enqueued after this wait for `event`. The host does not wait. An
-    /// event that is done already costs the stream nothing: what the host has seen done is before
-    /// all that it enqueues.
+    /// Makes everything that is enqueued later wait for `event`. The host does not wait. For an
+    /// event that is known to be done nothing is enqueued: it is before everything that the host
+    /// enqueues.
     ///
     /// # Errors
     /// When the context is broken.
@@ -126,7 +126,7 @@ impl Stream {
         Ok(())
     }
 
-    /// A new event recorded behind everything enqueued so far.
+    /// A new event recorded after everything enqueued so far.
     ///
     /// # Errors
     /// When the context is broken or out of resources.
@@ -144,12 +144,12 @@ impl Stream {
         self.record()?.wait(limit)
     }
 
-    /// Waits until nothing that was enqueued on it is unfinished, at most `limit`. It needs no
-    /// event, so it works when none can be had; but what others enqueue meanwhile is waited for
-    /// too, so [`sync`](Self::sync) is better where it works.
+    /// Waits until everything on the stream is done, at most `limit`. It needs no event, so it
+    /// works when none is available; but it also waits for what is enqueued meanwhile, so
+    /// [`sync`](Self::sync) is preferable.
     ///
     /// # Errors
-    /// When something on it failed, and when the limit has passed.
+    /// When an operation on it failed, and when the limit has passed.
     pub fn drain(&self, limit: Duration) -> Result<(), DeviceError> {
         let _scope = self.context.enter()?;
         let poll = || {
@@ -161,7 +161,7 @@ impl Stream {
             }
         };
         wait_for(poll, limit, "the work on a stream")?;
-        // As if there had been an event behind all of it.
+        // The watch sees a recording after everything on the stream, although no event exists.
         let event = new_recording();
         self.context.saw(|| Op::Record { event, on: self.agent() });
         self.context.saw(|| Op::Wait { by: Agent::Host, event });
@@ -169,9 +169,9 @@ impl Stream {
         Ok(())
     }
 
-    /// Whether what is enqueued on it goes into a graph instead of being done: then nothing of
-    /// ours may be enqueued, since it would be done again with every launch of the graph. So says
-    /// the legacy default stream while a stream that it waits for is being captured.
+    /// Whether operations enqueued on it go into a graph instead of being executed. Nothing of ours
+    /// may be enqueued then: every launch of the graph would execute it again. True also for the
+    /// legacy default stream during the capture of a stream that it waits for.
     ///
     /// # Errors
     /// When the context is broken.
@@ -181,8 +181,8 @@ impl Stream {
         Ok(unsafe { result::is_capturing(self.handle) }?)
     }
 
-    /// Its name for a watch: a number that no other stream of the process has or had, by the
-    /// driver; each thread's default stream is one of its own.
+    /// Its name for a watch: the driver's number, which no other stream of the process has or had;
+    /// each thread's default stream has its own.
     pub(crate) fn agent(&self) -> Agent {
         let ask = || {
             let _scope = self.context.enter()?;
@@ -196,7 +196,7 @@ impl Stream {
         Agent::Stream(*self.id.get_or_init(number))
     }
 
-    /// Handle of the driver, for libraries that take a stream of CUDA.
+    /// The driver's handle, for CUDA libraries that take a stream.
     pub fn raw(&self) -> CUstream {
         self.handle
     }
@@ -216,7 +216,8 @@ impl Drop for Stream {
             && life::driver_lives()
             && let Ok(_scope) = self.context.enter()
         {
-            // SAFETY: our own; the driver finishes what is enqueued before it destroys it.
+            // SAFETY: owned by this value; the driver finishes what is enqueued before it destroys
+            // the stream.
             let _ = unsafe { result::destroy_stream(self.handle) };
         }
     }

@@ -1,11 +1,11 @@
-//! Processes of one node take turns to register: concurrent registrations slow each other down far
-//! more than one after the other would (Maurya et al., HiPC 2022, section IV-A, "Serialized
-//! registration").
+//! Turns of the processes of a node to register memory: concurrent registrations slow each other
+//! down far more than one after the other would (Maurya et al., HiPC 2022, section IV-A,
+//! "Serialized registration").
 //!
-//! The turn is a file lock, so it ends with its process however that ends. It is taken for one
+//! The turn is a file lock, so it ends with its process, however that ends. It is taken for one
 //! chunk at a time, and the gaps of one process (see [`crate::Pace`]) are the turns of the others.
-//! It only saves time, so a turn that cannot be had never stops anyone: after a limit, or when the
-//! file cannot be opened, the registration goes on without.
+//! It only saves time, so it never blocks a registration for good: after a limit, or when the file
+//! cannot be opened, registration goes on without it.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -16,8 +16,8 @@ use rustix::fs::{FlockOperation, flock};
 
 const NAME: &str = "unspool-register.lock";
 
-/// The turns of one directory. Each value has a lock of its own, so two arenas of one process take
-/// turns as well.
+/// The turns of one directory. Each value has its own lock, so two arenas of one process take turns
+/// as well.
 #[derive(Debug)]
 pub(crate) struct Turns {
     file: Option<File>,
@@ -30,23 +30,23 @@ pub(crate) struct Turn<'a> {
 }
 
 impl Turns {
-    /// The turns of `directory`, which all processes of the node see. A file that cannot be opened
-    /// means no turns.
+    /// Turns by the lock file in `directory`, which all processes of the node see. Without turns if
+    /// the file cannot be opened.
     pub(crate) fn of(directory: &Path) -> Turns {
         Turns { file: open(&directory.join(NAME)).ok() }
     }
 
-    /// No turns: everything may go at once.
+    /// Without turns: registration never waits.
     pub(crate) fn none() -> Turns {
         Turns { file: None }
     }
 
-    /// Whether there are turns at all.
+    /// Whether the lock file is in use.
     pub(crate) fn are_taken(&self) -> bool {
         self.file.is_some()
     }
 
-    /// A turn, or `None` while another has it. Never waits.
+    /// Takes the turn, or returns `None` while another process has it. Never waits.
     pub(crate) fn try_take(&self) -> Option<Turn<'_>> {
         let Some(file) = &self.file else { return Some(Turn { file: None }) };
         match flock(file, FlockOperation::NonBlockingLockExclusive) {
@@ -61,26 +61,27 @@ impl Turns {
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
         if let Some(file) = self.file {
-            // It fails only for a bad descriptor, and then there is no lock.
+            // An error means a bad descriptor, which holds no lock.
             let _ = flock(file, FlockOperation::Unlock);
         }
     }
 }
 
-/// A directory that all processes of a node share and that needs no disk.
+/// A directory in memory that all processes of a node share.
 pub(crate) fn directory_of_the_node() -> PathBuf {
     let shared = Path::new("/dev/shm");
     if shared.is_dir() { shared.to_owned() } else { std::env::temp_dir() }
 }
 
-/// The file whose lock is the turn of this node, for reports of who has it.
+/// The lock file of this node, for reports of who holds it.
 #[must_use]
 pub fn turn_lock() -> PathBuf {
     directory_of_the_node().join(NAME)
 }
 
-/// Opens the file, of whoever made it, for reading: a lock needs no more. It is not made where it
-/// exists, since systems refuse that for files of other users in shared directories.
+/// Opens the file, whichever user made it, for reading, which is enough for a lock. An existing
+/// file is not opened for creation, because systems refuse that for files of other users in shared
+/// directories.
 fn open(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.read(true).custom_flags(libc::O_NOFOLLOW | libc::O_CLOEXEC);

@@ -1,5 +1,5 @@
-//! What a run tells about itself, for a check that all accesses to memory are ordered: every
-//! record, wait and access of this crate is an [`Op`] for the context's watch. Without a watch that
+//! Observation of a run, for a check that all accesses to memory are ordered: every record, wait
+//! and access of this crate is reported as an [`Op`] to the context's watch. Without a watch this
 //! costs one load.
 
 use std::fmt::Debug;
@@ -12,14 +12,14 @@ use crate::context::Context;
 use crate::span::DeviceSpan;
 use crate::stream::Stream;
 
-/// Hears of everything that is enqueued, recorded and waited for. It is called on the thread that
-/// does it, before the call that does it returns, and must not block.
+/// Receives everything that is enqueued, recorded and waited for. It is called on the thread that
+/// does it, before the reported call returns, and must not block.
 pub trait Watch: Send + Sync + Debug {
-    /// This was done just now.
+    /// Receives an operation that has just happened.
     fn saw(&self, op: Op);
 }
 
-/// The watch of one context, if it has one.
+/// The optional watch of one context.
 #[derive(Debug, Default)]
 pub(crate) struct Watched {
     is: AtomicBool,
@@ -36,8 +36,8 @@ impl Watched {
         self.is.load(Ordering::Relaxed)
     }
 
-    pub(crate) fn tell(&self, op: Op) {
-        // Cloned out, so that the watch is not called under the lock.
+    pub(crate) fn report(&self, op: Op) {
+        // Cloned, so that the watch is not called under the lock.
         let watch = self.by.read().unwrap_or_else(PoisonError::into_inner).clone();
         if let Some(watch) = watch {
             watch.saw(op);
@@ -53,25 +53,25 @@ pub(crate) fn new_recording() -> u64 {
 
 /// Bytes that are accessed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Place {
+pub struct AccessedBytes {
     space: Space,
     first: u64,
     len: u64,
 }
 
-impl Place {
+impl AccessedBytes {
     /// Bytes of a span of device memory.
-    pub fn of(span: &DeviceSpan) -> Place {
-        Place::device(span.ordinal(), span.address(), span.len())
+    pub fn of(span: &DeviceSpan) -> AccessedBytes {
+        AccessedBytes::device(span.ordinal(), span.address(), span.len())
     }
 
     /// `len` bytes from the address `first` on, on device `ordinal`.
-    pub fn device(ordinal: u32, first: u64, len: u64) -> Place {
-        Place { space: Space::Device(ordinal), first, len }
+    pub fn device(ordinal: u32, first: u64, len: u64) -> AccessedBytes {
+        AccessedBytes { space: Space::Device(ordinal), first, len }
     }
 
-    pub(crate) fn host(first: *const u8, len: u64) -> Place {
-        Place { space: Space::Host, first: first.addr() as u64, len }
+    pub(crate) fn host(first: *const u8, len: u64) -> AccessedBytes {
+        AccessedBytes { space: Space::Host, first: first.addr() as u64, len }
     }
 
     fn end(self) -> u64 {
@@ -82,39 +82,39 @@ impl Place {
         Op::Access { by, space: self.space, first: self.first, end: self.end(), write, what }
     }
 
-    /// The bytes belong to an arena.
+    /// The operation that declares the bytes to be part of an arena.
     pub(crate) fn arena(self) -> Op {
         Op::Arena { space: self.space, first: self.first, end: self.end() }
     }
 }
 
 impl Context {
-    /// Tells that the processor reads, or with `write` writes, `len` bytes at `first`.
+    /// Reports that the processor reads, or with `write` writes, `len` bytes at `first`.
     pub(crate) fn saw_host(&self, what: &'static str, first: *const u8, len: u64, write: bool) {
         if len > 0 {
-            self.saw(|| Place::host(first, len).access(Agent::Host, write, what));
+            self.saw(|| AccessedBytes::host(first, len).access(Agent::Host, write, what));
         }
     }
 }
 
 impl Stream {
-    /// Tells that `what` was enqueued, which reads `from` and writes `to`.
-    pub fn saw_copy(&self, what: &'static str, from: Place, to: Place) {
+    /// Reports the enqueued operation `what`, which reads `from` and writes `to`.
+    pub fn saw_copy(&self, what: &'static str, from: AccessedBytes, to: AccessedBytes) {
         self.saw_read(what, from);
         self.saw_write(what, to);
     }
 
-    /// Tells that `what` was enqueued, which reads `place`.
-    pub fn saw_read(&self, what: &'static str, place: Place) {
+    /// Reports the enqueued operation `what`, which reads `place`.
+    pub fn saw_read(&self, what: &'static str, place: AccessedBytes) {
         self.saw_access(what, place, false);
     }
 
-    /// Tells that `what` was enqueued, which writes `place`.
-    pub fn saw_write(&self, what: &'static str, place: Place) {
+    /// Reports the enqueued operation `what`, which writes `place`.
+    pub fn saw_write(&self, what: &'static str, place: AccessedBytes) {
         self.saw_access(what, place, true);
     }
 
-    fn saw_access(&self, what: &'static str, place: Place, write: bool) {
+    fn saw_access(&self, what: &'static str, place: AccessedBytes, write: bool) {
         if place.len > 0 {
             self.context().saw(|| place.access(self.agent(), write, what));
         }
@@ -137,14 +137,14 @@ mod tests {
     }
 
     #[test]
-    fn a_watch_hears_of_what_happens_after_it_was_set() {
+    fn a_watch_sees_what_happens_after_it_was_set() {
         let (watched, notes) = (Watched::default(), Arc::new(Notes::default()));
-        let op = Place::device(1, 100, 20).access(Agent::Stream(7), true, "a fill");
-        watched.tell(op);
+        let op = AccessedBytes::device(1, 100, 20).access(Agent::Stream(7), true, "a fill");
+        watched.report(op);
         assert!(!watched.is());
         watched.set(notes.clone());
         assert!(watched.is());
-        watched.tell(op);
+        watched.report(op);
         assert_eq!(*notes.0.lock().unwrap(), [op]);
         let space = Space::Device(1);
         let expected = Op::Access {
@@ -156,7 +156,10 @@ mod tests {
             what: "a fill",
         };
         assert_eq!(op, expected);
-        assert_eq!(Place::device(1, 100, 20).arena(), Op::Arena { space, first: 100, end: 120 });
+        assert_eq!(
+            AccessedBytes::device(1, 100, 20).arena(),
+            Op::Arena { space, first: 100, end: 120 }
+        );
     }
 
     #[test]

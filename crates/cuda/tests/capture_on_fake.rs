@@ -1,10 +1,10 @@
-//! The user captures a stream into a graph, in the mode that forbids every thread of the process
-//! what might spoil it, while arenas are prepared and copies go on: they do, and spoil nothing.
+//! Captures of a stream in the mode that forbids every thread of the process unsafe calls, while
+//! arenas are prepared and copies go on: nothing fails and no capture is spoilt.
 
 use std::time::Duration;
 
 use unspool_cuda::{
-    Context, DeviceArena, DeviceArenaOptions, DeviceError, DeviceMemory, Driver, Marks,
+    Context, DeviceArena, DeviceArenaOptions, DeviceError, DeviceMemory, Driver, FencePool,
     PinnedArena, PinnedOptions, Stream, Unregistered, copy, device_of,
 };
 use unspool_fakecuda::Fake;
@@ -21,7 +21,7 @@ type Push = unsafe extern "C" fn(usize) -> u32;
 type Pop = unsafe extern "C" fn(*mut usize) -> u32;
 type Retain = unsafe extern "C" fn(*mut usize, i32) -> u32;
 
-/// Begins or ends a capture of `stream` by the driver's own functions, the context current.
+/// Begins or ends a capture of `stream` by the driver's own functions, with the context current.
 fn capture(fake: &Fake, stream: &Stream, begins: bool) -> u32 {
     let library = fake.driver();
     let (mut context, mut graph) = (0, 0);
@@ -44,7 +44,7 @@ fn capture(fake: &Fake, stream: &Stream, begins: bool) -> u32 {
     }
 }
 
-/// Everything that threads of a spool do, on another thread than the one that captures.
+/// What the threads of a spool do, on another thread than the one that captures.
 fn work(context: &Context) -> Result<(), DeviceError> {
     let stream = Stream::new(context)?;
     let options = DeviceArenaOptions { chunk: 4 * MIB, ..DeviceArenaOptions::default() };
@@ -52,10 +52,10 @@ fn work(context: &Context) -> Result<(), DeviceError> {
     device.wait_mapped(8 * MIB, LIMIT)?;
     let host = PinnedArena::new(context, 8 * MIB, &PinnedOptions::default())?;
     host.wait_registered(8 * MIB, LIMIT)?;
-    let (marks, span) = (Marks::new(context), device.span(0, 4 * MIB)?);
+    let (fences, span) = (FencePool::new(context), device.span(0, 4 * MIB)?);
     copy::fill(&stream, &span, 5)?;
     host.copy_in(&stream, 0, &span, Unregistered::Pageable)?;
-    marks.record(&stream)?.wait(LIMIT)?;
+    fences.record(&stream)?.wait(LIMIT)?;
     let memory = DeviceMemory::new(context, MIB)?;
     let mut bytes = vec![1; MIB as usize];
     copy::host_to_device(&stream, &memory.span(), &bytes, LIMIT)?;

@@ -1,11 +1,11 @@
-//! Two devices in one process: each entry point refuses what belongs to the other one before
-//! anything is enqueued, and copies between devices are never made.
+//! Two devices in one process: each entry point refuses an object of the other device before
+//! anything is enqueued; copies between devices do not exist.
 
 use std::time::{Duration, Instant};
 
 use unspool_cuda::{
     Context, DeviceArena, DeviceArenaOptions, DeviceError, DeviceErrorKind, DeviceMemory, Driver,
-    Event, Marks, PinnedArena, PinnedMemory, PinnedOptions, StagingRing, Stream, StridedCopies,
+    Event, FencePool, PinnedArena, PinnedMemory, PinnedOptions, StagingRing, Stream, StridedCopies,
     StridedLayout, Unregistered, copy, device_of, releasing,
 };
 use unspool_fakecuda::Fake;
@@ -13,7 +13,7 @@ use unspool_fakecuda::Fake;
 const LIMIT: Duration = Duration::from_secs(20);
 const LEN: u64 = 4096;
 
-/// Everything of one device.
+/// A context of one device with a stream, memory and an arena.
 struct Side {
     context: Context,
     stream: Stream,
@@ -39,7 +39,7 @@ fn sides() -> Result<[Side; 2], DeviceError> {
     Ok([side(0)?, side(1)?])
 }
 
-/// Waits until something is so, at most for the limit.
+/// Waits until the condition is true, at most for the limit.
 fn wait_until(mut is: impl FnMut() -> bool) {
     let begin = Instant::now();
     while !is() && begin.elapsed() < LIMIT {
@@ -51,7 +51,7 @@ fn start() -> Fake {
     Fake::start_with(&[("FAKECUDA_DEVICES", "2")])
 }
 
-/// Asserts that `result` refuses, naming both devices and what to do.
+/// Asserts that `result` is a refusal that names both devices and the remedy.
 fn refused(what: &str, result: Result<(), DeviceError>) {
     let Err(error) = result else { panic!("{what} was not refused") };
     assert_eq!(error.kind(), DeviceErrorKind::WrongDevice, "{what}: {error}");
@@ -99,16 +99,16 @@ fn arenas_and_rings_refuse_memory_and_streams_of_another_device() {
 }
 
 #[test]
-fn events_marks_and_borrowed_streams_of_another_device_are_refused() {
+fn events_fences_and_borrowed_streams_of_another_device_are_refused() {
     let _fake = start();
     let [a, b] = sides().unwrap();
     refused("an event", Event::new(&a.context).unwrap().record(&b.stream));
-    refused("a mark", Marks::new(&a.context).record(&b.stream).map(drop));
+    refused("a fence", FencePool::new(&a.context).record(&b.stream).map(drop));
     // SAFETY: the stream outlives the attempt.
     let borrowed = unsafe { Stream::borrow(&a.context, b.stream.handle()) };
     refused("a borrowed stream", borrowed.map(drop));
     let memory = DeviceMemory::new(&a.context, LEN).unwrap();
-    refused("freeing behind it", memory.free(&b.stream));
+    refused("freeing after it", memory.free(&b.stream));
 }
 
 #[test]
@@ -119,7 +119,7 @@ fn gathers_and_scatters_on_another_device_are_refused() {
     let layout = StridedLayout { shape: vec![LEN], strides: vec![1], itemsize: 1 };
     let (ours, theirs) = (a.memory.span(), b.memory.span());
     let (to, stream) = (ours.address(), &a.stream);
-    // SAFETY: refused before anything is touched, all of them.
+    // SAFETY: all of them are refused before anything is touched.
     unsafe {
         refused("a gather on it", copies.gather(&b.stream, &ours, to, &layout));
         refused("a gather to it", copies.gather(stream, &theirs, to, &layout));

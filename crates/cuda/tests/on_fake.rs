@@ -1,5 +1,5 @@
 //! The arenas over a fake driver, on machines without a GPU: operations are late, overlap, and come
-//! in many orders, and what goes wrong on a GPU can be made to go wrong here.
+//! in many orders, and any error of a GPU can be provoked here.
 
 use std::time::{Duration, Instant};
 
@@ -20,7 +20,7 @@ fn context() -> Outcome<Context> {
     Context::new(&Driver::load()?, 0)
 }
 
-/// Waits until something is so; false when it is not within the limit.
+/// Waits until the condition is true; returns false when it is not within the limit.
 fn comes_true(mut is: impl FnMut() -> bool) -> bool {
     let begin = Instant::now();
     while !is() {
@@ -32,7 +32,7 @@ fn comes_true(mut is: impl FnMut() -> bool) -> bool {
     true
 }
 
-/// Numbers from a seed (SplitMix64).
+/// A random number generator (SplitMix64).
 struct Dice(u64);
 
 impl Dice {
@@ -58,7 +58,7 @@ fn arena(context: &Context, capacity: u64, shrink_ok: bool) -> Outcome<DeviceAre
     DeviceArena::new(context, capacity, &options)
 }
 
-/// Chunks of 2 MiB, so that a small arena has borders.
+/// Chunks of 2 MiB, so that a small arena has several.
 fn pinned(context: &Context, capacity: u64, prepare: bool) -> Outcome<PinnedArena> {
     let (first_chunk, largest_chunk) = (2 * MIB, 2 * MIB);
     let options = PinnedOptions { first_chunk, largest_chunk, prepare, ..PinnedOptions::default() };
@@ -91,7 +91,7 @@ fn a_device_arena_is_one_memory_across_its_chunks() {
 }
 
 #[test]
-fn memory_behind_unfinished_work_is_unmapped_when_the_work_is_done() {
+fn memory_in_use_is_unmapped_when_the_work_is_done() {
     let fake = Fake::start();
     let context = context().unwrap();
     let stream = Stream::new(&context).unwrap();
@@ -146,9 +146,9 @@ fn memory_that_another_process_holds_is_refused_at_once_or_left_out() {
     assert!((30 * MIB..=48 * MIB).contains(&arena.capacity()), "{}", arena.capacity());
 }
 
-/// Sends random pieces through a host arena and back, over two streams that wait for each other.
-/// Whether what has come back is right; that is looked at past all streams and rings, in case those
-/// are what does not work.
+/// Copies random pieces into a host arena and back, over two streams that wait for each other.
+/// Returns whether the content is right; the check bypasses streams and rings, in case those are
+/// what does not work.
 fn random_copies(
     fake: &Fake,
     arena: &PinnedArena,
@@ -187,8 +187,8 @@ fn copies_across_chunks_are_right_whatever_is_registered() {
         if seed % 4 == 0 {
             arena.wait_registered(arena.capacity(), LIMIT).unwrap();
         }
-        // Copies to pageable memory of the host are done when the call returns, those from a ring
-        // when an event behind them is: both kinds are followed by the same wait.
+        // Copies to pageable memory are done when the call returns, those from a ring when an event
+        // after them is: the same wait follows both kinds.
         let ring = (seed % 3 != 0).then(|| StagingRing::new(&context, MIB / 4, 3, LIMIT).unwrap());
         assert!(random_copies(&fake, &arena, ring, seed).unwrap(), "seed {seed}");
     }
@@ -237,7 +237,7 @@ fn a_host_arena_is_unregistered_after_the_copies_that_use_it() {
         arena.copy_in(&stream, 0, &device.span(), Unregistered::Pageable).unwrap();
         if retire {
             let after = vec![stream.record().unwrap()];
-            // SAFETY: the event is behind the only copy.
+            // SAFETY: the event comes after the only copy.
             unsafe { arena.retire(after) };
         } else {
             drop(arena);
@@ -325,7 +325,7 @@ fn items_that_lie_apart_are_gathered_and_scattered_by_kernels() {
 }
 
 #[test]
-fn a_context_that_breaks_is_told_apart_from_work_that_is_under_way() {
+fn a_broken_context_is_distinguished_from_unfinished_work() {
     let fake = Fake::start();
     let context = context().unwrap();
     let (stream, memory) =
@@ -339,7 +339,7 @@ fn a_context_that_breaks_is_told_apart_from_work_that_is_under_way() {
     assert_eq!(error.kind(), DeviceErrorKind::Driver);
     assert!(error.to_string().contains("CUDA_ERROR_ILLEGAL_ADDRESS"), "{error}");
     assert!(context.memory().is_err() && DeviceMemory::new(&context, 1).is_err());
-    // What cannot be released any more is left to the end of the process, and counted.
+    // What cannot be released any more is leaked and counted.
     drop((memory, event, stream));
     assert!(comes_true(|| releasing() == 0));
 }

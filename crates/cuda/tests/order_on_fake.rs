@@ -1,11 +1,11 @@
-//! Marks, copies of any host memory, rows, and the watch, over a fake driver whose operations are
+//! Fences, copies of any host memory, rows, and the watch, over a fake driver whose operations are
 //! late and come in many orders.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use unspool_cuda::{
-    Context, DeviceArena, DeviceArenaOptions, DeviceErrorKind, DeviceMemory, Driver, Marks,
+    Context, DeviceArena, DeviceArenaOptions, DeviceErrorKind, DeviceMemory, Driver, FencePool,
     PinnedArena, PinnedOptions, Stream, StridedCopies, StridedLayout, Unregistered, Watch, copy,
     current_ordinal, device_of,
 };
@@ -28,12 +28,12 @@ fn memory(context: &Context, len: u64) -> DeviceMemory {
     DeviceMemory::new(context, len).expect("device memory")
 }
 
-/// Bytes that tell places apart.
+/// Bytes in which every position is recognisable.
 fn bytes(len: u64, seed: u64) -> Vec<u8> {
     (0..len).map(|i| (i.wrapping_mul(31) ^ (i >> 9) ^ seed) as u8).collect()
 }
 
-/// Checks a run while it goes on.
+/// A watch that checks the order of a run while it goes on.
 #[derive(Debug)]
 struct Checked(Mutex<(Checker, Vec<Op>, Vec<Violation>)>);
 
@@ -64,14 +64,14 @@ impl Watch for Checked {
 }
 
 #[test]
-fn a_mark_is_done_when_what_is_before_it_is_done_and_stays_so() {
+fn a_fence_is_done_when_what_is_before_it_is_done_and_stays_so() {
     let fake = Fake::start();
     let context = context();
     let (stream, memory) = (stream(&context), memory(&context, MIB));
-    let marks = Marks::new(&context);
+    let fences = FencePool::new(&context);
     fake.hold();
     copy::fill(&stream, &memory.span(), 1).unwrap();
-    let first = marks.record(&stream).unwrap();
+    let first = fences.record(&stream).unwrap();
     assert!(!first.is_done());
     assert_eq!(first.wait(Duration::from_millis(5)).unwrap_err().kind(), DeviceErrorKind::TimedOut);
     fake.release();
@@ -79,7 +79,7 @@ fn a_mark_is_done_when_what_is_before_it_is_done_and_stays_so() {
     assert!(first.is_done());
     fake.hold();
     copy::fill(&stream, &memory.span(), 2).unwrap();
-    let second = marks.record(&stream).unwrap();
+    let second = fences.record(&stream).unwrap();
     assert!(first.is_done() && !second.is_done());
     fake.release();
     stream.sync(LIMIT).unwrap();
@@ -87,34 +87,34 @@ fn a_mark_is_done_when_what_is_before_it_is_done_and_stays_so() {
 }
 
 #[test]
-fn the_event_of_a_mark_is_used_again_after_its_last_clone_only() {
+fn the_event_of_a_fence_is_used_again_after_its_last_clone_only() {
     let fake = Fake::start();
     let context = context();
-    let (stream, marks) = (stream(&context), Marks::new(&context));
-    let first = marks.record(&stream).unwrap();
+    let (stream, fences) = (stream(&context), FencePool::new(&context));
+    let first = fences.record(&stream).unwrap();
     let other = first.clone();
     drop(first);
-    assert_eq!(marks.kept(), 0);
+    assert_eq!(fences.kept(), 0);
     drop(other);
-    assert_eq!(marks.kept(), 1);
+    assert_eq!(fences.kept(), 1);
     let before = fake.calls("cuEventCreate");
-    let again = marks.record(&stream).unwrap();
-    assert_eq!((marks.kept(), fake.calls("cuEventCreate")), (0, before));
+    let again = fences.record(&stream).unwrap();
+    assert_eq!((fences.kept(), fake.calls("cuEventCreate")), (0, before));
     again.wait(LIMIT).unwrap();
 }
 
 #[test]
-fn what_cannot_be_marked_is_waited_for_without_an_event() {
+fn work_without_a_fence_is_waited_for_without_an_event() {
     let fake = Fake::start();
     let context = context();
-    let (stream, marks) = (stream(&context), Marks::new(&context));
+    let (stream, fences) = (stream(&context), FencePool::new(&context));
     let memory = memory(&context, MIB);
-    let unrecorded = marks.prepare().unwrap();
+    let unrecorded = fences.prepare().unwrap();
     fake.hold();
     copy::fill(&stream, &memory.span(), 1).unwrap();
     fake.fail("cuEventRecord", 1, 2);
     assert!(unrecorded.record(&stream).is_err());
-    assert_eq!(marks.kept(), 1, "its event is kept for another");
+    assert_eq!(fences.kept(), 1, "its event is kept for another");
     let short = Duration::from_millis(5);
     assert_eq!(stream.drain(short).unwrap_err().kind(), DeviceErrorKind::TimedOut);
     fake.release();
@@ -141,18 +141,18 @@ fn waiting_for_the_whole_device_ends_with_the_limit_or_the_work() {
 }
 
 #[test]
-fn a_wait_that_was_enqueued_on_a_mark_holds_after_its_event_was_used_again() {
+fn a_wait_that_was_enqueued_on_a_fence_holds_after_its_event_was_used_again() {
     let fake = Fake::start();
     let context = context();
-    let (a, b, marks) = (stream(&context), stream(&context), Marks::new(&context));
+    let (a, b, fences) = (stream(&context), stream(&context), FencePool::new(&context));
     let memory = memory(&context, MIB);
     fake.hold();
     copy::fill(&a, &memory.span(), 1).unwrap();
-    let mark = marks.record(&a).unwrap();
-    b.wait_for(&mark).unwrap();
-    drop(mark);
+    let fence = fences.record(&a).unwrap();
+    b.wait_for(&fence).unwrap();
+    drop(fence);
     // The same event, on a stream that has nothing to do.
-    let _again = marks.record(&stream(&context)).unwrap();
+    let _again = fences.record(&stream(&context)).unwrap();
     copy::fill(&b, &memory.span(), 2).unwrap();
     fake.release();
     b.sync(LIMIT).unwrap();
@@ -265,7 +265,7 @@ fn a_scatter_to_items_that_share_memory_is_refused_and_a_gather_of_no_items_does
 }
 
 #[test]
-fn the_current_device_and_that_of_an_address_are_told() {
+fn the_current_device_and_that_of_an_address_are_reported() {
     let _fake = Fake::start();
     let context = context();
     let memory = memory(&context, 100);
@@ -284,7 +284,7 @@ fn copies_that_wait_for_each_other_are_in_order_and_all_of_them_are_seen() {
     let fake = Fake::start();
     let context = context();
     let checked = Checked::of(&context);
-    let marks = Marks::new(&context);
+    let fences = FencePool::new(&context);
     let (a, b) = (stream(&context), stream(&context));
     let arena = DeviceArena::new(&context, 4 * MIB, &DeviceArenaOptions::default()).unwrap();
     arena.wait_mapped(4 * MIB, LIMIT).unwrap();
@@ -293,12 +293,12 @@ fn copies_that_wait_for_each_other_are_in_order_and_all_of_them_are_seen() {
     let (low, high) = (arena.span(0, MIB).unwrap(), arena.span(MIB, MIB).unwrap());
     fake.hold();
     copy::fill(&a, &low, 1).unwrap();
-    let filled = marks.record(&a).unwrap();
+    let filled = fences.record(&a).unwrap();
     b.wait_for(&filled).unwrap();
     fake.release();
     copy::device_to_device(&b, &high, &low).unwrap();
     host.copy_in(&b, 77, &high, Unregistered::Pageable).unwrap();
-    let copied = marks.record(&b).unwrap();
+    let copied = fences.record(&b).unwrap();
     copied.wait(LIMIT).unwrap();
     // SAFETY: the only copy is done.
     assert!(unsafe { host.bytes(77, MIB) }.unwrap().iter().all(|&byte| byte == 1));
@@ -354,7 +354,7 @@ fn a_missing_wait_is_found_whether_or_not_it_did_harm() {
 }
 
 #[test]
-fn a_ring_that_is_kept_tells_each_watch_its_own_copies_only() {
+fn a_ring_that_is_kept_reports_to_each_watch_its_own_copies_only() {
     let _fake = Fake::start();
     let (mut back, sent) = (vec![0; MIB as usize], bytes(MIB, 1));
     for _ in 0..3 {
@@ -369,7 +369,7 @@ fn a_ring_that_is_kept_tells_each_watch_its_own_copies_only() {
         let waits = ops.iter().filter(|op| matches!(op, Op::Wait { by: Agent::Host, .. })).count();
         assert!(records >= 2 && waits >= 2, "{ops:?}");
         drop((stream, memory, context));
-        // Nothing that is kept holds the watch, once what is dropped has been released.
+        // The idle ring does not keep the watch alive.
         let begin = std::time::Instant::now();
         while Arc::strong_count(&checked) > 1 && begin.elapsed() < LIMIT {
             std::thread::yield_now();

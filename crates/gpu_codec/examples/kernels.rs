@@ -1,10 +1,9 @@
-//! Compiles every kernel for every architecture that is supported, and writes the pack of them that
-//! a package embeds. Needs NVRTC and no GPU: `cargo run --example kernels -- FILE FOLDER
-//! [ARCH...]`.
-//! With architectures, such as sm_90, it has those alone, for one's own machine.
+//! Compiles every kernel for every supported architecture, and writes them into the pack that a
+//! package embeds. Needs NVRTC and no GPU: `cargo run --example kernels -- FILE FOLDER [ARCH...]`.
+//! With architectures, such as sm_90, the pack has only those, for one's own machine.
 //!
-//! What was compiled is kept in FOLDER, so that only what has changed is compiled again. What is
-//! written is checked: each kernel is there for each architecture, and the file is not too large.
+//! Images are kept in FOLDER, so that only changed texts are compiled again. The pack is checked:
+//! each kernel is present for each architecture, and the file is not too large.
 
 #![allow(clippy::print_stdout)]
 
@@ -16,28 +15,28 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
-use unspool_cuda::kernels::{Arch, Cache, Fit, Key, Made, Nvrtc, Pack, Source, Target};
+use unspool_cuda::kernels::{Arch, Cache, Fit, KernelText, Key, NewImage, Nvrtc, Pack, Target};
 
 type Outcome<T = ()> = Result<T, Box<dyn Error + Send + Sync>>;
 
-/// Machine code is made for these. It runs on devices of the same major number: what is for 8.0
-/// runs on 8.6 and 8.9.
+/// Architectures with machine code. It runs on devices of the same major number: code for 8.0 runs
+/// on 8.6 and 8.9.
 const ARCHS: [Arch; 4] = [Arch::new(8, 0), Arch::new(9, 0), Arch::new(10, 0), Arch::new(12, 0)];
-/// PTX for all devices from this one on, of which those above need none.
+/// PTX for all later devices; those above do not need it.
 const PTX: Arch = Arch::new(10, 0);
-/// What has to have kernels of its own.
+/// Compute capabilities that need compiled kernels.
 const SUPPORTED: [(u32, u32); 9] =
     [(8, 0), (8, 6), (8, 7), (8, 9), (9, 0), (10, 0), (10, 3), (12, 0), (12, 1)];
-/// The best of zstd that decodes with little memory.
+/// The highest level of zstd that decodes with little memory.
 const LEVEL: i32 = 19;
 /// Bytes of images that are compressed together.
 const GROUP: usize = 2_000_000;
-/// The most bytes of a pack: a wheel has 15 MB in all.
+/// Maximum size of a pack in bytes: a wheel has 15 MB in all.
 const MOST: usize = 10_500_000;
 
-/// A text, and what it is to be compiled for.
+/// A text and a target to compile it for.
 struct Task {
-    source: Source,
+    source: KernelText,
     target: Target,
 }
 
@@ -69,7 +68,7 @@ fn main() -> Outcome {
     Ok(())
 }
 
-/// Machine code for the architectures that are named, or that for all with the PTX.
+/// The named architectures, or all of them with the PTX.
 fn targets(names: &[OsString]) -> Outcome<Vec<Target>> {
     let all = || ARCHS.map(Target::Code).into_iter().chain([Target::Ptx(PTX)]);
     let of_name = |name: &OsString| {
@@ -79,14 +78,14 @@ fn targets(names: &[OsString]) -> Outcome<Vec<Target>> {
     if names.is_empty() { Ok(all().collect()) } else { names.iter().map(of_name).collect() }
 }
 
-/// Every text for every target, those of one target one after the other.
+/// Every text for every target, ordered by target.
 fn tasks(targets: &[Target]) -> Vec<Task> {
     let sources = unspool_gpu_codec::sources();
     let task = |target| sources.iter().map(move |source| Task { source: source.clone(), target });
     targets.iter().copied().flat_map(task).collect()
 }
 
-/// What `make` makes of each task, on all processors.
+/// The results of `make` for all tasks, on all processors.
 fn all<T: Send>(tasks: &[Task], make: impl Fn(&Task) -> Outcome<T> + Sync) -> Outcome<Vec<T>> {
     let (next, made) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
     let work = || -> Outcome {
@@ -109,17 +108,17 @@ fn all<T: Send>(tasks: &[Task], make: impl Fn(&Task) -> Outcome<T> + Sync) -> Ou
     Ok(made.into_iter().map(|(_, one)| one).collect())
 }
 
-fn made(task: &Task, nvrtc: &Nvrtc, cache: &Cache) -> Outcome<Made> {
-    let (Task { source: Source { name, text, .. }, target }, began) = (task, Instant::now());
+fn made(task: &Task, nvrtc: &Nvrtc, cache: &Cache) -> Outcome<NewImage> {
+    let (Task { source: KernelText { name, text, .. }, target }, began) = (task, Instant::now());
     let image = nvrtc.compile(name, text, *target, Some(cache))?;
     println!("{:6.1?}  {image:?} for {target}: {name}", began.elapsed());
-    Ok(Made { key: Key::of(text), target: *target, image })
+    Ok(NewImage { key: Key::of(text), target: *target, image })
 }
 
-/// What is compressed together: images of one target, as many as are unpacked in a millisecond or
-/// two. Neighbours are alike.
-fn grouped(tasks: &[Task], images: Vec<Made>) -> Vec<Vec<Made>> {
-    let mut groups: Vec<Vec<Made>> = Vec::new();
+/// Images that are compressed together: those of one target, as many as can be unpacked in a
+/// millisecond or two. Neighbours are similar.
+fn grouped(tasks: &[Task], images: Vec<NewImage>) -> Vec<Vec<NewImage>> {
+    let mut groups: Vec<Vec<NewImage>> = Vec::new();
     let (mut bytes, mut last) = (0, None);
     for (task, made) in tasks.iter().zip(images) {
         let (target, len) = (task.target, made.image.bytes().len());
@@ -135,14 +134,14 @@ fn grouped(tasks: &[Task], images: Vec<Made>) -> Vec<Vec<Made>> {
     groups
 }
 
-/// Each kernel is there for each architecture, and the pack is not too large.
+/// Checks that each kernel is present for each architecture, and that the pack is not too large.
 fn check(bytes: &[u8], tasks: &[Task], is_whole: bool) -> Outcome {
     if bytes.len() > MOST {
         return Err(format!("{} bytes are more than {MOST}", bytes.len()).into());
     }
     let pack = Pack::open(Cow::Owned(bytes.to_vec())).ok_or("the pack is damaged")?;
     all(tasks, |task| {
-        let (Source { name, kernels, text }, target) = (&task.source, task.target);
+        let (KernelText { name, kernels, text }, target) = (&task.source, task.target);
         let image = pack.exact(Key::of(text), target);
         let image = image.ok_or_else(|| format!("{name} is not there for {target}"))?;
         if image.is_ptx() != matches!(target, Target::Ptx(_)) {

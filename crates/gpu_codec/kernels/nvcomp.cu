@@ -1,4 +1,4 @@
-// What nvCOMP leaves to its callers: the chunks that it compressed are packed behind each other,
+// What nvCOMP leaves to its callers: the chunks that it compressed are packed one after the other,
 // in a container with a table and a sum, and taken out of it again. nvCOMP trusts what it decodes,
 // so nothing is given to it before the sum of the container was found right; chunks of a damaged
 // one are replaced by a chunk that is known to be whole.
@@ -14,7 +14,7 @@ typedef unsigned char u8;
 
 #define HEAD_BYTES 64
 
-// Where a checkpoint begins: at `fixed`, or behind the end that the record `before` tells.
+// Where a checkpoint begins: at `fixed`, or after the end that the record `before` tells.
 struct Place {
     u64 fixed;
     const u64 *before;
@@ -62,7 +62,7 @@ __device__ __forceinline__ u64 size_of(const Parts &parts, u64 i) {
 
 __device__ __forceinline__ u64 units(u64 bytes) { return (bytes + 15) / 16; }
 
-// What word number `index` behind the head adds to the sum.
+// What word number `index` after the head adds to the sum.
 __device__ __forceinline__ u64 mixed(u64 word, u64 index) {
     u64 x = word + (index + 1) * 0x9e3779b97f4a7c15ULL;
     x = (x ^ x >> 32) * 0xd6e8feb86659fd93ULL;
@@ -231,7 +231,7 @@ __device__ __forceinline__ bool is_whole(const u64 *container, const Head &head,
     return whole && container[7] == 0;
 }
 
-// Adds up the words behind the head.
+// Adds up the words after the head.
 extern "C" __global__ void nvcomp_sum(const u64 *container, u64 stored, Control *control) {
     u64 sum = 0;
     u64 words = (stored - HEAD_BYTES) / 8;

@@ -1,7 +1,8 @@
 // What the kernels of Twine share: the words that the host gives them (src/twine/words.rs), how an
-// array is cut into chunks, and small arithmetic. docs/twine.md is the specification. WIDE, WARPS
-// and, for one form of arrays, FORM and MODE are defined in front of this text. It is C++ as well:
-// a test compiles it for the processor, with EMULATED defined, and runs the lanes in turn.
+// array is cut into chunks, and small arithmetic. docs/reference/twine.md is the specification.
+// WIDE, WARPS and, for one form of arrays, FORM and MODE are defined in front of this text. It is
+// C++ as well: a test compiles it for the processor, with EMULATED defined, and runs the lanes in
+// turn.
 
 typedef unsigned char u8;
 typedef unsigned short u16;
@@ -131,7 +132,7 @@ DEVICE u64 look_at(const u64 *from) {
     return value;
 }
 
-// To the host, behind everything of this thread and what it has seen.
+// To the host, after everything of this thread and what it has seen.
 DEVICE void store_for_host(u64 *to, u64 value) {
     asm volatile("st.release.sys.global.u64 [%0], %1;" ::"l"(to), "l"(value) : "memory");
 }
@@ -143,7 +144,7 @@ DEVICE void pause_long() { __nanosleep(200); }
 typedef u32 Place;
 DEVICE Place place_in_shared(u32 *to) { return (Place)__cvta_generic_to_shared(to); }
 
-// To shared memory, `words` behind a place, while the thread does something else.
+// To shared memory, `words` after a place, while the thread does something else.
 DEVICE void fetch16(Place to, u32 words, const u32 *from) {
     u32 at = to + 4 * words;
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(at), "l"(from) : "memory");

@@ -1,6 +1,6 @@
 // Decodes Twine streams. A warp has a chunk. Nothing that a stream says is used before it was
 // compared with what the host knows of the array and of the length of the stream: whatever the
-// bytes are, nothing outside of either is touched. docs/twine.md lists what is refused.
+// bytes are, nothing outside of either is touched. docs/reference/twine.md lists what is refused.
 
 #define HEADER_WORDS 16
 #define MOST_OUTLIERS 256
@@ -82,7 +82,7 @@ DEVICE void take_piece(const DecodeLaunch &a, Shared &shared, u32 lane) {
 
 // ---- Blocks ------------------------------------------------------------------------------------
 
-// Where a lane's block is, in words behind the descriptors.
+// Where a lane's block is, in words after the descriptors.
 struct Block {
     u32 width, mark, at;
 };

@@ -1,4 +1,4 @@
-// Encodes arrays as Twine streams, and copies others, one behind the other. A block of threads
+// Encodes arrays as Twine streams, and copies others, one after the other. A block of threads
 // takes one tile, or tiles in order until none is left: as many chunks, or parts of a raw job, as
 // it has warps.
 // twine_chunk.cuh says what a warp does with a chunk, twine_places.cuh where tiles go.
@@ -369,7 +369,7 @@ DEVICE void encode_tile(const EncodeLaunch &a, Shared &shared, Own &own, u32 til
     Chunk chunk = {CHUNK_EMPTY, 0, 0};
     if (!has_one_tile(a)) look_at_kept(a, own, lane);
     const bool fetched = has_chunk && begin_chunk(shared, c, warp, lane);
-    // The next one is on its way meanwhile. Not earlier: those behind it wait for it.
+    // The next one is on its way meanwhile. Not earlier: those after it wait for it.
     const u32 ticket = has_one_tile(a) || LATE ? a.end_tile : take_ticket(a);
     if (has_chunk) chunk = encode_chunk(a, shared, own.errors, fetched, warp, lane);
     if (lane == 0) shared.words[parity][warp] = chunk.words;

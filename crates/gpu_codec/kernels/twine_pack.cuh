@@ -214,7 +214,7 @@ DEVICE void write_sparse(u32 *to, const U (&z)[32], u32 width) {
     packer.end();
 }
 
-// Positions and bits of the outliers, behind the blocks.
+// Positions and bits of the outliers, after the blocks.
 template <typename U>
 DEVICE void write_outliers(u32 *to, u32 count, u32 before, u32 bad, u32 lane, const Job &job,
                            const Window &w) {

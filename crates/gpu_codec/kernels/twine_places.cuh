@@ -1,5 +1,5 @@
 // Where tiles and arrays go: by looking back at what those before have said of their words. A block
-// that waits has said all that those behind it can be waiting for.
+// that waits has said all that those after it can be waiting for.
 
 DEVICE u64 word_of(const EncodeLaunch &a, u64 state, u64 value) {
     return (u64)a.epoch << WORD_EPOCH | state | value;
@@ -21,13 +21,13 @@ DEVICE u64 end_of(u64 begin, u64 end, const Job &job, u32 number, const Entry &e
     return last && address > most ? (most > begin ? (most - begin) / UNIT : 0) : end;
 }
 
-// Where a job begins, given where the one before it ends, both in units behind `begin`.
+// Where a job begins, given where the one before it ends, both in units after `begin`.
 DEVICE u64 begin_of(u64 begin, u64 end, u32 number, const Entry &entry) {
     if (number != entry.job0) return end;
     return (align_up(begin + end * UNIT, entry.align) - begin) / UNIT;
 }
 
-// Where a job begins, in units behind the begin of its chain. By a whole warp.
+// Where a job begins, in units after the begin of its chain. By a whole warp.
 DEVICE u64 find_begin(const EncodeLaunch &a, u32 number, u64 begin, u32 head0, u32 lane) {
     if (number == head0) return 0;
     const u64 *totals = (const u64 *)a.totals;
@@ -108,7 +108,7 @@ DEVICE u32 take_ticket(const EncodeLaunch &a) {
     return ticket == 0 ? ALL : a.first_tile + ticket - 1;
 }
 
-// Words of a lane's tiles, one behind the other; 0 behind the last tile.
+// Words of a lane's tiles, one after the other; 0 after the last tile.
 DEVICE void look_at_tiles(u64 (&words)[SCANNED], const u64 *status, u32 tile, u32 end) {
     UNROLL for (u32 k = 0; k < SCANNED; k++) {
         words[k] = tile + k < end ? look_at(status + tile + k) : 0;
@@ -171,7 +171,7 @@ DEVICE u64 wait_for_sum(const EncodeLaunch &a, const u64 *status) {
     return word & WORD_VALUE;
 }
 
-// The size of the block's job in bytes, for those behind it; then where it ends.
+// The size of the block's job in bytes, for those after it; then where it ends.
 DEVICE void say_size(const EncodeLaunch &a, const Shared &shared, u64 bytes) {
     u64 units = align_up(bytes, UNIT) / UNIT;
     publish((u64 *)a.totals + shared.number, word_of(a, WORD_SUM, units));

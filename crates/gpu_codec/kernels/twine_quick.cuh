@@ -164,7 +164,7 @@ DEVICE void quick_parts(const float (&t)[32], u32 (&parts)[N]) {
     }
 }
 
-// The residuals of a sparse block behind its mask, 32 bits of parts at a time: a word takes as many
+// The residuals of a sparse block after its mask, 32 bits of parts at a time: a word takes as many
 // as are not 0.
 template <int N>
 DEVICE void write_quick_sparse(u32 *to, const u32 (&parts)[N], u32 mask, u32 width) {

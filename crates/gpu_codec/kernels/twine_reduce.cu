@@ -1,5 +1,6 @@
 // The bounds that depend on the values: smallest and largest finite value and the sum of squares,
-// in the order that docs/twine.md gives, and the step that follows. A warp has 1024 values.
+// in the order that docs/reference/twine.md gives, and the step that follows. A warp has 1024
+// values.
 
 struct Part {
     double min, max;
@@ -105,7 +106,7 @@ DEVICE double sum_of_sums(const volatile double *sums, u64 count, u64 group, u32
     return tree_sum(s);
 }
 
-// All sums of the groups to one. By a whole block; each level lies behind the one below.
+// All sums of the groups to one. By a whole block; each level lies after the one below.
 DEVICE double total_sum(volatile double *sums, u64 count, u32 warp, u32 lane) {
     while (count > 1) {
         volatile double *next = sums + count;

@@ -86,7 +86,7 @@ DEVICE const Entry *entry_at(const EncodeLaunch &a, u32 e) {
 
 DEVICE Sum *sum_at(const EncodeLaunch &a, u32 j) { return (Sum *)a.sums + j; }
 
-// The job of a tile: the last one that does not begin behind it. By a whole warp.
+// The job of a tile: the last one that does not begin after it. By a whole warp.
 DEVICE u32 find_job(const EncodeLaunch &a, u32 tile, u32 lane) {
     u32 low = 0, count = a.jobs;
     while (count > 1) {

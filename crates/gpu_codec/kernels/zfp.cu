@@ -161,7 +161,7 @@ struct Writer {
     }
 };
 
-// Reads bits one after the other; what lies behind the stream's end reads as zero.
+// Reads bits one after the other; what lies after the stream's end reads as zero.
 struct Reader {
     const u64 *words;
     u64 next;
@@ -520,7 +520,7 @@ __device__ __forceinline__ void get_block(const u64 *words, typename T::Value *v
     }
 }
 
-// Codes the blocks of thread `thread`, and the zeros behind the last one.
+// Codes the blocks of thread `thread`, and the zeros after the last one.
 template <typename T, int DIMS>
 __device__ __forceinline__ void put_group(const typename T::Value *values, const Shape &shape,
                                           u8 *stream, u64 thread, Error &error) {
@@ -537,7 +537,7 @@ __device__ __forceinline__ void put_group(const typename T::Value *values, const
     writer.store(writer.count);
 }
 
-// Where a checkpoint begins: at `fixed`, or behind the end that the record `before` tells.
+// Where a checkpoint begins: at `fixed`, or after the end that the record `before` tells.
 struct Place {
     u64 fixed;
     const u64 *before;
@@ -560,7 +560,7 @@ struct Head {
     u64 words[8];
 };
 
-// One array of a checkpoint: how far behind its begin, with how many words of zeros to the next,
+// One array of a checkpoint: how far after its begin, with how many words of zeros to the next,
 // and what the result tells of it.
 struct Job {
     u64 offset;

@@ -1,4 +1,4 @@
-//! What every codec on a device does, and how its callers describe arrays to it.
+//! The interface of all codecs on a device, and the description of arrays.
 
 use std::fmt;
 
@@ -10,55 +10,55 @@ use crate::nvcomp::NvCompLayout;
 use crate::pending::{DecodeStatus, Pending, Start};
 use crate::zfp::ZfpLayout;
 
-/// A codec of one device. Its calls enqueue work on a stream of the caller's, and the host waits
-/// for nothing. It may be used from several threads at once.
+/// A codec of one device. Its calls enqueue work on a stream of the caller's without making the
+/// host wait. Several threads may use it at once.
 pub trait GpuCodec: fmt::Debug + Send + Sync {
-    /// Whether it encodes arrays that are laid out like this.
+    /// Whether it encodes arrays of this layout.
     fn takes(&self, layout: &GpuLayout) -> bool;
 
-    /// The most regions of one checkpoint.
+    /// Maximum number of regions of one checkpoint.
     fn most_regions(&self) -> usize {
         usize::MAX
     }
 
-    /// Compiles and loads what it takes to encode such checkpoints and to decode what is made of
-    /// them, so that no launch has to. Addresses do not matter.
+    /// Compiles and loads the kernels that encode such checkpoints and decode the results, so that
+    /// no launch has to. Addresses do not matter.
     ///
     /// # Errors
-    /// When the kernels or the library cannot be had.
-    fn prepare(&self, checkpoints: &[Checkpoint<'_>]) -> Result<(), DeviceError>;
+    /// When the kernels or the library are not available.
+    fn prepare(&self, checkpoints: &[StoredCheckpoint<'_>]) -> Result<(), DeviceError>;
 
-    /// Encodes `checkpoints` after what is on `stream`, with as few launches as there can be. There
-    /// is one result for each of them, in their order; one that is there says that the bytes are,
-    /// too.
+    /// Encodes `checkpoints` after what is on `stream`, with as few launches as possible. Returns
+    /// one result per checkpoint, in their order; once a result is present, so are the bytes.
     ///
     /// # Errors
-    /// When a region is not one that it [`takes`](Self::takes), addresses are not aligned, the
-    /// stream is of another device, kernels or memory cannot be had, or the driver refuses. Then
-    /// nothing is on its way: what was launched before was waited for, or the context is broken.
+    /// When the codec does not [take](Self::takes) a region, addresses are not aligned, the stream
+    /// is of another device, kernels or memory are not available, or the driver refuses. Then
+    /// nothing is in flight: earlier launches of the call were waited for, or the context is
+    /// broken.
     ///
     /// # Safety
-    /// The regions are memory of the device, and so is all from the begin of each checkpoint to
-    /// its limit (device memory, or host memory that the device can write); both stay so until the
-    /// results are there, and nothing else writes to them meanwhile. `stream` is not being
+    /// The regions are memory of the device, and so is all from the begin of each checkpoint to its
+    /// limit (device memory, or host memory that the device can write); both stay allocated until
+    /// the results are present, and nothing else writes to them meanwhile. `stream` is not being
     /// captured.
     unsafe fn encode(
         &self,
         stream: &Stream,
-        checkpoints: &[Checkpoint<'_>],
+        checkpoints: &[StoredCheckpoint<'_>],
     ) -> Result<Vec<Pending>, DeviceError>;
 
-    /// Decodes `jobs` after what is on `stream`. Any bytes may be there instead of a stream: then
-    /// the status says so later, and the content of the array is unspecified; nothing outside of
-    /// the streams was read, nothing outside of the arrays written.
+    /// Decodes `jobs` after what is on `stream`. Arbitrary bytes are safe: a damaged stream is
+    /// reported by the status later, and the content of its array is unspecified; nothing outside
+    /// of the streams is read, nothing outside of the arrays written.
     ///
     /// # Errors
-    /// Those of [`encode`](Self::encode), and when a stream has a length that it cannot have.
+    /// As [`encode`](Self::encode), and when a stream has an impossible length.
     ///
     /// # Safety
     /// The streams and arrays are memory of the device (or host memory that the device can use)
-    /// with these lengths, and stay so until the decoding is done; nothing else writes to them
-    /// meanwhile. `stream` is not being captured.
+    /// with these lengths, and stay allocated until the decoding is done; nothing else writes to
+    /// them meanwhile. `stream` is not being captured.
     unsafe fn decode(
         &self,
         stream: &Stream,
@@ -66,12 +66,12 @@ pub trait GpuCodec: fmt::Debug + Send + Sync {
     ) -> Result<DecodeStatus, DeviceError>;
 }
 
-/// How an array is encoded on a device: all that is known before a value is seen.
+/// The encoding of an array on a device: all that is known before its values are.
 #[derive(Clone, PartialEq, Debug)]
 pub enum GpuLayout {
     /// The bytes are copied as they are, from any address.
     Raw {
-        /// Their number.
+        /// Number of bytes.
         bytes: u64,
     },
     /// A Twine stream.
@@ -83,7 +83,7 @@ pub enum GpuLayout {
 }
 
 impl GpuLayout {
-    /// How `spec` is applied to an array; `None` where only the host can do it.
+    /// The layout of an array that is encoded by `spec`; `None` where only the host can do it.
     ///
     /// # Errors
     /// `TooLarge` and `Invalid` when the codec does not take the array.
@@ -106,7 +106,7 @@ impl GpuLayout {
         }
     }
 
-    /// What a frame calls the codec.
+    /// The identifier of the codec in a frame.
     #[must_use]
     pub fn id(&self) -> CodecId {
         match self {
@@ -128,7 +128,7 @@ impl GpuLayout {
         }
     }
 
-    /// The most bytes that are made of it.
+    /// Maximum size of the encoded array in bytes.
     #[must_use]
     pub fn max_bytes(&self) -> u64 {
         match self {
@@ -139,7 +139,7 @@ impl GpuLayout {
         }
     }
 
-    /// What the address of the array has to be a multiple of.
+    /// Required alignment of the array's address.
     #[must_use]
     pub fn alignment(&self) -> u64 {
         match self {
@@ -156,7 +156,7 @@ impl From<Array> for GpuLayout {
     }
 }
 
-/// For decoding, to which the bound does not matter.
+/// A layout for decoding, which does not depend on the bound.
 impl From<Layout> for GpuLayout {
     fn from(layout: Layout) -> GpuLayout {
         GpuLayout::Twine(Array { layout, bound: None })
@@ -178,22 +178,21 @@ impl From<NvCompLayout> for GpuLayout {
 /// One region of a checkpoint.
 #[derive(Clone, PartialEq, Debug)]
 pub struct EncodeJob {
-    /// The address of its first byte on the device. The values are dense, and lie at multiples of
-    /// their size.
+    /// The address of its first byte on the device. The values are dense and aligned to their size.
     pub source: u64,
-    /// What is made of them.
+    /// How the values are encoded.
     pub layout: GpuLayout,
 }
 
-/// Regions that are stored one after the other, each at a multiple of 64 from the first. What is
-/// between them is zeros.
+/// Regions that are stored one after the other, each at a multiple of 64 from the first, with zeros
+/// between them.
 #[derive(Clone, Copy, Debug)]
-pub struct Checkpoint<'a> {
+pub struct StoredCheckpoint<'a> {
     /// The regions; at least one.
     pub jobs: &'a [EncodeJob],
-    /// Where the first one begins.
+    /// The begin of the first region.
     pub start: Start<'a>,
-    /// The address at or beyond which nothing is written.
+    /// The end of the memory that may be written.
     pub limit: u64,
 }
 
@@ -203,11 +202,11 @@ pub struct DecodeJob {
     /// The address of its first byte on the device: a multiple of 64, or at least of 4 for Twine
     /// and of 8 for zfp.
     pub stream: u64,
-    /// Its bytes.
+    /// Length of the stream in bytes.
     pub stored: u64,
-    /// What it has to hold; anything else is refused.
+    /// The expected content; anything else is refused.
     pub layout: GpuLayout,
-    /// The address of the first byte of the dense array that it is written to, a multiple of the
-    /// size of a value.
+    /// The address of the first byte of the dense array that is written, aligned to the size of a
+    /// value.
     pub target: u64,
 }

@@ -1,26 +1,25 @@
-//! The codecs of one device together: checkpoints whose regions have several codecs, and what makes
-//! the calls of a [`GpuCodec`] safe.
+//! All codecs of one device: checkpoints whose regions have several codecs, and a safe interface to
+//! [`GpuCodec`].
 //!
-//! A checkpoint that is being encoded has its own room, and what the checkpoint that it begins
-//! after leaves of its room. The caller sees to it that nobody else is given either before both
-//! are done.
+//! A checkpoint may be written to its own room, and to what the checkpoint before it leaves of its
+//! room. Until both are done, the caller uses neither for anything else.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use unspool_cuda::{Context, DeviceError, DeviceErrorKind, DeviceSpan, Mark, Stream};
+use unspool_cuda::{Context, DeviceError, DeviceErrorKind, DeviceSpan, Fence, Stream};
 
-use crate::codec::{Checkpoint, DecodeJob, EncodeJob, GpuCodec, GpuLayout};
+use crate::codec::{DecodeJob, EncodeJob, GpuCodec, GpuLayout, StoredCheckpoint};
 use crate::nvcomp::NvCompCoder;
 use crate::pending::{CheckpointResult, DecodeStatus, EncodeError, JobResult, Pending, Start};
 use crate::start::end;
 use crate::twine::Twine;
 use crate::zfp::ZfpCoder;
 
-/// Every region begins at a multiple of this.
+/// Alignment of regions.
 const UNIT: u64 = 64;
 
-/// The encoders and decoders of one device. Nothing is compiled or loaded before its first use.
+/// The encoders and decoders of one device. Kernels and libraries are loaded at the first use.
 #[derive(Debug)]
 pub struct GpuCodecs {
     twine: Twine,
@@ -28,10 +27,10 @@ pub struct GpuCodecs {
     nvcomp: NvCompCoder,
 }
 
-/// The values of one region on a device, dense, and what is made of them.
+/// The dense values of one region on a device, and their encoding.
 #[derive(Clone, Debug)]
 pub struct Values {
-    /// Where they are.
+    /// The memory of the values.
     pub span: DeviceSpan,
     /// How they are encoded.
     pub layout: GpuLayout,
@@ -42,45 +41,45 @@ pub struct Values {
 pub struct Request<'a> {
     /// Its regions; at least one.
     pub values: &'a [Values],
-    /// Its room, to whose end it is written.
+    /// Its room; the checkpoint ends within it.
     pub room: DeviceSpan,
-    /// What it begins after.
+    /// Where it begins.
     pub after: After<'a>,
 }
 
-/// What a checkpoint begins after. Its room begins where that of the other ends, and it begins at a
-/// multiple of the number.
+/// The begin of a checkpoint. After another one it begins at a multiple of the given number, and
+/// its room begins where that of the other ends.
 #[derive(Clone, Copy, Debug)]
 pub enum After<'a> {
-    /// Nothing: it begins with its own room.
+    /// At the begin of its own room.
     Nothing,
-    /// A checkpoint of an earlier call.
+    /// After a checkpoint of an earlier call.
     Earlier(&'a Pending, u64),
-    /// The one before it in the same call.
+    /// After the checkpoint before it in the same call.
     Before(u64),
 }
 
-/// A checkpoint that encoders are at work on: one launch, or one for each run of regions that one
-/// codec takes, each placed after the one before it.
+/// A checkpoint in flight: one launch, or one for each run of regions with the same codec, each
+/// placed after the one before it.
 #[derive(Clone, Debug)]
-pub struct Parts {
+pub struct PendingParts {
     parts: Vec<Pending>,
     room: DeviceSpan,
 }
 
-/// Regions of one checkpoint that one codec encodes.
-struct Run<'a> {
-    /// Which checkpoint of the call.
+/// Adjacent regions of one checkpoint with the same codec.
+struct CodecRun<'a> {
+    /// Index of the checkpoint in the call.
     owner: usize,
     codec: usize,
     jobs: Vec<EncodeJob>,
-    /// `Start::Next` where it follows the run before it.
+    /// `Start::Next` for a run that follows another of the same checkpoint.
     start: Start<'a>,
     limit: u64,
 }
 
 impl GpuCodecs {
-    /// `folders` are looked into first for the compiler and for nvCOMP.
+    /// `folders` are searched first for the compiler and for nvCOMP.
     #[must_use]
     pub fn new(context: &Context, folders: &[PathBuf]) -> GpuCodecs {
         let twine = Twine::new(context, folders.to_vec());
@@ -89,7 +88,7 @@ impl GpuCodecs {
         GpuCodecs { twine, zfp, nvcomp }
     }
 
-    /// All of them. A new codec is a folder of this crate, and its place here.
+    /// All codecs. A new codec is a folder of this crate, and an entry here.
     fn all(&self) -> [&dyn GpuCodec; 3] {
         [&self.twine, &self.zfp, &self.nvcomp]
     }
@@ -100,47 +99,47 @@ impl GpuCodecs {
         &self.twine
     }
 
-    /// That of zfp at a fixed rate.
+    /// The encoder of zfp at a fixed rate.
     #[must_use]
     pub fn zfp(&self) -> &ZfpCoder {
         &self.zfp
     }
 
-    /// That of nvCOMP.
+    /// The encoder of nvCOMP.
     #[must_use]
     pub fn nvcomp(&self) -> &NvCompCoder {
         &self.nvcomp
     }
 
-    /// Finds or compiles the kernels for so many checkpoints of regions like these, so that a later
+    /// Loads or compiles the kernels for `checkpoints` checkpoints of such regions, so that a later
     /// launch does not have to.
     ///
     /// # Errors
-    /// When there is no compiler, or it refuses.
+    /// When kernels have to be compiled and there is no compiler, or it refuses.
     pub fn prepare(&self, layouts: &[GpuLayout], checkpoints: usize) -> Result<(), DeviceError> {
         for codec in self.all() {
             let taken = layouts.iter().filter(|layout| codec.takes(layout));
             let jobs: Vec<EncodeJob> =
                 taken.map(|layout| EncodeJob { source: 0, layout: layout.clone() }).collect();
             if !jobs.is_empty() {
-                let one = Checkpoint { jobs: &jobs, start: Start::At(0), limit: u64::MAX };
+                let one = StoredCheckpoint { jobs: &jobs, start: Start::At(0), limit: u64::MAX };
                 codec.prepare(&vec![one; checkpoints])?;
             }
         }
         Ok(())
     }
 
-    /// Encodes checkpoints after what is on `stream`, on which their values are ready: those that
-    /// one codec takes with one call of it. The results are in the order of the requests.
+    /// Encodes checkpoints after what is on `stream`, on which their values are ready, with one
+    /// call for those that need only one codec. The results are in the order of the requests.
     ///
     /// # Errors
     /// When a checkpoint has no values, a span is shorter than its layout, or one of them cannot be
-    /// enqueued. Then nothing is on its way.
+    /// enqueued. Then nothing is in flight.
     pub fn encode(
         &self,
         stream: &Stream,
         requests: &[Request<'_>],
-    ) -> Result<Vec<Parts>, DeviceError> {
+    ) -> Result<Vec<PendingParts>, DeviceError> {
         let runs = self.runs(requests)?;
         let mut done: Vec<Pending> = Vec::with_capacity(runs.len());
         for group in runs.chunk_by(|one, next| one.codec == next.codec) {
@@ -152,9 +151,9 @@ impl GpuCodecs {
                 }
             }
         }
-        let mut all: Vec<Parts> = requests
+        let mut all: Vec<PendingParts> = requests
             .iter()
-            .map(|request| Parts { parts: Vec::new(), room: request.room.clone() })
+            .map(|request| PendingParts { parts: Vec::new(), room: request.room.clone() })
             .collect();
         for (run, pending) in runs.iter().zip(done) {
             all[run.owner].parts.push(pending);
@@ -162,8 +161,8 @@ impl GpuCodecs {
         Ok(all)
     }
 
-    fn runs<'a>(&self, requests: &[Request<'a>]) -> Result<Vec<Run<'a>>, DeviceError> {
-        let (mut runs, mut before): (Vec<Run<'a>>, _) = (Vec::new(), None);
+    fn runs<'a>(&self, requests: &[Request<'a>]) -> Result<Vec<CodecRun<'a>>, DeviceError> {
+        let (mut runs, mut before): (Vec<CodecRun<'a>>, _) = (Vec::new(), None);
         for (owner, request) in requests.iter().enumerate() {
             let limit = request.room.address() + request.room.len();
             let mut start = Some(request.start(before));
@@ -181,7 +180,7 @@ impl GpuCodecs {
                     continue;
                 }
                 let start = start.take().unwrap_or(Start::Next { align: UNIT });
-                runs.push(Run { owner, codec, jobs: vec![job], start, limit });
+                runs.push(CodecRun { owner, codec, jobs: vec![job], start, limit });
             }
             if start.is_some() {
                 return Err(without_regions());
@@ -202,7 +201,7 @@ impl GpuCodecs {
     fn encode_group(
         &self,
         stream: &Stream,
-        group: &[Run<'_>],
+        group: &[CodecRun<'_>],
         before: Option<Pending>,
     ) -> Result<Vec<Pending>, DeviceError> {
         let checkpoints = group.iter().enumerate().map(|(index, run)| {
@@ -212,17 +211,17 @@ impl GpuCodecs {
                 }
                 (start, _) => start,
             };
-            Checkpoint { jobs: &run.jobs, start, limit: run.limit }
+            StoredCheckpoint { jobs: &run.jobs, start, limit: run.limit }
         });
-        let checkpoints: Vec<Checkpoint<'_>> = checkpoints.collect();
-        // SAFETY: spans name memory that stays while it is used. What is written is the caller's
-        // own: its room, or what the checkpoint before it leaves, which nobody else is given
-        // before both are done (see the module).
+        let checkpoints: Vec<StoredCheckpoint<'_>> = checkpoints.collect();
+        // SAFETY: spans keep their memory allocated while it is used. Only the caller's own room is
+        // written, or what the checkpoint before it leaves, which the caller uses for nothing else
+        // until both are done (see the module).
         unsafe { self.all()[group[0].codec].encode(stream, &checkpoints) }
     }
 
     /// Decodes the bytes of `from` to `to`, dense, after what is on `stream`. The host does not
-    /// wait (for nvCOMP's Bitcomp it does); a stream that is damaged is told by the status later.
+    /// wait (except for nvCOMP's Bitcomp); the status reports a damaged stream later.
     ///
     /// # Errors
     /// When `to` is too short, and when it cannot be enqueued.
@@ -237,15 +236,15 @@ impl GpuCodecs {
         let codec = self.all()[self.codec_of(layout)?];
         let (layout, target) = (layout.clone(), to.address());
         let job = DecodeJob { stream: from.address(), stored: from.len(), layout, target };
-        // SAFETY: spans name memory that stays while it is used. The caller's stream orders this
-        // with other accesses to them: it waits for what wrote the streams, and what is enqueued
-        // on it later comes after.
+        // SAFETY: spans keep their memory allocated while it is used. The caller's stream orders
+        // this with other accesses: it waits for what wrote the streams, and what is enqueued on it
+        // later comes after.
         unsafe { codec.decode(stream, &[job]) }
     }
 }
 
 impl<'a> Request<'a> {
-    /// Where it begins, if `before` is what the one before it may write up to.
+    /// The begin of the request, where `before` is the limit of the request before it.
     fn start(&self, before: Option<u64>) -> Start<'a> {
         let own = self.room.address();
         match self.after {
@@ -260,17 +259,17 @@ impl<'a> Request<'a> {
     }
 }
 
-impl Parts {
-    /// The last part: what is placed after the checkpoint begins after it.
+impl PendingParts {
+    /// The last part: the next checkpoint begins after it.
     #[must_use]
     pub fn last(&self) -> &Pending {
         self.parts.last().unwrap_or_else(|| unreachable!("a checkpoint has a region"))
     }
 
-    /// A mark after the launches.
+    /// A fence after the launches.
     #[must_use]
-    pub fn mark(&self) -> &Mark {
-        self.last().mark()
+    pub fn fence(&self) -> &Fence {
+        self.last().fence()
     }
 
     /// The result, or `None` while the device has not written all of it. Makes no call of the
@@ -298,8 +297,8 @@ impl Parts {
         self.room.address()
     }
 
-    /// Decodes one region of it to `target`, which has room for its values. Waits on `stream` for
-    /// the encoders.
+    /// Decodes one region of the checkpoint to `target`, after the encoders, for which `stream`
+    /// waits.
     ///
     /// # Errors
     /// Those of [`GpuCodecs::decode`].
@@ -310,16 +309,16 @@ impl Parts {
         (result, job): (&CheckpointResult, &JobResult),
         (layout, target): (&GpuLayout, &DeviceSpan),
     ) -> Result<DecodeStatus, DeviceError> {
-        stream.wait_for(self.mark())?;
+        stream.wait_for(self.fence())?;
         let address = result.start + job.offset;
-        // SAFETY: the memory is that of the room, which the span in `self` keeps, or lies before
-        // it in the same memory; it is freed after what is on the device then.
+        // SAFETY: the memory is that of the room, which the span in `self` keeps, or lies before it
+        // in the same memory; it is freed after what is on the device then.
         let from = unsafe { DeviceSpan::foreign(stream.context(), address, job.stored) };
         codecs.decode(stream, &from, layout, target)
     }
 }
 
-/// Parts that lie one after the other, as one checkpoint.
+/// The results of adjacent parts as one checkpoint.
 fn joined(parts: Vec<CheckpointResult>) -> CheckpointResult {
     let start = parts.first().map_or(0, |part| part.start);
     let mut all = CheckpointResult { start, bytes: 0, jobs: Vec::new() };

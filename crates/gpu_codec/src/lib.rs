@@ -1,8 +1,7 @@
-//! Codecs on a GPU: arrays in device memory are encoded and decoded by kernels on a stream of the
-//! caller's, and the host waits for neither. The size of what was encoded comes back through pinned
-//! memory ([`Pending`]).
+//! Codecs on a GPU: kernels on a stream of the caller's encode and decode arrays in device memory,
+//! and the host waits for neither. The encoded size comes back through pinned memory ([`Pending`]).
 //!
-//! A [`GpuLayout`] says how an array is encoded, and a [`GpuCodec`] does it:
+//! A [`GpuLayout`] describes how an array is encoded, and a [`GpuCodec`] encodes it:
 //!
 //! - [`twine`]: our codec; the same bytes as `unspool_codec::twine` makes in main memory.
 //! - [`ZfpCoder`]: zfp with a fixed rate, decoded by any zfp of version 1.
@@ -19,22 +18,22 @@ mod start;
 pub mod twine;
 mod zfp;
 
-use unspool_cuda::kernels::Source;
+use unspool_cuda::kernels::KernelText;
 
-pub use codec::{Checkpoint, DecodeJob, EncodeJob, GpuCodec, GpuLayout};
-pub use codecs::{After, GpuCodecs, Parts, Request, Values};
+pub use codec::{DecodeJob, EncodeJob, GpuCodec, GpuLayout, StoredCheckpoint};
+pub use codecs::{After, GpuCodecs, PendingParts, Request, Values};
 pub use nvcomp::{NvCompCoder, NvCompLayout, NvCompLibrary};
 pub use pending::{
     CheckpointResult, DecodeStatus, EncodeError, EncodeErrorKind, JobResult, Pending, Slots, Start,
 };
 pub use zfp::{ZfpCoder, ZfpLayout};
 
-/// The texts of all kernels, those of crate `cuda` with them: what is compiled and shipped.
+/// The texts of all kernels, including those of crate `cuda`: what is compiled and shipped.
 #[must_use]
-pub fn sources() -> Vec<Source> {
+pub fn sources() -> Vec<KernelText> {
     let mut all = twine::sources();
-    all.push(Source::of("zfp.cu", zfp::KERNELS, zfp::SOURCE));
-    all.push(Source::of("nvcomp.cu", nvcomp::KERNELS, nvcomp::SOURCE));
+    all.push(KernelText::of("zfp.cu", zfp::KERNELS, zfp::SOURCE));
+    all.push(KernelText::of("nvcomp.cu", nvcomp::KERNELS, nvcomp::SOURCE));
     all.extend(unspool_cuda::kernels::sources());
     all
 }

@@ -1,5 +1,6 @@
-//! Device memory that codecs work in, made once and used again: what an encoding that is known to
-//! be done has left, or, when there are enough, what the oldest one is still using, behind it.
+//! Device memory for temporary use by codecs, allocated once and reused: a piece whose last
+//! encoding is done, or, at the maximum number of pieces, the one in use for the longest time,
+//! after its encoding.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -7,22 +8,22 @@ use crate::pending::Pending;
 use unspool_cuda::DeviceError;
 use unspool_cuda::Stream;
 
-/// Pieces of scratch of one kind.
+/// Scratch pieces of one kind.
 #[derive(Debug)]
-pub(crate) struct Scratch<T> {
-    /// From the one that was used longest ago.
+pub(crate) struct ScratchPieces<T> {
+    /// Ordered by their last use, the oldest first.
     pieces: Mutex<Vec<(T, Pending)>>,
-    /// How many of one shape there are before somebody has to wait for another.
+    /// Maximum number of pieces of one shape; beyond it, an encoding waits for another.
     most: usize,
 }
 
-impl<T> Scratch<T> {
-    /// None yet, and not more than `most` of a shape without need.
-    pub(crate) fn new(most: usize) -> Scratch<T> {
-        Scratch { pieces: Mutex::default(), most }
+impl<T> ScratchPieces<T> {
+    /// An empty set with at most `most` pieces of a shape, unless memory is short.
+    pub(crate) fn new(most: usize) -> ScratchPieces<T> {
+        ScratchPieces { pieces: Mutex::default(), most }
     }
 
-    /// A piece that `fits`, for work on `stream` from now on.
+    /// A piece that `fits`, for work that is enqueued on `stream` later.
     pub(crate) fn take(
         &self,
         stream: &Stream,
@@ -31,12 +32,12 @@ impl<T> Scratch<T> {
     ) -> Result<T, DeviceError> {
         let Some((piece, user)) = self.kept(fits) else { return make() };
         if user.try_result().is_none() {
-            stream.wait_for(user.mark())?;
+            stream.wait_for(user.fence())?;
         }
         Ok(piece)
     }
 
-    /// The first one that is free, or else the oldest when there are enough.
+    /// The first idle piece, or else the oldest one if the maximum is reached.
     fn kept(&self, fits: impl Fn(&T) -> bool) -> Option<(T, Pending)> {
         let mut pieces = self.pieces();
         let fitting: Vec<_> = (0..pieces.len()).filter(|&i| fits(&pieces[i].0)).collect();
@@ -46,12 +47,12 @@ impl<T> Scratch<T> {
         Some(pieces.remove(index))
     }
 
-    /// Takes a piece back that the encoding `user` works in.
+    /// Returns a piece that the encoding `user` still uses.
     pub(crate) fn give(&self, piece: T, user: &Pending) {
         self.pieces().push((piece, user.clone()));
     }
 
-    /// Takes away the pieces that `is_out`, with those that use them.
+    /// Removes the pieces for which `is_out` is true.
     pub(crate) fn remove(&self, is_out: impl Fn(&T, &Pending) -> bool) -> Vec<T> {
         let mut pieces = self.pieces();
         let removed = pieces.extract_if(.., |(piece, user)| is_out(piece, user));

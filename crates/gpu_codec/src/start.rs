@@ -1,25 +1,25 @@
-//! How the kernels that encode one checkpoint at a time find where it begins.
+//! The begin of a checkpoint, for kernels that encode one checkpoint at a time.
 
 use std::time::Duration;
 
-use crate::codec::Checkpoint;
+use crate::codec::StoredCheckpoint;
 use crate::pending::{Pending, Slot, Start};
 use unspool_cuda::Stream;
 use unspool_cuda::{DeviceError, DeviceErrorKind};
 
-/// The longest wait for checkpoints before one that cannot be enqueued.
+/// The longest wait for the checkpoints before one that cannot be enqueued.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// Waits for checkpoints before one that cannot be enqueued: whoever gets their bytes then must not
-/// meet their encoders.
+/// Waits for the checkpoints before one that cannot be enqueued, because the caller then reuses
+/// their memory.
 pub(crate) fn end(all: &[Pending]) {
     all.iter().for_each(|pending| drop(pending.wait(LIMIT)));
 }
 
-/// Encodes checkpoints one after the other: by `encode`, which is given the number of each, and
-/// where it begins and may end.
+/// Encodes checkpoints one after the other with `encode`, which gets the index, the begin and the
+/// limit of each.
 pub(crate) fn one_by_one(
-    checkpoints: &[Checkpoint<'_>],
+    checkpoints: &[StoredCheckpoint<'_>],
     mut encode: impl FnMut(usize, (Start<'_>, u64)) -> Result<Pending, DeviceError>,
 ) -> Result<Vec<Pending>, DeviceError> {
     let mut all: Vec<Pending> = Vec::with_capacity(checkpoints.len());
@@ -39,7 +39,7 @@ pub(crate) fn one_by_one(
     Ok(all)
 }
 
-/// The kernels' `Place`: where a checkpoint of known or unknown size begins and may end.
+/// The kernels' `Place`: begin and limit of a checkpoint.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Anchor {
@@ -51,7 +51,8 @@ pub(crate) struct Anchor {
 }
 
 impl Start<'_> {
-    /// What a kernel needs to find the begin; what it begins behind stays for as long as `slot`.
+    /// The arguments with which a kernel finds the begin; the record of the checkpoint before is
+    /// kept for as long as `slot`.
     pub(crate) fn anchor(
         &self,
         stream: &Stream,

@@ -54,7 +54,7 @@ impl Bench {
     }
 }
 
-/// What the codec in main memory makes of the wave.
+/// The wave as the codec in main memory encodes it.
 fn expected(spec: Spec) -> Vec<u8> {
     let codec = spec.codec().expect("a codec of the host");
     let most = codec.max_bytes(&spec, &Dtype::Float32, &SHAPE).expect("a small array");

@@ -1,15 +1,14 @@
-//! The texts of the kernels, and their compiler. Needs NVRTC but no GPU. That every kernel compiles
-//! for every architecture that is supported is seen by the program that packs them
-//! (`examples/kernels.rs`).
+//! The texts of the kernels, and the compiler. Needs NVRTC but no GPU. The program that packs the
+//! kernels (`examples/kernels.rs`) checks that each compiles for every supported architecture.
 
 #![allow(clippy::print_stdout)]
 
-use unspool_cuda::kernels::{Cache, Key, Source, Target};
+use unspool_cuda::kernels::{Cache, KernelText, Key, Target};
 use unspool_cuda::{Arch, DeviceErrorKind, Nvrtc};
 use unspool_gpu_codec::sources;
 
-/// NVRTC, or `None` with the reason printed where there is none. A machine that names one in
-/// `UNSPOOL_NVRTC` means to have it, so there its absence is a failure.
+/// NVRTC, or `None` with the reason printed. A machine that names one in `UNSPOOL_NVRTC` should
+/// have it, so there its absence is a failure.
 fn nvrtc() -> Option<Nvrtc> {
     match Nvrtc::find() {
         Ok(nvrtc) => Some(nvrtc),
@@ -22,8 +21,8 @@ fn nvrtc() -> Option<Nvrtc> {
     }
 }
 
-/// The one that is compiled soonest.
-fn short() -> Source {
+/// The text that compiles fastest.
+fn short() -> KernelText {
     sources().into_iter().find(|source| source.name == "pattern.cu").expect("a text of crate cuda")
 }
 
@@ -31,7 +30,7 @@ fn short() -> Source {
 fn every_text_is_there_once_and_holds_the_kernels_that_it_names() {
     let all = sources();
     for (index, source) in all.iter().enumerate() {
-        let is_same = |other: &Source| other.text == source.text || other.name == source.name;
+        let is_same = |other: &KernelText| other.text == source.text || other.name == source.name;
         assert!(!all[..index].iter().any(is_same), "{}", source.name);
         let of_family = |kernel: &&str| kernel.split('_').take(2).collect::<Vec<_>>().join("_");
         let is_there = |kernel: &&str| source.text.contains(&of_family(kernel));

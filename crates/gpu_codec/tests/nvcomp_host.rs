@@ -1,5 +1,5 @@
-//! The real nvCOMP, where it is installed: what it says about itself and its formats, which needs
-//! no device. `UNSPOOL_NVCOMP` names it.
+//! The real nvCOMP, where it is installed: its version and the requirements of its formats, for
+//! which no device is needed. `UNSPOOL_NVCOMP` names it.
 
 #![allow(clippy::print_stdout)]
 
@@ -9,8 +9,8 @@ use unspool_codec::{Dtype, NvComp};
 use unspool_cuda::DeviceErrorKind;
 use unspool_gpu_codec::NvCompLibrary;
 
-/// nvCOMP, or `None` with the reason printed where there is none. A machine that names one means to
-/// have it, so there its absence is a failure.
+/// nvCOMP, or `None` with the reason printed. A machine that names one should have it, so there its
+/// absence is a failure.
 fn library() -> Option<Arc<NvCompLibrary>> {
     match NvCompLibrary::find_in(&[]) {
         Ok(library) => Some(library),

@@ -1,5 +1,5 @@
-//! nvCOMP over a fake driver with an nvCOMP of its own: which libraries are taken, and containers
-//! that are made, placed, read and found damaged.
+//! nvCOMP over a fake driver with a fake nvCOMP: which libraries are accepted, and how containers
+//! are made, placed, read and found damaged.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -10,8 +10,8 @@ use unspool_cuda::{
 };
 use unspool_fakecuda::Fake;
 use unspool_gpu_codec::{
-    Checkpoint, DecodeJob, DecodeStatus, EncodeErrorKind, EncodeJob, GpuCodec, NvCompCoder,
-    NvCompLayout, NvCompLibrary, Pending, Slots, Start,
+    DecodeJob, DecodeStatus, EncodeErrorKind, EncodeJob, GpuCodec, NvCompCoder, NvCompLayout,
+    NvCompLibrary, Pending, Slots, Start, StoredCheckpoint,
 };
 
 const LIMIT: Duration = Duration::from_secs(20);
@@ -87,18 +87,19 @@ impl Bench {
         limit: u64,
     ) -> Outcome<Pending> {
         let jobs = [EncodeJob { source, layout: layout.clone().into() }];
-        let asked = [Checkpoint { jobs: &jobs, start, limit }];
+        let asked = [StoredCheckpoint { jobs: &jobs, start, limit }];
         // SAFETY: sources and the room live until the end of the test, which waits.
         let all = unsafe { self.coder.encode(&self.stream, &asked) };
         Ok(all?.pop().expect("one checkpoint gives one result"))
     }
 
-    /// Encodes the array so many times with one call, and waits for that.
+    /// Encodes the array `count` times with one call, and waits for the results.
     fn encode_batch(&self, source: u64, layout: &NvCompLayout, count: usize) -> Outcome {
         let jobs = [EncodeJob { source, layout: layout.clone().into() }];
         let limit = self.begin() + ROOM;
         let start = |index| Start::At(self.begin() + index as u64 * layout.most());
-        let asked = (0..count).map(|index| Checkpoint { jobs: &jobs, start: start(index), limit });
+        let asked =
+            (0..count).map(|index| StoredCheckpoint { jobs: &jobs, start: start(index), limit });
         let asked: Vec<_> = asked.collect();
         // SAFETY: as in `encode`.
         let all = unsafe { self.coder.encode(&self.stream, &asked) }?;
@@ -119,7 +120,7 @@ impl Bench {
     }
 }
 
-/// Bytes of which every chunk but each third one is zeros.
+/// Bytes whose chunks of 64 KiB are zeros and a pattern in turn.
 fn mixed(len: usize) -> Vec<u8> {
     let byte = |i: usize| if i >> 16 & 1 == 1 { (i * 7 + i / 251) as u8 } else { 0 };
     (0..len).map(byte).collect()
@@ -175,7 +176,7 @@ fn arrays_come_back_from_their_containers() {
 }
 
 #[test]
-fn what_gets_no_smaller_is_kept_as_it_is() {
+fn what_does_not_get_smaller_is_kept_as_it_is() {
     let fake = Fake::start();
     fake.nvcomp(5300);
     let bench = Bench::new("nvcomp-raw").unwrap();
@@ -197,7 +198,7 @@ fn what_gets_no_smaller_is_kept_as_it_is() {
 }
 
 #[test]
-fn a_container_begins_behind_one_whose_size_nobody_knows_yet() {
+fn a_container_begins_after_one_whose_size_is_not_known_yet() {
     let fake = Fake::start();
     fake.nvcomp(6000);
     let bench = Bench::new("nvcomp-chain").unwrap();
@@ -208,8 +209,8 @@ fn a_container_begins_behind_one_whose_size_nobody_knows_yet() {
     fake.hold();
     let first =
         bench.encode(source.span().address(), &layout, Start::At(bench.begin()), limit).unwrap();
-    let behind = Start::After { pending: &first, align: 256 };
-    let second = bench.encode(source.span().address(), &layout, behind, limit).unwrap();
+    let after = Start::After { pending: &first, align: 256 };
+    let second = bench.encode(source.span().address(), &layout, after, limit).unwrap();
     assert!(first.try_result().is_none());
     fake.release();
     let (first, second) = (first.wait(LIMIT).unwrap(), second.wait(LIMIT).unwrap());
@@ -260,7 +261,7 @@ fn nothing_is_written_beyond_the_limit() {
 }
 
 #[test]
-fn arrays_that_lie_crooked_are_copied_first() {
+fn arrays_that_are_not_aligned_are_copied_first() {
     let fake = Fake::start();
     fake.nvcomp(6000);
     let bench = Bench::new("nvcomp-crooked").unwrap();
@@ -330,7 +331,7 @@ fn a_format_that_a_version_lacks_is_refused_with_what_to_install() {
 }
 
 #[test]
-fn what_is_no_library_is_refused_with_what_to_install() {
+fn what_is_not_a_library_is_refused_with_what_to_install() {
     let _fake = Fake::start();
     let root = std::env::temp_dir().join(format!("unspool-no-nvcomp-{}", std::process::id()));
     let folder = root.join("nvidia/libnvcomp/lib64");

@@ -1,5 +1,5 @@
 //! Twine over a fake driver whose kernels are the codec of the processor: places, chains, results,
-//! and memory that is used again, with work that is late.
+//! and reused memory, with delayed work.
 
 use std::time::{Duration, Instant};
 
@@ -8,12 +8,12 @@ use unspool_codec::{Bound, Dtype};
 use unspool_cuda::{Context, DeviceError, DeviceErrorKind, DeviceMemory, Driver, Stream, copy};
 use unspool_fakecuda::Fake;
 use unspool_gpu_codec::twine::Twine;
-use unspool_gpu_codec::{Checkpoint, DecodeJob, EncodeJob, GpuCodec, GpuLayout};
+use unspool_gpu_codec::{DecodeJob, EncodeJob, GpuCodec, GpuLayout, StoredCheckpoint};
 use unspool_gpu_codec::{EncodeErrorKind, Pending, Start};
 
 const LIMIT: Duration = Duration::from_secs(20);
 const ROOM: u64 = 1 << 20;
-/// What memory holds before anything is encoded into it.
+/// The content of memory before anything is encoded into it.
 const UNTOUCHED: u8 = 0xa5;
 
 type Outcome<T = ()> = Result<T, DeviceError>;
@@ -57,7 +57,7 @@ impl Bench {
     fn encode(&self, jobs: &[EncodeJob], start: Start<'_>, limit: u64) -> Outcome<Pending> {
         // SAFETY: sources live until the end of the test, which waits.
         let pending =
-            unsafe { self.twine.encode(&self.stream, &[Checkpoint { jobs, start, limit }])? };
+            unsafe { self.twine.encode(&self.stream, &[StoredCheckpoint { jobs, start, limit }])? };
         Ok(pending.into_iter().next().unwrap_or_else(|| unreachable!("one checkpoint")))
     }
 }
@@ -85,7 +85,7 @@ fn bounded(n: u64) -> Field {
 }
 
 #[test]
-fn regions_of_a_checkpoint_lie_behind_each_other_and_decode_to_the_values() -> Outcome {
+fn regions_of_a_checkpoint_lie_after_each_other_and_decode_to_the_values() -> Outcome {
     let fake = Fake::start();
     let mut bench = Bench::new()?;
     let (a, b) = (bounded(5000), field(3000, None));
@@ -143,13 +143,13 @@ fn checkpoints_follow_each_other_before_anyone_knows_their_sizes() -> Outcome {
     let start = Start::After { pending: &first, align: 256 };
     let other = Stream::new(&bench.context)?;
     let checkpoints = [
-        Checkpoint { jobs: &jobs, start, limit },
-        Checkpoint { jobs: &jobs, start: Start::Next { align: 512 }, limit },
+        StoredCheckpoint { jobs: &jobs, start, limit },
+        StoredCheckpoint { jobs: &jobs, start: Start::Next { align: 512 }, limit },
     ];
     // SAFETY: as above.
     let rest = unsafe { bench.twine.encode(&other, &checkpoints) }?;
     assert!(first.try_result().is_none() && rest[1].try_result().is_none());
-    // Their places stay as long as they are needed, also when nobody asks any more.
+    // The memory of results stays as long as the device needs it, even when all handles are gone.
     drop(first);
     fake.release();
     let mut at = bench.begin();
@@ -163,7 +163,7 @@ fn checkpoints_follow_each_other_before_anyone_knows_their_sizes() -> Outcome {
 }
 
 #[test]
-fn a_checkpoint_that_does_not_fit_says_so_and_leaves_what_is_behind_alone() -> Outcome {
+fn a_checkpoint_that_does_not_fit_says_so_and_leaves_what_follows_alone() -> Outcome {
     let _fake = Fake::start();
     let bench = Bench::new()?;
     let a = bounded(4000);
@@ -182,7 +182,7 @@ fn a_checkpoint_that_does_not_fit_says_so_and_leaves_what_is_behind_alone() -> O
 }
 
 #[test]
-fn a_damaged_stream_is_told_later() -> Outcome {
+fn a_damaged_stream_is_reported_later() -> Outcome {
     let _fake = Fake::start();
     let bench = Bench::new()?;
     let a = bounded(4000);
@@ -214,7 +214,7 @@ fn a_launch_allocates_nothing_when_others_before_it_are_done() -> Outcome {
         source: source.span().address(),
         layout: field.spec.into(),
     });
-    // More than fit the parameters of a launch: they go through a table.
+    // More jobs than fit into the parameters of a launch: they go through a table.
     let jobs: Vec<EncodeJob> = jobs.collect();
     let mut counts = Vec::new();
     for _ in 0..5 {
@@ -247,7 +247,7 @@ fn launches_that_pile_up_share_a_bounded_number_of_sets() -> Outcome {
             Some(pending) => Start::After { pending, align: 64 },
             None => Start::At(bench.begin()),
         };
-        let asked = [Checkpoint { jobs: &jobs, start, limit: bench.end() }];
+        let asked = [StoredCheckpoint { jobs: &jobs, start, limit: bench.end() }];
         // SAFETY: everything lives until the end of the test, which waits.
         pending.extend(unsafe { bench.twine.encode(&streams[number % 2], &asked) }?);
     }
@@ -286,7 +286,7 @@ fn what_cannot_be_encoded_is_refused_before_anything_is_enqueued() -> Outcome {
     Ok(())
 }
 
-/// Two arrays that are encoded by a launch each.
+/// Two arrays of different forms, each encoded by its own launch.
 struct TwoForms {
     bench: Bench,
     fields: [Field; 2],
@@ -311,12 +311,13 @@ impl TwoForms {
 }
 
 #[test]
-fn launches_before_a_refused_one_are_done_when_the_caller_is_told() -> Outcome {
+fn launches_before_a_refused_one_are_done_when_the_call_returns() -> Outcome {
     let fake = Fake::start();
     let two = TwoForms::new()?;
     let TwoForms { bench, .. } = &two;
     let jobs = two.jobs();
-    let asked = [Checkpoint { jobs: &jobs, start: Start::At(bench.begin()), limit: bench.end() }];
+    let asked =
+        [StoredCheckpoint { jobs: &jobs, start: Start::At(bench.begin()), limit: bench.end() }];
     bench.twine.prepare(&asked)?;
     fake.fail("cuLaunchKernel", 2, 701);
     fake.hold();
@@ -333,7 +334,7 @@ fn launches_before_a_refused_one_are_done_when_the_caller_is_told() -> Outcome {
     let pending = bench.encode(&jobs, Start::At(bench.begin()), bench.end())?;
     let result = pending.wait(LIMIT).map_err(|error| error.into_device_error())?;
     let first = bench.bytes(result.start, result.jobs[0].stored)?;
-    assert!(first == two.fields[0].stream, "and what was left behind disturbs nobody");
+    assert!(first == two.fields[0].stream, "and the abandoned launch has no effect");
     Ok(())
 }
 
@@ -350,7 +351,7 @@ fn what_was_prepared_is_not_compiled_by_the_launch() -> Outcome {
     let jobs = [&ints, &wide].map(|spec| EncodeJob { source, layout: (*spec).into() });
     let twine = &bench.twine;
     let (start, limit) = (Start::At(bench.begin()), bench.end());
-    twine.prepare(&[Checkpoint { jobs: &jobs, start, limit }])?;
+    twine.prepare(&[StoredCheckpoint { jobs: &jobs, start, limit }])?;
     let compiled = fake.calls("nvrtcCompileProgram");
     let launches = fake.calls("cuLaunchKernel");
     bench.encode(&jobs, start, limit)?.wait(LIMIT).map_err(|e| e.into_device_error())?;

@@ -9,7 +9,7 @@ use proptest::test_runner::{Config, TestRunner};
 use unspool_codec::{Dtype, Zfp, zfp};
 use unspool_gpu_codec::sources;
 
-/// What the device brings along, as far as the kernels use it.
+/// The part of CUDA that the kernels use.
 const SHIM: &str = r#"
 #include <cmath>
 #include <cstring>
@@ -131,7 +131,7 @@ impl Compiled {
         let output =
             ["c++", "g++", "clang++"].into_iter().find_map(|c| compile(c, &text, &path).ok())?;
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        // SAFETY: made just now from our text, which has no initialisers with duties.
+        // SAFETY: made just now from our text, whose initialisers have no preconditions.
         let library = unsafe { libloading::Library::new(&path) }.expect("a library");
         Some(Compiled { built: library, folder })
     }
@@ -141,7 +141,7 @@ impl Compiled {
         format!("run_{what}_{kind}_{}", case.shape.len())
     }
 
-    /// The stream with what is before it, the sum of what was seen, and the result's words.
+    /// The stream with its head, the sums of errors, and the words of the result.
     fn encode(&self, case: &Case, head: &[u64]) -> (Vec<u64>, [u64; 3], [u64; 6]) {
         let (shape, mut seen, mut result) = (case.kernel_shape(), [0; 3], [0; 6]);
         let mut stream = vec![u64::MAX; 8 + shape.words as usize];
@@ -180,7 +180,7 @@ impl Compiled {
 
 fn compile(compiler: &str, text: &Path, to: &Path) -> std::io::Result<std::process::Output> {
     let mut command = Command::new(compiler);
-    // On the device integers wrap, and a product and a sum are two roundings.
+    // As on the device, integers wrap, and a product and a sum are rounded separately.
     command.args(["-std=c++17", "-O1", "-fno-strict-aliasing", "-fwrapv", "-ffp-contract=off"]);
     command.args(["-shared", "-fPIC", "-o"]).arg(to).arg(text).output()
 }
@@ -260,7 +260,8 @@ impl Case {
         assert!(back == values && status == 0, "{:?} {} {}", self.shape, self.rate, self.wide);
     }
 
-    /// Blocks of any content decode to the codec's values, and other heads to nothing.
+    /// Checks that blocks of random content decode to the codec's values, and other heads to
+    /// nothing.
     fn check_noise(&self, kernels: &Compiled, seed: u64) {
         let (dtype, mode) = (self.dtype(), Zfp::Rate(self.rate));
         let mut bytes =
@@ -350,7 +351,7 @@ fn the_kernels_compiled_for_the_processor_make_and_read_the_codecs_streams() {
 }
 
 #[test]
-fn the_kernels_tell_of_values_that_are_not_finite() {
+fn the_kernels_report_values_that_are_not_finite() {
     let Some(kernels) = Compiled::new("wild") else {
         return assert!(Command::new("c++").output().is_err());
     };

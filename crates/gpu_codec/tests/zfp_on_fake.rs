@@ -9,8 +9,8 @@ use unspool_cuda::{
 };
 use unspool_fakecuda::Fake;
 use unspool_gpu_codec::{
-    Checkpoint, DecodeJob, EncodeErrorKind, EncodeJob, GpuCodec, Pending, Slots, Start, ZfpCoder,
-    ZfpLayout,
+    DecodeJob, EncodeErrorKind, EncodeJob, GpuCodec, Pending, Slots, Start, StoredCheckpoint,
+    ZfpCoder, ZfpLayout,
 };
 
 const LIMIT: Duration = Duration::from_secs(20);
@@ -62,8 +62,9 @@ impl Bench {
     fn encode(&self, fields: &[&Field], start: Start<'_>, limit: u64) -> Outcome<Pending> {
         let jobs: Vec<_> = fields.iter().map(|field| field.job()).collect();
         // SAFETY: fields and room live until the end of the test, which waits.
-        let all =
-            unsafe { self.coder.encode(&self.stream, &[Checkpoint { jobs: &jobs, start, limit }]) };
+        let all = unsafe {
+            self.coder.encode(&self.stream, &[StoredCheckpoint { jobs: &jobs, start, limit }])
+        };
         Ok(all?.pop().expect("one checkpoint gives one result"))
     }
 }
@@ -130,8 +131,8 @@ fn arrays_of_a_checkpoint_begin_at_multiples_of_64_with_zeros_between() {
     let all: Vec<&Field> = fields.iter().collect();
     fake.hold();
     let first = bench.encode(&all, Start::At(bench.begin()), bench.end()).unwrap();
-    let behind = Start::After { pending: &first, align: 512 };
-    let second = bench.encode(&all, behind, bench.end()).unwrap();
+    let after = Start::After { pending: &first, align: 512 };
+    let second = bench.encode(&all, after, bench.end()).unwrap();
     assert!(first.try_result().is_none() && second.try_result().is_none());
     fake.release();
     let (one, two) = (first.wait(LIMIT).unwrap(), second.wait(LIMIT).unwrap());
@@ -148,8 +149,8 @@ fn arrays_of_a_checkpoint_begin_at_multiples_of_64_with_zeros_between() {
     for result in [&one, &two] {
         assert!(bench.room_bytes(result.start, result.bytes).unwrap() == expected);
     }
-    let (behind, rest) = (two.start + two.bytes, 4096);
-    assert!(bench.room_bytes(behind, rest).unwrap().iter().all(|&byte| byte == UNTOUCHED));
+    let (after, rest) = (two.start + two.bytes, 4096);
+    assert!(bench.room_bytes(after, rest).unwrap().iter().all(|&byte| byte == UNTOUCHED));
 }
 
 #[test]
@@ -185,14 +186,14 @@ fn streams_come_back_as_the_codec_decodes_them() {
 }
 
 #[test]
-fn what_does_not_fit_or_is_not_finite_is_told_and_leaves_what_follows_alone() {
+fn what_does_not_fit_or_is_not_finite_is_reported_and_leaves_what_follows_alone() {
     let _fake = Fake::start();
     let bench = Bench::new().unwrap();
     let mut field = Field::new(&bench, &Dtype::Float32, &[40, 40], 8.0);
     let limit = bench.begin() + field.layout.stored() - 8;
     let pending = bench.encode(&[&field], Start::At(bench.begin()), limit).unwrap();
-    let behind = Start::After { pending: &pending, align: 64 };
-    let next = bench.encode(&[&field], behind, bench.end()).unwrap();
+    let after = Start::After { pending: &pending, align: 64 };
+    let next = bench.encode(&[&field], after, bench.end()).unwrap();
     assert_eq!(pending.wait(LIMIT).unwrap_err().kind(), EncodeErrorKind::Overflow);
     assert_eq!(next.wait(LIMIT).unwrap().start, limit.next_multiple_of(64));
 

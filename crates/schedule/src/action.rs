@@ -21,7 +21,7 @@ pub enum Action {
         /// The working state's step.
         step: u64,
         /// The tier whose slot the copy takes, as a preference; `None` when the schedule does not
-        /// tell tiers apart. One state may be kept in several tiers at once.
+        /// distinguish tiers. One state may be kept in several tiers at once.
         tier: Option<TierKind>,
     },
     /// `Restore { step: 10, .. }` is read as: whatever the working state was, it is now state 10,
@@ -46,6 +46,6 @@ pub enum Action {
         /// The tier that it was saved with.
         tier: Option<TierKind>,
     },
-    /// Is read as: every step was reversed and no copy is kept; nothing follows.
+    /// `End` is read as: every step was reversed and no copy is kept; nothing follows.
     End,
 }

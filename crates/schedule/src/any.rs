@@ -1,4 +1,4 @@
-//! One type for every schedule: what holds a schedule without knowing which it is.
+//! One type for every schedule, for callers that do not know which they have.
 
 use super::{
     Action, Listed, MultiLevel, OnlineRevolve, Revolve, Schedule, ScheduleError, StoreAll, Trace,
@@ -21,7 +21,7 @@ pub enum AnySchedule {
     Trace(Trace),
 }
 
-/// The same expression for whichever schedule it is, and a conversion from each.
+/// Evaluates the same expression for whichever schedule it is.
 macro_rules! each {
     ($($name:ident),*) => {
         macro_rules! whichever {

@@ -1,4 +1,4 @@
-//! What holds for every schedule, and that lists which are none are refused.
+//! What holds for every schedule. Lists that are not schedules are refused.
 
 use std::vec::Vec;
 
@@ -103,7 +103,7 @@ proptest! {
     ) {
         let actions: Vec<Action> =
             actions.into_iter().map(|(step, kind)| other(Action::Reverse { step }, kind)).collect();
-        // One that passes is one: every step down from the last was reversed.
+        // A list that passes is a schedule: every step down from the last was reversed.
         if let Ok(listed) = Listed::new(actions) {
             let reversed: Vec<u64> = listed
                 .filter_map(|action| match action {

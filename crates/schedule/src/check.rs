@@ -26,19 +26,19 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// No limit on anything.
+    /// Limits that allow everything.
     #[must_use]
     pub fn none() -> Limits {
         Limits { steps: None, slots: u64::MAX, tiers: [u64::MAX; KINDS] }
     }
 
-    /// What the schedule says of itself.
+    /// The number of steps and of copies that the schedule itself gives.
     #[must_use]
     pub fn of(schedule: &impl Schedule) -> Limits {
         Limits { steps: schedule.steps(), slots: schedule.slots(), ..Limits::none() }
     }
 
-    /// The same with at most so many copies in that tier.
+    /// These limits, with at most so many copies in that tier.
     #[must_use]
     pub fn with_tier(mut self, kind: TierKind, slots: u64) -> Limits {
         self.tiers[kind as usize] = slots;
@@ -46,7 +46,7 @@ impl Limits {
     }
 }
 
-/// What a schedule costs; sums stop at `u64::MAX`.
+/// What a schedule costs. Sums stop at `u64::MAX`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Counts {
     /// The number of steps: known from the limits or from the first `Reverse`, 0 before.
@@ -82,32 +82,32 @@ impl Counts {
 }
 
 /// A kept copy: the step, and the tier that it was saved with.
-type Kept = (u64, Option<TierKind>);
+type KeptCopy = (u64, Option<TierKind>);
 
 /// Follows a schedule action by action.
 ///
-/// Where the number of steps is not known, [`Interpreter::stopped_at`] says it.
+/// Where the number of steps is not known, [`Interpreter::stopped_at`] reports it.
 #[derive(Clone, Debug)]
 pub struct Interpreter {
     limits: Limits,
     counts: Counts,
     /// Actions seen, which is the place of the next one.
     seen: u64,
-    /// The step of the working state, if it is of use.
+    /// The step of the working state; `None` when no action may rely on it.
     working: Option<u64>,
     /// The farthest state that was computed.
     farthest: u64,
-    /// Where the last action began if it was a `Forward`: that one may still be cut short.
+    /// Where the last action began if it was a `Forward`, which may still be cut short.
     begun: Option<u64>,
     /// Steps that are left to reverse, once their number is known.
     left: Option<u64>,
-    kept: BTreeSet<Kept>,
+    kept: BTreeSet<KeptCopy>,
     kept_in: [u64; KINDS],
     ended: bool,
 }
 
 impl Interpreter {
-    /// Before the first action: the working state is state 0.
+    /// An interpreter before the first action, whose working state is state 0.
     #[must_use]
     pub fn new(limits: Limits) -> Interpreter {
         Interpreter {
@@ -127,7 +127,8 @@ impl Interpreter {
     /// Follows one action.
     ///
     /// # Errors
-    /// It breaks a rule. Nothing of it was carried out; what comes after it means nothing.
+    /// The action breaks a rule. Nothing of it was carried out, and results of later actions are
+    /// meaningless.
     pub fn see(&mut self, action: &Action) -> Result<(), Fault> {
         let place = self.seen;
         self.carry_out(action).map_err(|rule| Fault { place, action: Some(*action), rule })?;
@@ -140,8 +141,8 @@ impl Interpreter {
         Ok(())
     }
 
-    /// The forward pass has ended with the working state being state `steps`: the `Forward` that
-    /// was seen last went so far and no further.
+    /// Notes that the forward pass has ended with the working state being state `steps`: the
+    /// `Forward` that was seen last went so far and no further.
     ///
     /// # Errors
     /// The number of steps was known already, or the last action did not lead to that state.
@@ -185,7 +186,7 @@ impl Interpreter {
     /// All counts, once `End` was seen.
     ///
     /// # Errors
-    /// It was not: the schedule stops too early.
+    /// `End` was not seen: the schedule stops too early.
     pub fn finish(&self) -> Result<Counts, Fault> {
         if self.ended {
             return Ok(self.counts);
@@ -229,7 +230,7 @@ impl Interpreter {
         Ok(())
     }
 
-    fn save(&mut self, copy: Kept) -> Result<(), Rule> {
+    fn save(&mut self, copy: KeptCopy) -> Result<(), Rule> {
         self.needs(copy.0)?;
         if self.kept.contains(&copy) {
             return Err(Rule::KeptAlready);
@@ -259,7 +260,7 @@ impl Interpreter {
         Ok(())
     }
 
-    fn restore(&mut self, copy: Kept) -> Result<(), Rule> {
+    fn restore(&mut self, copy: KeptCopy) -> Result<(), Rule> {
         if !self.kept.contains(&copy) {
             return Err(Rule::NotKept);
         }
@@ -285,7 +286,7 @@ impl Interpreter {
     }
 
     /// The number of steps if reversing `step` begins the reverse sweep: the pass may have stopped
-    /// before that step or behind it, but no further.
+    /// before that step or after it, but no further.
     fn decided_by(&self, step: u64) -> Result<u64, Rule> {
         match step.checked_add(1) {
             Some(steps) if steps >= self.farthest => Ok(steps),
@@ -293,7 +294,7 @@ impl Interpreter {
         }
     }
 
-    fn discard(&mut self, copy: Kept) -> Result<(), Rule> {
+    fn discard(&mut self, copy: KeptCopy) -> Result<(), Rule> {
         if !self.kept.remove(&copy) {
             return Err(Rule::NotKept);
         }

@@ -11,7 +11,8 @@ const SLOTS: usize = 3;
 const ON_DEVICE: usize = 1;
 const TIERS: [Option<TierKind>; 2] = [None, Some(TierKind::Device)];
 
-/// What the rules say, for `STEPS` steps, `SLOTS` slots and `ON_DEVICE` of them in the device tier.
+/// The rules in plain lists, for `STEPS` steps, `SLOTS` slots and `ON_DEVICE` of them in the device
+/// tier.
 #[derive(Clone)]
 struct Model {
     working: Option<u64>,
@@ -88,7 +89,7 @@ fn choose(model: &Model, draw: prop::sample::Index, any: bool) -> Action {
     let mut actions = all_actions();
     if !any {
         actions.retain(|action| model.allows(*action));
-        // What reverses a step is drawn more often than its share.
+        // Actions that reverse a step are drawn more often than others.
         let reverses = actions.iter().filter(|a| matches!(a, Action::Reverse { .. })).copied();
         actions.extend(reverses.collect::<Vec<_>>().repeat(6));
     }
@@ -110,7 +111,7 @@ proptest! {
             prop_assert_eq!(seen.is_ok(), model.allows(action), "{:?}", action);
             if let Err(fault) = seen {
                 prop_assert_eq!((fault.place, fault.action), (place as u64, Some(action)));
-                // What was refused left nothing behind.
+                // A refused action changes nothing.
                 agree(&model, &interpreter)?;
                 return Ok(());
             }

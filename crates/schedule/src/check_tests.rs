@@ -1,4 +1,4 @@
-//! Every rule is broken once, and the fault says where and how.
+//! Every rule is broken once, and the fault reports where and how.
 
 use alloc::string::ToString;
 use std::vec::Vec;

@@ -12,7 +12,7 @@ pub struct Fault {
     pub place: u64,
     /// The action; `None` when the schedule stops where one is missing.
     pub action: Option<Action>,
-    /// What it breaks.
+    /// The rule that the action breaks.
     pub rule: Rule,
 }
 
@@ -54,18 +54,18 @@ pub enum Rule {
         /// The step that has to be reversed next, if any is left.
         next: Option<u64>,
     },
-    /// The number of steps is said once, and not when it is known.
+    /// The number of steps is given once, and not when it is known.
     StepsAreKnown {
-        /// The number.
+        /// The number that is known.
         steps: u64,
     },
     /// The pass ends at a state that the last action led to or past, and not at state 0.
     NotThere {
-        /// Where it is said to have ended.
+        /// The state at which the pass is said to have ended.
         steps: u64,
         /// Where the last action began.
         from: Option<u64>,
-        /// Where it led.
+        /// Where the last action led.
         to: Option<u64>,
     },
     /// At `End` every step was reversed.

@@ -2,13 +2,13 @@
 //!
 //! After Aupy, Herrmann, Hovland and Robert, "Optimal multistage algorithm for adjoint
 //! computation", SIAM J. Sci. Comput. 38(3), 2016 (Disk-Revolve), and Herrmann and Pallez,
-//! "H-Revolve", ACM TOMS 46(2), 2020. A chain of steps whose first state lies at a level is worked
-//! off in one of two ways: come back to that state again and again, each time behind an advance and
-//! the chain behind it; or come back once more, move the state to faster levels, and use only
-//! those. While a chain uses faster levels only, all their slots are free. [`table`] finds the best
-//! such schedule by dynamic programming; an exhaustive search over all schedules finds no better
-//! one (`levels/tests.rs`). Where that would take too long, it looks for states to keep on a
-//! [`grid`] only. [`walk`] yields the actions.
+//! "H-Revolve", ACM TOMS 46(2), 2020. A chain of steps whose first state is kept at a level is
+//! reversed in one of two ways. Either its later part is reversed first, from a state further on,
+//! and then its earlier part from the first state again. Or the first state is moved to faster
+//! levels, and only those are used. While a chain uses faster levels only, all their slots are
+//! free. [`table`] finds the best such schedule by dynamic programming; an exhaustive search over
+//! all schedules finds no better one (`levels/tests.rs`). Where that would take too long, it looks
+//! for states to keep on a [`grid`] only. [`walk`] yields the actions.
 
 mod grid;
 mod plan;
@@ -18,8 +18,8 @@ mod walk;
 
 use alloc::sync::Arc;
 
-use self::plan::Plan;
-use self::walk::Walk;
+use self::plan::LevelPlan;
+use self::walk::LevelWalk;
 use super::{Action, Schedule, ScheduleError};
 use unspool_core::TierKind;
 
@@ -50,8 +50,8 @@ pub struct Level {
 /// Clones share what was planned: 12 bytes a step and slot, 100 MB at the most.
 #[derive(Clone, Debug)]
 pub struct MultiLevel {
-    plan: Arc<Plan>,
-    walk: Walk,
+    plan: Arc<LevelPlan>,
+    walk: LevelWalk,
 }
 
 impl MultiLevel {
@@ -67,11 +67,11 @@ impl MultiLevel {
         step_seconds: f64,
     ) -> Result<MultiLevel, ScheduleError> {
         check(steps, levels, step_seconds)?;
-        Ok(MultiLevel::planned(Plan::new(steps, levels, step_seconds)))
+        Ok(MultiLevel::planned(LevelPlan::new(steps, levels, step_seconds)))
     }
 
-    fn planned(plan: Plan) -> MultiLevel {
-        let walk = Walk::new(&plan);
+    fn planned(plan: LevelPlan) -> MultiLevel {
+        let walk = LevelWalk::new(&plan);
         MultiLevel { plan: Arc::new(plan), walk }
     }
 

@@ -12,7 +12,7 @@
 //! | [`Uniform`] | at most as many as given | quadratic in the steps of an interval |
 //! | [`ZCut`] | of the order of the steps' square root, or more | each once at most |
 //! | [`MultiLevel`] | at most as many as given for each tier | such that the costs are least |
-//! | [`Listed`], [`Trace`] | as someone wrote it down | |
+//! | [`Listed`], [`Trace`] | as written down | as written down |
 //!
 //! The [`Interpreter`] follows any of them, checks every action and counts:
 //!
@@ -70,7 +70,7 @@ pub trait Schedule: Iterator<Item = Action> {
     /// The most copies that it keeps at any time, in all tiers together.
     fn slots(&self) -> u64;
 
-    /// Says that the forward pass has ended with the working state being state `steps`.
+    /// Reports that the forward pass has ended with the working state being state `steps`.
     ///
     /// # Errors
     /// The number of steps was known already, or it cannot be that one.
@@ -87,9 +87,9 @@ pub enum ScheduleError {
     NoSteps,
     /// There must be at least this many slots.
     TooFewSlots {
-        /// What was asked for.
+        /// The slots that were given.
         slots: u64,
-        /// What is needed.
+        /// The slots that are needed.
         needed: u64,
     },
     /// zCut needs at least one cut, of at least one step.
@@ -108,11 +108,11 @@ pub enum ScheduleError {
     BadCost,
     /// [`Schedule::finish`] at a state that the working state cannot be.
     NotThere {
-        /// What was said.
+        /// The state at which the pass is said to have ended.
         steps: u64,
-        /// The working state is this one at the least,
+        /// The earliest state that the working state can be.
         from: u64,
-        /// and this one at the most.
+        /// The latest state that the working state can be.
         to: u64,
     },
 }

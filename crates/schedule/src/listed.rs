@@ -23,13 +23,13 @@ impl Listed {
         Ok(Listed { actions, next: 0, counts })
     }
 
-    /// What the whole list costs.
+    /// The counts of the whole list.
     #[must_use]
     pub fn counts(&self) -> Counts {
         self.counts
     }
 
-    /// All actions, whatever was drawn already.
+    /// All actions, including those that the iterator has given already.
     #[must_use]
     pub fn actions(&self) -> &[Action] {
         &self.actions

@@ -1,4 +1,4 @@
-//! OnlineRevolve: which states to keep while nobody knows yet how many steps there will be.
+//! OnlineRevolve: which states to keep while the number of steps is not known yet.
 //!
 //! Stumm and Walther, "New algorithms for optimal online checkpointing", SIAM J. Sci. Comput.
 //! 32(2), 2010: while the forward pass goes on, a copy is given up for every new one, such that
@@ -10,7 +10,7 @@
 //! ([`advances`](super::revolve::advances)`(n + 1, slots)`, at most the repetition number more than
 //! for `n`). For `n` up to `binom(slots + 2, 2)` it is met; up to `binom(slots + 3, 3)` it is
 //! missed by a step or two, and in general by up to a few percent, by 12 with two slots:
-//! `online/tests.rs` has the figures.
+//! `online/tests.rs` has the numbers.
 
 mod placing;
 mod sweep;
@@ -18,13 +18,13 @@ mod sweep;
 use alloc::vec::Vec;
 
 use self::placing::Placing;
-use self::sweep::{Kept, Sweep};
+use self::sweep::{Sweep, SweepState};
 use super::{Action, Schedule, ScheduleError};
 
-/// A schedule for a number of steps that is told only when the forward pass has come to its end.
+/// A schedule for a number of steps that becomes known only at the end of the forward pass.
 ///
 /// It yields `Forward { from, to }` where `to` is a place at which it has something to do; the
-/// caller may stop at any state of `from..=to` and say [`finish`](Schedule::finish) with that
+/// caller may stop at any state of `from..=to` and call [`finish`](Schedule::finish) with that
 /// state's step, before it asks for the next action. With one slot there is nothing to do but to
 /// advance: `to` is `u64::MAX` then, and without `finish` nothing follows.
 #[derive(Clone, Debug)]
@@ -36,7 +36,7 @@ pub struct OnlineRevolve {
 #[derive(Clone, Debug)]
 enum Phase {
     Forward(Placing),
-    Reverse { steps: u64, kept: Vec<Kept>, sweep: Sweep },
+    Reverse { steps: u64, kept: Vec<SweepState>, sweep: Sweep },
 }
 
 impl OnlineRevolve {
@@ -76,11 +76,11 @@ impl Schedule for OnlineRevolve {
         self.slots
     }
 
-    /// Says that the forward pass has ended with the working state being state `steps`.
+    /// Reports that the forward pass has ended with the working state being state `steps`.
     ///
     /// # Errors
     /// [`ScheduleError::NoSteps`] for 0, [`ScheduleError::NotThere`] when the working state cannot
-    /// be that one (nothing has changed then: it may be said again, rightly), and
+    /// be that one (nothing has changed then, and it may be called again with another), and
     /// [`ScheduleError::StepsAreKnown`] the second time.
     fn finish(&mut self, steps: u64) -> Result<(), ScheduleError> {
         let Phase::Forward(placing) = &self.phase else {
@@ -93,7 +93,7 @@ impl Schedule for OnlineRevolve {
         if !(from..=to).contains(&steps) {
             return Err(ScheduleError::NotThere { steps, from, to });
         }
-        let kept: Vec<Kept> = placing.kept().map(Kept::new).collect();
+        let kept: Vec<SweepState> = placing.kept().map(SweepState::new).collect();
         let sweep = Sweep::new(steps, self.slots, &kept);
         self.phase = Phase::Reverse { steps, kept, sweep };
         Ok(())

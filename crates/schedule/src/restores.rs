@@ -1,4 +1,4 @@
-//! The order in which a schedule restores, found by running it dry.
+//! The order in which a schedule restores, found by a dry run.
 
 use core::iter::Peekable;
 
@@ -7,14 +7,15 @@ use super::{Action, Schedule};
 /// An iterator over the restores of a schedule alone: the step, and whether it is the copy's last
 /// use, which it is when the copy's `Discard` follows at once.
 ///
-/// Of a schedule whose number of steps is not known it gives nothing of use.
+/// Not meaningful for a schedule whose number of steps is not known.
 #[derive(Clone, Debug)]
 pub struct Restores<S: Iterator<Item = Action>> {
     actions: Peekable<S>,
 }
 
 impl<S: Schedule> Restores<S> {
-    /// The restores that are still to come; a clone of the schedule is what one wants to give.
+    /// The restores that are still to come. Takes the schedule: give a clone of one that will be
+    /// used.
     pub fn new(schedule: S) -> Restores<S> {
         Restores { actions: schedule.peekable() }
     }

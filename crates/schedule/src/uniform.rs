@@ -24,8 +24,8 @@ pub struct Uniform {
 }
 
 impl Uniform {
-    /// A schedule for so many steps with at most so many copies; more than `steps - 1` are of no
-    /// use.
+    /// A schedule for so many steps with at most so many copies; more than `steps - 1` are
+    /// not used.
     ///
     /// # Errors
     /// There are no steps, or there is no slot although there are two steps or more.
@@ -54,7 +54,8 @@ impl Uniform {
         Some((states.checked_div(self.slots)?, states.checked_rem(self.slots)?))
     }
 
-    /// The first step of an interval, or the last state's for the one behind the last.
+    /// The first step of an interval; for the one after the last interval, the step of the last
+    /// state.
     fn start(&self, interval: u64) -> u64 {
         self.shares().map_or(0, |(length, longer)| interval * length + interval.min(longer))
     }
@@ -71,7 +72,7 @@ impl Walk for Uniform {
         self.at
     }
 
-    /// To the next interval in the forward pass, else inside an interval to the step to reverse.
+    /// Advances to the next interval in the forward pass, later to the step to reverse.
     fn forward(&mut self) -> Action {
         let from = self.at;
         if self.left < self.steps {

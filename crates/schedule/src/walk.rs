@@ -1,5 +1,5 @@
-//! What the schedules with a known number of steps have in common: each is a small state machine
-//! that knows which kind of action comes next and has one method for each kind.
+//! What schedules with a known number of steps have in common: each is a small state machine with
+//! the kind of the next action as its state and one method for each kind.
 
 use super::{Action, ScheduleError};
 
@@ -39,13 +39,13 @@ pub(super) trait Walk {
     /// The working state's step.
     fn at(&self) -> u64;
 
-    /// Advances; what comes next is `Reverse` where the last step that is left begins.
+    /// Advances. At the last step that is left, a `Reverse` comes next.
     fn forward(&mut self) -> Action;
 
-    /// Takes up a kept state.
+    /// Restores a kept state.
     fn restore(&mut self) -> Action;
 
-    /// Goes back over a step.
+    /// Reverses a step.
     fn reverse(&mut self) -> Action;
 
     /// Keeps the working state.

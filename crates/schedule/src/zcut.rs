@@ -1,8 +1,8 @@
 //! zCut: equal cuts, each computed again once, with every state inside kept meanwhile.
 //!
 //! It is known from GPUZIP (Maltempi, Rigo, Pereira, Yviquel, Araujo: Euro-Par 2024, IJHPCA 2025),
-//! where it is one of three schedules of a reverse time migration. Its code is not public; this is
-//! what its description and figures say.
+//! where it is one of three schedules of a reverse time migration. Its code is not public; this
+//! follows its description and its published numbers.
 
 use super::walk::{Next, Walk};
 use super::{Action, Schedule, ScheduleError};
@@ -19,7 +19,7 @@ use super::{Action, Schedule, ScheduleError};
 /// every cut but the last. GPUZIP counts `2 N - L` forward steps, since it also counts the pass
 /// that reverses a cut's last step: one more for each cut. So no step is advanced over more than
 /// twice, for `2 sqrt(N) - 2` copies at least: a schedule for storage that is large and fast. The
-/// figures that GPUZIP publishes imply cuts of 33 to 41 steps.
+/// numbers that GPUZIP publishes imply cuts of 33 to 41 steps.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ZCut {
     steps: u64,
@@ -34,7 +34,7 @@ pub struct ZCut {
 }
 
 impl ZCut {
-    /// At most so many cuts, of equal length; more than `steps` are of no use.
+    /// At most so many cuts, of equal length; more than `steps` are not used.
     ///
     /// There are fewer where fewer of the same length suffice: 10 steps in 4 cuts have length 3,
     /// and in 6 cuts length 2, which makes 5.
@@ -129,7 +129,7 @@ impl Walk for ZCut {
         self.at
     }
 
-    /// In the forward sweep to the next cut; inside a cut that is kept, one step.
+    /// Advances to the next cut in the forward sweep, by one step inside a cut that is kept.
     fn forward(&mut self) -> Action {
         let from = self.at;
         if self.left == self.steps && self.at < self.last_start() {
@@ -143,7 +143,7 @@ impl Walk for ZCut {
         Action::Forward { from, to: self.at }
     }
 
-    /// Through the cut backwards, or the first state of the cut before.
+    /// Restores the state before, or the first state of the cut before.
     fn restore(&mut self) -> Action {
         self.at = if self.left == self.start {
             self.start -= self.length;

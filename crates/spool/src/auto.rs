@@ -10,8 +10,8 @@
 //! All are whole pages of 2 MiB. Two spools that pick at the same moment, before either of them
 //! has taken anything, still fit both.
 
+use unspool_cuda::Bytes;
 use unspool_cuda::{Context, Driver, HostLimits, current_ordinal, memory_left};
-use unspool_tiers::Bytes;
 
 use crate::doctor::cuda::pins_are_locked;
 use crate::doctor::system::System;
@@ -30,7 +30,7 @@ pub const HOST_PERCENT: u64 = 50;
 pub const STAND_IN_PERCENT: u64 = 25;
 /// What is left of what may be locked: the staging buffers are pinned too.
 pub const LOCKED_SPARED: u64 = 64 << 20;
-/// Less than this is no tier.
+/// The smallest size of a tier that is worth having.
 pub const LEAST: u64 = 64 << 20;
 
 const PAGE: u64 = 2 << 20;
@@ -49,7 +49,7 @@ pub struct Picked {
 
 /// What is known of a device. Sizes are in bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct DeviceFigures {
+pub struct DeviceMemoryFound {
     /// Its number.
     pub ordinal: u32,
     /// What is free.
@@ -60,7 +60,7 @@ pub struct DeviceFigures {
 
 /// What is known of main memory. Sizes are in bytes.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct HostFigures {
+pub struct HostMemoryFound {
     /// What this process can still get; `None` when it cannot be read.
     pub free: Option<u64>,
     /// Who sets that limit, in words.
@@ -92,7 +92,7 @@ pub fn device(on: &On) -> Result<Picked, Error> {
     })?;
     let context = Context::new(&driver, ordinal)?;
     let (free, total) = context.memory()?;
-    let picked = share_of_device(&DeviceFigures { ordinal, free, total })?;
+    let picked = share_of_device(&DeviceMemoryFound { ordinal, free, total })?;
     Ok(Picked { _context: Some(context), ..picked })
 }
 
@@ -108,15 +108,15 @@ pub fn host(settings: &Settings) -> Result<Picked, Error> {
     };
     let context = gpu.context();
     let lockable = lockable(context);
-    let picked = share_of_host(&HostFigures { lockable, ..read_host(0) })?;
+    let picked = share_of_host(&HostMemoryFound { lockable, ..read_host(0) })?;
     Ok(Picked { _context: Some(context.clone()), ..picked })
 }
 
 /// `besides`: what the same spool will take besides, in bytes.
-fn read_host(besides: u64) -> HostFigures {
+fn read_host(besides: u64) -> HostMemoryFound {
     let left = memory_left();
-    HostFigures {
-        // Where nobody sets a limit, the figure is that of all addresses.
+    HostMemoryFound {
+        // Without a limit, this is the number of all addresses.
         free: Some(left.bytes).filter(|&bytes| bytes < u64::MAX),
         limit: left.limit,
         promised: left.promised.saturating_add(besides),
@@ -137,8 +137,8 @@ fn lockable(context: &Context) -> Option<u64> {
 ///
 /// # Errors
 /// `Io` when less than [`LEAST`] would be picked.
-pub fn share_of_device(figures: &DeviceFigures) -> Result<Picked, Error> {
-    let DeviceFigures { ordinal, free, total } = *figures;
+pub fn share_of_device(figures: &DeviceMemoryFound) -> Result<Picked, Error> {
+    let DeviceMemoryFound { ordinal, free, total } = *figures;
     let bytes = share(free.saturating_sub(DEVICE_SPARED), DEVICE_PERCENT);
     let found = format!("{} of {} are free on device {ordinal}", Bytes(free), Bytes(total));
     if bytes < LEAST {
@@ -158,7 +158,7 @@ pub fn share_of_device(figures: &DeviceFigures) -> Result<Picked, Error> {
 ///
 /// # Errors
 /// `Io` when less than [`LEAST`] would be picked.
-pub fn stand_in(figures: &HostFigures) -> Result<Picked, Error> {
+pub fn stand_in(figures: &HostMemoryFound) -> Result<Picked, Error> {
     of_main_memory("device", STAND_IN_PERCENT, figures)
 }
 
@@ -166,11 +166,11 @@ pub fn stand_in(figures: &HostFigures) -> Result<Picked, Error> {
 ///
 /// # Errors
 /// `Io` when less than [`LEAST`] would be picked.
-pub fn share_of_host(figures: &HostFigures) -> Result<Picked, Error> {
+pub fn share_of_host(figures: &HostMemoryFound) -> Result<Picked, Error> {
     of_main_memory("host", HOST_PERCENT, figures)
 }
 
-fn of_main_memory(tier: &str, percent: u64, figures: &HostFigures) -> Result<Picked, Error> {
+fn of_main_memory(tier: &str, percent: u64, figures: &HostMemoryFound) -> Result<Picked, Error> {
     let remedy = format!("Free memory, give a size, or leave the {tier} tier out.");
     let Some(free) = figures.free else {
         return Err(too_little(tier, "How much memory is free cannot be read here", &remedy));
@@ -189,7 +189,7 @@ fn of_main_memory(tier: &str, percent: u64, figures: &HostFigures) -> Result<Pic
     Ok(picked(bytes, format!("{tier}=\"auto\" took {}: {why}; {found}.", Bytes(bytes))))
 }
 
-fn found(free: u64, figures: &HostFigures) -> String {
+fn found(free: u64, figures: &HostMemoryFound) -> String {
     let mut found = format!("{} are free by {}", Bytes(free), figures.limit);
     if figures.promised > 0 {
         found += &format!(", {} of them promised to other arenas", Bytes(figures.promised));

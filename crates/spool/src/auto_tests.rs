@@ -7,26 +7,26 @@ use super::*;
 const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
 
-fn host_of(free: u64, promised: u64, lockable: Option<u64>) -> HostFigures {
-    HostFigures { free: Some(free), limit: "a test".to_owned(), promised, lockable }
+fn host_of(free: u64, promised: u64, lockable: Option<u64>) -> HostMemoryFound {
+    HostMemoryFound { free: Some(free), limit: "a test".to_owned(), promised, lockable }
 }
 
 #[test]
 fn a_device_tier_takes_half_of_what_is_free_after_what_is_spared() {
-    let figures = DeviceFigures { ordinal: 1, free: 78 * GIB + 512 * MIB, total: 80 * GIB };
+    let figures = DeviceMemoryFound { ordinal: 1, free: 78 * GIB + 512 * MIB, total: 80 * GIB };
     let picked = share_of_device(&figures).unwrap();
     assert_eq!(picked.bytes, 39 * GIB);
-    for part in ["39.0 GiB", "50 %", "512 MiB", "78.5 GiB of 80.0 GiB", "device 1"] {
+    for part in ["39 GiB", "50 %", "512 MiB", "78.5 GiB of 80 GiB", "device 1"] {
         assert!(picked.sentence.contains(part), "{part}: {}", picked.sentence);
     }
 }
 
 #[test]
 fn a_full_device_is_an_error_with_the_figures_and_a_remedy() {
-    let figures = DeviceFigures { ordinal: 0, free: 600 * MIB, total: 80 * GIB };
+    let figures = DeviceMemoryFound { ordinal: 0, free: 600 * MIB, total: 80 * GIB };
     let error = share_of_device(&figures).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Io);
-    for part in ["600 MiB of 80.0 GiB", "64.0 MiB", "nvidia-smi", "leave the device tier out"] {
+    for part in ["600 MiB of 80 GiB", "64 MiB", "nvidia-smi", "leave the device tier out"] {
         assert!(error.message().contains(part), "{part}: {error}");
     }
 }
@@ -35,8 +35,8 @@ fn a_full_device_is_an_error_with_the_figures_and_a_remedy() {
 fn a_host_tier_takes_half_of_what_others_were_not_promised() {
     let picked = share_of_host(&host_of(64 * GIB, 4 * GIB, None)).unwrap();
     assert_eq!(picked.bytes, 30 * GIB);
-    assert!(picked.sentence.contains("64.0 GiB are free by a test"), "{}", picked.sentence);
-    assert!(picked.sentence.contains("4.00 GiB of them promised"), "{}", picked.sentence);
+    assert!(picked.sentence.contains("64 GiB are free by a test"), "{}", picked.sentence);
+    assert!(picked.sentence.contains("4 GiB of them promised"), "{}", picked.sentence);
 }
 
 #[test]
@@ -62,8 +62,8 @@ fn a_device_tier_in_main_memory_leaves_room_for_a_host_tier() {
 fn memory_that_is_gone_or_unknown_is_an_error_that_names_the_tier() {
     let gone = share_of_host(&host_of(4 * GIB, 4 * GIB, None)).unwrap_err();
     assert!(gone.message().contains("host=\"auto\""), "{gone}");
-    assert!(gone.message().contains("4.00 GiB of them promised"), "{gone}");
-    let unknown = stand_in(&HostFigures::default()).unwrap_err();
+    assert!(gone.message().contains("4 GiB of them promised"), "{gone}");
+    let unknown = stand_in(&HostMemoryFound::default()).unwrap_err();
     assert!(unknown.message().contains("device=\"auto\""), "{unknown}");
     assert!(unknown.message().contains("cannot be read"), "{unknown}");
 }
@@ -73,7 +73,7 @@ proptest! {
     fn what_is_picked_is_whole_pages_and_two_that_pick_at_once_fit(
         free: u64, total: u64, promised: u64, lockable: Option<u64>
     ) {
-        if let Ok(picked) = share_of_device(&DeviceFigures { ordinal: 0, free, total }) {
+        if let Ok(picked) = share_of_device(&DeviceMemoryFound { ordinal: 0, free, total }) {
             prop_assert!(picked.bytes.is_multiple_of(PAGE) && picked.bytes >= LEAST);
             prop_assert!(picked.bytes <= (free - DEVICE_SPARED) / 2);
         }

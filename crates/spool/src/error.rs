@@ -4,6 +4,7 @@ use std::error::Error as StdError;
 use std::fmt;
 
 use unspool_cuda::{DeviceError, DeviceErrorKind};
+use unspool_tiers::TierError;
 
 /// Why a call failed, coarse enough to decide by.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -30,6 +31,8 @@ pub enum ErrorKind {
     Timeout,
     /// The caller's own check asked to stop waiting.
     Interrupted,
+    /// The history was opened for reading, and the call would change it.
+    ReadOnly,
     /// The spool is closed.
     Closed,
     /// The spool belongs to the process that forked this one.
@@ -53,12 +56,15 @@ pub struct Error {
     kind: ErrorKind,
     message: String,
     unsaved: Vec<(i64, ErrorKind)>,
+    /// Another try is no use, whatever the kind.
+    is_final: bool,
     source: Option<Box<dyn StdError + Send + Sync>>,
 }
 
 impl Error {
     pub(crate) fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
-        Error { kind, message: message.into(), unsaved: Vec::new(), source: None }
+        let (unsaved, is_final) = (Vec::new(), false);
+        Error { kind, message: message.into(), unsaved, is_final, source: None }
     }
 
     pub(crate) fn caused_by(mut self, source: impl StdError + Send + Sync + 'static) -> Self {
@@ -69,6 +75,12 @@ impl Error {
     /// The same in other words.
     pub(crate) fn saying(mut self, message: String) -> Self {
         self.message = message;
+        self
+    }
+
+    /// The same, after which another try is no use.
+    pub(crate) fn finally(mut self) -> Self {
+        self.is_final = true;
         self
     }
 
@@ -84,8 +96,10 @@ impl Error {
     }
 
     /// The same, with what went wrong besides.
-    pub(crate) fn besides(self, other: &Error) -> Self {
+    #[must_use]
+    pub fn besides(mut self, other: &Error) -> Self {
         let message = format!("{} {}", self.message, other.message);
+        self.unsaved.extend_from_slice(&other.unsaved);
         self.saying(message)
     }
 
@@ -101,18 +115,25 @@ impl Error {
         &self.message
     }
 
-    /// The checkpoints that a call for several did not save, each with its reason; empty for every
-    /// other call.
+    /// The checkpoints that a call for several did not save, or that a close did not make durable,
+    /// each with its reason; empty for every other call.
     #[must_use]
     pub fn unsaved(&self) -> &[(i64, ErrorKind)] {
         &self.unsaved
+    }
+
+    /// The file or directory, or the memory in words, at which a medium failed.
+    #[must_use]
+    pub fn location(&self) -> Option<&str> {
+        let mut causes = std::iter::successors(StdError::source(self), |cause| (*cause).source());
+        causes.find_map(|cause| cause.downcast_ref::<TierError>().map(TierError::location))
     }
 
     /// Whether the same call may succeed later without any change of the settings: after a
     /// discard, a restore, or when the medium works again.
     #[must_use]
     pub fn is_retryable(&self) -> bool {
-        self.kind.is_retryable()
+        self.kind.is_retryable() && !self.is_final
     }
 }
 

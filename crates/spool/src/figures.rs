@@ -17,11 +17,12 @@ impl Spool {
     /// # Errors
     /// `Forked`.
     pub fn stats(&self) -> Result<Stats, Error> {
-        let hub = self.hub();
-        hub.check_process()?;
-        let tiers: Vec<_> = hub.tiers.iter().map(|tier| described(tier, &hub.settings)).collect();
-        let dropped_spans = hub.timeline.as_ref().map_or(0, |timeline| lock(timeline).dropped());
-        let state = hub.state();
+        let shared = self.shared();
+        shared.check_process()?;
+        let tiers: Vec<_> =
+            shared.tiers.iter().map(|tier| described(tier, &shared.settings)).collect();
+        let dropped_spans = shared.timeline.as_ref().map_or(0, |timeline| lock(timeline).dropped());
+        let state = shared.state();
         let core = state.driver.core().stats();
         let tier =
             |(counted, (described, ready)): (&unspool_core::TierStats, (Description, u64))| {
@@ -61,6 +62,7 @@ fn described(tier: &AnyTier, settings: &Settings) -> (Description, u64) {
 
 fn application(state: &State, core: &CoreStats, dropped_spans: u64) -> ApplicationStats {
     let record = state.driver.record_failure().map(str::to_owned);
+    let (unflushed, unflushed_bytes) = state.driver.core().unflushed();
     ApplicationStats {
         saves: core.saves,
         saved_bytes: core.saved_bytes,
@@ -75,6 +77,8 @@ fn application(state: &State, core: &CoreStats, dropped_spans: u64) -> Applicati
         hints: core.hints,
         discards: core.discards,
         checkpoints: state.driver.core().versions().len() as u64,
+        unflushed,
+        unflushed_bytes,
         dropped_spans,
         notes: state.notes.iter().cloned().chain(record).collect(),
     }

@@ -10,7 +10,7 @@ use unspool_core::{CheckpointId, Failure, TierKind};
 use unspool_tiers::{AnyTier, Arena, Description, Stored, Tier, TierError};
 use unspool_transfer::ManualClock;
 
-use crate::runtime::shared::{Hub, Parts};
+use crate::runtime::shared::{Shared, SharedParts};
 use crate::runtime::stack::Stack;
 use crate::{Dtype, Error, ErrorKind, On, RegionSpec, Settings, Spool, Wait};
 
@@ -75,8 +75,8 @@ fn spool(checkpoints: u64) -> Arc<Spool> {
     let settings = Settings { device, on: On::Cpu, store_workers: 1, ..Settings::default() };
     let stack = Stack { tiers, disk: None, gpu: None, order: None };
     let clock = Arc::new(ManualClock::default());
-    let parts = Parts { stack, clock, process: std::process::id() };
-    Arc::new(Spool::on(Hub::start(settings, parts).unwrap()).unwrap())
+    let parts = SharedParts { stack, clock, process: std::process::id() };
+    Arc::new(Spool::on(Shared::start(settings, parts).unwrap()).unwrap())
 }
 
 fn save(spool: &Spool, version: i64) -> Result<(), Error> {
@@ -162,7 +162,7 @@ fn a_discard_may_race_with_flush_prefetch_and_restore() {
         restore(&spool, 0).unwrap();
         discarder.join().unwrap();
         assert_eq!(spool.versions().unwrap(), [0]);
-        let state = spool.hub().state();
+        let state = spool.shared().state();
         state.driver.core().assert_invariants();
         assert_eq!((state.waiting(), state.frames.len()), (0, 1));
         drop(state);

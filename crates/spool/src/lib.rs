@@ -62,6 +62,7 @@ mod time;
 mod wait;
 
 pub use batched::{Accumulate, Batched};
+pub use close::Unflushed;
 pub use coding::{AutoStats, CodecStats, Codecs, LaunchStats, RegionCoding};
 pub use error::{Error, ErrorKind};
 pub use gpu::On;
@@ -75,4 +76,5 @@ pub use unspool_codec::{
 };
 pub use unspool_core::{Lead, PolicyKind, TierKind};
 pub use unspool_cuda::kernels::ship as ship_kernels;
+pub use unspool_tiers::DiskMode;
 pub use wait::Wait;

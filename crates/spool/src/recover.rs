@@ -1,41 +1,54 @@
-//! Opening a durable directory again: what an earlier run left there comes back.
+//! Opening a durable directory again: what an earlier run left there comes back, and what does not
+//! is named.
 
-use unspool_codec::{FrameError, FrameErrorKind, Head, head_len, parse_head};
-use unspool_core::{Event, TierId, Version};
-use unspool_tiers::{Stored, Tier, TierError};
+use std::path::Path;
+
+use unspool_codec::{FrameError, FrameErrorKind, Head, head_len, parse_head, version_of};
+use unspool_core::{CheckpointId, Event, Failure, TierId, Version};
+use unspool_tiers::{Disk, FrameStart, LostFrame, Recovery, Stored, Tier, TierError};
 use unspool_transfer::Frame;
 
 use crate::error::{Error, ErrorKind};
-use crate::runtime::shared::Hub;
+use crate::runtime::frame_index::Unrecovered;
+use crate::runtime::shared::Shared;
 use crate::runtime::state::State;
 
 /// The bytes of a head that say how long it is.
 const START_BYTES: u64 = 4096;
+/// The most frames that are named one by one in the notes.
+const MOST_NOTES: usize = 100;
 
-/// Recovers the frames of the durable tiers, oldest first, so that of two frames of one version the
-/// newer stays. Torn and foreign ones are left where they are, with a note.
+/// Recovers the frames of the durable disk, oldest first, so that of two frames of one version the
+/// newer stays. Those that are damaged are left where they are; they and those that are missing are
+/// named in the notes, and their versions are known to be lost.
 ///
 /// # Errors
 /// `Io` when the directory cannot be read, `Invalid` when a newer Unspool wrote a frame in it.
-pub(crate) fn recover(hub: &Hub) -> Result<(), Error> {
-    hub.durable_tiers.iter().try_for_each(|tier| recover_from(hub, *tier))
+pub(crate) fn recover(shared: &Shared) -> Result<(), Error> {
+    let (Some(disk), Some(&tier)) = (&shared.disk, shared.durable_tiers.last()) else {
+        return Ok(());
+    };
+    let recovery = disk.take_recovery();
+    let notes = recovery.doubts.clone();
+    let mut rest = Recovering { shared, disk, tier, recovery: &recovery, notes };
+    let done = rest.all();
+    let notes = rest.notes;
+    let more = notes.len().saturating_sub(MOST_NOTES);
+    let mut state = shared.state();
+    state.notes.extend(notes.into_iter().take(MOST_NOTES));
+    if more > 0 {
+        state.notes.push(format!("{more} more frames did not come back."));
+    }
+    done
 }
 
-fn recover_from(hub: &Hub, tier: TierId) -> Result<(), Error> {
-    let store = hub.tier(tier);
-    let frames = store.list().map_err(|cause| unreadable(&cause).caused_by(cause))?;
-    for stored in frames {
-        let found = read_head(store, stored);
-        let mut state = hub.state();
-        match found {
-            Ok((head, checksum)) => recover_frame(hub, &mut state, tier, stored, head, checksum),
-            Err(Refused::Frame(cause)) if cause.kind() == FrameErrorKind::Newer => {
-                return Err(newer(store, &cause).caused_by(cause));
-            }
-            Err(refused) => refuse(hub, &mut state, tier, stored, &refused),
-        }
-    }
-    Ok(())
+/// A directory whose frames are being recovered.
+struct Recovering<'a> {
+    shared: &'a Shared,
+    disk: &'a Disk,
+    tier: TierId,
+    recovery: &'a Recovery,
+    notes: Vec<String>,
 }
 
 /// Why a frame is not recovered.
@@ -44,6 +57,108 @@ enum Refused {
     Tier(TierError),
     /// Bytes that its head announces.
     Length(u64),
+}
+
+impl Recovering<'_> {
+    fn all(&mut self) -> Result<(), Error> {
+        let store = self.shared.tier(self.tier);
+        let frames = store.list().map_err(|cause| unreadable(&cause).caused_by(cause))?;
+        let mut lost = self.recovery.lost.iter().peekable();
+        for stored in frames {
+            while let Some(lost) = lost.next_if(|lost| lost.id <= stored.id) {
+                self.lose(lost);
+            }
+            match read_head(store, stored) {
+                Ok((head, checksum)) => self.adopt(stored, head, checksum),
+                Err(refused) => self.refuse(stored, refused)?,
+            }
+        }
+        lost.for_each(|lost| self.lose(lost));
+        Ok(())
+    }
+
+    fn adopt(&self, stored: Stored, head: Head, checksum: u64) {
+        let (version, bytes) = (Version(head.version), head.payload_bytes);
+        let mut state = self.shared.state();
+        let older = state.driver.core().checkpoint(version);
+        let frame = Frame::found(head, checksum).into();
+        state.frames.insert(stored.id, frame, true);
+        let (checkpoint, tier) = (stored.id, self.tier);
+        self.shared.feed(&mut state, Event::Recover { checkpoint, version, bytes, tier });
+        if let Some(older) = older {
+            state.forget_if_gone(version, older);
+        }
+    }
+
+    /// Leaves a frame alone that cannot be read.
+    fn refuse(&mut self, stored: Stored, refused: Refused) -> Result<(), Error> {
+        let start = self.recovery.starts.get(&stored.id);
+        let file = self.disk.file(stored.id).unwrap_or_default();
+        let reason = match refused {
+            Refused::Frame(cause) if cause.kind() == FrameErrorKind::Newer => {
+                return Err(newer(&file, &cause).caused_by(cause));
+            }
+            // It has the name of a frame, and nothing else says that it is one.
+            Refused::Frame(cause) if cause.kind() == FrameErrorKind::Foreign && start.is_none() => {
+                let file = file.display();
+                self.notes.push(format!("{file} is left alone: {cause}"));
+                self.disk.disown(stored.id);
+                return Ok(());
+            }
+            Refused::Frame(cause) => format!("{}: {cause}", file.display()),
+            Refused::Tier(cause) => cause.to_string(),
+            Refused::Length(expected) => format!(
+                "{} has {} bytes and its head announces {expected}.",
+                file.display(),
+                stored.bytes
+            ),
+        };
+        self.give_up(stored.id, start, ErrorKind::Corrupt, &file, reason);
+        Ok(())
+    }
+
+    /// Notes a frame that the directory should hold and does not.
+    fn lose(&mut self, lost: &LostFrame) {
+        let kind = match lost.failure {
+            Failure::Missing => ErrorKind::Lost,
+            _ => ErrorKind::Corrupt,
+        };
+        let reason = format!("{} {}.", lost.file.display(), lost.what);
+        self.give_up(lost.id, Some(&lost.start), kind, &lost.file, reason);
+    }
+
+    /// The frame `id` does not come back. Its id must not be given again, so the core sees it come
+    /// and go.
+    fn give_up(
+        &mut self,
+        id: CheckpointId,
+        start: Option<&FrameStart>,
+        kind: ErrorKind,
+        file: &Path,
+        reason: String,
+    ) {
+        let (shared, tier) = (self.shared, self.tier);
+        let mut state = shared.state();
+        state.refused_frames.push(id);
+        let unused = unused_version(&state);
+        let recover = Event::Recover { checkpoint: id, version: unused, bytes: 0, tier };
+        shared.feed(&mut state, recover);
+        shared.feed(&mut state, Event::Discard { version: unused });
+        let Some(version) = start.and_then(|start| version_of(start)) else {
+            state.frames.set_nameless(file.display().to_string());
+            self.notes
+                .push(format!("A frame, nobody knows of which version, is left out: {reason}"));
+            return;
+        };
+        // An older frame of that version is not what was saved last. Its file stays.
+        if let Some(older) = state.driver.core().checkpoint(Version(version)) {
+            state.refused_frames.push(older);
+            shared.feed(&mut state, Event::Discard { version: Version(version) });
+            state.forget_if_gone(Version(version), older);
+        }
+        self.notes.push(format!("Version {version} is left out: {reason}"));
+        state.frames.set_unrecovered(version, Unrecovered { kind, reason });
+    }
 }
 
 fn read_head(store: &dyn Tier, stored: Stored) -> Result<(Head, u64), Refused> {
@@ -68,42 +183,6 @@ fn read_start(store: &dyn Tier, stored: Stored, len: u64) -> Result<Vec<u8>, Ref
     Ok(bytes)
 }
 
-fn recover_frame(
-    hub: &Hub,
-    state: &mut State,
-    tier: TierId,
-    stored: Stored,
-    head: Head,
-    checksum: u64,
-) {
-    let (version, bytes) = (Version(head.version), head.payload_bytes);
-    let older = state.driver.core().checkpoint(version);
-    let frame = Frame::found(head, checksum).into();
-    state.frames.insert(stored.id, frame, true);
-    hub.feed(state, Event::Adopt { checkpoint: stored.id, version, bytes, tier });
-    if let Some(older) = older {
-        state.forget_if_gone(version, older);
-    }
-}
-
-/// Leaves a frame alone. Its id must not be given again, so the core sees it come and go.
-fn refuse(hub: &Hub, state: &mut State, tier: TierId, stored: Stored, refused: &Refused) {
-    let reason = match refused {
-        Refused::Frame(cause) => cause.to_string(),
-        Refused::Tier(cause) => cause.to_string(),
-        Refused::Length(expected) => format!(
-            "it has {} bytes and its head announces {expected}. It was cut off while it was \
-             written; remove it.",
-            stored.bytes
-        ),
-    };
-    state.notes.push(format!("Frame {:016x} was not adopted: {reason}", stored.id.0));
-    state.refused_frames.push(stored.id);
-    let version = unused_version(state);
-    hub.feed(state, Event::Adopt { checkpoint: stored.id, version, bytes: 0, tier });
-    hub.feed(state, Event::Discard { version });
-}
-
 /// A version that names no checkpoint.
 fn unused_version(state: &State) -> Version {
     let core = state.driver.core();
@@ -115,8 +194,7 @@ fn unreadable(cause: &TierError) -> Error {
     Error::new(ErrorKind::Io, format!("The history cannot be opened: {cause}"))
 }
 
-fn newer(store: &dyn Tier, cause: &FrameError) -> Error {
-    let location = store.describe().location;
-    let message = format!("The history in {location} cannot be opened: {cause}");
+fn newer(file: &Path, cause: &FrameError) -> Error {
+    let message = format!("The history cannot be opened because of {}: {cause}", file.display());
     Error::new(ErrorKind::Invalid, message)
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use unspool_codec::Outer;
 use unspool_core::{PolicyKind, TierKind};
+use unspool_tiers::DiskMode;
 
 use crate::coding::Codecs;
 use crate::gpu::On;
@@ -111,14 +112,21 @@ impl Default for Settings {
 /// The disk tier of a spool.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct DiskSettings {
-    /// The directory. An ephemeral spool makes a directory of its own in it and removes that at
-    /// close; a durable one keeps its frames in it.
+    /// The directory; it is created when the one that is to contain it exists. An ephemeral spool
+    /// makes a directory of its own in it and removes that at close; a durable one keeps its frames
+    /// in it.
     pub path: PathBuf,
     /// The most bytes that the frames may take; `None` when only the file system sets a limit.
     pub capacity: Option<u64>,
     /// Whether the frames outlive the spool: [`Spool::flush`](crate::Spool::flush) then makes
     /// them survive a crash of the machine, and opening the directory again finds them.
     pub durable: bool,
+    /// Whether the directory is only read: that of a durable spool, which may be somebody else's,
+    /// on a read-only file system, or in use by its writer. Saves and discards are then refused,
+    /// and nothing in it is written, locked or removed. Default: it is written.
+    pub mode: DiskMode,
+    /// The permissions of the files of a durable spool, as of `chmod`. Default: `0o600`.
+    pub permissions: u32,
     /// What packs whole frames on their way to the disk; the tiers above keep them as they are.
     /// Default: nothing.
     pub compress: Option<Outer>,
@@ -127,6 +135,13 @@ pub struct DiskSettings {
 impl DiskSettings {
     /// An ephemeral disk tier in the directory `path`, without a limit of its own.
     pub fn new(path: impl Into<PathBuf>) -> Self {
-        DiskSettings { path: path.into(), capacity: None, durable: false, compress: None }
+        DiskSettings {
+            path: path.into(),
+            capacity: None,
+            durable: false,
+            mode: DiskMode::default(),
+            permissions: 0o600,
+            compress: None,
+        }
     }
 }

@@ -11,19 +11,22 @@ use unspool_codec::{Head, RegionSpec};
 use unspool_core::{CheckpointId, Event, TierId, TierKind, Version};
 use unspool_transfer::sync::{MutexGuard, lock};
 
+use crate::close::{self, Unflushed};
 use crate::coding::{Codecs, RegionCoding, codings};
 use crate::error::{Error, ErrorKind};
 use crate::gpu::Gpu;
 use crate::restore::RestoreTicket;
 use crate::runtime::deferred;
-use crate::runtime::shared::{Hub, check_open};
+use crate::runtime::memory;
+use crate::runtime::shared::{Shared, check_open};
+use crate::runtime::stack::check_writable;
 use crate::runtime::state::State;
 use crate::runtime::timeline::write_chrome;
 use crate::runtime::waiting::{Asked, Until};
 use crate::save::{Checkpoint, SaveTicket};
 use crate::settings::Settings;
 use crate::wait::Wait;
-use crate::{close, durability, recover};
+use crate::{durability, recover};
 
 /// Hints are taken in pieces of this many, so that other calls get their turn in between.
 const HINTS_AT_ONCE: usize = 1024;
@@ -42,33 +45,35 @@ pub struct Use {
 /// All methods take `&self` and may be called from several threads at once. Dropping it closes
 /// it; in a forked child everything is an error and dropping it does nothing.
 pub struct Spool {
-    hub: Arc<Hub>,
+    shared: Arc<Shared>,
 }
 
 impl Spool {
-    /// Opens a spool. A durable disk tier brings back what an earlier run left in its directory.
+    /// Opens a spool. A durable disk tier brings back what an earlier run left in its directory; a
+    /// frame there that is damaged or missing is left out and named in [`stats`](Self::stats),
+    /// among the notes of the application.
     ///
     /// # Errors
     /// `Invalid` when the settings make no sense, `Io` when a tier cannot be made.
     pub fn open(settings: Settings) -> Result<Spool, Error> {
-        Spool::on(Hub::open(settings)?)
+        Spool::on(Shared::open(settings)?)
     }
 
-    /// A spool on a new hub.
-    pub(crate) fn on(hub: Arc<Hub>) -> Result<Spool, Error> {
-        let spool = Spool { hub };
-        recover::recover(&spool.hub)?;
+    /// A spool on a new shared.
+    pub(crate) fn on(shared: Arc<Shared>) -> Result<Spool, Error> {
+        let spool = Spool { shared };
+        recover::recover(&spool.shared)?;
         Ok(spool)
     }
 
-    pub(crate) fn hub(&self) -> &Arc<Hub> {
-        &self.hub
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
+        &self.shared
     }
 
     /// The GPU under its tiers; `None` when they are in main memory.
     #[must_use]
     pub fn gpu(&self) -> Option<&Gpu> {
-        self.hub.gpu.as_ref()
+        self.shared.gpu.as_ref()
     }
 
     /// The GPU `ordinal`, for arrays on it: that of the spool, or another one for a spool that has
@@ -77,7 +82,7 @@ impl Spool {
     /// # Errors
     /// `WrongDevice` when the spool is on another one, `NoDevice` when there is no such device.
     pub fn gpu_of(&self, ordinal: u32) -> Result<Gpu, Error> {
-        self.hub.gpu_of(ordinal)
+        self.shared.gpu_of(ordinal)
     }
 
     /// Waits until there is room for a checkpoint of these regions, and lends that room. Its
@@ -85,14 +90,15 @@ impl Spool {
     ///
     /// # Errors
     /// `Duplicate`, `NotYetSaved` (another call is saving this version), `TooLarge`, `Full`,
-    /// `Timeout`, `Interrupted`, `Closed`, `Forked`, and `Invalid` when the regions make no sense.
+    /// `Timeout`, `Interrupted`, `ReadOnly`, `Closed`, `Forked`, and `Invalid` when the regions
+    /// make no sense.
     pub fn save(
         &self,
         version: i64,
         regions: Vec<RegionSpec>,
         wait: &Wait<'_>,
     ) -> Result<SaveTicket, Error> {
-        self.save_as(version, regions, &self.hub().settings.codec, wait)
+        self.save_as(version, regions, &self.shared().settings.codec, wait)
     }
 
     /// As [`save`](Self::save), with these codecs.
@@ -106,20 +112,22 @@ impl Spool {
         codecs: &Codecs,
         wait: &Wait<'_>,
     ) -> Result<SaveTicket, Error> {
-        crate::save::save_as(self.hub(), version, regions, codecs, wait)
+        memory::check_for_save(&self.shared)?;
+        check_writable(&self.shared().settings, version, "saved")?;
+        crate::save::save_as(self.shared(), version, regions, codecs, wait)
     }
 
     /// A checkpoint for [`save_many`](Self::save_many), encoded as the settings say. Nothing is
     /// saved yet.
     ///
     /// # Errors
-    /// `Invalid` when the regions make no sense, `Forked`.
+    /// `Invalid` when the regions make no sense, `ReadOnly`, `Forked`.
     pub fn checkpoint<'a>(
         &self,
         version: i64,
         regions: Vec<RegionSpec>,
     ) -> Result<Checkpoint<'a>, Error> {
-        self.checkpoint_as(version, regions, &self.hub().settings.codec)
+        self.checkpoint_as(version, regions, &self.shared().settings.codec)
     }
 
     /// As [`checkpoint`](Self::checkpoint), with these codecs.
@@ -132,8 +140,10 @@ impl Spool {
         regions: Vec<RegionSpec>,
         codecs: &Codecs,
     ) -> Result<Checkpoint<'a>, Error> {
-        self.hub().check_process()?;
-        Ok(Checkpoint::of(Arc::new(self.hub().prepare(version, regions, codecs)?)))
+        self.shared().check_process()?;
+        memory::check_for_save(&self.shared)?;
+        check_writable(&self.shared().settings, version, "saved")?;
+        Ok(Checkpoint::of(Arc::new(self.shared().prepare(version, regions, codecs)?)))
     }
 
     /// Saves several checkpoints, in their order: arrays of a GPU are encoded by one launch where
@@ -153,7 +163,7 @@ impl Spool {
         checkpoints: &mut Vec<Checkpoint<'_>>,
         wait: &Wait<'_>,
     ) -> Result<(), Error> {
-        crate::save::save_many(self.hub(), checkpoints, wait)
+        crate::save::save_many(self.shared(), checkpoints, wait)
     }
 
     /// Waits for the bytes of a checkpoint and lends them.
@@ -162,7 +172,8 @@ impl Spool {
     /// `Unknown`, `Discarded`, `NotYetSaved`, `Io`, `Corrupt`, `Lost`, `Timeout`, `Interrupted`,
     /// `Closed`, `Forked`.
     pub fn restore(&self, version: i64, wait: &Wait<'_>) -> Result<RestoreTicket, Error> {
-        crate::restore::restore(self.hub(), version, wait)
+        memory::check()?;
+        crate::restore::restore(self.shared(), version, wait)
     }
 
     /// The regions of a saved checkpoint, without any I/O.
@@ -182,9 +193,9 @@ impl Spool {
     /// # Errors
     /// Those of [`regions`](Self::regions), and `Timeout`.
     pub fn achieved(&self, version: i64) -> Result<Vec<RegionCoding>, Error> {
-        self.hub.check_process()?;
-        let timeout = self.hub.settings.timeout;
-        let pending = self.hub.settle_all(timeout);
+        self.shared.check_process()?;
+        let timeout = self.shared.settings.timeout;
+        let pending = self.shared.drain(timeout);
         if !pending.is_empty() {
             return Err(deferred::late(&pending, timeout));
         }
@@ -197,13 +208,13 @@ impl Spool {
 
     /// The checkpoint that is saved under `version`, with the lock held.
     fn find(&self, version: i64) -> Result<(MutexGuard<'_, State>, CheckpointId), Error> {
-        let state = self.hub.enter()?;
+        let state = self.shared.enter()?;
         if let Some(id) = state.driver.core().checkpoint(Version(version)) {
             return Ok((state, id));
         }
         // The core refuses this restore at once, and knows why.
         let asked = Asked::Restore { version: Version(version) };
-        match self.hub.ask(state, asked, &Wait::default(), Until::Closing) {
+        match self.shared.ask(state, asked, &Wait::default(), Until::Closing) {
             Err(refused) => Err(refused),
             Ok(_) => unreachable!("the core serves only what is saved"),
         }
@@ -212,7 +223,8 @@ impl Spool {
     /// Adds entries to the end of the restore order.
     ///
     /// # Errors
-    /// `Closed`, `Forked`.
+    /// `Full` when there is no memory for more of them; those before are there then. `Closed`,
+    /// `Forked`.
     pub fn expect(&self, versions: impl IntoIterator<Item = i64>) -> Result<(), Error> {
         self.expect_uses(versions.into_iter().map(|version| Use { version, last: false }))
     }
@@ -222,19 +234,20 @@ impl Spool {
     /// they need not be. Advice: nothing is lost when that discard does not come.
     ///
     /// # Errors
-    /// `Closed`, `Forked`.
+    /// Those of [`expect`](Self::expect).
     pub fn expect_uses(&self, uses: impl IntoIterator<Item = Use>) -> Result<(), Error> {
-        self.hub.check_process()?;
+        self.shared.check_process()?;
         let mut uses = uses.into_iter();
         loop {
             // The iterator is the caller's code: it runs without the lock.
             let piece: Vec<Use> = uses.by_ref().take(HINTS_AT_ONCE).collect();
-            let mut state = self.hub.enter()?;
+            let mut state = self.shared.enter()?;
+            memory::check_for_hints(&state)?;
             for Use { version, last } in &piece {
                 let version = Version(*version);
                 let plain = Event::Expect { version };
                 let hint = if *last { Event::ExpectLast { version } } else { plain };
-                self.hub.feed(&mut state, hint);
+                self.shared.feed(&mut state, hint);
             }
             if piece.len() < HINTS_AT_ONCE {
                 return Ok(());
@@ -247,7 +260,7 @@ impl Spool {
     /// # Errors
     /// `Closed`, `Forked`.
     pub fn forget_hints(&self) -> Result<(), Error> {
-        self.tell(Event::ForgetHints)
+        self.feed(Event::ForgetHints)
     }
 
     /// Prefetching may start (the default).
@@ -255,7 +268,7 @@ impl Spool {
     /// # Errors
     /// `Closed`, `Forked`.
     pub fn start_prefetch(&self) -> Result<(), Error> {
-        self.tell(Event::StartPrefetch)
+        self.feed(Event::StartPrefetch)
     }
 
     /// No prefetch is started until [`start_prefetch`](Spool::start_prefetch).
@@ -263,12 +276,12 @@ impl Spool {
     /// # Errors
     /// `Closed`, `Forked`.
     pub fn hold_prefetch(&self) -> Result<(), Error> {
-        self.tell(Event::HoldPrefetch)
+        self.feed(Event::HoldPrefetch)
     }
 
-    fn tell(&self, event: Event) -> Result<(), Error> {
-        let mut state = self.hub.enter()?;
-        self.hub.feed(&mut state, event);
+    fn feed(&self, event: Event) -> Result<(), Error> {
+        let mut state = self.shared.enter()?;
+        self.shared.feed(&mut state, event);
         Ok(())
     }
 
@@ -287,7 +300,7 @@ impl Spool {
             return Err(Error::new(ErrorKind::Invalid, message));
         };
         let (version, tier) = (Version(version), TierId(place as u8));
-        self.hub.feed(&mut state, Event::Prefer { version, tier });
+        self.shared.feed(&mut state, Event::Prefer { version, tier });
         Ok(())
     }
 
@@ -295,11 +308,12 @@ impl Spool {
     /// that are under way still end well.
     ///
     /// # Errors
-    /// `Unknown`, `Discarded`, `NotYetSaved`, `Closed`, `Forked`.
+    /// `Unknown`, `Discarded`, `NotYetSaved`, `ReadOnly`, `Closed`, `Forked`.
     pub fn discard(&self, version: i64) -> Result<(), Error> {
+        check_writable(&self.shared.settings, version, "discarded")?;
         let (mut state, id) = self.find(version)?;
         let version = Version(version);
-        self.hub.feed(&mut state, Event::Discard { version });
+        self.shared.feed(&mut state, Event::Discard { version });
         state.forget_if_gone(version, id);
         Ok(())
     }
@@ -311,7 +325,7 @@ impl Spool {
     /// `TooLarge` when the disk is durable and a checkpoint is larger than it; `Full`, `Io`,
     /// `Timeout`, `Interrupted`, `Closed`, `Forked`.
     pub fn flush(&self, wait: &Wait<'_>) -> Result<(), Error> {
-        durability::flush(&self.hub, self.hub.enter()?, wait, Until::Closing)
+        durability::flush(&self.shared, self.shared.enter()?, wait)
     }
 
     /// The saved versions, in ascending order.
@@ -319,7 +333,7 @@ impl Spool {
     /// # Errors
     /// `Closed`, `Forked`.
     pub fn versions(&self) -> Result<Vec<i64>, Error> {
-        let versions = self.hub.enter()?.driver.core().versions();
+        let versions = self.shared.enter()?.driver.core().versions();
         Ok(versions.into_iter().map(|version| version.0).collect())
     }
 
@@ -328,7 +342,7 @@ impl Spool {
     /// # Errors
     /// `Closed`, `Forked`.
     pub fn contains(&self, version: i64) -> Result<bool, Error> {
-        Ok(self.hub.enter()?.driver.core().contains(Version(version)))
+        Ok(self.shared.enter()?.driver.core().contains(Version(version)))
     }
 
     /// Whether `version` survives a crash of the machine.
@@ -346,14 +360,14 @@ impl Spool {
     /// # Errors
     /// `Invalid` when the settings did not ask for a trace, `Io`, `Forked`.
     pub fn write_trace(&self, path: &Path) -> Result<(), Error> {
-        self.hub.check_process()?;
-        let timeline = self.hub.timeline.as_ref().ok_or_else(|| {
+        self.shared.check_process()?;
+        let timeline = self.shared.timeline.as_ref().ok_or_else(|| {
             let message = "This spool keeps no trace. Open it with `trace=True`.";
             Error::new(ErrorKind::Invalid, message)
         })?;
         let (spans, dropped) = {
             let timeline = lock(timeline);
-            (timeline.spans(), timeline.dropped())
+            (timeline.spans().ok_or_else(memory::exhausted)?, timeline.dropped())
         };
         let write = || {
             let mut out = BufWriter::new(File::create(path)?);
@@ -373,7 +387,7 @@ impl Spool {
     /// Whether the spool takes no calls any more.
     #[must_use]
     pub fn is_closed(&self) -> bool {
-        self.hub.is_forked() || check_open(&self.hub.state()).is_err()
+        self.shared.is_forked() || check_open(&self.shared.state()).is_err()
     }
 
     /// Ends the work: a durable spool first writes everything to its disk and syncs it, any other
@@ -381,34 +395,45 @@ impl Spool {
     /// nothing.
     ///
     /// # Errors
-    /// `Full` or `Io` when something could not be made durable, `Timeout` when a worker did not
-    /// end in time, `Forked`. The spool is closed in each case.
+    /// `Full`, `TooLarge`, `Io` or `Timeout` when something could not be made durable; the spool is
+    /// open then as before, and can be closed again. `Timeout` when a worker did not end in time;
+    /// the spool is closed then. `Forked`.
     pub fn close(&self) -> Result<(), Error> {
-        self.close_within(self.hub.settings.timeout)
+        self.close_as(Unflushed::Keep, &Wait::default())
     }
 
-    /// As [`close`](Self::close), within `timeout`.
+    /// As [`close`](Self::close); `unflushed` says what becomes of what cannot be made durable.
+    ///
+    /// # Errors
+    /// Those of `close`, and `Interrupted`. [`Error::unsaved`] names what is not durable. The spool
+    /// is closed in each case but `Forked` when that is discarded.
+    pub fn close_as(&self, unflushed: Unflushed, wait: &Wait<'_>) -> Result<(), Error> {
+        self.shared.check_process()?;
+        close::close(&self.shared, unflushed, wait)
+    }
+
+    /// Closes it within `timeout`, whatever cannot be made durable.
     pub(crate) fn close_within(&self, timeout: Duration) -> Result<(), Error> {
-        self.hub.check_process()?;
-        close::close(&self.hub, timeout)
+        self.close_as(Unflushed::Discard, &Wait::at_most(timeout))
     }
 }
 
 impl Drop for Spool {
     fn drop(&mut self) {
-        if self.hub.is_forked() {
+        if self.shared.is_forked() {
             // The tiers belong to the parent: dropping them here would remove its files.
-            std::mem::forget(Arc::clone(&self.hub));
+            std::mem::forget(Arc::clone(&self.shared));
             return;
         }
         // Nobody is there to hear of an error; `close` tells it.
-        let _ = close::close(&self.hub, self.hub.drop_timeout());
+        let wait = Wait::at_most(self.shared.drop_timeout());
+        let _ = close::close(&self.shared, Unflushed::Discard, &wait);
     }
 }
 
 impl fmt::Debug for Spool {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Spool").field("settings", &self.hub.settings).finish_non_exhaustive()
+        f.debug_struct("Spool").field("settings", &self.shared.settings).finish_non_exhaustive()
     }
 }
 

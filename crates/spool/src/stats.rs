@@ -55,6 +55,11 @@ pub struct ApplicationStats {
     pub discards: u64,
     /// Checkpoints that are saved and not discarded.
     pub checkpoints: u64,
+    /// Those of them that are not in the slowest tier that can hold them yet: what a flush waits
+    /// for.
+    pub unflushed: u64,
+    /// Their payload bytes, as they are stored.
+    pub unflushed_bytes: u64,
     /// Spans that did not fit into the trace.
     pub dropped_spans: u64,
     /// What went wrong without stopping anything, in sentences for people.

@@ -480,15 +480,15 @@ fn without_memory_for_them_checkpoints_are_encoded_alone() {
     spool.close().unwrap();
 }
 
-/// A save of which the copy aside is refused, and the mark behind it where `mark_too`.
+/// A save of which the copy aside is refused, and the fence behind it where `fence_too`.
 fn refused_copy(
     (fake, application, spool): (&Fake, &Application, &Batched),
     version: i64,
-    mark_too: bool,
+    fence_too: bool,
 ) -> String {
     let specs = vec![floats("u", LEN)];
     fake.fail("cuMemcpyDtoDAsync_v2", 1, 2);
-    if mark_too {
+    if fence_too {
         fake.fail("cuEventRecord", 1, 2);
     }
     let array = array_of(&application.array);
@@ -501,16 +501,16 @@ fn refused_copy(
 fn saves_are_held_together_again_after_a_copy_aside_was_refused() {
     let fake = Fake::start();
     let application = application().unwrap();
-    for mark_too in [false, true] {
+    for fence_too in [false, true] {
         let spool = open(|_| ()).unwrap();
         (0..3).for_each(|version| application.save(&spool, version).unwrap());
-        let told = refused_copy((&fake, &application, &spool), 100, mark_too);
+        let told = refused_copy((&fake, &application, &spool), 100, fence_too);
         assert!(told.contains("memory"), "{told}");
         (3..67).for_each(|version| application.save(&spool, version).unwrap());
         let all = launches(&spool);
         assert!(all.launches <= 10 && all.most == 8, "{all:?}");
         let given_up = notes(&spool).iter().any(|note| note.contains("given up and taken anew"));
-        assert_eq!(given_up, mark_too);
+        assert_eq!(given_up, fence_too);
         for version in 0..67 {
             assert!(application.restored_error(&spool, version).unwrap() <= BOUND, "{version}");
         }

@@ -8,7 +8,7 @@ use std::sync::Once;
 use application::{Application, BOUND, Outcome, array_of, error, every_other, floats, open, wait};
 use unspool::{Bound, Codecs, Spec, Spool, Zfp};
 use unspool_cuda::Arch;
-use unspool_cuda::kernels::{Image, Key, Made, Pack, Source, Target, shipped};
+use unspool_cuda::kernels::{Image, KernelText, Key, NewImage, Pack, Target, shipped};
 use unspool_fakecuda::{Fake, IMAGE};
 
 /// `CUDA_ERROR_NO_BINARY_FOR_GPU`.
@@ -24,7 +24,7 @@ fn wave(version: i64) -> Vec<u8> {
 fn ship() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
-        let made = |source: Source| Made {
+        let made = |source: KernelText| NewImage {
             key: Key::of(&source.text),
             target: Target::Code(Arch::new(9, 0)),
             image: Image::from_bytes(IMAGE.to_vec()).expect("an image"),

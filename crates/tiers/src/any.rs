@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::arena::Arena;
 use crate::tier::Tier;
 
-/// An arena, whose bytes are lent, or a store, into which they are copied.
+/// An arena, whose bytes are borrowed in place, or a store, into which they are copied.
 #[derive(Clone, Debug)]
 pub enum AnyTier {
     /// Memory, whose places the core chooses.

@@ -77,11 +77,11 @@ impl DeviceArray {
         unsafe { DeviceSpan::foreign(context, self.address, self.bytes) }
     }
 
-    /// Copies its items to `to`, one after the other, behind what is on `stream`. Only enqueued.
+    /// Copies its items to `to`, one after the other, after what is on `stream`. Only enqueued.
     ///
     /// # Errors
     /// When lengths or devices differ, or the driver refuses; for an array that is not dense also
-    /// when there is no compiler for the kernel that it needs.
+    /// when a compiler for the kernel that it needs is missing.
     pub fn gather(
         &self,
         strided: &StridedCopies,
@@ -97,7 +97,7 @@ impl DeviceArray {
         }
     }
 
-    /// Copies `from` to its items, behind what is on `stream`. Only enqueued.
+    /// Copies `from` to its items, after what is on `stream`. Only enqueued.
     ///
     /// # Errors
     /// Those of [`gather`](Self::gather), and when items of the array share memory.

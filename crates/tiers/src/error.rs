@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use unspool_core::Failure;
 
-/// An error of a tier. Cheap to clone: one failure may have to be told to several callers.
+/// An error of a tier. Cheap to clone: one failure may have to be reported to several callers.
 ///
 /// Its text is a sentence with a remedy; [`TierError::kind`] is what the core needs to know.
 #[derive(Clone, Debug)]
@@ -66,7 +66,7 @@ impl TierError {
         self.edit(|details| details.advice = advice.into())
     }
 
-    /// The same error with the error of the operating system behind it.
+    /// The same error with the error of the operating system that caused it.
     #[must_use]
     pub fn with_cause(self, cause: io::Error) -> TierError {
         self.edit(|details| details.cause = Some(cause))

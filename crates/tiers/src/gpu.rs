@@ -1,12 +1,12 @@
 //! The device under a spool's arenas: its context, a stream for copies that nobody else orders, and
-//! the events that mark how far work has come.
+//! the events that say how far work has come.
 
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use unspool_core::Failure;
-use unspool_cuda::{Context, DeviceError, DeviceErrorKind, Driver, Mark, Marks, Stream};
+use unspool_cuda::{Context, DeviceError, DeviceErrorKind, Driver, Fence, FencePool, Stream};
 
 use crate::error::TierError;
 
@@ -14,7 +14,7 @@ use crate::error::TierError;
 pub struct Gpu {
     context: Context,
     stream: Stream,
-    marks: Arc<Marks>,
+    fences: Arc<FencePool>,
     limit: Duration,
 }
 
@@ -23,11 +23,11 @@ impl Gpu {
     /// work on it takes at most `limit`.
     ///
     /// # Errors
-    /// When there is no driver or no such device, or no context can be made on it.
+    /// When the driver or the device is missing, or a context cannot be made on it.
     pub fn open(ordinal: u32, limit: Duration) -> Result<Arc<Gpu>, DeviceError> {
         let context = Context::new(&Driver::load()?, ordinal)?;
-        let (stream, marks) = (Stream::new(&context)?, Marks::new(&context));
-        Ok(Arc::new(Gpu { context, stream, marks, limit }))
+        let (stream, fences) = (Stream::new(&context)?, FencePool::new(&context));
+        Ok(Arc::new(Gpu { context, stream, fences, limit }))
     }
 
     /// Its context.
@@ -54,23 +54,23 @@ impl Gpu {
         self.limit
     }
 
-    /// A mark behind everything enqueued on `stream` so far.
+    /// A fence after everything enqueued on `stream` so far.
     ///
     /// # Errors
     /// When the context is broken or out of resources.
-    pub fn mark(&self, stream: &Stream) -> Result<Mark, DeviceError> {
-        self.marks.record(stream)
+    pub fn fence(&self, stream: &Stream) -> Result<Fence, DeviceError> {
+        self.fences.record(stream)
     }
 
-    /// A mark behind everything enqueued on `stream` so far. Where none can be had, which happens
+    /// A fence after everything enqueued on `stream` so far. Where none can be had, which happens
     /// when the device has no memory left, this waits until the stream has nothing left to do and
     /// gives `None`.
     ///
     /// # Errors
     /// When the work on the stream failed, or was not done in time: it may still be under way.
-    pub fn mark_or_wait(&self, stream: &Stream) -> Result<Option<Mark>, DeviceError> {
-        match self.mark(stream) {
-            Ok(mark) => Ok(Some(mark)),
+    pub fn fence_or_wait(&self, stream: &Stream) -> Result<Option<Fence>, DeviceError> {
+        match self.fence(stream) {
+            Ok(fence) => Ok(Some(fence)),
             Err(_) => stream.drain(self.limit).map(|()| None),
         }
     }
@@ -82,7 +82,7 @@ impl fmt::Debug for Gpu {
     }
 }
 
-/// An error of the device while doing `operation` at `location`, as a tier tells it.
+/// An error of the device while doing `operation` at `location`, as a tier reports it.
 pub(crate) fn device_failed(
     operation: &'static str,
     location: impl Into<String>,

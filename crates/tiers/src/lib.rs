@@ -13,15 +13,13 @@ mod error;
 mod gpu;
 #[cfg(test)]
 mod testing;
-mod text;
 mod tier;
 
 pub use any::AnyTier;
 pub use arena::{Arena, ReadGuard, WriteGuard};
 pub use array::DeviceArray;
-pub use disk::{Disk, DiskIo, DiskOptions};
+pub use disk::{Disk, DiskIo, DiskMode, DiskOptions, FrameStart, LostFrame, Recovery};
 pub use error::{Progress, TierError};
 pub use gpu::{Gpu, failure_of};
-pub use text::Bytes;
 pub use tier::{Description, Stored, Tier};
 pub use unspool_cuda::{MemoryLeft, memory_left};

@@ -35,7 +35,7 @@ pub trait Tier: Send + Sync + fmt::Debug {
     /// Forgets the frame of `id` and gives its room back.
     ///
     /// # Errors
-    /// When there is no such frame or the medium fails.
+    /// When the frame is not there or the medium fails.
     fn delete(&self, id: CheckpointId) -> Result<(), TierError>;
 
     /// Every frame that is completely stored, in ascending order of id.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use unspool_core::CheckpointId;
 use unspool_cuda::{
-    DeviceArenaOptions, DeviceMemory, DeviceSpan, Mark, PinnedOptions, Stream, Unregistered, copy,
+    DeviceArenaOptions, DeviceMemory, DeviceSpan, Fence, PinnedOptions, Stream, Unregistered, copy,
 };
 use unspool_fakecuda::Fake;
 use unspool_tiers::{Arena, Gpu, Tier};
@@ -29,19 +29,19 @@ fn on_device(gpu: &Arc<Gpu>) -> Arena {
 fn filled(gpu: &Gpu, byte: u8) -> DeviceMemory {
     let memory = DeviceMemory::new(gpu.context(), LEN).expect("the fake has room");
     copy::fill(gpu.stream(), &memory.span(), byte).expect("the fake takes it");
-    gpu.mark(gpu.stream()).expect("a mark").wait(LIMIT).expect("done");
+    gpu.fence(gpu.stream()).expect("a fence").wait(LIMIT).expect("done");
     memory
 }
 
 /// Enqueues a save of `from` as `id`, as the application does.
-fn save(gpu: &Gpu, arena: &Arena, id: CheckpointId, from: &DeviceSpan, stream: &Stream) -> Mark {
+fn save(gpu: &Gpu, arena: &Arena, id: CheckpointId, from: &DeviceSpan, stream: &Stream) -> Fence {
     let mut guard = arena.create(id, 0, LEN).expect("room");
     guard.order(stream).expect("ordered");
     copy::device_to_device(stream, guard.device().expect("on the device"), from).expect("copied");
-    let mark = gpu.mark(stream).expect("a mark");
-    guard.leave_mark(mark.clone());
+    let fence = gpu.fence(stream).expect("a fence");
+    guard.leave_fence(fence.clone());
     guard.commit();
-    mark
+    fence
 }
 
 /// The bytes of `id`, by way of the tier's own stream.
@@ -111,7 +111,7 @@ fn work_of_a_writer_that_gave_up_is_waited_for() {
 }
 
 #[test]
-fn main_memory_is_lent_when_the_device_no_longer_uses_it_and_the_wait_is_bounded() {
+fn main_memory_is_borrowed_when_the_device_no_longer_uses_it_and_the_wait_is_bounded() {
     let fake = Fake::start();
     let gpu = gpu(Duration::from_millis(50));
     let arena = Arena::pinned(&gpu, 4 << 20, &PinnedOptions::default()).unwrap();
@@ -128,11 +128,11 @@ fn main_memory_is_lent_when_the_device_no_longer_uses_it_and_the_wait_is_bounded
     assert!(error.to_string().contains("was not done after 0.050 s"), "{error}");
     fake.release();
     assert_eq!(content(&arena, A), vec![1; LEN as usize]);
-    arena.forget(A).expect("the read that failed left no borrow behind");
+    arena.forget(A).expect("the read that failed left no borrow");
 }
 
 #[test]
-fn bytes_that_a_smaller_entry_left_are_lent_behind_the_work_that_may_still_use_them() {
+fn bytes_that_a_smaller_entry_left_are_borrowed_after_the_work_that_may_still_use_them() {
     let fake = Fake::start();
     let gpu = gpu(LIMIT);
     let (arena, ones) = (on_device(&gpu), filled(&gpu, 1));
@@ -144,8 +144,8 @@ fn bytes_that_a_smaller_entry_left_are_lent_behind_the_work_that_may_still_use_t
     guard.leave(&stream).unwrap();
     guard.commit_at(0, 512).unwrap();
     let next = arena.create(B, 512, LEN - 512).unwrap();
-    let error = next.settle(Duration::from_millis(1)).unwrap_err();
+    let error = next.wait(Duration::from_millis(1)).unwrap_err();
     assert!(error.to_string().contains("not done"), "{error}");
     fake.release();
-    next.settle(LIMIT).unwrap();
+    next.wait(LIMIT).unwrap();
 }

@@ -1,21 +1,23 @@
 //! Copies between arenas, in main memory and over the links of a device.
 //!
-//! Each copy over a link has a stream of its own for as long as it lasts, so that both directions
-//! and several checkpoints are under way at once. The worker first waits until the application's
-//! work on the bytes is done, which is no part of the time that the link takes, and in the end for
-//! the mark behind its copy: what is reported as done is done.
+//! Each copy over a link uses a stream of its own, so that both directions and several checkpoints
+//! are in flight at once. The worker first waits until the application's work on the bytes is done,
+//! which does not count as time of the link, and at the end for the fence after its copy: only
+//! complete copies are reported as done.
 
 use std::sync::Arc;
 
 use unspool_core::Failure;
-use unspool_cuda::{DeviceError, DeviceSpan, Mark, StagingRing, Stream, Unregistered, copy as raw};
+use unspool_cuda::{
+    DeviceError, DeviceSpan, Fence, StagingRing, Stream, Unregistered, copy as raw,
+};
 use unspool_tiers::{Gpu, ReadGuard, WriteGuard};
 
 use crate::error::TransferError;
 use crate::sync::{Mutex, lock};
 
-/// A copy in main memory looks for its cancellation after so many bytes, one over a link while so
-/// many are on their way: about a millisecond.
+/// Bytes between two checks for a cancellation, in main memory and over a link: about a
+/// millisecond.
 const CHUNK: usize = 4 << 20;
 const PIECE: u64 = 64 << 20;
 
@@ -23,62 +25,62 @@ const PIECE: u64 = 64 << 20;
 const SLOT: u64 = 2 << 20;
 const SLOTS: usize = 4;
 
-/// What a copy over a link needs besides the bytes.
+/// The stream and the buffers of a copy over a link.
 #[derive(Debug)]
-struct Way {
+struct LinkStream {
     gpu: Arc<Gpu>,
     stream: Stream,
-    /// Made when it is first needed.
+    /// Created when it is first needed.
     ring: Option<StagingRing>,
 }
 
-impl Way {
-    fn new(gpu: &Arc<Gpu>) -> Result<Way, DeviceError> {
+impl LinkStream {
+    fn new(gpu: &Arc<Gpu>) -> Result<LinkStream, DeviceError> {
         let stream = Stream::new(gpu.context())?;
-        Ok(Way { gpu: Arc::clone(gpu), stream, ring: None })
+        Ok(LinkStream { gpu: Arc::clone(gpu), stream, ring: None })
     }
 }
 
-/// The ways that are not in use.
+/// The idle streams.
 #[derive(Debug, Default)]
-pub(crate) struct Links(Mutex<Vec<Way>>);
+pub(crate) struct Links(Mutex<Vec<LinkStream>>);
 
 impl Links {
-    /// Lends a way of `gpu` to `body`. One whose work has failed is not used again.
+    /// Runs `body` with a stream of `gpu`, which is reused only if `body` succeeds.
     fn with<T>(
         &self,
         gpu: &Arc<Gpu>,
-        body: impl FnOnce(&mut Way) -> Result<T, DeviceError>,
+        body: impl FnOnce(&mut LinkStream) -> Result<T, DeviceError>,
     ) -> Result<T, DeviceError> {
         let idle = {
-            let mut ways = lock(&self.0);
-            let found = ways.iter().position(|way| Arc::ptr_eq(&way.gpu, gpu));
-            found.map(|index| ways.swap_remove(index))
+            let mut idle = lock(&self.0);
+            let found = idle.iter().position(|link| Arc::ptr_eq(&link.gpu, gpu));
+            found.map(|index| idle.swap_remove(index))
         };
-        let mut way = idle.map_or_else(|| Way::new(gpu), Ok)?;
-        let done = body(&mut way)?;
-        lock(&self.0).push(way);
+        let mut link = idle.map_or_else(|| LinkStream::new(gpu), Ok)?;
+        let done = body(&mut link)?;
+        lock(&self.0).push(link);
         Ok(done)
     }
 
-    /// Copies what a device's arena holds to `to`.
+    /// Copies a range of a device's arena to `to`.
     pub(crate) fn download(&self, from: &ReadGuard, to: &mut [u8]) -> Result<(), DeviceError> {
         let Some((span, gpu)) = from.device().zip(from.gpu()) else { return Ok(()) };
-        self.with(gpu, |way| {
-            from.order(&way.stream)?;
-            raw::device_to_host(&way.stream, to, span, gpu.limit())
+        self.with(gpu, |link| {
+            from.order(&link.stream)?;
+            raw::device_to_host(&link.stream, to, span, gpu.limit())
         })
     }
 
     /// Copies `from` into a device's arena.
     pub(crate) fn upload(&self, from: &[u8], to: &mut WriteGuard) -> Result<(), DeviceError> {
         let Some((span, gpu)) = to.device().cloned().zip(to.gpu().cloned()) else { return Ok(()) };
-        self.with(&gpu, |way| {
-            to.order(&way.stream)?;
-            let copied = raw::host_to_device(&way.stream, &span, from, gpu.limit());
+        self.with(&gpu, |link| {
+            to.order(&link.stream)?;
+            let copied = raw::host_to_device(&link.stream, &span, from, gpu.limit());
             if copied.is_err() {
-                // It may still be on its way: the bytes wait for it.
-                to.leave(&way.stream)?;
+                // The copy may still be in flight: the guard keeps the bytes until it is done.
+                to.leave(&link.stream)?;
             }
             copied
         })
@@ -86,18 +88,18 @@ impl Links {
 }
 
 /// Waits until earlier work on the bytes of both is done.
-pub(crate) fn settle(source: &ReadGuard, target: &WriteGuard) -> Result<(), TransferError> {
+pub(crate) fn wait_for_both(source: &ReadGuard, target: &WriteGuard) -> Result<(), TransferError> {
     if let Some(gpu) = source.gpu() {
-        source.settle(gpu.limit())?;
+        source.wait(gpu.limit())?;
     }
     if let Some(gpu) = target.gpu() {
-        target.settle(gpu.limit())?;
+        target.wait(gpu.limit())?;
     }
     Ok(())
 }
 
-/// Copies the bytes of `source`, which are settled, to `target` and completes it. `false` when
-/// `is_cancelled` said so on the way; the target then holds nothing.
+/// Copies the bytes of `source`, whose earlier work is done, to `target` and completes it. Returns
+/// `false` if `is_cancelled` became true on the way; the target then holds nothing.
 pub(crate) fn copy(
     mut source: ReadGuard,
     mut target: WriteGuard,
@@ -111,7 +113,7 @@ pub(crate) fn copy(
     let gpu = source.gpu().or(target.gpu()).cloned();
     let done = match gpu {
         Some(gpu) if source.device().is_some() || target.device().is_some() => {
-            links.with(&gpu, |way| over_link(&mut source, &mut target, way, is_cancelled))?
+            links.with(&gpu, |link| over_link(&mut source, &mut target, link, is_cancelled))?
         }
         _ => in_memory(&source, &mut target, is_cancelled),
     };
@@ -132,49 +134,50 @@ fn in_memory(source: &ReadGuard, target: &mut WriteGuard, is_cancelled: &dyn Fn(
     true
 }
 
-/// Copies piece by piece, with the next one enqueued before the last one is done.
+/// Copies piece by piece, enqueueing the next one before the last one is done.
 fn over_link(
     source: &mut ReadGuard,
     target: &mut WriteGuard,
-    way: &mut Way,
+    link: &mut LinkStream,
     is_cancelled: &dyn Fn() -> bool,
 ) -> Result<bool, DeviceError> {
-    // Registrations of the host arena leave gaps for copies that are under way.
+    // Registrations of the host arena leave gaps while copies are in flight.
     let pinned = source.pinned().or(target.pinned());
     let _busy = pinned.map(|(pinned, _)| pinned.busy());
-    let mut last: Option<Mark> = None;
+    let mut last: Option<Fence> = None;
     for offset in (0..source.len()).step_by(PIECE as usize) {
         if is_cancelled() {
-            return wait(last, &way.gpu).map(|()| false);
+            return wait(last, &link.gpu).map(|()| false);
         }
         let len = PIECE.min(source.len() - offset);
-        let enqueued = enqueue(source, target, offset, len, way);
-        // Also a piece that failed half way may have left work behind.
-        let mark = behind(source, target, way)?;
+        let enqueued = enqueue(source, target, offset, len, link);
+        // Recorded also after an error, because a part of a piece may be in flight.
+        let fence = after(source, target, link)?;
         enqueued?;
-        wait(std::mem::replace(&mut last, mark), &way.gpu)?;
+        wait(std::mem::replace(&mut last, fence), &link.gpu)?;
     }
-    wait(last, &way.gpu).map(|()| true)
+    wait(last, &link.gpu).map(|()| true)
 }
 
-/// A mark behind what is on `way`, left with both; `None` when nothing is left to do there.
-fn behind(
+/// A fence after the work on `link`, which both guards keep; `None` when nothing is left to do
+/// there.
+fn after(
     source: &mut ReadGuard,
     target: &mut WriteGuard,
-    way: &Way,
-) -> Result<Option<Mark>, DeviceError> {
-    let marked = way.gpu.mark_or_wait(&way.stream).inspect_err(|_| {
+    link: &LinkStream,
+) -> Result<Option<Fence>, DeviceError> {
+    let recorded = link.gpu.fence_or_wait(&link.stream).inspect_err(|_| {
         source.stick();
         target.stick();
     });
-    let mark = marked?;
-    mark.iter().for_each(|mark| source.leave_mark(mark.clone()));
-    mark.iter().for_each(|mark| target.leave_mark(mark.clone()));
-    Ok(mark)
+    let fence = recorded?;
+    fence.iter().for_each(|fence| source.leave_fence(fence.clone()));
+    fence.iter().for_each(|fence| target.leave_fence(fence.clone()));
+    Ok(fence)
 }
 
-fn wait(mark: Option<Mark>, gpu: &Gpu) -> Result<(), DeviceError> {
-    mark.map_or(Ok(()), |mark| mark.wait(gpu.limit()))
+fn wait(fence: Option<Fence>, gpu: &Gpu) -> Result<(), DeviceError> {
+    fence.map_or(Ok(()), |fence| fence.wait(gpu.limit()))
 }
 
 fn enqueue(
@@ -182,11 +185,11 @@ fn enqueue(
     target: &mut WriteGuard,
     offset: u64,
     len: u64,
-    way: &mut Way,
+    link: &mut LinkStream,
 ) -> Result<(), DeviceError> {
     let piece = |span: &DeviceSpan| span.slice(offset, len);
     let (from, to) = (source.device().map(piece), target.device().map(piece));
-    let Way { gpu, stream, ring } = way;
+    let LinkStream { gpu, stream, ring } = link;
     match (from.transpose()?, to.transpose()?) {
         (Some(from), Some(to)) => raw::device_to_device(stream, &to, &from),
         (Some(from), None) => match target.pinned() {
@@ -215,8 +218,8 @@ fn enqueue(
     }
 }
 
-/// How bytes go to and from memory that is not registered yet: through pinned buffers, and by the
-/// driver's own way when those cannot be had.
+/// The method for memory that is not registered yet: through pinned buffers, or the driver's own
+/// method when those are not available.
 fn unregistered<'a>(
     ring: &'a mut Option<StagingRing>,
     gpu: &Gpu,

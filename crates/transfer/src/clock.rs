@@ -1,4 +1,4 @@
-//! Where time comes from: the system, or a test.
+//! The source of time: the system, or a test.
 
 use std::fmt;
 use std::time::{Duration, Instant};
@@ -12,8 +12,7 @@ pub trait Clock: Send + Sync + fmt::Debug {
     /// The time since some moment in the past.
     fn now(&self) -> Nanos;
 
-    /// How long a thread that waits until `span` has passed on this clock may sleep before it
-    /// looks at the clock again.
+    /// How long a thread may sleep at a time while it waits until `span` has passed on this clock.
     fn nap(&self, span: Nanos) -> Duration;
 }
 
@@ -39,14 +38,14 @@ impl Clock for SystemClock {
     }
 }
 
-/// A clock that stands still until it is told to go on: for tests.
+/// A clock that advances only on request: for tests.
 #[derive(Debug, Default)]
 pub struct ManualClock {
     now: AtomicU64,
 }
 
 impl ManualClock {
-    /// Lets `span` pass.
+    /// Advances the time by `span`.
     pub fn advance(&self, span: Duration) {
         let nanos = u64::try_from(span.as_nanos()).unwrap_or(u64::MAX);
         self.now.fetch_add(nanos, Ordering::SeqCst);

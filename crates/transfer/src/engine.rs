@@ -1,4 +1,4 @@
-//! The engine: lanes, their threads, and the way in and out.
+//! The engine: lanes, their threads, submission and shutdown.
 
 use std::fmt;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::arenas::Links;
 use crate::clock::{Clock, SystemClock};
 use crate::error::TransferError;
 use crate::execute::{Mover, Outcome};
-use crate::job::{Answer, Job, Task, Work};
+use crate::job::{Job, Submitted, Task, TaskWork};
 use crate::lane::Lane;
 use crate::span::Span;
 use crate::staging::Pool;
@@ -22,20 +22,20 @@ use crate::sync::{Mutex, lock, thread};
 use crate::timer::Timer;
 use crate::worker::{Crew, work};
 
-/// Where the reports go. It is called on worker threads and by [`Engine::shutdown`]; it must be
-/// quick, and may call the engine back.
+/// The receiver of reports. It is called on worker threads and by [`Engine::shutdown`]; it must
+/// return quickly, and may call the engine back.
 pub trait Sink: Send + Sync {
-    /// Something that the core has to know, and for a failure its text.
+    /// Receives an event for the core, with the error text of a failure.
     fn event(&self, event: Event, error: Option<TransferError>);
 
-    /// A piece of work on the timeline; only with [`Options::trace`].
+    /// Receives a piece of work for the timeline; only with [`Options::trace`].
     fn span(&self, span: Span);
 }
 
 /// The settings of an engine.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The most transfers that the core has in flight on one link in one direction.
+    /// The maximum number of transfers that the core has in flight on one link in one direction.
     pub in_flight: u32,
     /// Threads for each direction of a link to a store. With two, the checksum of one checkpoint
     /// is computed while another is written.
@@ -44,7 +44,7 @@ pub struct Options {
     pub arena_workers: usize,
     /// Whether the checksum of what is read from a store is compared.
     pub verify: bool,
-    /// What packs payloads on their way into a store.
+    /// The outer codec, which packs payloads on their way into a store.
     pub outer: Option<Outer>,
     /// Whether spans are reported.
     pub trace: bool,
@@ -69,20 +69,21 @@ impl Default for Options {
     }
 }
 
-/// What becomes of the work that is left.
+/// What happens to work that is not done at a shutdown.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Shutdown {
-    /// It is done.
+    /// Waits until it is done.
     Drain,
-    /// It is reported as cancelled, unless it has begun and cannot be stopped.
+    /// Reports it as cancelled, unless it has begun and cannot be stopped.
     Cancel,
 }
 
-/// The background threads of a spool. See the crate for what they guarantee.
+/// The background threads of a spool.
 pub struct Engine {
-    /// `links[i]` lies between tier `i` and tier `i + 1`: its flushes, its prefetches.
+    /// `links[i]` lies between tier `i` and tier `i + 1`: lanes of its flushes and of its
+    /// prefetches.
     links: Vec<[Arc<Lane>; 2]>,
-    /// The deletions of each store, by tier.
+    /// The lanes for deletions of each store, by tier.
     deletions: Vec<Option<Arc<Lane>>>,
     timer: Arc<Timer>,
     crew: Arc<Crew>,
@@ -93,7 +94,7 @@ impl Engine {
     /// Starts the threads for this stack of tiers, fastest first.
     ///
     /// # Errors
-    /// When the system gives no thread.
+    /// When the system refuses a thread.
     pub fn start(
         tiers: Vec<AnyTier>,
         options: Options,
@@ -116,40 +117,40 @@ impl Engine {
         Ok(engine)
     }
 
-    /// Takes a job. When the answer is [`Answer::ReportFollows`], the sink gets exactly one of
-    /// `TransferDone`, `TransferFailed` and `TransferCancelled` for it.
-    pub fn submit(&self, job: Job) -> Answer {
+    /// Accepts a job. When the answer is [`Submitted::ReportFollows`], the sink receives exactly
+    /// one of `TransferDone`, `TransferFailed` and `TransferCancelled` for it.
+    pub fn submit(&self, job: Job) -> Submitted {
         let lane = self.lane(job.kind, job.from, job.to);
-        lane.push(Task::new(Work::Move(job), self.crew.clock.now()))
+        lane.push(Task::new(TaskWork::Move(job), self.crew.clock.now()))
     }
 
-    /// The result of `transfer` is no longer wanted. A job that has not begun is dropped, and the
-    /// answer is then its report; one that runs is stopped if that is cheap.
-    pub fn cancel(&self, transfer: TransferId) -> Answer {
+    /// Cancels `transfer`. A job that has not begun is dropped, and the answer is then its report;
+    /// a running one is stopped if that is cheap.
+    pub fn cancel(&self, transfer: TransferId) -> Submitted {
         let mut lanes = self.links.iter().flatten();
-        let dropped = lanes.any(|lane| lane.cancel(transfer) == Answer::NeverRuns);
-        if dropped { Answer::NeverRuns } else { Answer::ReportFollows }
+        let dropped = lanes.any(|lane| lane.cancel(transfer) == Submitted::NeverRuns);
+        if dropped { Submitted::NeverRuns } else { Submitted::ReportFollows }
     }
 
-    /// Removes a frame from a store. When the answer is [`Answer::ReportFollows`], the sink gets
-    /// exactly one `Deleted` for it, with an error when the store has failed to.
-    pub fn delete(&self, checkpoint: CheckpointId, tier: TierId) -> Answer {
+    /// Removes a frame from a store. When the answer is [`Submitted::ReportFollows`], the sink
+    /// receives exactly one `Deleted` for it, with an error when the store failed.
+    pub fn delete(&self, checkpoint: CheckpointId, tier: TierId) -> Submitted {
         let lane = self.deletions.get(usize::from(tier.0)).and_then(Option::as_ref);
-        let task = Task::new(Work::Delete { checkpoint, tier }, self.crew.clock.now());
-        lane.map_or(Answer::NeverRuns, |lane| lane.push(task))
+        let task = Task::new(TaskWork::Delete { checkpoint, tier }, self.crew.clock.now());
+        lane.map_or(Submitted::NeverRuns, |lane| lane.push(task))
     }
 
-    /// The sink gets a `Tick` when this time is reached. There is one such alarm: a later call
+    /// Sets the alarm: the sink receives a `Tick` at this time. There is one alarm; a later call
     /// replaces it.
     pub fn wake_at(&self, deadline: Option<Nanos>) {
         self.timer.set(deadline);
     }
 
-    /// Ends all threads: waits at most `timeout` for what is left. Every job that was accepted is
-    /// reported, those that still run at the end of `timeout` when they end.
+    /// Ends all threads, waiting at most `timeout` for the remaining work. Every accepted job is
+    /// reported; those that still run at the end of `timeout`, when they end.
     ///
     /// # Errors
-    /// When some work is not done after `timeout`; the text names it.
+    /// When work is not done after `timeout`; the text names it.
     pub fn shutdown(&self, how: Shutdown, timeout: Duration) -> Result<(), TransferError> {
         self.timer.close();
         match how {
@@ -159,29 +160,29 @@ impl Engine {
         let clock = &*self.crew.clock;
         let deadline = clock.now().plus(nanos(timeout));
         if !self.lanes().all(|lane| lane.wait_empty(deadline, clock)) {
-            return Err(self.unfinished(timeout));
+            return Err(self.unfinished());
         }
         for thread in lock(&self.threads).drain(..) {
-            // A worker's own panics are caught, so this is the end of the thread itself.
+            // A panic of a task is caught in the worker, so an error here means that the thread
+            // itself ended.
             let _ = thread.join();
         }
         Ok(())
     }
 
-    /// Reports everything that is queued as cancelled, and asks the workers to stop.
+    /// Reports all queued jobs as cancelled, and asks the workers to stop.
     fn drop_queued(&self) {
         for task in self.lanes().flat_map(|lane| lane.close_and_drop()) {
             self.crew.report(&task.work, Outcome::Cancelled, Nanos(0));
         }
     }
 
-    fn unfinished(&self, timeout: Duration) -> TransferError {
+    fn unfinished(&self) -> TransferError {
         let now = self.crew.clock.now();
         let running: Vec<String> = self.lanes().flat_map(|lane| lane.running(now)).collect();
         let message = format!(
-            "The workers did not end within {:.1} s. Still running: {}. They end by themselves \
-             once the medium answers; nothing that was acknowledged is lost.",
-            timeout.as_secs_f64(),
+            "The workers have not ended. Still running: {}. They end by themselves once the medium \
+             answers.",
             if running.is_empty() { "queued work".to_owned() } else { running.join("; ") },
         );
         TransferError::new(Failure::Io, message)
@@ -191,7 +192,7 @@ impl Engine {
         self.links.iter().flatten().chain(self.deletions.iter().flatten())
     }
 
-    /// The lane of a movement: that of the link next to its slower end, which sets its pace.
+    /// The lane of a movement: that of the link next to its slower end, which limits its speed.
     fn lane(&self, kind: TransferKind, from: Place, to: Place) -> &Lane {
         let slower = usize::from(from.tier.0.max(to.tier.0));
         debug_assert_ne!(from.tier, to.tier, "a movement is between two tiers");
@@ -239,7 +240,7 @@ impl Engine {
 }
 
 impl Drop for Engine {
-    /// Cancels what is left and does not wait: threads end by themselves.
+    /// Cancels the remaining work and does not wait: threads end by themselves.
     fn drop(&mut self) {
         self.timer.close();
         self.drop_queued();
@@ -271,7 +272,7 @@ fn link(fast: TierKind, slow: TierKind, options: &Options) -> [Arc<Lane>; 2] {
     [lane(format!("{fast}-{slow}")), lane(format!("{slow}-{fast}"))]
 }
 
-/// The lane for the deletions of a store; every frame in it may be deleted at once.
+/// The lane for the deletions of a store; it accepts one for each frame at once.
 fn deletions(kind: TierKind) -> Option<Arc<Lane>> {
     (!kind.is_arena()).then(|| Arc::new(Lane::new(format!("{kind}-delete"), usize::MAX, 1)))
 }

@@ -1,4 +1,4 @@
-//! Why a movement failed.
+//! The error of a movement.
 
 use std::error::Error;
 use std::fmt;
@@ -8,7 +8,7 @@ use unspool_core::Failure;
 use unspool_cuda::DeviceError;
 use unspool_tiers::{TierError, failure_of};
 
-/// Why a movement failed: a word for the core, sentences for people. Cheap enough to clone.
+/// The error of a movement: a kind for the core, and a text. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct TransferError {
     kind: Failure,
@@ -17,25 +17,25 @@ pub struct TransferError {
 }
 
 impl TransferError {
-    /// An error that no tier reported.
+    /// An error that did not come from a tier.
     #[must_use]
     pub fn new(kind: Failure, message: impl Into<String>) -> Self {
         TransferError { kind, message: message.into(), cause: None }
     }
 
-    /// The same error, with what was being done in front: `"{doing}: {message}"`.
+    /// The same error with a description of the operation in front: `"{doing}: {message}"`.
     #[must_use]
     pub fn while_doing(self, doing: impl fmt::Display) -> Self {
         TransferError { message: format!("{doing}: {}", self.message), ..self }
     }
 
-    /// What the core needs to know.
+    /// The kind, for the core.
     #[must_use]
     pub fn kind(&self) -> Failure {
         self.kind
     }
 
-    /// The error of the tier behind it, if a tier reported it.
+    /// The error of the tier, if a tier reported it.
     #[must_use]
     pub fn tier_error(&self) -> Option<&TierError> {
         self.cause.as_ref()

@@ -1,4 +1,4 @@
-//! The movements themselves, in the thread of a worker.
+//! The movements themselves, on the thread of a worker.
 
 use std::sync::Arc;
 
@@ -16,33 +16,33 @@ use crate::staging::Pool;
 /// How a job ended.
 #[derive(Debug)]
 pub(crate) enum Outcome {
-    /// The bytes are in the target.
+    /// The target has the bytes.
     Done {
-        /// For how long the job only waited for the application's work on the bytes.
+        /// Time spent only waiting for the application's work on the bytes.
         waited: Nanos,
     },
-    /// The target holds nothing, as asked.
+    /// The job was cancelled; the target holds nothing.
     Cancelled,
-    /// The target holds nothing.
+    /// The job failed; the target holds nothing.
     Failed(TransferError),
 }
 
-/// What workers need in order to move bytes.
+/// The tiers and settings that workers need to move bytes.
 #[derive(Debug)]
 pub(crate) struct Mover {
     pub(crate) tiers: Vec<AnyTier>,
-    /// What each of them is.
+    /// The kind of each tier.
     pub(crate) kinds: Vec<TierKind>,
     pub(crate) buffers: Arc<Pool>,
     pub(crate) verify: bool,
-    /// What packs payloads on their way into a store.
+    /// The outer codec, which packs payloads on their way into a store.
     pub(crate) outer: Option<Outer>,
     pub(crate) links: Links,
     pub(crate) clock: Arc<dyn Clock>,
 }
 
 impl Mover {
-    /// Moves the bytes of `job`; `task` tells when it was cancelled.
+    /// Moves the bytes of `job`; `task` knows whether it was cancelled.
     pub(crate) fn run(&self, job: &Job, task: &Task) -> Outcome {
         if task.is_cancelled() {
             return Outcome::Cancelled;
@@ -59,7 +59,7 @@ impl Mover {
         self.tiers[usize::from(id.0)].tier()
     }
 
-    /// Whether the bytes are in the target; `false` when the job was cancelled on the way.
+    /// Returns whether the target has the bytes; `false` when the job was cancelled on the way.
     fn moved(&self, job: &Job, task: &Task, waited: &mut Nanos) -> Result<bool, TransferError> {
         let tier = |place: Place| &self.tiers[usize::from(place.tier.0)];
         let (from, to) = (tier(job.from), tier(job.to));
@@ -68,7 +68,7 @@ impl Mover {
                 let source = source.read(job.checkpoint)?;
                 let target = target.create(job.checkpoint, job.to.offset, job.bytes)?;
                 let start = self.clock.now();
-                arenas::settle(&source, &target)?;
+                arenas::wait_for_both(&source, &target)?;
                 *waited = self.clock.now().since(start);
                 arenas::copy(source, target, &self.links, &|| task.is_cancelled())
             }
@@ -99,7 +99,7 @@ impl Mover {
         }
     }
 
-    /// Writes what an arena holds to the store `to`.
+    /// Writes the bytes of an arena to the store `to`.
     fn write(&self, job: &Job, to: &dyn Tier, payload: &ReadGuard) -> Result<(), TransferError> {
         let (id, frame) = (job.checkpoint, &job.frame);
         if let Some(bytes) = payload.bytes() {
@@ -110,7 +110,7 @@ impl Mover {
         write_frame(to, id, frame, &staged, self.outer, &self.buffers)
     }
 
-    /// Reads what the store `from` holds into an arena.
+    /// Reads a frame of the store `from` into an arena.
     fn fill(&self, job: &Job, from: &dyn Tier, room: &mut WriteGuard) -> Result<(), TransferError> {
         if let Some(bytes) = room.bytes() {
             return self.read(job, from, bytes);

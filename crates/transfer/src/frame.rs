@@ -3,7 +3,8 @@
 use std::sync::{Arc, OnceLock};
 
 use unspool_codec::{
-    FrameError, HEAD_ALIGNMENT, Head, Outer, Packed, checksum, head_len, parse_head, unpack,
+    CodecErrorKind, FrameError, HEAD_ALIGNMENT, Head, Outer, Packed, checksum, head_len,
+    parse_head, unpack,
 };
 use unspool_core::{CheckpointId, Failure};
 use unspool_tiers::Tier;
@@ -12,13 +13,13 @@ use crate::error::TransferError;
 use crate::staging::{Buffer, Pool};
 use crate::sync::atomic::{AtomicBool, Ordering};
 
-/// What is known of a checkpoint besides its bytes, shared by everything that moves it.
+/// The metadata of a checkpoint, shared by everything that moves it.
 ///
-/// A checkpoint never changes, so the checksum of its payload is computed once, by whoever needs
-/// it first.
+/// A checkpoint never changes, so the checksum of its payload is computed once, when it is first
+/// needed.
 #[derive(Debug)]
 pub struct Frame {
-    /// As memory tiers know it: never packed.
+    /// The head for memory tiers: never packed.
     head: Arc<Head>,
     checksum: OnceLock<u64>,
     /// Whether some store may hold the payload packed.
@@ -26,13 +27,13 @@ pub struct Frame {
 }
 
 impl Frame {
-    /// A frame whose payload nobody has looked at yet.
+    /// A frame whose checksum is not known yet.
     #[must_use]
     pub fn new(head: Head) -> Frame {
         Frame::known(head, OnceLock::new())
     }
 
-    /// A frame that was found in a store, packed or not, with the checksum that its head gives.
+    /// A frame that was found in a store, packed or not, with the checksum in its head.
     #[must_use]
     pub fn found(head: Head, checksum: u64) -> Frame {
         Frame::known(head, OnceLock::from(checksum))
@@ -43,21 +44,21 @@ impl Frame {
         Frame { head: Arc::new(head), checksum, packed }
     }
 
-    /// Its regions and their places.
+    /// Its regions and their offsets.
     #[must_use]
     pub fn head(&self) -> &Arc<Head> {
         &self.head
     }
 
-    /// The checksum of the payload, if somebody has computed it.
+    /// The checksum of the payload, if it was computed.
     #[must_use]
     pub fn checksum(&self) -> Option<u64> {
         self.checksum.get().copied()
     }
 
-    /// The checksum of the payload, which is `payload`.
+    /// The checksum of the payload, computed from `payload` if necessary.
     fn checksum_of(&self, payload: &[u8]) -> u64 {
-        // Two threads may both compute it; they find the same.
+        // Two threads may compute it at once; the results are equal.
         self.checksum().unwrap_or_else(|| {
             let sum = checksum(payload);
             *self.checksum.get_or_init(|| sum)
@@ -69,10 +70,10 @@ impl Frame {
 /// packs if that makes it shorter.
 ///
 /// Packing takes a staging buffer as long as the payload, and the threads of the codecs. Where the
-/// machine has no memory for it the payload is stored as it is.
+/// machine has no memory for the buffer, the payload is stored unpacked.
 ///
 /// # Errors
-/// Those of [`Tier::put`]; the store then holds nothing of it.
+/// The errors of [`Tier::put`]; the store then holds nothing of the frame.
 pub fn write_frame(
     store: &dyn Tier,
     id: CheckpointId,
@@ -84,14 +85,14 @@ pub fn write_frame(
     assert_eq!(payload.len() as u64, frame.head.payload_bytes, "the payload is that of the head");
     let sum = frame.checksum_of(payload);
     if let Some((head, packed)) = outer.and_then(|outer| pack(outer, frame, payload, buffers)) {
-        // Before the store has it: whoever reads it then knows.
+        // Set before the store has the frame, so that every reader sees it.
         frame.packed.store(true, Ordering::Relaxed);
         return put(store, id, &head.encode(sum), &packed, buffers);
     }
     put(store, id, &frame.head.encode(sum), payload, buffers)
 }
 
-/// The head and the bytes of a packed frame, if packing makes it shorter.
+/// The head and the bytes of a packed frame, if packing makes the frame shorter.
 fn pack(
     outer: Outer,
     frame: &Frame,
@@ -118,13 +119,13 @@ fn put(
     Ok(store.put(id, 0, &[&head, payload])?)
 }
 
-/// Reads the payload of `id` from a store into `payload`, unpacks it, and makes sure that it is the
-/// one that was saved: the head must be the expected one and, with `verify`, the checksum must fit.
-/// Without `verify` what is packed is still checked for its structure and its lengths.
+/// Reads the payload of `id` from a store into `payload`, unpacks it, and checks that it is the one
+/// that was saved: the head must be the expected one and, with `verify`, the checksum must match.
+/// Without `verify` a packed payload is still checked for its structure and its lengths.
 ///
 /// # Errors
-/// Those of [`Tier::get`], and [`Failure::Corrupt`] when the frame is not the expected one; the
-/// content of `payload` is then unspecified.
+/// The errors of [`Tier::get`], and [`Failure::Corrupt`] when the frame is not the expected one;
+/// the content of `payload` is then unspecified.
 pub fn read_frame(
     store: &dyn Tier,
     id: CheckpointId,
@@ -149,7 +150,7 @@ pub fn read_frame(
     })
 }
 
-/// Reads a frame that no store holds packed, at once.
+/// Reads a frame that is known to be unpacked, in one call.
 fn read_plain(
     store: &dyn Tier,
     id: CheckpointId,
@@ -165,7 +166,7 @@ fn read_plain(
     }
 }
 
-/// Reads a frame that is perhaps packed: its head says.
+/// Reads a frame that may be packed, as its head says.
 fn read_packed(
     store: &dyn Tier,
     id: CheckpointId,
@@ -174,17 +175,21 @@ fn read_packed(
     buffers: &Arc<Pool>,
 ) -> Result<(), TransferError> {
     let found = check_head(frame, &read_head(store, id, buffers)?)?;
-    let behind = found.encoded_len();
+    let start = found.encoded_len();
     if found.packed.is_none() {
-        return Ok(store.get(id, behind, &mut [payload])?);
+        return Ok(store.get(id, start, &mut [payload])?);
     }
     let mut packed = staging(buffers, found.stored_bytes())?;
-    store.get(id, behind, &mut [&mut packed])?;
-    unpack(&found, &packed, payload)
-        .map_err(|cause| TransferError::new(Failure::Corrupt, cause.to_string()))
+    store.get(id, start, &mut [&mut packed])?;
+    unpack(&found, &packed, payload).map_err(|cause| {
+        // What there is no memory for now is as whole as before.
+        let memory = cause.kind() == CodecErrorKind::NoMemory;
+        let kind = if memory { Failure::Io } else { Failure::Corrupt };
+        TransferError::new(kind, cause.to_string())
+    })
 }
 
-/// The bytes of a head, however long it is.
+/// Reads the bytes of a head of any length.
 fn read_head(
     store: &dyn Tier,
     id: CheckpointId,
@@ -200,9 +205,9 @@ fn read_head(
     Ok(head)
 }
 
-/// Compares a head that was read with the expected one, and gives it as it is in the store.
+/// Compares a head that was read with the expected one, and returns it as it is in the store.
 fn check_head(frame: &Frame, bytes: &[u8]) -> Result<Head, TransferError> {
-    // Whatever is wrong with it: it is not what was written.
+    // Any error means that these are not the bytes that were written.
     let (mut head, written) = parse_head(bytes).map_err(|cause| unreadable(&cause))?;
     let packed = head.packed.take();
     if head != **frame.head() {
@@ -242,7 +247,7 @@ fn corrupt(what: &str) -> TransferError {
 /// A staging buffer of `bytes` bytes.
 ///
 /// # Errors
-/// When the machine has no memory for it; that may pass.
+/// When the machine has no memory for it at this moment.
 pub fn staging(buffers: &Arc<Pool>, bytes: u64) -> Result<Buffer, TransferError> {
     usize::try_from(bytes).ok().and_then(|len| buffers.take(len)).ok_or_else(|| {
         let message = format!("this machine has no {bytes} bytes for a staging buffer.");

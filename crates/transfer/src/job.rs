@@ -1,4 +1,4 @@
-//! What the workers are given to do.
+//! The tasks of the workers.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,61 +7,61 @@ use unspool_core::{CheckpointId, Nanos, Place, TierId, TransferId, TransferKind,
 
 use crate::frame::Frame;
 use crate::sync::atomic::{AtomicBool, Ordering};
-use crate::text::Bytes;
+use unspool_cuda::Bytes;
 
 /// One movement of a checkpoint between two tiers.
 #[derive(Clone, Debug)]
 pub struct Job {
-    /// The name of the movement.
+    /// Identifier of the movement.
     pub transfer: TransferId,
-    /// The checkpoint.
+    /// Identifier of the checkpoint.
     pub checkpoint: CheckpointId,
-    /// Its name for people.
+    /// Version of the checkpoint, for messages and the timeline.
     pub version: Version,
     /// Bytes of its payload.
     pub bytes: u64,
-    /// The direction.
+    /// Flush or prefetch.
     pub kind: TransferKind,
-    /// Where the bytes are.
+    /// Source of the bytes.
     pub from: Place,
-    /// Where they go.
+    /// Destination of the bytes.
     pub to: Place,
-    /// What is known of the checkpoint.
+    /// The metadata of the checkpoint.
     pub frame: Arc<Frame>,
 }
 
 /// Whether the report of a job is still to come.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[must_use = "when the job never runs, this answer is its only report"]
-pub enum Answer {
-    /// The sink gets the report, or has got it.
+pub enum Submitted {
+    /// The sink receives the report, or has received it.
     ReportFollows,
     /// The job never runs; this answer is its report.
     NeverRuns,
 }
 
-/// One thing in a lane.
+/// A task in a lane.
 #[derive(Debug)]
 pub(crate) struct Task {
-    pub(crate) work: Work,
+    pub(crate) work: TaskWork,
     pub(crate) queued: Nanos,
     cancelled: AtomicBool,
 }
 
-/// What a task is about.
+/// The work of a task.
 #[derive(Debug)]
-pub(crate) enum Work {
+pub(crate) enum TaskWork {
     Move(Job),
     Delete { checkpoint: CheckpointId, tier: TierId },
 }
 
 impl Task {
-    pub(crate) fn new(work: Work, queued: Nanos) -> Task {
+    pub(crate) fn new(work: TaskWork, queued: Nanos) -> Task {
         Task { work, queued, cancelled: AtomicBool::new(false) }
     }
 
     pub(crate) fn is_transfer(&self, transfer: TransferId) -> bool {
-        matches!(&self.work, Work::Move(job) if job.transfer == transfer)
+        matches!(&self.work, TaskWork::Move(job) if job.transfer == transfer)
     }
 
     pub(crate) fn cancel(&self) {
@@ -73,7 +73,7 @@ impl Task {
     }
 }
 
-/// What people call a movement.
+/// The name of a kind of movement in messages.
 pub(crate) fn label(kind: TransferKind) -> &'static str {
     match kind {
         TransferKind::Flush => "flush",
@@ -81,14 +81,14 @@ pub(crate) fn label(kind: TransferKind) -> &'static str {
     }
 }
 
-impl fmt::Display for Work {
+impl fmt::Display for TaskWork {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Work::Move(job) => {
+            TaskWork::Move(job) => {
                 let name = label(job.kind);
-                write!(f, "{name} of version {}, {}", job.version.0, Bytes(job.bytes))
+                write!(f, "{name} of version {}, {:#}", job.version.0, Bytes(job.bytes))
             }
-            Work::Delete { checkpoint, .. } => write!(f, "deletion of frame {}", checkpoint.0),
+            TaskWork::Delete { checkpoint, .. } => write!(f, "deletion of frame {}", checkpoint.0),
         }
     }
 }

@@ -1,11 +1,9 @@
 //! A queue and its workers: one lane per link and direction, one per store for deletions.
 //!
 //! Invariants:
-//! - A task is in the queue, or among the running ones, or its report was given: never in two of
-//!   these, so that it is reported exactly once.
+//! - A task is either in the queue, or running, or reported, so that it is reported exactly once.
 //! - Tasks begin in the order in which they were pushed.
-//! - After the lane was closed nothing is pushed any more, and its workers end when the queue is
-//!   empty.
+//! - A closed lane accepts no task, and its workers end when the queue is empty.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -13,23 +11,23 @@ use std::sync::Arc;
 use unspool_core::{Nanos, TransferId};
 
 use crate::clock::Clock;
-use crate::job::{Answer, Task};
+use crate::job::{Submitted, Task};
 use crate::sync::{Condvar, Mutex, lock, wait, wait_timeout};
 
 #[derive(Debug)]
 pub(crate) struct Lane {
     pub(crate) name: Arc<str>,
-    /// The most tasks that the core has in flight here.
+    /// The maximum number of tasks that the core has in flight here.
     limit: usize,
-    state: Mutex<State>,
-    /// There is a task, or the lane was closed.
+    state: Mutex<LaneState>,
+    /// Notified when there is a task, or the lane is closed.
     work: Condvar,
-    /// The last worker has ended.
+    /// Notified when the last worker has ended.
     empty: Condvar,
 }
 
 #[derive(Debug)]
-struct State {
+struct LaneState {
     queue: VecDeque<Arc<Task>>,
     running: Vec<(Arc<Task>, Nanos)>,
     workers: usize,
@@ -37,10 +35,10 @@ struct State {
 }
 
 impl Lane {
-    /// A lane for `workers` workers, each of which calls [`Lane::next`] until it gets nothing and
+    /// A lane for `workers` workers, each of which calls [`Lane::next`] until it returns `None` and
     /// then [`Lane::leave`].
     pub(crate) fn new(name: impl Into<Arc<str>>, limit: usize, workers: usize) -> Lane {
-        let state = State {
+        let state = LaneState {
             queue: VecDeque::new(),
             running: Vec::with_capacity(workers),
             workers,
@@ -50,32 +48,32 @@ impl Lane {
         Lane { name: name.into(), limit, state: Mutex::new(state), work, empty }
     }
 
-    pub(crate) fn push(&self, task: Task) -> Answer {
+    pub(crate) fn push(&self, task: Task) -> Submitted {
         let mut state = lock(&self.state);
         if state.closed {
-            return Answer::NeverRuns;
+            return Submitted::NeverRuns;
         }
         let held = state.queue.len() + state.running.len();
         debug_assert!(held < self.limit, "{}: more than {} in flight", self.name, self.limit);
         state.queue.push_back(Arc::new(task));
         drop(state);
         self.work.notify_one();
-        Answer::ReportFollows
+        Submitted::ReportFollows
     }
 
     /// Takes `transfer` out of the queue, or asks its worker to stop.
-    pub(crate) fn cancel(&self, transfer: TransferId) -> Answer {
+    pub(crate) fn cancel(&self, transfer: TransferId) -> Submitted {
         let mut state = lock(&self.state);
         if let Some((task, _)) = state.running.iter().find(|(task, _)| task.is_transfer(transfer)) {
             task.cancel();
-            return Answer::ReportFollows;
+            return Submitted::ReportFollows;
         }
         match state.queue.iter().position(|task| task.is_transfer(transfer)) {
             Some(index) => {
                 state.queue.remove(index);
-                Answer::NeverRuns
+                Submitted::NeverRuns
             }
-            None => Answer::ReportFollows,
+            None => Submitted::ReportFollows,
         }
     }
 
@@ -95,7 +93,7 @@ impl Lane {
         }
     }
 
-    /// `task` has ended; its report comes next.
+    /// Removes `task`, which has ended and will be reported next.
     pub(crate) fn finish(&self, task: &Arc<Task>) {
         let mut state = lock(&self.state);
         let held = state.running.len();
@@ -103,7 +101,7 @@ impl Lane {
         debug_assert_eq!(state.running.len() + 1, held, "a task ends once");
     }
 
-    /// A worker has ended.
+    /// Records that a worker has ended.
     pub(crate) fn leave(&self) {
         let mut state = lock(&self.state);
         state.workers -= 1;
@@ -112,14 +110,14 @@ impl Lane {
         }
     }
 
-    /// Nothing is accepted any more; what is in the queue is still done.
+    /// Closes the lane; queued tasks are still executed.
     pub(crate) fn close(&self) {
         lock(&self.state).closed = true;
         self.work.notify_all();
     }
 
-    /// Nothing is accepted any more. Gives back what was in the queue, whose reports the caller
-    /// now owes, and asks the workers to stop what they do.
+    /// Closes the lane, asks the workers to stop, and returns the queued tasks, which the caller
+    /// has to report.
     pub(crate) fn close_and_drop(&self) -> VecDeque<Arc<Task>> {
         let mut state = lock(&self.state);
         state.closed = true;
@@ -145,7 +143,7 @@ impl Lane {
         true
     }
 
-    /// What is being done and since when, for people.
+    /// Descriptions of the running tasks and their durations.
     pub(crate) fn running(&self, now: Nanos) -> Vec<String> {
         let seconds = |since: Nanos| now.since(since).0 as f64 / 1e9;
         let state = lock(&self.state);

@@ -1,6 +1,6 @@
 //! Unspool's background workers: they execute the core's commands and report events.
 //!
-//! What holds throughout:
+//! Guarantees:
 //! - A job that was accepted is reported exactly once, also when its worker panics and at
 //!   shutdown; a job that was not accepted is never run.
 //! - A failed or cancelled job leaves nothing in its target.
@@ -21,7 +21,6 @@ mod lane;
 mod span;
 mod staging;
 pub mod sync;
-mod text;
 mod timer;
 mod worker;
 
@@ -29,7 +28,6 @@ pub use clock::{Clock, ManualClock, SystemClock};
 pub use engine::{Engine, Options, Shutdown, Sink};
 pub use error::TransferError;
 pub use frame::{Frame, read_frame, staging, write_frame};
-pub use job::{Answer, Job};
+pub use job::{Job, Submitted};
 pub use span::Span;
 pub use staging::{Buffer, Pool};
-pub use text::Bytes;

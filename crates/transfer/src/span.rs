@@ -1,4 +1,4 @@
-//! What happened when: the raw material of a timeline.
+//! Spans: the pieces of work on a timeline.
 
 use std::sync::Arc;
 
@@ -7,24 +7,24 @@ use unspool_core::{Nanos, TierKind};
 /// One piece of work on the timeline.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Span {
-    /// Whose time it was: a link and direction such as `"host-disk"`, or `"application"`.
+    /// The lane of the work: a link and direction such as `"host-disk"`, or `"application"`.
     pub lane: Arc<str>,
-    /// Which of the lane's threads.
+    /// Number of the thread in the lane.
     pub worker: u32,
-    /// What was done: `"flush"`, `"prefetch"`, `"delete"`.
+    /// Kind of work: `"flush"`, `"prefetch"`, `"delete"`.
     pub label: &'static str,
-    /// How it ended: `"done"`, `"cancelled"`, `"failed"`.
+    /// Outcome: `"done"`, `"cancelled"`, `"failed"`.
     pub outcome: &'static str,
-    /// Where the bytes went or were: the target of a movement, the place of a save or restore.
+    /// The target of a movement, the place of a save or restore, or the tier of a deletion.
     pub tier: TierKind,
-    /// The version that was moved; none for a deletion.
+    /// The version that was moved; `None` for a deletion.
     pub version: Option<i64>,
     /// Bytes of its payload.
     pub bytes: u64,
-    /// When it was asked for.
+    /// Time of the request.
     pub queued: Nanos,
-    /// When it began.
+    /// Time at which the work began.
     pub start: Nanos,
-    /// When it ended.
+    /// Time at which the work ended.
     pub end: Nanos,
 }

@@ -1,21 +1,23 @@
-//! Staging buffers: page-aligned memory for bytes that are between two places.
+//! Staging buffers: page-aligned memory for bytes on their way between two places.
 //!
-//! A buffer belongs to one user until it is dropped; only then does the pool lend it again, so
-//! bytes that somebody still looks at are never overwritten.
+//! A buffer has one owner and returns to the pool only when it is dropped, so bytes in use are
+//! never overwritten.
 
 use std::fmt;
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
+
+use unspool_codec::memory::zeros;
 
 use crate::sync::{Mutex, lock};
 
 /// Addresses of buffers are multiples of this, so that stores can read and write them directly.
 const ALIGNMENT: usize = 4096;
 
-/// Idle buffers, kept for the next user up to a limit.
+/// A pool of idle buffers up to a limit.
 #[derive(Debug)]
 pub struct Pool {
-    idle: Mutex<Vec<Memory>>,
+    idle: Mutex<Vec<AlignedBytes>>,
     max_idle_bytes: u64,
 }
 
@@ -26,13 +28,13 @@ impl Pool {
         Arc::new(Pool { idle: Mutex::new(Vec::new()), max_idle_bytes })
     }
 
-    /// Lends a buffer of `len` bytes; what they hold is unspecified. `None` when the machine has
-    /// no memory for it.
+    /// A buffer of `len` bytes with unspecified content. `None` when the machine has no memory for
+    /// it.
     #[must_use]
     pub fn take(self: &Arc<Self>, len: usize) -> Option<Buffer> {
         let memory = match self.best_fit(len) {
             Some(memory) => memory,
-            None => Memory::new(len)?,
+            None => AlignedBytes::new(len)?,
         };
         Some(Buffer { memory, len, pool: Arc::clone(self) })
     }
@@ -40,11 +42,11 @@ impl Pool {
     /// The bytes of the idle buffers.
     #[must_use]
     pub fn idle_bytes(&self) -> u64 {
-        lock(&self.idle).iter().map(Memory::bytes).sum()
+        lock(&self.idle).iter().map(AlignedBytes::bytes).sum()
     }
 
-    /// The smallest idle memory that holds `len` bytes and is at most twice as large.
-    fn best_fit(&self, len: usize) -> Option<Memory> {
+    /// The smallest idle memory of at least `len` and at most `2 * len` bytes.
+    fn best_fit(&self, len: usize) -> Option<AlignedBytes> {
         let mut idle = lock(&self.idle);
         let wanted = len..=len.saturating_mul(2).max(ALIGNMENT);
         let (index, _) = idle
@@ -55,13 +57,13 @@ impl Pool {
         Some(idle.swap_remove(index))
     }
 
-    /// Keeps `memory`; older idle memory makes way for it, because sizes tend to repeat.
-    fn keep(&self, memory: Memory) {
+    /// Keeps `memory`; older idle memory is freed for it, because sizes tend to repeat.
+    fn keep(&self, memory: AlignedBytes) {
         if memory.bytes() > self.max_idle_bytes {
             return;
         }
         let mut idle = lock(&self.idle);
-        let mut held: u64 = idle.iter().map(Memory::bytes).sum();
+        let mut held: u64 = idle.iter().map(AlignedBytes::bytes).sum();
         while held + memory.bytes() > self.max_idle_bytes {
             held -= idle.remove(0).bytes();
         }
@@ -71,22 +73,20 @@ impl Pool {
 
 /// Bytes that start at a multiple of [`ALIGNMENT`].
 #[derive(Default)]
-struct Memory {
+struct AlignedBytes {
     bytes: Vec<u8>,
     start: usize,
     len: usize,
 }
 
-impl Memory {
-    /// Fresh zero pages of the system: untouched ones cost nothing.
-    fn new(len: usize) -> Option<Memory> {
+impl AlignedBytes {
+    /// Fresh zero pages of the system, which cost nothing until they are touched.
+    fn new(len: usize) -> Option<AlignedBytes> {
         let len = len.max(1).checked_next_multiple_of(ALIGNMENT)?;
         let total = len.checked_add(ALIGNMENT)?;
-        // Asks first, because an allocation that is too large would end the process.
-        Vec::<u8>::new().try_reserve_exact(total).ok()?;
-        let bytes = vec![0; total];
+        let bytes = zeros(total)?;
         let start = bytes.as_ptr().align_offset(ALIGNMENT);
-        Some(Memory { bytes, start, len })
+        Some(AlignedBytes { bytes, start, len })
     }
 
     fn bytes(&self) -> u64 {
@@ -94,22 +94,22 @@ impl Memory {
     }
 }
 
-impl fmt::Debug for Memory {
+impl fmt::Debug for AlignedBytes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Memory").field("len", &self.len).finish_non_exhaustive()
     }
 }
 
-/// A staging buffer; dropping it gives it back to its pool.
+/// A staging buffer; dropping it returns it to its pool.
 #[derive(Debug)]
 pub struct Buffer {
-    memory: Memory,
+    memory: AlignedBytes,
     len: usize,
     pool: Arc<Pool>,
 }
 
 impl Buffer {
-    /// Lends only the first `len` bytes from now on.
+    /// Shortens the buffer to its first `len` bytes.
     pub fn truncate(&mut self, len: usize) {
         self.len = self.len.min(len);
     }
@@ -131,7 +131,7 @@ impl DerefMut for Buffer {
 
 impl Drop for Buffer {
     fn drop(&mut self) {
-        // In debug builds nobody can take the last user's bytes for his own.
+        // In debug builds a use of the last owner's bytes shows.
         if cfg!(debug_assertions) {
             self.fill(0xA5);
         }
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_is_lent_again_only_after_its_buffer_is_gone() {
+    fn memory_is_reused_only_after_its_buffer_is_gone() {
         let pool = Pool::new(1 << 20);
         let first = pool.take(8192).unwrap();
         let second = pool.take(8192).unwrap();

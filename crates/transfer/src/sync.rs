@@ -1,8 +1,8 @@
-//! Locks, waits and threads: those of `std`, or in `tests/interleavings` those of a scheduler
-//! that tries many interleavings. Everything in this crate that blocks goes through here.
+//! Locks, waits and threads: those of `std`, or in `tests/interleavings` those of a scheduler that
+//! tries many interleavings. All blocking of this crate goes through here.
 //!
-//! A lock that a panicking thread held is entered all the same: every critical section of this
-//! crate either completes or changes nothing.
+//! A panic while a lock is held does not make it unusable: every critical section of this crate
+//! either completes or changes nothing.
 
 #[cfg(not(feature = "shuttle"))]
 pub use std::{
@@ -24,13 +24,13 @@ pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Waits until `condvar` is notified; it may also return without that.
+/// Waits until `condvar` is notified; may return earlier.
 pub fn wait<'a, T>(condvar: &Condvar, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
     condvar.wait(guard).unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Waits until `condvar` is notified, at most `span`; it may also return without that. Under
-/// shuttle `span` is never over: a notification that is missing is then found as a deadlock.
+/// Waits until `condvar` is notified, at most `span`; may return earlier. Under shuttle `span`
+/// never passes: a missing notification is then found as a deadlock.
 pub fn wait_timeout<'a, T>(
     condvar: &Condvar,
     guard: MutexGuard<'a, T>,

@@ -1,5 +1,5 @@
-//! The one alarm of an engine: it reports a tick when the core's next deadline is reached, also
-//! while the application computes and calls nothing.
+//! The alarm of an engine: it reports a tick at the core's next deadline, even while the
+//! application computes and makes no calls.
 
 use unspool_core::{Event, Nanos};
 
@@ -9,24 +9,24 @@ use crate::sync::{Condvar, Mutex, lock, wait, wait_timeout};
 
 #[derive(Debug, Default)]
 pub(crate) struct Timer {
-    state: Mutex<State>,
+    state: Mutex<TimerState>,
     changed: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct TimerState {
     deadline: Option<Nanos>,
     closed: bool,
 }
 
 impl Timer {
-    /// From now on the alarm is set to `deadline`; `None` sets it off.
+    /// Sets the alarm to `deadline`; `None` turns it off.
     pub(crate) fn set(&self, deadline: Option<Nanos>) {
         let mut state = lock(&self.state);
         let sooner = deadline.is_some_and(|new| state.deadline.is_none_or(|old| new < old));
         state.deadline = deadline;
         drop(state);
-        // An alarm that moved back is noticed when the old one goes off.
+        // A later alarm needs no notification: the thread sees it when the old one goes off.
         if sooner {
             self.changed.notify_one();
         }
@@ -37,7 +37,7 @@ impl Timer {
         self.changed.notify_one();
     }
 
-    /// Reports ticks until it is closed.
+    /// Reports ticks until the alarm is closed.
     pub(crate) fn run(&self, clock: &dyn Clock, sink: &dyn Sink) {
         let mut state = lock(&self.state);
         while !state.closed {

@@ -1,4 +1,4 @@
-//! The threads of a lane: take a task, do it, report it.
+//! The threads of a lane: each takes a task, executes it and reports it.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -10,11 +10,11 @@ use crate::clock::Clock;
 use crate::engine::Sink;
 use crate::error::TransferError;
 use crate::execute::{Mover, Outcome};
-use crate::job::{Job, Task, Work, label};
+use crate::job::{Job, Task, TaskWork, label};
 use crate::lane::Lane;
 use crate::span::Span;
 
-/// What every worker has.
+/// State that all workers share.
 pub(crate) struct Crew {
     pub(crate) mover: Mover,
     pub(crate) clock: Arc<dyn Clock>,
@@ -22,7 +22,7 @@ pub(crate) struct Crew {
     pub(crate) trace: bool,
 }
 
-/// Tells the lane that a worker has ended, however it ends.
+/// Leaves the lane when dropped, however the worker ends.
 struct Leave<'a>(&'a Lane);
 
 impl Drop for Leave<'_> {
@@ -38,7 +38,7 @@ pub(crate) fn work(lane: &Lane, worker: u32, crew: &Crew) {
         let outcome = crew.outcome(&task);
         let end = crew.clock.now();
         lane.finish(&task);
-        // A panic of the sink must not end the worker: the jobs behind this one need it.
+        // A panic of the sink must not end the worker: later jobs need it.
         let _ = catch_unwind(AssertUnwindSafe(|| {
             if crew.trace {
                 crew.sink.span(crew.span((lane, worker), &task, &outcome, (start, end)));
@@ -49,11 +49,11 @@ pub(crate) fn work(lane: &Lane, worker: u32, crew: &Crew) {
 }
 
 impl Crew {
-    /// Does `task`. A panic on the way becomes a failure.
+    /// Executes `task`; a panic becomes a failure.
     fn outcome(&self, task: &Task) -> Outcome {
         let done = catch_unwind(AssertUnwindSafe(|| match &task.work {
-            Work::Move(job) => self.mover.run(job, task),
-            Work::Delete { checkpoint, tier } => self.delete(*checkpoint, *tier),
+            TaskWork::Move(job) => self.mover.run(job, task),
+            TaskWork::Delete { checkpoint, tier } => self.delete(*checkpoint, *tier),
         }));
         match done.unwrap_or_else(|panic| Outcome::Failed(panicked(&*panic))) {
             Outcome::Failed(error) => Outcome::Failed(error.while_doing(self.describe(&task.work))),
@@ -67,27 +67,27 @@ impl Crew {
         done.map_or_else(|cause| Outcome::Failed(cause.into()), |()| Outcome::Done { waited })
     }
 
-    /// Gives the one report that `work` owes.
-    pub(crate) fn report(&self, work: &Work, outcome: Outcome, took: Nanos) {
+    /// Sends the one report of `work`.
+    pub(crate) fn report(&self, work: &TaskWork, outcome: Outcome, took: Nanos) {
         let error = match &outcome {
             Outcome::Failed(error) => Some(error.clone()),
             _ => None,
         };
         let event = match work {
-            Work::Move(job) => report_of(job, &outcome, took),
-            Work::Delete { checkpoint, tier } => {
+            TaskWork::Move(job) => report_of(job, &outcome, took),
+            TaskWork::Delete { checkpoint, tier } => {
                 Event::Deleted { checkpoint: *checkpoint, tier: *tier }
             }
         };
         self.sink.event(event, error);
     }
 
-    fn describe(&self, work: &Work) -> String {
+    fn describe(&self, work: &TaskWork) -> String {
         match work {
-            Work::Move(job) => {
+            TaskWork::Move(job) => {
                 format!("{work}, from {} to {}", self.kind(job.from.tier), self.kind(job.to.tier))
             }
-            Work::Delete { tier, .. } => format!("{work} in {}", self.kind(*tier)),
+            TaskWork::Delete { tier, .. } => format!("{work} in {}", self.kind(*tier)),
         }
     }
 
@@ -103,8 +103,8 @@ impl Crew {
         (start, end): (Nanos, Nanos),
     ) -> Span {
         let (label, tier, version, bytes) = match &task.work {
-            Work::Move(job) => (label(job.kind), job.to.tier, Some(job.version.0), job.bytes),
-            Work::Delete { tier, .. } => ("delete", *tier, None, 0),
+            TaskWork::Move(job) => (label(job.kind), job.to.tier, Some(job.version.0), job.bytes),
+            TaskWork::Delete { tier, .. } => ("delete", *tier, None, 0),
         };
         let outcome = match outcome {
             Outcome::Done { .. } => "done",

@@ -1,4 +1,4 @@
-//! What the engine promises, with real threads.
+//! The guarantees of the engine, with real threads.
 
 mod common;
 
@@ -9,7 +9,7 @@ use common::{Fault, Log, Store, content, fill, frame, job, reports};
 use unspool_core::{CheckpointId, Event, Failure, Nanos, TierId, TierKind, TransferId};
 use unspool_tiers::{AnyTier, Arena, Tier};
 use unspool_transfer::{
-    Answer, Clock, Engine, ManualClock, Options, Pool, Shutdown, read_frame, write_frame,
+    Clock, Engine, ManualClock, Options, Pool, Shutdown, Submitted, read_frame, write_frame,
 };
 
 const BYTES: u64 = 10_000;
@@ -43,7 +43,7 @@ fn stack() -> Stack {
 
 impl Stack {
     fn submit(&self, job: unspool_transfer::Job) {
-        assert_eq!(self.engine.submit(job), Answer::ReportFollows);
+        assert_eq!(self.engine.submit(job), Submitted::ReportFollows);
     }
 
     fn one_report(&self) -> (Event, Option<String>) {
@@ -98,7 +98,7 @@ fn one_store_can_be_moved_into_another() {
     let moved = job(5, BYTES, 0, 1);
     let buffers = Pool::new(1 << 20);
     write_frame(&*near, CheckpointId(5), &moved.frame, &content(5, BYTES), None, &buffers).unwrap();
-    assert_eq!(engine.submit(moved), Answer::ReportFollows);
+    assert_eq!(engine.submit(moved), Submitted::ReportFollows);
     assert!(matches!(log.wait_for(1)[0].0, Event::TransferDone { .. }));
     let mut out = vec![0; BYTES as usize];
     let frame = frame(5, BYTES);
@@ -107,7 +107,7 @@ fn one_store_can_be_moved_into_another() {
 }
 
 #[test]
-fn a_failure_of_the_medium_is_told_with_its_place_and_leaves_nothing() {
+fn a_failure_of_the_medium_is_reported_with_its_place_and_leaves_nothing() {
     let stack = stack();
     fill(&stack.host, 1, BYTES);
     stack.store.fail_next(Fault::Fail(Failure::NoSpace));
@@ -116,7 +116,7 @@ fn a_failure_of_the_medium_is_told_with_its_place_and_leaves_nothing() {
     let failure = Failure::NoSpace;
     assert_eq!(event, Event::TransferFailed { transfer: TransferId(1001), failure });
     let text = text.unwrap();
-    for part in ["flush of version 1", "9.8 KiB", "from host to disk", "put failed at fake"] {
+    for part in ["flush of version 1", "9.77 KiB", "from host to disk", "put failed at fake"] {
         assert!(text.contains(part), "{part:?} is missing in {text:?}");
     }
     assert!(stack.store.list().unwrap().is_empty());
@@ -192,7 +192,7 @@ fn a_panic_of_a_worker_is_a_permanent_failure_and_the_worker_goes_on() {
     let reports = stack.log.wait_for(2);
     let failure = Failure::Permanent;
     assert_eq!(reports[0].0, Event::TransferFailed { transfer: TransferId(1001), failure });
-    assert!(reports[0].1.as_ref().unwrap().contains("the store was told to panic"));
+    assert!(reports[0].1.as_ref().unwrap().contains("the store panics as planned"));
     assert!(matches!(reports[1].0, Event::TransferDone { .. }));
 }
 
@@ -234,9 +234,9 @@ fn a_job_that_has_not_begun_is_dropped_by_a_cancel() {
         stack.submit(job(id, BYTES, 1, 2));
     }
     stack.store.wait_for_waiting(1);
-    assert_eq!(stack.engine.cancel(TransferId(1002)), Answer::NeverRuns);
-    assert_eq!(stack.engine.cancel(TransferId(1001)), Answer::ReportFollows);
-    assert_eq!(stack.engine.cancel(TransferId(77)), Answer::ReportFollows);
+    assert_eq!(stack.engine.cancel(TransferId(1002)), Submitted::NeverRuns);
+    assert_eq!(stack.engine.cancel(TransferId(1001)), Submitted::ReportFollows);
+    assert_eq!(stack.engine.cancel(TransferId(77)), Submitted::ReportFollows);
     stack.store.open();
     stack.engine.shutdown(Shutdown::Drain, TIMEOUT).unwrap();
     assert_eq!(reports(&stack.log.events()).len(), 1);
@@ -266,8 +266,8 @@ fn a_drain_does_everything_and_a_cancel_reports_everything() {
         assert!(count.len() == 10 && count.values().all(|&n| n == 1), "{events:?}");
         let stored = if how == Shutdown::Drain { 10 } else { 1 };
         assert_eq!(stack.store.list().unwrap().len(), stored);
-        assert_eq!(stack.engine.submit(job(11, BYTES, 1, 2)), Answer::NeverRuns);
-        assert_eq!(stack.engine.delete(CheckpointId(1), TierId(2)), Answer::NeverRuns);
+        assert_eq!(stack.engine.submit(job(11, BYTES, 1, 2)), Submitted::NeverRuns);
+        assert_eq!(stack.engine.delete(CheckpointId(1), TierId(2)), Submitted::NeverRuns);
         stack.engine.shutdown(how, TIMEOUT).unwrap();
     }
 }
@@ -289,7 +289,7 @@ fn a_shutdown_that_takes_too_long_names_what_runs() {
         ended.join().unwrap()
     });
     let error = result.unwrap_err().to_string();
-    for part in ["did not end within 3.0 s", "flush of version 4", "on host-disk for"] {
+    for part in ["The workers have not ended", "flush of version 4", "on host-disk for"] {
         assert!(error.contains(part), "{part:?} is missing in {error:?}");
     }
 }
@@ -301,7 +301,7 @@ fn a_deletion_is_reported_also_when_it_fails() {
     stack.submit(job(1, BYTES, 1, 2));
     stack.log.wait_for(1);
     for _ in 0..2 {
-        assert_eq!(stack.engine.delete(CheckpointId(1), TierId(2)), Answer::ReportFollows);
+        assert_eq!(stack.engine.delete(CheckpointId(1), TierId(2)), Submitted::ReportFollows);
     }
     let reports = stack.log.wait_for(3);
     let deleted = Event::Deleted { checkpoint: CheckpointId(1), tier: TierId(2) };
@@ -327,7 +327,7 @@ fn the_alarm_goes_off_once_and_not_before_its_time() {
 }
 
 #[test]
-fn spans_tell_waiting_from_working() {
+fn spans_distinguish_waiting_from_working() {
     let stack =
         stack_with(Options { store_workers: 1, trace: true, in_flight: 64, ..Options::default() });
     stack.store.shut();

@@ -1,9 +1,9 @@
-//! Who touched which bytes last: a map of disjoint ranges, each with its last write and the reads
+//! The last accesses to all bytes: a map of disjoint ranges, each with its last write and the reads
 //! since.
 //!
 //! Only accesses that a later one may still be unordered with are kept. A write that is ordered
 //! takes the place of everything before it, a read takes the place of reads that it is ordered
-//! after, and what everybody knows is dropped.
+//! after, and accesses that every agent knows are dropped.
 
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
@@ -15,7 +15,7 @@ use super::clock::{Clock, Clocks, Stamp};
 /// An access in the past.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Past {
-    /// The number of the operation; first, since it tells most accesses apart.
+    /// The number of the operation. The first field, since it distinguishes most accesses.
     pub op: u64,
     pub stamp: Stamp,
     pub what: Arc<str>,
@@ -46,7 +46,8 @@ struct Pasts {
 }
 
 impl Pasts {
-    /// The access that one of `clock` is not ordered after, and whether it was a write.
+    /// The access that a new one with this `clock` is not ordered after, and whether it was a
+    /// write.
     fn unordered(&self, write: bool, clock: &Clock) -> Option<(&Past, bool)> {
         let writes = self.write.iter().map(|past| (past, true));
         let reads = self.reads.iter().filter(|_| write).map(|past| (past, false));
@@ -69,7 +70,7 @@ impl Pasts {
 }
 
 #[derive(Clone, Debug)]
-struct Piece {
+struct AccessRange {
     first: u64,
     end: u64,
     pasts: Pasts,
@@ -77,17 +78,18 @@ struct Piece {
 
 /// The last accesses to all bytes.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Bytes {
+pub(super) struct LastAccesses {
     pieces: BTreeMap<(Space, u64), (u64, Pasts)>,
 }
 
-impl Bytes {
+impl LastAccesses {
     /// How many ranges are kept.
     pub fn len(&self) -> usize {
         self.pieces.len()
     }
 
-    /// Enters an access by an agent whose clock is `clock`; what it is not ordered after.
+    /// Enters an access by an agent whose clock is `clock`; gives the access that it should be
+    /// ordered after and is not.
     pub fn access(
         &mut self,
         range: Range,
@@ -109,26 +111,26 @@ impl Bytes {
         let conflict = find_conflict(&pieces, write, clock);
         if write {
             let pasts = Pasts { write: Some(past), reads: Vec::new() };
-            self.put(range.space, Piece { first: range.first, end: range.end, pasts });
+            self.put(range.space, AccessRange { first: range.first, end: range.end, pasts });
         } else {
             self.put_read(range, pieces, past, clock);
         }
         conflict
     }
 
-    /// What is kept of a range that is one piece: most accesses repeat a range.
+    /// The accesses to a range that is one piece, as most are, since accesses repeat ranges.
     fn exactly(&mut self, range: Range) -> Option<&mut Pasts> {
         let (end, pasts) = self.pieces.get_mut(&(range.space, range.first))?;
         (*end == range.end).then_some(pasts)
     }
 
-    fn put(&mut self, space: Space, piece: Piece) {
+    fn put(&mut self, space: Space, piece: AccessRange) {
         debug_assert!(piece.first < piece.end, "a piece has bytes");
         self.pieces.insert((space, piece.first), (piece.end, piece.pasts));
     }
 
-    /// Takes out what is kept of `range`, in ascending order; the parts of pieces outside stay.
-    fn cut_out(&mut self, range: Range) -> Vec<Piece> {
+    /// Takes the pieces of `range` out, in ascending order; their parts outside stay.
+    fn cut_out(&mut self, range: Range) -> Vec<AccessRange> {
         let Range { space, first, end } = range;
         let before = self.pieces.range((space, 0)..(space, first)).next_back();
         let reaching = before.filter(|(_, (reach, _))| *reach > first).map(|(key, _)| *key);
@@ -138,26 +140,26 @@ impl Bytes {
     }
 
     /// Takes a piece out, leaves what is outside of `first..end`, and gives what is inside.
-    fn trim(&mut self, key: (Space, u64), first: u64, end: u64) -> Option<Piece> {
+    fn trim(&mut self, key: (Space, u64), first: u64, end: u64) -> Option<AccessRange> {
         let (space, start) = key;
         let (reach, pasts) = self.pieces.remove(&key)?;
         if start < first {
-            self.put(space, Piece { first: start, end: first, pasts: pasts.clone() });
+            self.put(space, AccessRange { first: start, end: first, pasts: pasts.clone() });
         }
         if reach > end {
-            self.put(space, Piece { first: end, end: reach, pasts: pasts.clone() });
+            self.put(space, AccessRange { first: end, end: reach, pasts: pasts.clone() });
         }
-        Some(Piece { first: start.max(first), end: reach.min(end), pasts })
+        Some(AccessRange { first: start.max(first), end: reach.min(end), pasts })
     }
 
     /// Puts pieces back after a read of `range`, with the gaps between them; neighbours that have
     /// become alike are joined.
-    fn put_read(&mut self, range: Range, pieces: Vec<Piece>, read: Past, clock: &Clock) {
-        let mut open: Option<Piece> = None;
+    fn put_read(&mut self, range: Range, pieces: Vec<AccessRange>, read: Past, clock: &Clock) {
+        let mut open: Option<AccessRange> = None;
         let mut at = range.first;
-        let last = Piece { first: range.end, end: range.end, pasts: Pasts::default() };
+        let last = AccessRange { first: range.end, end: range.end, pasts: Pasts::default() };
         for piece in pieces.into_iter().chain([last]) {
-            let gap = Piece { first: at, end: piece.first, pasts: Pasts::default() };
+            let gap = AccessRange { first: at, end: piece.first, pasts: Pasts::default() };
             at = piece.end;
             for mut part in [gap, piece].into_iter().filter(|part| part.first < part.end) {
                 part.pasts.add_read(read.clone(), clock);
@@ -168,9 +170,14 @@ impl Bytes {
     }
 
     /// `open` lengthened by `next`, or `next` once `open` is put away.
-    fn extend(&mut self, space: Space, open: Option<Piece>, next: Piece) -> Option<Piece> {
+    fn extend(
+        &mut self,
+        space: Space,
+        open: Option<AccessRange>,
+        next: AccessRange,
+    ) -> Option<AccessRange> {
         match open {
-            Some(open) if open.pasts == next.pasts => Some(Piece { end: next.end, ..open }),
+            Some(open) if open.pasts == next.pasts => Some(AccessRange { end: next.end, ..open }),
             open => {
                 open.into_iter().for_each(|piece| self.put(space, piece));
                 Some(next)
@@ -178,7 +185,7 @@ impl Bytes {
         }
     }
 
-    /// Pieces are not empty, do not overlap, and are kept for something.
+    /// Panics when a piece is empty, overlaps another, or has no access.
     #[cfg(test)]
     pub fn assert_invariants(&self) {
         let pieces: Vec<_> = self.pieces.iter().collect();
@@ -191,7 +198,7 @@ impl Bytes {
         }
     }
 
-    /// Drops every access that the host knows, and so everybody.
+    /// Drops every access that the host knows, since every later operation knows it as well.
     pub fn compact(&mut self, clocks: &Clocks) {
         let host = clocks.clock(super::clock::HOST);
         self.pieces.retain(|_, (_, pasts)| {
@@ -210,8 +217,8 @@ fn enter(pasts: &mut Pasts, write: bool, past: Past, clock: &Clock) {
     }
 }
 
-/// The first access that is not ordered before, with all the bytes that the new one shares with it.
-fn find_conflict(pieces: &[Piece], write: bool, clock: &Clock) -> Option<Conflict> {
+/// The first access that the new one is not ordered after, with all the bytes that both touch.
+fn find_conflict(pieces: &[AccessRange], write: bool, clock: &Clock) -> Option<Conflict> {
     let mut found: Option<Conflict> = None;
     for piece in pieces {
         let Some((earlier, wrote)) = piece.pasts.unordered(write, clock) else { continue };

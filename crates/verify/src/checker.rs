@@ -1,50 +1,49 @@
-//! The check itself: one operation after the other.
+//! The checker: takes the operations of a run one after the other.
 
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::ToString;
 use alloc::sync::Arc;
 
-use super::bytes::{Bytes, Conflict, Past, Range};
-use super::clock::{Clock, Clocks, Slot};
-use super::numbers::Numbers;
+use super::bytes::{Conflict, LastAccesses, Past, Range};
+use super::clock::{Clock, ClockSlot, Clocks};
+use super::numbers::NumberSet;
 use super::{Agent, Fault, Op, Race, Space, Touch, Violation};
 
-/// Operations between two compactions, at least; more when much is kept, so that each operation
-/// pays for a constant share of one.
+/// The least number of operations between two compactions. There are more when much is kept, so
+/// that each operation costs a constant share of a compaction.
 const LEAST_BETWEEN: u64 = 1 << 12;
 
-/// Sees the operations of a run and says which are not ordered with what they depend on.
+/// Takes the operations of a run and reports those that are not ordered with what they depend on.
 ///
-/// Order comes from communication alone: a stream does its operations one after the other, what it
-/// is given begins after what the host knew when it gave it, and a wait adds what was known when
-/// the event was recorded. That an access was over in time by luck excuses nothing.
+/// Order comes from communication alone: a stream does its operations one after the other, an
+/// operation begins after what the host knew when it enqueued it, and a wait adds what was known
+/// when the event was recorded. An access that was over in time by luck alone is not ordered.
 ///
 /// A read must be ordered after the last write of every byte it touches, a write also after all
-/// reads since. The check begins where memory does: bytes that nobody has touched since the
-/// beginning are ordered with everything, and a wait for an event of before the beginning is a
-/// violation.
+/// reads since. Bytes without an access since the beginning of the check are ordered with
+/// everything; a wait for an event of before the beginning is a violation.
 ///
-/// An operation takes O(log n + r) with n ranges kept and r ranges touched. Kept is only what the
-/// host does not know yet, so memory is bounded by what is unfinished.
+/// An operation takes O(log n + r) with n ranges kept and r ranges touched. Only what the host does
+/// not know yet is kept, so memory is bounded by the unfinished work.
 #[derive(Clone, Debug)]
 pub struct Checker {
     clocks: Clocks,
-    bytes: Bytes,
-    /// What is known to whoever waits for an event.
+    bytes: LastAccesses,
+    /// The clock that a wait for an event adds.
     events: BTreeMap<u64, Clock>,
-    /// Recordings of which the host knows everything: to wait for them adds nothing.
-    settled: Numbers,
+    /// Recordings of which the host knows everything, so that a wait for them adds nothing.
+    known_to_host: NumberSet,
     arenas: BTreeMap<(Space, u64), u64>,
     names: BTreeSet<Arc<str>>,
-    figures: Figures,
+    counted: Counted,
     next_compaction: u64,
     least_between: u64,
 }
 
-/// What a check has seen.
+/// The counters of a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Figures {
+pub struct Counted {
     /// Operations of every kind.
     pub ops: u64,
     /// Recordings of events.
@@ -53,7 +52,7 @@ pub struct Figures {
     pub waits: u64,
     /// Accesses that were checked.
     pub accesses: u64,
-    /// Bytes of these accesses, the same bytes counted each time.
+    /// Bytes of the accesses that were checked, counted at each access.
     pub bytes: u64,
     /// Accesses to memory outside all arenas, which were not checked.
     pub foreign: u64,
@@ -66,17 +65,17 @@ impl Default for Checker {
 }
 
 impl Checker {
-    /// Nothing has happened.
+    /// A checker that has seen no operation.
     #[must_use]
     pub fn new() -> Checker {
         Checker {
             clocks: Clocks::new(),
-            bytes: Bytes::default(),
+            bytes: LastAccesses::default(),
             events: BTreeMap::new(),
-            settled: Numbers::default(),
+            known_to_host: NumberSet::default(),
             arenas: BTreeMap::new(),
             names: BTreeSet::new(),
-            figures: Figures::default(),
+            counted: Counted::default(),
             next_compaction: LEAST_BETWEEN,
             least_between: LEAST_BETWEEN,
         }
@@ -94,19 +93,19 @@ impl Checker {
         self.clocks.assert_invariants();
     }
 
-    /// What was seen so far.
+    /// The counters so far.
     #[must_use]
-    pub fn figures(&self) -> Figures {
-        self.figures
+    pub fn counted(&self) -> Counted {
+        self.counted
     }
 
-    /// How many things are kept: ranges of bytes, events and agents. For tests of the bound.
+    /// The number of ranges of bytes, events and agents that are kept, for tests of their bound.
     #[must_use]
     pub fn kept(&self) -> usize {
-        self.bytes.len() + self.events.len() + self.settled.len() + self.clocks.len()
+        self.bytes.len() + self.events.len() + self.known_to_host.len() + self.clocks.len()
     }
 
-    /// Sees the next operation.
+    /// Takes the next operation.
     ///
     /// # Errors
     /// When the operation is not ordered with one that it depends on, or makes no sense. It counts
@@ -115,18 +114,18 @@ impl Checker {
         self.see_named(op)
     }
 
-    /// Sees the next operation, whoever owns the name of an access.
+    /// Takes the next operation, whose name may be borrowed or owned.
     ///
     /// # Errors
     /// As [`Checker::see`].
     pub fn see_named<What: AsRef<str>>(&mut self, op: &Op<What>) -> Result<(), Violation> {
-        let number = self.figures.ops;
-        self.figures.ops += 1;
+        let number = self.counted.ops;
+        self.counted.ops += 1;
         let seen = match op {
             Op::Record { event, on } => self.record(*event, *on),
             Op::Wait { by, event } => self.wait(*by, *event),
             Op::WaitAll => {
-                self.figures.waits += 1;
+                self.counted.waits += 1;
                 self.clocks.wait_all();
                 Ok(())
             }
@@ -140,30 +139,30 @@ impl Checker {
                 self.access(*by, range, *write, what.as_ref())
             }
         };
-        if self.figures.ops >= self.next_compaction {
+        if self.counted.ops >= self.next_compaction {
             self.compact();
         }
         seen.map_err(|fault| Violation { op: number, fault })
     }
 
     fn record(&mut self, event: u64, on: Agent) -> Result<(), Fault> {
-        self.figures.records += 1;
+        self.counted.records += 1;
         let slot = self.clocks.begin(on);
         let clock = self.clocks.snapshot(slot);
-        let settled = self.settled.remove(event);
+        let known_to_host = self.known_to_host.remove(event);
         let before = self.events.insert(event, clock);
-        if settled || before.is_some() {
+        if known_to_host || before.is_some() {
             return Err(Fault::RecordedTwice { on, event });
         }
         Ok(())
     }
 
     fn wait(&mut self, by: Agent, event: u64) -> Result<(), Fault> {
-        self.figures.waits += 1;
+        self.counted.waits += 1;
         let slot = self.clocks.begin(by);
         match self.events.get(&event) {
             Some(clock) => self.clocks.wait(slot, clock),
-            None if self.settled.contains(event) => {}
+            None if self.known_to_host.contains(event) => {}
             None => return Err(Fault::UnknownEvent { by, event }),
         }
         Ok(())
@@ -171,7 +170,7 @@ impl Checker {
 
     fn forget(&mut self, event: u64) {
         self.events.remove(&event);
-        self.settled.remove(event);
+        self.known_to_host.remove(event);
     }
 
     fn arena(&mut self, space: Space, first: u64, end: u64) -> Result<(), Fault> {
@@ -195,13 +194,13 @@ impl Checker {
             return Err(Fault::Backwards { first, end });
         }
         if first == end || !self.is_guarded(range) {
-            self.figures.foreign += u64::from(first < end);
+            self.counted.foreign += u64::from(first < end);
             return Ok(());
         }
-        self.figures.accesses += 1;
-        self.figures.bytes = self.figures.bytes.saturating_add(end - first);
+        self.counted.accesses += 1;
+        self.counted.bytes = self.counted.bytes.saturating_add(end - first);
         let slot = self.clocks.begin(by);
-        let op = self.figures.ops - 1;
+        let op = self.counted.ops - 1;
         let past = Past { op, stamp: self.clocks.stamp(slot), what: self.name(what) };
         let clock = self.clocks.clock(slot);
         let Some(conflict) = self.bytes.access(range, write, past, clock) else { return Ok(()) };
@@ -209,7 +208,7 @@ impl Checker {
         Err(self.unordered(slot, conflict, later, space))
     }
 
-    fn unordered(&self, slot: Slot, conflict: Conflict, later: Touch, space: Space) -> Fault {
+    fn unordered(&self, slot: ClockSlot, conflict: Conflict, later: Touch, space: Space) -> Fault {
         let Conflict { earlier: Past { op, stamp, what }, write, first, end } = conflict;
         let by = self.clocks.agent(stamp.slot);
         let earlier = Touch { op, by, write, what: what.to_string() };
@@ -227,15 +226,14 @@ impl Checker {
         name
     }
 
-    /// Drops what cannot matter any more: what the host knows, everybody knows before whatever he
-    /// does next.
+    /// Drops what cannot matter any more: every later operation knows what the host knows now.
     fn compact(&mut self) {
         let clocks = &self.clocks;
-        let settled = &mut self.settled;
+        let known_to_host = &mut self.known_to_host;
         self.events.retain(|event, clock| {
             let known = clocks.host_covers(clock);
             if known {
-                settled.insert(*event);
+                known_to_host.insert(*event);
             }
             !known
         });
@@ -243,6 +241,6 @@ impl Checker {
         self.clocks.compact();
         self.names.retain(|name| Arc::strong_count(name) > 1);
         let kept = (self.kept() + self.names.len()) as u64;
-        self.next_compaction = self.figures.ops + self.least_between.max(2 * kept);
+        self.next_compaction = self.counted.ops + self.least_between.max(2 * kept);
     }
 }

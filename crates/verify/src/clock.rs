@@ -2,8 +2,8 @@
 //! as in FastTrack (Flanagan and Freund, PLDI 2009).
 //!
 //! Each agent has a slot and a count in it. The count goes up at the first access after a
-//! recording, so an access is known to exactly those whose clock has its slot at its count or
-//! above. What the host itself did is known to everybody who is given work later.
+//! recording, so an access is known to exactly those agents whose clock has its slot at its count
+//! or above. What the host itself did is known to every agent that is given work later.
 //!
 //! Slots are compacted: a stream of which the host knows everything is as good as a new one, since
 //! whatever it is given next begins after what the host knows.
@@ -16,15 +16,15 @@ use super::Agent;
 
 /// One agent's place in every clock.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(super) struct Slot(usize);
+pub(super) struct ClockSlot(usize);
 
 /// The slot of the host.
-pub(super) const HOST: Slot = Slot(0);
+pub(super) const HOST: ClockSlot = ClockSlot(0);
 
 /// The time of an access.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Stamp {
-    pub slot: Slot,
+    pub slot: ClockSlot,
     pub count: u64,
 }
 
@@ -33,11 +33,11 @@ pub(super) struct Stamp {
 pub(super) struct Clock(Arc<Vec<u64>>);
 
 impl Clock {
-    fn at(&self, slot: Slot) -> u64 {
+    fn at(&self, slot: ClockSlot) -> u64 {
         self.0.get(slot.0).copied().unwrap_or(0)
     }
 
-    fn set(&mut self, slot: Slot, count: u64) {
+    fn set(&mut self, slot: ClockSlot, count: u64) {
         let counts = Arc::make_mut(&mut self.0);
         if counts.len() <= slot.0 {
             counts.resize(slot.0 + 1, 0);
@@ -52,10 +52,10 @@ impl Clock {
 
     fn covers(&self, other: &Clock) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
-            || other.0.iter().enumerate().all(|(slot, count)| self.at(Slot(slot)) >= *count)
+            || other.0.iter().enumerate().all(|(slot, count)| self.at(ClockSlot(slot)) >= *count)
     }
 
-    /// Adds what `other` knows; whether anything was new.
+    /// Adds what `other` knows. True when anything was new.
     fn join(&mut self, other: &Clock) -> bool {
         if self.covers(other) {
             return false;
@@ -75,7 +75,7 @@ impl Clock {
 struct Party {
     agent: Agent,
     clock: Clock,
-    /// Others may know the present count: the next access begins a new one.
+    /// Whether others may know the present count, so that the next access begins a new one.
     shared: bool,
     /// Its count when it got its slot.
     born: u64,
@@ -87,8 +87,8 @@ struct Party {
 #[derive(Clone, Debug)]
 pub(super) struct Clocks {
     parties: Vec<Option<Party>>,
-    slots: BTreeMap<Agent, Slot>,
-    free: Vec<Slot>,
+    slots: BTreeMap<Agent, ClockSlot>,
+    free: Vec<ClockSlot>,
     /// Counts the changes of the host's clock.
     host_state: u64,
 }
@@ -111,8 +111,8 @@ impl Clocks {
         self.slots.len()
     }
 
-    /// The slot of `agent`, which now begins something new: a stream knows what the host knows.
-    pub fn begin(&mut self, agent: Agent) -> Slot {
+    /// The slot of `agent`, which begins an operation: a stream then knows what the host knows.
+    pub fn begin(&mut self, agent: Agent) -> ClockSlot {
         let slot = self.slots.get(&agent).copied().unwrap_or_else(|| self.enter(agent));
         if slot != HOST && self.party(slot).heard != self.host_state {
             self.hear_host(slot);
@@ -120,7 +120,7 @@ impl Clocks {
         slot
     }
 
-    fn hear_host(&mut self, slot: Slot) {
+    fn hear_host(&mut self, slot: ClockSlot) {
         let clock = self.clock(HOST).clone();
         let heard = self.host_state;
         let party = self.party_mut(slot);
@@ -128,10 +128,10 @@ impl Clocks {
         party.heard = heard;
     }
 
-    /// Gives `agent` a slot. Every count that anyone knows of a slot used before is below the new
-    /// one, and the host knows them all.
-    fn enter(&mut self, agent: Agent) -> Slot {
-        let slot = self.free.pop().unwrap_or(Slot(self.parties.len()));
+    /// Gives `agent` a slot. In a slot that was used before, the new count is above every count
+    /// that any agent knows, and the host knows those.
+    fn enter(&mut self, agent: Agent) -> ClockSlot {
+        let slot = self.free.pop().unwrap_or(ClockSlot(self.parties.len()));
         let mut clock = self.clock(HOST).clone();
         let born = clock.at(slot) + 1;
         clock.set(slot, born);
@@ -145,31 +145,31 @@ impl Clocks {
         slot
     }
 
-    fn party(&self, slot: Slot) -> &Party {
+    fn party(&self, slot: ClockSlot) -> &Party {
         self.parties[slot.0].as_ref().expect("a slot in use has a party")
     }
 
-    fn party_mut(&mut self, slot: Slot) -> &mut Party {
+    fn party_mut(&mut self, slot: ClockSlot) -> &mut Party {
         self.parties[slot.0].as_mut().expect("a slot in use has a party")
     }
 
     /// The agent of a slot in use.
-    pub fn agent(&self, slot: Slot) -> Agent {
+    pub fn agent(&self, slot: ClockSlot) -> Agent {
         self.party(slot).agent
     }
 
     /// What the agent of a slot knows.
-    pub fn clock(&self, slot: Slot) -> &Clock {
+    pub fn clock(&self, slot: ClockSlot) -> &Clock {
         &self.party(slot).clock
     }
 
     /// Whether the agent of `slot` knows anything that the agent of `other` did.
-    pub fn has_heard_of(&self, slot: Slot, other: Slot) -> bool {
+    pub fn has_heard_of(&self, slot: ClockSlot, other: ClockSlot) -> bool {
         self.clock(slot).at(other) >= self.party(other).born
     }
 
     /// The time of an access that is made now.
-    pub fn stamp(&mut self, slot: Slot) -> Stamp {
+    pub fn stamp(&mut self, slot: ClockSlot) -> Stamp {
         let party = self.party_mut(slot);
         if party.shared {
             party.shared = false;
@@ -180,22 +180,22 @@ impl Clocks {
         Stamp { slot, count: self.clock(slot).at(slot) }
     }
 
-    /// What is known to whoever waits for an event that is recorded now.
-    pub fn snapshot(&mut self, slot: Slot) -> Clock {
+    /// The clock that a wait adds for an event that is recorded now.
+    pub fn snapshot(&mut self, slot: ClockSlot) -> Clock {
         let party = self.party_mut(slot);
         party.shared = true;
         party.clock.clone()
     }
 
-    /// The agent of `slot` waits for an event with this clock.
-    pub fn wait(&mut self, slot: Slot, event: &Clock) {
-        let news = self.party_mut(slot).clock.join(event);
-        self.host_state += u64::from(news && slot == HOST);
+    /// Lets the agent of `slot` wait for an event with this clock.
+    pub fn wait(&mut self, slot: ClockSlot, event: &Clock) {
+        let is_new = self.party_mut(slot).clock.join(event);
+        self.host_state += u64::from(is_new && slot == HOST);
     }
 
-    /// The host waits for everything that the streams were given.
+    /// Lets the host wait for all work of all streams.
     pub fn wait_all(&mut self) {
-        for slot in (1..self.parties.len()).map(Slot) {
+        for slot in (1..self.parties.len()).map(ClockSlot) {
             let Some(party) = &mut self.parties[slot.0] else { continue };
             party.shared = true;
             let clock = party.clock.clone();
@@ -203,12 +203,13 @@ impl Clocks {
         }
     }
 
-    /// Whether everybody knows this from his next operation on.
+    /// Whether the host knows all of this clock, and so every agent at its next operation.
     pub fn host_covers(&self, clock: &Clock) -> bool {
         self.clock(HOST).covers(clock)
     }
 
-    /// Every agent has a slot of its own, nobody else's slot is in use, and each knows itself best.
+    /// Panics unless every agent has a slot of its own, no other slot is in use, and no agent knows
+    /// more of another than that one itself.
     #[cfg(test)]
     pub fn assert_invariants(&self) {
         for (agent, slot) in &self.slots {
@@ -221,11 +222,11 @@ impl Clocks {
         assert_eq!((used, used + self.free.len()), (self.slots.len(), self.parties.len()));
     }
 
-    /// Takes the slots of streams of which the host knows everything. Nothing else may hold a
-    /// stamp that the host knows: such a slot gets another agent.
+    /// Frees the slots of streams of which the host knows everything, for other agents. Stamps that
+    /// the host knows must not be kept anywhere, since they could name such a slot.
     pub fn compact(&mut self) {
         let host = self.clock(HOST).clone();
-        for slot in (1..self.parties.len()).map(Slot) {
+        for slot in (1..self.parties.len()).map(ClockSlot) {
             let known = |party: &Party| host.covers(&party.clock);
             let Some(party) = self.parties[slot.0].take_if(|party| known(party)) else { continue };
             self.slots.remove(&party.agent);

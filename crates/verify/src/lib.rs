@@ -1,4 +1,4 @@
-//! Is every access to memory ordered with the accesses it depends on?
+//! A check that every access to memory is ordered with the accesses it depends on.
 //!
 //! Work on a GPU runs in streams, and only events order one stream with another. A missing wait is
 //! silent: the bytes are right on most days. Here every record, wait and access is an [`Op`]; a
@@ -41,7 +41,7 @@ mod text;
 mod verdict;
 mod violation;
 
-pub use checker::{Checker, Figures};
+pub use checker::{Checker, Counted};
 pub use op::{Agent, Op, Space};
 pub use text::{HEADER, LineError, parse_op, write_header, write_op};
 pub use verdict::{TextCheck, TextError, Trouble, Verdict, check_text};

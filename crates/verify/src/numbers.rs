@@ -1,14 +1,14 @@
-//! A set of numbers that are handed out one after the other: few ranges hold many of them.
+//! A set of numbers that are given out in ascending order, so that few ranges hold many of them.
 
 use alloc::collections::BTreeMap;
 
 /// The set: from the first number of each range to its last one. No two ranges touch.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Numbers {
+pub(super) struct NumberSet {
     ranges: BTreeMap<u64, u64>,
 }
 
-impl Numbers {
+impl NumberSet {
     /// How many ranges there are.
     pub fn len(&self) -> usize {
         self.ranges.len()
@@ -37,7 +37,7 @@ impl Numbers {
         self.ranges.insert(first, last);
     }
 
-    /// Takes a number out; whether it was in the set.
+    /// Takes a number out. True when it was in the set.
     pub fn remove(&mut self, number: u64) -> bool {
         let Some((first, last)) = self.range_of(number) else { return false };
         self.ranges.remove(&first);
@@ -58,7 +58,7 @@ mod tests {
 
     #[test]
     fn numbers_in_any_order_are_kept_as_few_ranges() {
-        let mut numbers = Numbers::default();
+        let mut numbers = NumberSet::default();
         [5, 3, 4, 0, u64::MAX, 1].into_iter().for_each(|number| numbers.insert(number));
         assert_eq!(numbers.ranges, BTreeMap::from([(0, 1), (3, 5), (u64::MAX, u64::MAX)]));
         assert!(numbers.contains(4) && !numbers.contains(2) && numbers.contains(u64::MAX));
@@ -66,7 +66,7 @@ mod tests {
 
     #[test]
     fn a_set_of_ranges_answers_as_a_set_does() {
-        let (mut numbers, mut model) = (Numbers::default(), BTreeSet::new());
+        let (mut numbers, mut model) = (NumberSet::default(), BTreeSet::new());
         let mut state = 1u64;
         for _ in 0..2000 {
             state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);

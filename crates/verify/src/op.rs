@@ -1,8 +1,8 @@
-//! What a run reports about itself: records, waits, and accesses to bytes.
+//! The operations that a run reports: records, waits, and accesses to bytes.
 
 use core::fmt;
 
-/// Who does something.
+/// The host or a stream, which does operations one after the other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Agent {
     /// The process itself: all its threads together.
@@ -20,7 +20,7 @@ pub enum Space {
     Host,
 }
 
-/// One thing that a run did, reported when the host enqueued it (or did it).
+/// One operation of a run, reported when the host enqueued it (or did it).
 ///
 /// `What` is the text that names an access; it borrows when an operation was read from a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -41,14 +41,14 @@ pub enum Op<What = &'static str> {
     },
     /// The host waits for all work that was enqueued on any stream.
     WaitAll,
-    /// Nobody can wait for this recording any more (its event may be recorded anew). Optional: it
-    /// only keeps the memory of a check small.
+    /// There will be no further wait for this recording (its event may be recorded anew). Optional:
+    /// it only keeps the memory of a check small.
     Forget {
         /// The number of a recording.
         event: u64,
     },
-    /// The bytes are an arena's. When a run names arenas, only accesses to them are checked:
-    /// other memory is the user's, who orders it in ways that are not seen.
+    /// The bytes belong to an arena. When a run names arenas, only accesses to them are checked:
+    /// other memory belongs to the user, who orders accesses in ways that are not reported.
     Arena {
         /// The memory that it is in.
         space: Space,

@@ -11,9 +11,9 @@
 //! wait-all
 //! ```
 //!
-//! Words are parted by one space, numbers have one spelling, and the name of an access is the rest
-//! of its line, with `\n`, `\r` and `\\` for what a line cannot hold. Empty lines and lines that
-//! begin with `#` are for people.
+//! Words are separated by one space, numbers have one spelling, and the name of an access is the
+//! rest of its line, with `\n`, `\r` and `\\` for what a line cannot hold. Empty lines and lines
+//! that begin with `#` are for people.
 
 use alloc::borrow::Cow;
 use alloc::string::{String, ToString};
@@ -25,10 +25,10 @@ use super::{Agent, Op, Space};
 /// The first line of every text.
 pub const HEADER: &str = "unspool-order 1";
 
-/// A line that is no operation.
+/// A line that is not an operation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LineError {
-    /// What should have been there.
+    /// What the form asks for there.
     pub expected: &'static str,
     /// What was there; empty at the end of the line.
     pub found: String,
@@ -190,14 +190,14 @@ impl<'a> Words<'a> {
     }
 }
 
-/// One spelling for every number: no sign, no leading zero.
+/// Reads a number in its one spelling: no sign, no leading zero.
 fn decimal<N: FromStr>(text: &str) -> Option<N> {
     let plain = text.bytes().all(|byte| byte.is_ascii_digit());
     let padded = text.len() > 1 && text.starts_with('0');
     if plain && !padded { text.parse().ok() } else { None }
 }
 
-/// The same with `0x` and small letters.
+/// Reads a number in its one hexadecimal spelling: `0x` and small letters.
 fn hexadecimal(text: &str) -> Option<u64> {
     let digits = text.strip_prefix("0x")?;
     let plain = digits.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
@@ -205,7 +205,7 @@ fn hexadecimal(text: &str) -> Option<u64> {
     if plain && !padded { u64::from_str_radix(digits, 16).ok() } else { None }
 }
 
-/// The text that was written; `None` when no text is written like this.
+/// The text that is written as `text`; `None` when none is.
 fn unescape(text: &str) -> Option<Cow<'_, str>> {
     if text.contains('\r') {
         return None;

@@ -1,10 +1,10 @@
-//! The check of a run that was written down, with its verdict.
+//! The check of a run from its text form, and its verdict.
 
 use alloc::collections::BTreeSet;
 use core::fmt;
 
 use super::text::{HEADER, LineError, fail, parse_op};
-use super::{Agent, Checker, Figures, Op, Violation};
+use super::{Agent, Checker, Counted, Op, Violation};
 
 /// What the first line should have been.
 const FIRST: &str = "\"unspool-order 1\"";
@@ -12,9 +12,9 @@ const FIRST: &str = "\"unspool-order 1\"";
 /// What is wrong with a text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Trouble {
-    /// It cannot be read on.
+    /// A line is not one of the text form.
     Line(LineError),
-    /// The run that it tells of is not in order.
+    /// The run is not in order.
     Order(Violation),
 }
 
@@ -27,12 +27,12 @@ pub struct TextError {
     pub trouble: Trouble,
 }
 
-/// What a text in order tells of.
+/// The verdict on a text whose run is in order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Verdict {
-    /// What the check has seen.
-    pub figures: Figures,
-    /// Everybody who did anything.
+    /// The counters of the check.
+    pub counted: Counted,
+    /// The agents of all operations.
     pub agents: BTreeSet<Agent>,
 }
 
@@ -45,7 +45,7 @@ pub struct TextCheck {
 }
 
 impl TextCheck {
-    /// Nothing was read.
+    /// A check that has read no line.
     #[must_use]
     pub fn new() -> TextCheck {
         TextCheck::default()
@@ -69,24 +69,24 @@ impl TextCheck {
             return Ok(());
         }
         let op = parse_op(text).map_err(Trouble::Line)?;
-        self.agents.extend(doer(&op));
+        self.agents.extend(agent_of(&op));
         self.checker.see_named(&op).map_err(Trouble::Order)
     }
 
-    /// What the lines told of, once all were read.
+    /// The verdict, once all lines were read.
     ///
     /// # Errors
-    /// When not even the first line was there.
+    /// There was no line at all.
     pub fn finish(self) -> Result<Verdict, TextError> {
         if self.lines == 0 {
             let nothing = fail(FIRST, "");
             return nothing.map_err(|e| TextError { line: 1, trouble: Trouble::Line(e) });
         }
-        Ok(Verdict { figures: self.checker.figures(), agents: self.agents })
+        Ok(Verdict { counted: self.checker.counted(), agents: self.agents })
     }
 }
 
-fn doer<What>(op: &Op<What>) -> Option<Agent> {
+fn agent_of<What>(op: &Op<What>) -> Option<Agent> {
     match op {
         Op::Record { on: agent, .. } | Op::Wait { by: agent, .. } => Some(*agent),
         Op::Access { by, .. } => Some(*by),
@@ -119,7 +119,7 @@ impl core::error::Error for TextError {}
 
 impl fmt::Display for Verdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Figures { ops, records, waits, accesses, bytes, foreign } = self.figures;
+        let Counted { ops, records, waits, accesses, bytes, foreign } = self.counted;
         let streams = self.agents.iter().filter(|agent| **agent != Agent::Host).count();
         writeln!(f, "operations: {ops}, by the host and streams: {streams}")?;
         writeln!(f, "  recordings: {records}, waits: {waits}")?;

@@ -1,4 +1,4 @@
-//! What a check finds wrong, in words that say what to do about it.
+//! The violations that a check finds, with texts that say what to do about them.
 
 use alloc::boxed::Box;
 use alloc::string::String;
@@ -18,18 +18,18 @@ pub struct Violation {
 /// What can be wrong with an operation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Fault {
-    /// Two accesses to the same bytes, one of them a write, and nothing puts one first.
+    /// Two accesses to the same bytes, one of them a write, without an order between them.
     Unordered(Box<Race>),
     /// A wait for a recording that does not exist: the device would not wait at all.
     UnknownEvent {
-        /// Who waits.
+        /// The agent that waits.
         by: Agent,
         /// The number of the recording.
         event: u64,
     },
     /// A second recording under the number of an earlier one.
     RecordedTwice {
-        /// Who records.
+        /// The agent of the second recording.
         on: Agent,
         /// The number of both.
         event: u64,
@@ -48,7 +48,7 @@ pub enum Fault {
 pub struct Race {
     /// The access that the later one depends on.
     pub earlier: Touch,
-    /// The access that does not wait.
+    /// The access that does not wait for the earlier one.
     pub later: Touch,
     /// The memory that they share.
     pub space: Space,
@@ -65,7 +65,7 @@ pub struct Race {
 pub struct Touch {
     /// The number of the access among all operations, from 0.
     pub op: u64,
-    /// Who did it.
+    /// The agent that did it.
     pub by: Agent,
     /// Whether it wrote; else it read.
     pub write: bool,

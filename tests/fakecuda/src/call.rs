@@ -1,4 +1,4 @@
-//! One call of the driver: the lock, the count, the faults on order, and the waits.
+//! One call of the driver: the lock, the count, planned faults, and waits.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -12,17 +12,17 @@ use crate::world::World;
 
 static WORLD: LazyLock<Mutex<World>> =
     LazyLock::new(|| Mutex::new(World::new(Settings::from_environment())));
-/// Something was done, or there is something new to do.
+/// Notified after every change of the world.
 static CHANGED: Condvar = Condvar::new();
-/// Callers that want the lock: the devices let them go first.
+/// Number of callers that wait for the lock; devices let them go first.
 static CALLERS: AtomicUsize = AtomicUsize::new(0);
-/// The process that made the first call. In a forked child nothing works, as with the driver.
+/// The process that made the first call. As with the driver, every call in a forked child fails.
 static PROCESS: OnceLock<u32> = OnceLock::new();
 
-/// How often a device lets callers go first before it goes on.
+/// Maximum number of times that a device lets callers go first.
 const POLITENESS: usize = 20;
 
-/// The world, locked.
+/// Access to the world under the lock.
 pub(crate) struct Held(Option<MutexGuard<'static, World>>);
 
 impl Held {
@@ -45,7 +45,7 @@ impl Held {
         Held(Some(lock()))
     }
 
-    /// Gives the lock away until something has changed, or the time has passed.
+    /// Releases the lock until something changes, or the time has passed.
     pub(crate) fn wait(&mut self, limit: Option<Duration>) {
         let Some(guard) = self.0.take() else { return };
         let guard = match limit {
@@ -72,13 +72,13 @@ impl Held {
         }
     }
 
-    /// Waits until all work that the device has now is done.
+    /// Waits until all work enqueued on the device so far is done.
     pub(crate) fn wait_for_all(&mut self, device: u32) -> Outcome {
         let work = self.work_of(device);
         self.wait_until(device, |world| work.iter().all(|&place| world.is_over(place)))
     }
 
-    /// Tells everyone who waits that there is something new.
+    /// Wakes all waiting threads after a change.
     pub(crate) fn changed(&self) {
         CHANGED.notify_all();
     }
@@ -107,7 +107,7 @@ fn is_own_process() -> bool {
     *PROCESS.get_or_init(std::process::id) == std::process::id()
 }
 
-/// Makes one call, and says what the driver would.
+/// Executes one call, and returns the driver's code.
 pub(crate) fn run(name: &'static str, body: impl FnOnce(&mut Held) -> Outcome) -> u32 {
     if !is_own_process() {
         return Code::NOT_INITIALIZED.0;
@@ -125,7 +125,7 @@ pub(crate) fn run(name: &'static str, body: impl FnOnce(&mut Held) -> Outcome) -
     outcome.err().map_or(0, |code| code.0)
 }
 
-/// A fault of the kind that no context survives breaks the current one.
+/// Breaks the current context if no context survives the code.
 fn break_current(world: &mut Held, code: Code) {
     if let (true, Ok(device)) = (code.is_sticky(), world.current_device()) {
         world.break_context(device, code);
@@ -133,26 +133,26 @@ fn break_current(world: &mut Held, code: Code) {
     }
 }
 
-/// Where a caller wants an answer. The caller of a C function answers for it.
+/// The place of a result. The caller of a C function guarantees it.
 #[repr(transparent)]
 pub struct Out<T>(*mut T);
 
 impl<T> Out<T> {
-    /// Puts the answer there.
+    /// Writes the result.
     ///
     /// # Errors
-    /// When there is no place.
+    /// When the place is null.
     pub(crate) fn give(self, value: T) -> Outcome {
         if self.0.is_null() {
             return Err(Code::INVALID_VALUE);
         }
-        // SAFETY: only callers of the exported functions make such values, and they answer for
-        // what they point to.
+        // SAFETY: only callers of the exported functions make such values, and they guarantee what
+        // the values point to.
         unsafe { self.0.write(value) };
         Ok(())
     }
 
-    /// The same for answers that a caller may not want.
+    /// Writes a result that the caller may not want.
     pub(crate) fn give_if_wanted(self, value: T) {
         if !self.0.is_null() {
             let _ = self.give(value);
@@ -160,8 +160,8 @@ impl<T> Out<T> {
     }
 }
 
-/// Makes exported functions of the driver: each takes the lock, counts itself, and may be told to
-/// fail.
+/// Defines exported functions of the driver: each takes the lock, is counted, and may have a
+/// planned fault.
 macro_rules! driver_calls {
     ($(
         $(#[$doc:meta])*

@@ -1,5 +1,5 @@
-//! Streams that are captured into a graph, as far as they concern others: while one is, calls that
-//! the driver holds to be unsafe fail, and spoil the capture of whoever has begun it.
+//! Captures of streams into graphs, without the graphs: during a capture, calls that the driver
+//! considers unsafe fail, and spoil the capture.
 
 use std::cell::Cell;
 use std::thread::{self, ThreadId};
@@ -7,8 +7,8 @@ use std::thread::{self, ThreadId};
 use crate::codes::{Code, Outcome};
 use crate::world::World;
 
-/// Who is kept from unsafe calls by a capture: all threads, the one that captures, none. The same
-/// numbers are the modes of a thread: what it lets itself be kept from.
+/// Which threads a capture forbids unsafe calls: all, the capturing one, none. The same numbers are
+/// the modes of a thread.
 pub(crate) const GLOBAL: u32 = 0;
 const OF_THE_THREAD: u32 = 1;
 const RELAXED: u32 = 2;
@@ -30,7 +30,7 @@ impl Capture {
         Ok(Capture { mode, thread: thread::current().id(), spoilt: false })
     }
 
-    /// Whether it keeps this thread, which is in `mode`, from unsafe calls.
+    /// Whether it forbids unsafe calls of this thread, which is in `mode`.
     fn forbids(&self, mode: u32) -> bool {
         let own = self.thread == thread::current().id();
         match mode {
@@ -45,7 +45,7 @@ thread_local! {
     static MODE: Cell<u32> = const { Cell::new(GLOBAL) };
 }
 
-/// Gives this thread another mode, and says which it had.
+/// Sets the mode of this thread, and returns the old one.
 pub(crate) fn exchange_mode(mode: u32) -> Outcome<u32> {
     if mode > RELAXED {
         return Err(Code::INVALID_VALUE);
@@ -53,8 +53,7 @@ pub(crate) fn exchange_mode(mode: u32) -> Outcome<u32> {
     Ok(MODE.replace(mode))
 }
 
-/// The calls that are unsafe during a capture: they may wait for the device, or change what is
-/// mapped.
+/// Unsafe calls during a capture: they may wait for the device, or change mappings.
 const UNSAFE: &[&str] = &[
     "cuCtxSynchronize",
     "cuEventQuery",

@@ -1,4 +1,4 @@
-//! The driver's error codes, as far as the fake gives them.
+//! The error codes of the driver that the fake returns.
 
 use std::ffi::CStr;
 
@@ -51,13 +51,13 @@ codes! {
 }
 
 impl Code {
-    /// Whether a context that met it can never be used again.
+    /// Whether no context survives this error.
     pub(crate) fn is_sticky(self) -> bool {
         matches!(self.0, 214 | 700 | 702 | 709 | 710 | 714..=719)
     }
 }
 
-/// A literal that ends with its only zero byte.
+/// A string literal with a terminating zero byte as a C string.
 const fn named(text: &'static str) -> &'static CStr {
     match CStr::from_bytes_with_nul(text.as_bytes()) {
         Ok(text) => text,

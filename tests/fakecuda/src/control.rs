@@ -1,4 +1,4 @@
-//! What tests tell the fake, as C functions: they work from Rust, and from Python by `ctypes`.
+//! C functions that control the fake, for tests in Rust and, with `ctypes`, in Python.
 
 use std::ffi::{CStr, c_char};
 use std::time::Duration;
@@ -12,7 +12,7 @@ use crate::world::World;
 /// The text of a caller.
 ///
 /// # Safety
-/// Null, or a text with an end.
+/// Null, or a terminated text.
 unsafe fn text<'a>(text: *const c_char) -> &'a str {
     if text.is_null() {
         return "";
@@ -29,7 +29,7 @@ fn code_of(outcome: Outcome) -> u32 {
 /// `memory` of all devices. Returns 0, or 1 for an unknown name.
 ///
 /// # Safety
-/// `name` is a text with an end.
+/// `name` is a terminated text.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fakecuda_set(name: *const c_char, value: u64) -> u32 {
     // SAFETY: the caller's duty.
@@ -58,17 +58,17 @@ fn set(world: &mut World, name: &str, value: u64) -> Outcome {
     Ok(())
 }
 
-/// Stops all devices: calls go on, operations do not.
+/// Stops all devices: calls are executed, operations are not.
 #[unsafe(no_mangle)]
 pub extern "C" fn fakecuda_hold() {
     Held::by_caller().held = true;
 }
 
-/// Stops the operations of one stream. Returns 0, or the driver's code for what is no stream.
+/// Stops the operations of one stream. Returns 0, or the driver's code for an invalid stream.
 #[unsafe(no_mangle)]
 pub extern "C" fn fakecuda_hold_stream(stream: u64) -> u32 {
     let mut world = Held::by_caller();
-    // A handle of a stream is enough; the numbers of default streams mean one of a context.
+    // Other handles need no context; the numbers of default streams refer to the current one.
     let found = if stream > 2 { Ok(stream) } else { world.stream(stream) };
     let outcome = found.and_then(|handle| {
         world.streams.get_mut(&handle).ok_or(Code::INVALID_HANDLE)?.held = true;
@@ -77,7 +77,7 @@ pub extern "C" fn fakecuda_hold_stream(stream: u64) -> u32 {
     code_of(outcome)
 }
 
-/// Lets all devices and streams go on.
+/// Continues all devices and streams.
 #[unsafe(no_mangle)]
 pub extern "C" fn fakecuda_release() {
     let mut world = Held::by_caller();
@@ -86,13 +86,13 @@ pub extern "C" fn fakecuda_release() {
     world.changed();
 }
 
-/// The `nth` call of `name` from now on (1 is the next, 0 stands for every one) fails with `code`;
-/// with the code 0 it does nothing and says that it succeeded. The name `execute`
-/// stands for the operations of the devices: such a fault breaks the context. So does a code that
-/// no context survives, such as 700.
+/// Makes the `nth` call of `name` from now on (1 is the next, 0 stands for every one) fail with
+/// `code`; with code 0 it does nothing but returns success. The name `execute` stands for the
+/// operations of the devices: such a fault breaks the context. So does a code that no context
+/// survives, such as 700.
 ///
 /// # Safety
-/// `name` is a text with an end.
+/// `name` is a terminated text.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fakecuda_fail(name: *const c_char, nth: u64, code: u32) {
     // SAFETY: the caller's duty.
@@ -100,7 +100,7 @@ pub unsafe extern "C" fn fakecuda_fail(name: *const c_char, nth: u64, code: u32)
     Held::by_caller().faults.order(name, nth, Code(code));
 }
 
-/// Takes device memory away, as another process would; 0 gives it back. Returns 0, or 101 for an
+/// Takes device memory away, as another process would; 0 returns it. Returns 0, or 101 for an
 /// unknown device.
 #[unsafe(no_mangle)]
 pub extern "C" fn fakecuda_take(device: u32, bytes: u64) -> u32 {
@@ -112,8 +112,8 @@ pub extern "C" fn fakecuda_take(device: u32, bytes: u64) -> u32 {
     0
 }
 
-/// Breaks the context of a device for good, as an access to memory that is not there does. Returns
-/// 0, or 101 for an unknown device.
+/// Breaks the context of a device permanently, as an access to unmapped memory does. Returns 0, or
+/// 101 for an unknown device.
 #[unsafe(no_mangle)]
 pub extern "C" fn fakecuda_break(device: u32, code: u32) -> u32 {
     let mut world = Held::by_caller();
@@ -125,8 +125,8 @@ pub extern "C" fn fakecuda_break(device: u32, code: u32) -> u32 {
     0
 }
 
-/// Forgets faults, held devices, broken contexts, memory that was taken; the pace is that of the
-/// environment again.
+/// Resets faults, held devices, broken contexts and memory that was taken away; timing is that of
+/// the environment again.
 #[unsafe(no_mangle)]
 pub extern "C" fn fakecuda_reset() {
     fakecuda_release();
@@ -142,10 +142,10 @@ pub extern "C" fn fakecuda_reset() {
     world.settings = fresh;
 }
 
-/// Calls of `name` so far, whether they failed or not; `execute` counts operations that began.
+/// Calls of `name` so far, including failed ones; `execute` counts operations that began.
 ///
 /// # Safety
-/// `name` is a text with an end.
+/// `name` is a terminated text.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fakecuda_calls(name: *const c_char) -> u64 {
     // SAFETY: the caller's duty.
@@ -153,13 +153,13 @@ pub unsafe extern "C" fn fakecuda_calls(name: *const c_char) -> u64 {
     Held::by_caller().faults.calls(name)
 }
 
-/// A number: `pending` (operations that are not done), `executed`, `bytes_to_device`,
-/// `bytes_to_host`, `bytes_within`, or how many there are of `streams`, `events`, `blocks`,
+/// A count: `pending` (operations that are not done), `executed`, `bytes_to_device`,
+/// `bytes_to_host`, `bytes_within`, or the number of existing `streams`, `events`, `blocks`,
 /// `reservations`, `mappings`, `handles`, `host_blocks`, `registrations`, `contexts`, `modules`.
 /// All bits are set for an unknown name.
 ///
 /// # Safety
-/// `name` is a text with an end.
+/// `name` is a terminated text.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fakecuda_count(name: *const c_char) -> u64 {
     // SAFETY: the caller's duty.
@@ -190,8 +190,8 @@ fn count(world: &World, name: &str) -> Option<u64> {
     })
 }
 
-/// Copies device memory to the host at once, past all streams: what is there at this moment.
-/// Returns 0, or 1 when it is no device memory that may be used.
+/// Copies the current content of device memory to the host, bypassing streams. Returns 0, or 1 when
+/// the range is not usable device memory.
 ///
 /// # Safety
 /// `to` has room for `len` bytes.
@@ -201,13 +201,13 @@ pub unsafe extern "C" fn fakecuda_peek(to: *mut u8, from: u64, len: u64) -> u32 
     let Ok(Owner::Device(_)) = world.memory.owner(from, len) else {
         return Code::INVALID_VALUE.0;
     };
-    // SAFETY: checked just now, under the lock; the caller answers for `to`.
+    // SAFETY: checked just now, under the lock; the caller guarantees `to`.
     unsafe { std::ptr::copy_nonoverlapping(from as *const u8, to, len as usize) };
     0
 }
 
-/// Writes device memory at once, past all streams. Returns 0, or 1 when it is no device memory
-/// that may be used.
+/// Writes device memory at once, bypassing streams. Returns 0, or 1 when the range is not usable
+/// device memory.
 ///
 /// # Safety
 /// `from` has `len` bytes.
@@ -217,7 +217,7 @@ pub unsafe extern "C" fn fakecuda_poke(to: u64, from: *const u8, len: u64) -> u3
     let Ok(Owner::Device(_)) = world.memory.owner(to, len) else {
         return Code::INVALID_VALUE.0;
     };
-    // SAFETY: checked just now, under the lock; the caller answers for `from`.
+    // SAFETY: checked just now, under the lock; the caller guarantees `from`.
     unsafe { std::ptr::copy_nonoverlapping(from, to as *mut u8, len as usize) };
     0
 }

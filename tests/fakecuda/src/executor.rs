@@ -1,6 +1,6 @@
-//! The devices at work: one thread for each. Which of the operations that could go on goes on is
-//! drawn from the seed, piece by piece, so that copies overlap and every order that the streams
-//! and events allow may happen.
+//! Execution of operations: one thread for each device. Piece by piece, the next operation is drawn
+//! from the seed among those that are ready, so that copies overlap and every order that the
+//! streams and events allow may happen.
 
 use std::time::{Duration, Instant};
 
@@ -11,12 +11,13 @@ use crate::memory::Owner;
 use crate::stream::{Bytes, Operation, Rows, Side, Work};
 use crate::world::World;
 
-/// Copies of at most so many bytes are done in one piece.
+/// A copy of at most this size is executed in one piece.
 const SMALL: u64 = 4096;
 /// The largest piece.
 const LARGEST: u64 = 1 << 20;
 
-/// Times the latency, one of which is drawn for each operation: some begin at once, some late.
+/// Multiples of the latency, one of which is drawn for each operation: some begin at once, some
+/// late.
 const LATENESS: [u32; 8] = [0, 0, 1, 1, 1, 1, 1, 3];
 
 /// Starts the thread of a device, once.
@@ -37,11 +38,11 @@ pub(crate) fn start(world: &mut World, device: u32) -> Outcome {
     started.map(drop).map_err(|_| Code::OUT_OF_MEMORY)
 }
 
-/// What came of a look at the streams.
+/// The result of a search for ready streams.
 enum Step {
-    /// A piece of an operation was done.
+    /// A piece of an operation was executed.
     Worked,
-    /// Nothing can go on before this time, or before something changes.
+    /// No operation is ready before this time, or before a change.
     Wait(Option<Duration>),
 }
 
@@ -61,7 +62,7 @@ fn step(world: &mut World, device: u32) -> Step {
     Step::Worked
 }
 
-/// The streams whose first operation can go on, and when the next one can.
+/// The streams whose first operation is ready, and when the next one will be.
 fn ready_streams(world: &mut World, device: u32, now: Instant) -> (Vec<u64>, Option<Instant>) {
     let (mut ready, mut next) = (Vec::new(), None::<Instant>);
     for stream in free_streams(world, device) {
@@ -87,7 +88,7 @@ fn free_streams(world: &World, device: u32) -> Vec<u64> {
     free.map(|(&handle, _)| handle).collect()
 }
 
-/// When the first operation of a stream may go on.
+/// The time from which the first operation of a stream is ready.
 fn ready_at(world: &mut World, stream: u64, now: Instant) -> Instant {
     let lateness = LATENESS[world.rng.below(LATENESS.len() as u64) as usize];
     let latency = world.settings.latency * lateness;
@@ -98,7 +99,7 @@ fn ready_at(world: &mut World, stream: u64, now: Instant) -> Instant {
     })
 }
 
-/// Does a piece of the first operation of a stream.
+/// Executes a piece of the first operation of a stream.
 fn work_on(world: &mut World, handle: u64) -> Outcome {
     let Some(stream) = world.streams.get_mut(&handle) else {
         return Ok(());
@@ -146,7 +147,7 @@ fn do_piece(world: &mut World, device: u32, operation: &mut Operation) -> Outcom
     Ok(())
 }
 
-/// How much to do of what is left.
+/// Size of the next piece.
 fn piece_of(world: &mut World, len: u64, left: u64) -> u64 {
     if len <= SMALL {
         return left;
@@ -155,13 +156,13 @@ fn piece_of(world: &mut World, len: u64, left: u64) -> u64 {
     (len * share / 8).clamp(SMALL, LARGEST).min(left)
 }
 
-/// A device that touches what is not its own has broken its context.
+/// Breaks the context of a device that accesses memory it may not use.
 pub(crate) fn is_of_device(world: &World, device: u32, address: u64, len: u64) -> Outcome {
     let is_own = len == 0 || world.memory.owner(address, len) == Ok(Owner::Device(device));
     if is_own { Ok(()) } else { Err(Code::ILLEGAL_ADDRESS) }
 }
 
-/// Whether a side of a copy may still be used, as far as that can be known.
+/// Checks that a side of a copy may still be used, as far as that is known.
 fn check(world: &World, device: u32, side: &Side, extent: u64) -> Outcome {
     match side.bytes {
         Bytes::Device(address) => is_of_device(world, device, address, extent),
@@ -183,8 +184,8 @@ fn copy_piece(world: &mut World, device: u32, rows: &Rows, begin: u64, piece: u6
         let (row, column) = (at / rows.width, at % rows.width);
         let len = (rows.width - column).min(end - at);
         let (to, from) = (address(&rows.to, row, column), address(&rows.from, row, column));
-        // SAFETY: both were checked just now, under the lock without which nothing is freed; for
-        // pageable memory the caller of the copy answers, and waits.
+        // SAFETY: both were checked just now, under the lock that prevents freeing; for pageable
+        // memory the caller of the copy guarantees it, and waits.
         unsafe { std::ptr::copy(from as *const u8, to as *mut u8, len as usize) };
         at += len;
     }
@@ -212,7 +213,7 @@ fn count(world: &mut World, rows: &Rows, bytes: u64) {
 fn fill_piece(to: u64, pattern: &[u8], begin: u64, piece: u64) {
     for at in begin..begin + piece {
         let byte = pattern[at as usize % pattern.len()];
-        // SAFETY: checked by the caller, under the lock without which nothing is freed.
+        // SAFETY: checked by the caller, under the lock that prevents freeing.
         unsafe { ((to + at) as *mut u8).write(byte) };
     }
 }

@@ -1,23 +1,22 @@
-//! Faults on order, and counts of the calls.
+//! Planned faults, and counts of calls.
 
 use std::collections::BTreeMap;
 
 use crate::codes::Code;
 
-/// The name under which an operation that the device executes counts, for faults that are seen
-/// only later.
+/// The name that stands for operations that a device executes, whose faults are seen only later.
 pub(crate) const EXECUTE: &str = "execute";
 
-/// A fault that was ordered.
+/// A planned fault.
 #[derive(Debug)]
 struct Fault {
     name: String,
-    /// Calls of that name until it happens; `None` when it happens to all of them.
+    /// Number of calls of that name until it happens; `None` when it happens to all of them.
     left: Option<u64>,
     code: Code,
 }
 
-/// The faults to come and the calls so far, by name.
+/// Planned faults and counts of calls, by name.
 #[derive(Debug, Default)]
 pub(crate) struct Faults {
     to_come: Vec<Fault>,
@@ -25,7 +24,7 @@ pub(crate) struct Faults {
 }
 
 impl Faults {
-    /// Reads `name:nth:code,...`; what cannot be read is left out.
+    /// Parses `name:nth:code,...`; invalid entries are ignored.
     pub(crate) fn parse(text: &str) -> Faults {
         let mut faults = Faults::default();
         for entry in text.split(',') {
@@ -39,14 +38,14 @@ impl Faults {
         faults
     }
 
-    /// The `nth` call of `name` from now on fails with `code`; 0 stands for every one. With the
-    /// code 0 a call says that it succeeded and does nothing.
+    /// Plans that the `nth` call of `name` from now on fails with `code`; 0 stands for every one.
+    /// With code 0 a call returns success but does nothing.
     pub(crate) fn order(&mut self, name: &str, nth: u64, code: Code) {
         let left = (nth > 0).then_some(nth);
         self.to_come.push(Fault { name: name.to_owned(), left, code });
     }
 
-    /// Counts a call and says whether it fails.
+    /// Counts a call and returns its planned fault.
     pub(crate) fn count(&mut self, name: &'static str) -> Result<(), Code> {
         *self.calls.entry(name).or_default() += 1;
         let mut failed = None;
@@ -70,7 +69,7 @@ impl Faults {
     }
 }
 
-/// Whether a call answers to `wanted`: its own name, with or without its version.
+/// Whether a call matches `wanted`: its own name, with or without its version.
 fn is_called(call: &str, wanted: &str) -> bool {
     call == wanted || call.strip_suffix("_v2") == Some(wanted)
 }

@@ -1,7 +1,8 @@
-//! The fake as tests of Rust use it: found, loaded, and told what to do, without unsafe code.
+//! The interface of the fake for tests in Rust: it is found, loaded and controlled without unsafe
+//! code.
 //!
-//! A test program has the fake twice: as the shared library that `crates/cuda` loads, which is
-//! the one that counts, and linked, of which only this file is used.
+//! A test program contains the fake twice: as the shared library that `crates/cuda` loads, which
+//! does the work, and linked, of which only this file is used.
 
 use std::ffi::{CString, c_char};
 use std::path::{Path, PathBuf};
@@ -10,32 +11,33 @@ use std::time::{Duration, Instant};
 
 use libloading::{Library, Symbol};
 
-/// The variable that tells `crates/cuda` which driver to load.
+/// The environment variable that names the driver for `crates/cuda`.
 const VARIABLE: &str = "UNSPOOL_CUDA_DRIVER";
-/// The one that tells it which compiler: the fake is that too.
+/// The environment variable that names the compiler, which the fake replaces too.
 const COMPILER: &str = "UNSPOOL_NVRTC";
-/// The folder above that of compiled kernels: what the fake compiles is for nobody else.
+/// The environment variable of the folder with the cache of compiled kernels, so that kernels of
+/// the fake stay apart.
 const CACHE: &str = "XDG_CACHE_HOME";
 
 /// The file name of the fake.
 pub const LIBRARY: &str =
     if cfg!(target_os = "macos") { "libunspool_fakecuda.dylib" } else { "libunspool_fakecuda.so" };
 
-/// The longest wait for what a test has left under way.
+/// Maximum wait for work that a test has left unfinished.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 static LOADED: OnceLock<Library> = OnceLock::new();
 static TURN: Mutex<()> = Mutex::new(());
 
-/// The fake driver of this process, for one test at a time: another test waits for this value to
-/// be dropped. Settings and faults are those of the environment again when it is made.
+/// The fake driver of this process, for one test at a time: another test waits until this value is
+/// dropped. At its creation, settings and faults are reset to those of the environment.
 #[derive(Debug)]
 pub struct Fake {
     driver: &'static Library,
     _turn: MutexGuard<'static, ()>,
 }
 
-/// The library beside the running program, or in the folder above it.
+/// The library in the folder of the running program, or in the folder above it.
 fn find() -> PathBuf {
     if let Some(path) = std::env::var_os(VARIABLE) {
         return path.into();
@@ -47,8 +49,8 @@ fn find() -> PathBuf {
 
 /// Loads the library and makes it the driver of this process.
 fn load(path: &Path, variables: &[(&str, &str)]) -> Library {
-    // SAFETY: the fake has no initialisers; and the variables are set before the driver is looked
-    // for, by the standard library, whose lock every reader of this process takes.
+    // SAFETY: the fake has no initialisers; and the variables are set before the driver is searched
+    // for, by the standard library, whose lock every reader in this process takes.
     unsafe {
         variables.iter().for_each(|(name, value)| std::env::set_var(name, value));
         std::env::set_var(VARIABLE, path);
@@ -63,8 +65,8 @@ fn load(path: &Path, variables: &[(&str, &str)]) -> Library {
 
 impl Drop for Fake {
     fn drop(&mut self) {
-        // What a test has broken or stopped must not stop what ends after it, and what it has left
-        // under way must not reach into the next one.
+        // Broken or stopped devices must not block the teardown, and unfinished work must not reach
+        // into the next test.
         self.reset();
         let begin = Instant::now();
         while self.count("pending") > 0 && begin.elapsed() < PATIENCE {
@@ -74,8 +76,8 @@ impl Drop for Fake {
 }
 
 impl Fake {
-    /// Makes the fake the driver of this process, and waits until no other test uses it. To be
-    /// called before the driver is loaded for the first time.
+    /// Makes the fake the driver of this process, and waits until no other test uses it. It has to
+    /// be called before the driver is loaded.
     ///
     /// # Panics
     /// When the library has not been built.
@@ -84,8 +86,8 @@ impl Fake {
         Fake::start_with(&[])
     }
 
-    /// The same with settings of the environment, such as `FAKECUDA_DEVICES`; those of the first
-    /// call of the process count.
+    /// As [`start`](Self::start), with settings of the environment, such as `FAKECUDA_DEVICES`;
+    /// only those of the first call in the process have an effect.
     ///
     /// # Panics
     /// When the library has not been built.
@@ -112,7 +114,7 @@ impl Fake {
         unsafe { self.driver.get(name.as_bytes()) }.expect("a function of the fake")
     }
 
-    /// Forgets faults, held devices, broken contexts and memory that was taken.
+    /// Resets faults, held devices, broken contexts and memory that was taken away.
     pub fn reset(&self) {
         // SAFETY: the type is that of the function in `control.rs`, here and below.
         unsafe { self.function::<extern "C" fn()>("fakecuda_reset")() };
@@ -129,39 +131,40 @@ impl Fake {
         };
     }
 
-    /// Which of the possible orders the devices take from now on.
+    /// Selects the order of operations that the devices use from now on.
     pub fn seed(&self, seed: u64) {
         self.set("seed", seed);
     }
 
-    /// The pace of the devices: what an operation waits before it begins, on average, and bytes a
+    /// Sets the speed of the devices: average delay before an operation begins, and bytes per
     /// second of one copy, 0 for no limit.
     pub fn pace(&self, latency: Duration, bandwidth: u64) {
         self.set("latency_us", latency.as_micros() as u64);
         self.set("bandwidth", bandwidth);
     }
 
-    /// Copies between the device and main memory move so many bytes a second; 0: as all others.
+    /// Sets the bytes per second of copies between the device and main memory; 0 for the speed of
+    /// other copies.
     pub fn link(&self, bandwidth: u64) {
         self.set("link", bandwidth);
     }
 
-    /// The version that the fake's nvCOMP tells, such as 5300 for 5.3.0.
+    /// Sets the reported version of the fake's nvCOMP, such as 5300 for 5.3.0.
     pub fn nvcomp(&self, version: u64) {
         self.set("nvcomp", version);
     }
 
-    /// Bytes of memory of each device.
+    /// Sets the memory of each device in bytes.
     pub fn memory(&self, bytes: u64) {
         self.set("memory", bytes);
     }
 
-    /// How long its compiler takes for a text, in milliseconds.
+    /// Sets the duration of a compilation in milliseconds.
     pub fn compile_ms(&self, time: u64) {
         self.set("compile_ms", time);
     }
 
-    /// From now until another fake is started compiled kernels are kept in `folder`.
+    /// Keeps compiled kernels in `folder` until another fake is started.
     pub fn cache_in(&self, folder: &Path) {
         // SAFETY: by the standard library, whose lock every reader of this process takes.
         unsafe { std::env::set_var(CACHE, folder) };
@@ -173,8 +176,8 @@ impl Fake {
         unsafe { self.function::<extern "C" fn()>("fakecuda_hold")() };
     }
 
-    /// Stops one stream, by its handle, until [`release`](Self::release). For handles of the
-    /// default streams a context has to be current.
+    /// Stops one stream, by its handle, until [`release`](Self::release). Handles of the default
+    /// streams need a current context.
     pub fn hold_stream(&self, handle: usize) -> bool {
         // SAFETY: as above.
         unsafe {
@@ -182,15 +185,15 @@ impl Fake {
         }
     }
 
-    /// Lets all devices and streams go on.
+    /// Continues all devices and streams.
     pub fn release(&self) {
         // SAFETY: as above.
         unsafe { self.function::<extern "C" fn()>("fakecuda_release")() };
     }
 
-    /// The `nth` call of `name` from now on (0: every one) fails with `code`; with the code 0 it
-    /// does nothing and says that it succeeded. `execute` stands for an operation of a device,
-    /// whose failure breaks the context.
+    /// Makes the `nth` call of `name` from now on (0: every one) fail with `code`; with code 0 it
+    /// does nothing but returns success. `execute` stands for an operation of a device, whose
+    /// failure breaks the context.
     pub fn fail(&self, name: &str, nth: u64, code: u32) {
         let name = CString::new(name).unwrap_or_default();
         // SAFETY: as above; the text lives during the call.
@@ -203,13 +206,13 @@ impl Fake {
         }
     }
 
-    /// Takes device memory away, as another process would; 0 gives it back.
+    /// Takes device memory away, as another process would; 0 returns it.
     pub fn take(&self, device: u32, bytes: u64) {
         // SAFETY: as above.
         unsafe { self.function::<extern "C" fn(u32, u64) -> u32>("fakecuda_take")(device, bytes) };
     }
 
-    /// Breaks the context of a device for good.
+    /// Breaks the context of a device permanently.
     pub fn break_context(&self, device: u32, code: u32) {
         // SAFETY: as above.
         unsafe { self.function::<extern "C" fn(u32, u32) -> u32>("fakecuda_break")(device, code) };
@@ -227,14 +230,14 @@ impl Fake {
         self.number("fakecuda_calls", name)
     }
 
-    /// How many there are of something, such as `pending`, `streams` or `blocks`; the whole list
-    /// is at [`fakecuda_count`](crate::control::fakecuda_count).
+    /// A count, such as of `pending`, `streams` or `blocks`; the whole list is at
+    /// [`fakecuda_count`](crate::control::fakecuda_count).
     #[must_use]
     pub fn count(&self, name: &str) -> u64 {
         self.number("fakecuda_count", name)
     }
 
-    /// What is in device memory at this moment, past all streams; `None` when it may not be used.
+    /// The current content of device memory, bypassing streams; `None` when it is not usable.
     #[must_use]
     pub fn peek(&self, address: u64, len: u64) -> Option<Vec<u8>> {
         let mut bytes = vec![0; len as usize];
@@ -245,7 +248,7 @@ impl Fake {
         (code == 0).then_some(bytes)
     }
 
-    /// Writes device memory at once, past all streams; false when it may not be used.
+    /// Writes device memory at once, bypassing streams; returns false when it is not usable.
     pub fn poke(&self, address: u64, bytes: &[u8]) -> bool {
         type Poke = extern "C" fn(u64, *const u8, u64) -> u32;
         let len = bytes.len() as u64;

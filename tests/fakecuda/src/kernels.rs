@@ -1,5 +1,5 @@
 //! Modules and kernels: an image is any text that begins with [`IMAGE`], and its kernels are the
-//! functions of this file, by name.
+//! functions of this module, by name.
 
 use std::ffi::CStr;
 
@@ -13,7 +13,7 @@ mod twine;
 mod walk;
 mod zfp;
 
-/// How an image of the fake begins: like the machine code that it stands for.
+/// The first bytes of an image of the fake, like those of machine code.
 pub const IMAGE: &[u8] = b"\x7fELF-FAKECUDA";
 
 /// A module that was loaded.
@@ -22,7 +22,7 @@ pub(crate) struct Module {
     pub(crate) device: u32,
 }
 
-/// What a kernel does on the host: it gets the device, and its parameters one after the other as
+/// A kernel's function on the host: it gets the device, and its parameters one after the other as
 /// words of 8 bytes.
 type Native = fn(&World, u32, &[u64]) -> Outcome;
 
@@ -30,7 +30,7 @@ type Native = fn(&World, u32, &[u64]) -> Outcome;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Kernel {
     name: &'static CStr,
-    /// The words of each parameter.
+    /// Number of words of each parameter.
     pub(crate) parameters: &'static [usize],
     run: Native,
 }
@@ -101,25 +101,27 @@ pub(crate) fn kernel(handle: u64) -> Outcome<Kernel> {
     KERNELS.get(index as usize).copied().ok_or(Code::INVALID_HANDLE)
 }
 
-/// `to`, length, seed, first position: bytes that tell every place apart.
+/// Parameters: `to`, length, seed, first position. Writes bytes in which every position is
+/// recognisable.
 fn fill_pattern(world: &World, device: u32, parameters: &[u64]) -> Outcome {
     let &[to, len, seed, first] = parameters else {
         return Err(Code::LAUNCH_FAILED);
     };
     is_of_device(world, device, to, len)?;
     for at in 0..len {
-        // SAFETY: checked just now, under the lock without which nothing is freed.
+        // SAFETY: checked just now, under the lock that prevents freeing.
         unsafe { ((to + at) as *mut u8).write(pattern(seed, first + at)) };
     }
     Ok(())
 }
 
-/// Address, length, seed, first position, address of a count: adds the bytes that differ.
+/// Parameters: address, length, seed, first position, address of a count. Adds the number of
+/// differing bytes to the count.
 fn count_wrong(world: &World, device: u32, parameters: &[u64]) -> Outcome {
     let &[bytes, len, seed, first, count] = parameters else { return Err(Code::LAUNCH_FAILED) };
     is_of_device(world, device, bytes, len)?;
     is_of_device(world, device, count, 8)?;
-    // SAFETY: checked just now, under the lock without which nothing is freed.
+    // SAFETY: checked just now, under the lock that prevents freeing.
     let differs =
         |&at: &u64| unsafe { ((bytes + at) as *const u8).read() } != pattern(seed, first + at);
     let wrong = (0..len).filter(differs).count() as u64;

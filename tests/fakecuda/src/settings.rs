@@ -1,30 +1,32 @@
-//! What the environment says about the fake: read once, when the first call is made; tests of one
-//! process change the most of it later by `fakecuda_set`.
+//! Settings of the fake from the environment: read once, at the first call; tests of one process
+//! change most of them later with `fakecuda_set`.
 
 use std::time::Duration;
 
 /// The settings, with the environment variables that set them.
 #[derive(Debug)]
 pub(crate) struct Settings {
-    /// `FAKECUDA_DEVICES`: how many there are; default 1.
+    /// `FAKECUDA_DEVICES`: number of devices; default 1.
     pub(crate) devices: u32,
     /// `FAKECUDA_MEMORY`: bytes of memory of each device; default 256 MiB.
     pub(crate) memory: u64,
-    /// `FAKECUDA_LATENCY_US`: what an operation waits before it begins, on average; default 20.
+    /// `FAKECUDA_LATENCY_US`: average delay before an operation begins; default 20.
     pub(crate) latency: Duration,
-    /// `FAKECUDA_BANDWIDTH`: bytes a second of one copy; default 0, which is no limit.
+    /// `FAKECUDA_BANDWIDTH`: bytes per second of one copy; default 0, without a limit.
     pub(crate) bandwidth: u64,
-    /// `FAKECUDA_LINK`: that of copies from and to main memory; default 0, which is as all others.
+    /// `FAKECUDA_LINK`: bytes per second of copies from and to main memory; default 0, for the
+    /// speed of other copies.
     pub(crate) link: u64,
-    /// `FAKECUDA_SEED`: which of the possible orders; default 0.
+    /// `FAKECUDA_SEED`: selects the order of operations; default 0.
     pub(crate) seed: u64,
     /// `FAKECUDA_VMM`: whether address ranges can be mapped piece by piece; default 1.
     pub(crate) maps_in_pieces: bool,
-    /// `FAKECUDA_NVCOMP`: the version that the fake's nvCOMP tells; default 6000, which is 6.0.0.
+    /// `FAKECUDA_NVCOMP`: the reported version of the fake's nvCOMP; default 6000, which is 6.0.0.
     pub(crate) nvcomp: u32,
-    /// `FAKECUDA_COMPILE_MS`: how long the compiler takes for a text; default 0.
+    /// `FAKECUDA_COMPILE_MS`: duration of a compilation; default 0.
     pub(crate) compile: Duration,
-    /// `FAKECUDA_FAIL`: faults, as `cuMemAlloc_v2:1:2,...`: call, which one from now, code.
+    /// `FAKECUDA_FAIL`: faults, such as `cuMemAlloc_v2:1:2,...`: call, number of the call from now
+    /// on, code.
     pub(crate) faults: String,
 }
 
@@ -44,7 +46,7 @@ impl Settings {
         }
     }
 
-    /// The time that `bytes` take.
+    /// Duration of a copy of `bytes` bytes.
     pub(crate) fn time_of(&self, bytes: u64, crosses_the_link: bool) -> Duration {
         let link = if crosses_the_link { self.link } else { 0 };
         match if link > 0 { link } else { self.bandwidth } {

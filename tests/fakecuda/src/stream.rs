@@ -8,10 +8,10 @@ use std::time::Instant;
 use crate::capture::Capture;
 use crate::kernels::Launch;
 
-/// A place in a stream: its number, and how many operations up to there.
+/// A place in a stream: the stream's handle, and the number of operations up to there.
 pub(crate) type Place = (u64, u64);
 
-/// One recording of an event. Recording the event again makes a new one, so that waits keep theirs.
+/// One recording of an event. Recording the event again makes a new one; earlier waits keep theirs.
 #[derive(Debug, Default)]
 pub(crate) struct Recording {
     state: AtomicU8,
@@ -19,13 +19,13 @@ pub(crate) struct Recording {
 }
 
 impl Recording {
-    /// Everything before it is done.
+    /// Completes the recording: everything before it is done.
     pub(crate) fn complete(&self) {
         let _ = self.at.set(Instant::now());
         self.state.store(1, Ordering::Release);
     }
 
-    /// What was before it was given up.
+    /// Gives the recording up, because an operation before it was given up.
     pub(crate) fn give_up(&self) {
         self.state.store(2, Ordering::Release);
     }
@@ -34,7 +34,7 @@ impl Recording {
         self.state.load(Ordering::Acquire) != 0
     }
 
-    /// When it was complete.
+    /// The time at which it was completed.
     pub(crate) fn at(&self) -> Option<Instant> {
         self.at.get().copied()
     }
@@ -52,13 +52,13 @@ pub(crate) struct Event {
 /// One end of a copy.
 #[derive(Debug)]
 pub(crate) enum Bytes {
-    /// Of the device.
+    /// Memory of the device.
     Device(u64),
-    /// Of the host, known to the driver.
+    /// Memory of the host that the driver knows.
     Pinned(u64),
-    /// Of the host, for as long as the call that waits for it lasts.
+    /// Memory of the host, valid until the call that waits for the copy returns.
     Pageable(u64),
-    /// What was read from the host when the copy was enqueued.
+    /// Bytes that were read from the host when the copy was enqueued.
     Staged(Vec<u8>),
 }
 
@@ -66,11 +66,11 @@ pub(crate) enum Bytes {
 #[derive(Debug)]
 pub(crate) struct Side {
     pub(crate) bytes: Bytes,
-    /// From the begin of one row to that of the next.
+    /// Distance between the begins of two rows.
     pub(crate) pitch: u64,
 }
 
-/// Rows of bytes that are copied.
+/// A copy of rows of bytes.
 #[derive(Debug)]
 pub(crate) struct Rows {
     pub(crate) to: Side,
@@ -80,7 +80,7 @@ pub(crate) struct Rows {
 }
 
 impl Rows {
-    /// One row: a plain copy.
+    /// A copy of one row.
     pub(crate) fn plain(to: Bytes, from: Bytes, len: u64) -> Rows {
         let side = |bytes| Side { bytes, pitch: len };
         Rows { to: side(to), from: side(from), width: len, height: 1 }
@@ -90,29 +90,29 @@ impl Rows {
         self.width * self.height
     }
 
-    /// From the first byte of the first row to the last of the last.
+    /// Distance from the first byte of the first row to the end of the last row.
     pub(crate) fn extent(&self, pitch: u64) -> u64 {
         if self.len() == 0 { 0 } else { (self.height - 1) * pitch + self.width }
     }
 }
 
-/// What the device is asked to do.
+/// The work of an operation.
 #[derive(Debug)]
 pub(crate) enum Work {
     /// A copy.
     Copy(Rows),
-    /// Memory set to a pattern of a few bytes.
+    /// A fill with a pattern of a few bytes.
     Fill { to: u64, pattern: Vec<u8>, len: u64 },
-    /// An event is reached.
+    /// The recording of an event.
     Record(Arc<Recording>),
-    /// The stream waits for a recording.
+    /// A wait for a recording.
     Wait(Arc<Recording>),
-    /// A kernel.
+    /// A launch of a kernel.
     Kernel(Launch),
 }
 
 impl Work {
-    /// Bytes that are moved piece by piece; 0 for what is done at once.
+    /// Number of bytes that are moved piece by piece; 0 for work that is done at once.
     pub(crate) fn len(&self) -> u64 {
         match self {
             Work::Copy(rows) => rows.len(),
@@ -128,36 +128,37 @@ impl Work {
         !sides.into_iter().all(|bytes| matches!(bytes, Bytes::Device(_)))
     }
 
-    /// Whether it takes time to begin.
+    /// Whether it begins with a delay.
     pub(crate) fn is_late(&self) -> bool {
         !matches!(self, Work::Record(_) | Work::Wait(_))
     }
 }
 
-/// Work in a stream.
+/// An operation in a stream.
 #[derive(Debug)]
 pub(crate) struct Operation {
     pub(crate) work: Work,
-    /// What of other streams has to be done before, by the rules of the legacy default stream.
+    /// Places in other streams that have to be done before, by the rules of the legacy default
+    /// stream.
     pub(crate) after: Vec<Place>,
-    /// When it may go on; `None` until it is the first of its stream.
+    /// The time from which it is ready; `None` until it is the first of its stream.
     pub(crate) ready: Option<Instant>,
-    /// Bytes that are done.
+    /// Number of bytes that are done.
     pub(crate) done: u64,
 }
 
-/// Work that is done in order.
+/// A stream: operations that are executed in order.
 #[derive(Debug)]
 pub(crate) struct Stream {
     pub(crate) device: u32,
     /// Whether it and the legacy default stream wait for each other.
     pub(crate) blocking: bool,
     pub(crate) queue: VecDeque<Operation>,
-    /// Operations that it was given, and those of them that are done.
+    /// Number of enqueued operations, and of those that are done.
     pub(crate) enqueued: u64,
     pub(crate) done: u64,
     pub(crate) destroyed: bool,
-    /// The capture that has begun on it.
+    /// The active capture.
     pub(crate) capture: Option<Capture>,
     /// Whether a test has stopped it.
     pub(crate) held: bool,
@@ -177,14 +178,14 @@ impl Stream {
         }
     }
 
-    /// Takes the first operation away as done.
+    /// Removes the first operation, which is done.
     pub(crate) fn finish_first(&mut self) -> Option<Operation> {
         let first = self.queue.pop_front();
         self.done += u64::from(first.is_some());
         first
     }
 
-    /// Gives up all that is enqueued.
+    /// Gives up all enqueued operations.
     pub(crate) fn give_up(&mut self) {
         while let Some(operation) = self.finish_first() {
             if let Work::Record(recording) = operation.work {

@@ -1,4 +1,4 @@
-//! Everything that the fake knows, behind one lock.
+//! The whole state of the fake, under one lock.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -19,19 +19,19 @@ const FIRST_HANDLE: u64 = 0x0570_0000_0000;
 /// A device and its primary context.
 #[derive(Debug, Default)]
 pub(crate) struct Device {
-    /// How often its primary context was retained.
+    /// Reference count of its primary context.
     pub(crate) retained: u32,
-    /// Contexts that it has had.
+    /// Number of contexts that it has had.
     pub(crate) generation: u64,
-    /// What broke the context for good.
+    /// The error that broke the context.
     pub(crate) broken: Option<Code>,
     /// The legacy default stream.
     pub(crate) legacy: u64,
-    /// Whether its thread runs.
+    /// Whether its thread was started.
     pub(crate) runs: bool,
 }
 
-/// Bytes that were copied, by direction.
+/// Copied bytes, by direction.
 #[derive(Debug, Default)]
 pub(crate) struct Moved {
     pub(crate) to_device: u64,
@@ -39,7 +39,7 @@ pub(crate) struct Moved {
     pub(crate) within: u64,
 }
 
-/// See the module.
+/// The whole state of the fake.
 #[derive(Debug)]
 pub(crate) struct World {
     pub(crate) settings: Settings,
@@ -55,20 +55,20 @@ pub(crate) struct World {
     pub(crate) held: bool,
     pub(crate) moved: Moved,
     pub(crate) executed: u64,
-    /// Streams that are captured.
+    /// Number of streams in a capture.
     pub(crate) captures: usize,
     handles: u64,
 }
 
 thread_local! {
-    /// The contexts that were pushed on this thread, the current one last. 0 stands for none.
+    /// The stack of contexts of this thread, the current one last. 0 stands for none.
     static CONTEXTS: RefCell<Vec<u64>> = const { RefCell::new(Vec::new()) };
     /// The default streams of this thread, by device and generation of its context.
     static OWN_STREAMS: RefCell<BTreeMap<(u32, u64), u64>> =
         const { RefCell::new(BTreeMap::new()) };
 }
 
-/// The contexts of this thread.
+/// Access to the stack of contexts of this thread.
 pub(crate) fn contexts<T>(change: impl FnOnce(&mut Vec<u64>) -> T) -> T {
     CONTEXTS.with_borrow_mut(change)
 }
@@ -93,7 +93,7 @@ impl World {
         }
     }
 
-    /// A handle that nothing had before.
+    /// A new handle.
     pub(crate) fn handle(&mut self) -> u64 {
         self.handles += 1;
         FIRST_HANDLE + 0x10 * self.handles
@@ -108,7 +108,7 @@ impl World {
         FIRST_CONTEXT + 0x100 * u64::from(device)
     }
 
-    /// The device of a context that lives.
+    /// The device of a living context.
     pub(crate) fn device_of(&self, context: u64) -> Outcome<u32> {
         let lives = |&device: &u32| {
             self.devices[device as usize].retained > 0 && World::context_of(device) == context
@@ -116,13 +116,13 @@ impl World {
         (0..self.devices.len() as u32).find(lives).ok_or(Code::INVALID_CONTEXT)
     }
 
-    /// The device of the context that is current on this thread, broken or not.
+    /// The device of the current context of this thread, broken or not.
     pub(crate) fn current_device(&self) -> Outcome<u32> {
         let current = contexts(|list| list.last().copied()).unwrap_or(0);
         self.device_of(current)
     }
 
-    /// The device of the context that is current on this thread and works.
+    /// The device of the current context of this thread, which must not be broken.
     pub(crate) fn current(&self) -> Outcome<u32> {
         let device = self.current_device()?;
         self.works(device)?;
@@ -134,7 +134,7 @@ impl World {
         self.devices[device as usize].broken.map_or(Ok(()), Err)
     }
 
-    /// The stream of a handle as the current context sees it.
+    /// The stream of a handle, as seen by the current context.
     pub(crate) fn stream(&mut self, handle: u64) -> Outcome<u64> {
         let device = self.current()?;
         match handle {
@@ -165,7 +165,7 @@ impl World {
         handle
     }
 
-    /// Puts work behind all that the stream has, and says where it is.
+    /// Enqueues work on a stream, and returns its place.
     pub(crate) fn enqueue(&mut self, handle: u64, work: Work) -> Outcome<Place> {
         let after = self.barrier(handle);
         let stream = self.streams.get_mut(&handle).ok_or(Code::INVALID_HANDLE)?;
@@ -177,8 +177,8 @@ impl World {
         Ok((handle, stream.enqueued))
     }
 
-    /// What work on a stream waits for by the rules of the legacy default stream: it waits for
-    /// all blocking streams, and they for it.
+    /// The places that work on a stream waits for by the rules of the legacy default stream: that
+    /// stream waits for all blocking streams, and they wait for it.
     fn barrier(&self, handle: u64) -> Vec<Place> {
         let Some(stream) = self.streams.get(&handle) else {
             return Vec::new();
@@ -194,19 +194,19 @@ impl World {
         list.map(|(&other, theirs)| (other, theirs.enqueued)).collect()
     }
 
-    /// Whether the work at a place is done, or given up.
+    /// Whether the work at a place is done or given up.
     pub(crate) fn is_over(&self, (stream, upto): Place) -> bool {
         self.streams.get(&stream).is_none_or(|stream| stream.done >= upto)
     }
 
-    /// All work that a device has now.
+    /// The places of all work enqueued on a device.
     pub(crate) fn work_of(&self, device: u32) -> Vec<Place> {
         let own = self.streams.iter().filter(|(_, stream)| stream.device == device);
         let busy = own.filter(|(_, stream)| !stream.queue.is_empty());
         busy.map(|(&handle, stream)| (handle, stream.enqueued)).collect()
     }
 
-    /// Breaks the context of a device for good: what is enqueued is given up.
+    /// Breaks the context of a device permanently: enqueued work is given up.
     pub(crate) fn break_context(&mut self, device: u32, code: Code) {
         self.devices[device as usize].broken.get_or_insert(code);
         for stream in self.streams.values_mut().filter(|stream| stream.device == device) {
@@ -242,7 +242,7 @@ impl World {
         self.events.get_mut(&handle).ok_or(Code::INVALID_HANDLE)
     }
 
-    /// Records an event behind all that the stream has.
+    /// Records an event after everything enqueued on the stream.
     pub(crate) fn record(&mut self, event: u64, stream: u64) -> Outcome {
         let device = self.streams.get(&stream).ok_or(Code::INVALID_HANDLE)?.device;
         if self.event(event)?.device != device {

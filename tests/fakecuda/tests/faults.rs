@@ -1,4 +1,4 @@
-//! Faults on order, and kernels.
+//! Planned faults, and kernels.
 
 mod driver;
 
@@ -25,7 +25,7 @@ fn a_fault_that_no_context_survives_breaks_the_context() {
 }
 
 #[test]
-fn an_operation_that_fails_is_heard_of_later() {
+fn an_operation_that_fails_is_reported_later() {
     let driver = Driver::start();
     let (a, stream) = (driver.alloc(64).unwrap(), driver.stream().unwrap());
     driver.hold();

@@ -1,4 +1,4 @@
-//! What memory the fake gives, what it refuses, and what breaks a context.
+//! Allocation of memory by the fake, refusals, and errors that break a context.
 
 mod driver;
 
@@ -186,7 +186,7 @@ fn a_copy_across_two_registrations_is_refused() {
 }
 
 #[test]
-fn addresses_behind_which_there_is_nothing_cannot_be_registered() {
+fn addresses_without_memory_cannot_be_registered() {
     let driver = Driver::start();
     let reserved = driver.reserve(2 * GRANULE).unwrap();
     driver.address_free(reserved, 2 * GRANULE).unwrap();

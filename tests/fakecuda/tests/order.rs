@@ -1,4 +1,4 @@
-//! What streams and events order on the fake, and what they leave open.
+//! The order of operations that streams and events enforce on the fake, and what they leave open.
 
 mod driver;
 
@@ -40,7 +40,7 @@ fn without_the_wait_many_seeds_see_wrong_bytes() {
 }
 
 #[test]
-fn nothing_is_done_before_the_host_looks_when_the_device_stands_still() {
+fn nothing_is_done_while_the_device_is_held() {
     let driver = Driver::start();
     let (a, stream, event) =
         (driver.alloc(8).unwrap(), driver.stream().unwrap(), driver.event().unwrap());
@@ -57,7 +57,7 @@ fn nothing_is_done_before_the_host_looks_when_the_device_stands_still() {
 }
 
 #[test]
-fn one_stream_that_stands_still_does_not_stop_the_others() {
+fn one_held_stream_does_not_stop_the_others() {
     let driver = Driver::start();
     let a = driver.alloc(8).unwrap();
     let [stuck, free] = [0, 1].map(|_| driver.stream().unwrap());
@@ -128,7 +128,7 @@ fn the_legacy_default_stream_and_blocking_streams_wait_for_each_other() {
 }
 
 #[test]
-fn the_legacy_default_stream_stands_behind_a_blocking_stream_that_stands() {
+fn the_legacy_default_stream_waits_for_a_blocking_stream_that_is_held() {
     let driver = Driver::start();
     let (blocking, apart) = (driver.stream_with(0).unwrap(), driver.stream().unwrap());
     let a = driver.alloc(8).unwrap();

@@ -1,4 +1,4 @@
-//! What the first compressed save of a process costs, and how long the process takes to end.
+//! The cost of the first compressed save of a process, and the time that the process takes to end.
 //!
 //! `gpu_first [lossless|bounded|zfp]` on a machine with a CUDA device; to be run in an environment
 //! without caches, and with `time`:
@@ -6,8 +6,8 @@
 //! `XDG_CACHE_HOME=$(mktemp -d) CUDA_CACHE_PATH=$(mktemp -d) bash -c 'time gpu_first bounded'`
 //!
 //! The arrays are 32 MiB of float32. Each save and restore is timed until its call returns and
-//! until the device is done. The process lives for a second; what `time` says beyond that, and
-//! beyond the start of the device, is what its end has waited for.
+//! until the device is done. The process sleeps for a second; the time that `time` reports beyond
+//! that, and beyond the start of the device, is the wait at the end of the process.
 
 #![allow(clippy::print_stdout)]
 
@@ -103,7 +103,7 @@ impl Application {
         Ok(ticket.finish()?)
     }
 
-    /// Of what was restored last.
+    /// The largest error of the last restore.
     fn largest_error(&self) -> Outcome<f64> {
         let mut bytes = vec![0; 4 * VALUES as usize];
         copy::device_to_host(&self.stream, &mut bytes, &self.other.span(), LIMIT)?;
@@ -115,13 +115,13 @@ impl Application {
     }
 }
 
-/// A wave that no chunk repeats.
+/// A wave without repeating chunks.
 fn value(at: u64) -> f32 {
     ((at as f64 * 3e-3).sin() + 0.5 * (at as f64 * 1.7e-5).cos()) as f32
 }
 
 fn array_of(memory: &DeviceMemory) -> DeviceArray {
     let span = memory.span();
-    // SAFETY: the memory is freed behind all work on the device, after the spool was closed.
+    // SAFETY: the memory is freed after all work on the device, and after the spool was closed.
     unsafe { DeviceArray::dense(span.ordinal(), span.address(), span.len()) }
 }

@@ -1,11 +1,11 @@
-//! What the programs share.
+//! Shared code of the programs.
 
 #![allow(clippy::unwrap_used)]
 
 use unspool_cuda::kernels::{ship, shipped};
 
-/// Gives this process the kernels that `make kernels` has compiled, as a package does, and says
-/// which those are. Without any, kernels are compiled when they are first needed.
+/// Loads the kernels that `make kernels` has compiled, as a package does, and describes them.
+/// Without any, kernels are compiled when they are first needed.
 ///
 /// # Panics
 /// When the file is damaged.

@@ -1,7 +1,7 @@
-//! What a save and a restore of a GPU's memory cost, against the raw copy on the device.
+//! The cost of saving and restoring memory of a GPU, against a raw copy on the device.
 //!
-//! `cargo run --release --bin gpu_overhead`, on a machine with a CUDA device. For each size:
-//! the host's time a call (median), and the time on the device of a pass of calls (by events) over
+//! `cargo run --release --bin gpu_overhead`, on a machine with a CUDA device. For each size: the
+//! host's time per call (median), and the device time of a series of calls (by events) relative to
 //! that of plain copies of the same bytes. Every byte is compared once.
 
 #![allow(clippy::print_stdout)]
@@ -29,7 +29,7 @@ fn main() -> Outcome<()> {
     Ok(())
 }
 
-/// One size: a line of the table.
+/// Measures one size and prints a line of the table.
 fn measure(bytes: u64) -> Outcome<()> {
     let count = (4096 * MIB / bytes).clamp(4, 200) as i64;
     let settings = Settings {
@@ -59,10 +59,10 @@ fn measure(bytes: u64) -> Outcome<()> {
     bench.compare()
 }
 
-/// What a pass has cost.
+/// The cost of a series of calls.
 struct Cost {
     device: Duration,
-    /// The median call.
+    /// The median duration of a call on the host.
     host: Duration,
 }
 
@@ -84,7 +84,7 @@ impl Bench {
         Ok(Bench { stream, array, other, bytes })
     }
 
-    /// Calls `body` for `0..count` and measures, after one round that is not measured.
+    /// Calls `body` for `0..count` and measures, after one unmeasured round.
     fn timed(&self, count: i64, mut body: impl FnMut(i64) -> Outcome<()>) -> Outcome<Cost> {
         let (start, end) =
             (Event::timed(self.stream.context())?, Event::timed(self.stream.context())?);
@@ -122,7 +122,7 @@ impl Bench {
         Ok(ticket.finish()?)
     }
 
-    /// What was restored last is what was saved.
+    /// Compares the last restored array with the saved one.
     fn compare(&self) -> Outcome<()> {
         let mut bytes = vec![0; self.bytes as usize];
         copy::device_to_host(&self.stream, &mut bytes, &self.other.span(), LIMIT)?;

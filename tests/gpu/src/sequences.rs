@@ -1,9 +1,9 @@
-//! Random sequences of calls on a spool on this machine's GPU, compared byte for byte with what was
-//! saved: the sequences that the tests play on a fake GPU.
+//! Random sequences of calls of a spool on this machine's GPU, compared byte for byte with what was
+//! saved: the same sequences as in the tests on a fake GPU.
 //!
-//! `cargo run --release --bin gpu_sequences -- [SEQUENCES] [FIRST_SEED]`, by default 1,000 from
-//! 0 on. Small, larger and large arrays take turns: the large ones for copies that last longer than
-//! the calls. Four sequences are played at once, each with a spool of its own.
+//! `cargo run --release --bin gpu_sequences -- [SEQUENCES] [FIRST_SEED]`, by default 1,000 from 0
+//! on. Array sizes alternate between small, larger and large ones, whose copies last longer than
+//! the calls. Four sequences run at once, each with its own spool.
 
 #![allow(clippy::print_stdout)]
 

@@ -1,14 +1,14 @@
-//! Bugs to plant. A simulator that does not find them finds no others either.
+//! Planted bugs. A simulator that does not find them finds no others either.
 
 /// A bug between the core and the machine.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Canary {
-    /// A grant is moved to memory that a running flush still reads: as if its room had been freed
+    /// A grant is moved to memory that a running flush still reads, as if its space had been freed
     /// one step too early.
     EarlyFree,
     /// A grant is moved by one unit of alignment into its neighbour.
     Overlap,
-    /// A transfer is reported done and has copied nothing.
+    /// A transfer is reported done although it copied nothing.
     LostWrite,
     /// A restore is served from the place of another checkpoint.
     StaleData,
@@ -20,25 +20,26 @@ pub enum Canary {
     LostGrant,
     /// A restorable checkpoint is reported lost.
     FalseLoss,
-    /// What was flushed is called durable without a sync.
+    /// Flushed checkpoints are reported durable without a sync.
     SkippedSync,
-    /// Frames are adopted after a crash without a look at their checksums.
+    /// Frames are adopted after a crash without a check of their checksums.
     TrustedFrames,
-    /// A copy does not wait for the marks of copies that the application has only enqueued.
-    ForgottenMark,
-    /// The stream of a flush does not wait for the mark of the save that it flushes.
+    /// A copy does not wait for the fences of copies that the application has only enqueued.
+    ForgottenFence,
+    /// The stream of a flush does not wait for the fence of the save that it flushes.
     UnawaitedSave,
-    /// The marks of an evicted copy do not stay with its bytes: they are reused too early.
-    NoGhosts,
-    /// A worker reports a prefetch without waiting for its own mark: the restore is not ordered
+    /// The fences of an evicted copy do not stay with its bytes as a pending range: the bytes are
+    /// reused too early.
+    NoPendingRanges,
+    /// A worker reports a prefetch without waiting for its own fence: the restore is not ordered
     /// after it.
     EarlyReport,
-    /// The settler reports a compressed save one unit of alignment behind the place where it is.
+    /// A compressed save is reported one unit of alignment after its actual place.
     ShiftedReport,
 }
 
 impl Canary {
-    /// All of them.
+    /// Every canary.
     pub const ALL: [Canary; 15] = [
         Canary::EarlyFree,
         Canary::Overlap,
@@ -50,9 +51,9 @@ impl Canary {
         Canary::FalseLoss,
         Canary::SkippedSync,
         Canary::TrustedFrames,
-        Canary::ForgottenMark,
+        Canary::ForgottenFence,
         Canary::UnawaitedSave,
-        Canary::NoGhosts,
+        Canary::NoPendingRanges,
         Canary::EarlyReport,
         Canary::ShiftedReport,
     ];

@@ -1,11 +1,11 @@
-//! The bytes of checkpoints: derived from their ids, so that any mix-up shows.
+//! The bytes of checkpoints: derived from their ids, so that a mix-up is visible.
 
 use unspool_codec::{Dtype, FrameError, Head, RegionSpec, checksum, head_len, parse_head};
 use unspool_core::{CheckpointId, Version};
 
 use crate::random::{Random, Topic};
 
-/// What memory holds that nobody has filled, or that was freed.
+/// The content of memory that was not filled yet, or was freed.
 pub const POISON: u8 = 0xdb;
 
 /// The payload of the checkpoint `id` in the run of `seed`.
@@ -17,7 +17,7 @@ pub fn payload(seed: u64, id: CheckpointId, bytes: u64) -> Vec<u8> {
     words.take(length).collect()
 }
 
-/// The first byte that differs from the payload, if any, in words for people.
+/// Describes the first difference to the payload, if there is one.
 #[must_use]
 pub fn difference(expected: &[u8], found: &[u8]) -> Option<String> {
     if expected.len() != found.len() {
@@ -29,7 +29,7 @@ pub fn difference(expected: &[u8], found: &[u8]) -> Option<String> {
     Some(format!("{wrong} wrong bytes, the first at {at}: {:#04x}{poison}", found[at]))
 }
 
-/// The frame of a checkpoint as a store keeps it.
+/// The frame of a checkpoint in a store.
 #[must_use]
 pub fn frame(version: Version, payload: &[u8]) -> Vec<u8> {
     let mut frame = head(version, payload.len() as u64).encode(checksum(payload));
@@ -42,10 +42,10 @@ fn head(version: Version, bytes: u64) -> Head {
     Head::layout(version.0, vec![region]).expect("one small array is within all limits")
 }
 
-/// Opens a frame as the spool does: nothing is believed that a checksum does not cover.
+/// Opens a frame as the spool does: only data with a matching checksum is used.
 ///
 /// # Errors
-/// When the head does not parse, the length is not the one it says, or a checksum differs.
+/// When the head does not parse, the length differs from the head's, or a checksum differs.
 pub fn open_frame(frame: &[u8]) -> Result<(Version, &[u8]), Rejected> {
     let length = head_len(frame).map_err(Rejected::Head)?;
     let split = usize::try_from(length).unwrap_or(usize::MAX);
@@ -60,14 +60,14 @@ pub fn open_frame(frame: &[u8]) -> Result<(Version, &[u8]), Rejected> {
     Ok((Version(head.version), payload))
 }
 
-/// Why a frame was not accepted.
+/// The reason for rejecting a frame.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Rejected {
-    /// Its head is not one.
+    /// The head does not parse.
     Head(FrameError),
-    /// It is shorter or longer than its head says.
+    /// The length differs from the head's.
     Length,
-    /// Its payload is not the one that was written.
+    /// The checksum of the payload differs.
     Checksum,
 }
 
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn payloads_of_two_checkpoints_differ_and_the_difference_is_told() {
+    fn payloads_of_two_checkpoints_differ_and_the_difference_is_reported() {
         let (one, other) = (payload(3, CheckpointId(1), 64), payload(3, CheckpointId(2), 64));
         assert!(difference(&one, &other).is_some_and(|text| text.contains("wrong bytes")));
         assert_eq!(difference(&one, &one), None);

@@ -1,4 +1,4 @@
-//! Many seeds on all processors.
+//! Runs of many seeds on all processors.
 
 use std::fmt;
 use std::ops::Range;
@@ -9,20 +9,20 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use crate::report::{Failure, run_seed};
 
-/// Failures that are kept; a bug tends to break many seeds.
+/// Maximum number of reported failures; a bug usually breaks many seeds.
 const MOST_FAILURES: usize = 10;
 
-/// Which seeds to run.
+/// The seeds to run.
 #[derive(Clone, Debug)]
 pub enum Seeds {
-    /// These.
+    /// The seeds of a range.
     Range(Range<u64>),
-    /// From a fresh one on, until this time.
+    /// Seeds from a fresh one on, until this time.
     Until(u64, Instant),
 }
 
 impl Seeds {
-    /// Fresh seeds for so many minutes.
+    /// Fresh seeds for `minutes` minutes.
     #[must_use]
     pub fn minutes(minutes: f64) -> Seeds {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -45,16 +45,16 @@ impl Seeds {
     }
 }
 
-/// What many seeds came to.
+/// The result of many seeds.
 #[derive(Debug, Default)]
 pub struct FleetReport {
     /// The first seed.
     pub first: u64,
-    /// Seeds that were run.
+    /// Number of seeds.
     pub seeds: u64,
-    /// Events that their cores have taken.
+    /// Number of events that the cores received.
     pub events: u64,
-    /// Seeds that broke a rule.
+    /// Number of seeds that broke a rule.
     pub broken: u64,
     /// Some of the failures.
     pub failures: Vec<Failure>,

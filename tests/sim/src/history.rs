@@ -1,4 +1,4 @@
-//! What has happened in a run, for people and for replay.
+//! The history of a run, for readers and for replay.
 
 use std::fmt::Write;
 
@@ -11,41 +11,41 @@ enum Entry {
     Restart,
 }
 
-/// Every event, its commands, and, when asked for, remarks about the machine.
+/// All events and commands, and optionally notes about the machine.
 #[derive(Clone, Debug)]
 pub struct History {
     config: Config,
     entries: Vec<(Nanos, Entry)>,
     notes: bool,
-    /// What the order checker was told in the last life, if it was written down.
+    /// The input of the order checker in the last life, if it was recorded.
     pub order: Option<String>,
 }
 
 impl History {
-    /// Nothing has happened.
+    /// An empty history.
     #[must_use]
     pub fn new(config: &Config) -> History {
         History { config: config.clone(), entries: Vec::new(), notes: false, order: None }
     }
 
-    /// From now on remarks are kept.
+    /// Also records notes from now on.
     pub fn keep_notes(&mut self) {
         self.notes = true;
     }
 
-    /// A step of the core.
+    /// Records a step of the core.
     pub fn step(&mut self, now: Nanos, event: Event, commands: Vec<Command>) {
         self.entries.push((now, Entry::Step(event, commands)));
     }
 
-    /// A remark.
+    /// Records a note.
     pub fn note(&mut self, now: Nanos, what: impl FnOnce() -> String) {
         if self.notes {
             self.entries.push((now, Entry::Note(what())));
         }
     }
 
-    /// The machine has restarted: a new core with the same settings goes on.
+    /// Records a restart of the machine with a new core of the same settings.
     pub fn restart(&mut self, now: Nanos) {
         self.entries.push((now, Entry::Restart));
     }

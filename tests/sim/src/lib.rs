@@ -1,7 +1,7 @@
 //! The whole system in virtual time with injected faults, from a seed.
 //!
-//! A run takes the real [`Core`](unspool_core::Core), a fake machine and a random application,
-//! all from one seed, and looks at every step whether the rules of [`check::Rule`] hold. The same
+//! A run combines the real [`Core`](unspool_core::Core), a fake machine and a random application,
+//! all derived from one seed, and checks the rules of [`check::Rule`] after every step. The same
 //! seed gives the same run, to the last byte of its trace.
 //!
 //! ```

@@ -28,7 +28,7 @@ fn main() -> ExitCode {
     if sound { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Runs one seed, with everything that it does when asked; makes it smaller when it fails.
+/// Runs one seed, with its full history if requested; shrinks it when it fails.
 fn run_one(seed: u64, options: &Options) -> bool {
     let plan = Plan::of_seed(seed);
     if options.verbose {

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-/// How the program is called.
+/// Usage message of the program.
 pub const USAGE: &str = "usage: unspool-sim --seed N [--verbose] [--shrink] [--trace FILE]
                    [--order-trace FILE]
        unspool-sim --seeds A..B
@@ -12,22 +12,22 @@ pub const USAGE: &str = "usage: unspool-sim --seed N [--verbose] [--shrink] [--t
   --seed N            runs one seed
   --verbose           prints its plan and everything that happens
   --shrink            when it fails, looks for a smaller run that fails in the same way
-  --trace FILE        writes what the core was told and what it decided
-  --order-trace FILE  writes what the check of the stream order was told
+  --trace FILE        writes the events and commands of the core
+  --order-trace FILE  writes the operations that the order checker saw
   --seeds A..B        runs all seeds from A to B - 1 on all processors
   --minutes M         runs fresh seeds for so long
   --order FILE        checks the stream order of a run that was recorded (\"unspool-order 1\")";
 
-/// What to run.
+/// What the program runs.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Mode {
     /// One seed.
     One(u64),
     /// All seeds from the first to before the last.
     Many(u64, u64),
-    /// Fresh seeds for so many minutes.
+    /// Fresh seeds for a number of minutes.
     Minutes(f64),
-    /// No seed: a recorded run.
+    /// A recorded run instead of a seed.
     Order(PathBuf),
 }
 
@@ -36,13 +36,13 @@ pub enum Mode {
 pub struct Options {
     /// What to run.
     pub mode: Mode,
-    /// Print everything.
+    /// Print the whole history.
     pub verbose: bool,
-    /// Make a failing run smaller.
+    /// Shrink a failing run.
     pub shrink: bool,
-    /// Where the trace of one seed goes.
+    /// File for the trace of one seed.
     pub trace: Option<PathBuf>,
-    /// Where the stream order of one seed goes.
+    /// File for the stream order of one seed.
     pub order_trace: Option<PathBuf>,
 }
 
@@ -62,7 +62,7 @@ impl Options {
                 "--trace" => trace = Some(PathBuf::from(value()?)),
                 "--verbose" => verbose = true,
                 "--shrink" => shrink = true,
-                other => return Err(format!("{other} is no option")),
+                other => return Err(format!("{other} is not an option")),
             }
         }
         let mode = mode.ok_or("one of --seed, --seeds, --minutes and --order is needed")?;
@@ -104,6 +104,6 @@ mod tests {
         assert!(parse("--seed").is_err_and(|text| text.contains("needs a value")));
         assert!(parse("--seed x").is_err_and(|text| text.contains("not a number")));
         assert!(parse("--seeds 5").is_err_and(|text| text.contains("A..B")));
-        assert!(parse("--fast").is_err_and(|text| text.contains("no option")));
+        assert!(parse("--fast").is_err_and(|text| text.contains("not an option")));
     }
 }

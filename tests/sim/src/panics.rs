@@ -1,4 +1,4 @@
-//! Assertions of the core that fail become findings with their text, without noise on the screen.
+//! Failed assertions of the core become violations with their text, without output on the screen.
 
 use std::cell::{Cell, RefCell};
 use std::panic::{PanicHookInfo, set_hook, take_hook};
@@ -11,7 +11,7 @@ thread_local! {
 
 static HOOK: Once = Once::new();
 
-/// Runs `work`; panics in it on this thread are remembered and not printed.
+/// Runs `work`; a panic in it on this thread is recorded and not printed.
 pub(crate) fn silenced<T>(work: impl FnOnce() -> T) -> T {
     HOOK.call_once(|| {
         let usual = take_hook();
@@ -27,7 +27,7 @@ fn remember(info: &PanicHookInfo<'_>) {
     MESSAGE.set(info.to_string());
 }
 
-/// The text and the place of the last panic that was remembered on this thread.
+/// Text and location of the last panic recorded on this thread.
 pub(crate) fn last_message() -> String {
     MESSAGE.with_borrow(Clone::clone)
 }

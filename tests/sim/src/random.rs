@@ -1,8 +1,8 @@
-//! The only source of chance: xoshiro256** (Blackman and Vigna, 2018), seeded by SplitMix64.
+//! The only source of randomness: xoshiro256** (Blackman and Vigna, 2018), seeded by SplitMix64.
 //!
-//! Every decision of a run draws from a generator of its own, made from the seed of the run and
-//! the name of what is decided ([`Random::of`]). So a step that is taken out of a script by the
-//! shrinker changes what depends on it, and nothing else.
+//! Every decision of a run draws from its own generator, made from the seed of the run and the
+//! topic of the decision ([`Random::of`]). So when the shrinker removes a step of a script, only
+//! what depends on that step changes.
 
 /// A generator of pseudo-random numbers.
 #[derive(Clone, Debug)]
@@ -10,28 +10,28 @@ pub struct Random {
     state: [u64; 4],
 }
 
-/// What a generator decides; part of its seed.
+/// The topic of a decision; part of the generator's seed.
 #[derive(Clone, Copy, Debug)]
 pub enum Topic {
     /// Tiers, links and settings.
     Stack,
-    /// What the application threads do.
+    /// Scripts of the application.
     Script,
-    /// How likely each fault is.
+    /// Frequencies of faults.
     Faults,
-    /// The fate and the speed of a transfer.
+    /// Outcome and speed of a transfer.
     Transfer,
-    /// The fate of a deletion.
+    /// Outcome of a deletion.
     Delete,
-    /// The fate and the speed of a copy by the application.
+    /// Outcome and speed of a copy by the application.
     Copy,
     /// Delays of answers, ticks and the like.
     Delay,
-    /// What a crash leaves behind.
+    /// The effect of a crash on stores.
     Crash,
     /// The bytes of a checkpoint.
     Bytes,
-    /// How well a save is compressed.
+    /// Compression of a save.
     Codec,
 }
 
@@ -43,7 +43,7 @@ impl Random {
         Random { state: std::array::from_fn(|_| split_mix(&mut state)) }
     }
 
-    /// The generator that decides about `topic` number `index` in the run of `seed`.
+    /// The generator for decision `index` of `topic` in the run of `seed`.
     #[must_use]
     pub fn of(seed: u64, topic: Topic, index: u64) -> Random {
         let mut state = seed;
@@ -77,7 +77,7 @@ impl Random {
         first + self.below(last - first + 1)
     }
 
-    /// True once in `1 / share` times.
+    /// True with probability `share`.
     pub fn chance(&mut self, share: f64) -> bool {
         self.unit() < share
     }
@@ -87,7 +87,7 @@ impl Random {
         (self.bits() >> 11) as f64 / (1u64 << 53) as f64
     }
 
-    /// A number from `first` to `last`, each order of magnitude as likely as another.
+    /// A number from `first` to `last`, uniformly distributed on a logarithmic scale.
     pub fn magnitude(&mut self, first: f64, last: f64) -> f64 {
         first * (last / first).powf(self.unit())
     }
@@ -97,7 +97,7 @@ impl Random {
         from[self.below(from.len() as u64) as usize]
     }
 
-    /// Brings `items` into a random order.
+    /// Shuffles `items`.
     pub fn shuffle<T>(&mut self, items: &mut [T]) {
         for last in (1..items.len()).rev() {
             items.swap(last, self.below(last as u64 + 1) as usize);

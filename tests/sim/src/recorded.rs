@@ -1,4 +1,4 @@
-//! The stream order of a run that really happened, from the text that it wrote.
+//! Check of the stream order of a recorded run of the library.
 
 use std::fmt;
 use std::fs::File;
@@ -7,40 +7,40 @@ use std::path::Path;
 
 use unspool_verify::{TextCheck, TextError, Trouble, Verdict};
 
-/// How many violations are shown; one missing wait often shows many times.
+/// Maximum number of reported violations; one missing wait often causes many.
 const MOST_SHOWN: usize = 10;
 
-/// Why there is no verdict of "in order".
+/// Why a recorded run was not found in order.
 #[derive(Debug)]
 pub enum RecordedError {
     /// The file cannot be read.
     Unreadable(io::Error),
-    /// A line is not of the form that runs are written in.
+    /// A line that the format of recorded runs does not allow.
     Malformed(TextError),
     /// The run was not in order.
     Unordered {
         /// The first violations.
         first: Vec<TextError>,
-        /// How many there are.
+        /// The number of violations.
         count: u64,
-        /// What else was seen.
+        /// The counters of the run.
         verdict: Box<Verdict>,
     },
 }
 
-/// Checks a file line by line, to its end.
+/// Checks the lines of a file to its end.
 ///
 /// # Errors
-/// When it cannot be read, is not of the right form, or tells of a run that was not in order.
+/// When it cannot be read, is malformed, or records a run that was not in order.
 pub fn check_file(path: &Path) -> Result<Verdict, RecordedError> {
     let file = File::open(path).map_err(RecordedError::Unreadable)?;
     check(BufReader::new(file))
 }
 
-/// Checks what `text` gives.
+/// Checks the lines of `text`.
 ///
 /// # Errors
-/// As [`check_file`].
+/// As for [`check_file`].
 pub fn check(text: impl BufRead) -> Result<Verdict, RecordedError> {
     let mut check = TextCheck::new();
     let (mut first, mut count) = (Vec::new(), 0);
@@ -69,7 +69,7 @@ impl fmt::Display for RecordedError {
                 write!(f, "cannot be read: {error}; give the file that a run was recorded into")
             }
             Self::Malformed(error) => {
-                write!(f, "is no recorded run: {error}; record it with this version of unspool")
+                write!(f, "is not a recorded run: {error}; record it with this version of unspool")
             }
             Self::Unordered { first, count, verdict } => {
                 writeln!(f, "is NOT in order, violations: {count}")?;
@@ -91,11 +91,11 @@ mod tests {
     }
 
     #[test]
-    fn a_run_in_order_is_told_with_its_figures() {
+    fn a_run_in_order_is_reported_with_its_counters() {
         let run = "write stream:0x1 device:0 0x0..0x10 save\nrecord 1 stream:0x1\nwait host 1\n\
             read host device:0 0x0..0x8 look\n";
         let verdict = judge(run).unwrap();
-        assert_eq!((verdict.figures.ops, verdict.figures.bytes), (4, 24));
+        assert_eq!((verdict.counted.ops, verdict.counted.bytes), (4, 24));
     }
 
     #[test]
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_recorded_run_is_refused() {
+    fn what_is_not_a_recorded_run_is_refused() {
         assert!(matches!(judge("nonsense"), Err(RecordedError::Malformed(e)) if e.line == 2));
         assert!(matches!(check(b"".as_slice()), Err(RecordedError::Malformed(_))));
         assert!(matches!(check(b"\xff".as_slice()), Err(RecordedError::Unreadable(_))));

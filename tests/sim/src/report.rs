@@ -1,4 +1,4 @@
-//! Running a plan, and saying what went wrong.
+//! Execution of a plan, and the report of a failure.
 
 use std::fmt::{self, Write};
 
@@ -8,21 +8,21 @@ use crate::history::History;
 use crate::plan::Plan;
 use crate::world::{RunFigures, World};
 
-/// The lines of history that a failure shows.
+/// Number of lines of history in the report of a failure.
 const LINES: usize = 40;
 
 /// A run that broke a rule.
 #[derive(Clone, Debug)]
 pub struct Failure {
-    /// What was run.
+    /// The plan of the run.
     pub plan: Plan,
     /// The rule and how it was broken.
     pub violation: Violation,
-    /// How many events the core had taken in this life.
+    /// Number of events that the core had received in this life.
     pub step: u64,
-    /// Everything that happened.
+    /// The history of the run.
     pub history: History,
-    /// The books at the end.
+    /// The ledger at the end.
     pub ledger: Ledger,
 }
 
@@ -38,7 +38,7 @@ impl fmt::Display for Failure {
     }
 }
 
-/// What is where, tier by tier.
+/// The layout of every tier as text.
 fn layout(ledger: &Ledger) -> String {
     let mut text = String::new();
     for (tier, config) in ledger.tiers().iter().enumerate() {
@@ -51,20 +51,20 @@ fn layout(ledger: &Ledger) -> String {
             ledger.all().filter_map(|b| b.holdings[tier].map(|h| (h.offset, b, h))).collect();
         held.sort_by_key(|(offset, books, _)| (*offset, books.id));
         for (offset, books, holding) in held {
-            let marks = [
+            let fences = [
                 (holding.filling, "filling"),
                 (holding.deleting, "deleting"),
                 (holding.bad, "bad"),
                 (holding.readers > 0, "being read"),
                 (holding.sources > 0, "being moved"),
             ];
-            let marks: Vec<&str> = marks.iter().filter(|m| m.0).map(|m| m.1).collect();
+            let fences: Vec<&str> = fences.iter().filter(|m| m.0).map(|m| m.1).collect();
             let (id, version, size, stage) =
                 (books.id.0, books.version.0, holding.size, books.stage);
             let end = offset + size;
             writeln!(
                 text,
-                "  {offset}..{end} checkpoint {id}, version {version}, {stage:?} {marks:?}"
+                "  {offset}..{end} checkpoint {id}, version {version}, {stage:?} {fences:?}"
             )
             .expect("a string takes everything");
         }
@@ -88,7 +88,7 @@ pub fn run_plan(plan: Plan) -> Result<RunFigures, Box<Failure>> {
     run_world(World::new(plan)).1
 }
 
-/// Runs a world that was prepared; its history in any case.
+/// Runs a prepared world and returns its history in any case.
 pub fn run_world(mut world: World) -> (History, Result<RunFigures, Box<Failure>>) {
     let ended = world.run();
     world.history.order = world.order.take_text();

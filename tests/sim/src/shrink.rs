@@ -1,5 +1,5 @@
-//! Making a failing run smaller: lives, threads, faults and steps are taken out as long as the
-//! same rule is broken (delta debugging, Zeller and Hildebrandt, 2002, on each script).
+//! Reduction of a failing run: lives, threads, faults and steps are removed as long as the same
+//! rule is broken (delta debugging, Zeller and Hildebrandt, 2002, on each script).
 
 use unspool_core::Nanos;
 
@@ -9,10 +9,10 @@ use crate::plan::faults::Faults;
 use crate::plan::script::Care;
 use crate::report::{Failure, run_plan};
 
-/// The most runs that are tried.
+/// Maximum number of runs.
 const MOST_RUNS: usize = 3000;
 
-/// Whether two violations are of the same kind: the same rule, told with the same first words.
+/// Whether two violations are of the same kind: the same rule, and the same first words.
 fn is_alike(one: &Violation, other: &Violation) -> bool {
     let words = |violation: &Violation| -> Vec<String> {
         violation.what.split(' ').take(2).map(str::to_owned).collect()
@@ -42,7 +42,7 @@ pub fn shrink(failure: &Failure) -> Failure {
 }
 
 impl Shrinker {
-    /// Keeps the plan if it breaks the same rule.
+    /// Keeps the reduced plan if it breaks the same rule.
     fn try_plan(&mut self, plan: Plan) -> bool {
         if self.runs >= MOST_RUNS || plan == self.best.plan {
             return false;
@@ -74,7 +74,7 @@ impl Shrinker {
         }
     }
 
-    /// Takes faults and delays out, one kind after the other.
+    /// Removes faults and delays, one kind after the other.
     fn calm_down(&mut self) {
         let changes: [fn(&mut Plan); 19] = [
             |plan| plan.faults = Faults::none(),
@@ -89,8 +89,8 @@ impl Shrinker {
             |plan| plan.faults.tick = 0.0,
             |plan| plan.codec = None,
             |plan| plan.codec.iter_mut().for_each(|codec| codec.fails = 0.0),
-            |plan| plan.codec.iter_mut().for_each(|codec| codec.settle_delay = Nanos(0)),
-            |plan| plan.codec.iter_mut().for_each(|codec| codec.handed = 0.0),
+            |plan| plan.codec.iter_mut().for_each(|codec| codec.report_delay = Nanos(0)),
+            |plan| plan.codec.iter_mut().for_each(|codec| codec.asynchronous = 0.0),
             |plan| plan.machine.stream_ordered = false,
             |plan| plan.machine.user_streams = 1,
             |plan| plan.machine.report_delay = Nanos(0),
@@ -134,7 +134,7 @@ impl Shrinker {
         }
     }
 
-    /// Takes mishaps out of the steps.
+    /// Removes aborts and delays from the steps.
     fn simplify_steps(&mut self) {
         let scripts = self.best.plan.scripts_mut().count();
         for script in 0..scripts {

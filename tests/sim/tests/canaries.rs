@@ -1,22 +1,22 @@
-//! A simulator that finds no planted bug finds no other one either.
+//! Planted bugs are found. A simulator that does not find them finds no others either.
 
 use unspool_sim::canary::Canary;
 use unspool_sim::check::Rule;
 use unspool_sim::{Failure, Plan, World, run_plan, run_world, shrink};
 
-/// How many seeds a planted bug may stay hidden.
+/// Maximum number of seeds until a planted bug is found.
 const SEEDS: u64 = 1000;
 
 fn spoiled(seed: u64, canary: Canary) -> Plan {
     Plan { canary: Some(canary), ..Plan::of_seed(seed) }
 }
 
-/// The first failure of this rule that this bug alone causes, with some checkers switched off.
+/// The first failure of this rule that only this bug causes, with some checkers switched off.
 fn first_failure(canary: Canary, rule: Rule, blind: &[Rule]) -> Box<Failure> {
     first_failure_like(canary, rule, blind, |_| true)
 }
 
-/// The same, of those whose text `fits`.
+/// As [`first_failure`], with a text that `fits`.
 fn first_failure_like(
     canary: Canary,
     rule: Rule,
@@ -47,9 +47,9 @@ fn every_planted_bug_is_found_as_what_it_is() {
         (Canary::FalseLoss, Rule::Refusal),
         (Canary::SkippedSync, Rule::Durable),
         (Canary::TrustedFrames, Rule::Durable),
-        (Canary::ForgottenMark, Rule::Order),
+        (Canary::ForgottenFence, Rule::Order),
         (Canary::UnawaitedSave, Rule::Order),
-        (Canary::NoGhosts, Rule::Order),
+        (Canary::NoPendingRanges, Rule::Order),
         (Canary::EarlyReport, Rule::Order),
         (Canary::ShiftedReport, Rule::Bytes),
     ];
@@ -60,10 +60,10 @@ fn every_planted_bug_is_found_as_what_it_is() {
 }
 
 #[test]
-fn a_missing_wait_is_told_by_the_two_accesses_that_it_leaves_unordered() {
+fn a_missing_wait_is_reported_by_the_two_accesses_that_it_leaves_unordered() {
     let cases = [
         (Canary::UnawaitedSave, "\"transfer ", "\"the save of "),
-        (Canary::NoGhosts, "\"the save of ", "\"the restore of "),
+        (Canary::NoPendingRanges, "\"the save of ", "\"the restore of "),
         (Canary::EarlyReport, "\"the restore of ", "\"transfer "),
     ];
     for (canary, later, earlier) in cases {
@@ -84,9 +84,9 @@ fn what_one_checker_misses_the_next_one_sees() {
         (Canary::EarlyFree, Rule::Bytes, &[Rule::Overlap, Rule::Order]),
         (Canary::Overlap, Rule::Bytes, &[Rule::Overlap, Rule::Order]),
         (Canary::StaleData, Rule::Bytes, &[Rule::InUse]),
-        (Canary::ForgottenMark, Rule::Bytes, &[Rule::Order]),
+        (Canary::ForgottenFence, Rule::Bytes, &[Rule::Order]),
         (Canary::UnawaitedSave, Rule::Bytes, &[Rule::Order]),
-        (Canary::NoGhosts, Rule::Bytes, &[Rule::Order]),
+        (Canary::NoPendingRanges, Rule::Bytes, &[Rule::Order]),
         (Canary::EarlyReport, Rule::Bytes, &[Rule::Order]),
     ];
     for (canary, rule, blind) in cases {

@@ -1,10 +1,9 @@
-//! Two clocks, one answer: the forecasts of the core against the simulator, which has its own
-//! virtual time, threads and copies. A history that is stored and read in reverse is a schedule
-//! that stores everything.
+//! The forecasts of the core against the simulator, which has its own virtual time, threads and
+//! copies. A history that is stored and read in reverse is a schedule that stores everything.
 
 use unspool_core::{Nanos, PolicyKind, TierKind};
 use unspool_schedule::StoreAll;
-use unspool_schedule::forecast::{Forecast, Job, LinkSpeed, Rate, forecast};
+use unspool_schedule::forecast::{Forecast, ForecastJob, LinkSpeed, Rate, forecast};
 use unspool_sim::scenario::{self, Figures, Hints, Order, Scenario};
 
 const MIB: u64 = 1 << 20;
@@ -43,7 +42,7 @@ fn predicted((tiers, links): &Machine, step: Nanos) -> Forecast {
         max_in_flight: 8,
         contention: 0.0,
     };
-    let job = Job {
+    let job = ForecastJob {
         tiers: scenario.config.tiers,
         links: links.iter().map(link).collect(),
         discard_after_restore: true,
@@ -59,7 +58,7 @@ fn predicted((tiers, links): &Machine, step: Nanos) -> Forecast {
         compression: None,
         steps: None,
     };
-    // One step more than states: the last one is never saved.
+    // One step more than states, because the last state is never saved.
     let schedule = StoreAll::new(STATES as u64 + 1).expect("there are steps");
     forecast(schedule, &job).expect("the last tier has room for all")
 }

@@ -1,5 +1,5 @@
-//! Score's experiment (HPDC'23, section 5) in virtual time: what must be free is free, and where
-//! something must be paid the policies pay in the right order.
+//! Score's experiment (HPDC'23, section 5) in virtual time: no stalls where none are necessary, and
+//! policies in the expected order elsewhere.
 
 use unspool_core::{Nanos, PolicyKind, TierKind};
 use unspool_sim::scenario::{self, Figures, Hints, Order, Scenario};
@@ -17,7 +17,7 @@ fn milliseconds(ms: u64) -> Nanos {
     Nanos(ms * 1_000_000)
 }
 
-/// The paper's experiment with so many milliseconds of computation between two calls.
+/// The paper's experiment with `ms` milliseconds of computation between two calls.
 fn score(bytes: &[u64], order: Order, hints: Hints, policy: PolicyKind, ms: u64) -> Figures {
     let scenario = Scenario::score(bytes.to_vec(), order, hints, policy);
     scenario::run(&scenario.every(milliseconds(ms), milliseconds(ms)))

@@ -1,5 +1,5 @@
-//! Whatever valid schedule an adjoint follows: nothing is lost, no tier overflows (the simulator's
-//! own rules), and what is restored next is there before it is asked for, as far as there is room.
+//! Any valid schedule of an adjoint: no checkpoint is lost, no tier overflows (the simulator's own
+//! rules), and as far as there is space, the next restores are ready before they are called.
 
 use unspool_core::{Nanos, TierKind};
 use unspool_schedule::{Action, Interpreter, Limits, Revolve, ZCut};
@@ -14,11 +14,11 @@ use unspool_sim::scenario::Scenario;
 use unspool_sim::world::{Reach, RunFigures};
 
 const STATE: u64 = 1 << 20;
-/// Steps take long enough for a state to cross a link meanwhile: 0.04 and 0.26 ms.
+/// Long enough for a state to cross a link: 0.04 and 0.26 ms.
 const STEP: Nanos = Nanos(1_000_000);
 const PACE: Pace = Pace { forward: STEP, reverse: STEP, lookahead: 256 };
 
-/// Room for `device` states, for `host` more, and a disk.
+/// Space for `device` states, for `host` more, and a disk.
 fn plan(device: u64, host: u64, steps: Vec<Step>) -> Plan {
     let tiers = [
         (TierKind::Device, device * STATE),
@@ -45,7 +45,7 @@ fn run(device: u64, host: u64, actions: &[Action]) -> RunFigures {
     run_plan(plan(device, host, steps)).unwrap_or_else(|failure| panic!("{failure}"))
 }
 
-/// How far the provision falls short of `wanted` versions ahead, at the median restore.
+/// At the median restore, how many of `wanted` upcoming versions are not ready.
 fn median_shortfall(reaches: &[Reach], wanted: u64) -> u64 {
     let short = |reach: &Reach| wanted.min(reach.ahead).saturating_sub(reach.lead);
     let mut all: Vec<u64> = reaches.iter().map(short).collect();
@@ -107,7 +107,8 @@ fn with_room_for_c_states_the_median_lead_is_at_least_c_less_two() {
             let figures = run(room, 6, &actions);
             let short = median_shortfall(&figures.reaches, room - 2);
             assert_eq!(short, 0, "seed {seed}, {slots} slots, room for {room}");
-            // More than the room allows cannot be: the measure does see what is not there.
+            // The measure is not trivially 0: more versions than there is space for cannot be
+            // ready.
             beyond += median_shortfall(&figures.reaches, room + 2);
         }
     }

@@ -1,10 +1,10 @@
-//! Many seeds, and that a seed is all there is to a run.
+//! Many seeds, and the determinism of a run.
 
 use unspool_core::trace;
 use unspool_sim::canary::Canary;
 use unspool_sim::{Failure, Plan, World, fleet, run_world};
 
-/// Seeds that every test run tries; `UNSPOOL_SIM_SEEDS` asks for more or fewer.
+/// Seeds of every test run; the environment variable `UNSPOOL_SIM_SEEDS` sets another number.
 const SEEDS: u64 = 2000;
 
 #[test]
@@ -52,7 +52,7 @@ fn a_trace_with_another_command_does_not_replay() {
     assert!(matches!(trace::replay(&shortened), Err(trace::ReplayError::Differs(_))));
 }
 
-/// A run with the text that its order checker was told.
+/// A run with the recorded input of its order checker.
 fn recorded(plan: Plan) -> (String, Result<(), Failure>) {
     let mut world = World::new(plan);
     world.keep_order();
@@ -68,7 +68,7 @@ fn the_order_of_every_run_is_judged_alike_when_it_is_read_again() {
         let (text, result) = recorded(Plan::of_seed(seed));
         let verdict =
             unspool_verify::check_text(&text).unwrap_or_else(|error| panic!("{seed}: {error}"));
-        accesses += verdict.figures.accesses;
+        accesses += verdict.counted.accesses;
         assert!(result.is_ok(), "seed {seed}");
     }
     assert!(accesses > 10_000, "{accesses}");

@@ -1,5 +1,4 @@
-//! Saves whose size is known late, in a machine as it is on a GPU: how much of an arena they can
-//! use.
+//! Saves of unknown size on a machine like a GPU: how much of an arena they can use.
 
 use unspool_core::{Nanos, TierKind};
 use unspool_sim::plan::codec::Codec;
@@ -11,7 +10,7 @@ use unspool_sim::{Plan, run_plan};
 const MIB: u64 = 1 << 20;
 
 /// States of 1 MiB, one each 10 microseconds, of which a tenth is kept, give or take a fifth;
-/// reports come 8 saves later. A device of 30 MiB and what lies behind it; more saves than it
+/// reports come 8 saves later. A device of 30 MiB and optionally other tiers; more saves than it
 /// holds.
 fn plan(seed: u64, tiers: &[(TierKind, u64)]) -> Plan {
     let links = vec![(25e9, 25e9, 10_000); tiers.len() - 1];
@@ -22,8 +21,8 @@ fn plan(seed: u64, tiers: &[(TierKind, u64)]) -> Plan {
         highest: 10.0,
         epoch: 1,
         fails: 0.0,
-        handed: 1.0,
-        settle_delay: Nanos(80_000),
+        asynchronous: 1.0,
+        report_delay: Nanos(80_000),
     };
     let save = |version| [Step::Compute(Nanos(10_000)), Step::save(version, MIB)];
     let script = Script { steps: (0..600).flat_map(save).collect() };

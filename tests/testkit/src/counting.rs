@@ -1,4 +1,4 @@
-//! A wrapper that counts what goes through it.
+//! A wrapper that counts calls.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -7,22 +7,22 @@ use unspool_tiers::{Description, Stored, Tier, TierError};
 
 use crate::operation::{Operation, total};
 
-/// What went through one operation of a [`Counting`] tier.
+/// Counters of one operation of a [`Counting`] tier.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Counts {
-    /// Calls that have begun.
+    /// Number of calls that have begun.
     pub calls: u64,
-    /// Calls that ended with an error.
+    /// Number of calls that failed.
     pub failures: u64,
-    /// Bytes of the calls that ended well.
+    /// Bytes of the calls that succeeded.
     pub bytes: u64,
-    /// Calls under way now.
+    /// Number of calls in progress.
     pub running: u64,
-    /// The most calls that were under way at once.
+    /// Maximum number of concurrent calls.
     pub most_running: u64,
 }
 
-/// A tier that counts calls, bytes and failures on their way to another tier.
+/// A tier that counts calls, bytes and errors, and passes the calls to another tier.
 #[derive(Debug)]
 pub struct Counting {
     inner: Arc<dyn Tier>,
@@ -30,13 +30,13 @@ pub struct Counting {
 }
 
 impl Counting {
-    /// Counts what goes to `inner`.
+    /// Counts the calls to `inner`.
     #[must_use]
     pub fn new(inner: Arc<dyn Tier>) -> Counting {
         Counting { inner, counts: Mutex::default() }
     }
 
-    /// What went through `operation` until now.
+    /// The counters of `operation`.
     #[must_use]
     pub fn counts(&self, operation: Operation) -> Counts {
         self.all()[operation.index()]

@@ -1,4 +1,4 @@
-//! A wrapper that fails when it is told to.
+//! A wrapper whose calls fail as planned.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -7,16 +7,16 @@ use unspool_tiers::{Description, Stored, Tier, TierError};
 
 use crate::operation::{Operation, total};
 
-/// What goes wrong.
+/// A planned fault.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Fault {
     /// The call fails and has no effect.
     Fail(Failure),
-    /// Half of the bytes are moved, then the call fails with this: a `put` stores nothing, a `get`
-    /// leaves half of the parts filled. Like `Fail` for other operations.
+    /// Half of the bytes are moved, then the call fails with this error: a `put` stores nothing, a
+    /// `get` fills half of the parts. Like `Fail` for other operations.
     Short(Failure),
-    /// The call ends well, but one bit of byte `at` of the frame is wrong: of the stored frame for
-    /// a `put`, of what is read for a `get`. Without effect when the call does not move that byte.
+    /// The call succeeds, but one bit of byte `at` of the frame is wrong: of the stored frame for a
+    /// `put`, of the result for a `get`. No effect when the call does not move that byte.
     FlipBit {
         /// The byte, counted from the first byte of the frame.
         at: u64,
@@ -25,7 +25,7 @@ pub enum Fault {
     AfterEffect(Failure),
 }
 
-/// When a fault happens.
+/// The calls that a fault applies to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum When {
     Nth(u64),
@@ -38,10 +38,9 @@ struct Script {
     faults: Vec<(Operation, When, Fault)>,
 }
 
-/// A tier whose calls fail by a script.
+/// A tier whose calls fail as planned.
 ///
-/// As on a real medium, bytes of an arena that are written in place (`Arena`) see no
-/// faults.
+/// As on a real medium, bytes that are written to an arena in place (`Arena`) have no faults.
 #[derive(Debug)]
 pub struct Faulty {
     inner: Arc<dyn Tier>,
@@ -49,7 +48,7 @@ pub struct Faulty {
 }
 
 impl Faulty {
-    /// Passes everything on to `inner` until a fault is planned.
+    /// Passes all calls to `inner` until a fault is planned.
     #[must_use]
     pub fn new(inner: Arc<dyn Tier>) -> Faulty {
         Faulty { inner, script: Mutex::default() }
@@ -68,12 +67,12 @@ impl Faulty {
         self.script().faults.push((operation, When::Always, fault));
     }
 
-    /// Takes back every planned fault.
+    /// Removes all planned faults.
     pub fn heal(&self) {
         self.script().faults.clear();
     }
 
-    /// How often `operation` was called.
+    /// Number of calls of `operation`.
     #[must_use]
     pub fn calls(&self, operation: Operation) -> u64 {
         self.script().calls[operation.index()]
@@ -83,7 +82,7 @@ impl Faulty {
         self.script.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Counts a call and says what goes wrong with it.
+    /// Counts a call and returns its fault.
     fn next_fault(&self, operation: Operation) -> Option<Fault> {
         let mut script = self.script();
         let calls = &mut script.calls[operation.index()];

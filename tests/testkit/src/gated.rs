@@ -1,4 +1,4 @@
-//! A wrapper whose calls wait until a test lets them pass: slowness without a clock.
+//! A wrapper whose calls wait until a test admits them: slowness without a clock.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -14,11 +14,11 @@ const LONGEST_WAIT: Duration = Duration::from_secs(60);
 
 #[derive(Debug)]
 struct State {
-    /// Calls that may pass; `None` when the gate is open for all.
+    /// Number of calls that may pass; `None` when the gate is open.
     permits: Option<u64>,
-    /// Calls that wait.
+    /// Number of waiting calls.
     waiting: usize,
-    /// Calls that have come to the gate, ever.
+    /// Number of calls that have ever arrived.
     arrived: u64,
 }
 
@@ -27,13 +27,13 @@ struct State {
 pub struct Gate(Arc<(Mutex<State>, Condvar)>);
 
 impl Gate {
-    /// A gate that lets nobody pass.
+    /// A closed gate.
     #[must_use]
     pub fn closed() -> Gate {
         Gate::with(Some(0))
     }
 
-    /// A gate that lets everybody pass.
+    /// An open gate.
     #[must_use]
     pub fn opened() -> Gate {
         Gate::with(None)
@@ -43,12 +43,12 @@ impl Gate {
         Gate(Arc::new((Mutex::new(State { permits, waiting: 0, arrived: 0 }), Condvar::new())))
     }
 
-    /// Lets everybody pass from now on.
+    /// Lets all calls pass from now on.
     pub fn open(&self) {
         self.change(|state| state.permits = None);
     }
 
-    /// Lets nobody pass from now on.
+    /// Lets no calls pass from now on.
     pub fn close(&self) {
         self.change(|state| state.permits = Some(0));
     }
@@ -58,25 +58,26 @@ impl Gate {
         self.change(|state| state.permits = state.permits.map(|permits| permits + calls));
     }
 
-    /// Calls that wait now.
+    /// Number of waiting calls.
     #[must_use]
     pub fn waiting(&self) -> usize {
         self.state().waiting
     }
 
-    /// Calls that have come to the gate, ever, whether they passed or wait.
+    /// Number of calls that have ever arrived, whether they passed or wait.
     #[must_use]
     pub fn arrived(&self) -> u64 {
         self.state().arrived
     }
 
-    /// Returns true as soon as `calls` calls wait, false when that does not happen within a minute.
+    /// Waits until `calls` calls wait at the gate; returns false when that does not happen within a
+    /// minute.
     #[must_use]
     pub fn wait_until_waiting(&self, calls: usize) -> bool {
         self.wait(|state| state.waiting >= calls).is_some()
     }
 
-    /// Waits for a permit and takes it; false when none comes within a minute.
+    /// Waits for a permit and takes it; returns false when none comes within a minute.
     pub fn pass(&self) -> bool {
         self.change(|state| {
             state.waiting += 1;
@@ -124,7 +125,7 @@ pub struct Gated {
 }
 
 impl Gated {
-    /// Passes everything on to `inner` while the gates are open.
+    /// Passes all calls to `inner` while the gates are open.
     #[must_use]
     pub fn new(inner: Arc<dyn Tier>) -> Gated {
         Gated { inner, gates: std::array::from_fn(|_| Gate::opened()) }

@@ -1,7 +1,7 @@
-//! Fakes and the conformance suite that every tier passes.
+//! Wrappers of tiers for tests, and the conformance suite for every tier.
 //!
 //! Faults, gates, throttling and counting are wrappers of the same trait [`unspool_tiers::Tier`],
-//! so they stack: `Counting::new(Faulty::new(disk))`.
+//! so they can be nested: `Counting::new(Faulty::new(disk))`.
 
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,5 @@
-//! The operations of a tier, as a value: what faults, gates and counters are set on.
+//! The operations of a tier as values, which select the calls that faults, gates and counters apply
+//! to.
 
 /// One of the operations of a tier that can fail.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -16,11 +17,11 @@ pub enum Operation {
 }
 
 impl Operation {
-    /// All of them.
+    /// Every operation.
     pub const ALL: [Operation; 5] =
         [Operation::Put, Operation::Get, Operation::Delete, Operation::List, Operation::Sync];
 
-    /// The name that errors carry.
+    /// The name in errors.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -32,13 +33,13 @@ impl Operation {
         }
     }
 
-    /// Its place in [`Operation::ALL`].
+    /// Its index in [`Operation::ALL`].
     pub(crate) fn index(self) -> usize {
         self as usize
     }
 }
 
-/// Bytes of all parts together.
+/// Total size of all parts in bytes.
 pub(crate) fn total<T: AsRef<[u8]>>(parts: &[T]) -> u64 {
     parts.iter().map(|part| part.as_ref().len() as u64).sum()
 }

@@ -1,5 +1,5 @@
-//! Bytes that depend on a seed and on their place, so that a byte that is lost, moved, repeated or
-//! left over from another frame shows.
+//! Bytes that depend on a seed and on their position, so that lost, moved, repeated or stale bytes
+//! are visible.
 
 /// An endless sequence of bytes, named by a seed.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -35,8 +35,8 @@ impl Pattern {
     }
 }
 
-/// Where two slices first differ, or the shorter length when only the lengths do. For messages of
-/// tests: printing megabytes helps nobody.
+/// Position of the first difference of two slices, or the shorter length when only the lengths
+/// differ. Keeps messages of tests short.
 #[must_use]
 pub fn first_difference(left: &[u8], right: &[u8]) -> Option<usize> {
     if left == right {

@@ -1,4 +1,4 @@
-//! Numbers that look random and are the same in every run.
+//! Pseudo-random numbers, the same in every run.
 
 /// A generator named by its seed: SplitMix64 (Steele, Lea and Flood, 2014).
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -9,19 +9,19 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub struct Scratch(PathBuf);
 
 impl Scratch {
-    /// In the directory for temporary files.
+    /// Creates it in the directory for temporary files.
     ///
     /// # Panics
-    /// When it cannot be made.
+    /// When it cannot be created.
     #[must_use]
     pub fn new() -> Scratch {
         Scratch::in_directory(&std::env::temp_dir())
     }
 
-    /// In `parent`, which exists.
+    /// Creates it in `parent`, which exists.
     ///
     /// # Panics
-    /// When it cannot be made.
+    /// When it cannot be created.
     #[must_use]
     pub fn in_directory(parent: &Path) -> Scratch {
         static COUNT: AtomicU64 = AtomicU64::new(0);
@@ -33,13 +33,13 @@ impl Scratch {
         }
     }
 
-    /// Where it is.
+    /// Path of the directory.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.0
     }
 
-    /// The names in it, in order.
+    /// The names of its entries, in order.
     ///
     /// # Panics
     /// When it cannot be read.

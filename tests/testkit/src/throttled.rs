@@ -1,4 +1,4 @@
-//! A wrapper that is as slow as a medium that we do not have.
+//! A wrapper that is as slow as a slower medium.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
@@ -11,14 +11,14 @@ use crate::operation::total;
 
 /// A tier with the bandwidth and the latency of a slower one, for benchmarks and demonstrations.
 ///
-/// Bytes of all threads share the bandwidth, as on a real medium. Tests that need an order of
-/// events use [`Gated`](crate::Gated) instead: it has no clock.
+/// All threads share the bandwidth, as on a real medium. Tests that need an order of events use
+/// [`Gated`](crate::Gated) instead, which has no clock.
 #[derive(Debug)]
 pub struct Throttled {
     inner: Arc<dyn Tier>,
     bytes_per_second: f64,
     latency: Duration,
-    /// When the medium has moved everything that it was given.
+    /// Time at which the medium has moved all bytes so far.
     free_at: Mutex<Instant>,
 }
 
@@ -31,7 +31,7 @@ impl Throttled {
         Throttled { inner, bytes_per_second, latency, free_at: Mutex::new(Instant::now()) }
     }
 
-    /// Does `call` and returns when the slower medium would have done it.
+    /// Executes `call` and returns when the slower medium would have.
     fn slowly<T>(&self, bytes: u64, call: impl FnOnce() -> T) -> T {
         let end = self.book(bytes) + self.latency;
         let result = call();
@@ -39,7 +39,7 @@ impl Throttled {
         result
     }
 
-    /// Takes the medium for as long as `bytes` need, after those who came before.
+    /// Reserves the medium for as long as `bytes` need, after earlier calls.
     fn book(&self, bytes: u64) -> Instant {
         let span = Duration::from_secs_f64(bytes as f64 / self.bytes_per_second);
         let mut free_at = self.free_at.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,6 +1,6 @@
-//! Every tier, in every way of working that it has, against the one suite. A new tier is one line.
+//! The conformance suite for every tier and every mode of a tier. A new tier is one line.
 
-// A test may say what it could not try.
+// A test may report what it could not try.
 #![allow(clippy::print_stderr)]
 
 use std::path::Path;
@@ -26,8 +26,8 @@ fn disk_in(scratch: Scratch, io: DiskIo, durable: bool, capacity: u64) -> Fixtur
     options.io = io;
     let asked = Disk::open(options.clone());
     let disk = asked.or_else(|error| {
-        // Containers often deny io_uring, and not every file system knows O_DIRECT. What the tier
-        // falls back to is checked then.
+        // Containers often deny io_uring, and not every file system supports O_DIRECT. The fallback
+        // of the tier is then checked instead.
         eprintln!("{error}");
         options.io = DiskIo::Auto;
         Disk::open(options)
@@ -35,7 +35,7 @@ fn disk_in(scratch: Scratch, io: DiskIo, durable: bool, capacity: u64) -> Fixtur
     Fixture::with(disk.unwrap_or_else(|error| panic!("{error}")), scratch)
 }
 
-/// A file system in memory.
+/// A scratch directory on a file system in memory.
 fn in_memory() -> Scratch {
     let shm = Path::new("/dev/shm");
     if shm.is_dir() { Scratch::in_directory(shm) } else { Scratch::new() }

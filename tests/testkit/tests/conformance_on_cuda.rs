@@ -1,5 +1,5 @@
-//! The arenas of a GPU against the one suite: on a driver in plain memory, or with
-//! UNSPOOL_TEST_GPU=1 on the machine's own GPU.
+//! The conformance suite for the arenas of a GPU: on a fake driver, or with UNSPOOL_TEST_GPU=1 on
+//! the machine's own GPU.
 
 use std::sync::{Arc, Once};
 use std::time::Duration;
@@ -15,7 +15,7 @@ static DRIVER: Once = Once::new();
 fn gpu() -> Arc<Gpu> {
     DRIVER.call_once(|| {
         if std::env::var_os("UNSPOOL_TEST_GPU").is_none() {
-            // Checks run at the same time here, and nothing is injected: it stays for all of them.
+            // Checks run concurrently and nothing is injected: one fake stays for all of them.
             std::mem::forget(Fake::start_with(&[("FAKECUDA_MEMORY", "68719476736")]));
         }
     });
@@ -27,7 +27,7 @@ fn on_device(capacity: u64) -> Fixture {
     Fixture::new(arena.unwrap_or_else(|error| panic!("{error}")))
 }
 
-/// Small chunks, so that most frames lie across their borders.
+/// Small chunks, so that most frames cross their borders.
 fn pinned(capacity: u64, prepare: bool) -> Fixture {
     let options = PinnedOptions {
         first_chunk: 2 << 20,

@@ -6,13 +6,13 @@ before it is asked for: the package itself needs no library of arrays.
 
 from __future__ import annotations
 
-import ast
 import contextlib
 import functools
 import importlib
 import math
 from typing import Any
 
+from . import _structures
 from ._unspool import DeviceBuffer, Exporter
 from .errors import ArrayError, MissingLibraryError, OptionError
 
@@ -134,6 +134,12 @@ def adopt(buffer: Any, to: str) -> Any:
     raise OptionError(f"to={to!r}: there is no such library here; write one of {known}.")
 
 
+def close_to_writes(array: Any) -> None:
+    """Makes an array of NumPy read-only; those of other libraries cannot be."""
+    if type(array).__module__ == "numpy":
+        array.flags.writeable = False
+
+
 def dtype_name(dtype: Any) -> str:
     """What a checkpoint calls a dtype: that of PyTorch, NumPy, JAX, or its name.
 
@@ -233,15 +239,15 @@ def _extended_dtype(numpy: Any, dtype: str) -> Any:
 def _opaque_dtype(numpy: Any, size: int, tag: str) -> Any:
     if tag.startswith("numpy:"):
         spelled = tag.removeprefix("numpy:")
-        if spelled.startswith("["):
-            return numpy.lib.format.descr_to_dtype(ast.literal_eval(spelled))
+        if spelled.startswith(("[", "{")):
+            return _structures.dtype_of(spelled, numpy_dtype)
         return numpy.dtype(spelled)
     if tag.removesuffix("x").isdecimal() or tag == "x":
         return numpy.dtype((numpy.void, size))
-    return _described_dtype(numpy, size, tag)
+    return described_dtype(numpy, size, tag)
 
 
-def _described_dtype(numpy: Any, size: int, tag: str) -> Any:
+def described_dtype(numpy: Any, size: int, tag: str) -> Any:
     """The dtype with this format. NumPy leaves the padding at the end of a structure out when it
     writes a format, and insists on it when it reads one: as much is added as it takes."""
     for padding in range(size):

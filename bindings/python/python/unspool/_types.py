@@ -14,12 +14,21 @@ class Disk:
     """A disk tier with options: `Spool(disk=Disk("/scratch", capacity="100GiB"))`.
 
     Attributes:
-        path: the directory. An ephemeral spool makes a directory of its own in it and removes
-            that when it is closed; a durable one keeps its checkpoints in it.
+        path: the directory; it is created when the one that is to contain it exists. An ephemeral
+            spool makes a directory of its own in it and removes that when it is closed; a durable
+            one keeps its checkpoints in it.
         capacity: the most bytes that they may take, as an integer or as text such as `"100GiB"`;
             None when only the file system sets a limit.
         durable: whether the checkpoints outlive the spool: `Spool.flush` and `Spool.close` then
             make them survive a crash of the machine, and opening the directory again finds them.
+            What is damaged or missing then is named by a `RuntimeWarning`, in `Stats.notes`, and by
+            the error of its restore.
+        mode: `"r"` reads a durable directory and changes nothing in it: it may belong to somebody
+            else, lie on a read-only file system, or be written by another spool meanwhile. What
+            is in it is looked at once, when the spool is opened; `save` and `discard` raise a
+            `StorageError`. `"a"` reads and adds.
+        permissions: those of the files of a durable spool, whatever the umask is: `0o640` lets the
+            group read them. What an ephemeral spool writes is for its user alone.
         compress: what checkpoints go through on their way to the disk, without any loss:
             `"zstd"`, `"lz4"` (faster, not as small), `"archive"` (smallest, and slow to write), or
             None.
@@ -28,6 +37,8 @@ class Disk:
     path: str | bytes | os.PathLike[str] | os.PathLike[bytes]
     capacity: int | float | str | None = None
     durable: bool = False
+    mode: Literal["a", "r"] = "a"
+    permissions: int = 0o600
     compress: Literal["zstd", "lz4", "archive"] | None = None
 
 
@@ -39,7 +50,9 @@ class Debug:
 
     Attributes:
         check_order: look for accesses to the arenas that are not ordered with those they depend
-            on. What is found is a `DeviceError` at `close`.
+            on. What is found on a GPU is a `DeviceError` at `close`; a checkpoint in main memory
+            that was written through an array of its `writing` block after the block had ended is a
+            `CorruptCheckpointError` when it is read.
         order_trace: a file that receives what `check_order` sees.
         check_codec: decode what was encoded on the spot and compare: twice as costly, each alone.
         record: a file that receives every decision, one line each, to be replayed later.

@@ -1,7 +1,7 @@
 """The extension module. Import its names from `unspool`."""
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Literal, Self, SupportsIndex, final, overload
 
@@ -29,7 +29,7 @@ class Spool:
 
     All methods may be called from several threads. While one waits or copies, other Python threads
     run, and Ctrl-C ends the wait. Arrays that another thread writes while they are being saved are
-    saved as some mixture of old and new items.
+    saved as some mixture of old and new items. Calls on a closed spool raise `ClosedError`.
 
     Arguments:
         device: the size of the device tier: memory of the GPU, or main memory that stands for it.
@@ -53,7 +53,7 @@ class Spool:
             (integers are then taken without loss), `Zfp` is for exchange with other programs,
             `"auto"` chooses for each checkpoint among those that lose nothing, on a GPU those of
             nvCOMP too, by what was measured. A mapping has one for each array by name (by position,
-            `0`), and `"*"` for all others.
+            `0`), and `"*"` for all others; `close` warns of a name that no array had.
         accumulate: encode small checkpoints of a GPU together: `16`, `"32MiB"`, or both as a pair.
         profile: a file of what saves were like, which the first run records. Later ones plan with
             it what to keep as it is, and what to encode alone or together. A run that differs is
@@ -91,6 +91,7 @@ class Spool:
         *arrays: Any,
         stream: _Stream = None,
         codec: Codecs = None,
+        overwrite: bool = False,
     ) -> None: ...
     @overload
     def save(
@@ -100,9 +101,11 @@ class Spool:
         *,
         stream: _Stream = None,
         codec: Codecs = None,
+        overwrite: bool = False,
         **named: Any,
     ) -> None:
-        """Saves arrays under `version`: `save(3, u, v)` or `save(3, u=u, v=v)`.
+        """Saves arrays under `version`: `save(3, u, v)` or `save(3, u=u, v=v)`; numbers and texts
+        may stand beside them, and what holds all of it may be given: `save(3, {"u": u, "t": 0.1})`.
 
         The arrays may be of any shape, dtype and layout: those of NumPy, CuPy, PyTorch and JAX, and
         everything with the buffer protocol, DLPack or the CUDA array interface. They may be changed
@@ -111,10 +114,17 @@ class Spool:
         Arrays on a GPU are copied on the current stream of their library, or on `stream`: a stream
         of CuPy or PyTorch, an object with `__cuda_stream__`, or the handle as an integer. This
         returns when the copy is enqueued; what is enqueued there later may change them. An array
-        that is called `stream` or `codec` has to be given by position.
+        that is called `stream`, `codec` or `overwrite` has to be given by position.
 
         `codec` takes the place of the spool's for this checkpoint; here `"raw"` keeps the bytes.
         Arrays on a GPU are encoded there, on the same stream.
+
+        Dictionaries, lists, tuples, named tuples, dataclasses, and an `xarray.Dataset` or
+        `DataArray` may hold arrays, numbers, texts, True, False, None, and one another. `load`
+        gives the same back. The arrays are regions with the way to them as names: `"model/u"`.
+
+        With `overwrite=True`, what was saved under `version` before is discarded first, and is gone
+        also when this save fails.
 
         Raises:
             VersionExistsError: the version is already saved.
@@ -163,7 +173,12 @@ class Spool:
     @overload
     def restore(self, version: SupportsIndex, /, *, stream: _Stream = None, **named: Any) -> None:
         """Copies what was saved under `version` into arrays: `restore(3, u, v)` or
-        `restore(3, u=u, v=v)`, in the way in which it was saved.
+        `restore(3, u=u, v=v)`, in the way in which it was saved. Of arrays that were saved by name,
+        some may be given: the others stay as they are. This counts as one restore all the same.
+
+        Into what holds arrays, numbers and texts, as `save` takes it, the arrays are copied, and
+        then the numbers and texts are written: where a tuple or a frozen dataclass holds them, they
+        have to be those that were saved.
 
         The arrays have the shapes and dtypes of those that were saved; their layout and their
         library may differ. Waits for data that is still on its way. The checkpoint stays, unless
@@ -176,10 +191,10 @@ class Spool:
 
         Raises:
             UnknownVersionError: no checkpoint has this version.
-            ArrayError: the number or the names of the arrays differ from those that were saved; an
-                array has another shape or dtype; an array is read-only, as those of JAX always are;
-                items of the arrays share memory; or an argument is not an array that can be
-                written here.
+            ArrayError: the number or the names of the arrays, or what holds them, differ from what
+                was saved; an array has another shape or dtype; an array is read-only, as those of
+                JAX always are; items of the arrays share memory; or an argument is not an array
+                that can be written here.
             DeviceError: an array or the stream belongs to another GPU than the spool.
             DeviceError, OptionError: as for `save`.
             CorruptCheckpointError, LostCheckpointError: the bytes are not those that were saved.
@@ -201,15 +216,16 @@ class Spool:
         CuPy, PyTorch and JAX are made on the GPU of the spool, if it has one.
 
         Returns:
-            One array when one was saved by position, a tuple when several were, and a dictionary
-            when they were saved by name.
+            One array when one was saved by position, a tuple when several were, a dictionary when
+            they were saved by name; and what holds them where that was saved. Nothing is unpickled:
+            the module of a dataclass has to be imported, and its object is made field by field.
 
         Raises:
             OptionError: there is no library `to` here, or it has no arrays on `device`.
             DeviceError: the spool is on another GPU.
             MissingLibraryError: it is not installed, or `ml_dtypes` is not, which NumPy needs for
                 bfloat16 and the like.
-            ArrayError: it has no such dtype.
+            ArrayError: it has no such dtype; or the class of a dataclass is not loaded.
             All that `restore` raises for a version.
         """
 
@@ -246,8 +262,11 @@ class Spool:
         default stream. Where the device tier is full of what cannot be given up yet, the memory is
         a temporary one of the GPU, and leaving the block copies it.
 
-        After the block the memory is the spool's again: arrays over it are not unmapped, but what
-        they show is unspecified.
+        After the block the memory is the spool's again: an array over it is not unmapped, but what
+        it shows is unspecified, and what is written through it would change a checkpoint. The array
+        of `to="numpy"` becomes read-only. Other arrays, and views that were made of it, stay as
+        they are: with `check_order` the next restore of a checkpoint that was changed so in main
+        memory is a `CorruptCheckpointError`.
 
         Raises:
             ArrayError: a shape or a dtype is missing.
@@ -293,8 +312,7 @@ class Spool:
         Waits for encoders on a GPU that are not done yet.
 
         Raises:
-            UnknownVersionError, WaitTimeoutError,
-                ClosedError.
+            UnknownVersionError, WaitTimeoutError, ClosedError.
         """
 
     def expect(
@@ -310,36 +328,36 @@ class Spool:
         A version may be announced several times, and before it is saved. A restore out of order is
         served all the same. With `start=False`, nothing is brought back before `start_prefetch`.
 
+        The spool looks at most 16,384 restores ahead. An iterator or a range may be longer, or
+        never end: more is taken from it as restores are made, and what it raises then is raised by
+        a restore, before that has begun, and ends the announcement. With `discard_after_restore`
+        and with `last=True` it has to end, and is taken as a whole.
+
         `last=True` says that every version is discarded after the last restore that is announced
         here; an iterable of truth values says it of each restore. Such checkpoints are not moved to
         slower tiers while there is room. It is advice: discarding remains to be done, and nothing
         is lost without it.
 
         Raises:
-            TypeError: `versions` is no iterable of integers, or `last` none of truth values.
-            OptionError: `last` is not as long as `versions`.
+            OptionError: `versions` is not an iterable of integers, or `last` not one of truth
+                values; `last` is not as long as `versions`; or there is no end where one is needed.
+            CapacityError: the announced restores do not fit into memory.
             ClosedError.
         """
 
     def forget_hints(self) -> None:
-        """Forgets everything that `expect` has announced.
-
-        Raises:
-            ClosedError.
-        """
+        """Forgets everything that `expect` has announced. Raises: ClosedError."""
 
     def start_prefetch(self) -> None:
         """Lets prefetches begin, after `hold_prefetch` or `expect(..., start=False)`.
 
-        Raises:
-            ClosedError.
+        Raises: ClosedError.
         """
 
     def hold_prefetch(self) -> None:
         """Lets no prefetch begin until `start_prefetch`: while a forward pass needs the room.
 
-        Raises:
-            ClosedError.
+        Raises: ClosedError.
         """
 
     def _prefer(self, version: SupportsIndex, tier: Literal["device", "host", "disk"], /) -> None:
@@ -361,14 +379,28 @@ class Spool:
             UnknownVersionError, ClosedError.
         """
 
-    def flush(self) -> None:
+    def clear(self) -> None:
+        """Discards all checkpoints. Raises: ClosedError."""
+
+    @property
+    def latest(self) -> int | None:
+        """The greatest version that is saved and not discarded, or None.
+
+        Raises:
+            ClosedError.
+        """
+
+    def flush(self, *, timeout: float | None = None) -> None:
         """Waits until every checkpoint is in the slowest tier that can hold it.
 
-        On a durable disk they survive a crash of the machine from then on.
+        On a durable disk they survive a crash of the machine from then on. `timeout` is the longest
+        wait in seconds, that of the spool if it is None; `stats().unflushed` says what is still to
+        come, also to other threads during the wait.
 
         Raises:
             CapacityError: a checkpoint is larger than the durable disk.
             CapacityError, StorageError, WaitTimeoutError, ClosedError.
+            OptionError: `timeout` makes no sense.
         """
 
     def versions(self) -> list[int]:
@@ -403,15 +435,22 @@ class Spool:
             ClosedError.
         """
 
-    def close(self) -> None:
+    def close(self, *, timeout: float | None = None, discard_unflushed: bool = False) -> None:
         """Ends the work and gives everything back; a second call does nothing.
 
-        A durable spool first writes everything to its disk. Calls of other threads that wait
-        meanwhile get a `ClosedError`. Leaving a `with` block and the end of the program close a
-        spool as well.
+        A durable spool first writes everything to its disk, within `timeout` seconds (that of the
+        spool if it is None). What it cannot write is not lost: this raises, the attribute `unsaved`
+        of the exception lists the versions that are not durable, and the spool stays open as it
+        was, so that it can be closed again. With `discard_unflushed` they are given up instead, and
+        a `RuntimeWarning` lists them. Ctrl-C ends the wait; the spool then stays open, too.
+
+        Calls of other threads that wait meanwhile get a `ClosedError`. Leaving a `with` block
+        closes a spool as well; after an exception, and at the end of the program, what cannot be
+        written is given up.
 
         Raises:
             CapacityError, StorageError, WaitTimeoutError: something could not be made durable.
+            OptionError: `timeout` makes no sense.
             ClosedError.
         """
 
@@ -428,6 +467,12 @@ class Spool:
     @property
     def discard_after_restore(self) -> bool:
         """Whether the spool was opened with `discard_after_restore`."""
+
+    def __getitem__(self, version: SupportsIndex, /) -> Any:
+        """As `load(version)`."""
+
+    def __iter__(self) -> Iterator[int]:
+        """The saved versions, in ascending order; those of the moment at which this begins."""
 
     def __contains__(self, version: object, /) -> bool:
         """Whether `version` is saved and not discarded."""
@@ -570,9 +615,7 @@ class Exporter:
     def __buffer__(self, flags: int, /) -> memoryview: ...
 
 def close_all() -> None:
-    """Closes every spool that is still open. Runs at exit, when nobody is left to be told of
-    errors.
-    """
+    """Closes every spool that is still open, and warns of what could not be made durable."""
 
 def size_in_bytes(text: str, /) -> int:
     """The bytes of a size that is written as text, as every option takes it. A `ValueError` says
@@ -603,6 +646,9 @@ def codec_encode(
     values, largest and root mean square error, and outliers; whether the bytes are packed, which
     they are not where that would not make them fewer.
     """
+
+def codec_checksum(data: Any) -> int:
+    """The checksum of encoded bytes, as frames have one."""
 
 def codec_decode(
     stored: Any, dtype: str, shape: Sequence[int], codec: Any, outer: str | None, target: Any
@@ -741,7 +787,9 @@ def trace_text(words: Iterable[_Word]) -> str:
     """
 
 def plan_accumulation(asked: Mapping[str, Any], /) -> dict[str, Any]: ...
-def follow_accumulation(asked: Mapping[str, Any], text: str, /) -> dict[str, Any]: ...
+def follow_accumulation(
+    asked: Mapping[str, Any], decisions: Sequence[str], /
+) -> dict[str, Any]: ...
 def forecast(
     schedule: ScheduleCore, job: Mapping[str, Any], sample: ScheduleCore | None = None
 ) -> dict[str, Any]:

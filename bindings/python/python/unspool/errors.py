@@ -58,10 +58,11 @@ class StorageError(Error, OSError):
 
     Attributes:
         errno: the number of the operating system's error, or None.
+        filename: the file or directory, or None where the text alone names it.
     """
 
     def __reduce__(self) -> tuple[object, ...]:
-        state = {**self.__dict__, "errno": self.errno}
+        state = {**self.__dict__, "errno": self.errno, "filename": self.filename}
         return type(self), self.args, state
 
 

@@ -54,6 +54,7 @@ def plan(
     reverse_bytes: int | str | None = None,
     links: Links | None = None,
     compression: Compression | None = None,
+    progress: Callable[[str], object] | None = None,
 ) -> Plan:
     """Compares schedules for an adjoint computation: which is fastest, and what each one costs.
 
@@ -76,6 +77,8 @@ def plan(
             for about two seconds.
         compression: what is known of the codec of the spool: `Compression(ratio=4)`, or
             `Compression.of(codec, sample)`, which tries it. Without it states are kept as they are.
+        progress: is called with the name of each schedule that is looked at: with very many steps
+            one takes minutes.
 
     Raises:
         OptionError: a figure makes no sense, or the links are those of other tiers.
@@ -88,7 +91,8 @@ def plan(
     problem = problem_of(steps, state_bytes, step_seconds, reverse_seconds, reverse_bytes)
     tiers = tiers_of(device, host, disk, on)
     links = _links_of(links, tiers, problem.state_bytes)
-    return make_plan(_compressed(problem, compression, links), tiers, links)
+    compressed = _compressed(problem, compression, links)
+    return make_plan(compressed, tiers, links, progress=progress)
 
 
 def predict(

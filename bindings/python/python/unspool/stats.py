@@ -7,6 +7,7 @@ that are stored. Times are in seconds.
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -264,6 +265,9 @@ class Stats:
         kernels_seconds: what of both stalls was for kernels of a GPU to be loaded: a few
             milliseconds each, or seconds on a GPU that none were shipped for, where they are
             compiled once a machine.
+        unflushed: checkpoints that are not in the slowest tier that can hold them yet: what
+            `flush`, and `close` of a durable spool, still wait for.
+        unflushed_bytes: their bytes.
     """
 
     saves: int
@@ -285,10 +289,15 @@ class Stats:
     codec: CodecStats = CodecStats()
     auto: AutoStats | None = None
     kernels_seconds: float = 0.0
+    unflushed: int = 0
+    unflushed_bytes: int = 0
 
-    def as_dict(self) -> dict[str, Any]:
-        """All figures as nested dictionaries, lists and numbers, ready for `json.dump`."""
-        return dataclasses.asdict(self)
+    def to_dict(self) -> dict[str, Any]:
+        """All figures as nested dictionaries, lists and numbers, ready for `json.dump`; None for
+        what is not finite.
+        """
+        found: dict[str, Any] = _plain(dataclasses.asdict(self))
+        return found
 
     def __str__(self) -> str:
         blocks = [_calls(self), _tiers(self.tiers)]
@@ -302,6 +311,14 @@ class Stats:
         if notes:
             blocks.append("\n".join(notes))
         return "\n\n".join(blocks)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _calls(stats: Stats) -> str:

@@ -5,7 +5,7 @@ use std::ffi::CStr;
 use pyo3::ffi;
 use pyo3::prelude::*;
 
-use super::{Access, Array, Owner, Refusal, dense_strides, format};
+use super::{Access, Array, ArrayRefusal, Owner, dense_strides, format};
 
 /// A view of an object's buffer, released when it is dropped.
 ///
@@ -36,13 +36,13 @@ pub fn speaks(object: &Bound<'_, PyAny>) -> bool {
 ///
 /// # Errors
 /// Why it gives none; nothing is lent then.
-pub fn borrow(object: &Bound<'_, PyAny>) -> Result<Array, Refusal> {
+pub fn borrow(object: &Bound<'_, PyAny>) -> Result<Array, ArrayRefusal> {
     let mut view = Box::new(ffi::Py_buffer::new());
     // SAFETY: `object` is live, `view` is a fresh view. On failure nothing is lent.
     let status =
         unsafe { ffi::PyObject_GetBuffer(object.as_ptr(), &raw mut *view, ffi::PyBUF_RECORDS_RO) };
     if status != 0 {
-        return Err(Refusal::from_exception(object.py(), PyErr::fetch(object.py())));
+        return Err(ArrayRefusal::from_exception(object.py(), PyErr::fetch(object.py())));
     }
     Ok(describe(View(view))?)
 }

@@ -8,8 +8,8 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use unspool::Dtype;
 
-use super::intake::{Intake, LEGACY_STREAM, Place, Work};
-use super::{Access, Array, Owner, Refusal, dense_strides, typestr};
+use super::intake::{ArrayPlace, Intake, LEGACY_STREAM, PendingWork};
+use super::{Access, Array, ArrayRefusal, Owner, dense_strides, numpy, typestr};
 
 /// The interface of an object.
 #[derive(Debug)]
@@ -56,10 +56,16 @@ impl<'py> Interface<'py> {
         Err("its mask would be lost: save its data and its mask as two arrays".to_owned())
     }
 
-    fn dtype(&self) -> Result<Dtype, String> {
+    fn dtype(&self, object: &Bound<'py, PyAny>) -> Result<Dtype, String> {
         let text: String = self.needed("typestr")?;
         if let Some(dtype) = typestr::dtype(&text)? {
             return Ok(dtype);
+        }
+        // The interface has no words for fields that overlap or are out of order.
+        let named = object.getattr(intern!(object.py(), "dtype")).ok();
+        let named = named.filter(|dtype| dtype.hasattr("names").unwrap_or(false));
+        if let Some(named) = named {
+            return numpy::named_dtype(&named);
         }
         let itemsize = typestr::split(&text).map_or(0, |(_, itemsize)| itemsize);
         let descr: Option<Bound<'py, PyAny>> = self.optional("descr")?;
@@ -69,9 +75,9 @@ impl<'py> Interface<'py> {
         Ok(typestr::opaque(fields.as_deref().unwrap_or(&text), itemsize))
     }
 
-    fn work(&self, intake: &Intake<'_>) -> Result<Work, String> {
+    fn work(&self, intake: &Intake<'_>) -> Result<PendingWork, String> {
         if let Some(given) = intake.stream() {
-            return Ok(Work::Enqueued(given));
+            return Ok(PendingWork::Enqueued(given));
         }
         match self.optional::<usize>("stream")? {
             Some(0) => {
@@ -79,8 +85,8 @@ impl<'py> Interface<'py> {
                            two: it has to be 1 or 2";
                 Err(why.to_owned())
             }
-            Some(stream) => Ok(Work::Enqueued(stream)),
-            None => Ok(Work::Visible(LEGACY_STREAM)),
+            Some(stream) => Ok(PendingWork::Enqueued(stream)),
+            None => Ok(PendingWork::Visible(LEGACY_STREAM)),
         }
     }
 
@@ -92,7 +98,7 @@ impl<'py> Interface<'py> {
         &self,
         object: &Bound<'py, PyAny>,
         intake: &Intake<'_>,
-    ) -> Result<Array, Refusal> {
+    ) -> Result<Array, ArrayRefusal> {
         let version: i64 = self.needed("version")?;
         if version < 2 {
             let why = format!("version {version} of its __cuda_array_interface__ is too old");
@@ -100,7 +106,7 @@ impl<'py> Interface<'py> {
         }
         self.unmasked()?;
         let (address, read_only): (usize, bool) = self.needed("data")?;
-        let dtype = self.dtype()?;
+        let dtype = self.dtype(object)?;
         let shape: Vec<usize> = self.needed("shape")?;
         let strides: Option<Vec<isize>> = self.optional("strides")?;
         let strides = strides.unwrap_or_else(|| dense_strides(&shape, dtype.itemsize() as usize));
@@ -114,6 +120,6 @@ impl<'py> Interface<'py> {
         }
         let Some(ordinal) = intake.ordinal_of(object.py(), address)? else { return Ok(array) };
         intake.admit(ordinal)?;
-        Ok(array.at(Place::Cuda { ordinal, work: self.work(intake)? }))
+        Ok(array.at(ArrayPlace::Cuda { ordinal, work: self.work(intake)? }))
     }
 }

@@ -7,17 +7,20 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyString, PyType};
 use unspool::Dtype;
 
-use super::intake::{Intake, LEGACY_STREAM, Place, Work};
-use super::{Access, Array, Owner, Refusal, numpy, typestr};
+use super::intake::{ArrayPlace, Intake, LEGACY_STREAM, PendingWork};
+use super::{Access, Array, ArrayRefusal, Owner, numpy, typestr};
 
 static CLASS: PyOnceLock<Py<PyType>> = PyOnceLock::new();
 static CURRENT_STREAM: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
 
-/// Borrows the memory of an array of CuPy; `None` when `object` is none.
+/// Borrows the memory of an array of CuPy; `None` when `object` is not one.
 ///
 /// # Errors
 /// Why it cannot be borrowed.
-pub fn borrow(object: &Bound<'_, PyAny>, intake: &Intake<'_>) -> Option<Result<Array, Refusal>> {
+pub fn borrow(
+    object: &Bound<'_, PyAny>,
+    intake: &Intake<'_>,
+) -> Option<Result<Array, ArrayRefusal>> {
     let class = class(object.py())?;
     if !object.get_type().is(class) && !object.is_instance(class).unwrap_or(false) {
         return None;
@@ -33,9 +36,9 @@ fn class<'py>(py: Python<'py>) -> Option<&'py Bound<'py, PyType>> {
     CLASS.get(py).map(|class| class.bind(py))
 }
 
-fn describe(object: &Bound<'_, PyAny>, intake: &Intake<'_>) -> Result<Array, Refusal> {
+fn describe(object: &Bound<'_, PyAny>, intake: &Intake<'_>) -> Result<Array, ArrayRefusal> {
     let py = object.py();
-    let unusable = |raised: PyErr| Refusal::from_exception(py, raised);
+    let unusable = |raised: PyErr| ArrayRefusal::from_exception(py, raised);
     let memory = object.getattr(intern!(py, "data")).map_err(unusable)?;
     let number = |name| memory.getattr(name).and_then(|value| value.extract::<usize>());
     let address = number(intern!(py, "ptr")).map_err(unusable)?;
@@ -54,7 +57,7 @@ fn describe(object: &Bound<'_, PyAny>, intake: &Intake<'_>) -> Result<Array, Ref
         Some(given) => given,
         None => current_stream(py, ordinal).map_err(unusable)?,
     };
-    Ok(array.at(Place::Cuda { ordinal, work: Work::Enqueued(stream) }))
+    Ok(array.at(ArrayPlace::Cuda { ordinal, work: PendingWork::Enqueued(stream) }))
 }
 
 /// The dtype of a NumPy dtype, as CuPy has them.
@@ -66,7 +69,7 @@ fn dtype(dtype: &Bound<'_, PyAny>) -> Result<Dtype, String> {
     let text = text.to_str().map_err(|_| "the name of its dtype is not text")?;
     match typestr::dtype(text)? {
         Some(known) => Ok(known),
-        None => numpy::named_dtype(dtype, None),
+        None => numpy::named_dtype(dtype),
     }
 }
 

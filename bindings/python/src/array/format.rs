@@ -41,14 +41,15 @@ fn number(format: &str, itemsize: usize) -> Option<Dtype> {
     let name = match (code, itemsize) {
         _ if swapped => return None,
         ("?", 1) => "bool",
-        ("b" | "h" | "i" | "l" | "q" | "n", 1) => "int8",
-        ("b" | "h" | "i" | "l" | "q" | "n", 2) => "int16",
-        ("b" | "h" | "i" | "l" | "q" | "n", 4) => "int32",
-        ("b" | "h" | "i" | "l" | "q" | "n", 8) => "int64",
-        ("B" | "H" | "I" | "L" | "Q" | "N", 1) => "uint8",
-        ("B" | "H" | "I" | "L" | "Q" | "N", 2) => "uint16",
-        ("B" | "H" | "I" | "L" | "Q" | "N", 4) => "uint32",
-        ("B" | "H" | "I" | "L" | "Q" | "N", 8) => "uint64",
+        // Structures of `ctypes` that are packed, and its unions, call themselves `B` of any size.
+        ("b", 1) => "int8",
+        ("h", 2) => "int16",
+        ("i" | "l", 4) => "int32",
+        ("l" | "q" | "n", 8) => "int64",
+        ("B", 1) => "uint8",
+        ("H", 2) => "uint16",
+        ("I" | "L", 4) => "uint32",
+        ("L" | "Q" | "N", 8) => "uint64",
         ("e", 2) => "float16",
         ("f", 4) => "float32",
         ("d", 8) => "float64",
@@ -152,7 +153,8 @@ mod tests {
 
     #[test]
     fn everything_else_is_opaque_with_its_format() {
-        for (format, itemsize) in [(">d", 8), ("g", 16), ("5s", 5), ("T{f:O:xxxxd:y:}", 16)] {
+        let odd = [(">d", 8), ("g", 16), ("5s", 5), ("B", 8), ("T{f:O:xxxxd:y:}", 16)];
+        for (format, itemsize) in odd {
             let expected = Dtype::Opaque { itemsize: itemsize as u64, tag: format.to_owned() };
             assert_eq!(dtype(format, itemsize), Ok(expected));
         }

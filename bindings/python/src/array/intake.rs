@@ -6,7 +6,7 @@ use pyo3::prelude::*;
 use unspool::Spool;
 use unspool::gpu::{Gpu, device_of};
 
-use super::Refusal;
+use super::ArrayRefusal;
 use crate::errors::from_spool;
 
 /// The legacy default stream, as the array libraries number it.
@@ -14,7 +14,7 @@ pub const LEGACY_STREAM: usize = 1;
 
 /// Where the memory of an array lies.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Place {
+pub enum ArrayPlace {
     /// In memory of the host.
     Host,
     /// In the memory of a CUDA device.
@@ -22,13 +22,13 @@ pub enum Place {
         /// The number of the device.
         ordinal: u32,
         /// The stream on which copies are in order with the work of others.
-        work: Work,
+        work: PendingWork,
     },
 }
 
 /// What is known about the work of others on the memory of a GPU.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Work {
+pub enum PendingWork {
     /// It is enqueued on this stream, before the call and after it: a copy that is enqueued there
     /// as well is in order with all of it.
     Enqueued(usize),
@@ -37,11 +37,11 @@ pub enum Work {
     Visible(usize),
 }
 
-impl Work {
+impl PendingWork {
     /// The stream for the copies.
     pub fn stream(self) -> usize {
         match self {
-            Work::Enqueued(stream) | Work::Visible(stream) => stream,
+            PendingWork::Enqueued(stream) | PendingWork::Visible(stream) => stream,
         }
     }
 }
@@ -65,31 +65,31 @@ impl<'a> Intake<'a> {
     }
 
     /// Refuses arrays of another device than the spool's.
-    pub(super) fn admit(&self, ordinal: u32) -> Result<(), Refusal> {
+    pub(super) fn admit(&self, ordinal: u32) -> Result<(), ArrayRefusal> {
         match self.spool.gpu().map(Gpu::ordinal) {
-            Some(own) if own != ordinal => Err(Refusal::OtherDevice { ordinal, own }),
+            Some(own) if own != ordinal => Err(ArrayRefusal::OtherDevice { ordinal, own }),
             _ => Ok(()),
         }
     }
 
     /// The stream on which an exporter is asked to make its data visible: that of the caller, or
     /// one of our own on device `ordinal`.
-    pub(super) fn stream_on(&self, py: Python<'_>, ordinal: u32) -> Result<usize, Refusal> {
+    pub(super) fn stream_on(&self, py: Python<'_>, ordinal: u32) -> Result<usize, ArrayRefusal> {
         self.admit(ordinal)?;
         if let Some(given) = self.stream {
             return Ok(given);
         }
         let gpu = self.spool.gpu_of(ordinal);
-        let gpu = gpu.map_err(|cause| Refusal::Raised(from_spool(py, &cause, None)))?;
+        let gpu = gpu.map_err(|cause| ArrayRefusal::Raised(from_spool(py, &cause, None)))?;
         Ok(gpu.stream().handle())
     }
 
     /// What is known about the work of an exporter that made its data visible on `stream`: the
     /// caller of a call with a stream of his own promises that later work waits for it.
-    pub(super) fn work_on(&self, stream: usize) -> Work {
+    pub(super) fn work_on(&self, stream: usize) -> PendingWork {
         match self.stream {
-            Some(given) => Work::Enqueued(given),
-            None => Work::Visible(stream),
+            Some(given) => PendingWork::Enqueued(given),
+            None => PendingWork::Visible(stream),
         }
     }
 
@@ -98,8 +98,8 @@ impl<'a> Intake<'a> {
         &self,
         py: Python<'_>,
         address: usize,
-    ) -> Result<Option<u32>, Refusal> {
+    ) -> Result<Option<u32>, ArrayRefusal> {
         let found = device_of(address as u64).map_err(unspool::Error::from);
-        found.map_err(|cause| Refusal::Raised(from_spool(py, &cause, None)))
+        found.map_err(|cause| ArrayRefusal::Raised(from_spool(py, &cause, None)))
     }
 }

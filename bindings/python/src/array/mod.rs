@@ -24,10 +24,10 @@ use pyo3::types::{PyDict, PyString, PyType};
 use unspool::Dtype;
 
 pub use format::{Exporter, text as format_text};
-pub use intake::{Intake, LEGACY_STREAM, Place, Work};
+pub use intake::{ArrayPlace, Intake, LEGACY_STREAM, PendingWork};
 pub use take::{Label, is_immutable, take};
 
-use crate::strided::Walk;
+use crate::strided::StridedWalk;
 
 /// Memory of an array, lent by the object that was passed in.
 #[derive(Debug)]
@@ -37,7 +37,7 @@ pub struct Array {
     shape: Vec<usize>,
     strides: Vec<isize>,
     access: Access,
-    place: Place,
+    place: ArrayPlace,
     /// Gives the memory back when it is dropped.
     owner: Owner,
 }
@@ -70,7 +70,7 @@ pub enum Owner {
 
 /// Why an object lends no memory.
 #[derive(Debug)]
-pub enum Refusal {
+pub enum ArrayRefusal {
     /// A reason that goes into our own error.
     Why(String),
     /// It lies on another device than the spool.
@@ -84,21 +84,21 @@ pub enum Refusal {
     Raised(PyErr),
 }
 
-impl Refusal {
-    fn from_exception(py: Python<'_>, raised: PyErr) -> Refusal {
+impl ArrayRefusal {
+    fn from_exception(py: Python<'_>, raised: PyErr) -> ArrayRefusal {
         if raised.is_instance_of::<PyException>(py) {
             // What follows the first line is a stack of C++ addresses where there is more.
             let text = raised.value(py).to_string();
             let line = text.lines().next().unwrap_or("it raised an exception without a text");
-            return Refusal::Why(line.trim_end_matches('.').to_owned());
+            return ArrayRefusal::Why(line.trim_end_matches('.').to_owned());
         }
-        Refusal::Raised(raised)
+        ArrayRefusal::Raised(raised)
     }
 }
 
-impl From<String> for Refusal {
-    fn from(why: String) -> Refusal {
-        Refusal::Why(why)
+impl From<String> for ArrayRefusal {
+    fn from(why: String) -> ArrayRefusal {
+        ArrayRefusal::Why(why)
     }
 }
 
@@ -118,17 +118,17 @@ impl Array {
         if bytes > 0 && data.is_null() {
             return Err("it has no memory (its address is null)".to_owned());
         }
-        Ok(Array { data, dtype, shape, strides, access, place: Place::Host, owner })
+        Ok(Array { data, dtype, shape, strides, access, place: ArrayPlace::Host, owner })
     }
 
     /// The same array, whose memory lies in `place`.
-    fn at(mut self, place: Place) -> Array {
+    fn at(mut self, place: ArrayPlace) -> Array {
         self.place = place;
         self
     }
 
     /// Where its memory lies.
-    pub fn place(&self) -> Place {
+    pub fn place(&self) -> ArrayPlace {
         self.place
     }
 
@@ -168,8 +168,8 @@ impl Array {
     }
 
     /// The way over its elements.
-    pub fn walk(&self) -> Walk {
-        Walk::new(&self.shape, &self.strides, self.dtype.itemsize() as usize)
+    pub fn walk(&self) -> StridedWalk {
+        StridedWalk::new(&self.shape, &self.strides, self.dtype.itemsize() as usize)
     }
 }
 

@@ -1,4 +1,4 @@
-//! NumPy arrays that are no plain numbers. The buffer protocol refuses some of them
+//! NumPy arrays of items that are not plain numbers. The buffer protocol refuses some of them
 //! (`datetime64`, the dtypes of `ml_dtypes`) and names others by formats that depend on where
 //! the array lies in memory (structures): `__array_interface__` does neither.
 
@@ -9,7 +9,7 @@ use unspool::Dtype;
 
 use super::{Access, Array, Owner, dense_strides, typestr};
 
-/// Borrows the memory of a NumPy array; `None` when `object` is none.
+/// Borrows the memory of a NumPy array; `None` when `object` is not one.
 ///
 /// # Errors
 /// Why its items cannot be saved.
@@ -18,19 +18,14 @@ pub fn borrow(object: &Bound<'_, PyAny>) -> Option<Result<Array, String>> {
     let interface = object.getattr_opt(intern!(py, "__array_interface__")).ok().flatten()?;
     let interface = interface.cast_into::<PyDict>().ok()?;
     let dtype = object.getattr_opt(intern!(py, "dtype")).ok().flatten()?;
-    Some(
-        named_dtype(&dtype, Some(&interface)).and_then(|dtype| describe(object, &interface, dtype)),
-    )
+    Some(named_dtype(&dtype).and_then(|dtype| describe(object, &interface, dtype)))
 }
 
-/// The dtype of a NumPy dtype that is no plain number; `interface` describes fields if it is there.
+/// The dtype of a NumPy dtype that is not a plain number.
 ///
 /// # Errors
 /// Why such items cannot be saved.
-pub fn named_dtype(
-    dtype: &Bound<'_, PyAny>,
-    interface: Option<&Bound<'_, PyDict>>,
-) -> Result<Dtype, String> {
+pub fn named_dtype(dtype: &Bound<'_, PyAny>) -> Result<Dtype, String> {
     let name: String = attribute(dtype, "name")?;
     let native: bool = attribute(dtype, "isnative")?;
     if let Some(known) = Dtype::from_name(&name).filter(|_| native) {
@@ -45,19 +40,19 @@ pub fn named_dtype(
         ));
     }
     let fields: Option<Bound<'_, PyAny>> = attribute(dtype, "names")?;
-    let spelled: String = match (fields, interface) {
-        (None, _) => attribute(dtype, "str")?,
-        (Some(_), Some(interface)) => descr(interface)?,
-        (Some(_), None) => attribute::<Bound<'_, PyAny>>(dtype, "descr")?.to_string(),
+    let spelled = match fields {
+        None => attribute(dtype, "str")?,
+        Some(_) => layout(dtype).map_err(|raised| raised.to_string())?,
     };
     Ok(typestr::opaque(&spelled, attribute(dtype, "itemsize")?))
 }
 
-/// The fields of a structure, as a literal that NumPy reads back.
-fn descr(interface: &Bound<'_, PyDict>) -> Result<String, String> {
-    let found = interface.get_item(intern!(interface.py(), "descr")).map_err(|e| e.to_string())?;
-    let found = found.ok_or("its __array_interface__ does not describe its fields")?;
-    found.repr().map(|repr| repr.to_string()).map_err(|e| e.to_string())
+/// Where the fields of a structure lie, as text. The descriptions that NumPy itself gives leave out
+/// fields that overlap or are out of order.
+fn layout(dtype: &Bound<'_, PyAny>) -> PyResult<String> {
+    let py = dtype.py();
+    let structures = py.import(intern!(py, "unspool._structures"))?;
+    structures.getattr(intern!(py, "of_dtype"))?.call1((dtype,))?.extract()
 }
 
 fn describe(

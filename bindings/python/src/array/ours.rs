@@ -2,15 +2,18 @@
 
 use pyo3::prelude::*;
 
-use super::intake::{Intake, Place, Work};
-use super::{Access, Array, Owner, Refusal};
+use super::intake::{ArrayPlace, Intake, PendingWork};
+use super::{Access, Array, ArrayRefusal, Owner};
 use crate::lend::{DeviceBuffer, HostBuffer, Items};
 
 /// Borrows the memory of one of our own buffers; `None` when `object` is none.
 ///
 /// # Errors
 /// Why it cannot be borrowed: its block was left.
-pub fn borrow(object: &Bound<'_, PyAny>, intake: &Intake<'_>) -> Option<Result<Array, Refusal>> {
+pub fn borrow(
+    object: &Bound<'_, PyAny>,
+    intake: &Intake<'_>,
+) -> Option<Result<Array, ArrayRefusal>> {
     if let Ok(buffer) = object.cast::<DeviceBuffer>() {
         return Some(on_device(object, buffer.get(), intake));
     }
@@ -22,19 +25,19 @@ fn on_device(
     object: &Bound<'_, PyAny>,
     buffer: &DeviceBuffer,
     intake: &Intake<'_>,
-) -> Result<Array, Refusal> {
-    let lent = buffer.lent();
-    let lent = lent.map_err(|raised| Refusal::from_exception(object.py(), raised));
+) -> Result<Array, ArrayRefusal> {
+    let lent = buffer.borrowed();
+    let lent = lent.map_err(|raised| ArrayRefusal::from_exception(object.py(), raised));
     let (ordinal, address, stream) = lent?;
     intake.admit(ordinal)?;
-    let work = Work::Enqueued(intake.stream().unwrap_or(stream));
+    let work = PendingWork::Enqueued(intake.stream().unwrap_or(stream));
     let array = describe(object, address as usize, buffer.items(), buffer.is_read_only())?;
-    Ok(array.at(Place::Cuda { ordinal, work }))
+    Ok(array.at(ArrayPlace::Cuda { ordinal, work }))
 }
 
-fn on_host(object: &Bound<'_, PyAny>, buffer: &HostBuffer) -> Result<Array, Refusal> {
-    let lent = buffer.lent();
-    let address = lent.map_err(|raised| Refusal::from_exception(object.py(), raised))?;
+fn on_host(object: &Bound<'_, PyAny>, buffer: &HostBuffer) -> Result<Array, ArrayRefusal> {
+    let lent = buffer.borrowed();
+    let address = lent.map_err(|raised| ArrayRefusal::from_exception(object.py(), raised))?;
     Ok(describe(object, address, buffer.items(), buffer.is_read_only())?)
 }
 

@@ -2,11 +2,12 @@
 
 use std::fmt;
 
+use pyo3::intern;
 use pyo3::prelude::*;
 use unspool::Dtype;
 
 use super::intake::Intake;
-use super::{Access, Array, Refusal, buffer, cuda, cupy, dlpack, numpy, ours, torch};
+use super::{Access, Array, ArrayRefusal, buffer, cuda, cupy, dlpack, numpy, ours, torch};
 use crate::errors::{Class, error};
 
 /// Which array of which call an error is about.
@@ -35,11 +36,11 @@ impl fmt::Display for Label<'_> {
 /// `ArrayError`, when it is no array or its memory cannot be used from here, and
 /// `DeviceError` when it lies on another device than the spool.
 pub fn take(object: &Bound<'_, PyAny>, label: Label<'_>, intake: &Intake<'_>) -> PyResult<Array> {
-    borrow(object, intake).map_err(|refusal| {
+    borrow(object, label.call, intake).map_err(|refusal| {
         let (class, why) = match refusal {
-            Refusal::Why(why) => (Class::Array, why),
-            Refusal::OtherDevice { ordinal, own } => (Class::Device, elsewhere(ordinal, own)),
-            Refusal::Raised(raised) => return raised,
+            ArrayRefusal::Why(why) => (Class::Array, why),
+            ArrayRefusal::OtherDevice { ordinal, own } => (Class::Device, elsewhere(ordinal, own)),
+            ArrayRefusal::Raised(raised) => return raised,
         };
         let name = class_name(&object.get_type());
         error(object.py(), class, format!("{label} ({name}) cannot be used: {why}."))
@@ -53,7 +54,11 @@ fn elsewhere(ordinal: u32, own: u32) -> String {
     )
 }
 
-fn borrow(object: &Bound<'_, PyAny>, intake: &Intake<'_>) -> Result<Array, Refusal> {
+fn borrow(
+    object: &Bound<'_, PyAny>,
+    call: &str,
+    intake: &Intake<'_>,
+) -> Result<Array, ArrayRefusal> {
     if let Some(answer) = ours::borrow(object, intake) {
         return answer;
     }
@@ -69,7 +74,7 @@ fn borrow(object: &Bound<'_, PyAny>, intake: &Intake<'_>) -> Result<Array, Refus
             return Ok(unmasked(object, answer?)?);
         }
         match lent {
-            Ok(array) => return Ok(array),
+            Ok(array) => return named(object, array),
             Err(why) => refusal = Some(why),
         }
     }
@@ -80,13 +85,28 @@ fn borrow(object: &Bound<'_, PyAny>, intake: &Intake<'_>) -> Result<Array, Refus
         return answer;
     }
     others(object, intake)
-        .unwrap_or_else(|| Err(refusal.unwrap_or_else(|| no_array(object).into())))
+        .unwrap_or_else(|| Err(refusal.unwrap_or_else(|| no_array(object, call).into())))
+}
+
+/// Items that are not numbers, by where their fields lie: formats of the buffer protocol leave
+/// padding out, and those of `ctypes` say nothing of unions and packed structures.
+fn named(object: &Bound<'_, PyAny>, mut array: Array) -> Result<Array, ArrayRefusal> {
+    let Dtype::Opaque { itemsize, tag } = &array.dtype else { return Ok(array) };
+    let py = object.py();
+    let structures = py.import(intern!(py, "unspool._structures"));
+    let tag = structures
+        .and_then(|module| module.getattr(intern!(py, "of_buffer")))
+        .and_then(|of_buffer| of_buffer.call1((object, tag, *itemsize)))
+        .and_then(|tag| tag.extract());
+    let tag = tag.map_err(|raised| ArrayRefusal::from_exception(py, raised))?;
+    array.dtype = Dtype::Opaque { itemsize: *itemsize, tag };
+    Ok(array)
 }
 
 /// Arrays of libraries that are not known here: by DLPack, except where the CUDA array interface
 /// says more, namely the stream on which the library works. JAX waits for its results before it
 /// shows that interface, and does not when it is asked by DLPack.
-fn others(object: &Bound<'_, PyAny>, intake: &Intake<'_>) -> Option<Result<Array, Refusal>> {
+fn others(object: &Bound<'_, PyAny>, intake: &Intake<'_>) -> Option<Result<Array, ArrayRefusal>> {
     let immutable = is_immutable(object);
     let interface = if immutable { None } else { cuda::interface(object) };
     if let Some(interface) = &interface {
@@ -98,7 +118,7 @@ fn others(object: &Bound<'_, PyAny>, intake: &Intake<'_>) -> Option<Result<Array
         }
     }
     match dlpack::borrow(object, intake, |_| None) {
-        Some(Ok(array)) => Some(Ok(settle_access(object, array))),
+        Some(Ok(array)) => Some(Ok(resolve_access(object, array))),
         Some(Err(why)) => Some(unpacked(object).map_or(Err(why), |answer| Ok(answer?))),
         None => interface.map(|interface| interface.borrow(object, intake)),
     }
@@ -107,15 +127,19 @@ fn others(object: &Bound<'_, PyAny>, intake: &Intake<'_>) -> Option<Result<Array
 /// A masked array lends its data without its mask: half of it would be lost without a word.
 fn unmasked(object: &Bound<'_, PyAny>, array: Array) -> Result<Array, String> {
     let class = object.get_type();
-    if class.name().is_ok_and(|name| name == "MaskedArray") {
+    let Ok(name) = class.name() else { return Ok(array) };
+    if name == "MaskedArray" {
         let advice = "its mask would be lost: save array.data and array.mask as two arrays";
         return Err(advice.to_owned());
+    }
+    if name == "datetime64" || name == "timedelta64" {
+        return Err("it lends bytes without their unit: pass numpy.asarray(it)".to_owned());
     }
     Ok(array)
 }
 
 /// Capsules without flags do not say whether the memory may be written: the library does.
-fn settle_access(object: &Bound<'_, PyAny>, mut array: Array) -> Array {
+fn resolve_access(object: &Bound<'_, PyAny>, mut array: Array) -> Array {
     if array.access == Access::Unknown {
         array.access = Access::Writable;
     }
@@ -147,8 +171,11 @@ pub fn is_immutable(object: &Bound<'_, PyAny>) -> bool {
     })
 }
 
-fn no_array(object: &Bound<'_, PyAny>) -> String {
-    let advice = if object.hasattr("__array__").unwrap_or(false) {
+fn no_array(object: &Bound<'_, PyAny>, call: &str) -> String {
+    let advice = if object.hasattr("__array__").unwrap_or(false) && call == "restore" {
+        // A dataset of h5py or zarr: what NumPy makes of it is a copy.
+        "load the checkpoint, or restore it into a NumPy array, and assign that: it[...] = array"
+    } else if object.hasattr("__array__").unwrap_or(false) {
         "pass numpy.asarray(it)"
     } else if object.hasattr("__len__").unwrap_or(false) {
         "pass arrays one by one, such as save(version, u, v) or save(version, **arrays)"

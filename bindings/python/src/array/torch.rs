@@ -6,10 +6,10 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::PyType;
 
 use super::intake::Intake;
-use super::{Array, Refusal, dlpack};
+use super::{Array, ArrayRefusal, dlpack};
 
 /// `torch.Tensor` and its exchange table.
-static CLASS: PyOnceLock<(Py<PyType>, Option<dlpack::Table>)> = PyOnceLock::new();
+static CLASS: PyOnceLock<(Py<PyType>, Option<dlpack::ExchangeTable>)> = PyOnceLock::new();
 
 /// `torch.cuda.is_initialized`.
 static IS_INITIALIZED: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
@@ -18,7 +18,10 @@ static IS_INITIALIZED: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
 ///
 /// # Errors
 /// Why it cannot be borrowed.
-pub fn borrow(object: &Bound<'_, PyAny>, intake: &Intake<'_>) -> Option<Result<Array, Refusal>> {
+pub fn borrow(
+    object: &Bound<'_, PyAny>,
+    intake: &Intake<'_>,
+) -> Option<Result<Array, ArrayRefusal>> {
     let py = object.py();
     let (class, table) = class(py)?;
     let class = class.bind(py);
@@ -36,7 +39,7 @@ pub fn borrow(object: &Bound<'_, PyAny>, intake: &Intake<'_>) -> Option<Result<A
     answer.or_else(|| dlpack::borrow(object, intake, work))
 }
 
-fn class(py: Python<'_>) -> Option<&'static (Py<PyType>, Option<dlpack::Table>)> {
+fn class(py: Python<'_>) -> Option<&'static (Py<PyType>, Option<dlpack::ExchangeTable>)> {
     if let Some(known) = CLASS.get(py) {
         return Some(known);
     }

@@ -46,7 +46,7 @@ pub fn text(dtype: &Dtype) -> Option<String> {
     if let Dtype::Opaque { tag, .. } = dtype {
         return tag
             .strip_prefix(TAG)
-            .filter(|spelled| !spelled.starts_with('['))
+            .filter(|spelled| !spelled.starts_with(['[', '{']))
             .map(str::to_owned);
     }
     let name = dtype.name();

@@ -5,16 +5,16 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
 /// A dense buffer of bytes.
-pub struct Bytes(PyBuffer<u8>);
+pub struct ByteBuffer(PyBuffer<u8>);
 
-impl Bytes {
+impl ByteBuffer {
     /// A buffer to be read.
     ///
     /// # Errors
     /// `ValueError` when it is not dense.
-    pub fn readable(buffer: PyBuffer<u8>) -> PyResult<Bytes> {
+    pub fn readable(buffer: PyBuffer<u8>) -> PyResult<ByteBuffer> {
         if buffer.is_c_contiguous() {
-            return Ok(Bytes(buffer));
+            return Ok(ByteBuffer(buffer));
         }
         Err(PyValueError::new_err("the bytes have to lie one after the other"))
     }
@@ -23,8 +23,8 @@ impl Bytes {
     ///
     /// # Errors
     /// `ValueError` when it is not dense, read-only, or shares memory with `source`.
-    pub fn writable(buffer: PyBuffer<u8>, source: &Bytes) -> PyResult<Bytes> {
-        let target = Bytes::readable(buffer)?;
+    pub fn writable(buffer: PyBuffer<u8>, source: &ByteBuffer) -> PyResult<ByteBuffer> {
+        let target = ByteBuffer::readable(buffer)?;
         let (from, to) = (source.range(), target.range());
         if target.0.readonly() || (from.start < to.end && to.start < from.end) {
             return Err(PyValueError::new_err("the target has to be writable and apart"));

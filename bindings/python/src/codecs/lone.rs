@@ -4,12 +4,13 @@
 use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
+use unspool_codec::memory::{copied, zeros};
 use unspool_codec::{
-    Achieved, CodecError, CodecErrorKind, Dtype, Head, Made, Outer, Packed as Packing, RegionSpec,
-    Spec, unpack,
+    Achieved, CodecError, CodecErrorKind, Dtype, EncodedStream, Head, Outer, Packed as Packing,
+    RegionSpec, Spec, checksum, unpack,
 };
 
-use super::bytes::Bytes;
+use super::bytes::ByteBuffer;
 use super::spec::{self, made_by};
 use crate::errors::{Class, error};
 use crate::panics::guarded;
@@ -19,6 +20,7 @@ pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(spec::codecs_of, m)?)?;
     m.add_function(wrap_pyfunction!(codec_room, m)?)?;
     m.add_function(wrap_pyfunction!(codec_encode, m)?)?;
+    m.add_function(wrap_pyfunction!(codec_checksum, m)?)?;
     m.add_function(wrap_pyfunction!(codec_decode, m)?)
 }
 
@@ -29,25 +31,25 @@ const LENGTH: usize = 8;
 type Packed = (u64, Achieved, bool);
 
 /// An array and what is done with it.
-struct Job {
+struct LoneJob {
     spec: RegionSpec,
     codec: Spec,
     outer: Option<Outer>,
 }
 
-impl Job {
+impl LoneJob {
     fn new(
         py: Python<'_>,
         dtype: &str,
         shape: Vec<u64>,
         codec: &Bound<'_, PyAny>,
         outer: Option<&str>,
-    ) -> PyResult<Job> {
+    ) -> PyResult<LoneJob> {
         let dtype = Dtype::from_name(dtype)
             .ok_or_else(|| PyValueError::new_err(format!("there is no dtype {dtype:?}")))?;
         let outer = outer.map(|name| outer_named(py, name)).transpose()?;
         let spec = RegionSpec { name: "0".to_owned(), dtype, shape };
-        Ok(Job { spec, codec: spec::spec(codec, "codec")?, outer })
+        Ok(LoneJob { spec, codec: spec::spec(codec, "codec")?, outer })
     }
 
     fn bytes(&self) -> u64 {
@@ -61,7 +63,7 @@ impl Job {
         self.codec.codec()?.max_bytes(&self.codec, dtype, shape)
     }
 
-    fn encode(&self, source: &[u8], out: &mut [u8]) -> Result<Made, CodecError> {
+    fn encode(&self, source: &[u8], out: &mut [u8]) -> Result<EncodedStream, CodecError> {
         let RegionSpec { dtype, shape, .. } = &self.spec;
         self.codec.codec()?.encode(&self.codec, dtype, shape, source, out)
     }
@@ -73,12 +75,12 @@ impl Job {
     /// Encodes into `out`, and packs that: the bytes, the error, and whether packing made it
     /// shorter. What is packed begins with the length that it had before.
     fn pack(&self, source: &[u8], out: &mut [u8]) -> Result<Packed, CodecError> {
-        let Made { bytes: stored, achieved } = self.encode(source, out)?;
+        let EncodedStream { bytes: stored, achieved } = self.encode(source, out)?;
         let Some(outer) = self.outer.filter(|_| stored > LENGTH as u64) else {
             return Ok((stored, achieved, false));
         };
         let head = self.head(stored)?;
-        let inner = out[..stored as usize].to_vec();
+        let inner = copied(&out[..stored as usize]).ok_or_else(no_memory)?;
         let short = outer.pack(&head, &inner, &mut out[LENGTH..inner.len()]);
         let Some(packed) = short else {
             out[..inner.len()].copy_from_slice(&inner);
@@ -102,7 +104,7 @@ impl Job {
         let head = self
             .head(length)
             .and_then(|head| head.with_packed(Some(packing)).map_err(|_| damaged()))?;
-        let mut inner = vec![0; length as usize];
+        let mut inner = zeros(length as usize).ok_or_else(no_memory)?;
         unpack(&head, packed, &mut inner)?;
         self.decode(&inner, out)
     }
@@ -123,7 +125,7 @@ fn codec_room(
     codec: &Bound<'_, PyAny>,
     outer: Option<&str>,
 ) -> PyResult<u64> {
-    let job = Job::new(py, dtype, shape, codec, outer)?;
+    let job = LoneJob::new(py, dtype, shape, codec, outer)?;
     job.room().map_err(|why| refused(py, &why))
 }
 
@@ -144,9 +146,9 @@ fn codec_encode(
     outer: Option<&str>,
     target: PyBuffer<u8>,
 ) -> PyResult<Told> {
-    let job = Job::new(py, dtype, shape, codec, outer)?;
-    let source = Bytes::readable(source)?;
-    let mut target = Bytes::writable(target, &source)?;
+    let job = LoneJob::new(py, dtype, shape, codec, outer)?;
+    let source = ByteBuffer::readable(source)?;
+    let mut target = ByteBuffer::writable(target, &source)?;
     let room = job.room().map_err(|why| refused(py, &why))?;
     if source.get().len() as u64 != job.bytes() || (target.get_mut().len() as u64) < room {
         return Err(PyValueError::new_err("the buffers do not have the sizes that were told"));
@@ -169,14 +171,27 @@ fn codec_decode(
     outer: Option<&str>,
     target: PyBuffer<u8>,
 ) -> PyResult<()> {
-    let job = Job::new(py, dtype, shape, codec, outer)?;
-    let stored = Bytes::readable(stored)?;
-    let mut target = Bytes::writable(target, &stored)?;
+    let job = LoneJob::new(py, dtype, shape, codec, outer)?;
+    let stored = ByteBuffer::readable(stored)?;
+    let mut target = ByteBuffer::writable(target, &stored)?;
     if target.get_mut().len() as u64 != job.bytes() {
         return Err(PyValueError::new_err("the buffer does not have the size of the array"));
     }
     let done = guarded(py, || Ok(py.detach(|| job.unpack(stored.get(), target.get_mut()))))?;
     done.map_err(|why| refused(py, &why))
+}
+
+/// The checksum of encoded bytes, as frames have one.
+#[pyfunction]
+fn codec_checksum(py: Python<'_>, data: PyBuffer<u8>) -> PyResult<u64> {
+    let data = ByteBuffer::readable(data)?;
+    Ok(py.detach(|| checksum(data.get())))
+}
+
+fn no_memory() -> CodecError {
+    let what = "This machine has no memory left for the bytes between the codec and `outer`. Free \
+                some, or encode without `outer`.";
+    CodecError::new(CodecErrorKind::NoMemory, what)
 }
 
 fn outer_named(py: Python<'_>, name: &str) -> PyResult<Outer> {
@@ -190,6 +205,7 @@ fn outer_named(py: Python<'_>, name: &str) -> PyResult<Outer> {
 fn refused(py: Python<'_>, why: &CodecError) -> PyErr {
     let class = match why.kind() {
         CodecErrorKind::Damaged | CodecErrorKind::Newer => Class::Corrupt,
+        CodecErrorKind::NoMemory => Class::Capacity,
         _ => Class::Option,
     };
     error(py, class, why.to_string())

@@ -2,7 +2,9 @@
 
 mod bytes;
 mod lone;
+mod named;
 mod spec;
 
 pub use lone::register;
+pub use named::{UnseenNames, check};
 pub use spec::{codecs, made_by, outer};

@@ -5,7 +5,7 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use pyo3::prelude::*;
-use unspool::gpu::Mark;
+use unspool::gpu::Fence;
 
 use crate::array::Owner;
 
@@ -16,40 +16,40 @@ const LOOKS: usize = 8;
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// See the module. It is used while Python is attached, and so are the arrays dropped.
-pub struct Kept {
-    entries: Mutex<VecDeque<Entry>>,
+pub struct KeptArrays {
+    entries: Mutex<VecDeque<KeptArray>>,
     /// The process whose copies they are: in a forked child the device cannot be asked.
     process: u32,
 }
 
-struct Entry {
+struct KeptArray {
     /// Behind the copy.
-    mark: Mark,
+    fence: Fence,
     owner: Owner,
 }
 
 // SAFETY: an owner is made and dropped while Python is attached, on whichever thread: a reference
 // to a Python object, or a tensor of DLPack, whose deleter may be called on any thread. Views of
 // the buffer protocol lend host memory, and copies of that are done when their call returns.
-unsafe impl Send for Entry {}
+unsafe impl Send for KeptArray {}
 
-impl std::fmt::Debug for Kept {
+impl std::fmt::Debug for KeptArrays {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Kept").finish_non_exhaustive()
     }
 }
 
-impl Default for Kept {
-    fn default() -> Kept {
-        Kept { entries: Mutex::default(), process: std::process::id() }
+impl Default for KeptArrays {
+    fn default() -> KeptArrays {
+        KeptArrays { entries: Mutex::default(), process: std::process::id() }
     }
 }
 
-impl Kept {
-    /// Keeps what owns an array until `mark` is done.
-    pub fn keep(&self, _attached: Python<'_>, mark: Mark, owner: Owner) {
+impl KeptArrays {
+    /// Keeps what owns an array until `fence` is done.
+    pub fn keep(&self, _attached: Python<'_>, fence: Fence, owner: Owner) {
         if let Ok(mut entries) = self.entries.lock() {
-            entries.push_back(Entry { mark, owner });
+            entries.push_back(KeptArray { fence, owner });
         }
     }
 
@@ -60,7 +60,7 @@ impl Kept {
         if let Ok(mut entries) = self.entries.try_lock() {
             for _ in 0..entries.len().min(LOOKS) {
                 let Some(entry) = entries.pop_front() else { break };
-                if entry.mark.is_done() {
+                if entry.fence.is_done() {
                     done.push(entry.owner);
                 } else {
                     entries.push_back(entry);
@@ -72,15 +72,15 @@ impl Kept {
     /// Waits for all copies and lets go of the arrays. Those whose copies do not end are leaked: a
     /// copy into memory that somebody else has by then is worse.
     pub fn finish(&self, py: Python<'_>) {
-        let entries: Vec<Entry> = match self.entries.lock() {
+        let entries: Vec<KeptArray> = match self.entries.lock() {
             Ok(mut entries) => entries.drain(..).collect(),
             Err(_) => return,
         };
         let mut stuck = self.process != std::process::id();
-        for Entry { mark, owner } in entries {
-            stuck = stuck || !(mark.is_done() || py.detach(|| mark.wait(LIMIT)).is_ok());
+        for KeptArray { fence, owner } in entries {
+            stuck = stuck || !(fence.is_done() || py.detach(|| fence.wait(LIMIT)).is_ok());
             if stuck {
-                std::mem::forget((mark, owner));
+                std::mem::forget((fence, owner));
             }
         }
     }

@@ -5,6 +5,6 @@ mod kept;
 mod piece;
 mod stream;
 
-pub use kept::Kept;
-pub use piece::{After, DevicePiece};
+pub use kept::KeptArrays;
+pub use piece::{AfterCopy, DevicePiece};
 pub use stream::handle;

@@ -1,13 +1,13 @@
 //! One array on a GPU on its way through a copy.
 
-use unspool::gpu::{DeviceArray, Mark, Stream, StridedLayout};
+use unspool::gpu::{DeviceArray, Fence, Stream, StridedLayout};
 use unspool::{Error, RestoreTicket, SaveTicket, Spool};
 
-use crate::array::{Access, Array, Work};
+use crate::array::{Access, Array, PendingWork};
 
 /// What has to happen before an array may be let go of, once its copy is enqueued.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum After {
+pub enum AfterCopy {
     /// Nothing: its library orders later work, and the reuse of its memory, behind the copy.
     Nothing,
     /// It is kept until the copy is done; the call need not wait.
@@ -21,18 +21,18 @@ pub enum After {
 pub struct DevicePiece {
     array: DeviceArray,
     stream: usize,
-    after: After,
+    after: AfterCopy,
 }
 
 impl DevicePiece {
     /// The memory of `array` on device `ordinal`, where `work` is in order with copies.
     /// `given` says that the stream is the caller's, and not that of the array's library.
-    pub fn of(array: &Array, ordinal: u32, work: Work, given: bool) -> DevicePiece {
+    pub fn of(array: &Array, ordinal: u32, work: PendingWork, given: bool) -> DevicePiece {
         let after = match work {
-            Work::Enqueued(_) if given => After::Keep,
-            Work::Enqueued(_) => After::Nothing,
-            Work::Visible(_) if array.access() == Access::Immutable => After::Keep,
-            Work::Visible(_) => After::Wait,
+            PendingWork::Enqueued(_) if given => AfterCopy::Keep,
+            PendingWork::Enqueued(_) => AfterCopy::Nothing,
+            PendingWork::Visible(_) if array.access() == Access::Immutable => AfterCopy::Keep,
+            PendingWork::Visible(_) => AfterCopy::Wait,
         };
         let address = array.data().addr() as u64;
         let walk = array.walk();
@@ -53,7 +53,7 @@ impl DevicePiece {
     }
 
     /// What the array has to wait for.
-    pub fn after(&self) -> After {
+    pub fn after(&self) -> AfterCopy {
         self.after
     }
 
@@ -99,12 +99,12 @@ impl DevicePiece {
         Ok(unsafe { Stream::borrow(gpu.context(), self.stream) }?)
     }
 
-    /// A mark behind what is on `stream`, which is that of this array.
+    /// A fence after what is on `stream`, which is that of this array.
     ///
     /// # Errors
     /// `Device` when CUDA refuses.
-    pub fn mark(&self, spool: &Spool, stream: &Stream) -> Result<Mark, Error> {
-        spool.gpu_of(self.array.ordinal())?.mark(stream)
+    pub fn fence(&self, spool: &Spool, stream: &Stream) -> Result<Fence, Error> {
+        spool.gpu_of(self.array.ordinal())?.fence(stream)
     }
 }
 

@@ -9,7 +9,7 @@ use pyo3::types::{PyDict, PyTuple};
 use unspool::gpu::{DeviceMemory, Gpu};
 
 use super::block::Block;
-use super::export::{Memory, Wishes, capsule};
+use super::export::{ExportedMemory, Wishes, capsule};
 use super::items::Items;
 use super::streams;
 use crate::array::dlpack::raw::{CUDA, Device};
@@ -66,7 +66,7 @@ impl DeviceBuffer {
     ///
     /// # Errors
     /// `BufferError`.
-    pub fn lent(&self) -> PyResult<(u32, u64, usize)> {
+    pub fn borrowed(&self) -> PyResult<(u32, u64, usize)> {
         self.block.check()?;
         Ok((self.gpu.ordinal(), self.address, self.block.stream()))
     }
@@ -135,7 +135,7 @@ impl DeviceBuffer {
     /// The address of its first item.
     #[getter]
     fn ptr(&self) -> PyResult<u64> {
-        self.lent().map(|(_, address, _)| address)
+        self.borrowed().map(|(_, address, _)| address)
     }
 
     /// Version 3 of the interface. The current streams of CuPy and PyTorch wait for the data;
@@ -147,7 +147,7 @@ impl DeviceBuffer {
             let why = format!("the CUDA array interface has no dtype {name}: use DLPack");
             return Err(PyAttributeError::new_err(why));
         };
-        let (_, address, stream) = self.lent()?;
+        let (_, address, stream) = self.borrowed()?;
         let in_order = streams::spread(py, &self.gpu, stream)?;
         let interface = PyDict::new(py);
         interface.set_item("shape", self.items.tuple(py)?)?;
@@ -173,7 +173,7 @@ impl DeviceBuffer {
         let wishes = Wishes { max_version, dl_device, copy };
         wishes.check(self.place())?;
         self.show_on(py, stream)?;
-        let memory = Memory {
+        let memory = ExportedMemory {
             address: self.address as usize,
             device: self.place(),
             items: &self.items,

@@ -11,7 +11,7 @@ use pyo3::prelude::*;
 use super::items::Items;
 use crate::array::dlpack::items;
 use crate::array::dlpack::raw::{
-    Device, LEGACY, Legacy, MAJOR, Plain, READ_ONLY, VERSIONED, Version, Versioned,
+    Device, DlpackVersion, LEGACY, Legacy, MAJOR, Plain, READ_ONLY, VERSIONED, Versioned,
 };
 
 /// The minor version whose dtypes are written here.
@@ -19,7 +19,7 @@ const MINOR: u32 = 1;
 
 /// What is exported.
 #[derive(Debug)]
-pub struct Memory<'a> {
+pub struct ExportedMemory<'a> {
     /// The address of the first item.
     pub address: usize,
     /// Where it lies.
@@ -74,7 +74,7 @@ impl Wishes {
 ///
 /// # Errors
 /// `BufferError` when DLPack has no such dtype.
-pub fn capsule(py: Python<'_>, memory: Memory<'_>, wishes: &Wishes) -> PyResult<Py<PyAny>> {
+pub fn capsule(py: Python<'_>, memory: ExportedMemory<'_>, wishes: &Wishes) -> PyResult<Py<PyAny>> {
     let name = memory.items.dtype.name();
     let Some((dtype, flags)) = items::items(&name) else {
         return Err(PyBufferError::new_err(format!("DLPack has no dtype {name}")));
@@ -94,7 +94,7 @@ pub fn capsule(py: Python<'_>, memory: Memory<'_>, wishes: &Wishes) -> PyResult<
     };
     let keep = memory.keep;
     if wishes.max_version.is_some_and(|(major, _)| major >= MAJOR) {
-        let version = Version { major: MAJOR, minor: MINOR };
+        let version = DlpackVersion { major: MAJOR, minor: MINOR };
         let flags = flags | if memory.read_only { READ_ONLY } else { 0 };
         let deleter = Some(release::<Versioned> as unsafe extern "C" fn(*mut Versioned));
         let tensor = Versioned { version, context: std::ptr::null_mut(), deleter, flags, plain };

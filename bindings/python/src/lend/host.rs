@@ -10,7 +10,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
 use super::block::Block;
-use super::export::{Memory, Wishes, capsule};
+use super::export::{ExportedMemory, Wishes, capsule};
 use super::items::Items;
 use crate::array::dlpack::raw::{CPU, Device};
 use crate::array::{format_text, typestr};
@@ -53,7 +53,7 @@ impl HostBuffer {
     ///
     /// # Errors
     /// `BufferError`.
-    pub fn lent(&self) -> PyResult<usize> {
+    pub fn borrowed(&self) -> PyResult<usize> {
         self.block.check().map(|()| self.address)
     }
 
@@ -99,13 +99,13 @@ impl HostBuffer {
     /// The address of its first item.
     #[getter]
     fn ptr(&self) -> PyResult<usize> {
-        self.lent()
+        self.borrowed()
     }
 
     /// Version 3 of NumPy's interface; items that it has no name for are raw bytes.
     #[getter]
     fn __array_interface__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let address = self.lent()?;
+        let address = self.borrowed()?;
         let itemsize = self.items.dtype.itemsize();
         let text = typestr::text(&self.items.dtype).unwrap_or_else(|| format!("|V{itemsize}"));
         let interface = PyDict::new(py);
@@ -127,14 +127,15 @@ impl HostBuffer {
         dl_device: Option<(i32, i32)>,
         copy: Option<bool>,
     ) -> PyResult<Py<PyAny>> {
-        let address = self.lent()?;
+        let address = self.borrowed()?;
         if stream.is_some() {
             return Err(PyBufferError::new_err("memory of the host has no stream"));
         }
         let wishes = Wishes { max_version, dl_device, copy };
         wishes.check(HERE)?;
         let (items, keep) = (&self.items, Arc::clone(&self.keep));
-        let memory = Memory { address, device: HERE, items, read_only: self.read_only, keep };
+        let memory =
+            ExportedMemory { address, device: HERE, items, read_only: self.read_only, keep };
         capsule(py, memory, &wishes)
     }
 
@@ -151,7 +152,7 @@ impl HostBuffer {
         flags: c_int,
     ) -> PyResult<()> {
         let this = slf.get();
-        let address = this.lent()?;
+        let address = this.borrowed()?;
         let writes = flags & ffi::PyBUF_WRITABLE == ffi::PyBUF_WRITABLE;
         let Some(format) = &this.format else {
             let why = format!("the buffer protocol has no dtype {}", this.items.dtype.name());

@@ -8,7 +8,7 @@ pub const ALIGNMENT: usize = 64;
 
 /// Zeroed bytes at an address that never changes, written by whoever was given it.
 #[derive(Debug)]
-pub struct Memory {
+pub struct FixedMemory {
     first: NonNull<u8>,
     layout: Layout,
     bytes: usize,
@@ -16,13 +16,13 @@ pub struct Memory {
 
 // SAFETY: it is an allocation of its own that belongs to nobody else; what happens at its address
 // is promised where the address is given away.
-unsafe impl Send for Memory {}
+unsafe impl Send for FixedMemory {}
 // SAFETY: as above.
-unsafe impl Sync for Memory {}
+unsafe impl Sync for FixedMemory {}
 
-impl Memory {
+impl FixedMemory {
     /// So many bytes; at least one is allocated.
-    pub fn new(bytes: usize) -> Memory {
+    pub fn new(bytes: usize) -> FixedMemory {
         let size = bytes.max(1).min(isize::MAX as usize - ALIGNMENT);
         let layout = match Layout::from_size_align(size, ALIGNMENT) {
             Ok(layout) => layout,
@@ -33,7 +33,7 @@ impl Memory {
         let Some(first) = NonNull::new(unsafe { alloc_zeroed(layout) }) else {
             handle_alloc_error(layout)
         };
-        Memory { first, layout, bytes }
+        FixedMemory { first, layout, bytes }
     }
 
     /// Its address.
@@ -52,7 +52,7 @@ impl Memory {
     }
 }
 
-impl Drop for Memory {
+impl Drop for FixedMemory {
     fn drop(&mut self) {
         // SAFETY: it was allocated with this layout and is freed once, here.
         unsafe { dealloc(self.first.as_ptr(), self.layout) }

@@ -5,12 +5,12 @@ use std::sync::{Arc, Mutex};
 
 use pyo3::prelude::*;
 use unspool::gpu::{DeviceArray, Gpu};
-use unspool::{Error, Region, RestoreTicket, Spool, Wait};
+use unspool::{Error, Region, RestoreTicket, Wait};
 
 use super::block::Block;
 use super::items::Items;
 use super::memory::ALIGNMENT;
-use super::{DeviceBuffer, HostBuffer, adopt, arrange, streams};
+use super::{DeviceBuffer, HostBuffer, InPlace, arrange, overwritten, streams, wrap};
 use crate::errors::{Class, error};
 use crate::waiting::{detached, waiting};
 
@@ -18,19 +18,17 @@ use crate::waiting::{detached, waiting};
 #[pyclass(module = "unspool", frozen)]
 #[derive(Debug)]
 pub struct Reading {
-    spool: Arc<Spool>,
-    /// The GPU in whose memory the fastest tier is.
-    gpu: Option<Gpu>,
+    place: InPlace,
     version: i64,
     /// The stream that the caller gave, and the object that it came from.
     stream: Option<usize>,
     _given: Option<Py<PyAny>>,
     to: Option<String>,
-    state: Mutex<State>,
+    state: Mutex<ReadingState>,
 }
 
 #[derive(Debug)]
-enum State {
+enum ReadingState {
     /// Not yet entered.
     New,
     /// Inside of the block.
@@ -44,15 +42,16 @@ type Shared = (Arc<dyn Any + Send + Sync>, Arc<Block>);
 impl Reading {
     /// A block for `version`, not yet entered.
     pub fn new(
-        (spool, gpu): (Arc<Spool>, Option<Gpu>),
+        place: InPlace,
         version: i64,
         (stream, given): (Option<usize>, Option<Py<PyAny>>),
         to: Option<String>,
     ) -> Reading {
-        Reading { spool, gpu, version, stream, _given: given, to, state: Mutex::new(State::New) }
+        let state = Mutex::new(ReadingState::New);
+        Reading { place, version, stream, _given: given, to, state }
     }
 
-    fn swap(&self, next: State) -> State {
+    fn swap(&self, next: ReadingState) -> ReadingState {
         let mut state = match self.state.lock() {
             Ok(state) => state,
             Err(poisoned) => poisoned.into_inner(),
@@ -67,24 +66,24 @@ impl Reading {
         block: &Arc<Block>,
     ) -> PyResult<Vec<Bound<'py, PyAny>>> {
         let head = Arc::clone(ticket.head());
-        let gpu = self.gpu.as_ref();
+        let gpu = self.place.gpu.as_ref();
         let mut buffers = Vec::with_capacity(head.regions.len());
         for (index, region) in head.regions.iter().enumerate() {
             let made = detached(py, Some(self.version), || match gpu {
-                Some(gpu) => on_device(gpu, ticket, (index, region), block).map(Made::Device),
-                None => on_host(ticket, (index, region), block).map(Made::Host),
+                Some(gpu) => on_device(gpu, ticket, (index, region), block).map(MadeArrays::Device),
+                None => on_host(ticket, (index, region), block).map(MadeArrays::Host),
             })?;
             let buffer = match made {
-                Made::Device(buffer) => Bound::new(py, buffer)?.into_any(),
-                Made::Host(buffer) => Bound::new(py, buffer)?.into_any(),
+                MadeArrays::Device(buffer) => Bound::new(py, buffer)?.into_any(),
+                MadeArrays::Host(buffer) => Bound::new(py, buffer)?.into_any(),
             };
-            buffers.push(adopt(buffer, self.to.as_deref())?);
+            buffers.push(wrap(buffer, self.to.as_deref())?);
         }
         Ok(buffers)
     }
 }
 
-enum Made {
+enum MadeArrays {
     Device(DeviceBuffer),
     Host(HostBuffer),
 }
@@ -135,26 +134,7 @@ fn on_host(
 impl Reading {
     /// Waits for the checkpoint and gives it: one buffer, a tuple or a dictionary of them.
     fn __enter__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        if !matches!(self.swap(State::Done), State::New) {
-            return Err(error(py, Class::Option, "reading(...): the block was entered already."));
-        }
-        let (spool, gpu) = (&self.spool, self.gpu.as_ref());
-        let stream = gpu.map(|gpu| streams::of_block(py, gpu, self.stream, self.to.as_deref()));
-        let mut ticket = waiting(py, Some(self.version), |wait| {
-            let stream = gpu.zip(stream).map(|(gpu, stream)| streams::borrow(gpu, stream));
-            let stream = stream.transpose()?;
-            let wait = Wait { stream: stream.as_ref(), ..*wait };
-            let mut ticket = spool.restore(self.version, &wait)?;
-            if let Some(stream) = &stream {
-                ticket.begin(stream)?;
-            }
-            Ok(ticket)
-        })?;
-        let block = Arc::new(stream.map_or_else(Block::of_host, Block::new));
-        let things = self.buffers(py, &mut ticket, &block).inspect_err(|_| block.end())?;
-        let answer = arrange(py, ticket.head(), things)?;
-        drop(self.swap(State::Open(Box::new(ticket), block)));
-        Ok(answer)
+        self.place.blocks.begin(py, ("reading", self.version), || self.enter(py))
     }
 
     /// The restore counts, once what is enqueued is done; after an exception it does not.
@@ -165,13 +145,54 @@ impl Reading {
         raised: &Bound<'_, PyAny>,
         _traceback: &Bound<'_, PyAny>,
     ) -> PyResult<bool> {
-        let State::Open(ticket, block) = self.swap(State::Done) else { return Ok(false) };
+        let end = || self.leave(py, !raised.is_none());
+        self.place.blocks.end(py, ("reading", self.version), end).map(|()| false)
+    }
+
+    fn __repr__(&self) -> String {
+        format!("<unspool.Reading of version {}>", self.version)
+    }
+}
+
+impl Reading {
+    /// Waits for the checkpoint and gives it.
+    fn enter<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        if !matches!(self.swap(ReadingState::Done), ReadingState::New) {
+            return Err(error(py, Class::Option, "reading(...): the block was entered already."));
+        }
+        let (spool, gpu) = (&self.place.spool, self.place.gpu.as_ref());
+        let stream = gpu.map(|gpu| streams::of_block(py, gpu, self.stream, self.to.as_deref()));
+        let (mut ticket, changed) = waiting(py, Some(self.version), |wait| {
+            let stream = gpu.zip(stream).map(|(gpu, stream)| streams::borrow(gpu, stream));
+            let stream = stream.transpose()?;
+            let wait = Wait { stream: stream.as_ref(), ..*wait };
+            let mut ticket = spool.restore(self.version, &wait)?;
+            let changed = self.place.written.changed(self.version, &ticket)?;
+            if let Some(stream) = &stream {
+                ticket.begin(stream)?;
+            }
+            Ok((ticket, changed))
+        })?;
+        if let Some(name) = changed {
+            return Err(error(py, Class::Corrupt, overwritten(self.version, &name)));
+        }
+        let block = Arc::new(stream.map_or_else(Block::of_host, Block::new));
+        let things = self.buffers(py, &mut ticket, &block).inspect_err(|_| block.end())?;
+        let answer = arrange(py, ticket.head(), things)?;
+        drop(self.swap(ReadingState::Open(Box::new(ticket), block)));
+        Ok(answer)
+    }
+
+    /// Ends the restore, or gives it up.
+    fn leave(&self, py: Python<'_>, given_up: bool) -> PyResult<()> {
+        let ReadingState::Open(ticket, block) = self.swap(ReadingState::Done) else {
+            return Ok(());
+        };
         block.end();
-        let gpu = self.gpu.as_ref();
+        let gpu = self.place.gpu.as_ref();
         if let (Some(gpu), None) = (gpu, self.stream) {
             streams::gather(py, gpu, block.stream())?;
         }
-        let given_up = !raised.is_none();
         detached(py, Some(self.version), || {
             let stream = gpu.map(|gpu| streams::borrow(gpu, block.stream())).transpose()?;
             match (stream, given_up) {
@@ -185,21 +206,17 @@ impl Reading {
                 // Dropping the ticket gives it up.
                 (None, true) => Ok(()),
             }
-        })?;
-        Ok(false)
-    }
-
-    fn __repr__(&self) -> String {
-        format!("<unspool.Reading of version {}>", self.version)
+        })
     }
 }
 
 impl Drop for Reading {
     /// A block that was entered and never left is given up.
     fn drop(&mut self) {
-        if let State::Open(ticket, block) = self.swap(State::Done) {
+        if let ReadingState::Open(ticket, block) = self.swap(ReadingState::Done) {
+            self.place.blocks.leave("reading", self.version);
             block.end();
-            let gpu = self.gpu.clone();
+            let gpu = self.place.gpu.clone();
             let end = move || {
                 let stream = gpu.and_then(|gpu| streams::borrow(&gpu, block.stream()).ok());
                 // Without its stream the ticket waits for the whole device when it is dropped.

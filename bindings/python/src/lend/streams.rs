@@ -33,8 +33,8 @@ pub fn join(gpu: &Gpu, later: usize, earlier: usize) -> Result<(), Error> {
     if later == earlier {
         return Ok(());
     }
-    let mark = gpu.mark(&borrow(gpu, earlier)?)?;
-    Ok(borrow(gpu, later)?.wait_for(&mark)?)
+    let fence = gpu.fence(&borrow(gpu, earlier)?)?;
+    Ok(borrow(gpu, later)?.wait_for(&fence)?)
 }
 
 /// Makes `stream` wait for the work on the current streams of the libraries: whoever leaves a block

@@ -7,12 +7,12 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use unspool::gpu::{DeviceArray, Gpu, Stream};
-use unspool::{Dtype, Error, Region, RegionSpec, SaveTicket, Spool, TierKind, Wait};
+use unspool::{Dtype, Error, Region, RegionSpec, SaveTicket, TierKind, Wait};
 
 use super::block::Block;
 use super::items::Items;
-use super::memory::Memory;
-use super::{DeviceBuffer, HostBuffer, adopt, arrange, streams};
+use super::memory::FixedMemory;
+use super::{DeviceBuffer, HostBuffer, InPlace, arrange, close_to_writes, streams, wrap};
 use crate::errors::{Class, error};
 use crate::waiting::{detached, waiting};
 
@@ -20,19 +20,17 @@ use crate::waiting::{detached, waiting};
 #[pyclass(module = "unspool", frozen)]
 #[derive(Debug)]
 pub struct Writing {
-    spool: Arc<Spool>,
-    /// The GPU in whose memory the fastest tier is.
-    gpu: Option<Gpu>,
+    place: InPlace,
     version: i64,
     /// The stream that the caller gave, and the object that it came from.
     stream: Option<usize>,
     _given: Option<Py<PyAny>>,
     to: Option<String>,
-    state: Mutex<State>,
+    state: Mutex<WritingState>,
 }
 
 #[derive(Debug)]
-enum State {
+enum WritingState {
     /// Not yet entered.
     New(Vec<RegionSpec>),
     /// Inside of the block.
@@ -47,7 +45,9 @@ struct Open {
     block: Arc<Block>,
     temporary: Vec<Temporary>,
     /// Memory in the place of regions that are encoded when the block is left.
-    plain: Vec<(usize, Arc<Memory>)>,
+    plain: Vec<(usize, Arc<FixedMemory>)>,
+    /// What was given to the user of the block.
+    given: Vec<Py<PyAny>>,
 }
 
 /// Memory of the GPU in the place of a region that lies in a slower tier.
@@ -136,17 +136,17 @@ fn spec(name: String, shape: &Bound<'_, PyAny>, dtype: &Bound<'_, PyAny>) -> PyR
 impl Writing {
     /// A block for `version`, not yet entered.
     pub fn new(
-        (spool, gpu): (Arc<Spool>, Option<Gpu>),
+        place: InPlace,
         version: i64,
         regions: Vec<RegionSpec>,
         (stream, given): (Option<usize>, Option<Py<PyAny>>),
         to: Option<String>,
     ) -> Writing {
-        let state = Mutex::new(State::New(regions));
-        Writing { spool, gpu, version, stream, _given: given, to, state }
+        let state = Mutex::new(WritingState::New(regions));
+        Writing { place, version, stream, _given: given, to, state }
     }
 
-    fn swap(&self, next: State) -> State {
+    fn swap(&self, next: WritingState) -> WritingState {
         let mut state = match self.state.lock() {
             Ok(state) => state,
             Err(poisoned) => poisoned.into_inner(),
@@ -159,11 +159,11 @@ impl Writing {
         let head = Arc::clone(open.ticket.head());
         let mut buffers = Vec::with_capacity(head.regions.len());
         for (index, region) in head.regions.iter().enumerate() {
-            let buffer = match &self.gpu {
+            let buffer = match &self.place.gpu {
                 Some(gpu) => self.on_device(py, gpu, open, (index, region))?,
                 None => self.on_host(py, open, (index, region))?,
             };
-            buffers.push(adopt(buffer, self.to.as_deref())?);
+            buffers.push(wrap(buffer, self.to.as_deref())?);
         }
         Ok(buffers)
     }
@@ -181,7 +181,7 @@ impl Writing {
                 None => return Err(self.too_large(py)),
             },
             None if open.ticket.head().is_encoded() => {
-                let memory = Arc::new(Memory::new(items.bytes));
+                let memory = Arc::new(FixedMemory::new(items.bytes));
                 open.plain.push((index, Arc::clone(&memory)));
                 (memory.address(), memory)
             }
@@ -220,7 +220,7 @@ impl Writing {
 
     /// Whether a checkpoint of so many bytes can be in the device tier at all.
     fn fits(&self, py: Python<'_>, bytes: u64) -> PyResult<bool> {
-        let stats = detached(py, None, || self.spool.stats())?;
+        let stats = detached(py, None, || self.place.spool.stats())?;
         let device = stats.tiers.iter().find(|tier| tier.kind == TierKind::Device);
         Ok(device.is_some_and(|tier| bytes <= tier.capacity))
     }
@@ -241,27 +241,7 @@ impl Writing {
 impl Writing {
     /// Waits for room and gives it: one buffer, or a dictionary of them.
     fn __enter__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        let State::New(regions) = self.swap(State::Done) else {
-            return Err(error(py, Class::Option, "writing(...): the block was entered already."));
-        };
-        let (spool, gpu) = (&self.spool, self.gpu.as_ref());
-        let stream = gpu.map(|gpu| streams::of_block(py, gpu, self.stream, self.to.as_deref()));
-        let ticket = waiting(py, Some(self.version), |wait| {
-            let stream = gpu.zip(stream).map(|(gpu, stream)| streams::borrow(gpu, stream));
-            let stream = stream.transpose()?;
-            let wait = Wait { stream: stream.as_ref(), ..*wait };
-            let mut ticket = spool.save(self.version, regions, &wait)?;
-            if let Some(stream) = &stream {
-                ticket.begin(stream)?;
-            }
-            Ok(ticket)
-        })?;
-        let block = Arc::new(stream.map_or_else(Block::of_host, Block::new));
-        let mut open = Open { ticket, block, temporary: Vec::new(), plain: Vec::new() };
-        let things = self.buffers(py, &mut open).inspect_err(|_| open.block.end())?;
-        let answer = arrange(py, open.ticket.head(), things)?;
-        drop(self.swap(State::Open(Box::new(open))));
-        Ok(answer)
+        self.place.blocks.begin(py, ("writing", self.version), || self.enter(py))
     }
 
     /// Saves the checkpoint, ordered after what is enqueued; after an exception gives it up.
@@ -272,17 +252,74 @@ impl Writing {
         raised: &Bound<'_, PyAny>,
         _traceback: &Bound<'_, PyAny>,
     ) -> PyResult<bool> {
-        let State::Open(open) = self.swap(State::Done) else { return Ok(false) };
+        let end = || self.leave(py, !raised.is_none());
+        self.place.blocks.end(py, ("writing", self.version), end).map(|()| false)
+    }
+
+    fn __repr__(&self) -> String {
+        format!("<unspool.Writing of version {}>", self.version)
+    }
+}
+
+impl Writing {
+    /// Waits for room and gives it: one buffer, or a dictionary of them.
+    fn enter<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let WritingState::New(regions) = self.swap(WritingState::Done) else {
+            return Err(error(py, Class::Option, "writing(...): the block was entered already."));
+        };
+        let (spool, gpu) = (&self.place.spool, self.place.gpu.as_ref());
+        let stream = gpu.map(|gpu| streams::of_block(py, gpu, self.stream, self.to.as_deref()));
+        let blocks = &self.place.blocks;
+        let ticket = waiting(py, Some(self.version), |wait| {
+            let stream = gpu.zip(stream).map(|(gpu, stream)| streams::borrow(gpu, stream));
+            let stream = stream.transpose()?;
+            let wait = Wait { stream: stream.as_ref(), ..*wait };
+            let save = |wait: &Wait<'_>| spool.save(self.version, regions, wait);
+            let granted = blocks.unless_stuck((spool, self.version), &wait, save)?;
+            let mut ticket = match granted {
+                Ok(ticket) => ticket,
+                Err(refusal) => return Ok(Err(refusal)),
+            };
+            if let Some(stream) = &stream {
+                ticket.begin(stream)?;
+            }
+            Ok(Ok(ticket))
+        })?;
+        let ticket = ticket.map_err(|refusal| error(py, Class::Capacity, refusal))?;
+        let block = Arc::new(stream.map_or_else(Block::of_host, Block::new));
+        let (temporary, plain, given) = (Vec::new(), Vec::new(), Vec::new());
+        let mut open = Open { ticket, block, temporary, plain, given };
+        let things = self.buffers(py, &mut open).inspect_err(|_| open.block.end())?;
+        if self.to.is_some() {
+            open.given = things.iter().map(|thing| thing.clone().unbind()).collect();
+        }
+        let answer = arrange(py, open.ticket.head(), things)?;
+        drop(self.swap(WritingState::Open(Box::new(open))));
+        Ok(answer)
+    }
+
+    /// Saves the checkpoint, or gives it up.
+    fn leave(&self, py: Python<'_>, given_up: bool) -> PyResult<()> {
+        let WritingState::Open(mut open) = self.swap(WritingState::Done) else { return Ok(()) };
         open.block.end();
-        let gpu = self.gpu.as_ref();
+        close_to_writes(py, &open.given)?;
+        let gpu = self.place.gpu.as_ref();
         if let (Some(gpu), None) = (gpu, self.stream) {
             streams::gather(py, gpu, open.block.stream())?;
         }
-        let given_up = !raised.is_none();
         detached(py, Some(self.version), || {
             let stream = gpu.map(|gpu| streams::borrow(gpu, open.block.stream())).transpose()?;
             match stream {
-                stream if !given_up => open.commit(stream.as_ref()),
+                stream if !given_up => {
+                    // A GPU computes in memory of its own where its tier is full at the moment.
+                    let sealed = match stream {
+                        None => self.place.written.seal(&mut open.ticket),
+                        Some(_) => None,
+                    };
+                    open.commit(stream.as_ref())?;
+                    self.place.written.keep(self.version, sealed);
+                    Ok(())
+                }
                 Some(stream) => {
                     // The block has an exception of its own.
                     let _ = open.ticket.give_up_on(&stream);
@@ -291,21 +328,17 @@ impl Writing {
                 // Dropping the ticket gives it up.
                 None => Ok(()),
             }
-        })?;
-        Ok(false)
-    }
-
-    fn __repr__(&self) -> String {
-        format!("<unspool.Writing of version {}>", self.version)
+        })
     }
 }
 
 impl Drop for Writing {
     /// A block that was entered and never left is given up.
     fn drop(&mut self) {
-        if let State::Open(open) = self.swap(State::Done) {
+        if let WritingState::Open(open) = self.swap(WritingState::Done) {
+            self.place.blocks.leave("writing", self.version);
             open.block.end();
-            let gpu = self.gpu.clone();
+            let gpu = self.place.gpu.clone();
             let end = move || {
                 let stream = gpu.and_then(|gpu| streams::borrow(&gpu, open.block.stream()).ok());
                 // Without its stream the ticket waits for the whole device when it is dropped.

@@ -11,7 +11,7 @@ use unspool_schedule::{
 
 use super::AT_ONCE;
 use super::interpreter::{counted, refused};
-use super::words::{self, Word};
+use super::words::{self, ActionWord};
 use crate::errors::{Class, error, sentence};
 use crate::panics::guarded;
 
@@ -150,7 +150,7 @@ impl ScheduleCore {
 
     /// The next `count` actions, fewer at the end. As long as the number of steps is not known a
     /// `Forward` is the last one: it may end early.
-    fn take(&self, py: Python<'_>, count: usize) -> PyResult<Vec<Word>> {
+    fn take(&self, py: Python<'_>, count: usize) -> PyResult<Vec<ActionWord>> {
         guarded(py, || {
             let mut schedule = self.inner();
             let mut taken = Vec::with_capacity(count.min(4096));
@@ -196,21 +196,21 @@ impl ScheduleCore {
 
 enum Ran {
     On,
-    Out(Result<(), Refusal>),
+    Out(Result<(), ScheduleRefusal>),
 }
 
-enum Refusal {
+enum ScheduleRefusal {
     Fault(Fault),
     Schedule(ScheduleError),
     NoSteps,
 }
 
-impl Refusal {
+impl ScheduleRefusal {
     fn into_exception(self, py: Python<'_>) -> PyErr {
         match self {
-            Refusal::Fault(fault) => refused(py, &fault),
-            Refusal::Schedule(why) => wrong(py, &why),
-            Refusal::NoSteps => {
+            ScheduleRefusal::Fault(fault) => refused(py, &fault),
+            ScheduleRefusal::Schedule(why) => wrong(py, &why),
+            ScheduleRefusal::NoSteps => {
                 let text = "The number of steps is not known before the forward pass ends: give \
                             `steps` to see what the schedule does when it ends there.";
                 error(py, Class::Schedule, text)
@@ -219,9 +219,9 @@ impl Refusal {
     }
 }
 
-impl From<Fault> for Refusal {
-    fn from(fault: Fault) -> Refusal {
-        Refusal::Fault(fault)
+impl From<Fault> for ScheduleRefusal {
+    fn from(fault: Fault) -> ScheduleRefusal {
+        ScheduleRefusal::Fault(fault)
     }
 }
 
@@ -229,9 +229,9 @@ impl From<Fault> for Refusal {
 fn follow(schedule: &mut AnySchedule, interpreter: &mut Interpreter, steps: Option<u64>) -> Ran {
     for _ in 0..AT_ONCE {
         let Some(action) = schedule.next() else {
-            return Ran::Out(interpreter.finish().map(|_| ()).map_err(Refusal::from));
+            return Ran::Out(interpreter.finish().map(|_| ()).map_err(ScheduleRefusal::from));
         };
-        let followed = interpreter.see(&action).map_err(Refusal::from);
+        let followed = interpreter.see(&action).map_err(ScheduleRefusal::from);
         if let Err(refusal) = followed.and_then(|()| stop(schedule, interpreter, &action, steps)) {
             return Ran::Out(Err(refusal));
         }
@@ -245,15 +245,15 @@ fn stop(
     interpreter: &mut Interpreter,
     action: &Action,
     steps: Option<u64>,
-) -> Result<(), Refusal> {
+) -> Result<(), ScheduleRefusal> {
     if schedule.steps().is_some() {
         return Ok(());
     }
-    let steps = steps.ok_or(Refusal::NoSteps)?;
+    let steps = steps.ok_or(ScheduleRefusal::NoSteps)?;
     match action {
         Action::Forward { to, .. } if *to >= steps => {
-            schedule.finish(steps).map_err(Refusal::Schedule)?;
-            interpreter.stopped_at(steps).map_err(Refusal::from)
+            schedule.finish(steps).map_err(ScheduleRefusal::Schedule)?;
+            interpreter.stopped_at(steps).map_err(ScheduleRefusal::from)
         }
         _ => Ok(()),
     }

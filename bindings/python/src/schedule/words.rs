@@ -10,12 +10,12 @@ use unspool_schedule::Action;
 use crate::errors::{Class, error};
 
 /// An action on its way to Python.
-pub(crate) type Word = (u8, u64, u64, Option<&'static str>);
+pub(crate) type ActionWord = (u8, u64, u64, Option<&'static str>);
 
 const TIERS: [TierKind; 4] = [TierKind::Device, TierKind::Host, TierKind::Disk, TierKind::Remote];
 
 /// The action as a tuple.
-pub(crate) fn word(action: Action) -> Word {
+pub(crate) fn word(action: Action) -> ActionWord {
     match action {
         Action::Forward { from, to } => (0, from, to, None),
         Action::Save { step, tier } => (1, step, 0, tier.map(TierKind::name)),

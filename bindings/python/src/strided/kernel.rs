@@ -1,7 +1,7 @@
 //! The copying itself: loops over runs, specialised for the run lengths of ordinary items.
 
 use super::transpose;
-use super::walk::{Dim, Walk};
+use super::walk::{Dim, StridedWalk};
 
 /// Copies all runs of `walk`, from `strided` to `dense` if `GATHER`, else the other way.
 ///
@@ -9,7 +9,7 @@ use super::walk::{Dim, Walk};
 /// `strided` is the first element of an array that `walk` describes, `dense` points to
 /// `walk.bytes()` bytes, the side that is read is readable, the other writable, and they do not
 /// overlap.
-pub unsafe fn run<const GATHER: bool>(strided: *mut u8, dense: *mut u8, walk: &Walk) {
+pub unsafe fn run<const GATHER: bool>(strided: *mut u8, dense: *mut u8, walk: &StridedWalk) {
     // SAFETY: passed on; the unit has the size of a run in each arm.
     unsafe {
         match walk.unit() {
@@ -19,7 +19,7 @@ pub unsafe fn run<const GATHER: bool>(strided: *mut u8, dense: *mut u8, walk: &W
             4 => loops::<GATHER, Item<4, 16>>(strided, dense, walk, Item),
             8 => loops::<GATHER, Item<8, 8>>(strided, dense, walk, Item),
             16 => loops::<GATHER, Item<16, 4>>(strided, dense, walk, Item),
-            bytes => loops::<GATHER, Run>(strided, dense, walk, Run(bytes)),
+            bytes => loops::<GATHER, RunLength>(strided, dense, walk, RunLength(bytes)),
         }
     }
 }
@@ -67,9 +67,9 @@ impl<const N: usize, const E: usize> Unit for Item<N, E> {
 
 /// A run of any length.
 #[derive(Clone, Copy)]
-struct Run(usize);
+struct RunLength(usize);
 
-impl Unit for Run {
+impl Unit for RunLength {
     #[inline(always)]
     fn bytes(self) -> usize {
         self.0
@@ -97,7 +97,7 @@ unsafe fn copy_one<const GATHER: bool, U: Unit>(strided: *mut u8, dense: *mut u8
 unsafe fn loops<const GATHER: bool, U: Unit>(
     strided: *mut u8,
     dense: *mut u8,
-    walk: &Walk,
+    walk: &StridedWalk,
     unit: U,
 ) {
     let (outer, plane) = Plane::choose(walk);
@@ -141,7 +141,7 @@ pub struct Plane {
 impl Plane {
     /// The innermost loop as columns, and as rows the loop with the smallest step on the strided
     /// side, so that every cache line of both sides is used up while it is near.
-    fn choose(walk: &Walk) -> (Vec<Dim>, Plane) {
+    fn choose(walk: &StridedWalk) -> (Vec<Dim>, Plane) {
         let mut outer = walk.dims().to_vec();
         let single = Dim { extent: 1, stride: 0, dense: 0 };
         let columns = outer.pop().unwrap_or(single);

@@ -7,14 +7,14 @@ mod kernel;
 mod transpose;
 mod walk;
 
-pub use walk::Walk;
+pub use walk::StridedWalk;
 
 /// Copies every element of the array at `src` into `dst`, in C order.
 ///
 /// # Safety
 /// `walk` describes an array whose first element (all indices zero) lies at `src`; every element
 /// of it is readable during the call, and none of them lies in `dst`.
-pub unsafe fn gather(src: *const u8, walk: &Walk, dst: &mut [u8]) {
+pub unsafe fn gather(src: *const u8, walk: &StridedWalk, dst: &mut [u8]) {
     assert_eq!(dst.len(), walk.bytes(), "the dense side holds exactly the elements");
     // SAFETY: the strided side is the caller's promise; the dense side is `dst`, whose length was
     // just compared with the bytes of all elements. A gather only reads through `strided`.
@@ -25,7 +25,7 @@ pub unsafe fn gather(src: *const u8, walk: &Walk, dst: &mut [u8]) {
 ///
 /// # Safety
 /// As for [`gather`], with every element of the array writable during the call.
-pub unsafe fn scatter(src: &[u8], walk: &Walk, dst: *mut u8) {
+pub unsafe fn scatter(src: &[u8], walk: &StridedWalk, dst: *mut u8) {
     assert_eq!(src.len(), walk.bytes(), "the dense side holds exactly the elements");
     // SAFETY: as above; a scatter only reads through `dense`.
     unsafe { kernel::run::<false>(dst, src.as_ptr().cast_mut(), walk) }

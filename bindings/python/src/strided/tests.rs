@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 
-use super::{Walk, gather, scatter};
+use super::{StridedWalk, gather, scatter};
 
 /// An array as slicing and transposing make them: a view of a dense block of bytes.
 #[derive(Clone, Debug)]
@@ -66,8 +66,8 @@ fn build(cuts: &[Cut], order: &[usize], itemsize: usize) -> View {
 }
 
 impl View {
-    fn walk(&self) -> Walk {
-        Walk::new(&self.shape, &self.strides, self.itemsize)
+    fn walk(&self) -> StridedWalk {
+        StridedWalk::new(&self.shape, &self.strides, self.itemsize)
     }
 
     /// Offsets of all elements in C order, by the plain definition.
@@ -136,28 +136,28 @@ proptest! {
 
 #[test]
 fn a_contiguous_array_is_one_run() {
-    let walk = Walk::new(&[3, 4, 5], &[160, 40, 8], 8);
+    let walk = StridedWalk::new(&[3, 4, 5], &[160, 40, 8], 8);
     assert!(walk.is_contiguous());
     assert_eq!(walk.unit(), 480);
 }
 
 #[test]
 fn the_inside_of_a_padded_array_is_one_run_a_row() {
-    let walk = Walk::new(&[3, 4, 5], &[800, 80, 8], 8);
+    let walk = StridedWalk::new(&[3, 4, 5], &[800, 80, 8], 8);
     assert_eq!(walk.unit(), 40);
     assert_eq!(walk.dims().len(), 2);
 }
 
 #[test]
 fn neighbouring_dimensions_that_are_evenly_spaced_are_one_loop() {
-    let walk = Walk::new(&[3, 4, 5], &[320, 80, 16], 8);
+    let walk = StridedWalk::new(&[3, 4, 5], &[320, 80, 16], 8);
     assert_eq!(walk.unit(), 8);
     assert_eq!(walk.dims().len(), 1);
 }
 
 #[test]
 fn broadcast_dimensions_overlap_and_are_gathered() {
-    let walk = Walk::new(&[3, 2], &[0, 1], 1);
+    let walk = StridedWalk::new(&[3, 2], &[0, 1], 1);
     assert!(walk.may_overlap());
     let mut dense = [0; 6];
     // SAFETY: the array spans the two bytes of the literal.
@@ -167,12 +167,12 @@ fn broadcast_dimensions_overlap_and_are_gathered() {
 
 #[test]
 fn windows_that_slide_overlap() {
-    assert!(Walk::new(&[6, 3], &[8, 8], 8).may_overlap());
+    assert!(StridedWalk::new(&[6, 3], &[8, 8], 8).may_overlap());
 }
 
 #[test]
 fn an_empty_array_with_any_strides_has_nothing_to_copy() {
-    let walk = Walk::new(&[0, 4], &[isize::MAX, isize::MIN], 8);
+    let walk = StridedWalk::new(&[0, 4], &[isize::MAX, isize::MIN], 8);
     assert!(walk.is_contiguous() && !walk.may_overlap());
     assert_eq!(walk.bytes(), 0);
 }

@@ -17,7 +17,7 @@ pub struct Dim {
 /// without gaps becomes part of the run: the C-contiguous array of any shape is one run and no
 /// loop.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Walk {
+pub struct StridedWalk {
     /// Bytes of one contiguous run.
     unit: usize,
     /// The loops around the runs, outermost first, in C order.
@@ -26,16 +26,16 @@ pub struct Walk {
     bytes: usize,
 }
 
-impl Walk {
+impl StridedWalk {
     /// The walk over an array of `shape` whose `strides` are in bytes.
     ///
     /// `shape` and `strides` have the same length, and the bytes of all elements fit an `isize`:
     /// whoever takes arrays in has checked that.
-    pub fn new(shape: &[usize], strides: &[isize], itemsize: usize) -> Walk {
+    pub fn new(shape: &[usize], strides: &[isize], itemsize: usize) -> StridedWalk {
         debug_assert_eq!(shape.len(), strides.len());
         let bytes = shape.iter().product::<usize>() * itemsize;
         if bytes == 0 {
-            return Walk { unit: 0, dims: Vec::new(), bytes: 0 };
+            return StridedWalk { unit: 0, dims: Vec::new(), bytes: 0 };
         }
         let mut dims: Vec<Dim> = Vec::with_capacity(shape.len());
         for (&extent, &stride) in shape.iter().zip(strides).filter(|(extent, _)| **extent != 1) {
@@ -43,7 +43,7 @@ impl Walk {
         }
         let unit = absorb_run(&mut dims, itemsize);
         number_dense(&mut dims, unit);
-        Walk { unit, dims, bytes }
+        StridedWalk { unit, dims, bytes }
     }
 
     /// Bytes of all elements together.

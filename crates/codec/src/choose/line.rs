@@ -1,5 +1,5 @@
-//! How long a codec takes for so many bytes, learned from what it took: a fixed part, and one that
-//! grows with the bytes.
+//! The time of a codec by its bytes, learned from measured times: a fixed part, and one that grows
+//! with the bytes.
 
 use unspool_core::Nanos;
 
@@ -9,19 +9,19 @@ pub(super) const NEWEST: f64 = 0.25;
 /// Sizes that differ by less than this part of their mean say nothing about the fixed part.
 const APART: f64 = 0.05;
 
-/// After so many readings a line is relied on. Before that one reading may be far off: something
-/// else may have kept the device busy, which only ever makes it longer.
+/// The number of readings from which on a line is relied on. Of fewer, one may be far too long
+/// because something else kept the device busy.
 const SURE: u32 = 3;
 
 /// Readings of sizes within this part of the mean can be compared with it.
 const ALIKE: f64 = 0.25;
 
-/// How many times the time that was expected a reading counts at the most.
+/// The most that a reading counts, as a multiple of the time that was expected.
 const LONGEST: f64 = 4.0;
 
 /// A straight line through readings of bytes and time, by least squares, neither part of it
-/// negative. While all readings are of about one size, a line through nothing is taken: at that
-/// size both say the same.
+/// negative. While all readings are of about one size, a line through the origin is taken, which
+/// gives the same time at that size.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct Line {
     weight: f64,
@@ -34,7 +34,7 @@ pub struct Line {
 }
 
 impl Line {
-    /// `bytes` took `time`.
+    /// Takes the reading that `bytes` took `time`.
     pub fn saw(&mut self, bytes: u64, time: Nanos) {
         let (bytes, mut seconds) = (bytes as f64, time.0 as f64 * 1e-9);
         let keep = 1.0 - NEWEST;
@@ -53,7 +53,7 @@ impl Line {
         self.products = keep * self.products + NEWEST * bytes * seconds;
     }
 
-    /// Whether `bytes` are about as many as those before.
+    /// Whether `bytes` are about as many as in the readings before.
     fn is_like(&self, bytes: f64) -> bool {
         let mean = self.bytes / self.weight;
         self.is_known() && (bytes - mean).abs() <= ALIKE * mean && mean > 0.0
@@ -71,7 +71,7 @@ impl Line {
         self.weight > 0.0
     }
 
-    /// How long `bytes` take; 0 before the first reading.
+    /// The seconds that `bytes` take; 0 before the first reading.
     #[must_use]
     pub fn seconds(&self, bytes: f64) -> f64 {
         if !self.is_known() {

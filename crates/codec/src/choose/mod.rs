@@ -1,14 +1,14 @@
-//! What `codec="auto"` gives a checkpoint: its bytes as they are, or Twine without loss.
+//! The choice of `codec="auto"` for a checkpoint: its bytes as they are, or Twine without loss.
 //!
-//! A codec costs the application its time in encoder and decoder, each a fixed time and one that
-//! grows with the bytes, and spares it what the link cannot move in the time that the application
-//! computes between two checkpoints anyway. Each checkpoint crosses the link twice, there and back.
-//! Checkpoints are encoded where that costs less than their bytes as they are.
+//! A codec costs the application the time of encoder and decoder, each a fixed time and one that
+//! grows with the bytes. It saves the time by which the link takes longer for the bytes than the
+//! application computes between two checkpoints anyway. Each checkpoint crosses the link twice,
+//! there and back. Checkpoints are encoded where that costs less than their bytes as they are.
 //!
-//! What was measured so far is taken to hold for the next checkpoint. To measure the codec it is
-//! used: once to see the ratio, and some times more, when it is warm, to see the time, but only
-//! where it could still win. Data change in the course of a run (a wavefield fills its grid), so
-//! old readings are forgotten, and the codec is tried again, less and less often where that was in
+//! Earlier measurements are taken to hold for the next checkpoint. A trial uses the codec in order
+//! to measure it: once to see the ratio, and some times more, when it is warm, to see the time, but
+//! only where it could still win. Data change in the course of a run (a wavefield fills its grid),
+//! so old readings are forgotten, and trials are repeated, less and less often where they were in
 //! vain: on two of sixteen checkpoints at the most.
 
 mod line;
@@ -23,27 +23,28 @@ use unspool_core::Nanos;
 /// Checkpoints from one trial to the next.
 const APART: u64 = 16;
 
-/// What the codec has to save of the cost before it is worth anything.
+/// The part of the cost that the codec has to save to be chosen.
 const MARGIN: f64 = 0.02;
 
-/// After so many checkpoints without it the codec is tried once more; twice as many after each time
-/// that it was in vain, up to the second number.
+/// The checkpoints without the codec after which it is tried once more; doubled after each trial in
+/// vain, up to the second number.
 const AGAIN: (u64, u64) = (64, 1024);
 
-/// A ratio that is off by more than this part of what it was says that the data have changed.
+/// The relative change of the ratio that shows that the data have changed.
 const CHANGED: f64 = 0.1;
 
-/// What is known when a checkpoint is about to be saved.
+/// The situation in which a checkpoint is about to be saved.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Situation {
     /// Bytes of its values.
     pub bytes: u64,
-    /// Its regions, each of which is decoded by itself.
+    /// Number of its regions, each of which is decoded by itself.
     pub regions: u64,
     /// Bytes per second of the slowest link that the history goes over; `None` while it stays in
     /// the fastest tier.
     pub link: Option<f64>,
-    /// The time between two checkpoints in which the link works for nothing.
+    /// The time that the application computes between two checkpoints, in which the link costs
+    /// nothing.
     pub lead: Nanos,
 }
 
@@ -58,28 +59,29 @@ impl Situation {
 /// Why a checkpoint is encoded, or is not.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Reason {
-    /// The history stays in the fastest tier: while nothing moves there is nothing to spare.
+    /// The history stays in the fastest tier, so no link costs time.
     Stays,
-    /// The link keeps up with the application: it waits for nothing.
+    /// The link keeps up with the application, which does not wait for it.
     KeepsUp,
-    /// It costs least.
+    /// The choice costs least.
     Cheapest,
-    /// To measure the codec.
+    /// The codec is being measured.
     Trial,
 }
 
-/// What a checkpoint gets.
+/// The decision for a checkpoint.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Decision {
     /// Whether it is encoded.
     pub encodes: bool,
-    /// Why.
+    /// Why it is encoded or is not.
     pub reason: Reason,
-    /// The checkpoint before was encoded: what the codec needs is there, so its time counts.
+    /// Whether the checkpoint before was encoded: the codec then has all that it needs, and its
+    /// time counts.
     pub is_warm: bool,
 }
 
-/// For how many checkpoints what was decided.
+/// The numbers of checkpoints by decision.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Decisions {
     /// Kept as they are, because the history stayed in the fastest tier.
@@ -104,12 +106,12 @@ pub struct Chooser {
     counts: Decisions,
     /// Decisions so far.
     now: u64,
-    /// The decision with which the codec was taken last, and tried last.
+    /// The number of the decision that used the codec last, and of the last trial.
     last: Option<u64>,
     tried: Option<u64>,
     /// Decisions without the codec until it is tried again.
     patience: u64,
-    /// It was tried cold, and is to be seen warm.
+    /// The codec was tried cold, and is to be tried warm next.
     again: bool,
     was_encoded: bool,
     latest: Option<Reason>,
@@ -134,7 +136,7 @@ impl Default for Chooser {
 }
 
 impl Chooser {
-    /// What was decided so far.
+    /// The numbers of checkpoints by decision so far.
     #[must_use]
     pub fn counts(&self) -> Decisions {
         self.counts
@@ -169,7 +171,7 @@ impl Chooser {
         Some(parts * self.decode.seconds(bytes as f64 / parts))
     }
 
-    /// What the next checkpoint gets.
+    /// Decides for the next checkpoint.
     pub fn decide(&mut self, situation: &Situation) -> Decision {
         let (encodes, reason) = self.decided(situation);
         let decision = Decision { encodes, reason, is_warm: encodes && self.was_encoded };
@@ -201,7 +203,7 @@ impl Chooser {
         (self.ratio > 0.0).then(|| work + situation.stall(link, self.ratio))
     }
 
-    /// What the codec costs at least, with the best that may come of looking at it now.
+    /// The least that the codec can cost, with the best result that a trial could have.
     fn least(&self, situation: &Situation, link: f64) -> f64 {
         let work = self.work(situation).filter(|_| self.encode.is_sure()).unwrap_or(0.0);
         let is_fresh = self.ratio > 0.0 && !self.is_due();
@@ -219,7 +221,7 @@ impl Chooser {
         self.again || (is_apart && (!self.encode.is_sure() || self.is_due()))
     }
 
-    /// Whether it is time to look at the codec, again or at all.
+    /// Whether it is time for a trial.
     fn is_due(&self) -> bool {
         self.last.is_none_or(|last| self.now.saturating_sub(last) >= self.patience)
     }
@@ -247,14 +249,14 @@ impl Chooser {
     fn note_trial(&mut self) {
         self.counts.tried += 1;
         if self.is_due() && self.last.is_some() {
-            // If that is in vain, the next look is later.
+            // If this trial is in vain, the next one is later.
             self.patience = (2 * self.patience).min(AGAIN.1);
         }
         self.tried = Some(self.now);
         self.again = !self.again && !self.encode.is_sure();
     }
 
-    /// A checkpoint of `bytes` that was encoded takes `stored` bytes.
+    /// Notes that a checkpoint of `bytes` was encoded in `stored` bytes.
     pub fn saved(&mut self, bytes: u64, stored: u64) {
         if bytes == 0 {
             return;
@@ -262,20 +264,20 @@ impl Chooser {
         let ratio = bytes as f64 / stored.max(1) as f64;
         let is_first = self.ratio == 0.0;
         let is_expected = !is_first && (ratio / self.ratio - 1.0).abs() <= CHANGED;
-        // After a change the past says nothing.
+        // After a change earlier ratios do not count.
         self.ratio = if is_expected { self.ratio + NEWEST * (ratio - self.ratio) } else { ratio };
         if !is_first && !is_expected {
-            // What was in vain may not be any more.
+            // Trials that were in vain may succeed now.
             self.patience = AGAIN.0;
         }
     }
 
-    /// The codec took `time` to encode a checkpoint of `bytes`.
+    /// Notes that the codec took `time` to encode a checkpoint of `bytes`.
     pub fn encoded(&mut self, bytes: u64, time: Nanos) {
         self.encode.saw(bytes, time);
     }
 
-    /// The codec took `time` to decode a region of `bytes`.
+    /// Notes that the codec took `time` to decode a region of `bytes`.
     pub fn decoded(&mut self, bytes: u64, time: Nanos) {
         self.decode.saw(bytes, time);
     }

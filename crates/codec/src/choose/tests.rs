@@ -1,4 +1,4 @@
-//! What is chosen, by tables, against the model, and over whole runs.
+//! The choice, by tables, against the model, and over whole runs.
 
 use std::vec::Vec;
 
@@ -9,7 +9,7 @@ use super::*;
 const GB: f64 = 1e9;
 const BYTES: u64 = 100_000_000;
 
-/// A codec as it is in truth.
+/// The true ratio and times of a codec.
 #[derive(Clone, Copy, Debug)]
 struct Truth {
     ratio: f64,
@@ -37,8 +37,8 @@ fn at(link: f64, lead: f64) -> Situation {
     Situation { bytes: BYTES, regions: 1, link: Some(link * GB), lead: nanos(lead * 1e-3) }
 }
 
-/// A checkpoint was encoded and decoded, and all that is known.
-fn tell(chooser: &mut Chooser, truth: &Truth, bytes: u64) {
+/// Reports the encoding and decoding of a checkpoint.
+fn report(chooser: &mut Chooser, truth: &Truth, bytes: u64) {
     let time = truth.seconds(bytes);
     chooser.saved(bytes, ((bytes as f64 / truth.ratio) as u64).max(1));
     chooser.encoded(bytes, nanos(time));
@@ -46,9 +46,9 @@ fn tell(chooser: &mut Chooser, truth: &Truth, bytes: u64) {
 }
 
 /// Whether checkpoints are encoded when all is known of the codec.
-fn settled(truth: &Truth, situation: &Situation) -> bool {
+fn encodes_when_measured(truth: &Truth, situation: &Situation) -> bool {
     let mut chooser = Chooser::default();
-    (0..3).for_each(|_| tell(&mut chooser, truth, situation.bytes));
+    (0..3).for_each(|_| report(&mut chooser, truth, situation.bytes));
     chooser.last = Some(0);
     let decision = chooser.decide(situation);
     assert_ne!(decision.reason, Reason::Trial);
@@ -58,16 +58,16 @@ fn settled(truth: &Truth, situation: &Situation) -> bool {
 #[test]
 fn the_cheapest_way_is_taken() {
     let (fast, slow) = (codec(4.0, 500.0), codec(4.0, 0.5));
-    // A call of a tenth of a second, and no more to it.
+    // A call of a tenth of a second, whatever it carries.
     let called = Truth { ratio: 8.0, fixed: 0.1, rate: 1000.0 * GB };
     let table: [(f64, f64, Truth, bool); 9] = [
         // A link that keeps up needs no codec.
         (50.0, 10.0, fast, false),
-        // One that does not is spared by a codec that is fast enough, and not by a slow one.
+        // A link that does not is worth a codec that is fast enough, and not a slow one.
         (1.0, 10.0, fast, true),
         (1.0, 10.0, slow, false),
         (0.1, 10.0, slow, true),
-        // What cannot be made smaller is left as it is.
+        // Data that cannot be made smaller are left as they are.
         (1.0, 10.0, codec(1.0, 500.0), false),
         (1.0, 10.0, codec(1.01, 500.0), false),
         (1.0, 10.0, codec(1.1, 500.0), true),
@@ -76,7 +76,7 @@ fn the_cheapest_way_is_taken() {
         (1.0, 30.0, called, false),
     ];
     for (row, (link, lead, truth, expected)) in table.into_iter().enumerate() {
-        assert_eq!(settled(&truth, &at(link, lead)), expected, "row {row}");
+        assert_eq!(encodes_when_measured(&truth, &at(link, lead)), expected, "row {row}");
     }
 }
 
@@ -85,7 +85,7 @@ fn a_codec_with_a_fixed_time_wins_with_large_checkpoints_only() {
     let called = Truth { ratio: 3.0, fixed: 2e-3, rate: 500.0 * GB };
     let mut chooser = Chooser::default();
     for bytes in [1_000_000, 4_000_000, 2_000_000, 8_000_000] {
-        tell(&mut chooser, &called, bytes);
+        report(&mut chooser, &called, bytes);
     }
     chooser.last = Some(0);
     let mut encodes = |bytes| {
@@ -104,7 +104,7 @@ fn nothing_is_encoded_while_the_history_stays_where_it_is_saved() {
     assert_eq!((kept_up.encodes, kept_up.reason), (false, Reason::KeepsUp));
 }
 
-/// A run of `count` checkpoints whose codec is as `truth` says: the decisions.
+/// The decisions of a run of `count` checkpoints with this codec.
 fn run(chooser: &mut Chooser, count: u64, situation: &Situation, truth: Truth) -> Vec<Decision> {
     let one = |_| {
         let (decision, bytes) = (chooser.decide(situation), situation.bytes);
@@ -162,10 +162,10 @@ fn data_that_change_are_noticed() {
     let first = run(&mut chooser, 2000, &at(1.0, 0.0), codec(1.0, 500.0));
     assert!(!first[1990].encodes);
     let second = run(&mut chooser, 3000, &at(1.0, 0.0), codec(8.0, 100.0));
-    // The last trials were far apart; from the first that shows the change on, it is in use.
+    // The last trials were far apart; the codec is in use from the first that shows the change on.
     let noticed = second.iter().position(|decision| decision.encodes).unwrap();
-    let settled = second.iter().rposition(|decision| !decision.encodes).unwrap_or(0);
-    assert!(settled <= noticed + 100, "noticed at {noticed}, settled at {settled}");
+    let last_raw = second.iter().rposition(|decision| !decision.encodes).unwrap_or(0);
+    assert!(last_raw <= noticed + 100, "noticed at {noticed}, raw until {last_raw}");
     let third = run(&mut chooser, 300, &at(1.0, 0.0), codec(1.0, 500.0));
     assert!(third[20..].iter().filter(|decision| decision.encodes).count() <= 40);
 }
@@ -190,9 +190,9 @@ fn a_trial_that_was_cut_off_is_taken_up_again() {
 }
 
 #[test]
-fn figures_that_make_no_sense_do_no_harm() {
+fn numbers_that_make_no_sense_do_no_harm() {
     let odd = Truth { ratio: 1e-300, fixed: 0.0, rate: 1e300 };
-    assert!(!settled(&odd, &at(1.0, 0.0)));
+    assert!(!encodes_when_measured(&odd, &at(1.0, 0.0)));
     let mut chooser = Chooser::default();
     chooser.saved(0, 0);
     chooser.encoded(0, Nanos(0));
@@ -224,7 +224,7 @@ fn one_reading_that_is_far_off_does_no_harm() {
     (0..5).for_each(|_| line.saw(1_000_000, quick));
     line.saw(1_000_000, slow);
     assert!(line.seconds(1e6) < 2e-3, "{line:?}");
-    // What stays slow is believed.
+    // A time that stays slow is believed.
     (0..10).for_each(|_| line.saw(1_000_000, slow));
     assert!(line.seconds(1e6) > 3e-2, "{line:?}");
 }
@@ -249,7 +249,7 @@ fn truth() -> impl Strategy<Value = Truth> {
     (0.9..50.0, 0.0..1e-2, 1e8..1e12).prop_map(|(ratio, fixed, rate)| Truth { ratio, fixed, rate })
 }
 
-/// What the model says that a codec costs, from the truth.
+/// The cost of a codec by the model, from the truth.
 fn model(truth: &Truth, situation: &Situation) -> f64 {
     let (bytes, link) = (situation.bytes as f64, situation.link.unwrap_or(f64::INFINITY));
     let stall = 2.0 * (bytes / truth.ratio / link - situation.lead.0 as f64 * 1e-9).max(0.0);
@@ -267,9 +267,9 @@ proptest! {
         let situation = Situation { bytes, regions: 1, link: Some(link), lead: nanos(lead) };
         let raw = model(&Truth { ratio: 1.0, fixed: 0.0, rate: f64::INFINITY }, &situation);
         let coded = model(&truth, &situation);
-        let cost = if settled(&truth, &situation) { coded } else { raw };
+        let cost = if encodes_when_measured(&truth, &situation) { coded } else { raw };
         prop_assert!(cost <= raw * (1.0 + 1e-6));
-        // The bytes as they are stay where the codec is a hair better.
+        // The codec is not chosen where it is better by less than the margin.
         prop_assert!(cost * (1.0 - MARGIN) <= raw.min(coded) + 1e-7, "{cost}, {raw}, {coded}");
     }
 

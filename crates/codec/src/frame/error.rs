@@ -17,9 +17,9 @@ pub struct FrameError {
 /// The kinds of refusal.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum FrameErrorKind {
-    /// It does not begin like a frame.
+    /// The bytes do not begin like a frame.
     Foreign,
-    /// It ends too early.
+    /// The bytes end too early.
     Truncated,
     /// A newer version of Unspool wrote it, with something that this one does not know.
     Newer,
@@ -59,8 +59,8 @@ impl FrameError {
         self.at
     }
 
-    /// What the core has to be told when a stored frame is refused. A frame of a newer version
-    /// is intact: it must be kept, so it does not count as corrupt.
+    /// The failure to report to the core when a stored frame is refused. A frame of a newer version
+    /// is intact and must be kept, so it does not count as corrupt.
     #[must_use]
     pub fn failure(&self) -> Failure {
         match self.kind {

@@ -1,4 +1,4 @@
-//! The head of a frame: what it says and how it is written.
+//! The head of a frame: its content and how it is written.
 
 use std::collections::HashSet;
 use std::ops::Range;
@@ -9,11 +9,11 @@ use super::limits::{
     FIXED_BYTES, FORMAT_VERSION, HEAD_ALIGNMENT, HEAD_CHECKSUM_AT, MAGIC, MAX_HEAD_BYTES,
     MAX_REGIONS, PACKING_BYTES, PLAIN_VERSION,
 };
-use super::region::{Region, RegionSpec, Size, quoted};
+use super::region::{Region, RegionSpec, StoredSize, quoted};
 use crate::codec::CodecId;
 use crate::outer::OuterId;
 
-/// What a frame holds, and where.
+/// The arrays of a frame and their places.
 ///
 /// Made by [`Head::layout`], [`Head::encoded`] and [`parse_head`](crate::parse_head), which check
 /// every rule of the format. A head whose fields were changed afterwards may break them; encoding
@@ -27,8 +27,10 @@ pub struct Head {
     pub regions: Vec<Region>,
     /// Bytes of the payload, as memory tiers hold it: up to the last stored byte of the last array.
     pub payload_bytes: u64,
-    /// What a store holds instead of the payload, if it is packed there.
+    /// The packing of the payload in a store, if it is packed there.
     pub packed: Option<Packed>,
+    /// Whether any array was encoded when it was made: asked for each array of many.
+    pub(super) encoded: bool,
 }
 
 /// A payload that an outer coder has packed.
@@ -36,12 +38,12 @@ pub struct Head {
 pub struct Packed {
     /// The outer coder.
     pub coder: OuterId,
-    /// Bytes that the store holds behind the head: at least one, and fewer than the payload has.
+    /// Bytes that the store holds after the head: at least one, and fewer than the payload has.
     pub bytes: u64,
 }
 
 /// An array, its codec and its size in the payload.
-type Placing = (RegionSpec, CodecId, Size);
+type Placing = (RegionSpec, CodecId, StoredSize);
 
 impl Head {
     /// Places arrays that are not encoded one after the other, each at a multiple of 64 bytes.
@@ -50,7 +52,7 @@ impl Head {
     /// When the arrays exceed a limit of the format (number, rank, dimension, length of names,
     /// bytes of the payload or of the head), and when two of them have the same name.
     pub fn layout(version: i64, specs: Vec<RegionSpec>) -> Result<Head, FrameError> {
-        let plain = |spec| (spec, CodecId::Raw, Size::Plain);
+        let plain = |spec| (spec, CodecId::Raw, StoredSize::Plain);
         Head::place(version, specs.into_iter().map(plain))
     }
 
@@ -66,13 +68,13 @@ impl Head {
         stored: &[u64],
     ) -> Result<Head, FrameError> {
         check_count(arrays.len(), stored)?;
-        let sized = |((spec, codec), &stored)| (spec, codec, Size::Exactly(stored));
+        let sized = |((spec, codec), &stored)| (spec, codec, StoredSize::Exactly(stored));
         Head::place(version, arrays.into_iter().zip(stored).map(sized))
     }
 
-    /// The largest that [`Head::encoded`] can make of these arrays when no stream is longer than
-    /// `most` says; for arrays that are not encoded `most` does not count. Room for its payload is
-    /// room for theirs.
+    /// The largest head that [`Head::encoded`] can make of these arrays when no stream is longer
+    /// than `most` says; for arrays that are not encoded `most` does not count. Room for its
+    /// payload is enough for all of them.
     ///
     /// # Errors
     /// Those of [`Head::layout`], and when `most` has not one length for every array.
@@ -82,11 +84,12 @@ impl Head {
         most: &[u64],
     ) -> Result<Head, FrameError> {
         check_count(arrays.len(), most)?;
-        let sized = |((spec, codec), &most)| (spec, codec, Size::AtMost(most));
+        let sized = |((spec, codec), &most)| (spec, codec, StoredSize::AtMost(most));
         Head::place(version, arrays.into_iter().zip(most).map(sized))
     }
 
-    /// The same arrays with other lengths of their streams: what [`Head::encoded`] makes of them.
+    /// The head that [`Head::encoded`] makes of the same arrays with other lengths of their
+    /// streams.
     ///
     /// # Errors
     /// Those of [`Head::encoded`].
@@ -114,7 +117,8 @@ impl Head {
             let what = format!("two arrays have the name {}", quoted(name));
             return Err(FrameError::new(FrameErrorKind::Invalid, what));
         }
-        let head = Head { version, regions, payload_bytes, packed: None };
+        let encoded = any_encoded(&regions);
+        let head = Head { version, regions, payload_bytes, packed: None, encoded };
         head.check_encoded_len()?;
         Ok(head)
     }
@@ -157,7 +161,7 @@ impl Head {
         self.encoded_len().saturating_add(self.stored_bytes())
     }
 
-    /// Bytes behind the head in a store.
+    /// Bytes after the head in a store.
     #[must_use]
     pub fn stored_bytes(&self) -> u64 {
         self.packed.map_or(self.payload_bytes, |packed| packed.bytes)
@@ -166,12 +170,16 @@ impl Head {
     /// Whether any array is encoded.
     #[must_use]
     pub fn is_encoded(&self) -> bool {
-        self.regions.iter().any(|region| region.codec != CodecId::Raw)
+        self.encoded
     }
 
-    /// The lowest version that can say what this head says.
+    /// The lowest version of the format that can express this head.
     pub(crate) fn format_version(&self) -> u32 {
-        if self.packed.is_some() || self.is_encoded() { FORMAT_VERSION } else { PLAIN_VERSION }
+        if self.packed.is_some() || any_encoded(&self.regions) {
+            FORMAT_VERSION
+        } else {
+            PLAIN_VERSION
+        }
     }
 
     /// The array with this name, if there is one.
@@ -234,6 +242,10 @@ impl Packed {
     pub(crate) fn fits(self, payload_bytes: u64) -> bool {
         self.bytes > 0 && self.bytes < payload_bytes
     }
+}
+
+pub(super) fn any_encoded(regions: &[Region]) -> bool {
+    regions.iter().any(|region| region.codec != CodecId::Raw)
 }
 
 fn check_count(arrays: usize, lengths: &[u64]) -> Result<(), FrameError> {
@@ -307,8 +319,8 @@ fn pad(out: &mut Vec<u8>, alignment: usize) {
     out.resize(out.len().next_multiple_of(alignment), 0);
 }
 
-/// A count that the limits keep within its field. Where a caller changed a head beyond them the
-/// largest value is written, and the parser refuses the contradiction.
+/// A count as its field holds it. The limits keep it within the field; where a caller has changed a
+/// head beyond them, the largest value is written, which the parser refuses.
 fn saturate<T: TryFrom<usize> + Bounded>(count: usize) -> T {
     T::try_from(count).unwrap_or(T::MAX)
 }

@@ -48,5 +48,11 @@ pub(crate) const PACKING_BYTES: usize = 32;
 /// Bytes of an entry of the region table before its shape.
 pub(crate) const ENTRY_BYTES: usize = 48;
 
+/// Where the length of the head lies in it, in all versions of the format.
+pub(crate) const HEAD_BYTES_AT: usize = 16;
+
 /// Where the checksum of the head lies in it; these 8 bytes count as zero in that checksum.
 pub(crate) const HEAD_CHECKSUM_AT: usize = 24;
+
+/// Where the user version lies in the head.
+pub(crate) const VERSION_AT: usize = 48;

@@ -14,5 +14,5 @@ pub use limits::{
     FORMAT_VERSION, HEAD_ALIGNMENT, MAGIC, MAX_DIMENSION, MAX_HEAD_BYTES, MAX_NAME_BYTES,
     MAX_PAYLOAD_BYTES, MAX_RANK, MAX_REGIONS, MAX_TAG_BYTES, REGION_ALIGNMENT,
 };
-pub use parse::{head_len, parse_head};
+pub use parse::{head_len, parse_head, version_of};
 pub use region::{Region, RegionSpec};

@@ -1,10 +1,12 @@
 //! The parser of heads: bytes of any origin go in, a head or a reason comes out.
 
 use super::error::{FrameError, FrameErrorKind};
-use super::head::{Head, Packed, fixed_bytes, head_bytes, head_checksum, repeated_name};
+use super::head::{
+    Head, Packed, any_encoded, fixed_bytes, head_bytes, head_checksum, repeated_name,
+};
 use super::limits::{
-    ENTRY_BYTES, FIXED_BYTES, FORMAT_VERSION, HEAD_ALIGNMENT, HEAD_CHECKSUM_AT, MAGIC,
-    MAX_HEAD_BYTES, MAX_REGIONS, PACKING_BYTES, PLAIN_VERSION, REGION_ALIGNMENT,
+    ENTRY_BYTES, FIXED_BYTES, FORMAT_VERSION, HEAD_ALIGNMENT, HEAD_BYTES_AT, HEAD_CHECKSUM_AT,
+    MAGIC, MAX_HEAD_BYTES, MAX_REGIONS, PACKING_BYTES, PLAIN_VERSION, REGION_ALIGNMENT, VERSION_AT,
 };
 use super::region::{Region, check, entry_bytes, quoted};
 use crate::codec::CodecId;
@@ -14,11 +16,12 @@ use crate::outer::OuterId;
 /// The length of the head in bytes, from the first 64 bytes or more of a frame.
 ///
 /// It says how much to read before [`parse_head`]; the checksum of the head is not checked yet,
-/// only that the length is one that a head can have.
+/// only that the length is one that a head can have. The place of the length is the same in all
+/// versions of the format, so the version is not looked at: without the checksum it proves nothing.
 ///
 /// # Errors
-/// When the bytes are fewer than 64, are not the beginning of a frame, or come from a newer
-/// format.
+/// When the bytes are fewer than 64, are not the beginning of a frame, or name a length that no
+/// head has.
 pub fn head_len(start: &[u8]) -> Result<u64, FrameError> {
     let seen = start.len().min(MAGIC.len());
     if start[..seen] != MAGIC[..seen] {
@@ -27,13 +30,21 @@ pub fn head_len(start: &[u8]) -> Result<u64, FrameError> {
     if start.len() < FIXED_BYTES {
         return Err(truncated(start.len(), FIXED_BYTES as u64));
     }
-    let mut input = Input { bytes: start, at: MAGIC.len() };
-    input.format_version()?;
-    input.u32()?;
-    input.head_bytes()
+    Input { bytes: start, at: HEAD_BYTES_AT }.head_bytes()
 }
 
-/// Reads a head and the checksum of its payload. `bytes` may go on behind the head.
+/// The user version in the first 64 bytes or more of a frame, for bytes that something else than
+/// the checksum of the head vouches for, such as a copy of them.
+///
+/// `None` when these bytes are not the beginning of a frame whose format version is known.
+#[must_use]
+pub fn version_of(start: &[u8]) -> Option<i64> {
+    head_len(start).ok()?;
+    Input { bytes: start, at: MAGIC.len() }.format_version().ok()?;
+    Input { bytes: start, at: VERSION_AT }.take().ok().map(i64::from_le_bytes)
+}
+
+/// Reads a head and the checksum of its payload. `bytes` may go on after the head.
 ///
 /// # Errors
 /// When the bytes are not exactly what [`Head::encode`] makes of some head: a foreign file, an
@@ -66,14 +77,14 @@ fn truncated(found: usize, expected: u64) -> FrameError {
     FrameError::new(FrameErrorKind::Truncated, what)
 }
 
-/// Bytes and the place up to which they are read.
+/// The bytes and the place up to which they were read.
 struct Input<'a> {
     bytes: &'a [u8],
     at: usize,
 }
 
 /// The fixed part of a region table entry.
-struct Entry {
+struct RegionEntry {
     start: usize,
     bytes: usize,
     name_bytes: usize,
@@ -108,7 +119,8 @@ impl<'a> Input<'a> {
             let what = format!("the payload has {payload_bytes} bytes, the arrays end at {end}");
             return Err(malformed(what).at(32));
         }
-        let head = Head { version, regions, payload_bytes, packed };
+        let encoded = any_encoded(&regions);
+        let head = Head { version, regions, payload_bytes, packed, encoded };
         if format != head.format_version() {
             let what = format!("nothing is encoded or packed, but the format version is {format}");
             return Err(malformed(what).at(MAGIC.len()));
@@ -144,10 +156,11 @@ impl<'a> Input<'a> {
         {
             return Ok(bytes);
         }
-        Err(malformed(format!(
+        // The checksum covers bytes that are not known to be there, so no writer can be blamed.
+        let what = format!(
             "a head of {bytes} bytes is not a multiple of {HEAD_ALIGNMENT} up to {MAX_HEAD_BYTES}"
-        ))
-        .at(at))
+        );
+        Err(FrameError::new(FrameErrorKind::Damaged, what).at(at))
     }
 
     /// The number of regions and the bytes of the region table.
@@ -168,7 +181,7 @@ impl<'a> Input<'a> {
         Ok((count, table_bytes))
     }
 
-    /// How the store holds the payload.
+    /// The packing of the payload in the store.
     fn packing(&mut self, payload_bytes: u64) -> Result<Option<Packed>, FrameError> {
         let at = self.at;
         let code = self.u16()?;
@@ -221,11 +234,11 @@ impl<'a> Input<'a> {
         let bytes = check(&name, &dtype, &shape)
             .map_err(|e| malformed(e.what().to_owned()).at(entry.start))?;
         check_place(&entry, &name, bytes, end)?;
-        let Entry { offset, codec, stored, .. } = entry;
+        let RegionEntry { offset, codec, stored, .. } = entry;
         Ok(Region { name, dtype, shape, offset, bytes, codec, stored })
     }
 
-    fn entry(&mut self, format: u32) -> Result<Entry, FrameError> {
+    fn entry(&mut self, format: u32) -> Result<RegionEntry, FrameError> {
         let start = self.at;
         let bytes = self.u32()? as usize;
         let name_bytes = usize::from(self.u16()?);
@@ -244,7 +257,7 @@ impl<'a> Input<'a> {
             let what = format!("an unencoded array has {length} bytes but is stored in {stored}");
             return Err(malformed(what).at(start + 40));
         }
-        Ok(Entry {
+        Ok(RegionEntry {
             start,
             bytes,
             name_bytes,
@@ -315,7 +328,7 @@ impl<'a> Input<'a> {
     }
 }
 
-fn dtype(entry: &Entry, tag: String) -> Result<Dtype, FrameError> {
+fn dtype(entry: &RegionEntry, tag: String) -> Result<Dtype, FrameError> {
     if entry.dtype_code == OPAQUE_CODE {
         return Ok(Dtype::Opaque { itemsize: entry.itemsize, tag });
     }
@@ -332,8 +345,8 @@ fn dtype(entry: &Entry, tag: String) -> Result<Dtype, FrameError> {
     Ok(dtype)
 }
 
-/// Checks where an array lies: at the first multiple of 64 bytes behind the one before it.
-fn check_place(entry: &Entry, name: &str, bytes: u64, end: u64) -> Result<(), FrameError> {
+/// Checks where an array lies: at the first multiple of 64 bytes after the one before it.
+fn check_place(entry: &RegionEntry, name: &str, bytes: u64, end: u64) -> Result<(), FrameError> {
     let refuse = |at: usize, what: String| {
         let what = format!("array {} {what}", quoted(name));
         Err(malformed(what).at(entry.start + at))
@@ -349,10 +362,7 @@ fn check_place(entry: &Entry, name: &str, bytes: u64, end: u64) -> Result<(), Fr
         return refuse(24, format!("begins at {offset}, within the array before it up to {end}"));
     }
     if offset != end.next_multiple_of(REGION_ALIGNMENT) {
-        return refuse(
-            24,
-            format!("begins at {offset}, too far behind the one before it at {end}"),
-        );
+        return refuse(24, format!("begins at {offset}, too far after the one before it at {end}"));
     }
     let stored = entry.stored;
     if stored > super::limits::MAX_PAYLOAD_BYTES.saturating_sub(offset) {

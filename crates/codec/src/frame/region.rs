@@ -39,7 +39,7 @@ pub struct Region {
     pub offset: u64,
     /// Its length in bytes when it is decoded: the product of `shape` and the item size.
     pub bytes: u64,
-    /// What made its bytes in the payload.
+    /// The codec that made its bytes in the payload.
     pub codec: CodecId,
     /// Its bytes in the payload; equal to `bytes` when it is not encoded.
     pub stored: u64,
@@ -47,18 +47,23 @@ pub struct Region {
 
 /// How many bytes of the payload an array takes.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Size {
-    /// Those that it has.
+pub(crate) enum StoredSize {
+    /// As many as the array has.
     Plain,
-    /// Those of its stream; an array that is not encoded has to name its own length.
+    /// As many as its stream has; an array that is not encoded has to name its own length.
     Exactly(u64),
-    /// At most those of its stream; an array that is not encoded takes its own length.
+    /// At most as many as its stream has; an array that is not encoded takes its own length.
     AtMost(u64),
 }
 
 impl RegionSpec {
-    /// Checks the limits and places the array behind the byte `end` of the payload.
-    pub(crate) fn place(self, end: u64, codec: CodecId, size: Size) -> Result<Region, FrameError> {
+    /// Checks the limits and places the array after the byte `end` of the payload.
+    pub(crate) fn place(
+        self,
+        end: u64,
+        codec: CodecId,
+        size: StoredSize,
+    ) -> Result<Region, FrameError> {
         let bytes = check(&self.name, &self.dtype, &self.shape)?;
         let stored = self.stored(bytes, codec, size)?;
         let offset = end.next_multiple_of(REGION_ALIGNMENT);
@@ -73,17 +78,17 @@ impl RegionSpec {
         Ok(Region { name, dtype, shape, offset, bytes, codec, stored })
     }
 
-    fn stored(&self, bytes: u64, codec: CodecId, size: Size) -> Result<u64, FrameError> {
+    fn stored(&self, bytes: u64, codec: CodecId, size: StoredSize) -> Result<u64, FrameError> {
         match (codec, size) {
-            (CodecId::Raw, Size::Exactly(stored)) if stored != bytes => {
+            (CodecId::Raw, StoredSize::Exactly(stored)) if stored != bytes => {
                 let name = quoted(&self.name);
                 let what = format!(
                     "array {name} is not encoded and has {bytes} bytes, but {stored} are given"
                 );
                 Err(FrameError::new(FrameErrorKind::Invalid, what))
             }
-            (CodecId::Raw, _) | (_, Size::Plain) => Ok(bytes),
-            (_, Size::Exactly(stored) | Size::AtMost(stored)) => Ok(stored),
+            (CodecId::Raw, _) | (_, StoredSize::Plain) => Ok(bytes),
+            (_, StoredSize::Exactly(stored) | StoredSize::AtMost(stored)) => Ok(stored),
         }
     }
 }

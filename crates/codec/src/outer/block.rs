@@ -5,9 +5,13 @@ use zstd::bulk::{Compressor, Decompressor};
 
 use super::numbers::Numbers;
 use super::{Outer, OuterId};
+use crate::memory::{copied, has_memory};
 
-/// The level of Zstandard in archives: above it packing takes twice the time for one part in a
-/// hundred.
+/// The most bytes that a coder needs in order to begin with a block.
+const CONTEXT: usize = 1 << 20;
+
+/// The level of Zstandard in archives: above it packing takes twice the time to save one part in
+/// a hundred.
 const ARCHIVE_LEVEL: i32 = 9;
 
 /// How a block is packed.
@@ -40,10 +44,10 @@ impl Method {
     }
 }
 
-/// What packs blocks, one after the other, in one thread.
+/// A packer of blocks, one after the other, in one thread.
 pub(super) struct Packer {
     outer: Outer,
-    /// `None` without memory for it: blocks are then stored as they are.
+    /// `None` when there was no memory for it: blocks are then stored as they are.
     zstd: Option<Compressor<'static>>,
     room: Vec<u8>,
 }
@@ -55,6 +59,7 @@ impl Packer {
             Outer::Archive => Some(ARCHIVE_LEVEL),
             Outer::Lz4 => None,
         };
+        let level = level.filter(|_| has_memory(CONTEXT));
         Packer { outer, zstd: level.and_then(|level| Compressor::new(level).ok()), room: vec![] }
     }
 
@@ -79,52 +84,64 @@ impl Packer {
     }
 
     fn zstd(&mut self, bytes: &[u8]) -> Option<(Method, Vec<u8>)> {
-        self.room.resize(bytes.len() - 1, 0);
+        self.make_room(bytes.len() - 1)?;
         let len = self.zstd.as_mut()?.compress_to_buffer(bytes, &mut self.room[..]).ok()?;
-        Some((Method::Zstd, self.room[..len].to_vec()))
+        Some((Method::Zstd, copied(&self.room[..len])?))
     }
 
     fn lz4(&mut self, bytes: &[u8]) -> Option<(Method, Vec<u8>)> {
-        self.room.resize(lz4::get_maximum_output_size(bytes.len()), 0);
+        self.make_room(lz4::get_maximum_output_size(bytes.len()))?;
+        if !has_memory(CONTEXT) {
+            return None;
+        }
         let len = lz4::compress_into(bytes, &mut self.room).ok()?;
-        (len < bytes.len()).then(|| (Method::Lz4, self.room[..len].to_vec()))
+        let packed = self.room.get(..len).filter(|_| len < bytes.len())?;
+        Some((Method::Lz4, copied(packed)?))
+    }
+
+    /// Makes `room` as long as that; `None` without memory for it.
+    fn make_room(&mut self, len: usize) -> Option<()> {
+        self.room.try_reserve_exact(len.saturating_sub(self.room.len())).ok()?;
+        self.room.resize(len, 0);
+        Some(())
     }
 }
 
-/// What unpacks blocks, one after the other, in one thread.
+/// An unpacker of blocks, one after the other, in one thread.
 #[derive(Default)]
 pub(super) struct Unpacker {
     zstd: Option<Decompressor<'static>>,
 }
 
 impl Unpacker {
-    /// Fills `target`; `false` when `packed` does not make exactly as many bytes.
+    /// Fills `target`: `false` when `packed` does not make exactly as many bytes, `None` without
+    /// memory for it.
     pub(super) fn unpack(
         &mut self,
         method: Method,
         numbers: Option<Numbers>,
         packed: &[u8],
         target: &mut [u8],
-    ) -> bool {
+    ) -> Option<bool> {
         match (method, numbers) {
             (Method::Stored, _) => {
                 target.copy_from_slice(packed);
-                true
+                Some(true)
             }
             (Method::Zstd, _) => self.zstd(packed, target),
             (Method::Lz4, _) => {
-                lz4::decompress_into(packed, target).is_ok_and(|len| len == target.len())
+                Some(lz4::decompress_into(packed, target).is_ok_and(|len| len == target.len()))
             }
             (Method::Pco, Some(numbers)) => numbers.unpack(packed, target),
-            (Method::Pco, None) => false,
+            (Method::Pco, None) => Some(false),
         }
     }
 
-    fn zstd(&mut self, packed: &[u8], target: &mut [u8]) -> bool {
-        if self.zstd.is_none() {
+    fn zstd(&mut self, packed: &[u8], target: &mut [u8]) -> Option<bool> {
+        if self.zstd.is_none() && has_memory(CONTEXT) {
             self.zstd = Decompressor::new().ok();
         }
-        let Some(zstd) = &mut self.zstd else { return false };
-        zstd.decompress_to_buffer(packed, target).is_ok_and(|len| len == target.len())
+        let done = self.zstd.as_mut()?.decompress_to_buffer(packed, target);
+        Some(done.is_ok_and(|len| len == target.len()))
     }
 }

@@ -1,4 +1,4 @@
-//! Where the blocks of a payload are: what the head alone says.
+//! The places of the blocks of a payload, which follow from the head alone.
 
 use std::ops::Range;
 
@@ -17,7 +17,7 @@ const LEAST_RUN: u64 = 4096;
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Block {
     pub(super) range: Range<usize>,
-    /// What its bytes are, where it holds nothing but numbers of one type.
+    /// The type of its numbers, where it holds nothing but numbers of one type.
     pub(super) numbers: Option<Numbers>,
 }
 

@@ -1,9 +1,9 @@
 //! Outer coders: what a store may do with a whole payload, without loss.
 //!
-//! A payload is cut into blocks of at most 1 MiB, which are packed one by one on several threads:
-//! the head says where they are, a table in front says how long each one is when it is packed. So
-//! what is read says nothing about sizes that is believed: every block unpacks into bytes that are
-//! there already. `docs/reference/format.md`, "Packed payloads", is the specification.
+//! A payload is cut into blocks of at most 1 MiB, which are packed one by one on several threads.
+//! The head determines the blocks, and a table in front has the packed length of each. So unpacking
+//! never allocates by a size that it reads: every block is unpacked into a part of the payload.
+//! `docs/reference/format.md`, "Packed payloads", is the specification.
 
 mod block;
 mod cut;
@@ -13,7 +13,7 @@ use rayon::prelude::*;
 
 use crate::codec::{CodecError, CodecErrorKind};
 use crate::frame::Head;
-use crate::workers::{self, Work};
+use crate::workers::{self, WorkFor};
 use block::{Method, Packer, Unpacker};
 use cut::Block;
 
@@ -23,10 +23,10 @@ const ENTRY: usize = 4;
 /// The bits of an entry that hold the length of the packed block.
 const LENGTH_BITS: u32 = 24;
 
-/// Blocks that are packed before their bytes go to the output: what bounds the memory of it.
+/// The blocks that are packed before their bytes go to the output, which bounds the memory.
 const BATCH: usize = 64;
 
-/// What packs whole payloads on their way into a store. The memory tiers never see it.
+/// A coder of whole payloads on their way into a store. The memory tiers never see packed payloads.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum Outer {
@@ -121,7 +121,7 @@ pub fn pack(outer: Outer, head: &Head, payload: &[u8]) -> Option<Vec<u8>> {
     Some(out)
 }
 
-/// What became of a block.
+/// The form in which a block is stored.
 enum PackedBlock<'a> {
     Packed(Vec<u8>),
     Stored(&'a [u8]),
@@ -152,7 +152,7 @@ fn pack_batch<'a>(
             None => (Method::Stored, PackedBlock::Stored(bytes)),
         }
     };
-    workers::share(Work::Background, batch.len(), |shared| {
+    workers::share(WorkFor::Background, batch.len(), |shared| {
         if shared {
             return batch.par_iter().map_init(|| Packer::new(outer), pack).collect();
         }
@@ -161,13 +161,13 @@ fn pack_batch<'a>(
     })
 }
 
-/// Unpacks what a store holds behind `head`, which says how it is packed, into `payload`. Any
-/// bytes are safe: they become the payload or an error, and `payload` is then unspecified. Whether
-/// it is the payload that was packed only its checksum can tell.
+/// Unpacks what a store holds after `head`, which says how it is packed, into `payload`. Any bytes
+/// are safe: an error leaves `payload` unspecified. Only the checksum shows whether the result is
+/// the payload that was packed.
 ///
 /// # Errors
 /// `Damaged` when the bytes are not a packed payload of this head, `Invalid` when `head` is not
-/// packed or `payload` has another length than it says.
+/// packed or `payload` has another length than it says, `NoMemory`.
 pub fn unpack(head: &Head, packed: &[u8], payload: &mut [u8]) -> Result<(), CodecError> {
     let packing = head.packed.filter(|_| payload.len() as u64 == head.payload_bytes);
     let Some(packing) = packing else {
@@ -183,8 +183,8 @@ pub fn unpack(head: &Head, packed: &[u8], payload: &mut [u8]) -> Result<(), Code
     unpack_all(tasks)
 }
 
-/// One block: how it is packed, into what, and where it goes.
-struct Task<'a> {
+/// A packed block, its form, and the part of the payload that it unpacks to.
+struct BlockTask<'a> {
     index: usize,
     method: Method,
     block: &'a Block,
@@ -198,7 +198,7 @@ fn tasks<'a>(
     blocks: &'a [Block],
     packed: &'a [u8],
     payload: &'a mut [u8],
-) -> Result<Vec<Task<'a>>, CodecError> {
+) -> Result<Vec<BlockTask<'a>>, CodecError> {
     let table_bytes = blocks.len() * ENTRY;
     let (table, mut rest) = packed
         .split_at_checked(table_bytes)
@@ -211,11 +211,11 @@ fn tasks<'a>(
         let (bytes, after) = rest
             .split_at_checked(len)
             .ok_or_else(|| damaged(&format!("it ends within block {index}")))?;
-        let (target, behind) = room.split_at_mut(block.range.len());
-        (rest, room) = (after, behind);
-        tasks.push(Task { index, method, block, packed: bytes, target });
+        let (target, others) = room.split_at_mut(block.range.len());
+        (rest, room) = (after, others);
+        tasks.push(BlockTask { index, method, block, packed: bytes, target });
     }
-    if rest.is_empty() { Ok(tasks) } else { Err(damaged("it goes on behind its last block")) }
+    if rest.is_empty() { Ok(tasks) } else { Err(damaged("it goes on after its last block")) }
 }
 
 fn read_entry(
@@ -233,20 +233,28 @@ fn read_entry(
     if possible { Ok((method, len)) } else { Err(format!("of {whole} bytes is packed into {len}")) }
 }
 
-fn unpack_all(tasks: Vec<Task<'_>>) -> Result<(), CodecError> {
-    let unpack = |unpacker: &mut Unpacker, task: Task<'_>| {
-        let Task { index, method, block, packed, target } = task;
-        let done = unpacker.unpack(method, block.numbers, packed, target);
-        if done { Ok(()) } else { Err(damaged(&format!("block {index} cannot be unpacked"))) }
+fn unpack_all(tasks: Vec<BlockTask<'_>>) -> Result<(), CodecError> {
+    let unpack = |unpacker: &mut Unpacker, task: BlockTask<'_>| {
+        let BlockTask { index, method, block, packed, target } = task;
+        match unpacker.unpack(method, block.numbers, packed, target) {
+            Some(true) => Ok(()),
+            Some(false) => Err(damaged(&format!("block {index} cannot be unpacked"))),
+            None => Err(no_memory()),
+        }
     };
-    // Somebody may wait for these bytes.
-    workers::share(Work::Urgent, tasks.len(), |shared| {
+    // The application may wait for these bytes.
+    workers::share(WorkFor::Urgent, tasks.len(), |shared| {
         if shared {
             return tasks.into_par_iter().map_init(Unpacker::default, unpack).collect();
         }
         let mut unpacker = Unpacker::default();
         tasks.into_iter().try_for_each(|task| unpack(&mut unpacker, task))
     })
+}
+
+fn no_memory() -> CodecError {
+    let what = "This machine has no memory left to unpack it: free some and try again.";
+    CodecError::new(CodecErrorKind::NoMemory, what)
 }
 
 fn damaged(what: &str) -> CodecError {

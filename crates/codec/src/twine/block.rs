@@ -1,11 +1,11 @@
-//! Blocks of 32 numbers: how wide they are, and their words (docs/reference/twine.md, "Blocks").
+//! Blocks of 32 numbers: their widths and their words (docs/reference/twine.md, "Blocks").
 
 #![allow(clippy::needless_range_loop, reason = "several grids are walked together")]
 
 use pulp::Arch;
 
 use super::chunk::Chunk;
-use super::grid::{Grid, differences, from_planes, map_grid, to_grid, to_planes};
+use super::grid::{Grid, boxed, differences, from_planes, map_grid, to_grid, to_planes};
 use super::layout::{BLOCK, CHUNK};
 use super::simd::vectorised;
 use super::word::Word;
@@ -24,7 +24,7 @@ pub(super) struct Measured {
 pub(super) struct Widths([u8; BLOCK]);
 
 impl Widths {
-    /// Of residuals before they are in zig-zag form.
+    /// The widths of residuals before they are in zig-zag form.
     #[inline(always)]
     fn of<W: Word>(d: &Grid<W>) -> Widths {
         let mut any = [W::ZERO; BLOCK];
@@ -44,9 +44,9 @@ impl Widths {
 
 /// Residuals of a chunk without prediction, after L, and after L twice.
 pub(super) struct Candidates<W> {
-    pub none: Grid<W>,
-    pub once: Grid<W>,
-    pub twice: Grid<W>,
+    pub none: Box<Grid<W>>,
+    pub once: Box<Grid<W>>,
+    pub twice: Box<Grid<W>>,
 }
 
 impl<W> Candidates<W> {
@@ -162,7 +162,7 @@ vectorised! {
     }
 }
 
-/// Positions outside have no residuals.
+/// Sets the residuals at positions outside to 0.
 #[inline(always)]
 fn clear_outside<W: Word>(chunk: &Chunk, grid: &mut Grid<W>) {
     if chunk.is_full() {
@@ -177,13 +177,13 @@ fn clear_outside<W: Word>(chunk: &Chunk, grid: &mut Grid<W>) {
 
 /// Word p of block b is `low[p][b]` for p < 32, else `high[p - 32][b]`.
 pub(super) struct Planes {
-    low: Grid<u32>,
-    high: Grid<u32>,
+    low: Box<Grid<u32>>,
+    high: Box<Grid<u32>>,
 }
 
 impl Planes {
     pub fn new() -> Planes {
-        Planes { low: [[0; BLOCK]; BLOCK], high: [[0; BLOCK]; BLOCK] }
+        Planes { low: boxed([0; BLOCK]), high: boxed([0; BLOCK]) }
     }
 
     #[inline(always)]
@@ -204,13 +204,13 @@ impl Planes {
     /// Takes the words of a dense block.
     fn take(&mut self, b: usize, width: usize, from: &mut Reader<'_>) -> Option<()> {
         let words = from.take(width)?;
-        for (plane, word) in self.low.iter_mut().chain(&mut self.high).zip(words) {
+        for (plane, word) in self.low.iter_mut().chain(self.high.iter_mut()).zip(words) {
             plane[b] = u32::from_le_bytes(*word);
         }
         Some(())
     }
 
-    /// Clears what numbers of up to `width` bits are made of.
+    /// Clears the planes of numbers of up to `width` bits.
     fn clear(&mut self, width: u32) {
         let rows = match width {
             ..=8 => 8,
@@ -305,7 +305,7 @@ pub(super) fn put_number<W: Word>(number: W, out: &mut Vec<u32>) {
     }
 }
 
-/// What is left of a chunk's words.
+/// The words of a chunk that were not read yet.
 #[derive(Clone, Copy)]
 pub(super) struct Reader<'a> {
     words: &'a [[u8; 4]],

@@ -16,7 +16,7 @@ pub(super) struct Chunk {
 }
 
 /// A run of values of a chunk.
-pub(super) struct Row {
+pub(super) struct ChunkRow {
     /// The position of its first value.
     pub at: usize,
     /// Its first value in the array.
@@ -55,11 +55,12 @@ impl Chunk {
     }
 
     /// The runs of its values, in the order of positions.
-    pub fn rows(&self) -> impl Iterator<Item = Row> {
+    pub fn rows(&self) -> impl Iterator<Item = ChunkRow> {
         let Chunk { first, extent: [len, h, d], strides: [row, plane], .. } = *self;
         (0..d).flat_map(move |z| {
             let first = first + z as u64 * plane;
-            let row = move |y| Row { at: (z * 8 + y) * BLOCK, first: first + y as u64 * row, len };
+            let row =
+                move |y| ChunkRow { at: (z * 8 + y) * BLOCK, first: first + y as u64 * row, len };
             (0..h).map(row)
         })
     }

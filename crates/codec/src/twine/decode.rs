@@ -1,11 +1,11 @@
-//! Words to chunks of values. Nothing that a stream says is believed before it has been checked.
+//! Decoding of words to chunks of values. Everything in a stream is checked before it is used.
 
 use pulp::Arch;
 
 use super::block::{Planes, Reader, take_blocks, take_referred};
 use super::chunk::Chunk;
 use super::encode::{CONSTANT, MAX_OUTLIERS, NONE, ONCE, RAW, REFERENCE, TWICE, raw_words};
-use super::grid::{Grid, from_grid, map_grid, sums_along_x, sums_of_blocks};
+use super::grid::{Grid, boxed, from_grid, map_grid, sums_along_x, sums_of_blocks};
 use super::layout::{BLOCK, CHUNK, Layout};
 use super::simd::vectorised;
 use super::values::{Coding, inverse, undo_reference};
@@ -31,28 +31,28 @@ vectorised! {
     }
 }
 
-/// A decoder of chunks, with the room that it needs.
+/// A decoder of chunks, with the room that it needs, on the heap as that of an encoder.
 pub(super) struct Decoder<'a, K: Coding> {
     coding: &'a K,
     layout: &'a Layout,
     arch: Arch,
     planes: Planes,
-    q: [K::Q; CHUNK],
-    grid: Grid<K::Q>,
-    pub values: [K::V; CHUNK],
+    q: Box<[K::Q; CHUNK]>,
+    grid: Box<Grid<K::Q>>,
+    pub values: Box<[K::V; CHUNK]>,
 }
 
 impl<'a, K: Coding> Decoder<'a, K> {
-    pub fn new(coding: &'a K, layout: &'a Layout) -> Box<Decoder<'a, K>> {
-        Box::new(Decoder {
+    pub fn new(coding: &'a K, layout: &'a Layout) -> Decoder<'a, K> {
+        Decoder {
             coding,
             layout,
             arch: Arch::new(),
             planes: Planes::new(),
-            q: [K::Q::ZERO; CHUNK],
-            grid: [[K::Q::ZERO; BLOCK]; BLOCK],
-            values: [K::V::ZERO; CHUNK],
-        })
+            q: boxed(K::Q::ZERO),
+            grid: boxed([K::Q::ZERO; BLOCK]),
+            values: boxed(K::V::ZERO),
+        }
     }
 
     /// Fills `values` by position from the words of a chunk; `None` if they break a rule.
@@ -74,7 +74,7 @@ impl<'a, K: Coding> Decoder<'a, K> {
     fn take_raw(&mut self, chunk: &Chunk, from: &mut Reader<'_>) -> Option<()> {
         let bytes = from.take(raw_words::<K::V>(chunk))?.as_flattened();
         if chunk.is_full() {
-            K::V::read(bytes, &mut self.values);
+            K::V::read(bytes, &mut self.values[..]);
             return Some(());
         }
         let mut left = bytes;

@@ -1,4 +1,4 @@
-//! Chunks of values to words.
+//! Encoding of chunks of values to words.
 
 use pulp::Arch;
 
@@ -7,7 +7,7 @@ use super::block::{
     refer,
 };
 use super::chunk::Chunk;
-use super::grid::Grid;
+use super::grid::{Grid, boxed};
 use super::layout::{BLOCK, CHUNK, Layout};
 use super::values::{Coding, Coefficients, Errors, forward, to_reference};
 use super::word::Word;
@@ -20,7 +20,7 @@ pub(super) const RAW: u32 = 3;
 pub(super) const CONSTANT: u32 = 4;
 pub(super) const REFERENCE: u32 = 5;
 
-/// Above, a chunk is raw.
+/// The most outliers of a coded chunk; a chunk with more is raw.
 pub(super) const MAX_OUTLIERS: usize = 256;
 
 /// Words of a coded chunk before its blocks.
@@ -41,33 +41,34 @@ impl Totals {
     }
 }
 
-/// An encoder of chunks, with the room that it needs.
+/// An encoder of chunks, with the room that it needs: on the heap, because the threads of an
+/// application may have small stacks.
 pub(super) struct Encoder<'a, K: Coding> {
     coding: &'a K,
     layout: &'a Layout,
     arch: Arch,
-    values: [K::V; CHUNK],
+    values: Box<[K::V; CHUNK]>,
     out: Coefficients<K::Q>,
     candidates: Candidates<K::Q>,
-    reference: Grid<K::Q>,
+    reference: Box<Grid<K::Q>>,
     planes: Planes,
     pub totals: Totals,
 }
 
 impl<'a, K: Coding> Encoder<'a, K> {
-    pub fn new(coding: &'a K, layout: &'a Layout) -> Box<Encoder<'a, K>> {
-        let grid = [[K::Q::ZERO; BLOCK]; BLOCK];
-        Box::new(Encoder {
+    pub fn new(coding: &'a K, layout: &'a Layout) -> Encoder<'a, K> {
+        let (grid, coefficients) = (|| boxed([K::Q::ZERO; BLOCK]), || boxed(K::Q::ZERO));
+        Encoder {
             coding,
             layout,
             arch: Arch::new(),
-            values: [K::V::ZERO; CHUNK],
-            out: Coefficients { q: [K::Q::ZERO; CHUNK], bad: [K::Q::ZERO; CHUNK] },
-            candidates: Candidates { none: grid, once: grid, twice: grid },
-            reference: grid,
+            values: boxed(K::V::ZERO),
+            out: Coefficients { q: coefficients(), bad: coefficients() },
+            candidates: Candidates { none: grid(), once: grid(), twice: grid() },
+            reference: grid(),
             planes: Planes::new(),
             totals: Totals::default(),
-        })
+        }
     }
 
     /// Appends the words of a chunk.
@@ -124,7 +125,7 @@ impl<'a, K: Coding> Encoder<'a, K> {
         self.out.bad.iter().fold(K::Q::ZERO, count).low() as usize
     }
 
-    /// Appends a chunk in the kind whose blocks are narrowest; gives whether that was shorter than
+    /// Appends a chunk in the kind whose blocks are narrowest. False when that is not shorter than
     /// its values.
     fn put_best(&mut self, chunk: &Chunk, outliers: usize, words: &mut Vec<u32>) -> bool {
         let (arch, profile) = (self.arch, self.layout.profile);
@@ -185,7 +186,7 @@ impl<'a, K: Coding> Encoder<'a, K> {
     }
 }
 
-/// What a chunk is coded as.
+/// The form in which a chunk is coded.
 enum Blocks<W> {
     /// Residuals of kind 0, 1 or 2.
     Residual(u32, Measured),

@@ -9,8 +9,15 @@
 use super::layout::{BLOCK, CHUNK};
 use super::word::Word;
 
-/// Something for every position: `grid[i][b]` is that of position i of block b.
+/// A number for every position: `grid[i][b]` is that of position i of block b.
 pub(super) type Grid<W> = [[W; BLOCK]; BLOCK];
+
+/// An array of `zero`s that was never on a stack.
+#[inline(never)]
+pub(super) fn boxed<T: Clone, const N: usize>(zero: T) -> Box<[T; N]> {
+    let array = vec![zero; N].into_boxed_slice();
+    array.try_into().unwrap_or_else(|_| unreachable!("it has this length"))
+}
 
 /// Sorts positions by block into a grid.
 #[inline(always)]
@@ -138,7 +145,7 @@ fn sum_blocks<W: Word>(distance: usize, group: usize, flat: &mut [W; CHUNK]) {
     }
 }
 
-/// `f` of everything.
+/// Applies `f` to every number.
 #[inline(always)]
 pub(super) fn map_grid<W: Word, T: Copy>(from: &Grid<W>, to: &mut Grid<T>, f: impl Fn(W) -> T) {
     for i in 0..BLOCK {

@@ -10,7 +10,7 @@ pub const HEADER_BYTES: usize = 64;
 const MAGIC: [u8; 4] = *b"TWN1";
 const VERSION: u8 = 1;
 
-/// What a stream says about itself. Made by [`header`](super::header); its numbers are as they
+/// The fields of a header. Made by [`header`](super::header); its numbers are as they
 /// stand in the stream.
 #[derive(Clone, Copy, PartialEq, Debug)]
 #[non_exhaustive]
@@ -33,13 +33,13 @@ pub struct Header {
     pub n_chunks: u32,
     /// The last three dimensions, as far as the profile uses them; the last one first.
     pub dimensions: [u32; 3],
-    /// Words behind the table.
+    /// Words after the table.
     pub payload_words: u32,
     /// The largest |x - x'| of the finite values.
     pub max_error: f64,
 }
 
-/// What decides how coefficients become values.
+/// The rule by which coefficients become values.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) enum Mode {
     Exact,
@@ -81,7 +81,7 @@ impl Header {
         to[56..].copy_from_slice(&self.max_error.to_le_bytes());
     }
 
-    /// Reads a header; other rules than those of its first five bytes are left to the caller.
+    /// Reads a header, and checks its first five bytes only.
     pub(super) fn read(stream: &[u8]) -> Result<Header, CodecError> {
         let Some(from) = stream.first_chunk::<HEADER_BYTES>() else {
             return Err(damaged(format!("it has {} bytes, fewer than a header", stream.len())));

@@ -8,7 +8,7 @@ pub const CHUNK: usize = 1024;
 /// Positions of a block, and blocks of a chunk.
 pub const BLOCK: usize = 32;
 
-/// What the values of an array are.
+/// The type of the values of an array.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum ValueKind {
     /// IEEE half precision.
@@ -52,7 +52,7 @@ impl ValueKind {
 pub struct Layout {
     /// The low byte of the dtype's code in the frame format.
     pub dtype: u8,
-    /// What the values are.
+    /// The type of the values.
     pub kind: ValueKind,
     /// Bits of a value: 8, 16, 32 or 64.
     pub bits: u32,
@@ -105,7 +105,7 @@ impl Layout {
         Ok(layout)
     }
 
-    /// The one place that decides which dimensions predict.
+    /// Decides which dimensions predict.
     fn choose_profile(&mut self, shape: &[u64]) {
         let last = |back: usize| match shape.len().checked_sub(back) {
             Some(at) => u32::try_from(shape[at]).ok(),

@@ -44,14 +44,14 @@ mod stream;
 mod values;
 mod word;
 
-use crate::codec::{Codec, CodecError, CodecId, Made};
+use crate::codec::{Codec, CodecError, CodecId, EncodedStream};
 use crate::dtype::Dtype;
 use crate::spec::Spec;
 
 pub use header::{HEADER_BYTES, Header};
 pub use layout::{BLOCK, CHUNK, Layout, ValueKind};
 pub use reduce::Summary;
-pub use rule::{Array, Relative, Rule, Step};
+pub use rule::{Array, BoundRule, Relative, Step};
 pub use stream::{decode, encode, header, max_bytes, reduce};
 
 /// Twine as one of the codecs.
@@ -74,7 +74,7 @@ impl Codec for Twine {
         shape: &[u64],
         source: &[u8],
         out: &mut [u8],
-    ) -> Result<Made, CodecError> {
+    ) -> Result<EncodedStream, CodecError> {
         encode(&Array::of(spec, dtype, shape)?, source, out)
     }
 

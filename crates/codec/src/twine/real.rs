@@ -1,7 +1,7 @@
 //! The four floating-point types: their bits, and the type that they are calculated in.
 //!
 //! Conversions are made of integers and of products of normal numbers, so that they are the same
-//! where another library has told the processor to treat subnormal numbers as 0.
+//! where another library has set the processor to treat subnormal numbers as 0.
 
 use std::ops::{Mul, Sub};
 
@@ -83,9 +83,9 @@ pub(super) trait Real: Copy + Send + Sync + 'static {
     type A: Arithmetic;
     const KIND: ValueKind;
 
-    /// Exact.
+    /// The value in the arithmetic type, exactly.
     fn widen(bits: Self::V) -> Self::A;
-    /// To the nearest, ties to even; too large becomes infinity. Never asked about NaN.
+    /// The nearest value, ties to even; infinity when that is too large. Not called with NaN.
     fn narrow(value: Self::A) -> Self::V;
 }
 

@@ -9,7 +9,7 @@ use super::real::{Arithmetic, Bf16, F16, F32, F64, Real};
 use super::simd::vectorised;
 use super::word::Word;
 
-/// What bounds that depend on the values need of them. Only finite values count.
+/// The properties of values that bounds depend on. Only finite values count.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Summary {
     /// The smallest one; infinity without any.
@@ -32,7 +32,7 @@ impl Summary {
         (self.sum_sq / self.n_finite as f64).sqrt()
     }
 
-    /// Both together, but for the sums: their order matters.
+    /// Both together, without the sums, whose order matters.
     fn and(self, other: Summary) -> Summary {
         Summary {
             min: self.min.min(other.min),
@@ -74,7 +74,7 @@ fn reduce_as<R: Real>(source: &[u8], parallel: bool) -> Summary {
 }
 
 fn group<R: Real>(bytes: &[u8]) -> Summary {
-    // What is missing at the end is NaN, which does not count.
+    // Missing values at the end are NaN, which does not count.
     let mut values = [R::V::ONES; GROUP];
     R::V::read(bytes, &mut values);
     lanes::<R>(Arch::new(), &values).summary()
@@ -116,7 +116,7 @@ impl<A: Arithmetic> Lanes<A> {
     fn add(&mut self, l: usize, x: A) {
         let (magnitude, zero) = (x.magnitude(), A::default());
         let finite = magnitude < A::from_f64(f64::INFINITY);
-        // Subnormal numbers count as 0 here, as they do where processors are told so.
+        // Subnormal numbers count as 0 here, as they do where a program has set the processor so.
         let x = if magnitude < A::TINY { zero } else { x };
         self.min[l] = if finite & (x < self.min[l]) { x } else { self.min[l] };
         self.max[l] = if finite & (x > self.max[l]) { x } else { self.max[l] };

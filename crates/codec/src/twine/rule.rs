@@ -8,18 +8,18 @@ use crate::codec::{CodecError, CodecErrorKind};
 use crate::dtype::Dtype;
 use crate::spec::{Bound, Spec};
 
-/// An array and what is to be kept of it.
+/// An array and the bound on its error.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Array {
     /// The values and their chunks.
     pub layout: Layout,
-    /// How far they may be from what they were; `None` keeps every bit.
+    /// The bound on the error of every value; `None` keeps every bit.
     pub bound: Option<Bound>,
 }
 
 /// A bound as far as it is known without the values.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub enum Rule {
+pub enum BoundRule {
     /// Mode 0.
     Exact,
     /// Mode 1 with this step.
@@ -33,7 +33,7 @@ pub enum Rule {
 }
 
 impl Array {
-    /// An array of `dtype` and `shape`, and what `spec` keeps of it.
+    /// An array of `dtype` and `shape` with the bound of `spec`.
     ///
     /// # Errors
     /// [`CodecErrorKind::TooLarge`] for too many values, [`CodecErrorKind::Invalid`] when the spec
@@ -52,8 +52,8 @@ impl Array {
     /// # Errors
     /// [`CodecErrorKind::Invalid`] for a bound on values that are not floats, and for one that is
     /// negative or not finite.
-    pub fn rule(&self) -> Result<Rule, CodecError> {
-        let Some(bound) = self.bound else { return Ok(Rule::Exact) };
+    pub fn rule(&self) -> Result<BoundRule, CodecError> {
+        let Some(bound) = self.bound else { return Ok(BoundRule::Exact) };
         if !self.layout.kind.is_float() {
             return Err(invalid(
                 "a bound is for floating-point and complex values; take the lossless codec for \
@@ -62,11 +62,11 @@ impl Array {
         }
         let sqrt_3 = 3.0_f64.sqrt();
         Ok(match bound {
-            Bound::Absolute(eb) => Rule::Step(Step::new(self.layout.kind, not_negative(eb)?)),
-            Bound::Range(factor) => Rule::Range(not_negative(factor)?),
-            Bound::Rms(factor) => Rule::Rms(not_negative(factor)?),
-            Bound::Psnr(db) => Rule::Range(not_negative(sqrt_3 * 10.0_f64.powf(-db / 20.0))?),
-            Bound::L2(target) => Rule::Rms(not_negative(sqrt_3 * target)?),
+            Bound::Absolute(eb) => BoundRule::Step(Step::new(self.layout.kind, not_negative(eb)?)),
+            Bound::Range(factor) => BoundRule::Range(not_negative(factor)?),
+            Bound::Rms(factor) => BoundRule::Rms(not_negative(factor)?),
+            Bound::Psnr(db) => BoundRule::Range(not_negative(sqrt_3 * 10.0_f64.powf(-db / 20.0))?),
+            Bound::L2(target) => BoundRule::Rms(not_negative(sqrt_3 * target)?),
             Bound::Pointwise { bound, floor } => relative(self.layout.kind, bound, floor)?,
         })
     }
@@ -77,7 +77,7 @@ impl Array {
 pub struct Step {
     /// The absolute bound that holds; 0 when every value is kept as it is.
     pub bound: f64,
-    /// What the error is compared with; 0 when every value is kept as it is.
+    /// The largest error that passes; 0 when every value is kept as it is.
     pub e: f64,
     /// The distance of two reconstructions.
     pub step: f64,
@@ -100,13 +100,13 @@ impl Step {
         Step { bound, e, step, inv }
     }
 
-    /// The step of [`Rule::Range`] for values with this summary.
+    /// The step of [`BoundRule::Range`] for values with this summary.
     #[must_use]
     pub fn of_range(kind: ValueKind, factor: f64, summary: &Summary) -> Step {
         Step::new(kind, factor * (summary.max - summary.min))
     }
 
-    /// The step of [`Rule::Rms`] for values with this summary.
+    /// The step of [`BoundRule::Rms`] for values with this summary.
     #[must_use]
     pub fn of_rms(kind: ValueKind, factor: f64, summary: &Summary) -> Step {
         Step::new(kind, factor * summary.rms())
@@ -114,7 +114,7 @@ impl Step {
 }
 
 impl Step {
-    /// What a decoder needs, from the header of a stream.
+    /// The numbers that a decoder needs, from the header of a stream.
     pub(super) fn from_stream(kind: ValueKind, step: f64) -> Result<Step, CodecError> {
         let exact = kind == ValueKind::Float64 || f64::from(step as f32) == step;
         if step.is_finite() && step >= 0.0 && exact {
@@ -163,7 +163,7 @@ pub struct Relative {
 }
 
 impl Relative {
-    /// What a decoder needs, from the header of a stream.
+    /// The numbers that a decoder needs, from the header of a stream.
     pub(super) fn from_stream(kind: ValueKind, kept: u32) -> Result<Relative, CodecError> {
         match kind.mantissa_bits().checked_sub(kept) {
             Some(shift) => Ok(Relative { bound: 0.0, floor: 0.0, kept, shift, floor_bits: 0 }),
@@ -172,16 +172,16 @@ impl Relative {
     }
 }
 
-fn relative(kind: ValueKind, bound: f64, floor: f64) -> Result<Rule, CodecError> {
+fn relative(kind: ValueKind, bound: f64, floor: f64) -> Result<BoundRule, CodecError> {
     let (bound, floor) = (not_negative(bound)?, not_negative(floor)?);
     let mantissa = kind.mantissa_bits();
     let kept = (0..mantissa).find(|&k| 0.5_f64.powi(k as i32 + 1) <= bound).unwrap_or(mantissa);
     if kept == mantissa && floor == 0.0 {
-        return Ok(Rule::Exact);
+        return Ok(BoundRule::Exact);
     }
     let shift = mantissa - kept;
     let floor_bits = pattern_at_least(kind, floor);
-    Ok(Rule::Relative(Relative { bound, floor, kept, shift, floor_bits }))
+    Ok(BoundRule::Relative(Relative { bound, floor, kept, shift, floor_bits }))
 }
 
 /// The smallest pattern of the kind whose value is at least `value`, which is finite and not

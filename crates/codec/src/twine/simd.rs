@@ -1,5 +1,5 @@
-//! Loops that are compiled for several generations of processors; which one runs is found out when
-//! it runs.
+//! Loops that are compiled for several generations of processors, one of which is chosen at run
+//! time.
 
 /// Functions whose bodies, and all that is `#[inline(always)]` in them, are compiled for the
 /// instructions of every generation that `pulp` knows. They take the `Arch` before their own

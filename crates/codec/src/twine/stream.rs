@@ -1,4 +1,4 @@
-//! Whole streams: arrays in, bytes out, and back.
+//! Encoding of arrays to whole streams, and decoding.
 
 use std::ops::Range;
 
@@ -10,11 +10,11 @@ use super::header::{HEADER_BYTES, Header, Mode, damaged};
 use super::layout::{CHUNK, Layout, ValueKind};
 use super::real::{Bf16, F16, F32, F64};
 use super::reduce::{Summary, summarise};
-use super::rule::{Array, Rule, Step};
+use super::rule::{Array, BoundRule, Step};
 use super::values::{Coding, Cut, Exact, Order, Stepped};
 use super::word::Word;
-use crate::codec::{Achieved, CodecError, CodecErrorKind, Made};
-use crate::workers::{Work, pool};
+use crate::codec::{Achieved, CodecError, CodecErrorKind, EncodedStream};
+use crate::workers::{WorkFor, pool};
 
 /// Arrays of fewer bytes are encoded and decoded by the calling thread alone.
 const PARALLEL_BYTES: u64 = 256 << 10;
@@ -45,7 +45,7 @@ fn with_threads<R: Send>(layout: &Layout, work: impl FnOnce(bool) -> R + Send) -
     if rayon::current_thread_index().is_some() {
         return work(true);
     }
-    match pool(Work::Urgent) {
+    match pool(WorkFor::Urgent) {
         Some(pool) => pool.install(|| work(true)),
         None => work(false),
     }
@@ -59,7 +59,7 @@ fn with_threads<R: Send>(layout: &Layout, work: impl FnOnce(bool) -> R + Send) -
 /// # Errors
 /// [`CodecErrorKind::Invalid`] when the bound does not fit the values or a buffer has another
 /// length.
-pub fn encode(array: &Array, source: &[u8], out: &mut [u8]) -> Result<Made, CodecError> {
+pub fn encode(array: &Array, source: &[u8], out: &mut [u8]) -> Result<EncodedStream, CodecError> {
     let layout = &array.layout;
     let rule = array.rule()?;
     if source.len() as u64 != layout.bytes() || (out.len() as u64) < layout.max_bytes() {
@@ -82,18 +82,18 @@ pub fn encode(array: &Array, source: &[u8], out: &mut [u8]) -> Result<Made, Code
 }
 
 /// The mode that a rule means for values with this summary.
-fn mode_of(rule: Rule, summary: impl FnOnce() -> Summary, kind: ValueKind) -> Mode {
+fn mode_of(rule: BoundRule, summary: impl FnOnce() -> Summary, kind: ValueKind) -> Mode {
     match rule {
-        Rule::Exact => Mode::Exact,
-        Rule::Step(step) => Mode::Step(step),
-        Rule::Range(factor) => Mode::Step(Step::of_range(kind, factor, &summary())),
-        Rule::Rms(factor) => Mode::Step(Step::of_rms(kind, factor, &summary())),
-        Rule::Relative(relative) => Mode::Relative(relative),
+        BoundRule::Exact => Mode::Exact,
+        BoundRule::Step(step) => Mode::Step(step),
+        BoundRule::Range(factor) => Mode::Step(Step::of_range(kind, factor, &summary())),
+        BoundRule::Rms(factor) => Mode::Step(Step::of_rms(kind, factor, &summary())),
+        BoundRule::Relative(relative) => Mode::Relative(relative),
     }
 }
 
-/// Summarises the values of an array, given as to [`encode`]. Of values that are not floats there
-/// is nothing to say.
+/// Summarises the values of an array, given as to [`encode`]. Values that are not floats
+/// have an empty summary.
 #[must_use]
 pub fn reduce(layout: &Layout, source: &[u8]) -> Summary {
     with_threads(layout, |parallel| summarise(layout, source, parallel))
@@ -116,13 +116,13 @@ pub fn decode(layout: &Layout, stream: &[u8], out: &mut [u8]) -> Result<(), Code
     }
     let header = Header::read(stream)?;
     let mode = header.mode_for(layout)?;
-    let parts = Parts::of(&header, stream)?;
+    let parts = StreamParts::of(&header, stream)?;
     with_threads(layout, |parallel| {
         with_coding(layout, &mode, Decode { layout, parts, out, parallel })
     })
 }
 
-/// Something to be done with the coding of a mode.
+/// A task with the coding of a mode as a type.
 trait WithCoding {
     type Output;
 
@@ -169,18 +169,18 @@ struct Encode<'a> {
 }
 
 /// The words of some chunks, made by one thread.
-struct Group<'a, K: Coding> {
-    encoder: Box<Encoder<'a, K>>,
+struct ChunkGroup<'a, K: Coding> {
+    encoder: Encoder<'a, K>,
     chunks: Range<u32>,
     words: Vec<u32>,
     /// Words up to the end of every chunk.
     ends: Vec<u32>,
 }
 
-impl<'a, K: Coding> Group<'a, K> {
-    fn new(coding: &'a K, layout: &'a Layout) -> Group<'a, K> {
+impl<'a, K: Coding> ChunkGroup<'a, K> {
+    fn new(coding: &'a K, layout: &'a Layout) -> ChunkGroup<'a, K> {
         let encoder = Encoder::new(coding, layout);
-        Group { encoder, chunks: 0..0, words: Vec::new(), ends: Vec::new() }
+        ChunkGroup { encoder, chunks: 0..0, words: Vec::new(), ends: Vec::new() }
     }
 
     fn fill(&mut self, source: &[u8]) {
@@ -193,7 +193,7 @@ impl<'a, K: Coding> Group<'a, K> {
     }
 }
 
-/// What of a stream is still to be written.
+/// The part of a stream that is still to be written.
 struct Rest<'a> {
     ends: &'a mut [[u8; 4]],
     payload: &'a mut [u8],
@@ -202,7 +202,7 @@ struct Rest<'a> {
 }
 
 impl Rest<'_> {
-    fn append<K: Coding>(&mut self, group: &mut Group<'_, K>) {
+    fn append<K: Coding>(&mut self, group: &mut ChunkGroup<'_, K>) {
         let (own, ends) = std::mem::take(&mut self.ends).split_at_mut(group.ends.len());
         for (entry, end) in own.iter_mut().zip(&group.ends) {
             *entry = (self.words + end).to_le_bytes();
@@ -218,9 +218,9 @@ impl Rest<'_> {
 }
 
 impl WithCoding for Encode<'_> {
-    type Output = Made;
+    type Output = EncodedStream;
 
-    fn run<K: Coding>(self, coding: &K) -> Made {
+    fn run<K: Coding>(self, coding: &K) -> EncodedStream {
         let Encode { layout, mode, source, out, parallel } = self;
         let (head, out) = out.split_at_mut(HEADER_BYTES);
         let (table, payload) = out.split_at_mut(4 * (layout.n_chunks as usize + 1));
@@ -228,7 +228,7 @@ impl WithCoding for Encode<'_> {
         first[0] = [0; 4];
         let mut rest = Rest { ends, payload, words: 0, totals: Totals::default() };
         let wave = if parallel { 4 * rayon::current_num_threads() } else { 1 };
-        let mut groups: Vec<_> = (0..wave).map(|_| Group::new(coding, layout)).collect();
+        let mut groups: Vec<_> = (0..wave).map(|_| ChunkGroup::new(coding, layout)).collect();
         let mut next = 0;
         while next < layout.n_chunks {
             for group in &mut groups {
@@ -246,14 +246,14 @@ impl WithCoding for Encode<'_> {
     }
 }
 
-/// Writes the header, when all else is known.
+/// Writes the header, after everything else.
 fn finish(
     head: &mut [u8],
     layout: &Layout,
     mode: &Mode,
     payload_words: u32,
     totals: &Totals,
-) -> Made {
+) -> EncodedStream {
     let tiny = if layout.kind == ValueKind::Float64 {
         f64::MIN_POSITIVE
     } else {
@@ -270,19 +270,19 @@ fn finish(
         values: layout.n,
         outliers: totals.outliers,
     };
-    Made { bytes: header.stream_bytes(), achieved }
+    EncodedStream { bytes: header.stream_bytes(), achieved }
 }
 
-/// The parts of a stream behind its header.
+/// The parts of a stream after its header.
 #[derive(Clone, Copy)]
-struct Parts<'a> {
+struct StreamParts<'a> {
     table: &'a [[u8; 4]],
     payload: &'a [[u8; 4]],
 }
 
-impl<'a> Parts<'a> {
+impl<'a> StreamParts<'a> {
     /// Checks the length and the first and last entry of the table.
-    fn of(header: &Header, stream: &'a [u8]) -> Result<Parts<'a>, CodecError> {
+    fn of(header: &Header, stream: &'a [u8]) -> Result<StreamParts<'a>, CodecError> {
         if stream.len() as u64 != header.stream_bytes() {
             return Err(damaged(format!(
                 "it has {} bytes, and its header says {}",
@@ -292,7 +292,7 @@ impl<'a> Parts<'a> {
         }
         let words = stream[HEADER_BYTES..].as_chunks::<4>().0;
         let (table, payload) = words.split_at(header.n_chunks as usize + 1);
-        let parts = Parts { table, payload };
+        let parts = StreamParts { table, payload };
         if parts.offset(0) != 0 || parts.offset(header.n_chunks) != payload.len() {
             return Err(damaged("its table does not cover the chunks".to_owned()));
         }
@@ -310,7 +310,7 @@ impl<'a> Parts<'a> {
 
 struct Decode<'a> {
     layout: &'a Layout,
-    parts: Parts<'a>,
+    parts: StreamParts<'a>,
     out: &'a mut [u8],
     parallel: bool,
 }
@@ -343,7 +343,7 @@ impl Band<'_> {
         &mut self,
         decoder: &mut Decoder<'_, K>,
         layout: &Layout,
-        parts: &Parts<'_>,
+        parts: &StreamParts<'_>,
     ) -> Result<(), CodecError> {
         for c in self.chunks.clone() {
             let chunk = layout.chunk(c);

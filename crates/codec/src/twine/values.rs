@@ -6,7 +6,7 @@ use super::rule::{Relative, Step, infinity};
 use super::simd::vectorised;
 use super::word::Word;
 
-/// What an encoder may do with a chunk of values.
+/// The maps of a mode between values and coefficients.
 pub(super) trait Coding: Sync {
     /// The bits of a value.
     type V: Word;
@@ -68,8 +68,8 @@ vectorised! {
 
 /// Coefficients by position.
 pub(super) struct Coefficients<Q> {
-    pub q: [Q; CHUNK],
-    pub bad: [Q; CHUNK],
+    pub q: Box<[Q; CHUNK]>,
+    pub bad: Box<[Q; CHUNK]>,
 }
 
 /// The errors of a chunk.
@@ -79,7 +79,7 @@ pub(super) struct Errors {
     pub sum_sq: f64,
 }
 
-/// Values that are summed up side by side, so that the sums need not wait for each other.
+/// The number of sums that are formed side by side, so that they need not wait for each other.
 const LANES: usize = 16;
 
 /// Errors while they are collected.
@@ -110,7 +110,7 @@ impl<A: Arithmetic> Collected<A> {
     }
 }
 
-/// How exact values become integers that are near to each other where the values are.
+/// The type of exact values, whose map to integers keeps near values near.
 #[derive(Clone, Copy)]
 pub(super) enum Order {
     Float,
@@ -146,7 +146,7 @@ impl<W: Word> Coding for Exact<W> {
     fn forward(&self, values: &[W; CHUNK], out: &mut Coefficients<W>) -> Errors {
         match self.order {
             Order::Float => map(values, &mut out.q, W::ordered),
-            Order::Signed | Order::Unsigned => out.q = *values,
+            Order::Signed | Order::Unsigned => *out.q = *values,
         }
         Errors::default()
     }
@@ -180,20 +180,31 @@ impl<W: Word> Coding for Exact<W> {
 
 type Q<R> = <<R as Real>::A as Arithmetic>::Q;
 
-/// Coefficients of values, which of them fail, and the errors of the others, as `quantise` says for
-/// each of them.
+/// The coefficients of values, which of them fail, and the errors of the others, by calling
+/// `quantise` for each.
 #[inline(always)]
 fn quantise_all<R: Real>(
     values: &[R::V; CHUNK],
     out: &mut Coefficients<Q<R>>,
     quantise: impl Fn(R::V) -> (Q<R>, bool, R::A),
 ) -> Errors {
+    quantise_into::<R>(values, &mut out.q, &mut out.bad, quantise)
+}
+
+/// As above, to places of which the compiler knows that they are apart.
+#[inline(always)]
+fn quantise_into<R: Real>(
+    values: &[R::V; CHUNK],
+    coefficients: &mut [Q<R>; CHUNK],
+    bad: &mut [Q<R>; CHUNK],
+    quantise: impl Fn(R::V) -> (Q<R>, bool, R::A),
+) -> Errors {
     let mut errors = Collected::new();
     for at in (0..CHUNK).step_by(LANES) {
         for lane in 0..LANES {
             let (q, passes, error) = quantise(values[at + lane]);
-            out.q[at + lane] = q;
-            out.bad[at + lane] = Q::<R>::from_words(u32::from(!passes), 0);
+            coefficients[at + lane] = q;
+            bad[at + lane] = Q::<R>::from_words(u32::from(!passes), 0);
             errors.add(lane, error);
         }
     }

@@ -1,9 +1,9 @@
-//! What zfp is asked to do with an array: its dimensions as zfp counts them, and the parameters.
+//! An array as zfp takes it: its dimensions as zfp counts them, and the parameters.
 
 use zfp_rs::{ZfpConfig, ZfpDimensionality, ZfpStreamAlignment};
 
 use super::prefix::{PREFIX_BYTES, Prefix};
-use super::value::Kind;
+use super::value::ValueKind;
 use super::{damaged, invalid};
 use crate::codec::{CodecError, CodecErrorKind};
 use crate::dtype::Dtype;
@@ -15,7 +15,7 @@ const MOST_VALUES: u64 = 1 << 44;
 /// An array and how it is encoded.
 #[derive(Clone, Debug)]
 pub(super) struct Field {
-    pub(super) kind: Kind,
+    pub(super) kind: ValueKind,
     pub(super) config: ZfpConfig,
     mode: Zfp,
     dtype_code: u8,
@@ -30,7 +30,7 @@ pub(super) struct Field {
 
 impl Field {
     pub(super) fn of(mode: &Zfp, dtype: &Dtype, shape: &[u64]) -> Result<Field, CodecError> {
-        let kind = Kind::of(dtype).ok_or_else(|| {
+        let kind = ValueKind::of(dtype).ok_or_else(|| {
             invalid(format!(
                 "zfp takes float32, float64, int32 and int64, not {dtype}. Use Twine for it."
             ))
@@ -109,7 +109,7 @@ fn dimensions(shape: &[u64]) -> Result<([u32; 4], u8), CodecError> {
     for (place, &size) in shape.iter().rev().enumerate() {
         let before = if place > 3 { u64::from(sizes[3]) } else { 1 };
         let folded = before.checked_mul(size).and_then(|size| u32::try_from(size).ok());
-        // Of an array without values only the zeros count.
+        // In the shape of an array without values only the zeros matter.
         let folded = if empty { Some(u32::try_from(size).unwrap_or(0)) } else { folded };
         sizes[place.min(3)] = folded.ok_or_else(|| too_large(shape))?;
     }
@@ -120,7 +120,7 @@ fn dimensions(shape: &[u64]) -> Result<([u32; 4], u8), CodecError> {
     Ok((sizes, dims))
 }
 
-fn config(mode: &Zfp, kind: Kind, dims: u8) -> Result<ZfpConfig, CodecError> {
+fn config(mode: &Zfp, kind: ValueKind, dims: u8) -> Result<ZfpConfig, CodecError> {
     match *mode {
         Zfp::Rate(rate) => {
             let dims = ZfpDimensionality::try_from(u32::from(dims))

@@ -33,16 +33,16 @@ mod field;
 mod prefix;
 mod value;
 
-use crate::codec::{Achieved, Codec, CodecError, CodecErrorKind, CodecId, Made};
+use crate::codec::{Achieved, Codec, CodecError, CodecErrorKind, CodecId, EncodedStream};
 use crate::dtype::Dtype;
 use crate::spec::{Spec, Zfp};
-use crate::workers::{self, Work};
+use crate::workers::{self, WorkFor};
 use field::Field;
-use value::{Kind, Value, compare};
+use value::{Value, ValueKind, compare};
 
 pub use prefix::{PREFIX_BYTES, Prefix};
 
-/// Arrays from this size on are worth more than one thread.
+/// The bytes from which on an array is shared between threads.
 const PARALLEL_BYTES: usize = 256 << 10;
 
 /// zfp as one of the codecs.
@@ -65,7 +65,7 @@ impl Codec for ZfpCodec {
         shape: &[u64],
         source: &[u8],
         out: &mut [u8],
-    ) -> Result<Made, CodecError> {
+    ) -> Result<EncodedStream, CodecError> {
         encode(mode(spec)?, dtype, shape, source, out)
     }
 
@@ -109,7 +109,7 @@ pub fn encode(
     shape: &[u64],
     source: &[u8],
     out: &mut [u8],
-) -> Result<Made, CodecError> {
+) -> Result<EncodedStream, CodecError> {
     let field = Field::of(mode, dtype, shape)?;
     if source.len() as u64 != field.bytes() || (out.len() as u64) < field.max_bytes() {
         return Err(invalid(format!(
@@ -123,10 +123,10 @@ pub fn encode(
     }
     let out = &mut out[..field.max_bytes() as usize];
     match field.kind {
-        Kind::I32 => encode_values::<i32>(&field, source, out),
-        Kind::I64 => encode_values::<i64>(&field, source, out),
-        Kind::F32 => encode_values::<f32>(&field, source, out),
-        Kind::F64 => encode_values::<f64>(&field, source, out),
+        ValueKind::I32 => encode_values::<i32>(&field, source, out),
+        ValueKind::I64 => encode_values::<i64>(&field, source, out),
+        ValueKind::F32 => encode_values::<f32>(&field, source, out),
+        ValueKind::F64 => encode_values::<f64>(&field, source, out),
     }
 }
 
@@ -134,7 +134,7 @@ fn encode_values<T: Value>(
     field: &Field,
     source: &[u8],
     out: &mut [u8],
-) -> Result<Made, CodecError> {
+) -> Result<EncodedStream, CodecError> {
     let values = value::read::<T>(source);
     if let Some(index) = values.iter().position(|value| !value.has_a_form()) {
         return Err(refused(values[index], index));
@@ -149,10 +149,10 @@ fn encode_values<T: Value>(
     let achieved = on_threads(source.len(), |execution| {
         compare(&values, &back, execution != zfp_rs::ZfpExecution::Serial)
     });
-    Ok(Made { bytes: (PREFIX_BYTES + len) as u64, achieved })
+    Ok(EncodedStream { bytes: (PREFIX_BYTES + len) as u64, achieved })
 }
 
-/// What a stream says about itself.
+/// Reads the prefix of a stream.
 ///
 /// # Errors
 /// `Damaged` when it does not begin like a stream, `Newer` for one of a later version.
@@ -173,8 +173,8 @@ pub fn decode(
 ) -> Result<(), CodecError> {
     let prefix = Prefix::parse(stream)?;
     let field = Field::of(&prefix.mode, dtype, shape).map_err(|cause| {
-        // A mode that the dtype does not have was not written by anybody.
-        let known = Kind::of(dtype).is_some() && cause.kind() == CodecErrorKind::Invalid;
+        // A stream with a mode that the dtype does not have is damaged.
+        let known = ValueKind::of(dtype).is_some() && cause.kind() == CodecErrorKind::Invalid;
         if known { damaged(&cause.to_string()) } else { cause }
     })?;
     let body = &stream[PREFIX_BYTES..];
@@ -186,10 +186,10 @@ pub fn decode(
         return Err(invalid(message));
     }
     match field.kind {
-        Kind::I32 => decode_values::<i32>(&field, body, out),
-        Kind::I64 => decode_values::<i64>(&field, body, out),
-        Kind::F32 => decode_values::<f32>(&field, body, out),
-        Kind::F64 => decode_values::<f64>(&field, body, out),
+        ValueKind::I32 => decode_values::<i32>(&field, body, out),
+        ValueKind::I64 => decode_values::<i64>(&field, body, out),
+        ValueKind::F32 => decode_values::<f32>(&field, body, out),
+        ValueKind::F64 => decode_values::<f64>(&field, body, out),
     }
 }
 
@@ -250,10 +250,10 @@ fn decompress<T: Value>(field: &Field, stream: &[u8], values: &mut [T]) -> Resul
     }
 }
 
-/// Runs this where work on so many bytes is shared, and says how.
+/// Runs `run` where work on so many bytes is shared, with the execution to use there.
 fn on_threads<R: Send>(bytes: usize, run: impl FnOnce(zfp_rs::ZfpExecution) -> R + Send) -> R {
     let parts = if bytes < PARALLEL_BYTES { 1 } else { 2 };
-    workers::share(Work::Urgent, parts, |shared| {
+    workers::share(WorkFor::Urgent, parts, |shared| {
         let many = zfp_rs::ZfpExecution::Rayon { threads: 0, chunk_size: 0 };
         run(if shared { many } else { zfp_rs::ZfpExecution::Serial })
     })
@@ -275,5 +275,5 @@ fn damaged(what: &str) -> CodecError {
     CodecError::new(CodecErrorKind::Damaged, message)
 }
 
-/// The error of no values.
+/// The error of an array without values.
 const NONE: Achieved = Achieved { max_error: 0.0, sum_sq_error: 0.0, values: 0, outliers: 0 };

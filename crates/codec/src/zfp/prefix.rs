@@ -10,7 +10,7 @@ pub const PREFIX_BYTES: usize = 64;
 const MAGIC: [u8; 4] = *b"ZFP1";
 const VERSION: u8 = 1;
 
-/// What a stream says about itself.
+/// The fields of a prefix.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Prefix {
     /// The low byte of the dtype's code in frames.
@@ -70,7 +70,7 @@ impl Prefix {
             block_bits: u32::from_le_bytes(at(bytes, 32)),
             stream_bytes: u64::from_le_bytes(at(bytes, 40)),
         };
-        // Whatever is not said by these fields has to be as they are written.
+        // All other bytes have to be those that are written for these fields.
         if prefix.to_bytes() == *bytes { Ok(prefix) } else { Err(damaged("its prefix is not one")) }
     }
 }

@@ -14,39 +14,39 @@ const SHARE: usize = 1 << 16;
 
 /// A type of values.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Kind {
+pub(super) enum ValueKind {
     I32,
     I64,
     F32,
     F64,
 }
 
-impl Kind {
-    pub(super) fn of(dtype: &Dtype) -> Option<Kind> {
+impl ValueKind {
+    pub(super) fn of(dtype: &Dtype) -> Option<ValueKind> {
         match dtype {
-            Dtype::Int32 => Some(Kind::I32),
-            Dtype::Int64 => Some(Kind::I64),
-            Dtype::Float32 => Some(Kind::F32),
-            Dtype::Float64 => Some(Kind::F64),
+            Dtype::Int32 => Some(ValueKind::I32),
+            Dtype::Int64 => Some(ValueKind::I64),
+            Dtype::Float32 => Some(ValueKind::F32),
+            Dtype::Float64 => Some(ValueKind::F64),
             _ => None,
         }
     }
 
     pub(super) fn scalar(self) -> zfp_rs::ZfpScalarType {
         match self {
-            Kind::I32 => zfp_rs::ZfpScalarType::I32,
-            Kind::I64 => zfp_rs::ZfpScalarType::I64,
-            Kind::F32 => zfp_rs::ZfpScalarType::F32,
-            Kind::F64 => zfp_rs::ZfpScalarType::F64,
+            ValueKind::I32 => zfp_rs::ZfpScalarType::I32,
+            ValueKind::I64 => zfp_rs::ZfpScalarType::I64,
+            ValueKind::F32 => zfp_rs::ZfpScalarType::F32,
+            ValueKind::F64 => zfp_rs::ZfpScalarType::F64,
         }
     }
 
     pub(super) fn bits(self) -> u32 {
-        if matches!(self, Kind::I32 | Kind::F32) { 32 } else { 64 }
+        if matches!(self, ValueKind::I32 | ValueKind::F32) { 32 } else { 64 }
     }
 
     pub(super) fn is_float(self) -> bool {
-        matches!(self, Kind::F32 | Kind::F64)
+        matches!(self, ValueKind::F32 | ValueKind::F64)
     }
 }
 
@@ -102,7 +102,7 @@ impl Value for f64 {
     }
 }
 
-/// The values that these bytes are, where they are or copied to an aligned place.
+/// These bytes as values, in place or copied to an aligned place.
 pub(super) fn read<T: Value>(bytes: &[u8]) -> Cow<'_, [T]> {
     match bytemuck::try_cast_slice(bytes) {
         Ok(values) => Cow::Borrowed(values),

@@ -1,4 +1,4 @@
-//! What several tests of this crate share.
+//! Helpers that several tests of this crate share.
 
 #![allow(dead_code)] // each test binary uses a part of it
 
@@ -113,7 +113,7 @@ pub fn refused(mut head: Vec<u8>, at: usize, bytes: &[u8]) -> FrameError {
     parse_head(&head).expect_err("a head that breaks a rule")
 }
 
-/// That an error is of this kind, names this place, and says these words.
+/// Asserts that an error is of this kind, names this place, and has these words.
 #[track_caller]
 pub fn assert_told(error: &FrameError, kind: FrameErrorKind, place: usize, words: &str) {
     assert_eq!(error.kind(), kind, "{error}");
@@ -121,7 +121,7 @@ pub fn assert_told(error: &FrameError, kind: FrameErrorKind, place: usize, words
     assert!(error.to_string().contains(words), "{error}");
 }
 
-/// That no byte of a head can be changed without being noticed.
+/// Asserts that a change of any byte of a head is noticed.
 #[track_caller]
 pub fn assert_changes_are_refused(golden: &[u8]) {
     let mut head = golden.to_vec();
@@ -135,7 +135,7 @@ pub fn assert_changes_are_refused(golden: &[u8]) {
     assert_eq!(head, golden);
 }
 
-/// That the beginning of a head is known to be one, however long it is.
+/// Asserts that the beginning of a head is recognised as one, however long it is.
 #[track_caller]
 pub fn assert_truncations_are_refused(head: &[u8]) {
     for len in 0..head.len() {

@@ -8,7 +8,7 @@ use unspool_codec::{
 const REPAIRED_BYTES: usize = 16 << 10;
 
 /// Checks the bytes as they are, then as heads of every version whose beginning and checksum are
-/// right, so that the rules behind the checksum are reached. Gives the outcomes.
+/// right, so that the rules after the check of the checksum are reached. Gives the outcomes.
 pub fn check(data: &[u8]) -> [Result<(), FrameErrorKind>; 1 + FORMAT_VERSION as usize] {
     std::array::from_fn(|version| match version {
         0 => check_bytes(data),
@@ -16,8 +16,8 @@ pub fn check(data: &[u8]) -> [Result<(), FrameErrorKind>; 1 + FORMAT_VERSION as 
     })
 }
 
-/// What is accepted encodes to the same bytes and is what `layout` makes of its arrays; what is
-/// refused is refused with a text and a place within the input.
+/// Checks that an accepted head encodes to the same bytes and is what `layout` makes of its arrays,
+/// and that a refusal has a text and a place within the input.
 fn check_bytes(bytes: &[u8]) -> Result<(), FrameErrorKind> {
     match parse_head(bytes) {
         Ok((head, payload_checksum)) => {
@@ -35,7 +35,7 @@ fn check_bytes(bytes: &[u8]) -> Result<(), FrameErrorKind> {
     }
 }
 
-/// What the arrays of a head make anew.
+/// The head that is made anew of the arrays of a head.
 fn laid_out(head: &Head) -> Result<Head, FrameError> {
     if !head.is_encoded() {
         let specs = head.regions.iter().map(Region::spec).collect();

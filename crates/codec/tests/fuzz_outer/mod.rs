@@ -45,7 +45,7 @@ pub fn check(data: &[u8]) -> [Result<(), CodecErrorKind>; 2] {
     [unpacked(head, coder.id(), bytes), unpacked(&heads[0], coder.id(), &one_block(coder, bytes))]
 }
 
-/// The bytes behind a table of one entry.
+/// The bytes after a table of one entry.
 fn one_block(coder: Outer, bytes: &[u8]) -> Vec<u8> {
     let method = match coder {
         Outer::Lz4 => 2,

@@ -7,7 +7,7 @@ use unspool_codec::{CodecErrorKind, Dtype, Zfp};
 const DTYPES: [Dtype; 4] = [Dtype::Float32, Dtype::Float64, Dtype::Int32, Dtype::Int64];
 const SHAPES: [&[u64]; 6] = [&[70], &[9, 13], &[4, 4], &[3, 5, 9], &[2, 3, 4, 5], &[2, 2, 3, 1, 6]];
 
-/// Decodes the bytes as they are and behind a prefix that fits them, and encodes them as values.
+/// Decodes the bytes as they are and after a prefix that fits them, and encodes them as values.
 /// Gives the outcomes of decoding.
 pub fn check(data: &[u8]) -> [Result<(), CodecErrorKind>; 2] {
     let Some((choice, bytes)) = data.split_first_chunk::<2>() else {
@@ -41,7 +41,7 @@ fn decoded(dtype: &Dtype, shape: &[u64], stream: &[u8]) -> Result<(), CodecError
     })
 }
 
-/// The bytes, cut to words or to the length that the rate makes, behind their prefix.
+/// The bytes, cut to words or to the length that the rate makes, after their prefix.
 fn with_prefix(mode: Zfp, dtype: &Dtype, shape: &[u64], bytes: &[u8]) -> Vec<u8> {
     let most = zfp::max_bytes(&mode, dtype, shape).map_or(0, |most| most as usize - PREFIX_BYTES);
     let mut body = bytes[..(bytes.len() & !7).min(most)].to_vec();

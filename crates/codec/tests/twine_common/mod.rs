@@ -1,9 +1,9 @@
-//! What the tests of Twine share: streams, values of every sort, and exact comparisons.
+//! Helpers of the tests of Twine: streams, values of every sort, and exact comparisons.
 
 #![allow(dead_code, reason = "every test file uses its part")]
 
 use unspool_codec::twine::{self, Array, Layout};
-use unspool_codec::{Bound, Dtype, Made};
+use unspool_codec::{Bound, Dtype, EncodedStream};
 
 /// Every dtype that has values of its own kind, and some that are taken as bytes.
 pub const DTYPES: [Dtype; 19] = [
@@ -28,7 +28,7 @@ pub const DTYPES: [Dtype; 19] = [
     Dtype::Bits16,
 ];
 
-/// Those that can be encoded with a bound.
+/// The dtypes that can be encoded with a bound.
 pub const FLOATS: [Dtype; 7] = [
     Dtype::Float16,
     Dtype::BFloat16,
@@ -44,7 +44,7 @@ pub fn layout(dtype: &Dtype, shape: &[u64]) -> Layout {
 }
 
 /// Encodes into memory that is not zeroed, so that what is not written is noticed.
-pub fn encode(layout: Layout, method: Option<Bound>, source: &[u8]) -> (Vec<u8>, Made) {
+pub fn encode(layout: Layout, method: Option<Bound>, source: &[u8]) -> (Vec<u8>, EncodedStream) {
     let mut stream = vec![0xa5; twine::max_bytes(&layout) as usize];
     let encoded =
         twine::encode(&Array { layout, bound: method }, source, &mut stream).expect("encodes");
@@ -58,8 +58,12 @@ pub fn decode(layout: &Layout, stream: &[u8]) -> Vec<u8> {
     back
 }
 
-/// What comes back, and what the encoder said.
-pub fn there_and_back(layout: Layout, method: Option<Bound>, source: &[u8]) -> (Vec<u8>, Made) {
+/// The values that come back, and the result of the encoder.
+pub fn there_and_back(
+    layout: Layout,
+    method: Option<Bound>,
+    source: &[u8],
+) -> (Vec<u8>, EncodedStream) {
     let (stream, encoded) = encode(layout, method, source);
     (decode(&layout, &stream), encoded)
 }
@@ -111,8 +115,8 @@ pub fn assert_within(layout: &Layout, source: &[u8], back: &[u8], bound: f64) ->
     assert_each(layout, source, back, |x, y| !exceeds(x, y, bound))
 }
 
-/// The same with `|x| < floor` becoming 0 and `|x - y| <= bound * |x|` for all others; the product
-/// must be exact.
+/// As [`assert_within`], with `|x| < floor` becoming 0 and `|x - y| <= bound * |x|` for all others;
+/// the product must be exact.
 pub fn assert_relative(layout: &Layout, source: &[u8], back: &[u8], bound: f64, floor: f64) {
     let within = |x: f64, y: f64| {
         if x.abs() < floor { y == 0.0 || x == y } else { !exceeds(x, y, bound * x.abs()) }
@@ -185,7 +189,7 @@ fn half_pattern(x: f64) -> u64 {
     }
 }
 
-/// Patterns that are easily got wrong: both zeros, subnormal numbers, the largest finite one,
+/// Special patterns: both zeros, subnormal numbers, the largest finite one,
 /// infinities, NaN with a payload, and one and minus two.
 pub fn specials(layout: &Layout) -> Vec<u64> {
     let sign = 1_u64 << (layout.bits - 1);

@@ -4,7 +4,7 @@
 use unspool_codec::twine::{self, Layout};
 use unspool_codec::{CodecErrorKind, Dtype};
 
-/// Arrays of every profile and width, in whose place the bytes are read.
+/// Layouts of every profile and width, with which the bytes are read.
 pub fn layouts() -> Vec<Layout> {
     let arrays: [(Dtype, &[u64]); 10] = [
         (Dtype::Float32, &[1500]),
@@ -25,8 +25,8 @@ pub fn layouts() -> Vec<Layout> {
 /// The byte that fills the memory around an array.
 const GUARD: u8 = 0xc3;
 
-/// Decodes the bytes as a stream of the layout: they are refused with a reason, or fill the array
-/// and nothing beside it, twice the same.
+/// Decodes the bytes as a stream of the layout, twice, and checks that both decodings agree, and
+/// that they are refused with a reason or fill the array and nothing beside it.
 pub fn check(layout: &Layout, stream: &[u8]) -> Result<(), CodecErrorKind> {
     let bytes = layout.bytes() as usize;
     let mut memory = vec![GUARD; bytes + 128];

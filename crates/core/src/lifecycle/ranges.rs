@@ -26,6 +26,7 @@ impl Ranges {
         {
             last = l;
         }
+        debug_assert!(first <= value && value <= last, "the range has the value");
         self.0.insert(first, last);
     }
 

@@ -37,7 +37,7 @@ impl CopyState {
         matches!(self, WriteComplete | Flushed | ReadComplete | Consumed)
     }
 
-    /// Whether the life cycle allows to evict a copy in this state (nothing else may hold it).
+    /// Whether the life cycle allows to evict a copy in this state, if nothing else is using it.
     #[must_use]
     pub fn is_evictable(self) -> bool {
         matches!(self, CopyState::Flushed | CopyState::Consumed)

@@ -27,15 +27,16 @@ pub(crate) struct Copy {
     pub flush: Option<TransferId>,
     /// The transfer that reads this copy for a faster tier.
     pub prefetch: Option<TransferId>,
-    /// This copy stands in the queue of its flush link.
+    /// The copy waits in the queue of its flush link.
     pub queued: bool,
-    /// It stands there among those that go first.
+    /// The copy waits there among the used ones, which go first.
     pub hurried: bool,
-    /// Room is needed: flush this copy even if it would be consumed before long.
+    /// The copy is flushed even if it would be consumed before long, since its room is needed.
     pub urgent: bool,
     /// When the flush that is queued or in flight will probably be done.
     pub ready_guess: Nanos,
-    /// The bytes are not what was written: nothing new reads them, they go with the last reader.
+    /// The bytes are not what was written: no new reader gets them, and the copy is dropped after
+    /// the last one.
     pub damaged: bool,
 }
 
@@ -61,7 +62,7 @@ impl Copy {
         self.state.is_complete() && !self.damaged
     }
 
-    /// A save writes these bytes.
+    /// Whether a save is writing these bytes.
     pub fn is_being_saved(&self) -> bool {
         self.state == CopyState::WriteInProgress && self.inbound.is_none()
     }
@@ -78,7 +79,7 @@ impl Copy {
 
 /// One saved state, and where it is.
 #[derive(Clone, Debug)]
-pub(crate) struct Checkpoint {
+pub(crate) struct CheckpointRecord {
     pub id: CheckpointId,
     pub version: Version,
     /// Bytes of the payload; while it is being saved, those that were asked for.
@@ -88,9 +89,9 @@ pub(crate) struct Checkpoint {
     pub copies: [Option<Copy>; MAX_TIERS],
     /// The application has written all bytes: the checkpoint exists.
     pub saved: bool,
-    /// The application is done with the save, whose bytes are still on their way: it counts as
-    /// there, and who wants the bytes waits for them.
-    pub handed: bool,
+    /// The save is in flight: over for the application, while its bytes still arrive. The
+    /// checkpoint exists, and calls that want its bytes wait for them.
+    pub in_flight: bool,
     /// It was restored at least once.
     pub restored: bool,
     /// The application prefers it in this tier or a slower one while no hint is near.
@@ -109,13 +110,13 @@ pub(crate) struct Checkpoint {
     pub stuck: Option<Failure>,
 }
 
-impl Checkpoint {
-    /// To the application it is there, perhaps not with all its bytes yet.
+impl CheckpointRecord {
+    /// Whether the checkpoint is there for the application, perhaps not with all its bytes yet.
     pub fn exists(&self) -> bool {
-        self.saved || self.handed
+        self.saved || self.in_flight
     }
 
-    /// It is being saved, and will probably take less than was asked for.
+    /// Whether it is being saved and will probably take less than was asked for.
     pub fn will_shrink(&self) -> bool {
         !self.saved && self.size == Size::AtMost
     }
@@ -140,13 +141,13 @@ impl Checkpoint {
         (0..MAX_TIERS).filter(|&t| self.copies[t].is_some()).map(tier_id)
     }
 
-    /// A copy in `tier` or a faster one waits for its restore.
+    /// Whether a copy in `tier` or a faster one waits for its restore.
     pub fn is_claimed(&self, tier: TierId) -> bool {
         let copies = &self.copies[..=usize::from(tier.0)];
         copies.iter().flatten().any(|c| c.state == CopyState::ReadComplete)
     }
 
-    /// The application is reading a copy.
+    /// Whether the application is reading a copy.
     pub fn is_being_read(&self) -> bool {
         self.copies.iter().flatten().any(|c| c.readers > 0)
     }
@@ -168,8 +169,8 @@ pub(crate) fn tier_id(index: usize) -> TierId {
 
 /// All checkpoints, by row, by version and by id.
 #[derive(Default, Debug)]
-pub(crate) struct Table {
-    rows: Vec<Option<Checkpoint>>,
+pub(crate) struct CheckpointTable {
+    rows: Vec<Option<CheckpointRecord>>,
     free: Vec<Row>,
     by_version: BTreeMap<Version, Row>,
     discarded: Ranges,
@@ -179,7 +180,6 @@ pub(crate) struct Table {
     saved_bytes: u64,
     /// The sum of the bytes that were asked for them.
     asked_bytes: u64,
-    /// As those two sums, of saves that ask for the most that they can need.
     shrunk: Shrunk,
 }
 
@@ -190,14 +190,14 @@ struct Shrunk {
     kept: u64,
 }
 
-impl Table {
+impl CheckpointTable {
     /// Adds a checkpoint without any copy. Its version must be free.
     pub fn insert(&mut self, version: Version, bytes: u64) -> Row {
         let id = CheckpointId(self.next_id);
         self.insert_as(id, version, bytes)
     }
 
-    /// As [`Table::insert`], with the id that an earlier run gave.
+    /// As [`CheckpointTable::insert`], with the id that an earlier run gave.
     pub fn insert_as(&mut self, id: CheckpointId, version: Version, bytes: u64) -> Row {
         assert!(id.0 >= self.next_id, "ids are never reused");
         assert!(!self.by_version.contains_key(&version), "the version is free");
@@ -206,14 +206,14 @@ impl Table {
             self.rows.push(None);
             Row(u32::try_from(self.rows.len() - 1).expect("fewer than 2^32 checkpoints at a time"))
         });
-        self.rows[row.0 as usize] = Some(Checkpoint {
+        self.rows[row.0 as usize] = Some(CheckpointRecord {
             id,
             version,
             bytes,
             size: Size::Exact,
             copies: [None; MAX_TIERS],
             saved: false,
-            handed: false,
+            in_flight: false,
             restored: false,
             rest: TierId(0),
             ending: false,
@@ -232,7 +232,7 @@ impl Table {
         CheckpointId(self.next_id)
     }
 
-    /// The bytes are there; `asked` were asked for.
+    /// Notes that the bytes have arrived; the save had asked for `asked`.
     pub fn mark_saved(&mut self, row: Row, asked: u64) {
         let ckpt = self.get_mut(row);
         assert!(!ckpt.saved && ckpt.bytes <= asked);
@@ -248,13 +248,18 @@ impl Table {
         self.forget_discard(row);
     }
 
-    /// The application is done with the save.
-    pub fn mark_handed(&mut self, row: Row) {
-        self.get_mut(row).handed = true;
+    /// Notes that the save is over for the application.
+    pub fn mark_in_flight(&mut self, row: Row) {
+        let ckpt = self.get_mut(row);
+        debug_assert!(
+            !ckpt.saved && !ckpt.in_flight,
+            "a save is in flight once, before its report"
+        );
+        ckpt.in_flight = true;
         self.forget_discard(row);
     }
 
-    /// Its version is no discarded one any more, if it still has it.
+    /// Takes its version out of the discarded ones, unless the checkpoint is doomed.
     fn forget_discard(&mut self, row: Row) {
         let (version, doomed) = (self.get(row).version, self.get(row).doomed);
         if !doomed {
@@ -281,16 +286,16 @@ impl Table {
         self.free.push(row);
     }
 
-    pub fn get(&self, row: Row) -> &Checkpoint {
+    pub fn get(&self, row: Row) -> &CheckpointRecord {
         self.rows[row.0 as usize].as_ref().expect("a living row")
     }
 
     /// The checkpoint in `row`, when the row is in use.
-    pub fn row(&self, row: Row) -> Option<&Checkpoint> {
+    pub fn row(&self, row: Row) -> Option<&CheckpointRecord> {
         self.rows.get(row.0 as usize).and_then(Option::as_ref)
     }
 
-    pub fn get_mut(&mut self, row: Row) -> &mut Checkpoint {
+    pub fn get_mut(&mut self, row: Row) -> &mut CheckpointRecord {
         self.rows[row.0 as usize].as_mut().expect("a living row")
     }
 
@@ -324,10 +329,11 @@ impl Table {
         self.asked_bytes.checked_div(self.saved)
     }
 
-    /// What a save of unknown size will probably keep of the bytes that it asked for: as large a
-    /// part as those before it. Nothing before the first one was reported: then it will be seen.
-    pub fn expected(&self, ckpt: &Checkpoint) -> u64 {
+    /// The bytes that a save of unknown size will probably keep of those that it asked for: the
+    /// mean part that the saves before it kept, or 0 before the first one was reported.
+    pub fn expected(&self, ckpt: &CheckpointRecord) -> u64 {
         let Shrunk { asked, kept } = self.shrunk;
+        debug_assert!(kept <= asked, "a save keeps at most what it asked for");
         let part = match (ckpt.size, asked) {
             (Size::Exact, _) => 1.0,
             (Size::AtMost, 0) => 0.0,

@@ -1,20 +1,20 @@
-//! The life cycle at work: every copy is brought into the state that its situation demands.
+//! The states of copies: every copy is brought into the state that its situation demands.
 
 use super::Core;
 use crate::hints::NO_USE;
 use crate::lifecycle::state::CopyState;
-use crate::lifecycle::table::{Checkpoint, Copy, Row};
+use crate::lifecycle::table::{CheckpointRecord, Copy, Row};
 use crate::types::{Nanos, TierId, Version};
 
 impl Core {
     /// Brings every complete copy of `row` into the state that hints, other copies and readers
     /// demand, fastest tier first because slower copies look at faster ones; refreshes what the
     /// policies know about them; queues the flushes that are due.
-    pub(super) fn settle(&mut self, row: Row) {
+    pub(super) fn rest(&mut self, row: Row) {
         for tier in self.tier_ids() {
             let Some(copy) = self.table.get(row).copy(tier) else { continue };
             if copy.is_usable() && !self.table.get(row).doomed {
-                let next = self.settled_state(row, tier);
+                let next = self.demanded_state(row, tier);
                 self.set_state(row, tier, next);
                 self.queue_flush(row, tier);
             }
@@ -22,16 +22,18 @@ impl Core {
         }
     }
 
-    fn settled_state(&self, row: Row, tier: TierId) -> CopyState {
+    fn demanded_state(&self, row: Row, tier: TierId) -> CopyState {
         let ckpt = self.table.get(row);
+        debug_assert!(ckpt.copy(tier).is_some_and(Copy::is_usable), "the copy is complete");
         let backed = ckpt.slower_complete(tier).is_some();
         let promoted = is_promoted(ckpt, tier);
         let next_use = self.next_use_in(ckpt, tier);
         if !promoted && next_use < self.tier(tier).cursor {
             return CopyState::ReadComplete;
         }
-        // In an arena the promoted copy alone is enough when its restore will discard it. What
-        // reached a store stays: it may have been called durable.
+        // A copy in an arena is not needed any more when its checkpoint waits in a faster tier for
+        // a restore that will discard it. A copy in a store stays: it may have been reported
+        // durable.
         let spent = promoted
             && self.will_end(ckpt)
             && self.tier(tier).arena.is_some()
@@ -44,14 +46,15 @@ impl Core {
         }
     }
 
-    /// The bytes of the copy in `tier` were used, or wait in a faster tier for their last use.
-    pub(super) fn is_used(&self, ckpt: &Checkpoint, tier: TierId) -> bool {
+    /// Whether the bytes of the copy in `tier` were used, or wait in a faster tier for their last
+    /// use.
+    pub(super) fn is_used(&self, ckpt: &CheckpointRecord, tier: TierId) -> bool {
         (ckpt.restored || is_promoted(ckpt, tier)) && self.next_use_in(ckpt, tier) == NO_USE
     }
 
     /// The position of the next hint for which the copy in `tier` itself will be read: the copy
     /// that waits in a faster tier takes the first one.
-    fn next_use_in(&self, ckpt: &Checkpoint, tier: TierId) -> u64 {
+    fn next_use_in(&self, ckpt: &CheckpointRecord, tier: TierId) -> u64 {
         self.hints.nth_use(ckpt.version, usize::from(is_promoted(ckpt, tier)))
     }
 
@@ -64,12 +67,12 @@ impl Core {
         copy.state = next;
     }
 
-    /// Tells the allocation table when the copy may go and when it is used next.
+    /// Updates in the allocation table when the copy may be evicted and when it is used next.
     fn refresh(&mut self, row: Row, tier: TierId) {
         let ckpt = self.table.get(row);
         let Some(copy) = ckpt.copy(tier) else { return };
         let (offset, ready_at) = (copy.offset, self.ready_at(ckpt, copy, tier));
-        // What should rest in a slower tier goes first. A near hint claims the copy: then it stays.
+        // A copy that should rest in a slower tier is evicted first, unless a near hint claims it.
         let passing = tier < ckpt.rest;
         let next_use = if passing { NO_USE } else { self.next_use_in(ckpt, tier) };
         let size = self.tier(tier).size_of(ckpt.bytes);
@@ -81,7 +84,7 @@ impl Core {
     }
 
     /// When the copy may be evicted: `predict_evictable` of Score, Algorithm 1.
-    fn ready_at(&self, ckpt: &Checkpoint, copy: &Copy, tier: TierId) -> Nanos {
+    fn ready_at(&self, ckpt: &CheckpointRecord, copy: &Copy, tier: TierId) -> Nanos {
         let being_flushed = copy.flush.is_some();
         let held = copy.readers > 0 || copy.prefetch.is_some() || copy.inbound.is_some();
         if held || ckpt.doomed || copy.damaged {
@@ -105,11 +108,11 @@ impl Core {
         let saved = self.table.find(version).filter(|&row| self.table.get(row).exists());
         if let Some(row) = saved.filter(|_| usize::from(tier.0) < self.tiers.len()) {
             self.table.get_mut(row).rest = tier;
-            self.settle(row);
+            self.rest(row);
         }
     }
 
-    /// The application touches the copy: what LRU looks at.
+    /// Notes that the application uses the copy, which LRU looks at.
     pub(super) fn touch(&mut self, row: Row, tier: TierId) {
         let ckpt = self.table.get(row);
         let Some(offset) = ckpt.copy(tier).map(|c| c.offset) else { return };
@@ -121,7 +124,7 @@ impl Core {
     }
 }
 
-/// A faster tier holds the bytes for the next restore.
-fn is_promoted(ckpt: &Checkpoint, tier: TierId) -> bool {
+/// Whether a faster tier holds the bytes for the next restore.
+fn is_promoted(ckpt: &CheckpointRecord, tier: TierId) -> bool {
     tier.0 > 0 && ckpt.is_claimed(TierId(tier.0 - 1))
 }

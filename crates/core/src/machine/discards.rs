@@ -14,8 +14,9 @@ impl Core {
         }
     }
 
-    /// Takes the version away at once; cancels what moves; frees what is idle.
+    /// Takes the version away at once, cancels its transfers and frees its idle copies.
     pub(super) fn discard(&mut self, row: Row, out: &mut Vec<Command>) {
+        debug_assert!(self.table.get(row).exists(), "only what exists can be discarded");
         self.stats.discards += 1;
         let id = self.table.get(row).id;
         self.unflushed.remove(&id);
@@ -26,7 +27,7 @@ impl Core {
         self.clear_doomed(row, out);
     }
 
-    /// A copy that is consumed before its flush began has spared that flush.
+    /// Counts the flush of a copy that is consumed before its flush began.
     pub(super) fn count_skipped_flushes(&mut self, row: Row) {
         let ckpt = self.table.get(row);
         let Some(tier) = ckpt.complete_tiers().last() else { return };
@@ -50,22 +51,22 @@ impl Core {
         }
     }
 
-    /// Stores that stand above another tier, or hold consumed copies, can make room too: gives up
-    /// the copy that is used last, or flushes one that was spared. Only asked when nothing else
-    /// helps.
+    /// Makes room in the stores that can hold the checkpoint in `row`: evicts the evictable copy
+    /// that is used last, or demands the flush of a spared one. A last resort.
     pub(super) fn make_room_in_stores(&mut self, row: Row, out: &mut Vec<Command>) -> bool {
         let bytes = self.table.get(row).bytes;
-        let mut asked = false;
+        let mut started = false;
         for tier in self.tier_ids() {
             if self.tier(tier).arena.is_none() && self.tier(tier).can_hold(bytes) {
-                asked |= self.evict_last_used(tier, out) || self.demand_flush_from_store(tier);
+                started |= self.evict_last_used(tier, out) || self.demand_flush_from_store(tier);
             }
         }
-        asked
+        started
     }
 
     /// Evicts the evictable copy of a store whose next use is the last.
     pub(super) fn evict_last_used(&mut self, tier: TierId, out: &mut Vec<Command>) -> bool {
+        debug_assert!(self.tier(tier).arena.is_none(), "arenas evict by their policy");
         let next_use = |row: Row| self.hints.next_use(self.table.get(row).version);
         let evictable = |row: &Row| {
             let copy = self.table.get(*row).copy(tier);

@@ -1,38 +1,38 @@
 //! Flushes: copies move down so that their room can be given up.
 //!
-//! A checkpoint that will be restored and discarded while it still fits into its tier is spared:
-//! moving its bytes would serve nobody. `discard_after_restore` says so of all checkpoints, a hint
-//! that is the last one of the version it names. Should room be needed after all, a window that
-//! waits for it demands its flush.
+//! A checkpoint that will be restored and discarded while it still fits into its tier is *spared*:
+//! it is not flushed. That it will be discarded is known from `discard_after_restore`, or from a
+//! hint that is the last one of its version. Where its room is needed after all, its flush is
+//! *demanded* ([`Core::demand_flush`]).
 //!
 //! Flushes go in the order in which the copies came, those of used copies before the others.
 
 use alloc::vec::Vec;
 use core::ops::Range;
 
-use super::room::Room;
+use super::room::RoomIn;
 use super::{Core, WaitingFlush};
 use crate::command::{Command, Refusal, TransferKind};
 use crate::event::Failure;
 use crate::hints::NO_USE;
 use crate::lifecycle::state::CopyState;
-use crate::lifecycle::table::{Checkpoint, Row};
+use crate::lifecycle::table::{CheckpointRecord, Row};
 use crate::types::{CheckpointId, Nanos, RequestId, TierId};
 
 /// What became of an attempt to start the first flush of a queue.
 #[derive(PartialEq, Eq)]
 enum Attempt {
     Started,
-    /// It needs no flush any more.
+    /// The copy needs no flush any more.
     Passed,
-    /// Something was asked for that may make room.
+    /// There is no room yet; something was started that may make some.
     Asked,
     Blocked,
 }
 
 impl Core {
     /// The tier that a copy in `tier` is flushed to, if it needs a flush at all.
-    pub(super) fn flush_target(&self, ckpt: &Checkpoint, tier: TierId) -> Option<TierId> {
+    pub(super) fn flush_target(&self, ckpt: &CheckpointRecord, tier: TierId) -> Option<TierId> {
         let below = |t: TierId| t > tier;
         if ckpt.tiers().any(below) { None } else { self.next_slower(tier, ckpt.bytes) }
     }
@@ -50,7 +50,7 @@ impl Core {
             && (self.is_flush_asked(ckpt.id) || self.is_worth_flushing(ckpt, tier))
     }
 
-    fn is_worth_flushing(&self, ckpt: &Checkpoint, tier: TierId) -> bool {
+    fn is_worth_flushing(&self, ckpt: &CheckpointRecord, tier: TierId) -> bool {
         if !self.will_end(ckpt) {
             return true;
         }
@@ -59,17 +59,16 @@ impl Core {
         !ckpt.is_claimed(tier) && (urgent || !self.is_spared(ckpt, tier))
     }
 
-    /// The checkpoint is discarded when the restores that hints announce are done.
-    pub(super) fn will_end(&self, ckpt: &Checkpoint) -> bool {
+    /// Whether the checkpoint is discarded when the restores that hints announce are done.
+    pub(super) fn will_end(&self, ckpt: &CheckpointRecord) -> bool {
         let said = self.hints.ends(ckpt.version).unwrap_or(ckpt.ending);
         said || self.config.discard_after_restore
     }
 
-    /// The checkpoint will be consumed before it could be evicted: among the hints before it and
-    /// itself there are no more bytes than this tier and the faster ones can hold, with a quarter
-    /// left for checkpoints on their way down. Or it is restored for the last time, or was and its
-    /// discard is about to come.
-    fn is_spared(&self, ckpt: &Checkpoint, tier: TierId) -> bool {
+    /// Whether the checkpoint will be consumed before it could be evicted: it and those with
+    /// earlier hints fit into this tier and the faster ones, with a quarter left for checkpoints on
+    /// their way down. Also while it is restored for the last time, and from then to its discard.
+    fn is_spared(&self, ckpt: &CheckpointRecord, tier: TierId) -> bool {
         let next_use = self.hints.next_use(ckpt.version);
         if next_use == NO_USE && (ckpt.ending || ckpt.is_being_read()) {
             return true;
@@ -79,7 +78,7 @@ impl Core {
         bytes <= self.claimable(tier, true)
     }
 
-    /// A flush call asked for this checkpoint: it goes to its slowest tier and stays there.
+    /// Whether a flush call asked for this checkpoint: it then goes to its slowest tier and stays.
     pub(super) fn is_flush_asked(&self, id: CheckpointId) -> bool {
         id < self.flush_before
     }
@@ -99,11 +98,12 @@ impl Core {
         lane.queue.push_back((row, id));
         let guess = lane.model.enqueue(bytes, now);
         let copy = self.table.get_mut(row).copy_mut(tier).expect("it needs a flush");
+        debug_assert!(!copy.queued, "a copy is queued once");
         (copy.queued, copy.ready_guess) = (true, guess.max(Nanos(1)));
     }
 
-    /// Lets the copy go before those that will be read, when it waits for its flush and its bytes
-    /// were used.
+    /// Moves a copy whose bytes were used, and which waits for its flush, before the copies that
+    /// will be read.
     fn hurry_flush(&mut self, row: Row, tier: TierId) {
         let ckpt = self.table.get(row);
         let Some(copy) = ckpt.copy(tier).filter(|c| c.queued && !c.hurried) else { return };
@@ -115,7 +115,8 @@ impl Core {
         self.table.get_mut(row).copy_mut(tier).expect("checked above").hurried = true;
     }
 
-    /// Someone waits for this window: flushes what in it was spared. True when that was new.
+    /// Queues the flushes of the spared copies in this window, whose room is needed. True when
+    /// there was one.
     pub(super) fn demand_flush(&mut self, tier: TierId, window: Range<usize>) -> bool {
         let residents = self.arena(tier).as_slice()[window].iter();
         let rows: Vec<Row> = residents.filter_map(|f| f.resident.map(|r| r.row)).collect();
@@ -126,9 +127,10 @@ impl Core {
         asked
     }
 
-    /// Someone needs room in this store: flushes the spared copy that is used last. True when
+    /// Queues the flush of the spared copy of this store that is used last, to make room. True when
     /// there was one.
     pub(super) fn demand_flush_from_store(&mut self, tier: TierId) -> bool {
+        debug_assert!(self.tier(tier).arena.is_none(), "in an arena a window is demanded");
         let next_use = |row: Row| self.hints.next_use(self.table.get(row).version);
         let mut rows: Vec<Row> =
             self.table.rows().filter(|&r| self.table.get(r).copy(tier).is_some()).collect();
@@ -146,7 +148,7 @@ impl Core {
         self.table.get(row).copy(tier).is_some_and(|c| c.queued)
     }
 
-    /// Starts what the lanes take, the slowest link first.
+    /// Starts as many flushes as the lanes take, on the slowest link first.
     pub(super) fn start_flushes(&mut self, out: &mut Vec<Command>) -> bool {
         let mut progress = false;
         for index in (0..self.flush_lanes.len()).rev() {
@@ -188,13 +190,13 @@ impl Core {
         }
         self.flush_lane_mut(from).blocked = asked;
         match self.find_room(to, bytes, None) {
-            room @ (Room::Window(_) | Room::Free) => {
+            room @ (RoomIn::Window(_) | RoomIn::Free) => {
                 self.leave_queue(row, id, from);
                 self.start(TransferKind::Flush, row, from, to, room, out);
                 Attempt::Started
             }
-            Room::AfterFlush(window) if self.demand_flush(to, window.clone()) => Attempt::Asked,
-            Room::None if self.tier(to).arena.is_none() && !self.tier(to).full => {
+            RoomIn::AfterFlush(window) if self.demand_flush(to, window.clone()) => Attempt::Asked,
+            RoomIn::None if self.tier(to).arena.is_none() && !self.tier(to).full => {
                 let asked = self.evict_last_used(to, out) || self.demand_flush_from_store(to);
                 if asked { Attempt::Asked } else { Attempt::Blocked }
             }
@@ -213,16 +215,17 @@ impl Core {
 
     pub(super) fn on_flush(&mut self, request: RequestId) {
         let before = self.table.next_id();
+        debug_assert!(self.flush_before <= before, "ids ascend");
         self.waiting_flushes.push(WaitingFlush { request, before });
         self.flush_before = before;
         self.retry_everything();
         let rows: Vec<Row> = self.table.rows().collect();
         for row in rows {
-            self.settle(row);
+            self.rest(row);
         }
     }
 
-    /// Answers the flush calls whose checkpoints are all there.
+    /// Answers the flush calls whose checkpoints have all reached their slowest tier.
     pub(super) fn answer_flushes(&mut self, out: &mut Vec<Command>) -> bool {
         let first = self.unflushed.first_key_value().map(|(id, _)| *id);
         let waiting = self.waiting_flushes.len();
@@ -236,7 +239,8 @@ impl Core {
         self.waiting_flushes.len() < waiting
     }
 
-    /// Nothing moves: the flush calls that still wait cannot finish.
+    /// Refuses the flush calls that still wait, unless claims can be given up for them. Called
+    /// when nothing moves, so that they cannot finish.
     pub(super) fn give_up_flushes(&mut self, out: &mut Vec<Command>) -> bool {
         let Some((_, &row)) = self.unflushed.first_key_value() else { return false };
         if self.waiting_flushes.is_empty() || !self.open.is_empty() {

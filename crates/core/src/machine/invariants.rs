@@ -3,7 +3,7 @@
 use super::{Core, Open};
 use crate::command::TransferKind;
 use crate::lifecycle::state::CopyState;
-use crate::lifecycle::table::{Checkpoint, Row};
+use crate::lifecycle::table::{CheckpointRecord, Row};
 use crate::types::{Nanos, TierId};
 
 impl Core {
@@ -67,7 +67,7 @@ impl Core {
 
     fn assert_store(&self, tier: TierId) {
         let state = self.tier(tier);
-        let held = |c: &Checkpoint| c.copy(tier).map_or(0, |_| state.size_of(c.bytes));
+        let held = |c: &CheckpointRecord| c.copy(tier).map_or(0, |_| state.size_of(c.bytes));
         let live: u64 = self.table.rows().map(|r| held(self.table.get(r))).sum();
         assert_eq!(live + state.deleting_bytes, state.store_used, "store bytes are counted");
         assert_eq!(state.deleting.values().sum::<u64>(), state.deleting_bytes);
@@ -109,11 +109,11 @@ impl Core {
     }
 
     fn assert_open(&self) {
-        let handed = |open: &&Open| match open {
-            Open::Granted { row, .. } => self.table.get(*row).handed,
+        let in_flight = |open: &&Open| match open {
+            Open::Granted { row, .. } => self.table.get(*row).in_flight,
             Open::Served { .. } => false,
         };
-        assert_eq!(self.open.values().filter(handed).count() as u64, self.handed);
+        assert_eq!(self.open.values().filter(in_flight).count() as u64, self.saves_in_flight);
         for open in self.open.values() {
             match *open {
                 Open::Granted { row, tier, offset } => self.assert_granted(row, tier, offset),

@@ -4,7 +4,7 @@
 //! [`Core::pump`] starts everything that has become possible: restores first, then saves, then
 //! flushes from the slowest link up (so that room travels towards the application), then
 //! prefetches from the slowest tier up (so that bytes travel towards it). Only when nothing of this
-//! is possible and nothing moves are calls that still wait given the last resort, or refused.
+//! is possible and nothing moves are calls that still wait given what is left, or refused.
 
 mod copies;
 mod discards;
@@ -27,7 +27,7 @@ use crate::command::{Command, Refusal};
 use crate::config::Config;
 use crate::event::Event;
 use crate::hints::{Hints, Removed};
-use crate::lifecycle::table::{Row, Table};
+use crate::lifecycle::table::{CheckpointTable, Row};
 use crate::policy::Policy;
 use crate::stats::CoreStats;
 use crate::types::{CheckpointId, Nanos, RequestId, TierId, TransferId};
@@ -36,9 +36,9 @@ pub use setup::ConfigError;
 
 use retries::Retry;
 use room::TierState;
-use transfers::{Lane, Transfer};
+use transfers::{LinkLane, Transfer};
 
-/// Far more rounds of [`Core::pump`] than any step needs: a limit on everything.
+/// The most rounds of [`Core::pump`] in one step, far more than any step needs.
 const MAX_ROUNDS: usize = 10_000;
 
 /// The pure core of a spool. See the crate's documentation.
@@ -46,20 +46,20 @@ pub struct Core {
     config: Config,
     policy: &'static (dyn Policy + Send + Sync),
     now: Nanos,
-    table: Table,
+    table: CheckpointTable,
     hints: Hints,
     /// One entry a tier, fastest first.
     tiers: Vec<TierState>,
     /// `flush_lanes[t]` carries what leaves tier `t` for a slower one.
-    flush_lanes: Vec<Lane>,
+    flush_lanes: Vec<LinkLane>,
     /// `prefetch_lanes[t]` carries what comes to tier `t` from a slower one.
-    prefetch_lanes: Vec<Lane>,
+    prefetch_lanes: Vec<LinkLane>,
     transfers: BTreeMap<TransferId, Transfer>,
     next_transfer: u64,
     /// Calls that were granted or served and have not reported back.
     open: BTreeMap<RequestId, Open>,
-    /// Those of them that are saves which the application has handed over.
-    handed: u64,
+    /// Calls in `open` that are saves in flight: over for the application, and not yet reported.
+    saves_in_flight: u64,
     waiting_saves: VecDeque<WaitingSave>,
     waiting_restores: VecDeque<WaitingRestore>,
     waiting_flushes: Vec<WaitingFlush>,
@@ -68,7 +68,7 @@ pub struct Core {
     /// Saved checkpoints that are not in the slowest tier that can hold them.
     unflushed: BTreeMap<CheckpointId, Row>,
     retries: Vec<Retry>,
-    /// Prefetching is not held back.
+    /// Prefetches may start.
     prefetching: bool,
     /// Claims were given up for a save: no new ones before the next restore.
     reclaimed: bool,
@@ -82,27 +82,22 @@ pub struct Core {
     removed: Vec<Removed>,
 }
 
-/// A call that the application works on.
+/// A call that was granted or served and has not reported back.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Open {
-    /// A save writes; it was granted the room from `offset` on.
-    Granted {
-        row: Row,
-        tier: TierId,
-        offset: u64,
-    },
-    Served {
-        row: Row,
-        tier: TierId,
-    },
+    /// A save is writing to the room that it was granted from `offset` on.
+    Granted { row: Row, tier: TierId, offset: u64 },
+    /// A restore is reading the copy in `tier`.
+    Served { row: Row, tier: TierId },
 }
 
-/// How far to go for a save.
+/// What may be done to make room for a save.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Effort {
-    /// Room that is there, or comes when what moves has moved.
+    /// Room that is there, or that transfers and deletions in flight will make.
     Usual,
-    /// Nothing moves: slower tiers, unread prefetches, what failed before; else a refusal.
+    /// Also a slower tier, the room of unread prefetches, and another try of failed transfers;
+    /// after that the save is refused. Used when nothing moves.
     Last,
 }
 
@@ -110,9 +105,9 @@ enum Effort {
 struct WaitingSave {
     request: RequestId,
     row: Row,
-    /// What had failed was tried once more for this save.
+    /// Failed transfers were tried once more for this save.
     retried: bool,
-    /// There was no room at this [`Core::generation`]: not worth asking again.
+    /// The [`Core::generation`] at which there was no room: not asked again until it changes.
     blocked: Option<u64>,
 }
 
@@ -154,7 +149,7 @@ impl Core {
             Event::Save { request, version, bytes, size } => {
                 self.on_save(request, version, (bytes, size), out);
             }
-            Event::SaveHanded { request } => self.on_save_handed(request),
+            Event::SaveInFlight { request } => self.on_save_in_flight(request),
             Event::Saved { request, kept } => self.on_saved(request, kept, out),
             Event::SaveAborted { request } => self.on_save_aborted(request, out),
             Event::Restore { request, version } => self.on_restore(request, version, out),
@@ -173,8 +168,8 @@ impl Core {
             Event::TransferFailed { transfer, failure } => self.on_failed(transfer, failure, out),
             Event::TransferCancelled { transfer } => self.on_cancelled(transfer, out),
             Event::Deleted { checkpoint, tier } => self.on_deleted(checkpoint, tier),
-            Event::Adopt { checkpoint, version, bytes, tier } => {
-                self.on_adopt(checkpoint, version, bytes, tier, out);
+            Event::Recover { checkpoint, version, bytes, tier } => {
+                self.on_recover(checkpoint, version, bytes, tier, out);
             }
             Event::Tick => {}
         }
@@ -194,10 +189,11 @@ impl Core {
                 return;
             }
         }
-        debug_assert!(false, "the core goes round in circles");
+        debug_assert!(false, "a step starts a bounded number of things");
     }
 
-    /// Nothing moves and nothing can be started: calls that still wait get what is left, or no.
+    /// Grants what is left to calls that still wait, or refuses them. Called when nothing moves and
+    /// nothing can be started.
     fn last_resort(&mut self, out: &mut Vec<Command>) -> bool {
         self.place_saves(out, Effort::Last) || self.give_up_flushes(out)
     }
@@ -220,10 +216,10 @@ impl Core {
         self.tiers.iter().map(|t| t.generation).sum()
     }
 
-    /// Nothing in the background can change the situation any more.
+    /// Whether nothing in the background can change the situation any more.
     fn is_still(&self) -> bool {
         self.transfers.is_empty()
-            && self.handed == 0
+            && self.saves_in_flight == 0
             && self.retries.is_empty()
             && self.tiers.iter().all(|t| t.deleting.is_empty())
     }

@@ -10,7 +10,7 @@
 use alloc::vec::Vec;
 
 use super::Core;
-use super::room::Room;
+use super::room::RoomIn;
 use crate::command::{Command, TransferKind};
 use crate::hints::{NO_USE, Removed};
 use crate::lifecycle::state::CopyState;
@@ -18,12 +18,12 @@ use crate::lifecycle::table::Row;
 use crate::types::{TierId, Version};
 
 /// What the planner does about one hint.
-enum Plan {
-    /// Nothing: it is here already, will be saved here, or cannot be moved.
+enum HintPlan {
+    /// Move on: the checkpoint is here already, will be saved here, or cannot be moved.
     Pass,
-    /// Fetch it from this tier.
+    /// Fetch the checkpoint in this row from this tier.
     Fetch(Row, TierId),
-    /// Not before a slower planner has brought it closer.
+    /// Stop here until the planner of a slower tier has brought the checkpoint closer.
     Later,
 }
 
@@ -31,9 +31,10 @@ impl Core {
     pub(super) fn on_expect(&mut self, version: Version, last: bool) {
         self.hints.push(version, last);
         if let Some(row) = self.table.find(version) {
-            // What is expected exists: the forward pass is over, its room can be used.
+            // A hint for a checkpoint that exists means that the forward pass is over: the room
+            // that was left for it can be used.
             self.writing &= !self.table.get(row).exists();
-            self.settle(row);
+            self.rest(row);
         }
     }
 
@@ -43,7 +44,7 @@ impl Core {
         self.after_removal(removed);
     }
 
-    /// `version` is being restored: its hint leaves, and those that realignment drops.
+    /// Removes the hint of `version`, which is being restored, and those that realignment drops.
     pub(super) fn take_hint(&mut self, version: Version) {
         let mut removed = core::mem::take(&mut self.removed);
         self.hints.take(version, &mut removed);
@@ -56,13 +57,14 @@ impl Core {
         }
         for entry in removed.drain(..) {
             if let Some(row) = self.table.find(entry.version) {
-                self.settle(row);
+                self.rest(row);
             }
         }
         self.removed = removed;
     }
 
-    /// Takes an entry's bytes out of the windows; a later entry of that version now counts.
+    /// Takes the bytes of an entry that has left out of the windows. The next entry of the same
+    /// version counts instead.
     fn uncharge(&mut self, entry: &Removed) {
         let bytes = entry.charge.unwrap_or(0);
         let later = self.hints.next_use(entry.version);
@@ -96,7 +98,8 @@ impl Core {
         progress
     }
 
-    /// Provides for the hint at the cursor, when there is room.
+    /// Brings the checkpoint of the hint at the cursor into `tier`, and moves the cursor on. False
+    /// when that is not possible now.
     fn advance(&mut self, tier: TierId, out: &mut Vec<Command>) -> bool {
         let position = self.next_position(tier);
         let Some(version) = self.hints.get(position) else { return false };
@@ -107,19 +110,20 @@ impl Core {
             return false;
         }
         match self.plan(tier, position, version) {
-            Plan::Later => return false,
-            Plan::Pass => {}
-            Plan::Fetch(row, from) => {
+            HintPlan::Later => return false,
+            HintPlan::Pass => {}
+            HintPlan::Fetch(row, from) => {
                 if !self.fetch(tier, row, from, position, out) {
                     return false;
                 }
             }
         }
+        debug_assert!(position < self.hints.end(), "the cursor stays within the queue");
         let state = self.tier_mut(tier);
         state.cursor = position + 1;
         state.window += charge;
         if let Some(row) = self.table.find(version) {
-            self.settle(row);
+            self.rest(row);
         }
         true
     }
@@ -148,20 +152,20 @@ impl Core {
         Some(bytes)
     }
 
-    fn plan(&self, tier: TierId, position: u64, version: Version) -> Plan {
+    fn plan(&self, tier: TierId, position: u64, version: Version) -> HintPlan {
         let saved = self.table.find(version).filter(|&r| self.table.get(r).saved);
-        let Some(row) = saved else { return Plan::Pass };
+        let Some(row) = saved else { return HintPlan::Pass };
         let ckpt = self.table.get(row);
         let here = ckpt.tiers().any(|t| t <= tier);
         let idle = ckpt.lost.is_some() || ckpt.stuck.is_some() || ckpt.not_before > self.now;
         let first = self.hints.next_use(version) == position;
         if here || idle || !first || !self.tier(tier).can_hold(ckpt.bytes) {
-            return Plan::Pass;
+            return HintPlan::Pass;
         }
-        let Some(from) = ckpt.slower_complete(tier) else { return Plan::Later };
+        let Some(from) = ckpt.slower_complete(tier) else { return HintPlan::Later };
         let between = self.next_slower(tier, ckpt.bytes);
         let step = between.is_some_and(|t| t < from && self.tier(t).arena.is_some());
-        if step { Plan::Later } else { Plan::Fetch(row, from) }
+        if step { HintPlan::Later } else { HintPlan::Fetch(row, from) }
     }
 
     /// Starts the prefetch if the lane takes it and nothing has to go that is needed sooner.
@@ -173,6 +177,7 @@ impl Core {
         position: u64,
         out: &mut Vec<Command>,
     ) -> bool {
+        debug_assert!(tier < from, "a prefetch comes from a slower tier");
         let bytes = self.table.get(row).bytes;
         let asked = (position, self.tier(tier).generation);
         if self.tier(tier).blocked == Some(asked)
@@ -181,7 +186,7 @@ impl Core {
             return false;
         }
         match self.find_room(tier, bytes, Some(position)) {
-            room @ (Room::Window(_) | Room::Free) => {
+            room @ (RoomIn::Window(_) | RoomIn::Free) => {
                 self.start(TransferKind::Prefetch, row, from, tier, room, out);
                 true
             }
@@ -192,7 +197,8 @@ impl Core {
         }
     }
 
-    /// The hint at `position` is not provided for after all: the planner must look at it again.
+    /// Moves the cursor back to `position`, whose checkpoint is not on its way to this tier after
+    /// all.
     pub(super) fn retreat(&mut self, tier: TierId, position: u64) {
         let cursor = self.tier(tier).cursor;
         if position >= cursor || self.tier(tier).arena.is_none() {
@@ -206,8 +212,8 @@ impl Core {
         state.generation += 1;
     }
 
-    /// A save would fail: gives up every claim that is not being read, until the next restore.
-    /// True when there was one.
+    /// Gives up every claim that is not being read, for a save that would fail otherwise, and makes
+    /// no new ones before the next restore. True when there was one.
     pub(super) fn reclaim(&mut self) -> bool {
         self.reclaimed = true;
         let head = self.hints.head();
@@ -216,8 +222,8 @@ impl Core {
             self.retreat(tier, head);
             let claimed = |row: &Row| self.is_claimed(*row, tier);
             for row in self.table.rows().filter(claimed).collect::<Vec<_>>() {
-                self.settle(row);
-                // What is discarded and still being read keeps its claim to the end.
+                self.rest(row);
+                // A discarded copy that is still being read keeps its claim.
                 reclaimed += u64::from(!self.is_claimed(row, tier));
             }
         }
@@ -231,7 +237,7 @@ impl Core {
     }
 
     /// The bytes that claims may take in this tier and the faster ones together. While the
-    /// application saves, a quarter of every arena (at least one checkpoint) is left for that.
+    /// application saves, a quarter of every arena (at least one checkpoint) is left for saves.
     pub(super) fn claimable(&self, tier: TierId, writing: bool) -> u64 {
         let arenas = self.tier_ids().filter(|&t| t <= tier && self.tier(t).arena.is_some());
         let of_one = |t: TierId| {

@@ -1,4 +1,4 @@
-//! Looking into a core without changing it.
+//! Queries of a core, and the recovery of checkpoints of earlier runs.
 
 use alloc::vec::Vec;
 
@@ -26,7 +26,7 @@ impl Core {
             (counters.used, counters.copies) = (tier.used(), tier.copies);
         }
         for (i, link) in stats.links.iter_mut().enumerate() {
-            let direction = |lane: &super::Lane| crate::stats::DirectionStats {
+            let direction = |lane: &super::LinkLane| crate::stats::DirectionStats {
                 rate: lane.model.rate(),
                 in_flight: lane.in_flight,
                 ..lane.stats
@@ -39,19 +39,25 @@ impl Core {
         stats
     }
 
-    /// Whether `version` is saved, or its save handed over, and not discarded.
+    /// Entries of the restore order queue.
+    #[must_use]
+    pub fn hints(&self) -> usize {
+        self.hints.len()
+    }
+
+    /// Whether `version` is saved or its save is in flight, and it is not discarded.
     #[must_use]
     pub fn contains(&self, version: Version) -> bool {
         self.table.find(version).is_some_and(|row| self.table.get(row).exists())
     }
 
-    /// The versions of which [`Core::contains`] says yes, ascending.
+    /// The versions for which [`Core::contains`] holds, ascending.
     #[must_use]
     pub fn versions(&self) -> Vec<Version> {
         self.table.versions().collect()
     }
 
-    /// The id of the checkpoint that is saved under `version`, or of the save that was handed over.
+    /// The id of the checkpoint that is saved under `version`, or whose save is in flight.
     #[must_use]
     pub fn checkpoint(&self, version: Version) -> Option<CheckpointId> {
         let row = self.table.find(version).filter(|&r| self.table.get(r).exists())?;
@@ -79,6 +85,13 @@ impl Core {
         saved.is_some_and(|c| c.lost.is_none() && !self.unflushed.contains_key(&c.id))
     }
 
+    /// The checkpoints that are not in the slowest tier that can hold them yet, and their bytes.
+    #[must_use]
+    pub fn unflushed(&self) -> (u64, u64) {
+        let bytes = self.unflushed.values().map(|&row| self.table.get(row).bytes).sum();
+        (self.unflushed.len() as u64, bytes)
+    }
+
     /// Transfers in flight.
     #[must_use]
     pub fn transfers_in_flight(&self) -> usize {
@@ -91,7 +104,7 @@ impl Core {
         self.waiting_saves.len() + self.waiting_restores.len() + self.waiting_flushes.len()
     }
 
-    pub(super) fn on_adopt(
+    pub(super) fn on_recover(
         &mut self,
         checkpoint: CheckpointId,
         version: Version,
@@ -106,7 +119,7 @@ impl Core {
         }
         let row = match known {
             Some(row) => row,
-            None => self.adopt_checkpoint(checkpoint, version, bytes, out),
+            None => self.recover_checkpoint(checkpoint, version, bytes, out),
         };
         let ckpt = self.table.get_mut(row);
         if ckpt.bytes != bytes || ckpt.copy(tier).is_some() {
@@ -120,11 +133,11 @@ impl Core {
         if self.bottom(bytes) == Some(tier) {
             self.unflushed.remove(&checkpoint);
         }
-        self.settle(row);
+        self.rest(row);
     }
 
-    /// A saved checkpoint whose copies are about to be told.
-    fn adopt_checkpoint(
+    /// Adds a saved checkpoint without copies; the caller adds those.
+    fn recover_checkpoint(
         &mut self,
         checkpoint: CheckpointId,
         version: Version,

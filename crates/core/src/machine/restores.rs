@@ -28,7 +28,7 @@ impl Core {
         self.waiting_restores.push_back(WaitingRestore { request, row, id });
     }
 
-    /// Serves every waiting restore whose bytes are in reach.
+    /// Serves every waiting restore that a tier has the bytes for.
     pub(super) fn serve_restores(&mut self, out: &mut Vec<Command>) -> bool {
         let mut progress = false;
         for _ in 0..self.waiting_restores.len() {
@@ -52,6 +52,7 @@ impl Core {
         let version = self.table.get(wait.row).version;
         let ckpt = self.table.get_mut(wait.row);
         let copy = ckpt.copy_mut(tier).expect("the source has a copy");
+        debug_assert!(copy.is_usable(), "a restore reads complete, undamaged bytes");
         copy.readers += 1;
         let place = Place { tier, offset: copy.offset };
         let checkpoint = ckpt.id;
@@ -59,7 +60,7 @@ impl Core {
         self.note_ending(wait.row, version);
         self.take_hint(version);
         self.touch(wait.row, tier);
-        self.settle(wait.row);
+        self.rest(wait.row);
         out.push(Command::Serve { request: wait.request, checkpoint, place });
         true
     }
@@ -135,7 +136,7 @@ impl Core {
         if last && self.config.discard_after_restore {
             self.discard(row, out);
         } else {
-            self.settle(row);
+            self.rest(row);
         }
     }
 
@@ -145,7 +146,7 @@ impl Core {
             return self.clear_doomed(row, out);
         }
         self.drop_damaged(row, out);
-        self.settle(row);
+        self.rest(row);
     }
 
     fn end_service(&mut self, request: RequestId) -> Option<Row> {

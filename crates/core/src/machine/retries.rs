@@ -58,11 +58,13 @@ impl Core {
         self.retries.push(retry);
     }
 
-    /// The bytes in `tier` are not what was written. Other copies stay; without one, the
-    /// checkpoint is lost, and restores will say so.
+    /// Marks the copy in `tier` as damaged. Without another copy the checkpoint is lost, and its
+    /// restores are refused.
     fn lose_copy(&mut self, row: Row, tier: TierId, failure: Failure, out: &mut Vec<Command>) {
         let ckpt = self.table.get_mut(row);
-        ckpt.copy_mut(tier).expect("the source of a transfer").damaged = true;
+        let copy = ckpt.copy_mut(tier).expect("the source of a transfer");
+        debug_assert!(copy.state.is_complete(), "only complete copies are read");
+        copy.damaged = true;
         let (id, bytes) = (ckpt.id, ckpt.bytes);
         if ckpt.fastest_complete().is_none() {
             ckpt.lost = Some(failure);
@@ -83,7 +85,7 @@ impl Core {
         }
     }
 
-    /// Lets go of the retries whose time has come.
+    /// Takes up the retries whose time has come.
     pub(super) fn take_due_retries(&mut self) {
         while let Some(i) = self.retries.iter().position(|r| r.at <= self.now) {
             let retry = self.retries.swap_remove(i);
@@ -93,7 +95,7 @@ impl Core {
         }
     }
 
-    /// Tries once more what was given up: someone needs the room.
+    /// Tries the transfers once more that were given up, since their room is needed.
     pub(super) fn retry_everything(&mut self) {
         for tier in &mut self.tiers {
             tier.full = false;
@@ -111,8 +113,10 @@ impl Core {
         }
     }
 
-    /// The checkpoint may be moved again: flushes are queued, planners look at its hint.
+    /// Queues the flushes of a checkpoint that may be moved again, and moves the planners back to
+    /// its hint.
     fn look_again(&mut self, row: Row) {
+        debug_assert!(!self.table.get(row).doomed, "a discarded checkpoint is not moved again");
         let position = self.hints.next_use(self.table.get(row).version);
         for tier in self.tier_ids() {
             let missing = self.table.get(row).tiers().all(|t| t > tier);
@@ -120,6 +124,6 @@ impl Core {
                 self.retreat(tier, position);
             }
         }
-        self.settle(row);
+        self.rest(row);
     }
 }

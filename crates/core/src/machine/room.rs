@@ -20,40 +20,41 @@ pub(super) struct TierState {
     pub arena: Option<Fragments>,
     /// Bytes held or reserved in a store, alignment included, until they are really deleted.
     pub store_used: u64,
-    /// Bytes of `store_used` whose deletion is on its way.
+    /// Bytes of `store_used` that deletions in flight will free.
     pub deleting_bytes: u64,
-    /// Those deletions, with the bytes that each will free.
+    /// Deletions in flight, with the bytes that each will free.
     pub deleting: BTreeMap<CheckpointId, u64>,
-    /// Copies in the tier.
     pub copies: u64,
     /// The medium says that it is full, whatever the capacity is.
     pub full: bool,
     /// The last failure of a transfer into this tier, until one succeeds.
     pub failure: Option<Failure>,
-    /// Hints before this position have been provided for in this tier or a faster one.
+    /// The first hint that the planner has not yet dealt with: what is hinted before it is in this
+    /// tier, in a faster one, or on its way.
     pub cursor: u64,
     /// The charges of the hints before the cursor.
     pub window: u64,
     /// Counts the changes that may have made room.
     pub generation: u64,
-    /// No room for the hint at this position at that generation: not worth asking again.
+    /// The hint for which there was no room, and the generation then: not asked again until that
+    /// changes.
     pub blocked: Option<(u64, u64)>,
-    /// Where the room of the last save of unknown size ends: the next one goes there.
+    /// Where the room of the last save of unknown size ends, for the next one.
     pub chain: u64,
 }
 
 /// Whether there is room in a tier.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) enum Room {
-    /// Now: these fragments of an arena may be taken.
+pub(super) enum RoomIn {
+    /// There is room now: these fragments of an arena may be taken.
     Window(Range<usize>),
-    /// Now: nothing needs to be taken (a store with room, or a checkpoint of zero bytes).
+    /// There is room now without taking any fragments (a store, or a checkpoint of zero bytes).
     Free,
-    /// Later, when the copies in these fragments have been flushed.
+    /// There will be room when the copies in these fragments have been flushed.
     AfterFlush(Range<usize>),
-    /// Later, when deletions that are under way are done.
+    /// There will be room when the deletions in flight are done.
     AfterDelete,
-    /// Not as things are.
+    /// There is no room, and nothing in flight will make any.
     None,
 }
 
@@ -121,36 +122,36 @@ impl Core {
     }
 
     /// Looks for room for `bytes` in `tier`, evicting only what is used after `later_than`.
-    pub(super) fn find_room(&self, tier: TierId, bytes: u64, later_than: Option<u64>) -> Room {
+    pub(super) fn find_room(&self, tier: TierId, bytes: u64, later_than: Option<u64>) -> RoomIn {
         let state = self.tier(tier);
         let size = state.size_of(bytes);
         match &state.arena {
-            Some(_) if size == 0 => Room::Free,
+            Some(_) if size == 0 => RoomIn::Free,
             Some(arena) => {
                 let need = Need { bytes: size, now: self.now, later_than };
                 match choose(self.policy, arena, &need) {
-                    Choice::Take(window) => Room::Window(window),
-                    Choice::Wait(window, _) => Room::AfterFlush(window),
-                    Choice::Nothing => Room::None,
+                    Choice::Take(window) => RoomIn::Window(window),
+                    Choice::Wait(window, _) => RoomIn::AfterFlush(window),
+                    Choice::Nothing => RoomIn::None,
                 }
             }
-            None if state.full => Room::None,
+            None if state.full => RoomIn::None,
             None => store_room(state, size),
         }
     }
 
-    /// Takes the room that [`Core::find_room`] found and puts a copy of `row` there.
+    /// Takes the room that [`Core::find_room`] found, and puts a copy of `row` there.
     pub(super) fn take_room(
         &mut self,
         tier: TierId,
         row: Row,
-        room: Room,
+        room: RoomIn,
         make: impl FnOnce(u64) -> Copy,
         out: &mut Vec<Command>,
     ) -> Place {
         let offset = match room {
-            Room::Window(window) => self.occupy(tier, row, window, out),
-            Room::Free => 0,
+            RoomIn::Window(window) => self.occupy(tier, row, window, out),
+            RoomIn::Free => 0,
             other => unreachable!("no room was found: {other:?}"),
         };
         let size = self.tier(tier).size_of(self.table.get(row).bytes);
@@ -197,6 +198,7 @@ impl Core {
         let state = self.tier_mut(tier);
         let arena = state.arena.as_mut().expect("an arena");
         let offset = arena.place(window, size, chained, resident);
+        debug_assert!(offset.is_multiple_of(state.config.alignment), "copies are aligned");
         if chained {
             state.chain = offset + size;
         }
@@ -211,12 +213,13 @@ impl Core {
         assert!(ckpt.complete_tiers().count() > 1, "the last copy is never evicted");
         self.stats.tier(tier).evictions += 1;
         self.drop_copy(row, tier, out);
-        self.settle(row);
+        self.rest(row);
     }
 
     /// Removes an idle copy from the table and has its bytes removed from the tier.
     pub(super) fn drop_copy(&mut self, row: Row, tier: TierId, out: &mut Vec<Command>) {
         let (id, copy, size) = self.remove_copy(row, tier);
+        debug_assert!(copy.state.is_complete(), "an incomplete copy is undone, not dropped");
         let state = self.tier_mut(tier);
         if state.arena.is_some() {
             out.push(Command::Evict { checkpoint: id, place: Place { tier, offset: copy.offset } });
@@ -227,7 +230,8 @@ impl Core {
         }
     }
 
-    /// A copy that never came to be: its room is free at once, there is nothing to remove.
+    /// Removes a copy whose bytes never arrived: its room is free at once, no tier has anything to
+    /// remove.
     pub(super) fn undo_copy(&mut self, row: Row, tier: TierId) {
         let (_, copy, size) = self.remove_copy(row, tier);
         assert!(!copy.state.is_complete(), "a complete copy is dropped, not undone");
@@ -263,14 +267,15 @@ impl Core {
     pub(super) fn on_deleted(&mut self, checkpoint: CheckpointId, tier: TierId) {
         let Some(state) = self.tiers.get_mut(usize::from(tier.0)) else { return };
         let Some(size) = state.deleting.remove(&checkpoint) else { return };
+        debug_assert!(state.arena.is_none(), "only stores delete");
         state.deleting_bytes -= size;
         state.store_used -= size;
         state.generation += 1;
         state.full = false;
     }
 
-    /// A copy in `tier` was let go of or has arrived. Even if it may not be evicted, it may be
-    /// asked to move on: whoever waits for room has to look again.
+    /// Notes that a copy in `tier` has arrived or is not in use any more. Even if it may not be
+    /// evicted, its flush may be demanded, so calls that wait for room have to look again.
     pub(super) fn may_move_now(&mut self, tier: TierId) {
         self.tier_mut(tier).generation += 1;
     }
@@ -284,13 +289,14 @@ impl Core {
     }
 }
 
-fn store_room(state: &TierState, size: u64) -> Room {
+fn store_room(state: &TierState, size: u64) -> RoomIn {
+    debug_assert!(state.deleting_bytes <= state.store_used, "what is deleted is still held");
     let capacity = state.config.capacity;
     if state.store_used.checked_add(size).is_some_and(|used| used <= capacity) {
-        Room::Free
+        RoomIn::Free
     } else if (state.store_used - state.deleting_bytes).saturating_add(size) <= capacity {
-        Room::AfterDelete
+        RoomIn::AfterDelete
     } else {
-        Room::None
+        RoomIn::None
     }
 }

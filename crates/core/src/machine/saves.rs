@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use super::room::Room;
+use super::room::RoomIn;
 use super::{Core, Effort, Open, WaitingSave};
 use crate::command::{Command, Refusal};
 use crate::event::{Kept, Size};
@@ -12,12 +12,12 @@ use crate::types::{RequestId, TierId, Version};
 
 /// What became of an attempt to place a save.
 #[derive(PartialEq, Eq)]
-enum Placed {
+enum SavePlacement {
     Granted,
     Refused,
-    /// Something that was started may make room.
+    /// No room yet; something that was started may make some.
     Wait,
-    /// Something was changed so that another attempt is worth while.
+    /// Something was changed, so that another attempt may find room.
     Again,
 }
 
@@ -47,9 +47,9 @@ impl Core {
         let mut progress = false;
         while let Some(save) = self.waiting_saves.front().copied() {
             match self.place_save(save, effort, out) {
-                Placed::Wait => break,
-                Placed::Again => return true,
-                Placed::Granted | Placed::Refused => {
+                SavePlacement::Wait => break,
+                SavePlacement::Again => return true,
+                SavePlacement::Granted | SavePlacement::Refused => {
                     self.waiting_saves.pop_front();
                     progress = true;
                 }
@@ -58,12 +58,19 @@ impl Core {
         progress
     }
 
-    fn place_save(&mut self, save: WaitingSave, effort: Effort, out: &mut Vec<Command>) -> Placed {
+    fn place_save(
+        &mut self,
+        save: WaitingSave,
+        effort: Effort,
+        out: &mut Vec<Command>,
+    ) -> SavePlacement {
         let generation = Some(self.generation());
         if effort == Effort::Usual && save.blocked == generation {
-            return Placed::Wait;
+            return SavePlacement::Wait;
         }
-        self.waiting_saves.front_mut().expect("this save waits").blocked = generation;
+        let first = self.waiting_saves.front_mut().expect("this save waits");
+        debug_assert_eq!(first.request, save.request, "saves are placed in their order");
+        first.blocked = generation;
         let bytes = self.table.get(save.row).bytes;
         for tier in self.tier_ids() {
             if !self.tier(tier).can_hold(bytes) {
@@ -71,50 +78,51 @@ impl Core {
             }
             let room = self.find_room_to_save(tier, save.row);
             if effort == Effort::Usual && self.is_worth_a_wait(tier, bytes, &room) {
-                return Placed::Wait;
+                return SavePlacement::Wait;
             }
             match room {
-                room @ (Room::Window(_) | Room::Free) => {
+                room @ (RoomIn::Window(_) | RoomIn::Free) => {
                     self.grant(save, tier, room, out);
-                    return Placed::Granted;
+                    return SavePlacement::Granted;
                 }
-                Room::AfterFlush(window) if self.demand_flush(tier, window.clone()) => {
-                    return Placed::Again;
+                RoomIn::AfterFlush(window) if self.demand_flush(tier, window.clone()) => {
+                    return SavePlacement::Again;
                 }
-                // Room comes here; a slower tier would cost a stall now and a prefetch later.
-                Room::AfterFlush(_) | Room::AfterDelete if effort == Effort::Usual => {
-                    return Placed::Wait;
+                // This tier will have room; a slower one would cost a stall now, a prefetch later.
+                RoomIn::AfterFlush(_) | RoomIn::AfterDelete if effort == Effort::Usual => {
+                    return SavePlacement::Wait;
                 }
                 _ => {}
             }
         }
         match effort {
-            Effort::Usual => Placed::Wait,
+            Effort::Usual => SavePlacement::Wait,
             Effort::Last => self.without_room(save, out),
         }
     }
 
-    /// Nothing moves and no tier has room: what else can be given up, in this order.
-    fn without_room(&mut self, save: WaitingSave, out: &mut Vec<Command>) -> Placed {
+    /// Gives up one thing after the other to make room, and refuses the save when nothing is left.
+    /// Called when nothing moves and no tier has room.
+    fn without_room(&mut self, save: WaitingSave, out: &mut Vec<Command>) -> SavePlacement {
         if self.reclaim() || self.make_room_in_stores(save.row, out) {
-            return Placed::Again;
+            return SavePlacement::Again;
         }
         if !self.is_still() {
-            return Placed::Wait;
+            return SavePlacement::Wait;
         }
         if !save.retried {
             self.waiting_saves.front_mut().expect("this save waits").retried = true;
             self.retry_everything();
-            // What was taken back above may have let a flush begin: that has its turn first.
-            return Placed::Again;
+            // A retry may have made a flush possible: that has its turn first.
+            return SavePlacement::Again;
         }
         if !self.open.is_empty() {
-            return Placed::Wait;
+            return SavePlacement::Wait;
         }
         let refusal = self.full(self.table.get(save.row).bytes);
         Core::refuse(save.request, refusal, out);
         self.forget_unsaved(save.row);
-        Placed::Refused
+        SavePlacement::Refused
     }
 
     fn full(&self, bytes: u64) -> Refusal {
@@ -128,7 +136,7 @@ impl Core {
         }
     }
 
-    fn grant(&mut self, save: WaitingSave, tier: TierId, room: Room, out: &mut Vec<Command>) {
+    fn grant(&mut self, save: WaitingSave, tier: TierId, room: RoomIn, out: &mut Vec<Command>) {
         let make = |offset| Copy::new(CopyState::WriteInProgress, offset);
         let place = self.take_room(tier, save.row, room, make, out);
         let checkpoint = self.table.get(save.row).id;
@@ -137,13 +145,13 @@ impl Core {
         out.push(Command::Grant { request: save.request, checkpoint, place });
     }
 
-    pub(super) fn on_save_handed(&mut self, request: RequestId) {
+    pub(super) fn on_save_in_flight(&mut self, request: RequestId) {
         let Some(&Open::Granted { row, .. }) = self.open.get(&request) else { return };
-        if self.table.get(row).handed {
+        if self.table.get(row).in_flight {
             return;
         }
-        self.table.mark_handed(row);
-        self.handed += 1;
+        self.table.mark_in_flight(row);
+        self.saves_in_flight += 1;
         self.unflushed.insert(self.table.get(row).id, row);
     }
 
@@ -172,12 +180,12 @@ impl Core {
         } else {
             self.unflushed.insert(id, row);
         }
-        // Saved below a tier whose planner counts on it already: let that planner look again.
+        // The planner of a faster tier may have passed over the hint: it has to look again.
         let position = self.hints.next_use(version);
         for faster in (0..tier.0).map(TierId) {
             self.retreat(faster, position);
         }
-        self.settle(row);
+        self.rest(row);
     }
 
     pub(super) fn on_save_aborted(&mut self, request: RequestId, out: &mut Vec<Command>) {
@@ -195,22 +203,24 @@ impl Core {
             }
             wait.row != row
         });
-        // It never was: its version is unknown, not discarded.
-        self.table.get_mut(row).handed = false;
+        // The version counts as never saved: unknown, not discarded.
+        self.table.get_mut(row).in_flight = false;
         self.forget_unsaved(row);
     }
 
-    /// The save is over: where it was granted room.
+    /// Ends a save; gives the row, the tier and the offset that it was granted.
     fn end_save(&mut self, request: RequestId) -> Option<(Row, TierId, u64)> {
         let Some(&Open::Granted { row, tier, offset }) = self.open.get(&request) else {
             return None;
         };
+        let copy = self.table.get(row).copy(tier);
+        debug_assert!(copy.is_some_and(Copy::is_being_saved), "a granted save is in progress");
         self.open.remove(&request);
-        self.handed -= u64::from(self.table.get(row).handed);
+        self.saves_in_flight -= u64::from(self.table.get(row).in_flight);
         Some((row, tier, offset))
     }
 
-    /// Removes a checkpoint that never came to be.
+    /// Removes a checkpoint whose save was withdrawn, refused or aborted.
     pub(super) fn forget_unsaved(&mut self, row: Row) {
         assert!(!self.table.get(row).saved);
         self.table.doom(row);

@@ -6,10 +6,10 @@ use core::fmt;
 
 use super::Core;
 use super::room::TierState;
-use super::transfers::Lane;
+use super::transfers::LinkLane;
 use crate::config::{Config, LinkConfig, MAX_TIERS, TierConfig};
 use crate::hints::Hints;
-use crate::lifecycle::table::Table;
+use crate::lifecycle::table::CheckpointTable;
 use crate::policy::policy;
 use crate::stats::{CoreStats, LinkStats, TierStats};
 use crate::time_model::LinkModel;
@@ -20,7 +20,7 @@ use crate::types::{CheckpointId, Nanos};
 pub enum ConfigError {
     /// The stack has no tier, or more than [`MAX_TIERS`].
     TierCount(usize),
-    /// There must be one link fewer than tiers.
+    /// The number of links is not one less than that of tiers.
     LinkCount {
         /// Links needed.
         needed: usize,
@@ -69,13 +69,13 @@ impl Core {
     /// When the settings contradict themselves.
     pub fn new(config: Config) -> Result<Core, ConfigError> {
         validate(&config)?;
-        let lanes = |pick: fn(&LinkConfig) -> LinkModel| -> Vec<Lane> {
-            config.links.iter().map(|link| Lane::new(pick(link))).collect()
+        let lanes = |pick: fn(&LinkConfig) -> LinkModel| -> Vec<LinkLane> {
+            config.links.iter().map(|link| LinkLane::new(pick(link))).collect()
         };
         Ok(Core {
             policy: policy(config.policy),
             now: Nanos(0),
-            table: Table::default(),
+            table: CheckpointTable::default(),
             hints: Hints::default(),
             tiers: config.tiers.iter().map(TierState::new).collect(),
             flush_lanes: lanes(|link| LinkModel::pair(link).0),
@@ -83,7 +83,7 @@ impl Core {
             transfers: BTreeMap::new(),
             next_transfer: 0,
             open: BTreeMap::new(),
-            handed: 0,
+            saves_in_flight: 0,
             waiting_saves: VecDeque::new(),
             waiting_restores: VecDeque::new(),
             waiting_flushes: Vec::new(),

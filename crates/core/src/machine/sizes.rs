@@ -1,14 +1,14 @@
 //! Saves whose size is known only when they are done.
 //!
-//! Such a save is granted room for the most that it can have. It owns this room, and what saves
-//! before it left behind their ends, until it is reported; what it does not keep goes to the save
-//! of unknown size behind it, if one is in progress there, else it is a gap. A save that is aborted
-//! keeps nothing. Saves that are granted one after the
-//! other stand one behind the other, so when all are reported their bytes do too, without holes.
+//! Such a save is granted room for the most that it can have, directly after the room of the last
+//! one where that is possible. When it is reported it keeps a part of its room. The rest goes to
+//! the save of unknown size whose room follows, if that is still in progress, or else becomes a
+//! gap. A save that is aborted keeps nothing. So when all are reported, their bytes follow each
+//! other without holes.
 
 use alloc::vec::Vec;
 
-use super::room::Room;
+use super::room::RoomIn;
 use super::{Core, Open};
 use crate::event::Kept;
 use crate::lifecycle::state::CopyState;
@@ -16,19 +16,18 @@ use crate::lifecycle::table::Row;
 use crate::policy::fragments::Fragment;
 use crate::types::{Nanos, TierId};
 
-/// A save that the application has handed over, in an arena.
+/// A save in flight in an arena: its room, and how much of that it will probably leave.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Pending {
+struct PendingSize {
     offset: u64,
     end: u64,
-    /// What of its room will probably be left.
     rest: u64,
 }
 
 impl Core {
-    /// As [`Core::find_room`], for the save in `row`. One of unknown size goes behind the last one
-    /// of them wherever that leaves it enough.
-    pub(super) fn find_room_to_save(&self, tier: TierId, row: Row) -> Room {
+    /// As [`Core::find_room`], for the save in `row`. One of unknown size goes directly after the
+    /// last one of them if there is room.
+    pub(super) fn find_room_to_save(&self, tier: TierId, row: Row) -> RoomIn {
         let ckpt = self.table.get(row);
         let state = self.tier(tier);
         let size = state.size_of(ckpt.bytes);
@@ -36,33 +35,34 @@ impl Core {
             && let Some(gap) = arena.gap_around(state.chain)
             && arena.as_slice()[gap].bytes >= size
         {
-            return Room::Window(gap..gap + 1);
+            return RoomIn::Window(gap..gap + 1);
         }
         self.find_room(tier, ckpt.bytes, None)
     }
 
-    /// `room` would cost something, and the saves that are being compressed will probably leave
-    /// enough without that; or there is none, but with what they have there could be. They are
-    /// reported without the application: waiting for them ends.
-    pub(super) fn is_worth_a_wait(&self, tier: TierId, bytes: u64, room: &Room) -> bool {
-        self.handed > 0
+    /// Whether a save of `bytes` should wait for the saves in flight instead of taking `room`:
+    /// taking it would cost something, and they will probably leave enough; or there is no room,
+    /// and with theirs there could be. The wait ends, since they are reported without the
+    /// application.
+    pub(super) fn is_worth_a_wait(&self, tier: TierId, bytes: u64, room: &RoomIn) -> bool {
+        self.saves_in_flight > 0
             && match room {
-                // What is written to a slower tier instead holds up all that the application
-                // enqueues behind it.
-                Room::None => self.could_have_room(tier, bytes),
+                // A save to a slower tier would hold up everything that the application enqueues
+                // after it.
+                RoomIn::None => self.could_have_room(tier, bytes),
                 _ => !self.is_free_of_cost(tier, room) && self.will_leave(tier, bytes),
             }
     }
 
-    /// Whether there are `bytes` bytes side by side in an arena that are free, or may go in time,
-    /// or are those of handed saves.
+    /// Whether an arena has `bytes` adjacent bytes that are free, may be evicted in time, or belong
+    /// to saves in flight.
     fn could_have_room(&self, tier: TierId, bytes: u64) -> bool {
         let state = self.tier(tier);
         let stays = |fragment: &Fragment| {
             fragment.resident.is_some_and(|resident| {
                 let ckpt = self.table.get(resident.row);
                 let is_saved = ckpt.copy(tier).is_some_and(|copy| !copy.is_being_saved());
-                resident.ready_at == Nanos::NEVER && (is_saved || !ckpt.handed)
+                resident.ready_at == Nanos::NEVER && (is_saved || !ckpt.in_flight)
             })
         };
         let mut run = 0u64;
@@ -74,24 +74,23 @@ impl Core {
         })
     }
 
-    /// Nobody will miss what has to go for this room.
-    fn is_free_of_cost(&self, tier: TierId, room: &Room) -> bool {
+    /// Whether taking this room evicts nothing but consumed copies.
+    fn is_free_of_cost(&self, tier: TierId, room: &RoomIn) -> bool {
         let unwanted = |fragment: &Fragment| {
             let copy = fragment.resident.and_then(|r| self.table.get(r.row).copy(tier));
             copy.is_none_or(|copy| copy.state == CopyState::Consumed)
         };
         match room {
-            Room::Window(window) => {
+            RoomIn::Window(window) => {
                 self.arena(tier).as_slice()[window.clone()].iter().all(unwanted)
             }
-            Room::Free => true,
+            RoomIn::Free => true,
             _ => false,
         }
     }
 
-    /// Whether the saves that are handed over will probably leave `bytes` bytes side by side: what
-    /// is left of those that stand one behind the other is in the end one gap, with the one that
-    /// follows them.
+    /// Whether the saves in flight will probably leave a gap of `bytes`: what adjacent ones leave
+    /// becomes one gap, together with the gap that follows them.
     fn will_leave(&self, tier: TierId, bytes: u64) -> bool {
         let Some(arena) = &self.tier(tier).arena else { return false };
         let need = self.tier(tier).size_of(bytes);
@@ -100,37 +99,37 @@ impl Core {
             let begins = pending.offset != at;
             rest = if begins { pending.rest } else { rest.saturating_add(pending.rest) };
             at = pending.end;
-            let behind = arena.next_after(pending.offset).filter(|f| f.resident.is_none());
-            if rest.saturating_add(behind.map_or(0, |gap| gap.bytes)) >= need {
+            let following = arena.next_after(pending.offset).filter(|f| f.resident.is_none());
+            if rest.saturating_add(following.map_or(0, |gap| gap.bytes)) >= need {
                 return true;
             }
         }
         false
     }
 
-    /// The saves in an arena that are handed over, by address.
-    fn pending_in(&self, wanted: TierId) -> Vec<Pending> {
+    /// The saves in flight in an arena, by address.
+    fn pending_in(&self, wanted: TierId) -> Vec<PendingSize> {
         let pending = self.open.values().filter_map(|open| match *open {
             Open::Granted { row, tier, offset } if tier == wanted => {
                 self.pending(row, tier, offset)
             }
             _ => None,
         });
-        let mut pending: Vec<Pending> = pending.collect();
+        let mut pending: Vec<PendingSize> = pending.collect();
         pending.sort_unstable();
         pending
     }
 
-    fn pending(&self, row: Row, tier: TierId, granted: u64) -> Option<Pending> {
+    fn pending(&self, row: Row, tier: TierId, granted: u64) -> Option<PendingSize> {
         let (ckpt, state) = (self.table.get(row), self.tier(tier));
         let size = state.size_of(ckpt.bytes);
-        let copy = ckpt.copy(tier).filter(|_| ckpt.handed && size > 0)?;
+        let copy = ckpt.copy(tier).filter(|_| ckpt.in_flight && size > 0)?;
         let (offset, end) = (copy.offset, granted + size);
         let expected = state.size_of(self.table.expected(ckpt));
-        Some(Pending { offset, end, rest: end - offset - expected })
+        Some(PendingSize { offset, end, rest: end - offset - expected })
     }
 
-    /// The save in `row` takes only `kept` of its room.
+    /// Reduces the room of the save in `row` to `kept`.
     pub(super) fn keep(&mut self, row: Row, tier: TierId, kept: Kept) {
         let ckpt = self.table.get_mut(row);
         assert!(kept.bytes <= ckpt.bytes, "a save keeps at most what it asked for");
@@ -147,18 +146,18 @@ impl Core {
         }
     }
 
-    /// The save whose room begins at `at` keeps `[begin, end)` of it.
+    /// Reduces the room of a save in an arena, which begins at `at`, to `[begin, end)`.
     fn keep_range(&mut self, row: Row, tier: TierId, (at, begin, end): (u64, u64, u64)) {
-        let heir = self.heir(row, tier, at);
+        let next = self.next_in_progress(row, tier, at);
         let state = self.tier_mut(tier);
         let arena = state.arena.as_mut().expect("an arena");
         let room = arena.as_slice()[arena.index_of(at)];
-        arena.keep(at, begin..end, heir.is_some());
+        arena.keep(at, begin..end, next.is_some());
         if state.chain == room.offset + room.bytes {
             state.chain = end;
         }
-        if let Some(heir) = heir {
-            self.move_copy(heir, tier, end);
+        if let Some(next) = next {
+            self.move_copy(next, tier, end);
         }
         self.move_copy(row, tier, if begin < end { begin } else { 0 });
     }
@@ -167,12 +166,12 @@ impl Core {
         self.table.get_mut(row).copy_mut(tier).expect("a copy in this tier").offset = offset;
     }
 
-    /// The save that gets what the one in `row` leaves behind its end: it stands directly behind
-    /// it, and its bytes may begin where those before them end.
-    fn heir(&self, row: Row, tier: TierId, offset: u64) -> Option<Row> {
-        let behind = self.arena(tier).next_after(offset)?.resident?.row;
-        let in_progress = self.table.get(behind).copy(tier)?.is_being_saved();
-        let both = [row, behind].iter().all(|&row| self.table.get(row).will_shrink());
-        (in_progress && both).then_some(behind)
+    /// The save of unknown size in progress whose room directly follows that of the one in `row`:
+    /// it gets what that one leaves at its end, and its bytes may begin there.
+    fn next_in_progress(&self, row: Row, tier: TierId, offset: u64) -> Option<Row> {
+        let next = self.arena(tier).next_after(offset)?.resident?.row;
+        let in_progress = self.table.get(next).copy(tier)?.is_being_saved();
+        let both = [row, next].iter().all(|&row| self.table.get(row).will_shrink());
+        (in_progress && both).then_some(next)
     }
 }

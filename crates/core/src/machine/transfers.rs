@@ -4,7 +4,7 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 use super::Core;
-use super::room::Room;
+use super::room::RoomIn;
 use crate::command::{Command, TransferKind};
 use crate::event::Failure;
 use crate::lifecycle::state::CopyState;
@@ -14,18 +14,18 @@ use crate::time_model::LinkModel;
 use crate::types::{CheckpointId, Nanos, Place, TierId, TransferId};
 
 /// One direction of a link.
-pub(super) struct Lane {
+pub(super) struct LinkLane {
     pub model: LinkModel,
     pub in_flight: u32,
     pub in_flight_bytes: u64,
     /// Copies that wait for their flush, in the order in which they came. Entries whose checkpoint
     /// is gone or needs no flush any more are passed over.
     pub queue: VecDeque<(Row, CheckpointId)>,
-    /// Those of them whose bytes were used. They go first: only their room is free as soon as they
-    /// are flushed, what will be read stays.
+    /// The copies in `queue` whose bytes were used. They go first: only their room is free as soon
+    /// as they are flushed, copies that will be read stay.
     pub used: VecDeque<(Row, CheckpointId)>,
-    /// The first of the queue found no room at that generation of its target: not worth asking
-    /// again before something changed there.
+    /// The copy that found no room in its target, and the generation of the target then: not asked
+    /// again until that changes.
     pub blocked: Option<(CheckpointId, u64)>,
     pub stats: DirectionStats,
 }
@@ -41,9 +41,9 @@ pub(super) struct Transfer {
     pub cancelled: bool,
 }
 
-impl Lane {
-    pub fn new(model: LinkModel) -> Lane {
-        Lane {
+impl LinkLane {
+    pub fn new(model: LinkModel) -> LinkLane {
+        LinkLane {
             model,
             in_flight: 0,
             in_flight_bytes: 0,
@@ -59,7 +59,8 @@ impl Lane {
         self.used.front().or(self.queue.front()).copied()
     }
 
-    /// Takes that one off its queue. A used one stays in the other queue, to be passed over there.
+    /// Takes the copy of [`LinkLane::front`] off its queue. A used one stays in `queue`, to be
+    /// passed over there.
     pub fn pop_front(&mut self) {
         let from = if self.used.is_empty() { &mut self.queue } else { &mut self.used };
         from.pop_front();
@@ -67,15 +68,15 @@ impl Lane {
 }
 
 impl Core {
-    pub(super) fn flush_lane(&self, from: TierId) -> &Lane {
+    pub(super) fn flush_lane(&self, from: TierId) -> &LinkLane {
         &self.flush_lanes[usize::from(from.0)]
     }
 
-    pub(super) fn flush_lane_mut(&mut self, from: TierId) -> &mut Lane {
+    pub(super) fn flush_lane_mut(&mut self, from: TierId) -> &mut LinkLane {
         &mut self.flush_lanes[usize::from(from.0)]
     }
 
-    fn lane_of(&mut self, transfer: &Transfer) -> &mut Lane {
+    fn lane_of(&mut self, transfer: &Transfer) -> &mut LinkLane {
         match transfer.kind {
             TransferKind::Flush => &mut self.flush_lanes[usize::from(transfer.from.0)],
             TransferKind::Prefetch => &mut self.prefetch_lanes[usize::from(transfer.to.0)],
@@ -101,9 +102,10 @@ impl Core {
         row: Row,
         from: TierId,
         to: TierId,
-        room: Room,
+        room: RoomIn,
         out: &mut Vec<Command>,
     ) {
+        debug_assert_eq!(to > from, kind == TransferKind::Flush, "flushes go to slower tiers");
         let id = TransferId(self.next_transfer);
         self.next_transfer += 1;
         let state = match kind {
@@ -132,7 +134,7 @@ impl Core {
         lane.in_flight_bytes += bytes;
         lane.stats.retried += u64::from(retried);
         self.transfers.insert(id, transfer);
-        self.settle(row);
+        self.rest(row);
     }
 
     fn hold_source(&mut self, kind: TransferKind, row: Row, from: TierId, id: TransferId) {
@@ -158,13 +160,15 @@ impl Core {
             TransferKind::Prefetch => CopyState::ReadComplete,
         };
         self.set_state(row, to, arrived);
-        self.table.get_mut(row).copy_mut(to).expect("the target").inbound = None;
+        let inbound = self.table.get_mut(row).copy_mut(to).expect("the target").inbound.take();
+        debug_assert_eq!(inbound, Some(id), "the target names its transfer");
         if self.table.get(row).doomed {
             return self.clear_doomed(row, out);
         }
         let ckpt = self.table.get_mut(row);
         ckpt.attempts = 0;
-        // The copy that it came from may have been found damaged meanwhile: this one is whole.
+        // The source may have been found damaged meanwhile, and the checkpoint counted as lost:
+        // this copy is whole.
         let found_again = ckpt.lost.take().is_some();
         let id = ckpt.id;
         if self.bottom(bytes) == Some(to) {
@@ -173,7 +177,7 @@ impl Core {
             self.unflushed.insert(id, row);
         }
         self.drop_damaged(row, out);
-        self.settle(row);
+        self.rest(row);
     }
 
     pub(super) fn on_cancelled(&mut self, id: TransferId, out: &mut Vec<Command>) {
@@ -204,7 +208,7 @@ impl Core {
             let position = self.hints.next_use(ckpt.version);
             self.retreat(transfer.to, position);
         }
-        self.settle(transfer.row);
+        self.rest(transfer.row);
     }
 
     /// Takes the transfer off its lane and lets go of its source.
@@ -218,10 +222,11 @@ impl Core {
             lane.model.idle(now);
         }
         let source = self.table.get_mut(transfer.row).copy_mut(transfer.from).expect("a source");
-        match transfer.kind {
-            TransferKind::Flush => source.flush = None,
-            TransferKind::Prefetch => source.prefetch = None,
-        }
+        let named = match transfer.kind {
+            TransferKind::Flush => source.flush.take(),
+            TransferKind::Prefetch => source.prefetch.take(),
+        };
+        debug_assert_eq!(named, Some(id), "the source names its transfer");
         self.may_move_now(transfer.from);
         self.may_move_now(transfer.to);
         Some(transfer)
@@ -234,6 +239,7 @@ impl Core {
     }
 
     pub(super) fn cancel_transfers(&mut self, row: Row, out: &mut Vec<Command>) {
+        debug_assert!(self.table.get(row).doomed, "only a discard cancels transfers");
         for (id, transfer) in &mut self.transfers {
             if transfer.row == row && !transfer.cancelled {
                 transfer.cancelled = true;

@@ -13,8 +13,8 @@ pub(crate) struct Evictable {
     /// Every copy that may be evicted now, the best one to evict last.
     ready: BTreeSet<Ready>,
     /// Every copy that may probably be evicted later.
-    waiting: BTreeSet<Waiting>,
-    /// Every copy whose time has passed at `now`, and that still may not go: the rank and offset.
+    waiting: BTreeSet<WaitingCopy>,
+    /// Every copy that should be evictable at `now` by its estimate and is not: rank and offset.
     /// Where a slow link holds up a faster one, these are nearly all.
     overdue: BTreeSet<(Rank, u64)>,
     now: Nanos,
@@ -24,8 +24,8 @@ pub(crate) struct Evictable {
 type Rank = (Reverse<u64>, u64);
 
 /// A copy that may be evicted now, in the order in which copies are given up: the later the next
-/// use, the better; then the longer ago the last one. A device may still be reading what was used
-/// last, and whoever is given its bytes has to wait.
+/// use, the better; then the longer ago the last one. A device may still be reading a copy that was
+/// used lately, and the next user of its bytes would have to wait.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 struct Ready {
     next_use: u64,
@@ -36,7 +36,7 @@ struct Ready {
 /// A copy that has to be flushed first: the sooner that is done, the better; then as for copies
 /// that may go now.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-struct Waiting {
+struct WaitingCopy {
     ready_at: Nanos,
     rank: Rank,
     offset: u64,
@@ -49,10 +49,10 @@ impl Ready {
     }
 }
 
-impl Waiting {
-    fn of(resident: &Resident, offset: u64) -> Waiting {
+impl WaitingCopy {
+    fn of(resident: &Resident, offset: u64) -> WaitingCopy {
         let Resident { ready_at, next_use, last_use, .. } = *resident;
-        Waiting { ready_at, rank: (Reverse(next_use), last_use), offset }
+        WaitingCopy { ready_at, rank: (Reverse(next_use), last_use), offset }
     }
 }
 
@@ -67,7 +67,7 @@ impl Evictable {
         match resident.ready_at {
             Nanos::NEVER => {}
             Nanos(0) => _ = self.ready.insert(Ready::of(resident, offset)),
-            _ => self.insert_waiting(Waiting::of(resident, offset)),
+            _ => self.insert_waiting(WaitingCopy::of(resident, offset)),
         }
     }
 
@@ -76,7 +76,7 @@ impl Evictable {
         match resident.ready_at {
             Nanos::NEVER => {}
             Nanos(0) => _ = self.ready.remove(&Ready::of(resident, offset)),
-            _ => self.remove_waiting(&Waiting::of(resident, offset)),
+            _ => self.remove_waiting(&WaitingCopy::of(resident, offset)),
         }
     }
 
@@ -89,12 +89,12 @@ impl Evictable {
         }
     }
 
-    /// Whatever is not evictable when its time has come costs the shortest wait.
-    fn is_overdue(&self, copy: &Waiting) -> bool {
+    /// Whether the estimate for the copy has passed: it then costs the shortest wait.
+    fn is_overdue(&self, copy: &WaitingCopy) -> bool {
         copy.ready_at <= self.now.plus(SHORTEST_WAIT)
     }
 
-    fn insert_waiting(&mut self, copy: Waiting) {
+    fn insert_waiting(&mut self, copy: WaitingCopy) {
         if self.is_overdue(&copy) {
             self.overdue.insert((copy.rank, copy.offset));
         } else {
@@ -102,7 +102,7 @@ impl Evictable {
         }
     }
 
-    fn remove_waiting(&mut self, copy: &Waiting) {
+    fn remove_waiting(&mut self, copy: &WaitingCopy) {
         if self.is_overdue(copy) {
             self.overdue.remove(&(copy.rank, copy.offset));
         } else {

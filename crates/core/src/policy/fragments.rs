@@ -48,12 +48,12 @@ pub(crate) struct Fragments {
     sizes: BTreeMap<u64, u32>,
     /// What was released last, the latest at the end.
     released: VecDeque<Released>,
-    /// Gaps are not joined now.
+    /// Gaps are not joined until [`Fragments::place`] is called.
     clearing: bool,
 }
 
-/// Bytes that belonged to a copy until lately. A device may still be working on them, and the more
-/// so the later the copy was used.
+/// Bytes that belonged to a copy until lately. A device may still be working on them, the more
+/// likely the later the copy was used.
 #[derive(Clone, Copy, Debug)]
 struct Released {
     offset: u64,
@@ -61,11 +61,12 @@ struct Released {
     last_use: u64,
 }
 
-/// So many releases are remembered: more than calls are ahead of a device.
+/// The releases that are remembered: more than the calls by which an application is ahead of a
+/// device.
 const REMEMBERED: usize = 64;
-/// So many places inside a gap are compared with its ends.
+/// The places inside a gap that are compared with its ends.
 const OLDEST: usize = 4;
-/// So many gaps of one size are compared.
+/// The gaps of one size that are compared.
 const COMPARED: usize = 16;
 
 impl Fragments {
@@ -130,7 +131,7 @@ impl Fragments {
         Some((next_use, self.index_of(offset)))
     }
 
-    /// Lets time pass until `now`: some copies should be evictable by then.
+    /// Lets time pass until `now`, by which some copies should be evictable.
     pub fn pass_time(&mut self, now: Nanos) {
         self.evictable.pass(now);
     }
@@ -151,9 +152,9 @@ impl Fragments {
         self.gaps.iter().rev().map(|(_, offset)| self.index_of(*offset))
     }
 
-    /// The window that is about to be used, with the gaps beside it. From now on gaps are not
-    /// joined, until [`Fragments::place`] has taken it: its copies are released one by one, and
-    /// each join would move all fragments behind it.
+    /// Gives the window with the gaps beside it, and stops joining gaps until [`Fragments::place`]
+    /// has taken it: its copies are released one by one, and each join would move all fragments
+    /// after it.
     pub fn begin_clearing(&mut self, window: Range<usize>) -> Range<usize> {
         let is_gap = |index: usize| self.list.get(index).is_some_and(|f| f.resident.is_none());
         let start = window.start - usize::from(window.start > 0 && is_gap(window.start - 1));
@@ -187,15 +188,15 @@ impl Fragments {
         self.released.iter().filter(meets).map(|r| r.last_use).max().unwrap_or(0)
     }
 
-    /// Where `bytes` bytes go in a gap, and when that place was used last: (last use, offset). At
-    /// that end of it that was used longer ago; or where a copy of the same size was, if that is
+    /// The place for `bytes` bytes in a gap: (when it was used last, offset). That is the end of
+    /// the gap that was used longer ago, or where a copy of the same size was, if that was used
     /// longer ago still: copies of one size then stay side by side.
     fn place_in_gap(&self, gap: u64, room: u64, bytes: u64) -> (u64, u64) {
         let used = |offset: u64| (self.last_use(offset, bytes), offset);
         let best = used(gap).min(used(gap + room - bytes));
         let inside =
             |r: &&Released| r.end - r.offset == bytes && gap <= r.offset && r.end <= gap + room;
-        // What was released first was mostly used first.
+        // Copies that were released first were mostly used first.
         let oldest = self.released.iter().filter(inside).take(OLDEST);
         oldest.map(|r| used(r.offset)).fold(
             best,
@@ -247,10 +248,10 @@ impl Fragments {
         offset
     }
 
-    /// The copy at `offset`, which was in the making, takes only `kept` of its room. What is left
-    /// before that becomes a gap; what is left behind it goes to the next fragment if that is its
-    /// `heir`, a copy in the making whose room then begins there, or else becomes a gap as well.
-    pub fn keep(&mut self, offset: u64, kept: Range<u64>, heir: bool) {
+    /// Reduces the room of the copy at `offset`, whose bytes were arriving, to `kept`. The room
+    /// before that becomes a gap. So does the room after it, unless it goes `to_next`: to the next
+    /// fragment, a copy whose bytes are arriving and whose room then begins there.
+    pub fn keep(&mut self, offset: u64, kept: Range<u64>, to_next: bool) {
         let index = self.index_of(offset);
         let Fragment { bytes, resident, .. } = self.list[index];
         let end = offset + bytes;
@@ -261,14 +262,14 @@ impl Fragments {
         if kept.start < kept.end {
             self.count_size(kept.end - kept.start, 1);
         }
-        let behind = if heir { 0 } else { end - kept.end };
-        if heir {
+        let after = if to_next { 0 } else { end - kept.end };
+        if to_next {
             self.begin_earlier(index + 1, kept.end);
         }
-        self.free += kept.start - offset + behind;
+        self.free += kept.start - offset + after;
         if kept.start == offset
             && kept.end > offset
-            && (heir || self.widen_gap(index + 1, kept.end))
+            && (to_next || self.widen_gap(index + 1, kept.end))
         {
             self.list[index].bytes = kept.end - offset;
             return;
@@ -276,7 +277,7 @@ impl Fragments {
         let parts = [
             Fragment { offset, bytes: kept.start - offset, resident: None },
             Fragment { offset: kept.start, bytes: kept.end - kept.start, resident },
-            Fragment { offset: kept.end, bytes: behind, resident: None },
+            Fragment { offset: kept.end, bytes: after, resident: None },
         ];
         let parts = parts.into_iter().filter(|part| part.bytes > 0);
         let gaps: Vec<u64> =
@@ -287,8 +288,8 @@ impl Fragments {
         }
     }
 
-    /// Lets the gap at `index` begin at `start`, where the copy before it ends now. False when
-    /// there is no gap.
+    /// Lets the gap at `index` begin at `start`, where the copy before it ends now. False when that
+    /// fragment is not a gap.
     fn widen_gap(&mut self, index: usize, start: u64) -> bool {
         let Some(gap) = self.list.get_mut(index).filter(|f| f.resident.is_none()) else {
             return false;
@@ -300,17 +301,20 @@ impl Fragments {
         true
     }
 
-    /// The room of the copy at `index` begins at `start` from now on.
+    /// Lets the room of the copy at `index` begin at `start`.
     fn begin_earlier(&mut self, index: usize, start: u64) {
         let Fragment { offset, bytes, resident } = self.list[index];
-        assert!(resident.is_some_and(|r| r.ready_at == Nanos::NEVER), "an heir is in the making");
+        assert!(
+            resident.is_some_and(|r| r.ready_at == Nanos::NEVER),
+            "the bytes of the next copy are arriving"
+        );
         self.count_size(bytes, -1);
         let bytes = bytes + (offset - start);
         self.count_size(bytes, 1);
         self.list[index] = Fragment { offset: start, bytes, resident };
     }
 
-    /// The fragment behind the one that begins at `offset`.
+    /// The fragment after the one that begins at `offset`.
     pub fn next_after(&self, offset: u64) -> Option<&Fragment> {
         self.list.get(self.index_of(offset) + 1)
     }
@@ -329,8 +333,8 @@ impl Fragments {
         }
     }
 
-    /// The index of the smallest gap of at least `bytes` bytes, for which nothing is given up; of
-    /// several, the one that was used longest ago.
+    /// The index of the smallest gap of at least `bytes` bytes; of several, the one that was used
+    /// longest ago.
     pub fn smallest_gap(&self, bytes: u64) -> Option<usize> {
         let (room, _) = *self.gaps.range((bytes, 0)..).next()?;
         let same = self.gaps.range((room, 0)..=(room, u64::MAX)).take(COMPARED);

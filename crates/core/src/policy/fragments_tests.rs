@@ -80,21 +80,21 @@ fn the_smallest_gap_that_fits_is_found() {
     assert_eq!([5, 7, 10].map(|bytes| fragments.smallest_gap(bytes)), [Some(2), Some(0), None]);
 }
 
-/// A copy in the making.
-fn making(row: u32) -> Resident {
+/// A copy whose bytes are arriving.
+fn arriving(row: u32) -> Resident {
     Resident { ready_at: Nanos::NEVER, ..resident(row) }
 }
 
 /// The fragments as (offset, bytes, whether a copy is there).
 fn shape(fragments: &Fragments) -> Vec<(u64, u64, bool)> {
-    let told = |f: &Fragment| (f.offset, f.bytes, f.resident.is_some());
-    fragments.as_slice().iter().map(told).collect()
+    let parts = |f: &Fragment| (f.offset, f.bytes, f.resident.is_some());
+    fragments.as_slice().iter().map(parts).collect()
 }
 
 #[test]
-fn what_a_copy_does_not_keep_is_a_gap_with_the_gap_behind_it() {
+fn what_a_copy_does_not_keep_is_one_gap_with_the_gap_after_it() {
     let mut fragments = Fragments::new(100);
-    fragments.place(0..1, 40, true, making(0));
+    fragments.place(0..1, 40, true, arriving(0));
     fragments.keep(0, 8..16, false);
     fragments.assert_invariants();
     assert_eq!(shape(&fragments), [(0, 8, false), (8, 8, true), (16, 84, false)]);
@@ -102,13 +102,13 @@ fn what_a_copy_does_not_keep_is_a_gap_with_the_gap_behind_it() {
 }
 
 #[test]
-fn what_a_copy_leaves_behind_its_end_goes_to_its_heir() {
+fn what_a_copy_leaves_at_its_end_goes_to_the_next_one() {
     let mut fragments = Fragments::new(100);
-    fragments.place(0..1, 40, true, making(0));
-    fragments.place(1..2, 40, true, making(1));
+    fragments.place(0..1, 40, true, arriving(0));
+    fragments.place(1..2, 40, true, arriving(1));
     fragments.keep(0, 0..8, true);
     assert_eq!(shape(&fragments), [(0, 8, true), (8, 72, true), (80, 20, false)]);
-    assert_eq!(fragments.free(), 20, "the heir holds it");
+    assert_eq!(fragments.free(), 20, "the next one has it");
     fragments.keep(8, 8..20, false);
     fragments.assert_invariants();
     assert_eq!(shape(&fragments), [(0, 8, true), (8, 12, true), (20, 80, false)]);
@@ -116,50 +116,51 @@ fn what_a_copy_leaves_behind_its_end_goes_to_its_heir() {
 
 #[test]
 fn a_copy_that_keeps_nothing_leaves_all_its_room() {
-    for heir in [false, true] {
+    for to_next in [false, true] {
         let mut fragments = Fragments::new(100);
-        fragments.place(0..1, 40, true, making(0));
-        fragments.place(1..2, 60, true, making(1));
-        fragments.keep(0, 0..0, heir);
+        fragments.place(0..1, 40, true, arriving(0));
+        fragments.place(1..2, 60, true, arriving(1));
+        fragments.keep(0, 0..0, to_next);
         fragments.assert_invariants();
-        let left = if heir { vec![(0, 100, true)] } else { vec![(0, 40, false), (40, 60, true)] };
+        let left =
+            if to_next { vec![(0, 100, true)] } else { vec![(0, 40, false), (40, 60, true)] };
         assert_eq!(shape(&fragments), left);
     }
 }
 
 proptest! {
     #[test]
-    fn a_chain_that_has_settled_stands_without_holes(
+    fn copies_that_kept_a_part_of_their_room_follow_each_other_without_holes(
         asked in prop::collection::vec((1u64..40, 0u64..=100, any::<bool>()), 1..20),
         late in 0usize..12,
     ) {
         let mut fragments = Fragments::new(100_000);
         let (mut end, mut kept) = (0, 0);
         let mut pending = std::collections::VecDeque::new();
-        let mut settle = |fragments: &mut Fragments, (bytes, heir): (u64, bool)| {
+        let mut keep = |fragments: &mut Fragments, (bytes, to_next): (u64, bool)| {
             let at = end;
-            fragments.keep(at, at..at + bytes, heir);
+            fragments.keep(at, at..at + bytes, to_next);
             end += bytes;
             kept += bytes;
         };
         for (row, &(bytes, percent, now)) in asked.iter().enumerate() {
             let gap = fragments.as_slice().len() - 1;
-            fragments.place(gap..gap + 1, bytes, true, making(row as u32));
+            fragments.place(gap..gap + 1, bytes, true, arriving(row as u32));
             pending.push_back(bytes * percent / 100);
             if now && pending.len() > late {
                 let bytes = pending.pop_front().unwrap();
-                settle(&mut fragments, (bytes, !pending.is_empty()));
+                keep(&mut fragments, (bytes, !pending.is_empty()));
                 fragments.assert_invariants();
             }
         }
         while let Some(bytes) = pending.pop_front() {
-            settle(&mut fragments, (bytes, !pending.is_empty()));
+            keep(&mut fragments, (bytes, !pending.is_empty()));
             fragments.assert_invariants();
         }
         let copies: u64 = shape(&fragments).iter().filter(|f| f.2).map(|f| f.1).sum();
         prop_assert_eq!(copies, kept);
         let gaps: Vec<_> = shape(&fragments).into_iter().filter(|f| !f.2).collect();
-        prop_assert_eq!(gaps, [(kept, 100_000 - kept, false)], "one gap, behind them all");
+        prop_assert_eq!(gaps, [(kept, 100_000 - kept, false)], "one gap, after them all");
     }
 }
 

@@ -13,19 +13,19 @@ use crate::policy::fragments::{Fragment, Fragments};
 use crate::policy::window::around;
 use crate::types::Nanos;
 
-/// What is asked of a policy.
+/// A question to a policy.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Need {
     /// Bytes of room, at least 1.
     pub bytes: u64,
-    /// The time of the question, which the arena has seen pass.
+    /// The present time, which the arena knows as well.
     pub now: Nanos,
     /// Only copies whose next use comes after this position may go: a prefetch must not push out
     /// what is needed sooner than what it brings.
     pub later_than: Option<u64>,
 }
 
-/// What a policy answers. Windows are ranges of fragment indices.
+/// The answer of a policy. Windows are ranges of fragment indices.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Choice {
     /// Every copy in the window may be evicted now.
@@ -38,9 +38,9 @@ pub(crate) enum Choice {
 
 /// A way to choose a window.
 ///
-/// It is asked when no single gap is large enough. Every policy prefers windows that cost no wait;
-/// they differ in what they give up then. A policy never chooses a window that holds a copy which
-/// must stay.
+/// It is used when no single gap is large enough. Every policy prefers windows that cost no wait;
+/// policies differ in which of these they choose. A policy never chooses a window that holds a copy
+/// which must stay.
 pub(crate) trait Policy {
     /// Chooses among `fragments`, which are in address order and cover the arena, a window in one
     /// of `parts` of them.
@@ -71,7 +71,7 @@ pub(crate) fn choose(policy: &dyn Policy, arena: &Fragments, need: &Need) -> Cho
     let later = |next_use| need.later_than.is_none_or(|limit| next_use > limit);
     let best = arena.last_used_ready().filter(|(next_use, _)| later(*next_use));
     if best.is_none() && need.later_than.is_some() {
-        // A window holds a copy, and whoever may only push out what is used later does not wait.
+        // Every window holds a copy, and a prefetch does not wait for copies to become evictable.
         return Choice::Nothing;
     }
     let single = arena.smallest_copy().is_some_and(|bytes| bytes >= need.bytes);
@@ -90,7 +90,7 @@ pub(crate) fn choose(policy: &dyn Policy, arena: &Fragments, need: &Need) -> Cho
     policy.choose(fragments, &[all], need)
 }
 
-/// The choice where a window is a copy: the best one that may go now, or one to wait for.
+/// The choice where every window is one copy: the best one that may go now, or one to wait for.
 fn single_copy(arena: &Fragments, best: Option<usize>) -> Choice {
     if let Some(index) = best {
         return Choice::Take(index..index + 1);
@@ -99,11 +99,11 @@ fn single_copy(arena: &Fragments, best: Option<usize>) -> Choice {
     soonest.map_or(Choice::Nothing, |(at, index)| Choice::Wait(index..index + 1, at))
 }
 
-/// So many fragments are looked at one by one.
+/// The most fragments that are looked at one by one.
 const FEW: usize = 256;
-/// So many parts are looked at instead, which begin with as many copies.
+/// The parts that are looked at where there are more, around as many copies.
 const LIKELY: usize = 8;
-/// So many copies are tried for that: some stand between others that must stay.
+/// The copies that are tried for that, since some lie between others that must stay.
 const TRIED: usize = 64;
 
 /// Parts of an arena in which all may go now and that are large enough: around the copies that are

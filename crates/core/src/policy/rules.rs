@@ -1,10 +1,10 @@
-//! The policies: each one is a tally of what a window would give up.
+//! The policies: each one is a score of what a window would give up.
 
 use alloc::collections::VecDeque;
 use core::ops::Range;
 
 use crate::policy::fragments::{Fragment, Resident};
-use crate::policy::window::{Tally, best_window};
+use crate::policy::window::{WindowScore, best_window};
 use crate::policy::{Choice, Need, Policy};
 
 /// The prefetch distance of a copy that no hint names: farther than every hint.
@@ -70,7 +70,7 @@ fn weight(fragment: &Fragment) -> u128 {
     u128::from(distance) * u128::from(fragment.bytes)
 }
 
-impl Tally for Mean {
+impl WindowScore for Mean {
     type Score = f64;
 
     fn enter(&mut self, _: usize, fragment: &Fragment) {
@@ -92,7 +92,7 @@ impl Tally for Mean {
     }
 }
 
-/// The smallest key in the window, by a queue in which keys ascend. Gaps have no key.
+/// The smallest key of the copies in the window, from a queue in which keys ascend.
 struct Nearest<F> {
     key: F,
     ascending: VecDeque<(usize, u64)>,
@@ -104,7 +104,7 @@ impl<F: Fn(&Resident) -> u64> Nearest<F> {
     }
 }
 
-impl<F: Fn(&Resident) -> u64> Tally for Nearest<F> {
+impl<F: Fn(&Resident) -> u64> WindowScore for Nearest<F> {
     type Score = u64;
 
     fn enter(&mut self, index: usize, fragment: &Fragment) {

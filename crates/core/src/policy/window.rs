@@ -12,7 +12,7 @@ use crate::policy::{Choice, Need};
 use crate::types::Nanos;
 
 /// The second score of a window, kept up to date while it slides.
-pub(crate) trait Tally {
+pub(crate) trait WindowScore {
     /// What windows are compared by.
     type Score: PartialOrd + Copy;
     /// The fragment at `index` enters on the right.
@@ -35,29 +35,29 @@ struct Best<S> {
     last_use: u64,
 }
 
-/// The window with the smallest wait, then the largest tally, of those that lie in one of `parts`.
+/// The window with the smallest wait, then the largest score, of those that lie in one of `parts`.
 ///
-/// Generic over the tally: a pass is the longest thing that the core does, and this keeps it at a
+/// Generic over the score: a pass is the longest thing that the core does, and this keeps it at a
 /// few nanoseconds a fragment.
-pub(crate) fn best_window<T: Tally>(
+pub(crate) fn best_window<T: WindowScore>(
     fragments: &[Fragment],
     parts: &[Range<usize>],
     need: &Need,
-    mut tally: T,
+    mut score: T,
 ) -> Choice {
     assert!(need.bytes > 0, "a copy of zero bytes needs no room");
     let mut best: Option<Best<T::Score>> = None;
     for part in parts {
-        tally.reset();
+        score.reset();
         let mut slide = Slide { start: part.start, end: part.start, bytes: 0, wait: 0 };
         while slide.end < part.end {
-            slide.grow(fragments, need, &mut tally);
+            slide.grow(fragments, need, &mut score);
             while slide.bytes >= need.bytes {
                 // Only windows that cannot be shortened: nothing is given up needlessly.
                 if slide.bytes - fragments[slide.start].bytes < need.bytes {
-                    slide.offer(fragments, &mut best, &tally);
+                    slide.offer(fragments, &mut best, &score);
                 }
-                slide.shrink(fragments, need, &mut tally);
+                slide.shrink(fragments, need, &mut score);
             }
         }
     }
@@ -78,49 +78,49 @@ struct Slide {
 
 impl Slide {
     /// Makes this window the best one if it is better.
-    fn offer<T: Tally>(
+    fn offer<T: WindowScore>(
         &self,
         fragments: &[Fragment],
         best: &mut Option<Best<T::Score>>,
-        tally: &T,
+        score: &T,
     ) {
-        // A score costs a division: most windows that wait longer need none.
+        // A score costs a division, which windows that wait longer do not need.
         if best.as_ref().is_some_and(|best| best.wait < self.wait) {
             return;
         }
-        let score = tally.score();
+        let value = score.score();
         let last_use = match &fragments[self.start..self.end] {
             [Fragment { resident: Some(resident), .. }] => resident.last_use,
             _ => u64::MAX,
         };
         let better =
-            |b: &Best<T::Score>| (self.wait, b.score, last_use) < (b.wait, score, b.last_use);
+            |b: &Best<T::Score>| (self.wait, b.score, last_use) < (b.wait, value, b.last_use);
         if best.as_ref().is_none_or(better) {
             let (window, wait) = (self.start..self.end, self.wait);
-            *best = Some(Best { window, wait, score, last_use });
+            *best = Some(Best { window, wait, score: value, last_use });
         }
     }
 
-    /// Takes in the next fragment; begins again behind it when it must stay.
-    fn grow(&mut self, fragments: &[Fragment], need: &Need, tally: &mut impl Tally) {
+    /// Takes in the next fragment, or begins again after it when it must stay.
+    fn grow(&mut self, fragments: &[Fragment], need: &Need, score: &mut impl WindowScore) {
         let fragment = &fragments[self.end];
         self.end += 1;
         let Some(wait) = wait_for(fragment, need) else {
             (self.start, self.bytes, self.wait) = (self.end, 0, 0);
-            tally.reset();
+            score.reset();
             return;
         };
         self.bytes += fragment.bytes;
         self.wait += wait;
-        tally.enter(self.end - 1, fragment);
+        score.enter(self.end - 1, fragment);
     }
 
     /// Gives up the leftmost fragment.
-    fn shrink(&mut self, fragments: &[Fragment], need: &Need, tally: &mut impl Tally) {
+    fn shrink(&mut self, fragments: &[Fragment], need: &Need, score: &mut impl WindowScore) {
         let fragment = &fragments[self.start];
         self.bytes -= fragment.bytes;
         self.wait -= wait_for(fragment, need).expect("only what may go is in the window");
-        tally.leave(self.start, fragment);
+        score.leave(self.start, fragment);
         self.start += 1;
     }
 }
@@ -138,8 +138,8 @@ pub(crate) fn around(fragments: &[Fragment], index: usize, need: &Need) -> Range
         side.take_while(inside).count()
     };
     let before = reach(&mut fragments[..index].iter().rev());
-    let behind = reach(&mut fragments[index..].iter());
-    index - before..index + behind
+    let after = reach(&mut fragments[index..].iter());
+    index - before..index + after
 }
 
 /// What is not evictable yet costs some wait, even when its estimate has passed.

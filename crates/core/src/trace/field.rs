@@ -18,15 +18,15 @@ pub(super) struct Expected {
 
 /// The words of a line, from left to right.
 #[derive(Clone, Debug)]
-pub(super) struct Words<'a> {
+pub(super) struct LineWords<'a> {
     rest: Split<'a, char>,
     /// The word that was taken last, for messages; empty at the end of the line.
     pub last: &'a str,
 }
 
-impl<'a> Words<'a> {
-    pub fn of(line: &'a str) -> Words<'a> {
-        Words { rest: line.split(' '), last: "" }
+impl<'a> LineWords<'a> {
+    pub fn of(line: &'a str) -> LineWords<'a> {
+        LineWords { rest: line.split(' '), last: "" }
     }
 
     /// The next word, empty when there is none.
@@ -79,7 +79,7 @@ pub(super) trait Field: Sized {
     }
 
     /// Reads the next word as `key=value`.
-    fn take(key: &'static str, words: &mut Words<'_>) -> Result<Self, Expected> {
+    fn take(key: &'static str, words: &mut LineWords<'_>) -> Result<Self, Expected> {
         let expected = Expected { key, value: Self::VALUES };
         Self::parse(words.value(expected)?).ok_or(expected)
     }
@@ -210,7 +210,7 @@ macro_rules! optional_fields {
                 write!(out, " {key}=")?;
                 self.write(out)
             }
-            fn take(key: &'static str, words: &mut Words<'_>) -> Result<$type, Expected> {
+            fn take(key: &'static str, words: &mut LineWords<'_>) -> Result<$type, Expected> {
                 let Some(value) = words.optional(key) else { return Ok($usual) };
                 Self::parse(value).ok_or(Expected { key, value: Self::VALUES })
             }
@@ -236,10 +236,10 @@ impl Field for Refusal {
         record::write_refusal(out, self)
     }
     fn parse(text: &str) -> Option<Refusal> {
-        let mut words = Words::of(text);
+        let mut words = LineWords::of(text);
         Self::take("refusal", &mut words).ok().filter(|_| words.finish().is_ok())
     }
-    fn take(key: &'static str, words: &mut Words<'_>) -> Result<Refusal, Expected> {
+    fn take(key: &'static str, words: &mut LineWords<'_>) -> Result<Refusal, Expected> {
         let name = words.value(Expected { key, value: Self::VALUES })?;
         record::read_refusal(name, words)
     }

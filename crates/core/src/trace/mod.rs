@@ -1,6 +1,6 @@
 //! A run as text: every event and every command, one on a line, and its replay.
 //!
-//! The spool writes a trace when it is told to record, the simulator writes one when a run fails.
+//! The spool writes a trace when it records, the simulator writes one when a run fails.
 //! [`replay`] feeds the events of a trace to a fresh core and compares the commands: because the
 //! core is deterministic, a trace is a test, a bug report and the input of a policy study.
 //!
@@ -23,9 +23,10 @@
 //! ```
 //!
 //! - Names are those of the variants of `Event`, `Command` and `Refusal`, in
-//!   lower case with hyphens (`transfer-done`); keys are the names of their fields. Every field is
-//!   there, in the order of declaration, except the last ones of two events: `save` has `size`
-//!   only as `size=at-most`, and `saved` has `kept` (`offset:bytes`) only where that was told.
+//!   lower case with hyphens (`transfer-done`), except that `SaveInFlight` is `save-handed`; keys
+//!   are the names of their fields. Every field is there, in the order of declaration, except the
+//!   last ones of two events: `save` has `size` only as `size=at-most`, and `saved` has `kept`
+//!   (`offset:bytes`) only where that was reported.
 //! - Numbers are decimal; a place is `tier:offset`; an absent failure is `none`; a refusal is its
 //!   name followed by its fields (`refusal=full tier=host capacity=4096 used=4096 failure=none`).
 //! - Time never goes back from one event to the next.

@@ -7,30 +7,30 @@ use core::fmt;
 use crate::command::Command;
 use crate::config::{Config, LinkConfig, TierConfig};
 use crate::event::Event;
-use crate::trace::field::{Expected, Field, Words};
+use crate::trace::field::{Expected, Field, LineWords};
 use crate::trace::{FIRST_LINE, record};
 use crate::types::Nanos;
 
 /// A line of a trace after its header.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Line {
-    /// What happened, and when.
+    /// An event and its time.
     Event {
-        /// The time that the core was told.
+        /// The time that was given to the core with it.
         now: Nanos,
         /// The event.
         event: Event,
     },
     /// What the core answered to the last event.
     Command(Command),
-    /// Nothing is missing.
+    /// The last line of a complete trace.
     End,
 }
 
 /// A line that is not what the grammar asks for.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ParseError {
-    /// Its number, from 1.
+    /// The number of the line, from 1.
     pub line: usize,
     /// What should have been there.
     pub expected: String,
@@ -134,9 +134,9 @@ impl<'a> Lines<'a> {
     }
 
     /// The next line, if it begins with the word `name`: the words after it.
-    fn next_if(&mut self, name: &str) -> Option<(usize, Words<'a>)> {
+    fn next_if(&mut self, name: &str) -> Option<(usize, LineWords<'a>)> {
         let (line, text) = self.clone().next()?;
-        let mut words = Words::of(text);
+        let mut words = LineWords::of(text);
         if words.next() != name {
             return None;
         }
@@ -186,7 +186,7 @@ fn read_settings(lines: &mut Lines<'_>) -> Result<Config, ParseError> {
     .ok_or_else(|| ParseError::new(lines.line + 1, missing, ""))
 }
 
-fn read_tier(words: &mut Words<'_>) -> Result<TierConfig, Expected> {
+fn read_tier(words: &mut LineWords<'_>) -> Result<TierConfig, Expected> {
     Ok(TierConfig {
         kind: Field::take("kind", words)?,
         capacity: Field::take("capacity", words)?,
@@ -194,7 +194,7 @@ fn read_tier(words: &mut Words<'_>) -> Result<TierConfig, Expected> {
     })
 }
 
-fn read_link(words: &mut Words<'_>) -> Result<LinkConfig, Expected> {
+fn read_link(words: &mut LineWords<'_>) -> Result<LinkConfig, Expected> {
     Ok(LinkConfig {
         flush_rate: Field::take("flush_rate", words)?,
         prefetch_rate: Field::take("prefetch_rate", words)?,
@@ -208,7 +208,7 @@ fn read_link(words: &mut Words<'_>) -> Result<LinkConfig, Expected> {
 fn read_header_line<T>(
     lines: &mut Lines<'_>,
     name: &str,
-    read: impl FnOnce(&mut Words<'_>) -> Result<T, Expected>,
+    read: impl FnOnce(&mut LineWords<'_>) -> Result<T, Expected>,
 ) -> Result<Option<T>, ParseError> {
     let Some((line, mut words)) = lines.next_if(name) else { return Ok(None) };
     let value = read(&mut words).map_err(|expected| ParseError::new(line, expected, words.last))?;
@@ -218,7 +218,7 @@ fn read_header_line<T>(
 
 /// What a line says, or what was expected, and the word that was looked at last.
 fn parse_line(text: &str) -> (Result<Line, Expected>, &str) {
-    let mut words = Words::of(text);
+    let mut words = LineWords::of(text);
     let parsed = parse_words(&mut words);
     let last = words.last;
     match (parsed, words.finish()) {
@@ -227,7 +227,7 @@ fn parse_line(text: &str) -> (Result<Line, Expected>, &str) {
     }
 }
 
-fn parse_words(words: &mut Words<'_>) -> Result<Line, Expected> {
+fn parse_words(words: &mut LineWords<'_>) -> Result<Line, Expected> {
     let start = Expected { key: "", value: "\"@\" and a time, \">\" or \"end\"" };
     match words.next() {
         "end" => Ok(Line::End),

@@ -4,7 +4,7 @@ use core::fmt;
 
 use crate::command::{Command, Refusal};
 use crate::event::Event;
-use crate::trace::field::{Expected, Field, Words};
+use crate::trace::field::{Expected, Field, LineWords};
 
 /// Makes a writer and a reader of the variants of an enum. A variant or a field that is missing
 /// here does not compile.
@@ -21,7 +21,7 @@ macro_rules! records {
             }
         }
 
-        pub(super) fn $read(name: &str, words: &mut Words<'_>) -> Result<$type, Expected> {
+        pub(super) fn $read(name: &str, words: &mut LineWords<'_>) -> Result<$type, Expected> {
             match name {
                 $($name => Ok($type::$variant {
                     $($field: Field::take(stringify!($field), words)?),*
@@ -34,7 +34,7 @@ macro_rules! records {
 
 records! { write_event, read_event, Event, "the name of an event":
     "save" => Save { request, version, bytes, size }
-    "save-handed" => SaveHanded { request }
+    "save-handed" => SaveInFlight { request }
     "saved" => Saved { request, kept }
     "save-aborted" => SaveAborted { request }
     "restore" => Restore { request, version }
@@ -53,7 +53,7 @@ records! { write_event, read_event, Event, "the name of an event":
     "transfer-failed" => TransferFailed { transfer, failure }
     "transfer-cancelled" => TransferCancelled { transfer }
     "deleted" => Deleted { checkpoint, tier }
-    "adopt" => Adopt { checkpoint, version, bytes, tier }
+    "adopt" => Recover { checkpoint, version, bytes, tier }
     "tick" => Tick {}
 }
 

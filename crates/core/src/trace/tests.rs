@@ -95,7 +95,7 @@ impl Random {
             14 => Event::TransferFailed { transfer: self.transfer(), failure: self.failure() },
             15 => Event::TransferCancelled { transfer: self.transfer() },
             16 => Event::Deleted { checkpoint: self.checkpoint(), tier: self.tier() },
-            17 => Event::Adopt {
+            17 => Event::Recover {
                 checkpoint: self.checkpoint(),
                 version: self.version(),
                 bytes: self.number(),
@@ -103,7 +103,7 @@ impl Random {
             },
             18 => Event::ExpectLast { version: self.version() },
             19 => Event::Prefer { version: self.version(), tier: self.tier() },
-            20 => Event::SaveHanded { request: self.request() },
+            20 => Event::SaveInFlight { request: self.request() },
             _ => Event::Tick,
         }
     }

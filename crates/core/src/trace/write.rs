@@ -81,7 +81,7 @@ pub fn write_step(
     commands.iter().try_for_each(|command| write_command(out, command))
 }
 
-/// Writes the line that says that nothing is missing.
+/// Writes the last line of a complete trace.
 ///
 /// # Errors
 /// Only those of `out`.

@@ -1,4 +1,5 @@
-//! A small executor around the core: transfers end when the test says so, bytes are tags.
+//! A small executor around the core: transfers end when the test says so, and the id of a
+//! checkpoint stands for its bytes.
 
 #![allow(dead_code)]
 
@@ -137,8 +138,8 @@ impl Bench {
         true
     }
 
-    /// Ends everything that moves.
-    pub fn settle(&mut self) {
+    /// Ends all transfers.
+    pub fn finish_all(&mut self) {
         for _ in 0..10_000 {
             if !(self.delete_one() || self.finish_one()) {
                 return;

@@ -8,7 +8,7 @@ pub(super) trait Mapper: Send + Sync {
     /// Lengths that are mapped are multiples of this.
     fn granularity(&self) -> u64;
 
-    /// Bytes of device memory that are free at this moment.
+    /// Free device memory in bytes.
     fn free(&self) -> Result<u64, CudaError>;
 
     fn reserve(&self, len: u64) -> Result<u64, CudaError>;

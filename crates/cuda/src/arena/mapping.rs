@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use crate::arena::mapper::Mapper;
 use crate::arena::{Shrunk, not_there};
 use crate::error::{CudaError, DeviceError, DeviceErrorKind, OUT_OF_MEMORY};
-use crate::release::{self, After};
+use crate::release::{self, AfterUse};
 use crate::span::Keep;
 
 /// A chunk that does not fit is halved down to this many granules before an arena that may be
@@ -24,23 +24,24 @@ pub(super) struct Mapping {
     capacity: AtomicU64,
     mapped: AtomicU64,
     closed: AtomicBool,
-    state: Mutex<State>,
+    state: Mutex<MappingState>,
     changed: Condvar,
 }
 
 #[derive(Default)]
-struct State {
+struct MappingState {
     failure: Option<DeviceError>,
-    /// Address and length of each chunk, as mapped.
+    /// Address and length of each mapped chunk.
     chunks: Vec<(u64, u64)>,
-    after: Option<After>,
+    after: Option<AfterUse>,
 }
 
 impl Mapping {
-    /// Reserves room for `capacity` bytes. `after` is what its end waits for unless told otherwise.
+    /// Reserves addresses for `capacity` bytes. Unless [`close`](Self::close) says otherwise, they
+    /// are released after `after`.
     pub(super) fn reserve(
         mapper: Box<dyn Mapper>,
-        after: After,
+        after: AfterUse,
         asked: u64,
         capacity: u64,
     ) -> Result<Mapping, DeviceError> {
@@ -56,7 +57,7 @@ impl Mapping {
             capacity: AtomicU64::new(capacity),
             mapped: AtomicU64::new(0),
             closed: AtomicBool::new(false),
-            state: Mutex::new(State { after: Some(after), ..State::default() }),
+            state: Mutex::new(MappingState { after: Some(after), ..MappingState::default() }),
             changed: Condvar::new(),
         })
     }
@@ -86,12 +87,12 @@ impl Mapping {
         self.state().failure.clone()
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, MappingState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// No spans from now on; `after` replaces what the end waits for.
-    pub(super) fn close(&self, after: Option<After>) {
+    /// Refuses spans from now on; `after` replaces what the release of the memory waits for.
+    pub(super) fn close(&self, after: Option<AfterUse>) {
         let mut state = self.state();
         self.closed.store(true, Ordering::Release);
         if after.is_some() {
@@ -101,7 +102,7 @@ impl Mapping {
         self.changed.notify_all();
     }
 
-    /// Maps everything, `chunk` bytes at a time. Runs on a thread of its own.
+    /// Maps the whole range, `chunk` bytes at a time. Runs on its own thread.
     pub(super) fn map_all(&self, chunk: u64, shrink_ok: bool, ordinal: u32) {
         let chunk = chunk.max(1).next_multiple_of(self.granularity);
         let mut at = 0;
@@ -117,12 +118,12 @@ impl Mapping {
         }
     }
 
-    /// Maps `len` bytes, or less when less will do, and returns how many.
+    /// Maps `len` bytes and returns how many; with `less_will_do` it may map fewer.
     fn map_some(&self, at: u64, len: u64, less_will_do: bool) -> Result<u64, CudaError> {
         let Some(mapper) = &self.mapper else { return Ok(0) };
         let (mut len, address) = (len, self.address + at);
         loop {
-            // SAFETY: inside the reserved range, and chunks are mapped one behind the other.
+            // SAFETY: inside the reserved range, and chunks are mapped one after the other.
             match unsafe { mapper.map(address, len) } {
                 Ok(()) => {
                     self.state().chunks.push((address, len));
@@ -169,7 +170,7 @@ impl Mapping {
             if let Some(failure) = &state.failure {
                 return Err(failure.clone());
             }
-            self.refuse_in_vain(upto)?;
+            self.refuse_unreachable(upto)?;
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 let (done, limit) = (self.mapped(), limit.as_secs_f64());
@@ -181,8 +182,8 @@ impl Mapping {
         }
     }
 
-    /// An error when `upto` will never be reached.
-    fn refuse_in_vain(&self, upto: u64) -> Result<(), DeviceError> {
+    /// Returns an error when `upto` will never be reached.
+    fn refuse_unreachable(&self, upto: u64) -> Result<(), DeviceError> {
         if self.is_closed() {
             return Err(DeviceError::new(DeviceErrorKind::Closed, "the device arena is closed"));
         }
@@ -200,10 +201,10 @@ impl Drop for Mapping {
         let (Some(after), Some(mapper)) = (state.after.take(), self.mapper.take()) else { return };
         release::in_background(after, move || {
             for (address, len) in chunks {
-                // SAFETY: mapped like this; no span is left and what used them is done.
+                // SAFETY: mapped above; no span is left and the work that used them is done.
                 let _ = unsafe { mapper.unmap(address, len) };
             }
-            // SAFETY: reserved like this; everything in it was unmapped.
+            // SAFETY: reserved above; everything in it was unmapped.
             let _ = unsafe { mapper.give_back(address, reserved) };
         });
     }

@@ -6,8 +6,8 @@
 //!
 //! Invariants:
 //! - Mapped bytes are a prefix of the range; its end is a watermark that can be read at any time.
-//! - A span is given only of mapped bytes, and keeps them mapped.
-//! - Memory is unmapped after the events given, or after everything on the device, on a thread that
+//! - A span covers only mapped bytes, and keeps them mapped.
+//! - Memory is unmapped after the given events, or after everything on the device, on a thread that
 //!   nobody waits for.
 
 mod mapper;
@@ -17,24 +17,25 @@ use std::sync::Arc;
 use std::thread::Builder;
 use std::time::Duration;
 
+use crate::bytes::Bytes;
 use crate::context::Context;
-use crate::error::{Bytes, DeviceError, DeviceErrorKind};
+use crate::error::{DeviceError, DeviceErrorKind};
 use crate::event::Event;
-use crate::release::After;
+use crate::release::AfterUse;
 use crate::span::{DeviceSpan, Keep, in_range};
-use crate::watch::Place;
+use crate::watch::AccessedBytes;
 
 use mapper::{DriverMapper, Mapper};
 use mapping::Mapping;
 
-/// How a device arena is made.
+/// Settings of a device arena.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct DeviceArenaOptions {
     /// Bytes mapped at a time; default 1 GiB.
     pub chunk: u64,
-    /// Whether a smaller arena will do when the memory is not there; default false.
+    /// Whether a smaller arena is acceptable when memory is short; default false.
     pub shrink_ok: bool,
-    /// Bytes that a smaller arena leaves free for others; default 512 MiB.
+    /// Bytes that a smaller arena leaves free for other users of the device; default 512 MiB.
     pub leave_free: u64,
 }
 
@@ -47,13 +48,13 @@ impl Default for DeviceArenaOptions {
 /// An arena that came out smaller than asked for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Shrunk {
-    /// Bytes asked for.
+    /// Bytes that were requested.
     pub asked: u64,
-    /// Bytes it has.
+    /// Bytes that it has.
     pub got: u64,
 }
 
-/// Device memory for the device tier. See the module.
+/// Device memory for the device tier, reserved at once and mapped in the background.
 #[derive(Debug)]
 pub struct DeviceArena {
     mapping: Arc<Mapping>,
@@ -64,8 +65,9 @@ impl DeviceArena {
     /// Reserves `capacity` bytes and starts to map them.
     ///
     /// # Errors
-    /// When the memory is not there at this moment and less will not do; the text says how much
-    /// was asked for and is free. Also when the device cannot map in pieces.
+    /// When the memory is not free at this moment and a smaller arena is not acceptable; the text
+    /// says how much was requested and how much is free. Also when the device cannot map memory in
+    /// pieces.
     pub fn new(
         context: &Context,
         capacity: u64,
@@ -77,16 +79,16 @@ impl DeviceArena {
                 .with_advice("Virtual memory management is missing, as on some virtual GPUs."));
         }
         let mapper = Box::new(DriverMapper::new(context)?);
-        let after = After::Everything(context.clone());
+        let after = AfterUse::Everything(context.clone());
         let arena = DeviceArena::with(mapper, after, context.ordinal(), capacity, options)?;
-        let place = Place::device(arena.ordinal, arena.mapping.address(), arena.capacity());
+        let place = AccessedBytes::device(arena.ordinal, arena.mapping.address(), arena.capacity());
         context.saw(|| place.arena());
         Ok(arena)
     }
 
     fn with(
         mapper: Box<dyn Mapper>,
-        after: After,
+        after: AfterUse,
         ordinal: u32,
         asked: u64,
         options: &DeviceArenaOptions,
@@ -102,19 +104,19 @@ impl DeviceArena {
         Ok(DeviceArena { mapping, ordinal })
     }
 
-    /// Its size in bytes. It can become less while it is being mapped, if that is allowed.
+    /// Its size in bytes. Where a smaller arena is acceptable it may shrink during mapping.
     #[must_use]
     pub fn capacity(&self) -> u64 {
         self.mapping.capacity()
     }
 
-    /// What became of the wish, when it is smaller than asked for.
+    /// Requested and actual size, when the arena is smaller than requested.
     #[must_use]
     pub fn shrunk(&self) -> Option<Shrunk> {
         self.mapping.shrunk()
     }
 
-    /// Bytes from the start that can be used.
+    /// Length of the usable prefix in bytes.
     #[must_use]
     pub fn mapped(&self) -> u64 {
         self.mapping.mapped()
@@ -126,10 +128,10 @@ impl DeviceArena {
         self.mapping.failure()
     }
 
-    /// Waits until the first `upto` bytes can be used, at most `limit`.
+    /// Waits until the first `upto` bytes are mapped, at most `limit`.
     ///
     /// # Errors
-    /// When the memory is not there, the arena is smaller or closed, or the limit has passed.
+    /// When the memory is missing, the arena is smaller or closed, or the limit has passed.
     pub fn wait_mapped(&self, upto: u64, limit: Duration) -> Result<(), DeviceError> {
         self.mapping.wait_mapped(upto, limit)
     }
@@ -149,12 +151,12 @@ impl DeviceArena {
         Ok(DeviceSpan::own(self.ordinal, self.mapping.address() + offset, len, keep))
     }
 
-    /// Ends the arena: it gives no more spans, and its memory goes back once `after` is done and
-    /// nothing names it any more. Dropping it without this waits for everything on the device
-    /// instead, on a thread that nobody waits for. `after` has to be behind every operation that
-    /// may be unfinished: one that finds its memory gone breaks the context.
+    /// Ends the arena: it gives no more spans, and its memory is released once `after` is done and
+    /// no span is left. Dropping it without this waits for everything on the device instead, on a
+    /// thread that nobody waits for. The events must come after every operation that may be
+    /// unfinished: an operation that finds its memory gone breaks the context.
     pub fn retire(&self, after: Vec<Event>) {
-        self.mapping.close(Some(After::Events(after)));
+        self.mapping.close(Some(AfterUse::Events(after)));
     }
 }
 
@@ -164,7 +166,7 @@ impl Drop for DeviceArena {
     }
 }
 
-/// How large the arena can be.
+/// Size of the arena that fits in the free memory.
 fn fitting(
     asked: u64,
     free: u64,
@@ -184,7 +186,7 @@ fn fitting(
     Err(not_there(asked, free, ordinal, options.shrink_ok))
 }
 
-/// The error for device memory that is not there.
+/// The error for missing device memory.
 fn not_there(asked: u64, free: u64, ordinal: u32, shrink_ok: bool) -> DeviceError {
     let message = format!(
         "device {ordinal} has not enough memory for the arena: {} asked for, {} free",

@@ -9,7 +9,7 @@ use crate::error::{CudaError, OUT_OF_MEMORY};
 const GRANULE: u64 = 2 << 20;
 const LONG: Duration = Duration::from_secs(60);
 
-/// Memory that runs out after `room` bytes although `said` bytes were said to be free.
+/// Memory that runs out after `room` bytes although the stand-in reports `said` free bytes.
 struct Fake {
     said: u64,
     room: Mutex<u64>,
@@ -64,7 +64,7 @@ fn arena(asked: u64, said: u64, room: u64, shrink_ok: bool, gated: bool) -> Aren
     let gate = gated.then(|| Mutex::new(gate));
     let mapper = Box::new(Fake { said, room: room.into(), gate, unmapped });
     let options = DeviceArenaOptions { chunk: 64 * GRANULE, shrink_ok, leave_free: 4 * GRANULE };
-    let after = After::Events(Vec::new());
+    let after = AfterUse::Events(Vec::new());
     (DeviceArena::with(mapper, after, 0, asked, &options), seen, open)
 }
 
@@ -99,7 +99,7 @@ fn bytes_that_are_not_mapped_yet_are_refused_and_come_with_their_chunk() {
 }
 
 #[test]
-fn memory_that_is_not_there_is_an_error_at_once_with_both_figures() {
+fn memory_that_is_not_there_is_an_error_at_once_with_both_sizes() {
     let (made, ..) = arena(8 << 30, 1 << 30, 1 << 30, false, false);
     let error = made.unwrap_err();
     assert_eq!(error.kind(), DeviceErrorKind::OutOfMemory);
@@ -107,7 +107,7 @@ fn memory_that_is_not_there_is_an_error_at_once_with_both_figures() {
 }
 
 #[test]
-fn an_arena_that_may_be_smaller_and_has_no_room_at_all_is_not_told_to_be_smaller() {
+fn an_arena_that_may_be_smaller_and_has_no_room_at_all_is_not_advised_to_be_smaller() {
     let (made, ..) = arena(8 << 30, 3 * GRANULE, 3 * GRANULE, true, false);
     let error = made.unwrap_err();
     assert_eq!(error.kind(), DeviceErrorKind::OutOfMemory);

@@ -1,5 +1,5 @@
-//! What the arena is measured against: registering a whole buffer in one call, as the strategies of
-//! the paper do.
+//! The baseline that the arena is measured against: registering a whole buffer in one call, as the
+//! strategies of the paper do.
 
 use std::time::{Duration, Instant};
 
@@ -8,22 +8,22 @@ use crate::error::DeviceError;
 use crate::host::mapping::Mapping;
 use crate::result;
 
-/// How long the parts of registering a buffer at once took.
+/// Durations of the parts of registering a buffer at once.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Registered {
-    /// Making its pages present, by one thread; zero when that was left to the driver.
+    /// Making its pages present on one thread; zero when that was left to the driver.
     pub touching: Duration,
-    /// The one call.
+    /// The registration itself.
     pub registering: Duration,
-    /// Undoing it.
+    /// The unregistration.
     pub unregistering: Duration,
 }
 
-/// Registers `bytes` bytes of the host in one call and undoes it, with huge pages or without,
-/// touched first or not. For measurements: it blocks, and other copies with it.
+/// Registers `bytes` bytes of the host in one call and unregisters them, with or without huge
+/// pages, touched first or not. For measurements only: it blocks, and stalls other copies.
 ///
 /// # Errors
-/// When the memory is not there or may not be pinned.
+/// When the memory is missing or may not be pinned.
 pub fn register_at_once(
     context: &Context,
     bytes: u64,

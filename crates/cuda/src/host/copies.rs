@@ -1,5 +1,5 @@
-//! Copies between a device and a pinned arena: split at the chunks' borders, direct where the
-//! chunk is registered, and by the way of the caller's choice where it is not yet.
+//! Copies between a device and a pinned arena: split at the borders of chunks, direct where the
+//! chunk is registered, otherwise by the method that the caller chose.
 
 use std::ops::Range;
 
@@ -10,11 +10,11 @@ use crate::host::staging::StagingRing;
 use crate::result;
 use crate::span::DeviceSpan;
 use crate::stream::Stream;
-use crate::watch::Place;
+use crate::watch::AccessedBytes;
 
-/// How bytes get to and from memory that is not registered yet. What will be registered within
-/// about a sixth of the time that such a copy takes is waited for instead. Both ways keep the
-/// caller's thread busy for the copy's duration; where the memory is registered a copy is only
+/// How bytes move between the device and memory that is not registered yet. A copy waits instead if
+/// the registration will be complete within about a sixth of the time that the copy takes. Both
+/// methods block the calling thread for the copy's duration; copies of registered memory are only
 /// enqueued.
 #[derive(Debug)]
 pub enum Unregistered<'a> {
@@ -29,7 +29,7 @@ const OUT_OF: &str = "a copy out of the host arena";
 
 impl PinnedArena {
     /// Copies `from` into the arena at `offset`. It is done when an event recorded on `stream`
-    /// behind it is done; bytes that went through staging are there when this returns.
+    /// after it is done; bytes that went through staging have arrived when this returns.
     ///
     /// # Errors
     /// When the range or the device is wrong, the arena is closed, the driver refuses, or a staged
@@ -48,7 +48,8 @@ impl PinnedArena {
         for piece in self.pieces(offset, from.len()) {
             let (address, len) = (from.address() + (piece.start - offset), piece.end - piece.start);
             let registered = self.await_registered(piece.end, len);
-            // Copies of unregistered memory last as long as the call: registrations leave gaps.
+            // Copies of unregistered memory are done when the call returns; registrations leave
+            // gaps meanwhile.
             let _busy = self.busy();
             match &mut way {
                 Unregistered::Staged(ring) if !registered => {
@@ -61,8 +62,8 @@ impl PinnedArena {
                     // SAFETY: checked above; the arena waits for the device before it unmaps.
                     let copied = unsafe { result::copy_dtoh(place, address, len, stream.raw()) };
                     refused(copied, INTO)?;
-                    let device = Place::device(from.ordinal(), address, len);
-                    stream.saw_copy(INTO, device, Place::host(place, len));
+                    let device = AccessedBytes::device(from.ordinal(), address, len);
+                    stream.saw_copy(INTO, device, AccessedBytes::host(place, len));
                 }
             }
         }
@@ -70,7 +71,7 @@ impl PinnedArena {
     }
 
     /// Copies the bytes of the arena at `offset` to `to`. It is done when an event recorded on
-    /// `stream` behind it is done.
+    /// `stream` after it is done.
     ///
     /// # Errors
     /// When the range or the device is wrong, the arena is closed, the driver refuses, or a slot
@@ -89,7 +90,8 @@ impl PinnedArena {
         for piece in self.pieces(offset, to.len()) {
             let (address, len) = (to.address() + (piece.start - offset), piece.end - piece.start);
             let registered = self.await_registered(piece.end, len);
-            // Copies of unregistered memory last as long as the call: registrations leave gaps.
+            // Copies of unregistered memory are done when the call returns; registrations leave
+            // gaps meanwhile.
             let _busy = self.busy();
             match &mut way {
                 Unregistered::Staged(ring) if !registered => {
@@ -101,8 +103,8 @@ impl PinnedArena {
                     // SAFETY: as above.
                     let copied = unsafe { result::copy_htod(address, place, len, stream.raw()) };
                     refused(copied, OUT_OF)?;
-                    let device = Place::device(to.ordinal(), address, len);
-                    stream.saw_copy(OUT_OF, Place::host(place, len), device);
+                    let device = AccessedBytes::device(to.ordinal(), address, len);
+                    stream.saw_copy(OUT_OF, AccessedBytes::host(place, len), device);
                 }
             }
         }

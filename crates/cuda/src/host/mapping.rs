@@ -1,5 +1,5 @@
-//! Address space of the host: one anonymous mapping with huge pages, and how its pages are made
-//! present without changing a byte.
+//! An anonymous mapping of the host with huge pages, whose pages can be made present without
+//! changing a byte.
 
 use std::io;
 use std::ptr;
@@ -7,7 +7,8 @@ use std::sync::atomic::{AtomicU8, Ordering};
 
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 
-use crate::error::{Bytes, DeviceError};
+use crate::bytes::Bytes;
+use crate::error::DeviceError;
 
 /// Size of a huge page on the machines that have GPUs; only an alignment, so a wrong one costs
 /// time and nothing else.
@@ -23,7 +24,7 @@ pub(super) struct Mapping {
     huge: bool,
 }
 
-// SAFETY: plain memory; who may touch its bytes is the duty of those who get pointers.
+// SAFETY: plain memory; holders of pointers into it synchronise their accesses.
 unsafe impl Send for Mapping {}
 // SAFETY: as above.
 unsafe impl Sync for Mapping {}
@@ -59,12 +60,12 @@ impl Mapping {
         self.len
     }
 
-    /// Whether the system takes the advice to use huge pages.
+    /// Whether the system grants huge pages.
     pub(super) fn is_huge(&self) -> bool {
         self.huge
     }
 
-    /// Where `[offset, offset + len)` begins.
+    /// The address of `[offset, offset + len)`.
     pub(super) fn at(&self, offset: u64, len: u64) -> *mut u8 {
         assert!(offset.checked_add(len).is_some_and(|end| end <= self.len), "outside the mapping");
         // SAFETY: inside the mapping.
@@ -77,7 +78,8 @@ impl Mapping {
     /// When the system has no memory for them.
     pub(super) fn touch(&self, offset: u64, len: u64) -> io::Result<()> {
         // `MADV_POPULATE_WRITE` holds a lock on the address space that registering needs as well,
-        // which makes both half as fast; faults do not. With small pages it saves their number.
+        // which makes both half as fast; page faults do not. With small pages one call saves many
+        // faults.
         if self.huge {
             self.touch_by_hand(offset, len);
             return Ok(());
@@ -89,7 +91,7 @@ impl Mapping {
         Ok(())
     }
 
-    /// One call of the system, which holds a lock on the address space meanwhile.
+    /// Populates the pages with one system call, which holds a lock on the address space.
     fn populate(&self, offset: u64, len: u64) -> io::Result<()> {
         let place = self.at(offset, len);
         // SAFETY: our own mapping; populating changes no content.
@@ -104,15 +106,15 @@ impl Mapping {
         }
     }
 
-    /// One access for each page that writes back what is there, in one step.
+    /// Touches each page with one atomic access that writes back what is there.
     fn touch_by_hand(&self, offset: u64, len: u64) {
         for at in (offset..offset + len).step_by(4096) {
-            // SAFETY: inside the mapping, and as an atomic byte always aligned. A copy that
-            // writes the byte meanwhile, by the device or the processor, is not undone: to the
-            // machine the access is one indivisible step that changes nothing.
+            // SAFETY: inside the mapping, and an atomic byte is always aligned. A concurrent write
+            // of the byte, by the device or the processor, is not undone: the access is one
+            // indivisible step that changes nothing.
             let byte = unsafe { AtomicU8::from_ptr(self.at(at, 1)) };
-            // The compiler would make a mere load of an access that it knows to change nothing,
-            // and a load brings no page.
+            // Without `black_box` the compiler would turn the access into a load, which makes no
+            // page present.
             byte.fetch_or(std::hint::black_box(0), Ordering::Relaxed);
         }
     }
@@ -120,7 +122,7 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: ours, whole, and nobody has a pointer into it any more.
+        // SAFETY: our own whole mapping; no pointer into it is left.
         let _ = unsafe { munmap(self.whole.cast(), self.whole_len) };
     }
 }
@@ -156,7 +158,7 @@ mod tests {
         ];
         for touch in ways {
             let mapping = Mapping::new(len, false).unwrap();
-            // A flag of its own keeps the system from merging it with its neighbours.
+            // A distinct flag keeps the system from merging it with neighbouring mappings.
             // SAFETY: our own mapping; the flag concerns core dumps alone.
             unsafe { madvise(mapping.whole.cast(), mapping.whole_len, Advice::LinuxDontDump) }
                 .unwrap();
@@ -166,7 +168,7 @@ mod tests {
         }
     }
 
-    /// Pages of memory behind a mapping. A page that was only read is not one of them.
+    /// Number of present pages of a mapping. A page that was only read does not count.
     fn present(mapping: &Mapping) -> u64 {
         let smaps = std::fs::read_to_string("/proc/self/smaps").unwrap();
         let whole = format!("{:x}-", mapping.whole.addr());

@@ -1,5 +1,5 @@
-//! The pinned arena of the host: usable from the first millisecond, at full speed as soon as its
-//! pages are registered.
+//! The pinned arena of the host: usable as soon as it is mapped, at full speed once its pages are
+//! registered.
 //!
 //! Source: Maurya et al., "Towards Efficient Cache Allocation for High-Frequency Checkpointing"
 //! (HiPC 2022), section IV: touch pages ahead, in the background, with huge pages, and register
@@ -10,8 +10,8 @@
 //! Invariants:
 //! - A chunk is registered only once, and after its pages are present.
 //! - Registered bytes are a prefix; its end is a watermark that can be read at any time.
-//! - Nothing changes a byte but the copies: touching leaves data that has arrived as it is.
-//! - Memory is unregistered and unmapped only after the events given, or after everything on the
+//! - Only copies change bytes: touching a page leaves data that has arrived as it is.
+//! - Memory is unregistered and unmapped only after the given events, or after everything on the
 //!   device, on a thread that nobody waits for.
 
 pub(crate) mod baseline;
@@ -31,11 +31,11 @@ use crate::chunks::Chunks;
 use crate::context::Context;
 use crate::error::{DeviceError, DeviceErrorKind};
 use crate::event::Event;
-use crate::limits::{HostLimits, MemoryLeft, Promise};
+use crate::limits::{HostLimits, MemoryLeft, MemoryPromise};
 use crate::pace::Pace;
-use crate::release::{self, After};
+use crate::release::{self, AfterUse};
 use crate::turn::{self, Turns};
-use crate::watch::Place;
+use crate::watch::AccessedBytes;
 
 pub use copies::Unregistered;
 pub use progress::RegisterStats;
@@ -44,38 +44,37 @@ pub use staging::StagingRing;
 use mapping::{HUGE_PAGE, Mapping};
 use prepare::{Prepared, Thread};
 
-/// Bytes are registered about this many times as fast as they are copied to memory that is not.
+/// Registration is about this many times as fast as a copy to unregistered memory.
 const NEAR: u64 = 6;
-/// A registration that is slower than this, and late by more than that, is not waited for.
+/// A copy does not wait for a registration that is slower than this and late by more than that.
 const SLOW_BYTES_PER_NANOSECOND: u64 = 5;
 const LATE: Duration = Duration::from_millis(2);
 
-/// How a pinned arena is prepared.
+/// Settings of a pinned arena.
 #[derive(Clone, PartialEq, Debug)]
 pub struct PinnedOptions {
-    /// Bytes of the first chunk; default 2 MiB: the first calls are short, so that whatever the
-    /// process does with the device first waits for a fraction of a millisecond. Rounded up to a
-    /// multiple of 2 MiB.
+    /// Bytes of the first chunk; default 2 MiB, so that the first registrations delay other calls
+    /// of the driver by only a fraction of a millisecond. Rounded up to a multiple of 2 MiB.
     pub first_chunk: u64,
-    /// Chunks double up to this many bytes; default 64 MiB.
+    /// Chunks double up to this size in bytes; default 64 MiB.
     pub largest_chunk: u64,
-    /// Threads that touch pages; default 8, or half of the cores if that is less: the threads of
-    /// the process go on beside them.
+    /// Threads that touch pages; default 8, or half of the cores if that is less, so that the
+    /// application's threads keep the others.
     pub touch_threads: usize,
     /// How registrations are spaced; by default with gaps as long as the calls while copies run.
     pub pace: Pace,
-    /// Whether processes of one node take turns; default true, unless the environment has
+    /// Whether processes of a node register one at a time; default true, unless the environment has
     /// `UNSPOOL_REGISTER_TURNS=0`.
     pub take_turns: bool,
-    /// The directory of the turns' lock; by default one in memory that all processes see.
+    /// The directory of the lock file for that; by default one in memory that all processes see.
     pub turn_directory: Option<PathBuf>,
     /// Whether to ask for huge pages; default true.
     pub huge_pages: bool,
     /// Whether an arena that is larger than what the machine has free is refused; default true.
     /// Without it such an arena is made, and the system may end the process when it is touched.
     pub check_free: bool,
-    /// Whether to prepare at all; default true. Without it every copy takes the way of unregistered
-    /// memory: for measurements.
+    /// Whether to touch and register pages at all; default true. Without it every copy uses the
+    /// method for unregistered memory: for measurements.
     pub prepare: bool,
 }
 
@@ -111,7 +110,7 @@ impl PinnedOptions {
     }
 }
 
-/// Host memory that the device copies to and from at full speed. See the module.
+/// Host memory that the device copies to and from at full speed once it is registered.
 pub struct PinnedArena {
     context: Context,
     prepared: Arc<Prepared>,
@@ -125,20 +124,20 @@ impl PinnedArena {
     /// the size.
     ///
     /// # Errors
-    /// When the machine has less memory free, or the address space or a thread cannot be had.
+    /// When the machine has less free memory, or refuses the address space or a thread.
     pub fn new(
         context: &Context,
         capacity: u64,
         options: &PinnedOptions,
     ) -> Result<PinnedArena, DeviceError> {
         let promise = if options.check_free {
-            Promise::make(capacity).map_err(|left| refused(capacity, &left))?
+            MemoryPromise::make(capacity).map_err(|left| refused(capacity, &left))?
         } else {
-            Promise::anyway(capacity)
+            MemoryPromise::anyway(capacity)
         };
         let mapping = Mapping::new(capacity, options.huge_pages)?;
         let (chunks, turns) = (options.chunks(capacity), options.turns());
-        context.saw(|| Place::host(mapping.at(0, capacity), capacity).arena());
+        context.saw(|| AccessedBytes::host(mapping.at(0, capacity), capacity).arena());
         let registrar = Box::new(context.clone());
         let prepared = Arc::new(Prepared::new(mapping, chunks, registrar, turns, options.pace));
         let _ = prepared.promise.set(promise);
@@ -171,13 +170,13 @@ impl PinnedArena {
         self.prepared.progress.registered()
     }
 
-    /// What the registrations cost so far.
+    /// Duration and number of the registrations so far.
     #[must_use]
     pub fn stats(&self) -> RegisterStats {
         self.prepared.progress.state().stats
     }
 
-    /// Why preparing ended early, if it did: copies still work, at a lower speed.
+    /// Why preparation ended early, if it did: copies still work, at a lower speed.
     #[must_use]
     pub fn failure(&self) -> Option<DeviceError> {
         self.prepared.progress.state().failure.clone()
@@ -189,8 +188,8 @@ impl PinnedArena {
         self.prepared.mapping.is_huge()
     }
 
-    /// Whether processes of the node take turns; if not, the lock could not be opened or was not
-    /// wanted.
+    /// Whether processes of the node take turns: false if that is turned off, or the lock file
+    /// could not be opened.
     #[must_use]
     pub fn takes_turns(&self) -> bool {
         self.prepared.turns.are_taken()
@@ -205,8 +204,8 @@ impl PinnedArena {
         progress.wait_until("registered", || progress.registered(), upto, limit)
     }
 
-    /// Waits for bytes whose registration is near, before `len` bytes of them are copied: where
-    /// that is sooner than the copy by another way would be. Whether they are registered then.
+    /// Waits for a registration that is nearly complete before `len` bytes are copied, where that
+    /// is faster than the copy by another method. Returns whether the bytes are registered.
     fn await_registered(&self, upto: u64, len: u64) -> bool {
         let ahead = upto.saturating_sub(self.registered());
         if ahead == 0 {
@@ -233,20 +232,20 @@ impl PinnedArena {
         progress.wait_until("touched", || progress.touched(), upto, limit)
     }
 
-    /// Stops registering until [`resume`](Self::resume): a save waits. A call that has begun goes
-    /// on, so the longest wait for it is one chunk. Holds are counted.
+    /// Stops registration until [`resume`](Self::resume) because a save waits. A call that has
+    /// begun is completed, so the save waits for at most one chunk. Calls of `hold` are counted.
     pub fn hold(&self) {
         self.prepared.progress.change(|state| state.holds += 1);
     }
 
-    /// Takes one [`hold`](Self::hold) back.
+    /// Undoes one [`hold`](Self::hold).
     pub fn resume(&self) {
         self.prepared.progress.change(|state| state.holds = state.holds.saturating_sub(1));
     }
 
-    /// Says that a copy is under way on the links until the value is dropped. While there is none,
-    /// registrations need no gaps. Copies of this arena say so themselves until they are enqueued;
-    /// who enqueues them says so until their event is done.
+    /// Reports a copy on the links until the value is dropped; while there is none, registrations
+    /// need no gaps. Copies of this arena do so themselves until they are enqueued; the code that
+    /// enqueues them keeps its own value until their event is done.
     pub fn busy(&self) -> LinkBusy {
         self.prepared.progress.link_busy();
         LinkBusy(Arc::clone(&self.prepared))
@@ -263,13 +262,12 @@ impl PinnedArena {
         self.check(offset, len)?;
         let place = self.prepared.mapping.at(offset, len);
         self.context.saw_host("reading bytes of the host arena", place, len, false);
-        // SAFETY: inside the mapping, which lives as long as the arena; the caller answers for
-        // the rest.
+        // SAFETY: inside the mapping, which lives as long as the arena; the caller guarantees the
+        // rest.
         Ok(unsafe { std::slice::from_raw_parts(place, len as usize) })
     }
 
-    /// The address of byte `offset`, for owners that keep account themselves of who uses which
-    /// bytes.
+    /// The address of byte `offset`, for owners that track the use of each byte themselves.
     ///
     /// # Errors
     /// When `[offset, offset + len)` is outside, and after [`retire`](Self::retire).
@@ -278,7 +276,7 @@ impl PinnedArena {
         Ok(NonNull::new(self.prepared.mapping.at(offset, len)).unwrap_or(NonNull::dangling()))
     }
 
-    /// The bytes of `[offset, offset + len)`, to be changed.
+    /// The bytes of `[offset, offset + len)`, mutable.
     ///
     /// # Errors
     /// When they are outside, and after [`retire`](Self::retire).
@@ -294,17 +292,17 @@ impl PinnedArena {
         Ok(unsafe { std::slice::from_raw_parts_mut(place, len as usize) })
     }
 
-    /// Ends the arena: later copies are refused, and the memory goes back once `after` is done and
-    /// the arena is dropped. Dropping alone waits for everything on the device instead, on a
-    /// thread that nobody waits for.
+    /// Ends the arena: later copies are refused, and the memory is released once `after` is done
+    /// and the arena is dropped. Dropping it without this waits for everything on the device
+    /// instead, on a thread that nobody waits for.
     ///
     /// # Safety
-    /// `after` is behind every copy of this arena that may be unfinished.
+    /// The events come after every copy of this arena that may be unfinished.
     pub unsafe fn retire(mut self, after: Vec<Event>) {
-        self.give_back(After::Events(after));
+        self.give_back(AfterUse::Events(after));
     }
 
-    /// Refuses all copies from now on, before the owner can drop it: for owners that share it.
+    /// Refuses all further copies: for owners that share the arena and cannot drop it yet.
     pub fn close(&self) {
         self.closed.store(true, Ordering::Release);
         self.prepared.progress.stop();
@@ -318,7 +316,7 @@ impl PinnedArena {
         crate::span::in_range(offset, len, self.capacity(), "the host arena")
     }
 
-    fn give_back(&mut self, after: After) {
+    fn give_back(&mut self, after: AfterUse) {
         self.close();
         if std::mem::replace(&mut self.given_back, true) {
             return;
@@ -336,7 +334,7 @@ impl PinnedArena {
 
 impl Drop for PinnedArena {
     fn drop(&mut self) {
-        self.give_back(After::Everything(self.context.clone()));
+        self.give_back(AfterUse::Everything(self.context.clone()));
     }
 }
 
@@ -350,15 +348,15 @@ impl std::fmt::Debug for PinnedArena {
     }
 }
 
-/// The error for memory that the machine does not have: it would only show when the process is
-/// ended for it.
+/// The error for memory that the machine does not have: without it the system would end the process
+/// once the pages are touched.
 fn refused(asked: u64, left: &MemoryLeft) -> DeviceError {
     let locked = HostLimits::read().locked();
     let message = format!("host RAM: {} (RLIMIT_MEMLOCK {locked})", left.refusal(asked));
     DeviceError::new(DeviceErrorKind::PinLimit, message).with_advice(left.advice("host"))
 }
 
-/// A copy is under way; see [`PinnedArena::busy`].
+/// A copy in progress; see [`PinnedArena::busy`].
 #[must_use]
 pub struct LinkBusy(Arc<Prepared>);
 
@@ -379,7 +377,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_arena_larger_than_what_is_free_is_refused_with_both_figures() {
+    fn an_arena_larger_than_what_is_free_is_refused_with_both_sizes() {
         let left = MemoryLeft { bytes: 3 << 30, limit: "a test".to_owned(), promised: 1 << 30 };
         let error = refused(4 << 30, &left);
         assert_eq!(error.kind(), DeviceErrorKind::PinLimit);

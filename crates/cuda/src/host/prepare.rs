@@ -1,41 +1,42 @@
 //! The threads that prepare an arena: several that touch its pages in order, and one that
-//! registers each chunk once its pages are touched, at the pace that copies can bear.
+//! registers each chunk once its pages are touched, at a pace that leaves room for copies.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
+use crate::bytes::Bytes;
 use crate::chunks::Chunks;
 use crate::context::Context;
-use crate::error::{Bytes, CudaError, DeviceError, DeviceErrorKind};
+use crate::error::{CudaError, DeviceError, DeviceErrorKind};
 use crate::host::mapping::Mapping;
 use crate::host::progress::Progress;
-use crate::limits::{HostLimits, Promise};
-use crate::pace::{Decision, Moment, Pace};
+use crate::limits::{HostLimits, MemoryPromise};
+use crate::pace::{Moment, Pace, PaceDecision};
 use crate::result;
 use crate::turn::{Turn, Turns};
 
-/// What a touching thread takes at a time: one huge page, so that all threads share the first
+/// Bytes that a thread touches at a time: one huge page, so that all threads work on the first
 /// chunks, which the first copies wait for.
 pub(super) const PIECE: u64 = 2 << 20;
 
-/// How long one waits for the turn of another process before registering without it: a process
-/// that was stopped with the lock in its hand must not stop everyone.
+/// How long a process waits for the turn of another before it registers without: a process that was
+/// stopped while it holds the lock must not block the others.
 const TURN_LIMIT: Duration = Duration::from_secs(2);
 const TURN_POLL: Duration = Duration::from_micros(200);
 
 /// Longest sleep of a thread that waits for a change; changes wake it.
 const DOZE: Duration = Duration::from_millis(100);
 
-/// What pins host memory: the driver, or a test's stand-in.
+/// Pins host memory: the driver, or a stand-in in tests.
 pub(super) trait Registrar: Send + Sync + 'static {
     /// # Safety
     /// The range is mapped and stays so until it is unregistered.
     unsafe fn register(&self, place: *mut u8, len: u64) -> Result<(), CudaError>;
 
     /// # Safety
-    /// Registered from `place` on; no unfinished copy uses it.
+    /// The range was registered from `place` on; no unfinished copy uses it.
     unsafe fn unregister(&self, place: *mut u8) -> Result<(), CudaError>;
 }
 
@@ -53,7 +54,7 @@ impl Registrar for Context {
     }
 }
 
-/// An arena being prepared, without anything of CUDA but the registrar.
+/// The state of an arena that is being prepared; of CUDA it knows only the registrar.
 pub(super) struct Prepared {
     pub(super) mapping: Mapping,
     pub(super) chunks: Chunks,
@@ -61,8 +62,8 @@ pub(super) struct Prepared {
     pub(super) registrar: Box<dyn Registrar>,
     pub(super) turns: Turns,
     pub(super) pace: Pace,
-    /// The memory that the pages will need, if anyone keeps account of it.
-    pub(super) promise: OnceLock<Promise>,
+    /// The promise of memory for the pages, if the ledger is used.
+    pub(super) promise: OnceLock<MemoryPromise>,
     next_piece: AtomicU64,
 }
 
@@ -88,8 +89,8 @@ impl Prepared {
         }
     }
 
-    /// Starts one thread that does everything else, so that making an arena costs its caller no
-    /// more than that: starting threads is slow while others touch pages of the same process.
+    /// Starts one thread that does everything else: starting more is slow while others touch pages
+    /// of the same process, and the caller should not wait for that.
     pub(super) fn start(self: &Arc<Prepared>, touchers: usize) -> Result<Thread, DeviceError> {
         let prepared = Arc::clone(self);
         let builder = Builder::new().name("unspool-pin".to_owned());
@@ -99,8 +100,8 @@ impl Prepared {
             .map_err(|error| DeviceError::system("starting a thread was refused", &error))
     }
 
-    /// Touches on threads of their own and registers on this one. Where no thread can be had, this
-    /// one touches first.
+    /// Touches pages on threads of its own and registers them on this one. Where no thread can be
+    /// started, this one touches the pages first.
     fn run(&self, touchers: usize) {
         std::thread::scope(|scope| {
             let start = |_| {
@@ -123,7 +124,7 @@ impl Prepared {
                 return;
             }
             if let Err(error) = self.mapping.touch(begin, PIECE.min(capacity - begin)) {
-                let message = format!("host RAM: no pages for the arena ({})", self.figures());
+                let message = format!("host RAM: no pages for the arena ({})", self.sizes());
                 let cause = DeviceError::system(&message, &error);
                 return self.progress.fail(cause.with_advice("Set the option `host` to less."));
             }
@@ -147,7 +148,7 @@ impl Prepared {
             }
             let begin = Instant::now();
             let (place, len) = (self.mapping.at(range.start, range.end - range.start), range.end);
-            // SAFETY: the mapping outlives the threads, and is unregistered before it goes.
+            // SAFETY: the mapping outlives the threads, and is unregistered before it is unmapped.
             let registered = unsafe { self.registrar.register(place, len - range.start) };
             let took = begin.elapsed();
             drop(turn);
@@ -159,7 +160,7 @@ impl Prepared {
         }
     }
 
-    /// False when there is nothing to wait for any more.
+    /// Returns false when there is nothing left to wait for.
     fn wait_until_touched(&self, end: u64) -> bool {
         let mut state = self.progress.state();
         while self.progress.touched() < end {
@@ -171,7 +172,7 @@ impl Prepared {
         !self.progress.stopped()
     }
 
-    /// False when the arena is going away.
+    /// Returns false when the arena is being released.
     fn wait_for_pace(&self, begin: u64, last: Option<(Duration, Instant)>) -> bool {
         let mut state = self.progress.state();
         while !self.progress.stopped() {
@@ -183,16 +184,16 @@ impl Prepared {
                 age: self.progress.born.elapsed(),
             };
             let time = match self.pace.decide(now, last) {
-                Decision::Go => return true,
-                Decision::Wait(time) => time,
-                Decision::Stop => DOZE,
+                PaceDecision::Go => return true,
+                PaceDecision::Wait(time) => time,
+                PaceDecision::Stop => DOZE,
             };
             state = self.progress.wait(state, time);
         }
         false
     }
 
-    /// A turn, or none when it could not be had within the limit.
+    /// A turn, or none when the limit has passed.
     fn wait_for_turn(&self) -> Option<Turn<'_>> {
         let begin = Instant::now();
         loop {
@@ -206,7 +207,7 @@ impl Prepared {
         }
     }
 
-    fn figures(&self) -> String {
+    fn sizes(&self) -> String {
         let asked = Bytes(self.chunks.capacity());
         format!("asked {asked}, {}", HostLimits::read())
     }
@@ -217,7 +218,7 @@ impl Prepared {
             "host RAM: pinning {} failed with {} pinned ({})",
             Bytes(len),
             Bytes(done),
-            self.figures()
+            self.sizes()
         );
         DeviceError::new(DeviceErrorKind::PinLimit, message).with_cause(cause).with_advice(format!(
             "Set the option `host` to at most {done} bytes, or raise the limit (ulimit -l); copies \
@@ -225,7 +226,7 @@ impl Prepared {
         ))
     }
 
-    /// Undoes the registrations. The threads have ended and no unfinished copy uses the memory.
+    /// Unregisters everything. The threads have ended and no unfinished copy uses the memory.
     pub(super) fn unregister(&self) {
         let done = self.progress.registered();
         for index in 0..self.chunks.count() {
@@ -235,21 +236,23 @@ impl Prepared {
             }
             let place = self.mapping.at(range.start, range.end - range.start);
             let begin = Instant::now();
-            // SAFETY: registered by us, by the watermark; the caller answers for the copies.
+            // SAFETY: registered above, by the watermark; the caller guarantees that no copy is
+            // unfinished.
             let _ = unsafe { self.registrar.unregister(place) };
-            // It holds the same lock as registering does, and nobody waits for it: others first.
+            // Unregistering holds the same lock as registering, and nobody waits for it: let others
+            // in.
             std::thread::sleep(begin.elapsed() / 2);
         }
     }
 }
 
-/// The thread that prepares an arena, and with it those that it started.
+/// The thread that prepares an arena; it joins the threads that it started.
 pub(super) struct Thread(JoinHandle<()>);
 
 impl Thread {
     /// Waits until it has ended; the arena has been stopped or is prepared.
     pub(super) fn join(self) {
-        // A panic in it has left the watermarks where they were, which is all that counts.
+        // After a panic in it the watermarks stay where they were, which is all that matters.
         let _ = self.0.join();
     }
 }

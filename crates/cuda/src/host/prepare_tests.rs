@@ -1,11 +1,11 @@
-//! Preparing an arena with a stand-in for the driver: order, pace, turns, failures.
+//! Preparation of an arena with a stand-in for the driver: order, pace, turns, errors.
 
 use std::path::Path;
 use std::sync::Mutex;
 
 use super::*;
 
-/// Notes what is registered, and can be made to refuse.
+/// A registrar that records what is registered and can be made to refuse.
 #[derive(Default)]
 struct Notes {
     ranges: Vec<(usize, u64)>,

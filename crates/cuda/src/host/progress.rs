@@ -1,6 +1,6 @@
-//! What is touched, what is registered, and who wants registration to stop: the state that the
-//! threads of one arena share. One lock, held for bookkeeping only; the watermarks can be read
-//! without it.
+//! The state that the threads of one arena share: what is touched and registered, and who wants
+//! registration to stop. One lock, held for bookkeeping only; the watermarks can be read without
+//! it.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -13,12 +13,12 @@ use crate::error::{DeviceError, DeviceErrorKind};
 #[derive(Debug, Default)]
 struct Prefix {
     upto: u64,
-    /// Pieces that are complete behind a gap.
+    /// Complete pieces after a gap.
     early: BTreeSet<u64>,
 }
 
 impl Prefix {
-    /// Piece `index` is complete. Returns the number of pieces complete from the start.
+    /// Marks piece `index` complete and returns the number of complete pieces from the start.
     fn complete(&mut self, index: u64) -> u64 {
         self.early.insert(index);
         while self.early.remove(&self.upto) {
@@ -28,23 +28,23 @@ impl Prefix {
     }
 }
 
-/// What the registrations cost so far.
+/// Duration and number of the registrations of an arena.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct RegisterStats {
-    /// Calls that were made.
+    /// Number of registrations.
     pub calls: u64,
-    /// Time inside them, all together.
+    /// Total time inside them.
     pub inside: Duration,
     /// The longest one.
     pub longest: Duration,
     /// Time spent waiting for the turns of other processes.
     pub waited_for_turns: Duration,
-    /// From the making of the arena until everything was registered.
+    /// Time from the creation of the arena until everything was registered.
     pub all_after: Option<Duration>,
 }
 
 #[derive(Debug, Default)]
-pub(super) struct State {
+pub(super) struct ProgressState {
     pub(super) holds: usize,
     pub(super) failure: Option<DeviceError>,
     pub(super) stats: RegisterStats,
@@ -57,10 +57,10 @@ pub(super) struct Progress {
     touched: AtomicU64,
     registered: AtomicU64,
     busy: AtomicUsize,
-    /// The end of what a copy waits for.
+    /// Copies wait for the bytes below this.
     wanted: AtomicU64,
     stop: AtomicBool,
-    state: Mutex<State>,
+    state: Mutex<ProgressState>,
     changed: Condvar,
 }
 
@@ -73,18 +73,18 @@ impl Progress {
             busy: AtomicUsize::new(0),
             wanted: AtomicU64::new(0),
             stop: AtomicBool::new(false),
-            state: Mutex::new(State::default()),
+            state: Mutex::new(ProgressState::default()),
             changed: Condvar::new(),
         }
     }
 
-    /// The state, also after a panic elsewhere: each change to it is complete in itself.
-    pub(super) fn state(&self) -> MutexGuard<'_, State> {
+    /// Locks the state. A panic elsewhere does no harm: each change is complete in itself.
+    pub(super) fn state(&self) -> MutexGuard<'_, ProgressState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Changes the state and wakes everyone who waits for a change.
-    pub(super) fn change<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
+    /// Changes the state and wakes every thread that waits for a change.
+    pub(super) fn change<T>(&self, change: impl FnOnce(&mut ProgressState) -> T) -> T {
         let result = change(&mut self.state());
         self.changed.notify_all();
         result
@@ -93,9 +93,9 @@ impl Progress {
     /// Waits for a change, at most `limit`.
     pub(super) fn wait<'a>(
         &self,
-        state: MutexGuard<'a, State>,
+        state: MutexGuard<'a, ProgressState>,
         limit: Duration,
-    ) -> MutexGuard<'a, State> {
+    ) -> MutexGuard<'a, ProgressState> {
         self.changed.wait_timeout(state, limit).unwrap_or_else(PoisonError::into_inner).0
     }
 
@@ -145,7 +145,7 @@ impl Progress {
         self.stop.load(Ordering::Acquire)
     }
 
-    /// A copy waits for the bytes below `upto`: they are registered without a gap.
+    /// Requests the bytes below `upto`, which a copy waits for: they are registered without a gap.
     pub(super) fn want(&self, upto: u64) {
         self.wanted.fetch_max(upto, Ordering::Relaxed);
         self.change(|_| ());

@@ -1,5 +1,5 @@
-//! A small ring of pinned buffers, for memory that is not registered. A slot is used again only
-//! after the event behind its last use: one that is reused too early corrupts data silently.
+//! A small ring of pinned buffers, for memory that is not registered. A slot is reused only when
+//! the event after its last use is done: reuse that is too early corrupts data silently.
 
 use std::collections::VecDeque;
 use std::ptr;
@@ -12,7 +12,7 @@ use crate::event::Event;
 use crate::memory::PinnedMemory;
 use crate::result;
 use crate::stream::Stream;
-use crate::watch::Place;
+use crate::watch::AccessedBytes;
 
 /// Pinned buffers of one size, used one after the other. One user at a time.
 #[derive(Debug)]
@@ -20,18 +20,18 @@ pub struct StagingRing {
     memory: PinnedMemory,
     slot: u64,
     slots: usize,
-    /// The event behind the last use of each slot; none while nobody has the ring.
+    /// The event after the last use of each slot; empty while the ring is idle.
     events: Vec<Event>,
     next: usize,
     limit: Duration,
-    /// When all waits end, for who gives one limit to a whole copy.
+    /// The common end of all waits, for callers with one limit for a whole copy.
     deadline: Option<Instant>,
 }
 
 const TO_SLOT: &str = "a copy to a staging buffer";
 const FROM_SLOT: &str = "a copy from a staging buffer";
 
-/// Bytes that are on their way into a slot, and where they go from there.
+/// Bytes on their way into a slot, and their destination.
 struct Arriving {
     slot: usize,
     to: *mut u8,
@@ -39,8 +39,8 @@ struct Arriving {
 }
 
 impl StagingRing {
-    /// `slots` buffers of `slot` bytes; every wait for one of them takes at most `limit`. Pinning
-    /// takes about half a millisecond for each MiB.
+    /// Creates `slots` buffers of `slot` bytes; every wait for one of them takes at most `limit`.
+    /// Pinning takes about half a millisecond per MiB.
     ///
     /// # Errors
     /// When there are no slots or no bytes, or the memory cannot be pinned.
@@ -56,27 +56,27 @@ impl StagingRing {
         })?;
         let memory = PinnedMemory::new(context, total)?;
         let first = memory.at(0, total)?;
-        context.saw(|| Place::host(first, total).arena());
+        context.saw(|| AccessedBytes::host(first, total).arena());
         let mut ring =
             StagingRing { memory, slot, slots, events: Vec::new(), next: 0, limit, deadline: None };
-        ring.lend(context)?;
+        ring.attach(context)?;
         Ok(ring)
     }
 
-    /// Makes the events, so that a ring can go from one value of a device's context, with its
-    /// watch, to another.
-    pub(crate) fn lend(&mut self, context: &Context) -> Result<(), DeviceError> {
+    /// Creates the events for a new user of the ring, with the context and so the watch of that
+    /// user.
+    pub(crate) fn attach(&mut self, context: &Context) -> Result<(), DeviceError> {
         self.next = 0;
         self.events = (0..self.slots).map(|_| Event::new(context)).collect::<Result<_, _>>()?;
         Ok(())
     }
 
-    /// Drops the events, once the device is done with all slots.
-    pub(crate) fn rest(&mut self) {
+    /// Drops the events; the device must be done with all slots.
+    pub(crate) fn detach(&mut self) {
         self.events.clear();
     }
 
-    /// Brings `len` bytes from the device to `to`; they are there when this returns. Copies to the
+    /// Copies `len` bytes from the device to `to`; they have arrived when this returns. Copies into
     /// slots run while the processor empties others.
     ///
     /// # Safety
@@ -97,11 +97,11 @@ impl StagingRing {
             }
             let slot = self.take_slot()?;
             let place = self.memory.at(slot as u64 * self.slot, piece)?;
-            // SAFETY: the caller answers for `from`; the slot is free and large enough.
+            // SAFETY: the caller guarantees `from`; the slot is free and large enough.
             let copied = unsafe { result::copy_dtoh(place, from + at, piece, stream.raw()) };
             refused(copied, TO_SLOT)?;
-            let device = Place::device(stream.context().ordinal(), from + at, piece);
-            stream.saw_copy(TO_SLOT, device, Place::host(place, piece));
+            let device = AccessedBytes::device(stream.context().ordinal(), from + at, piece);
+            stream.saw_copy(TO_SLOT, device, AccessedBytes::host(place, piece));
             self.events[slot].record(stream)?;
             // SAFETY: inside the caller's range.
             let to = unsafe { to.add(at as usize) };
@@ -110,8 +110,8 @@ impl StagingRing {
         arriving.into_iter().try_for_each(|piece| self.empty(Some(piece)))
     }
 
-    /// Sends `len` bytes at `from` to the device. They are read when this returns, and on the
-    /// device when an event recorded behind it is done.
+    /// Copies `len` bytes at `from` to the device. They have been read when this returns, and have
+    /// arrived when an event recorded after it is done.
     ///
     /// # Safety
     /// Both ranges hold `len` bytes, nobody writes to `from`, and the context of `stream` is
@@ -132,11 +132,11 @@ impl StagingRing {
             // SAFETY: as above.
             unsafe { ptr::copy_nonoverlapping(from, place, piece as usize) };
             self.saw_move(from, place, piece);
-            // SAFETY: the caller answers for `to`.
+            // SAFETY: the caller guarantees `to`.
             let copied = unsafe { result::copy_htod(to + at, place, piece, stream.raw()) };
             refused(copied, FROM_SLOT)?;
-            let device = Place::device(stream.context().ordinal(), to + at, piece);
-            stream.saw_copy(FROM_SLOT, Place::host(place, piece), device);
+            let device = AccessedBytes::device(stream.context().ordinal(), to + at, piece);
+            stream.saw_copy(FROM_SLOT, AccessedBytes::host(place, piece), device);
             self.events[slot].record(stream)?;
         }
         Ok(())
@@ -146,12 +146,12 @@ impl StagingRing {
         self.memory.context()
     }
 
-    /// From now on all waits together end at `deadline`.
+    /// Ends all later waits together at `deadline`.
     pub(crate) fn end_waits_at(&mut self, deadline: Instant) {
         self.deadline = Some(deadline);
     }
 
-    /// How long a wait may take that begins now.
+    /// The limit of a wait that begins now.
     fn left(&self) -> Duration {
         let until = |deadline: Instant| deadline.saturating_duration_since(Instant::now());
         self.deadline.map_or(self.limit, until)
@@ -171,7 +171,7 @@ impl StagingRing {
         Ok(slot)
     }
 
-    /// Waits for the bytes of a slot and takes them out.
+    /// Waits for the bytes of a slot and moves them to their destination.
     fn empty(&self, piece: Option<Arriving>) -> Result<(), DeviceError> {
         let Some(Arriving { slot, to, len }) = piece else { return Ok(()) };
         self.events[slot].wait(self.left())?;
@@ -182,7 +182,7 @@ impl StagingRing {
         Ok(())
     }
 
-    /// Tells that the processor copied.
+    /// Reports a copy by the processor to the watch.
     fn saw_move(&self, from: *const u8, to: *const u8, len: u64) {
         let Some(event) = self.events.first() else { return };
         event.context().saw_host("staging", from, len, false);

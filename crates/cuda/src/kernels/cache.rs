@@ -1,7 +1,7 @@
-//! Kernels that were compiled on the user's machine, for devices that nothing was shipped for, on
-//! disk. A file is used only when it belongs to the user, nobody else may write it, and it is whole
-//! and made from exactly this text; everything else counts as not there. It is a convenience: what
-//! cannot be written is compiled again.
+//! A cache on disk of kernels that were compiled on the user's machine, for devices without shipped
+//! kernels. A file is used only when it belongs to the user, nobody else may write it, and it is
+//! whole and made from exactly this text; any other file is ignored. The cache is a convenience:
+//! what cannot be written is compiled again.
 
 use std::borrow::Cow;
 use std::fs::{self, DirBuilder, OpenOptions};
@@ -11,13 +11,13 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::kernels::image::{Image, Key, Target};
-use crate::kernels::pack::{Made, Pack};
+use crate::kernels::pack::{NewImage, Pack};
 
-/// No kernel of ours is near this size.
+/// Kernels of ours are far smaller than this.
 const LARGEST: u64 = 64 << 20;
 
 /// Version of a compiler.
-type Version = (i32, i32);
+type CompilerVersion = (i32, i32);
 
 /// A folder of compiled kernels, each a pack of one image.
 #[derive(Clone, Debug)]
@@ -26,25 +26,26 @@ pub struct Cache {
 }
 
 impl Cache {
-    /// The user's: `unspool/kernels` in `XDG_CACHE_HOME`, or in `.cache` of the home.
+    /// The user's folder: `unspool/kernels` in `XDG_CACHE_HOME`, or in `.cache` of the home
+    /// directory.
     #[must_use]
     pub fn of_user() -> Option<Cache> {
         let named = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
         let home = std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".cache"));
-        // The standard says that a relative path counts as none.
+        // The XDG specification says to ignore a relative path.
         let root = named.filter(|path| path.is_absolute()).or(home)?;
         Some(Cache::at(root.join("unspool").join("kernels")))
     }
 
-    /// One in `folder`, which is made when something is put into it.
+    /// A cache in `folder`, which is created when the first image is stored.
     #[must_use]
     pub fn at(folder: impl Into<PathBuf>) -> Cache {
         Cache { folder: folder.into() }
     }
 
-    /// What a compiler has made of a text, if a trustworthy file has it.
+    /// The compiled form of a text, if a trustworthy file has it.
     #[must_use]
-    pub fn get(&self, key: Key, target: Target, compiler: Version) -> Option<Image> {
+    pub fn get(&self, key: Key, target: Target, compiler: CompilerVersion) -> Option<Image> {
         let file = OpenOptions::new()
             .read(true)
             .custom_flags(libc::O_NOFOLLOW | libc::O_CLOEXEC | libc::O_NONBLOCK)
@@ -61,9 +62,9 @@ impl Cache {
         pack.exact(key, target)
     }
 
-    /// Keeps an image. Readers see the whole file or none.
-    pub fn put(&self, key: Key, target: Target, compiler: Version, image: &Image) {
-        let made = Made { key, target, image: image.clone() };
+    /// Stores an image. Readers see the whole file or none.
+    pub fn put(&self, key: Key, target: Target, compiler: CompilerVersion, image: &Image) {
+        let made = NewImage { key, target, image: image.clone() };
         let _ = Pack::write(compiler, &[vec![made]], 1)
             .and_then(|bytes| self.write(&self.path(key, target, compiler), &bytes));
     }
@@ -81,7 +82,7 @@ impl Cache {
         })
     }
 
-    fn path(&self, key: Key, target: Target, (major, minor): Version) -> PathBuf {
+    fn path(&self, key: Key, target: Target, (major, minor): CompilerVersion) -> PathBuf {
         self.folder.join(format!("{:032x}-{target}-{major}_{minor}.kernels", key.0))
     }
 }
@@ -94,7 +95,7 @@ mod tests {
     use crate::kernels::image::Arch;
 
     const CODE: Target = Target::Code(Arch::new(9, 0));
-    const VERSION: Version = (13, 0);
+    const VERSION: CompilerVersion = (13, 0);
 
     struct Folder(PathBuf);
 

@@ -1,4 +1,4 @@
-//! NVRTC, loaded at run time from wherever it is. Needs no driver and no device.
+//! The compiler NVRTC, found and loaded at run time. It needs no driver and no device.
 
 use std::env;
 use std::ffi::{CString, c_char, c_int, c_void};
@@ -14,7 +14,7 @@ use crate::kernels::image::{Image, Key, Target};
 
 type Program = *mut c_void;
 
-/// Its functions, in the library's own signatures.
+/// The functions of the library, with their signatures from nvrtc.h.
 struct Calls {
     create: unsafe extern "C" fn(
         *mut Program,
@@ -34,8 +34,8 @@ struct Calls {
     destroy: unsafe extern "C" fn(*mut Program) -> c_int,
 }
 
-/// The compiler for kernels. Its library stays loaded to the end of the process: it has threads and
-/// state of its own, which do not expect to lose their code.
+/// The compiler for kernels. The library stays loaded to the end of the process: its own threads
+/// and state do not survive unloading.
 pub struct Nvrtc {
     calls: Calls,
     version: (i32, i32),
@@ -44,19 +44,19 @@ pub struct Nvrtc {
 }
 
 impl Nvrtc {
-    /// Finds it: by the environment variable `UNSPOOL_NVRTC` (the library or its folder), else
-    /// where the system, the toolkit and NVIDIA's Python packages put it.
+    /// Finds the compiler: by the environment variable `UNSPOOL_NVRTC` (the library or its folder),
+    /// else where the system, the toolkit and NVIDIA's Python packages install it.
     ///
     /// # Errors
-    /// When it is nowhere, with what to install.
+    /// When it is not found; the text says what to install.
     pub fn find() -> Result<Nvrtc, DeviceError> {
         Nvrtc::find_in(&[])
     }
 
-    /// The same, with folders to look into first, such as Python's `sys.path`.
+    /// As [`find`](Self::find), with folders to look into first, such as Python's `sys.path`.
     ///
     /// # Errors
-    /// When it is nowhere, with what to install.
+    /// When it is not found; the text says what to install.
     pub fn find_in(extra: &[PathBuf]) -> Result<Nvrtc, DeviceError> {
         let candidates = find::candidates(|name| env::var_os(name), extra);
         let mut reason = None;
@@ -78,9 +78,9 @@ impl Nvrtc {
     }
 
     fn load(path: &Path) -> Result<Nvrtc, libloading::Error> {
-        // SAFETY: loading it runs its initialisers, which have no duties.
+        // SAFETY: the library's initialisers have no preconditions.
         let library = unsafe { libloading::Library::new(path) }?;
-        type Version = unsafe extern "C" fn(*mut c_int, *mut c_int) -> c_int;
+        type VersionFn = unsafe extern "C" fn(*mut c_int, *mut c_int) -> c_int;
         // SAFETY: the signatures are those of nvrtc.h, the same in all versions.
         let (calls, version) = unsafe {
             let calls = Calls {
@@ -94,7 +94,7 @@ impl Nvrtc {
                 log: *library.get(b"nvrtcGetProgramLog")?,
                 destroy: *library.get(b"nvrtcDestroyProgram")?,
             };
-            (calls, *library.get::<Version>(b"nvrtcVersion")?)
+            (calls, *library.get::<VersionFn>(b"nvrtcVersion")?)
         };
         let (mut major, mut minor) = (0, 0);
         // SAFETY: valid places; on an error they stay 0.
@@ -103,13 +103,13 @@ impl Nvrtc {
         Ok(Nvrtc { calls, version: (major, minor), path: path.to_owned(), _library })
     }
 
-    /// The version of CUDA it belongs to.
+    /// The version of CUDA that it belongs to.
     #[must_use]
     pub fn version(&self) -> (i32, i32) {
         self.version
     }
 
-    /// What it was loaded as.
+    /// The path that it was loaded from.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
@@ -152,7 +152,7 @@ impl Nvrtc {
         let text =
             |text: &str| CString::new(text).map_err(|_| failed(name, "its text holds a zero byte"));
         let (source, title) = (text(source)?, text(name)?);
-        // Products and sums are rounded one by one, as on the host: streams have to be the same.
+        // No fused multiply-add, as on the host: the encoded streams have to be equal.
         let of_target = format!("--gpu-architecture={target}");
         let options = [text(&of_target)?, text("--std=c++17")?, text("--fmad=false")?];
         let options: Vec<*const c_char> = options.iter().map(|option| option.as_ptr()).collect();
@@ -201,7 +201,7 @@ impl OpenProgram<'_> {
         (code == 0).then_some(OpenProgram { calls, handle })
     }
 
-    /// What a pair of calls for a size and that many bytes says; empty when it says nothing.
+    /// The text that a pair of calls for its size and its bytes returns; empty on an error.
     fn text(
         &self,
         size: unsafe extern "C" fn(Program, *mut usize) -> c_int,
@@ -213,7 +213,7 @@ impl OpenProgram<'_> {
             return Vec::new();
         }
         let mut bytes = vec![0u8; len];
-        // SAFETY: room for as many bytes as it said.
+        // SAFETY: room for the size that the first call returned.
         match unsafe { get(self.handle, bytes.as_mut_ptr().cast()) } {
             0 => bytes,
             _ => Vec::new(),
@@ -223,7 +223,7 @@ impl OpenProgram<'_> {
 
 impl Drop for OpenProgram<'_> {
     fn drop(&mut self) {
-        // SAFETY: ours, not used after this.
+        // SAFETY: owned by this value, not used after this.
         unsafe { (self.calls.destroy)(&raw mut self.handle) };
     }
 }

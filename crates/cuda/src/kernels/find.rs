@@ -1,4 +1,4 @@
-//! Where NVRTC may be: it is no part of the driver, so people get it with the toolkit, or with a
+//! Where NVRTC may be: it is not a part of the driver, so it comes with the toolkit or with a
 //! Python package, in one of several folders.
 
 use std::env;
@@ -6,16 +6,15 @@ use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Names a person might have set to point at the library or its folder.
+/// The environment variable that names the library or its folder.
 pub(super) const VARIABLE: &str = "UNSPOOL_NVRTC";
 
 const NAMES: [&str; 3] = ["libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"];
 
-/// Folders below `site-packages` of NVIDIA's Python packages, for CUDA 13 and 12.
+/// Library folders of NVIDIA's Python packages in `site-packages`, for CUDA 13 and 12.
 const WHEELS: [&str; 3] = ["nvidia/cu13/lib", "nvidia/cuda_nvrtc/lib", "nvidia/cu12/lib"];
 
-/// What to try, in order. `extra` are folders that the caller knows of, such as Python's
-/// `sys.path`.
+/// Candidates, in order. `extra` are folders that the caller knows, such as Python's `sys.path`.
 pub(super) fn candidates(
     variable: impl Fn(&str) -> Option<OsString>,
     extra: &[PathBuf],
@@ -28,7 +27,8 @@ pub(super) fn candidates(
     for path in extra {
         found.extend(in_packages(path));
     }
-    // By name alone: what is loaded already (PyTorch brings one), LD_LIBRARY_PATH, ldconfig.
+    // By name alone: finds a library that is loaded already (PyTorch brings one), LD_LIBRARY_PATH,
+    // ldconfig.
     found.extend(NAMES.iter().map(PathBuf::from));
     for home in ["CUDA_HOME", "CUDA_PATH"].iter().filter_map(|name| variable(name)) {
         found.extend(inside(&Path::new(&home).join("lib64")));
@@ -51,7 +51,7 @@ fn inside(folder: &Path) -> Vec<PathBuf> {
     names.filter(|path| path.exists()).collect()
 }
 
-/// The libraries of the wheels below one `site-packages`, and in it itself.
+/// The libraries of NVIDIA's packages in one `site-packages`, and in the folder itself.
 fn in_packages(path: &Path) -> Vec<PathBuf> {
     let folders = WHEELS.iter().map(|wheel| path.join(wheel)).chain([path.to_owned()]);
     folders.flat_map(|folder| inside(&folder)).collect()

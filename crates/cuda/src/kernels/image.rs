@@ -1,10 +1,10 @@
-//! Compiled kernels as bytes, what they were made from, and what they are for.
+//! Compiled kernels as bytes, the key of their text, and the architectures that they run on.
 
 use std::fmt;
 
 use crate::driver::DeviceInfo;
 
-/// What kernels are compiled for: compute capability 9.0 is `sm_90`.
+/// An architecture that kernels are compiled for: compute capability 9.0 is `sm_90`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Arch {
     major: u32,
@@ -25,7 +25,7 @@ impl Arch {
         Arch { major, minor }
     }
 
-    /// Major and minor number.
+    /// Major and minor number of the compute capability.
     #[must_use]
     pub fn numbers(self) -> (u32, u32) {
         (self.major, self.minor)
@@ -44,7 +44,7 @@ impl fmt::Display for Arch {
     }
 }
 
-/// What a compiler makes of a text.
+/// The form of code that a compiler produces, and for which architecture.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Target {
     /// PTX for devices of this architecture and all later ones, whose driver compiles it.
@@ -54,14 +54,14 @@ pub enum Target {
 }
 
 impl Target {
-    /// Its architecture.
+    /// The architecture.
     #[must_use]
     pub fn arch(self) -> Arch {
         let (Target::Code(arch) | Target::Ptx(arch)) = self;
         arch
     }
 
-    /// Whether it suits a device.
+    /// Whether a device can run it.
     #[must_use]
     pub fn suits(self, device: Arch) -> bool {
         match self {
@@ -80,15 +80,15 @@ impl fmt::Display for Target {
     }
 }
 
-/// The text that kernels were compiled from, with the compiler's options: equal for equal texts.
+/// Hash of the text that kernels were compiled from and of the compiler's options.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Key(pub(super) u128);
 
 impl Key {
-    /// That of a text.
+    /// The key of a text.
     #[must_use]
     pub fn of(source: &str) -> Key {
-        // The first byte stands for the compiler's options.
+        // The first byte identifies the compiler's options.
         Key(fnv128([3].into_iter().chain(source.bytes())))
     }
 }
@@ -101,7 +101,7 @@ pub struct Image(Vec<u8>);
 const ELF: &[u8] = b"\x7fELF";
 
 impl Image {
-    /// `None` for what is neither.
+    /// Takes an ELF file or PTX; `None` for other bytes.
     #[must_use]
     pub fn from_bytes(bytes: Vec<u8>) -> Option<Image> {
         let is_text = bytes.starts_with(b"//") && bytes.ends_with(&[0]);
@@ -120,7 +120,7 @@ impl Image {
         !self.0.starts_with(ELF)
     }
 
-    /// Whether it has a kernel of that name: a section of machine code, or an entry of PTX.
+    /// Whether it has a kernel of this name: a section of machine code, or an entry of PTX.
     #[must_use]
     pub fn has_kernel(&self, name: &str) -> bool {
         let sought =

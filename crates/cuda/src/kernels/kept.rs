@@ -1,4 +1,4 @@
-//! The kernels of one context: each module is loaded when it is first needed, and kept.
+//! The kernels of one context: each module is loaded when it is first needed, and stays loaded.
 
 use std::cell::Cell;
 use std::path::PathBuf;
@@ -17,43 +17,42 @@ thread_local! {
     static WAITED: Cell<Duration> = const { Cell::new(Duration::ZERO) };
 }
 
-/// For how long this thread has waited for kernels that were loaded or compiled, since it last
-/// asked.
+/// How long this thread has waited for kernels to be loaded or compiled since its last call of this
+/// function.
 #[must_use]
 pub fn take_waited() -> Duration {
     WAITED.take()
 }
 
-/// Modules by what tells them apart for their user. What was shipped takes milliseconds to load;
-/// only a device that nothing was shipped for waits for the compiler.
+/// Modules by a key of the user's. Shipped kernels take milliseconds to load; only a device that
+/// none were shipped for waits for the compiler.
 #[derive(Debug)]
 pub struct Kernels<K> {
     context: Context,
     folders: Vec<PathBuf>,
-    /// Looked for once, and only when it is needed.
+    /// Found when it is first needed.
     compiler: OnceLock<Result<Nvrtc, DeviceError>>,
     kept: Mutex<Vec<(K, Arc<Module>)>>,
 }
 
 impl<K: PartialEq> Kernels<K> {
-    /// Loads nothing yet. The compiler is looked for in `folders` first, such as Python's
-    /// `sys.path`.
+    /// An empty set. The compiler is searched for in `folders` first, such as Python's `sys.path`.
     #[must_use]
     pub fn new(context: &Context, folders: Vec<PathBuf>) -> Kernels<K> {
         let (compiler, kept) = (OnceLock::new(), Mutex::default());
         Kernels { context: context.clone(), folders, compiler, kept }
     }
 
-    /// The module of `key`, if it was loaded.
+    /// The module of `key`, if it is loaded.
     pub fn find(&self, key: &K) -> Option<Arc<Module>> {
         among(&self.kept(), key)
     }
 
-    /// The module of `key`, made from `text` when it is first asked for; `name` is used in
-    /// messages. Others who ask meanwhile wait for it.
+    /// The module of `key`, made from `text` on the first request; `name` is used in messages.
+    /// Concurrent requests wait for it.
     ///
     /// # Errors
-    /// When nothing was shipped for the device and no compiler is found, or the text does not
+    /// When no kernels were shipped for the device and no compiler is found, or the text does not
     /// compile.
     pub fn get<T: AsRef<str>>(
         &self,
@@ -78,7 +77,7 @@ impl<K: PartialEq> Kernels<K> {
         let Some(image) = shipped().and_then(|pack| pack.image(Key::of(text), arch)) else {
             return self.compile(name, text);
         };
-        // A driver that is older than the kernels may take those of its own compiler.
+        // A driver that is older than the shipped kernels may load those of the installed compiler.
         Module::load(&self.context, &image)
             .or_else(|refused| self.compile(name, text).map_err(|_| refused))
     }

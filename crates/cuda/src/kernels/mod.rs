@@ -1,5 +1,5 @@
-//! Kernels: CUDA C++ as text, compiled when the library is built and shipped with it in a
-//! [`Pack`], or else by NVRTC when they are first needed. The texts of this crate are in its folder
+//! Kernels: CUDA C++ as text, compiled when the library is built and shipped with it in a [`Pack`],
+//! or else compiled by NVRTC when they are first needed. The texts of this crate are in its folder
 //! `kernels`.
 
 mod cache;
@@ -20,32 +20,32 @@ pub use compile::Nvrtc;
 pub use image::{Arch, Image, Key, Target};
 pub use kept::{Kernels, take_waited};
 pub use module::{Argument, Module};
-pub use pack::{Fit, Made, Pack, ship, shipped};
+pub use pack::{Fit, NewImage, Pack, ship, shipped};
 
-/// A text of kernels.
+/// The text of some kernels.
 #[derive(Clone, Debug)]
-pub struct Source {
-    /// What it is, for messages.
+pub struct KernelText {
+    /// Its name in messages.
     pub name: String,
-    /// The kernels that it has.
+    /// The names of the kernels in it.
     pub kernels: &'static [&'static str],
     /// CUDA C++.
     pub text: Cow<'static, str>,
 }
 
-impl Source {
-    /// A text that is there as it is.
+impl KernelText {
+    /// A text as it is.
     #[must_use]
-    pub fn of(name: &str, kernels: &'static [&'static str], text: &'static str) -> Source {
-        Source { name: name.to_owned(), kernels, text: Cow::Borrowed(text) }
+    pub fn of(name: &str, kernels: &'static [&'static str], text: &'static str) -> KernelText {
+        KernelText { name: name.to_owned(), kernels, text: Cow::Borrowed(text) }
     }
 }
 
 /// The texts of this crate.
 #[must_use]
-pub fn sources() -> Vec<Source> {
+pub fn sources() -> Vec<KernelText> {
     vec![
-        Source::of("strided.cu", strided::KERNELS, strided::SOURCE),
-        Source::of("pattern.cu", pattern::KERNELS, pattern::SOURCE),
+        KernelText::of("strided.cu", strided::KERNELS, strided::SOURCE),
+        KernelText::of("pattern.cu", pattern::KERNELS, pattern::SOURCE),
     ]
 }

@@ -7,7 +7,7 @@ use crate::context::Context;
 use crate::error::{DeviceError, DeviceErrorKind};
 use crate::kernels::image::{Arch, Image};
 use crate::raw::{CUfunction, CUmodule};
-use crate::release::{self, After};
+use crate::release::{self, AfterUse};
 use crate::result;
 use crate::stream::Stream;
 
@@ -16,20 +16,20 @@ use crate::stream::Stream;
 pub struct Module {
     context: Context,
     handle: CUmodule,
-    /// Its kernels by name, as far as they were looked up.
+    /// The kernels that were looked up so far, by name.
     functions: Mutex<Vec<(String, Function)>>,
 }
 
-/// A kernel of a module, for as long as that lives.
+/// A kernel, valid while its module lives.
 #[derive(Clone, Copy, Debug)]
 struct Function(CUfunction);
 
-// SAFETY: a handle that the driver takes from any thread.
+// SAFETY: the driver accepts the handle on any thread.
 unsafe impl Send for Function {}
 
 // SAFETY: the driver allows a module to be used from any thread.
 unsafe impl Send for Module {}
-// SAFETY: as above; it is not changed after it was loaded.
+// SAFETY: as above; it does not change after it is loaded.
 unsafe impl Sync for Module {}
 
 /// A value for a kernel's parameter.
@@ -46,7 +46,7 @@ pub enum Argument {
 }
 
 impl Argument {
-    /// Its bytes at the start of a word, as a kernel's parameter is read.
+    /// The argument as a 64-bit word whose first bytes are the value, as a kernel reads it.
     fn word(self) -> u64 {
         match self {
             Argument::U64(value) => value,
@@ -69,8 +69,8 @@ impl Module {
     /// When they are for another architecture.
     pub fn load(context: &Context, image: &Image) -> Result<Module, DeviceError> {
         let _scope = context.enter()?;
-        // SAFETY: an image is whole: it comes from the compiler, or from a pack whose sums were
-        // compared; and PTX ends with a zero byte.
+        // SAFETY: an image is whole: it comes from the compiler, or from a pack whose checksums
+        // were compared; PTX ends with a zero byte.
         let handle = unsafe { result::load_module(image.bytes()) }.map_err(|cause| {
             let arch = Arch::of(context.device());
             let message = format!("device {} ({arch}) takes no such kernels", context.ordinal());
@@ -86,7 +86,7 @@ impl Module {
     ///
     /// # Safety
     /// `arguments` fit the kernel's parameters, and memory that they name is large enough and stays
-    /// until the kernel is done.
+    /// allocated until the kernel is done.
     pub unsafe fn launch(
         &self,
         stream: &Stream,
@@ -96,11 +96,11 @@ impl Module {
     ) -> Result<(), DeviceError> {
         let mut words: Vec<u64> = arguments.iter().map(|argument| argument.word()).collect();
         let mut list: Vec<*mut c_void> = words.iter_mut().map(ptr_to).collect();
-        // SAFETY: the caller answers for the arguments, and the list names them.
+        // SAFETY: the caller guarantees the arguments, and the list points to them.
         unsafe { self.launch_with(stream, name, (blocks, threads), &mut list) }
     }
 
-    /// The same with a pointer to each parameter's value, of whatever type.
+    /// As [`launch`](Self::launch), with a pointer to each parameter's value, of any type.
     ///
     /// # Safety
     /// As [`launch`](Self::launch).
@@ -114,13 +114,13 @@ impl Module {
         self.context.require(stream.context().ordinal(), "the stream")?;
         let _scope = self.context.enter()?;
         let function = self.function(name)?;
-        // SAFETY: the caller answers for the arguments; the driver copies them during the call.
+        // SAFETY: the caller guarantees the arguments; the driver copies them during the call.
         let launched = unsafe { result::launch(function, blocks, threads, stream.raw(), list) };
         launched.map_err(|cause| failed(name, "was not launched").with_cause(cause))
     }
 
-    /// The kernel `name`. The driver is asked for it once: that costs as much as other calls of a
-    /// launch.
+    /// The kernel `name`. The result is kept, because the driver's search costs as much as other
+    /// calls of a launch.
     fn function(&self, name: &str) -> Result<CUfunction, DeviceError> {
         let mut functions = self.functions.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((_, function)) = functions.iter().find(|(known, _)| known == name) {
@@ -150,9 +150,9 @@ fn failed(name: &str, why: &str) -> DeviceError {
 impl Drop for Module {
     fn drop(&mut self) {
         let (context, handle) = (self.context.clone(), self.handle as usize);
-        release::now_or_later(After::Everything(context.clone()), move || {
+        release::now_or_later(AfterUse::Everything(context.clone()), move || {
             if let Ok(_scope) = context.enter() {
-                // SAFETY: ours, and everything on the device is done.
+                // SAFETY: owned by this value, and everything on the device is done.
                 let _ = unsafe { result::unload_module(handle as CUmodule) };
             }
         });

@@ -1,12 +1,13 @@
-//! Kernels that were compiled before the program began, in one file: those of every text that is
-//! shipped, for several architectures. Whoever embeds the library gives it once, by [`ship`].
+//! A pack of compiled kernels: one file with the images of every text that is shipped, for several
+//! architectures. The program that embeds the library registers it once with [`ship`].
 //!
-//! An image is found by the text that it was made from, so that one of another text is never taken:
-//! a pack that is older than the library counts as not there. Images that are alike are compressed
-//! together, which makes them half as large as one by one.
+//! An image is found by the text that it was made from, so an image of another text is never used:
+//! a pack that is older than the library counts as missing. Similar images are compressed together,
+//! which halves the size.
 //!
 //! The file: magic, version of the compiler, number of images; for each its key, architecture, kind
-//! and place; a sum over all of this; then frames of zstd, each with its own sum. Numbers are
+//! and place; a checksum of all of this; then frames of zstd, each with its own checksum. Numbers
+//! are
 //! little-endian.
 
 use std::borrow::Cow;
@@ -20,10 +21,10 @@ use crate::kernels::image::{Arch, Image, Key, Target, fnv128};
 const MAGIC: &[u8; 8] = b"UNSPOOLP";
 /// Magic, version, number of images.
 const HEAD: usize = 8 + 2 * 4 + 4;
-/// Key, architecture, kind, begin and length of the frame, begin and length in what it holds.
+/// Key, architecture, kind, begin and length of the frame, begin and length inside the frame.
 const ENTRY: usize = 16 + 3 * 4 + 4 * 8;
 const SUM: usize = 16;
-/// More than any frame of ours holds.
+/// Frames of ours hold less than this.
 const LARGEST: usize = 64 << 20;
 
 /// A file of compiled kernels.
@@ -31,48 +32,49 @@ const LARGEST: usize = 64 << 20;
 pub struct Pack {
     bytes: Cow<'static, [u8]>,
     compiler: (i32, i32),
-    entries: Vec<Entry>,
+    entries: Vec<ImageEntry>,
 }
 
-/// Where an image is.
+/// The place of an image.
 #[derive(Clone, Debug)]
-struct Entry {
+struct ImageEntry {
     key: Key,
     target: Target,
-    /// Of the file.
+    /// Position of the frame in the file.
     frame: Range<usize>,
-    /// Of what the frame holds.
+    /// Position of the image in the content of the frame.
     place: Range<usize>,
 }
 
-/// An image on its way into a pack.
+/// An image to be written into a pack.
 #[derive(Clone, Debug)]
-pub struct Made {
-    /// What it was made from.
+pub struct NewImage {
+    /// The key of its text.
     pub key: Key,
-    /// What it was made for.
+    /// Its target.
     pub target: Target,
     /// The kernels.
     pub image: Image,
 }
 
-/// How the kernels of a pack run on a device.
+/// How a device can run the kernels of a pack.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Fit {
-    /// They are there as machine code.
+    /// Machine code for it is included.
     Binary,
-    /// The driver compiles their PTX, and keeps what it has made.
+    /// The driver compiles the included PTX, and caches the result.
     Ptx,
-    /// They do not.
+    /// The device cannot run them.
     No,
 }
 
 static SHIPPED: OnceLock<Pack> = OnceLock::new();
 
-/// Makes `bytes` the pack of this process; the first one counts. No bytes are no pack.
+/// Registers `bytes` as the pack of this process; only the first call counts. Empty bytes are
+/// ignored.
 ///
 /// # Errors
-/// When they are damaged.
+/// When the bytes are damaged.
 pub fn ship(bytes: &'static [u8]) -> Result<(), DeviceError> {
     if bytes.is_empty() {
         return Ok(());
@@ -92,7 +94,7 @@ pub fn shipped() -> Option<&'static Pack> {
 }
 
 impl Pack {
-    /// `None` for what is damaged.
+    /// Reads the index of a pack; `None` when it is damaged.
     #[must_use]
     pub fn open(bytes: Cow<'static, [u8]>) -> Option<Pack> {
         let head = bytes.get(..HEAD)?;
@@ -104,7 +106,8 @@ impl Pack {
         if !head.starts_with(MAGIC) || sum != fnv128(index.iter().copied()) {
             return None;
         }
-        let entries = index[HEAD..].chunks(ENTRY).map(Entry::parse).collect::<Option<Vec<_>>>()?;
+        let entries =
+            index[HEAD..].chunks(ENTRY).map(ImageEntry::parse).collect::<Option<Vec<_>>>()?;
         entries.iter().all(|entry| entry.frame.end <= bytes.len()).then_some(())?;
         Some(Pack { bytes, compiler, entries })
     }
@@ -112,10 +115,10 @@ impl Pack {
     /// The bytes of a pack. Images of one group are compressed together, at a level of zstd.
     ///
     /// # Errors
-    /// When one does not compress.
+    /// When compression fails.
     pub fn write(
         compiler: (i32, i32),
-        groups: &[Vec<Made>],
+        groups: &[Vec<NewImage>],
         level: i32,
     ) -> std::io::Result<Vec<u8>> {
         let count = groups.iter().map(Vec::len).sum::<usize>();
@@ -145,19 +148,19 @@ impl Pack {
         Ok(index)
     }
 
-    /// The version of CUDA whose compiler has made it.
+    /// The version of the compiler.
     #[must_use]
     pub fn compiler(&self) -> (i32, i32) {
         self.compiler
     }
 
-    /// How many images it has.
+    /// Number of images.
     #[must_use]
     pub fn count(&self) -> usize {
         self.entries.len()
     }
 
-    /// Architectures with machine code, in order.
+    /// Architectures with machine code, in ascending order.
     #[must_use]
     pub fn archs(&self) -> Vec<Arch> {
         let mut archs = self.targets(|target| matches!(target, Target::Code(_)));
@@ -166,7 +169,7 @@ impl Pack {
         archs
     }
 
-    /// The first architecture that there is PTX for.
+    /// The first architecture that has PTX.
     #[must_use]
     pub fn first_ptx(&self) -> Option<Arch> {
         self.targets(|target| matches!(target, Target::Ptx(_))).into_iter().min()
@@ -177,7 +180,7 @@ impl Pack {
         targets.filter(|target| is_meant(*target)).map(Target::arch).collect()
     }
 
-    /// How a device runs its kernels.
+    /// How a device can run its kernels.
     #[must_use]
     pub fn fit(&self, device: Arch) -> Fit {
         match self.best(device, |_| true).map(|entry| entry.target) {
@@ -193,20 +196,20 @@ impl Pack {
         self.unpacked(self.best(device, |entry| entry.key == key)?)
     }
 
-    /// The image of a text for this very target.
+    /// The image of a text for exactly this target.
     #[must_use]
     pub fn exact(&self, key: Key, target: Target) -> Option<Image> {
         let mut entries = self.entries.iter();
         self.unpacked(entries.find(|entry| entry.key == key && entry.target == target)?)
     }
 
-    /// Machine code for the latest architecture that the device runs, or else such PTX.
-    fn best(&self, device: Arch, is_meant: impl Fn(&Entry) -> bool) -> Option<&Entry> {
+    /// Machine code for the latest architecture that the device runs, else PTX for it.
+    fn best(&self, device: Arch, is_meant: impl Fn(&ImageEntry) -> bool) -> Option<&ImageEntry> {
         let meant = self.entries.iter().filter(|entry| is_meant(entry));
         meant.filter(|entry| entry.target.suits(device)).max_by_key(|entry| entry.target)
     }
 
-    fn unpacked(&self, entry: &Entry) -> Option<Image> {
+    fn unpacked(&self, entry: &ImageEntry) -> Option<Image> {
         let frame = self.bytes.get(entry.frame.clone())?;
         let mut whole = zstd::bulk::decompress(frame, LARGEST.min(size_of_content(frame)?)).ok()?;
         whole.truncate(entry.place.end);
@@ -221,8 +224,8 @@ impl fmt::Debug for Pack {
     }
 }
 
-impl Entry {
-    fn parse(bytes: &[u8]) -> Option<Entry> {
+impl ImageEntry {
+    fn parse(bytes: &[u8]) -> Option<ImageEntry> {
         let (key, rest) = bytes.split_first_chunk()?;
         let small = |index: usize| {
             Some(u32::from_le_bytes(rest.get(4 * index..4 * index + 4)?.try_into().ok()?))
@@ -237,7 +240,7 @@ impl Entry {
         };
         let arch = Arch::new(small(0)?, small(1)?);
         let target = if small(2)? == 0 { Target::Code(arch) } else { Target::Ptx(arch) };
-        Some(Entry {
+        Some(ImageEntry {
             key: Key(u128::from_le_bytes(*key)),
             target,
             frame: range(0)?,
@@ -252,7 +255,7 @@ fn compressed(bytes: &[u8], level: i32) -> std::io::Result<Vec<u8>> {
     compressor.compress(bytes)
 }
 
-/// The bytes that a frame says that it holds.
+/// The content size that a frame declares.
 fn size_of_content(frame: &[u8]) -> Option<usize> {
     zstd::zstd_safe::get_frame_content_size(frame).ok()??.try_into().ok()
 }
@@ -261,11 +264,11 @@ fn size_of_content(frame: &[u8]) -> Option<usize> {
 mod tests {
     use super::*;
 
-    fn made(text: &str, arch: (u32, u32), bytes: &[u8]) -> Made {
+    fn made(text: &str, arch: (u32, u32), bytes: &[u8]) -> NewImage {
         let image = Image::from_bytes(bytes.to_vec()).unwrap();
         let arch = Arch::new(arch.0, arch.1);
         let target = if image.is_ptx() { Target::Ptx(arch) } else { Target::Code(arch) };
-        Made { key: Key::of(text), target, image }
+        NewImage { key: Key::of(text), target, image }
     }
 
     fn file() -> Vec<u8> {
@@ -326,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn damaged_bytes_are_not_shipped_and_no_bytes_are_no_pack() {
+    fn damaged_bytes_are_refused_and_empty_bytes_are_ignored() {
         assert!(ship(b"").is_ok());
         let error = ship(b"UNSPOOLP and then something else").unwrap_err();
         assert_eq!(error.kind(), DeviceErrorKind::Damaged);

@@ -1,5 +1,5 @@
-//! A pattern that tells every byte of a transfer apart, on the device and on the host: for checks
-//! of everything that moves bytes.
+//! A pattern in which every byte of a transfer is recognisable, on the device and on the host: for
+//! tests of everything that moves bytes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,9 +11,9 @@ use crate::kernels::{Argument, Kernels, Module};
 use crate::memory::{DeviceMemory, PinnedMemory};
 use crate::span::DeviceSpan;
 use crate::stream::Stream;
-use crate::watch::Place;
+use crate::watch::AccessedBytes;
 
-/// The text of the kernels, and these.
+/// The names of the kernels in the text.
 pub(super) const KERNELS: &[&str] = &["fill_pattern", "count_wrong"];
 pub(super) const SOURCE: &str = include_str!("../../kernels/pattern.cu");
 
@@ -28,10 +28,10 @@ pub struct Pattern {
 }
 
 impl Pattern {
-    /// Loads them.
+    /// Loads the kernels.
     ///
     /// # Errors
-    /// When they cannot be had or memory is not there.
+    /// When the kernels are not available or memory is missing.
     pub fn new(context: &Context) -> Result<Pattern, DeviceError> {
         Ok(Pattern {
             module: Kernels::new(context, Vec::new()).get((), "pattern.cu", || SOURCE)?,
@@ -55,7 +55,7 @@ impl Pattern {
         let arguments = [span.address(), span.len(), seed, first].map(Argument::U64);
         // SAFETY: the kernel writes `len` bytes from the address, which the span has.
         unsafe { self.module.launch(stream, "fill_pattern", LAUNCH, &arguments) }?;
-        stream.saw_write("filling with the pattern", Place::of(span));
+        stream.saw_write("filling with the pattern", AccessedBytes::of(span));
         Ok(())
     }
 
@@ -75,10 +75,10 @@ impl Pattern {
         copy::fill(stream, &counter, 0)?;
         let numbers = [span.address(), span.len(), seed, first, counter.address()];
         let arguments = numbers.map(Argument::U64);
-        // SAFETY: the kernel reads what the span has and adds to the counter's 8 bytes.
+        // SAFETY: the kernel reads the span and adds to the counter's 8 bytes.
         unsafe { self.module.launch(stream, "count_wrong", LAUNCH, &arguments) }?;
-        stream.saw_read("comparing with the pattern", Place::of(span));
-        stream.saw_write("comparing with the pattern", Place::of(&counter));
+        stream.saw_read("comparing with the pattern", AccessedBytes::of(span));
+        stream.saw_write("comparing with the pattern", AccessedBytes::of(&counter));
         copy::device_to_pinned(stream, &self.answer, 0, &counter)?;
         stream.record()?.wait(limit)?;
         // SAFETY: the only copy that writes it is done.

@@ -1,31 +1,31 @@
-//! Host memory that is promised: arenas cost nothing until they are written, so what they may still
-//! come to need does not show in the system's figures. All arenas of the process share one account,
-//! so that two of them are not promised the same memory.
+//! The account of promised host memory. Arenas use no memory until they are written, so the
+//! system's free memory does not show what they will need. All arenas of the process share one
+//! account, so that the same memory is not promised twice.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::error::Bytes;
+use crate::bytes::Bytes;
 use crate::limits::HostLimits;
 
 /// The environment variable that turns the check off, set to 0.
 const VARIABLE: &str = "UNSPOOL_CHECK_FREE";
 
-/// Bytes that arenas may still come to need: promised and not yet written. What was written
-/// already shows in the system's own figures.
+/// Bytes that are promised to arenas and not yet written. Written bytes are part of the system's
+/// own accounts.
 #[derive(Debug, Default)]
 struct Ledger(AtomicU64);
 
-/// All arenas of this process.
+/// The account of all arenas of this process.
 static PROCESS: Ledger = Ledger(AtomicU64::new(0));
 
-/// How much host memory this process can still get, and who says so.
+/// How much host memory this process can still get, and what limits it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct MemoryLeft {
-    /// Bytes, those that are promised included; `u64::MAX` where nothing can be read.
+    /// Bytes left, including those that are promised; `u64::MAX` where nothing can be read.
     pub bytes: u64,
-    /// Who says so: `the machine (MemAvailable)`, or the limit of a control group by its file.
+    /// What limits it: `the machine (MemAvailable)`, or the limit of a control group by its file.
     pub limit: String,
-    /// Bytes of them that arenas of this process may still come to need.
+    /// Those of the bytes that are promised to arenas of this process.
     pub promised: u64,
 }
 
@@ -41,7 +41,7 @@ fn unknown() -> (u64, String) {
 }
 
 impl MemoryLeft {
-    /// Bytes that can still be promised.
+    /// Bytes left that are not promised.
     #[must_use]
     pub fn unpromised(&self) -> u64 {
         self.bytes.saturating_sub(self.promised)
@@ -59,7 +59,7 @@ impl MemoryLeft {
         )
     }
 
-    /// What a person can do about it; `option` is what he asked by.
+    /// What a person can do about it; `option` is the option that set the size.
     #[must_use]
     pub fn advice(&self, option: &str) -> String {
         format!(
@@ -72,35 +72,36 @@ impl MemoryLeft {
     }
 }
 
-/// Host memory that an arena may come to need. Dropping it takes the promise back.
+/// A promise of host memory to an arena; dropping it takes the promise back.
 #[derive(Debug)]
-pub struct Promise {
+pub struct MemoryPromise {
     ledger: &'static Ledger,
     len: u64,
-    /// The end of the bytes that count as written, from the start.
+    /// The end of the prefix that counts as written.
     kept: AtomicU64,
 }
 
-impl Promise {
-    /// Promises `len` bytes. With `UNSPOOL_CHECK_FREE=0` in the environment it always does.
+impl MemoryPromise {
+    /// Promises `len` bytes. With `UNSPOOL_CHECK_FREE=0` in the environment it never refuses.
     ///
     /// # Errors
-    /// When the machine does not have them besides what is in use and promised: what it has.
-    pub fn make(len: u64) -> Result<Promise, MemoryLeft> {
+    /// When the machine has less than that besides what is in use and promised.
+    pub fn make(len: u64) -> Result<MemoryPromise, MemoryLeft> {
         let unchecked = std::env::var_os(VARIABLE).is_some_and(|value| value == "0");
         if unchecked {
-            return Ok(Promise::anyway(len));
+            return Ok(MemoryPromise::anyway(len));
         }
         PROCESS.promise(len, &memory_left())
     }
 
-    /// Promises `len` bytes whatever the machine has, so that others know of it.
+    /// Promises `len` bytes whatever the machine has, so that other promises take them into
+    /// account.
     #[must_use]
-    pub fn anyway(len: u64) -> Promise {
+    pub fn anyway(len: u64) -> MemoryPromise {
         PROCESS.take(len)
     }
 
-    /// The bytes below `end` are written, or about to be.
+    /// Counts the bytes below `end` as written; they are, or are about to be.
     pub fn kept_up_to(&self, end: u64) {
         debug_assert!(end <= self.len);
         let before = self.kept.fetch_max(end, Ordering::Relaxed);
@@ -108,7 +109,7 @@ impl Promise {
     }
 }
 
-impl Drop for Promise {
+impl Drop for MemoryPromise {
     fn drop(&mut self) {
         let left = self.len - self.kept.load(Ordering::Relaxed);
         self.ledger.0.fetch_sub(left, Ordering::Relaxed);
@@ -116,21 +117,21 @@ impl Drop for Promise {
 }
 
 impl Ledger {
-    fn promise(&'static self, len: u64, left: &MemoryLeft) -> Result<Promise, MemoryLeft> {
-        // In one step, so that a request that is refused is never counted against another one.
+    fn promise(&'static self, len: u64, left: &MemoryLeft) -> Result<MemoryPromise, MemoryLeft> {
+        // One atomic step, so that a refused request is never counted against another one.
         let with = |promised: u64| promised.checked_add(len).filter(|&all| all <= left.bytes);
         match self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, with) {
-            Ok(_) => Ok(Promise { ledger: self, len, kept: AtomicU64::new(0) }),
+            Ok(_) => Ok(MemoryPromise { ledger: self, len, kept: AtomicU64::new(0) }),
             Err(promised) => Err(MemoryLeft { promised, ..left.clone() }),
         }
     }
 
-    fn take(&'static self, len: u64) -> Promise {
-        // Not beyond what can be counted: the sum stays right when everything is taken back.
+    fn take(&'static self, len: u64) -> MemoryPromise {
+        // Not counted on overflow, so that the sum stays right when promises are taken back.
         let with = |promised: u64| promised.checked_add(len);
         let counted = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, with);
         let len = counted.map_or(0, |_| len);
-        Promise { ledger: self, len, kept: AtomicU64::new(0) }
+        MemoryPromise { ledger: self, len, kept: AtomicU64::new(0) }
     }
 }
 
@@ -138,7 +139,7 @@ impl Ledger {
 mod tests {
     use super::*;
 
-    /// A ledger of its own, as other tests make promises meanwhile.
+    /// A separate ledger, because other tests make promises concurrently.
     fn ledger() -> &'static Ledger {
         Box::leak(Box::default())
     }

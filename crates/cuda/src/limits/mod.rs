@@ -1,5 +1,5 @@
-//! What the operating system allows: host memory, control groups, locked memory. Plain data for
-//! reports and for the texts of errors; the one place that reads it, for all arenas.
+//! The operating system's limits: host memory, control groups, locked memory. Plain data for
+//! reports and error texts, read here for all arenas.
 
 mod ledger;
 
@@ -9,11 +9,11 @@ use std::path::{Path, PathBuf};
 
 use rustix::process::{Resource, getrlimit};
 
-use crate::error::Bytes;
+use crate::bytes::Bytes;
 
-pub use ledger::{MemoryLeft, Promise, memory_left};
+pub use ledger::{MemoryLeft, MemoryPromise, memory_left};
 
-/// Limits on host memory, in bytes. `None` is "no limit" or "cannot be read".
+/// Limits on host memory in bytes; `None` means no limit, or one that cannot be read.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct HostLimits {
     /// All memory of the machine.
@@ -31,7 +31,7 @@ pub struct HostLimits {
 }
 
 impl HostLimits {
-    /// Reads them.
+    /// Reads the limits.
     #[must_use]
     pub fn read() -> HostLimits {
         if cfg!(miri) {
@@ -59,12 +59,12 @@ impl HostLimits {
         [self.available, self.control_group].into_iter().flatten().min()
     }
 
-    /// The soft limit on locked memory, as people read it.
+    /// The soft limit on locked memory as text.
     pub(crate) fn locked(&self) -> String {
         text(self.locked_soft, "unlimited")
     }
 
-    /// The same, and who says so; `None` when neither can be read.
+    /// As [`free`](Self::free), with what limits it; `None` when neither can be read.
     #[must_use]
     pub fn tightest(&self) -> Option<(u64, String)> {
         let machine = self.available.map(|bytes| (bytes, "the machine (MemAvailable)".to_owned()));
@@ -113,8 +113,8 @@ fn groups(membership: &str, root: &Path) -> Vec<(u64, PathBuf)> {
     lines.flat_map(|(names, dirs)| dirs.filter_map(move |dir| names.left(&dir))).collect()
 }
 
-/// The directory of a group and those of its ancestors: each has a limit of its own. In a
-/// container the path may not be mounted; the root then stands for it.
+/// The directory of a group and those of its ancestors: each has its own limit. In a container the
+/// path may not be mounted; the root then replaces it.
 fn levels(root: &Path, path: &str) -> std::vec::IntoIter<PathBuf> {
     let own = root.join(path.trim_start_matches('/'));
     let levels: Vec<PathBuf> =
@@ -134,9 +134,9 @@ const V1: Names = Names { limit: "memory.limit_in_bytes", usage: "memory.usage_i
 
 impl Names {
     /// What one group leaves, and the file of its limit; `None` when it has none. Cached file pages
-    /// count as free: the kernel takes them back under pressure.
+    /// count as free: the kernel reclaims them under pressure.
     fn left(self, dir: &Path) -> Option<(u64, PathBuf)> {
-        /// What version 1 writes for "no limit" is near the largest number.
+        /// Version 1 writes a value near the largest number for "no limit".
         const UNLIMITED: u64 = 1 << 62;
         let number =
             |name: &str| fs::read_to_string(dir.join(name)).ok()?.trim().parse::<u64>().ok();

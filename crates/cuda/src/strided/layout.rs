@@ -1,15 +1,15 @@
-//! Arrays whose items are not dense in C order, and what is left of their dimensions once those
-//! that lie in memory as one are merged. Pure.
+//! Layouts of arrays whose items are not dense in C order, and the merging of dimensions that are
+//! contiguous in memory. Pure.
 
 use crate::error::{DeviceError, DeviceErrorKind};
 
 /// Dimensions that an array may have (as many as NumPy allowed until 2.0).
 pub(super) const MOST_GIVEN: usize = 32;
-/// Dimensions that may be left after merging.
+/// Maximum number of dimensions after merging.
 pub(super) const MOST_MERGED: usize = 8;
 
-/// An array on the device whose items are not dense in C order. The address that goes with it is
-/// that of the item whose indices are all 0, wherever it lies among the others.
+/// The layout of an array on the device whose items are not dense in C order. The address of such
+/// an array is that of the item whose indices are all 0, wherever it lies among the others.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct StridedLayout {
     /// Items along each dimension; at most 32 dimensions.
@@ -20,7 +20,7 @@ pub struct StridedLayout {
     pub itemsize: u64,
 }
 
-/// A dimension: how many, and how far apart in the array and in its dense copy.
+/// A dimension: its size, and the strides in the array and in its dense copy.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Dim {
     pub(super) size: u64,
@@ -28,7 +28,7 @@ pub(super) struct Dim {
     pub(super) dense: i64,
 }
 
-/// The same items, as contiguous runs of bytes along few dimensions, the last one dense innermost.
+/// The same items as contiguous runs of bytes along few dimensions, the innermost dense one last.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Merged {
     pub(super) run: u64,
@@ -36,7 +36,7 @@ pub(super) struct Merged {
 }
 
 impl StridedLayout {
-    /// Bytes of all items together, which is the length of the dense copy.
+    /// Bytes of all items together: the length of the dense copy.
     ///
     /// # Errors
     /// When shape and strides differ in length, there are too many dimensions, or the items are
@@ -59,7 +59,7 @@ impl StridedLayout {
         })
     }
 
-    /// The first byte and one past the last byte of the items, when the first item is at `first`.
+    /// The address of the first byte and the end of the items of an array at `first`.
     ///
     /// # Errors
     /// When [`bytes`](Self::bytes) is an error, or addresses wrap around.
@@ -106,9 +106,9 @@ impl StridedLayout {
         Ok(Some(merged))
     }
 
-    /// Whether two items may share bytes, so that writing to them has no order. Certain when it
-    /// says no; it says yes as well for layouts whose dimensions reach into each other without
-    /// touching, which no slice or transposition of an array is.
+    /// Whether two items may share bytes, so that the result of writing them depends on the order.
+    /// `false` is certain; `true` is also returned for layouts whose dimensions interleave without
+    /// touching, which no slice or transposition of an array has.
     ///
     /// # Errors
     /// As [`bytes`](Self::bytes).
@@ -131,8 +131,9 @@ impl StridedLayout {
 }
 
 impl Merged {
-    /// Adds a dimension of at least 2 outside of those that are there (which are in reverse order),
-    /// into the next one where both lie in memory as one. Their dense copies always do.
+    /// Adds a dimension of at least 2 outside of the existing ones (which are in reverse order),
+    /// merged into the next one where both are contiguous in memory. In the dense copy they always
+    /// are.
     fn add_outside(&mut self, dim: Dim) {
         match self.dims.last_mut() {
             None if u64::try_from(dim.stride) == Ok(self.run) => self.run *= dim.size,
@@ -142,7 +143,7 @@ impl Merged {
     }
 }
 
-/// The stride of a dimension outside of `inner` that goes on where it ends.
+/// The stride of a dimension that continues where `inner` ends.
 fn spans(inner: Dim) -> i128 {
     i128::from(inner.stride) * i128::from(inner.size)
 }

@@ -1,9 +1,9 @@
-//! Copies of arrays whose items are not dense: slices, transposed and reversed arrays, broadcast
-//! ones. The dense side is in C order.
+//! Copies of arrays whose items are not dense: slices, transposed, reversed and broadcast arrays.
+//! The dense side is in C order.
 //!
-//! Dimensions that lie in memory as one are merged first. What is left is one plain copy, or
-//! something that a kernel walks through. Where the kernels cannot be had, the driver copies rows
-//! of contiguous bytes, at less than half of the speed.
+//! Dimensions that are contiguous in memory are merged first. The rest is one plain copy, or a
+//! kernel walks through it. Where kernels are not available, the driver copies rows of contiguous
+//! bytes, at less than half of the speed.
 
 mod layout;
 mod tiles;
@@ -21,14 +21,14 @@ use crate::kernels::{Kernels, Module};
 use crate::result;
 use crate::span::DeviceSpan;
 use crate::stream::Stream;
-use crate::watch::Place;
+use crate::watch::AccessedBytes;
 
 pub use layout::StridedLayout;
 
 use layout::Merged;
 use walk::{Direction, UnitWalk};
 
-/// The text of the kernels, and these.
+/// The names of the kernels in the text.
 pub(crate) const KERNELS: &[&str] = &[
     "copy_units_1_32",
     "copy_units_1_64",
@@ -43,7 +43,8 @@ pub(crate) const KERNELS: &[&str] = &[
 ];
 pub(crate) const SOURCE: &str = include_str!("../../kernels/strided.cu");
 
-/// Threads of a block, and the most blocks of a launch: each thread goes on until all is done.
+/// Threads of a block, and the maximum number of blocks of a launch: each thread loops until all
+/// items are done.
 const THREADS: u32 = 256;
 const MOST_BLOCKS: u64 = 4096;
 
@@ -57,8 +58,8 @@ const ROWS: &str = "a copy of rows within the device";
 pub struct StridedCopies {
     context: Context,
     kernels: Kernels<()>,
-    /// They could not be had when they were last needed.
-    is_in_vain: AtomicBool,
+    /// The kernels were not available when they were last needed.
+    is_missing: AtomicBool,
 }
 
 /// The two ends of a copy: the array at its address, and its dense copy.
@@ -70,21 +71,22 @@ struct Ends<'a> {
 }
 
 impl StridedCopies {
-    /// Loads nothing yet: that is done when a copy first needs a kernel.
+    /// Copies for a device. Kernels are loaded when a copy first needs one.
     #[must_use]
     pub fn new(context: &Context) -> StridedCopies {
         StridedCopies::looking_in(context, Vec::new())
     }
 
-    /// The same, with folders to look for the compiler in first, such as Python's `sys.path`.
+    /// As [`new`](Self::new), with folders to search for the compiler first, such as Python's
+    /// `sys.path`.
     #[must_use]
     pub fn looking_in(context: &Context, folders: Vec<PathBuf>) -> StridedCopies {
         let kernels = Kernels::new(context, folders);
-        StridedCopies { context: context.clone(), kernels, is_in_vain: AtomicBool::new(false) }
+        StridedCopies { context: context.clone(), kernels, is_missing: AtomicBool::new(false) }
     }
 
     /// Copies the items of the array at `from` (the address of its first item) to `to`, dense and
-    /// in C order. Enqueued only: done when an event recorded behind it is done. Items may share
+    /// in C order. Enqueued only: done when an event recorded after it is done. Items may share
     /// bytes.
     ///
     /// # Errors
@@ -92,7 +94,7 @@ impl StridedCopies {
     /// refused, or the kernels cannot be had for a layout that needs one.
     ///
     /// # Safety
-    /// The items are memory of the device, and stay so until the copy is done.
+    /// The items are memory of the device, and stay allocated until the copy is done.
     pub unsafe fn gather(
         &self,
         stream: &Stream,
@@ -108,12 +110,12 @@ impl StridedCopies {
     /// Copies the dense items of `from`, in C order, to the array at `to` (the address of its first
     /// item). Enqueued only, as [`gather`](Self::gather).
     ///
-    /// # Errors
-    /// As there, and when items of the array share bytes, or may: which of them stayed would be
+    /// As [`gather`](Self::gather), and when items of the array may share bytes: the result would
+    /// be undefined.
     /// left to chance.
     ///
     /// # Safety
-    /// As there.
+    /// As [`gather`](Self::gather).
     pub unsafe fn scatter(
         &self,
         stream: &Stream,
@@ -143,13 +145,14 @@ impl StridedCopies {
         let (low, end) = ends.layout.extent(ends.array)?;
         let _scope = enter(stream, &[ends.dense])?;
         let Some(merged) = ends.layout.merged()? else { return Ok(()) };
-        // SAFETY: the layout's items are there by the caller's word, and the dense side has their
-        // length.
+        // SAFETY: the caller guarantees the layout's items, and the dense side has their length.
         unsafe { self.enqueue(stream, ends, &merged) }?;
-        let array = Place::device(self.context.ordinal(), low, end - low);
+        let array = AccessedBytes::device(self.context.ordinal(), low, end - low);
         match ends.direction {
-            Direction::Gather => stream.saw_copy("a gather", array, Place::of(ends.dense)),
-            Direction::Scatter => stream.saw_copy("a scatter", Place::of(ends.dense), array),
+            Direction::Gather => stream.saw_copy("a gather", array, AccessedBytes::of(ends.dense)),
+            Direction::Scatter => {
+                stream.saw_copy("a scatter", AccessedBytes::of(ends.dense), array)
+            }
         }
         Ok(())
     }
@@ -163,7 +166,7 @@ impl StridedCopies {
         merged: &Merged,
     ) -> Result<(), DeviceError> {
         let rows = Rows::of(merged);
-        if let Some(rows) = rows.as_ref().filter(|rows| rows.count == 1 || self.is_in_vain()) {
+        if let Some(rows) = rows.as_ref().filter(|rows| rows.count == 1 || self.is_missing()) {
             // SAFETY: the caller's duty.
             return refused(unsafe { rows.copy(stream, ends) }, ROWS);
         }
@@ -176,15 +179,15 @@ impl StridedCopies {
         }
     }
 
-    /// Whether the kernels could not be had before, so that what can do without them does not look
-    /// for the compiler each time.
-    fn is_in_vain(&self) -> bool {
-        self.is_in_vain.load(Ordering::Relaxed)
+    /// Whether the kernels were not available before, so that a copy that can do without them does
+    /// not search for the compiler each time.
+    fn is_missing(&self) -> bool {
+        self.is_missing.load(Ordering::Relaxed)
     }
 
     fn module(&self) -> Result<Arc<Module>, DeviceError> {
         let module = self.kernels.get((), "strided.cu", || SOURCE);
-        self.is_in_vain.store(module.is_err(), Ordering::Relaxed);
+        self.is_missing.store(module.is_err(), Ordering::Relaxed);
         module
     }
 }
@@ -220,17 +223,17 @@ unsafe fn launch(
     let mut walk = plan.walk;
     let mut list: [*mut c_void; 3] =
         [(&raw mut to).cast(), (&raw mut from).cast(), (&raw mut walk).cast()];
-    // SAFETY: the kernel takes two addresses and a walk, and touches the items alone, which are
-    // there by the caller's word.
+    // SAFETY: the kernel takes two addresses and a walk, and accesses only the items, which the
+    // caller guarantees.
     unsafe { module.launch_with(stream, &plan.kernel(), launch_shape(plan.walk.units), &mut list) }
 }
 
-/// Blocks, and threads of each, for so many units.
+/// Number of blocks, and of threads in each, for `units` units.
 fn launch_shape(units: u64) -> (u32, u32) {
     (units.div_ceil(u64::from(THREADS)).min(MOST_BLOCKS) as u32, THREADS)
 }
 
-/// A layout that is rows of contiguous bytes, one as far from the next as the other.
+/// A layout of contiguous rows at equal distances.
 struct Rows {
     bytes: u64,
     count: u64,

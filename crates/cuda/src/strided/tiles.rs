@@ -1,40 +1,40 @@
-//! Arrays whose neighbours along the dense copy are far apart, such as transposed ones: walked in
-//! tiles. Pure.
+//! Tiles for arrays whose neighbours in the dense copy are far apart, such as transposed ones.
+//! Pure.
 //!
-//! A thread after the other along one side means a line of memory for each item on the other side,
-//! of which one item is used. In a tile that is as wide as a sector of memory along what is written
-//! and as deep as a line along what is read, all of each is used while it is near. The tiles are
-//! nothing but two dimensions split in two, so the kernel knows nothing of them; what is left at
-//! the edges is walked on its own.
+//! If neighbouring threads follow one side, each of their items on the other side lies in a
+//! different line of memory, of which only that item is used. A tile is as wide as a sector of
+//! memory along the written side and as deep as a line along the read side, so that all of each is
+//! used while it is cached. A tile is only two dimensions split in two, so the kernel needs no
+//! special case; the remainder at the edges is walked separately.
 
 use crate::strided::layout::Dim;
 use crate::strided::walk::{Direction, MOST_DIMS};
 
-/// Bytes that memory is accessed in, and that are kept together.
+/// Granularity of memory accesses in bytes, and bytes of a cache line.
 const SECTOR: u64 = 32;
 const LINE: u64 = 128;
 
-/// Fewer items than these are not worth two more launches for the edges.
+/// With fewer items, tiles do not pay for two more launches at the edges.
 const FEW: u64 = 1 << 16;
 
-/// Some of the items: dimensions, and how far the first of them is from the first of all.
+/// A part of the items: dimensions, and the distance of its first item from the first of all.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct Part {
+pub(super) struct TilePart {
     pub(super) dims: Vec<Dim>,
     pub(super) array_at: i64,
     pub(super) dense_at: i64,
 }
 
-impl Part {
-    fn all(dims: &[Dim]) -> Part {
-        Part { dims: dims.to_vec(), array_at: 0, dense_at: 0 }
+impl TilePart {
+    fn all(dims: &[Dim]) -> TilePart {
+        TilePart { dims: dims.to_vec(), array_at: 0, dense_at: 0 }
     }
 
     /// The items of `self` whose place along dimension `dim` is in `[begin, end)`.
-    fn slab(&self, dim: usize, begin: u64, end: u64) -> Part {
+    fn slab(&self, dim: usize, begin: u64, end: u64) -> TilePart {
         let mut part = self.clone();
         let skipped = begin.cast_signed();
-        // Wraps for parts without items alone.
+        // Wraps only for parts without items.
         let after = |at: i64, step: i64| at.wrapping_add(skipped.wrapping_mul(step));
         part.array_at = after(part.array_at, self.dims[dim].stride);
         part.dense_at = after(part.dense_at, self.dims[dim].dense);
@@ -43,11 +43,11 @@ impl Part {
     }
 }
 
-/// The parts that are walked one after the other: all at once, or tiles and what they leave. `dims`
-/// are in the order of the walk, the last one changing fastest; `run` is the bytes of an item, or
-/// of several that lie together.
-pub(super) fn parts(dims: &[Dim], run: u64, direction: Direction) -> Vec<Part> {
-    let all = Part::all(dims);
+/// The parts that are walked one after the other: all items at once, or tiles and the remainder.
+/// `dims` are in the order of the walk, the last one changing fastest; `run` is the number of
+/// contiguous bytes.
+pub(super) fn parts(dims: &[Dim], run: u64, direction: Direction) -> Vec<TilePart> {
+    let all = TilePart::all(dims);
     let Some(tile) = Tile::of(dims, run, direction) else { return vec![all] };
     let (wide, deep) = (tile.wide, tile.deep);
     let (width, depth) = (dims[wide.dim].size, dims[deep.dim].size);
@@ -55,11 +55,11 @@ pub(super) fn parts(dims: &[Dim], run: u64, direction: Direction) -> Vec<Part> {
     let tiled = all.slab(wide.dim, 0, full_width);
     let edges = [all.slab(wide.dim, full_width, width), tiled.slab(deep.dim, full_depth, depth)];
     let tiled = tile.split(&tiled.slab(deep.dim, 0, full_depth));
-    let some = |part: &Part| part.dims.iter().all(|dim| dim.size > 0);
+    let some = |part: &TilePart| part.dims.iter().all(|dim| dim.size > 0);
     [tiled].into_iter().chain(edges).filter(some).collect()
 }
 
-/// One side of a tile: a dimension, and how many of its places.
+/// One side of a tile: a dimension, and the number of its items.
 #[derive(Clone, Copy, Debug)]
 struct Side {
     dim: usize,
@@ -68,14 +68,14 @@ struct Side {
 
 #[derive(Clone, Copy, Debug)]
 struct Tile {
-    /// Along what is written, changing fastest.
+    /// Along the written side, changing fastest.
     wide: Side,
-    /// Along what is read.
+    /// Along the read side.
     deep: Side,
 }
 
 impl Tile {
-    /// `None` where both sides go along the same dimension, or a tile gains nothing.
+    /// `None` where both sides follow the same dimension, or a tile gains nothing.
     fn of(dims: &[Dim], run: u64, direction: Direction) -> Option<Tile> {
         let distances = |dim: &Dim| match direction {
             Direction::Gather => (dim.stride.unsigned_abs(), dim.dense.unsigned_abs()),
@@ -83,7 +83,7 @@ impl Tile {
         };
         let near = |along: fn((u64, u64)) -> u64| {
             let all = dims.iter().enumerate().map(|(index, dim)| (along(distances(dim)), index));
-            // Items that are the same one are read once, in any order.
+            // Repeated items (stride 0) are read once, in any order.
             all.filter(|pair| pair.0 > 0).min().map(|pair| pair.1)
         };
         let (deep, wide) = (near(|pair| pair.0)?, near(|pair| pair.1)?);
@@ -97,9 +97,9 @@ impl Tile {
         (gains && fits(sides.wide) && fits(sides.deep)).then_some(sides)
     }
 
-    /// `part`, whose sizes are multiples of the tile's, in tiles: the two dimensions are split, and
-    /// the parts inside of a tile change fastest.
-    fn split(&self, part: &Part) -> Part {
+    /// Splits the two dimensions of `part`, whose sizes are multiples of the tile's; the dimensions
+    /// inside of a tile change fastest.
+    fn split(&self, part: &TilePart) -> TilePart {
         let outer = |side: Side| {
             let Dim { size, stride, dense } = part.dims[side.dim];
             let by = side.size.cast_signed();
@@ -110,6 +110,6 @@ impl Tile {
         let others = others.filter(|pair| pair.0 != self.wide.dim && pair.0 != self.deep.dim);
         let mut dims: Vec<Dim> = others.map(|pair| *pair.1).collect();
         dims.extend([outer(self.deep), outer(self.wide), inner(self.deep), inner(self.wide)]);
-        Part { dims, ..part.clone() }
+        TilePart { dims, ..part.clone() }
     }
 }

@@ -1,16 +1,16 @@
-//! What one launch of the kernel does: which unit is copied from where to where. Pure, and laid
+//! The walk of one launch of the kernel: which unit is copied from where to where. Pure, and laid
 //! out as the kernel's own struct (kernels/strided.cu).
 
 use crate::strided::layout::{Dim, MOST_MERGED, Merged};
-use crate::strided::tiles::{self, Part};
+use crate::strided::tiles::{self, TilePart};
 
 /// Eight dimensions, and one for the units of a run.
 pub(super) const MOST_DIMS: usize = MOST_MERGED + 1;
 
-/// The largest unit that a thread copies at a time.
+/// Logarithm of the largest unit that a thread copies at a time.
 const LARGEST_UNIT_BITS: u32 = 4;
 
-/// Which side the strides of a layout belong to.
+/// The direction of a copy, which decides what side is written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Direction {
     /// From the array into its dense copy.
@@ -22,7 +22,7 @@ pub(super) enum Direction {
 /// The kernel's argument.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(C)]
-pub(super) struct Walk {
+pub(super) struct WalkArgument {
     pub(super) units: u64,
     dims: u64,
     sizes: [u64; MOST_DIMS],
@@ -31,25 +31,25 @@ pub(super) struct Walk {
     shifts: [u64; MOST_DIMS],
 }
 
-/// The shift of a size that is no power of two.
+/// The shift of a size that is not a power of two.
 const NO_SHIFT: u64 = 64;
 
-/// A walk and the bytes of its unit: 1, 2, 4, 8 or 16.
+/// A walk and its unit in bytes: 1, 2, 4, 8 or 16.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct UnitWalk {
-    pub(super) walk: Walk,
+    pub(super) walk: WalkArgument,
     pub(super) unit: u64,
-    /// How far its first item is from the first of all, in the array and in the dense copy.
+    /// Distance of its first item from the first of all, in the array and in the dense copy.
     pub(super) array_at: i64,
     pub(super) dense_at: i64,
 }
 
 impl UnitWalk {
     /// The walks over `merged`, whose array begins at `array` and whose dense copy at `dense`: one,
-    /// or one in tiles and others for what the tiles leave.
+    /// or one in tiles and others for the remainder.
     ///
-    /// The order is that of the memory that is written: neighbouring threads then write
-    /// neighbouring bytes, and reads that are apart have the caches.
+    /// The order follows the memory that is written: neighbouring threads write neighbouring bytes,
+    /// and scattered reads are cached.
     pub(super) fn all(
         merged: &Merged,
         array: u64,
@@ -61,8 +61,8 @@ impl UnitWalk {
         if direction == Direction::Scatter {
             dims.sort_by_key(|dim| std::cmp::Reverse(dim.stride.unsigned_abs()));
         }
-        let walk = |part: Part| UnitWalk {
-            walk: Walk::over(&with_units(part.dims, merged.run, unit), direction),
+        let walk = |part: TilePart| UnitWalk {
+            walk: WalkArgument::over(&with_units(part.dims, merged.run, unit), direction),
             unit,
             array_at: part.array_at,
             dense_at: part.dense_at,
@@ -70,14 +70,14 @@ impl UnitWalk {
         tiles::parts(&dims, merged.run, direction).into_iter().map(walk).collect()
     }
 
-    /// The kernel's name. Few enough units are counted in 32 bits, where division is cheap.
+    /// The kernel's name. Up to a limit units are counted in 32 bits, where division is cheap.
     pub(super) fn kernel(&self) -> String {
         let bits = if self.walk.units <= 1 << 31 { 32 } else { 64 };
         format!("copy_units_{}_{bits}", self.unit)
     }
 }
 
-/// The units of a run as one more dimension, the innermost.
+/// Adds the units of a run as one more dimension, the innermost.
 fn with_units(mut dims: Vec<Dim>, run: u64, unit: u64) -> Vec<Dim> {
     if run > unit {
         let step = unit.cast_signed();
@@ -86,10 +86,10 @@ fn with_units(mut dims: Vec<Dim>, run: u64, unit: u64) -> Vec<Dim> {
     dims
 }
 
-impl Walk {
-    fn over(dims: &[Dim], direction: Direction) -> Walk {
+impl WalkArgument {
+    fn over(dims: &[Dim], direction: Direction) -> WalkArgument {
         debug_assert!(dims.len() <= MOST_DIMS);
-        let mut walk = Walk {
+        let mut walk = WalkArgument {
             units: dims.iter().map(|dim| dim.size).product(),
             dims: dims.len() as u64,
             sizes: [1; MOST_DIMS],

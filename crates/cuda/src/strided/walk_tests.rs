@@ -9,11 +9,11 @@ use proptest::prelude::*;
 use super::*;
 use crate::strided::{SOURCE, StridedLayout, launch_shape};
 
-/// An array in a buffer of its own, its first item somewhere in it.
+/// An array inside a buffer.
 #[derive(Clone, Debug)]
 struct Case {
     layout: StridedLayout,
-    /// Where the buffer begins behind a multiple of 16, and the first item in the buffer.
+    /// Distance of the buffer from a multiple of 16, and position of the first item in the buffer.
     skip: usize,
     first: usize,
     buffer: usize,
@@ -21,7 +21,7 @@ struct Case {
 
 impl Case {
     fn new(layout: StridedLayout, skip: usize) -> Case {
-        // Far enough from 0 for every stride that is tried.
+        // Far enough from 0 for every stride of a case.
         let middle = 1 << 40;
         let (low, end) = layout.extent(middle).unwrap();
         let (first, buffer) = ((middle - low) as usize, (end - low) as usize);
@@ -32,7 +32,7 @@ impl Case {
         self.layout.bytes().unwrap() as usize
     }
 
-    /// Where each item begins, in C order, from the first one.
+    /// The distance of each item from the first one, in C order.
     fn naive(&self) -> Vec<i64> {
         let mut offsets = vec![0];
         for (&size, &stride) in self.layout.shape.iter().zip(&self.layout.strides) {
@@ -42,7 +42,7 @@ impl Case {
         offsets
     }
 
-    /// The dense copy of what is in `buffer`.
+    /// The dense copy of the content of `buffer`.
     fn gathered(&self, buffer: &[u8]) -> Vec<u8> {
         let item = self.layout.itemsize as usize;
         let at = |offset: i64| (self.first as i64 + offset) as usize;
@@ -50,7 +50,7 @@ impl Case {
     }
 }
 
-/// Bytes of which the first one is `skip` behind a multiple of 16.
+/// Bytes that begin `skip` after a multiple of 16.
 struct Aligned {
     words: Vec<u128>,
     skip: usize,
@@ -66,7 +66,7 @@ impl Aligned {
     }
 
     fn bytes_mut(&mut self) -> &mut [u8] {
-        // SAFETY: inside of the words, which are longer by one; any byte is valid.
+        // SAFETY: inside of the words, of which there is one more than needed; any byte is valid.
         unsafe {
             let first = self.words.as_mut_ptr().cast::<u8>().add(self.skip);
             std::slice::from_raw_parts_mut(first, self.len)
@@ -74,7 +74,7 @@ impl Aligned {
     }
 }
 
-/// What runs a walk: this file, or the kernel.
+/// Executes a walk: in Rust, or with the kernel.
 trait Runner {
     /// # Safety
     /// The walk's units are there on both sides.
@@ -159,8 +159,8 @@ fn run(
     }
 }
 
-/// A dense array of random shape, some of it sliced away, reversed, repeated, transposed; or
-/// strides that mean nothing.
+/// A dense array of random shape, partly sliced, reversed, repeated or transposed; or arbitrary
+/// strides.
 fn cases() -> impl Strategy<Value = Case> {
     let dim = (0u64..6, 1i64..4, any::<bool>(), 0u64..3, 0u32..12, -40i64..40);
     let items = prop_oneof![Just(1u64), Just(2), Just(4), Just(8), Just(16), 1u64..21];
@@ -328,7 +328,7 @@ fn items_that_share_bytes_are_found_whichever_dimension_they_share_them_along() 
     assert!(!overlap(&[1, 4], &[0, 4]), "one of them has no neighbour");
 }
 
-/// The kernel's text as C++, a loop over all threads around it.
+/// The kernel's text compiled as C++, with a loop over all threads around it.
 struct Compiled(libloading::Library);
 
 const SHIM: &str = "
@@ -351,8 +351,8 @@ extern \"C\" void run_threads(void (*kernel)(char *, const char *, Walk), unsign
 }
 ";
 
-type Kernel = unsafe extern "C" fn(*mut u8, *const u8, Walk);
-type RunThreads = unsafe extern "C" fn(Kernel, u32, u32, *mut u8, *const u8, *const Walk);
+type Kernel = unsafe extern "C" fn(*mut u8, *const u8, WalkArgument);
+type RunThreads = unsafe extern "C" fn(Kernel, u32, u32, *mut u8, *const u8, *const WalkArgument);
 
 impl Compiled {
     /// `None` where there is no C++ compiler.
@@ -373,8 +373,8 @@ impl Compiled {
 
 impl Runner for Compiled {
     unsafe fn run(&self, plan: &UnitWalk, to: *mut u8, from: *const u8) {
-        // SAFETY: the functions of the text above with their types; the caller answers for the
-        // rest. A block has few threads here, so that every thread goes round more than once.
+        // SAFETY: the functions of the text above with their types; the caller guarantees the rest.
+        // A block has few threads here, so that every thread loops more than once.
         unsafe {
             let kernel = self.0.get::<Kernel>(plan.kernel().as_bytes()).unwrap();
             let run_threads = self.0.get::<RunThreads>(b"run_threads").unwrap();

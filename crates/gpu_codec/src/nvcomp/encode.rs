@@ -1,29 +1,29 @@
-//! Encoding: chunks of one array, or of several equal ones, go to the library in one call, and are
-//! then packed into a container for each.
+//! Encoding: the chunks of one array, or of several with equal layouts, are compressed by one call
+//! of the library, and then packed into a container for each array.
 
 use super::launch::Launcher;
-use super::room::Room;
+use super::room::WorkMemory;
 use super::{NvCompCoder, NvCompLayout, staged};
-use crate::codec::Checkpoint;
+use crate::codec::StoredCheckpoint;
 use crate::pending::{Pending, Slot, Start};
 use crate::start::one_by_one;
+use unspool_cuda::AccessedBytes as Touched;
 use unspool_cuda::DeviceError;
-use unspool_cuda::Place as Touched;
 use unspool_cuda::Stream;
 use unspool_cuda::Unrecorded;
 use unspool_cuda::copy;
 
 impl NvCompCoder {
-    /// Encodes several arrays of one layout with one call of the library. Each is a checkpoint with
-    /// its own place, in which `Start::Next` is after the array before it. What would not get
-    /// smaller is stored as it is, so that a container never takes more than
+    /// Encodes several arrays of one layout with one call of the library. Each is a checkpoint of
+    /// its own, placed by its `Start`; `Start::Next` is after the array before it. A chunk that
+    /// would not get smaller is stored uncompressed, so that a container never takes more than
     /// [`NvCompLayout::most`] bytes.
     ///
-    /// The errors in the result are limits: nvCOMP does not tell what it has done.
+    /// The errors in the result are upper bounds: nvCOMP does not report the actual ones.
     ///
     /// # Errors
-    /// When nvCOMP or the kernels cannot be had, this version has not the format, the stream is of
-    /// another device, memory is missing, or the driver refuses.
+    /// When nvCOMP or the kernels are not available, this version lacks the format, the stream is
+    /// of another device, memory is missing, or the driver refuses.
     ///
     /// # Safety
     /// That of [`GpuCodec::encode`](crate::GpuCodec::encode), for each array.
@@ -31,14 +31,14 @@ impl NvCompCoder {
         &self,
         stream: &Stream,
         layout: &NvCompLayout,
-        checkpoints: &[Checkpoint<'_>],
+        checkpoints: &[StoredCheckpoint<'_>],
     ) -> Result<Vec<Pending>, DeviceError> {
         let jobs: Vec<u64> =
             checkpoints.iter().flat_map(|one| one.jobs).map(|job| job.source).collect();
         let (library, format) = self.format(layout)?;
         let module = self.module()?;
-        let marks = jobs.iter().map(|_| Ok((self.slots.begin(1)?, self.marks.prepare()?)));
-        let marks = marks.collect::<Result<Vec<_>, DeviceError>>()?;
+        let fences = jobs.iter().map(|_| Ok((self.slots.begin(1)?, self.fences.prepare()?)));
+        let fences = fences.collect::<Result<Vec<_>, DeviceError>>()?;
         let addresses = jobs.iter().fold(0, |all, source| all | source);
         let count = jobs.len() as u64;
         let room = self.room(stream, &format, (layout, count), (addresses, false))?;
@@ -51,16 +51,16 @@ impl NvCompCoder {
                 copy::device_to_device(stream, &values, &source)?;
             }
             stream.saw_read("encoding with nvCOMP", Touched::of(&source));
-            // SAFETY: the room is ours until the results are there.
+            // SAFETY: the room has no other user until the results are present.
             unsafe { launcher(index).arrays(&room, values.address()) }?;
             from.push(values.address());
         }
-        // SAFETY: as above; the arrays name the chunks of all values, which stay by the caller's
-        // word.
+        // SAFETY: as above; the arrays name the chunks of all values, which stay allocated as the
+        // caller guarantees.
         unsafe { self.compress(stream, &format, (&room, layout.chunks() * count)) }?;
-        let mut marks = marks.into_iter();
+        let mut fences = fences.into_iter();
         let all = one_by_one(checkpoints, |index, place| {
-            let ready = marks.next().unwrap_or_else(|| unreachable!("there is one for each"));
+            let ready = fences.next().unwrap_or_else(|| unreachable!("there is one for each"));
             // SAFETY: the caller's duty.
             unsafe { self.pack(&launcher(index as u64), (&room, from[index]), place, ready) }
         })?;
@@ -73,13 +73,13 @@ impl NvCompCoder {
     /// Packs the chunks of one array into its container.
     ///
     /// # Safety
-    /// As for `encode_alike`; the chunks are compressed by what is on the stream.
+    /// As for `encode_alike`; earlier work on the stream compresses the chunks.
     unsafe fn pack(
         &self,
         launcher: &Launcher<'_>,
-        (room, from): (&Room, u64),
+        (room, from): (&WorkMemory, u64),
         (start, limit): (Start<'_>, u64),
-        (mut slot, mark): (Slot, Unrecorded),
+        (mut slot, fence): (Slot, Unrecorded),
     ) -> Result<Pending, DeviceError> {
         let (stream, most) = (launcher.stream(), room.shape.layout.most());
         let anchor = start.anchor(stream, &mut slot, (limit, most))?;
@@ -93,6 +93,6 @@ impl NvCompCoder {
             let touched = Touched::device(self.context.ordinal(), begin, end.saturating_sub(begin));
             stream.saw_write("encoding with nvCOMP", touched);
         }
-        Ok(slot.launched(mark.record(stream)?, limit))
+        Ok(slot.launched(fence.record(stream)?, limit))
     }
 }

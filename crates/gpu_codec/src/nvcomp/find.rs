@@ -1,10 +1,10 @@
-//! Where nvCOMP may be. Nobody needs it, so it comes with a Python package or with what the system
-//! has, and is never brought along.
+//! Where nvCOMP may be. It is optional and never shipped: it comes with a Python package or with
+//! the system.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-/// Names the library or its folder.
+/// The environment variable that names the library or its folder.
 pub(super) const VARIABLE: &str = "UNSPOOL_NVCOMP";
 
 const NAMES: [&str; 2] = ["libnvcomp.so.6", "libnvcomp.so.5"];
@@ -12,7 +12,7 @@ const NAMES: [&str; 2] = ["libnvcomp.so.6", "libnvcomp.so.5"];
 /// The folder of NVIDIA's Python packages below `site-packages`.
 const WHEEL: &str = "nvidia/libnvcomp/lib64";
 
-/// What to try, in order: what is named, else below the folders `extra` (such as Python's
+/// Candidates, in order: the named library, else those in the folders `extra` (such as Python's
 /// `sys.path`), else what the system finds by name.
 pub(super) fn candidates(
     variable: impl Fn(&str) -> Option<OsString>,

@@ -1,20 +1,20 @@
-//! The kernels that go with nvCOMP's own, with their parameters.
+//! Launches of the kernels that prepare for and follow nvCOMP's own.
 
 use std::ffi::c_void;
 
 use super::layout::{CHUNK, NvCompLayout};
 use super::library::NvCompLibrary;
-use super::room::Room;
+use super::room::WorkMemory;
 use crate::pending::Slot;
 use crate::start::Anchor;
 use unspool_cuda::DeviceError;
 use unspool_cuda::Stream;
 use unspool_cuda::kernels::Module;
 
-/// Threads of a block, and of the one block that adds up.
+/// Threads of a block, and of the single block that computes sums.
 const THREADS: u32 = 256;
 const SCAN: u32 = 1024;
-/// The most blocks of a launch whose threads go on until all is done.
+/// Maximum number of blocks of a launch whose threads loop until all items are done.
 const MOST_BLOCKS: u64 = 2048;
 
 /// The kernels' `Parts`.
@@ -36,13 +36,13 @@ struct Spare {
     lengths: u64,
 }
 
-/// Launches for one array on one stream.
+/// The launches for one array on one stream.
 pub(super) struct Launcher<'a> {
     module: &'a Module,
     stream: &'a Stream,
     layout: &'a NvCompLayout,
     head: [u64; 4],
-    /// Which of several arrays of that layout.
+    /// Index of the array among those of the same layout in a call.
     index: u64,
 }
 
@@ -58,8 +58,8 @@ macro_rules! launch {
         launch!(@each $self, $name, $shape, $list $(, $rest)*)
     }};
     (@each $self:ident, $name:literal, $shape:expr, $list:ident) => {
-        // SAFETY: the values are the kernel's parameters by type and order; who launches answers
-        // for the memory that they name.
+        // SAFETY: the values are the kernel's parameters by type and order; the caller of this
+        // function guarantees the memory that they name.
         unsafe { $self.module.launch_with($self.stream, $name, $shape, &mut $list) }
     };
 }
@@ -79,13 +79,13 @@ impl<'a> Launcher<'a> {
         self.stream
     }
 
-    /// For array `index` of those that share a room.
+    /// Selects array `index` of those that share a room.
     pub(super) fn of(mut self, index: u64) -> Launcher<'a> {
         self.index = index;
         self
     }
 
-    /// Its first chunk among those of all.
+    /// Its first chunk among the chunks of all arrays.
     fn first(&self) -> u64 {
         self.index * self.layout.chunks()
     }
@@ -95,22 +95,26 @@ impl<'a> Launcher<'a> {
         Parts { array, bytes, chunk: CHUNK, count }
     }
 
-    /// The arrays for compressing the array at `from`.
+    /// Writes the library's arguments for compressing the array at `from`.
     ///
     /// # Safety
-    /// The room is used by nobody else.
-    pub(super) unsafe fn arrays(&self, room: &Room, from: u64) -> Result<(), DeviceError> {
+    /// Nothing else uses the room.
+    pub(super) unsafe fn arrays(&self, room: &WorkMemory, from: u64) -> Result<(), DeviceError> {
         let stride = room.needs.stride;
         let outputs = (room.at.outputs + stride * self.first(), stride);
         // SAFETY: the caller's duty.
         unsafe { self.arrays_of(room, self.parts(from), outputs) }
     }
 
-    /// The arrays for compressing the two spare chunks from zeros.
+    /// Writes the library's arguments for compressing zeros into the two spare chunks.
     ///
     /// # Safety
-    /// The room is used by nobody else.
-    pub(super) unsafe fn spare_arrays(&self, room: &Room, zeros: u64) -> Result<(), DeviceError> {
+    /// Nothing else uses the room.
+    pub(super) unsafe fn spare_arrays(
+        &self,
+        room: &WorkMemory,
+        zeros: u64,
+    ) -> Result<(), DeviceError> {
         let bytes = CHUNK + self.layout.last_chunk();
         let parts = Parts { array: zeros, bytes, chunk: CHUNK, count: 2 };
         // SAFETY: the caller's duty.
@@ -118,10 +122,10 @@ impl<'a> Launcher<'a> {
     }
 
     /// # Safety
-    /// The room is used by nobody else.
+    /// Nothing else uses the room.
     unsafe fn arrays_of(
         &self,
-        room: &Room,
+        room: &WorkMemory,
         parts: Parts,
         (outputs, stride): (u64, u64),
     ) -> Result<(), DeviceError> {
@@ -135,10 +139,11 @@ impl<'a> Launcher<'a> {
     /// Packs the compressed chunks of the array at `from` into a container.
     ///
     /// # Safety
-    /// The array is there, and so is the memory from the anchor to its limit, for nobody else.
+    /// The array is allocated, and so is the memory from the anchor to its limit, which nothing
+    /// else uses.
     pub(super) unsafe fn pack(
         &self,
-        room: &Room,
+        room: &WorkMemory,
         from: u64,
         anchor: &Anchor,
     ) -> Result<(), DeviceError> {
@@ -161,13 +166,13 @@ impl<'a> Launcher<'a> {
         launch!(self, "nvcomp_pack", (blocks, THREADS), parts, outputs, stride, lengths, control)
     }
 
-    /// Tells the result of an encoding.
+    /// Writes the result of an encoding to the slot.
     ///
     /// # Safety
-    /// Room and slot are used by nobody else.
+    /// Nothing else uses room and slot.
     pub(super) unsafe fn finish(
         &self,
-        room: &Room,
+        room: &WorkMemory,
         anchor: &Anchor,
         slot: &Slot,
     ) -> Result<(), DeviceError> {
@@ -189,13 +194,13 @@ impl<'a> Launcher<'a> {
         )
     }
 
-    /// Checks a container and makes the arrays for decompressing it to `to`.
+    /// Checks a container and writes the library's arguments for decompressing it to `to`.
     ///
     /// # Safety
-    /// The container is there, and the room is used by nobody else.
+    /// The container is allocated, and nothing else uses the room.
     pub(super) unsafe fn unpack(
         &self,
-        room: &Room,
+        room: &WorkMemory,
         (container, stored): (u64, u64),
         to: u64,
     ) -> Result<(), DeviceError> {
@@ -226,11 +231,11 @@ impl<'a> Launcher<'a> {
         )
     }
 
-    /// Tells the result of a decoding.
+    /// Writes the result of a decoding to the slot.
     ///
     /// # Safety
-    /// Room and slot are used by nobody else.
-    pub(super) unsafe fn decoded(&self, room: &Room, slot: &Slot) -> Result<(), DeviceError> {
+    /// Nothing else uses room and slot.
+    pub(super) unsafe fn decoded(&self, room: &WorkMemory, slot: &Slot) -> Result<(), DeviceError> {
         let count = self.layout.chunks();
         let (statuses, found, rooms) = (room.at.statuses, room.at.found, room.at.rooms);
         launch!(
@@ -247,10 +252,10 @@ impl<'a> Launcher<'a> {
         )
     }
 
-    /// Tells the result for a container of values as they are.
+    /// Writes the result for a container of uncompressed values to the slot.
     ///
     /// # Safety
-    /// The container is there, and the slot is used by nobody else.
+    /// The container is allocated, and nothing else uses the slot.
     pub(super) unsafe fn copied(
         &self,
         (container, stored): (u64, u64),
@@ -269,7 +274,7 @@ impl<'a> Launcher<'a> {
     }
 }
 
-/// A thread for each of so many.
+/// Blocks and threads for `count` threads.
 fn spread(count: u64) -> (u32, u32) {
     (count.div_ceil(u64::from(THREADS)) as u32, THREADS)
 }

@@ -1,4 +1,4 @@
-//! An array as nvCOMP gets it: in chunks of 64 KiB, of which a batch is coded in one call.
+//! The layout of an array for nvCOMP: chunks of 64 KiB, compressed in batches.
 
 use unspool_codec::{Dtype, NvComp};
 
@@ -8,16 +8,17 @@ use unspool_cuda::{DeviceError, DeviceErrorKind};
 /// Bytes of the head of a container.
 pub(super) const HEAD_BYTES: u64 = 64;
 
-/// Bytes of a chunk: what NVIDIA recommends, and a multiple of every item.
+/// Bytes of a chunk: NVIDIA's recommendation, and a multiple of every item size.
 pub(super) const CHUNK: u64 = 1 << 16;
 
-/// The most bytes of an array: places in a container are numbers of 32 bits, in units of 16 bytes.
+/// Maximum size of an array in bytes: offsets in a container are 32-bit numbers in units of 16
+/// bytes.
 const MOST: u64 = 1 << 34;
 
 const MAGIC: u32 = u32::from_le_bytes(*b"NVC1");
 const VERSION: u64 = 1;
 
-/// A dense array and the format that it is coded with.
+/// A dense array and the format that encodes it.
 #[derive(Clone, PartialEq, Debug)]
 pub struct NvCompLayout {
     codec: NvComp,
@@ -45,7 +46,7 @@ impl NvCompLayout {
         Ok(NvCompLayout { codec: *codec, dtype: dtype.clone(), bytes, values })
     }
 
-    /// The most bytes that its container can take: what does not get smaller is kept as it is.
+    /// Maximum size of its container in bytes: chunks that do not get smaller stay uncompressed.
     #[must_use]
     pub fn most(&self) -> u64 {
         HEAD_BYTES + self.bytes
@@ -84,12 +85,12 @@ impl NvCompLayout {
         self.bytes - (self.chunks() - 1) * CHUNK
     }
 
-    /// Bytes of a container before the chunks.
+    /// Offset of the first chunk in a container.
     pub(super) fn table_end(&self) -> u64 {
         HEAD_BYTES + (8 * self.chunks()).next_multiple_of(16)
     }
 
-    /// No value is farther off than this; nobody has measured how far they are.
+    /// Upper bound of the error; the actual error is not measured.
     pub(super) fn largest_error(&self) -> f64 {
         match self.codec {
             NvComp::BitcompLossy(bound) => power_of_two_below(options::delta(bound)) / 2.0,
@@ -97,7 +98,7 @@ impl NvCompLayout {
         }
     }
 
-    /// The words of the head that say what it is.
+    /// The words of the head that identify the content.
     pub(super) fn head(&self, major: u32) -> [u64; 4] {
         let (number, bound) = match self.codec {
             NvComp::Bitcomp => (1, 0.0),
@@ -120,7 +121,8 @@ impl NvCompLayout {
     }
 }
 
-/// nvCOMP divides by a delta that has to be a normal number of the values' type.
+/// Checks that nvCOMP takes the bound: it divides by a delta that has to be a normal number of the
+/// values' type.
 fn check_bound(bound: f64, dtype: &Dtype) -> Result<(), DeviceError> {
     let (least, most) = match dtype {
         Dtype::Float16 => (2f64.powi(-14), 65_504.0),
@@ -141,7 +143,7 @@ fn check_bound(bound: f64, dtype: &Dtype) -> Result<(), DeviceError> {
     Err(refused(message, &advice))
 }
 
-/// The largest power of two that is not above a normal number.
+/// The largest power of two that is at most `x`, a normal number.
 fn power_of_two_below(x: f64) -> f64 {
     f64::from_bits(x.to_bits() & !((1 << 52) - 1))
 }

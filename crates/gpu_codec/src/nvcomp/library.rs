@@ -1,5 +1,5 @@
-//! nvCOMP, loaded at run time. Its version is asked before anything else: the same names have other
-//! parameters in other versions, so what is not known is refused.
+//! nvCOMP, loaded at run time. The version is checked first: the same names have other parameters
+//! in other versions, so an unknown version is refused.
 
 use std::env;
 use std::ffi::c_int;
@@ -11,14 +11,14 @@ use libloading::os::unix::{Library, RTLD_LAZY, RTLD_LOCAL};
 use unspool_codec::{Dtype, NvComp};
 
 use super::layout::CHUNK;
-use super::table::{Major, Table};
+use super::table::{FormatFunctions, Major};
 use super::{find, options};
 use unspool_cuda::{DeviceError, DeviceErrorKind};
 
-/// Only the fake of the driver has it: its nvCOMP works on the fake's memory.
+/// A symbol that only the fake driver exports: its nvCOMP works on the fake's memory.
 const OF_THE_FAKE: &[u8] = b"fakecuda_nvcomp";
 
-/// Names another driver than that of the system.
+/// The environment variable that names another driver than that of the system.
 const OTHER_DRIVER: &str = "UNSPOOL_CUDA_DRIVER";
 
 /// `nvcompProperties_t`.
@@ -38,11 +38,11 @@ pub struct NvCompLibrary {
 }
 
 impl NvCompLibrary {
-    /// Finds it: by the environment variable `UNSPOOL_NVCOMP` (the library or its folder), else in
-    /// NVIDIA's Python packages below `folders` (such as `sys.path`), else by its name.
+    /// Finds the library: by the environment variable `UNSPOOL_NVCOMP` (the library or its folder),
+    /// else in NVIDIA's Python packages in `folders` (such as `sys.path`), else by its name.
     ///
     /// # Errors
-    /// When there is none of a version that is known, with what to install.
+    /// When no known version is found; the text says what to install.
     pub fn find_in(folders: &[PathBuf]) -> Result<Arc<NvCompLibrary>, DeviceError> {
         let candidates = find::candidates(|name| env::var_os(name), folders);
         let mut reason = "there is no such library".to_owned();
@@ -61,15 +61,15 @@ impl NvCompLibrary {
     }
 
     fn load(path: &Path) -> Result<NvCompLibrary, String> {
-        // SAFETY: loading it runs its initialisers, which have no duties. Local, since it brings
-        // symbols of other libraries along.
+        // SAFETY: its initialisers have no preconditions. RTLD_LOCAL, because it contains symbols
+        // of other libraries.
         let library = unsafe { Library::open(Some(path), RTLD_LAZY | RTLD_LOCAL) }
             .map_err(|error| error.to_string())?;
         let library = std::mem::ManuallyDrop::new(library);
         let number = version_of(&library)?;
         let version = (number / 1000, number % 1000 / 100, number % 100);
         let major = known(version)?;
-        // SAFETY: only looked for.
+        // SAFETY: the symbol is not dereferenced.
         let of_fake = unsafe { library.get::<*const u8>(OF_THE_FAKE) }.is_ok();
         if env::var_os(OTHER_DRIVER).is_some() != of_fake {
             return Err(format!(
@@ -79,19 +79,19 @@ impl NvCompLibrary {
         Ok(NvCompLibrary { handle: library, path: path.to_owned(), version, major })
     }
 
-    /// What it was loaded as.
+    /// The path that it was loaded from.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Its version: major, minor, patch.
+    /// Major, minor and patch version.
     #[must_use]
     pub fn version(&self) -> (u32, u32, u32) {
         self.version
     }
 
-    /// Whether this version has the format for values of `dtype`. Asks the library, and needs no
+    /// Whether this version has the format for values of `dtype`. Calls the library, and needs no
     /// device.
     #[must_use]
     pub fn takes(&self, codec: NvComp, dtype: &Dtype) -> bool {
@@ -102,9 +102,9 @@ impl NvCompLibrary {
             && table.decompressing.alignments(options.decompress).is_ok()
     }
 
-    pub(super) fn table(&self, codec: NvComp) -> Option<Table> {
-        // SAFETY: of this version, as `load` has seen.
-        unsafe { Table::find(&self.handle, self.major, codec) }
+    pub(super) fn table(&self, codec: NvComp) -> Option<FormatFunctions> {
+        // SAFETY: `load` has checked this version.
+        unsafe { FormatFunctions::find(&self.handle, self.major, codec) }
     }
 }
 
@@ -125,7 +125,7 @@ fn version_of(library: &Library) -> Result<u32, String> {
     // SAFETY: a valid place.
     match unsafe { get(&raw mut properties) } {
         0 => Ok(properties.version),
-        code => Err(format!("it does not tell its version (status {code})")),
+        code => Err(format!("it does not report its version (status {code})")),
     }
 }
 

@@ -1,16 +1,16 @@
 //! nvCOMP: codecs of NVIDIA that are loaded when they are installed, for arrays on the device.
 //!
-//! nvCOMP is closed and its streams are its own, so what it makes is never the only copy of
-//! anything that lasts: a spool that is durable refuses these codecs. It trusts what it decodes, so
-//! a container carries a sum, and nothing is decoded before that was found right, on the device.
+//! nvCOMP is closed and its streams are undocumented, so they are never the only copy of anything
+//! that lasts: a durable spool refuses these codecs. nvCOMP trusts its input, so a container
+//! carries a checksum, which is compared on the device before anything is decoded.
 //!
-//! Nothing here waits for the device, with one exception in nvCOMP itself: decoding Bitcomp waits
-//! until the stream has come to it.
+//! No call waits for the device, with one exception in nvCOMP itself: decoding Bitcomp waits for
+//! earlier work on the stream.
 //!
-//! - `find`, `library`, `table`, `options`: what is loaded, and for which versions.
-//! - `layout`: chunks and containers; `room`: the memory to work in.
+//! - `find`, `library`, `table`, `options`: loading, and the interfaces of the known versions.
+//! - `layout`: chunks and containers; `room`: working memory.
 //! - `encode`: one array or several with one call of the library.
-//! - `launch`: the kernels of `kernels/nvcomp.cu`, whose text says how a container looks.
+//! - `launch`: the kernels of `kernels/nvcomp.cu`, whose text specifies the container.
 
 mod encode;
 mod find;
@@ -27,14 +27,14 @@ use std::sync::{Arc, OnceLock};
 
 use unspool_codec::NvComp;
 
-use crate::codec::{Checkpoint, DecodeJob, GpuCodec, GpuLayout};
+use crate::codec::{DecodeJob, GpuCodec, GpuLayout, StoredCheckpoint};
 use crate::pending::{DecodeStatus, Pending, Slots, Start};
-use crate::scratch::Scratch;
+use crate::scratch::ScratchPieces;
 use crate::start::end;
+use unspool_cuda::AccessedBytes as Touched;
 use unspool_cuda::Context;
 use unspool_cuda::DeviceSpan;
-use unspool_cuda::Marks;
-use unspool_cuda::Place as Touched;
+use unspool_cuda::FencePool;
 use unspool_cuda::Stream;
 use unspool_cuda::copy;
 use unspool_cuda::kernels::{Kernels, Module};
@@ -43,13 +43,13 @@ use unspool_cuda::{DeviceError, DeviceErrorKind};
 use launch::Launcher;
 use layout::{CHUNK, HEAD_BYTES};
 use options::Pair;
-use room::{Needs, Room, Shape};
-use table::Table;
+use room::{Needs, Shape, WorkMemory};
+use table::FormatFunctions;
 
 pub use layout::NvCompLayout;
 pub use library::NvCompLibrary;
 
-/// The text of the kernels, and these.
+/// The names of the kernels in the text.
 pub(crate) const KERNELS: &[&str] = &[
     "nvcomp_arrays",
     "nvcomp_table",
@@ -62,13 +62,13 @@ pub(crate) const KERNELS: &[&str] = &[
 ];
 pub(crate) const SOURCE: &str = include_str!("../../kernels/nvcomp.cu");
 
-/// How many pieces of memory of one shape are made before somebody waits for another.
+/// Maximum number of pieces of working memory of one shape; beyond it, a call waits for another.
 const MOST_ROOMS: usize = 3;
 
-/// The most temporary memory of one call: formats that want more get the chunks in batches.
+/// Maximum temporary memory of one call: formats that need more get the chunks in batches.
 const MOST_TEMPORARY: u64 = 256 << 20;
 
-/// Encodes and decodes on one device.
+/// Encodes and decodes arrays with nvCOMP on one device.
 #[derive(Debug)]
 pub struct NvCompCoder {
     context: Context,
@@ -76,23 +76,24 @@ pub struct NvCompCoder {
     found: OnceLock<Result<Arc<NvCompLibrary>, DeviceError>>,
     kernels: Kernels<()>,
     slots: Arc<Slots>,
-    marks: Arc<Marks>,
-    rooms: Scratch<Room>,
-    /// Those for several arrays. One of a shape will do: calls come behind each other on a stream.
-    batches: Scratch<Room>,
+    fences: Arc<FencePool>,
+    rooms: ScratchPieces<WorkMemory>,
+    /// Memory for several arrays. One piece per shape suffices: calls follow each other on a
+    /// stream.
+    batches: ScratchPieces<WorkMemory>,
 }
 
-/// A format of the library for one array.
+/// The functions and options of one format for one array.
 struct Format {
-    table: Table,
+    table: FormatFunctions,
     options: Pair,
     codec: NvComp,
 }
 
 impl NvCompCoder {
-    /// Loads nothing yet: that is done at the first use. `folders` are looked into first for nvCOMP
-    /// and for the compiler, such as Python's `sys.path`. Results go into `slots`, which other
-    /// codecs of the context share.
+    /// Nothing is loaded before the first use. `folders` are searched first for nvCOMP and for the
+    /// compiler, such as Python's `sys.path`. Results go into `slots`, which other codecs of the
+    /// context share.
     #[must_use]
     pub fn looking_in(context: &Context, slots: &Arc<Slots>, folders: Vec<PathBuf>) -> NvCompCoder {
         NvCompCoder {
@@ -101,16 +102,16 @@ impl NvCompCoder {
             folders,
             found: OnceLock::new(),
             slots: Arc::clone(slots),
-            marks: Marks::new(context),
-            rooms: Scratch::new(MOST_ROOMS),
-            batches: Scratch::new(1),
+            fences: FencePool::new(context),
+            rooms: ScratchPieces::new(MOST_ROOMS),
+            batches: ScratchPieces::new(1),
         }
     }
 
-    /// The library, loaded at the first call. It is looked for once.
+    /// The library, found and loaded at the first call.
     ///
     /// # Errors
-    /// When there is none that can be used, with what to install.
+    /// When no usable library is found; the text says what to install.
     pub fn loaded(&self) -> Result<Arc<NvCompLibrary>, DeviceError> {
         self.found.get_or_init(|| NvCompLibrary::find_in(&self.folders)).clone()
     }
@@ -134,10 +135,10 @@ impl NvCompCoder {
             return self.copy_out(stream, &launcher, &container, &target);
         }
         check_length(job.stored, layout)?;
-        let (slot, mark) = (self.slots.begin(1)?, self.marks.prepare()?);
+        let (slot, fence) = (self.slots.begin(1)?, self.fences.prepare()?);
         let room = self.room(stream, &format, (layout, 1), (job.target, true))?;
         let to = staged(&room, 0, &target)?;
-        // SAFETY: the caller's duty; the room is ours until the result is there.
+        // SAFETY: the caller's duty; the room has no other user until the result is present.
         unsafe {
             launcher.unpack(&room, (job.stream, job.stored), to.address())?;
             self.decompress(stream, &format, &room)?;
@@ -146,12 +147,12 @@ impl NvCompCoder {
         if room.shape.staged {
             copy::device_to_device(stream, &target, &to)?;
         }
-        let pending = slot.launched(mark.record(stream)?, 0);
+        let pending = slot.launched(fence.record(stream)?, 0);
         self.give_back(room, &pending);
         Ok(pending)
     }
 
-    /// Values that are stored as they are.
+    /// Copies values that are stored uncompressed.
     fn copy_out(
         &self,
         stream: &Stream,
@@ -159,15 +160,16 @@ impl NvCompCoder {
         container: &DeviceSpan,
         target: &DeviceSpan,
     ) -> Result<Pending, DeviceError> {
-        let (slot, mark) = (self.slots.begin(1)?, self.marks.prepare()?);
+        let (slot, fence) = (self.slots.begin(1)?, self.fences.prepare()?);
         copy::device_to_device(stream, target, &container.slice(HEAD_BYTES, target.len())?)?;
-        // SAFETY: it reads the container's head, which is there, and writes the slot.
+        // SAFETY: it reads the container's head, which is allocated, and writes the slot.
         unsafe { launcher.copied((container.address(), container.len()), &slot) }?;
-        Ok(slot.launched(mark.record(stream)?, 0))
+        Ok(slot.launched(fence.record(stream)?, 0))
     }
 
     fn foreign(&self, address: u64, len: u64) -> DeviceSpan {
-        // SAFETY: the callers of `encode` and `decode` promise that it is there for as long.
+        // SAFETY: the callers of `encode` and `decode` guarantee that it stays allocated as long as
+        // needed.
         unsafe { DeviceSpan::foreign(&self.context, address, len) }
     }
 
@@ -184,21 +186,21 @@ impl NvCompCoder {
         self.kernels.get((), "nvcomp.cu", || SOURCE)
     }
 
-    /// Memory for work on so many arrays of a layout, decoding or not; `addresses` is all of theirs
-    /// joined by `or`, for how they are aligned.
+    /// Working memory for `arrays` arrays of a layout; `addresses` is the bitwise or of all their
+    /// addresses, which shows their alignment.
     fn room(
         &self,
         stream: &Stream,
         format: &Format,
         (layout, arrays): (&NvCompLayout, u64),
         (addresses, decodes): (u64, bool),
-    ) -> Result<Room, DeviceError> {
+    ) -> Result<WorkMemory, DeviceError> {
         let count = arrays.next_power_of_two();
         let mut shape = Shape { layout: layout.clone(), decodes, staged: false, count };
         let needs = self.needs(stream, format, &shape)?;
         let of_array = if decodes { needs.alignments.output } else { needs.alignments.input };
         shape.staged = !addresses.is_multiple_of(of_array.max(1) as u64);
-        let fits = |room: &Room| room.shape.serves(&shape) && room.needs.are_like(&needs);
+        let fits = |room: &WorkMemory| room.shape.serves(&shape) && room.needs.are_like(&needs);
         self.rooms_for(count).take(stream, fits, || {
             let room = self.new_room(&shape, needs)?;
             copy::fill(stream, &room.control_span()?, 0)?;
@@ -209,38 +211,39 @@ impl NvCompCoder {
         })
     }
 
-    fn rooms_for(&self, arrays: u64) -> &Scratch<Room> {
+    fn rooms_for(&self, arrays: u64) -> &ScratchPieces<WorkMemory> {
         if arrays > 1 { &self.batches } else { &self.rooms }
     }
 
-    fn give_back(&self, room: Room, user: &Pending) {
+    fn give_back(&self, room: WorkMemory, user: &Pending) {
         self.rooms_for(room.shape.count).give(room, user);
     }
 
-    /// A room of that shape, in place of those for smaller batches. Where there is no memory for
-    /// it, what nobody uses is freed first.
-    fn new_room(&self, shape: &Shape, needs: Needs) -> Result<Room, DeviceError> {
-        // Freed behind what uses them.
+    /// Working memory of that shape, in place of pieces for smaller batches. Where memory is short,
+    /// unused pieces are freed first.
+    fn new_room(&self, shape: &Shape, needs: Needs) -> Result<WorkMemory, DeviceError> {
+        // Freed after the work that uses them.
         drop(self.batches.remove(|room, _| shape.serves(&room.shape)));
-        let make = || Room::new(&self.context, shape.clone(), needs);
+        let make = || WorkMemory::new(&self.context, shape.clone(), needs);
         match make() {
             Err(error) if error.kind() == DeviceErrorKind::OutOfMemory => {}
             made => return made,
         }
         for rooms in [&self.rooms, &self.batches] {
-            let unused = rooms.remove(|_, user| user.mark().is_done());
-            unused.into_iter().for_each(Room::free_unused);
+            let unused = rooms.remove(|_, user| user.fence().is_done());
+            unused.into_iter().for_each(WorkMemory::free_unused);
         }
         make()
     }
 
-    /// What the library says that it needs.
+    /// The sizes that the library needs.
     fn needs(&self, stream: &Stream, format: &Format, shape: &Shape) -> Result<Needs, DeviceError> {
         let _scope = self.context.enter()?;
         let (table, pair) = (&format.table, format.options);
-        let told =
+        let checked =
             |what, answer: Result<_, c_int>| answer.map_err(|code| failed(format, what, code));
-        let most = told("the size of a chunk", table.most(CHUNK as usize, pair.compress))? as u64;
+        let most =
+            checked("the size of a chunk", table.most(CHUNK as usize, pair.compress))? as u64;
         let (questions, options) = match shape.decodes {
             false => (&table.compressing, pair.compress),
             true => (&table.decompressing, pair.decompress),
@@ -250,7 +253,7 @@ impl NvCompCoder {
         let temporary = |questions: &table::Questions, options, chunks: u64| {
             let sizes = (chunks as usize, CHUNK as usize, (chunks * CHUNK) as usize);
             let answer = questions.temporary(sizes, options, stream.raw().cast());
-            told("temporary memory", answer).map(|bytes| bytes as u64)
+            checked("temporary memory", answer).map(|bytes| bytes as u64)
         };
         let mut batch = shape.chunks();
         let mut bytes = temporary(questions, options, batch)?;
@@ -264,14 +267,19 @@ impl NvCompCoder {
         Ok(Needs { stride: most.next_multiple_of(64), batch, temporary: bytes, alignments })
     }
 
-    /// Compresses chunks of zeros, which decode where those of a damaged container must not.
-    fn make_spare(&self, stream: &Stream, format: &Format, room: &Room) -> Result<(), DeviceError> {
+    /// Compresses two chunks of zeros, which are decoded in place of those of a damaged container.
+    fn make_spare(
+        &self,
+        stream: &Stream,
+        format: &Format,
+        room: &WorkMemory,
+    ) -> Result<(), DeviceError> {
         let (module, library) = (self.module()?, self.loaded()?);
         let zeros = room.zeros_span()?;
         copy::fill(stream, &zeros, 0)?;
         let launcher = Launcher::new(&module, stream, &room.shape.layout, &library);
         let _scope = self.context.enter()?;
-        // SAFETY: two chunks in our own memory, which is as long as the library says.
+        // SAFETY: two chunks in our own memory, of the length that the library requires.
         unsafe {
             launcher.spare_arrays(room, zeros.address())?;
             let code = (format.table.compress)(
@@ -297,12 +305,12 @@ impl NvCompCoder {
         &self,
         stream: &Stream,
         format: &Format,
-        (room, chunks): (&Room, u64),
+        (room, chunks): (&WorkMemory, u64),
     ) -> Result<(), DeviceError> {
         let _scope = self.context.enter()?;
         batches(room, chunks).try_for_each(|(first, count)| {
-            // SAFETY: the arrays have that many entries, and the memory is as long as the library
-            // says; the caller answers for the chunks.
+            // SAFETY: the arrays have that many entries, and the memory has the length that the
+            // library requires; the caller guarantees the chunks.
             let code = unsafe {
                 (format.table.compress)(
                     room.at.from + 8 * first,
@@ -323,12 +331,12 @@ impl NvCompCoder {
     }
 
     /// # Safety
-    /// The arrays of the room name chunks that are whole.
+    /// The arrays of the room name complete chunks.
     unsafe fn decompress(
         &self,
         stream: &Stream,
         format: &Format,
-        room: &Room,
+        room: &WorkMemory,
     ) -> Result<(), DeviceError> {
         let _scope = self.context.enter()?;
         batches(room, room.shape.chunks()).try_for_each(|(first, count)| {
@@ -358,21 +366,21 @@ impl GpuCodec for NvCompCoder {
         matches!(layout, GpuLayout::NvComp(_))
     }
 
-    /// A container holds one array.
+    /// One, because a container holds one array.
     fn most_regions(&self) -> usize {
         1
     }
 
-    fn prepare(&self, _: &[Checkpoint<'_>]) -> Result<(), DeviceError> {
+    fn prepare(&self, _: &[StoredCheckpoint<'_>]) -> Result<(), DeviceError> {
         self.loaded()?;
         self.module().map(drop)
     }
 
-    /// Neighbours of one layout share a call of the library.
+    /// Adjacent checkpoints of one layout share a call of the library.
     unsafe fn encode(
         &self,
         stream: &Stream,
-        checkpoints: &[Checkpoint<'_>],
+        checkpoints: &[StoredCheckpoint<'_>],
     ) -> Result<Vec<Pending>, DeviceError> {
         self.context.require(stream.context().ordinal(), "the stream")?;
         let layouts = checkpoints.iter().map(only).collect::<Result<Vec<_>, _>>()?;
@@ -395,7 +403,7 @@ impl GpuCodec for NvCompCoder {
         Ok(all)
     }
 
-    /// Nothing of a container that is damaged or holds something else gets to nvCOMP. Waits for the
+    /// A container that is damaged or holds something else never reaches nvCOMP. Waits for the
     /// stream if the format is Bitcomp.
     unsafe fn decode(
         &self,
@@ -413,7 +421,7 @@ impl GpuCodec for NvCompCoder {
 }
 
 /// The layout of the one array of a checkpoint.
-fn only<'a>(checkpoint: &Checkpoint<'a>) -> Result<&'a NvCompLayout, DeviceError> {
+fn only<'a>(checkpoint: &StoredCheckpoint<'a>) -> Result<&'a NvCompLayout, DeviceError> {
     match checkpoint.jobs {
         [job] => nvcomp_layout(&job.layout),
         _ => Err(other("nvCOMP takes one region for each checkpoint")),
@@ -431,13 +439,13 @@ fn other(message: &str) -> DeviceError {
     DeviceError::new(DeviceErrorKind::OutOfRange, message)
 }
 
-/// Array `index` as nvCOMP gets it: itself, or its copy in the room.
-fn staged(room: &Room, index: u64, array: &DeviceSpan) -> Result<DeviceSpan, DeviceError> {
+/// Array `index` as nvCOMP gets it: the array itself, or its aligned copy in the room.
+fn staged(room: &WorkMemory, index: u64, array: &DeviceSpan) -> Result<DeviceSpan, DeviceError> {
     if room.shape.staged { room.staged_span(index) } else { Ok(array.clone()) }
 }
 
-/// First chunk and number of chunks of each call for so many chunks.
-fn batches(room: &Room, chunks: u64) -> impl Iterator<Item = (u64, u64)> {
+/// First chunk and number of chunks of each call for `chunks` chunks.
+fn batches(room: &WorkMemory, chunks: u64) -> impl Iterator<Item = (u64, u64)> {
     let batch = room.needs.batch;
     (0..chunks).step_by(batch as usize).map(move |first| (first, batch.min(chunks - first)))
 }

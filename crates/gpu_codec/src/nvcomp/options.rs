@@ -1,6 +1,6 @@
-//! The options of nvCOMP's formats, as versions 5 and 6 take them: structures of 64 bytes that are
-//! passed by value. Version 4 had others of 4 to 24 bytes under the same names, which is why no
-//! function is called before the version is known.
+//! The options of nvCOMP's formats in versions 5 and 6: structures of 64 bytes that are passed by
+//! value. Version 4 had others of 4 to 24 bytes under the same names, so no function is called
+//! before the version is known.
 
 use unspool_codec::{Dtype, NvComp};
 
@@ -119,7 +119,7 @@ const _: () = {
     assert!(offset_of!(DecompressAns, data_type) == 4);
 };
 
-/// Options that a library takes for one array, to compress and to decompress it.
+/// The options for one array, to compress and to decompress it.
 #[derive(Clone, Copy)]
 pub(super) struct Pair {
     pub(super) compress: Options,
@@ -128,7 +128,7 @@ pub(super) struct Pair {
 
 const NONE: Options = Options { words: [0; 8] };
 
-/// The options for values of `dtype`; `None` where this version has not the format.
+/// The options for values of `dtype`; `None` where this version lacks the format.
 pub(super) fn options(major: Major, codec: NvComp, dtype: &Dtype) -> Option<Pair> {
     let plain = |compress| Some(Pair { compress, decompress: NONE });
     match codec {
@@ -149,8 +149,8 @@ pub(super) fn options(major: Major, codec: NvComp, dtype: &Dtype) -> Option<Pair
     }
 }
 
-/// The quantum for an absolute bound. The error is at most half of it, and nvCOMP takes the power
-/// of two below it.
+/// The quantum for an absolute bound. The error is at most half of it, and nvCOMP uses the largest
+/// power of two that is not above it.
 pub(super) fn delta(bound: f64) -> f64 {
     2.0 * bound
 }
@@ -160,7 +160,7 @@ fn bitcomp(data_type: i32, delta: f64, mode: i32) -> Options {
     Options { bitcomp: Bitcomp { algorithm: 0, data_type, delta, mode, reserved } }
 }
 
-/// ANS over bytes, but over what version 6 splits into exponents and mantissas by itself.
+/// ANS over bytes, except for types that version 6 splits into exponents and mantissas.
 fn ans(major: Major, dtype: &Dtype) -> Options {
     let data_type = match (major, dtype) {
         (Major::Six, Dtype::Float32) => FLOAT32,
@@ -170,7 +170,7 @@ fn ans(major: Major, dtype: &Dtype) -> Options {
     Options { ans: Ans { kind: 0, data_type, reserved: [0; 56] } }
 }
 
-/// The type is read from the stream: each version has a value of its own to say so.
+/// The type is read from the stream; each version has its own value for that.
 fn decompress_ans(major: Major) -> Options {
     let data_type = if major == Major::Six { BITS } else { CHAR };
     Options { decompress_ans: DecompressAns { backend: 0, data_type, reserved: [0; 56] } }
@@ -208,7 +208,7 @@ fn cascaded(major: Major, data_type: i32) -> Options {
     }
 }
 
-/// The unsigned integer of the items' size, or that of the parts of complex and wider ones.
+/// The unsigned integer of the items' size, or of the size of the parts of complex and wider items.
 fn unsigned(dtype: &Dtype) -> i32 {
     match dtype {
         Dtype::Complex32 => USHORT,

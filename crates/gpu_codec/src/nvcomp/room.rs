@@ -1,5 +1,5 @@
-//! The device memory that one container is made or read in: the arrays that nvCOMP wants, its
-//! temporary memory, and room for chunks before they are packed. One piece, made once for a shape.
+//! The device memory in which one container is encoded or decoded: nvCOMP's arguments, its
+//! temporary memory, and space for chunks before they are packed. One piece, made once per shape.
 
 use super::layout::{CHUNK, NvCompLayout};
 use super::table::Alignments;
@@ -8,70 +8,70 @@ use unspool_cuda::DeviceError;
 use unspool_cuda::DeviceMemory;
 use unspool_cuda::DeviceSpan;
 
-/// Bytes of the kernels' `Control`, with room to a multiple of 64.
+/// Bytes of the kernels' `Control`, rounded up to a multiple of 64.
 const CONTROL_BYTES: u64 = 64;
-/// Every part begins at a multiple of this.
+/// Alignment of every part.
 const ALIGNMENT: u64 = 256;
-/// Where the spare chunks begin behind their two lengths.
+/// Offset of the spare chunks, which follow their two lengths.
 const SPARE_AT: u64 = 64;
 
-/// What a piece is good for.
+/// What a piece can be used for.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) struct Shape {
     pub(super) layout: NvCompLayout,
-    /// Whether it is for decoding.
+    /// Whether it is used for decoding.
     pub(super) decodes: bool,
-    /// Whether values pass through it because an array is not aligned.
+    /// Whether values are copied into it because an array is not aligned.
     pub(super) staged: bool,
-    /// For how many arrays of that layout; a power of two.
+    /// Number of arrays of that layout; a power of two.
     pub(super) count: u64,
 }
 
-/// Lengths of what depends on the library.
+/// Sizes that depend on the library.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Needs {
     /// Bytes from one chunk's output to the next.
     pub(super) stride: u64,
-    /// Chunks of one call, and its temporary memory.
+    /// Chunks of one call, and the size of its temporary memory.
     pub(super) batch: u64,
     pub(super) temporary: u64,
     pub(super) alignments: Alignments,
 }
 
 impl Needs {
-    /// Whether a piece that was made for one fits the other: the memory for a larger batch is
-    /// enough for a smaller one.
+    /// Whether a piece that was made for one serves the other: memory for a larger batch also
+    /// serves a smaller one.
     pub(super) fn are_like(&self, other: &Needs) -> bool {
         (self.stride, self.alignments) == (other.stride, other.alignments)
     }
 }
 
-/// One piece of memory, and where its parts are.
+/// One piece of memory and the addresses of its parts.
 #[derive(Debug)]
-pub(super) struct Room {
+pub(super) struct WorkMemory {
     pub(super) shape: Shape,
     pub(super) needs: Needs,
-    pub(super) at: Parts,
+    pub(super) at: WorkParts,
     memory: DeviceMemory,
 }
 
 /// Addresses of the parts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Parts {
-    /// What kernels share about each array.
+pub(super) struct WorkParts {
+    /// State that kernels share about each array.
     control: u64,
-    /// Addresses of the chunks that are read, and their bytes.
+    /// Addresses and lengths of the chunks that are read.
     pub(super) from: u64,
     pub(super) lengths: u64,
-    /// Room for each decoded chunk.
+    /// Sizes of the decoded chunks.
     pub(super) rooms: u64,
-    /// Bytes of what was made of each chunk, addresses to which chunks go, and how that went.
+    /// Sizes of the resulting chunks, their addresses, and their statuses.
     pub(super) found: u64,
     pub(super) to: u64,
     pub(super) statuses: u64,
-    /// Bytes of the two spare chunks; these follow.
+    /// Sizes of the two spare chunks, which follow.
     pub(super) spare: u64,
-    /// What the library works in.
+    /// Temporary memory of the library.
     pub(super) temporary: u64,
     /// Compressed chunks, `stride` apart.
     pub(super) outputs: u64,
@@ -81,7 +81,7 @@ pub(super) struct Parts {
 }
 
 impl Shape {
-    /// Whether a piece for `self` is good for `other` too.
+    /// Whether a piece for `self` also serves `other`.
     pub(super) fn serves(&self, other: &Shape) -> bool {
         let alike = (self.decodes, self.staged) == (other.decodes, other.staged);
         alike && self.layout == other.layout && self.count >= other.count
@@ -98,9 +98,9 @@ impl Shape {
     }
 }
 
-impl Parts {
-    /// From the address `first` on.
-    fn of(first: u64, shape: &Shape, needs: &Needs) -> Parts {
+impl WorkParts {
+    /// The parts of a piece at the address `first`.
+    fn of(first: u64, shape: &Shape, needs: &Needs) -> WorkParts {
         let (chunks, mut end) = (shape.chunks(), 0u64);
         let mut next = |bytes: u64| {
             let begin = end.next_multiple_of(ALIGNMENT);
@@ -108,7 +108,7 @@ impl Parts {
             first + begin
         };
         let spare = if shape.decodes { SPARE_AT + 2 * needs.stride + 2 * CHUNK } else { 0 };
-        Parts {
+        WorkParts {
             control: next(CONTROL_BYTES * shape.count),
             from: next(8 * chunks.max(2)),
             lengths: next(8 * chunks.max(2)),
@@ -125,19 +125,23 @@ impl Parts {
     }
 }
 
-impl Room {
-    pub(super) fn new(context: &Context, shape: Shape, needs: Needs) -> Result<Room, DeviceError> {
-        let memory = DeviceMemory::new(context, Parts::of(0, &shape, &needs).end)?;
-        let at = Parts::of(memory.span().address(), &shape, &needs);
-        Ok(Room { shape, needs, at, memory })
+impl WorkMemory {
+    pub(super) fn new(
+        context: &Context,
+        shape: Shape,
+        needs: Needs,
+    ) -> Result<WorkMemory, DeviceError> {
+        let memory = DeviceMemory::new(context, WorkParts::of(0, &shape, &needs).end)?;
+        let at = WorkParts::of(memory.span().address(), &shape, &needs);
+        Ok(WorkMemory { shape, needs, at, memory })
     }
 
-    /// Frees it at once: nobody uses it any more.
+    /// Frees it at once: it has no users left.
     pub(super) fn free_unused(self) {
         self.memory.free_unused();
     }
 
-    /// What kernels share about array `index`.
+    /// Address of the shared state of array `index`.
     pub(super) fn control(&self, index: u64) -> u64 {
         self.at.control + CONTROL_BYTES * index
     }
@@ -147,12 +151,12 @@ impl Room {
         self.at.spare + SPARE_AT
     }
 
-    /// What has to be 0 before the first use.
+    /// The memory that has to be 0 before the first use.
     pub(super) fn control_span(&self) -> Result<DeviceSpan, DeviceError> {
         self.span(self.at.control, CONTROL_BYTES * self.shape.count)
     }
 
-    /// Two chunks of zeros, of which the spare ones are made.
+    /// Two chunks of zeros, from which the spare ones are made.
     pub(super) fn zeros_span(&self) -> Result<DeviceSpan, DeviceError> {
         self.span(self.spare_chunks() + 2 * self.needs.stride, 2 * CHUNK)
     }

@@ -1,5 +1,5 @@
-//! The functions of nvCOMP, one table for each format. Names are looked up only when the version is
-//! known to be one whose signatures are these.
+//! The functions of nvCOMP, one table for each format. Names are looked up only for versions that
+//! are known to have these signatures.
 
 use std::ffi::{c_int, c_void};
 
@@ -17,7 +17,7 @@ pub(super) enum Major {
     Six,
 }
 
-/// What buffers have to be multiples of.
+/// Required alignments of buffers.
 #[repr(C)]
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct Alignments {
@@ -26,7 +26,7 @@ pub(super) struct Alignments {
     pub(super) temporary: usize,
 }
 
-/// Addresses on the device, as numbers.
+/// An address on the device.
 pub(super) type Address = u64;
 
 type GetAlignments = unsafe extern "C" fn(Options, *mut Alignments) -> c_int;
@@ -35,8 +35,8 @@ type GetTemporary5 = unsafe extern "C" fn(usize, usize, Options, *mut usize, usi
 type GetTemporary6 =
     unsafe extern "C" fn(usize, usize, Options, *mut usize, usize, *mut c_void) -> c_int;
 
-/// Chunks, their bytes, the most of these, their number, temporary memory and its bytes, outputs,
-/// their bytes, options, statuses, stream.
+/// Parameters: chunks, their sizes, the maximum size, the number of chunks, temporary memory and
+/// its size, outputs, their sizes, options, statuses, stream.
 pub(super) type Compress = unsafe extern "C" fn(
     Address,
     Address,
@@ -51,8 +51,8 @@ pub(super) type Compress = unsafe extern "C" fn(
     *mut c_void,
 ) -> c_int;
 
-/// Chunks, their bytes, room for each, bytes found, their number, temporary memory and its bytes,
-/// outputs, options, statuses, stream.
+/// Parameters: chunks, their sizes, space for each, resulting sizes, the number of chunks,
+/// temporary memory and its size, outputs, options, statuses, stream.
 pub(super) type Decompress = unsafe extern "C" fn(
     Address,
     Address,
@@ -73,7 +73,7 @@ enum GetTemporary {
     Six(GetTemporary6),
 }
 
-/// The functions of one format in one direction, but for the one that does it.
+/// The functions that report requirements of one format in one direction.
 #[derive(Clone, Copy)]
 pub(super) struct Questions {
     alignments: GetAlignments,
@@ -82,7 +82,7 @@ pub(super) struct Questions {
 
 /// The functions of one format.
 #[derive(Clone, Copy)]
-pub(super) struct Table {
+pub(super) struct FormatFunctions {
     pub(super) compressing: Questions,
     pub(super) decompressing: Questions,
     most: GetMost,
@@ -90,18 +90,18 @@ pub(super) struct Table {
     pub(super) decompress: Decompress,
 }
 
-/// What a call answers: 0, or `nvcompStatus_t`.
+/// The result of a call: 0, or `nvcompStatus_t`.
 pub(super) type Status<T> = Result<T, c_int>;
 
 impl Questions {
     pub(super) fn alignments(&self, options: Options) -> Status<Alignments> {
         let mut answer = Alignments::default();
-        // SAFETY: a valid place, and options as this version has them.
+        // SAFETY: a valid place, and options of this version.
         status(unsafe { (self.alignments)(options, &raw mut answer) }).map(|()| answer)
     }
 
-    /// Bytes of temporary memory for so many chunks of at most so many bytes, and all of them.
-    /// The context has to be current.
+    /// Size of the temporary memory for `chunks` chunks of at most `chunk` bytes, `all` bytes in
+    /// total. The context has to be current.
     pub(super) fn temporary(
         &self,
         (chunks, chunk, all): (usize, usize, usize),
@@ -109,7 +109,7 @@ impl Questions {
         stream: *mut c_void,
     ) -> Status<usize> {
         let mut bytes = 0;
-        // SAFETY: a valid place, and options as this version has them; nothing is enqueued.
+        // SAFETY: a valid place, and options of this version; nothing is enqueued.
         status(unsafe {
             match self.temporary {
                 GetTemporary::Five(get) => get(chunks, chunk, options, &raw mut bytes, all),
@@ -120,16 +120,20 @@ impl Questions {
     }
 }
 
-impl Table {
+impl FormatFunctions {
     /// `None` where the library lacks a function of the format.
     ///
     /// # Safety
     /// `library` is nvCOMP of the version `major`.
-    pub(super) unsafe fn find(library: &Library, major: Major, codec: NvComp) -> Option<Table> {
+    pub(super) unsafe fn find(
+        library: &Library,
+        major: Major,
+        codec: NvComp,
+    ) -> Option<FormatFunctions> {
         let format = name(codec)?;
         let full = |what: &str| format!("nvcompBatched{format}{what}");
         let sizes = if major == Major::Six { "GetTempSize" } else { "GetTempSizeAsync" };
-        // SAFETY: the types are those of the headers of this version, as the caller says.
+        // SAFETY: the types are those of the headers of this version, as the caller guarantees.
         unsafe {
             let questions = |way: &str| {
                 let temporary = full(&format!("{way}{sizes}"));
@@ -141,7 +145,7 @@ impl Table {
                     },
                 })
             };
-            Some(Table {
+            Some(FormatFunctions {
                 compressing: questions("Compress")?,
                 decompressing: questions("Decompress")?,
                 most: symbol(library, &full("CompressGetMaxOutputChunkSize"))?,
@@ -151,15 +155,15 @@ impl Table {
         }
     }
 
-    /// The most bytes that a chunk of so many can become.
+    /// Maximum size of a compressed chunk of `chunk` bytes.
     pub(super) fn most(&self, chunk: usize, options: Options) -> Status<usize> {
         let mut bytes = 0;
-        // SAFETY: a valid place, and options as this version has them.
+        // SAFETY: a valid place, and options of this version.
         status(unsafe { (self.most)(chunk, options, &raw mut bytes) }).map(|()| bytes)
     }
 }
 
-/// What the format is called in the names of its functions.
+/// The format in the names of the functions.
 fn name(codec: NvComp) -> Option<&'static str> {
     match codec {
         NvComp::Bitcomp | NvComp::BitcompLossy(_) => Some("Bitcomp"),

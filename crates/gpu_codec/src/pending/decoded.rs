@@ -1,30 +1,30 @@
-//! What comes of decoding on the device: nothing, or a stream that is damaged.
+//! The status of decoding on the device: success, or a damaged stream.
 
 use std::time::{Duration, Instant};
 
 use super::{EncodeErrorKind, Pending};
 use unspool_cuda::{DeviceError, DeviceErrorKind};
 
-/// Streams that are being decoded. Nothing has to be done with it: what a damaged stream leaves
-/// behind is in the array alone, and unspecified.
+/// The status of streams that are being decoded. It may be ignored: the damage is confined to the
+/// array, whose content is then unspecified.
 #[derive(Clone, Debug)]
 pub struct DecodeStatus(Vec<Pending>);
 
 impl DecodeStatus {
-    /// Of launches whose slots say `REFUSED` when a stream is damaged.
+    /// The status of launches whose slots say `REFUSED` when a stream is damaged.
     pub(crate) fn new(launches: Vec<Pending>) -> DecodeStatus {
         DecodeStatus(launches)
     }
 
-    /// Whether all streams were whole, or `None` while the device has not said it. Makes no call of
-    /// the driver.
+    /// Whether all streams were intact, or `None` while the device has not finished. Makes no call
+    /// of the driver.
     #[must_use]
     pub fn try_result(&self) -> Option<Result<(), DeviceError>> {
         let known: Option<Vec<_>> = self.0.iter().map(Pending::try_result).collect();
         Some(known?.into_iter().try_for_each(|result| result.map(drop)).map_err(refusal))
     }
 
-    /// The same, after at most `limit`.
+    /// As [`try_result`](Self::try_result), waiting at most `limit`.
     ///
     /// # Errors
     /// When a stream is damaged, the device failed, or the limit has passed.
@@ -35,7 +35,7 @@ impl DecodeStatus {
         launches.try_for_each(|launch| launch.wait(left()).map(drop)).map_err(refusal)
     }
 
-    /// Why nothing will be told any more: the device has failed. Asks the driver.
+    /// Why no status will follow: the device has failed. Makes calls of the driver.
     #[must_use]
     pub fn failure(&self) -> Option<DeviceError> {
         self.0.iter().find_map(Pending::failure).map(refusal)

@@ -1,6 +1,6 @@
-//! What encoders on the device hand back before they are done: a [`Pending`] for each checkpoint,
-//! whose result the device itself writes to host memory. To look at it costs two loads and no call
-//! of the driver; nobody waits for the device to learn a size.
+//! The pending result of an asynchronous encoder: a [`Pending`] for each checkpoint, whose result
+//! the device itself writes to host memory. Polling it costs two loads and no call of the driver;
+//! no thread waits for the device to learn a size.
 
 mod decoded;
 mod result;
@@ -9,7 +9,7 @@ mod slots;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use unspool_cuda::Mark;
+use unspool_cuda::Fence;
 use unspool_cuda::Stream;
 use unspool_cuda::{DeviceError, DeviceErrorKind};
 use unspool_cuda::{Poll, wait_for};
@@ -19,61 +19,61 @@ pub use result::{CheckpointResult, EncodeError, EncodeErrorKind, JobResult};
 pub(crate) use slots::Slot;
 pub use slots::Slots;
 
-use slots::Place;
+use slots::LaunchedSlot;
 
-/// Where a checkpoint begins.
+/// The begin of a checkpoint.
 #[derive(Clone, Copy, Debug)]
 pub enum Start<'a> {
     /// At this address of the device, a multiple of 64.
     At(u64),
-    /// Where the checkpoint of `pending` ends, rounded up to a multiple of `align`, a power of
-    /// two from 64 on. The device reads that itself, so the host need not know it.
+    /// Where the checkpoint of `pending` ends, rounded up to a multiple of `align`, a power of two
+    /// from 64 on. The device reads that itself, so the host need not know it.
     After {
-        /// What it begins behind. Its limit must not be above that of this one.
+        /// The checkpoint before, whose limit is at most the limit of this one.
         pending: &'a Pending,
-        /// The unit of addresses.
+        /// Alignment of the begin.
         align: u64,
     },
-    /// As `After`, behind the one before it in the same call.
+    /// As `After`, for the checkpoint before it in the same call.
     Next {
-        /// The unit of addresses.
+        /// Alignment of the begin.
         align: u64,
     },
 }
 
-/// A checkpoint that is being encoded. Clones name the same one.
+/// A checkpoint in flight. Clones share one result.
 #[derive(Clone, Debug)]
-pub struct Pending(Arc<Inner>);
+pub struct Pending(Arc<PendingInner>);
 
 #[derive(Debug)]
-struct Inner {
-    place: Arc<Place>,
-    mark: Mark,
-    /// The address at or beyond which nothing is written.
+struct PendingInner {
+    place: Arc<LaunchedSlot>,
+    fence: Fence,
+    /// The end of the memory that may be written.
     limit: u64,
-    /// The result, once it was read.
+    /// The result, after it was read once.
     known: OnceLock<Result<CheckpointResult, EncodeError>>,
 }
 
 impl Pending {
-    pub(super) fn new(place: Arc<Place>, mark: Mark, limit: u64) -> Pending {
-        Pending(Arc::new(Inner { place, mark, limit, known: OnceLock::new() }))
+    pub(super) fn new(place: Arc<LaunchedSlot>, fence: Fence, limit: u64) -> Pending {
+        Pending(Arc::new(PendingInner { place, fence, limit, known: OnceLock::new() }))
     }
 
     /// The result, or `None` while the device has not written it. Makes no call of the driver, so
-    /// it does not notice a device that has failed: [`wait`](Self::wait) does.
+    /// it does not notice that the device has failed: [`wait`](Self::wait) does.
     #[must_use]
     pub fn try_result(&self) -> Option<Result<CheckpointResult, EncodeError>> {
         if let Some(known) = self.0.known.get() {
             return Some(known.clone());
         }
         let words = self.0.place.words()?;
-        // What it began behind is not read any more.
+        // The record of the checkpoint before is not read any more.
         self.0.place.release_before();
         Some(self.0.known.get_or_init(|| result::read(&words, self.0.limit)).clone())
     }
 
-    /// The result, after at most `limit`.
+    /// The result, waiting at most `limit`.
     ///
     /// # Errors
     /// When the checkpoint could not be encoded, the device failed, or the limit has passed.
@@ -91,8 +91,8 @@ impl Pending {
                     "the encoder ended without a result",
                 ));
             }
-            match self.0.mark.poll() {
-                // The result is there by now, if it ever will be.
+            match self.0.fence.poll() {
+                // The launch is done: the result is present now, or there will be none.
                 Poll::Done => {
                     last_look = true;
                     Poll::NotYet
@@ -104,30 +104,30 @@ impl Pending {
         result.unwrap_or_else(|| Err(EncodeError::lost()))
     }
 
-    /// Why there will be no result: the device has failed. Asks the driver.
+    /// Why there will be no result: the device has failed. Makes calls of the driver.
     #[must_use]
     pub fn failure(&self) -> Option<EncodeError> {
         if self.try_result().is_some() {
             return None;
         }
-        match self.0.mark.poll() {
+        match self.0.fence.poll() {
             Poll::Failed(cause) => Some(cause.into()),
-            // Done without a result: it is there now, or never will be.
+            // The launch is done: the result is present now, or there will be none.
             Poll::Done => self.try_result().is_none().then(EncodeError::lost),
             Poll::NotYet => None,
         }
     }
 
-    /// The address at or beyond which nothing is written.
+    /// The end of the memory that may be written.
     #[must_use]
     pub fn limit(&self) -> u64 {
         self.0.limit
     }
 
-    /// A mark behind the launch: work that waits for it finds the checkpoint encoded.
+    /// A fence after the launch: work that waits for it finds the checkpoint encoded.
     #[must_use]
-    pub fn mark(&self) -> &Mark {
-        &self.0.mark
+    pub fn fence(&self) -> &Fence {
+        &self.0.fence
     }
 
     /// Keeps the record of this checkpoint in place until `slot` is done.
@@ -135,11 +135,11 @@ impl Pending {
         slot.keep(&self.0.place);
     }
 
-    /// Lets what is enqueued on `stream` from now on find the record of this checkpoint, and keeps
-    /// that in place for `slot`. Costs nothing where the host knows already that it is there.
+    /// Makes work that is enqueued on `stream` later see the record of this checkpoint, and keeps
+    /// the record in place for `slot`. Enqueues nothing if the host knows the launch to be done.
     pub(crate) fn lead(&self, stream: &Stream, slot: &mut Slot) -> Result<u64, DeviceError> {
         if self.0.place.words().is_none() {
-            stream.wait_for(&self.0.mark)?;
+            stream.wait_for(&self.0.fence)?;
         }
         self.stay_for(slot);
         Ok(self.0.place.record())

@@ -1,18 +1,18 @@
-//! What the device writes about an encoded checkpoint, and how it is read.
+//! The result of an encoded checkpoint as the device writes it, and how it is read.
 //!
 //! In mapped pinned memory, words of 64 bits (a C struct of `u64`, little endian):
 //!
-//! - 0: the sequence number of the slot, written last and with a fence of the system before it;
+//! - 0: the sequence number of the slot, written last, after a system-wide memory fence;
 //! - 1: [`DONE`], [`OVERFLOW`] or [`REFUSED`];
 //! - 2: the address at which the checkpoint begins;
 //! - 3: its bytes, from there to the end of its last job (also when that was too much);
 //! - from 4 + 6 j, of job j: offset from the begin, stored bytes, largest error (`f64`), sum of the
 //!   squared errors (`f64`), values, outliers.
 //!
-//! And for what is placed behind it, in device memory, a record of four words: where it ends (not
-//! aligned), where it begins, word 1 from above, and two counters of 32 bits for kernels, which are
-//! 0 between launches. A checkpoint that does not fit ends at its limit, so that what follows finds
-//! its own room untouched.
+//! For the checkpoint after it, the device writes a record of four words in device memory: where
+//! this one ends (not aligned), where it begins, word 1 from above, and two counters of 32 bits for
+//! kernels, which are 0 between launches. A checkpoint that does not fit ends at its limit, so that
+//! its successor still has its own room.
 
 use std::fmt;
 
@@ -20,58 +20,58 @@ use unspool_codec::Achieved;
 
 use unspool_cuda::{Bytes, DeviceError, DeviceErrorKind};
 
-/// The checkpoint is there.
+/// The checkpoint was encoded.
 pub(super) const DONE: u64 = 0;
-/// It would have ended beyond its limit.
+/// The checkpoint does not fit below its limit.
 pub(super) const OVERFLOW: u64 = 1;
-/// The codec takes no such values.
+/// The codec does not take the values.
 pub(super) const REFUSED: u64 = 2;
 
-/// Words of a slot before those of its jobs, and of each job.
+/// Words of a slot before those of its jobs, and words of each job.
 pub(super) const HEAD_WORDS: usize = 4;
 pub(super) const JOB_WORDS: usize = 6;
 
-/// The words of a slot behind the first one.
+/// The words of a slot after the first one.
 pub(super) type Words = Vec<u64>;
 
-/// Where an encoded checkpoint lies.
+/// Place and parts of an encoded checkpoint.
 #[derive(Clone, PartialEq, Debug)]
 pub struct CheckpointResult {
     /// The address of its first byte.
     pub start: u64,
     /// Bytes from there to the end of the last job.
     pub bytes: u64,
-    /// One for each job, in their order.
+    /// One result for each job, in their order.
     pub jobs: Vec<JobResult>,
 }
 
-/// One job of an encoded checkpoint.
+/// Place and error of one job of an encoded checkpoint.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct JobResult {
     /// Bytes from the begin of the checkpoint.
     pub offset: u64,
-    /// Bytes that it takes.
+    /// Stored bytes.
     pub stored: u64,
-    /// The error that was made; 0 for bytes that were copied.
+    /// The error of the values; 0 for bytes that were copied.
     pub achieved: Achieved,
 }
 
-/// A checkpoint that is not there.
+/// The error of a checkpoint that was not encoded.
 #[derive(Clone, Debug)]
 pub struct EncodeError {
     kind: EncodeErrorKind,
     error: DeviceError,
 }
 
-/// Why a checkpoint is not there.
+/// The kind of an [`EncodeError`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum EncodeErrorKind {
-    /// It would have ended beyond its limit; nothing was written there.
+    /// The checkpoint does not fit below its limit; nothing was written beyond it.
     Overflow,
-    /// The codec takes no such values.
+    /// The codec does not take the values.
     Refused,
-    /// The device failed, or the wait for it has passed its limit.
+    /// The device failed, or the limit of the wait has passed.
     Device,
 }
 
@@ -85,13 +85,13 @@ impl EncodeError {
         DeviceError::new(DeviceErrorKind::Kernel, message).into()
     }
 
-    /// Why.
+    /// The kind of the error.
     #[must_use]
     pub fn kind(&self) -> EncodeErrorKind {
         self.kind
     }
 
-    /// The same as an error of the device.
+    /// The same error as an error of the device.
     #[must_use]
     pub fn into_device_error(self) -> DeviceError {
         self.error
@@ -116,7 +116,7 @@ impl std::error::Error for EncodeError {
     }
 }
 
-/// The result that the words of a slot tell; nothing is at or beyond `limit`.
+/// Reads the words of a slot; nothing was written at or beyond `limit`.
 pub(super) fn read(words: &Words, limit: u64) -> Result<CheckpointResult, EncodeError> {
     let [status, start, bytes, jobs @ ..] = words.as_slice() else {
         return Err(EncodeError::lost());
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn what_did_not_fit_tells_how_much_it_would_have_taken() {
+    fn what_did_not_fit_says_how_much_it_would_have_taken() {
         let error = read(&vec![OVERFLOW, 0x1000, 4096], 0x1400).unwrap_err();
         assert_eq!(error.kind(), EncodeErrorKind::Overflow);
         assert!(error.to_string().contains("takes 4 KiB and has room for 1 KiB"), "{error}");

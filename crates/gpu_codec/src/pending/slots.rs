@@ -1,6 +1,6 @@
-//! Places for results: mapped pinned memory that the device writes and the host reads, and a record
-//! in device memory for whatever is placed behind. Made in chunks and used again, so that a launch
-//! allocates nothing in the long run.
+//! Slots for results: mapped pinned memory that the device writes and the host reads, each with a
+//! record in device memory for the next checkpoint. They are allocated in chunks and reused, so
+//! that a launch rarely allocates.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -9,7 +9,7 @@ use super::Pending;
 use super::result::{HEAD_WORDS, JOB_WORDS, Words};
 use unspool_cuda::Context;
 use unspool_cuda::DeviceError;
-use unspool_cuda::Mark;
+use unspool_cuda::Fence;
 use unspool_cuda::Stream;
 use unspool_cuda::copy;
 use unspool_cuda::{DeviceMemory, PinnedMemory};
@@ -25,22 +25,22 @@ const SMALLEST: usize = 64;
 /// Words of a chunk, unless one slot needs more.
 const CHUNK_WORDS: usize = 8192;
 
-/// Slots of one context.
+/// The slots of one context.
 #[derive(Debug)]
 pub struct Slots {
     context: Context,
     next: AtomicU64,
-    state: Mutex<State>,
+    state: Mutex<SlotsState>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct SlotsState {
     free: Vec<Spot>,
-    /// Those that nobody names any more but the device may still write.
-    unfinished: Vec<Lease>,
+    /// Slots that have no user any more but that the device may still write.
+    unfinished: Vec<SlotLease>,
 }
 
-/// Memory of slots of one size.
+/// Memory for slots of one size.
 #[derive(Debug)]
 struct Chunk {
     pinned: PinnedMemory,
@@ -58,12 +58,13 @@ struct Spot {
     cleared: bool,
 }
 
-/// A slot in use: what it will be numbered when it is done, and what it begins behind.
+/// A slot in use: the sequence number that will show that it is done, and the slot of the
+/// checkpoint before.
 #[derive(Debug)]
-struct Lease {
+struct SlotLease {
     spot: Spot,
     sequence: u64,
-    before: Option<Arc<Place>>,
+    before: Option<Arc<LaunchedSlot>>,
 }
 
 impl Chunk {
@@ -99,29 +100,29 @@ impl Spot {
     }
 }
 
-impl Lease {
-    /// Whether the device has written all of it.
+impl SlotLease {
+    /// Whether the device has written the whole result.
     fn is_done(&self) -> bool {
         self.spot.word(0, Ordering::Acquire) == self.sequence
     }
 }
 
 impl Slots {
-    /// No slots yet.
+    /// An empty set of slots.
     #[must_use]
     pub fn new(context: &Context) -> Arc<Slots> {
         let (next, state) = (AtomicU64::new(1), Mutex::default());
         Arc::new(Slots { context: context.clone(), next, state })
     }
 
-    /// A slot for so many jobs.
+    /// A slot for a checkpoint of `jobs` jobs.
     pub(crate) fn begin(self: &Arc<Slots>, jobs: usize) -> Result<Slot, DeviceError> {
         let words = (HEAD_WORDS + JOB_WORDS * jobs).next_power_of_two().max(SMALLEST);
-        self.settle();
+        self.report_done();
         let kept = self.take(words);
         let spot = kept.map_or_else(|| self.make(words), Ok)?;
         let sequence = self.next.fetch_add(1, Ordering::Relaxed);
-        let lease = Lease { spot, sequence, before: None };
+        let lease = SlotLease { spot, sequence, before: None };
         Ok(Slot { lease: Some(lease), jobs, slots: Arc::clone(self) })
     }
 
@@ -131,7 +132,7 @@ impl Slots {
         Some(state.free.swap_remove(index))
     }
 
-    /// A new chunk, all but one slot of which are free.
+    /// Allocates a chunk; all its slots but the returned one are free.
     fn make(&self, words: usize) -> Result<Spot, DeviceError> {
         let chunk = Arc::new(Chunk::new(&self.context, words)?);
         let others = (1..chunk.count()).map(|index| Spot {
@@ -143,8 +144,8 @@ impl Slots {
         Ok(Spot { chunk, index: 0, cleared: false })
     }
 
-    /// Takes back what the device has finished meanwhile.
-    fn settle(&self) {
+    /// Frees the slots that the device has finished meanwhile.
+    fn report_done(&self) {
         let mut done = Vec::new();
         let mut state = self.state();
         let mut index = 0;
@@ -157,11 +158,11 @@ impl Slots {
         }
         state.free.extend(done.iter().map(|lease| lease.spot.clone()));
         drop(state);
-        // What they began behind comes back here as well, so not under the lock.
+        // Dropped without the lock: this also returns the slots that they kept.
         drop(done);
     }
 
-    fn take_back(&self, lease: Lease) -> Option<Arc<Place>> {
+    fn take_back(&self, lease: SlotLease) -> Option<Arc<LaunchedSlot>> {
         let mut state = self.state();
         if lease.is_done() {
             state.free.push(lease.spot);
@@ -171,37 +172,37 @@ impl Slots {
         None
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, SlotsState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// A slot for a launch that is being prepared.
+/// A slot of a launch that is being prepared.
 #[derive(Debug)]
 pub(crate) struct Slot {
     /// Present until it is launched or dropped.
-    lease: Option<Lease>,
+    lease: Option<SlotLease>,
     jobs: usize,
     slots: Arc<Slots>,
 }
 
 impl Slot {
-    fn lease(&self) -> &Lease {
+    fn lease(&self) -> &SlotLease {
         self.lease.as_ref().expect("a lease until it is launched")
     }
 
-    /// Where the device writes the result: the layout is in [`super::result`].
+    /// The address of the result, which the device writes: the layout is in [`super::result`].
     pub(crate) fn address(&self) -> u64 {
         self.lease().spot.first().addr() as u64
     }
 
-    /// Where the device writes the record, in its own memory.
+    /// The address of the record in device memory.
     pub(crate) fn record(&self) -> u64 {
         self.lease().spot.record()
     }
 
-    /// The address of two counters of 32 bits in device memory that are 0 behind what is on
-    /// `stream`; the kernel leaves them so.
+    /// The address of two 32-bit counters in device memory that are 0 after what is on `stream`;
+    /// the kernel resets them to 0.
     pub(crate) fn counters(&mut self, stream: &Stream) -> Result<u64, DeviceError> {
         let Some(lease) = &mut self.lease else { return Ok(0) };
         let offset = (lease.spot.index as u64 + 1) * RECORD_BYTES - COUNTER_BYTES;
@@ -213,27 +214,27 @@ impl Slot {
         Ok(span.address())
     }
 
-    /// What the device writes into the first word when all others are written.
+    /// The number that the device writes into the first word after all others.
     pub(crate) fn sequence(&self) -> u64 {
         self.lease().sequence
     }
 
-    /// Keeps the record of `before` until this slot is done.
-    pub(super) fn keep(&mut self, before: &Arc<Place>) {
+    /// Keeps the record of `before` allocated until this slot is done.
+    pub(super) fn keep(&mut self, before: &Arc<LaunchedSlot>) {
         if let Some(lease) = &mut self.lease {
             lease.before = Some(Arc::clone(before));
         }
     }
 
-    /// It was launched, and `mark` is behind the launch; nothing will be at or beyond `limit`.
-    pub(crate) fn launched(mut self, mark: Mark, limit: u64) -> Pending {
+    /// The result of a launch before `fence` that writes nothing at or beyond `limit`.
+    pub(crate) fn launched(mut self, fence: Fence, limit: u64) -> Pending {
         let lease = Mutex::new(self.lease.take());
-        let place = Place { lease, jobs: self.jobs, slots: Arc::clone(&self.slots) };
-        Pending::new(Arc::new(place), mark, limit)
+        let place = LaunchedSlot { lease, jobs: self.jobs, slots: Arc::clone(&self.slots) };
+        Pending::new(Arc::new(place), fence, limit)
     }
 
-    /// It may have been launched, and nobody will ask: its memory stays until the device is known
-    /// to have written it.
+    /// Gives up a slot that may have been launched: its memory stays allocated until the device is
+    /// known to have written it.
     pub(crate) fn abandon(mut self) {
         if let Some(lease) = self.lease.take() {
             self.slots.take_back(lease);
@@ -252,15 +253,15 @@ impl Drop for Slot {
 
 /// A slot that was launched, and its record.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub(crate) struct LaunchedSlot {
     /// Present until the drop.
-    lease: Mutex<Option<Lease>>,
+    lease: Mutex<Option<SlotLease>>,
     jobs: usize,
     slots: Arc<Slots>,
 }
 
-impl Place {
-    /// The words behind the first, once the device has written them.
+impl LaunchedSlot {
+    /// The words after the first one, once the device has written them.
     pub(super) fn words(&self) -> Option<Words> {
         let lease = self.lease.lock().unwrap_or_else(PoisonError::into_inner);
         let lease = lease.as_ref().filter(|lease| lease.is_done())?;
@@ -268,13 +269,13 @@ impl Place {
         Some((1..end).map(|index| lease.spot.word(index, Ordering::Relaxed)).collect())
     }
 
-    /// Address of the record.
+    /// The address of the record.
     pub(super) fn record(&self) -> u64 {
         let lease = self.lease.lock().unwrap_or_else(PoisonError::into_inner);
         lease.as_ref().map_or(0, |lease| lease.spot.record())
     }
 
-    /// What it began behind is not needed any more.
+    /// Releases the record of the checkpoint before.
     pub(super) fn release_before(&self) {
         let mut lease = self.lease.lock().unwrap_or_else(PoisonError::into_inner);
         let before = lease.as_mut().and_then(|lease| lease.before.take());
@@ -282,15 +283,15 @@ impl Place {
         drop(before);
     }
 
-    fn end(&mut self) -> Option<Arc<Place>> {
+    fn end(&mut self) -> Option<Arc<LaunchedSlot>> {
         let lease = self.lease.get_mut().unwrap_or_else(PoisonError::into_inner).take()?;
         self.slots.take_back(lease)
     }
 }
 
-impl Drop for Place {
+impl Drop for LaunchedSlot {
     fn drop(&mut self) {
-        // A loop: the chain may be long, and a drop within a drop needs stack.
+        // A loop and not a recursion: the chain may be long, and nested drops use stack.
         let mut before = self.end();
         while let Some(mut place) = before.and_then(Arc::into_inner) {
             before = place.end();

@@ -1,5 +1,5 @@
-//! Decoding: every offset is checked on the device against what the host knows of the array before
-//! it is used.
+//! Decoding: the device checks every offset against the known layout of the array before it uses
+//! the offset.
 
 use std::ffi::c_void;
 
@@ -12,8 +12,8 @@ use super::parts::{has_variants, is_worth_a_variant};
 use super::plan::{cut, piece};
 use super::words::{DecodeLaunch, PIECES, Piece};
 use crate::pending::{DecodeStatus, Pending};
+use unspool_cuda::AccessedBytes;
 use unspool_cuda::DeviceError;
-use unspool_cuda::Place;
 use unspool_cuda::Stream;
 
 impl Twine {
@@ -27,7 +27,7 @@ impl Twine {
         jobs: &[Coded<'_>],
     ) -> Result<DecodeStatus, DeviceError> {
         self.context.require(stream.context().ordinal(), "the stream")?;
-        // Before anything is enqueued.
+        // All jobs are checked before the first one is enqueued.
         jobs.iter().try_for_each(|job| piece(job, 0, DECODE_WARPS).map(drop))?;
         let mut launches = Vec::new();
         for group in by_form(jobs, self.apart) {
@@ -40,36 +40,36 @@ impl Twine {
     }
 
     /// # Safety
-    /// As [`decode_all`](Self::decode_all); at most as many jobs as fit a launch.
+    /// As [`decode_all`](Self::decode_all); at most as many jobs as fit into a launch.
     unsafe fn decode_some(
         &self,
         stream: &Stream,
         jobs: &[Coded<'_>],
     ) -> Result<Pending, DeviceError> {
         let module = self.module(variant(jobs.iter().map(|job| job.layout)))?;
-        let (mut slot, mark) = (self.slots.begin(0)?, self.marks.prepare()?);
+        let (mut slot, fence) = (self.slots.begin(0)?, self.fences.prepare()?);
         let counts = slot.counters(stream)?;
         let mut words = words_of(jobs, (slot.address(), slot.sequence(), counts))?;
         let mut list: [*mut c_void; 1] = [(&raw mut words).cast()];
         let shape = (words.tiles, 32 * DECODE_WARPS);
-        // SAFETY: the kernel takes these words; what they name is there by the caller's word, or
-        // is the slot's.
+        // SAFETY: the kernel takes these words; they name memory that the caller guarantees, or
+        // that of the slot.
         unsafe { module.launch_with(stream, Kernel::Decode.name(), shape, &mut list) }?;
-        // Before the mark, which is behind it.
-        tell(stream, jobs);
-        let mark = match mark.record(stream) {
-            Ok(mark) => mark,
+        // Reported to the watch before the fence is recorded, which comes after it.
+        report(stream, jobs);
+        let fence = match fence.record(stream) {
+            Ok(fence) => fence,
             Err(error) => {
                 slot.abandon();
                 return Err(error);
             }
         };
-        Ok(slot.launched(mark, u64::MAX))
+        Ok(slot.launched(fence, u64::MAX))
     }
 }
 
-/// Jobs that share launches: those of one form, and first those of all forms that have fewer than
-/// `apart` chunks, unless there is no other.
+/// Groups jobs that share a launch: jobs of one form, and one group of all forms with fewer than
+/// `apart` chunks, unless that is the only group.
 fn by_form<'a>(jobs: &[Coded<'a>], apart: u64) -> Vec<Vec<Coded<'a>>> {
     let mut groups: Vec<(u32, u64, Vec<Coded<'a>>)> = Vec::new();
     for job in jobs {
@@ -89,7 +89,7 @@ fn by_form<'a>(jobs: &[Coded<'a>], apart: u64) -> Vec<Vec<Coded<'a>>> {
     few.into_iter().chain(many.into_iter().map(|(_, _, group)| group)).collect()
 }
 
-/// The kernel for arrays of these layouts.
+/// The kernel variant for arrays of these layouts.
 pub(super) fn variant<'a>(layouts: impl IntoIterator<Item = &'a Layout>) -> Variant {
     let (mut wide, mut chunks, mut forms) = (false, 0, Vec::new());
     for layout in layouts {
@@ -105,7 +105,7 @@ pub(super) fn variant<'a>(layouts: impl IntoIterator<Item = &'a Layout>) -> Vari
     Variant { kernel: Kernel::Decode, wide, warps: DECODE_WARPS, tiles: Tiles::Many, special }
 }
 
-/// The words of a launch: its slot, what that holds at the end, and its counters.
+/// The words of a launch: its slot, the final sequence number of that, and its counters.
 pub(super) fn words_of(
     jobs: &[Coded<'_>],
     (slot, sequence, counts): (u64, u64, u64),
@@ -125,12 +125,12 @@ pub(super) fn words_of(
     Ok(words)
 }
 
-fn tell(stream: &Stream, jobs: &[Coded<'_>]) {
+fn report(stream: &Stream, jobs: &[Coded<'_>]) {
     let ordinal = stream.context().ordinal();
     for job in jobs {
-        stream.saw_read("decoding", Place::device(ordinal, job.stream, job.stored));
+        stream.saw_read("decoding", AccessedBytes::device(ordinal, job.stream, job.stored));
         let bytes = job.layout.bytes();
-        stream.saw_write("decoding", Place::device(ordinal, job.target, bytes));
+        stream.saw_write("decoding", AccessedBytes::device(ordinal, job.target, bytes));
     }
 }
 
@@ -141,7 +141,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn large_arrays_are_decoded_with_those_of_their_form_and_small_ones_together() {
+    fn large_arrays_are_decoded_with_others_of_their_form_and_small_ones_together() {
         let layout = |dtype, shape: &[u64]| Layout::of(&dtype, shape).unwrap();
         let layouts = [
             layout(Dtype::Float32, &[900, 2048]),

@@ -1,5 +1,5 @@
-//! Launches of the encoder whose blocks have many tiles, on the processor: rings that wrap, chunks
-//! and arrays of all kinds, tickets that wrap, and checkpoints that do not fit.
+//! Launches of the encoder whose blocks have many tiles, emulated on the processor: rings that
+//! wrap, chunks and arrays of all kinds, tickets that wrap, and checkpoints that do not fit.
 
 use unspool_codec::{Bound, Dtype};
 
@@ -10,15 +10,14 @@ use super::emulated_tests::{
 use super::fields::{Dice, Region, array, label, raw, region};
 use super::modules::Tiles;
 use super::parts::Ways;
-use super::plan::Plan;
+use super::plan::LaunchPlan;
 use super::words::{Job, rule};
 use super::{Places, words_at};
-use crate::codec::Checkpoint;
+use crate::codec::StoredCheckpoint;
 use crate::pending::Start;
 
-/// An array of float32 whose chunks are of all kinds: empty ones, those of one value, ones that are
-/// coded in few words or in many, ones that are kept as they are. Or bytes, or an array without
-/// values.
+/// An array of float32 with chunks of all kinds: empty ones, constant ones, ones that take few
+/// words or many, and ones that are stored uncompressed. Or bytes, or an array without values.
 fn mixed(dice: &mut Dice, shape: Vec<u64>, lossless: bool) -> Region {
     let method = if lossless { None } else { Some(Bound::Absolute(0.01)) };
     match dice.below(8) {
@@ -96,7 +95,7 @@ fn blocks_with_many_tiles_of_many_arrays_put_all_of_them_where_they_belong() {
         let Some(kernels) = kernels_of(warps, kept, head) else { return skipped() };
         let mut scratch = Scratch { compiled: head.contains("ONCE"), ..Scratch::new() };
         for seed in 0..rounds() / 4 {
-            // It wraps within the launch.
+            // The ticket counter wraps within the launch.
             scratch.ticket = 0u32.wrapping_sub(seed as u32);
             scratch.words[0] = u64::from(scratch.ticket);
             scratch.blocks = 2 + seed as u32 % 5;
@@ -107,7 +106,7 @@ fn blocks_with_many_tiles_of_many_arrays_put_all_of_them_where_they_belong() {
 }
 
 #[test]
-fn many_arrays_of_a_launch_begin_one_behind_the_other() {
+fn many_arrays_of_a_launch_begin_one_after_the_other() {
     let make: Make = |dice| {
         let shape = vec![1 + dice.below(3000)];
         mixed(dice, shape, false)
@@ -145,7 +144,7 @@ fn many_arrays_of_several_forms_are_encoded_by_a_launch_for_each() {
     }
 }
 
-/// Room for less than `end` bytes, often just too little for a chunk.
+/// A limit below `end`, often too small by a single chunk.
 fn too_little(dice: &mut Dice, regions: &[Region], stored: &[Vec<u8>], end: usize) -> usize {
     let last = stored.len() - 1;
     let start: usize = stored[..last].iter().map(|stream| stream.len().next_multiple_of(64)).sum();
@@ -158,7 +157,7 @@ fn too_little(dice: &mut Dice, regions: &[Region], stored: &[Vec<u8>], end: usiz
     start + 64 + 4 * (chunks as usize + 1) + 4 * word as usize - dice.pick(&[1, 2, 4])
 }
 
-/// A checkpoint that finds less room than it needs, and one behind it that has enough.
+/// A checkpoint that finds less room than it needs, and one after it that has enough.
 fn check_overflow(kernels: &Kernels, scratch: &mut Scratch, seed: u64, make: Make) {
     let dice = &mut Dice(seed);
     let mut some = |count: u64| -> Vec<Region> { (0..count).map(|_| make(dice)).collect() };
@@ -183,11 +182,15 @@ fn check_overflow(kernels: &Kernels, scratch: &mut Scratch, seed: u64, make: Mak
     let more = [from_second[0].job(&second[0])];
     let at = room.address();
     let asked = [
-        Checkpoint { jobs: &jobs, start: Start::At(at), limit: at + room_of_first as u64 },
-        Checkpoint { jobs: &more, start: Start::Next { align: 256 }, limit: at + room.len as u64 },
+        StoredCheckpoint { jobs: &jobs, start: Start::At(at), limit: at + room_of_first as u64 },
+        StoredCheckpoint {
+            jobs: &more,
+            start: Start::Next { align: 256 },
+            limit: at + room.len as u64,
+        },
     ];
     let ways = Ways { warps: Some(kernels.warps), room: 0, apart: scratch.apart };
-    let mut plan = Plan::of(&asked, &ways).unwrap();
+    let mut plan = LaunchPlan::of(&asked, &ways).unwrap();
     let slots = [vec![0u64; 4 + 6 * jobs.len()], vec![0u64; 10]];
     let records = [[0u64; 4]; 2];
     for (number, entry) in plan.entries.iter_mut().enumerate() {
@@ -246,7 +249,7 @@ fn the_sizes_of_more_tiles_than_are_looked_at_once_are_added_up_for_each_array()
     let Some(kernels) = kernels("") else { return skipped() };
     let scratch = Scratch::new();
     for counts in [vec![1], vec![128], vec![129, 1, 127], vec![3, 512, 1, 1000]] {
-        let mut plan = Plan { tiles: counts.iter().sum(), ..Plan::default() };
+        let mut plan = LaunchPlan { tiles: counts.iter().sum(), ..LaunchPlan::default() };
         let mut tile0 = 0;
         for &tiles in &counts {
             let raw = Job { rule: rule::RAW, tile0, tiles: 0, ..Job::default() };
@@ -279,8 +282,9 @@ fn looking_back_ends_at_the_nearest_tile_that_knows_all_before_it() {
     let (tile0, epoch) = (3u32, 5u64 << 37);
     for (tiles, whole) in [(2, 0), (65, 0), (66, 0), (300, 0), (300, 100), (300, 170), (300, 298)] {
         let jobs = vec![Job { tile0, tiles, ..Job::default() }];
-        let plan = Plan { tiles: tile0 + tiles, jobs, ..Plan::default() };
-        // The tile `whole` knows all; those of other jobs, and the last one, do not count.
+        let plan = LaunchPlan { tiles: tile0 + tiles, jobs, ..LaunchPlan::default() };
+        // Only the tile `whole` has a complete prefix; tiles of other jobs, and the last one, do
+        // not count.
         let word = |tile: u32| match tile.checked_sub(tile0) {
             Some(own) if own == whole => epoch | 2 << 35 | 1_000_000,
             Some(own) => epoch | 1 << 35 | u64::from(own),

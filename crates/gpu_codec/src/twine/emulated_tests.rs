@@ -1,5 +1,5 @@
-//! The kernels' text on the processor against the codec of the processor: the same bytes, the same
-//! places, the same values back, and damaged streams that touch nothing outside.
+//! The kernels' text compiled for the processor against the codec of the processor: the same bytes,
+//! the same places, the same decoded values, and no access outside of a damaged stream.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -12,20 +12,21 @@ use super::fields::{Dice, Region, array, damage, label, region};
 use super::job::Coded;
 use super::modules::{COMMON, DECODE_WARPS, Kernel, Special, Tiles, Variant};
 use super::parts::Ways;
-use super::plan::Plan;
+use super::plan::LaunchPlan;
 use super::words::{DecodeLaunch, EncodeLaunch, INLINE};
 use super::{Places, words_at};
-use crate::codec::{Checkpoint, EncodeJob, GpuLayout};
+use crate::codec::{EncodeJob, GpuLayout, StoredCheckpoint};
 use crate::pending::Start;
 
-/// Warps of a tile of the encoder, words that one keeps of its chunks, blocks that find room, and
-/// threads of the system that run them.
+/// Warps of a tile of the encoder, words of its chunks that a warp keeps, concurrent blocks, and
+/// threads that run them.
 const WARPS: u32 = 2;
 const KEPT: u32 = 500;
 const MOST_BLOCKS: u32 = 3;
 const WORKERS: u32 = 2;
 
-/// The bytes of a region where an array of its kind may lie: at any multiple of its values' size.
+/// The bytes of a region at an address that an array of its kind may have: any multiple of its
+/// values' size.
 pub(super) struct Source {
     bytes: Vec<u8>,
     first: usize,
@@ -49,7 +50,7 @@ impl Source {
 }
 
 type Encode = unsafe extern "C" fn(*const EncodeLaunch, u32, u32);
-/// Parts of the encoder.
+/// A function of the emulated encoder.
 pub(super) type Part = unsafe extern "C" fn(*const EncodeLaunch);
 type Decode = unsafe extern "C" fn(*const DecodeLaunch, u32, u32);
 
@@ -68,8 +69,8 @@ impl Drop for Folder {
     }
 }
 
-/// Only the block that adds up sizes; only what looks back from the last tile, with the sum for the
-/// first job's end.
+/// Entry points for single parts: the block that adds up sizes, and the look-back from the last
+/// tile, with the sum at the end of the first job.
 const PARTS: &str = "
     static void add_all(EncodeLaunch a) { if (threadIdx.x < 32) add_up(a, threadIdx.x); }
     extern \"C\" void add(const EncodeLaunch *launch) { run_blocks(add_all, *launch, 1, 1); }
@@ -99,7 +100,7 @@ fn build(
     );
     let run = if kernel == Kernel::Encode { run + PARTS } else { run };
     let texts = [include_str!("emulated.cpp"), COMMON, kernel.text()].concat();
-    // Where no array has 64 bits, with as little shared memory as on a device.
+    // Without arrays of 64 bits, shared memory is as small as on a device.
     let wide = u32::from(!head.contains("0220u") && !head.contains("NARROW"));
     let front = format!("#define WIDE {wide}\n#define WARPS {warps}\n#define KEPT {kept}\n");
     let whole = [&front, head, &texts, &run].concat();
@@ -116,12 +117,12 @@ fn build(
     Some(unsafe { libloading::Library::new(&library) }.unwrap())
 }
 
-/// The kernels with these lines in front, or `None` where there is no C++ compiler.
+/// The kernels with `head` in front of their text, or `None` where there is no C++ compiler.
 pub(super) fn kernels(head: &str) -> Option<Kernels> {
     kernels_of(WARPS, KEPT, head)
 }
 
-/// Those of encoders with so many warps that keep so many words.
+/// Kernels whose encoders have `warps` warps that keep `kept` words.
 pub(super) fn kernels_of(warps: u32, kept: u32, head: &str) -> Option<Kernels> {
     static NUMBER: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
     let number = NUMBER.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
@@ -148,23 +149,23 @@ pub(super) fn skipped() {
     assert!(Command::new("c++").output().is_err(), "there is a compiler, and it was not used");
 }
 
-/// Memory as launches have it, used by one after the other.
+/// The memory of launches, reused by one after the other.
 pub(super) struct Scratch {
     pub(super) words: Vec<u64>,
     pub(super) tables: Vec<u64>,
     pub(super) ticket: u32,
     pub(super) epoch: u32,
-    /// What tiles a block has, and whether the kernels are compiled for that.
+    /// How tiles are assigned to blocks, and whether the kernels are compiled for that.
     pub(super) tiles: Tiles,
     pub(super) compiled: bool,
-    /// Blocks that find room, and threads of the system that run them.
+    /// Number of concurrent blocks, and of threads that run them.
     pub(super) blocks: u32,
     pub(super) workers: u32,
-    /// Chunks from which on arrays of one form get a launch of their own.
+    /// Minimum number of chunks for which arrays of one form get their own launch.
     pub(super) apart: u64,
-    /// How many there were.
+    /// Number of launches so far.
     pub(super) launches: u64,
-    /// Regions that a checkpoint of a batch has at most.
+    /// Maximum number of regions of a checkpoint of a batch.
     pub(super) regions: u64,
 }
 
@@ -197,8 +198,8 @@ impl Scratch {
         Places { ticket, totals, counts, sums, steps, status, tables: None }
     }
 
-    /// Runs a plan whose entries are placed.
-    pub(super) fn run(&mut self, kernels: &Kernels, plan: &mut Plan, in_tables: bool) {
+    /// Runs a plan whose entries have their places.
+    pub(super) fn run(&mut self, kernels: &Kernels, plan: &mut LaunchPlan, in_tables: bool) {
         let partials = vec![f64::NAN; plan.partials as usize];
         for job in &mut plan.jobs {
             job.partials = partials.as_ptr().addr() as u64 + 8 * job.partials;
@@ -210,7 +211,7 @@ impl Scratch {
         self.epoch += 1;
         let mut words = words_at(plan, &places, self.epoch);
         if plan.reduces > 0 {
-            // SAFETY: our own text with its types; all that the words name is there.
+            // SAFETY: our own text with its types; all memory that the words name is allocated.
             unsafe {
                 let reduce = kernels.reduce.get::<Encode>(b"run").unwrap();
                 reduce(&raw const words, plan.reduces, 1);
@@ -232,14 +233,14 @@ impl Scratch {
         assert!(self.tables.iter().all(|&word| word == 0));
         let counters = &self.words[8 + JOBS..8 + 10 * JOBS];
         let left: Vec<u64> = counters.iter().copied().filter(|&word| word != 0).collect();
-        // Begins and sizes may stay, counters not.
+        // Begins and sizes may keep their values, counters are reset.
         assert_eq!(self.words[8 + JOBS..8 + 2 * JOBS], [0; JOBS], "{left:?}");
     }
 }
 
 pub(super) const GUARD: u8 = 0x5a;
 
-/// Room of so many bytes with guards on both sides, at a multiple of 512.
+/// A buffer of `len` bytes at a multiple of 512 with guards on both sides.
 pub(super) struct Room {
     bytes: Vec<u8>,
     first: usize,
@@ -262,15 +263,15 @@ impl Room {
     }
 
     pub(super) fn guards_are_whole(&self) -> bool {
-        let (before, behind) = (&self.bytes[..self.first], &self.bytes[self.first + self.len..]);
-        before.iter().chain(behind).all(|&byte| byte == GUARD)
+        let (before, after) = (&self.bytes[..self.first], &self.bytes[self.first + self.len..]);
+        before.iter().chain(after).all(|&byte| byte == GUARD)
     }
 }
 
 /// Makes a region.
 pub(super) type Make = fn(&mut Dice) -> Region;
 
-/// Checkpoints one behind the other, and where each of their regions has to be.
+/// Encodes checkpoints one after the other, and checks the place of each region.
 pub(super) fn check_batch(kernels: &Kernels, scratch: &mut Scratch, seed: u64, make: Make) {
     let dice = &mut Dice(seed);
     let checkpoints: Vec<Vec<Region>> = (0..1 + dice.below(3))
@@ -309,17 +310,17 @@ pub(super) fn check_batch(kernels: &Kernels, scratch: &mut Scratch, seed: u64, m
         })
         .collect();
     let limit = room.address() + room.len as u64;
-    let asked: Vec<Checkpoint<'_>> = jobs
+    let asked: Vec<StoredCheckpoint<'_>> = jobs
         .iter()
         .enumerate()
         .map(|(number, jobs)| {
             let at = room.address() + results[number][1];
             let start = if number > 0 { Start::Next { align } } else { Start::At(at) };
-            Checkpoint { jobs, start, limit }
+            StoredCheckpoint { jobs, start, limit }
         })
         .collect();
     let ways = Ways { warps: Some(kernels.warps), room: 0, apart: scratch.apart };
-    let mut plan = Plan::of(&asked, &ways).unwrap();
+    let mut plan = LaunchPlan::of(&asked, &ways).unwrap();
     let slots: Vec<Vec<u64>> = jobs.iter().map(|jobs| vec![0; 4 + 6 * jobs.len()]).collect();
     let records = vec![0u64; 4 * jobs.len()];
     for (number, entry) in plan.entries.iter_mut().enumerate() {
@@ -327,7 +328,7 @@ pub(super) fn check_batch(kernels: &Kernels, scratch: &mut Scratch, seed: u64, m
         entry.slot = slots[number].as_ptr().addr() as u64;
         entry.record = records.as_ptr().addr() as u64 + 32 * number as u64;
         entry.sequence = seed + 1;
-        // A chain that begins behind what an older launch has left.
+        // A chain that begins after the result of an earlier launch.
         if entry.how == super::words::how::AT && dice.below(2) == 0 && number == 0 {
             entry.how = super::words::how::AFTER;
             let older = Box::leak(Box::new([entry.start - dice.below(64), 0, 0, 0]));
@@ -347,12 +348,12 @@ pub(super) fn check_batch(kernels: &Kernels, scratch: &mut Scratch, seed: u64, m
     assert_eq!(same, None, "{}", what());
 }
 
-/// Rounds of each test; the variable `TWINE_ROUNDS` asks for more.
+/// Rounds of each test; the environment variable `TWINE_ROUNDS` sets more.
 pub(super) fn rounds() -> u64 {
     std::env::var("TWINE_ROUNDS").ok().and_then(|rounds| rounds.parse().ok()).unwrap_or(40)
 }
 
-/// A slot against what was expected: the sum of squares within rounding, the rest exactly.
+/// Compares a slot with the expected one: the sum of squares within rounding, the rest exactly.
 fn compare_result(slot: &[u64], expected: &[u64], base: u64, sequence: u64, what: &str) {
     assert_eq!((slot[0], slot[1]), (sequence, 0), "{what}");
     assert_eq!((slot[2] - base, slot[3]), (expected[1], expected[2]), "{what}");
@@ -380,12 +381,12 @@ fn the_kernels_write_the_bytes_of_the_codec() {
     assert!(scratch.launches > rounds() + rounds() / 4, "{} launches", scratch.launches);
 }
 
-/// Streams and what is to become of them.
+/// Decodes streams and returns the status.
 fn decode(kernels: &Kernels, jobs: &[Coded<'_>]) -> u64 {
     let (slot, counts) = (vec![0u64; 4], vec![0u64; 1]);
     let places = (slot.as_ptr().addr() as u64, 9, counts.as_ptr().addr() as u64);
     let words = words_of(jobs, places).unwrap();
-    // SAFETY: our own text with its types; all that the words name is there.
+    // SAFETY: our own text with its types; all memory that the words name is allocated.
     unsafe {
         let run = kernels.decode.get::<Decode>(b"run").unwrap();
         run(&raw const words, words.tiles, WORKERS);
@@ -394,7 +395,7 @@ fn decode(kernels: &Kernels, jobs: &[Coded<'_>]) -> u64 {
     slot[1]
 }
 
-/// The stream in a room of its own, and another for the array.
+/// Decodes the stream in a buffer of its own, into another for the array.
 fn decoded(kernels: &Kernels, layout: &Layout, stream: &[u8], stored: usize) -> (u64, Room) {
     let (mut from, to) = (Room::new(stream.len()), Room::new(layout.bytes() as usize));
     let first = from.first;
@@ -476,7 +477,7 @@ fn full_chunks_of_small_coefficients_are_written_the_same() {
     check_variants(&all);
 }
 
-/// Forms and modes as a kernel is compiled for them, and arrays of that form.
+/// Checks variants compiled for one form and mode with arrays of that form.
 fn check_variants(all: &[(&str, u32, Make)]) {
     let ways = [Tiles::Many, Tiles::Own];
     for (&(form, mode, make), tiles) in all.iter().flat_map(|one| ways.map(|tiles| (one, tiles))) {

@@ -1,10 +1,10 @@
-//! Arrays of all kinds from a seed, with what the codec of the processor makes of them: for checks
-//! of the kernels, on a device and without one.
+//! Random arrays of all kinds, and their encoding by the codec of the processor: for tests of the
+//! kernels, on a device and without one.
 
 use unspool_codec::twine::{self, Array, Layout};
 use unspool_codec::{Achieved, Bound, Dtype};
 
-/// Numbers from a seed (SplitMix64).
+/// A random number generator (SplitMix64).
 pub struct Dice(pub u64);
 
 impl Dice {
@@ -29,28 +29,28 @@ impl Dice {
     }
 }
 
-/// A region, its bytes and what the codec of the processor makes of it.
+/// A region and its bytes.
 #[derive(Clone, Debug)]
 pub struct Region {
     pub dtype: Dtype,
     pub shape: Vec<u64>,
     /// `None` for bytes that are copied.
     pub spec: Option<Array>,
-    /// Aligned memory, and how many of its bytes count.
+    /// Aligned memory, and the number of bytes in use.
     pub source: Vec<u64>,
     pub bytes: usize,
 }
 
 impl Region {
     pub fn bytes(&self) -> &[u8] {
-        // SAFETY: plain words as bytes.
+        // SAFETY: any initialised words may be read as bytes.
         let all = unsafe {
             std::slice::from_raw_parts(self.source.as_ptr().cast::<u8>(), 8 * self.source.len())
         };
         &all[..self.bytes]
     }
 
-    /// Bytes as they are stored, and what the encoder says of them.
+    /// The encoding by the codec of the processor, and its error.
     pub fn expected(&self) -> (Vec<u8>, Achieved) {
         let Some(spec) = &self.spec else {
             return (self.bytes().to_vec(), Achieved::default());
@@ -113,7 +113,7 @@ fn method(dice: &mut Dice, layout: &Layout) -> Option<Bound> {
     })
 }
 
-/// A value of a field, in the bits of a kind of `bits` bits.
+/// A value of a field, as the bits of the layout's type.
 fn value(dice: &mut Dice, style: u64, i: usize, layout: &Layout) -> u64 {
     use unspool_codec::twine::ValueKind::{BFloat16, Float16, Float32, Float64};
     let smooth = (i as f64 * 0.01).sin() * 3.0 + (i as f64 * 0.003).cos();
@@ -136,7 +136,7 @@ fn value(dice: &mut Dice, style: u64, i: usize, layout: &Layout) -> u64 {
         Float64 => x.to_bits(),
         Float32 => u64::from((x as f32).to_bits()),
         BFloat16 => u64::from((x as f32).to_bits() >> 16),
-        // Near enough: sign, exponent and mantissa of the float32, cut.
+        // Close enough to float16: sign, exponent and mantissa of the float32, truncated.
         Float16 => {
             let bits = ((x as f32) * f32::from_bits((127 - 112) << 23)).to_bits();
             u64::from(bits >> 16 & 0x8000 | (bits & 0x7fff_ffff) >> 13 & 0x7fff)
@@ -145,7 +145,7 @@ fn value(dice: &mut Dice, style: u64, i: usize, layout: &Layout) -> u64 {
     }
 }
 
-/// Bytes that are copied.
+/// A region of bytes that are copied.
 pub fn raw(dice: &mut Dice) -> Region {
     let bytes = dice.below(20_000) as usize;
     let source = (0..bytes.div_ceil(8)).map(|_| dice.next()).collect();
@@ -161,14 +161,14 @@ pub fn region(dice: &mut Dice) -> Region {
     array(dice, dtype, shape, method)
 }
 
-/// An array of this kind.
+/// A random array of this type and shape.
 pub fn array(dice: &mut Dice, dtype: Dtype, shape: Vec<u64>, method: Option<Bound>) -> Region {
     let layout = Layout::of(&dtype, &shape).unwrap();
     let spec = Array { layout, bound: method };
     let style = dice.below(8);
     let mut bytes = Vec::new();
     for i in 0..layout.n as usize {
-        // Some chunks are another style, such as zeros.
+        // Some chunks have another style, such as zeros.
         let zero = style < 3 && i / 1024 % 3 == 2;
         let bits = if zero { 0 } else { value(dice, style, i, &layout) };
         bytes.extend_from_slice(&bits.to_le_bytes()[..layout.value_bytes()]);
@@ -179,7 +179,7 @@ pub fn array(dice: &mut Dice, dtype: Dtype, shape: Vec<u64>, method: Option<Boun
     Region { dtype, shape, spec: Some(spec), source, bytes: len }
 }
 
-/// Changes some bits of a stream, more often where they matter most.
+/// Flips some bits of a stream, more often in the headers.
 pub fn damage(dice: &mut Dice, stream: &mut [u8]) {
     for _ in 0..1 + dice.below(3) {
         let near = if dice.below(3) == 0 { stream.len() } else { stream.len().min(160) };

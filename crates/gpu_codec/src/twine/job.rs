@@ -1,4 +1,4 @@
-//! Streams that are decoded, once they are known to be Twine's.
+//! Decoding jobs that are known to be Twine streams.
 
 use unspool_codec::twine::Layout;
 use unspool_cuda::DeviceError;
@@ -11,12 +11,12 @@ use crate::codec::{DecodeJob, GpuLayout};
 pub(super) struct Coded<'a> {
     /// The address of its first byte on the device, a multiple of 4.
     pub(super) stream: u64,
-    /// Its bytes.
+    /// Length of the stream in bytes.
     pub(super) stored: u64,
-    /// The array that it was made from.
+    /// The layout of the encoded array.
     pub(super) layout: &'a Layout,
-    /// The address of the first byte of the dense array that it is written to, a multiple of the
-    /// size of a value.
+    /// The address of the first byte of the dense array that is written, aligned to the size of a
+    /// value.
     pub(super) target: u64,
 }
 

@@ -1,15 +1,16 @@
 //! Twine on the device: the streams of `docs/reference/twine.md`, encoded and decoded where the
 //! arrays are.
 //!
-//! One launch encodes all regions of all checkpoints, or a few do where large regions have
-//! different forms. In a small one each block has one tile (a chunk of 1024 values for each warp)
-//! and finds out where its words go by looking back at the tiles before (Merrill, Garland:
-//! "Single-pass Parallel Prefix Scan with Decoupled Look-back", 2016). In a large one, unless its
-//! regions are many and small, blocks take tiles in order, one after the other, and one block adds
-//! up their sizes instead; words wait for their place in shared memory while their block encodes
-//! the next. Where a region begins is found from the sizes of those before it. So nobody waits for
-//! what was not started before but the block that adds up, which leaves all others their room, and
-//! the host learns the sizes when it wants to know them.
+//! One launch encodes all regions of all checkpoints; if large regions have different forms, a few
+//! do. In a small launch each block has one tile (a chunk of 1024 values for each warp) and finds
+//! the place of its words by looking back at the tiles before (Merrill, Garland: "Single-pass
+//! Parallel Prefix Scan with Decoupled Look-back", 2016). In a large launch, unless its regions are
+//! many and small, each block takes one tile after the other, and a separate block adds up the
+//! sizes; words stay in shared memory until their place is known, while their block encodes the
+//! next tile. The begin of a region follows from the sizes of the regions before it. A block
+//! therefore waits only for blocks that have started before it, and for the block that adds up
+//! sizes, for which the launch leaves room on the device. The host reads the sizes whenever it
+//! needs them.
 
 mod decode;
 #[cfg(test)]
@@ -30,21 +31,21 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::codec::{Checkpoint, DecodeJob, GpuCodec, GpuLayout};
+use crate::codec::{DecodeJob, GpuCodec, GpuLayout, StoredCheckpoint};
 use crate::pending::{DecodeStatus, Pending, Slot, Slots, Start};
+use unspool_cuda::AccessedBytes;
 use unspool_cuda::Context;
 use unspool_cuda::DeviceError;
-use unspool_cuda::Place;
 use unspool_cuda::Stream;
 use unspool_cuda::kernels::{Kernels, Module};
-use unspool_cuda::{Mark, Marks};
+use unspool_cuda::{Fence, FencePool};
 
 pub(crate) use modules::sources;
 
 use job::Coded;
 use modules::{BUSY_WARPS, Kernel, REDUCE_THREADS, Variant};
-use parts::{Part, WORTH_A_LAUNCH, Ways, blocks_at_once};
-use plan::Plan;
+use parts::{LaunchPart, WORTH_A_LAUNCH, Ways, blocks_at_once};
+use plan::LaunchPlan;
 use scratch::{Pool, Set};
 use words::{EncodeLaunch, Entry, INLINE, Job};
 
@@ -54,61 +55,60 @@ pub struct Twine {
     context: Context,
     kernels: Kernels<Variant>,
     slots: Arc<Slots>,
-    marks: Arc<Marks>,
+    fences: Arc<FencePool>,
     pool: Pool,
-    /// Warps of a tile, if they are not chosen by size.
+    /// Warps of a tile, if not chosen by size.
     warps: Option<u32>,
-    /// Chunks from which on arrays of one form get a launch of their own.
+    /// Minimum number of chunks for which arrays of one form get their own launch.
     apart: u64,
 }
 
-/// How long launches are waited for behind which one was refused.
+/// How long the launches before a refused one are waited for.
 const LIMIT: Duration = Duration::from_secs(10);
 
-/// The kernels of a call: that of each launch that encodes, and the one before them.
+/// The kernels of a call: that of each encoding launch, and optionally the one before them.
 type Encoders = (Vec<Arc<Module>>, Option<Arc<Module>>);
 
 impl Twine {
-    /// Loads nothing yet: that is done when a kernel is first needed. Where none was shipped for
-    /// the device, the compiler is looked for in `folders` first, such as Python's `sys.path`.
+    /// Nothing is loaded until a kernel is first needed. Where none was shipped for the device, the
+    /// compiler is searched for in `folders` first, such as Python's `sys.path`.
     #[must_use]
     pub fn new(context: &Context, folders: Vec<PathBuf>) -> Twine {
         Twine {
             context: context.clone(),
             kernels: Kernels::new(context, folders),
             slots: Slots::new(context),
-            marks: Marks::new(context),
+            fences: FencePool::new(context),
             pool: Pool::default(),
             warps: None,
             apart: WORTH_A_LAUNCH,
         }
     }
 
-    /// The same with tiles of 2, 4 or (for narrow values) 8 warps instead of what suits the size:
-    /// for checks and measurements. The bytes are the same.
+    /// The same encoder with tiles of 2, 4 or (for narrow values) 8 warps instead of a choice by
+    /// size: for checks and measurements. The bytes are the same.
     #[must_use]
     pub fn with_warps(self, warps: u32) -> Twine {
         Twine { warps: Some(warps.max(1)), ..self }
     }
 
-    /// The same that gives arrays of one form that stand one behind the other a launch of their own
-    /// from so many chunks on, instead of where that is worth it: for checks and measurements. The
-    /// bytes are the same.
+    /// The same encoder with another threshold: adjacent arrays of one form get their own launch
+    /// from `chunks` chunks on. For checks and measurements. The bytes are the same.
     #[must_use]
     pub fn with_launches_from(self, chunks: u64) -> Twine {
         Twine { apart: chunks, ..self }
     }
 
-    /// Where its results are written, for other encoders of this device.
+    /// The slots of its results, shared with other encoders of this device.
     #[must_use]
     pub fn slots(&self) -> &Arc<Slots> {
         &self.slots
     }
 
-    /// The encoder's kernel of each part, and that for bounds if it is needed.
-    fn encoders(&self, plan: &Plan) -> Result<Encoders, DeviceError> {
+    /// The encoder's kernel for each part, and that for bounds if it is needed.
+    fn encoders(&self, plan: &LaunchPlan) -> Result<Encoders, DeviceError> {
         let reduce = (plan.reduces > 0).then(|| self.module(Variant::reducer())).transpose()?;
-        let module = |part: &Part| self.module(part.variant().compiled());
+        let module = |part: &LaunchPart| self.module(part.variant().compiled());
         Ok((plan.parts.iter().map(module).collect::<Result<_, _>>()?, reduce))
     }
 
@@ -116,15 +116,15 @@ impl Twine {
         self.kernels.get(variant, variant.kernel.name(), || variant.text())
     }
 
-    /// Warps that find room.
+    /// Number of warps that the device runs concurrently.
     fn warps_at_once(&self) -> u32 {
         BUSY_WARPS.saturating_mul(self.context.device().multiprocessors)
     }
 
-    /// A call, cut for the kernels that suit it best.
-    fn plan(&self, checkpoints: &[Checkpoint<'_>]) -> Result<Plan, DeviceError> {
+    /// The plan of a call, divided into launches for the kernels that suit it best.
+    fn plan(&self, checkpoints: &[StoredCheckpoint<'_>]) -> Result<LaunchPlan, DeviceError> {
         let room = self.warps_at_once();
-        Plan::of(checkpoints, &Ways { warps: self.warps, room, apart: self.apart })
+        LaunchPlan::of(checkpoints, &Ways { warps: self.warps, room, apart: self.apart })
     }
 
     /// # Safety
@@ -132,11 +132,11 @@ impl Twine {
     unsafe fn launch(
         &self,
         stream: &Stream,
-        plan: &mut Plan,
-        checkpoints: &[Checkpoint<'_>],
-    ) -> Result<Mark, DeviceError> {
+        plan: &mut LaunchPlan,
+        checkpoints: &[StoredCheckpoint<'_>],
+    ) -> Result<Fence, DeviceError> {
         let (encode, reduce) = self.encoders(plan)?;
-        let mark = self.marks.prepare()?;
+        let fence = self.fences.prepare()?;
         let mut set = self.pool.take(stream, u64::from(plan.tiles), plan.jobs.len() as u64)?;
         if reduce.is_some() {
             let first = set.partials(&self.context, plan.partials)?;
@@ -146,8 +146,8 @@ impl Twine {
         if let Some(module) = reduce {
             let mut list: [*mut c_void; 1] = [(&raw mut words).cast()];
             let shape = (plan.reduces, REDUCE_THREADS);
-            // SAFETY: the kernel takes these words; what they name is there by the caller's word,
-            // or belongs to the set and the slots.
+            // SAFETY: the kernel takes these words; they name memory that the caller guarantees, or
+            // that of the set and the slots.
             unsafe { module.launch_with(stream, Kernel::Reduce.name(), shape, &mut list) }?;
         }
         for (number, (part, encode)) in plan.parts.iter().zip(encode).enumerate() {
@@ -161,19 +161,19 @@ impl Twine {
                 unsafe { encode.launch_with(stream, Kernel::Encode.name(), shape, &mut list) };
             if let Err(error) = launched {
                 if number > 0 {
-                    // Whoever gets the room now must not meet the launches before. Their counters
-                    // stay as they are, so nobody gets the set.
-                    let _ = mark.record(stream)?.wait(LIMIT);
+                    // The caller reuses the room, so the earlier launches have to end first. The
+                    // counters of the set may not be reset, so it is not returned to the pool.
+                    let _ = fence.record(stream)?.wait(LIMIT);
                 }
                 return Err(error);
             }
             set.ticket = set.ticket.wrapping_add(tickets);
         }
-        // Before the mark, which is behind it.
-        tell(stream, checkpoints);
-        let mark = mark.record(stream)?;
-        self.pool.put(set, &mark);
-        Ok(mark)
+        // Reported to the watch before the fence is recorded, which comes after it.
+        report(stream, checkpoints);
+        let fence = fence.record(stream)?;
+        self.pool.put(set, &fence);
+        Ok(fence)
     }
 }
 
@@ -182,7 +182,7 @@ impl GpuCodec for Twine {
         matches!(layout, GpuLayout::Raw { .. } | GpuLayout::Twine(_))
     }
 
-    fn prepare(&self, checkpoints: &[Checkpoint<'_>]) -> Result<(), DeviceError> {
+    fn prepare(&self, checkpoints: &[StoredCheckpoint<'_>]) -> Result<(), DeviceError> {
         self.encoders(&self.plan(checkpoints)?)?;
         let jobs = checkpoints.iter().flat_map(|one| one.jobs);
         let arrays = jobs.filter_map(|job| match &job.layout {
@@ -194,12 +194,12 @@ impl GpuCodec for Twine {
             .try_for_each(|variant| self.module(variant).map(drop))
     }
 
-    /// One launch encodes all of them, further ones where large arrays have different forms, and
+    /// One launch encodes all of them; there are more where large arrays have different forms, and
     /// one before them when a bound depends on the values.
     unsafe fn encode(
         &self,
         stream: &Stream,
-        checkpoints: &[Checkpoint<'_>],
+        checkpoints: &[StoredCheckpoint<'_>],
     ) -> Result<Vec<Pending>, DeviceError> {
         self.context.require(stream.context().ordinal(), "the stream")?;
         if checkpoints.is_empty() {
@@ -210,8 +210,8 @@ impl GpuCodec for Twine {
         let mut slots = slots.collect::<Result<Vec<_>, _>>()?;
         plan.anchor(stream, checkpoints, &mut slots)?;
         // SAFETY: the caller's duty.
-        let mark = match unsafe { self.launch(stream, &mut plan, checkpoints) } {
-            Ok(mark) => mark,
+        let fence = match unsafe { self.launch(stream, &mut plan, checkpoints) } {
+            Ok(fence) => fence,
             Err(error) => {
                 slots.into_iter().for_each(Slot::abandon);
                 return Err(error);
@@ -219,7 +219,7 @@ impl GpuCodec for Twine {
         };
         let launched = slots.into_iter().zip(checkpoints);
         Ok(launched
-            .map(|(slot, checkpoint)| slot.launched(mark.clone(), checkpoint.limit))
+            .map(|(slot, checkpoint)| slot.launched(fence.clone(), checkpoint.limit))
             .collect())
     }
 
@@ -234,7 +234,7 @@ impl GpuCodec for Twine {
     }
 }
 
-/// Where the kernels of a launch keep what is theirs.
+/// Addresses of the memory of a launch.
 #[derive(Clone, Copy, Debug)]
 struct Places {
     ticket: u64,
@@ -243,12 +243,17 @@ struct Places {
     sums: u64,
     steps: u64,
     status: u64,
-    /// Those of jobs and checkpoints in device memory, where they do not fit the parameters.
+    /// Addresses of the tables of jobs and checkpoints in device memory, where they do not fit into
+    /// the parameters.
     tables: Option<(u64, u64)>,
 }
 
-/// The words of a launch, with its tables on the device where they do not fit.
-fn launch_words(stream: &Stream, plan: &Plan, set: &mut Set) -> Result<EncodeLaunch, DeviceError> {
+/// The words of a launch; tables go to the device where they do not fit.
+fn launch_words(
+    stream: &Stream,
+    plan: &LaunchPlan,
+    set: &mut Set,
+) -> Result<EncodeLaunch, DeviceError> {
     let mut places = set.places();
     if plan.jobs.len() > INLINE {
         places.tables = Some(set.tables(stream, &plan.jobs, &plan.entries)?);
@@ -256,8 +261,8 @@ fn launch_words(stream: &Stream, plan: &Plan, set: &mut Set) -> Result<EncodeLau
     Ok(words_at(plan, &places, set.epoch))
 }
 
-/// Those of all parts.
-fn words_at(plan: &Plan, places: &Places, epoch: u32) -> EncodeLaunch {
+/// The words that all parts of a call share.
+fn words_at(plan: &LaunchPlan, places: &Places, epoch: u32) -> EncodeLaunch {
     let mut inline_jobs = [Job::default(); INLINE];
     let mut inline_entries = [Entry::default(); INLINE];
     if places.tables.is_none() {
@@ -290,24 +295,27 @@ fn words_at(plan: &Plan, places: &Places, epoch: u32) -> EncodeLaunch {
 }
 
 impl EncodeLaunch {
-    /// Makes it that of a part, before which the counter of tickets has this value.
-    fn is_for(&mut self, part: &Part, first_ticket: u32) {
+    /// Specialises the words for a part, whose first ticket is `first_ticket`.
+    fn is_for(&mut self, part: &LaunchPart, first_ticket: u32) {
         self.first_ticket = first_ticket;
         (self.first_tile, self.end_tile) = (part.tiles.start, part.tiles.end);
         (self.first_job, self.end_job) = (part.jobs.start as u32, part.jobs.end as u32);
     }
 }
 
-/// Tells the watch what is read, and what is written as far as the host knows it.
-fn tell(stream: &Stream, checkpoints: &[Checkpoint<'_>]) {
+/// Reports to the watch what is read, and what is written as far as the host knows it.
+fn report(stream: &Stream, checkpoints: &[StoredCheckpoint<'_>]) {
     let ordinal = stream.context().ordinal();
     for checkpoint in checkpoints {
         for job in checkpoint.jobs {
-            stream.saw_read("encoding", Place::device(ordinal, job.source, job.layout.bytes()));
+            stream.saw_read(
+                "encoding",
+                AccessedBytes::device(ordinal, job.source, job.layout.bytes()),
+            );
         }
         if let Start::At(address) = checkpoint.start {
             let room = checkpoint.limit.saturating_sub(address);
-            stream.saw_write("encoding", Place::device(ordinal, address, room));
+            stream.saw_write("encoding", AccessedBytes::device(ordinal, address, room));
         }
     }
 }

@@ -1,14 +1,14 @@
-//! The kernels as they are compiled: one text in variants. The general ones take all values of up
-//! to 32 or of 64 bits; where all arrays of a launch have one form, a variant for that form alone
-//! is smaller and faster. All of them write and read the same bytes.
+//! The compiled kernels: variants of one text. The general ones take all values of up to 32 or of
+//! 64 bits; where all arrays of a launch have one form, a variant for that form alone is smaller
+//! and faster. All of them write and read the same bytes.
 
 use std::borrow::Cow;
 
-use unspool_cuda::kernels::Source;
+use unspool_cuda::kernels::KernelText;
 
 use super::plan::{FLOAT32, FLOAT64, form};
 
-/// The encoder's text, in the order in which its parts need each other.
+/// Concatenates the encoder's text, in the order in which its parts need each other.
 macro_rules! encoder {
     () => {
         concat!(
@@ -27,7 +27,7 @@ const ENCODE: &str = encoder!();
 const REDUCE: &str = include_str!("../../kernels/twine_reduce.cu");
 const DECODE: &str = include_str!("../../kernels/twine_decode.cu");
 
-/// What a kernel does.
+/// The purpose of a kernel.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Kernel {
     Encode,
@@ -48,7 +48,7 @@ impl Kernel {
         }
     }
 
-    /// Its text behind [`COMMON`].
+    /// The text after [`COMMON`].
     pub(super) fn text(self) -> &'static str {
         match self {
             Kernel::Encode => ENCODE,
@@ -58,25 +58,25 @@ impl Kernel {
     }
 }
 
-/// What all arrays of a launch have in common: the form as `Cut` has it, and the mode of the format
-/// for an encoder.
+/// The common properties of all arrays of a launch: the form as in `Cut`, and for an encoder the
+/// mode of the format.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Special {
     pub(super) form: u32,
     pub(super) mode: Option<u32>,
 }
 
-/// The tiles of an encoder's block.
+/// How tiles are assigned to the blocks of an encoder.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Tiles {
-    /// One after the other, as long as there are any; their words wait for their places meanwhile.
+    /// Each block takes tiles until none is left; their words wait for their places meanwhile.
     Many,
-    /// The one of its own number, for devices start blocks in that order: where there are few, or
-    /// regions are small.
+    /// Each block has the tile of its own number, because devices start blocks in that order: for
+    /// launches that are small, or whose regions are small.
     Own,
 }
 
-/// One way to compile a kernel.
+/// A variant of a kernel.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Variant {
     pub(super) kernel: Kernel,
@@ -84,38 +84,38 @@ pub(super) struct Variant {
     pub(super) wide: bool,
     /// Warps of a block.
     pub(super) warps: u32,
-    /// What tiles a block of an encoder has.
+    /// How tiles are assigned to the blocks of an encoder.
     pub(super) tiles: Tiles,
     pub(super) special: Option<Special>,
 }
 
-/// Warps of an encoder that a multiprocessor holds: so many have room for what they keep.
+/// Warps of an encoder on a multiprocessor: as many as have room for the words that they keep.
 pub(super) const BUSY_WARPS: u32 = 16;
 
-/// Warps of a tile of the decoder, and threads of a block of the launch that computes bounds.
+/// Warps of a tile of the decoder, and of a block of the launch that computes bounds.
 pub(super) const DECODE_WARPS: u32 = 4;
 pub(super) const REDUCE_THREADS: u32 = 256;
 
 impl Variant {
-    /// Blocks of a launch of the encoder, of which `most` find room, and by how much the counter of
-    /// tickets goes on.
+    /// Number of blocks of a launch of the encoder, `most` of which run concurrently, and the
+    /// increment of the ticket counter.
     pub(super) fn blocks(&self, tiles: u32, most: u32) -> (u32, u32) {
-        // The block that adds up sizes, and one that has tiles.
+        // One block adds up sizes, and at least one has tiles.
         let most = most.max(2);
         match (self.special, self.tiles) {
             (_, Tiles::Own) => (tiles, 0),
-            // What the general kernel takes it for.
+            // The general kernel derives the assignment from the number of blocks in the same way.
             (None, Tiles::Many) if tiles <= most => (tiles, 0),
             _ => {
-                // A ticket tells each block that no tile is left. The one that adds up sizes has
-                // the first.
+                // Each block takes a last ticket that says that no tile is left; the block that
+                // adds up sizes has the first.
                 let blocks = most.min(tiles.saturating_add(1));
                 (blocks, tiles.wrapping_add(blocks))
             }
         }
     }
 
-    /// The one that is compiled for it: the general encoder takes the tiles of a block as they are.
+    /// The variant that is compiled for it: the general encoder supports both assignments of tiles.
     pub(super) fn compiled(self) -> Variant {
         let tiles = if self.special.is_some() { self.tiles } else { Tiles::Many };
         Variant { tiles, ..self }
@@ -168,14 +168,14 @@ impl Variant {
         Variant { kernel, wide, warps, tiles: Tiles::Many, special: None }
     }
 
-    /// Those that take every array.
+    /// The variants that take every array.
     fn general() -> impl Iterator<Item = Variant> {
         let both = [true, false].map(|wide| [Variant::encoder(wide), Variant::decoder(wide)]);
         both.into_iter().flatten().chain([Variant::reducer()])
     }
 
-    /// Those for arrays of one form, as most applications have them: float32 and float64, in one to
-    /// three dimensions, encoded without loss or by steps, with the tiles that suit some size.
+    /// The variants for arrays of one form that most applications have: float32 and float64 in one
+    /// to three dimensions, lossless or quantised, with tiles for several sizes.
     fn special() -> Vec<Variant> {
         use Tiles::{Many, Own};
         let narrow = [(4, Many), (4, Own), (2, Own), (8, Own)];
@@ -196,7 +196,7 @@ impl Variant {
         all
     }
 
-    /// What it is, for messages.
+    /// The name in messages.
     pub(super) fn title(&self) -> String {
         let Variant { kernel, wide, warps, tiles, special } = *self;
         let width = if wide { "wide" } else { "narrow" };
@@ -208,10 +208,10 @@ impl Variant {
     }
 }
 
-/// The texts of all variants that launches take.
-pub(crate) fn sources() -> Vec<Source> {
+/// The texts of all variants.
+pub(crate) fn sources() -> Vec<KernelText> {
     let all = Variant::general().chain(Variant::special());
-    let source = |variant: Variant| Source {
+    let source = |variant: Variant| KernelText {
         name: variant.title(),
         kernels: variant.kernel.names(),
         text: Cow::Owned(variant.text()),
@@ -260,7 +260,7 @@ mod tests {
             let all = Variant { special: None, ..own };
             assert_eq!(all.blocks(tiles, most), (tiles, 0));
             assert_eq!(all.compiled(), Variant::encoder(false));
-            // `has_one_tile` there.
+            // The condition of `has_one_tile` in the kernel's text.
             assert_eq!(tiles <= general.0, general.1 == 0);
             assert!(general.1 == 0 || general == many);
             assert!(many.0 >= 2 && many.1 == tiles + many.0);

@@ -1,6 +1,6 @@
-//! Which jobs of a call share a launch. The kernels for one form are several times as fast as those
-//! that take every array, so that large arrays of different forms get launches of their own, one
-//! behind the other on the stream; each finds out from the ones before where it goes on.
+//! The division of a call into launches. The kernels for one form are several times as fast as
+//! those that take every array, so large arrays of different forms get their own launches, one
+//! after the other on the stream; each reads the end of the ones before from device memory.
 
 use std::ops::Range;
 
@@ -8,91 +8,91 @@ use super::modules::{Special, Tiles, Variant};
 use super::plan::{FLOAT32, FLOAT64, RAW_BYTES};
 use super::words::{Job, rule};
 
-/// Chunks from which on a variant of the kernels for one form is compiled.
+/// Minimum number of chunks for which a variant for one form is compiled.
 const MANY_CHUNKS: u64 = 128;
-/// Chunks from which on arrays of one form gain more by its kernel than another launch costs.
+/// Minimum number of chunks for which the gain of a variant exceeds the cost of another launch.
 pub(super) const WORTH_A_LAUNCH: u64 = 1024;
 
-/// How a call may be cut.
+/// The limits that determine the division of a call.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ways {
-    /// Warps of a tile; `None` for what suits the size of a launch.
+    /// Warps of a tile; `None` for a choice by the size of a launch.
     pub(super) warps: Option<u32>,
-    /// Warps that the device has room for.
+    /// Warps that the device runs concurrently.
     pub(super) room: u32,
-    /// Chunks from which on arrays of one form get a launch of their own.
+    /// Minimum number of chunks for which arrays of one form get their own launch.
     pub(super) apart: u64,
 }
 
-/// A launch, of the jobs of a call that stand one behind the other.
+/// A launch for adjacent jobs of a call.
 #[derive(Clone, Debug)]
-pub(super) struct Part {
+pub(super) struct LaunchPart {
     pub(super) jobs: Range<usize>,
     pub(super) tiles: Range<u32>,
     /// Whether there are values of 64 bits.
     pub(super) wide: bool,
     /// Warps of a tile.
     pub(super) warps: u32,
-    /// What all arrays have in common, where a variant for that is worth it.
+    /// The common properties of all arrays, where a variant for them is worth it.
     pub(super) special: Option<Special>,
-    /// The tiles of a block.
+    /// How tiles are assigned to blocks.
     way: Tiles,
 }
 
-/// Jobs one behind the other of one form, or of several.
+/// Adjacent jobs, of one form or of several.
 #[derive(Clone, PartialEq, Eq, Debug)]
-struct Run {
+struct JobRun {
     jobs: Range<usize>,
-    /// Chunks of arrays, and with them the parts of bytes to copy.
+    /// Chunks of arrays, including units of bytes to copy.
     coded: u64,
     chunks: u64,
     form: Option<Special>,
 }
 
-impl Part {
-    /// Cuts jobs; without their tiles.
-    pub(super) fn all_of(jobs: &[Job], ways: &Ways) -> Vec<Part> {
-        runs(jobs, ways.apart).into_iter().map(|run| Part::of(jobs, run, ways)).collect()
+impl LaunchPart {
+    /// Divides jobs into launches, whose tiles are not set yet.
+    pub(super) fn all_of(jobs: &[Job], ways: &Ways) -> Vec<LaunchPart> {
+        runs(jobs, ways.apart).into_iter().map(|run| LaunchPart::of(jobs, run, ways)).collect()
     }
 
-    fn of(jobs: &[Job], run: Run, ways: &Ways) -> Part {
+    fn of(jobs: &[Job], run: JobRun, ways: &Ways) -> LaunchPart {
         let own = &jobs[run.jobs.clone()];
         let wide = own.iter().any(|job| !is_raw(job) && job.cut.form & 0xff == 64);
         let special = run.form.filter(|special| is_worth_a_variant(special.form, run.coded));
         let suited = match special {
             None => Variant::encoder(wide).warps,
-            // Two would suit the smallest arrays as well, for which it is not worth to ship them.
+            // Two would suit the smallest arrays as well, but not enough to ship another variant.
             Some(_) if wide => 4,
             Some(_) => warps_for(run.chunks, ways.room),
         };
         let most = if wide { 4 } else { 8 };
         let warps = ways.warps.unwrap_or(suited).min(most);
-        Part { jobs: run.jobs, tiles: 0..0, wide, warps, special, way: Tiles::Many }
+        LaunchPart { jobs: run.jobs, tiles: 0..0, wide, warps, special, way: Tiles::Many }
     }
 
-    /// How many tiles there are.
+    /// The number of tiles.
     pub(super) fn count(&self) -> u32 {
         self.tiles.end - self.tiles.start
     }
 
-    /// Gives it its tiles, when those of its jobs are known, on a device that has room for so many
-    /// warps.
+    /// Sets its tiles, once those of its jobs are known, on a device that runs `room` warps
+    /// concurrently.
     pub(super) fn take_tiles(&mut self, tiles: Range<u32>, jobs: &[Job], room: u32) {
         self.tiles = tiles;
         let is_short = self.is_short(jobs, blocks_at_once(room, self.warps));
         self.way = if is_short { Tiles::Own } else { Tiles::Many };
     }
 
-    /// The encoder that suits it best.
+    /// The variant of the encoder that suits it best.
     pub(super) fn variant(&self) -> Variant {
-        let Part { wide, warps, special, way: tiles, .. } = *self;
+        let LaunchPart { wide, warps, special, way: tiles, .. } = *self;
         Variant { warps, tiles, special, ..Variant::encoder(wide) }
     }
 
-    /// Whether each block is to have the tile of its number, on a device that holds `blocks` at a
-    /// time. Blocks that go on from tile to tile are faster, but have to write what they keep
-    /// before they go on to another region: that takes as long as they gain in two rounds of all
-    /// blocks, and for small regions in as much less as these are smaller (measured on an H100).
+    /// Whether each block gets the tile of its number, on a device that runs `blocks` blocks
+    /// concurrently. Blocks that take several tiles are faster, but have to write the words that
+    /// they keep before they go on to another region: that costs as much time as they gain in two
+    /// rounds of all blocks, and proportionally less for small regions (measured on an H100).
     fn is_short(&self, jobs: &[Job], blocks: u32) -> bool {
         let blocks = u64::from(blocks);
         let gap = |job: &Job| (blocks / 4 + 2 * u64::from(job.tiles)).min(2 * blocks);
@@ -101,18 +101,18 @@ impl Part {
     }
 }
 
-/// Blocks of so many warps that find room where so many warps do.
+/// Concurrent blocks of `warps` warps on a device that runs `room` warps.
 pub(super) fn blocks_at_once(room: u32, warps: u32) -> u32 {
     (room / warps).max(1)
 }
 
-/// Whether there are kernels for a form alone: for those of float32 and float64.
+/// Whether variants for a form exist: for those of float32 and float64.
 pub(super) fn has_variants(form: u32) -> bool {
     let (kind, components) = (form >> 8 & 0xff, form >> 24);
     (kind == FLOAT32 || kind == FLOAT64) && components == 1
 }
 
-/// Whether so many chunks of a form get kernels of their own.
+/// Whether a variant is worth it for that many chunks of a form.
 pub(super) fn is_worth_a_variant(form: u32, chunks: u64) -> bool {
     has_variants(form) && chunks >= MANY_CHUNKS
 }
@@ -121,13 +121,13 @@ fn is_raw(job: &Job) -> bool {
     job.rule & 0xff == rule::RAW
 }
 
-/// The jobs by what they have in common: that of a run with fewer chunks than `apart` does not
-/// count, unless all jobs have it.
-fn runs(jobs: &[Job], apart: u64) -> Vec<Run> {
+/// Groups the jobs by their common properties: a group with fewer chunks than `apart` is general,
+/// unless it is the only one.
+fn runs(jobs: &[Job], apart: u64) -> Vec<JobRun> {
     let alone = jobs.iter().zip(forms(jobs)).enumerate().map(|(number, (job, form))| {
         let chunks = chunks_of(job);
         let coded = if is_raw(job) { 0 } else { chunks };
-        Run { jobs: number..number + 1, coded, chunks, form }
+        JobRun { jobs: number..number + 1, coded, chunks, form }
     });
     let mut runs = joined(alone);
     if runs.len() > 1 {
@@ -136,9 +136,9 @@ fn runs(jobs: &[Job], apart: u64) -> Vec<Run> {
     joined(runs)
 }
 
-/// Neighbours with the same form become one.
-fn joined(runs: impl IntoIterator<Item = Run>) -> Vec<Run> {
-    let mut all: Vec<Run> = Vec::new();
+/// Merges adjacent runs of the same form.
+fn joined(runs: impl IntoIterator<Item = JobRun>) -> Vec<JobRun> {
+    let mut all: Vec<JobRun> = Vec::new();
     for run in runs {
         match all.last_mut().filter(|last| last.form == run.form) {
             Some(last) => {
@@ -152,7 +152,7 @@ fn joined(runs: impl IntoIterator<Item = Run>) -> Vec<Run> {
     all
 }
 
-/// What there may be a variant for, of each job. Every kernel copies: a raw job has that of the
+/// The variant for each job, if one exists. Every kernel can copy: a raw job takes that of the
 /// array before it, or of the first one.
 fn forms(jobs: &[Job]) -> Vec<Option<Special>> {
     let mut form = jobs.iter().find(|job| !is_raw(job)).and_then(form_of);
@@ -165,7 +165,7 @@ fn forms(jobs: &[Job]) -> Vec<Option<Special>> {
     jobs.iter().map(known).collect()
 }
 
-/// Form and mode of an array, if there is a variant for such.
+/// Form and mode of an array, if a variant for it exists.
 fn form_of(job: &Job) -> Option<Special> {
     let mode = match job.rule & 0xff {
         rule::EXACT => 0,
@@ -176,14 +176,13 @@ fn form_of(job: &Job) -> Option<Special> {
     has_variants(form).then_some(Special { form, mode: Some(mode) })
 }
 
-/// Chunks of an array, or as many parts of bytes to copy.
+/// Chunks of an array, or units of bytes to copy.
 fn chunks_of(job: &Job) -> u64 {
     if is_raw(job) { job.n / RAW_BYTES } else { u64::from(job.cut.n_chunks) }
 }
 
-/// Few warps a tile fill the device soonest; many make the chain of tiles short where there is one
-/// tile for each block. Where there are more chunks than warps at once, blocks of four warps wait
-/// least for each other.
+/// Few warps per tile fill the device soonest; many shorten the look-back where each block has one
+/// tile. With more chunks than concurrent warps, blocks of four warps wait least for each other.
 fn warps_for(chunks: u64, room: u32) -> u32 {
     let room = u64::from(room);
     match chunks {
@@ -205,27 +204,27 @@ mod tests {
         let is_short = |tiles: &[u32]| {
             let jobs: Vec<Job> =
                 tiles.iter().map(|&tiles| Job { tiles, ..Job::default() }).collect();
-            let run = Run { jobs: 0..jobs.len(), coded: 0, chunks: 0, form: None };
+            let run = JobRun { jobs: 0..jobs.len(), coded: 0, chunks: 0, form: None };
             let ways = Ways { warps: None, room: 0, apart: 0 };
-            let mut part = Part::of(&jobs, run, &ways);
+            let mut part = LaunchPart::of(&jobs, run, &ways);
             part.take_tiles(7..7 + tiles.iter().sum::<u32>(), &jobs, 100 * part.warps);
             part.variant().tiles == Tiles::Own
         };
         assert!(is_short(&[1]) && is_short(&[100]) && !is_short(&[101]));
         assert!(is_short(&[50, 50]) && is_short(&[100; 16]), "each has one round");
         assert!(is_short(&[2; 1000]) && !is_short(&[220; 16]));
-        // Small ones beside a large one.
+        // Small arrays beside a large one.
         assert!(!is_short(&[10_000, 2, 2, 2]) && !is_short(&[2, 2, 2, 10_000]));
     }
 
-    /// An array of float32 without loss, by its profile and chunks.
+    /// An array of float32, lossless, with this profile and number of chunks.
     fn array((profile, n_chunks): (u32, u32)) -> Job {
         let form = form(32, FLOAT32, profile, 1);
         Job { rule: rule::EXACT, cut: Cut { n_chunks, form, ..Cut::default() }, ..Job::default() }
     }
 
     fn parts(jobs: &[Job], apart: u64) -> Vec<(Range<usize>, bool)> {
-        let parts = Part::all_of(jobs, &Ways { warps: None, room: 2112, apart });
+        let parts = LaunchPart::all_of(jobs, &Ways { warps: None, room: 2112, apart });
         parts.into_iter().map(|part| (part.jobs, part.special.is_some())).collect()
     }
 

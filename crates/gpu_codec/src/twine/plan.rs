@@ -1,54 +1,58 @@
-//! From what callers say to what the kernels are given: checks, tiles, addresses.
+//! The plan of a call, from the caller's description to the kernels' words: checks, tiles,
+//! addresses.
 
-use unspool_codec::twine::{Array, Layout, Relative, Rule, Step, ValueKind};
+use unspool_codec::twine::{Array, BoundRule, Layout, Relative, Step, ValueKind};
 
 use super::job::Coded;
-use super::parts::{Part, Ways};
+use super::parts::{LaunchPart, Ways};
 use super::words::{Cut, Entry, Job, Piece, how, rule};
-use crate::codec::{Checkpoint, EncodeJob, GpuLayout};
+use crate::codec::{EncodeJob, GpuLayout, StoredCheckpoint};
 use crate::pending::{Slot, Start};
 use unspool_cuda::Stream;
 use unspool_cuda::{DeviceError, DeviceErrorKind};
 
-/// What records, checkpoints and jobs begin at multiples of.
+/// Alignment of records, checkpoints and jobs.
 pub(super) const ALIGNMENT: u64 = 64;
-/// Bytes that a warp copies of a raw job.
+/// Bytes of a raw job that one warp copies.
 pub(super) const RAW_BYTES: u64 = 8192;
-/// Numbers of kinds of values.
+/// Codes of kinds of values.
 pub(super) const FLOAT32: u32 = 2;
 pub(super) const FLOAT64: u32 = 3;
-/// Values of a chunk, and the chunks of a tile of the launch that computes bounds.
+/// Values of a chunk, and chunks of a tile of the launch that computes bounds.
 const CHUNK: u64 = 1024;
 const REDUCE_WARPS: u64 = 8;
-/// Blocks of that launch for an array: some for each multiprocessor, for what each of them tells
-/// the others at its end takes as long as several chunks.
+/// Maximum number of blocks of that launch for an array: some for each multiprocessor, because the
+/// final reduction across blocks takes as long per block as several chunks.
 const MOST_REDUCES: u64 = 1024;
-/// Jobs of a call.
+/// Maximum number of jobs of a call.
 const MOST_JOBS: usize = 1 << 16;
 
-/// A call as far as it does not depend on where things lie on the device.
+/// The part of a call that does not depend on addresses of the device.
 #[derive(Debug, Default)]
-pub(super) struct Plan {
+pub(super) struct LaunchPlan {
     pub(super) jobs: Vec<Job>,
     pub(super) entries: Vec<Entry>,
     pub(super) tiles: u32,
     pub(super) reduces: u32,
-    /// Words of 64 bits for the sums of all jobs.
+    /// 64-bit words for the sums of all jobs.
     pub(super) partials: u64,
-    /// The launches, one behind the other.
-    pub(super) parts: Vec<Part>,
+    /// The launches, one after the other.
+    pub(super) parts: Vec<LaunchPart>,
 }
 
-impl Plan {
-    /// Checks `checkpoints`, and cuts them into launches and tiles.
-    pub(super) fn of(checkpoints: &[Checkpoint<'_>], ways: &Ways) -> Result<Plan, DeviceError> {
-        let mut plan = Plan::default();
+impl LaunchPlan {
+    /// Checks `checkpoints`, and divides them into launches and tiles.
+    pub(super) fn of(
+        checkpoints: &[StoredCheckpoint<'_>],
+        ways: &Ways,
+    ) -> Result<LaunchPlan, DeviceError> {
+        let mut plan = LaunchPlan::default();
         let mut limit = 0;
         for checkpoint in checkpoints {
             check(checkpoint, &mut limit, plan.entries.is_empty())?;
             plan.add(checkpoint)?;
         }
-        for mut part in Part::all_of(&plan.jobs, ways) {
+        for mut part in LaunchPart::all_of(&plan.jobs, ways) {
             let first = plan.tiles;
             part.jobs.clone().try_for_each(|number| plan.place(number, part.warps))?;
             part.take_tiles(first..plan.tiles, &plan.jobs, ways.room);
@@ -57,7 +61,7 @@ impl Plan {
         Ok(plan)
     }
 
-    fn add(&mut self, checkpoint: &Checkpoint<'_>) -> Result<(), DeviceError> {
+    fn add(&mut self, checkpoint: &StoredCheckpoint<'_>) -> Result<(), DeviceError> {
         let (number, job0) = (self.entries.len() as u32, self.jobs.len() as u32);
         for job in checkpoint.jobs {
             let mut words = job_words(job)?;
@@ -75,21 +79,21 @@ impl Plan {
         let before = self.entries.last().map_or(0, |entry| entry.head);
         let head = if how == how::NEXT { before } else { number };
         let jobs = checkpoint.jobs.len() as u32;
-        // The kernel rounds it up.
+        // The kernel rounds the end up to the alignment.
         let limit = checkpoint.limit.min(u64::MAX - ALIGNMENT);
         let entry = Entry { align, limit, job0, jobs, how, head, ..Entry::default() };
         self.entries.push(entry);
         Ok(())
     }
 
-    /// Gives a job its tiles, of so many warps.
+    /// Sets the tiles of a job, of `warps` warps.
     fn place(&mut self, number: usize, warps: u32) -> Result<(), DeviceError> {
         let job = &mut self.jobs[number];
         let parts = match job.rule & 0xff {
             rule::RAW => job.n.div_ceil(RAW_BYTES),
             _ => u64::from(job.cut.n_chunks),
         };
-        // Also what has no values has a header.
+        // An array without values still has a header.
         job.tiles = few(parts.div_ceil(u64::from(warps)).max(1))?;
         job.tile0 = self.tiles;
         self.tiles = few(u64::from(self.tiles) + u64::from(job.tiles))?;
@@ -104,11 +108,11 @@ impl Plan {
         Ok(())
     }
 
-    /// Says where each checkpoint begins and where its result goes.
+    /// Sets the begin of each checkpoint and the place of its result.
     pub(super) fn anchor(
         &mut self,
         stream: &Stream,
-        checkpoints: &[Checkpoint<'_>],
+        checkpoints: &[StoredCheckpoint<'_>],
         slots: &mut [Slot],
     ) -> Result<(), DeviceError> {
         let all = self.entries.iter_mut().zip(checkpoints).zip(slots);
@@ -124,7 +128,8 @@ impl Plan {
                     pending.lead(stream, slot)?
                 }
                 Start::Next { .. } => {
-                    // Each of a chain reads where that begins, also when the first one is done.
+                    // Every checkpoint of a chain reads the record before the chain, even after the
+                    // first one is done.
                     lead.inspect(|pending| pending.stay_for(slot));
                     0
                 }
@@ -137,7 +142,7 @@ impl Plan {
     }
 }
 
-/// Words for the sums of so many groups, and of the groups of these.
+/// Words for the sums of `groups` groups, and of groups of these.
 fn partials(groups: u64) -> u64 {
     let (mut sum, mut left) = (0, groups);
     while left > 1 {
@@ -147,7 +152,11 @@ fn partials(groups: u64) -> u64 {
     sum + 1
 }
 
-fn check(checkpoint: &Checkpoint<'_>, limit: &mut u64, is_first: bool) -> Result<(), DeviceError> {
+fn check(
+    checkpoint: &StoredCheckpoint<'_>,
+    limit: &mut u64,
+    is_first: bool,
+) -> Result<(), DeviceError> {
     if checkpoint.jobs.is_empty() {
         return Err(invalid("a checkpoint without regions"));
     }
@@ -193,13 +202,13 @@ fn job_words(job: &EncodeJob) -> Result<Job, DeviceError> {
 fn array_words(array: &Array) -> Result<Job, DeviceError> {
     let known = array.rule().map_err(|error| invalid(&error.to_string()))?;
     let mut job = match known {
-        Rule::Exact => Job { rule: rule::EXACT, ..Job::default() },
-        Rule::Step(Step { bound, e, step, inv, .. }) => {
+        BoundRule::Exact => Job { rule: rule::EXACT, ..Job::default() },
+        BoundRule::Step(Step { bound, e, step, inv, .. }) => {
             Job { rule: rule::STEP, bound, e, step, inv, ..Job::default() }
         }
-        Rule::Range(bound) => Job { rule: rule::RANGE, bound, ..Job::default() },
-        Rule::Rms(bound) => Job { rule: rule::RMS, bound, ..Job::default() },
-        Rule::Relative(Relative { bound, floor, kept, shift, floor_bits, .. }) => {
+        BoundRule::Range(bound) => Job { rule: rule::RANGE, bound, ..Job::default() },
+        BoundRule::Rms(bound) => Job { rule: rule::RMS, bound, ..Job::default() },
+        BoundRule::Relative(Relative { bound, floor, kept, shift, floor_bits, .. }) => {
             let step = floor;
             Job { rule: rule::RELATIVE, bound, step, kept, shift, floor_bits, ..Job::default() }
         }
@@ -235,12 +244,12 @@ pub(super) fn cut(layout: &Layout) -> Cut {
     }
 }
 
-/// What `Cut::form` says of an array.
+/// The value of `Cut::form` for an array.
 pub(super) fn form(bits: u32, kind: u32, profile: u32, components: u32) -> u32 {
     bits | kind << 8 | profile << 16 | components << 24
 }
 
-/// A piece, and its tiles of so many warps behind `tile0`.
+/// A piece, whose tiles of `warps` warps begin at `tile0`.
 pub(super) fn piece(job: &Coded<'_>, tile0: u32, warps: u32) -> Result<Piece, DeviceError> {
     aligned(job.stream, 4, "an encoded array")?;
     aligned(job.target, job.layout.value_bytes() as u64, "an array to decode to")?;
@@ -262,7 +271,7 @@ fn power(align: u64) -> Result<(), DeviceError> {
         return Ok(());
     }
     Err(invalid(&format!(
-        "{align} is no power of two from 64 on, as alignments of checkpoints are"
+        "{align} is not a power of two from 64 on, as alignments of checkpoints are"
     )))
 }
 
@@ -270,7 +279,7 @@ fn aligned(number: u64, unit: u64, what: &str) -> Result<(), DeviceError> {
     if number.is_multiple_of(unit) {
         return Ok(());
     }
-    Err(invalid(&format!("{what} ({number:#x}) is no multiple of {unit}")))
+    Err(invalid(&format!("{what} ({number:#x}) is not a multiple of {unit}")))
 }
 
 fn few(number: u64) -> Result<u32, DeviceError> {
@@ -292,34 +301,34 @@ mod tests {
     use crate::pending::Slots;
     use unspool_cuda::Context;
     use unspool_cuda::Driver;
-    use unspool_cuda::Marks;
+    use unspool_cuda::FencePool;
 
-    /// The device has written all of a slot.
+    /// Simulates that the device has written the whole slot.
     fn end(slot: (u64, u64)) {
         // SAFETY: pinned memory of the slot, of which nothing else is read here.
         unsafe { AtomicU64::from_ptr(slot.0 as *mut u64) }.store(slot.1, Ordering::Release);
     }
 
     #[test]
-    fn what_a_chain_begins_behind_stays_until_the_last_of_it_is_done() {
+    fn what_a_chain_begins_after_stays_until_the_last_of_it_is_done() {
         let _fake = Fake::start();
         let context = Context::new(&Driver::load().unwrap(), 0).unwrap();
         let stream = Stream::new(&context).unwrap();
-        let (slots, marks) = (Slots::new(&context), Marks::new(&context));
+        let (slots, fences) = (Slots::new(&context), FencePool::new(&context));
         let before = slots.begin(1).unwrap();
         let (record, slot) = (before.record(), (before.address(), before.sequence()));
-        let before = before.launched(marks.record(&stream).unwrap(), 1 << 20);
+        let before = before.launched(fences.record(&stream).unwrap(), 1 << 20);
         let jobs = [EncodeJob { source: 0, layout: GpuLayout::Raw { bytes: 64 } }];
         let starts = [Start::After { pending: &before, align: 64 }, Start::Next { align: 64 }];
-        let asked = starts.map(|start| Checkpoint { jobs: &jobs, start, limit: 1 << 20 });
+        let asked = starts.map(|start| StoredCheckpoint { jobs: &jobs, start, limit: 1 << 20 });
         let ways = Ways { warps: None, room: 16, apart: u64::MAX };
-        let mut plan = Plan::of(&asked, &ways).unwrap();
+        let mut plan = LaunchPlan::of(&asked, &ways).unwrap();
         let mut two = vec![slots.begin(1).unwrap(), slots.begin(1).unwrap()];
         plan.anchor(&stream, &asked, &mut two).unwrap();
         assert_eq!(plan.entries[0].start, record);
         let places: Vec<_> = two.iter().map(|slot| (slot.address(), slot.sequence())).collect();
-        let mark = marks.record(&stream).unwrap();
-        let all = two.into_iter().map(|slot| slot.launched(mark.clone(), 1 << 20));
+        let fence = fences.record(&stream).unwrap();
+        let all = two.into_iter().map(|slot| slot.launched(fence.clone(), 1 << 20));
         let [one, other] = all.collect::<Vec<_>>().try_into().unwrap();
         end(slot);
         assert!(before.try_result().is_some());

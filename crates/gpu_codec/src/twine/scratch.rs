@@ -1,6 +1,6 @@
-//! Memory that launches need beside their data: counters, words of tiles, tables. Sets of it are
-//! made for sizes that are powers of two and used again, each only when the launch that used it
-//! last is known to be done, so that launches on several streams share none.
+//! Memory of launches besides their data: counters, words of tiles, tables. Sets of it have sizes
+//! that are powers of two and are reused once the launch that used them last is known to be done,
+//! so that launches on several streams share none.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -8,7 +8,7 @@ use super::Places;
 use super::words::{Entry, INLINE, Job, STEP_BYTES, SUM_BYTES};
 use unspool_cuda::Context;
 use unspool_cuda::DeviceError;
-use unspool_cuda::Mark;
+use unspool_cuda::Fence;
 use unspool_cuda::Stream;
 use unspool_cuda::copy;
 use unspool_cuda::{DeviceMemory, PinnedMemory};
@@ -17,17 +17,17 @@ const LEAST_TILES: u64 = 1024;
 const LEAST_JOBS: u64 = 64;
 const TICKET_BYTES: u64 = 64;
 
-/// Words of tiles tell launches apart by so many bits.
+/// Number of epochs, which distinguish the words of one launch from those of older ones.
 const EPOCHS: u32 = 1 << 27;
 
-/// So many sets in use are enough to keep a device busy: a launch beyond them waits, on the device,
-/// for one of those before it.
+/// Maximum number of sets in use, enough to keep a device busy: a launch beyond them waits, on the
+/// device, for an earlier one.
 const ENOUGH: usize = 16;
 
-/// So many sets are asked whether they are idle before another one is made.
+/// Number of sets that are polled before another one is made.
 const LIKELY: usize = 2;
 
-/// Sets that wait for their next use.
+/// Idle sets.
 #[derive(Debug, Default)]
 pub(super) struct Pool(Mutex<Vec<Set>>);
 
@@ -37,28 +37,28 @@ pub(super) struct Set {
     memory: DeviceMemory,
     tiles: u64,
     jobs: u64,
-    /// Where tables are written before they are copied to the device.
+    /// Pinned memory in which tables are written before they are copied to the device.
     staging: Option<PinnedMemory>,
-    /// For the sums of bounds.
+    /// Memory for the sums of bounds.
     partials: Option<DeviceMemory>,
     pub(super) ticket: u32,
     pub(super) epoch: u32,
-    /// Behind the last launch that used it.
-    after: Option<Mark>,
+    /// A fence after the last launch that used it.
+    after: Option<Fence>,
 }
 
 impl Pool {
-    /// A set for so many tiles and jobs that no launch uses which is not before what `stream` is
-    /// given from now on. A new one is cleared on `stream`.
+    /// A set for `tiles` tiles and `jobs` jobs, whose last launch comes before everything that is
+    /// enqueued on `stream` later. A new one is cleared on `stream`.
     pub(super) fn take(&self, stream: &Stream, tiles: u64, jobs: u64) -> Result<Set, DeviceError> {
         let mut sets = std::mem::take(&mut *self.sets());
-        // No call of the driver under the lock. Those that have waited longest are the likeliest to
-        // be idle; to ask about all of them costs more than a launch while few are in use.
+        // The driver is not called under the lock. The sets that have waited longest are the
+        // likeliest to be idle; polling all of them costs more than a launch while few are in use.
         let fits = |set: &Set| set.tiles >= tiles && set.jobs >= jobs;
         let asked = if sets.len() >= ENOUGH { sets.len() } else { LIKELY };
         let mut fitting = (0..sets.len()).filter(|&index| fits(&sets[index])).take(asked);
         let idle = fitting.find(|&index| sets[index].is_idle());
-        // Tables are written by the host, which does not wait.
+        // The host writes the tables and does not wait for a set.
         let is_enough = sets.len() >= ENOUGH && jobs <= INLINE as u64;
         let found = idle.or_else(|| sets.iter().position(fits).filter(|_| is_enough));
         let found = found.map(|index| sets.remove(index));
@@ -74,8 +74,8 @@ impl Pool {
         Ok(set)
     }
 
-    /// Puts a set back whose last launch is before `after`.
-    pub(super) fn put(&self, mut set: Set, after: &Mark) {
+    /// Returns a set whose last launch is before `after`.
+    pub(super) fn put(&self, mut set: Set, after: &Fence) {
         set.after = Some(after.clone());
         self.sets().push(set);
     }
@@ -104,7 +104,7 @@ impl Set {
     }
 
     fn is_idle(&self) -> bool {
-        self.after.as_ref().is_none_or(Mark::is_done)
+        self.after.as_ref().is_none_or(Fence::is_done)
     }
 
     fn next_epoch(&mut self, stream: &Stream) -> Result<(), DeviceError> {
@@ -116,7 +116,7 @@ impl Set {
         Ok(())
     }
 
-    /// Where everything is in its memory.
+    /// The addresses of its parts.
     pub(super) fn places(&self) -> Places {
         let ticket = self.memory.span().address();
         let totals = ticket + TICKET_BYTES;
@@ -127,7 +127,7 @@ impl Set {
         Places { ticket, totals, counts, sums, steps, status, tables: None }
     }
 
-    /// Copies the tables to the device; gives their addresses there.
+    /// Copies the tables to the device and returns their addresses.
     pub(super) fn tables(
         &mut self,
         stream: &Stream,
@@ -152,7 +152,7 @@ impl Set {
         Ok((to.address(), to.address() + first.len() as u64))
     }
 
-    /// Address of so many words for sums.
+    /// Address of `words` words for sums.
     pub(super) fn partials(&mut self, context: &Context, words: u64) -> Result<u64, DeviceError> {
         let kept = self.partials.take().filter(|memory| memory.span().len() >= 8 * words);
         let memory = match kept {
@@ -169,8 +169,8 @@ fn bytes(tiles: u64, jobs: u64) -> u64 {
     TICKET_BYTES + (8 + 8 + SUM_BYTES + STEP_BYTES + TABLE_BYTES) * jobs + 8 * tiles
 }
 
-/// Plain words as bytes.
+/// The values as bytes.
 fn as_bytes<T: Copy>(values: &[T]) -> &[u8] {
-    // SAFETY: `Job` and `Entry`, the only types that come here, are words without gaps.
+    // SAFETY: `Job` and `Entry`, the only types that are used here, are words without padding.
     unsafe { std::slice::from_raw_parts(values.as_ptr().cast(), size_of_val(values)) }
 }

@@ -1,15 +1,16 @@
-//! What the kernels are given, as `kernels/twine.cuh` has it; crate `fakecuda` reads it too.
+//! The arguments of the kernels, laid out as in `kernels/twine.cuh`; crate `fakecuda` reads them
+//! too.
 
-/// Jobs and checkpoints that fit a launch's parameters; more of them go through device memory.
+/// Jobs and checkpoints that fit into a launch's parameters; more of them go through device memory.
 pub(super) const INLINE: usize = 16;
-/// Streams of one launch that decodes.
+/// Maximum number of streams of one decoding launch.
 pub(super) const PIECES: usize = 32;
 
-/// Bytes of what a job accumulates, and of the step that the device computes for it.
+/// Bytes of a job's sums, and of the step that the device computes for it.
 pub(super) const SUM_BYTES: u64 = 64;
 pub(super) const STEP_BYTES: u64 = 32;
 
-/// The coding of a job: in the lowest byte of `Job::rule`.
+/// The codes of a job: in the lowest byte of `Job::rule`.
 pub(super) mod rule {
     /// The bytes as they are.
     pub const RAW: u32 = 0;
@@ -25,17 +26,17 @@ pub(super) mod rule {
     pub const RELATIVE: u32 = 5;
 }
 
-/// Where a checkpoint begins: `Entry::how`.
+/// The codes of a checkpoint's begin: `Entry::how`.
 pub(super) mod how {
     /// At `start`.
     pub const AT: u32 = 0;
-    /// Behind the record at `start`.
+    /// After the record at `start`.
     pub const AFTER: u32 = 1;
-    /// Behind the checkpoint before.
+    /// After the checkpoint before.
     pub const NEXT: u32 = 2;
 }
 
-/// The cutting of an array into chunks.
+/// The division of an array into chunks.
 #[repr(C)]
 #[derive(Clone, Copy, Default, Debug)]
 pub(super) struct Cut {
@@ -57,13 +58,13 @@ pub(super) struct Cut {
 #[derive(Clone, Copy, Default, Debug)]
 pub(super) struct Job {
     pub(super) source: u64,
-    /// Values; bytes of a raw job.
+    /// Number of values; bytes of a raw job.
     pub(super) n: u64,
-    /// Its first tile, and how many.
+    /// Its first tile, and the number of its tiles.
     pub(super) tile0: u32,
     pub(super) tiles: u32,
     pub(super) cut: Cut,
-    /// Its checkpoint.
+    /// Index of its checkpoint.
     pub(super) entry: u32,
     /// See [`rule`]; the dtype's code in the second byte.
     pub(super) rule: u32,
@@ -76,7 +77,8 @@ pub(super) struct Job {
     pub(super) floor_bits: u64,
     pub(super) kept: u32,
     pub(super) shift: u32,
-    /// Its first tile in the launch that computes bounds, and how many; and where sums are kept.
+    /// Its first tile in the launch that computes bounds, the number of tiles, and the place of its
+    /// sums.
     pub(super) reduce0: u32,
     pub(super) reduces: u32,
     pub(super) partials: u64,
@@ -86,7 +88,7 @@ pub(super) struct Job {
 #[repr(C)]
 #[derive(Clone, Copy, Default, Debug)]
 pub(super) struct Entry {
-    /// An address, or that of a record.
+    /// An address, or the address of a record.
     pub(super) start: u64,
     pub(super) align: u64,
     pub(super) limit: u64,
@@ -104,31 +106,31 @@ pub(super) struct Entry {
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub(super) struct EncodeLaunch {
-    /// Addresses of jobs and checkpoints in device memory; 0 when they are those below.
+    /// Addresses of jobs and checkpoints in device memory; 0 when they are in the fields below.
     pub(super) job_table: u64,
     pub(super) entry_table: u64,
-    /// A word for each tile, and for each job.
+    /// Words of the status of each tile, and of each job.
     pub(super) status: u64,
     pub(super) totals: u64,
-    /// Of each job: what it accumulates, and its step.
+    /// For each job its sums, and its step.
     pub(super) sums: u64,
     pub(super) steps: u64,
-    /// A counter for each checkpoint, and that of tickets.
+    /// A counter for each checkpoint, and the ticket counter.
     pub(super) counts: u64,
     pub(super) ticket: u64,
-    /// The value of that counter before the launch.
+    /// The value of the ticket counter before the launch.
     pub(super) first_ticket: u32,
-    /// Behind the launch's last tile.
+    /// One past the launch's last tile.
     pub(super) end_tile: u32,
-    /// Of the call, of which the launch may be a part.
+    /// Number of jobs of the call, of which the launch may be a part.
     pub(super) jobs: u32,
     pub(super) entries: u32,
-    /// Tells the words of this call from those of older ones.
+    /// Distinguishes the words of this call from those of older ones.
     pub(super) epoch: u32,
-    /// Tiles of the launch that computes bounds.
+    /// Number of tiles of the launch that computes bounds.
     pub(super) reduces: u32,
     pub(super) first_tile: u32,
-    /// The launch's jobs: the first, and behind the last.
+    /// The launch's jobs: the first, and one past the last.
     pub(super) first_job: u32,
     pub(super) end_job: u32,
     pub(super) unused: u32,
@@ -158,14 +160,14 @@ pub(super) struct Piece {
 pub(super) struct DecodeLaunch {
     pub(super) slot: u64,
     pub(super) sequence: u64,
-    /// Two counters of 32 bits that are 0: tiles that are done, and damaged ones.
+    /// Two 32-bit counters that start at 0: tiles that are done, and damaged ones.
     pub(super) counts: u64,
     pub(super) tiles: u32,
     pub(super) pieces: u32,
     pub(super) piece: [Piece; PIECES],
 }
 
-// A kernel's parameters have 4 KiB.
+// A kernel's parameters are limited to 4 KiB.
 const _: () = {
     assert!(size_of::<Job>() == 128 && size_of::<Entry>() == 64 && size_of::<Piece>() == 80);
     assert!(size_of::<EncodeLaunch>() == 64 + 40 + INLINE * (128 + 64));

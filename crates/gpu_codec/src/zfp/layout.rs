@@ -1,31 +1,31 @@
-//! Fixed-rate zfp of one array: how its blocks lie, and how long its stream is. All of it is known
-//! before a value is seen.
+//! Fixed-rate zfp of one array: the sizes of its blocks and stream, which do not depend on the
+//! values.
 
 use unspool_codec::Dtype;
 
 use unspool_cuda::{DeviceError, DeviceErrorKind};
 
-/// Bytes before the blocks.
+/// Bytes of the head, before the blocks.
 const HEAD_BYTES: u64 = 64;
 
-/// The most bits of a block that zfp knows (`ZFP_MAX_BITS`).
+/// Maximum number of bits of a block in zfp (`ZFP_MAX_BITS`).
 const MOST_BITS: f64 = 16_658.0;
 
-/// The most values of an array, so that no count of bits overflows.
+/// Maximum number of values of an array, so that no count of bits overflows.
 const MOST_VALUES: u64 = 1 << 44;
 
 const MAGIC: u32 = u32::from_le_bytes(*b"ZFP1");
 const VERSION: u64 = 1;
 
-/// A dense array of float32 or float64 with one to three dimensions, and the rate it is coded with.
+/// A dense array of float32 or float64 with one to three dimensions, and its rate.
 ///
 /// A block of `4^d` values takes `4^d * rate` bits, rounded to whole bits and at least as many as
-/// its exponent needs (9 and 12), as zfp has it without alignment to words.
+/// its exponent needs (9 and 12): the size in zfp without alignment to words.
 #[derive(Clone, PartialEq, Debug)]
 pub struct ZfpLayout {
     wide: bool,
     dims: u32,
-    /// The values along each dimension, the fastest first; 1 for those that are not there.
+    /// The sizes of the dimensions, the fastest first; 1 for missing ones.
     values: [u64; 3],
     rate: f64,
     bits: u64,
@@ -50,7 +50,7 @@ impl ZfpLayout {
     /// each value.
     ///
     /// # Errors
-    /// When the kernels take no such values, dimensions or rate.
+    /// When the kernels do not take the dtype, the shape or the rate.
     pub fn of(dtype: &Dtype, shape: &[u64], rate: f64) -> Result<ZfpLayout, DeviceError> {
         let wide = match dtype {
             Dtype::Float32 => false,
@@ -63,7 +63,7 @@ impl ZfpLayout {
         Ok(ZfpLayout { wide, dims, values, rate, bits, dtype_code: dtype.code() })
     }
 
-    /// Bytes of the stream with what is before it.
+    /// Bytes of the stream with its head.
     #[must_use]
     pub fn stored(&self) -> u64 {
         HEAD_BYTES + 8 * self.shape().words
@@ -94,7 +94,7 @@ impl ZfpLayout {
         Shape { values, blocks, count, bits, group, words, precision_slack }
     }
 
-    /// The 64 bytes before the blocks, as `docs/reference/format.md` has them.
+    /// The head of 64 bytes before the blocks, as in `docs/reference/format.md`.
     pub(super) fn head(&self) -> [u64; 8] {
         let kind = VERSION | u64::from(self.dtype_code & 0xff) << 8 | u64::from(self.dims) << 24;
         let there = |dim: usize| if dim < self.dims as usize { self.values[dim] } else { 0 };
@@ -117,24 +117,24 @@ impl ZfpLayout {
 }
 
 impl Shape {
-    /// Threads that code groups of blocks.
+    /// Number of threads that encode groups of blocks.
     pub(super) fn encoders(&self) -> u64 {
         self.count.div_ceil(self.group)
     }
 
-    /// Threads that decode a block each.
+    /// Number of threads that decode a block each.
     pub(super) fn decoders(&self) -> u64 {
         self.count
     }
 
-    /// Bytes of the stream, without what is before it.
+    /// Bytes of the stream without its head.
     #[cfg(test)]
     pub(super) fn stream_bytes(&self) -> u64 {
         8 * self.words
     }
 }
 
-/// How many blocks end at a whole word, or at a whole byte if that would be many.
+/// Number of blocks that end at a whole word, or at a whole byte if that would be many.
 fn group_of(bits: u64) -> u64 {
     let until = |unit: u64| unit >> bits.trailing_zeros().min(unit.trailing_zeros());
     if until(64) <= 4 { until(64) } else { until(8) }

@@ -1,9 +1,10 @@
 //! zfp at a fixed rate on the device: float32 and float64, one to three dimensions, any rate. The
-//! stream is the one that crate `codec` makes in host memory, byte for byte, and libzfp decodes it.
+//! stream equals the one that crate `codec` makes in host memory, byte for byte, and libzfp decodes
+//! it.
 //!
 //! Sizes are known before anything is encoded, so blocks are coded independently of each other and
-//! a checkpoint is placed by the host alone, unless it begins behind one whose size is not known.
-//! NaN and infinities have no place in zfp: a checkpoint with some is refused in its result.
+//! the host alone places a checkpoint, unless it begins after one whose size is not known. zfp
+//! cannot represent NaN and infinities: the result of a checkpoint with such values is a refusal.
 
 mod layout;
 
@@ -11,14 +12,14 @@ use std::ffi::c_void;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use crate::codec::{Checkpoint, DecodeJob, EncodeJob, GpuCodec, GpuLayout};
+use crate::codec::{DecodeJob, EncodeJob, GpuCodec, GpuLayout, StoredCheckpoint};
 use crate::pending::{DecodeStatus, Pending, Slot, Slots, Start};
-use crate::scratch::Scratch;
+use crate::scratch::ScratchPieces;
 use crate::start::{Anchor, one_by_one};
+use unspool_cuda::AccessedBytes as Touched;
 use unspool_cuda::Context;
 use unspool_cuda::DeviceMemory;
-use unspool_cuda::Marks;
-use unspool_cuda::Place as Touched;
+use unspool_cuda::FencePool;
 use unspool_cuda::Stream;
 use unspool_cuda::copy;
 use unspool_cuda::kernels::{Kernels, Module};
@@ -26,7 +27,7 @@ use unspool_cuda::{DeviceError, DeviceErrorKind};
 
 pub use layout::ZfpLayout;
 
-/// The text of the kernels, and these.
+/// The names of the kernels in the text.
 pub(crate) const KERNELS: &[&str] = &[
     "zfp_encode_f32_1",
     "zfp_decode_f32_1",
@@ -46,30 +47,30 @@ pub(crate) const KERNELS: &[&str] = &[
 pub(crate) const SOURCE: &str = include_str!("../../kernels/zfp.cu");
 
 const THREADS: u32 = 128;
-/// Streams begin at multiples of this.
+/// Alignment of streams.
 const ALIGNMENT: u64 = 64;
 /// Bytes of the kernels' `Seen`.
 const SEEN_BYTES: u64 = 24;
-/// Words of a result before those of its jobs, and of each job.
+/// Words of a result before those of its jobs, and words of each job.
 const RESULT_HEAD: u64 = 4;
 const RESULT_JOB: u64 = 6;
 
 /// A region of a checkpoint.
 #[derive(Clone, Copy, Debug)]
-struct Source<'a> {
+struct ZfpRegion<'a> {
     address: u64,
     layout: &'a ZfpLayout,
 }
 
-/// Encodes and decodes on one device.
+/// Encodes and decodes arrays with zfp on one device.
 #[derive(Debug)]
 pub struct ZfpCoder {
     context: Context,
     kernels: Kernels<()>,
     slots: Arc<Slots>,
-    marks: Arc<Marks>,
-    /// What the kernels add up while they encode: zeros between two uses.
-    seen: Scratch<DeviceMemory>,
+    fences: Arc<FencePool>,
+    /// The kernels' sums of errors: zeros between two uses.
+    seen: ScratchPieces<DeviceMemory>,
 }
 
 /// The kernels' `Job`.
@@ -77,29 +78,30 @@ pub struct ZfpCoder {
 #[derive(Clone, Copy, Debug)]
 struct KernelJob {
     offset: u64,
-    /// Words of zeros behind the stream.
+    /// Number of words of zeros after the stream.
     gap: u64,
     seen: u64,
     result: u64,
 }
 
 impl ZfpCoder {
-    /// Loads nothing yet: that is done at the first use. Results go into `slots`, which other
-    /// codecs of the context share, so that their checkpoints can begin behind each other.
+    /// Nothing is loaded before the first use. Results go into `slots`, which other codecs of the
+    /// context share, so that their checkpoints can begin after each other.
     #[must_use]
     pub fn new(context: &Context, slots: &Arc<Slots>) -> ZfpCoder {
         ZfpCoder::looking_in(context, slots, Vec::new())
     }
 
-    /// The same, with folders to look for the compiler in first, such as Python's `sys.path`.
+    /// As [`new`](Self::new), with folders to search for the compiler first, such as Python's
+    /// `sys.path`.
     #[must_use]
     pub fn looking_in(context: &Context, slots: &Arc<Slots>, folders: Vec<PathBuf>) -> ZfpCoder {
         ZfpCoder {
             context: context.clone(),
             kernels: Kernels::new(context, folders),
             slots: Arc::clone(slots),
-            marks: Marks::new(context),
-            seen: Scratch::new(usize::MAX),
+            fences: FencePool::new(context),
+            seen: ScratchPieces::new(usize::MAX),
         }
     }
 
@@ -116,14 +118,14 @@ impl ZfpCoder {
     unsafe fn encode_one(
         &self,
         stream: &Stream,
-        jobs: &[Source<'_>],
+        jobs: &[ZfpRegion<'_>],
         (start, limit): (Start<'_>, u64),
     ) -> Result<Pending, DeviceError> {
         let module = self.module()?;
         let mut slot = self.slots.begin(jobs.len())?;
         let (offsets, bytes) = offsets(jobs.iter().map(|job| job.layout.stored()));
         let anchor = start.anchor(stream, &mut slot, (limit, bytes))?;
-        let mark = self.marks.prepare()?;
+        let fence = self.fences.prepare()?;
         let seen = self.take_seen(stream, jobs.len() as u64)?;
         for (index, job) in jobs.iter().enumerate() {
             let end = offsets.get(index + 1).copied().unwrap_or(bytes);
@@ -135,9 +137,9 @@ impl ZfpCoder {
         if let Some(begin) = anchor.known() {
             stream.saw_write("encoding with zfp", self.touched(begin, bytes));
         }
-        // SAFETY: the slot and what was seen are there until the result is.
+        // SAFETY: the slot and the sums stay allocated until the result is present.
         unsafe { launch_finish(&module, stream, &anchor, &slot, &seen, jobs.len()) }?;
-        let pending = slot.launched(mark.record(stream)?, limit);
+        let pending = slot.launched(fence.record(stream)?, limit);
         self.seen.give(seen, &pending);
         Ok(pending)
     }
@@ -146,7 +148,7 @@ impl ZfpCoder {
         Touched::device(self.context.ordinal(), first, len)
     }
 
-    /// Sums for so many jobs, all 0.
+    /// Sums for `jobs` jobs, all 0.
     fn take_seen(&self, stream: &Stream, jobs: u64) -> Result<DeviceMemory, DeviceError> {
         let bytes = SEEN_BYTES * jobs.next_power_of_two().max(8);
         self.seen.take(
@@ -170,14 +172,14 @@ impl GpuCodec for ZfpCoder {
         matches!(layout, GpuLayout::Zfp(_))
     }
 
-    fn prepare(&self, _: &[Checkpoint<'_>]) -> Result<(), DeviceError> {
+    fn prepare(&self, _: &[StoredCheckpoint<'_>]) -> Result<(), DeviceError> {
         self.module().map(drop)
     }
 
     unsafe fn encode(
         &self,
         stream: &Stream,
-        checkpoints: &[Checkpoint<'_>],
+        checkpoints: &[StoredCheckpoint<'_>],
     ) -> Result<Vec<Pending>, DeviceError> {
         self.context.require(stream.context().ordinal(), "the stream")?;
         let all = checkpoints.iter().map(|one| one.jobs.iter().map(source).collect());
@@ -188,7 +190,7 @@ impl GpuCodec for ZfpCoder {
         })
     }
 
-    /// The status tells of streams of another layout, whose arrays stay as they are.
+    /// The status reports streams of another layout, whose arrays keep their content.
     unsafe fn decode(
         &self,
         stream: &Stream,
@@ -198,21 +200,21 @@ impl GpuCodec for ZfpCoder {
         let layouts = jobs.iter().map(checked).collect::<Result<Vec<_>, _>>()?;
         let module = self.module()?;
         let slot = self.slots.begin(jobs.len())?;
-        let mark = self.marks.prepare()?;
+        let fence = self.fences.prepare()?;
         for (index, (job, layout)) in jobs.iter().zip(layouts).enumerate() {
             // SAFETY: the caller's duty.
             unsafe { launch_decode(&module, stream, (job, layout), result_of(&slot, index)) }?;
             let from = self.touched(job.stream, job.stored);
             stream.saw_copy("decoding zfp", from, self.touched(job.target, layout.bytes()));
         }
-        // SAFETY: the slot is there until the result is.
+        // SAFETY: the slot stays allocated until the result is present.
         unsafe { launch_decoded(&module, stream, &slot, jobs.len()) }?;
-        Ok(DecodeStatus::new(vec![slot.launched(mark.record(stream)?, 0)]))
+        Ok(DecodeStatus::new(vec![slot.launched(fence.record(stream)?, 0)]))
     }
 }
 
-fn source(job: &EncodeJob) -> Result<Source<'_>, DeviceError> {
-    Ok(Source { address: job.source, layout: zfp_layout(&job.layout)? })
+fn source(job: &EncodeJob) -> Result<ZfpRegion<'_>, DeviceError> {
+    Ok(ZfpRegion { address: job.source, layout: zfp_layout(&job.layout)? })
 }
 
 fn zfp_layout(layout: &GpuLayout) -> Result<&ZfpLayout, DeviceError> {
@@ -222,7 +224,7 @@ fn zfp_layout(layout: &GpuLayout) -> Result<&ZfpLayout, DeviceError> {
     }
 }
 
-/// Where streams of these lengths begin, and the end of the last one.
+/// The offsets of streams of these lengths, and the end of the last one.
 fn offsets(stored: impl Iterator<Item = u64>) -> (Vec<u64>, u64) {
     let (mut offsets, mut end) = (Vec::new(), 0u64);
     for bytes in stored {
@@ -233,7 +235,7 @@ fn offsets(stored: impl Iterator<Item = u64>) -> (Vec<u64>, u64) {
     (offsets, end)
 }
 
-/// The layout of a stream that has its length.
+/// The layout of a stream whose length is right.
 fn checked(job: &DecodeJob) -> Result<&ZfpLayout, DeviceError> {
     let layout = zfp_layout(&job.layout)?;
     let expected = layout.stored();
@@ -246,7 +248,7 @@ fn checked(job: &DecodeJob) -> Result<&ZfpLayout, DeviceError> {
         .with_advice("Decode it with the shape, dtype and rate that it was encoded with."))
 }
 
-/// Where the words of a job are in a result.
+/// The address of a job's words in a result.
 fn result_of(slot: &Slot, index: usize) -> u64 {
     slot.address() + 8 * (RESULT_HEAD + RESULT_JOB * index as u64)
 }
@@ -268,7 +270,7 @@ fn parameter<T>(value: &mut T) -> *mut c_void {
     std::ptr::from_mut(value).cast()
 }
 
-/// Blocks of threads for so many threads.
+/// Number of blocks, and of threads in each, for `threads` threads.
 fn launch_shape(threads: u64) -> Result<(u32, u32), DeviceError> {
     let blocks = i32::try_from(threads.div_ceil(u64::from(THREADS))).map_err(|_| {
         let message = format!("an array of {threads} blocks is more than zfp takes in one launch");
@@ -282,7 +284,7 @@ fn launch_shape(threads: u64) -> Result<(u32, u32), DeviceError> {
 unsafe fn launch_encode(
     module: &Module,
     stream: &Stream,
-    job: &Source<'_>,
+    job: &ZfpRegion<'_>,
     anchor: &Anchor,
     mut place: KernelJob,
 ) -> Result<(), DeviceError> {
@@ -296,12 +298,12 @@ unsafe fn launch_encode(
         parameter(&mut place),
     ];
     let blocks = launch_shape(shape.encoders())?;
-    // SAFETY: the parameters are those of the kernel; for the memory the caller answers.
+    // SAFETY: the parameters are those of the kernel; the caller guarantees the memory.
     unsafe { module.launch_with(stream, &job.layout.kernel("encode"), blocks, &mut list) }
 }
 
 /// # Safety
-/// `slot` and `seen` are used by nobody else until the result is there.
+/// Nothing else uses `slot` and `seen` until the result is present.
 unsafe fn launch_finish(
     module: &Module,
     stream: &Stream,
@@ -320,7 +322,7 @@ unsafe fn launch_finish(
         parameter(&mut sequence),
         parameter(&mut record),
     ];
-    // SAFETY: the parameters are those of the kernel; for the memory the caller answers.
+    // SAFETY: the parameters are those of the kernel; the caller guarantees the memory.
     unsafe { module.launch_with(stream, "zfp_finish", (1, 1), &mut list) }
 }
 
@@ -342,12 +344,12 @@ unsafe fn launch_decode(
         parameter(&mut status),
     ];
     let blocks = launch_shape(shape.decoders())?;
-    // SAFETY: the parameters are those of the kernel; for the memory the caller answers.
+    // SAFETY: the parameters are those of the kernel; the caller guarantees the memory.
     unsafe { module.launch_with(stream, &layout.kernel("decode"), blocks, &mut list) }
 }
 
 /// # Safety
-/// `slot` is used by nobody else until the result is there.
+/// Nothing else uses `slot` until the result is present.
 unsafe fn launch_decoded(
     module: &Module,
     stream: &Stream,
@@ -356,6 +358,6 @@ unsafe fn launch_decoded(
 ) -> Result<(), DeviceError> {
     let (mut address, mut sequence, mut jobs) = (slot.address(), slot.sequence(), jobs as u64);
     let mut list = [parameter(&mut jobs), parameter(&mut address), parameter(&mut sequence)];
-    // SAFETY: the parameters are those of the kernel; for the memory the caller answers.
+    // SAFETY: the parameters are those of the kernel; the caller guarantees the memory.
     unsafe { module.launch_with(stream, "zfp_decoded", (1, 1), &mut list) }
 }

@@ -1,11 +1,11 @@
-//! The time of a codec by the size of its input: the second oracle.
+//! The time of a codec by the size of its input.
 
 use alloc::vec::Vec;
 
 use super::Mistake;
 use unspool_core::Nanos;
 
-/// Input of a straight line's second point: far beyond any call.
+/// The input of the second point of a straight line, far beyond that of any call.
 const FAR: u64 = 1 << 40;
 
 /// A piecewise linear function from bytes to time.
@@ -31,10 +31,10 @@ impl Curve {
         Ok(Curve { points: [(0, fixed.0), (FAR, fixed.0 + (slope + 0.5) as u64)].into() })
     }
 
-    /// Through measured points: bytes, and the time of a call with so many.
+    /// The curve through measured points: bytes, and the time of a call with so many.
     ///
     /// # Errors
-    /// [`Mistake::Curve`]: there is none, they are not by ascending bytes, or a time is above
+    /// [`Mistake::Curve`]: there are no points, they are not by ascending bytes, or a time is above
     /// 18 minutes.
     pub fn through(points: &[(u64, Nanos)]) -> Result<Curve, Mistake> {
         let ascending = points.is_sorted_by(|one, next| one.0 < next.0);

@@ -1,12 +1,12 @@
 //! What a given schedule costs.
 
-use super::timeline::{Group, Times, Waits, hold, pack, raw};
-use super::{Decision, End, Mistake, Problem};
+use super::timeline::{BatchTimes, Times, Waits, batch, pack, raw};
+use super::{CheckpointDecision, End, Mistake, Problem};
 use unspool_core::Nanos;
 
 /// Where the time of a run goes, and what it moved. The parts add up to `end`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Outcome {
+pub struct RunTimes {
     /// From the beginning to the end of the run.
     pub end: Nanos,
     /// Between checkpoints.
@@ -19,7 +19,7 @@ pub struct Outcome {
     pub codec: Nanos,
     /// The wait for the last transfers, after the last checkpoint.
     pub last: Nanos,
-    /// Checkpoints by decision: U, C, A, X.
+    /// Checkpoints by decision, in the order of [`CheckpointDecision::ALL`].
     pub counts: [u64; 4],
     /// Bytes of the checkpoints.
     pub raw_bytes: u64,
@@ -27,7 +27,7 @@ pub struct Outcome {
     pub link_bytes: u64,
 }
 
-impl Outcome {
+impl RunTimes {
     /// The time for which the application was blocked.
     #[must_use]
     pub fn blocked(&self) -> Nanos {
@@ -46,26 +46,26 @@ impl Outcome {
 ///
 /// # Errors
 /// The problem is wrong, or a decision cannot be taken.
-pub fn follow(problem: &Problem, decisions: &[Decision]) -> Result<Outcome, Mistake> {
+pub fn follow(problem: &Problem, decisions: &[CheckpointDecision]) -> Result<RunTimes, Mistake> {
     problem.check()?;
     let (decided, asked) = (decisions.len(), problem.checkpoints.len());
     if decided != asked {
         return Err(Mistake::Length { decisions: decided, checkpoints: asked });
     }
-    let mut group = Group::default();
-    let mut found = Outcome { computing: problem.computing(), ..Outcome::default() };
+    let mut group = BatchTimes::default();
+    let mut found = RunTimes { computing: problem.computing(), ..RunTimes::default() };
     for (at, (one, &decision)) in problem.checkpoints.iter().zip(decisions).enumerate() {
         let done = match decision {
-            Decision::Hold => hold(problem, group, one),
-            Decision::Raw if group.count == 0 => raw(problem, group, one),
-            Decision::Alone if group.count == 0 => pack(problem, group, one),
-            Decision::Together if group.count > 0 => pack(problem, group, one),
+            CheckpointDecision::Hold => batch(problem, group, one),
+            CheckpointDecision::Raw if group.count == 0 => raw(problem, group, one),
+            CheckpointDecision::Alone if group.count == 0 => pack(problem, group, one),
+            CheckpointDecision::Together if group.count > 0 => pack(problem, group, one),
             _ => None,
         };
         group = done.ok_or(Mistake::Impossible { at })?;
         found.counts[decision as usize] += 1;
         found.raw_bytes += one.raw;
-        found.link_bytes += if decision == Decision::Raw { one.raw } else { one.packed };
+        found.link_bytes += if decision == CheckpointDecision::Raw { one.raw } else { one.packed };
     }
     if group.count > 0 {
         return Err(Mistake::Unfinished);
@@ -73,9 +73,9 @@ pub fn follow(problem: &Problem, decisions: &[Decision]) -> Result<Outcome, Mist
     Ok(ended(problem, found, group.times, group.waits))
 }
 
-fn ended(problem: &Problem, found: Outcome, times: Times, waits: Waits) -> Outcome {
+fn ended(problem: &Problem, found: RunTimes, times: Times, waits: Waits) -> RunTimes {
     let end = end_of(problem, times);
-    let found = Outcome {
+    let found = RunTimes {
         end: Nanos(end),
         room: Nanos(waits.room),
         copies: Nanos(waits.copies),

@@ -4,31 +4,32 @@ use alloc::vec::Vec;
 
 use super::timeline::Times;
 
-/// One way to have done the first checkpoints.
+/// A state after some checkpoints, and the last decision or group that led to it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct State {
+pub(super) struct PartialPlan {
     pub times: Times,
     /// How many checkpoints the last decision or group took.
     pub count: u32,
-    /// The one it came from, by its place among the states before them.
+    /// The state before that, by its place among the states there.
     pub from: u32,
-    /// The last decision was U.
+    /// The last decision was [`CheckpointDecision::Raw`](super::CheckpointDecision::Raw).
     pub raw: bool,
 }
 
-/// What to keep of states that are too many.
+/// Which states to keep when there are too many.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Thinning {
-    /// In each cell the state that leaves the link free first: results can be reached.
+    /// Keeps in each cell the state that leaves the link free first, so that results can be
+    /// reached.
     Keep,
-    /// In each cell the earliest of both times: no state is later, so results are bounds.
+    /// Keeps in each cell the earliest of both times, so that results are lower bounds.
     Corner,
 }
 
 #[derive(Default)]
 pub(super) struct Frontier {
-    states: Vec<State>,
-    /// Pruned when there are so many.
+    states: Vec<PartialPlan>,
+    /// The number of states at which the dominated ones are dropped.
     limit: usize,
 }
 
@@ -36,7 +37,7 @@ pub(super) struct Frontier {
 const FIRST: usize = 64;
 
 impl Frontier {
-    pub fn push(&mut self, state: State) {
+    pub fn push(&mut self, state: PartialPlan) {
         self.states.push(state);
         if self.states.len() >= self.limit.max(FIRST) {
             self.prune();
@@ -44,7 +45,7 @@ impl Frontier {
         }
     }
 
-    /// Drops what is dominated: the rest is by ascending `app` and descending `link`.
+    /// Drops the dominated states and sorts the others by ascending `app` and descending `link`.
     fn prune(&mut self) {
         self.states.sort_unstable_by_key(|state| (state.times.app, state.times.link));
         let mut best = u64::MAX;
@@ -56,7 +57,7 @@ impl Frontier {
     }
 
     /// The states, at most `most` of them, and whether some were dropped for that.
-    pub fn settle(mut self, most: usize, thinning: Thinning) -> (Vec<State>, bool) {
+    pub fn finish(mut self, most: usize, thinning: Thinning) -> (Vec<PartialPlan>, bool) {
         self.prune();
         if self.states.len() <= most {
             return (self.states, false);
@@ -66,10 +67,10 @@ impl Frontier {
 }
 
 /// One state for each of `most` cells of equal width in `app`.
-fn thinned(states: &[State], most: usize, thinning: Thinning) -> Vec<State> {
+fn thinned(states: &[PartialPlan], most: usize, thinning: Thinning) -> Vec<PartialPlan> {
     let (first, last) = (states[0].times.app, states[states.len() - 1].times.app);
     let width = ((last - first) / most as u64 + 1).max(1);
-    let cell = |state: &State| (state.times.app - first) / width;
+    let cell = |state: &PartialPlan| (state.times.app - first) / width;
     let mut kept = Vec::with_capacity(most);
     for group in states.chunk_by(|one, next| cell(one) == cell(next)) {
         // The last one of a cell has its earliest link, the first one its earliest application.

@@ -10,20 +10,21 @@
 //! Checkpoints `0..n` appear on a device, each an interval of computing after the end of whatever
 //! the application did for the one before. Known of each, from the first run of an ensemble: its
 //! interval, its bytes, its bytes compressed. Known of the codec: its time for so many bytes. For
-//! every checkpoint one [`Decision`] is taken:
+//! every checkpoint one [`CheckpointDecision`] is taken:
 //!
-//! - U, [`Raw`](Decision::Raw): the application waits for room and for the copy into the cache;
-//!   the checkpoint goes to the link as it is.
-//! - C, [`Alone`](Decision::Alone): it waits for room, the copy and the codec; the checkpoint goes
-//!   to the link compressed.
-//! - A, [`Hold`](Decision::Hold): it waits for room and the copy; nothing goes to the link yet.
-//! - X, [`Together`](Decision::Together): it waits for room, the copy, and the codec over all that
-//!   is held and this one; they go to the link compressed, in one transfer.
+//! - [`Raw`](CheckpointDecision::Raw): the application waits for room and for the copy into the
+//!   cache; the checkpoint goes to the link as it is.
+//! - [`Alone`](CheckpointDecision::Alone): it waits for room, the copy and the codec; the
+//!   checkpoint goes to the link compressed.
+//! - [`Hold`](CheckpointDecision::Hold): it waits for room and the copy; nothing goes to the link
+//!   yet.
+//! - [`Together`](CheckpointDecision::Together): it waits for room, the copy, and the codec over
+//!   all that is held and this one; they go to the link compressed, in one transfer.
 //!
 //! - The application is blocked while a checkpoint is copied into the cache and while the codec
 //!   runs (compression kernels occupy the device). Transfers to the host run beside it, one after
 //!   the other in the order of the decisions.
-//! - The cache holds what is held (A), what the codec needs while it runs, and what waits for the
+//! - The cache contains what is held, what the codec needs while it runs, and what waits for the
 //!   link. Where there is no room for the next of these, the application waits until the link has
 //!   sent enough. Room comes back as bytes are sent, not in whole transfers.
 //! - A checkpoint that is compressed is in the cache first, as in the paper, unless the codec
@@ -31,7 +32,7 @@
 //!   case ([`Packer::worst`]), and, where the result is then copied to a place of its own size
 //!   ([`Packer::compacts`]: the paper's defragmentation), for that too.
 //! - The run ends when the last transfer has arrived, or, with [`End::Application`], when the
-//!   application has handed over its last checkpoint.
+//!   application has finished with its last checkpoint.
 //!
 //! The objective is the share of the run for which the application is blocked. Since the time of
 //! computing does not depend on the decisions, the share is smallest where the end is earliest.
@@ -43,14 +44,15 @@
 //! moves both by maxima and sums alone, so that a state which is not later in both is at least as
 //! good in everything that follows, and waiting longer than one must never helps. So the search
 //! keeps, for each number of checkpoints done, only the states that no other one dominates, and
-//! from each tries U, C, and every group A..AX that the cache can hold. Times are integers, so the
+//! from each tries `Raw`, `Alone`, and every group of `Hold`s with a `Together` at its end that the
+//! cache can hold. Times are integers, so the
 //! result is exact. States that cannot end before the best of a few simple schedules
 //! ([`Simple`]) are dropped as well.
 //!
 //! With `n` checkpoints, at most `k` of them in the cache, and `s` states per checkpoint this takes
 //! `n s k` steps. `s` can grow with the room in the cache; beyond [`Effort::states`] only some are
-//! kept, and a second search, whose states stand for whole cells of what was dropped, tells by
-//! [`Plan::at_least`] how far from the optimum the result can be at most.
+//! kept, and a second search, whose states stand for whole cells of what was dropped, bounds by
+//! [`AccumulatePlan::at_least`] how far from the optimum the result can be at most.
 //!
 //! # Where this departs from the paper
 //! - Its Algorithm 1 keeps one state for each end of the transfers, with the application's time
@@ -62,7 +64,7 @@
 //! - Checkpoints may have different sizes, transfers may have a latency (while a transfer waits
 //!   for it, the model counts the cache as in use), and the codec's time is any measured curve.
 //! - As there, a group is contiguous: no checkpoint inside of it goes its own way. Schedules that
-//!   interleave, such as `AUX`, are not searched.
+//!   send a checkpoint raw while others are held are not searched.
 
 mod curve;
 mod follow;
@@ -75,7 +77,7 @@ mod tests;
 mod timeline;
 
 pub use curve::Curve;
-pub use follow::{Outcome, follow};
-pub use problem::{Checkpoint, Decision, End, Mistake, Packer, Problem, Worst};
-pub use search::{Effort, Plan, plan};
+pub use follow::{RunTimes, follow};
+pub use problem::{CheckpointDecision, CheckpointProfile, End, Mistake, Packer, Problem, Worst};
+pub use search::{AccumulatePlan, Effort, plan};
 pub use simple::Simple;

@@ -1,4 +1,4 @@
-//! What is asked: the checkpoints, the codec and the machine, and what is decided for each.
+//! The input of a plan: the checkpoints, the codec and the machine; and the decisions.
 
 use alloc::vec::Vec;
 use core::fmt;
@@ -11,15 +11,16 @@ use unspool_core::Nanos;
 /// The most bytes and nanoseconds of a whole run: what sums of them stay below.
 const MOST: u64 = 1 << 60;
 
-/// What is known of one checkpoint: the first oracle, recorded from an earlier run.
+/// What an earlier run has recorded of one checkpoint.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Checkpoint {
+pub struct CheckpointProfile {
     /// Computing between the end of what was done for the checkpoint before, or the beginning, and
     /// this one.
     pub interval: Nanos,
-    /// Its bytes.
+    /// Bytes of the checkpoint.
     pub raw: u64,
-    /// Its bytes when it is compressed alone. Compressed together, checkpoints take the sum.
+    /// Bytes of the checkpoint when it is compressed alone. Compressed together, checkpoints take
+    /// the sum.
     pub packed: u64,
 }
 
@@ -28,7 +29,7 @@ pub struct Checkpoint {
 pub struct Worst {
     /// Thousandths of the input: 1000 for as much as the input.
     pub per_mille: u64,
-    /// Bytes besides.
+    /// Bytes in addition.
     pub fixed: u64,
 }
 
@@ -61,15 +62,15 @@ pub enum End {
     /// With the end of the last transfer: the application waits for it.
     #[default]
     Flushed,
-    /// When the application has handed over its last checkpoint.
+    /// When the application has finished with its last checkpoint.
     Application,
 }
 
-/// Everything that a plan is made from.
+/// Everything that a plan depends on.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Problem {
     /// The checkpoints, in their order.
-    pub checkpoints: Vec<Checkpoint>,
+    pub checkpoints: Vec<CheckpointProfile>,
     /// The codec.
     pub packer: Packer,
     /// Bytes of the cache on the device.
@@ -80,12 +81,13 @@ pub struct Problem {
     pub link: Rate,
     /// Where the run ends.
     pub end: End,
-    /// The most checkpoints that are compressed together; 1 for schedules of U and C alone.
+    /// The most checkpoints that are compressed together; 1 for schedules without
+    /// [`CheckpointDecision::Hold`].
     pub most_together: u32,
 }
 
 impl Problem {
-    /// Whether it makes sense.
+    /// Checks that the problem makes sense.
     ///
     /// # Errors
     /// The [`Mistake`] in it.
@@ -109,8 +111,8 @@ impl Problem {
         if bytes >= MOST || time >= MOST { Err(Mistake::TooLong) } else { Ok(()) }
     }
 
-    /// No less than any decision can take for this one.
-    fn longest(&self, one: &Checkpoint) -> u64 {
+    /// A time that no decision for this checkpoint exceeds.
+    fn longest(&self, one: &CheckpointProfile) -> u64 {
         let bytes = one.raw.saturating_add(one.packed);
         let moves = nanos(&self.copy, bytes).saturating_add(nanos(&self.link, bytes));
         moves.saturating_mul(2).saturating_add(self.packer.time.time(one.raw).0)
@@ -125,34 +127,41 @@ impl Problem {
 
 /// What is done with one checkpoint.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Decision {
-    /// U: it is sent as it is.
+pub enum CheckpointDecision {
+    /// It is sent as it is: U in the paper.
     Raw,
-    /// C: it is compressed alone, and sent.
+    /// It is compressed alone and sent: C in the paper.
     Alone,
-    /// A: it is held, to be compressed with later ones.
+    /// It is held, to be compressed with later ones: A in the paper.
     Hold,
-    /// X: it is compressed together with all that are held, and they are sent.
+    /// It is compressed together with all that are held, and they are sent: X in the paper.
     Together,
 }
 
-impl Decision {
-    /// Its letter in the paper: U, C, A or X.
+impl CheckpointDecision {
+    /// All decisions, in the order of [`RunTimes::counts`](super::RunTimes::counts).
+    pub const ALL: [CheckpointDecision; 4] = [
+        CheckpointDecision::Raw,
+        CheckpointDecision::Alone,
+        CheckpointDecision::Hold,
+        CheckpointDecision::Together,
+    ];
+
+    /// The name under which a program asks for the decision: `raw`, `alone`, `hold` or `together`.
     #[must_use]
-    pub fn letter(self) -> char {
+    pub fn name(self) -> &'static str {
         match self {
-            Decision::Raw => 'U',
-            Decision::Alone => 'C',
-            Decision::Hold => 'A',
-            Decision::Together => 'X',
+            CheckpointDecision::Raw => "raw",
+            CheckpointDecision::Alone => "alone",
+            CheckpointDecision::Hold => "hold",
+            CheckpointDecision::Together => "together",
         }
     }
 
-    /// The decision of a letter.
+    /// The decision with this name; `None` where there is none.
     #[must_use]
-    pub fn of(letter: char) -> Option<Decision> {
-        let all = [Decision::Raw, Decision::Alone, Decision::Hold, Decision::Together];
-        all.into_iter().find(|one| one.letter() == letter)
+    pub fn of(name: &str) -> Option<CheckpointDecision> {
+        CheckpointDecision::ALL.into_iter().find(|one| one.name() == name)
     }
 }
 
@@ -184,8 +193,8 @@ pub enum Mistake {
         /// Checkpoints.
         checkpoints: usize,
     },
-    /// A decision that cannot be taken there: nothing is held for an X, something for a U or C, or
-    /// the cache has no room for it even when the link is idle.
+    /// A decision that cannot be taken there: nothing is held for a `Together`, something is held
+    /// at a `Raw` or `Alone`, or the cache has no room even when the link is idle.
     Impossible {
         /// Which checkpoint, from 0.
         at: usize,
@@ -213,10 +222,13 @@ impl fmt::Display for Mistake {
             }
             Mistake::Impossible { at } => write!(
                 f,
-                "decision {at} cannot be taken: X needs something held, U and C nothing, and each \
-                 of them room in the cache"
+                "decision {at} cannot be taken: \"together\" is for checkpoints that are held, \
+                 \"raw\" and \"alone\" for times when none is, and each of them needs room in the \
+                 cache"
             ),
-            Mistake::Unfinished => f.write_str("checkpoints are held at the end: close with an X"),
+            Mistake::Unfinished => {
+                f.write_str("checkpoints are held at the end: close with \"together\"")
+            }
         }
     }
 }

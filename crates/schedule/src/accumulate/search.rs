@@ -4,13 +4,13 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use super::follow::end_of;
-use super::frontier::{Frontier, State, Thinning};
-use super::timeline::{Group, Times, hold, nanos, pack, raw};
-use super::{Decision, End, Mistake, Outcome, Problem, Simple, follow};
+use super::frontier::{Frontier, PartialPlan, Thinning};
+use super::timeline::{BatchTimes, Times, batch, nanos, pack, raw};
+use super::{CheckpointDecision, End, Mistake, Problem, RunTimes, Simple, follow};
 use crate::forecast::Rate;
 use unspool_core::Nanos;
 
-/// How much work a search may be.
+/// The work that a search may do.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Effort {
     /// States that are kept after each checkpoint, at most; at least one is.
@@ -35,16 +35,16 @@ impl Effort {
 
 /// The best schedule that was found.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Plan {
-    /// One for each checkpoint.
-    pub decisions: Vec<Decision>,
-    /// What it costs.
-    pub outcome: Outcome,
+pub struct AccumulatePlan {
+    /// A decision for each checkpoint.
+    pub decisions: Vec<CheckpointDecision>,
+    /// The cost of the decisions.
+    pub outcome: RunTimes,
     /// No schedule ends before this: the end of the plan itself where it is proven to be optimal.
     pub at_least: Nanos,
 }
 
-impl Plan {
+impl AccumulatePlan {
     /// Whether no schedule is better.
     #[must_use]
     pub fn is_optimal(&self) -> bool {
@@ -55,21 +55,21 @@ impl Plan {
 /// The schedule with the smallest share of blocked time, and thus the earliest end.
 ///
 /// It is never worse than any of the [`Simple`] ones, and optimal if no more than
-/// [`Effort::states`] were needed: see [`Plan::is_optimal`].
+/// [`Effort::states`] were needed: see [`AccumulatePlan::is_optimal`].
 ///
 /// # Errors
 /// The [`Mistake`] in the problem.
-pub fn plan(problem: &Problem, effort: Effort) -> Result<Plan, Mistake> {
+pub fn plan(problem: &Problem, effort: Effort) -> Result<AccumulatePlan, Mistake> {
     problem.check()?;
     let (simple, known) = best_simple(problem)?;
     let states = effort.states.max(1);
     let mut search = Search::new(problem, known.end.0, states, Thinning::Keep);
     let found = search.run();
-    let mut plan = Plan { decisions: simple, outcome: known, at_least: known.end };
+    let mut plan = AccumulatePlan { decisions: simple, outcome: known, at_least: known.end };
     if let Some(decisions) = found {
         let outcome = follow(problem, &decisions)?;
         if outcome.end < plan.outcome.end {
-            plan = Plan { decisions, outcome, at_least: outcome.end };
+            plan = AccumulatePlan { decisions, outcome, at_least: outcome.end };
         }
     }
     if search.thinned {
@@ -80,8 +80,8 @@ pub fn plan(problem: &Problem, effort: Effort) -> Result<Plan, Mistake> {
     Ok(plan)
 }
 
-/// The best of the simple schedules, as what the search has to beat.
-fn best_simple(problem: &Problem) -> Result<(Vec<Decision>, Outcome), Mistake> {
+/// The best of the simple schedules, which the search has to beat.
+fn best_simple(problem: &Problem) -> Result<(Vec<CheckpointDecision>, RunTimes), Mistake> {
     let raw = Simple::Raw.decisions(problem);
     let outcome = follow(problem, &raw)?;
     let mut best = (raw, outcome);
@@ -95,7 +95,7 @@ fn best_simple(problem: &Problem) -> Result<(Vec<Decision>, Outcome), Mistake> {
     Ok(best)
 }
 
-/// How a state came to be, for the way back.
+/// The last step to a state, from which the decisions are read at the end.
 #[derive(Clone, Copy)]
 struct Step {
     from: u32,
@@ -105,17 +105,17 @@ struct Step {
 
 struct Search<'a> {
     problem: &'a Problem,
-    /// An end that can be reached: what ends later is of no interest.
+    /// An end that can be reached: states that end later are dropped.
     known: u64,
     most: usize,
     thinning: Thinning,
-    /// The computing and the time of the link that remain at least, from each checkpoint on.
+    /// The least time of computing and of the link that remains from each checkpoint on.
     rest: Vec<Times>,
     /// The steps that lead to the states after so many checkpoints.
     steps: Vec<Vec<Step>>,
     open: Vec<Frontier>,
     thinned: bool,
-    /// The earliest end.
+    /// The earliest end that was found.
     earliest: u64,
 }
 
@@ -137,49 +137,54 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// The decisions of the earliest end, if one is as early as what is known.
-    fn run(&mut self) -> Option<Vec<Decision>> {
-        let start = State { times: Times::default(), count: 0, from: 0, raw: false };
+    /// The decisions that end earliest, if any end as early as `known`.
+    fn run(&mut self) -> Option<Vec<CheckpointDecision>> {
+        let start = PartialPlan { times: Times::default(), count: 0, from: 0, raw: false };
         self.open[0].push(start);
         let count = self.problem.checkpoints.len();
         for at in 0..count {
-            let states = self.settle(at);
+            let states = self.close(at);
             for (place, state) in states.iter().enumerate() {
                 self.expand(at, place as u32, state.times);
             }
         }
-        let last = self.settle(count);
+        let last = self.close(count);
         let ends = last.iter().map(|state| end_of(self.problem, state.times));
         let (place, end) = ends.enumerate().min_by_key(|&(_, end)| end)?;
         self.earliest = end;
         Some(self.way_back(place))
     }
 
-    fn settle(&mut self, at: usize) -> Vec<State> {
+    fn close(&mut self, at: usize) -> Vec<PartialPlan> {
         let frontier = core::mem::take(&mut self.open[at]);
-        let (states, thinned) = frontier.settle(self.most, self.thinning);
+        let (states, thinned) = frontier.finish(self.most, self.thinning);
         self.thinned |= thinned;
-        let step = |state: &State| Step { from: state.from, count: state.count, raw: state.raw };
+        let step =
+            |state: &PartialPlan| Step { from: state.from, count: state.count, raw: state.raw };
         self.steps.push(states.iter().map(step).collect());
         states
     }
 
-    /// Everything that can be decided after `at` checkpoints.
+    /// Tries every decision after `at` checkpoints.
     fn expand(&mut self, at: usize, from: u32, times: Times) {
         let problem = self.problem;
-        let mut group = Group::at(times);
+        let mut group = BatchTimes::at(times);
         for (number, one) in problem.checkpoints[at..].iter().enumerate() {
             let count = number as u32 + 1;
             if number == 0 {
-                self.reach(at, raw(problem, group, one), State { times, count, from, raw: true });
+                self.reach(
+                    at,
+                    raw(problem, group, one),
+                    PartialPlan { times, count, from, raw: true },
+                );
             }
             let packed = pack(problem, group, one);
             let fits = packed.is_some();
-            self.reach(at, packed, State { times, count, from, raw: false });
+            self.reach(at, packed, PartialPlan { times, count, from, raw: false });
             if !fits || count >= problem.most_together {
                 break;
             }
-            let Some(more) = hold(problem, group, one) else { break };
+            let Some(more) = batch(problem, group, one) else { break };
             group = more;
             if self.too_late(at + number + 1, group.times) {
                 break;
@@ -187,15 +192,15 @@ impl<'a> Search<'a> {
         }
     }
 
-    fn reach(&mut self, at: usize, to: Option<Group>, state: State) {
-        let Some(Group { times, .. }) = to else { return };
+    fn reach(&mut self, at: usize, to: Option<BatchTimes>, state: PartialPlan) {
+        let Some(BatchTimes { times, .. }) = to else { return };
         let next = at + state.count as usize;
         if !self.too_late(next, times) {
-            self.open[next].push(State { times, ..state });
+            self.open[next].push(PartialPlan { times, ..state });
         }
     }
 
-    /// Whether what is known ends before anything that goes on like this.
+    /// Whether everything that follows from these times ends after `known`.
     fn too_late(&self, at: usize, times: Times) -> bool {
         let rest = self.rest[at];
         let app = times.app + rest.app;
@@ -206,18 +211,18 @@ impl<'a> Search<'a> {
         app.max(link) > self.known
     }
 
-    fn way_back(&self, place: usize) -> Vec<Decision> {
+    fn way_back(&self, place: usize) -> Vec<CheckpointDecision> {
         let mut decisions = Vec::with_capacity(self.problem.checkpoints.len());
         let (mut at, mut place) = (self.problem.checkpoints.len(), place);
         while at > 0 {
             let step = self.steps[at][place];
             let last = match (step.raw, step.count) {
-                (true, _) => Decision::Raw,
-                (false, 1) => Decision::Alone,
-                (false, _) => Decision::Together,
+                (true, _) => CheckpointDecision::Raw,
+                (false, 1) => CheckpointDecision::Alone,
+                (false, _) => CheckpointDecision::Together,
             };
             decisions.push(last);
-            decisions.extend(vec![Decision::Hold; step.count as usize - 1]);
+            decisions.extend(vec![CheckpointDecision::Hold; step.count as usize - 1]);
             at -= step.count as usize;
             place = step.from as usize;
         }
@@ -226,8 +231,8 @@ impl<'a> Search<'a> {
     }
 }
 
-/// What remains at least from each checkpoint on: all intervals, and the smaller form of each one
-/// on the link, without its latency, since a group has only one.
+/// The least time that remains from each checkpoint on: all intervals, and the smaller form of each
+/// checkpoint on the link, without latencies, since a group has only one.
 fn rest_of(problem: &Problem) -> Vec<Times> {
     let count = problem.checkpoints.len();
     let wire = Rate { latency: Nanos(0), ..problem.link };

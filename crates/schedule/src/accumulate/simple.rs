@@ -1,41 +1,44 @@
-//! Schedules without a search: what a plan is compared with.
+//! Schedules without a search, with which a plan is compared.
 
 use alloc::vec::Vec;
 
-use super::timeline::{Group, hold, nanos, pack, raw};
-use super::{Checkpoint, Decision, Problem};
+use super::timeline::{BatchTimes, batch, nanos, pack, raw};
+use super::{CheckpointDecision, CheckpointProfile, Problem};
 
 /// A schedule that looks at most one step ahead.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Simple {
-    /// Everything raw: "no compression".
+    /// Sends everything raw.
     Raw,
-    /// Everything compressed alone: "compress single". What the cache has no room to compress goes
-    /// raw.
+    /// Compresses everything alone. A checkpoint that the cache has no room to compress goes raw.
     Alone,
-    /// Hold until the cache has no room for more, then compress all of it.
+    /// Holds until the cache has no room for more, then compresses all together.
     Full,
-    /// Raw while the link is free before the next checkpoint comes; else hold, and compress as soon
-    /// as that and sending the result take less time than sending what is held as it is.
+    /// Sends raw while the link is free before the next checkpoint comes; else holds, and
+    /// compresses as soon as that and sending the result take less time than sending what is held
+    /// as it is.
     Pays,
-    /// Groups of this many, or of as many as the cache can hold; 0 and 1 are [`Simple::Alone`].
+    /// Compresses groups of this many, or of as many as the cache can hold; 0 and 1 are
+    /// [`Simple::Alone`].
     Batches(u32),
 }
 
 impl Simple {
-    /// Its decisions. They can all be taken, for a problem that was checked.
+    /// The decisions of this schedule. All can be taken, for a problem that was checked.
     #[must_use]
-    pub fn decisions(self, problem: &Problem) -> Vec<Decision> {
+    pub fn decisions(self, problem: &Problem) -> Vec<CheckpointDecision> {
         let all = &problem.checkpoints;
         let mut decisions = Vec::with_capacity(all.len());
-        let mut group = Group::default();
+        let mut group = BatchTimes::default();
         for (at, one) in all.iter().enumerate() {
             let next = all.get(at + 1);
             let decision = self.decide(problem, group, one, next);
             let after = match decision {
-                Decision::Hold => hold(problem, group, one),
-                Decision::Raw => raw(problem, group, one),
-                Decision::Alone | Decision::Together => pack(problem, group, one),
+                CheckpointDecision::Hold => batch(problem, group, one),
+                CheckpointDecision::Raw => raw(problem, group, one),
+                CheckpointDecision::Alone | CheckpointDecision::Together => {
+                    pack(problem, group, one)
+                }
             };
             debug_assert!(after.is_some(), "a decision that can be taken");
             group = after.unwrap_or(group);
@@ -47,31 +50,31 @@ impl Simple {
     fn decide(
         self,
         problem: &Problem,
-        group: Group,
-        one: &Checkpoint,
-        next: Option<&Checkpoint>,
-    ) -> Decision {
+        group: BatchTimes,
+        one: &CheckpointProfile,
+        next: Option<&CheckpointProfile>,
+    ) -> CheckpointDecision {
         let wants = match self {
-            Simple::Raw => return Decision::Raw,
+            Simple::Raw => return CheckpointDecision::Raw,
             Simple::Alone => false,
             Simple::Full => true,
             Simple::Pays => {
                 if group.count == 0 && link_is_free(problem, group, one, next) {
-                    return Decision::Raw;
+                    return CheckpointDecision::Raw;
                 }
                 !pays(problem, group, one)
             }
             Simple::Batches(most) => group.count + 1 < most,
         };
         let wants = wants && group.count + 1 < problem.most_together;
-        let more = || hold(problem, group, one).zip(next);
+        let more = || batch(problem, group, one).zip(next);
         if wants && more().is_some_and(|(held, next)| pack(problem, held, next).is_some()) {
-            return Decision::Hold;
+            return CheckpointDecision::Hold;
         }
         match (group.count, pack(problem, group, one)) {
-            (0, None) => Decision::Raw,
-            (0, Some(_)) => Decision::Alone,
-            _ => Decision::Together,
+            (0, None) => CheckpointDecision::Raw,
+            (0, Some(_)) => CheckpointDecision::Alone,
+            _ => CheckpointDecision::Together,
         }
     }
 }
@@ -79,16 +82,16 @@ impl Simple {
 /// Whether the link has sent this one raw before the next one comes.
 fn link_is_free(
     problem: &Problem,
-    group: Group,
-    one: &Checkpoint,
-    next: Option<&Checkpoint>,
+    group: BatchTimes,
+    one: &CheckpointProfile,
+    next: Option<&CheckpointProfile>,
 ) -> bool {
     let interval = next.map_or(0, |next| next.interval.0);
     raw(problem, group, one).is_some_and(|there| there.times.link <= there.times.app + interval)
 }
 
 /// Whether compressing all that is held with this one, and sending that, is faster than sending it.
-fn pays(problem: &Problem, group: Group, one: &Checkpoint) -> bool {
+fn pays(problem: &Problem, group: BatchTimes, one: &CheckpointProfile) -> bool {
     let (raw, packed) = (group.raw + one.raw, group.packed + one.packed);
     let send = |bytes| nanos(&problem.link, bytes);
     problem.packer.time.time(raw).0 + send(packed) < send(raw)

@@ -1,12 +1,12 @@
-//! Small worlds that can be worked out by hand, and every schedule of random ones.
+//! Small problems that can be worked out by hand, and every schedule of random ones.
 
-use std::string::String;
 use std::vec;
 use std::vec::Vec;
 
+use super::CheckpointDecision::{Alone, Hold, Raw, Together};
 use super::{
-    Checkpoint, Curve, Decision, Effort, End, Mistake, Outcome, Packer, Plan, Problem, Simple,
-    Worst, follow, plan,
+    AccumulatePlan, CheckpointDecision, CheckpointProfile, Curve, Effort, End, Mistake, Packer,
+    Problem, RunTimes, Simple, Worst, follow, plan,
 };
 use crate::forecast::Rate;
 use unspool_core::Nanos;
@@ -17,7 +17,7 @@ const US: u64 = 1_000;
 /// Checkpoints of 2 MB, compressed to a tenth, every 20 us; a link that takes 80 us for one raw and
 /// 8 us compressed; copies on the device take 4 us; 128 MB of cache.
 fn problem(count: usize, packer: Packer) -> Problem {
-    let one = Checkpoint { interval: Nanos(20 * US), raw: 2 * MB, packed: MB / 5 };
+    let one = CheckpointProfile { interval: Nanos(20 * US), raw: 2 * MB, packed: MB / 5 };
     let rate = |bytes_per_second| Rate { bytes_per_second, latency: Nanos(0) };
     Problem {
         checkpoints: vec![one; count],
@@ -50,25 +50,17 @@ fn ours() -> Packer {
     }
 }
 
-fn letters(decisions: &[Decision]) -> String {
-    decisions.iter().map(|one| one.letter()).collect()
-}
-
-fn words(text: &str) -> Vec<Decision> {
-    text.chars().map(|letter| Decision::of(letter).unwrap()).collect()
-}
-
-fn simple(problem: &Problem, simple: Simple) -> Outcome {
+fn simple(problem: &Problem, simple: Simple) -> RunTimes {
     follow(problem, &simple.decisions(problem)).unwrap()
 }
 
-fn best(problem: &Problem) -> Plan {
+fn best(problem: &Problem) -> AccumulatePlan {
     plan(problem, Effort::for_problem(problem)).unwrap()
 }
 
 #[test]
 fn times_of_raw_checkpoints_add_up() {
-    let found = follow(&problem(2, nvcomp()), &words("UU")).unwrap();
+    let found = follow(&problem(2, nvcomp()), &[Raw, Raw]).unwrap();
     // 20 + 4, sent from 24 to 104; the second from 104 to 184, while the application is done at 48.
     assert_eq!(found.end, Nanos(184 * US));
     assert_eq!(
@@ -81,9 +73,9 @@ fn times_of_raw_checkpoints_add_up() {
 
 #[test]
 fn the_fixed_cost_of_the_codec_is_paid_once_for_a_group() {
-    let alone = follow(&problem(3, nvcomp()), &words("CCC")).unwrap();
+    let alone = follow(&problem(3, nvcomp()), &[Alone, Alone, Alone]).unwrap();
     assert_eq!(alone.codec, Nanos(3 * 108 * US));
-    let together = follow(&problem(3, nvcomp()), &words("AAX")).unwrap();
+    let together = follow(&problem(3, nvcomp()), &[Hold, Hold, Together]).unwrap();
     assert_eq!(together.codec, Nanos(116 * US));
     // Staged: 3 x 4 us; 600 KB moved to their place: 1.2 us.
     assert_eq!(together.copies, Nanos(13_200));
@@ -93,8 +85,8 @@ fn the_fixed_cost_of_the_codec_is_paid_once_for_a_group() {
 
 #[test]
 fn a_codec_that_reads_in_place_copies_only_what_is_held() {
-    assert_eq!(follow(&problem(2, ours()), &words("CC")).unwrap().copies, Nanos(0));
-    assert_eq!(follow(&problem(2, ours()), &words("AX")).unwrap().copies, Nanos(4 * US));
+    assert_eq!(follow(&problem(2, ours()), &[Alone, Alone]).unwrap().copies, Nanos(0));
+    assert_eq!(follow(&problem(2, ours()), &[Hold, Together]).unwrap().copies, Nanos(4 * US));
 }
 
 #[test]
@@ -104,7 +96,7 @@ fn the_application_waits_for_room_that_the_link_makes() {
     // The second one finds 1 MB free at 44 us and needs 2: those are free when half of the first
     // is sent, at 64 us. It is in the cache at 68, and has gone at 184; the third needs half of it
     // sent: 144 us.
-    let found = follow(&small, &words("UUU")).unwrap();
+    let found = follow(&small, &[Raw, Raw, Raw]).unwrap();
     assert_eq!(found.room, Nanos(20 * US + 56 * US));
     assert_eq!(found.end, Nanos(264 * US));
 }
@@ -113,23 +105,31 @@ fn the_application_waits_for_room_that_the_link_makes() {
 fn a_run_may_end_with_the_application() {
     let mut hasty = problem(2, nvcomp());
     hasty.end = End::Application;
-    let found = follow(&hasty, &words("UU")).unwrap();
+    let found = follow(&hasty, &[Raw, Raw]).unwrap();
     assert_eq!((found.end, found.last), (Nanos(48 * US), Nanos(0)));
-    assert_eq!(letters(&best(&hasty).decisions), "UU");
+    assert_eq!(best(&hasty).decisions, [Raw, Raw]);
 }
 
 #[test]
 fn decisions_that_cannot_be_taken_are_refused() {
     let three = problem(3, nvcomp());
-    let refused = |text| follow(&three, &words(text)).unwrap_err();
-    assert_eq!(refused("UX"), Mistake::Length { decisions: 2, checkpoints: 3 });
-    assert_eq!(refused("UXU"), Mistake::Impossible { at: 1 });
-    assert_eq!(refused("AUX"), Mistake::Impossible { at: 1 });
-    assert_eq!(refused("ACX"), Mistake::Impossible { at: 1 });
-    assert_eq!(refused("CAA"), Mistake::Unfinished);
+    let refused = |decisions: &[CheckpointDecision]| follow(&three, decisions).unwrap_err();
+    assert_eq!(refused(&[Raw, Together]), Mistake::Length { decisions: 2, checkpoints: 3 });
+    assert_eq!(refused(&[Raw, Together, Raw]), Mistake::Impossible { at: 1 });
+    assert_eq!(refused(&[Hold, Raw, Together]), Mistake::Impossible { at: 1 });
+    assert_eq!(refused(&[Hold, Alone, Together]), Mistake::Impossible { at: 1 });
+    assert_eq!(refused(&[Alone, Hold, Hold]), Mistake::Unfinished);
     let mut small = three.clone();
     small.cache = 4 * MB;
-    assert_eq!(follow(&small, &words("CUU")).unwrap_err(), Mistake::Impossible { at: 0 });
+    assert_eq!(follow(&small, &[Alone, Raw, Raw]).unwrap_err(), Mistake::Impossible { at: 0 });
+}
+
+#[test]
+fn every_decision_is_found_by_its_name() {
+    for decision in CheckpointDecision::ALL {
+        assert_eq!(CheckpointDecision::of(decision.name()), Some(decision));
+    }
+    assert_eq!(CheckpointDecision::of("U"), None);
 }
 
 #[test]
@@ -180,20 +180,19 @@ fn a_link_that_keeps_up_gets_everything_raw() {
         let mut calm = problem(40, packer);
         calm.checkpoints.iter_mut().for_each(|one| one.interval = Nanos(200 * US));
         let found = best(&calm);
-        let text = letters(&found.decisions);
-        // But for the end: the last one can go a little faster, compressed by a fast codec.
-        assert!(text.starts_with(&"U".repeat(39)), "{text}");
+        // The last one is excepted: compressed by a fast codec, it arrives a little earlier.
+        assert_eq!(found.decisions[..39], [Raw; 39]);
     }
 }
 
 /// 100 checkpoints at 100 GB/s, a cache of 1 GB, and copies that cost 3 us besides.
 fn crowded(bytes: u64, packer: Packer) -> Problem {
-    let one = Checkpoint { interval: Nanos(bytes / 100), raw: bytes, packed: bytes / 10 };
+    let one = CheckpointProfile { interval: Nanos(bytes / 100), raw: bytes, packed: bytes / 10 };
     let copy = Rate { bytes_per_second: 1.2e12, latency: Nanos(3 * US) };
     Problem { checkpoints: vec![one; 100], cache: 1000 * MB, copy, ..problem(0, packer) }
 }
 
-/// By how much longer a run is in which nothing is accumulated.
+/// How many times as long a run takes in which nothing is accumulated.
 fn without_accumulating(crowded: &Problem) -> f64 {
     let apart = best(&Problem { most_together: 1, ..crowded.clone() });
     assert_eq!(apart.outcome.counts[2..], [0, 0]);
@@ -206,9 +205,12 @@ fn a_codec_with_a_high_fixed_cost_accumulates() {
         let crowded = crowded(mb * MB, nvcomp());
         let found = best(&crowded);
         let [_, alone, held, together] = found.outcome.counts;
-        let text = letters(&found.decisions);
-        assert!(found.is_optimal() && held > 50 && alone <= 1 && together <= 8, "{mb} MB: {text}");
-        assert!(without_accumulating(&crowded) > gain, "{mb} MB: {text}");
+        let counts = found.outcome.counts;
+        assert!(
+            found.is_optimal() && held > 50 && alone <= 1 && together <= 8,
+            "{mb} MB: {counts:?}"
+        );
+        assert!(without_accumulating(&crowded) > gain, "{mb} MB: {counts:?}");
     }
 }
 
@@ -217,7 +219,7 @@ fn a_codec_with_a_low_fixed_cost_accumulates_nothing_from_8_mb_on() {
     for mb in [8, 32] {
         let found = best(&crowded(mb * MB, ours()));
         assert!(found.is_optimal());
-        assert_eq!(found.outcome.counts[2..], [0, 0], "{mb} MB: {}", letters(&found.decisions));
+        assert_eq!(found.outcome.counts[2..], [0, 0], "{mb} MB");
     }
     // Where a copy costs less than the fixed cost of a call, holding still gains a little.
     assert!(without_accumulating(&crowded(2 * MB, ours())) < 1.07);
@@ -236,7 +238,7 @@ fn a_cache_without_room_to_hold_compresses_alone() {
 #[test]
 fn greedy_rules_lose() {
     let mut mixed = problem(60, nvcomp());
-    // A burst, then a calm, again and again; the burst alone overflows the link, not the calm.
+    // Bursts with calms between them; only the bursts overflow the link.
     for (at, one) in mixed.checkpoints.iter_mut().enumerate() {
         let burst = at % 20 < 12;
         one.interval = Nanos(if burst { 10 * US } else { 150 * US });
@@ -277,7 +279,7 @@ fn plans_are_as_good_as_the_best_of_all_schedules() {
         let mut dice = Dice(seed);
         let count = 1 + dice.below(if seed % 20 == 0 { 12 } else { 9 }) as usize;
         let asked = dice.problem(count);
-        let mut every = Every { problem: &asked, best: None, text: Vec::new(), tried: 0 };
+        let mut every = Every { problem: &asked, best: None, decisions: Vec::new(), tried: 0 };
         every.extend();
         let found = best(&asked);
         assert!(found.is_optimal());
@@ -292,29 +294,26 @@ fn plans_are_as_good_as_the_best_of_all_schedules() {
 struct Every<'a> {
     problem: &'a Problem,
     best: Option<Nanos>,
-    text: Vec<Decision>,
+    decisions: Vec<CheckpointDecision>,
     tried: u64,
 }
 
 impl Every<'_> {
     fn extend(&mut self) {
-        if self.text.len() == self.problem.checkpoints.len() {
-            if let Ok(outcome) = follow(self.problem, &self.text) {
+        if self.decisions.len() == self.problem.checkpoints.len() {
+            if let Ok(outcome) = follow(self.problem, &self.decisions) {
                 self.tried += 1;
                 self.best = Some(self.best.map_or(outcome.end, |best| best.min(outcome.end)));
             }
             return;
         }
-        let holds = self.text.last() == Some(&Decision::Hold);
-        let next = if holds {
-            [Decision::Hold, Decision::Together].as_slice()
-        } else {
-            [Decision::Raw, Decision::Alone, Decision::Hold].as_slice()
-        };
+        let holds = self.decisions.last() == Some(&Hold);
+        let next: &[CheckpointDecision] =
+            if holds { &[Hold, Together] } else { &[Raw, Alone, Hold] };
         for &decision in next {
-            self.text.push(decision);
+            self.decisions.push(decision);
             self.extend();
-            self.text.pop();
+            self.decisions.pop();
         }
     }
 }
@@ -340,9 +339,9 @@ impl Dice {
         let mut checkpoint = || {
             let raw = if same { size } else { 1 + self.below(3 * MB) };
             let interval = Nanos(self.below(pace));
-            Checkpoint { interval, raw, packed: raw / (1 + self.below(12)) }
+            CheckpointProfile { interval, raw, packed: raw / (1 + self.below(12)) }
         };
-        let checkpoints: Vec<Checkpoint> = (0..count).map(|_| checkpoint()).collect();
+        let checkpoints: Vec<CheckpointProfile> = (0..count).map(|_| checkpoint()).collect();
         let time = if self.below(3) == 0 {
             let points = [1, 2, 5, 20].map(|mb| (mb * MB, Nanos(self.below(150 * US))));
             Curve::through(&points).unwrap()

@@ -1,6 +1,6 @@
-//! What each decision does to the two times of a run.
+//! How each decision changes the two times of a run.
 
-use super::{Checkpoint, Problem};
+use super::{CheckpointProfile, Problem};
 use crate::forecast::Rate;
 
 /// The state between two decisions, in nanoseconds from the beginning.
@@ -25,7 +25,7 @@ pub(super) struct Waits {
 
 /// The state inside of a group: what is held, and the times.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(super) struct Group {
+pub(super) struct BatchTimes {
     pub times: Times,
     /// Bytes that are held, as they are and compressed.
     pub raw: u64,
@@ -34,23 +34,33 @@ pub(super) struct Group {
     pub waits: Waits,
 }
 
-impl Group {
-    /// Nothing held.
-    pub fn at(times: Times) -> Group {
-        Group { times, ..Group::default() }
+impl BatchTimes {
+    /// The state with nothing held.
+    pub fn at(times: Times) -> BatchTimes {
+        BatchTimes { times, ..BatchTimes::default() }
     }
 }
 
-/// U, with nothing held. The room is there for every checkpoint of a problem that was checked.
-pub(super) fn raw(problem: &Problem, group: Group, one: &Checkpoint) -> Option<Group> {
-    let there = hold(problem, group, one)?;
+/// [`Raw`](super::CheckpointDecision::Raw), with nothing held. The room is there for every
+/// checkpoint of a problem that was checked.
+pub(super) fn raw(
+    problem: &Problem,
+    group: BatchTimes,
+    one: &CheckpointProfile,
+) -> Option<BatchTimes> {
+    let there = batch(problem, group, one)?;
     let app = there.times.app;
     let link = there.times.link.max(app) + nanos(&problem.link, one.raw);
-    Some(Group { waits: there.waits, ..Group::at(Times { app, link }) })
+    Some(BatchTimes { waits: there.waits, ..BatchTimes::at(Times { app, link }) })
 }
 
-/// A: the group with one more; `None` where the cache can never hold them.
-pub(super) fn hold(problem: &Problem, group: Group, one: &Checkpoint) -> Option<Group> {
+/// [`Hold`](super::CheckpointDecision::Hold): the group with one more; `None` where the cache can
+/// never hold them.
+pub(super) fn batch(
+    problem: &Problem,
+    group: BatchTimes,
+    one: &CheckpointProfile,
+) -> Option<BatchTimes> {
     let ready = group.times.app + one.interval.0;
     let begin = with_room(problem, ready, group.times.link, group.raw + one.raw)?;
     let copies = nanos(&problem.copy, one.raw);
@@ -59,7 +69,7 @@ pub(super) fn hold(problem: &Problem, group: Group, one: &Checkpoint) -> Option<
         copies: group.waits.copies + copies,
         ..group.waits
     };
-    Some(Group {
+    Some(BatchTimes {
         times: Times { app: begin + copies, ..group.times },
         raw: group.raw + one.raw,
         packed: group.packed + one.packed,
@@ -68,8 +78,14 @@ pub(super) fn hold(problem: &Problem, group: Group, one: &Checkpoint) -> Option<
     })
 }
 
-/// X, or C of an empty group; `None` where the cache can never hold it all.
-pub(super) fn pack(problem: &Problem, group: Group, one: &Checkpoint) -> Option<Group> {
+/// [`Together`](super::CheckpointDecision::Together), or
+/// [`Alone`](super::CheckpointDecision::Alone) of an empty group; `None` where the cache can never
+/// hold it all.
+pub(super) fn pack(
+    problem: &Problem,
+    group: BatchTimes,
+    one: &CheckpointProfile,
+) -> Option<BatchTimes> {
     let packer = &problem.packer;
     let (raw, packed) = (group.raw + one.raw, group.packed + one.packed);
     let staged = if packer.in_place { group.raw } else { raw };
@@ -87,7 +103,7 @@ pub(super) fn pack(problem: &Problem, group: Group, one: &Checkpoint) -> Option<
         codec: group.waits.codec + codec,
     };
     let link = group.times.link.max(app) + nanos(&problem.link, packed);
-    Some(Group { waits, ..Group::at(Times { app, link }) })
+    Some(BatchTimes { waits, ..BatchTimes::at(Times { app, link }) })
 }
 
 /// The first time from `ready` on at which so many bytes are free beside what the link still has.

@@ -10,13 +10,13 @@ use unspool_core::TierKind;
 #[derive(Clone, PartialEq, Debug)]
 #[non_exhaustive]
 pub enum ForecastError {
-    /// The job contradicts itself: this does not hold.
+    /// The job contradicts itself: this rule does not hold.
     Job(&'static str),
     /// No spool can have these tiers and links.
     Config(ConfigError),
-    /// The schedule does not know its number of steps, and the job does not tell it.
+    /// The schedule does not know its number of steps, and the job does not give it.
     UnknownSteps,
-    /// The number of steps that the job tells does not suit the schedule.
+    /// The number of steps that the job gives does not suit the schedule.
     Steps(ScheduleError),
     /// The schedule breaks a rule of schedules.
     Schedule(Fault),
@@ -25,11 +25,11 @@ pub enum ForecastError {
         /// The most actions that are run.
         limit: usize,
     },
-    /// The sample of a long schedule is not a shorter one that restores at all.
+    /// The sample of a long schedule is not a shorter schedule, or never restores.
     Sample,
     /// The spool would refuse a save of this schedule.
     DoesNotFit {
-        /// The tier that stops everything: the slowest one.
+        /// The slowest tier, which has no room.
         tier: TierKind,
         /// Its capacity in bytes.
         capacity: u64,

@@ -1,4 +1,4 @@
-//! What a forecast is asked, and what it answers.
+//! The input of a forecast, and its result.
 
 use alloc::vec::Vec;
 
@@ -17,7 +17,7 @@ pub const MAX_ACTIONS: usize = 1 << 20;
 pub struct Rate {
     /// Bytes per second.
     pub bytes_per_second: f64,
-    /// What every copy costs besides, the call included.
+    /// The time that every copy takes in addition, the call included.
     pub latency: Nanos,
 }
 
@@ -49,7 +49,7 @@ pub struct LinkSpeed {
     pub max_in_flight_bytes: u64,
     /// The most transfers in flight in one direction; the spool's setting `in_flight`.
     pub max_in_flight: u32,
-    /// By how much a direction of it that is busy slows the application: 0.1 for a tenth, 0 where
+    /// By how much a busy direction of the link slows the application: 0.1 for a tenth, 0 where
     /// they do not share memory and cores, as on a GPU.
     pub contention: f64,
 }
@@ -66,7 +66,7 @@ impl LinkSpeed {
     }
 }
 
-/// What is saved is compressed.
+/// The compression of a spool with a codec.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Compression {
     /// Bytes of a state for every byte that is stored, at least 1.
@@ -91,16 +91,17 @@ impl Compression {
 
 /// The computation, the spool and the machine.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Job {
+pub struct ForecastJob {
     /// The tiers of the spool, fastest first.
     pub tiers: Vec<TierConfig>,
     /// `links[i]` lies between tier `i` and tier `i + 1`.
     pub links: Vec<LinkSpeed>,
-    /// The spool's setting of that name.
+    /// The spool's setting `discard_after_restore`.
     pub discard_after_restore: bool,
     /// Bytes of a state.
     pub state_bytes: u64,
-    /// Bytes of a copy that is only restored in order to reverse; that of the state when the same.
+    /// Bytes of a copy that is only restored in order to reverse a step; `state_bytes` if that
+    /// needs the whole state.
     pub reverse_bytes: u64,
     /// Seconds of a forward step, without any save.
     pub step_seconds: f64,
@@ -111,20 +112,20 @@ pub struct Job {
     /// Copies from the fastest tier to the application's arrays.
     pub restore: Rate,
     /// The codec of the spool, if it has one. Saves then take room for a whole state until they are
-    /// done, and `save` and `restore` are of no meaning.
+    /// done, and `save` and `restore` are not used.
     pub compression: Option<Compression>,
-    /// Restores that are expected behind the one that is being served.
+    /// Restores that are expected after the one that is being served.
     pub lookahead: usize,
     /// The application's arrays and the fastest tier lie on a GPU.
     pub on_gpu: bool,
-    /// Seconds a byte that the first write to a place in an arena takes longer than later ones,
-    /// because the system only then gives the memory: 0 on a GPU.
+    /// By how many seconds a byte the first write to a place in an arena takes longer than later
+    /// ones, because the system gives the memory only then: 0 on a GPU.
     pub first_touch: f64,
-    /// The number of steps of a schedule that does not know it; of no meaning for others.
+    /// The number of steps of a schedule that does not know it; not used for others.
     pub steps: Option<u64>,
 }
 
-impl Job {
+impl ForecastJob {
     pub(super) fn check(&self) -> Result<(), ForecastError> {
         let times = [self.step_seconds, self.reverse_seconds, self.first_touch];
         let slower = self.links.iter().map(|link| link.contention);
@@ -153,7 +154,7 @@ impl Job {
         }
     }
 
-    /// What is stored of `bytes` bytes of a state.
+    /// The bytes that are stored for `bytes` bytes of a state.
     pub(super) fn stored(&self, bytes: u64) -> u64 {
         self.compression.map_or(bytes, |c| (bytes as f64 / c.ratio) as u64).min(bytes)
     }
@@ -168,7 +169,7 @@ impl Job {
     }
 }
 
-/// The answer: where the time goes. `seconds` is the sum of the four parts below it.
+/// The result of a forecast: where the time goes. `seconds` is the sum of the four times after it.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Forecast {
     /// From the first action to the last.

@@ -3,7 +3,7 @@
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
-use crate::forecast::{Job, LinkSpeed, Rate};
+use crate::forecast::{ForecastJob, LinkSpeed, Rate};
 use unspool_core::Event;
 use unspool_core::TransferKind;
 use unspool_core::{CheckpointId, Nanos, TierId, TransferId};
@@ -19,29 +19,30 @@ struct Moving {
     began: Nanos,
     /// Its own time on the link.
     wire: Nanos,
-    /// Before its first byte.
+    /// The time before its first byte.
     latency: Nanos,
 }
 
 /// One direction of a link: one transfer after the other, the first of the queue is under way.
 #[derive(Debug)]
-struct Lane {
+struct ForecastLane {
     rate: Rate,
     /// A second worker prepares the next transfer while one is on the link.
     overlaps: bool,
-    /// When the last transfer ended, and the one before it: then the second worker was free.
+    /// When the last transfer ended, and when the one before it did, since when the second worker
+    /// is free.
     ended: Nanos,
     freed: Nanos,
-    /// What is under way can be broken off.
+    /// Whether a transfer under way can be stopped.
     can_stop: bool,
-    /// By how much it slows the application.
+    /// By how much the lane slows the application while it is busy.
     contention: f64,
     queue: VecDeque<Moving>,
     ends: Nanos,
     moved: u64,
 }
 
-impl Lane {
+impl ForecastLane {
     fn begin(&mut self, now: Nanos) {
         let Some(first) = self.queue.front_mut() else { return };
         let since = if self.overlaps { first.given.max(self.freed) } else { now };
@@ -85,23 +86,23 @@ impl Lane {
 #[derive(Debug)]
 pub(super) struct Lanes {
     /// Towards the slower tier and back, for each link.
-    lanes: Vec<[Lane; 2]>,
+    lanes: Vec<[ForecastLane; 2]>,
     /// Deletions under way, in the order of their end.
     deletions: VecDeque<(Nanos, Event)>,
 }
 
-/// Where the next thing happens.
+/// Where the next transfer or deletion ends.
 #[derive(Clone, Copy, Debug)]
-enum Source {
+enum NextEvent {
     Lane(usize, usize),
     Deletion,
 }
 
 impl Lanes {
-    pub fn new(job: &Job) -> Lanes {
+    pub fn new(job: &ForecastJob) -> Lanes {
         let pair = |(index, link): (usize, &LinkSpeed)| {
             let arenas = job.tiers.get(index + 1).is_some_and(|tier| tier.kind.is_arena());
-            [link.flush, link.prefetch].map(|rate| Lane {
+            [link.flush, link.prefetch].map(|rate| ForecastLane {
                 rate,
                 overlaps: job.on_gpu || !arenas,
                 ended: Nanos(0),
@@ -117,7 +118,7 @@ impl Lanes {
         Lanes { lanes, deletions: VecDeque::new() }
     }
 
-    /// The core wants bytes moved; they take so much longer than at the link's rate.
+    /// Takes up a transfer. `extra` is the time that it takes in addition to that of the link.
     pub fn submit(
         &mut self,
         (transfer, kind): (TransferId, TransferKind),
@@ -136,14 +137,14 @@ impl Lanes {
         self.lanes[first][direction].push(moving, now);
     }
 
-    /// The core wants a transfer no more; its report, when that comes at once.
+    /// Cancels a transfer; gives its report when that comes at once.
     pub fn cancel(&mut self, transfer: TransferId, now: Nanos) -> Option<Event> {
         let mut lanes = self.lanes.iter_mut().flatten();
         let found = lanes.any(|lane| lane.cancel(transfer, now));
         found.then_some(Event::TransferCancelled { transfer })
     }
 
-    /// A store is to forget a frame.
+    /// Takes up the deletion of a frame in a store.
     pub fn delete(&mut self, checkpoint: CheckpointId, tier: TierId, now: Nanos) {
         let link = usize::from(tier.0).checked_sub(1).and_then(|i| self.lanes.get(i));
         let latency = link.map_or(Nanos(0), |pair| pair[0].rate.latency);
@@ -152,8 +153,8 @@ impl Lanes {
         self.deletions.push_back((last.plus(latency), event));
     }
 
-    /// The application itself uses the link above `tier`: how long that takes. What is under way
-    /// there shares the link, and ends later.
+    /// Lets the application itself use the link above `tier`, and gives the time that this takes. A
+    /// transfer under way shares the link, and ends later.
     pub fn use_directly(&mut self, kind: TransferKind, tier: TierId, bytes: u64) -> Nanos {
         let above = usize::from(tier.0).checked_sub(1).and_then(|i| self.lanes.get_mut(i));
         let Some(pair) = above else { return Nanos(0) };
@@ -166,7 +167,7 @@ impl Lanes {
         own.plus(lane.rate.latency)
     }
 
-    /// How many times as long the application takes while it is like this.
+    /// How many times as long the application takes while the lanes are as busy as now.
     pub fn pace(&self) -> f64 {
         let busy = self.lanes.iter().flatten().filter(|lane| !lane.queue.is_empty());
         1.0 + busy.map(|lane| lane.contention).sum::<f64>()
@@ -181,20 +182,20 @@ impl Lanes {
     pub fn take_next(&mut self) -> Option<(Nanos, Event)> {
         let (end, source) = self.next()?;
         match source {
-            Source::Deletion => self.deletions.pop_front(),
-            Source::Lane(link, direction) => {
+            NextEvent::Deletion => self.deletions.pop_front(),
+            NextEvent::Lane(link, direction) => {
                 let event = self.lanes[link][direction].end_first(end)?;
                 Some((end, event))
             }
         }
     }
 
-    fn next(&self) -> Option<(Nanos, Source)> {
+    fn next(&self) -> Option<(Nanos, NextEvent)> {
         let lanes = self.lanes.iter().enumerate().flat_map(|(link, pair)| {
             let busy = pair.iter().enumerate().filter(|(_, lane)| !lane.queue.is_empty());
-            busy.map(move |(way, lane)| (lane.ends, Source::Lane(link, way)))
+            busy.map(move |(way, lane)| (lane.ends, NextEvent::Lane(link, way)))
         });
-        let deletion = self.deletions.front().map(|(end, _)| (*end, Source::Deletion));
+        let deletion = self.deletions.front().map(|(end, _)| (*end, NextEvent::Deletion));
         // The first of equals: the order of the lanes.
         lanes.chain(deletion).min_by_key(|(end, _)| *end)
     }

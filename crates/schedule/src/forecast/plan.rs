@@ -1,77 +1,81 @@
-//! A schedule, looked at as a whole before it runs: as the driver's dry run does.
+//! The survey of a schedule before it runs, like the dry run of the driver.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
-use crate::forecast::{ForecastError, Job, MAX_ACTIONS};
+use crate::forecast::{ForecastError, ForecastJob, MAX_ACTIONS};
 use crate::{Action, Counts, Interpreter, Limits, Schedule};
 use unspool_core::TierKind;
 
-/// What the application does, one after the other.
+/// One thing that the application does.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Deed {
+pub(super) enum Operation {
     /// Forward steps.
     Advance { steps: u64 },
     /// One reverse step.
     Reverse,
-    /// A save; whether all restores of the copy are followed by a reverse step, and the tier that
-    /// the schedule has counted it to.
+    /// A save: whether all restores of the copy are followed by a reverse step, and the tier whose
+    /// slot the copy takes in the schedule.
     Save { step: u64, for_reverse: bool, tier: Option<TierKind> },
-    /// A restore; whether the copy is discarded before it is restored again.
+    /// A restore: whether the copy is discarded before it is restored again.
     Restore { step: u64, last: bool },
-    /// A copy is needed no more.
+    /// A discard of a copy.
     Discard { step: u64 },
 }
 
-/// The whole of it.
+/// All operations of a schedule, and what has to be known of them in advance.
 #[derive(Clone, PartialEq, Debug)]
-pub(super) struct Plan {
-    pub deeds: Vec<Deed>,
-    /// The places of the restores among the deeds.
+pub(super) struct ForecastPlan {
+    pub operations: Vec<Operation>,
+    /// The places of the restores in `operations`.
     pub restores: Vec<usize>,
     pub counts: Counts,
-    /// The deed before which the restore order becomes known: the first one, or the end of the
+    /// The operation before which the restore order becomes known: the first one, or the end of the
     /// forward pass of a schedule that does not know its number of steps.
     pub known_from: usize,
-    /// The copies at the moment when they take the most room: whole states, parts for a reverse.
+    /// The number of copies when they take the most room: of whole states, and of what a reverse
+    /// step needs.
     pub peak: [u64; 2],
 }
 
-/// A step of which there are copies.
-struct Kept {
-    /// Its save among the deeds.
+/// A step of which copies are kept.
+struct KeptStep {
+    /// The place of its save in `operations`.
     save: usize,
-    /// In so many tiers of the schedule.
+    /// The number of tiers in which the schedule keeps it.
     copies: u32,
-    /// Its last restore among the deeds.
+    /// The place of its last restore in `operations`.
     restore: Option<usize>,
 }
 
 #[derive(Default)]
 struct Survey {
-    deeds: Vec<Deed>,
+    operations: Vec<Operation>,
     restores: Vec<usize>,
-    kept: BTreeMap<u64, Kept>,
-    /// The save whose copy was restored last, until it is known what for.
+    kept: BTreeMap<u64, KeptStep>,
+    /// The save whose copy was restored last, until the next action shows what for.
     restored: Option<usize>,
 }
 
-impl Plan {
+impl ForecastPlan {
     /// Checks and surveys a schedule.
-    pub fn of(mut schedule: impl Schedule, job: &Job) -> Result<Plan, ForecastError> {
+    pub fn of(
+        mut schedule: impl Schedule,
+        job: &ForecastJob,
+    ) -> Result<ForecastPlan, ForecastError> {
         let steps = schedule.steps().or(job.steps).ok_or(ForecastError::UnknownSteps)?;
         let mut interpreter = Interpreter::new(Limits::of(&schedule));
         let (mut survey, mut known_from) = (Survey::default(), 0);
         while let Some(action) = schedule.next() {
             let (action, ends) = stopped(action, steps, &mut schedule)?;
             interpreter.see(&action).map_err(ForecastError::Schedule)?;
-            if survey.deeds.len() >= MAX_ACTIONS {
+            if survey.operations.len() >= MAX_ACTIONS {
                 return Err(ForecastError::TooLong { limit: MAX_ACTIONS });
             }
             survey.see(action);
             if ends {
                 interpreter.stopped_at(steps).map_err(ForecastError::Schedule)?;
-                known_from = survey.deeds.len();
+                known_from = survey.operations.len();
                 survey.save_whole();
             }
         }
@@ -80,13 +84,13 @@ impl Plan {
             survey.kept.is_empty(),
             "the interpreter saw that nothing is kept at the end"
         );
-        let peak = peak(&survey.deeds, job);
-        let Survey { deeds, restores, .. } = survey;
-        Ok(Plan { deeds, restores, counts, known_from, peak })
+        let peak = peak(&survey.operations, job);
+        let Survey { operations, restores, .. } = survey;
+        Ok(ForecastPlan { operations, restores, counts, known_from, peak })
     }
 
     /// The bytes that the copies take at most when one of `bytes` takes `size_of(bytes)`.
-    pub fn peak_bytes(&self, job: &Job, size_of: impl Fn(u64) -> u64) -> u64 {
+    pub fn peak_bytes(&self, job: &ForecastJob, size_of: impl Fn(u64) -> u64) -> u64 {
         let [whole, parts] = self.peak;
         let bytes = |count: u64, bytes| count.saturating_mul(size_of(bytes));
         let [whole_bytes, part_bytes] = [job.state_bytes, job.reverse_bytes].map(|b| job.stored(b));
@@ -94,8 +98,8 @@ impl Plan {
     }
 }
 
-/// The action as the application carries it out, and whether the forward pass ends with it: a
-/// schedule that does not know its number of steps is then told.
+/// The action as the application carries it out, and whether the forward pass ends with it. The end
+/// is reported to a schedule that does not know its number of steps.
 fn stopped(
     action: Action,
     steps: u64,
@@ -115,11 +119,11 @@ impl Survey {
         match action {
             Action::Forward { from, to } => {
                 self.is_restored_for(false);
-                self.deeds.push(Deed::Advance { steps: to - from });
+                self.operations.push(Operation::Advance { steps: to - from });
             }
             Action::Reverse { .. } => {
                 self.is_restored_for(true);
-                self.deeds.push(Deed::Reverse);
+                self.operations.push(Operation::Reverse);
             }
             Action::Save { step, tier } => self.save(step, tier),
             Action::Restore { step, .. } => self.restore(step),
@@ -128,42 +132,42 @@ impl Survey {
         }
     }
 
-    /// What the last restore was for becomes known.
+    /// Notes what the last restore was for: to reverse a step, or to go on from it.
     fn is_restored_for(&mut self, reverse: bool) {
         let Some(save) = self.restored.take() else { return };
-        if let Deed::Save { for_reverse, .. } = &mut self.deeds[save] {
+        if let Operation::Save { for_reverse, .. } = &mut self.operations[save] {
             *for_reverse &= reverse;
         }
     }
 
     fn save(&mut self, step: u64, tier: Option<TierKind>) {
-        // The next copy of what was restored: it needs the whole state.
+        // A save right after a restore copies the restored state, which needs to be whole.
         self.is_restored_for(false);
-        let save = self.deeds.len();
-        let kept = self.kept.entry(step).or_insert(Kept { save, copies: 0, restore: None });
+        let save = self.operations.len();
+        let kept = self.kept.entry(step).or_insert(KeptStep { save, copies: 0, restore: None });
         kept.copies += 1;
         if kept.copies == 1 {
-            self.deeds.push(Deed::Save { step, for_reverse: true, tier });
+            self.operations.push(Operation::Save { step, for_reverse: true, tier });
         }
     }
 
-    /// Until here nobody knows what the copies are for: they hold the whole state.
+    /// Makes all saves until now ones of the whole state: it was not known what they are for.
     fn save_whole(&mut self) {
-        for deed in &mut self.deeds {
-            if let Deed::Save { for_reverse, .. } = deed {
+        for operation in &mut self.operations {
+            if let Operation::Save { for_reverse, .. } = operation {
                 *for_reverse = false;
             }
         }
     }
 
     fn restore(&mut self, step: u64) {
-        let place = self.deeds.len();
+        let place = self.operations.len();
         if let Some(kept) = self.kept.get_mut(&step) {
             self.restored = Some(kept.save);
             kept.restore = Some(place);
         }
         self.restores.push(place);
-        self.deeds.push(Deed::Restore { step, last: false });
+        self.operations.push(Operation::Restore { step, last: false });
     }
 
     fn discard(&mut self, step: u64) {
@@ -175,20 +179,22 @@ impl Survey {
         }
         let place = kept.restore;
         self.kept.remove(&step);
-        if let Some(Deed::Restore { last, .. }) = place.and_then(|at| self.deeds.get_mut(at)) {
+        if let Some(Operation::Restore { last, .. }) =
+            place.and_then(|at| self.operations.get_mut(at))
+        {
             *last = true;
         }
-        self.deeds.push(Deed::Discard { step });
+        self.operations.push(Operation::Discard { step });
     }
 }
 
-/// How many whole states and how many parts for a reverse are kept when they take the most bytes.
-fn peak(deeds: &[Deed], job: &Job) -> [u64; 2] {
+/// The number of whole states and of copies for a reverse step when they take the most bytes.
+fn peak(operations: &[Operation], job: &ForecastJob) -> [u64; 2] {
     let mut kept = BTreeMap::new();
     let (mut now, mut most, mut most_bytes) = ([0_u64; 2], [0_u64; 2], 0);
-    for deed in deeds {
-        match *deed {
-            Deed::Save { step, for_reverse, .. } => {
+    for operation in operations {
+        match *operation {
+            Operation::Save { step, for_reverse, .. } => {
                 kept.insert(step, for_reverse);
                 now[usize::from(for_reverse)] += 1;
                 let bytes = now[0].saturating_mul(job.stored(job.state_bytes));
@@ -198,7 +204,7 @@ fn peak(deeds: &[Deed], job: &Job) -> [u64; 2] {
                     (most, most_bytes) = (now, bytes);
                 }
             }
-            Deed::Discard { step } => {
+            Operation::Discard { step } => {
                 if let Some(for_reverse) = kept.remove(&step) {
                     now[usize::from(for_reverse)] -= 1;
                 }

@@ -1,21 +1,21 @@
-//! The event loop: the application's timeline, the links behind it, the core between them.
+//! The event loop of a forecast: the application, the links, and the core between them.
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 
 use crate::forecast::lanes::Lanes;
-use crate::forecast::plan::{Deed, Plan};
-use crate::forecast::{Forecast, ForecastError, Job, LinkBytes, TierPeak};
+use crate::forecast::plan::{ForecastPlan, Operation};
+use crate::forecast::{Forecast, ForecastError, ForecastJob, LinkBytes, TierPeak};
 use unspool_core::Core;
 use unspool_core::TierConfig;
 use unspool_core::{Command, Refusal, TransferKind};
 use unspool_core::{Event, Kept, Size};
 use unspool_core::{Nanos, Place, RequestId, TierId, TierKind, Version};
 
-/// What the core said to the call that waits.
+/// The answer of the core to the call that waits.
 #[derive(Clone, Copy, Debug)]
-enum Answer {
-    /// The bytes go there, or are there.
+enum CoreAnswer {
+    /// The place where the bytes go, or where they are.
     At(Place),
     No(Refusal),
 }
@@ -29,31 +29,35 @@ struct Spent {
     restore_stall: Nanos,
 }
 
-pub(super) struct Run<'a> {
-    job: &'a Job,
-    plan: &'a Plan,
+pub(super) struct ForecastRun<'a> {
+    job: &'a ForecastJob,
+    plan: &'a ForecastPlan,
     core: Core,
     lanes: Lanes,
     now: Nanos,
     spent: Spent,
-    /// Events that follow from commands, in order.
+    /// Events that commands have caused, in order.
     pending: VecDeque<Event>,
     commands: Vec<Command>,
-    answer: Option<Answer>,
+    answer: Option<CoreAnswer>,
     requests: u64,
     /// The bytes of every copy.
     sizes: BTreeMap<u64, u64>,
-    /// How much of each tier was written to already.
+    /// Bytes at the beginning of each tier that were written to already.
     touched: Vec<u64>,
-    /// Restores that were expected so far, and restores that were asked for.
+    /// Restores that were announced so far.
     expected: usize,
+    /// Restores that were begun so far.
     restored: usize,
 }
 
-impl<'a> Run<'a> {
-    pub fn new(job: &'a Job, plan: &'a Plan) -> Result<Run<'a>, ForecastError> {
+impl<'a> ForecastRun<'a> {
+    pub fn new(
+        job: &'a ForecastJob,
+        plan: &'a ForecastPlan,
+    ) -> Result<ForecastRun<'a>, ForecastError> {
         let core = Core::new(job.config()).map_err(ForecastError::Config)?;
-        Ok(Run {
+        Ok(ForecastRun {
             job,
             plan,
             core,
@@ -73,25 +77,25 @@ impl<'a> Run<'a> {
 
     /// Runs the whole plan.
     pub fn finish(mut self) -> Result<Forecast, ForecastError> {
-        for (place, deed) in self.plan.deeds.iter().enumerate() {
+        for (place, operation) in self.plan.operations.iter().enumerate() {
             if place == self.plan.known_from {
                 self.expect();
             }
-            self.carry_out(*deed)?;
+            self.carry_out(*operation)?;
         }
         Ok(self.result())
     }
 
-    fn carry_out(&mut self, deed: Deed) -> Result<(), ForecastError> {
-        match deed {
-            Deed::Advance { steps } => self.compute(steps as f64 * self.job.step_seconds),
-            Deed::Reverse => self.compute(self.job.reverse_seconds),
-            Deed::Save { step, for_reverse, tier } => {
+    fn carry_out(&mut self, operation: Operation) -> Result<(), ForecastError> {
+        match operation {
+            Operation::Advance { steps } => self.compute(steps as f64 * self.job.step_seconds),
+            Operation::Reverse => self.compute(self.job.reverse_seconds),
+            Operation::Save { step, for_reverse, tier } => {
                 self.save(step, self.job.bytes(for_reverse))?;
                 self.prefer(step, tier);
             }
-            Deed::Restore { step, .. } => self.restore(step)?,
-            Deed::Discard { step } => {
+            Operation::Restore { step, .. } => self.restore(step)?,
+            Operation::Discard { step } => {
                 self.sizes.remove(&step);
                 self.feed(Event::Discard { version: version(step) });
             }
@@ -140,7 +144,7 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// The copy should rest where the schedule has counted it to, where there is such a tier.
+    /// Asks for the copy to rest in the tier that the schedule names, if there is such a tier.
     fn prefer(&mut self, step: u64, tier: Option<TierKind>) {
         let slower = self.job.tiers.iter().zip(0..).skip(1).find(|(t, _)| Some(t.kind) == tier);
         if let Some((_, index)) = slower {
@@ -148,7 +152,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// The application's own way to a tier that it does not share memory with.
+    /// Lets the application use the link to a tier that it does not share memory with.
     fn cross(&mut self, kind: TransferKind, tier: TierId, bytes: u64) {
         if tier > TierId(0) && self.is_across_a_link(tier) {
             let took = self.lanes.use_directly(kind, tier, bytes);
@@ -156,7 +160,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// `bytes` are written at `place`: how much longer that takes where nothing was before.
+    /// The additional time of a write of `bytes` at `place`, part of which may be the first one.
     fn touch(&mut self, place: Place, bytes: u64) -> Nanos {
         let index = usize::from(place.tier.0);
         let end = place.offset.saturating_add(bytes);
@@ -181,7 +185,7 @@ impl<'a> Run<'a> {
         while self.expected < until.min(self.plan.restores.len()) {
             let place = self.plan.restores[self.expected];
             self.expected += 1;
-            let Deed::Restore { step, last } = self.plan.deeds[place] else { continue };
+            let Operation::Restore { step, last } = self.plan.operations[place] else { continue };
             let version = version(step);
             self.feed(if last { Event::ExpectLast { version } } else { Event::Expect { version } });
         }
@@ -198,8 +202,8 @@ impl<'a> Run<'a> {
         self.feed(event);
         loop {
             match self.answer.take() {
-                Some(Answer::At(place)) => return Ok(place),
-                Some(Answer::No(refusal)) => return Err(self.refused(refusal, step)),
+                Some(CoreAnswer::At(place)) => return Ok(place),
+                Some(CoreAnswer::No(refusal)) => return Err(self.refused(refusal, step)),
                 None => {}
             }
             let Some(end) = self.lanes.next_end() else {
@@ -209,7 +213,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// The application is busy for so many nanoseconds, if nothing slows it.
+    /// Lets the application work for so many nanoseconds, or longer where links slow it.
     fn work(&mut self, nanos: f64) {
         debug_assert!(nanos.is_finite() && nanos >= 0.0, "time goes on");
         let mut left = nanos;
@@ -229,7 +233,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Time goes on to `until`; what ends by then is reported.
+    /// Lets time pass until `until`, and reports what ends by then.
     fn pass(&mut self, until: Nanos) {
         while self.lanes.next_end().is_some_and(|end| end <= until) {
             let Some((end, event)) = self.lanes.take_next() else { break };
@@ -254,9 +258,9 @@ impl<'a> Run<'a> {
     fn obey(&mut self, command: Command) {
         match command {
             Command::Grant { place, .. } | Command::Serve { place, .. } => {
-                self.answer = Some(Answer::At(place));
+                self.answer = Some(CoreAnswer::At(place));
             }
-            Command::Refuse { refusal, .. } => self.answer = Some(Answer::No(refusal)),
+            Command::Refuse { refusal, .. } => self.answer = Some(CoreAnswer::No(refusal)),
             Command::Transfer { transfer, bytes, kind, from, to, .. } => {
                 let extra = self.touch(to, bytes);
                 let way = (from.tier, to.tier);
@@ -307,13 +311,13 @@ impl<'a> Run<'a> {
     }
 }
 
-/// What a copy of `bytes` takes in a tier: aligned, and with a head in a store.
+/// The bytes that a copy of `bytes` takes in a tier: aligned, and with a head in a store.
 pub(super) fn size_in(tier: &TierConfig, bytes: u64) -> u64 {
     let whole = bytes.checked_next_multiple_of(tier.alignment).unwrap_or(u64::MAX);
     if tier.kind.is_arena() { whole } else { whole.saturating_add(tier.alignment) }
 }
 
-/// Steps are counted in `u64`, versions in `i64`; the schedules that are run are far shorter.
+/// The version of a step. Schedules that are run are far shorter than 2^63 steps.
 fn version(step: u64) -> Version {
     Version(i64::try_from(step).unwrap_or(i64::MAX))
 }

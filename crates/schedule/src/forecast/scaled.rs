@@ -1,10 +1,11 @@
 //! Forecasts of schedules that are too long to be run: from a shorter one of the same shape.
 //!
-//! The sample keeps the states, the steps and the links. A tier that holds less than a quarter of
-//! the sample's copies it keeps as well: what is saved last and restored first turns over there in
-//! the whole schedule as in the sample (the inside of a cut). Of a larger one it gets as large a
-//! part as it has of the slots: all of it where both keep equally many copies (Revolve), a tenth
-//! where it keeps a tenth of them (storing everything). What takes time is then in proportion:
+//! The sample has the states, the steps and the links of the whole schedule. It also has its small
+//! tiers, those that hold less than a quarter of the sample's copies: what is saved last and
+//! restored first passes through them as in the whole schedule (the inside of a cut). Larger tiers
+//! are scaled by the ratio of the slots: they stay as they are where both schedules keep equally
+//! many copies (Revolve), and are a tenth where the sample keeps a tenth (storing everything). The
+//! times are then in proportion:
 //!
 //! - the steps are counted in the whole schedule, and slowed as in the sample,
 //! - copies and stalls of saves grow with the saves, those of restores with the restores,
@@ -16,11 +17,11 @@
 //! sample, so that stalls are estimated too high rather than too low.
 
 use crate::forecast::run::size_in;
-use crate::forecast::{Forecast, ForecastError, Job, LinkBytes, TierPeak, forecast};
+use crate::forecast::{Forecast, ForecastError, ForecastJob, LinkBytes, TierPeak, forecast};
 use crate::{Counts, Schedule};
 use unspool_core::TierConfig;
 
-/// A tier is small when it holds less than one of so many copies.
+/// A tier is small when it holds less than the sample's copies divided by this.
 const SMALL: u64 = 4;
 
 /// Predicts what `whole` costs from a forecast of `sample`, a shorter schedule of the same shape.
@@ -30,11 +31,11 @@ const SMALL: u64 = 4;
 ///
 /// # Errors
 /// Those of [`forecast`]; [`ForecastError::DoesNotFit`] also when the whole has no room;
-/// [`ForecastError::Sample`] when the two have not the same shape.
+/// [`ForecastError::Sample`] when the two do not have the same shape.
 pub fn forecast_from_sample(
     whole: &Counts,
     sample: impl Schedule,
-    job: &Job,
+    job: &ForecastJob,
 ) -> Result<Forecast, ForecastError> {
     job.check()?;
     check_room(whole, job)?;
@@ -50,8 +51,8 @@ pub fn forecast_from_sample(
     Ok(scaled(&found, whole, job))
 }
 
-/// The sample may fit where the whole does not, by a rounding.
-fn check_room(counts: &Counts, job: &Job) -> Result<(), ForecastError> {
+/// Refuses a whole schedule that does not fit. By rounding, its sample may fit all the same.
+fn check_room(counts: &Counts, job: &ForecastJob) -> Result<(), ForecastError> {
     let Some(slowest) = job.tiers.last() else { return Ok(()) };
     let room = job.tiers.iter().fold(0_u64, |sum, tier| sum.saturating_add(tier.capacity));
     let needed = counts.peak.saturating_mul(size_in(slowest, job.stored(job.reverse_bytes)));
@@ -62,9 +63,8 @@ fn check_room(counts: &Counts, job: &Job) -> Result<(), ForecastError> {
     Err(ForecastError::DoesNotFit { tier, capacity, needed })
 }
 
-/// The same job with a part of the tiers that are large beside so many copies, at least two states
-/// of each.
-fn part_of(job: &Job, slots: u64, share: f64) -> Job {
+/// The same job with `share` of each tier that is large for so many slots, but at least two states.
+fn part_of(job: &ForecastJob, slots: u64, share: f64) -> ForecastJob {
     debug_assert!(share > 0.0 && share <= 1.0, "a part of the whole");
     let mut part = job.clone();
     for tier in part.tiers.iter_mut().filter(|tier| tier.capacity < u64::MAX) {
@@ -81,7 +81,7 @@ fn part_of(job: &Job, slots: u64, share: f64) -> Job {
     part
 }
 
-fn scaled(found: &Forecast, counts: &Counts, job: &Job) -> Forecast {
+fn scaled(found: &Forecast, counts: &Counts, job: &ForecastJob) -> Forecast {
     debug_assert_eq!(found.tiers.len(), job.tiers.len());
     let of = |whole: u64, sample: u64| whole as f64 / sample.max(1) as f64;
     let saves = of(counts.saves, found.counts.saves);

@@ -5,7 +5,7 @@ use std::vec::Vec;
 use proptest::prelude::*;
 
 use super::tests::job;
-use super::{Forecast, ForecastError, Job, forecast, forecast_from_sample};
+use super::{Forecast, ForecastError, ForecastJob, forecast, forecast_from_sample};
 use crate::{
     AnySchedule, Counts, Limits, OnlineRevolve, Revolve, Schedule, StoreAll, Uniform, ZCut, check,
 };
@@ -25,7 +25,7 @@ fn known(steps: u64, number: u64) -> Vec<(&'static str, AnySchedule)> {
 }
 
 /// Steps and plain copies of what the schedule does.
-fn floor(found: &Forecast, job: &Job) -> f64 {
+fn floor(found: &Forecast, job: &ForecastJob) -> f64 {
     let steps = found.counts.advances as f64 * job.step_seconds
         + found.counts.reverses as f64 * job.reverse_seconds;
     let bytes = (found.counts.saves + found.counts.restores) * job.reverse_bytes;
@@ -33,7 +33,7 @@ fn floor(found: &Forecast, job: &Job) -> f64 {
 }
 
 #[test]
-fn revolve_within_the_device_stalls_never() {
+fn revolve_within_the_device_never_stalls() {
     let job = job(6, 0, 0);
     let found = forecast(Revolve::new(100, 6).expect("steps"), &job).expect("it fits");
     assert!((found.seconds - floor(&found, &job)).abs() < 1e-6, "{found:?}");
@@ -44,7 +44,7 @@ fn revolve_within_the_device_stalls_never() {
 #[test]
 fn hints_that_see_the_discard_keep_bytes_where_they_are() {
     let flushed = |lookahead| {
-        let job = Job { lookahead, ..job(24, 100, 0) };
+        let job = ForecastJob { lookahead, ..job(24, 100, 0) };
         let found = forecast(Revolve::new(300, 16).expect("steps"), &job).expect("it fits");
         found.links[0].flush / job.state_bytes
     };
@@ -53,18 +53,18 @@ fn hints_that_see_the_discard_keep_bytes_where_they_are() {
 }
 
 #[test]
-fn an_online_schedule_is_told_its_end() {
+fn the_end_is_reported_to_an_online_schedule() {
     let online = || OnlineRevolve::new(5).expect("slots");
-    let job = Job { steps: Some(77), ..job(8, 0, 0) };
+    let job = ForecastJob { steps: Some(77), ..job(8, 0, 0) };
     let found = forecast(online(), &job).expect("it fits");
     assert_eq!((found.counts.steps, found.counts.reverses), (77, 77));
-    // What is saved before the end is known is saved whole.
+    // States that are saved before the end is known are saved whole.
     let kept = |reverse_bytes| {
-        let job = Job { reverse_bytes, steps: Some(5), ..job.clone() };
+        let job = ForecastJob { reverse_bytes, steps: Some(5), ..job.clone() };
         forecast(online(), &job).expect("it fits").tiers[0].peak
     };
     assert_eq!(kept(1), kept(job.state_bytes));
-    let unknown = Job { steps: None, ..job };
+    let unknown = ForecastJob { steps: None, ..job };
     assert_eq!(forecast(online(), &unknown), Err(ForecastError::UnknownSteps));
 }
 
@@ -73,7 +73,7 @@ fn counts(whole: impl Schedule) -> Counts {
 }
 
 #[track_caller]
-fn assert_sample_is_close(whole: AnySchedule, sample: AnySchedule, job: &Job, within: f64) {
+fn assert_sample_is_close(whole: AnySchedule, sample: AnySchedule, job: &ForecastJob, within: f64) {
     let full = forecast(whole.clone(), job).expect("it fits");
     let from_sample = forecast_from_sample(&counts(whole), sample, job).expect("it fits");
     let ratio = from_sample.seconds / full.seconds;
@@ -82,28 +82,28 @@ fn assert_sample_is_close(whole: AnySchedule, sample: AnySchedule, job: &Job, wi
 }
 
 #[test]
-fn a_tenth_of_a_stored_history_tells_the_whole() {
+fn a_tenth_of_store_all_predicts_the_whole() {
     let store_all = |steps| AnySchedule::from(StoreAll::new(steps).expect("steps"));
     for (host, disk) in [(4000, 0), (1000, 4000)] {
-        let job = Job { step_seconds: 3e-4, reverse_seconds: 5e-4, ..job(100, host, disk) };
+        let job = ForecastJob { step_seconds: 3e-4, reverse_seconds: 5e-4, ..job(100, host, disk) };
         assert_sample_is_close(store_all(4000), store_all(400), &job, 0.03);
     }
 }
 
 #[test]
-fn a_tenth_of_a_revolve_tells_the_whole() {
+fn a_tenth_of_a_revolve_predicts_the_whole() {
     let revolve = |steps| AnySchedule::from(Revolve::new(steps, 30).expect("steps"));
     for device in [4, 12, 40] {
-        let job = Job { step_seconds: 3e-4, ..job(device, 100, 0) };
+        let job = ForecastJob { step_seconds: 3e-4, ..job(device, 100, 0) };
         assert_sample_is_close(revolve(6000), revolve(600), &job, 0.05);
     }
 }
 
 #[test]
-fn a_tenth_of_the_cuts_tells_the_whole() {
+fn a_fifth_of_the_cuts_predicts_the_whole() {
     let cuts = |steps| AnySchedule::from(ZCut::with_length(steps, 12).expect("steps"));
     for (device, host) in [(4, 30), (14, 1)] {
-        let job = Job { step_seconds: 5e-4, ..job(device, host, 2000) };
+        let job = ForecastJob { step_seconds: 5e-4, ..job(device, host, 2000) };
         assert_sample_is_close(cuts(12_000), cuts(2400), &job, 0.05);
     }
 }
@@ -130,7 +130,7 @@ fn a_sample_is_refused_what_no_spool_can_have() {
     unaligned.tiers[1].alignment = 0;
     let found = forecast_from_sample(&whole, sample(), &unaligned);
     assert_eq!(found, Err(ForecastError::Config(ConfigError::Alignment(1))));
-    let mut endless = Job { state_bytes: 0, reverse_bytes: 0, ..job(40, 200, 0) };
+    let mut endless = ForecastJob { state_bytes: 0, reverse_bytes: 0, ..job(40, 200, 0) };
     endless.tiers[1].capacity = u64::MAX - 1;
     let found = forecast_from_sample(&whole, sample(), &endless);
     assert_eq!(found.map(|found| found.counts), Ok(whole), "nothing overflows");
@@ -145,7 +145,7 @@ proptest! {
         step in 1e-5..3e-3_f64,
         lookahead in 0..80_usize,
     ) {
-        let job = Job { step_seconds: step, lookahead, ..job(device, host, 200) };
+        let job = ForecastJob { step_seconds: step, lookahead, ..job(device, host, 200) };
         for (name, schedule) in known(steps, number) {
             let found = forecast(schedule, &job).expect("there is a disk");
             let least = floor(&found, &job);
@@ -164,8 +164,9 @@ proptest! {
         (more_device, more_host) in (0..12_u64, 0..40_u64),
         step in 1e-5..3e-3_f64,
     ) {
-        let small = Job { step_seconds: step, ..job(device, host, 200) };
-        let large = Job { step_seconds: step, ..job(device + more_device, host + more_host, 200) };
+        let small = ForecastJob { step_seconds: step, ..job(device, host, 200) };
+        let larger = job(device + more_device, host + more_host, 200);
+        let large = ForecastJob { step_seconds: step, ..larger };
         for (name, schedule) in known(steps, number) {
             let again = schedule.clone();
             let slow = forecast(schedule, &small).expect("there is a disk").seconds;

@@ -4,7 +4,7 @@ use std::format;
 use std::vec;
 use std::vec::Vec;
 
-use super::{Compression, Forecast, ForecastError, Job, LinkSpeed, Rate, forecast};
+use super::{Compression, Forecast, ForecastError, ForecastJob, LinkSpeed, Rate, forecast};
 use crate::{Action, Schedule, StoreAll};
 use unspool_core::TierConfig;
 use unspool_core::{Nanos, TierKind};
@@ -12,7 +12,7 @@ use unspool_core::{Nanos, TierKind};
 const MB: u64 = 1_000_000;
 
 /// 1 MB a state; 1 ms a step either way; copies take 0.1 ms, links 1 ms a state.
-pub(super) fn job(device: u64, host: u64, disk: u64) -> Job {
+pub(super) fn job(device: u64, host: u64, disk: u64) -> ForecastJob {
     let rate = |bytes_per_second, latency| Rate { bytes_per_second, latency: Nanos(latency) };
     let tier = |kind, states| TierConfig { kind, capacity: states * MB, alignment: 1 };
     let tiers = [
@@ -28,7 +28,7 @@ pub(super) fn job(device: u64, host: u64, disk: u64) -> Job {
         max_in_flight: 8,
         contention: 0.0,
     };
-    Job {
+    ForecastJob {
         links: vec![link; tiers.len() - 1],
         tiers,
         discard_after_restore: false,
@@ -46,8 +46,8 @@ pub(super) fn job(device: u64, host: u64, disk: u64) -> Job {
     }
 }
 
-/// All links so many times as fast.
-fn with_links(mut job: Job, factor: f64) -> Job {
+/// The job with all links `factor` times as fast.
+fn with_links(mut job: ForecastJob, factor: f64) -> ForecastJob {
     for link in &mut job.links {
         link.flush.bytes_per_second *= factor;
         link.prefetch.bytes_per_second *= factor;
@@ -55,13 +55,13 @@ fn with_links(mut job: Job, factor: f64) -> Job {
     job
 }
 
-/// All links slow the application by so much.
-fn slowed(mut job: Job, contention: f64) -> Job {
+/// The job with links that slow the application.
+fn slowed(mut job: ForecastJob, contention: f64) -> ForecastJob {
     job.links.iter_mut().for_each(|link| link.contention = contention);
     job
 }
 
-pub(super) fn store_all(steps: u64, job: &Job) -> Forecast {
+pub(super) fn store_all(steps: u64, job: &ForecastJob) -> Forecast {
     let schedule = StoreAll::new(steps).expect("there are steps");
     forecast(schedule, job).expect("the states fit")
 }
@@ -105,11 +105,11 @@ fn a_slow_link_takes_its_bytes_over_its_rate() {
     assert!(found.save_stall_seconds > 0.5 && found.restore_stall_seconds > 0.5);
 }
 
-/// The same job with what is saved compressed, at these rates to and from the fastest tier.
-fn compressed(job: Job, ratio: f64, encode: f64, decode: f64) -> Job {
+/// The job with a codec of these rates to and from the fastest tier.
+fn compressed(job: ForecastJob, ratio: f64, encode: f64, decode: f64) -> ForecastJob {
     let rate = |bytes_per_second| Rate { bytes_per_second, latency: Nanos(0) };
     let (encode, decode) = (rate(encode), rate(decode));
-    Job { compression: Some(Compression { ratio, encode, decode }), ..job }
+    ForecastJob { compression: Some(Compression { ratio, encode, decode }), ..job }
 }
 
 #[test]
@@ -147,7 +147,8 @@ fn a_codec_that_makes_states_larger_or_takes_no_time_is_refused() {
 fn two_workers_hide_latencies_and_one_does_not() {
     // A state is a millisecond on the link, after three that it takes to begin.
     let seconds = |on_gpu| {
-        let mut job = Job { on_gpu, step_seconds: 0.0, reverse_seconds: 0.0, ..job(2, 400, 0) };
+        let mut job =
+            ForecastJob { on_gpu, step_seconds: 0.0, reverse_seconds: 0.0, ..job(2, 400, 0) };
         job.links[0].flush.latency = Nanos(3_000_000);
         store_all(200, &job).save_stall_seconds
     };
@@ -173,7 +174,7 @@ fn the_same_question_has_the_same_answer() {
 
 #[test]
 fn what_only_a_reverse_step_reads_moves_in_part() {
-    let job = Job { reverse_bytes: MB / 4, ..job(40, 0, 0) };
+    let job = ForecastJob { reverse_bytes: MB / 4, ..job(40, 0, 0) };
     let found = store_all(10, &job);
     assert_close(found.copy_seconds, 18e-4 / 4.0);
     assert_eq!(found.tiers[0].peak, 9 * MB / 4);
@@ -204,7 +205,7 @@ fn each_link_slows_the_application_in_its_own_way() {
 
 #[test]
 fn memory_that_was_never_written_costs_once() {
-    let job = Job { first_touch: 1e-9, ..job(9, 0, 0) };
+    let job = ForecastJob { first_touch: 1e-9, ..job(9, 0, 0) };
     assert_close(store_all(10, &job).copy_seconds, 18e-4 + 9e-3);
 }
 
@@ -223,7 +224,7 @@ fn too_little_room_names_the_tier_and_what_is_needed() {
 
 #[test]
 fn a_state_larger_than_every_tier_does_not_fit() {
-    let job = Job { state_bytes: 50 * MB, reverse_bytes: 50 * MB, ..job(4, 10, 0) };
+    let job = ForecastJob { state_bytes: 50 * MB, reverse_bytes: 50 * MB, ..job(4, 10, 0) };
     let found = forecast(StoreAll::new(3).expect("steps"), &job);
     assert!(matches!(found, Err(ForecastError::DoesNotFit { tier: TierKind::Host, .. })));
 }
@@ -280,9 +281,9 @@ fn a_step_kept_in_two_tiers_is_moved_once() {
 #[test]
 fn a_job_that_makes_no_sense_is_refused() {
     let schedule = || StoreAll::new(3).expect("steps");
-    let negative = Job { step_seconds: -1.0, ..job(4, 0, 0) };
+    let negative = ForecastJob { step_seconds: -1.0, ..job(4, 0, 0) };
     assert!(matches!(forecast(schedule(), &negative), Err(ForecastError::Job(_))));
-    let none = Job { tiers: vec![], links: vec![], ..job(4, 0, 0) };
+    let none = ForecastJob { tiers: vec![], links: vec![], ..job(4, 0, 0) };
     assert!(matches!(forecast(schedule(), &none), Err(ForecastError::Config(_))));
     let unknown = List(vec![Action::End].into_iter(), None);
     assert_eq!(forecast(unknown, &job(4, 0, 0)), Err(ForecastError::UnknownSteps));
@@ -304,7 +305,7 @@ fn a_copy_that_prefers_a_slower_tier_is_brought_there() {
         let end = [Action::Discard { step: 0, tier }, Action::End];
         let all = actions.into_iter().chain((0..9).rev().flat_map(back)).chain(end);
         let all: Vec<Action> = all.collect();
-        let job = Job { lookahead: 100, ..job(4, 8, 20) };
+        let job = ForecastJob { lookahead: 100, ..job(4, 8, 20) };
         forecast(list(&all, 10), &job).expect("it fits")
     };
     let flushed = |tier| kept(tier).links[0].flush / MB;

@@ -17,7 +17,7 @@ const OVERLAP: u64 = 16;
 /// Additions that the tables of all scales may take.
 const ADDITIONS: u64 = 300_000_000;
 
-/// What may be spent on tables.
+/// The additions and bytes that may be spent on tables.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Budget {
     additions: u64,
@@ -31,14 +31,14 @@ impl Default for Budget {
 }
 
 impl Budget {
-    /// Whatever it takes.
+    /// A budget for any tables.
     pub fn unlimited() -> Budget {
         Budget { additions: u64::MAX, bytes: u64::MAX }
     }
 
-    /// The costs of all chains, without levels and with each one, and what else the grid alone
-    /// forbids.
-    pub fn take_costs(&mut self, levels: usize, grid: &Grid) -> Option<()> {
+    /// Spends what the costs of all chains need, without levels and with each one. `None` when that
+    /// is too much, or when one row of a table would be.
+    pub fn take_costs(&mut self, levels: usize, grid: &LevelGrid) -> Option<()> {
         let mut least = *self;
         least.take_rows(1, grid.length)?;
         let costs = (levels as u64 + 1).saturating_mul(grid.units.len() as u64);
@@ -50,7 +50,7 @@ impl Budget {
         Some(())
     }
 
-    /// So many rows of this length.
+    /// Spends what so many rows of this length need; `None` when that is too much.
     pub fn take_rows(&mut self, rows: u64, length: usize) -> Option<()> {
         let length = length as u64;
         let additions = length.saturating_mul(length) / 2;
@@ -60,22 +60,22 @@ impl Budget {
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct Grid {
+pub(super) struct LevelGrid {
     /// Steps to a unit, scale by scale; the first is 1, and each is a multiple of the one before.
     pub units: Vec<u64>,
     /// Units of the longest chain of each scale.
     pub length: usize,
 }
 
-impl Grid {
+impl LevelGrid {
     /// Every length up to so many steps.
-    pub fn exact(steps: u64) -> Option<Grid> {
+    pub fn exact(steps: u64) -> Option<LevelGrid> {
         let length = usize::try_from(steps).ok().filter(|length| *length < usize::MAX)?;
-        Some(Grid { units: alloc::vec![1], length })
+        Some(LevelGrid { units: alloc::vec![1], length })
     }
 
     /// Scales up to so many steps, each of this length, which is more than [`OVERLAP`].
-    pub fn with_length(steps: u64, length: u64) -> Grid {
+    pub fn with_length(steps: u64, length: u64) -> LevelGrid {
         debug_assert!(length > OVERLAP, "scales get longer");
         let (mut units, mut unit) = (alloc::vec![1], 1u64);
         while unit.saturating_mul(length) < steps {
@@ -83,14 +83,14 @@ impl Grid {
             unit = unit.saturating_mul(wanted.min(length / OVERLAP).max(2));
             units.push(unit);
         }
-        Grid { units, length: length as usize }
+        LevelGrid { units, length: length as usize }
     }
 
     /// Scales for such a number of steps and slots, as long as is affordable.
-    pub fn for_steps(steps: u64, levels: &[Level]) -> Grid {
+    pub fn for_steps(steps: u64, levels: &[Level]) -> LevelGrid {
         let mut length = 4096;
         loop {
-            let grid = Grid::with_length(steps, length);
+            let grid = LevelGrid::with_length(steps, length);
             let rows: u64 = levels.iter().map(|level| level.rows(steps, length)).sum();
             let rows = rows * grid.units.len() as u64;
             if length <= 4 * OVERLAP || rows * (length * length / 2) <= ADDITIONS {

@@ -3,32 +3,33 @@
 use alloc::vec::Vec;
 
 use super::Level;
-use super::grid::{Budget, Grid};
-use super::table::Table;
+use super::grid::{Budget, LevelGrid};
+use super::table::LevelTable;
 use crate::revolve::{advances, saves};
 
-/// A schedule, before its actions are asked for.
+/// A schedule as a whole, from which its actions follow.
 #[derive(Debug)]
-pub(super) struct Plan {
+pub(super) struct LevelPlan {
     pub steps: u64,
     /// The levels that are used, fastest first.
-    pub parts: Vec<Part>,
+    pub parts: Vec<PlannedLevel>,
     pub cost_seconds: f64,
     pub exact: bool,
 }
 
-/// A level, and how it is used: as the table says, or without one as Revolve does.
+/// A level with the table of its use; without a table it is used as Revolve does.
 #[derive(Debug)]
-pub(super) struct Part {
+pub(super) struct PlannedLevel {
     pub level: Level,
-    pub table: Option<Table>,
+    pub table: Option<LevelTable>,
 }
 
-impl Plan {
-    pub fn new(steps: u64, levels: &[Level], step_seconds: f64) -> Plan {
+impl LevelPlan {
+    pub fn new(steps: u64, levels: &[Level], step_seconds: f64) -> LevelPlan {
         let levels: Vec<Level> = levels.iter().copied().filter(|level| level.slots > 0).collect();
-        Plan::exact(steps, &levels, step_seconds, Budget::default())
-            .unwrap_or_else(|| Plan::coarse(steps, &levels, step_seconds, Grid::for_steps))
+        LevelPlan::exact(steps, &levels, step_seconds, Budget::default()).unwrap_or_else(|| {
+            LevelPlan::coarse(steps, &levels, step_seconds, LevelGrid::for_steps)
+        })
     }
 
     /// The cheapest schedule, if it is found within the budget.
@@ -37,13 +38,16 @@ impl Plan {
         levels: &[Level],
         step_seconds: f64,
         mut budget: Budget,
-    ) -> Option<Plan> {
+    ) -> Option<LevelPlan> {
         if let [level] = levels
             && is_free(level)
         {
-            return Some(Plan { exact: true, ..Plan::alone(steps, *level, step_seconds) });
+            return Some(LevelPlan {
+                exact: true,
+                ..LevelPlan::alone(steps, *level, step_seconds)
+            });
         }
-        Plan::on_grid(steps, levels, step_seconds, &Grid::exact(steps)?, &mut budget)
+        LevelPlan::on_grid(steps, levels, step_seconds, &LevelGrid::exact(steps)?, &mut budget)
     }
 
     /// A good schedule: on a grid, or with one level alone.
@@ -51,48 +55,48 @@ impl Plan {
         steps: u64,
         levels: &[Level],
         step_seconds: f64,
-        grid: impl Fn(u64, &[Level]) -> Grid,
-    ) -> Plan {
+        grid: impl Fn(u64, &[Level]) -> LevelGrid,
+    ) -> LevelPlan {
         let grid = grid(steps, levels);
-        let plan = Plan::on_grid(steps, levels, step_seconds, &grid, &mut Budget::unlimited());
-        let alone = levels.iter().map(|level| Plan::alone(steps, *level, step_seconds));
+        let plan = LevelPlan::on_grid(steps, levels, step_seconds, &grid, &mut Budget::unlimited());
+        let alone = levels.iter().map(|level| LevelPlan::alone(steps, *level, step_seconds));
         let plans = plan.into_iter().chain(alone);
         plans.min_by(|a, b| a.cost_seconds.total_cmp(&b.cost_seconds)).unwrap_or_else(|| {
-            debug_assert!(steps < 2, "there are no levels");
-            Plan { steps, parts: Vec::new(), cost_seconds: 0.0, exact: true }
+            debug_assert!(steps < 2, "only a schedule of one step has no levels");
+            LevelPlan { steps, parts: Vec::new(), cost_seconds: 0.0, exact: true }
         })
     }
 
-    fn alone(steps: u64, level: Level, step_seconds: f64) -> Plan {
+    fn alone(steps: u64, level: Level, step_seconds: f64) -> LevelPlan {
         let cost_seconds = revolve_seconds(steps, &level, step_seconds);
-        let parts = alloc::vec![Part { level, table: None }];
-        Plan { steps, parts, cost_seconds, exact: false }
+        let parts = alloc::vec![PlannedLevel { level, table: None }];
+        LevelPlan { steps, parts, cost_seconds, exact: false }
     }
 
     pub fn on_grid(
         steps: u64,
         levels: &[Level],
         step_seconds: f64,
-        grid: &Grid,
+        grid: &LevelGrid,
         budget: &mut Budget,
-    ) -> Option<Plan> {
+    ) -> Option<LevelPlan> {
         budget.take_costs(levels.len(), grid)?;
         let mut costs = grid.costs(|steps| if steps < 2 { 0.0 } else { f64::INFINITY });
-        let mut parts: Vec<Part> = Vec::with_capacity(levels.len());
+        let mut parts: Vec<PlannedLevel> = Vec::with_capacity(levels.len());
         for &level in levels {
             let table = if parts.is_empty() && is_free(&level) {
                 costs = grid.costs(|steps| revolve_seconds(steps, &level, step_seconds));
                 None
             } else {
                 let work = (steps, step_seconds);
-                Some(Table::new(&level, &mut costs, work, grid, budget)?)
+                Some(LevelTable::new(&level, &mut costs, work, grid, budget)?)
             };
-            parts.push(Part { level, table });
+            parts.push(PlannedLevel { level, table });
         }
         let exact = grid.is_exact();
-        let mut plan = Plan { steps, parts, cost_seconds: 0.0, exact };
+        let mut plan = LevelPlan { steps, parts, cost_seconds: 0.0, exact };
         plan.cost_seconds = plan.cost(step_seconds);
-        debug_assert!(plan.cost_seconds.is_finite(), "a chain that no level works off");
+        debug_assert!(plan.cost_seconds.is_finite(), "some level reverses every chain");
         Some(plan)
     }
 
@@ -102,8 +106,8 @@ impl Plan {
         used.fold(0, u64::saturating_add)
     }
 
-    /// What the schedule costs: chains of whole units of the grid by their tables, and the one up
-    /// to the last step along the copies of the forward pass.
+    /// The cost of the schedule in seconds: chains of whole units of the grid cost what their
+    /// tables say, the chain up to the last step is followed along the copies of the forward pass.
     fn cost(&self, step_seconds: f64) -> f64 {
         let (mut total, mut left) = (0.0, self.steps);
         for part in self.parts.iter().rev() {
@@ -124,7 +128,7 @@ impl Plan {
                 left -= over;
             }
         }
-        debug_assert!(left == 1, "a chain that no level works off");
+        debug_assert!(left == 1, "some level reverses every chain");
         total
     }
 }

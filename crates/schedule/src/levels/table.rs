@@ -1,16 +1,17 @@
 //! The cheapest use of one level on top of faster ones, by dynamic programming.
 //!
-//! For a chain of `l` steps let `T(l)` be what it costs with the faster levels alone, all their
-//! slots free, the working state being its first. `V(c, l)` is the same with `c` slots of this
-//! level, and `U(c, l)` where the first state is kept at this level besides and the working state
-//! is that state. With a write `w`, a read `r` and a step `s`, `T(1) = U(c, 1) = 0`, and
+//! For a chain of `l` steps whose first state is the working state let `faster(l)` be what it costs
+//! with the faster levels alone, all their slots free; `cost(c, l)` the same with `c` slots of this
+//! level besides; and `kept(c, l)` the same where the first state is kept at this level already.
+//! With seconds of a write, a read and a step, `faster(1) = kept(c, 1) = 0`, and
 //!
-//! - `V(0, l) = T(l)`, `V(c, l) = min(T(l), w + U(c - 1, l))`;
-//! - `U(c, l) = min(T(l), min over 0 < x < l of x s + V(c, l - x) + r + U(c, x))`.
+//! - `cost(0, l) = faster(l)`, `cost(c, l) = min(faster(l), write + kept(c - 1, l))`;
+//! - `kept(c, l) = min(faster(l), min over 0 < x < l of
+//!   x step + cost(c, l - x) + read + kept(c, x))`.
 //!
-//! The first choice of `U` gives the copy up. As `T` of the next slower level serves `V` with all
-//! slots. `U(c, .)` is one row of the table, with the choice: `x`, or 0 for the first. Where there
-//! are more slots than any chain takes, one row says it all.
+//! The first choice of `kept` gives the copy up. For the next slower level, `faster` is this
+//! level's `cost` with all slots. `kept(c, .)` is one row of the table, with the choices: `x`, or 0
+//! for the first. Where there are more slots than any chain uses, one row is enough.
 //!
 //! The lengths are those of a [`grid`](super::grid). Beyond its finest scale, a level that has
 //! slots enough keeps states at equal distances: the `x` for which a step costs least (Aupy and
@@ -20,49 +21,49 @@
 use alloc::vec::Vec;
 
 use super::Level;
-use super::grid::{Budget, Grid};
-use super::rows::{Price, Row, with_slots, without_limit};
+use super::grid::{Budget, LevelGrid};
+use super::rows::{LevelRow, Price, with_slots, without_limit};
 
 #[derive(Debug)]
-pub(super) struct Table {
+pub(super) struct LevelTable {
     price: Price,
     /// There are no faster levels: without a slot, every step is reached from the kept state.
     fastest: bool,
-    /// By the length of their units.
+    /// The scales, by the length of their units.
     scales: Vec<Scale>,
-    /// What stands for rows of the coarser scales where slots do not run out.
+    /// Replaces rows of the coarser scales where slots do not run out.
     period: Option<Period>,
 }
 
 #[derive(Debug)]
 struct Scale {
     unit: u64,
-    /// By the slots that are free; the last row holds for more, too.
-    rows: Vec<Row>,
-    /// `T`
+    /// The rows by the number of free slots. The last row is also that for more slots.
+    rows: Vec<LevelRow>,
+    /// `faster`, by length.
     faster: Vec<f64>,
 }
 
-/// A chain is shortened by so many steps at a time.
+/// The distance of states that are kept at equal distances.
 #[derive(Clone, Copy, Debug)]
 struct Period {
     steps: u64,
-    /// What that adds to `U`.
+    /// What one such distance adds to `kept`.
     cost: f64,
 }
 
-impl Table {
-    /// For the chains of the grid, the longest being of `steps` steps; `costs` is `T` at first and
-    /// that of this level at last.
+impl LevelTable {
+    /// The table for the chains of the grid, of which the longest has `steps` steps. `costs` is
+    /// `faster` before the call and the `cost` of this level after it.
     ///
-    /// `None` if it does not keep within the budget.
+    /// `None` if that is not within the budget.
     pub fn new(
         level: &Level,
         costs: &mut [Vec<f64>],
         (steps, step_seconds): (u64, f64),
-        grid: &Grid,
+        grid: &LevelGrid,
         budget: &mut Budget,
-    ) -> Option<Table> {
+    ) -> Option<LevelTable> {
         debug_assert!(costs.len() == grid.units.len(), "costs for each scale");
         u32::try_from(grid.length).ok()?;
         budget.take_rows(1, grid.length)?;
@@ -75,7 +76,7 @@ impl Table {
         let needed = periods.saturating_add(used);
         let limited = level.slots < needed;
         let period = period.filter(|_| !limited);
-        let mut table = Table { price, fastest, scales: Vec::new(), period };
+        let mut table = LevelTable { price, fastest, scales: Vec::new(), period };
         let mut unlimited = Some(unlimited);
         for (&unit, costs) in grid.units.iter().zip(costs) {
             let rows = if limited {
@@ -94,7 +95,7 @@ impl Table {
     }
 
     /// The rows of the next scale.
-    fn limited_rows(&self, slots: u64, faster: &[f64], unit: u64) -> Vec<Row> {
+    fn limited_rows(&self, slots: u64, faster: &[f64], unit: u64) -> Vec<LevelRow> {
         let price = Price { step: self.price.step * unit as f64, ..self.price };
         let (longest, finer) = match self.scales.last() {
             None => (1, 0),
@@ -113,7 +114,7 @@ impl Table {
         self.period.is_some() || steps <= self.scales[0].longest()
     }
 
-    /// `U`: the first state is kept, and so many slots are free besides.
+    /// `kept`: the cost of a chain whose first state is kept, with so many slots besides.
     #[inline]
     pub fn kept_cost(&self, steps: u64, free: u64) -> f64 {
         if steps == 1 || self.fastest && free == 0 {
@@ -127,7 +128,7 @@ impl Table {
         }
     }
 
-    /// What it costs to reach every step from the first one's state.
+    /// The cost of a chain in which every step is reached from the first state.
     fn cost_from_one(&self, steps: u64) -> f64 {
         let (steps, restores) = (steps as f64, (steps - 1) as f64);
         steps * restores / 2.0 * self.price.step + restores * self.price.read
@@ -136,12 +137,12 @@ impl Table {
     fn periodic_cost(&self, steps: u64, period: Period) -> f64 {
         let times = (steps - self.scales[0].longest()).div_ceil(period.steps);
         debug_assert!(steps > times * period.steps, "a period is within the finest scale");
-        // What the finest scale has left is kept only if that is better than not to.
-        let behind = self.cost(steps - times * period.steps, u64::MAX) - self.price.write;
-        times as f64 * period.cost + behind
+        // The state after the last period is kept only if that costs less.
+        let rest = self.cost(steps - times * period.steps, u64::MAX) - self.price.write;
+        times as f64 * period.cost + rest
     }
 
-    /// `V`: so many slots are free.
+    /// `cost`: that of a chain with so many free slots.
     fn cost(&self, steps: u64, free: u64) -> f64 {
         let (scale, units) = self.find(steps);
         match free.checked_sub(1) {
@@ -157,15 +158,16 @@ impl Table {
         free > 0 && self.price.write + self.kept_cost(steps, free - 1) < scale.faster[units]
     }
 
-    /// The same for the chain behind an advance from a state that is kept here: periods go on.
+    /// As [`LevelTable::keeps`], for the chain after an advance from a state that is kept here,
+    /// where periods continue.
     #[inline]
-    pub fn keeps_behind(&self, steps: u64, free: u64) -> bool {
+    pub fn keeps_after(&self, steps: u64, free: u64) -> bool {
         let periods = self.period.is_some() && steps > self.scales[0].longest();
         periods || self.keeps(steps, free)
     }
 
-    /// Over how many steps to advance from a kept state, with so many slots besides; 0 to give the
-    /// copy up.
+    /// The steps to advance over from a kept state, with so many slots besides; 0 to give the copy
+    /// up.
     #[inline]
     pub fn advance(&self, steps: u64, free: u64) -> u64 {
         if self.fastest && free == 0 {
@@ -194,14 +196,14 @@ impl Scale {
     }
 
     #[inline]
-    fn row(&self, free: u64) -> Option<&Row> {
+    fn row(&self, free: u64) -> Option<&LevelRow> {
         let last = self.rows.len().checked_sub(1)?;
         Some(&self.rows[usize::try_from(free).unwrap_or(usize::MAX).min(last)])
     }
 }
 
 impl Period {
-    fn best(row: &Row, price: Price) -> Period {
+    fn best(row: &LevelRow, price: Price) -> Period {
         let mut best = (f64::INFINITY, Period { steps: 1, cost: f64::INFINITY });
         for (steps, kept) in (0u64..).zip(&row.costs).skip(1) {
             let cost = steps as f64 * price.step + price.write + price.read + kept;

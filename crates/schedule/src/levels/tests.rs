@@ -1,10 +1,10 @@
-//! Whole schedules: what they cost by their own account, by the interpreter's, and at best.
+//! Whole schedules: their own cost, what the interpreter counts, and the cheapest possible.
 
 use std::vec::Vec;
 
 use proptest::prelude::*;
 
-use super::grid::{Budget, Grid};
+use super::grid::{Budget, LevelGrid};
 use super::plan::revolve_seconds;
 use super::*;
 use crate::revolve::advances;
@@ -97,9 +97,9 @@ fn an_exhaustive_search_finds_nothing_cheaper() {
 }
 
 #[test]
-fn a_state_moves_to_a_faster_level_when_its_last_chain_is_worked_off() {
+fn a_state_moves_to_a_faster_level_when_its_last_chain_is_reversed() {
     // Two slots of no cost and a slow level: the first state of a block is written there, and when
-    // its turn comes it is read once and worked off from the fast slots.
+    // its turn comes it is read once, and the block is reversed from the fast slots.
     let schedule = scheduled(12, &[(2, 0.0, 0.0), (9, 1.0, 1.0)]);
     let actions: Vec<Action> = schedule.collect();
     let (slow, fast) = (Some(TierKind::Host), Some(TierKind::Device));
@@ -112,17 +112,17 @@ fn a_state_moves_to_a_faster_level_when_its_last_chain_is_worked_off() {
     assert!(actions.windows(3).any(|window| window == moved), "{actions:?}");
 }
 
-/// On a grid whose scales have so many units.
+/// The schedule on a grid whose scales have so many units.
 fn on_grid(steps: u64, of: &[(u64, f64, f64)], length: u64) -> MultiLevel {
-    let grid = |steps, _: &[Level]| Grid::with_length(steps, length);
-    let schedule = MultiLevel::planned(Plan::coarse(steps, &levels(of), 1.0, grid));
+    let grid = |steps, _: &[Level]| LevelGrid::with_length(steps, length);
+    let schedule = MultiLevel::planned(LevelPlan::coarse(steps, &levels(of), 1.0, grid));
     let (cost, _) = walked(&schedule, 1.0);
     assert!(close(cost, schedule.cost_seconds()), "{cost}, {}", schedule.cost_seconds());
     schedule
 }
 
 /// Slots and costs of machines where a step is as long as ten copies, as one, as a tenth; where the
-/// slow level bears everything and where it does not.
+/// slow level can hold everything and where it cannot.
 const MACHINES: [&[(u64, f64, f64)]; 8] = [
     &[(4, 0.0, 0.0), (u64::MAX, 3.0, 3.0)],
     &[(8, 0.0, 0.0), (20, 0.5, 0.5), (u64::MAX, 3.0, 2.0)],
@@ -175,7 +175,7 @@ fn tables_without_the_limit_agree_with_those_for_enough_slots() {
 }
 
 #[test]
-fn more_steps_than_tables_bear_are_worked_off_on_a_grid() {
+fn more_steps_than_tables_bear_are_planned_on_a_grid() {
     for of in &MACHINES[1..4] {
         let schedule = scheduled(30_000, of);
         assert!(!schedule.is_exact());
@@ -187,13 +187,13 @@ fn more_steps_than_tables_bear_are_worked_off_on_a_grid() {
 #[test]
 fn a_budget_that_is_too_small_gives_no_table() {
     let of = levels(&[(3, 0.5, 0.5), (9, 1.0, 1.0)]);
-    assert!(Plan::exact(100_000, &of, 1.0, Budget::default()).is_none());
-    assert!(Plan::exact(u64::MAX, &of, 1.0, Budget::unlimited()).is_none());
-    assert!(Plan::exact(300, &of, 1.0, Budget::unlimited()).is_some());
+    assert!(LevelPlan::exact(100_000, &of, 1.0, Budget::default()).is_none());
+    assert!(LevelPlan::exact(u64::MAX, &of, 1.0, Budget::unlimited()).is_none());
+    assert!(LevelPlan::exact(300, &of, 1.0, Budget::unlimited()).is_some());
 }
 
 #[test]
-fn what_cannot_be_is_refused() {
+fn impossible_schedules_are_refused() {
     let level = levels(&[(2, 0.5, 0.5)])[0];
     let refused = |steps, levels: &[Level], step| MultiLevel::new(steps, levels, step).unwrap_err();
     assert_eq!(refused(0, &[level], 1.0), ScheduleError::NoSteps);
@@ -225,8 +225,8 @@ proptest! {
         prop_assume!(of.iter().any(|level| level.0 > 0));
         let cheapest = MultiLevel::new(steps, &levels(&of), step).unwrap();
         let of: Vec<Level> = levels(&of).into_iter().filter(|level| level.slots > 0).collect();
-        let scales = |steps, _: &[Level]| Grid::with_length(steps, length);
-        let grid = MultiLevel::planned(Plan::coarse(steps, &of, step, scales));
+        let scales = |steps, _: &[Level]| LevelGrid::with_length(steps, length);
+        let grid = MultiLevel::planned(LevelPlan::coarse(steps, &of, step, scales));
         for schedule in [&cheapest, &grid] {
             let (cost, counts) = walked(schedule, step);
             prop_assert_eq!(counts.reverses, steps);

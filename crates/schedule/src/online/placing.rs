@@ -3,13 +3,13 @@
 //! `beta(s, r)` states are the most that `s` slots serve with `r` repetitions, and *range* `r` is
 //! the numbers of states from `beta(s, r - 1) + 1` to `beta(s, r)`. At the end of a range there is
 //! one best placement: the `j`-th copy at `beta(s, r) - beta(s - j, r)`. All of them but state 0
-//! lie behind the end of the range before, so within a range all older copies go, one for each new
+//! lie after the end of the range before, so within a range all older copies go, one for each new
 //! one. A copy at a place of that placement stays; of the others the one goes whose loss costs
 //! least in the reverse sweep. The last copy may lie `r` to `r + 1` states before the end without
 //! loss.
 //!
 //! What the loss of a copy costs depends on what lies before it and on its next neighbour, so the
-//! costs in front of a change are still right and only those behind it are computed again
+//! costs before a change are still right and only those after it are computed again
 //! ([`Ranking`]). Mostly one of the last copies goes: an action takes about constant time.
 
 use alloc::collections::VecDeque;
@@ -24,7 +24,7 @@ mod ranking;
 pub(super) struct Placing {
     slots: u64,
     /// The kept states, upwards.
-    kept: VecDeque<Placed>,
+    kept: VecDeque<PlacedState>,
     ranking: Ranking,
     /// The working state's step, if the last `Forward` was carried out in full.
     at: u64,
@@ -33,21 +33,21 @@ pub(super) struct Placing {
     /// The current range `r`, and `beta(slots, r)`, its end.
     range: u64,
     end: u64,
-    /// The best placement's first copy that is not behind `at`, by number.
+    /// The number of the first copy in the best placement that does not lie before `at`.
     number: u64,
-    next: Next,
+    next: PlacingStep,
 }
 
 /// A kept state.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Placed {
+pub(super) struct PlacedState {
     pub step: u64,
     /// It is part of the best placement at the end of the current range.
     stays: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Next {
+enum PlacingStep {
     Arrive,
     Save,
     Forward,
@@ -65,7 +65,7 @@ impl Placing {
             range: 1,
             end,
             number: 1,
-            next: Next::Save,
+            next: PlacingStep::Save,
         }
     }
 
@@ -85,9 +85,9 @@ impl Placing {
         }
         self.from = self.at;
         Some(match self.next {
-            Next::Arrive => self.arrive(),
-            Next::Save => self.save(),
-            Next::Forward => self.forward(),
+            PlacingStep::Arrive => self.arrive(),
+            PlacingStep::Save => self.save(),
+            PlacingStep::Forward => self.forward(),
         })
     }
 
@@ -96,7 +96,7 @@ impl Placing {
         if (self.kept.len() as u64) < self.slots {
             return self.save();
         }
-        self.next = Next::Save;
+        self.next = PlacingStep::Save;
         let place = self.least_needed();
         self.ranking.changed(place);
         let step = self.kept.remove(place).map_or(0, |copy| copy.step);
@@ -104,7 +104,7 @@ impl Placing {
         Action::Discard { step, tier: None }
     }
 
-    /// The pass has at least one more step to go: `at + 2` states with state 0 and the next one.
+    /// Enters the range of the states up to the next one: `at + 2` with state 0.
     fn enter_range(&mut self) {
         while self.at.saturating_add(2) > self.end && self.end < u64::MAX {
             self.range += 1;
@@ -127,9 +127,9 @@ impl Placing {
     fn save(&mut self) -> Action {
         let step = self.at;
         let stays = self.place(self.number) == Some(step);
-        debug_assert!((self.kept.len() as u64) < self.slots, "every slot is taken");
-        self.kept.push_back(Placed { step, stays });
-        self.next = Next::Forward;
+        debug_assert!((self.kept.len() as u64) < self.slots, "a slot is free");
+        self.kept.push_back(PlacedState { step, stays });
+        self.next = PlacingStep::Forward;
         Action::Save { step, tier: None }
     }
 
@@ -140,12 +140,12 @@ impl Placing {
             slots if (self.kept.len() as u64) < slots => from + 1,
             _ => self.next_place(),
         };
-        debug_assert!(self.at > from, "no way forward");
-        self.next = Next::Arrive;
+        debug_assert!(self.at > from, "the working state moves on");
+        self.next = PlacingStep::Arrive;
         Action::Forward { from, to: self.at }
     }
 
-    /// With every slot taken, the last by the working state.
+    /// The next state to keep when every slot is taken, the last by the working state.
     fn next_place(&self) -> u64 {
         let mut number = self.number;
         while self.place(number).is_some_and(|place| place <= self.at) {
@@ -154,7 +154,7 @@ impl Placing {
         let farthest = self.at.saturating_add(self.range);
         let to = farthest.min(self.place(number).unwrap_or(u64::MAX));
         if to.saturating_add(2) > self.end {
-            // The next range begins: it bears one state more, up to its first place.
+            // The next range begins, which allows one more state up to its first place.
             return to.max(farthest.saturating_add(1).min(self.end));
         }
         to
@@ -164,7 +164,7 @@ impl Placing {
     fn least_needed(&mut self) -> usize {
         debug_assert!(self.kept.len() > 1, "state 0 is always kept");
         if self.range <= 2 {
-            // Any that does not stay leaves gaps which the range allows.
+            // Any copy that does not stay may go: the range allows the gap that it leaves.
             return (1..self.kept.len()).find(|&i| !self.kept[i].stays).unwrap_or(1);
         }
         self.ranking.least(&self.kept, self.at)

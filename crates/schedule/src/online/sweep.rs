@@ -1,16 +1,18 @@
 //! The reverse sweep from the states that are kept when the forward pass ends.
 //!
-//! The steps behind the last kept state are worked off as Revolve would, with the slots that are
-//! free; then those behind the one before, with one slot more; and so on. Where the last gap is too
+//! The steps after the last kept state are reversed as Revolve would, with the slots that are
+//! free; then those after the one before, with one slot more; and so on. Where the last gap is too
 //! long for its slots, its copy *leaps*: it is restored, given up, and a state further on is kept
 //! in its place; the steps passed over are left to the copy before, which has more slots.
 //!
-//! How far to leap: let `G(i, m)` be the fewest advances that reverse the steps below `m` from the
-//! copies `0..=i` at `q(0) < ... < q(i)`, and `A` those of Revolve. Then `G(i, m)` is the minimum
-//! of `(y - q(i)) + A(m - y, s - i) + G(i - 1, y)` over `q(i) <= y < m`. `A` is convex in the
-//! length with slopes `r` up to `beta(s, r)`, so `G` is convex in `m`, and the farthest `m` that it
-//! reaches with no slope above `r` is `beta(s - i, r) + max(q(i), that of G(i - 1) with r - 1)`.
-//! The smallest `r` that reaches `m` tells `y`.
+//! How far to leap: let `fewest(i, m)` be the fewest advances that reverse the steps below `m` from
+//! the copies `0..=i` at `kept(0) < ... < kept(i)` with `s` slots in all, and `advances` those of
+//! Revolve. Then `fewest(i, m)` is the minimum of
+//! `(y - kept(i)) + advances(m - y, s - i) + fewest(i - 1, y)` over `kept(i) <= y < m`. `advances`
+//! is convex in the length with slopes `r` up to `beta(s, r)`, so `fewest` is convex in `m`, and
+//! the farthest `m` that it reaches with no slope above `r`, `reach(i, r)`, is
+//! `beta(s - i, r) + max(kept(i), reach(i - 1, r - 1))`. The smallest `r` that reaches `m` gives
+//! `y`, the state to leap to.
 
 use alloc::vec::Vec;
 
@@ -24,29 +26,29 @@ pub(super) struct Sweep {
     left: u64,
     /// The working state's step.
     at: u64,
-    /// So many of the kept states are as the forward pass has left them.
+    /// How many of the kept states are as the forward pass has left them.
     untouched: usize,
-    next: Next,
+    next: SweepStep,
 }
 
 /// A kept state.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Kept {
+pub(super) struct SweepState {
     step: u64,
-    /// How the steps behind it are split, once that was decided.
+    /// How the steps after it are split, once that was decided.
     split: Option<Split>,
 }
 
-impl Kept {
-    /// As the forward pass leaves it.
-    pub fn new(step: u64) -> Kept {
-        Kept { step, split: None }
+impl SweepState {
+    /// A state that the forward pass has kept.
+    pub fn new(step: u64) -> SweepState {
+        SweepState { step, split: None }
     }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Next {
-    /// Give up a copy of the state behind the last step.
+enum SweepStep {
+    /// Give up a copy of the state after the last step.
     Drop,
     Restore,
     /// Give up the copy of the working state, then reverse its step.
@@ -62,45 +64,48 @@ enum Next {
 }
 
 impl Sweep {
-    /// The working state is state `steps`.
-    pub fn new(steps: u64, slots: u64, kept: &[Kept]) -> Sweep {
+    /// The sweep that begins with the working state being state `steps`.
+    pub fn new(steps: u64, slots: u64, kept: &[SweepState]) -> Sweep {
         let next = match kept.last() {
-            Some(copy) if copy.step == steps => Next::Drop,
-            _ => Next::Restore,
+            Some(copy) if copy.step == steps => SweepStep::Drop,
+            _ => SweepStep::Restore,
         };
         Sweep { slots, left: steps, at: steps, untouched: kept.len(), next }
     }
 
     #[inline]
-    pub fn next(&mut self, kept: &mut Vec<Kept>) -> Option<Action> {
+    pub fn next(&mut self, kept: &mut Vec<SweepState>) -> Option<Action> {
         Some(match self.next {
-            Next::Drop => {
+            SweepStep::Drop => {
                 self.untouched -= 1;
-                self.discard(Next::Restore, kept)
+                self.discard(SweepStep::Restore, kept)
             }
-            Next::Restore => self.restore(kept),
-            Next::Consume => self.discard(Next::Reverse, kept),
-            Next::Leap(to) => self.discard(Next::LeapTo(to), kept),
-            Next::LeapTo(to) => self.advance(to),
-            Next::Save => self.save(kept),
-            Next::Forward => self.forward(kept),
-            Next::Reverse => self.reverse(),
-            Next::End => {
-                self.next = Next::Nothing;
+            SweepStep::Restore => self.restore(kept),
+            SweepStep::Consume => self.discard(SweepStep::Reverse, kept),
+            SweepStep::Leap(to) => self.discard(SweepStep::LeapTo(to), kept),
+            SweepStep::LeapTo(to) => self.advance(to),
+            SweepStep::Save => self.save(kept),
+            SweepStep::Forward => self.forward(kept),
+            SweepStep::Reverse => self.reverse(),
+            SweepStep::End => {
+                self.next = SweepStep::Nothing;
                 Action::End
             }
-            Next::Nothing => return None,
+            SweepStep::Nothing => return None,
         })
     }
 
-    fn discard(&mut self, next: Next, kept: &mut Vec<Kept>) -> Action {
+    fn discard(&mut self, next: SweepStep, kept: &mut Vec<SweepState>) -> Action {
         self.next = next;
-        debug_assert!(kept.last().is_some_and(|copy| copy.step == self.at), "it is the last");
+        debug_assert!(
+            kept.last().is_some_and(|copy| copy.step == self.at),
+            "the copy of the working state is the last"
+        );
         kept.pop();
         Action::Discard { step: self.at, tier: None }
     }
 
-    fn restore(&mut self, kept: &mut [Kept]) -> Action {
+    fn restore(&mut self, kept: &mut [SweepState]) -> Action {
         let before = kept.len().saturating_sub(1);
         let goal = if before < self.untouched { self.leap(&kept[..=before]) } else { 0 };
         self.untouched = self.untouched.min(before);
@@ -108,22 +113,22 @@ impl Sweep {
         if let Some(copy) = kept.last_mut() {
             self.at = copy.step;
             self.next = match self.left - self.at {
-                1 => Next::Consume,
-                _ if goal > self.at => Next::Leap(goal),
+                1 => SweepStep::Consume,
+                _ if goal > self.at => SweepStep::Leap(goal),
                 length => {
                     match &mut copy.split {
                         Some(split) => split.shorten(length),
                         none => *none = Some(Split::new(length, slots.min(length - 1))),
                     }
-                    Next::Forward
+                    SweepStep::Forward
                 }
             };
         }
         Action::Restore { step: self.at, tier: None }
     }
 
-    /// The state that the last of these untouched copies should leap to: its own for no leap.
-    fn leap(&self, kept: &[Kept]) -> u64 {
+    /// The state that the last of these untouched copies should leap to; its own if it should not.
+    fn leap(&self, kept: &[SweepState]) -> u64 {
         let last = kept.len() - 1;
         let (start, slots) = (kept[last].step, self.slots - last as u64);
         let length = self.left - start;
@@ -133,8 +138,8 @@ impl Sweep {
         let (mut small, mut large) = (0, repetitions(length, slots.min(length - 1)));
         while small < large {
             let middle = small + (large - small) / 2;
-            let behind = beta(slots, middle);
-            if self.reach(kept, middle).saturating_add(behind) >= self.left {
+            let alone = beta(slots, middle);
+            if self.reach(kept, middle).saturating_add(alone) >= self.left {
                 large = middle;
             } else {
                 small = middle + 1;
@@ -144,8 +149,8 @@ impl Sweep {
         nearest.max(self.left.saturating_sub(beta(slots, large)))
     }
 
-    /// The farthest that the last copy leaps to, with no slope above `r` behind it.
-    fn reach(&self, kept: &[Kept], r: u64) -> u64 {
+    /// The farthest state to which the last copy leaps with no slope above `r` (see the module).
+    fn reach(&self, kept: &[SweepState], r: u64) -> u64 {
         // Copies that are more than `r` before the last one are left alone.
         let first = (kept.len() as u64 - 1).saturating_sub(r) as usize;
         let mut farthest = 0;
@@ -159,20 +164,20 @@ impl Sweep {
         farthest
     }
 
-    fn save(&mut self, kept: &mut Vec<Kept>) -> Action {
+    fn save(&mut self, kept: &mut Vec<SweepState>) -> Action {
         let (before, length) = (kept.len(), self.left - self.at);
         let split = match kept.last().and_then(|copy| copy.split) {
-            Some(split) if before > self.untouched => split.behind(length),
+            Some(split) if before > self.untouched => split.after(length),
             _ => Split::new(length, (self.slots - before as u64).min(length - 1)),
         };
-        debug_assert!((before as u64) < self.slots, "every slot is taken");
-        kept.push(Kept { step: self.at, split: Some(split) });
-        self.next = Next::Forward;
+        debug_assert!((before as u64) < self.slots, "a slot is free");
+        kept.push(SweepState { step: self.at, split: Some(split) });
+        self.next = SweepStep::Forward;
         Action::Save { step: self.at, tier: None }
     }
 
-    /// The working state is the last kept one, with two steps or more behind it.
-    fn forward(&mut self, kept: &[Kept]) -> Action {
+    /// Advances from the last kept state, which is the working state, with two steps or more left.
+    fn forward(&mut self, kept: &[SweepState]) -> Action {
         let split = kept.last().and_then(|copy| copy.split);
         let over = split.map_or(1, |split| split.advance(self.left - self.at));
         self.advance(self.at + over)
@@ -181,14 +186,17 @@ impl Sweep {
     fn advance(&mut self, to: u64) -> Action {
         let from = self.at;
         self.at = to;
-        debug_assert!(from < to && to < self.left, "past the state of the last step");
-        self.next = if self.left - to == 1 { Next::Reverse } else { Next::Save };
+        debug_assert!(
+            from < to && to < self.left,
+            "an advance stops before the last step that is left"
+        );
+        self.next = if self.left - to == 1 { SweepStep::Reverse } else { SweepStep::Save };
         Action::Forward { from, to }
     }
 
     fn reverse(&mut self) -> Action {
         self.left -= 1;
-        self.next = if self.left == 0 { Next::End } else { Next::Restore };
+        self.next = if self.left == 0 { SweepStep::End } else { SweepStep::Restore };
         Action::Reverse { step: self.left }
     }
 }

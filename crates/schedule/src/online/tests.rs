@@ -10,7 +10,7 @@ use crate::{Counts, Interpreter, Limits};
 const STEPS: u64 = 500;
 const SLOTS: u64 = 20;
 
-/// Carries the schedule out from where it and the interpreter are.
+/// Carries out what is left of a schedule.
 fn rest(mut schedule: OnlineRevolve, mut interpreter: Interpreter, steps: u64) -> Counts {
     schedule.finish(steps).unwrap();
     assert_eq!(schedule.steps(), Some(steps));
@@ -71,7 +71,7 @@ fn exhaustive(copies: u64, left: u64, slots: u64, known: &mut HashMap<(u64, u64)
     cost
 }
 
-/// The same, with `keep` copies chosen among these in every possible way.
+/// As [`exhaustive`], with `keep` copies chosen among these in every possible way.
 fn fewest(
     chosen: u64,
     mut others: u64,
@@ -173,7 +173,7 @@ fn many_steps_with_few_and_with_many_slots() {
 }
 
 #[test]
-fn an_end_where_the_working_state_cannot_be_is_refused_and_may_be_said_again() {
+fn an_end_where_the_working_state_cannot_be_is_refused_and_may_be_corrected() {
     let mut schedule = OnlineRevolve::new(3).unwrap();
     let not_there = |steps, from, to| Err(ScheduleError::NotThere { steps, from, to });
     assert_eq!(schedule.finish(0), Err(ScheduleError::NoSteps));
@@ -196,7 +196,7 @@ fn an_end_where_the_working_state_cannot_be_is_refused_and_may_be_said_again() {
 }
 
 #[test]
-fn an_end_right_after_a_save_or_between_a_discard_and_its_save_is_worked_off() {
+fn an_end_right_after_a_save_or_between_a_discard_and_its_save_is_reversed() {
     for taken in 1..40 {
         let mut schedule = OnlineRevolve::new(3).unwrap();
         let mut interpreter = Interpreter::new(limits(3));

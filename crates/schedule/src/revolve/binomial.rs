@@ -1,7 +1,7 @@
 //! The numbers of binomial checkpointing (Griewank and Walther, Algorithm 799, section 2).
 //!
 //! `beta(s, r)`, the binomial coefficient of `s + r` over `s`, is the longest chain that `s` slots
-//! can work off when no step is advanced over more than `r` times; it obeys Pascal's rule
+//! can reverse when no step is advanced over more than `r` times; it obeys Pascal's rule
 //! `beta(s, r) = beta(s, r - 1) + beta(s - 1, r)`. The repetition number `r` of a chain of `l`
 //! steps is the smallest with `beta(s, r) >= l`.
 
@@ -90,7 +90,8 @@ pub(crate) struct Split {
 }
 
 impl Split {
-    /// For a chain of two steps or more, with at least one slot and fewer slots than steps.
+    /// The split of a chain of two steps or more, with at least one slot and fewer slots than
+    /// steps.
     pub fn new(length: u64, slots: u64) -> Split {
         let repetitions = repetitions(length, slots);
         let r = repetitions - 1;
@@ -103,10 +104,11 @@ impl Split {
         }
     }
 
-    /// For a chain of `length >= 2` steps behind this one, with one slot less.
+    /// The split of a chain of `length >= 2` steps after an advance over this one, with one slot
+    /// less.
     #[inline]
-    pub fn behind(&self, length: u64) -> Split {
-        debug_assert!(self.slots > 1, "a chain behind needs a slot");
+    pub fn after(&self, length: u64) -> Split {
+        debug_assert!(self.slots > 1, "the chain after the advance needs a slot");
         let (s, r) = (self.slots - 2, self.repetitions - 1);
         let mut split = Split {
             slots: self.slots - 1,
@@ -119,7 +121,7 @@ impl Split {
         split
     }
 
-    /// For the same chain when `length >= 1` of its steps are left.
+    /// Adapts the split to the same chain when `length >= 1` of its steps are left.
     #[inline]
     pub fn shorten(&mut self, length: u64) {
         debug_assert!(length > 0, "a chain has a step");
@@ -134,10 +136,10 @@ impl Split {
         }
     }
 
-    /// Over how many of `length >= 2` steps to advance before the next copy.
+    /// The number of `length >= 2` steps to advance over before the next copy.
     ///
     /// Any number is optimal that leaves both parts as many repetitions as they may have; the
-    /// paper's also makes as few copies as possible (its section 2 gives it in three cases).
+    /// paper's also makes as few copies as possible (section 2 gives it in three cases).
     #[inline]
     pub fn advance(&self, length: u64) -> u64 {
         debug_assert!(length > self.here, "{length} steps are a chain of fewer repetitions");

@@ -2,11 +2,11 @@
 //!
 //! Griewank and Walther, "Algorithm 799: Revolve", ACM TOMS 26(1), 2000. A chain is the steps from
 //! a kept state to the first step that is reversed already. One of `l > 1` steps with `s` slots,
-//! its first state's own among them, is split: advance over `m` steps, keep the state there, work
-//! off the `l - m` steps behind it with `s - 1` slots, then come back to the first state and the
-//! `m` steps before with `s`. [`binomial`] has the numbers of the paper: `m`, and what it costs in
-//! total. Within a chain everything that `m` needs follows from its last value by subtraction and
-//! one division, so an action takes constant time and a kept state a few numbers.
+//! its first state's own among them, is split: advance over `m` steps, keep the state there,
+//! reverse the `l - m` steps after it with `s - 1` slots, then go back to the first state and
+//! reverse the `m` steps before with `s`. [`binomial`] has the numbers of the paper: `m`, and what
+//! it costs in total. Within a chain everything that `m` needs follows from its last value by
+//! subtraction and one division, so an action takes constant time and a kept state a few numbers.
 
 pub mod binomial;
 
@@ -30,21 +30,21 @@ pub struct Revolve {
     left: u64,
     /// The working state's step.
     at: u64,
-    /// The kept states, upwards. The last one's chain is the one that is worked off.
-    kept: Vec<Chain>,
+    /// The kept states, upwards. The chain of the last one is being reversed.
+    kept: Vec<SplitChain>,
     next: Next,
 }
 
-/// A kept state, and how the steps behind it are split.
+/// A kept state, and how the steps after it are split.
 #[derive(Clone, Copy, Debug)]
-struct Chain {
+struct SplitChain {
     start: u64,
     split: Split,
 }
 
 impl Revolve {
     /// A schedule for so many steps with at most so many copies at a time; more slots than
-    /// `steps - 1` are of no use.
+    /// `steps - 1` are not used.
     ///
     /// # Errors
     /// There are no steps, or there is no slot although there are two steps or more.
@@ -69,16 +69,16 @@ impl Walk for Revolve {
     fn save(&mut self) -> Action {
         let length = self.left - self.at;
         let split = match self.kept.last() {
-            Some(chain) => chain.split.behind(length),
+            Some(chain) => chain.split.after(length),
             None => Split::new(length, self.slots),
         };
         debug_assert!((self.kept.len() as u64) < self.slots, "every slot is taken");
-        self.kept.push(Chain { start: self.at, split });
+        self.kept.push(SplitChain { start: self.at, split });
         self.next = Next::Forward;
         Action::Save { step: self.at, tier: None }
     }
 
-    /// The working state is the last kept one, with two steps or more behind it.
+    /// Advances from the last kept state, which is the working state, with two steps or more left.
     fn forward(&mut self) -> Action {
         let from = self.at;
         let over = self.kept.last().map_or(1, |chain| chain.split.advance(self.left - from));

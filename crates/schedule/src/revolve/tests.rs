@@ -11,7 +11,7 @@ const STEPS: usize = 400;
 const SLOTS: usize = 40;
 
 /// `[slots][steps]`: the fewest advances and, with those, the fewest copies without the first
-/// state's: one advance over `m` steps, then the steps behind with a slot less, then the `m`.
+/// state's: one advance over `m` steps, then the steps after them with a slot less, then the `m`.
 fn optima() -> Vec<Vec<(u64, u64)>> {
     let mut table = std::vec![std::vec![(0, 0); STEPS + 1]; SLOTS + 1];
     for slots in 1..=SLOTS {
@@ -20,8 +20,8 @@ fn optima() -> Vec<Vec<(u64, u64)>> {
             let alone = table[slots][steps - 1];
             let mut best = (steps as u64 - 1 + alone.0, alone.1);
             for m in 1..if slots == 1 { 1 } else { steps - 1 } {
-                let (behind, before) = (table[slots - 1][steps - m], table[slots][m]);
-                best = best.min((m as u64 + behind.0 + before.0, 1 + behind.1 + before.1));
+                let (after, before) = (table[slots - 1][steps - m], table[slots][m]);
+                best = best.min((m as u64 + after.0 + before.0, 1 + after.1 + before.1));
             }
             table[slots][steps] = best;
         }
@@ -59,7 +59,7 @@ fn one_step_needs_no_copy() {
 }
 
 #[test]
-fn what_cannot_be_is_refused() {
+fn impossible_schedules_are_refused() {
     assert_eq!(Revolve::new(0, 5).unwrap_err(), ScheduleError::NoSteps);
     let few = ScheduleError::TooFewSlots { slots: 0, needed: 1 };
     assert_eq!(Revolve::new(2, 0).unwrap_err(), few);
@@ -150,12 +150,12 @@ proptest! {
         let slots = slots.min(length - 1);
         let whole = Split::new(length, slots);
         let before = whole.advance(length);
-        let behind = length - before;
-        prop_assert!(before >= 1 && behind >= 1);
-        if behind >= 2 && slots > 1 {
-            let behind_slots = (slots - 1).min(behind - 1);
-            let scratch = Split::new(behind, behind_slots).advance(behind);
-            prop_assert_eq!(whole.behind(behind).advance(behind), scratch);
+        let after = length - before;
+        prop_assert!(before >= 1 && after >= 1);
+        if after >= 2 && slots > 1 {
+            let after_slots = (slots - 1).min(after - 1);
+            let scratch = Split::new(after, after_slots).advance(after);
+            prop_assert_eq!(whole.after(after).advance(after), scratch);
         }
         let shorter = (length as f64 * part) as u64;
         if (2..length).contains(&shorter) && slots > 2 {

@@ -10,8 +10,8 @@
 //! | `t SAVE_INTERMEDIARY` | the same: zCut's word for a state inside a cut |
 //! | `t RESTORE` | the working state is now state `t`, from its copy |
 //! | `t FIRSTURN` | reverse step `t`, the last one: the reverse sweep begins |
-//! | `t BACKWARD` | reverse step `t`; the first one may be called so too |
-//! | `t TERMINATE` | the end; the number means nothing |
+//! | `t BACKWARD` | reverse step `t`; the first one may also be written like this |
+//! | `t TERMINATE` | the end; the number is ignored |
 //!
 //! `FORWARD` lines that follow one another are one [`Action::Forward`]. The format has no word for
 //! giving up a copy: that is done after its last `RESTORE` before the next `SAVE` of the same step,
@@ -115,9 +115,9 @@ pub enum TraceFault {
     NotTwoWords,
     /// The first word is not a step.
     NotAStep(String),
-    /// The second word is no action.
+    /// The second word is not an action.
     NoSuchAction(String),
-    /// `FIRSTURN` is the first step to be reversed or none.
+    /// `FIRSTURN` names a step that is not the first one to be reversed.
     LateTurn,
     /// The action breaks a rule of schedules.
     Breaks(Rule),
@@ -134,11 +134,11 @@ impl fmt::Display for TraceFault {
         match self {
             TraceFault::NotTwoWords => f.write_str("a line must be a step and an action"),
             TraceFault::NotAStep(word) => {
-                write!(f, "{word:?} is no step: it must be an integer from 0 to 2^64 - 2")
+                write!(f, "{word:?} is not a step: it must be an integer from 0 to 2^64 - 2")
             }
             TraceFault::NoSuchAction(word) => write!(
                 f,
-                "{word:?} is no action: it must be FORWARD, SAVE, SAVE_INTERMEDIARY, RESTORE, \
+                "{word:?} is not an action: it must be FORWARD, SAVE, SAVE_INTERMEDIARY, RESTORE, \
                  FIRSTURN, BACKWARD or TERMINATE"
             ),
             TraceFault::LateTurn => f.write_str(

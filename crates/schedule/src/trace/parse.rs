@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 use super::{TraceError, TraceFault};
 use crate::{Action, Listed};
 
-/// Actions, and the line that each comes from.
+/// Actions with the line that each comes from.
 #[derive(Default)]
 struct Lines {
     actions: Vec<Action>,
@@ -69,7 +69,7 @@ fn action_of(word: &str, name: &str) -> Result<Action, TraceFault> {
     if name == "TERMINATE" {
         return Ok(Action::End);
     }
-    // The first step whose successor is a number too.
+    // The step after it has to be a number too.
     let step = word.parse().ok().filter(|step| *step < u64::MAX);
     let step = step.ok_or_else(|| TraceFault::NotAStep(word.to_owned()))?;
     let tier = None;
@@ -82,8 +82,8 @@ fn action_of(word: &str, name: &str) -> Result<Action, TraceFault> {
     }
 }
 
-/// Gives up each copy behind its last use: found from the end, where a step that no later line
-/// restores before it is saved again is not needed.
+/// Gives up each copy after its last use. The lines are read from the end: a copy is not needed
+/// when no later line restores its step before it is saved again.
 fn with_discards(read: &Lines) -> Lines {
     let mut needed = BTreeSet::new();
     let mut last_use: Vec<bool> = read

@@ -6,20 +6,20 @@ use std::time::{Duration, Instant};
 
 use unspool_cuda::Stream;
 
-use super::Shared;
-use super::waiting::Kept;
+use super::SharedBatch;
+use super::waiting::BatchedCheckpoint;
 use crate::error::{Error, ErrorKind};
 use crate::gpu::{DeviceArray, Gpu};
-use crate::runtime::deferred::{Unsaved, told};
+use crate::runtime::deferred::{Unsaved, as_one_error};
 use crate::save::Checkpoint;
 use crate::wait::Wait;
 
-impl Shared {
+impl SharedBatch {
     /// What failed after its call had returned, before a call does anything.
     pub(super) fn report(&self) -> Result<(), Error> {
-        let hub = self.spool.hub();
-        let mut state = hub.enter()?;
-        hub.report_deferred(&mut state)?;
+        let shared = self.spool.shared();
+        let mut state = shared.enter()?;
+        shared.report_deferred(&mut state)?;
         drop(state);
         let Some(error) = self.waiting.take_failure() else { return Ok(()) };
         let message = format!("{error} This call did nothing.");
@@ -28,7 +28,7 @@ impl Shared {
 
     /// When a call with this wait ends.
     pub(super) fn until(&self, wait: &Wait<'_>) -> Instant {
-        Instant::now() + wait.timeout.unwrap_or(self.spool.hub().settings.timeout)
+        Instant::now() + wait.timeout.unwrap_or(self.spool.shared().settings.timeout)
     }
 
     /// Whether a checkpoint may wait for others.
@@ -51,12 +51,13 @@ impl Shared {
         let Some(gpu) = self.spool.gpu() else { return Ok(()) };
         // What cannot be begun waits on.
         let lane = self.ready_lane(gpu, &turn.kept).map_err(|cause| unsaved(&turn.kept, &cause))?;
-        let arrays: Vec<Vec<DeviceArray>> = turn.kept.iter().map(Kept::arrays).collect();
+        let arrays: Vec<Vec<DeviceArray>> =
+            turn.kept.iter().map(BatchedCheckpoint::arrays).collect();
         let batch = turn.kept.iter().zip(&arrays).map(|(kept, arrays)| kept.on(lane, arrays));
         let mut batch = batch.collect::<Result<Vec<_>, _>>()?;
         let left = until.saturating_duration_since(Instant::now());
         let saved = self.spool.save_many(&mut batch, &Wait { timeout: Some(left), ..*wait });
-        let read = gpu.mark(lane);
+        let read = gpu.fence(lane);
         let stays = |version: i64| match &saved {
             Ok(()) => false,
             Err(error) if error.unsaved().is_empty() => true,
@@ -79,7 +80,7 @@ impl Shared {
     }
 
     /// The stream on which the values of these are ready.
-    fn ready_lane(&self, gpu: &Gpu, kept: &VecDeque<Kept>) -> Result<&Stream, Error> {
+    fn ready_lane(&self, gpu: &Gpu, kept: &VecDeque<BatchedCheckpoint>) -> Result<&Stream, Error> {
         let lane = self.store.lane(gpu)?;
         let pieces = kept.iter().flat_map(|kept| &kept.pieces);
         pieces.map(|piece| &piece.ready).try_for_each(|ready| lane.wait_for(ready))?;
@@ -102,12 +103,12 @@ impl Shared {
 }
 
 /// The error of a batch that could not be begun.
-fn unsaved(kept: &VecDeque<Kept>, cause: &Error) -> Error {
-    let one = |kept: &Kept| Unsaved { version: kept.version(), error: cause.again() };
-    told(kept.iter().map(one).collect()).unwrap_or_else(|| cause.again())
+fn unsaved(kept: &VecDeque<BatchedCheckpoint>, cause: &Error) -> Error {
+    let one = |kept: &BatchedCheckpoint| Unsaved { version: kept.version(), error: cause.again() };
+    as_one_error(kept.iter().map(one).collect()).unwrap_or_else(|| cause.again())
 }
 
-impl Kept {
+impl BatchedCheckpoint {
     /// Its values in the ring.
     fn arrays(&self) -> Vec<DeviceArray> {
         self.pieces.iter().map(|piece| DeviceArray::of(piece.lease.span())).collect()

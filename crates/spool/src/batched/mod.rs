@@ -30,7 +30,7 @@ use crate::save::Checkpoint;
 use crate::spool::Spool;
 use crate::wait::Wait;
 use values::Store;
-use waiting::{Kept, Waiting};
+use waiting::{BatchedCheckpoint, Waiting};
 
 /// How many checkpoints are saved together, and for how long the first of them waits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -57,11 +57,11 @@ impl Default for Accumulate {
 /// Use it in place of the spool: calls about a version that waits hand it over first. Dropping it
 /// hands over what waits, and closes the spool if nobody else has it.
 pub struct Batched {
-    shared: Arc<Shared>,
+    shared: Arc<SharedBatch>,
 }
 
 /// What the adaptor shares with its thread.
-struct Shared {
+struct SharedBatch {
     spool: Arc<Spool>,
     most: Accumulate,
     store: Store,
@@ -74,7 +74,7 @@ impl Batched {
     #[must_use]
     pub fn new(spool: Arc<Spool>, most: Accumulate) -> Batched {
         let (store, waiting) = (Store::new(&spool, most), Waiting::default());
-        Batched { shared: Arc::new(Shared { spool, most, store, waiting }) }
+        Batched { shared: Arc::new(SharedBatch { spool, most, store, waiting }) }
     }
 
     /// The spool itself. It knows nothing of what waits.
@@ -108,7 +108,7 @@ impl Batched {
         };
         let prepared = Arc::clone(checkpoint.prepared());
         let bytes = checkpoint.head().regions.iter().map(|region| region.bytes).sum();
-        let kept = Kept { prepared, pieces, bytes, since: Instant::now() };
+        let kept = BatchedCheckpoint { prepared, pieces, bytes, since: Instant::now() };
         if !shared.waiting.push(kept, &shared.most) {
             return Ok(());
         }
@@ -266,7 +266,7 @@ impl Batched {
     /// # Errors
     /// Those of [`Spool::close`] and [`hand_over`](Self::hand_over).
     pub fn close(&self) -> Result<(), Error> {
-        let timeout = self.spool().hub().settings.timeout;
+        let timeout = self.spool().shared().settings.timeout;
         self.close_within(timeout)
     }
 
@@ -290,14 +290,14 @@ impl Batched {
 
 impl Drop for Batched {
     fn drop(&mut self) {
-        let (hub, waiting) = (self.spool().hub(), &self.shared.waiting);
-        if hub.is_forked() {
+        let (shared, waiting) = (self.spool().shared(), &self.shared.waiting);
+        if shared.is_forked() {
             return;
         }
         waiting.end();
         if !self.spool().is_closed() {
             // Nobody is there to hear of an error; `close` returns it.
-            let _ = self.shared.hand_over(&Wait::at_most(hub.drop_timeout()));
+            let _ = self.shared.hand_over(&Wait::at_most(shared.drop_timeout()));
         }
     }
 }

@@ -5,25 +5,25 @@ use std::sync::{Arc, OnceLock};
 
 use unspool_codec::Spec;
 use unspool_core::TierKind;
-use unspool_cuda::{DeviceError, Mark, Stream};
+use unspool_cuda::{DeviceError, Fence, Stream};
 use unspool_gpu_codec::GpuLayout;
 use unspool_transfer::sync::{Mutex, lock};
 
 use super::Accumulate;
-use super::ring::{Lease, Ring};
-use crate::coding::Plan;
+use super::ring::{Ring, RingLease};
+use crate::coding::EncodingPlan;
 use crate::error::Error;
 use crate::gpu::{self, DeviceArray, Gpu};
-use crate::runtime::shared::Hub;
+use crate::runtime::shared::Shared;
 use crate::save::{Checkpoint, MOST_REGIONS};
 use crate::spool::Spool;
 
 /// The values of one region.
-pub(super) struct Piece {
+pub(super) struct RegionValues {
     pub(super) region: usize,
-    pub(super) lease: Lease,
+    pub(super) lease: RingLease,
     /// The end of the copy into it.
-    pub(super) ready: Mark,
+    pub(super) ready: Fence,
 }
 
 /// See the module.
@@ -31,7 +31,7 @@ pub(super) struct Store {
     most: Accumulate,
     /// The GPU under the spool's fastest tier; `None` where nothing is kept.
     gpu: Option<Gpu>,
-    hub: Arc<Hub>,
+    shared: Arc<Shared>,
     ring: Mutex<Option<Ring>>,
     /// The stream on which batches are encoded.
     lane: OnceLock<Stream>,
@@ -42,12 +42,13 @@ pub(super) struct Store {
 
 impl Store {
     pub(super) fn new(spool: &Spool, most: Accumulate) -> Store {
-        let hub = spool.hub();
-        let is_on_gpu = hub.kinds.first() == Some(&TierKind::Device) && !hub.settings.check_codec;
+        let shared = spool.shared();
+        let is_on_gpu =
+            shared.kinds.first() == Some(&TierKind::Device) && !shared.settings.check_codec;
         Store {
             most,
-            gpu: hub.gpu.clone().filter(|_| is_on_gpu),
-            hub: Arc::clone(hub),
+            gpu: shared.gpu.clone().filter(|_| is_on_gpu),
+            shared: Arc::clone(shared),
             ring: Mutex::default(),
             lane: OnceLock::new(),
             prepared: AtomicU32::new(0),
@@ -78,7 +79,10 @@ impl Store {
     ///
     /// # Errors
     /// `Device` when CUDA refuses, or a stream is being captured.
-    pub(super) fn keep(&self, checkpoint: &Checkpoint<'_>) -> Result<Option<Vec<Piece>>, Error> {
+    pub(super) fn keep(
+        &self,
+        checkpoint: &Checkpoint<'_>,
+    ) -> Result<Option<Vec<RegionValues>>, Error> {
         let found = self.gpu.as_ref().zip(checkpoint.prepared().plan());
         let Some((gpu, plan)) = found else { return Ok(None) };
         let Some(ring) = self.ring(gpu, plan) else { return Ok(None) };
@@ -86,7 +90,7 @@ impl Store {
         for (region, array, stream) in checkpoint.arrays() {
             gpu::check_stream(stream)?;
             match copy_aside(gpu, &ring, (array, stream))? {
-                Some((lease, ready)) => pieces.push(Piece { region, lease, ready }),
+                Some((lease, ready)) => pieces.push(RegionValues { region, lease, ready }),
                 None => return Ok(None),
             }
         }
@@ -95,7 +99,7 @@ impl Store {
 
     /// The ring for checkpoints of `plan`, large enough for two batches of them: one is filled
     /// while the other is encoded. A larger one takes its place when larger checkpoints come.
-    fn ring(&self, gpu: &Gpu, plan: &Plan) -> Option<Ring> {
+    fn ring(&self, gpu: &Gpu, plan: &EncodingPlan) -> Option<Ring> {
         if !self.is_prepared(gpu, plan) {
             return None;
         }
@@ -112,7 +116,7 @@ impl Store {
             Err(cause) => {
                 let smaller = kept.clone();
                 drop(kept);
-                self.hub.note_once(&format!(
+                self.shared.note_once(&format!(
                     "Checkpoints are encoded in smaller batches or alone, because there is no \
                      memory to hold more of them: {cause}"
                 ));
@@ -122,16 +126,16 @@ impl Store {
     }
 
     /// The most checkpoints like that of `plan` in one launch, as far as their number goes.
-    fn count(&self, plan: &Plan) -> usize {
+    fn count(&self, plan: &EncodingPlan) -> usize {
         (MOST_REGIONS / plan.regions.len().max(1)).clamp(1, self.most.checkpoints.max(1) as usize)
     }
 
     /// Has another ring made where nothing gets past a piece of this one any more. Its memory is
-    /// freed behind everything on the device.
+    /// freed after everything on the device.
     fn drop_stuck_ring(&self) {
         let stuck = lock(&self.ring).take_if(|ring| ring.is_stuck());
         if stuck.is_some() {
-            self.hub.note_once(
+            self.shared.note_once(
                 "The memory in which checkpoints wait was given up and taken anew, because CUDA \
                  refused to tell when a copy into it is done.",
             );
@@ -144,7 +148,7 @@ impl Store {
     }
 
     /// Sees to it that the encoder's kernels are there before anything waits for it.
-    fn is_prepared(&self, gpu: &Gpu, plan: &Plan) -> bool {
+    fn is_prepared(&self, gpu: &Gpu, plan: &EncodingPlan) -> bool {
         let Some(coders) = gpu.coders() else { return false };
         let kernels = 1 << kernels(plan);
         if self.prepared.load(Ordering::Relaxed) & kernels != 0 {
@@ -166,12 +170,12 @@ fn copy_aside(
     gpu: &Gpu,
     ring: &Ring,
     (array, stream): (&DeviceArray, &Stream),
-) -> Result<Option<(Lease, Mark)>, DeviceError> {
+) -> Result<Option<(RingLease, Fence)>, DeviceError> {
     let Some(mut lease) = ring.take(array.bytes(), stream)? else { return Ok(None) };
     lease.begin();
     let copied = array.gather(gpu.strided(), stream, &lease.span());
-    // A copy that was refused may be enqueued in part: the bytes can be used again behind it.
-    let ready = gpu.device().mark(stream);
+    // A copy that was refused may be enqueued in part: the bytes can be used again after it.
+    let ready = gpu.device().fence(stream);
     if let Ok(ready) = &ready {
         lease.done(ready.clone());
     }
@@ -181,7 +185,7 @@ fn copy_aside(
 
 /// Which kernels `plan` takes at least: 1 for those of 64-bit values, 2 for the one before bounds
 /// that depend on the values, 4 for those around nvCOMP.
-fn kernels(plan: &Plan) -> u32 {
+fn kernels(plan: &EncodingPlan) -> u32 {
     plan.regions.iter().fold(0, |all, region| {
         let is_wide = match &region.layout {
             Some(GpuLayout::Twine(array)) => array.layout.bits == 64,

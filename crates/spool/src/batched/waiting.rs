@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use unspool_codec::Head;
 use unspool_transfer::sync::{Condvar, Mutex, MutexGuard, lock, thread, wait_timeout};
 
-use super::values::Piece;
+use super::values::RegionValues;
 use super::{Accumulate, busy};
 use crate::error::{Error, ErrorKind};
 use crate::save::Prepared;
@@ -20,15 +20,15 @@ const POLL: Duration = Duration::from_millis(50);
 const IDLE: Duration = Duration::from_millis(100);
 
 /// A checkpoint whose values are in the ring.
-pub(super) struct Kept {
+pub(super) struct BatchedCheckpoint {
     pub(super) prepared: Arc<Prepared>,
-    pub(super) pieces: Vec<Piece>,
+    pub(super) pieces: Vec<RegionValues>,
     /// Of its values.
     pub(super) bytes: u64,
     pub(super) since: Instant,
 }
 
-impl Kept {
+impl BatchedCheckpoint {
     pub(super) fn version(&self) -> i64 {
         self.prepared.head().version
     }
@@ -45,8 +45,8 @@ pub(super) struct Waiting {
 
 #[derive(Default)]
 struct Batch {
-    kept: VecDeque<Kept>,
-    /// Those that a call hands over now; it alone may.
+    kept: VecDeque<BatchedCheckpoint>,
+    /// Those that one call is handing to the spool.
     moving: Option<Vec<Arc<Prepared>>>,
     /// What no call has reported yet.
     failure: Option<Error>,
@@ -69,7 +69,7 @@ impl Batch {
 
 impl Waiting {
     /// Adds a checkpoint. Whether the batch is full.
-    pub(super) fn push(&self, kept: Kept, most: &Accumulate) -> bool {
+    pub(super) fn push(&self, kept: BatchedCheckpoint, most: &Accumulate) -> bool {
         let mut batch = lock(&self.batch);
         batch.kept.push_back(kept);
         let (is_first, is_full) = (batch.kept.len() == 1, batch.is_full(most));
@@ -175,14 +175,14 @@ impl Waiting {
 /// A batch that is being handed over. Dropped, what is left of it waits again, before all others.
 pub(super) struct Turn<'a> {
     waiting: &'a Waiting,
-    pub(super) kept: VecDeque<Kept>,
+    pub(super) kept: VecDeque<BatchedCheckpoint>,
 }
 
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
         let mut batch = self.waiting.batch();
         for kept in self.kept.drain(..).rev() {
-            batch.kept.push_front(Kept { since: Instant::now(), ..kept });
+            batch.kept.push_front(BatchedCheckpoint { since: Instant::now(), ..kept });
         }
         batch.moving = None;
         drop(batch);

@@ -67,7 +67,7 @@ pub(crate) struct Experience {
     pace: Pace,
     /// Decoders that were looked at.
     decoders: u64,
-    /// Times that the GPU has still to tell.
+    /// Times of a GPU that are still to come.
     pub(crate) readings: Vec<Reading>,
     /// Bytes and regions of the latest checkpoint.
     latest: (u64, u64),
@@ -109,7 +109,7 @@ impl Experience {
         }
     }
 
-    /// A GPU has told how long it takes.
+    /// The time that a GPU took is known.
     pub(crate) fn read(&mut self, reading: &Reading, time: Duration) {
         match reading.is_decoder {
             false => self.chooser.encoded(reading.bytes, nanos(time)),
@@ -123,7 +123,7 @@ impl Experience {
     }
 
     /// A GPU is about to decode: whether its time is to be taken. The first call makes what it
-    /// needs, and tells nothing.
+    /// needs, and says nothing about the codec.
     pub(crate) fn times_decoder(&mut self) -> bool {
         if self.chooser.latest().is_none() {
             return false;

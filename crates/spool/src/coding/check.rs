@@ -40,7 +40,7 @@ pub(crate) fn compare(
         }
     }
     match promise {
-        Promise::Target { what, root_mean_square, .. } => {
+        CodecPromise::Target { what, root_mean_square, .. } => {
             whole(kind, values, decoded, what, root_mean_square)
         }
         _ => None,
@@ -66,7 +66,7 @@ pub(crate) fn violated(version: i64, region: &str, violation: &Violation) -> Err
 }
 
 /// What a codec promises for every value.
-enum Promise {
+enum CodecPromise {
     Bits,
     Absolute(f64),
     Pointwise {
@@ -81,7 +81,7 @@ enum Promise {
     },
 }
 
-impl Promise {
+impl CodecPromise {
     fn holds(&self, was: &[u8], is: &[u8], value: f64, decoded: f64) -> bool {
         if was == is {
             return true;
@@ -91,20 +91,20 @@ impl Promise {
         }
         let error = (value - decoded).abs();
         match *self {
-            Promise::Bits => false,
-            Promise::Absolute(bound) | Promise::Target { bound, .. } => error <= bound,
-            Promise::Pointwise { floor, .. } if value.abs() < floor => decoded == 0.0,
-            Promise::Pointwise { bound, .. } => error <= bound * value.abs(),
+            CodecPromise::Bits => false,
+            CodecPromise::Absolute(bound) | CodecPromise::Target { bound, .. } => error <= bound,
+            CodecPromise::Pointwise { floor, .. } if value.abs() < floor => decoded == 0.0,
+            CodecPromise::Pointwise { bound, .. } => error <= bound * value.abs(),
         }
     }
 
     fn text(&self) -> String {
         match *self {
-            Promise::Bits => "a codec without loss".to_owned(),
-            Promise::Absolute(bound) | Promise::Target { bound, .. } => {
+            CodecPromise::Bits => "a codec without loss".to_owned(),
+            CodecPromise::Absolute(bound) | CodecPromise::Target { bound, .. } => {
                 format!("a bound of {bound:e}")
             }
-            Promise::Pointwise { bound, floor } => {
+            CodecPromise::Pointwise { bound, floor } => {
                 format!("a pointwise bound of {bound:e} with a floor of {floor:e}")
             }
         }
@@ -112,30 +112,30 @@ impl Promise {
 }
 
 /// `None` where nothing is promised.
-fn promise(codec: &Spec, kind: Kind, values: &[u8]) -> Option<Promise> {
+fn promise(codec: &Spec, kind: Kind, values: &[u8]) -> Option<CodecPromise> {
     let bound = match *codec {
         Spec::Bounded(bound) => bound,
         Spec::Zfp(Zfp::Tolerance(bound)) | Spec::NvComp(NvComp::BitcompLossy(bound)) => {
-            return Some(Promise::Absolute(bound));
+            return Some(CodecPromise::Absolute(bound));
         }
-        Spec::Lossless | Spec::NvComp(_) => return Some(Promise::Bits),
+        Spec::Lossless | Spec::NvComp(_) => return Some(CodecPromise::Bits),
         _ => return None,
     };
     let whole = Whole::of(kind, values);
-    let target = |what, root_mean_square: f64| Promise::Target {
+    let target = |what, root_mean_square: f64| CodecPromise::Target {
         bound: 3f64.sqrt() * root_mean_square,
         what,
         root_mean_square,
     };
     Some(match bound {
-        Bound::Absolute(bound) => Promise::Absolute(bound),
-        Bound::Range(part) => Promise::Absolute(part * whole.range()),
-        Bound::Rms(part) => Promise::Absolute(part * whole.root_mean_square()),
+        Bound::Absolute(bound) => CodecPromise::Absolute(bound),
+        Bound::Range(part) => CodecPromise::Absolute(part * whole.range()),
+        Bound::Rms(part) => CodecPromise::Absolute(part * whole.root_mean_square()),
         Bound::Psnr(level) => {
             target("the error by the PSNR", whole.range() * 10f64.powf(-level / 20.0))
         }
         Bound::L2(part) => target("the error by the L2 norm", part * whole.root_mean_square()),
-        Bound::Pointwise { bound, floor } => Promise::Pointwise { bound, floor },
+        Bound::Pointwise { bound, floor } => CodecPromise::Pointwise { bound, floor },
         _ => return None,
     })
 }

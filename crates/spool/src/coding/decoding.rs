@@ -1,5 +1,5 @@
-//! Restores whose calls have returned while a GPU still decodes: what comes of them is told by the
-//! calls after them, and by close.
+//! Restores whose calls have returned while a GPU still decodes: an error of theirs is reported by
+//! the calls after them, and by close.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -85,7 +85,7 @@ impl Decodings {
         oldest.map_or(Ok(()), |oldest| oldest.wait(limit))
     }
 
-    /// Looks at what GPUs have decoded since: a stream that was damaged is told by the next call.
+    /// Looks at what GPUs have decoded since: a damaged stream is reported by the next call.
     ///
     /// # Errors
     /// `Corrupt` and `Device`, for a restore that has returned.
@@ -96,7 +96,7 @@ impl Decodings {
             let Err(cause) = result else { continue };
             let before = decoding.len();
             if cause.kind() != DeviceErrorKind::Damaged {
-                // Those of a device that is lost are told with the first one.
+                // Those of a device that is lost are reported with the first one.
                 decoding.retain(|other| other.status.failure().is_none());
             }
             return Err(first.failed(cause, before - decoding.len()));
@@ -108,7 +108,7 @@ impl Decodings {
     ///
     /// # Errors
     /// As [`look`](Self::look).
-    pub(crate) fn settle(&self, limit: Duration) -> Result<(), Error> {
+    pub(crate) fn check_all(&self, limit: Duration) -> Result<(), Error> {
         let all = std::mem::take(&mut *lock(&self.0));
         let began = Instant::now();
         all.iter().try_for_each(|decoding| decoding.wait(limit.saturating_sub(began.elapsed())))

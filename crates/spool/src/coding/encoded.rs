@@ -1,5 +1,5 @@
 //! The encoders of a save, and the payload that they build: in the arena where the checkpoint will
-//! be, or in memory of ours when that arena is a device's.
+//! be, or in the spool's own memory when that arena is a device's.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,10 +11,10 @@ use unspool_transfer::{Buffer, Frame, Pool};
 
 use super::automatic::Lesson;
 use super::figures::RegionCoding;
-use super::plan::{Plan, Planned};
+use super::plan::{EncodingPlan, Planned};
 use super::room::Room;
 use super::session::Session;
-use super::sources::{Sources, is_for_gpu};
+use super::sources::{Source, Sources, is_for_gpu};
 use super::timing::Watched;
 use crate::error::{Error, ErrorKind};
 use crate::gpu::{self, Gpu, part, staged};
@@ -23,29 +23,29 @@ use crate::gpu::{self, Gpu, part, staged};
 #[derive(Debug)]
 pub(crate) struct Encoded {
     session: Session,
-    /// The payload, where the room is in a device's memory.
-    aside: Option<Buffer>,
-    /// The values that are on a GPU.
-    pub(crate) sources: Sources,
-    /// That GPU.
-    pub(crate) gpu: Option<Gpu>,
-    /// A GPU encodes it, or has done so: all values were given.
-    pub(crate) is_launched: bool,
-    /// A GPU could encode it, and was found not to.
-    pub(crate) on_host: bool,
-    /// A check has found that it does not keep its bound.
-    pub(crate) is_violated: bool,
-    /// What a GPU has made of it, where its bytes are in the room already.
-    made: Option<CheckpointResult>,
+    encoder: Encoder,
     /// For how long the host was busy with launches.
     pub(crate) time: Duration,
+}
+
+/// Who encodes a checkpoint, and how far that has come.
+#[derive(Debug)]
+enum Encoder {
+    /// Not decided yet: no value is encoded, and none is on a GPU.
+    Open,
+    /// This GPU encodes all regions once the last values are there; some are.
+    Gathering(Gpu, Sources),
+    /// The host encodes region after region: into memory aside where the room is a device's.
+    Host { aside: Option<Buffer> },
+    /// A GPU has encoded it, and its bytes are in the room.
+    Made(CheckpointResult),
 }
 
 /// A checkpoint whose bytes are all known.
 #[derive(Debug)]
 pub(crate) struct Sealed {
     pub(crate) frame: Arc<Frame>,
-    /// By region; `None` where the codec does not tell it.
+    /// The errors by region; `None` where the codec does not report one.
     pub(crate) achieved: Vec<Option<Achieved>>,
     /// For how long encoders ran.
     pub(crate) time: Duration,
@@ -55,19 +55,15 @@ pub(crate) struct Sealed {
 
 impl Encoded {
     /// The encoders for `plan`, whose largest head is that of `frame`; `check` decodes at once.
-    pub(crate) fn of(plan: Plan, frame: &Frame, check: bool, buffers: &Arc<Pool>) -> Box<Encoded> {
+    pub(crate) fn of(
+        plan: EncodingPlan,
+        frame: &Frame,
+        check: bool,
+        buffers: &Arc<Pool>,
+    ) -> Box<Encoded> {
+        let encoder = if is_for_gpu(&plan) { Encoder::Open } else { Encoder::Host { aside: None } };
         let session = Session::new(plan, Arc::clone(frame.head()), check, buffers);
-        Box::new(Encoded {
-            session,
-            aside: None,
-            sources: Sources::default(),
-            gpu: None,
-            is_launched: false,
-            on_host: false,
-            is_violated: false,
-            made: None,
-            time: Duration::ZERO,
-        })
+        Box::new(Encoded { session, encoder, time: Duration::ZERO })
     }
 
     /// Memory for the values of region `index`, to be filled by the caller.
@@ -75,10 +71,18 @@ impl Encoded {
     /// # Errors
     /// `Invalid` when the region is encoded already, `Io` when there is no memory.
     pub(crate) fn memory(&mut self, index: usize) -> Result<&mut [u8], Error> {
-        if self.is_launched && self.bytes_of(index) > 0 {
-            return Err(self.session.filled_already(index));
+        if matches!(self.encoder, Encoder::Made(_)) {
+            self.check_nothing(index)?;
         }
         self.session.memory(index).map(|buffer| &mut **buffer)
+    }
+
+    /// Refuses values of region `index` after all regions were encoded, unless it has no bytes.
+    ///
+    /// # Errors
+    /// `Invalid`.
+    pub(crate) fn check_nothing(&self, index: usize) -> Result<(), Error> {
+        if self.bytes_of(index) > 0 { Err(self.session.filled_already(index)) } else { Ok(()) }
     }
 
     /// Takes the values of region `index`.
@@ -92,29 +96,110 @@ impl Encoded {
         room: &mut Room,
     ) -> Result<(), Error> {
         let is_on_gpu = matches!(room, Room::Arena(guard) if guard.device().is_some());
-        let may_come = (is_on_gpu || self.plan().needs_gpu()) && self.may_launch();
-        if self.is_launched || may_come || !self.sources.is_empty() {
-            // Arrays of the GPU have come or may come, and then it encodes all of them.
+        let waits = match &self.encoder {
+            // Arrays of the GPU may come, and then it encodes all of them.
+            Encoder::Open => is_on_gpu || self.plan().needs_gpu(),
+            Encoder::Gathering(..) | Encoder::Made(_) => true,
+            Encoder::Host { .. } => false,
+        };
+        if waits {
             self.memory(index)?.copy_from_slice(values);
             return Ok(());
         }
-        let payload = payload(&self.session, &mut self.aside, room)?;
-        self.session.take(index, values, payload)
+        let (session, payload) = self.on_host(room)?;
+        session.take(index, values, payload)
+    }
+
+    /// The host encodes from now on: its session, and the memory in which it builds the payload.
+    fn on_host<'a>(
+        &'a mut self,
+        room: &'a mut Room,
+    ) -> Result<(&'a mut Session, &'a mut [u8]), Error> {
+        if !matches!(self.encoder, Encoder::Host { .. }) {
+            self.encoder = Encoder::Host { aside: None };
+        }
+        let Encoder::Host { aside } = &mut self.encoder else { unreachable!("it was just set") };
+        let payload = match room {
+            Room::Staged(buffer) => &mut **buffer,
+            Room::Arena(guard) if guard.device().is_none() => guard.bytes().unwrap_or_default(),
+            Room::Arena(_) => {
+                let buffer = match aside.take() {
+                    Some(buffer) => buffer,
+                    None => staged(self.session.buffers(), self.session.most())?,
+                };
+                &mut **aside.insert(buffer)
+            }
+        };
+        Ok((&mut self.session, payload))
     }
 
     /// Whether a GPU may encode all of it.
     pub(crate) fn may_launch(&self) -> bool {
-        !self.on_host && self.session.is_empty() && is_for_gpu(self.session.plan())
+        matches!(self.encoder, Encoder::Open | Encoder::Gathering(..))
+    }
+
+    /// Whether a GPU has encoded it, to the room.
+    pub(crate) fn is_made(&self) -> bool {
+        matches!(self.encoder, Encoder::Made(_))
+    }
+
+    /// The values that are on a GPU so far, and that GPU.
+    pub(crate) fn gathered(&self) -> Option<(&Gpu, &Sources)> {
+        match &self.encoder {
+            Encoder::Gathering(gpu, sources) => Some((gpu, sources)),
+            _ => None,
+        }
+    }
+
+    /// Takes them out, for the encoders of that GPU.
+    pub(crate) fn take_gathered(&mut self) -> Option<(Gpu, Sources)> {
+        match std::mem::replace(&mut self.encoder, Encoder::Open) {
+            Encoder::Gathering(gpu, sources) => Some((gpu, sources)),
+            other => {
+                self.encoder = other;
+                None
+            }
+        }
+    }
+
+    /// Puts back what a GPU did not take.
+    pub(crate) fn put_back(&mut self, gpu: &Gpu, sources: Sources) {
+        self.encoder = Encoder::Gathering(gpu.clone(), sources);
+    }
+
+    /// Adds the values of region `index`, which are on `gpu`.
+    pub(crate) fn gather(&mut self, gpu: &Gpu, index: usize, source: Source) {
+        match &mut self.encoder {
+            Encoder::Gathering(_, sources) => sources.put(index, source),
+            _ => {
+                let mut sources = Sources::default();
+                sources.put(index, source);
+                self.encoder = Encoder::Gathering(gpu.clone(), sources);
+            }
+        }
+    }
+
+    /// Leaves the rest to the host: gives what was gathered on a GPU.
+    pub(crate) fn forget_gathered(&mut self) -> Option<(Gpu, Sources)> {
+        let gathered = self.take_gathered();
+        if matches!(self.encoder, Encoder::Open) {
+            self.encoder = Encoder::Host { aside: None };
+        }
+        gathered
+    }
+
+    /// Whether the values of region `index` are on a GPU.
+    pub(crate) fn has(&self, index: usize) -> bool {
+        self.gathered().is_some_and(|(_, sources)| sources.has(index))
     }
 
     /// Whether every region that has bytes is on a GPU or among `others`.
     pub(crate) fn all(&self, others: impl Fn(usize) -> bool) -> bool {
-        let is_there =
-            |index| self.sources.has(index) || others(index) || self.bytes_of(index) == 0;
+        let is_there = |index| self.has(index) || others(index) || self.bytes_of(index) == 0;
         (0..self.regions()).all(is_there)
     }
 
-    pub(crate) fn plan(&self) -> &Plan {
+    pub(crate) fn plan(&self) -> &EncodingPlan {
         self.session.plan()
     }
 
@@ -133,7 +218,7 @@ impl Encoded {
 
     /// A GPU has made `result` of it, which is in the room.
     pub(crate) fn set_made(&mut self, result: CheckpointResult) {
-        self.made = Some(result);
+        self.encoder = Encoder::Made(result);
     }
 
     /// Decodes region `index` out of `payload`, which a GPU has made, and compares it with
@@ -151,7 +236,7 @@ impl Encoded {
     /// # Errors
     /// Those of [`sealed_as`](Self::sealed_as).
     pub(crate) fn made_of<'a>(&self, index: usize, payload: &'a [u8]) -> Result<&'a [u8], Error> {
-        let Some(made) = &self.made else { return Ok(&[]) };
+        let Encoder::Made(made) = &self.encoder else { return Ok(&[]) };
         let sealed = self.sealed_as(made)?;
         Ok(&payload[part(&sealed.frame.head().regions[index]).range()])
     }
@@ -179,14 +264,18 @@ impl Encoded {
     }
 
     /// Encodes what is left.
+    ///
+    /// # Errors
+    /// Those of the codecs, and when there is no memory.
     pub(crate) fn seal(&mut self, room: &mut Room) -> Result<Sealed, Error> {
-        if let Some(made) = &self.made {
+        if let Encoder::Made(made) = &self.encoder {
             return self.sealed_as(made);
         }
-        let payload = payload(&self.session, &mut self.aside, room)?;
-        let frame = Frame::new(self.session.finish(payload)?);
-        if let (Some(aside), Room::Arena(guard)) = (&self.aside, room) {
-            gpu::store(guard, 0, &aside[..self.session.end() as usize])?;
+        let (session, payload) = self.on_host(room)?;
+        let frame = Frame::new(session.finish(payload)?);
+        let end = self.session.end() as usize;
+        if let (Encoder::Host { aside: Some(aside) }, Room::Arena(guard)) = (&self.encoder, room) {
+            gpu::store(guard, 0, &aside[..end])?;
         }
         let (achieved, time) = self.session.achieved();
         let lesson = self.lesson(frame.head(), Some(time));
@@ -209,25 +298,6 @@ impl Encoded {
         self.plan().auto.filter(|picked| picked.is_timed)?;
         let bytes = self.plan().regions.iter().map(|region| region.bytes).sum();
         Some(Watched { bytes, is_decoder: false })
-    }
-}
-
-/// The memory in which the payload is built.
-fn payload<'a>(
-    session: &Session,
-    aside: &'a mut Option<Buffer>,
-    room: &'a mut Room,
-) -> Result<&'a mut [u8], Error> {
-    match room {
-        Room::Staged(buffer) => Ok(buffer),
-        Room::Arena(guard) if guard.device().is_none() => Ok(guard.bytes().unwrap_or_default()),
-        Room::Arena(_) | Room::Encoding(_) => {
-            let buffer = match aside.take() {
-                Some(buffer) => buffer,
-                None => staged(session.buffers(), session.most())?,
-            };
-            Ok(aside.insert(buffer))
-        }
     }
 }
 

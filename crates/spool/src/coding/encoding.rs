@@ -12,8 +12,8 @@ use std::time::Duration;
 use unspool_core::CheckpointId;
 use unspool_cuda::{DeviceError, DeviceSpan, Stream};
 use unspool_gpu_codec::{
-    After, CheckpointResult, DecodeStatus, EncodeError, GpuCodecs, GpuLayout, JobResult, Parts,
-    Request, Values,
+    After, CheckpointResult, DecodeStatus, EncodeError, GpuCodecs, GpuLayout, JobResult,
+    PendingParts, Request, Values,
 };
 use unspool_tiers::{TierError, WriteGuard};
 
@@ -34,7 +34,7 @@ pub(crate) struct Member<'a> {
 #[must_use = "dropping it forgets the entry"]
 pub(crate) struct Encoding {
     guard: WriteGuard,
-    parts: Parts,
+    parts: PendingParts,
     /// The place of the first byte of the guard in the arena.
     offset: u64,
 }
@@ -95,7 +95,7 @@ impl Encoding {
     }
 
     /// What is still to come.
-    pub(crate) fn parts(&self) -> &Parts {
+    pub(crate) fn parts(&self) -> &PendingParts {
         &self.parts
     }
 
@@ -120,7 +120,7 @@ impl Encoding {
     /// Decodes one region of it to `target`, which has room for its values.
     ///
     /// # Errors
-    /// Those of [`Parts::decode`].
+    /// Those of [`PendingParts::decode`].
     pub(crate) fn decode(
         &self,
         codecs: &GpuCodecs,
@@ -139,7 +139,7 @@ impl Encoding {
         self.guard.commit_at(placed.offset, placed.result.bytes)
     }
 
-    /// Forgets the entry of a checkpoint that could not be encoded. Its bytes are never lent again
+    /// Forgets the entry of a checkpoint that could not be encoded. Its bytes are never used again
     /// when the device may still write to them.
     pub(crate) fn forget(mut self) {
         if self.parts.try_result().is_none() {
@@ -154,9 +154,9 @@ impl fmt::Debug for Encoding {
     }
 }
 
-fn begun((member, parts): (Member<'_>, Parts)) -> Encoding {
+fn begun((member, parts): (Member<'_>, PendingParts)) -> Encoding {
     let Member { mut guard, offset, .. } = member;
-    guard.leave_mark(parts.mark().clone());
+    guard.leave_fence(parts.fence().clone());
     Encoding { guard, parts, offset }
 }
 
@@ -164,7 +164,7 @@ fn enqueue(
     codecs: &GpuCodecs,
     stream: &Stream,
     members: &[Member<'_>],
-) -> Result<Vec<Parts>, DeviceError> {
+) -> Result<Vec<PendingParts>, DeviceError> {
     let mut requests = Vec::with_capacity(members.len());
     for Member { guard, values, after, .. } in members {
         let Some(room) = guard.device() else {

@@ -15,7 +15,7 @@ pub struct RegionCoding {
     pub bytes: u64,
     /// Bytes that are stored of it.
     pub stored: u64,
-    /// The error that the encoder made; `None` where nobody knows: zfp, and frames of an earlier
+    /// The error that the encoder made; `None` where it is not known: zfp, and frames of an earlier
     /// run.
     pub achieved: Option<Achieved>,
 }

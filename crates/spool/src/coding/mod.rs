@@ -23,10 +23,10 @@ pub(crate) use encoded::{Encoded, Sealed, codings};
 pub(crate) use encoding::{Encoding, Member, Placed};
 pub(crate) use figures::CodecCounters;
 pub use figures::{CodecStats, LaunchStats, RegionCoding};
-pub(crate) use plan::{Plan, Planned};
+pub(crate) use plan::{EncodingPlan, Planned};
 pub(crate) use room::Room;
 pub(crate) use sources::{
-    Chain, Given, Launched, Source, Sources, check_formats, gather, not_encoded, values,
+    Given, Launched, Predecessor, Source, Sources, check_formats, gather, not_encoded, values,
 };
 pub(crate) use through::through;
 pub(crate) use timing::{Reading, Watched};

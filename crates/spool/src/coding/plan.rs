@@ -1,6 +1,8 @@
 //! What becomes of the regions of one checkpoint, before there are any values.
 
-use unspool_codec::{Codec, CodecError, CodecId, FrameError, Head, Made, RegionSpec, Spec};
+use unspool_codec::{
+    Codec, CodecError, CodecId, EncodedStream, FrameError, Head, RegionSpec, Spec,
+};
 use unspool_gpu_codec::GpuLayout;
 
 use super::automatic::Picked;
@@ -27,7 +29,7 @@ pub(crate) struct Planned {
 
 /// The regions of a checkpoint of which at least one is encoded.
 #[derive(Clone, Debug)]
-pub(crate) struct Plan {
+pub(crate) struct EncodingPlan {
     pub(crate) version: i64,
     pub(crate) regions: Vec<Planned>,
     /// What the run has chosen for the regions that leave it to it, if that is a codec.
@@ -56,7 +58,11 @@ impl Planned {
     ///
     /// # Errors
     /// When the codec cannot take these values, or works on a GPU only.
-    pub(crate) fn encode(&self, values: &[u8], out: &mut [u8]) -> Result<Made, CodecError> {
+    pub(crate) fn encode(
+        &self,
+        values: &[u8],
+        out: &mut [u8],
+    ) -> Result<EncodedStream, CodecError> {
         let RegionSpec { dtype, shape, .. } = &self.spec;
         self.host()?.encode(&self.codec, dtype, shape, values, out)
     }
@@ -74,7 +80,7 @@ impl Planned {
     }
 }
 
-impl Plan {
+impl EncodingPlan {
     /// A plan for the regions of `head`, which is their layout as they are; `None` when none of
     /// them is encoded. `choose` decides once for those that leave it to the spool.
     ///
@@ -84,7 +90,7 @@ impl Plan {
         head: &Head,
         codecs: &Codecs,
         choose: impl FnOnce() -> Option<Picked>,
-    ) -> Result<Option<Plan>, Error> {
+    ) -> Result<Option<EncodingPlan>, Error> {
         let (mut choose, mut auto) = (Some(choose), None);
         let mut regions = Vec::with_capacity(head.regions.len());
         for region in &head.regions {
@@ -99,14 +105,14 @@ impl Plan {
             regions.push(Planned { is_auto, ..made });
         }
         let raw = regions.iter().all(|region| region.codec == Spec::Raw);
-        Ok((!raw).then_some(Plan { version: head.version, regions, auto }))
+        Ok((!raw).then_some(EncodingPlan { version: head.version, regions, auto }))
     }
 
-    /// The codecs that a frame does not tell with their parameters, by region; empty where there
+    /// The codecs whose parameters a frame does not contain, by region; empty where there
     /// are none.
-    pub(crate) fn untold(&self) -> Vec<Option<Spec>> {
-        let untold = |codec: Spec| Some(codec).filter(|codec| !is_told(codec.id()));
-        let codecs = || self.regions.iter().map(|region| untold(region.codec));
+    pub(crate) fn codecs_in_no_stream(&self) -> Vec<Option<Spec>> {
+        let missing = |codec: Spec| Some(codec).filter(|codec| !is_in_stream(codec.id()));
+        let codecs = || self.regions.iter().map(|region| missing(region.codec));
         if codecs().any(|codec| codec.is_some()) { codecs().collect() } else { Vec::new() }
     }
 
@@ -127,7 +133,7 @@ impl Plan {
 }
 
 /// Whether a decoder needs to know no more of a codec than its id.
-fn is_told(codec: CodecId) -> bool {
+fn is_in_stream(codec: CodecId) -> bool {
     matches!(codec, CodecId::Raw | CodecId::Twine)
 }
 

@@ -5,16 +5,12 @@ use std::sync::Arc;
 use unspool_tiers::{Gpu, WriteGuard};
 use unspool_transfer::Buffer;
 
-use super::encoding::Encoding;
-
-/// The memory that the caller fills, or that encoders do.
+/// The memory that the caller fills, or the encoders of the host do.
 pub(crate) enum Room {
     /// It lies in the arena where the checkpoint will be.
     Arena(WriteGuard),
     /// No arena can hold it: it is written to the store at commit.
     Staged(Buffer),
-    /// A GPU is encoding into it.
-    Encoding(Encoding),
 }
 
 impl Room {
@@ -22,7 +18,7 @@ impl Room {
     pub(crate) fn gpu(&self) -> Option<&Arc<Gpu>> {
         match self {
             Room::Arena(guard) => guard.gpu(),
-            Room::Staged(_) | Room::Encoding(_) => None,
+            Room::Staged(_) => None,
         }
     }
 
@@ -31,7 +27,6 @@ impl Room {
         match self {
             Room::Arena(guard) => guard.bytes(),
             Room::Staged(buffer) => Some(buffer),
-            Room::Encoding(_) => None,
         }
     }
 }

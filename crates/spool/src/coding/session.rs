@@ -1,31 +1,31 @@
 //! A checkpoint while its regions are filled and encoded, in the caller's threads.
 //!
-//! The payload is built from its start, region after region, each behind what the one before it
-//! came to. Values that come before their turn wait in memory of their own.
+//! The payload is built from its start, the stream of one region after that of the other. Values
+//! that come before their turn wait in memory of their own.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use unspool_codec::{Achieved, Head, Made, REGION_ALIGNMENT, Spec};
+use unspool_codec::{Achieved, EncodedStream, Head, REGION_ALIGNMENT, Spec};
 use unspool_transfer::{Buffer, Pool};
 
 use super::check;
-use super::plan::{Plan, Planned, unfit};
+use super::plan::{EncodingPlan, Planned, unfit};
 use crate::error::{Error, ErrorKind};
 use crate::gpu::staged;
 
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct Session {
-    plan: Plan,
+    plan: EncodingPlan,
     /// Its head with the largest streams.
     worst: Arc<Head>,
     /// Whether every region is decoded and compared at once.
     check: bool,
     buffers: Arc<Pool>,
     /// The regions that are in the payload, from the first one on.
-    made: Vec<Made>,
-    /// The byte behind them.
+    made: Vec<EncodedStream>,
+    /// The byte after them.
     end: u64,
     /// Values whose turn has not come, by region.
     waiting: Vec<Option<Buffer>>,
@@ -36,7 +36,12 @@ pub(crate) struct Session {
 
 impl Session {
     /// `worst` is the head that `plan` gives.
-    pub(crate) fn new(plan: Plan, worst: Arc<Head>, check: bool, buffers: &Arc<Pool>) -> Session {
+    pub(crate) fn new(
+        plan: EncodingPlan,
+        worst: Arc<Head>,
+        check: bool,
+        buffers: &Arc<Pool>,
+    ) -> Session {
         let waiting = plan.regions.iter().map(|_| None).collect();
         let (buffers, made, time) = (Arc::clone(buffers), Vec::new(), Duration::ZERO);
         Session { plan, worst, check, buffers, made, end: 0, waiting, failed: None, time }
@@ -91,7 +96,7 @@ impl Session {
         Ok(())
     }
 
-    /// Encodes what is left, and gives the head of the checkpoint. Values that nobody has given
+    /// Encodes what is left, and gives the head of the checkpoint. Values that were not given
     /// are zeros.
     ///
     /// # Errors
@@ -187,12 +192,7 @@ impl Session {
         self.worst.payload_bytes
     }
 
-    /// Whether nothing is encoded yet.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.made.is_empty()
-    }
-
-    pub(crate) fn plan(&self) -> &Plan {
+    pub(crate) fn plan(&self) -> &EncodingPlan {
         &self.plan
     }
 

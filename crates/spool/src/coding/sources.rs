@@ -5,14 +5,14 @@ use std::time::Duration;
 
 use unspool_codec::Spec;
 use unspool_core::RequestId;
-use unspool_cuda::{DeviceError, DeviceSpan, Mark, Stream, copy as raw};
+use unspool_cuda::{DeviceError, DeviceSpan, Fence, Stream, copy as raw};
 use unspool_gpu_codec::{GpuLayout, Pending, Values};
 use unspool_tiers::DeviceArray;
 
 use super::encoded::Encoded;
-use super::plan::Plan;
+use super::plan::EncodingPlan;
 use crate::error::{Error, ErrorKind};
-use crate::gpu::{Gpu, Lent};
+use crate::gpu::{Gpu, ScratchLease};
 
 /// One array on its way into a checkpoint: its region, where it is, and the stream it is ready on.
 pub(crate) type Given<'a> = (usize, &'a DeviceArray, &'a Stream);
@@ -27,13 +27,13 @@ pub(crate) struct Sources {
 #[derive(Debug)]
 pub(crate) struct Source {
     pub(crate) span: DeviceSpan,
-    /// The memory, where it is ours, and what it is filled behind.
-    pub(crate) aside: Option<(Lent, Mark)>,
+    /// The memory, where it is the spool's own, and the fence after which it is filled.
+    pub(crate) aside: Option<(ScratchLease, Fence)>,
 }
 
 impl Source {
-    pub(crate) fn copied(lent: Lent, ready: Mark) -> Source {
-        Source { span: lent.span(), aside: Some((lent, ready)) }
+    pub(crate) fn copied(lease: ScratchLease, ready: Fence) -> Source {
+        Source { span: lease.span(), aside: Some((lease, ready)) }
     }
 }
 
@@ -49,20 +49,16 @@ impl Sources {
         self.given.get(index).is_some_and(Option::is_some)
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
-        self.given.iter().all(Option::is_none)
-    }
-
-    /// The memory of ours can be used again behind `mark`.
-    pub(crate) fn done(self, gpu: &Gpu, mark: &Mark) {
+    /// Memory of the spool's own can be used again after `fence`.
+    pub(crate) fn done(self, gpu: &Gpu, fence: &Fence) {
         for (memory, _) in self.given.into_iter().flatten().filter_map(|source| source.aside) {
-            memory.done(gpu, mark.clone());
+            memory.done(gpu, fence.clone());
         }
     }
 }
 
 /// Whether a GPU can encode every region of `plan`.
-pub(crate) fn is_for_gpu(plan: &Plan) -> bool {
+pub(crate) fn is_for_gpu(plan: &EncodingPlan) -> bool {
     plan.regions.iter().all(|region| region.layout.is_some())
 }
 
@@ -70,7 +66,7 @@ pub(crate) fn is_for_gpu(plan: &Plan) -> bool {
 ///
 /// # Errors
 /// `Invalid`.
-pub(crate) fn check_formats(gpu: &Gpu, plan: &Plan) -> Result<(), Error> {
+pub(crate) fn check_formats(gpu: &Gpu, plan: &EncodingPlan) -> Result<(), Error> {
     for region in &plan.regions {
         let Spec::NvComp(format) = region.codec else { continue };
         let Some(coders) = gpu.coders() else { continue };
@@ -97,12 +93,12 @@ pub(crate) fn check_formats(gpu: &Gpu, plan: &Plan) -> Result<(), Error> {
 /// The end of a save that is pending, once it was launched.
 pub(crate) type Launched = Arc<OnceLock<Pending>>;
 
-/// A checkpoint may begin behind one that is pending, whose room ends where its own begins.
+/// A save that is pending and whose room ends where that of another one begins, which may therefore
+/// begin right after it.
 #[derive(Debug)]
-pub(crate) struct Chain {
-    /// Empty while that one is not launched, and for ever when it cannot be.
-    pub(crate) behind: Launched,
-    /// That save.
+pub(crate) struct Predecessor {
+    /// Empty while it is not launched, and for ever when it cannot be.
+    pub(crate) end: Launched,
     pub(crate) request: RequestId,
     pub(crate) alignment: u64,
 }
@@ -119,7 +115,7 @@ impl Encoded {
         index: usize,
         (array, stream): (&DeviceArray, &Stream),
     ) -> Result<(), DeviceError> {
-        if self.sources.has(index) {
+        if self.has(index) {
             return Ok(());
         }
         let source = if stands_alone(self, index, array) {
@@ -127,7 +123,7 @@ impl Encoded {
         } else {
             gather(gpu, array, stream)?
         };
-        self.sources.put(index, source);
+        self.gather(gpu, index, source);
         Ok(())
     }
 
@@ -137,14 +133,13 @@ impl Encoded {
     /// # Errors
     /// When CUDA refuses, or there is no memory.
     pub(crate) fn download(&mut self, gpu: &Gpu, limit: Duration) -> Result<(), Error> {
-        self.on_host = true;
-        let sources = std::mem::take(&mut self.sources);
+        let Some((_, sources)) = self.forget_gathered() else { return Ok(()) };
         let stream = gpu.stream();
         for (index, source) in sources.given.into_iter().enumerate() {
-            let Some(Source { span, aside: Some((memory, mark)) }) = source else { continue };
-            stream.wait_for(&mark)?;
+            let Some(Source { span, aside: Some((memory, fence)) }) = source else { continue };
+            stream.wait_for(&fence)?;
             raw::device_to_host(stream, self.memory(index)?, &span, limit)?;
-            memory.done(gpu, gpu.mark(stream)?);
+            memory.done(gpu, gpu.fence(stream)?);
         }
         Ok(())
     }
@@ -157,7 +152,7 @@ fn stands_alone(encoded: &Encoded, index: usize, array: &DeviceArray) -> bool {
     array.is_dense() && array.address().is_multiple_of(alignment)
 }
 
-/// Copies the array aside, behind what is on `stream`.
+/// Copies the array aside, after what is on `stream`.
 pub(crate) fn gather(
     gpu: &Gpu,
     array: &DeviceArray,
@@ -165,11 +160,12 @@ pub(crate) fn gather(
 ) -> Result<Source, DeviceError> {
     let lent = gpu.scratch(array.bytes(), stream)?;
     array.gather(gpu.strided(), stream, &lent.span())?;
-    let ready = gpu.device().mark(stream)?;
+    let ready = gpu.device().fence(stream)?;
     Ok(Source::copied(lent, ready))
 }
 
-/// What an encoder is told, behind the copies that went before.
+/// What an encoder reads: the values of every region. `stream` waits for the copies that were made
+/// aside.
 pub(crate) fn values(
     encoded: &Encoded,
     stream: &Stream,
@@ -180,8 +176,8 @@ pub(crate) fn values(
     for (index, region) in encoded.plan().regions.iter().enumerate() {
         let layout = region.layout.clone().unwrap_or(GpuLayout::Raw { bytes: region.bytes });
         let source = sources.given.get(index).and_then(Option::as_ref);
-        if let Some((_, mark)) = source.and_then(|source| source.aside.as_ref()) {
-            stream.wait_for(mark)?;
+        if let Some((_, fence)) = source.and_then(|source| source.aside.as_ref()) {
+            stream.wait_for(fence)?;
         }
         // A region without bytes was not given.
         let span = source.map_or_else(|| nothing.slice(0, 0), |source| Ok(source.span.clone()))?;

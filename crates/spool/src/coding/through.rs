@@ -19,8 +19,8 @@ pub(crate) fn through(
     let status = coders.decode(on, &from.span(), layout, &values.span())?;
     status.wait(limit)?;
     raw::device_to_host(on, to, &values.span(), limit)?;
-    let mark = gpu.device().mark(on)?;
-    from.done(gpu, mark.clone());
-    values.done(gpu, mark);
+    let fence = gpu.device().fence(on)?;
+    from.done(gpu, fence.clone());
+    values.done(gpu, fence);
     Ok(())
 }

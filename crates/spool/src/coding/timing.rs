@@ -1,5 +1,5 @@
 //! How long encoders and decoders take on a GPU: two events around what is enqueued, which are
-//! looked at when a codec is chosen next. Nobody waits for them.
+//! looked at when a codec is chosen next. No call waits for them.
 
 use std::time::Duration;
 

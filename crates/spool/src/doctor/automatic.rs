@@ -1,7 +1,7 @@
 //! What the sizes `"auto"` would be at this moment, from the figures that were found.
 
 use super::{Cuda, Host};
-use crate::auto::{DeviceFigures, HostFigures, Picked, share_of_device, share_of_host};
+use crate::auto::{DeviceMemoryFound, HostMemoryFound, Picked, share_of_device, share_of_host};
 use crate::error::Error;
 
 /// What `"auto"` would take, in sentences; why nothing, where there is nothing sensible to take.
@@ -17,10 +17,10 @@ pub(super) fn of(host: &Host, cuda: &Cuda) -> Automatic {
     let first = cuda.devices.first();
     let device = first.and_then(|device| {
         let info = &device.info;
-        Some(DeviceFigures { ordinal: info.ordinal, free: device.free?, total: info.memory })
+        Some(DeviceMemoryFound { ordinal: info.ordinal, free: device.free?, total: info.memory })
     });
     let counts = first.and_then(|device| device.pins_are_locked) == Some(true);
-    let host = HostFigures {
+    let host = HostMemoryFound {
         free: host.free,
         limit: host.limit.clone(),
         promised: host.promised,

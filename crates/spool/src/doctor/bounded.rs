@@ -34,7 +34,7 @@ impl<T: Clone + Send + 'static> Report<T> {
 }
 
 /// Runs `work` on a thread of its own for at most `limit`. Gives what it has found, and why it did
-/// not end: a thread that hangs is left behind.
+/// not end: a thread that hangs is left to itself.
 pub(super) fn within<T: Clone + Send + 'static>(
     limit: Duration,
     empty: T,

@@ -23,7 +23,7 @@ const PINNED: u64 = 4 << 20;
 /// The driver and its devices.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Cuda {
-    /// False when nobody asked.
+    /// False when it was not asked for.
     pub looked_for: bool,
     /// The newest CUDA that the driver supports, when it could be loaded and has a device.
     pub version: Option<(u32, u32)>,

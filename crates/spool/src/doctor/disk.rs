@@ -23,7 +23,7 @@ const SHARE_OF_FREE: u64 = 8;
 /// After this long in one direction no further frame is begun.
 const ENOUGH: Duration = Duration::from_millis(600);
 
-/// The file systems that are told apart, by the number that statfs(2) gives, and where their bytes
+/// The file systems that are known, by the number that statfs(2) gives, and where their bytes
 /// are. FUSE is whatever its program does, which most often asks another machine.
 const FILE_SYSTEMS: [(u64, &str, &str); 19] = [
     (0xef53, "ext4", "local"),
@@ -121,7 +121,9 @@ fn file_system(dir: &Path) -> Option<(String, &'static str)> {
 
 fn unreachable_directory(cause: &io::Error) -> String {
     match cause.kind() {
-        io::ErrorKind::NotFound => "there is no such directory (a spool would make it)".to_owned(),
+        io::ErrorKind::NotFound => {
+            "there is no such directory (a spool makes the last part of a path)".to_owned()
+        }
         _ => format!("it cannot be reached: {cause}"),
     }
 }
@@ -132,7 +134,7 @@ fn probe(folder: &Path, measure: bool, report: &Report<Disk>) -> Result<(), Tier
         disk.direct = Some(direct.is_ok());
         disk.direct_problem = direct.as_ref().err().map(ToString::to_string);
     });
-    // What nothing can be written to is told by the second one.
+    // What nothing can be written to is reported by the second one.
     let tier = direct.or_else(|_| open(folder, DiskIo::Auto))?;
     try_uring(folder, report);
     if measure {

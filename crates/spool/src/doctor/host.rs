@@ -15,7 +15,7 @@ pub struct Host {
     pub limit: String,
     /// What arenas of this process were promised and have not used yet.
     pub promised: u64,
-    /// The soft limit on locked memory (`RLIMIT_MEMLOCK`, `ulimit -l`); `None` is no limit.
+    /// The soft limit on locked memory (`RLIMIT_MEMLOCK`, `ulimit -l`); `None` is without a limit.
     pub locked_soft: Option<u64>,
     /// The hard limit on locked memory.
     pub locked_hard: Option<u64>,

@@ -46,14 +46,14 @@ fn sentence(pack: &Pack) -> String {
 mod tests {
     use std::borrow::Cow;
 
-    use unspool_cuda::kernels::{Image, Key, Made, Target};
+    use unspool_cuda::kernels::{Image, Key, NewImage, Target};
 
     use super::*;
 
     fn pack() -> Pack {
         let made = |target, bytes: &[u8]| {
             let image = Image::from_bytes(bytes.to_vec()).unwrap();
-            Made { key: Key::of("a text"), target, image }
+            NewImage { key: Key::of("a text"), target, image }
         };
         let code = |major| made(Target::Code(Arch::new(major, 0)), b"\x7fELF");
         let all = vec![code(8), code(9), made(Target::Ptx(Arch::new(10, 0)), b"//\0")];

@@ -1,4 +1,4 @@
-//! The files in which the system tells about itself, below a root that tests put elsewhere.
+//! The files in which the system describes itself, below a root that tests put elsewhere.
 
 use std::fs;
 use std::path::{Path, PathBuf};

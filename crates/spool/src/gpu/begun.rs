@@ -5,30 +5,30 @@ use std::thread::Builder;
 
 use unspool_cuda::Context;
 
-/// Whether the application may have enqueued work on a ticket's memory that left no mark.
+/// Whether the application may have enqueued work on a ticket's memory that left no fence.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Begun {
+pub(crate) enum InPlace {
     /// It has not.
     No,
-    /// It may have. Dropped -> `Leaving`, in a thread that nobody waits for.
+    /// It may have. Dropped -> `Leaving`, in a thread of its own.
     Yes,
     /// Everything on the device is being waited for. Done -> `No`; dropped before that, the memory
-    /// is never lent again.
+    /// is never used again.
     Leaving,
 }
 
 /// A ticket that ends later.
 pub(crate) trait Leave: Send + 'static {
     /// Everything on the device is done.
-    fn settled(&mut self);
+    fn device_is_idle(&mut self);
 }
 
 /// Drops `ticket` when everything on the device of `context` is done. Returns at once.
-pub(crate) fn drop_behind(context: Context, mut ticket: impl Leave) {
-    // Where there is no thread, the ticket is dropped as it is, and its memory is not lent again.
+pub(crate) fn drop_when_idle(context: Context, mut ticket: impl Leave) {
+    // Where there is no thread, the ticket is dropped as it is, and its memory is not used again.
     let _ = Builder::new().name("unspool-leave".to_owned()).spawn(move || {
         if context.synchronize().is_ok() {
-            ticket.settled();
+            ticket.device_is_idle();
         }
     });
 }

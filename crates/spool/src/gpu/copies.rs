@@ -1,8 +1,8 @@
 //! Copies between the application's memory and the arenas, in the caller's thread.
 //!
 //! Between an array of a GPU and a device's arena everything is enqueued on the application's own
-//! stream, and so is what it does next: no other order is needed, and nobody waits. The bytes of
-//! the arena are kept for it by the marks that are left behind.
+//! stream, and so is what it does next: no other order is needed, and the host does not wait.
+//! The bytes of the arena are kept for it by the fences that stay with them.
 
 use std::sync::Arc;
 
@@ -73,7 +73,7 @@ pub(crate) fn check_size(found: u64, bytes: u64) -> Result<(), Error> {
     Err(Error::new(ErrorKind::Invalid, message))
 }
 
-/// Copies `from` to `to` of an arena, behind what is on `stream`.
+/// Copies `from` to `to` of an arena, after what is on `stream`.
 pub(crate) fn put(
     gpu: &Gpu,
     guard: &mut WriteGuard,
@@ -90,7 +90,7 @@ pub(crate) fn put(
     } else {
         put_in_memory(gpu, guard, to, from, stream)
     };
-    // Also a copy that failed half way may have left work behind.
+    // Also a copy that failed half way may have enqueued work.
     guard.leave(stream)?;
     Ok(done?)
 }
@@ -105,7 +105,7 @@ fn put_in_memory(
     let (span, _dense) = dense(gpu, from, stream, Direction::Gather)?;
     if let Some((pinned, start)) = guard.pinned() {
         let at = start + to.offset;
-        settle_unregistered(gpu, pinned, at + to.len, stream)?;
+        wait_if_unregistered(gpu, pinned, at + to.len, stream)?;
         return pinned.copy_in(stream, at, &span, Unregistered::Pageable);
     }
     let limit = gpu.device().limit();
@@ -113,9 +113,9 @@ fn put_in_memory(
     raw::device_to_host(stream, &mut bytes[to.range()], &span, limit)
 }
 
-/// Waits for the application's work where the copy behind it is made by the driver's own way for
+/// Waits for the application's work where the copy after it is made by the driver's own way for
 /// memory that is not registered yet: that one waits as well, and without a limit.
-fn settle_unregistered(
+fn wait_if_unregistered(
     gpu: &Gpu,
     pinned: &PinnedArena,
     end: u64,
@@ -124,7 +124,7 @@ fn settle_unregistered(
     if end <= pinned.registered() { Ok(()) } else { stream.sync(gpu.device().limit()) }
 }
 
-/// Copies `from` of an arena to `to`, behind what is on `stream`.
+/// Copies `from` of an arena to `to`, after what is on `stream`.
 pub(crate) fn get(
     gpu: &Gpu,
     guard: &mut ReadGuard,
@@ -155,7 +155,7 @@ fn get_from_memory(
     let (span, _dense) = dense(gpu, to, stream, Direction::Scatter)?;
     if let Some((pinned, start)) = guard.pinned() {
         let at = start + from.offset;
-        settle_unregistered(gpu, pinned, at + from.len, stream)?;
+        wait_if_unregistered(gpu, pinned, at + from.len, stream)?;
         pinned.copy_out(stream, &span, at, Unregistered::Pageable)?;
     } else {
         let bytes = guard.bytes().unwrap_or_default();
@@ -170,7 +170,7 @@ enum Direction {
     Scatter,
 }
 
-/// Copies `part` of what a restore reads in main memory to `to`, behind what is on `stream`.
+/// Copies `part` of what a restore reads in main memory to `to`, after what is on `stream`.
 pub(crate) fn send(
     gpu: &Gpu,
     data: Option<&Data>,
@@ -183,7 +183,7 @@ pub(crate) fn send(
             if let Some((pinned, start)) = guard.pinned() {
                 let at = start + part.offset;
                 guard.order(stream)?;
-                settle_unregistered(gpu, pinned, at + part.len, stream)?;
+                wait_if_unregistered(gpu, pinned, at + part.len, stream)?;
                 return pinned.copy_out(stream, to, at, Unregistered::Pageable);
             }
             guard.bytes().unwrap_or_default()
@@ -195,7 +195,7 @@ pub(crate) fn send(
 }
 
 /// Memory with the items of `array` one after the other: its own where it is dense, else memory of
-/// ours, which is freed behind everything on the device.
+/// the spool's own, which is freed after everything on the device.
 fn dense(
     gpu: &Gpu,
     array: &DeviceArray,

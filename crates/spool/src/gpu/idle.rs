@@ -17,7 +17,7 @@ const LIMIT: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(crate) struct Idle<'a> {
     stream: &'a Stream,
-    /// Behind the work that the stream had.
+    /// Recorded after the work that the stream had.
     before: Event,
 }
 

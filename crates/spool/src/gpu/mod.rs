@@ -17,15 +17,15 @@ use unspool_tiers::Gpu as Device;
 
 use crate::error::{Error, ErrorKind};
 
-pub(crate) use begun::{Begun, Leave, drop_behind};
+pub(crate) use begun::{InPlace, Leave, drop_when_idle};
 pub(crate) use copies::{
     Data, Part, captured, check_size, check_stream, clear, download, get, load_host, part, put,
     send, staged, store, store_host, upload,
 };
 pub(crate) use idle::Idle;
 pub use on::On;
-pub(crate) use scratch::{Lent, Scratch};
-pub use unspool_cuda::{DeviceMemory, DeviceSpan, Mark, Stream, StridedLayout};
+pub(crate) use scratch::{ScratchLease, ScratchPool};
+pub use unspool_cuda::{DeviceMemory, DeviceSpan, Fence, Stream, StridedLayout};
 pub use unspool_tiers::DeviceArray;
 
 /// A GPU and what copies of arrays on it need. Clones name the same one.
@@ -36,7 +36,7 @@ pub struct Gpu {
     pub(crate) coders: Arc<GpuCodecs>,
     /// There are no kernels for its encoders, or the device does not take them.
     broken: Arc<AtomicBool>,
-    scratch: Arc<Scratch>,
+    scratch: Arc<ScratchPool>,
 }
 
 impl Gpu {
@@ -64,7 +64,7 @@ impl Gpu {
         }
     }
 
-    pub(crate) fn scratch(&self, bytes: u64, stream: &Stream) -> Result<Lent, DeviceError> {
+    pub(crate) fn scratch(&self, bytes: u64, stream: &Stream) -> Result<ScratchLease, DeviceError> {
         self.scratch.take(self, bytes, stream)
     }
 
@@ -90,12 +90,12 @@ impl Gpu {
         self.device.stream()
     }
 
-    /// A mark behind everything enqueued on `stream` so far.
+    /// A fence after everything enqueued on `stream` so far.
     ///
     /// # Errors
     /// `Device` when CUDA refuses.
-    pub fn mark(&self, stream: &Stream) -> Result<Mark, Error> {
-        Ok(self.device.mark(stream)?)
+    pub fn fence(&self, stream: &Stream) -> Result<Fence, Error> {
+        Ok(self.device.fence(stream)?)
     }
 
     /// Refuses what lies on another device.

@@ -1,7 +1,7 @@
 //! Device memory for bytes on their way, made once and used again: allocating costs more than most
 //! copies.
 
-use unspool_cuda::{DeviceError, DeviceMemory, DeviceSpan, Mark, Stream};
+use unspool_cuda::{DeviceError, DeviceMemory, DeviceSpan, Fence, Stream};
 use unspool_transfer::sync::{Mutex, lock};
 
 use super::Gpu;
@@ -10,22 +10,27 @@ use super::Gpu;
 const KEPT_BYTES: u64 = 512 << 20;
 const KEPT: usize = 8;
 
-/// Pieces that wait for their next use, behind the work of the last.
+/// Pieces that wait for their next use, after the work of the last.
 #[derive(Debug, Default)]
-pub(crate) struct Scratch(Mutex<Vec<(DeviceMemory, Mark)>>);
+pub(crate) struct ScratchPool(Mutex<Vec<(DeviceMemory, Fence)>>);
 
-/// Memory for some work on one stream. Dropped without [`Lent::done`], it is freed behind
+/// Memory for some work on one stream. Dropped without [`ScratchLease::done`], it is freed after
 /// everything on the device.
 #[derive(Debug)]
-pub(crate) struct Lent {
+pub(crate) struct ScratchLease {
     memory: DeviceMemory,
     bytes: u64,
 }
 
-impl Scratch {
+impl ScratchPool {
     /// Memory of `bytes` bytes, for work on `stream` from now on.
-    pub(crate) fn take(&self, gpu: &Gpu, bytes: u64, stream: &Stream) -> Result<Lent, DeviceError> {
-        let fits = |piece: &(DeviceMemory, Mark)| {
+    pub(crate) fn take(
+        &self,
+        gpu: &Gpu,
+        bytes: u64,
+        stream: &Stream,
+    ) -> Result<ScratchLease, DeviceError> {
+        let fits = |piece: &(DeviceMemory, Fence)| {
             let len = piece.0.span().len();
             (bytes..=bytes.saturating_mul(2).max(1 << 20)).contains(&len)
         };
@@ -34,29 +39,29 @@ impl Scratch {
             kept.iter().position(fits).map(|index| kept.remove(index))
         };
         let memory = match found {
-            Some((memory, mark)) => {
-                stream.wait_for(&mark)?;
+            Some((memory, fence)) => {
+                stream.wait_for(&fence)?;
                 memory
             }
             None => DeviceMemory::new(gpu.context(), bytes)?,
         };
-        Ok(Lent { memory, bytes })
+        Ok(ScratchLease { memory, bytes })
     }
 }
 
-impl Lent {
+impl ScratchLease {
     pub(crate) fn span(&self) -> DeviceSpan {
         let span = self.memory.span();
         span.slice(0, self.bytes).unwrap_or(span)
     }
 
-    /// The work on it is done with `mark`.
-    pub(crate) fn done(self, gpu: &Gpu, mark: Mark) {
-        let len = |piece: &(DeviceMemory, Mark)| piece.0.span().len();
+    /// The work on it is done with `fence`.
+    pub(crate) fn done(self, gpu: &Gpu, fence: Fence) {
+        let len = |piece: &(DeviceMemory, Fence)| piece.0.span().len();
         let mut gone = Vec::new();
         let mut kept = lock(&gpu.scratch.0);
         let mut bytes: u64 = kept.iter().map(len).sum::<u64>() + self.memory.span().len();
-        kept.push((self.memory, mark));
+        kept.push((self.memory, fence));
         while kept.len() > KEPT || bytes > KEPT_BYTES {
             let piece = kept.remove(0);
             bytes -= len(&piece);

@@ -13,7 +13,8 @@ use crate::coding::{Decoding, Watched, kind_of, through};
 use crate::error::{Error, ErrorKind};
 use crate::gpu::{self, Data, DeviceArray, Gpu, Stream, part, staged};
 
-/// Regions that were decoded into memory of ours, because the caller wants to see them in place.
+/// Regions that were decoded into memory of the spool's own, because the caller wants to see them
+/// in place.
 #[derive(Debug)]
 pub(crate) struct Decoded {
     values: Vec<OnceLock<Buffer>>,
@@ -30,7 +31,7 @@ impl Decoded {
         encoded.then(|| Box::new(Decoded { values: values(), codecs: codecs.to_vec() }))
     }
 
-    /// What made region `index`, where its frame does not tell and this run knows.
+    /// What made region `index`, where its frame does not say and this run knows.
     pub(super) fn codec(&self, index: usize) -> Option<Spec> {
         self.codecs.get(index).copied().flatten()
     }
@@ -42,7 +43,7 @@ impl RestoreTicket {
     /// # Panics
     /// When the checkpoint has no region `index`.
     pub(crate) fn is_encoded(&self, index: usize) -> bool {
-        self.decoded.is_some() && self.frame.head().regions[index].codec != CodecId::Raw
+        self.decoded().is_some() && self.served.frame.head().regions[index].codec != CodecId::Raw
     }
 
     /// Decodes region `index` to `to`.
@@ -50,7 +51,7 @@ impl RestoreTicket {
     /// # Errors
     /// `Corrupt` when its stream is damaged, and those of reading it.
     pub(crate) fn decode(&self, index: usize, to: &mut [u8]) -> Result<(), Error> {
-        let region = &self.frame.head().regions[index];
+        let region = &self.served.frame.head().regions[index];
         if region.codec.needs_gpu() {
             return self.decode_through(index, to);
         }
@@ -75,8 +76,8 @@ impl RestoreTicket {
 
     /// Region `index` was decoded, by the host or by what it has enqueued.
     fn count_decoded(&self, index: usize, time: Duration, by_host: bool) {
-        let region = &self.frame.head().regions[index];
-        let mut state = self.hub.state();
+        let region = &self.served.frame.head().regions[index];
+        let mut state = self.served.shared.state();
         state.counters.codecs.decoded(region.codec, time);
         if region.codec == CodecId::Twine && by_host {
             state.counters.experience.decoded(region.bytes, time);
@@ -85,20 +86,21 @@ impl RestoreTicket {
 
     /// Whose time is taken when a GPU decodes region `index`.
     fn watched(&self, index: usize) -> Option<Watched> {
-        let region = &self.frame.head().regions[index];
-        let is_timed =
-            region.codec == CodecId::Twine && self.hub.state().counters.experience.times_decoder();
+        let region = &self.served.frame.head().regions[index];
+        let is_timed = region.codec == CodecId::Twine
+            && self.served.shared.state().counters.experience.times_decoder();
         is_timed.then_some(Watched { bytes: region.bytes, is_decoder: true })
     }
 
-    /// Decodes region `index` into memory of ours.
+    /// Decodes region `index` into memory of the spool's own.
     fn decode_aside(&self, index: usize) -> Result<Buffer, Error> {
-        let mut values = staged(&self.hub.buffers, self.frame.head().regions[index].bytes)?;
+        let mut values =
+            staged(&self.served.shared.buffers, self.served.frame.head().regions[index].bytes)?;
         self.decode(index, &mut values)?;
         Ok(values)
     }
 
-    /// Lets `look` see the values of region `index`.
+    /// Shows `look` the values of region `index`.
     pub(crate) fn with_decoded(&self, index: usize, look: impl FnOnce(&[u8])) -> Result<(), Error> {
         match self.slot(index).and_then(OnceLock::get) {
             Some(values) => look(values),
@@ -118,10 +120,10 @@ impl RestoreTicket {
     }
 
     fn slot(&self, index: usize) -> Option<&OnceLock<Buffer>> {
-        self.decoded.as_ref().map(|decoded| &decoded.values[index])
+        self.decoded().map(|decoded| &decoded.values[index])
     }
 
-    /// Decodes region `index` into an array of a GPU, behind what is on `on`: on that GPU where it
+    /// Decodes region `index` into an array of a GPU, after what is on `on`: on that GPU where it
     /// can, and then the host does not wait.
     ///
     /// # Errors
@@ -133,7 +135,7 @@ impl RestoreTicket {
         to: &DeviceArray,
         on: &Stream,
     ) -> Result<(), Error> {
-        let region = self.frame.head().regions[index].clone();
+        let region = self.served.frame.head().regions[index].clone();
         gpu::check_size(to.bytes(), region.bytes)?;
         gpu::check_stream(on)?;
         if let (Some(layout), Some(coders)) = (self.on_gpu(index), gpu.coders()) {
@@ -150,10 +152,10 @@ impl RestoreTicket {
     }
 
     /// Decodes region `index`, which only a GPU can, to memory of the host: there and back over
-    /// the link, because only a GPU can. Waits for it.
+    /// the link. Waits for it.
     fn decode_through(&self, index: usize, to: &mut [u8]) -> Result<(), Error> {
-        let region = &self.frame.head().regions[index];
-        let gpu = self.hub.some_gpu();
+        let region = &self.served.frame.head().regions[index];
+        let gpu = self.served.shared.some_gpu();
         let found = gpu.as_ref().and_then(|gpu| Some((gpu, gpu.coders()?, self.on_gpu(index)?)));
         let Some((gpu, coders, layout)) = found else {
             let message = format!(
@@ -181,38 +183,39 @@ impl RestoreTicket {
         to: &DeviceArray,
     ) -> Result<DecodeStatus, DeviceError> {
         let (began, watched) = (Instant::now(), self.watched(index));
-        let region = &self.frame.head().regions[index].clone();
+        let region = &self.served.frame.head().regions[index].clone();
         let dense = to.is_dense() && to.address().is_multiple_of(layout.alignment());
         let values = if dense { None } else { Some(gpu.scratch(region.bytes, on)?) };
-        let target = values.as_ref().map_or_else(|| to.span(gpu.context()), gpu::Lent::span);
+        let target =
+            values.as_ref().map_or_else(|| to.span(gpu.context()), gpu::ScratchLease::span);
         let part = part(region);
-        let mut lent = None;
-        let stream = match &self.data {
+        let mut aside = None;
+        let stream = match self.state.data() {
             Some(Data::Arena(guard)) if let Some(span) = guard.device() => {
                 guard.order(on)?;
                 span.slice(part.offset, part.len)?
             }
             data => {
-                let aside = gpu.scratch(part.len, on)?;
-                let span = aside.span();
-                gpu::send(gpu, data.as_ref(), part, &span, on)?;
-                lent = Some(aside);
+                let lease = gpu.scratch(part.len, on)?;
+                let span = lease.span();
+                gpu::send(gpu, data, part, &span, on)?;
+                aside = Some(lease);
                 span
             }
         };
         let decode = || coders.decode(on, &stream, layout, &target);
-        let decoded = self.hub.timed(watched, (gpu, on), decode).and_then(|status| {
+        let decoded = self.served.shared.timed(watched, (gpu, on), decode).and_then(|status| {
             if let Some(values) = &values {
                 to.scatter(gpu.strided(), on, &values.span())?;
             }
             Ok(status)
         });
-        if let Some(Data::Arena(guard)) = &mut self.data {
+        if let Some(Data::Arena(guard)) = self.state.data_mut() {
             guard.leave(on)?;
         }
         let status = decoded?;
-        let mark = gpu.device().mark(on)?;
-        values.into_iter().chain(lent).for_each(|lent| lent.done(gpu, mark.clone()));
+        let fence = gpu.device().fence(on)?;
+        values.into_iter().chain(aside).for_each(|lease| lease.done(gpu, fence.clone()));
         self.count_decoded(index, began.elapsed(), false);
         Ok(status)
     }
@@ -221,10 +224,10 @@ impl RestoreTicket {
     fn follow(&self, region: &Region, gpu: &Gpu, status: DecodeStatus) -> Result<(), Error> {
         let decoding = Decoding::new(self.version(), &region.name, status);
         let limit = gpu.device().limit();
-        if self.hub.settings.check_codec {
+        if self.served.shared.settings.check_codec {
             return decoding.wait(limit);
         }
-        self.hub.decoding.follow(decoding, limit)
+        self.served.shared.decoding.follow(decoding, limit)
     }
 }
 

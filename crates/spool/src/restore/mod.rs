@@ -13,10 +13,10 @@ use unspool_cuda::{DeviceSpan, Stream};
 use unspool_transfer::{Buffer, Frame, TransferError, read_frame, staging};
 
 use crate::error::Error;
-use crate::gpu::{self, Begun, Data, DeviceArray, Leave, Part, part};
+use crate::gpu::{self, Data, DeviceArray, InPlace, Leave, Part, drop_when_idle, part};
 
 use crate::runtime::counters::Call;
-use crate::runtime::shared::{Hub, check_open};
+use crate::runtime::shared::{Shared, check_open};
 use crate::runtime::state::Answer;
 use crate::runtime::waiting::{Answered, Asked, Until};
 use crate::wait::Wait;
@@ -27,34 +27,46 @@ use decoded::Decoded;
 /// as restored.
 #[must_use = "a restore that is not finished does not count"]
 pub struct RestoreTicket {
-    pub(crate) hub: Arc<Hub>,
-    pub(crate) frame: Arc<Frame>,
-    /// `None` once the restore was reported.
-    pub(crate) data: Option<Data>,
+    served: Served,
+    state: RestoreState,
+}
+
+/// A checkpoint that the core serves to one restore: whose it is, and where.
+#[derive(Clone)]
+struct Served {
+    shared: Arc<Shared>,
+    frame: Arc<Frame>,
     request: RequestId,
     checkpoint: CheckpointId,
     place: Place,
     began: Nanos,
-    begun: Begun,
-    /// Its decoders, where a region is encoded.
-    pub(crate) decoded: Option<Box<Decoded>>,
 }
 
-/// Waits for the bytes of a checkpoint and lends them.
+/// How far a restore has come. Each state owns what it needs.
+enum RestoreState {
+    /// All regions are kept as they are, and may be read in place.
+    Plain { data: Data, used: InPlace },
+    /// Some regions are encoded.
+    Coded { data: Data, decoded: Box<Decoded> },
+    /// It was reported.
+    Over,
+}
+
+/// Waits for the bytes of a checkpoint and borrows them.
 ///
 /// # Errors
 /// As [`Spool::restore`](crate::Spool::restore).
 pub(crate) fn restore(
-    hub: &Arc<Hub>,
+    shared: &Arc<Shared>,
     version: i64,
     wait: &Wait<'_>,
 ) -> Result<RestoreTicket, Error> {
-    hub.decoding.look()?;
-    let began = hub.time_of_call();
+    shared.decoding.look()?;
+    let began = shared.time_of_call();
     let asked = Asked::Restore { version: Version(version) };
-    let mut state = hub.enter()?;
-    hub.report_deferred(&mut state)?;
-    let mut answered = hub.ask(state, asked, wait, Until::Closing)?;
+    let mut state = shared.enter()?;
+    shared.report_deferred(&mut state)?;
+    let mut answered = shared.ask(state, asked, wait, Until::Closing)?;
     if let Some(awaited) = answered.awaited.take() {
         let waited = answered.waited;
         answered.state.counters.stalled(Call::Restore, version, waited, || awaited);
@@ -65,28 +77,35 @@ pub(crate) fn restore(
     };
     let decoded = Decoded::of(frame.head(), state.frames.codecs(checkpoint));
     drop(state);
-    hub.span_of_stall(&frame, place.tier, waited);
-    let (hub, begun, data) = (Arc::clone(hub), Begun::No, None);
-    let ticket =
-        RestoreTicket { hub, frame, data, request, checkpoint, place, began, begun, decoded };
-    ticket.enter()
+    shared.span_of_stall(&frame, place.tier, waited);
+    let shared = Arc::clone(shared);
+    let served = Served { shared, frame, request, checkpoint, place, began };
+    served.enter(decoded)
 }
 
-impl RestoreTicket {
+impl Served {
+    fn version(&self) -> i64 {
+        self.frame.head().version
+    }
+
     /// Borrows or reads the bytes.
-    fn enter(mut self) -> Result<Self, Error> {
-        match self.borrow() {
-            Ok(data) => self.data = Some(data),
+    fn enter(self, decoded: Option<Box<Decoded>>) -> Result<RestoreTicket, Error> {
+        let data = match self.borrow() {
+            Ok(data) => data,
             Err(cause) => {
                 self.abort();
-                return Err(self.hub.direct_failed("restored", self.version(), cause));
+                return Err(self.shared.direct_failed("restored", self.version(), cause));
             }
-        }
-        Ok(self)
+        };
+        let state = match decoded {
+            Some(decoded) => RestoreState::Coded { data, decoded },
+            None => RestoreState::Plain { data, used: InPlace::No },
+        };
+        Ok(RestoreTicket { served: self, state })
     }
 
     fn borrow(&self) -> Result<Data, TransferError> {
-        match self.hub.arena(self.place) {
+        match self.shared.arena(self.place) {
             Some(arena) => Ok(Data::Arena(arena.read(self.checkpoint)?)),
             None => Ok(Data::Staged(self.read_store()?)),
         }
@@ -94,29 +113,80 @@ impl RestoreTicket {
 
     /// Reads the checkpoint from its store. The application waits meanwhile.
     fn read_store(&self) -> Result<Buffer, TransferError> {
-        let start = self.hub.clock.now();
-        let mut buffer = staging(&self.hub.buffers, self.frame.head().payload_bytes)?;
+        let start = self.shared.clock.now();
+        let mut buffer = staging(&self.shared.buffers, self.frame.head().payload_bytes)?;
         let mut done = self.read_payload(&mut buffer);
         if done.as_ref().is_err_and(|error| error.kind() == Failure::Io) {
             done = self.read_payload(&mut buffer);
         }
-        let took = self.hub.clock.now().since(start);
-        let kind = self.hub.kind(self.place.tier);
+        let took = self.shared.clock.now().since(start);
+        let kind = self.shared.kind(self.place.tier);
         let awaited = || format!("its direct read from the {kind} tier");
-        self.hub.state().counters.stalled(Call::Restore, self.version(), took, awaited);
-        self.hub.span_of_stall(&self.frame, self.place.tier, took);
+        self.shared.state().counters.stalled(Call::Restore, self.version(), took, awaited);
+        self.shared.span_of_stall(&self.frame, self.place.tier, took);
         done.map(|()| buffer)
     }
 
     fn read_payload(&self, payload: &mut [u8]) -> Result<(), TransferError> {
-        let (store, verify) = (self.hub.tier(self.place.tier), self.hub.settings.verify);
-        read_frame(store, self.checkpoint, &self.frame, verify, payload, &self.hub.buffers)
+        let (store, verify) = (self.shared.tier(self.place.tier), self.shared.settings.verify);
+        read_frame(store, self.checkpoint, &self.frame, verify, payload, &self.shared.buffers)
+    }
+
+    /// Reports to the core how the restore ended.
+    ///
+    /// # Errors
+    /// `Closed` when the spool was closed meanwhile.
+    fn report(&self, event: Event) -> Result<(), Error> {
+        let mut state = self.shared.state();
+        let open = check_open(&state);
+        self.shared.feed(&mut state, event);
+        state.forget_if_gone(Version(self.version()), self.checkpoint);
+        open
+    }
+
+    /// The checkpoint counts as not restored.
+    fn abort(&self) {
+        // A spool that was closed meanwhile needs no report.
+        let _ = self.report(Event::RestoreAborted { request: self.request });
+    }
+
+    /// Puts the call on the timeline.
+    fn end_span(&self, outcome: &'static str) {
+        let begin = (self.place.tier, self.began);
+        self.shared.span_of_call(Call::Restore, &self.frame, begin, outcome);
+    }
+}
+
+impl RestoreState {
+    /// The bytes of the checkpoint; `None` once the restore was reported.
+    fn data(&self) -> Option<&Data> {
+        match self {
+            RestoreState::Plain { data, .. } | RestoreState::Coded { data, .. } => Some(data),
+            RestoreState::Over => None,
+        }
+    }
+
+    fn data_mut(&mut self) -> Option<&mut Data> {
+        match self {
+            RestoreState::Plain { data, .. } | RestoreState::Coded { data, .. } => Some(data),
+            RestoreState::Over => None,
+        }
+    }
+}
+
+impl RestoreTicket {
+    /// The decoders, where a region is encoded.
+    fn decoded(&self) -> Option<&Decoded> {
+        match &self.state {
+            RestoreState::Coded { decoded, .. } => Some(decoded),
+            RestoreState::Plain { .. } | RestoreState::Over => None,
+        }
     }
 
     /// The regions and where they lie in the payload.
     #[must_use]
     pub fn head(&self) -> &Arc<Head> {
-        self.frame.head()
+        self.served.frame.head()
     }
 
     /// The bytes of region `index`.
@@ -133,7 +203,7 @@ impl RestoreTicket {
     }
 
     /// The bytes of region `index` where they are in main memory. An encoded region is decoded once
-    /// for that; `None` also when that fails, and [`read`](Self::read) then tells why.
+    /// for that; `None` also when that fails, and [`read`](Self::read) then says why.
     ///
     /// # Panics
     /// When the checkpoint has no region `index`.
@@ -142,11 +212,10 @@ impl RestoreTicket {
         if self.is_encoded(index) {
             return self.decoded_region(index);
         }
-        let range = part(&self.frame.head().regions[index]).range();
-        match &self.data {
-            Some(Data::Arena(guard)) => guard.bytes().map(|bytes| &bytes[range]),
-            Some(Data::Staged(buffer)) => Some(&buffer[range]),
-            None => None,
+        let range = part(&self.served.frame.head().regions[index]).range();
+        match self.state.data()? {
+            Data::Arena(guard) => guard.bytes().map(|bytes| &bytes[range]),
+            Data::Staged(buffer) => Some(&buffer[range]),
         }
     }
 
@@ -161,11 +230,10 @@ impl RestoreTicket {
     /// # Panics
     /// When the checkpoint has no region `index`.
     pub fn device_region(&self, index: usize) -> Result<Option<DeviceSpan>, Error> {
-        if self.decoded.is_some() {
+        let part = part(&self.served.frame.head().regions[index]);
+        let RestoreState::Plain { data: Data::Arena(guard), .. } = &self.state else {
             return Ok(None);
-        }
-        let part = part(&self.frame.head().regions[index]);
-        let Some(Data::Arena(guard)) = &self.data else { return Ok(None) };
+        };
         Ok(guard.device().map(|span| span.slice(part.offset, part.len)).transpose()?)
     }
 
@@ -192,7 +260,7 @@ impl RestoreTicket {
     /// # Panics
     /// When the checkpoint has no region `index`.
     pub fn read_into(&self, index: usize, to: &mut [u8]) -> Result<(), Error> {
-        gpu::check_size(to.len() as u64, self.frame.head().regions[index].bytes)?;
+        gpu::check_size(to.len() as u64, self.served.frame.head().regions[index].bytes)?;
         if self.is_encoded(index) {
             return self.decode(index, to);
         }
@@ -201,7 +269,7 @@ impl RestoreTicket {
 
     /// As [`read`](Self::read), for the bytes as they are stored.
     pub(crate) fn read_stored(&self, index: usize, look: impl FnOnce(&[u8])) -> Result<(), Error> {
-        self.read_part(part(&self.frame.head().regions[index]), look)
+        self.read_part(part(&self.served.frame.head().regions[index]), look)
     }
 
     /// As [`read_stored`](Self::read_stored), for its first `len` bytes, or fewer where it has not
@@ -212,20 +280,22 @@ impl RestoreTicket {
         len: u64,
         look: impl FnOnce(&[u8]),
     ) -> Result<(), Error> {
-        let part = part(&self.frame.head().regions[index]);
+        let part = part(&self.served.frame.head().regions[index]);
         self.read_part(Part { len: part.len.min(len), ..part }, look)
     }
 
     fn read_part(&self, part: Part, look: impl FnOnce(&[u8])) -> Result<(), Error> {
-        match &self.data {
-            Some(Data::Arena(guard)) => gpu::load_host(&self.hub.buffers, guard, part, look)?,
+        match self.state.data() {
+            Some(Data::Arena(guard)) => {
+                gpu::load_host(&self.served.shared.buffers, guard, part, look)?;
+            }
             Some(Data::Staged(buffer)) => look(&buffer[part.range()]),
             None => {}
         }
         Ok(())
     }
 
-    /// Copies region `index` into an array of a GPU, behind what is on `stream`. Where the region
+    /// Copies region `index` into an array of a GPU, after what is on `stream`. Where the region
     /// lies in that GPU's memory, or in main memory that is registered with it, the copy is only
     /// enqueued: the host does not wait, and work that is enqueued on `stream` later sees the data.
     ///
@@ -236,13 +306,13 @@ impl RestoreTicket {
     /// # Panics
     /// When the checkpoint has no region `index`.
     pub fn get(&mut self, index: usize, to: &DeviceArray, on: &Stream) -> Result<(), Error> {
-        let gpu = self.hub.gpu_of(to.ordinal())?;
+        let gpu = self.served.shared.gpu_of(to.ordinal())?;
         let done = if self.is_encoded(index) {
             self.get_decoded(index, &gpu, to, on)
         } else {
             self.get_stored(index, &gpu, to, on)
         };
-        self.hub.count_kernels(Call::Restore, self.version());
+        self.served.shared.count_kernels(Call::Restore, self.version());
         done
     }
 
@@ -254,8 +324,8 @@ impl RestoreTicket {
         to: &DeviceArray,
         on: &Stream,
     ) -> Result<(), Error> {
-        let part = part(&self.frame.head().regions[index]);
-        match &mut self.data {
+        let part = part(&self.served.frame.head().regions[index]);
+        match self.state.data_mut() {
             Some(Data::Arena(guard)) => gpu::get(gpu, guard, part, to, on),
             Some(Data::Staged(buffer)) => gpu::upload(gpu, &buffer[part.range()], to, on),
             None => Ok(()),
@@ -266,8 +336,8 @@ impl RestoreTicket {
     /// show it to others; `None` when it does not lie in an arena, and when a region is encoded.
     #[must_use]
     pub fn memory(&self) -> Option<Arc<dyn Any + Send + Sync>> {
-        match &self.data {
-            Some(Data::Arena(guard)) if self.decoded.is_none() => Some(guard.memory()),
+        match &self.state {
+            RestoreState::Plain { data: Data::Arena(guard), .. } => Some(guard.memory()),
             _ => None,
         }
     }
@@ -281,10 +351,11 @@ impl RestoreTicket {
     /// # Errors
     /// `Device` when CUDA refuses.
     pub fn begin(&mut self, stream: &Stream) -> Result<(), Error> {
-        self.begun = Begun::Yes;
-        match &self.data {
-            Some(Data::Arena(guard)) => Ok(guard.order(stream)?),
-            _ => Ok(()),
+        let RestoreState::Plain { data, used } = &mut self.state else { return Ok(()) };
+        *used = InPlace::Yes;
+        match data {
+            Data::Arena(guard) => Ok(guard.order(stream)?),
+            Data::Staged(_) => Ok(()),
         }
     }
 
@@ -305,17 +376,18 @@ impl RestoreTicket {
         self.leave(stream)
     }
 
-    /// Work on the memory was enqueued on `stream`: whoever gets it next comes after that.
+    /// Work on the memory was enqueued on `stream`: what uses the memory next comes after that.
     fn leave(&mut self, stream: &Stream) -> Result<(), Error> {
-        self.begun = Begun::No;
-        match &mut self.data {
-            Some(Data::Arena(guard)) => Ok(guard.leave(stream)?),
-            _ => Ok(()),
+        let RestoreState::Plain { data, used } = &mut self.state else { return Ok(()) };
+        *used = InPlace::No;
+        match data {
+            Data::Arena(guard) => Ok(guard.leave(stream)?),
+            Data::Staged(_) => Ok(()),
         }
     }
 
     pub(crate) fn version(&self) -> i64 {
-        self.frame.head().version
+        self.served.version()
     }
 
     /// The bytes were copied out: the restore counts, and the checkpoint may be discarded when
@@ -324,80 +396,48 @@ impl RestoreTicket {
     /// # Errors
     /// `Closed` when the spool was closed meanwhile; the bytes that were copied are right.
     pub fn finish(mut self) -> Result<(), Error> {
-        self.hub.check_process()?;
-        // The memory is lent no more before the core hears that it may be used again.
-        self.data = None;
-        let open = self.report(Event::Restored { request: self.request });
-        self.hub.span_of_call(Call::Restore, &self.frame, (self.place.tier, self.began), "done");
+        self.served.shared.check_process()?;
+        // The memory is given back before the core hears that it may be used again.
+        self.state = RestoreState::Over;
+        let open = self.served.report(Event::Restored { request: self.served.request });
+        self.served.end_span("done");
         open
-    }
-
-    /// Tells the core how the restore ended.
-    ///
-    /// # Errors
-    /// `Closed` when nobody listens any more.
-    fn report(&self, event: Event) -> Result<(), Error> {
-        let mut state = self.hub.state();
-        let open = check_open(&state);
-        self.hub.feed(&mut state, event);
-        state.forget_if_gone(Version(self.version()), self.checkpoint);
-        open
-    }
-
-    /// The same ticket, to be dropped later by somebody else.
-    fn leaving(&self, data: Data) -> RestoreTicket {
-        RestoreTicket {
-            hub: Arc::clone(&self.hub),
-            frame: Arc::clone(&self.frame),
-            data: Some(data),
-            request: self.request,
-            checkpoint: self.checkpoint,
-            place: self.place,
-            began: self.began,
-            begun: Begun::Leaving,
-            decoded: None,
-        }
-    }
-
-    /// The checkpoint counts as not restored.
-    fn abort(&self) {
-        // A spool that was closed meanwhile needs no report.
-        let _ = self.report(Event::RestoreAborted { request: self.request });
     }
 }
 
 impl Leave for RestoreTicket {
-    fn settled(&mut self) {
-        self.begun = Begun::No;
+    fn device_is_idle(&mut self) {
+        if let RestoreState::Plain { used, .. } = &mut self.state {
+            *used = InPlace::No;
+        }
     }
 }
 
 impl Drop for RestoreTicket {
     fn drop(&mut self) {
-        let Some(mut data) = self.data.take() else { return };
-        if self.hub.is_forked() {
-            // The locks behind it may be held for ever in this process.
-            std::mem::forget(data);
+        let state = std::mem::replace(&mut self.state, RestoreState::Over);
+        if self.served.shared.is_forked() {
+            // The locks that its end takes may be held for ever in this process.
+            std::mem::forget(state);
             return;
         }
-        if self.begun == Begun::Yes
-            && let Some(gpu) = data.gpu()
-        {
-            return gpu::drop_behind(gpu.context().clone(), self.leaving(data));
+        match state {
+            RestoreState::Over => return,
+            RestoreState::Plain { data, used: InPlace::Yes }
+                if let Some(context) = data.gpu().map(|gpu| gpu.context().clone()) =>
+            {
+                let state = RestoreState::Plain { data, used: InPlace::Leaving };
+                let ticket = RestoreTicket { served: self.served.clone(), state };
+                return drop_when_idle(context, ticket);
+            }
+            RestoreState::Plain { data: Data::Arena(mut guard), used: InPlace::Leaving } => {
+                guard.stick();
+            }
+            // The memory is given back before the core hears that it may be used again.
+            read => drop(read),
         }
-        if self.begun == Begun::Leaving
-            && let Data::Arena(guard) = &mut data
-        {
-            guard.stick();
-        }
-        drop(data);
-        self.abort();
-        self.hub.span_of_call(
-            Call::Restore,
-            &self.frame,
-            (self.place.tier, self.began),
-            "given up",
-        );
+        self.served.abort();
+        self.served.end_span("given up");
     }
 }
 

@@ -11,7 +11,7 @@ impl RestoreTicket {
     /// How a GPU decodes region `index`; `None` where only the host can, and where only the host
     /// can say what is wrong with it.
     pub(super) fn on_gpu(&self, index: usize) -> Option<GpuLayout> {
-        let region = &self.frame.head().regions[index];
+        let region = &self.served.frame.head().regions[index];
         let codec = match region.codec {
             CodecId::Raw => return None,
             CodecId::Twine => Spec::Lossless,
@@ -26,7 +26,7 @@ impl RestoreTicket {
 
     /// What made region `index`, where this run knows.
     fn known_codec(&self, index: usize) -> Option<Spec> {
-        self.decoded.as_ref()?.codec(index)
+        self.decoded()?.codec(index)
     }
 
     /// What the stream of region `index` says, which an earlier run has saved. From the arena of a

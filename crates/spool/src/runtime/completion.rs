@@ -12,13 +12,13 @@ use std::time::{Duration, Instant};
 
 use unspool_core::{CheckpointId, Event, Kept, Place, RequestId, Version};
 use unspool_cuda::{DeviceError, Poll, Punctual};
-use unspool_gpu_codec::{EncodeError, Parts};
+use unspool_gpu_codec::{EncodeError, PendingParts};
 use unspool_transfer::sync::{Condvar, Mutex, lock, thread, wait_timeout};
 
-use crate::coding::{Chain, Encoded, Encoding, Launched, Placed, not_encoded};
+use crate::coding::{Encoded, Encoding, Launched, Placed, Predecessor, not_encoded};
 use crate::error::{Error, ErrorKind};
 use crate::runtime::deferred::{self, Unsaved};
-use crate::runtime::shared::Hub;
+use crate::runtime::shared::Shared;
 use crate::runtime::state::State;
 
 /// The longest nap while there is nothing to look at.
@@ -35,7 +35,7 @@ const ASK: Duration = Duration::from_millis(100);
 const AT_ONCE: usize = 16;
 
 /// The result of an encoder on a GPU: where the checkpoint lies, or why there is none.
-pub(crate) type Outcome = Result<Placed, EncodeError>;
+pub(crate) type EncodeOutcome = Result<Placed, EncodeError>;
 
 /// A save whose call has returned while a GPU encodes it.
 #[derive(Debug)]
@@ -118,18 +118,18 @@ impl<S: Queued> Completions<S> {
 
 impl Completions {
     /// The save in `place.tier` whose room of whole units ends at `place`, if it is still pending.
-    fn before(&self, place: Place, alignment: u64) -> Option<Chain> {
+    fn before(&self, place: Place, alignment: u64) -> Option<Predecessor> {
         let queue = lock(&self.queue);
         let end = |save: &InFlight| save.place.offset + save.most.next_multiple_of(alignment);
         let is_before =
             |save: &&InFlight| save.place.tier == place.tier && end(save) == place.offset;
         let found = queue.saves.iter().rev().find(is_before)?;
-        let (behind, request) = (Arc::clone(&found.launched), found.request);
-        Some(Chain { behind, request, alignment })
+        let (end, request) = (Arc::clone(&found.launched), found.request);
+        Some(Predecessor { end, request, alignment })
     }
 
     /// Takes out the first save, if it has a result or is known to have `failed`.
-    fn next_done(&self, failed: Option<EncodeError>) -> Option<(InFlight, Outcome)> {
+    fn next_done(&self, failed: Option<EncodeError>) -> Option<(InFlight, EncodeOutcome)> {
         let mut queue = lock(&self.queue);
         let first = queue.saves.front()?;
         let result = first.encoding.try_result().or(failed.map(Err))?;
@@ -178,10 +178,10 @@ impl Completions {
     }
 }
 
-impl Hub {
+impl Shared {
     /// What the checkpoint that was just granted `place` comes behind on the GPU. `state` is the
     /// lock under which it was granted: what is pending now has not been reported.
-    pub(crate) fn chain(&self, state: &State, place: Place) -> Option<Chain> {
+    pub(crate) fn earlier_save(&self, state: &State, place: Place) -> Option<Predecessor> {
         let tier = &state.driver.core().config().tiers[usize::from(place.tier.0)];
         self.completions.before(place, tier.alignment)
     }
@@ -190,16 +190,16 @@ impl Hub {
     ///
     /// # Errors
     /// `Io` when there is no thread for it; the save is given up then.
-    pub(crate) fn take_over(
+    pub(crate) fn complete_later(
         self: &Arc<Self>,
         state: &mut State,
         save: InFlight,
     ) -> Result<(), Error> {
         let mut queue = lock(&self.completions.queue);
         if queue.thread.is_none() && !queue.is_over {
-            let (completions, hub) = (Arc::clone(&self.completions), Arc::downgrade(self));
+            let (completions, shared) = (Arc::clone(&self.completions), Arc::downgrade(self));
             let thread = thread::Builder::new().name("unspool-complete".to_owned());
-            queue.thread = thread.spawn(move || run(&completions, &hub)).ok();
+            queue.thread = thread.spawn(move || run(&completions, &shared)).ok();
         }
         let (request, version) = (save.request, Version(save.version));
         if queue.thread.is_none() {
@@ -217,7 +217,7 @@ impl Hub {
         if is_first {
             self.completions.changed.notify_all();
         }
-        self.feed(state, Event::SaveHanded { request });
+        self.feed(state, Event::SaveInFlight { request });
         if is_abandoned {
             self.feed(state, Event::Discard { version });
         }
@@ -226,13 +226,13 @@ impl Hub {
 
     /// Waits until everything that was handed over before is reported, at most for `left`: gives
     /// the versions that are not.
-    pub(crate) fn settle_all(&self, left: Duration) -> Vec<i64> {
+    pub(crate) fn drain(&self, left: Duration) -> Vec<i64> {
         self.completions.drained(left)
     }
 
     /// Ends the thread that settles, within `left`. What is still pending is given up: gives its
     /// versions.
-    pub(crate) fn end_settling(&self, left: Duration) -> Vec<i64> {
+    pub(crate) fn end_completions(&self, left: Duration) -> Vec<i64> {
         self.completions.end(left)
     }
 
@@ -248,7 +248,7 @@ impl Hub {
 
     /// Reports the first saves in the queue that have a result; `failed` is that of the first one
     /// where the device tells none.
-    fn settle(&self, mut failed: Option<EncodeError>) {
+    fn report_done(&self, mut failed: Option<EncodeError>) {
         let mut state = self.state();
         let ready = || self.completions.next_done(failed.take());
         for (save, result) in std::iter::from_fn(ready).take(AT_ONCE) {
@@ -258,9 +258,9 @@ impl Hub {
         self.completions.changed.notify_all();
     }
 
-    fn report_save(&self, state: &mut State, save: InFlight, result: Outcome) {
+    fn report_save(&self, state: &mut State, save: InFlight, result: EncodeOutcome) {
         let (request, id, version) = (save.request, save.checkpoint, save.version);
-        match settled(state, save, result) {
+        match completed(state, save, result) {
             Ok(Some(kept)) => self.feed(state, Event::Saved { request, kept: Some(kept) }),
             Ok(None) => self.give_up_save(state, request, id),
             Err(error) => {
@@ -278,11 +278,15 @@ impl Hub {
 
 /// One error for all that were not saved and not told of; each is told once.
 pub(crate) fn take_deferred(state: &mut State) -> Option<Error> {
-    deferred::told(std::mem::take(&mut state.deferred))
+    deferred::as_one_error(std::mem::take(&mut state.deferred))
 }
 
 /// Completes the entry in the arena; `None` for a save that was given up.
-fn settled(state: &mut State, save: InFlight, result: Outcome) -> Result<Option<Kept>, Error> {
+fn completed(
+    state: &mut State,
+    save: InFlight,
+    result: EncodeOutcome,
+) -> Result<Option<Kept>, Error> {
     let InFlight { encoding, encoded, checkpoint, version, is_abandoned, .. } = save;
     let done = match result {
         Ok(done) => done,
@@ -310,7 +314,7 @@ enum Look {
     /// There is no save.
     Nothing,
     /// The first save is still being encoded.
-    Pending(Parts),
+    Pending(PendingParts),
     /// It has a result.
     Done,
     /// The spool is closed.
@@ -327,7 +331,7 @@ struct Watch {
 
 impl Watch {
     /// Naps, or asks the driver when that is due: gives the failure of the device.
-    fn wait(&mut self, parts: &Parts) -> Option<EncodeError> {
+    fn wait(&mut self, parts: &PendingParts) -> Option<EncodeError> {
         let waited = self.since.get_or_insert_with(Instant::now).elapsed();
         if waited < self.asked + ASK {
             std::thread::sleep((waited / 8).clamp(NAP.0, NAP.1));
@@ -350,14 +354,14 @@ impl Drop for Ended<'_> {
 
 /// Reports saves until the spool is closed. Between two looks the thread naps without a lock, and a
 /// save that is taken over meanwhile does not wake it: those before it come first.
-fn run(completions: &Completions, hub: &Weak<Hub>) {
+fn run(completions: &Completions, shared: &Weak<Shared>) {
     let _punctual = Punctual::begin();
     let _ended = Ended(completions);
     let mut watch = Watch::default();
     loop {
         let failed = match completions.look() {
             Look::Over => return,
-            Look::Nothing if hub.strong_count() == 0 => return,
+            Look::Nothing if shared.strong_count() == 0 => return,
             Look::Nothing => continue,
             Look::Done => None,
             Look::Pending(parts) => match watch.wait(&parts) {
@@ -365,15 +369,15 @@ fn run(completions: &Completions, hub: &Weak<Hub>) {
                 failed => failed,
             },
         };
-        let Some(hub) = hub.upgrade() else { return };
-        hub.settle(failed);
+        let Some(shared) = shared.upgrade() else { return };
+        shared.report_done(failed);
         watch = Watch::default();
     }
 }
 
 /// The failure of the device under an encoder, if it has failed.
-fn failure(parts: &Parts) -> Option<EncodeError> {
-    match parts.mark().poll() {
+fn failure(parts: &PendingParts) -> Option<EncodeError> {
+    match parts.fence().poll() {
         Poll::Failed(cause) => Some(DeviceError::into(cause)),
         // Done without a result: the next look sees it, or its wait tells that there is none.
         Poll::Done => parts.wait(Duration::from_millis(1)).err(),

@@ -25,7 +25,7 @@ impl Unsaved {
 }
 
 /// One error for all of them, each cause with its versions; `None` when there are none.
-pub(crate) fn told(all: Vec<Unsaved>) -> Option<Error> {
+pub(crate) fn as_one_error(all: Vec<Unsaved>) -> Option<Error> {
     let mut causes: Vec<(String, Vec<i64>)> = Vec::new();
     for one in &all {
         let why = one.why();
@@ -35,8 +35,7 @@ pub(crate) fn told(all: Vec<Unsaved>) -> Option<Error> {
         }
     }
     let sentence = |(why, versions): &(String, Vec<i64>)| {
-        let were = if versions.len() == 1 { "was" } else { "were" };
-        format!("{} {were} not saved: {why}", names(versions))
+        format!("{} not saved: {why}", named(versions, "was", "were"))
     };
     let sentences: Vec<String> = causes.iter().map(sentence).collect();
     let unsaved = all.iter().map(|one| (one.version, one.error.kind())).collect();
@@ -60,17 +59,19 @@ pub(crate) fn given_up(versions: &[i64], timeout: Duration) -> Error {
     let message = format!(
         "{} not saved: the GPU had not encoded all checkpoints within {:.1} s, when the spool was \
          closed. Look at what it computes, or raise `timeout=`.",
-        match versions {
-            [_] => format!("{} was", names(versions)),
-            _ => format!("{} were", names(versions)),
-        },
+        named(versions, "was", "were"),
         timeout.as_secs_f64()
     );
     Error::new(ErrorKind::Timeout, message)
 }
 
+/// "Version 0 was", "Versions 0 and 1 were".
+pub(crate) fn named(versions: &[i64], one: &str, more: &str) -> String {
+    format!("{} {}", names(versions), if versions.len() == 1 { one } else { more })
+}
+
 /// "Versions 0, 1 and 2".
-fn names(versions: &[i64]) -> String {
+pub(crate) fn names(versions: &[i64]) -> String {
     let text = |all: &[i64]| all.iter().map(i64::to_string).collect::<Vec<_>>().join(", ");
     match versions {
         [] => "No version".to_owned(),
@@ -94,9 +95,9 @@ mod tests {
 
     #[test]
     fn versions_of_one_cause_share_a_sentence() {
-        assert!(told(Vec::new()).is_none());
+        assert!(as_one_error(Vec::new()).is_none());
         let all = [(0, "it fell."), (1, "it rose."), (2, "it fell."), (3, "it fell.")];
-        let error = told(all.map(|(version, why)| unsaved(version, why)).into()).unwrap();
+        let error = as_one_error(all.map(|(version, why)| unsaved(version, why)).into()).unwrap();
         assert_eq!(error.kind(), ErrorKind::Device);
         let expected = "Versions 0, 2 and 3 were not saved: it fell. Version 1 was not saved: it \
                         rose.";

@@ -1,13 +1,13 @@
 //! Carrying out what the core decides: every command becomes an action of somebody else, at once.
 
 use unspool_core::{CheckpointId, Command, Event, Failure, Place, RequestId, TierId, TransferId};
-use unspool_transfer::{Answer as Taken, Job};
+use unspool_transfer::{Job, Submitted as Taken};
 
 use crate::runtime::counters::Route;
-use crate::runtime::shared::Hub;
+use crate::runtime::shared::Shared;
 use crate::runtime::state::{Answer, Phase, State};
 
-impl Hub {
+impl Shared {
     /// Steps the core with `event`, and then with what follows from its commands at once.
     pub(crate) fn feed(&self, state: &mut State, event: Event) {
         if state.phase == Phase::Closed || state.stepping {

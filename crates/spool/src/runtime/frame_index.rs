@@ -7,18 +7,33 @@ use unspool_codec::{Achieved, Spec};
 use unspool_core::CheckpointId;
 use unspool_transfer::Frame;
 
+use crate::error::ErrorKind;
+
 /// The heads of all checkpoints that are saved or being saved.
 #[derive(Debug, Default)]
 pub(crate) struct FrameIndex {
-    entries: HashMap<CheckpointId, Entry>,
+    entries: HashMap<CheckpointId, FrameEntry>,
+    /// Versions of an earlier run that did not come back, until they are saved again.
+    unrecovered: HashMap<i64, Unrecovered>,
+    /// A file of an earlier run whose version nobody knows.
+    nameless: Option<String>,
+}
+
+/// Why a version of an earlier run did not come back.
+#[derive(Clone, Debug)]
+pub(crate) struct Unrecovered {
+    /// `Corrupt` or `Lost`.
+    pub(crate) kind: ErrorKind,
+    /// The file, and what is wrong with it: a sentence.
+    pub(crate) reason: String,
 }
 
 #[derive(Debug)]
-struct Entry {
+struct FrameEntry {
     frame: Arc<Frame>,
     /// The errors of the encoders, by region; none where nothing is encoded or nobody knows.
     achieved: Vec<Option<Achieved>>,
-    /// What made the regions whose codec the frame does not tell with its parameters; none where
+    /// What made the regions whose codec the frame does not name with its parameters; none where
     /// there are none or nobody knows.
     codecs: Vec<Option<Spec>>,
     durable: bool,
@@ -28,7 +43,9 @@ struct Entry {
 
 impl FrameIndex {
     pub(crate) fn insert(&mut self, id: CheckpointId, frame: Arc<Frame>, durable: bool) {
-        let entry = Entry { frame, achieved: Vec::new(), codecs: Vec::new(), durable, loss: None };
+        self.unrecovered.remove(&frame.head().version);
+        let entry =
+            FrameEntry { frame, achieved: Vec::new(), codecs: Vec::new(), durable, loss: None };
         let old = self.entries.insert(id, entry);
         debug_assert!(old.is_none(), "an id is given once");
     }
@@ -45,7 +62,7 @@ impl FrameIndex {
         }
     }
 
-    /// Regions of `id` are made by these codecs, which its frame does not tell.
+    /// Regions of `id` are made by these codecs, which its frame does not name.
     pub(crate) fn set_codecs(&mut self, id: CheckpointId, codecs: Vec<Option<Spec>>) {
         if let Some(entry) = self.entries.get_mut(&id) {
             entry.codecs = codecs;
@@ -70,7 +87,7 @@ impl FrameIndex {
         self.entries.get(&id).map(|entry| &entry.frame)
     }
 
-    #[cfg(test)]
+    /// How many there are.
     pub(crate) fn len(&self) -> usize {
         self.entries.len()
     }
@@ -90,6 +107,26 @@ impl FrameIndex {
         if let Some(entry) = self.entries.get_mut(&id) {
             entry.loss = Some(what);
         }
+    }
+
+    /// `version` of an earlier run did not come back.
+    pub(crate) fn set_unrecovered(&mut self, version: i64, why: Unrecovered) {
+        self.unrecovered.insert(version, why);
+    }
+
+    /// Why `version` of an earlier run did not come back, if so.
+    pub(crate) fn unrecovered(&self, version: i64) -> Option<&Unrecovered> {
+        self.unrecovered.get(&version)
+    }
+
+    /// A file of an earlier run is damaged, and nobody knows which version it had.
+    pub(crate) fn set_nameless(&mut self, file: String) {
+        self.nameless.get_or_insert(file);
+    }
+
+    /// The first such file.
+    pub(crate) fn nameless(&self) -> Option<&str> {
+        self.nameless.as_deref()
     }
 
     pub(crate) fn loss(&self, id: CheckpointId) -> Option<&str> {

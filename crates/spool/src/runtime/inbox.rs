@@ -7,43 +7,43 @@ use unspool_transfer::sync::lock;
 use unspool_transfer::{Sink, Span, TransferError};
 
 use crate::runtime::counters::Route;
-use crate::runtime::shared::Hub;
+use crate::runtime::shared::Shared;
 use crate::runtime::state::State;
 
-/// Where workers leave their reports. It does not keep the hub alive.
+/// Where workers leave their reports. It does not keep the shared alive.
 #[derive(Default)]
 pub(crate) struct Inbox {
-    hub: OnceLock<Weak<Hub>>,
+    shared: OnceLock<Weak<Shared>>,
 }
 
 impl Inbox {
-    /// From now on reports go to `hub`; nothing is reported before.
-    pub(crate) fn belongs_to(&self, hub: &Arc<Hub>) {
-        let first = self.hub.set(Arc::downgrade(hub));
-        debug_assert!(first.is_ok(), "an inbox has one hub");
+    /// From now on reports go to `shared`; nothing is reported before.
+    pub(crate) fn belongs_to(&self, shared: &Arc<Shared>) {
+        let first = self.shared.set(Arc::downgrade(shared));
+        debug_assert!(first.is_ok(), "an inbox has one shared");
     }
 
-    /// The hub; none while the spool is made and after it is gone.
-    fn hub(&self) -> Option<Arc<Hub>> {
-        self.hub.get().and_then(Weak::upgrade)
+    /// The shared; none while the spool is made and after it is gone.
+    fn shared(&self) -> Option<Arc<Shared>> {
+        self.shared.get().and_then(Weak::upgrade)
     }
 }
 
 impl Sink for Inbox {
     fn event(&self, event: Event, error: Option<TransferError>) {
-        if let Some(hub) = self.hub() {
-            hub.report(event, error);
+        if let Some(shared) = self.shared() {
+            shared.report(event, error);
         }
     }
 
     fn span(&self, span: Span) {
-        if let Some(timeline) = self.hub().as_ref().and_then(|hub| hub.timeline.as_ref()) {
+        if let Some(timeline) = self.shared().as_ref().and_then(|shared| shared.timeline.as_ref()) {
             lock(timeline).push(span);
         }
     }
 }
 
-impl Hub {
+impl Shared {
     /// Takes in what a worker reports.
     fn report(&self, event: Event, error: Option<TransferError>) {
         let mut state = self.state();

@@ -4,20 +4,30 @@ use std::fmt::Write;
 use std::time::Duration;
 
 use unspool_core::{CoreStats, Failure, Refusal, Size, TierKind, Version};
-use unspool_transfer::{Bytes, TransferError};
+use unspool_cuda::Bytes;
+use unspool_transfer::TransferError;
 
 use crate::error::{Error, ErrorKind};
+use crate::runtime::frame_index::Unrecovered;
 use crate::runtime::state::State;
 use crate::runtime::waiting::Asked;
 
 /// The error for a call that the core refused.
 pub(crate) fn refused(state: &State, asked: Asked, refusal: Refusal) -> Error {
     let name = name(asked);
+    if let (Asked::Restore { version }, Refusal::Unknown | Refusal::Discarded) = (asked, refusal)
+        && let Some(why) = state.frames.unrecovered(version.0)
+    {
+        return unrecovered(&name, why);
+    }
     match refusal {
         Refusal::Duplicate => duplicate(state, &name, asked),
         Refusal::Unknown => Error::new(
             ErrorKind::Unknown,
-            format!("{name} was never saved in this spool. `versions()` lists what is there."),
+            format!(
+                "{name} was never saved in this spool{}. `versions()` lists what is there.",
+                unless_nameless(state)
+            ),
         ),
         Refusal::Discarded => Error::new(
             ErrorKind::Discarded,
@@ -41,6 +51,20 @@ pub(crate) fn refused(state: &State, asked: Asked, refusal: Refusal) -> Error {
             flush_failed(state, version, tier, failure)
         }
     }
+}
+
+/// The error for a version of an earlier run that did not come back.
+fn unrecovered(name: &str, why: &Unrecovered) -> Error {
+    let reason = &why.reason;
+    let advice = "Save it again, or bring the file back from a copy and open the history again.";
+    Error::new(why.kind, format!("{name} cannot be restored: {reason} {advice}"))
+}
+
+/// What cannot be ruled out of a version that is unknown.
+fn unless_nameless(state: &State) -> String {
+    state.frames.nameless().map_or_else(String::new, |file| {
+        format!(", unless it is what {file} held, whose head is damaged (see `stats().notes`)")
+    })
 }
 
 /// Whom a call is about.
@@ -76,12 +100,14 @@ fn too_large(name: &str, asked: Asked, largest: u64) -> Error {
     let (bytes, largest) = (Bytes(bytes), Bytes(largest));
     let what = match most_of(asked) {
         Some(_) => format!(
-            "{name} may take up to {bytes} when it is encoded, and the largest tier holds \
-             {largest}. How much it takes is known only afterwards, so there has to be room for \
+            "{name} may take up to {bytes:#} when it is encoded, and the largest tier holds \
+             {largest:#}. How much it takes is known only afterwards, so there has to be room for \
              the most, however small it becomes. Make `host=` as large as that"
         ),
         None => {
-            format!("{name} has {bytes}, and the largest tier holds {largest}. Make `host=` larger")
+            format!(
+                "{name} has {bytes:#}, and the largest tier holds {largest:#}. Make `host=` larger"
+            )
         }
     };
     let message = format!("{what} or add a `disk=`, or save its arrays under several versions.");
@@ -100,7 +126,7 @@ fn most_of(asked: Asked) -> Option<u64> {
 fn room_for(asked: Asked) -> String {
     most_of(asked).map_or_else(String::new, |most| {
         format!(
-            " Until it is encoded, it has to have room for the most that it may take, {}.",
+            " Until it is encoded, it has to have room for the most that it may take, {:#}.",
             Bytes(most)
         )
     })
@@ -113,7 +139,7 @@ fn full(
     failure: Option<Failure>,
 ) -> String {
     let mut text = format!(
-        "There is no room for {}: the {tier} tier uses {} of {}, and nothing in it may be given \
+        "There is no room for {}: the {tier} tier uses {:#} of {}, and nothing in it may be given \
          up.",
         name.to_lowercase(),
         Bytes(used),
@@ -154,12 +180,7 @@ fn lost(state: &State, name: &str, asked: Asked, failure: Failure) -> Error {
 fn flush_failed(state: &State, version: Version, tier: TierKind, failure: Failure) -> Error {
     let kind = if failure == Failure::NoSpace { ErrorKind::Full } else { ErrorKind::Io };
     let cause = last_failure(state, tier).map_or_else(|| usage(state, tier), str::to_owned);
-    let message = format!(
-        "Version {} cannot be flushed to the {tier} tier: {cause} The version is still in a faster \
-         tier and can be restored. Free space or repair the medium, then flush again.",
-        version.0
-    );
-    Error::new(kind, message)
+    Error::new(kind, format!("Version {} cannot be flushed to the {tier} tier: {cause}", version.0))
 }
 
 /// How full a tier is, as a sentence.
@@ -167,7 +188,7 @@ fn usage(state: &State, tier: TierKind) -> String {
     let stats = state.driver.core().stats();
     let used = stats.tiers.iter().find(|counted| counted.kind == tier);
     used.map_or_else(String::new, |counted| {
-        format!("it uses {} of {}.", Bytes(counted.used), capacity_text(counted.capacity))
+        format!("it uses {:#} of {}.", Bytes(counted.used), capacity_text(counted.capacity))
     })
 }
 
@@ -222,7 +243,7 @@ fn situation(state: &State) -> String {
     let mut text = String::from("The tiers:");
     for tier in &stats.tiers {
         let (used, capacity) = (Bytes(tier.used), capacity_text(tier.capacity));
-        let _ = write!(text, " {} uses {used} of {capacity};", tier.kind);
+        let _ = write!(text, " {} uses {used:#} of {capacity};", tier.kind);
     }
     for (index, link) in stats.links.iter().enumerate() {
         let _ = write!(
@@ -268,6 +289,6 @@ fn capacity_text(capacity: u64) -> String {
     if capacity == u64::MAX {
         "what the medium holds".to_owned()
     } else {
-        Bytes(capacity).to_string()
+        format!("{:#}", Bytes(capacity))
     }
 }

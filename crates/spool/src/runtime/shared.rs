@@ -1,10 +1,10 @@
-//! The hub: the lock, what it guards, and everything that commands are carried out with.
+//! The shared: the lock, what it guards, and everything that commands are carried out with.
 //!
 //! Invariants:
-//! - Only [`Hub::feed`] steps the core, with the lock held, so decisions are in one order.
+//! - Only [`Shared::feed`] steps the core, with the lock held, so decisions are in one order.
 //! - No I/O happens and no code of the application runs while the lock is held, except that a
 //!   record of decisions is written when the settings ask for one.
-//! - Workers report through [`Inbox`]; it does not keep the hub alive.
+//! - Workers report through [`Inbox`]; it does not keep the shared alive.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use std::time::Duration;
 use unspool_core::{Place, TierId, TierKind};
 use unspool_cuda::kernels::take_waited;
 use unspool_tiers::{AnyTier, Arena, Disk, Tier};
-use unspool_transfer::sync::{Mutex, MutexGuard, lock};
+use unspool_transfer::sync::{Condvar, Mutex, MutexGuard, lock};
 use unspool_transfer::{Clock, Engine, Options, Pool, SystemClock, TransferError};
 
 use crate::coding::Decodings;
@@ -31,7 +31,7 @@ use crate::runtime::timeline::Timeline;
 use crate::settings::Settings;
 use crate::time::nanos;
 
-pub(crate) struct Hub {
+pub(crate) struct Shared {
     pub(crate) settings: Settings,
     pub(crate) tiers: Vec<AnyTier>,
     /// What each of them is.
@@ -58,28 +58,32 @@ pub(crate) struct Hub {
     /// Restores that a GPU still decodes.
     pub(crate) decoding: Decodings,
     state: Mutex<State>,
+    /// A close has ended, well or not.
+    pub(crate) closing_ended: Condvar,
+    /// Every sync that runs holds one.
+    pub(crate) syncs: Arc<()>,
     /// The process that opened the spool.
     process: u32,
 }
 
-/// What a hub is made of besides its settings.
-pub(crate) struct Parts {
+/// What a shared is made of besides its settings.
+pub(crate) struct SharedParts {
     pub(crate) stack: Stack,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) process: u32,
 }
 
-impl Hub {
-    pub(crate) fn open(settings: Settings) -> Result<Arc<Hub>, Error> {
+impl Shared {
+    pub(crate) fn open(settings: Settings) -> Result<Arc<Shared>, Error> {
         stack::check(&settings)?;
         let stack = stack::build(&settings)?;
         let clock = Arc::new(SystemClock::default());
-        Hub::start(settings, Parts { stack, clock, process: std::process::id() })
+        Shared::start(settings, SharedParts { stack, clock, process: std::process::id() })
     }
 
-    /// A hub made of these parts.
-    pub(crate) fn start(settings: Settings, parts: Parts) -> Result<Arc<Hub>, Error> {
-        let Parts { stack: Stack { tiers, disk, gpu, order }, clock, process } = parts;
+    /// A shared made of these parts.
+    pub(crate) fn start(settings: Settings, parts: SharedParts) -> Result<Arc<Shared>, Error> {
+        let SharedParts { stack: Stack { tiers, disk, gpu, order }, clock, process } = parts;
         let config = stack::config(&settings, &tiers, gpu.is_some());
         let links = config.links.len();
         let driver = Driver::new(config, settings.record.as_deref())?;
@@ -92,7 +96,7 @@ impl Hub {
         };
         let engine = Engine::start(tiers.clone(), options, inbox.clone())
             .map_err(|cause| Error::new(ErrorKind::Io, cause.to_string()).caused_by(cause))?;
-        let hub = Arc::new(Hub {
+        let shared = Arc::new(Shared {
             timeline: settings.trace.then(|| Mutex::new(Timeline::new(settings.trace_spans))),
             application: "application".into(),
             settings,
@@ -109,10 +113,12 @@ impl Hub {
             completions: Arc::default(),
             decoding: Decodings::default(),
             state: Mutex::new(State::new(driver, links)),
+            closing_ended: Condvar::new(),
+            syncs: Arc::default(),
             process,
         });
-        inbox.belongs_to(&hub);
-        Ok(hub)
+        inbox.belongs_to(&shared);
+        Ok(shared)
     }
 
     /// The state, for a call of the application.
@@ -129,6 +135,11 @@ impl Hub {
     /// The state, whatever its phase. The caller has checked the process.
     pub(crate) fn state(&self) -> MutexGuard<'_, State> {
         lock(&self.state)
+    }
+
+    /// Whether a sync of a store runs, which may take as long as the medium likes.
+    pub(crate) fn is_syncing(&self) -> bool {
+        Arc::strong_count(&self.syncs) > 1
     }
 
     pub(crate) fn is_forked(&self) -> bool {
@@ -220,15 +231,24 @@ fn durable_tiers(tiers: &[AnyTier]) -> Vec<TierId> {
 
 /// Refuses calls on a spool that is closed or broken.
 pub(crate) fn check_open(state: &State) -> Result<(), Error> {
-    if state.stepping {
-        let message = "The spool stopped because of a fault in Unspool itself: its core panicked \
-                       earlier. Report it with the text of that panic, and open a new spool.";
-        return Err(Error::new(ErrorKind::Closed, message));
-    }
-    if state.phase == Phase::Open {
+    check_intact(state)?;
+    let message = match state.phase {
+        Phase::Open => return Ok(()),
+        Phase::Closing { .. } => {
+            "The spool is being closed by another call. Move this call before `close()`."
+        }
+        Phase::Closed => "The spool is closed. Open a new one, or move this call before `close()`.",
+    };
+    Err(Error::new(ErrorKind::Closed, message))
+}
+
+/// Refuses calls on a spool that is broken.
+pub(crate) fn check_intact(state: &State) -> Result<(), Error> {
+    if !state.stepping {
         return Ok(());
     }
-    let message = "The spool is closed. Open a new one, or move this call before `close()`.";
+    let message = "The spool stopped because of a fault in Unspool itself: its core panicked \
+                   earlier. Report it with the text of that panic, and open a new spool.";
     Err(Error::new(ErrorKind::Closed, message))
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use unspool_core::{Config, LinkConfig, MAX_TIERS, Nanos, TierConfig, TierKind};
 use unspool_cuda::{DeviceArenaOptions, PinnedOptions};
-use unspool_tiers::{AnyTier, Arena, Disk, DiskOptions, TierError};
+use unspool_tiers::{AnyTier, Arena, Disk, DiskMode, DiskOptions, TierError};
 
 use crate::error::{Error, ErrorKind};
 use crate::gpu::{Gpu, On};
@@ -53,11 +53,39 @@ pub(crate) fn check(settings: &Settings) -> Result<(), Error> {
     if capacity.is_some_and(|bytes| bytes < 2 * DISK_ALIGNMENT) {
         return Err(too_small("disk capacity", capacity.unwrap_or(0), 2 * DISK_ALIGNMENT));
     }
+    check_permissions(settings)?;
     settings.codec.check()?;
     if settings.disk.as_ref().is_some_and(|disk| disk.durable) {
         settings.codec.check_durable()?;
     }
     check_workers(settings)
+}
+
+fn check_permissions(settings: &Settings) -> Result<(), Error> {
+    let permissions = settings.disk.as_ref().map_or(0o600, |disk| disk.permissions);
+    if permissions & !0o777 == 0 && permissions & 0o600 == 0o600 {
+        return Ok(());
+    }
+    let message = format!(
+        "`permissions=` is {permissions:#o}: give those of a file (at most 0o777) that its owner \
+         can read and write, such as 0o640."
+    );
+    Err(invalid(message))
+}
+
+/// Refuses what would change a history that was opened for reading.
+pub(crate) fn check_writable(settings: &Settings, version: i64, doing: &str) -> Result<(), Error> {
+    match &settings.disk {
+        Some(DiskSettings { mode: DiskMode::ReadOnly, path, .. }) => {
+            let message = format!(
+                "Version {version} cannot be {doing}: the history in {} was opened for reading. \
+                 Open it for writing, or another one.",
+                path.display()
+            );
+            Err(Error::new(ErrorKind::ReadOnly, message))
+        }
+        _ => Ok(()),
+    }
 }
 
 fn check_workers(settings: &Settings) -> Result<(), Error> {
@@ -131,6 +159,7 @@ fn arena(
 fn open_disk(settings: &DiskSettings) -> Result<Arc<Disk>, Error> {
     let mut options = DiskOptions::new(&settings.path);
     (options.capacity, options.durable) = (settings.capacity, settings.durable);
+    (options.mode, options.permissions) = (settings.mode, settings.permissions);
     Ok(Arc::new(Disk::open(options).map_err(unmade)?))
 }
 

@@ -7,7 +7,7 @@ use unspool_core::{
     CheckpointId, Command, Event, Nanos, Place, Refusal, RequestId, TransferId, Version,
 };
 use unspool_transfer::Frame;
-use unspool_transfer::sync::Condvar;
+use unspool_transfer::sync::{Condvar, thread};
 
 use crate::coding::{Sealed, codings};
 use crate::runtime::counters::{Counters, Route};
@@ -34,8 +34,12 @@ pub(crate) enum Answer {
 pub(crate) enum Phase {
     /// Calls are taken. `close` -> `Closing`.
     Open,
-    /// New calls are refused; what is in the background goes on. Drained -> `Closed`.
-    Closing,
+    /// New calls are refused; what is in the background goes on. Written -> `Closed`; what cannot
+    /// be written is kept -> `Open`.
+    Closing {
+        /// The thread that closes the spool.
+        by: thread::ThreadId,
+    },
     /// Nothing is decided any more: reports of the last workers are dropped.
     Closed,
 }
@@ -63,11 +67,11 @@ pub(crate) struct State {
     /// An empty vector with room, for the commands of the next step.
     pub(crate) commands: Vec<Command>,
     next_request: u64,
-    slots: Vec<Slot>,
+    slots: Vec<WaitingCall>,
 }
 
 /// A call that waits for its answer.
-struct Slot {
+struct WaitingCall {
     request: RequestId,
     answer: Option<Answer>,
     /// Wakes the thread that waits, if it sleeps.
@@ -98,7 +102,7 @@ impl State {
     pub(crate) fn open_request(&mut self) -> RequestId {
         let request = RequestId(self.next_request);
         self.next_request += 1;
-        self.slots.push(Slot { request, answer: None, sleeper: None });
+        self.slots.push(WaitingCall { request, answer: None, sleeper: None });
         request
     }
 

@@ -13,7 +13,7 @@ use unspool_transfer::sync::lock;
 use unspool_transfer::{Frame, Span};
 
 use crate::runtime::counters::Call;
-use crate::runtime::shared::Hub;
+use crate::runtime::shared::Shared;
 
 /// The first spans of a run, up to a limit.
 #[derive(Debug)]
@@ -29,7 +29,8 @@ impl Timeline {
     }
 
     pub(crate) fn push(&mut self, span: Span) {
-        if self.spans.len() < self.limit {
+        // Without memory a span is counted only: a trace is not worth the end of the process.
+        if self.spans.len() < self.limit && self.spans.try_reserve(1).is_ok() {
             self.spans.push(span);
         } else {
             self.dropped += 1;
@@ -40,13 +41,16 @@ impl Timeline {
         self.dropped
     }
 
-    /// A copy to be written without a lock held.
-    pub(crate) fn spans(&self) -> Vec<Span> {
-        self.spans.clone()
+    /// A copy to be written without a lock held; `None` without memory for it.
+    pub(crate) fn spans(&self) -> Option<Vec<Span>> {
+        let mut spans = Vec::new();
+        spans.try_reserve_exact(self.spans.len()).ok()?;
+        spans.extend_from_slice(&self.spans);
+        Some(spans)
     }
 }
 
-impl Hub {
+impl Shared {
     /// When a call began; only looked at for the timeline.
     pub(crate) fn time_of_call(&self) -> Nanos {
         if self.timeline.is_some() { self.clock.now() } else { Nanos(0) }
@@ -105,7 +109,7 @@ fn thread_number() -> u32 {
 }
 
 /// A lane and a worker: one row of the timeline.
-type Row = (Arc<str>, u32);
+type TimelineRow = (Arc<str>, u32);
 
 /// Writes `spans` as a Chrome trace. Times are microseconds since the spool was opened.
 pub(crate) fn write_chrome(out: &mut dyn Write, spans: &[Span], dropped: u64) -> io::Result<()> {
@@ -126,9 +130,9 @@ pub(crate) fn write_chrome(out: &mut dyn Write, spans: &[Span], dropped: u64) ->
 }
 
 /// Every row with its number, the application's first.
-fn rows(spans: &[Span]) -> BTreeMap<Row, usize> {
+fn rows(spans: &[Span]) -> BTreeMap<TimelineRow, usize> {
     let key = |span: &Span| (Arc::clone(&span.lane), span.worker);
-    let mut rows: BTreeMap<Row, usize> = spans.iter().map(|span| (key(span), 0)).collect();
+    let mut rows: BTreeMap<TimelineRow, usize> = spans.iter().map(|span| (key(span), 0)).collect();
     rows.values_mut().zip(1..).for_each(|(tid, number)| *tid = number);
     rows
 }
@@ -202,7 +206,7 @@ mod tests {
     fn spans_beyond_the_limit_are_counted_and_dropped() {
         let mut timeline = Timeline::new(2);
         (0..5).for_each(|i| timeline.push(span("a", i, i + 1)));
-        assert_eq!((timeline.spans().len(), timeline.dropped()), (2, 3));
+        assert_eq!((timeline.spans().map(|spans| spans.len()), timeline.dropped()), (Some(2), 3));
     }
 
     #[test]

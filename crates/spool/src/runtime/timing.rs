@@ -4,14 +4,14 @@ use std::time::Instant;
 
 use unspool_cuda::Event;
 
-use super::shared::Hub;
+use super::shared::Shared;
 use crate::coding::{Reading, Watched};
 use crate::gpu::{Gpu, Stream};
 
 /// The most readings that are under way; further ones are not taken.
 const MOST: usize = 16;
 
-impl Hub {
+impl Shared {
     /// Does `work`, which enqueues a codec on `stream`, and takes its time if that is wanted.
     pub(crate) fn timed<T, E>(
         &self,

@@ -9,13 +9,13 @@ use unspool_transfer::sync::{Condvar, MutexGuard, wait_timeout};
 use crate::error::Error;
 use crate::gpu::Idle;
 use crate::runtime::reasons;
-use crate::runtime::shared::{Hub, check_open};
+use crate::runtime::shared::{Shared, check_open};
 use crate::runtime::state::{Answer, State};
 use crate::time::nanos;
 use crate::wait::Wait;
 
 /// The longest that a waiting thread sleeps before it asks whether it was interrupted.
-const POLL: Duration = Duration::from_millis(50);
+pub(crate) const POLL: Duration = Duration::from_millis(50);
 
 /// What a call wants of the core.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -69,14 +69,14 @@ pub(crate) enum Offered {
 
 /// One wait: for what, for how long.
 struct Waiting<'a, 'w> {
-    hub: &'a Hub,
+    shared: &'a Shared,
     request: RequestId,
     wait: &'w Wait<'w>,
     until: Until,
 }
 
-impl Hub {
-    /// Puts a call to the core and waits for its answer. `state` is the lock of this hub.
+impl Shared {
+    /// Puts a call to the core and waits for its answer. `state` is the lock of this shared.
     ///
     /// # Errors
     /// The core's refusal as an error, `Timeout`, `Interrupted`, `Closed`.
@@ -124,7 +124,7 @@ impl Hub {
         let what = reasons::awaited(&state, asked);
         let start = self.clock.now();
         let idle = wait.stream.and_then(Idle::begin);
-        let waiting = Waiting { hub: self, request, wait, until };
+        let waiting = Waiting { shared: self, request, wait, until };
         let (mut state, answer) = waiting.run(state, &what)?;
         let mut waited = self.clock.now().since(start);
         if let Some(idle) = idle {
@@ -158,30 +158,30 @@ impl<'a> Waiting<'a, '_> {
         mut state: MutexGuard<'a, State>,
         what: &str,
     ) -> Result<(MutexGuard<'a, State>, Answer), Error> {
-        let timeout = self.wait.timeout.unwrap_or(self.hub.settings.timeout);
-        let deadline = self.hub.clock.now().plus(nanos(timeout));
+        let timeout = self.wait.timeout.unwrap_or(self.shared.settings.timeout);
+        let deadline = self.shared.clock.now().plus(nanos(timeout));
         let sleeper = Arc::new(Condvar::new());
         state.sleep(self.request, Arc::clone(&sleeper));
         loop {
             if let Some(answer) = state.take_answer(self.request) {
                 return Ok((state, answer));
             }
-            let left = deadline.since(self.hub.clock.now());
+            let left = deadline.since(self.shared.clock.now());
             if let Err(error) =
                 self.may_wait(&state, left, || reasons::timed_out(&state, what, timeout))
             {
-                self.hub.give_up(&mut state, self.request);
+                self.shared.give_up(&mut state, self.request);
                 return Err(error);
             }
-            state = wait_timeout(&sleeper, state, self.hub.clock.nap(left).min(POLL));
+            state = wait_timeout(&sleeper, state, self.shared.clock.nap(left).min(POLL));
             if state.has_answer(self.request) {
                 continue;
             }
             drop(state);
             let interrupted = self.is_interrupted();
-            state = self.hub.state();
+            state = self.shared.state();
             if interrupted && !state.has_answer(self.request) {
-                self.hub.give_up(&mut state, self.request);
+                self.shared.give_up(&mut state, self.request);
                 return Err(reasons::interrupted(what));
             }
         }
@@ -202,13 +202,13 @@ impl<'a> Waiting<'a, '_> {
 
     /// Asks the caller, with no lock held. Should his code panic, the call is given up.
     fn is_interrupted(&self) -> bool {
-        struct OnPanic<'a>(&'a Hub, RequestId);
+        struct OnPanic<'a>(&'a Shared, RequestId);
         impl Drop for OnPanic<'_> {
             fn drop(&mut self) {
                 self.0.give_up(&mut self.0.state(), self.1);
             }
         }
-        let on_panic = OnPanic(self.hub, self.request);
+        let on_panic = OnPanic(self.shared, self.request);
         let interrupted = (self.wait.interrupted)();
         std::mem::forget(on_panic);
         interrupted

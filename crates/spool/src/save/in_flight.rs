@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use super::SaveTicket;
-use crate::coding::{Chain, Room};
+use super::state::{Grant, Granted, SaveState};
+use crate::coding::{Encoded, Encoding, Predecessor};
 use crate::error::Error;
 use crate::runtime::completion::InFlight;
-use crate::runtime::counters::Call;
-use crate::runtime::shared::{Hub, check_open};
+use crate::runtime::shared::{Shared, check_open};
 use crate::runtime::state::State;
 
 impl SaveTicket {
@@ -15,25 +15,34 @@ impl SaveTicket {
     ///
     /// # Errors
     /// `Closed`, and `Io` when there is no thread; nothing was saved then.
-    pub(crate) fn hand_over(&mut self, is_abandoned: bool) -> Result<(), Error> {
-        let Some(save) = self.in_flight(is_abandoned) else { return Ok(()) };
-        hand_over_all(&Arc::clone(&self.hub), vec![save])?;
-        self.end_span(if is_abandoned { "given up" } else { "done" });
-        Ok(())
+    pub(super) fn leave_to_completion(&mut self, is_abandoned: bool) -> Result<(), Error> {
+        let Some((encoding, encoded)) = self.take_in_flight() else { return Ok(()) };
+        self.grant.leave_to_completion(encoding, encoded, is_abandoned)
     }
 
-    /// Takes out the encoder that is under way, if there is one.
-    pub(super) fn in_flight(&mut self, is_abandoned: bool) -> Option<InFlight> {
-        let encoding = match self.room.take()? {
-            Room::Encoding(encoding) => encoding,
+    /// Takes out the encoder that is under way, if there is one: the ticket is over.
+    fn take_in_flight(&mut self) -> Option<(Encoding, Box<Encoded>)> {
+        match std::mem::replace(&mut self.state, SaveState::Over) {
+            SaveState::InFlight { encoding, encoded } => Some((encoding, encoded)),
             other => {
-                self.room = Some(other);
-                return None;
+                self.state = other;
+                None
             }
-        };
-        Some(InFlight {
+        }
+    }
+
+    /// Takes it out as the completion thread wants it.
+    pub(super) fn in_flight(&mut self) -> Option<InFlight> {
+        let (encoding, encoded) = self.take_in_flight()?;
+        Some(self.grant.in_flight(encoding, encoded, false))
+    }
+}
+
+impl Grant {
+    fn in_flight(&self, encoding: Encoding, encoded: Box<Encoded>, is_abandoned: bool) -> InFlight {
+        InFlight {
             encoding,
-            encoded: self.encoded.take()?,
+            encoded,
             launched: Arc::clone(&self.launched),
             request: self.request,
             checkpoint: self.checkpoint,
@@ -41,44 +50,63 @@ impl SaveTicket {
             most: self.frame.head().payload_bytes,
             version: self.version(),
             is_abandoned,
-        })
-    }
-
-    /// Where its encoder may place it after that of a save whose room ends where its own begins,
-    /// and which is not reported yet. `state` is the lock under which its room was granted.
-    pub(super) fn chain_to<'a>(
-        &mut self,
-        state: &State,
-        mut earlier: impl Iterator<Item = &'a SaveTicket>,
-    ) {
-        let tier = &state.driver.core().config().tiers[usize::from(self.place.tier.0)];
-        let is_before = |other: &&SaveTicket| {
-            let most = other.frame.head().payload_bytes.next_multiple_of(tier.alignment);
-            other.place.tier == self.place.tier && other.place.offset + most == self.place.offset
-        };
-        if let Some(before) = earlier.find(is_before).filter(|_| self.encoded.is_some()) {
-            let behind = Arc::clone(&before.launched);
-            let (request, alignment) = (before.request, tier.alignment);
-            self.chain = Some(Chain { behind, request, alignment });
         }
     }
 
-    /// Puts the call on the timeline.
-    pub(super) fn end_span(&self, outcome: &'static str) {
-        self.hub.span_of_call(Call::Save, &self.frame, (self.place.tier, self.began), outcome);
+    /// Leaves an encoder that is under way to the completion thread.
+    ///
+    /// # Errors
+    /// As [`SaveTicket::leave_to_completion`].
+    pub(super) fn leave_to_completion(
+        &self,
+        encoding: Encoding,
+        encoded: Box<Encoded>,
+        is_abandoned: bool,
+    ) -> Result<(), Error> {
+        let save = self.in_flight(encoding, encoded, is_abandoned);
+        leave_all_to_completion(&self.shared, vec![save])?;
+        self.end_span(if is_abandoned { "given up" } else { "done" });
+        Ok(())
+    }
+}
+
+impl Granted {
+    /// Lets its encoder place it after that of a save whose room ends where its own begins, and
+    /// which is not reported yet. `state` is the lock under which its room was granted.
+    pub(super) fn follow_one_of<'a>(
+        &mut self,
+        state: &State,
+        mut earlier: impl Iterator<Item = &'a Granted>,
+    ) {
+        let Some((_, after)) = &mut self.coded else { return };
+        let place = self.grant.place;
+        let tier = &state.driver.core().config().tiers[usize::from(place.tier.0)];
+        let is_before = |other: &&Granted| {
+            let other = &other.grant;
+            let most = other.frame.head().payload_bytes.next_multiple_of(tier.alignment);
+            other.place.tier == place.tier && other.place.offset + most == place.offset
+        };
+        if let Some(before) = earlier.find(is_before) {
+            let end = Arc::clone(&before.grant.launched);
+            let (request, alignment) = (before.grant.request, tier.alignment);
+            *after = Some(Predecessor { end, request, alignment });
+        }
     }
 }
 
 /// Leaves saves to the completion thread, all under one lock.
 ///
 /// # Errors
-/// As [`SaveTicket::hand_over`]; none of them was saved then.
-pub(super) fn hand_over_all(hub: &Arc<Hub>, saves: Vec<InFlight>) -> Result<(), Error> {
-    let mut state = hub.state();
+/// As [`SaveTicket::leave_to_completion`]; none of them was saved then.
+pub(super) fn leave_all_to_completion(
+    shared: &Arc<Shared>,
+    saves: Vec<InFlight>,
+) -> Result<(), Error> {
+    let mut state = shared.state();
     if let Err(closed) = check_open(&state) {
         drop(state);
         saves.into_iter().for_each(|save| save.encoding.forget());
         return Err(closed);
     }
-    saves.into_iter().try_for_each(|save| hub.take_over(&mut state, save))
+    saves.into_iter().try_for_each(|save| shared.complete_later(&mut state, save))
 }

@@ -2,21 +2,23 @@
 //! a single launch encodes all of them, straight into the arena where it is that GPU's, else into
 //! memory aside from where the exact bytes are copied.
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use unspool_codec::Spec;
-use unspool_cuda::{DeviceError, Mark, Stream, copy as raw};
+use unspool_cuda::{DeviceError, Fence, Stream, copy as raw};
 use unspool_gpu_codec::{After, CheckpointResult, Request};
 use unspool_tiers::WriteGuard;
 
 use super::SaveTicket;
+use super::state::SaveState;
 use crate::coding::{
-    Chain, Encoded, Encoding, Given, Member, Planned, Room, Source, Sources, check, check_formats,
-    gather, through, values,
+    Encoded, Encoding, Given, Member, Planned, Predecessor, Room, Source, Sources, check,
+    check_formats, gather, through, values,
 };
 use crate::error::Error;
 use crate::gpu::{self, Gpu};
-use crate::runtime::shared::Hub;
+use crate::runtime::shared::Shared;
 
 impl SaveTicket {
     /// Takes arrays of a GPU into an encoded checkpoint. They may be changed by what is enqueued on
@@ -26,15 +28,16 @@ impl SaveTicket {
     /// As [`SaveTicket::put`].
     pub(crate) fn put_encoded(&mut self, gpu: &Gpu, arrays: &[Given<'_>]) -> Result<(), Error> {
         for (index, array, stream) in arrays {
-            gpu::check_size(array.bytes(), self.frame.head().regions[*index].bytes)?;
+            gpu::check_size(array.bytes(), self.grant.frame.head().regions[*index].bytes)?;
             gpu::check_stream(stream)?;
         }
-        let Some(encoded) = &mut self.encoded else { return Ok(()) };
-        check_formats(gpu, encoded.plan())?;
-        encoded.gpu = Some(gpu.clone());
-        if encoded.is_launched {
+        let SaveState::Coded { encoded, .. } = &mut self.state else {
             // Nothing is left to give but arrays without bytes.
-            return arrays.iter().try_for_each(|(index, ..)| encoded.memory(*index).map(drop));
+            return arrays.iter().try_for_each(|(index, ..)| self.check_nothing_is_missing(*index));
+        };
+        check_formats(gpu, encoded.plan())?;
+        if encoded.is_made() {
+            return arrays.iter().try_for_each(|(index, ..)| encoded.check_nothing(*index));
         }
         if gpu.coders().is_none() || !encoded.may_launch() {
             return self.download_all(gpu, arrays);
@@ -45,7 +48,7 @@ impl SaveTicket {
             if is_last {
                 encoded.give(gpu, index, (array, stream))?;
             } else {
-                encoded.sources.put(index, gather(gpu, array, stream)?);
+                encoded.gather(gpu, index, gather(gpu, array, stream)?);
             }
         }
         if !is_last {
@@ -53,13 +56,13 @@ impl SaveTicket {
         }
         let Some((_, _, stream)) = arrays.last() else { return Ok(()) };
         for (_, _, other) in arrays.iter().filter(|(_, _, s)| s.handle() != stream.handle()) {
-            let ready = gpu.mark(other)?;
+            let ready = gpu.fence(other)?;
             stream.wait_for(&ready)?;
         }
         match self.launch(gpu, stream) {
-            Ok(mark) => {
+            Ok(fence) => {
                 let mut others = arrays.iter().filter(|(_, _, s)| s.handle() != stream.handle());
-                others.try_for_each(|(_, _, other)| other.wait_for(&mark))?;
+                others.try_for_each(|(_, _, other)| other.wait_for(&fence))?;
                 Ok(())
             }
             Err(Refused::Final(error)) => Err(error),
@@ -73,29 +76,27 @@ impl SaveTicket {
     /// # Errors
     /// `Device` when CUDA refuses.
     pub(crate) fn launch_rest(&mut self) -> Result<(), Error> {
-        let Some(encoded) = &mut self.encoded else { return Ok(()) };
-        if encoded.is_launched {
-            return Ok(());
-        }
-        if encoded.sources.is_empty() {
+        let SaveState::Coded { encoded, .. } = &mut self.state else { return Ok(()) };
+        let gpu = match encoded.gathered() {
+            Some((gpu, _)) => Some(gpu.clone()),
             // The host could not do it.
-            let is_for_gpu = encoded.plan().needs_gpu() && encoded.may_launch();
-            encoded.gpu = self.hub.some_gpu().filter(|gpu| is_for_gpu && gpu.coders().is_some());
-        }
-        let Some(gpu) = encoded.gpu.clone() else {
-            return Ok(());
+            None if encoded.may_launch() && encoded.plan().needs_gpu() => {
+                self.grant.shared.some_gpu().filter(|gpu| gpu.coders().is_some())
+            }
+            None => None,
         };
+        let Some(gpu) = gpu else { return Ok(()) };
         check_formats(&gpu, encoded.plan())?;
         let stream = gpu.stream();
         for index in 0..encoded.regions() {
-            if encoded.sources.has(index) || encoded.bytes_of(index) == 0 {
+            if encoded.has(index) || encoded.bytes_of(index) == 0 {
                 continue;
             }
-            let lent = gpu.scratch(encoded.bytes_of(index), stream)?;
+            let lease = gpu.scratch(encoded.bytes_of(index), stream)?;
             let bytes = encoded.memory(index)?;
-            raw::host_to_device(stream, &lent.span(), bytes, gpu.device().limit())?;
-            let ready = gpu.mark(stream)?;
-            encoded.sources.put(index, Source::copied(lent, ready));
+            raw::host_to_device(stream, &lease.span(), bytes, gpu.device().limit())?;
+            let ready = gpu.fence(stream)?;
+            encoded.gather(&gpu, index, Source::copied(lease, ready));
         }
         match self.launch(&gpu, stream) {
             Ok(_) => Ok(()),
@@ -105,96 +106,105 @@ impl SaveTicket {
     }
 
     /// Enqueues the encoder of all regions on `stream`.
-    fn launch(&mut self, gpu: &Gpu, stream: &Stream) -> Result<Mark, Refused> {
+    fn launch(&mut self, gpu: &Gpu, stream: &Stream) -> Result<Fence, Refused> {
         let began = Instant::now();
-        let (Some(encoded), Some(room)) = (&mut self.encoded, self.room.take()) else {
+        let state = std::mem::replace(&mut self.state, SaveState::Over);
+        let SaveState::Coded { room, mut encoded, after } = state else {
+            self.state = state;
             return Err(Refused::Launch);
         };
-        let sources = std::mem::take(&mut encoded.sources);
+        let (_, sources) = encoded.take_gathered().unwrap_or((gpu.clone(), Sources::default()));
+        let shared = Arc::clone(&self.grant.shared);
         let launched = match room {
             Room::Arena(guard) if guard.device().is_some() => {
-                let chain = self.chain.take();
-                into_arena(
-                    &self.hub,
-                    encoded,
-                    (gpu, stream),
-                    (guard, self.place.offset),
-                    &sources,
-                    chain,
-                )
+                let to = (guard, self.grant.place.offset);
+                into_arena(&shared, &encoded, (gpu, stream), to, &sources, after.as_ref())
             }
-            room => aside(&self.hub, encoded, (gpu, stream), room, &sources),
+            room => aside(&shared, &encoded, (gpu, stream), room, &sources),
         };
         match launched {
-            Ok((room, mark)) => {
+            Ok((launched, fence)) => {
                 encoded.time += began.elapsed();
-                encoded.is_launched = true;
-                if let Room::Encoding(encoding) = &room {
-                    let _ = self.launched.set(encoding.parts().last().clone());
-                }
-                self.room = Some(room);
-                self.hub.state().counters.launches.add(1);
-                if self.hub.settings.check_codec {
+                self.launched(launched, encoded);
+                shared.state().counters.launches.add(1);
+                if shared.settings.check_codec {
                     self.check(gpu, stream, &sources)?;
                 }
-                sources.done(gpu, &mark);
-                Ok(mark)
+                sources.done(gpu, &fence);
+                Ok(fence)
             }
             Err(refused) => {
                 let (room, cause) = *refused;
-                if encoded.plan().needs_gpu() {
-                    self.room = Some(room);
+                let needs_gpu = encoded.plan().needs_gpu();
+                if !needs_gpu {
+                    encoded.put_back(gpu, sources);
+                }
+                self.state = SaveState::Coded { room, encoded, after };
+                if needs_gpu {
                     return Err(cause.into());
                 }
                 gpu.coder_failed(&cause);
-                self.hub.note_once(&format!(
+                shared.note_once(&format!(
                     "Regions are encoded on the host, because the GPU could not do it: {cause}"
                 ));
-                self.room = Some(room);
-                if let Some(encoded) = &mut self.encoded {
-                    encoded.sources = sources;
-                }
                 Err(Refused::Launch)
             }
         }
     }
 
+    /// The state after a launch.
+    pub(super) fn launched(&mut self, launched: LaunchedTo, mut encoded: Box<Encoded>) {
+        self.state = match launched {
+            LaunchedTo::Arena(encoding) => {
+                let _ = self.grant.launched.set(encoding.parts().last().clone());
+                SaveState::InFlight { encoding, encoded }
+            }
+            LaunchedTo::Aside(room, result) => {
+                encoded.set_made(result);
+                SaveState::Coded { room, encoded, after: None }
+            }
+        };
+    }
+
     /// Brings all values to the host, where they are encoded at commit.
     pub(crate) fn download_all(&mut self, gpu: &Gpu, arrays: &[Given<'_>]) -> Result<(), Error> {
-        let Some(encoded) = &mut self.encoded else { return Ok(()) };
+        let SaveState::Coded { encoded, .. } = &mut self.state else { return Ok(()) };
         for (index, array, stream) in arrays {
             gpu::download(gpu, encoded.memory(*index)?, array, stream)?;
         }
         encoded.download(gpu, gpu.device().limit())
     }
 
-    /// Looks at what was launched. A checkpoint that breaks its bound is not saved, whatever is
+    /// Looks at what was launched. A checkpoint that breaks its bound is given up, whatever is
     /// called next.
     fn check(&mut self, gpu: &Gpu, stream: &Stream, sources: &Sources) -> Result<(), Refused> {
-        let is_aside = !matches!(self.room, Some(Room::Encoding(_)));
-        let looked = if is_aside {
-            self.look_aside(gpu, stream, sources)
-        } else {
-            self.look(gpu, stream, sources)
+        let looked = match &self.state {
+            SaveState::InFlight { .. } => self.look(gpu, stream, sources),
+            _ => self.look_aside(gpu, stream, sources),
         };
-        if let (Err(_), Some(encoded)) = (&looked, &mut self.encoded) {
-            encoded.is_violated = true;
+        if looked.is_err() {
+            if let Some(room) = self.state.take_room() {
+                self.grant.give_up(room);
+            }
+            // The error is that of the check.
+            let _ = self.leave_to_completion(true);
+            self.state = SaveState::Violated;
         }
         looked
     }
 
     /// Decodes what went aside to main memory and compares every value.
     fn look_aside(&mut self, gpu: &Gpu, on: &Stream, sources: &Sources) -> Result<(), Refused> {
-        let (Some(encoded), Some(room)) = (&self.encoded, &mut self.room) else { return Ok(()) };
+        let SaveState::Coded { room, encoded, .. } = &mut self.state else { return Ok(()) };
         let Some(payload) = room.bytes() else { return Ok(()) };
         for (index, region) in encoded.plan().regions.iter().enumerate() {
             let Some(Some(source)) = sources.given.get(index) else { continue };
-            let mut values = gpu::staged(&self.hub.buffers, region.bytes)?;
+            let mut values = gpu::staged(&self.grant.shared.buffers, region.bytes)?;
             raw::device_to_host(on, &mut values, &source.span, gpu.device().limit())?;
             let only_there = region.layout.as_ref().filter(|_| region.codec.needs_gpu());
             if let Some((layout, coders)) = only_there.zip(gpu.coders()) {
                 // Only a GPU decodes it.
-                let mut decoded = gpu::staged(&self.hub.buffers, region.bytes)?;
+                let mut decoded = gpu::staged(&self.grant.shared.buffers, region.bytes)?;
                 through(gpu, coders, encoded.made_of(index, payload)?, layout, &mut decoded)?;
                 let dtype = &region.spec.dtype;
                 if let Some(found) = check::compare(dtype, &region.codec, &values, &decoded) {
@@ -210,10 +220,8 @@ impl SaveTicket {
 
     /// Waits for what was launched, decodes it and compares every value.
     fn look(&mut self, gpu: &Gpu, stream: &Stream, sources: &Sources) -> Result<(), Refused> {
-        let version = self.frame.head().version;
-        let (Some(encoded), Some(Room::Encoding(encoding))) = (&self.encoded, &self.room) else {
-            return Ok(());
-        };
+        let version = self.version();
+        let SaveState::InFlight { encoding, encoded } = &self.state else { return Ok(()) };
         let limit = gpu.device().limit();
         let result =
             encoding.wait(limit).map_err(|cause| Error::from(cause.into_device_error()))?;
@@ -227,12 +235,12 @@ impl SaveTicket {
             let back_span = back.span();
             let to = (layout, &back_span);
             encoding.decode(coders, stream, (&result, job), to)?.wait(limit)?;
-            let mut values = gpu::staged(&self.hub.buffers, region.bytes)?;
-            let mut decoded = gpu::staged(&self.hub.buffers, region.bytes)?;
+            let mut values = gpu::staged(&self.grant.shared.buffers, region.bytes)?;
+            let mut decoded = gpu::staged(&self.grant.shared.buffers, region.bytes)?;
             let Some(Some(source)) = sources.given.get(index) else { continue };
             raw::device_to_host(stream, &mut values, &source.span, limit)?;
             raw::device_to_host(stream, &mut decoded, &back.span(), limit)?;
-            back.done(gpu, gpu.mark(stream)?);
+            back.done(gpu, gpu.fence(stream)?);
             let (dtype, codec) = (&region.spec.dtype, &region.codec);
             if let Some(found) = check::compare(dtype, codec, &values, &decoded) {
                 return Err(check::violated(version, &region.spec.name, &found).into());
@@ -262,30 +270,39 @@ impl From<DeviceError> for Refused {
     }
 }
 
-type Begun = Result<(Room, Mark), Box<(Room, DeviceError)>>;
+/// Where a launch encodes to.
+pub(super) enum LaunchedTo {
+    /// The arena, later.
+    Arena(Encoding),
+    /// Memory aside, from where the bytes are in the room by now.
+    Aside(Room, CheckpointResult),
+}
+
+/// What was launched, and the fence after it; or the room, and why nothing was.
+type Launch = Result<(LaunchedTo, Fence), Box<(Room, DeviceError)>>;
 
 fn into_arena(
-    hub: &Hub,
+    shared: &Shared,
     encoded: &Encoded,
     (gpu, stream): (&Gpu, &Stream),
     (guard, offset): (WriteGuard, u64),
     sources: &Sources,
-    chain: Option<Chain>,
-) -> Begun {
+    predecessor: Option<&Predecessor>,
+) -> Launch {
     let found = gpu.coders().zip(guard.device().cloned());
     let Some((coders, room)) = found else { unreachable!("both were looked at") };
     let values = match values(encoded, stream, sources, &room) {
         Ok(values) => values,
         Err(cause) => return Err(Box::new((Room::Arena(guard), cause))),
     };
-    let before = chain.as_ref().and_then(|chain| Some((chain.behind.get()?, chain.alignment)));
+    let before = predecessor.and_then(|before| Some((before.end.get()?, before.alignment)));
     let after = before.map_or(After::Nothing, |(last, align)| After::Earlier(last, align));
     let member = Member { guard, offset, values, after };
     let begin = || Encoding::begin(coders, stream, member);
-    match hub.timed(encoded.watched(), (gpu, stream), begin) {
+    match shared.timed(encoded.watched(), (gpu, stream), begin) {
         Ok(encoding) => {
-            let mark = encoding.parts().mark().clone();
-            Ok((Room::Encoding(encoding), mark))
+            let fence = encoding.parts().fence().clone();
+            Ok((LaunchedTo::Arena(encoding), fence))
         }
         Err(refused) => {
             let (guard, cause) = *refused;
@@ -296,44 +313,41 @@ fn into_arena(
 
 /// Encodes into memory of the device, waits for the size, and copies the exact bytes to `room`.
 fn aside(
-    hub: &Hub,
-    encoded: &mut Encoded,
+    shared: &Shared,
+    encoded: &Encoded,
     on: (&Gpu, &Stream),
     mut room: Room,
     sources: &Sources,
-) -> Begun {
-    match encode_aside(hub, encoded, on, &mut room, sources) {
-        Ok((mark, result)) => {
-            encoded.set_made(result);
-            Ok((room, mark))
-        }
+) -> Launch {
+    match encode_aside(shared, encoded, on, &mut room, sources) {
+        Ok((fence, result)) => Ok((LaunchedTo::Aside(room, result), fence)),
         Err(cause) => Err(Box::new((room, cause))),
     }
 }
 
 fn encode_aside(
-    hub: &Hub,
-    encoded: &mut Encoded,
+    shared: &Shared,
+    encoded: &Encoded,
     (gpu, stream): (&Gpu, &Stream),
     room: &mut Room,
     sources: &Sources,
-) -> Result<(Mark, CheckpointResult), DeviceError> {
+) -> Result<(Fence, CheckpointResult), DeviceError> {
     let Some(coders) = gpu.coders() else { unreachable!("they were looked at") };
     let limit = gpu.device().limit();
-    let lent = gpu.scratch(encoded.most(), stream)?;
-    let values = values(encoded, stream, sources, &lent.span())?;
-    let request = Request { values: &values, room: lent.span(), after: After::Nothing };
+    let lease = gpu.scratch(encoded.most(), stream)?;
+    let values = values(encoded, stream, sources, &lease.span())?;
+    let request = Request { values: &values, room: lease.span(), after: After::Nothing };
     let encode = || coders.encode(stream, &[request]);
-    let mut all = hub.timed(encoded.watched(), (gpu, stream), encode)?;
+    let mut all = shared.timed(encoded.watched(), (gpu, stream), encode)?;
     let Some(parts) = all.pop() else { unreachable!("one request gives one result") };
-    let mark = parts.mark().clone();
+    let fence = parts.fence().clone();
     let result = parts.wait(limit).map_err(|error| error.into_device_error())?;
-    let from = lent.span().slice(0, result.bytes)?;
+    let from = lease.span().slice(0, result.bytes)?;
     if let Some(to) = room.bytes() {
         raw::device_to_host(stream, &mut to[..result.bytes as usize], &from, limit)?;
     }
-    lent.done(gpu, mark.clone());
-    Ok((mark, result))
+    lease.done(gpu, fence.clone());
+    Ok((fence, result))
 }
 
 /// Whether its codec promises anything of the values.

@@ -14,15 +14,16 @@ use unspool_codec::{CodecId, Head};
 use unspool_core::RequestId;
 use unspool_cuda::{DeviceError, Poll, Stream};
 
-use super::in_flight::hand_over_all;
+use super::in_flight::leave_all_to_completion;
+use super::state::{Granted, SaveState};
 use super::together::{MOST_REGIONS, launch, together};
 use super::{Prepared, SaveTicket, count_stall};
-use crate::coding::{Room, Sources};
+use crate::coding::Room;
 use crate::error::{Error, ErrorKind};
 use crate::gpu::{self, DeviceArray, Gpu};
 use crate::runtime::counters::Call;
-use crate::runtime::deferred::{Unsaved, told};
-use crate::runtime::shared::Hub;
+use crate::runtime::deferred::{Unsaved, as_one_error};
+use crate::runtime::shared::Shared;
 use crate::runtime::state::Answer;
 use crate::runtime::waiting::{Answered, Offered, Until};
 use crate::wait::Wait;
@@ -144,8 +145,8 @@ impl<'a> Checkpoint<'a> {
         if may { together(plan) } else { None }
     }
 
-    /// Whether the stream of an array is being captured into a graph. One that does not tell is
-    /// not: its launch fails then, if something is wrong with it.
+    /// Whether the stream of an array is being captured into a graph. A stream that cannot
+    /// be asked counts as not captured: its launch fails then, if something is wrong with it.
     fn is_captured(&self) -> bool {
         self.arrays().any(|(_, _, stream)| stream.is_capturing().unwrap_or(false))
     }
@@ -174,35 +175,38 @@ impl fmt::Debug for Checkpoint<'_> {
 /// # Errors
 /// As [`Spool::save_many`](crate::Spool::save_many).
 pub(crate) fn save_many(
-    hub: &Arc<Hub>,
+    shared: &Arc<Shared>,
     checkpoints: &mut Vec<Checkpoint<'_>>,
     wait: &Wait<'_>,
 ) -> Result<(), Error> {
-    let mut state = hub.enter()?;
-    hub.report_deferred(&mut state)?;
+    let mut state = shared.enter()?;
+    shared.report_deferred(&mut state)?;
     drop(state);
     let todo = std::mem::take(checkpoints).into();
-    let timeout = wait.timeout.unwrap_or(hub.settings.timeout);
+    let timeout = wait.timeout.unwrap_or(shared.settings.timeout);
     let until = Instant::now() + timeout;
-    let mut call = SaveMany { hub, wait, until, todo, refused: Vec::new() };
+    let mut call = SaveMany { shared, wait, until, todo, refused: Vec::new() };
     call.run();
     let refused = call.refused;
     let (left, errors): (Vec<_>, Vec<_>) = refused.into_iter().unzip();
     *checkpoints = left;
     let unsaved = checkpoints.iter().zip(errors);
     let unsaved = unsaved.map(|(one, error)| Unsaved { version: one.version(), error });
-    told(unsaved.collect()).map_or(Ok(()), Err)
+    as_one_error(unsaved.collect()).map_or(Ok(()), Err)
 }
 
-/// One checkpoint for which there is room.
-pub(super) struct Granted<'c> {
+/// One checkpoint whose room is borrowed.
+pub(super) struct Entered<'c> {
     pub(super) checkpoint: Checkpoint<'c>,
     pub(super) ticket: SaveTicket,
 }
 
+/// One checkpoint for which room is granted.
+type WithRoom<'c> = (Checkpoint<'c>, Granted);
+
 /// One call of [`Spool::save_many`](crate::Spool::save_many).
 struct SaveMany<'s, 'c> {
-    hub: &'s Arc<Hub>,
+    shared: &'s Arc<Shared>,
     wait: &'s Wait<'s>,
     until: Instant,
     /// Those that were not asked for yet.
@@ -212,7 +216,7 @@ struct SaveMany<'s, 'c> {
 }
 
 /// A checkpoint whose room is being made.
-type Pending<'c> = (Checkpoint<'c>, RequestId);
+type PendingRoom<'c> = (Checkpoint<'c>, RequestId);
 
 impl<'c> SaveMany<'_, 'c> {
     fn run(&mut self) {
@@ -226,9 +230,12 @@ impl<'c> SaveMany<'_, 'c> {
     }
 
     /// Asks for room under one lock, up to the first checkpoint that has to wait for it.
-    fn grant(&mut self, first: Option<Granted<'c>>) -> (Vec<Granted<'c>>, Option<Pending<'c>>) {
+    fn grant(
+        &mut self,
+        first: Option<WithRoom<'c>>,
+    ) -> (Vec<WithRoom<'c>>, Option<PendingRoom<'c>>) {
         let mut granted: Vec<_> = first.into_iter().collect();
-        let mut state = match self.hub.enter() {
+        let mut state = match self.shared.enter() {
             Ok(state) => state,
             Err(closed) => {
                 self.refuse_rest(&closed);
@@ -236,13 +243,13 @@ impl<'c> SaveMany<'_, 'c> {
             }
         };
         while let Some(checkpoint) = self.todo.pop_front() {
-            let began = self.hub.time_of_call();
-            match self.hub.ask_now(&mut state, checkpoint.prepared.asked()) {
+            let began = self.shared.time_of_call();
+            match self.shared.ask_now(&mut state, checkpoint.prepared.asked()) {
                 Ok(Offered::Now(request, Answer::Granted(id, place))) => {
                     let room = (request, id, place);
-                    let mut ticket = checkpoint.prepared.granted(self.hub, &mut state, room, began);
-                    ticket.chain_to(&state, granted.iter().rev().map(|one| &one.ticket));
-                    granted.push(Granted { checkpoint, ticket });
+                    let mut one = checkpoint.prepared.granted(self.shared, &mut state, room, began);
+                    one.follow_one_of(&state, granted.iter().rev().map(|(_, earlier)| earlier));
+                    granted.push((checkpoint, one));
                 }
                 Ok(Offered::Now(..)) => unreachable!("a save is granted or refused"),
                 Ok(Offered::Later(request)) => return (granted, Some((checkpoint, request))),
@@ -253,13 +260,13 @@ impl<'c> SaveMany<'_, 'c> {
     }
 
     /// Waits until there is room for a checkpoint; `None` when there is none.
-    fn wait_for_room(&mut self, (checkpoint, request): Pending<'c>) -> Option<Granted<'c>> {
-        let hub = self.hub;
-        let began = hub.time_of_call();
+    fn wait_for_room(&mut self, (checkpoint, request): PendingRoom<'c>) -> Option<WithRoom<'c>> {
+        let shared = self.shared;
+        let began = shared.time_of_call();
         let left = self.until.saturating_duration_since(Instant::now());
         let wait = Wait { timeout: Some(left), ..*self.wait };
         let asked = (checkpoint.prepared.asked(), request);
-        let mut answered = match hub.wait_for(hub.state(), asked, &wait, Until::Closing) {
+        let mut answered = match shared.wait_for(shared.state(), asked, &wait, Until::Closing) {
             Ok(answered) => answered,
             Err(error) => {
                 self.refuse(checkpoint, error);
@@ -272,18 +279,18 @@ impl<'c> SaveMany<'_, 'c> {
             unreachable!("a save is granted or refused")
         };
         let room = (request, id, place);
-        let ticket = checkpoint.prepared.granted(hub, &mut state, room, began);
+        let granted = checkpoint.prepared.granted(shared, &mut state, room, began);
         drop(state);
-        hub.span_of_stall(&ticket.frame, place.tier, waited);
-        Some(Granted { checkpoint, ticket })
+        shared.span_of_stall(&granted.grant.frame, place.tier, waited);
+        Some((checkpoint, granted))
     }
 
     /// Saves those that have room, as many as possible by one launch.
-    fn save_granted(&mut self, granted: Vec<Granted<'c>>) {
-        let gpu = self.hub.gpu.as_ref().filter(|_| !self.hub.settings.check_codec);
+    fn save_granted(&mut self, granted: Vec<WithRoom<'c>>) {
+        let gpu = self.shared.gpu.as_ref().filter(|_| !self.shared.settings.check_codec);
         // Before any of them is filled by code of the caller, which may panic.
         let entered: Vec<_> = granted.into_iter().filter_map(|one| self.enter(one)).collect();
-        let (mut group, mut last) = (Group::default(), None);
+        let (mut group, mut last) = (LaunchGroup::default(), None);
         for one in entered {
             let on_device = gpu.filter(|_| one.is_on_device());
             let codec = on_device.and_then(|gpu| one.checkpoint.together(gpu));
@@ -300,9 +307,9 @@ impl<'c> SaveMany<'_, 'c> {
         self.save_group(group);
     }
 
-    fn enter(&mut self, Granted { checkpoint, ticket }: Granted<'c>) -> Option<Granted<'c>> {
-        match ticket.enter() {
-            Ok(ticket) => Some(Granted { checkpoint, ticket }),
+    fn enter(&mut self, (checkpoint, granted): WithRoom<'c>) -> Option<Entered<'c>> {
+        match granted.enter() {
+            Ok(ticket) => Some(Entered { checkpoint, ticket }),
             Err(error) => {
                 self.refuse(checkpoint, error);
                 None
@@ -310,8 +317,8 @@ impl<'c> SaveMany<'_, 'c> {
         }
     }
 
-    fn save_alone(&mut self, one: Granted<'c>) {
-        let Granted { mut checkpoint, mut ticket } = one;
+    fn save_alone(&mut self, one: Entered<'c>) {
+        let Entered { mut checkpoint, mut ticket } = one;
         let fetched = self.wait_for_host(&checkpoint);
         let filled = fetched.and_then(|()| checkpoint.fill_ticket(&mut ticket));
         if let Err(error) = filled.and_then(|()| ticket.commit()) {
@@ -322,16 +329,16 @@ impl<'c> SaveMany<'_, 'c> {
     /// Waits for the arrays that the host has to encode because the GPU does not: their copies do
     /// not know how long this call may take.
     fn wait_for_host(&self, checkpoint: &Checkpoint<'_>) -> Result<(), Error> {
-        let gpu = self.hub.gpu.as_ref().filter(|gpu| gpu.coders().is_none());
+        let gpu = self.shared.gpu.as_ref().filter(|gpu| gpu.coders().is_none());
         let Some(gpu) = gpu.filter(|_| checkpoint.prepared.plan().is_some()) else { return Ok(()) };
         checkpoint.arrays().try_for_each(|(_, _, stream)| self.wait_for_arrays(gpu, stream))
     }
 
-    fn save_group(&mut self, group: Group<'c>) {
+    fn save_group(&mut self, group: LaunchGroup<'c>) {
         if group.members.is_empty() {
             return;
         }
-        let Some(gpu) = self.hub.gpu.clone() else { return };
+        let Some(gpu) = self.shared.gpu.clone() else { return };
         let mut members = group.members;
         for one in members.extract_if(.., |one| one.checkpoint.is_captured()) {
             self.refuse(one.checkpoint, gpu::captured());
@@ -340,32 +347,32 @@ impl<'c> SaveMany<'_, 'c> {
             return;
         }
         match launch(&gpu, &mut members) {
-            Ok(()) => self.hand_over(members),
+            Ok(()) => self.leave_to_completion(members),
             Err(cause) => self.launch_failed(&gpu, members, &cause),
         }
     }
 
     /// The encoder of these is under way.
-    fn hand_over(&mut self, mut members: Vec<Granted<'c>>) {
+    fn leave_to_completion(&mut self, mut members: Vec<Entered<'c>>) {
         let count = members.len() as u64;
         let Some(last) = members.last().map(|one| one.checkpoint.version()) else { return };
-        let saves = members.iter_mut().filter_map(|one| one.ticket.in_flight(false)).collect();
-        self.hub.state().counters.launches.add(count);
-        let handed = hand_over_all(self.hub, saves);
-        self.hub.count_kernels(Call::Save, last);
-        for Granted { checkpoint, ticket } in members {
+        let saves = members.iter_mut().filter_map(|one| one.ticket.in_flight()).collect();
+        self.shared.state().counters.launches.add(count);
+        let handed = leave_all_to_completion(self.shared, saves);
+        self.shared.count_kernels(Call::Save, last);
+        for Entered { checkpoint, ticket } in members {
             match &handed {
-                Ok(()) => ticket.end_span("done"),
+                Ok(()) => ticket.grant.end_span("done"),
                 Err(error) => self.refuse(checkpoint, error.again()),
             }
         }
     }
 
     /// The GPU does not take these together: each is tried alone, and then encoded by the host.
-    fn launch_failed(&mut self, gpu: &Gpu, members: Vec<Granted<'c>>, cause: &DeviceError) {
-        self.hub.note_once(&format!("Checkpoints could not be encoded together: {cause}"));
+    fn launch_failed(&mut self, gpu: &Gpu, members: Vec<Entered<'c>>, cause: &DeviceError) {
+        self.shared.note_once(&format!("Checkpoints could not be encoded together: {cause}"));
         if members.len() > 1 {
-            return members.into_iter().for_each(|one| self.save_group(Group::of(one)));
+            return members.into_iter().for_each(|one| self.save_group(LaunchGroup::of(one)));
         }
         for mut one in members {
             match self.encode_on_host(gpu, &mut one, cause) {
@@ -387,10 +394,10 @@ impl<'c> SaveMany<'_, 'c> {
     fn encode_on_host(
         &self,
         gpu: &Gpu,
-        one: &mut Granted<'c>,
+        one: &mut Entered<'c>,
         cause: &DeviceError,
     ) -> Result<(), Error> {
-        let Some(encoded) = &mut one.ticket.encoded else { return Ok(()) };
+        let SaveState::Coded { encoded, .. } = &mut one.ticket.state else { return Ok(()) };
         let refused = |kind, host: String| {
             let version = one.checkpoint.version();
             let message = format!(
@@ -402,7 +409,8 @@ impl<'c> SaveMany<'_, 'c> {
             return Err(refused(ErrorKind::Device, String::new()));
         }
         gpu.coder_failed(cause);
-        encoded.sources = Sources::default();
+        // The arrays themselves are still there.
+        drop(encoded.forget_gathered());
         let arrays: Vec<_> = one.checkpoint.arrays().collect();
         let fetched =
             arrays.iter().try_for_each(|(_, _, stream)| self.wait_for_arrays(gpu, stream));
@@ -414,8 +422,8 @@ impl<'c> SaveMany<'_, 'c> {
 
     /// Waits until what is on `stream` now is done.
     fn wait_for_arrays(&self, gpu: &Gpu, stream: &Stream) -> Result<(), Error> {
-        let mark = gpu.mark(stream)?;
-        while matches!(mark.poll(), Poll::NotYet) {
+        let fence = gpu.fence(stream)?;
+        while matches!(fence.poll(), Poll::NotYet) {
             if (self.wait.interrupted)() {
                 return Err(Error::new(ErrorKind::Interrupted, "the wait was interrupted."));
             }
@@ -447,31 +455,35 @@ impl<'c> SaveMany<'_, 'c> {
 
 /// Checkpoints that one encoder takes.
 #[derive(Default)]
-struct Group<'c> {
-    members: Vec<Granted<'c>>,
+struct LaunchGroup<'c> {
+    members: Vec<Entered<'c>>,
     regions: usize,
 }
 
-impl<'c> Group<'c> {
-    fn of(one: Granted<'c>) -> Group<'c> {
-        let mut group = Group::default();
+impl<'c> LaunchGroup<'c> {
+    fn of(one: Entered<'c>) -> LaunchGroup<'c> {
+        let mut group = LaunchGroup::default();
         group.push(one);
         group
     }
 
-    fn fits(&self, one: &Granted<'_>) -> bool {
+    fn fits(&self, one: &Entered<'_>) -> bool {
         self.regions + one.checkpoint.values.len() <= MOST_REGIONS
     }
 
-    fn push(&mut self, one: Granted<'c>) {
+    fn push(&mut self, one: Entered<'c>) {
         self.regions += one.checkpoint.values.len();
         self.members.push(one);
     }
 }
 
-impl Granted<'_> {
+impl Entered<'_> {
     /// Whether its room is in the memory of a device.
     fn is_on_device(&self) -> bool {
-        matches!(&self.ticket.room, Some(Room::Arena(guard)) if guard.device().is_some())
+        match &self.ticket.state {
+            SaveState::Coded { room: Room::Arena(guard), .. }
+            | SaveState::Plain { room: Room::Arena(guard), .. } => guard.device().is_some(),
+            _ => false,
+        }
     }
 }

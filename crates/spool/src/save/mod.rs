@@ -4,6 +4,7 @@ mod in_flight;
 mod launch;
 mod many;
 mod planning;
+mod state;
 mod together;
 
 use std::any::Any;
@@ -14,67 +15,55 @@ use unspool_codec::{Head, RegionSpec};
 use unspool_core::{CheckpointId, Event, Kept, Nanos, Place, RequestId, Size, Version};
 use unspool_cuda::{DeviceSpan, Stream};
 use unspool_tiers::WriteGuard;
-use unspool_transfer::{Frame, TransferError, staging, write_frame};
+use unspool_transfer::{Frame, TransferError, write_frame};
 
-use crate::coding::{Chain, Codecs, Encoded, Launched, Plan, Room, Sealed};
+use crate::coding::{Codecs, Encoded, EncodingPlan, Launched, Room, Sealed};
 use crate::error::{Error, ErrorKind};
-use crate::gpu::{self, Begun, DeviceArray, Leave, Part};
+use crate::gpu::{self, DeviceArray, InPlace, Leave, Part, drop_when_idle};
 use crate::runtime::counters::Call;
-use crate::runtime::shared::{Hub, check_open};
+use crate::runtime::shared::{Shared, check_open};
 use crate::runtime::state::{Answer, State};
 use crate::runtime::waiting::{Answered, Asked, Until};
 use crate::wait::Wait;
 
 pub use many::Checkpoint;
 pub(crate) use many::save_many;
+use state::{Grant, Granted, SaveState};
 pub(crate) use together::MOST_REGIONS;
 
 /// Room for one checkpoint: fill its regions, then [`commit`](SaveTicket::commit). Dropping the
 /// ticket gives the save up: nothing was saved and the version is free again.
 #[must_use = "a save that is not committed is given up"]
 pub struct SaveTicket {
-    pub(crate) hub: Arc<Hub>,
-    pub(crate) frame: Arc<Frame>,
-    /// `None` once the save was reported.
-    pub(crate) room: Option<Room>,
-    pub(crate) request: RequestId,
-    pub(crate) checkpoint: CheckpointId,
-    pub(crate) place: Place,
-    pub(crate) began: Nanos,
-    begun: Begun,
-    /// Its encoders, where a region is encoded.
-    pub(crate) encoded: Option<Box<Encoded>>,
-    /// The save after which it is placed where a GPU encodes it.
-    pub(crate) chain: Option<Chain>,
-    /// Its end on the device, once its encoder is enqueued.
-    pub(crate) launched: Launched,
+    grant: Grant,
+    state: SaveState,
 }
 
-/// Waits until there is room for a checkpoint of these regions, and lends that room.
+/// Waits until there is room for a checkpoint of these regions, and borrows it.
 ///
 /// # Errors
 /// As [`Spool::save`](crate::Spool::save).
 pub(crate) fn save_as(
-    hub: &Arc<Hub>,
+    shared: &Arc<Shared>,
     version: i64,
     regions: Vec<RegionSpec>,
     codecs: &Codecs,
     wait: &Wait<'_>,
 ) -> Result<SaveTicket, Error> {
-    let prepared = hub.prepare(version, regions, codecs)?;
-    let began = hub.time_of_call();
-    let mut state = hub.enter()?;
-    hub.report_deferred(&mut state)?;
-    let mut answered = hub.ask(state, prepared.asked(), wait, Until::Closing)?;
+    let prepared = shared.prepare(version, regions, codecs)?;
+    let began = shared.time_of_call();
+    let mut state = shared.enter()?;
+    shared.report_deferred(&mut state)?;
+    let mut answered = shared.ask(state, prepared.asked(), wait, Until::Closing)?;
     count_stall(&mut answered, version);
     let Answered { request, answer, mut state, waited, .. } = answered;
     let Answer::Granted(checkpoint, place) = answer else {
         unreachable!("a save is granted or refused")
     };
-    let ticket = prepared.granted(hub, &mut state, (request, checkpoint, place), began);
+    let granted = prepared.granted(shared, &mut state, (request, checkpoint, place), began);
     drop(state);
-    hub.span_of_stall(&ticket.frame, place.tier, waited);
-    ticket.enter()
+    shared.span_of_stall(&granted.grant.frame, place.tier, waited);
+    granted.enter()
 }
 
 /// A checkpoint before there is room for it: its regions, and how they are encoded.
@@ -83,10 +72,10 @@ pub(crate) struct Prepared {
     /// With the largest streams, where a region is encoded.
     frame: Arc<Frame>,
     /// `None` where all regions are kept as they are.
-    plan: Option<Plan>,
+    plan: Option<EncodingPlan>,
 }
 
-impl Hub {
+impl Shared {
     /// Plans a checkpoint of these regions.
     ///
     /// # Errors
@@ -114,7 +103,7 @@ impl Prepared {
         self.frame.head()
     }
 
-    pub(crate) fn plan(&self) -> Option<&Plan> {
+    pub(crate) fn plan(&self) -> Option<&EncodingPlan> {
         self.plan.as_ref()
     }
 
@@ -125,37 +114,25 @@ impl Prepared {
         Asked::Save { version: Version(head.version), bytes: head.payload_bytes, size }
     }
 
-    /// The save for which room was granted. `state` is the lock under which that was. The ticket
-    /// has no room yet: [`SaveTicket::enter`] borrows it, with the lock released.
+    /// The save for which room was granted. `state` is the lock under which that was.
     fn granted(
         &self,
-        hub: &Arc<Hub>,
+        shared: &Arc<Shared>,
         state: &mut State,
         (request, checkpoint, place): (RequestId, CheckpointId, Place),
         began: Nanos,
-    ) -> SaveTicket {
+    ) -> Granted {
         let frame = Arc::clone(&self.frame);
         state.frames.insert(checkpoint, Arc::clone(&frame), false);
-        if let Some(plan) = &self.plan {
-            state.frames.set_codecs(checkpoint, plan.untold());
-        }
-        let chain = self.plan.as_ref().and_then(|_| hub.chain(state, place));
-        SaveTicket {
-            hub: Arc::clone(hub),
-            room: None,
-            request,
-            checkpoint,
-            place,
-            began,
-            begun: Begun::No,
-            encoded: self
-                .plan
-                .clone()
-                .map(|plan| Encoded::of(plan, &frame, hub.settings.check_codec, &hub.buffers)),
-            frame,
-            chain,
-            launched: Launched::default(),
-        }
+        let coded = self.plan.clone().map(|plan| {
+            state.frames.set_codecs(checkpoint, plan.codecs_in_no_stream());
+            let check = shared.settings.check_codec;
+            let encoded = Encoded::of(plan, &frame, check, &shared.buffers);
+            (encoded, shared.earlier_save(state, place))
+        });
+        let (shared, launched) = (Arc::clone(shared), Launched::default());
+        let grant = Grant { shared, frame, request, checkpoint, place, began, launched };
+        Granted { grant, coded }
     }
 }
 
@@ -167,35 +144,11 @@ fn count_stall(answered: &mut Answered<'_>, version: i64) {
 }
 
 impl SaveTicket {
-    /// Borrows the room that was granted.
-    fn enter(mut self) -> Result<Self, Error> {
-        match self.room_at(self.place) {
-            Ok(room) => self.room = Some(room),
-            Err(cause) => {
-                self.abort();
-                return Err(self.hub.direct_failed("saved", self.version(), cause));
-            }
-        }
-        if self.encoded.is_none() {
-            // An error drops the ticket, which gives the save up.
-            self.clear_gaps()?;
-        }
-        Ok(self)
-    }
-
-    fn room_at(&self, place: Place) -> Result<Room, TransferError> {
-        let bytes = self.frame.head().payload_bytes;
-        match self.hub.arena(place) {
-            Some(arena) => Ok(Room::Arena(arena.create(self.checkpoint, place.offset, bytes)?)),
-            None => Ok(Room::Staged(staging(&self.hub.buffers, bytes)?)),
-        }
-    }
-
     /// The regions and where they lie in the payload; those of an encoded checkpoint where they lie
     /// at most.
     #[must_use]
     pub fn head(&self) -> &Arc<Head> {
-        self.frame.head()
+        self.grant.frame.head()
     }
 
     /// The bytes of region `index`, to be filled by the caller; what they hold before is
@@ -219,14 +172,11 @@ impl SaveTicket {
     /// When the checkpoint has no region `index`.
     #[must_use]
     pub fn host_region(&mut self, index: usize) -> Option<&mut [u8]> {
-        if let Some(encoded) = &mut self.encoded {
-            return encoded.memory(index).ok();
-        }
-        let range = gpu::part(&self.frame.head().regions[index]).range();
-        match &mut self.room {
-            Some(Room::Arena(guard)) => guard.bytes().map(|bytes| &mut bytes[range]),
-            Some(Room::Staged(buffer)) => Some(&mut buffer[range]),
-            Some(Room::Encoding(_)) | None => None,
+        let range = gpu::part(&self.grant.frame.head().regions[index]).range();
+        match &mut self.state {
+            SaveState::Coded { encoded, .. } => encoded.memory(index).ok(),
+            SaveState::Plain { room, .. } => room.bytes().map(|bytes| &mut bytes[range]),
+            _ => None,
         }
     }
 
@@ -241,11 +191,10 @@ impl SaveTicket {
     /// # Panics
     /// When the checkpoint has no region `index`.
     pub fn device_region(&self, index: usize) -> Result<Option<DeviceSpan>, Error> {
-        if self.encoded.is_some() {
+        let part = gpu::part(&self.grant.frame.head().regions[index]);
+        let SaveState::Plain { room: Room::Arena(guard), .. } = &self.state else {
             return Ok(None);
-        }
-        let part = gpu::part(&self.frame.head().regions[index]);
-        let Some(Room::Arena(guard)) = &self.room else { return Ok(None) };
+        };
         Ok(guard.device().map(|span| span.slice(part.offset, part.len)).transpose()?)
     }
 
@@ -258,14 +207,14 @@ impl SaveTicket {
     /// # Panics
     /// When the checkpoint has no region `index`.
     pub fn fill(&mut self, index: usize, write: impl FnOnce(&mut [u8])) -> Result<(), Error> {
-        if let Some(encoded) = &mut self.encoded {
-            return encoded.memory(index).map(write);
-        }
-        let part = gpu::part(&self.frame.head().regions[index]);
-        match &mut self.room {
-            Some(Room::Arena(guard)) => gpu::store_host(&self.hub.buffers, guard, part, write)?,
-            Some(Room::Staged(buffer)) => write(&mut buffer[part.range()]),
-            Some(Room::Encoding(_)) | None => {}
+        let part = gpu::part(&self.grant.frame.head().regions[index]);
+        match &mut self.state {
+            SaveState::Coded { encoded, .. } => encoded.memory(index).map(write)?,
+            SaveState::Plain { room: Room::Arena(guard), .. } => {
+                gpu::store_host(&self.grant.shared.buffers, guard, part, write)?;
+            }
+            SaveState::Plain { room: Room::Staged(buffer), .. } => write(&mut buffer[part.range()]),
+            _ => self.check_nothing_is_missing(index)?,
         }
         Ok(())
     }
@@ -280,14 +229,22 @@ impl SaveTicket {
     /// # Panics
     /// When the checkpoint has no region `index`.
     pub fn fill_from(&mut self, index: usize, values: &[u8]) -> Result<(), Error> {
-        gpu::check_size(values.len() as u64, self.frame.head().regions[index].bytes)?;
-        let Some(encoded) = &mut self.encoded else {
-            return self.fill(index, |room| room.copy_from_slice(values));
-        };
-        self.room.as_mut().map_or(Ok(()), |room| encoded.take(index, values, room))
+        gpu::check_size(values.len() as u64, self.grant.frame.head().regions[index].bytes)?;
+        match &mut self.state {
+            SaveState::Coded { room, encoded, .. } => encoded.take(index, values, room),
+            _ => self.fill(index, |room| room.copy_from_slice(values)),
+        }
     }
 
-    /// Copies an array of a GPU into region `index`, behind what is on `stream`. Where the region
+    /// Refuses values for a checkpoint that a GPU encodes already, or that was given up.
+    fn check_nothing_is_missing(&self, index: usize) -> Result<(), Error> {
+        match &self.state {
+            SaveState::InFlight { encoded, .. } => encoded.check_nothing(index),
+            _ => self.check_passed(),
+        }
+    }
+
+    /// Copies an array of a GPU into region `index`, after what is on `stream`. Where the region
     /// lies in that GPU's memory, or in main memory that is registered with it, the copy is only
     /// enqueued: the host does not wait, and work that is enqueued on `stream` later may change the
     /// array.
@@ -299,15 +256,16 @@ impl SaveTicket {
     /// # Panics
     /// When the checkpoint has no region `index`.
     pub fn put(&mut self, index: usize, from: &DeviceArray, on: &Stream) -> Result<(), Error> {
-        let gpu = self.hub.gpu_of(from.ordinal())?;
-        if self.encoded.is_some() {
-            return self.put_encoded(&gpu, &[(index, from, on)]);
-        }
-        let part = gpu::part(&self.frame.head().regions[index]);
-        match &mut self.room {
-            Some(Room::Arena(guard)) => gpu::put(&gpu, guard, part, from, on),
-            Some(Room::Staged(buffer)) => gpu::download(&gpu, &mut buffer[part.range()], from, on),
-            Some(Room::Encoding(_)) | None => Ok(()),
+        let gpu = self.grant.shared.gpu_of(from.ordinal())?;
+        let part = gpu::part(&self.grant.frame.head().regions[index]);
+        match &mut self.state {
+            SaveState::Plain { room: Room::Arena(guard), .. } => {
+                gpu::put(&gpu, guard, part, from, on)
+            }
+            SaveState::Plain { room: Room::Staged(buffer), .. } => {
+                gpu::download(&gpu, &mut buffer[part.range()], from, on)
+            }
+            _ => self.put_encoded(&gpu, &[(index, from, on)]),
         }
     }
 
@@ -322,7 +280,7 @@ impl SaveTicket {
     /// When the checkpoint has no such region.
     pub fn put_all(&mut self, arrays: &[(usize, &DeviceArray, &Stream)]) -> Result<(), Error> {
         let Some((_, first, _)) = arrays.first() else { return Ok(()) };
-        if self.encoded.is_none() {
+        if matches!(self.state, SaveState::Plain { .. }) {
             let mut arrays = arrays.iter();
             return arrays.try_for_each(|(index, array, stream)| self.put(*index, array, stream));
         }
@@ -330,7 +288,7 @@ impl SaveTicket {
             let message = "The arrays of one save lie on several GPUs. Save them in parts.";
             return Err(Error::new(ErrorKind::Invalid, message));
         }
-        let gpu = self.hub.gpu_of(first.ordinal())?;
+        let gpu = self.grant.shared.gpu_of(first.ordinal())?;
         self.put_encoded(&gpu, arrays)
     }
 
@@ -338,8 +296,8 @@ impl SaveTicket {
     /// show it to others; `None` when it does not lie in an arena, and when a region is encoded.
     #[must_use]
     pub fn memory(&self) -> Option<Arc<dyn Any + Send + Sync>> {
-        match &self.room {
-            Some(Room::Arena(guard)) if self.encoded.is_none() => Some(guard.memory()),
+        match &self.state {
+            SaveState::Plain { room: Room::Arena(guard), .. } => Some(guard.memory()),
             _ => None,
         }
     }
@@ -353,10 +311,11 @@ impl SaveTicket {
     /// # Errors
     /// `Device` when CUDA refuses.
     pub fn begin(&mut self, stream: &Stream) -> Result<(), Error> {
-        self.begun = Begun::Yes;
-        match &self.room {
-            Some(Room::Arena(guard)) => Ok(guard.order(stream)?),
-            _ => Ok(()),
+        let SaveState::Plain { room, used } = &mut self.state else { return Ok(()) };
+        *used = InPlace::Yes;
+        match room {
+            Room::Arena(guard) => Ok(guard.order(stream)?),
+            Room::Staged(_) => Ok(()),
         }
     }
 
@@ -378,31 +337,31 @@ impl SaveTicket {
         self.leave(stream)
     }
 
-    /// Work on the memory was enqueued on `stream`: whoever gets it next comes after that.
+    /// Work on the memory was enqueued on `stream`: what uses the memory next comes after that.
     fn leave(&mut self, stream: &Stream) -> Result<(), Error> {
-        self.begun = Begun::No;
-        match &mut self.room {
-            Some(Room::Arena(guard)) => Ok(guard.leave(stream)?),
-            _ => Ok(()),
+        let SaveState::Plain { room, used } = &mut self.state else { return Ok(()) };
+        *used = InPlace::No;
+        match room {
+            Room::Arena(guard) => Ok(guard.leave(stream)?),
+            Room::Staged(_) => Ok(()),
         }
     }
 
     /// Zeros between the regions, so that nothing that was in memory before leaves with a frame.
     fn clear_gaps(&mut self) -> Result<(), Error> {
-        let head = Arc::clone(self.frame.head());
-        for gap in head.gaps() {
+        let SaveState::Plain { room, .. } = &mut self.state else { return Ok(()) };
+        for gap in self.grant.frame.head().gaps() {
             let part = Part { offset: gap.start, len: gap.end - gap.start };
-            match &mut self.room {
-                Some(Room::Arena(guard)) => gpu::clear(guard, part)?,
-                Some(Room::Staged(buffer)) => buffer[part.range()].fill(0),
-                Some(Room::Encoding(_)) | None => {}
+            match room {
+                Room::Arena(guard) => gpu::clear(guard, part)?,
+                Room::Staged(buffer) => buffer[part.range()].fill(0),
             }
         }
         Ok(())
     }
 
     fn version(&self) -> i64 {
-        self.frame.head().version
+        self.grant.version()
     }
 
     /// The checkpoint is complete: from now on it can be restored.
@@ -411,38 +370,38 @@ impl SaveTicket {
     /// `Io` or `Full` when it had to be written to a store at once and that failed; `Closed` when
     /// the spool was closed meanwhile. Nothing was saved then.
     pub fn commit(mut self) -> Result<(), Error> {
-        let hub = Arc::clone(&self.hub);
-        hub.check_process()?;
+        let shared = Arc::clone(&self.grant.shared);
+        shared.check_process()?;
         self.launch_rest()?;
-        hub.count_kernels(Call::Save, self.version());
+        shared.count_kernels(Call::Save, self.version());
         self.check_passed()?;
-        if matches!(self.room, Some(Room::Encoding(_))) {
-            return self.hand_over(false);
+        if matches!(self.state, SaveState::InFlight { .. }) {
+            return self.leave_to_completion(false);
         }
         let sealed = self.seal()?;
-        if let Some(Room::Staged(buffer)) = &self.room {
-            self.write(&buffer[..self.frame.head().payload_bytes as usize])?;
+        if let Some(Room::Staged(buffer)) = self.state.room() {
+            self.grant.write(&buffer[..self.grant.frame.head().payload_bytes as usize])?;
         }
-        let mut state = hub.state();
+        let mut state = shared.state();
         if let Err(closed) = check_open(&state) {
             drop(state);
             self.unwrite();
             return Err(closed);
         }
-        let kept = sealed.as_ref().map(|sealed| sealed.kept(self.place.offset));
-        if let Some(Room::Arena(guard)) = self.room.take()
+        let kept = sealed.as_ref().map(|sealed| sealed.kept(self.grant.place.offset));
+        if let Some(Room::Arena(guard)) = self.state.take_room()
             && let Err(cause) = complete(guard, kept)
         {
             drop(state);
-            self.abort();
-            return Err(hub.direct_failed("saved", self.version(), cause));
+            self.grant.abort();
+            return Err(shared.direct_failed("saved", self.version(), cause));
         }
         if let Some(sealed) = sealed {
-            state.sealed(self.checkpoint, sealed);
+            state.sealed(self.grant.checkpoint, sealed);
         }
-        hub.feed(&mut state, Event::Saved { request: self.request, kept });
+        shared.feed(&mut state, Event::Saved { request: self.grant.request, kept });
         drop(state);
-        hub.span_of_call(Call::Save, &self.frame, (self.place.tier, self.began), "done");
+        self.grant.end_span("done");
         Ok(())
     }
 
@@ -451,17 +410,15 @@ impl SaveTicket {
     /// # Errors
     /// Those of the codecs, and `BoundViolated` when the settings ask for a check.
     fn seal(&mut self) -> Result<Option<Sealed>, Error> {
-        let (Some(encoded), Some(room)) = (&mut self.encoded, &mut self.room) else {
-            return Ok(None);
-        };
+        let SaveState::Coded { room, encoded, .. } = &mut self.state else { return Ok(None) };
         let sealed = encoded.seal(room)?;
-        self.frame = Arc::clone(&sealed.frame);
+        self.grant.frame = Arc::clone(&sealed.frame);
         Ok(Some(sealed))
     }
 
     /// Refuses a checkpoint that was found to break its bound.
     fn check_passed(&self) -> Result<(), Error> {
-        if !self.encoded.as_ref().is_some_and(|encoded| encoded.is_violated) {
+        if !matches!(self.state, SaveState::Violated) {
             return Ok(());
         }
         let message = format!(
@@ -471,84 +428,65 @@ impl SaveTicket {
         Err(Error::new(ErrorKind::BoundViolated, message))
     }
 
+    /// Takes back what was written to a store, so that no later opener finds it.
+    fn unwrite(&mut self) {
+        if matches!(self.state.room(), Some(Room::Staged(_))) {
+            // The store may be closed by now, and an ephemeral one has nothing left to delete.
+            let store = self.grant.shared.tier(self.grant.place.tier);
+            let _ = store.delete(self.grant.checkpoint);
+        }
+    }
+}
+
+impl Grant {
     /// Writes the checkpoint to the store that was granted. The application waits meanwhile.
     fn write(&self, payload: &[u8]) -> Result<(), Error> {
-        let (store, start) = (self.hub.tier(self.place.tier), self.hub.clock.now());
-        let outer = self.hub.settings.disk.as_ref().and_then(|disk| disk.compress);
+        let (store, start) = (self.shared.tier(self.place.tier), self.shared.clock.now());
+        let outer = self.shared.settings.disk.as_ref().and_then(|disk| disk.compress);
         let written =
-            write_frame(store, self.checkpoint, &self.frame, payload, outer, &self.hub.buffers);
-        let took = self.hub.clock.now().since(start);
+            write_frame(store, self.checkpoint, &self.frame, payload, outer, &self.shared.buffers);
+        let took = self.shared.clock.now().since(start);
         let awaited = || "its direct write to a store, because no arena had room".to_owned();
-        self.hub.state().counters.stalled(Call::Save, self.version(), took, awaited);
-        self.hub.span_of_stall(&self.frame, self.place.tier, took);
-        written.map_err(|cause| self.hub.direct_failed("saved", self.version(), cause))
-    }
-
-    /// Takes back what [`SaveTicket::write`] wrote, so that no later opener finds it.
-    fn unwrite(&self) {
-        if matches!(self.room, Some(Room::Staged(_))) {
-            // The store may be closed by now, and an ephemeral one has nothing left to delete.
-            let _ = self.hub.tier(self.place.tier).delete(self.checkpoint);
-        }
-    }
-
-    /// The same ticket, to be dropped later by somebody else.
-    fn leaving(&self, room: Room) -> SaveTicket {
-        SaveTicket {
-            hub: Arc::clone(&self.hub),
-            frame: Arc::clone(&self.frame),
-            room: Some(room),
-            request: self.request,
-            checkpoint: self.checkpoint,
-            place: self.place,
-            began: self.began,
-            begun: Begun::Leaving,
-            encoded: None,
-            chain: None,
-            launched: Launched::default(),
-        }
-    }
-
-    fn abort(&self) {
-        let mut state = self.hub.state();
-        self.hub.feed(&mut state, Event::SaveAborted { request: self.request });
-        state.frames.remove(self.checkpoint);
+        self.shared.state().counters.stalled(Call::Save, self.version(), took, awaited);
+        self.shared.span_of_stall(&self.frame, self.place.tier, took);
+        written.map_err(|cause| self.shared.direct_failed("saved", self.version(), cause))
     }
 }
 
 impl Leave for SaveTicket {
-    fn settled(&mut self) {
-        self.begun = Begun::No;
+    fn device_is_idle(&mut self) {
+        if let SaveState::Plain { used, .. } = &mut self.state {
+            *used = InPlace::No;
+        }
     }
 }
 
 impl Drop for SaveTicket {
     fn drop(&mut self) {
-        if !self.hub.is_forked() && matches!(self.room, Some(Room::Encoding(_))) {
-            // The encoder is on its way: its memory is free when it is done. Nobody is there to
-            // hear of an error.
-            let _ = self.hand_over(true);
+        if self.grant.shared.is_forked() {
+            // The locks that its end takes may be held for ever in this process.
+            std::mem::forget(std::mem::replace(&mut self.state, SaveState::Over));
             return;
         }
-        let Some(mut room) = self.room.take() else { return };
-        if self.hub.is_forked() {
-            // The locks behind it may be held for ever in this process.
-            std::mem::forget((room, self.encoded.take(), self.chain.take()));
-            return;
+        match std::mem::replace(&mut self.state, SaveState::Over) {
+            SaveState::Over | SaveState::Violated => {}
+            SaveState::InFlight { encoding, encoded } => {
+                // The memory is free when the encoder is done. Nobody is there to hear of an error.
+                let _ = self.grant.leave_to_completion(encoding, encoded, true);
+            }
+            SaveState::Plain { room, used: InPlace::Yes }
+                if let Some(context) = room.gpu().map(|gpu| gpu.context().clone()) =>
+            {
+                let state = SaveState::Plain { room, used: InPlace::Leaving };
+                drop_when_idle(context, SaveTicket { grant: self.grant.clone(), state });
+            }
+            SaveState::Plain { room: Room::Arena(mut guard), used: InPlace::Leaving } => {
+                guard.stick();
+                self.grant.give_up(Room::Arena(guard));
+            }
+            SaveState::Plain { room, .. } => self.grant.give_up(room),
+            SaveState::Coded { room, encoded: _encoded, .. } => self.grant.give_up(room),
         }
-        if self.begun == Begun::Yes
-            && let Some(gpu) = room.gpu()
-        {
-            return gpu::drop_behind(gpu.context().clone(), self.leaving(room));
-        }
-        if self.begun == Begun::Leaving
-            && let Room::Arena(guard) = &mut room
-        {
-            guard.stick();
-        }
-        drop(room);
-        self.abort();
-        self.hub.span_of_call(Call::Save, &self.frame, (self.place.tier, self.began), "given up");
     }
 }
 

@@ -2,23 +2,27 @@
 
 use unspool_codec::Head;
 use unspool_core::{LinkStats, TransferKind};
-use unspool_transfer::Bytes;
+use unspool_cuda::Bytes;
 
-use crate::coding::{Codecs, LEARNED, Picked, Plan, check_formats};
+use crate::coding::{Codecs, EncodingPlan, LEARNED, Picked, check_formats};
 use crate::error::Error;
 use crate::runtime::counters::Call;
-use crate::runtime::shared::Hub;
+use crate::runtime::shared::Shared;
 use crate::runtime::state::State;
 use crate::time::nanos;
 
-impl Hub {
+impl Shared {
     /// The codecs for the regions of `head`, and the head for asking room; `None` when all are kept
     /// as they are. That is so also where the longest streams would not fit into the tier that the
     /// values fit into: a checkpoint that nearly fills a tier can then still be saved there.
     ///
     /// # Errors
     /// `Invalid` when a codec cannot take its region.
-    pub(crate) fn plan(&self, head: &Head, codecs: &Codecs) -> Result<Option<(Head, Plan)>, Error> {
+    pub(crate) fn plan(
+        &self,
+        head: &Head,
+        codecs: &Codecs,
+    ) -> Result<Option<(Head, EncodingPlan)>, Error> {
         if codecs.is_raw() {
             return Ok(None);
         }
@@ -26,7 +30,7 @@ impl Hub {
         if !self.durable_tiers.is_empty() {
             codecs.check_durable()?;
         }
-        let Some(plan) = Plan::of(head, codecs, || self.choose(head))? else {
+        let Some(plan) = EncodingPlan::of(head, codecs, || self.choose(head))? else {
             return Ok(None);
         };
         let worst = plan.worst()?;
@@ -47,7 +51,7 @@ impl Hub {
         let prefix = "Checkpoints are kept as they are where";
         let note = format!(
             "{prefix} the most that a codec may make of them does not fit into a tier that they \
-             themselves fit into; the first one has {} and may take up to {}. Make that tier \
+             themselves fit into; the first one has {:#} and may take up to {:#}. Make that tier \
              larger, or save with `codec=None`.",
             Bytes(bytes),
             Bytes(most)

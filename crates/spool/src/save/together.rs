@@ -4,13 +4,15 @@ use std::time::Instant;
 
 use unspool_codec::CodecId;
 use unspool_core::RequestId;
-use unspool_cuda::{DeviceError, DeviceSpan, Mark, Stream};
+use unspool_cuda::{DeviceError, DeviceSpan, Fence, Stream};
 use unspool_gpu_codec::{After, Values};
 use unspool_tiers::WriteGuard;
 
-use super::many::Granted;
-use super::{Room, SaveTicket};
-use crate::coding::{Chain, Encoding, Member, Plan, values};
+use super::SaveTicket;
+use super::launch::LaunchedTo;
+use super::many::Entered;
+use super::state::SaveState;
+use crate::coding::{Encoded, Encoding, EncodingPlan, Member, Predecessor, Room, values};
 use crate::gpu::Gpu;
 
 /// The most regions of one launch.
@@ -19,7 +21,7 @@ pub(crate) const MOST_REGIONS: usize = 4096;
 /// The codec that encodes all regions of `plan` on a GPU; `None` where nothing is gained by
 /// encoding them with others, and for what the run measures, which has its own call. Twine takes
 /// the bytes that are kept as they are as well.
-pub(crate) fn together(plan: &Plan) -> Option<CodecId> {
+pub(crate) fn together(plan: &EncodingPlan) -> Option<CodecId> {
     if plan.auto.is_some_and(|picked| picked.is_timed) {
         return None;
     }
@@ -36,7 +38,7 @@ pub(crate) fn together(plan: &Plan) -> Option<CodecId> {
 ///
 /// # Errors
 /// When it cannot be enqueued: nothing is on its way, and the group is as it was.
-pub(super) fn launch(gpu: &Gpu, group: &mut [Granted<'_>]) -> Result<(), DeviceError> {
+pub(super) fn launch(gpu: &Gpu, group: &mut [Entered<'_>]) -> Result<(), DeviceError> {
     let began = Instant::now();
     let streams = streams(group);
     let Some((stream, others)) = streams.split_last() else { return Ok(()) };
@@ -44,46 +46,51 @@ pub(super) fn launch(gpu: &Gpu, group: &mut [Granted<'_>]) -> Result<(), DeviceE
         gather(gpu, one)?;
     }
     for other in others {
-        let ready = gpu.device().mark(other)?;
+        let ready = gpu.device().fence(other)?;
         stream.wait_for(&ready)?;
     }
-    let guards: Vec<_> = group.iter_mut().filter_map(|one| take_guard(&mut one.ticket)).collect();
-    let begun = match sources(stream, group, &guards) {
+    let (guards, coded): (Vec<_>, Vec<_>) =
+        group.iter_mut().filter_map(|one| take(&mut one.ticket)).unzip();
+    let begun = match sources(stream, &coded, &guards) {
         Ok(values) => {
-            let members = members(group, guards, values);
+            let members = members(group, &coded, guards, values);
             Encoding::begin_all(gpu.own_coders(), stream, members)
         }
         Err(cause) => Err(Box::new((guards, cause))),
     };
-    let encodings = begun.map_err(|refused| {
-        let (guards, cause) = *refused;
-        for (one, guard) in group.iter_mut().zip(guards) {
-            one.ticket.room = Some(Room::Arena(guard));
+    let encodings = match begun {
+        Ok(encodings) => encodings,
+        Err(refused) => {
+            let (guards, cause) = *refused;
+            for ((one, guard), (encoded, after)) in group.iter_mut().zip(guards).zip(coded) {
+                one.ticket.state = SaveState::Coded { room: Room::Arena(guard), encoded, after };
+            }
+            return Err(cause);
         }
-        cause
-    })?;
+    };
     let time = began.elapsed() / group.len().max(1) as u32;
-    let mark = encodings.last().map(|last| last.parts().mark().clone());
-    for (one, encoding) in group.iter_mut().zip(encodings) {
-        begun_on(gpu, &mut one.ticket, encoding);
-        if let Some(encoded) = &mut one.ticket.encoded {
-            encoded.time += time;
+    let fence = encodings.last().map(|last| last.parts().fence().clone());
+    for ((one, encoding), (mut encoded, _)) in group.iter_mut().zip(encodings).zip(coded) {
+        encoded.time += time;
+        if let Some((_, sources)) = encoded.take_gathered() {
+            sources.done(gpu, encoding.parts().fence());
         }
+        one.ticket.launched(LaunchedTo::Arena(encoding), encoded);
     }
-    if let Some(mark) = mark {
-        others.iter().for_each(|other| follow(gpu, other, &mark));
+    if let Some(fence) = fence {
+        others.iter().for_each(|other| follow(gpu, other, &fence));
     }
     Ok(())
 }
 
-/// Lets `stream` go on only after `mark`: what is enqueued there later may change the arrays.
-fn follow(gpu: &Gpu, stream: &Stream, mark: &Mark) {
+/// Lets `stream` go on only after `fence`: what is enqueued there later may change the arrays.
+fn follow(gpu: &Gpu, stream: &Stream, fence: &Fence) {
     // A device that fails here fails its encoder too, and the completion thread reports that.
-    let _ = stream.wait_for(mark).or_else(|_| mark.wait(gpu.device().limit()));
+    let _ = stream.wait_for(fence).or_else(|_| fence.wait(gpu.device().limit()));
 }
 
 /// The streams of all arrays, each once; the last one is that of the last array.
-fn streams<'c>(group: &[Granted<'c>]) -> Vec<&'c Stream> {
+fn streams<'c>(group: &[Entered<'c>]) -> Vec<&'c Stream> {
     let mut found: Vec<&Stream> = Vec::new();
     for (_, _, stream) in group.iter().flat_map(|one| one.checkpoint.arrays()) {
         found.retain(|known| known.handle() != stream.handle());
@@ -93,20 +100,25 @@ fn streams<'c>(group: &[Granted<'c>]) -> Vec<&'c Stream> {
 }
 
 /// Copies aside what the encoder cannot read in place.
-fn gather(gpu: &Gpu, one: &mut Granted<'_>) -> Result<(), DeviceError> {
-    let Some(encoded) = &mut one.ticket.encoded else { return Ok(()) };
-    encoded.gpu = Some(gpu.clone());
+fn gather(gpu: &Gpu, one: &mut Entered<'_>) -> Result<(), DeviceError> {
+    let SaveState::Coded { encoded, .. } = &mut one.ticket.state else { return Ok(()) };
     for (index, array, stream) in one.checkpoint.arrays() {
         encoded.give(gpu, index, (array, stream))?;
     }
     Ok(())
 }
 
-fn take_guard(ticket: &mut SaveTicket) -> Option<WriteGuard> {
-    match ticket.room.take() {
-        Some(Room::Arena(guard)) => Some(guard),
+/// A checkpoint without its room: its encoders, and the save after which it may be placed.
+type Coded = (Box<Encoded>, Option<Predecessor>);
+
+/// Takes a checkpoint and its room in an arena out of `ticket`.
+fn take(ticket: &mut SaveTicket) -> Option<(WriteGuard, Coded)> {
+    match std::mem::replace(&mut ticket.state, SaveState::Over) {
+        SaveState::Coded { room: Room::Arena(guard), encoded, after } => {
+            Some((guard, (encoded, after)))
+        }
         other => {
-            ticket.room = other;
+            ticket.state = other;
             None
         }
     }
@@ -115,48 +127,40 @@ fn take_guard(ticket: &mut SaveTicket) -> Option<WriteGuard> {
 /// The values of each, after the copies that were made aside.
 fn sources(
     stream: &Stream,
-    group: &[Granted<'_>],
+    all: &[Coded],
     rooms: &[WriteGuard],
 ) -> Result<Vec<Vec<Values>>, DeviceError> {
-    let each = group.iter().zip(rooms).map(|(one, guard)| {
-        let found = one.ticket.encoded.as_ref().zip(guard.device());
-        let Some((encoded, nothing)): Option<(_, &DeviceSpan)> = found else {
-            unreachable!("what is encoded together has room on a device")
+    let each = all.iter().zip(rooms).map(|((encoded, _), guard)| {
+        let found = encoded.gathered().zip(guard.device());
+        let Some(((_, sources), nothing)): Option<(_, &DeviceSpan)> = found else {
+            unreachable!("what is encoded together has values and room on a device")
         };
-        values(encoded, stream, &encoded.sources, nothing)
+        values(encoded, stream, sources, nothing)
     });
     each.collect()
 }
 
 fn members<'a>(
-    group: &'a [Granted<'_>],
+    group: &[Entered<'_>],
+    all: &'a [Coded],
     guards: Vec<WriteGuard>,
     values: Vec<Vec<Values>>,
 ) -> Vec<Member<'a>> {
     let mut before = None;
-    let all = group.iter().zip(guards).zip(values).map(|((one, guard), values)| {
-        let chain = one.ticket.chain.as_ref();
-        let after = chain.map_or(After::Nothing, |chain| after(chain, before));
-        before = Some(one.ticket.request);
-        Member { guard, offset: one.ticket.place.offset, values, after }
-    });
-    all.collect()
+    let mut members = Vec::with_capacity(all.len());
+    for (((one, (_, predecessor)), guard), values) in group.iter().zip(all).zip(guards).zip(values)
+    {
+        let grant = &one.ticket.grant;
+        let after = predecessor.as_ref().map_or(After::Nothing, |earlier| after(earlier, before));
+        before = Some(grant.request);
+        members.push(Member { guard, offset: grant.place.offset, values, after });
+    }
+    members
 }
 
-fn after(chain: &Chain, before: Option<RequestId>) -> After<'_> {
-    if before == Some(chain.request) {
-        return After::Before(chain.alignment);
+fn after(earlier: &Predecessor, before: Option<RequestId>) -> After<'_> {
+    if before == Some(earlier.request) {
+        return After::Before(earlier.alignment);
     }
-    chain.behind.get().map_or(After::Nothing, |last| After::Earlier(last, chain.alignment))
-}
-
-/// The encoder of a save is under way.
-fn begun_on(gpu: &Gpu, ticket: &mut SaveTicket, encoding: Encoding) {
-    let mark: Mark = encoding.parts().mark().clone();
-    let _ = ticket.launched.set(encoding.parts().last().clone());
-    ticket.room = Some(Room::Encoding(encoding));
-    if let Some(encoded) = &mut ticket.encoded {
-        encoded.is_launched = true;
-        std::mem::take(&mut encoded.sources).done(gpu, &mark);
-    }
+    earlier.end.get().map_or(After::Nothing, |last| After::Earlier(last, earlier.alignment))
 }

@@ -17,7 +17,7 @@ use unspool_testkit::{Faulty, Gate, Gated, Operation};
 use unspool_tiers::{AnyTier, Arena, Disk, DiskOptions};
 use unspool_transfer::{Clock, ManualClock, SystemClock};
 
-use crate::runtime::shared::{Hub, Parts};
+use crate::runtime::shared::{Shared, SharedParts};
 use crate::runtime::stack::Stack;
 use crate::spool::checkpoints;
 use crate::{DiskSettings, Settings, Spool};
@@ -88,8 +88,8 @@ impl Plan {
         let time: Arc<dyn Clock> =
             if self.manual_clock { clock.clone() } else { Arc::new(SystemClock::default()) };
         let stack = Stack { tiers, disk: Some(disk), gpu: None, order: None };
-        let parts = Parts { stack, clock: time, process: self.process };
-        let spool = Spool::on(Hub::start(self.settings, parts).unwrap()).unwrap();
+        let parts = SharedParts { stack, clock: time, process: self.process };
+        let spool = Spool::on(Shared::start(self.settings, parts).unwrap()).unwrap();
         Rig { spool, faults, gated, clock, dir }
     }
 }
@@ -110,7 +110,7 @@ impl Rig {
 
 /// What must hold whenever no call is under way.
 fn assert_consistent(spool: &Spool) {
-    let state = spool.hub().state();
+    let state = spool.shared().state();
     state.driver.core().assert_invariants();
     assert!(!state.stepping);
     for (version, id) in checkpoints(&state) {

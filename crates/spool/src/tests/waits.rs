@@ -45,8 +45,8 @@ fn a_wait_for_room_ends_in_time_and_says_what_it_waited_for() {
     assert_eq!(error.kind(), ErrorKind::Timeout);
     let text = error.to_string();
     for part in [
-        "Waited 20.0 s for room for version 2 (4.0 KiB (4096 bytes))",
-        "device uses 8.0 KiB (8192 bytes) of 8.0 KiB (8192 bytes)",
+        "Waited 20.0 s for room for version 2 (4 KiB)",
+        "device uses 8 KiB (8192 bytes) of 8 KiB (8192 bytes)",
         "device-disk: 2 flushes and 0 prefetches under way",
         "Raise `timeout=`",
     ] {
@@ -206,7 +206,7 @@ fn waits_are_counted_as_stalls_and_nothing_else_is() {
     assert_eq!(stats.application.longest_stall, None);
     std::thread::scope(|scope| {
         let saving = scope.spawn(|| rig.save(1, LEN));
-        until(|| rig.spool.hub().state().waiting() == 1);
+        until(|| rig.spool.shared().state().waiting() == 1);
         rig.clock.advance(Duration::from_secs(3));
         rig.gate(Operation::Put).open();
         saving.join().unwrap().unwrap();

@@ -167,6 +167,12 @@ pub fn play_through_faults(
             player.done.refused += 1;
         }
     }
+    // A batch that another thread has handed over is refused without a call that could say so.
+    if let Err(error) = spool.hand_over(&player.wait()) {
+        heard(error.to_string());
+        player.checks.forget();
+        player.done.refused += 1;
+    }
     mend();
     let done = player.play(0).map_err(|error| in_plan(error, plan))?;
     spool.close().map_err(|error| in_plan(error.into(), plan))?;

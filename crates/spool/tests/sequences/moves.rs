@@ -13,7 +13,7 @@ const BEFORE: u8 = 0xA5;
 const AFTER: u8 = 0xEE;
 
 impl Player<'_> {
-    fn wait(&self) -> Wait<'static> {
+    pub(super) fn wait(&self) -> Wait<'static> {
         Wait::at_most(LIMIT)
     }
 

@@ -2,11 +2,11 @@
 //!
 //! The guards keep raw pointers, not references: a reference stored in a guard would have to stay
 //! valid for as long as the function that drops the guard runs, while the bytes are free for the
-//! next owner as soon as the drop has told the table.
+//! next owner as soon as the drop has updated the table.
 //!
-//! Bytes of main memory are lent only when nothing on a device uses them any more. Bytes of a
-//! device are lent at once: whoever enqueues work on them makes his stream wait first
-//! ([`WriteGuard::order`], [`ReadGuard::order`]) and leaves a mark behind it.
+//! Bytes of main memory are borrowed only when nothing on a device uses them any more. Bytes of a
+//! device are borrowed at once: whoever enqueues work on them makes his stream wait first
+//! ([`WriteGuard::order`], [`ReadGuard::order`]) and records a fence after it.
 
 use std::any::Any;
 use std::fmt;
@@ -16,48 +16,48 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use unspool_core::CheckpointId;
-use unspool_cuda::{DeviceError, DeviceSpan, Mark, PinnedArena, Stream};
+use unspool_cuda::{DeviceError, DeviceSpan, Fence, PinnedArena, Stream};
 
 use crate::arena::Arena;
-use crate::arena::memory::Memory;
+use crate::arena::memory::ArenaMemory;
 use crate::error::TierError;
 use crate::gpu::Gpu;
 
 /// What both kinds of guards hold.
-struct Loan {
+struct ArenaLease {
     arena: Arena,
     /// Keeps the bytes in place, also when the arena has ended.
-    memory: Arc<Memory>,
+    memory: Arc<ArenaMemory>,
     id: CheckpointId,
     offset: u64,
     len: usize,
-    place: Bytes,
+    place: GuardBytes,
     /// What work on a device's bytes has to come after.
-    after: Vec<Mark>,
+    after: Vec<Fence>,
     /// Behind the work that was enqueued by the borrower.
-    marks: Vec<Mark>,
+    fences: Vec<Fence>,
 }
 
 /// Where the bytes are.
 #[derive(Clone)]
-pub(super) enum Bytes {
+pub(super) enum GuardBytes {
     Host(NonNull<u8>),
     Device(DeviceSpan),
 }
 
-impl Loan {
+impl ArenaLease {
     fn order(&self, stream: &Stream) -> Result<(), DeviceError> {
-        self.after.iter().try_for_each(|mark| stream.wait_for(mark))
+        self.after.iter().try_for_each(|fence| stream.wait_for(fence))
     }
 
-    fn settle(&self, limit: Duration) -> Result<(), DeviceError> {
-        self.after.iter().try_for_each(|mark| mark.wait(limit))
+    fn wait(&self, limit: Duration) -> Result<(), DeviceError> {
+        self.after.iter().try_for_each(|fence| fence.wait(limit))
     }
 
     fn leave(&mut self, stream: &Stream) -> Result<(), DeviceError> {
         let Some(gpu) = self.memory.gpu() else { return Ok(()) };
-        match gpu.mark_or_wait(stream) {
-            Ok(mark) => self.marks.extend(mark),
+        match gpu.fence_or_wait(stream) {
+            Ok(fence) => self.fences.extend(fence),
             Err(error) => {
                 self.arena.table().stick(self.id);
                 return Err(error);
@@ -68,14 +68,14 @@ impl Loan {
 
     fn device(&self) -> Option<&DeviceSpan> {
         match &self.place {
-            Bytes::Device(span) => Some(span),
-            Bytes::Host(_) => None,
+            GuardBytes::Device(span) => Some(span),
+            GuardBytes::Host(_) => None,
         }
     }
 
     fn pinned(&self) -> Option<(&PinnedArena, u64)> {
         match &*self.memory {
-            Memory::Pinned(pinned, _) => Some((pinned, self.offset)),
+            ArenaMemory::Pinned(pinned, _) => Some((pinned, self.offset)),
             _ => None,
         }
     }
@@ -84,18 +84,27 @@ impl Loan {
 /// What [`Arena`] gives to a new guard.
 pub(super) struct New {
     pub(super) arena: Arena,
-    pub(super) memory: Arc<Memory>,
+    pub(super) memory: Arc<ArenaMemory>,
     pub(super) id: CheckpointId,
     pub(super) offset: u64,
     pub(super) len: u64,
-    pub(super) place: Bytes,
-    pub(super) after: Vec<Mark>,
+    pub(super) place: GuardBytes,
+    pub(super) after: Vec<Fence>,
 }
 
-impl From<New> for Loan {
-    fn from(new: New) -> Loan {
+impl From<New> for ArenaLease {
+    fn from(new: New) -> ArenaLease {
         let New { arena, memory, id, offset, len, place, after } = new;
-        Loan { arena, memory, id, offset, len: len as usize, place, after, marks: Vec::new() }
+        ArenaLease {
+            arena,
+            memory,
+            id,
+            offset,
+            len: len as usize,
+            place,
+            after,
+            fences: Vec::new(),
+        }
     }
 }
 
@@ -104,12 +113,12 @@ impl From<New> for Loan {
 #[must_use = "dropping the guard forgets the entry"]
 pub struct WriteGuard {
     /// `None` once it was committed.
-    loan: Option<Loan>,
+    loan: Option<ArenaLease>,
     bytes: PhantomData<*mut [u8]>,
 }
 
 // SAFETY: the guard is an exclusive borrow of bytes; it may be used from another thread just like
-// the `&mut [u8]` that it stands for, and the arena behind it is `Sync`.
+// the `&mut [u8]` that it stands for, and its arena is `Sync`.
 unsafe impl Send for WriteGuard {}
 // SAFETY: a shared guard only gives out `&[u8]`.
 unsafe impl Sync for WriteGuard {}
@@ -120,7 +129,7 @@ impl WriteGuard {
         WriteGuard { loan: Some(new.into()), bytes: PhantomData }
     }
 
-    fn loan(&self) -> &Loan {
+    fn loan(&self) -> &ArenaLease {
         match &self.loan {
             Some(loan) => loan,
             None => unreachable!("only commit takes it, and that ends the guard"),
@@ -149,7 +158,7 @@ impl WriteGuard {
     #[must_use]
     pub fn bytes(&mut self) -> Option<&mut [u8]> {
         let loan = self.loan();
-        let Bytes::Host(start) = loan.place else { return None };
+        let GuardBytes::Host(start) = loan.place else { return None };
         // SAFETY: `new` was given a range inside the memory that the loan keeps; its bytes are
         // initialised (zero pages at first). The table lends the range to nobody else until this
         // guard is gone, and `&mut self` makes this the only borrow through the guard.
@@ -192,37 +201,37 @@ impl WriteGuard {
     ///
     /// # Errors
     /// When such work failed, and when the limit has passed.
-    pub fn settle(&self, limit: Duration) -> Result<(), DeviceError> {
-        self.loan().settle(limit)
+    pub fn wait(&self, limit: Duration) -> Result<(), DeviceError> {
+        self.loan().wait(limit)
     }
 
     /// Work on the bytes was enqueued on `stream`: whoever gets them next comes after it.
     ///
     /// # Errors
-    /// When nobody can tell when that work will be done. The bytes are then never lent again.
+    /// When it cannot be known when that work will be done. The bytes are then never used again.
     pub fn leave(&mut self, stream: &Stream) -> Result<(), DeviceError> {
         self.loan.as_mut().map_or(Ok(()), |loan| loan.leave(stream))
     }
 
-    /// Work on the bytes was enqueued before `mark`.
-    pub fn leave_mark(&mut self, mark: Mark) {
+    /// Work on the bytes was enqueued before `fence`.
+    pub fn leave_fence(&mut self, fence: Fence) {
         if let Some(loan) = &mut self.loan {
-            loan.marks.push(mark);
+            loan.fences.push(fence);
         }
     }
 
-    /// Work on the bytes may be under way of which nobody can tell when it is done: they are never
-    /// lent again.
+    /// Work on the bytes may be under way, and when it is done cannot be known: they are never
+    /// used again.
     pub fn stick(&mut self) {
         let loan = self.loan();
         loan.arena.table().stick(loan.id);
     }
 
-    /// The bytes are all there, or will be when the marks that were left are done: the entry can be
-    /// read from now on.
+    /// The bytes are all there, or will be when the fences that were left are done: the entry can
+    /// be read from now on.
     pub fn commit(mut self) {
-        if let Some(Loan { arena, id, marks, .. }) = self.loan.take() {
-            arena.table().commit(id, marks);
+        if let Some(ArenaLease { arena, id, fences, .. }) = self.loan.take() {
+            arena.table().commit(id, fences);
         }
     }
 }
@@ -231,16 +240,16 @@ impl WriteGuard {
     /// As [`commit`](Self::commit), for an entry whose place and size are known only now: it is the
     /// `len` bytes of the arena from `offset` on. They may begin before the bytes of the guard,
     /// where no entry is any more: whoever wrote there came after the save that gave them up. What
-    /// the entry leaves of the guard's bytes may be given to others at once, behind the marks.
+    /// the entry leaves of the guard's bytes may be given to others at once, after the fences.
     ///
     /// # Errors
     /// When the bytes are another entry's, are out of range, or may still be in use by work that
     /// failed. The entry is forgotten then.
     pub fn commit_at(mut self, offset: u64, len: u64) -> Result<(), TierError> {
-        let Loan { arena, id, marks, .. } = self.loan();
+        let ArenaLease { arena, id, fences, .. } = self.loan();
         arena
             .table()
-            .commit_at(*id, offset, len, marks)
+            .commit_at(*id, offset, len, fences)
             .map_err(|misuse| arena.error("commit", *id, misuse).with_progress(len, 0))?;
         self.loan = None;
         Ok(())
@@ -249,8 +258,8 @@ impl WriteGuard {
 
 impl Drop for WriteGuard {
     fn drop(&mut self) {
-        if let Some(Loan { arena, id, marks, .. }) = self.loan.take() {
-            arena.table().abandon(id, marks);
+        if let Some(ArenaLease { arena, id, fences, .. }) = self.loan.take() {
+            arena.table().abandon(id, fences);
         }
     }
 }
@@ -264,11 +273,11 @@ impl fmt::Debug for WriteGuard {
 /// The bytes of a complete entry, for reading. The entry stays while the guard is alive.
 #[must_use = "the bytes are only borrowed while the guard is alive"]
 pub struct ReadGuard {
-    loan: Loan,
+    loan: ArenaLease,
     bytes: PhantomData<*const [u8]>,
 }
 
-// SAFETY: the guard stands for a `&[u8]`, and the arena behind it is `Sync`.
+// SAFETY: the guard stands for a `&[u8]`, and its arena is `Sync`.
 unsafe impl Send for ReadGuard {}
 // SAFETY: as above.
 unsafe impl Sync for ReadGuard {}
@@ -300,7 +309,7 @@ impl ReadGuard {
     /// The bytes, where they are in main memory.
     #[must_use]
     pub fn bytes(&self) -> Option<&[u8]> {
-        let Bytes::Host(start) = self.loan.place else { return None };
+        let GuardBytes::Host(start) = self.loan.place else { return None };
         // SAFETY: `new` was given a range inside the memory that the loan keeps. The table gives
         // the range to no writer while it counts readers.
         Some(unsafe { std::slice::from_raw_parts(start.as_ptr(), self.loan.len) })
@@ -342,25 +351,25 @@ impl ReadGuard {
     ///
     /// # Errors
     /// When such work failed, and when the limit has passed.
-    pub fn settle(&self, limit: Duration) -> Result<(), DeviceError> {
-        self.loan.settle(limit)
+    pub fn wait(&self, limit: Duration) -> Result<(), DeviceError> {
+        self.loan.wait(limit)
     }
 
     /// Work that reads the bytes was enqueued on `stream`: whoever gets them next comes after it.
     ///
     /// # Errors
-    /// When nobody can tell when that work will be done. The bytes are then never lent again.
+    /// When it cannot be known when that work will be done. The bytes are then never used again.
     pub fn leave(&mut self, stream: &Stream) -> Result<(), DeviceError> {
         self.loan.leave(stream)
     }
 
-    /// Work that reads the bytes was enqueued before `mark`.
-    pub fn leave_mark(&mut self, mark: Mark) {
-        self.loan.marks.push(mark);
+    /// Work that reads the bytes was enqueued before `fence`.
+    pub fn leave_fence(&mut self, fence: Fence) {
+        self.loan.fences.push(fence);
     }
 
-    /// Work on the bytes may be under way of which nobody can tell when it is done: they are never
-    /// lent again.
+    /// Work on the bytes may be under way, and when it is done cannot be known: they are never
+    /// used again.
     pub fn stick(&mut self) {
         self.loan.arena.table().stick(self.loan.id);
     }
@@ -368,8 +377,8 @@ impl ReadGuard {
 
 impl Drop for ReadGuard {
     fn drop(&mut self) {
-        let marks = std::mem::take(&mut self.loan.marks);
-        self.loan.arena.table().end_read(self.loan.id, marks);
+        let fences = std::mem::take(&mut self.loan.fences);
+        self.loan.arena.table().end_read(self.loan.id, fences);
     }
 }
 

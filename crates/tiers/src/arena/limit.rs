@@ -8,17 +8,19 @@ use unspool_cuda::MemoryLeft;
 use crate::error::TierError;
 
 /// The memory that an arena may come to need. Dropping it takes the promise back. The core fills
-/// an arena from its start, so the bytes below the highest that was lent count as written.
+/// an arena from its start, so the bytes below the highest that was borrowed count as written.
 #[derive(Debug)]
-pub(super) struct Promise(unspool_cuda::Promise);
+pub(super) struct ArenaPromise(unspool_cuda::MemoryPromise);
 
-impl Promise {
+impl ArenaPromise {
     /// Promises `len` bytes.
     ///
     /// # Errors
     /// When the machine does not have them besides what is in use and promised.
-    pub(super) fn make(kind: TierKind, len: u64) -> Result<Promise, TierError> {
-        unspool_cuda::Promise::make(len).map(Promise).map_err(|left| refusal(kind, len, &left))
+    pub(super) fn make(kind: TierKind, len: u64) -> Result<ArenaPromise, TierError> {
+        unspool_cuda::MemoryPromise::make(len)
+            .map(ArenaPromise)
+            .map_err(|left| refusal(kind, len, &left))
     }
 
     /// The bytes below `end` are about to be written.

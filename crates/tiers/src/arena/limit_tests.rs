@@ -4,7 +4,7 @@ use super::*;
 
 #[test]
 fn more_than_there_is_is_refused_with_the_numbers_and_the_option() {
-    let error = Promise::make(TierKind::Host, 1 << 60).unwrap_err();
+    let error = ArenaPromise::make(TierKind::Host, 1 << 60).unwrap_err();
     assert_eq!(error.kind(), Failure::NoSpace);
     let text = error.to_string();
     assert!(text.contains("host memory"), "{text}");
@@ -14,7 +14,7 @@ fn more_than_there_is_is_refused_with_the_numbers_and_the_option() {
 
 #[test]
 fn what_is_written_is_no_longer_promised() {
-    let promise = Promise::make(TierKind::Device, 1 << 20).unwrap();
+    let promise = ArenaPromise::make(TierKind::Device, 1 << 20).unwrap();
     promise.kept_up_to(1 << 20);
     assert!(format!("{promise:?}").contains("1048576"), "{promise:?}");
 }

@@ -8,8 +8,8 @@
 //!   made, so a wrong placement is an error and never corruption.
 //! - The locks guard the table and the memory's owner and are held for bookkeeping only, never
 //!   while bytes are copied.
-//! - Bytes with unfinished work of a device on them are lent in main memory only when it is done,
-//!   and in a device's memory together with the marks that new work has to wait for.
+//! - Bytes with unfinished work of a device on them are borrowed in main memory only when it is
+//!   done, and in a device's memory together with the fences that new work has to wait for.
 
 mod copies;
 mod guard;
@@ -26,22 +26,22 @@ use crate::error::TierError;
 use crate::gpu::{Gpu, device_failed};
 use crate::tier::{Description, Stored, Tier};
 
-use guard::{Bytes, New};
+use guard::{GuardBytes, New};
 pub use guard::{ReadGuard, WriteGuard};
-use memory::{Memory, Plain};
-use table::{Lent, Misuse, Table};
+use memory::{ArenaMemory, Plain};
+use table::{ArenaTable, BorrowedBytes, Misuse};
 
 /// A memory arena. See the module for its invariants. Clones name the same one.
 #[derive(Clone, Debug)]
-pub struct Arena(Arc<Inner>);
+pub struct Arena(Arc<ArenaInner>);
 
 #[derive(Debug)]
-struct Inner {
+struct ArenaInner {
     kind: TierKind,
     capacity: u64,
-    table: Mutex<Table>,
+    table: Mutex<ArenaTable>,
     /// `None` after the arena has ended.
-    memory: Mutex<Option<Arc<Memory>>>,
+    memory: Mutex<Option<Arc<ArenaMemory>>>,
 }
 
 impl Arena {
@@ -51,7 +51,7 @@ impl Arena {
     /// # Errors
     /// When this machine cannot hold that much besides what is in use already.
     pub fn new(kind: TierKind, capacity: u64) -> Result<Arena, TierError> {
-        Ok(Arena::of(kind, capacity, Memory::Plain(Plain::reserve(kind, capacity)?)))
+        Ok(Arena::of(kind, capacity, ArenaMemory::Plain(Plain::reserve(kind, capacity)?)))
     }
 
     /// An arena in main memory that is registered with `gpu` in the background, so that copies to
@@ -66,7 +66,7 @@ impl Arena {
     ) -> Result<Arena, TierError> {
         let pinned = PinnedArena::new(gpu.context(), capacity, options);
         let pinned = pinned.map_err(|cause| device_failed("reserve", "host memory", &cause))?;
-        Ok(Arena::of(TierKind::Host, capacity, Memory::Pinned(pinned, Arc::clone(gpu))))
+        Ok(Arena::of(TierKind::Host, capacity, ArenaMemory::Pinned(pinned, Arc::clone(gpu))))
     }
 
     /// An arena in the memory of `gpu`, which is mapped in the background. Its capacity is less
@@ -82,13 +82,13 @@ impl Arena {
         let arena = DeviceArena::new(gpu.context(), capacity, options);
         let arena = arena.map_err(|cause| device_failed("reserve", "device memory", &cause))?;
         let capacity = arena.capacity();
-        Ok(Arena::of(TierKind::Device, capacity, Memory::Device(arena, Arc::clone(gpu))))
+        Ok(Arena::of(TierKind::Device, capacity, ArenaMemory::Device(arena, Arc::clone(gpu))))
     }
 
-    fn of(kind: TierKind, capacity: u64, memory: Memory) -> Arena {
+    fn of(kind: TierKind, capacity: u64, memory: ArenaMemory) -> Arena {
         let (table, memory) =
-            (Mutex::new(Table::new(capacity)), Mutex::new(Some(Arc::new(memory))));
-        Arena(Arc::new(Inner { kind, capacity, table, memory }))
+            (Mutex::new(ArenaTable::new(capacity)), Mutex::new(Some(Arc::new(memory))));
+        Arena(Arc::new(ArenaInner { kind, capacity, table, memory }))
     }
 
     /// What it stands for: `Device` or `Host`.
@@ -129,15 +129,15 @@ impl Arena {
     /// # Errors
     /// When `id` has an entry, when the range overlaps another entry, and when it is out of range.
     pub fn create(&self, id: CheckpointId, offset: u64, len: u64) -> Result<WriteGuard, TierError> {
-        self.lend_for_writing("create", id, offset, len)
+        self.borrow_for_writing("create", id, offset, len)
     }
 
-    /// Lends the bytes of `id` for reading. Any number of guards may read at the same time.
+    /// Borrows the bytes of `id` for reading. Any number of guards may read at the same time.
     ///
     /// # Errors
     /// When `id` has no entry, or one that is still being written.
     pub fn read(&self, id: CheckpointId) -> Result<ReadGuard, TierError> {
-        self.lend_for_reading("read", id)
+        self.borrow_for_reading("read", id)
     }
 
     /// Removes the entry of `id`: its room may be given to another.
@@ -148,53 +148,53 @@ impl Arena {
         self.table().forget(id).map_err(|misuse| self.error("forget", id, misuse))
     }
 
-    fn lend_for_writing(
+    fn borrow_for_writing(
         &self,
         operation: &'static str,
         id: CheckpointId,
         offset: u64,
         len: u64,
     ) -> Result<WriteGuard, TierError> {
-        let lent = self.table().create(id, offset, len);
-        let lent =
-            lent.map_err(|misuse| self.error(operation, id, misuse).with_progress(len, 0))?;
-        self.loan(operation, id, lent).map(WriteGuard::new).inspect_err(|_| {
+        let borrowed = self.table().create(id, offset, len);
+        let borrowed =
+            borrowed.map_err(|misuse| self.error(operation, id, misuse).with_progress(len, 0))?;
+        self.lease(operation, id, borrowed).map(WriteGuard::new).inspect_err(|_| {
             self.table().abandon(id, Vec::new());
         })
     }
 
-    fn lend_for_reading(
+    fn borrow_for_reading(
         &self,
         operation: &'static str,
         id: CheckpointId,
     ) -> Result<ReadGuard, TierError> {
-        let lent = self.table().begin_read(id);
-        let lent = lent.map_err(|misuse| self.error(operation, id, misuse))?;
-        self.loan(operation, id, lent).map(ReadGuard::new).inspect_err(|_| {
+        let borrowed = self.table().begin_read(id);
+        let borrowed = borrowed.map_err(|misuse| self.error(operation, id, misuse))?;
+        self.lease(operation, id, borrowed).map(ReadGuard::new).inspect_err(|_| {
             self.table().end_read(id, Vec::new());
         })
     }
 
-    /// The bytes behind an entry, ready to be used: those of main memory when nothing on a device
+    /// The bytes of an entry, ready to be used: those of main memory when nothing on a device
     /// uses them any more.
-    fn loan(
+    fn lease(
         &self,
         operation: &'static str,
         id: CheckpointId,
-        lent: Lent,
+        borrowed: BorrowedBytes,
     ) -> Result<New, TierError> {
-        let Lent { offset, len, mut after } = lent;
+        let BorrowedBytes { offset, len, mut after } = borrowed;
         let gone = || self.error(operation, id, Misuse::Unknown);
         let memory = self.memory().ok_or_else(gone)?;
         let failed = |cause| device_failed(operation, self.location(id), &cause);
         memory.prepare(offset + len).map_err(failed)?;
         let place = match memory.span(offset, len).map_err(failed)? {
-            Some(span) => Bytes::Device(span),
+            Some(span) => GuardBytes::Device(span),
             None => {
                 let limit = memory.gpu().map(|gpu| gpu.limit()).unwrap_or_default();
-                after.drain(..).try_for_each(|mark| mark.wait(limit)).map_err(failed)?;
+                after.drain(..).try_for_each(|fence| fence.wait(limit)).map_err(failed)?;
                 memory.saw_host(offset, len, operation);
-                Bytes::Host(memory.host(offset, len).ok_or_else(gone)?)
+                GuardBytes::Host(memory.host(offset, len).ok_or_else(gone)?)
             }
         };
         Ok(New { arena: self.clone(), memory, id, offset, len, place, after })
@@ -212,13 +212,13 @@ impl Arena {
         Ok(())
     }
 
-    fn memory(&self) -> Option<Arc<Memory>> {
+    fn memory(&self) -> Option<Arc<ArenaMemory>> {
         self.0.memory.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// The table, also after a panic elsewhere: each of its methods either completes or changes
     /// nothing, so it is never seen half changed.
-    fn table(&self) -> MutexGuard<'_, Table> {
+    fn table(&self) -> MutexGuard<'_, ArenaTable> {
         self.0.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -248,7 +248,7 @@ impl Tier for Arena {
 
     fn put(&self, id: CheckpointId, offset: u64, parts: &[&[u8]]) -> Result<(), TierError> {
         let len = parts.iter().map(|part| part.len() as u64).sum();
-        let mut guard = self.lend_for_writing("put", id, offset, len)?;
+        let mut guard = self.borrow_for_writing("put", id, offset, len)?;
         let written = copies::write(&mut guard, parts);
         written.map_err(|cause| device_failed("put", self.location(id), &cause))?;
         guard.commit();
@@ -256,7 +256,7 @@ impl Tier for Arena {
     }
 
     fn get(&self, id: CheckpointId, skip: u64, parts: &mut [&mut [u8]]) -> Result<(), TierError> {
-        let guard = self.lend_for_reading("get", id)?;
+        let guard = self.borrow_for_reading("get", id)?;
         let wanted: u64 = parts.iter().map(|part| part.len() as u64).sum();
         let held = guard.len();
         if skip.checked_add(wanted).is_none_or(|end| end > held) {

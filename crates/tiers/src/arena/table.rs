@@ -1,62 +1,62 @@
 //! The table of an arena: which bytes belong to whom, who borrows them, and which operations of the
 //! device on them may be unfinished. Plain bookkeeping.
 //!
-//! Work on a device is enqueued and done later. A mark (an event behind the work) stays with the
-//! entry whose bytes it touches; when the entry goes, it stays with the bytes as a ghost. Whoever
-//! is lent bytes is told which marks his own work has to come after.
+//! Work on a device is enqueued and done later. A fence (an event after the work) stays with the
+//! entry whose bytes it touches; when the entry goes, it stays with the bytes as a pending range.
+//! Whoever borrows bytes learns which fences his own work has to come after.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 
 use unspool_core::{CheckpointId, Failure};
-use unspool_cuda::Mark;
+use unspool_cuda::Fence;
 
 use crate::tier::Stored;
 
 /// One entry of the table.
 #[derive(Debug)]
-struct Entry {
+struct ArenaEntry {
     offset: u64,
     len: u64,
-    state: State,
+    state: Access,
     /// Behind the work that wrote it.
-    written: Vec<Mark>,
+    written: Vec<Fence>,
     /// Behind work that reads it.
-    reads: Vec<Mark>,
-    /// Work on it may be under way of which nobody can tell when it is done.
+    reads: Vec<Fence>,
+    /// Work on it may be under way, and when it is done cannot be known.
     stuck: bool,
 }
 
 /// Bytes that belonged to an entry, with work on them that may be unfinished.
 #[derive(Debug)]
-struct Ghost {
+struct PendingFree {
     offset: u64,
     end: u64,
-    marks: Vec<Mark>,
-    /// The bytes are never lent again.
+    fences: Vec<Fence>,
+    /// The bytes are never used again.
     stuck: bool,
 }
 
-impl Ghost {
+impl PendingFree {
     /// Forgets what is done; whether something is left.
     fn is_there(&mut self) -> bool {
-        self.marks.retain(|mark| !mark.is_done());
-        self.stuck || !self.marks.is_empty()
+        self.fences.retain(|fence| !fence.is_done());
+        self.stuck || !self.fences.is_empty()
     }
 }
 
-/// Bytes that are lent.
+/// Bytes that are borrowed.
 #[derive(Debug)]
-pub(super) struct Lent {
+pub(super) struct BorrowedBytes {
     pub(super) offset: u64,
     pub(super) len: u64,
     /// What the borrower's work has to come after.
-    pub(super) after: Vec<Mark>,
+    pub(super) after: Vec<Fence>,
 }
 
 /// Who may touch the bytes of an entry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum State {
+enum Access {
     /// Held by the one `WriteGuard`. Commit -> `Complete`; drop -> the entry is removed.
     Writing,
     /// Readable, with this many `ReadGuard`s alive. Forget with none alive -> removed.
@@ -119,26 +119,26 @@ impl fmt::Display for Misuse {
 
 /// See the module.
 #[derive(Debug)]
-pub(super) struct Table {
+pub(super) struct ArenaTable {
     capacity: u64,
     used: u64,
-    by_id: HashMap<CheckpointId, Entry>,
+    by_id: HashMap<CheckpointId, ArenaEntry>,
     /// The owner of every range that is not empty, by its first byte.
     by_offset: BTreeMap<u64, CheckpointId>,
     /// Few: what the device has not done yet, and what was not looked at since.
-    ghosts: Vec<Ghost>,
-    /// When there are so many ghosts, all of them are looked at: asking the device costs a call
+    pending: Vec<PendingFree>,
+    /// When there are so many pending, all of them are looked at: asking the device costs a call
     /// for each, so that is left until their number has doubled.
     crowd: usize,
 }
 
-/// So many ghosts are no crowd.
+/// So many pending are no crowd.
 const FEW: usize = 64;
 
-impl Table {
-    pub(super) fn new(capacity: u64) -> Table {
-        let (by_id, by_offset, ghosts) = (HashMap::new(), BTreeMap::new(), Vec::new());
-        Table { capacity, used: 0, by_id, by_offset, ghosts, crowd: FEW }
+impl ArenaTable {
+    pub(super) fn new(capacity: u64) -> ArenaTable {
+        let (by_id, by_offset, pending) = (HashMap::new(), BTreeMap::new(), Vec::new());
+        ArenaTable { capacity, used: 0, by_id, by_offset, pending, crowd: FEW }
     }
 
     pub(super) fn used(&self) -> u64 {
@@ -150,7 +150,7 @@ impl Table {
         id: CheckpointId,
         offset: u64,
         len: u64,
-    ) -> Result<Lent, Misuse> {
+    ) -> Result<BorrowedBytes, Misuse> {
         if self.by_id.contains_key(&id) {
             return Err(Misuse::Duplicate);
         }
@@ -163,34 +163,34 @@ impl Table {
         if len > 0 {
             self.by_offset.insert(offset, id);
         }
-        let (state, written, reads) = (State::Writing, Vec::new(), Vec::new());
-        self.by_id.insert(id, Entry { offset, len, state, written, reads, stuck: false });
+        let (state, written, reads) = (Access::Writing, Vec::new(), Vec::new());
+        self.by_id.insert(id, ArenaEntry { offset, len, state, written, reads, stuck: false });
         self.used += len;
         debug_assert!(self.used <= self.capacity);
-        Ok(Lent { offset, len, after })
+        Ok(BorrowedBytes { offset, len, after })
     }
 
-    /// Marks of earlier owners of these bytes whose work may be unfinished. What is done is
+    /// Fences of earlier owners of these bytes whose work may be unfinished. What is done is
     /// forgotten; what is not stays, because the new owner may give up before he has waited.
-    fn unfinished_in(&mut self, start: u64, end: u64) -> Result<Vec<Mark>, Misuse> {
-        if self.ghosts.len() >= self.crowd {
-            self.ghosts.retain_mut(Ghost::is_there);
-            self.crowd = FEW.max(2 * self.ghosts.len());
+    fn unfinished_in(&mut self, start: u64, end: u64) -> Result<Vec<Fence>, Misuse> {
+        if self.pending.len() >= self.crowd {
+            self.pending.retain_mut(PendingFree::is_there);
+            self.crowd = FEW.max(2 * self.pending.len());
         }
-        let mut marks = Vec::new();
-        for ghost in self.ghosts.iter_mut().filter(|ghost| ghost.offset < end && start < ghost.end)
+        let mut fences = Vec::new();
+        for range in self.pending.iter_mut().filter(|range| range.offset < end && start < range.end)
         {
-            if ghost.stuck {
+            if range.stuck {
                 return Err(Misuse::Stuck);
             }
-            if ghost.is_there() {
-                marks.extend(ghost.marks.iter().cloned());
+            if range.is_there() {
+                fences.extend(range.fences.iter().cloned());
             }
         }
-        Ok(marks)
+        Ok(fences)
     }
 
-    /// Work on the bytes of `id` was enqueued, and nobody can tell when it will be done.
+    /// Work on the bytes of `id` was enqueued, and when it will be done cannot be known.
     pub(super) fn stick(&mut self, id: CheckpointId) {
         if let Some(entry) = self.by_id.get_mut(&id) {
             entry.stuck = true;
@@ -206,16 +206,16 @@ impl Table {
     }
 
     /// The entry is complete once the work before `written` is done.
-    pub(super) fn commit(&mut self, id: CheckpointId, written: Vec<Mark>) {
+    pub(super) fn commit(&mut self, id: CheckpointId, written: Vec<Fence>) {
         let entry = self.by_id.get_mut(&id);
-        debug_assert!(entry.as_ref().is_some_and(|entry| entry.state == State::Writing));
+        debug_assert!(entry.as_ref().is_some_and(|entry| entry.state == Access::Writing));
         if let Some(entry) = entry {
-            entry.state = State::Complete { readers: 0 };
+            entry.state = Access::Complete { readers: 0 };
             entry.written = written;
         }
     }
 
-    /// As [`Table::commit`], for an entry that turned out to be `[offset, offset + len)`. That
+    /// As [`ArenaTable::commit`], for an entry that turned out to be `[offset, offset + len)`. That
     /// range may begin in bytes before its own that nobody owns any more; what it leaves of its own
     /// stays with the work that may still be under way there. Nothing has changed after an error.
     pub(super) fn commit_at(
@@ -223,10 +223,10 @@ impl Table {
         id: CheckpointId,
         offset: u64,
         len: u64,
-        written: &[Mark],
+        written: &[Fence],
     ) -> Result<(), Misuse> {
         let entry = self.by_id.get(&id).ok_or(Misuse::Unknown)?;
-        debug_assert_eq!(entry.state, State::Writing);
+        debug_assert_eq!(entry.state, Access::Writing);
         let own = (entry.offset, entry.offset + entry.len);
         let end = offset.checked_add(len).filter(|&end| end <= self.capacity);
         let end = end.ok_or(Misuse::OutOfRange { offset, len, capacity: self.capacity })?;
@@ -235,7 +235,7 @@ impl Table {
             if let Some((other, other_offset, other_len)) = self.owner_in(start, end) {
                 return Err(Misuse::Overlap { offset, len, other, other_offset, other_len });
             }
-            if self.ghosts.iter().any(|g| g.stuck && g.offset < end && start < g.end) {
+            if self.pending.iter().any(|g| g.stuck && g.offset < end && start < g.end) {
                 return Err(Misuse::Stuck);
             }
         }
@@ -245,7 +245,7 @@ impl Table {
     }
 
     /// Gives an entry other bytes than it had, and those that it leaves to the work on them.
-    fn shrink(&mut self, id: CheckpointId, own: (u64, u64), kept: (u64, u64), written: &[Mark]) {
+    fn shrink(&mut self, id: CheckpointId, own: (u64, u64), kept: (u64, u64), written: &[Fence]) {
         let Some(entry) = self.by_id.get_mut(&id) else { return };
         (entry.offset, entry.len) = (kept.0, kept.1 - kept.0);
         let stuck = entry.stuck;
@@ -256,48 +256,48 @@ impl Table {
             self.by_offset.insert(kept.0, id);
         }
         self.used = self.used - (own.1 - own.0) + (kept.1 - kept.0);
-        let marks: Vec<Mark> = written.iter().filter(|mark| !mark.is_done()).cloned().collect();
-        if marks.is_empty() && !stuck {
+        let fences: Vec<Fence> = written.iter().filter(|fence| !fence.is_done()).cloned().collect();
+        if fences.is_empty() && !stuck {
             return;
         }
         let kept = if kept.0 < kept.1 { kept } else { (own.1, own.1) };
         for (offset, end) in [(own.0, own.1.min(kept.0)), (own.0.max(kept.1), own.1)] {
             if offset < end {
-                self.ghosts.push(Ghost { offset, end, marks: marks.clone(), stuck });
+                self.pending.push(PendingFree { offset, end, fences: fences.clone(), stuck });
             }
         }
     }
 
-    /// Removes an entry whose writer gave up after he had enqueued the work before `marks`.
-    pub(super) fn abandon(&mut self, id: CheckpointId, marks: Vec<Mark>) {
-        debug_assert!(self.by_id.get(&id).is_some_and(|entry| entry.state == State::Writing));
+    /// Removes an entry whose writer gave up after he had enqueued the work before `fences`.
+    pub(super) fn abandon(&mut self, id: CheckpointId, fences: Vec<Fence>) {
+        debug_assert!(self.by_id.get(&id).is_some_and(|entry| entry.state == Access::Writing));
         if let Some(entry) = self.by_id.get_mut(&id) {
-            entry.written = marks;
+            entry.written = fences;
         }
         self.remove(id);
     }
 
     /// Counts one more reader and says where the bytes are.
-    pub(super) fn begin_read(&mut self, id: CheckpointId) -> Result<Lent, Misuse> {
+    pub(super) fn begin_read(&mut self, id: CheckpointId) -> Result<BorrowedBytes, Misuse> {
         let entry = self.by_id.get_mut(&id).ok_or(Misuse::Unknown)?;
         match &mut entry.state {
-            State::Writing => Err(Misuse::StillWritten),
-            State::Complete { readers } => {
+            Access::Writing => Err(Misuse::StillWritten),
+            Access::Complete { readers } => {
                 *readers += 1;
-                entry.written.retain(|mark| !mark.is_done());
+                entry.written.retain(|fence| !fence.is_done());
                 let after = entry.written.clone();
-                Ok(Lent { offset: entry.offset, len: entry.len, after })
+                Ok(BorrowedBytes { offset: entry.offset, len: entry.len, after })
             }
         }
     }
 
-    /// A reader has enqueued the last of its work, which is done when `marks` are.
-    pub(super) fn end_read(&mut self, id: CheckpointId, marks: Vec<Mark>) {
+    /// A reader has enqueued the last of its work, which is done when `fences` are.
+    pub(super) fn end_read(&mut self, id: CheckpointId, fences: Vec<Fence>) {
         match self.by_id.get_mut(&id) {
-            Some(Entry { state: State::Complete { readers }, reads, .. }) if *readers > 0 => {
+            Some(ArenaEntry { state: Access::Complete { readers }, reads, .. }) if *readers > 0 => {
                 *readers -= 1;
-                reads.retain(|mark| !mark.is_done());
-                reads.extend(marks);
+                reads.retain(|fence| !fence.is_done());
+                reads.extend(fences);
             }
             other => debug_assert!(false, "end of a read that never began: {id:?} {other:?}"),
         }
@@ -305,12 +305,12 @@ impl Table {
 
     pub(super) fn forget(&mut self, id: CheckpointId) -> Result<(), Misuse> {
         match self.by_id.get(&id).ok_or(Misuse::Unknown)?.state {
-            State::Writing => Err(Misuse::StillWritten),
-            State::Complete { readers: 0 } => {
+            Access::Writing => Err(Misuse::StillWritten),
+            Access::Complete { readers: 0 } => {
                 self.remove(id);
                 Ok(())
             }
-            State::Complete { readers } => Err(Misuse::StillRead { readers }),
+            Access::Complete { readers } => Err(Misuse::StillRead { readers }),
         }
     }
 
@@ -319,12 +319,12 @@ impl Table {
     pub(super) fn retire(&mut self) -> Result<(), (CheckpointId, Misuse)> {
         for (&id, entry) in &self.by_id {
             match entry.state {
-                State::Writing => return Err((id, Misuse::StillWritten)),
-                State::Complete { readers: 0 } => {}
-                State::Complete { readers } => return Err((id, Misuse::StillRead { readers })),
+                Access::Writing => return Err((id, Misuse::StillWritten)),
+                Access::Complete { readers: 0 } => {}
+                Access::Complete { readers } => return Err((id, Misuse::StillRead { readers })),
             }
         }
-        *self = Table::new(0);
+        *self = ArenaTable::new(0);
         Ok(())
     }
 
@@ -336,16 +336,16 @@ impl Table {
             debug_assert_eq!(owner, Some(id));
         }
         let (offset, end) = (entry.offset, entry.offset + entry.len);
-        let marks = entry.written.into_iter().chain(entry.reads);
-        let marks: Vec<Mark> = marks.filter(|mark| !mark.is_done()).collect();
-        if (entry.stuck || !marks.is_empty()) && offset < end {
-            self.ghosts.push(Ghost { offset, end, marks, stuck: entry.stuck });
+        let fences = entry.written.into_iter().chain(entry.reads);
+        let fences: Vec<Fence> = fences.filter(|fence| !fence.is_done()).collect();
+        if (entry.stuck || !fences.is_empty()) && offset < end {
+            self.pending.push(PendingFree { offset, end, fences, stuck: entry.stuck });
         }
     }
 
     /// Every complete entry, by id.
     pub(super) fn list(&self) -> Vec<Stored> {
-        let complete = |entry: &Entry| entry.state != State::Writing;
+        let complete = |entry: &ArenaEntry| entry.state != Access::Writing;
         let mut stored: Vec<Stored> = self
             .by_id
             .iter()

@@ -1,7 +1,7 @@
 //! Keeping the page cache clean where bytes have to go through it.
 //!
 //! A history that is larger than the memory must not push everything else out of it. After a write
-//! the bytes are brought to the medium and forgotten, one chunk behind the writer, so that at most
+//! the bytes are brought to the medium and forgotten, one chunk after the writer, so that at most
 //! two chunks of a call are ever in the cache.
 
 use std::fs::File;

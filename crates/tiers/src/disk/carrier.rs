@@ -7,8 +7,8 @@ use std::sync::Arc;
 use crate::disk::cache;
 use crate::disk::fault::Stop;
 use crate::disk::medium::Medium;
-use crate::disk::pieces::{Grid, Memory, Piece, Span, cut};
-use crate::disk::staging::{Lease, SIZE, Staging};
+use crate::disk::pieces::{DirectGrid, FilePiece, PieceMemory, Span, cut};
+use crate::disk::staging::{BufferLease, SIZE, Staging};
 
 /// The most pieces of one request to the medium.
 pub(super) const MOST_PIECES: usize = 64;
@@ -16,7 +16,7 @@ pub(super) const MOST_PIECES: usize = 64;
 /// How a medium wants its bytes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Manner {
-    pub(super) grid: Grid,
+    pub(super) grid: DirectGrid,
     /// The most bytes of one request, besides what is staged.
     pub(super) request: usize,
     /// Whether bytes go past the page cache.
@@ -85,12 +85,12 @@ impl Carrier {
 
     /// Staging memory, if any piece needs it. One call holds at most one buffer, so calls cannot
     /// wait for each other in a circle.
-    fn stage<S>(&self, pieces: &[Piece<S>]) -> Result<Option<Lease<'_>>, Stop> {
-        let staged = |piece: &Piece<S>| matches!(piece.memory, Memory::Staged { .. });
+    fn stage<S>(&self, pieces: &[FilePiece<S>]) -> Result<Option<BufferLease<'_>>, Stop> {
+        let staged = |piece: &FilePiece<S>| matches!(piece.memory, PieceMemory::Staged { .. });
         if !pieces.iter().any(staged) {
             return Ok(None);
         }
-        let lease = self.staging.lend().ok_or_else(|| {
+        let lease = self.staging.lease().ok_or_else(|| {
             let text = "no staging memory became free: the medium does not answer";
             io::Error::new(io::ErrorKind::TimedOut, text)
         })?;
@@ -98,12 +98,12 @@ impl Carrier {
     }
 
     /// How many of `pieces`, at least one, go in one request.
-    fn batch<S: Span>(&self, pieces: &[Piece<S>]) -> usize {
+    fn batch<S: Span>(&self, pieces: &[FilePiece<S>]) -> usize {
         let (mut in_place, mut staged) = (0, 0);
-        let fits = |piece: &&Piece<S>| {
+        let fits = |piece: &&FilePiece<S>| {
             match piece.memory {
-                Memory::InPlace(_) => in_place += piece.len,
-                Memory::Staged { .. } => staged += piece.len,
+                PieceMemory::InPlace(_) => in_place += piece.len,
+                PieceMemory::Staged { .. } => staged += piece.len,
             }
             in_place <= self.manner.request && staged <= SIZE
         };
@@ -174,12 +174,12 @@ fn retry(mut call: impl FnMut() -> io::Result<usize>) -> io::Result<usize> {
 }
 
 /// The memory of a batch for writing; what is staged is copied to `stage`.
-fn gather<'a>(batch: &[Piece<&'a [u8]>], mut stage: &'a mut [u8]) -> Vec<IoSlice<'a>> {
+fn gather<'a>(batch: &[FilePiece<&'a [u8]>], mut stage: &'a mut [u8]) -> Vec<IoSlice<'a>> {
     let mut slices = Vec::with_capacity(batch.len());
     for piece in batch {
         match &piece.memory {
-            Memory::InPlace(span) => slices.push(IoSlice::new(span)),
-            Memory::Staged { before, spans } => {
+            PieceMemory::InPlace(span) => slices.push(IoSlice::new(span)),
+            PieceMemory::Staged { before, spans } => {
                 debug_assert_eq!(*before, 0, "a frame is written from a block's first byte on");
                 let (block, later) = stage.split_at_mut(piece.len);
                 let mut end = 0;
@@ -197,12 +197,15 @@ fn gather<'a>(batch: &[Piece<&'a [u8]>], mut stage: &'a mut [u8]) -> Vec<IoSlice
 }
 
 /// The memory of a batch for reading; what is staged arrives in `stage`.
-fn targets<'a>(batch: &'a mut [Piece<&mut [u8]>], mut stage: &'a mut [u8]) -> Vec<IoSliceMut<'a>> {
+fn targets<'a>(
+    batch: &'a mut [FilePiece<&mut [u8]>],
+    mut stage: &'a mut [u8],
+) -> Vec<IoSliceMut<'a>> {
     let mut slices = Vec::with_capacity(batch.len());
     for piece in batch {
         match &mut piece.memory {
-            Memory::InPlace(span) => slices.push(IoSliceMut::new(span)),
-            Memory::Staged { .. } => {
+            PieceMemory::InPlace(span) => slices.push(IoSliceMut::new(span)),
+            PieceMemory::Staged { .. } => {
                 let (block, later) = stage.split_at_mut(piece.len);
                 slices.push(IoSliceMut::new(block));
                 stage = later;
@@ -213,9 +216,9 @@ fn targets<'a>(batch: &'a mut [Piece<&mut [u8]>], mut stage: &'a mut [u8]) -> Ve
 }
 
 /// Copies what arrived in `stage` to where it belongs.
-fn scatter(batch: &mut [Piece<&mut [u8]>], mut stage: &[u8]) {
+fn scatter(batch: &mut [FilePiece<&mut [u8]>], mut stage: &[u8]) {
     for piece in batch {
-        if let Memory::Staged { before, spans } = &mut piece.memory {
+        if let PieceMemory::Staged { before, spans } = &mut piece.memory {
             let (block, later) = stage.split_at(piece.len);
             let mut bytes = &block[*before..];
             for span in spans {
@@ -228,7 +231,7 @@ fn scatter(batch: &mut [Piece<&mut [u8]>], mut stage: &[u8]) {
     }
 }
 
-/// Cleans the page cache up behind a writer: while one chunk is on its way, the next is copied.
+/// Cleans the page cache up after a writer: while one chunk is on its way, the next is copied.
 struct Wake<'a> {
     file: &'a File,
     direct: bool,
@@ -241,7 +244,7 @@ impl<'a> Wake<'a> {
         Wake { file, direct, begun: None }
     }
 
-    fn wrote<S>(&mut self, at: u64, batch: &[Piece<S>]) -> io::Result<()> {
+    fn wrote<S>(&mut self, at: u64, batch: &[FilePiece<S>]) -> io::Result<()> {
         if self.direct {
             return Ok(());
         }

@@ -84,13 +84,14 @@ fn classify(cause: &io::Error, absent: Failure) -> (Failure, &'static str, &'sta
         Some(Errno::ROFS) => (
             Permanent,
             "the file system is read-only",
-            "Choose a directory that can be written; a kernel may make a file system read-only \
-             after an error, which its log then shows.",
+            "Choose a directory that can be written, or open a durable one for reading; a kernel \
+             may make a file system read-only after an error, which its log then shows.",
         ),
         Some(Errno::ACCESS | Errno::PERM) => (
             Permanent,
             "permission is denied",
-            "Choose a directory that this user can write, or change its permissions.",
+            "Choose a directory that this user can write, change its permissions, or open a \
+             durable one for reading.",
         ),
         Some(Errno::NOTDIR) => {
             (Permanent, "a part of the path is not a directory", "Choose a directory, not a file.")
@@ -103,6 +104,11 @@ fn classify(cause: &io::Error, absent: Failure) -> (Failure, &'static str, &'sta
         Some(Errno::NAMETOOLONG) => {
             (Permanent, "the path is too long", "Choose a directory with a shorter path.")
         }
+        Some(Errno::NOMEM) => (
+            Io,
+            "the system has no memory left for it",
+            "Give back memory, or raise the limit of this process.",
+        ),
         Some(Errno::NOENT) => (
             absent,
             "it is not there",
@@ -129,6 +135,21 @@ fn unnamed(cause: &io::Error) -> (Failure, &'static str, &'static str) {
             Failure::Corrupt,
             "the file ends too early",
             "Something else changed it: only this process may change files in this directory.",
+        ),
+        io::ErrorKind::InvalidData => (
+            Failure::Corrupt,
+            "something else has its name",
+            "Remove it: only files are kept in this directory.",
+        ),
+        io::ErrorKind::AlreadyExists => (
+            Failure::Permanent,
+            "the name of a file of ours is taken",
+            "Nothing was changed: move that file away, or choose another directory.",
+        ),
+        io::ErrorKind::Unsupported => (
+            Failure::Permanent,
+            "a newer Unspool wrote it",
+            "Open it with the version of Unspool that wrote it.",
         ),
         io::ErrorKind::WriteZero => (
             Failure::Io,
@@ -163,6 +184,7 @@ mod tests {
             (Errno::NOENT, Failure::Missing),
             (Errno::BADMSG, Failure::Corrupt),
             (Errno::NXIO, Failure::Io),
+            (Errno::NOMEM, Failure::Io),
         ] {
             assert_eq!(of(errno).kind(), failure, "{errno:?}");
             assert!(!of(errno).advice().is_empty(), "{errno:?}");

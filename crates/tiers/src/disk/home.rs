@@ -5,115 +5,195 @@
 //! that its owner is dead, and keeps everybody else out while he removes it. A directory that was
 //! just made can lose its lock to such a cleaner before its owner takes it; the owner sees that,
 //! because he then cannot lock, or locks a file that is no longer there, and makes another one.
+//!
+//! A lock file says `process` and a number. A file of its name that says something else may not be
+//! ours: it is neither written nor removed, nor is a directory removed because of it.
 
-use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
-use std::io::{self, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::fs::{self, DirBuilder, File, Metadata, OpenOptions, Permissions, TryLockError};
+use std::io::{self, Read, Seek, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{self, Path, PathBuf};
 
+use rustix::fs::OFlags;
 use unspool_core::Failure;
 
 use crate::disk::fault;
-use crate::disk::names::{self, DURABLE_LOCK, LOCK};
+use crate::disk::medium::{PRIVATE, regular};
+use crate::disk::names::{self, DURABLE_LOCK, LOCK, Tag};
 use crate::error::TierError;
-use crate::text::Bytes;
+use unspool_cuda::Bytes;
 
 /// How often a new directory is made when others clear it away too early.
 const ATTEMPTS: u32 = 16;
+/// What a lock file begins with.
+const SIGNATURE: &str = "process ";
 
-/// A directory that belongs to this process while the value lives.
+/// A directory that belongs to this process as long as its lock is held.
 #[derive(Debug)]
 pub(super) struct Home {
     /// Where the files are.
     pub(super) dir: PathBuf,
-    /// Closing or unlocking it ends the ownership.
-    lock: File,
+    /// Closing or unlocking it ends the ownership; `None` for a tier that only reads.
+    pub(super) lock: Option<File>,
     pub(super) notes: Vec<String>,
 }
 
-impl Home {
-    /// A new directory in `parent`. Directories of dead processes next to it are removed.
-    pub(super) fn ephemeral(parent: &Path) -> Result<Home, TierError> {
-        let failed = |cause| fault::error("open", parent, cause, Failure::Permanent);
-        // The process may change its working directory later.
-        let parent = &path::absolute(parent).map_err(failed)?;
-        fs::create_dir_all(parent).map_err(failed)?;
-        let mut notes = Vec::new();
-        for _ in 0..ATTEMPTS {
-            let dir = parent.join(names::new_directory());
-            if let Some(lock) = claim(&dir, &mut notes).map_err(failed)? {
-                notes.extend(reclaim(parent, &dir));
-                return Ok(Home { dir, lock, notes });
+/// A new directory in `parent`, and the tag of its slots. Directories of dead processes next to it
+/// are removed.
+pub(super) fn ephemeral(parent: &Path) -> Result<(Home, Tag), TierError> {
+    let failed = |cause| fault::error("open", parent, cause, Failure::Permanent);
+    // The process may change its working directory later.
+    let parent = &path::absolute(parent).map_err(failed)?;
+    create(parent)?;
+    let mut notes = Vec::new();
+    for _ in 0..ATTEMPTS {
+        let tag = Tag::new();
+        let dir = parent.join(names::directory(tag));
+        if let Some(lock) = claim(&dir, &mut notes).map_err(failed)? {
+            notes.extend(reclaim(parent, &dir));
+            return Ok((Home { dir, lock: Some(lock), notes }, tag));
+        }
+    }
+    Err(failed(io::Error::other("other processes keep removing the new directory")))
+}
+
+/// The directory itself, for this process alone.
+pub(super) fn durable(dir: &Path, permissions: u32) -> Result<Home, TierError> {
+    let failed = |cause| fault::error("open", dir, cause, Failure::Permanent);
+    let dir = &path::absolute(dir).map_err(failed)?;
+    if create(dir)? {
+        // A crash leaves it there.
+        dir.parent().map_or(Ok(()), |parent| File::open(parent)?.sync_all()).map_err(failed)?;
+    }
+    let path = dir.join(DURABLE_LOCK);
+    let failed = |cause| fault::error("open", &path, cause, Failure::Permanent);
+    let mut lock = open_lock(&path, Some(permissions)).map_err(failed)?;
+    let mut notes = Vec::new();
+    match lock.try_lock() {
+        Ok(()) => {}
+        Err(TryLockError::WouldBlock) => return Err(in_use(dir, &mut lock)),
+        Err(TryLockError::Error(cause)) => notes.push(no_locks(&cause)),
+    }
+    match owner(&mut lock).map_err(failed)? {
+        Owner::Process(_) | Owner::Unsigned => sign(&mut lock).map_err(failed)?,
+        // The lock on it is as good, and a history is not to depend on what it says.
+        Owner::Foreign => notes.push(format!(
+            "{DURABLE_LOCK} is not as Unspool writes it: it is locked, and left as it is."
+        )),
+    }
+    Ok(Home { dir: dir.clone(), lock: Some(lock), notes })
+}
+
+/// The directory of a durable tier, for looking at what is in it.
+pub(super) fn read_only(dir: &Path) -> Result<Home, TierError> {
+    let failed = |cause| fault::error("open", dir, cause, Failure::Permanent);
+    let dir = path::absolute(dir).map_err(failed)?;
+    match fs::metadata(&dir) {
+        Ok(found) if found.is_dir() => {}
+        Ok(_) => return Err(failed(io::ErrorKind::NotADirectory.into())),
+        Err(cause) if fault::is_absent(&cause) => {
+            let reason = "there is no such directory";
+            let location = dir.display().to_string();
+            return Err(TierError::new(Failure::Permanent, "open", location, reason)
+                .with_advice("Check the spelling: what is opened for reading is not created.")
+                .with_cause(cause));
+        }
+        Err(cause) => return Err(failed(cause)),
+    }
+    let note = "It is opened for reading: nothing in it is written, locked or removed.".to_owned();
+    Ok(Home { dir, lock: None, notes: vec![note] })
+}
+
+/// Removes the directory of an ephemeral tier, with all slots in it.
+///
+/// # Errors
+/// When something cannot be removed; the rest is.
+pub(super) fn remove(dir: &Path, tag: Tag) -> io::Result<()> {
+    remove_directory(dir, tag).map(|_| ())
+}
+
+/// Creates a directory in one that exists; says whether it was not there before.
+fn create(dir: &Path) -> Result<bool, TierError> {
+    let cause = match fs::create_dir(dir) {
+        Ok(()) => return Ok(true),
+        Err(_) if dir.is_dir() => return Ok(false),
+        Err(cause) => cause,
+    };
+    let missing = dir.parent().filter(|parent| fault::is_absent(&cause) && !parent.exists());
+    let Some(parent) = missing else {
+        return Err(fault::error("open", dir, cause, Failure::Permanent));
+    };
+    let reason = format!("{} does not exist", parent.display());
+    let advice = "Check the spelling, or create it first: only the last part of a path is created.";
+    Err(TierError::new(Failure::Permanent, "open", dir.display().to_string(), reason)
+        .with_advice(advice)
+        .with_cause(cause))
+}
+
+/// Opens a lock file; with permissions it is created when it is not there.
+fn open_lock(path: &Path, create: Option<u32>) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
+    options.read(true).write(true).custom_flags(flags.bits().cast_signed());
+    match (regular(path, options.open(path)), create) {
+        (Err(cause), Some(permissions)) if fault::is_absent(&cause) => {
+            let file = options.create_new(true).mode(permissions).open(path)?;
+            if permissions != PRIVATE {
+                file.set_permissions(Permissions::from_mode(permissions))?;
             }
+            Ok(file)
         }
-        Err(failed(io::Error::other("other processes keep removing the new directory")))
-    }
-
-    /// The directory itself, for this process alone.
-    pub(super) fn durable(dir: &Path) -> Result<Home, TierError> {
-        let failed = |cause| fault::error("open", dir, cause, Failure::Permanent);
-        let dir = &path::absolute(dir).map_err(failed)?;
-        create_durably(dir).map_err(failed)?;
-        let path = dir.join(DURABLE_LOCK);
-        let mut options = OpenOptions::new();
-        options.read(true).write(true).create(true).truncate(false).mode(0o600);
-        let mut lock = options.open(&path).map_err(failed)?;
-        let mut notes = Vec::new();
-        match lock.try_lock() {
-            Ok(()) => {}
-            Err(TryLockError::WouldBlock) => return Err(in_use(dir, &mut lock)),
-            Err(TryLockError::Error(cause)) => notes.push(no_locks(&cause)),
-        }
-        sign(&mut lock).map_err(failed)?;
-        Ok(Home { dir: dir.to_owned(), lock, notes })
-    }
-
-    /// Ends the ownership: another tier may open the directory from now on, also in this process.
-    pub(super) fn leave(&self) {
-        // Where files have no locks, nothing is to be let go of.
-        let _ = self.lock.unlock();
-    }
-
-    /// Removes the directory of an ephemeral tier, with all slots in it.
-    ///
-    /// # Errors
-    /// When something cannot be removed; the rest is.
-    pub(super) fn remove(&self) -> io::Result<()> {
-        remove_directory(&self.dir).map(|_| ())
+        (opened, _) => opened,
     }
 }
 
-/// Creates a directory with its parents so that a crash leaves it there.
-fn create_durably(dir: &Path) -> io::Result<()> {
-    let missing: Vec<&Path> = dir.ancestors().take_while(|dir| !dir.exists()).collect();
-    fs::create_dir_all(dir)?;
-    for parent in missing.iter().filter_map(|dir| dir.parent()) {
-        File::open(parent)?.sync_all()?;
-    }
-    Ok(())
+/// What a lock file says.
+#[derive(PartialEq, Eq, Debug)]
+enum Owner {
+    /// The process that holds it, or held it.
+    Process(String),
+    /// Nothing: it was just made.
+    Unsigned,
+    /// It is not a lock of ours.
+    Foreign,
+}
+
+fn owner(lock: &mut File) -> io::Result<Owner> {
+    let mut text = Vec::new();
+    lock.rewind()?;
+    lock.take(64).read_to_end(&mut text)?;
+    let text = String::from_utf8_lossy(&text);
+    let number = text.strip_prefix(SIGNATURE).map(str::trim_end);
+    Ok(match number {
+        Some(number) if number.parse::<u32>().is_ok() => Owner::Process(text.trim_end().to_owned()),
+        _ if text.is_empty() => Owner::Unsigned,
+        _ => Owner::Foreign,
+    })
 }
 
 fn no_locks(cause: &io::Error) -> String {
     format!(
         "This file system has no file locks ({cause}): nothing stops two processes from using \
-         one directory, and what a killed process leaves behind has to be removed by hand."
+         one directory, and what a killed process leaves has to be removed by hand."
     )
 }
 
 fn in_use(dir: &Path, lock: &mut File) -> TierError {
-    let mut owner = String::new();
-    let _ = lock.read_to_string(&mut owner);
-    let owner = owner.trim();
-    let owner = if owner.is_empty() { "another process" } else { owner };
+    let owner = match owner(lock) {
+        Ok(Owner::Process(process)) => process,
+        _ => "another process".to_owned(),
+    };
     let reason = format!("the directory is in use by {owner}");
-    TierError::new(Failure::Permanent, "open", dir.display().to_string(), reason)
-        .with_advice("Close the other spool first, or choose another directory.")
+    TierError::new(Failure::Permanent, "open", dir.display().to_string(), reason).with_advice(
+        "Close the other spool first, choose another directory, or open this one for reading.",
+    )
 }
 
-/// Writes into the lock file who holds it, for people.
+/// Writes into the lock file who holds it: for people, and as proof of whose it is.
 fn sign(lock: &mut File) -> io::Result<()> {
     lock.set_len(0)?;
-    match writeln!(lock, "process {}", std::process::id()) {
+    lock.rewind()?;
+    match writeln!(lock, "{SIGNATURE}{}", std::process::id()) {
         // On a full medium the tier can still give back what it holds.
         Err(cause) if fault::is_full(&cause) => Ok(()),
         result => result,
@@ -127,9 +207,9 @@ fn claim(dir: &Path, notes: &mut Vec<String>) -> io::Result<Option<File>> {
         result => result?,
     }
     let path = dir.join(LOCK);
-    let lock = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path);
+    let lock = OpenOptions::new().write(true).create_new(true).mode(PRIVATE).open(&path);
     let mut lock = match lock {
-        Err(cause) if cause.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(cause) if fault::is_absent(&cause) => return Ok(None),
         result => result?,
     };
     match lock.try_lock() {
@@ -144,7 +224,8 @@ fn claim(dir: &Path, notes: &mut Vec<String>) -> io::Result<Option<File>> {
     Ok(kept.then_some(lock))
 }
 
-fn is_same(there: &fs::Metadata, file: &File) -> bool {
+/// Whether `there` is what was found under the name of the open file.
+pub(super) fn is_same(there: &Metadata, file: &File) -> bool {
     file.metadata().is_ok_and(|own| (own.dev(), own.ino()) == (there.dev(), there.ino()))
 }
 
@@ -153,44 +234,52 @@ fn reclaim(parent: &Path, own: &Path) -> Option<String> {
     let (mut count, mut bytes) = (0u64, 0);
     for entry in fs::read_dir(parent).ok()?.flatten() {
         let path = entry.path();
-        let ours = entry.file_name().to_str().is_some_and(names::is_directory);
         // A link is not followed: it is not what we made.
         let directory = entry.file_type().is_ok_and(|kind| kind.is_dir());
-        if ours
-            && directory
+        if directory
             && path != own
-            && let Some(freed) = reclaim_one(&path)
+            && let Some(tag) = entry.file_name().to_str().and_then(names::directory_tag)
+            && let Some(freed) = reclaim_one(&path, tag)
         {
             count += 1;
             bytes += freed;
         }
     }
     let freed = Bytes(bytes);
-    (count > 0).then(|| format!("Removed what {count} dead processes left behind: {freed}."))
+    (count > 0).then(|| format!("Removed what {count} dead processes left: {freed}."))
 }
 
 /// Removes `dir` if its owner is dead; says how many bytes that gave back.
-fn reclaim_one(dir: &Path) -> Option<u64> {
-    let lock = match File::open(dir.join(LOCK)) {
-        Err(cause) if cause.kind() == io::ErrorKind::NotFound => {
+fn reclaim_one(dir: &Path, tag: Tag) -> Option<u64> {
+    let mut lock = match open_lock(&dir.join(LOCK), None) {
+        Err(cause) if fault::is_absent(&cause) => {
             // Its owner has not come further yet, or died: in both cases it is empty or not ours.
             return fs::remove_dir(dir).ok().map(|()| 0);
         }
         lock => lock.ok()?,
     };
     lock.try_lock().ok()?;
-    remove_directory(dir).ok()
+    match owner(&mut lock).ok()? {
+        Owner::Process(_) => remove_directory(dir, tag).ok(),
+        // Its owner died before he wrote anything, or there was no room for it.
+        Owner::Unsigned => {
+            let mut entries = fs::read_dir(dir).ok()?;
+            let alone = entries.all(|entry| entry.is_ok_and(|entry| entry.file_name() == LOCK));
+            if alone { remove_directory(dir, tag).ok() } else { None }
+        }
+        Owner::Foreign => None,
+    }
 }
 
 /// Removes the directory of an ephemeral tier: slots first and its lock last, so that what a
 /// crash leaves of it is still known as ours. Files that are not ours stay, and the directory with
 /// them. Says how many bytes that gave back.
-fn remove_directory(dir: &Path) -> io::Result<u64> {
+fn remove_directory(dir: &Path, tag: Tag) -> io::Result<u64> {
     let mut freed = 0;
     let mut failed = None;
     for entry in fs::read_dir(dir)? {
         let entry = entry?;
-        if !entry.file_name().to_str().is_some_and(names::is_slot) {
+        if !entry.file_name().to_str().is_some_and(|name| tag.is_slot(name)) {
             continue;
         }
         let bytes = entry.metadata().map_or(0, |data| data.blocks() * 512);
@@ -205,7 +294,7 @@ fn remove_directory(dir: &Path) -> io::Result<u64> {
     fs::remove_file(dir.join(LOCK))?;
     match fs::remove_dir(dir) {
         // Empty and without a lock, it may have been cleared away by another opener already.
-        Err(cause) if cause.kind() != io::ErrorKind::NotFound => Err(cause),
+        Err(cause) if !fault::is_absent(&cause) => Err(cause),
         _ => Ok(freed),
     }
 }

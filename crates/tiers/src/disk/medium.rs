@@ -2,13 +2,16 @@
 //! of them fail and can write down their order. The default bodies are the real thing.
 
 use std::fmt;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, IoSlice, IoSliceMut};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 
 use rustix::fs::OFlags;
 use rustix::io::{preadv, pwritev};
+
+/// Permissions of a file that nobody but its owner may use.
+pub(super) const PRIVATE: u32 = 0o600;
 
 /// How a file is opened.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -17,21 +20,42 @@ pub(super) struct Mode {
     pub(super) direct: bool,
     /// For writing; else for reading.
     pub(super) write: bool,
-    /// It must not exist yet; else it must exist.
-    pub(super) create: bool,
+    /// It must not exist yet, and gets these permissions; `None`: it must exist.
+    pub(super) create: Option<u32>,
+}
+
+impl Mode {
+    /// An existing file, for reading through the page cache.
+    pub(super) const READ: Mode = Mode { direct: false, write: false, create: None };
+    /// An existing file, for writing through the page cache.
+    pub(super) const WRITE: Mode = Mode { direct: false, write: true, create: None };
+
+    /// A new file, for writing through the page cache.
+    pub(super) fn create(permissions: u32) -> Mode {
+        Mode { create: Some(permissions), ..Mode::WRITE }
+    }
 }
 
 pub(super) trait Medium: fmt::Debug + Send + Sync {
+    /// Opens a regular file. Another kind of file of that name is an error: a link is not followed,
+    /// and a pipe is not waited for.
     fn open(&self, path: &Path, mode: Mode) -> io::Result<File> {
         let direct = if mode.direct { OFlags::DIRECT } else { OFlags::empty() };
-        let flags = direct | OFlags::NOFOLLOW;
-        OpenOptions::new()
-            .read(true)
-            .write(mode.write)
-            .create_new(mode.create)
-            .mode(0o600)
-            .custom_flags(flags.bits().cast_signed())
-            .open(path)
+        let flags = direct | OFlags::NOFOLLOW | OFlags::NONBLOCK;
+        let mut options = OpenOptions::new();
+        options.read(true).write(mode.write).custom_flags(flags.bits().cast_signed());
+        if let Some(permissions) = mode.create {
+            options.create_new(true).mode(permissions);
+        }
+        let file = regular(path, options.open(path))?;
+        match mode.create {
+            // What the process masks (`umask`) was asked for by name here.
+            Some(permissions) if permissions != PRIVATE => {
+                file.set_permissions(Permissions::from_mode(permissions))?;
+            }
+            _ => {}
+        }
+        Ok(file)
     }
 
     /// Writes at most all of `bytes` at `at`; says how many.
@@ -64,6 +88,20 @@ pub(super) trait Medium: fmt::Debug + Send + Sync {
 
     fn remove(&self, path: &Path) -> io::Result<()> {
         fs::remove_file(path)
+    }
+}
+
+/// What was opened without following a link or waiting for a pipe, when it is a regular file.
+pub(super) fn regular(path: &Path, opened: io::Result<File>) -> io::Result<File> {
+    let irregular = || io::Error::new(io::ErrorKind::InvalidData, "it is not a regular file");
+    match opened {
+        Ok(file) if file.metadata()?.is_file() => Ok(file),
+        Ok(_) => Err(irregular()),
+        // What a link, a pipe or a directory is refused with depends on how it was opened.
+        Err(_) if fs::symlink_metadata(path).is_ok_and(|found| !found.is_file()) => {
+            Err(irregular())
+        }
+        Err(cause) => Err(cause),
     }
 }
 

@@ -6,23 +6,28 @@
 //! - Durable: a name `frame-*` is given to a file only after the file was synced, and a file that
 //!   had such a name is written again only after the directory was synced. So whatever a crash
 //!   leaves under such a name is a whole frame.
+//! - Durable: a sync returns when the manifest lists what it made durable, and a frame is removed
+//!   after the manifest says so.
+//! - Nothing is written or removed but files whose names or contents prove that they are ours.
 
 mod cache;
 mod carrier;
 mod fault;
 mod home;
+mod manifest;
 mod medium;
 mod names;
 mod options;
 mod pieces;
 mod probe;
+mod recovery;
 mod staging;
 mod table;
 mod uring;
 
-use std::fs;
+use std::fs::{self, File};
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 
 use unspool_core::{CheckpointId, Failure, TierKind};
@@ -33,11 +38,15 @@ use crate::tier::{Description, Stored, Tier};
 use carrier::Carrier;
 use fault::Stop;
 use home::Home;
-use medium::{Medium, Mode, System};
-use names::{FrameName, Slot};
-use table::{Pending, Refusal, Removal, Room, Table};
+use manifest::{Listing, Manifest, START};
+use medium::{Medium, Mode, PRIVATE, System};
+use names::{FrameName, SlotFile, Tag};
+use recovery::Visitor;
+use table::{FrameRefusal, FrameRoom, FrameTable, Removal, UnsyncedFrame};
 
-pub use options::{DiskIo, DiskOptions};
+pub use manifest::FrameStart;
+pub use options::{DiskIo, DiskMode, DiskOptions};
+pub use recovery::{LostFrame, Recovery};
 
 /// Frames as files in a directory of a local file system. See the module for its invariants.
 ///
@@ -45,64 +54,151 @@ pub use options::{DiskIo, DiskOptions};
 #[derive(Debug)]
 pub struct Disk {
     options: DiskOptions,
-    home: Home,
+    kind: Kind,
+    dir: PathBuf,
+    /// In the names of its slots.
+    tag: Tag,
     carrier: Carrier,
     notes: Vec<String>,
-    table: Mutex<Table>,
+    table: Mutex<FrameTable>,
+    /// The manifest of a durable tier that is open. Taken before the table.
+    manifest: Mutex<Option<Manifest>>,
+    /// What `take_recovery` gives.
+    recovery: Mutex<Recovery>,
     /// Held while a sync runs: one at a time.
     syncing: Mutex<()>,
-    /// Whether the tier is open; held for reading by every call, so that closing waits for them.
-    open: RwLock<bool>,
+    /// Held for reading by every call, so that closing waits for them.
+    phase: RwLock<Phase>,
     /// The process that opened it.
     process: u32,
 }
 
+/// What becomes of the files of a tier.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Kind {
+    /// They are removed at the end.
+    Ephemeral,
+    /// They stay.
+    Durable,
+    /// They belong to somebody else.
+    ReadOnly,
+}
+
+impl Kind {
+    fn of(options: &DiskOptions) -> Kind {
+        match (options.mode, options.durable) {
+            (DiskMode::ReadOnly, _) => Kind::ReadOnly,
+            (DiskMode::ReadWrite, true) => Kind::Durable,
+            (DiskMode::ReadWrite, false) => Kind::Ephemeral,
+        }
+    }
+}
+
+/// Whether a tier takes calls.
+#[derive(Debug)]
+enum Phase {
+    /// It does, and owns its directory by this lock, if it does.
+    Open(Option<File>),
+    Closed,
+}
+
 impl Disk {
-    /// Opens the tier in `options.dir`, which is created when it does not exist.
+    /// Opens the tier in `options.dir`, which is created when it does not exist and the directory
+    /// that is to contain it does.
     ///
     /// Ephemeral: directories that dead processes left next to the new one are removed first, which
     /// may take seconds when they are large. Durable: frames of an earlier process are listed.
     ///
     /// # Errors
-    /// When the directory cannot be created, written or locked, when another process uses it, and
-    /// when `options.io` names a way that does not work there.
+    /// When the directory cannot be created, written or locked, when another process uses it, when
+    /// a file that is not ours has the name of the lock or of the manifest, and when `options.io`
+    /// names a way that does not work there.
     pub fn open(options: DiskOptions) -> Result<Disk, TierError> {
         Disk::open_on(options, Arc::new(System))
     }
 
     fn open_on(options: DiskOptions, medium: Arc<dyn Medium>) -> Result<Disk, TierError> {
-        let mut home = match options.durable {
-            true => Home::durable(&options.dir)?,
-            false => Home::ephemeral(&options.dir)?,
-        };
-        let mut table = Table::new(options.capacity.unwrap_or(u64::MAX));
-        let mut notes = std::mem::take(&mut home.notes);
-        if options.durable {
-            let failed = |cause| fault::error("open", &home.dir, cause, Failure::Permanent);
-            notes.extend(adopt(&home, &*medium, &mut table).map_err(failed)?);
+        match Kind::of(&options) {
+            Kind::Ephemeral => Disk::ephemeral(options, medium),
+            Kind::Durable => Disk::durable(options, medium),
+            Kind::ReadOnly => Disk::read_only(options, medium),
         }
-        let choice = probe::choose(options.io, &home.dir, medium).inspect_err(|_| {
-            if !options.durable {
-                // The first error says more than one about what it leaves behind.
-                let _ = home.remove();
-            }
+    }
+
+    fn ephemeral(options: DiskOptions, medium: Arc<dyn Medium>) -> Result<Disk, TierError> {
+        let (home, tag) = home::ephemeral(&options.dir)?;
+        let choice = probe::choose(options.io, &home.dir, &tag.probe(), medium);
+        let choice = choice.inspect_err(|_| {
+            // The first error says more than one about what is left of the directory.
+            let _ = home::remove(&home.dir, tag);
         })?;
+        let table = FrameTable::new(options.capacity.unwrap_or(u64::MAX));
+        Ok(Disk::of(options, home, tag, choice, table))
+    }
+
+    fn durable(options: DiskOptions, medium: Arc<dyn Medium>) -> Result<Disk, TierError> {
+        let mut home = home::durable(&options.dir, options.permissions)?;
+        let mut table = FrameTable::new(options.capacity.unwrap_or(u64::MAX));
+        let dir = home.dir.clone();
+        let failed = |path: &Path, cause| fault::error("open", path, cause, Failure::Permanent);
+        let (manifest, listing) = Manifest::open(&dir, &*medium, options.permissions)
+            .map_err(|cause| failed(&dir.join(names::MANIFEST), cause))?;
+        let tag = listing.tag.unwrap_or_else(Tag::new);
+        let listing = || listing.clone();
+        let found = recovery::recover(&dir, Visitor::Writer(tag), &*medium, &mut table, listing);
+        let (recovery, notes) = found.map_err(|cause| failed(&dir, cause))?;
+        home.notes.extend(notes);
+        let choice = probe::choose(options.io, &dir, &tag.probe(), medium)?;
+        let disk = Disk::of(options, home, tag, choice, table);
+        *disk.manifest() = Some(manifest);
+        *disk.recovery() = recovery;
+        Ok(disk)
+    }
+
+    fn read_only(options: DiskOptions, medium: Arc<dyn Medium>) -> Result<Disk, TierError> {
+        let mut home = home::read_only(&options.dir)?;
+        let mut table = FrameTable::new(options.capacity.unwrap_or(u64::MAX));
+        let dir = home.dir.clone();
+        // It is needed for nothing but noticing what is missing.
+        let listing = || Listing::read(&dir, &*medium).ok().flatten().unwrap_or_default();
+        let found = recovery::recover(&dir, Visitor::Reader, &*medium, &mut table, listing);
+        let found = found.map_err(|cause| fault::error("open", &dir, cause, Failure::Permanent));
+        let (recovery, notes) = found?;
+        home.notes.extend(notes);
+        let choice = probe::buffered(medium, "as whether anything else works cannot be tried");
+        let disk = Disk::of(options, home, Tag::new(), choice, table);
+        *disk.recovery() = recovery;
+        Ok(disk)
+    }
+
+    fn of(
+        options: DiskOptions,
+        home: Home,
+        tag: Tag,
+        choice: probe::Choice,
+        table: FrameTable,
+    ) -> Disk {
+        let Home { dir, lock, mut notes } = home;
         notes.insert(0, choice.note);
-        Ok(Disk {
+        Disk {
+            kind: Kind::of(&options),
             options,
-            home,
+            dir,
+            tag,
             carrier: choice.carrier,
             notes,
             table: Mutex::new(table),
+            manifest: Mutex::default(),
+            recovery: Mutex::default(),
             syncing: Mutex::default(),
-            open: RwLock::new(true),
+            phase: RwLock::new(Phase::Open(lock)),
             process: std::process::id(),
-        })
+        }
     }
 
     /// Ends the tier: later calls fail. Ephemeral: everything that it has on the disk is removed.
     /// Durable: everything that was put is made durable. Calls that are under way end before.
-    /// Closing a closed tier does nothing.
+    /// Closing a closed tier does nothing. A closed tier has no file of its directory open.
     ///
     /// Removing files takes as long as the file system needs, with many large ones seconds.
     ///
@@ -110,20 +206,47 @@ impl Disk {
     /// When the medium fails, and in a process that did not open the tier.
     pub fn close(&self) -> Result<(), TierError> {
         self.own("close")?;
-        let mut open = self.open.write().unwrap_or_else(PoisonError::into_inner);
-        if !std::mem::replace(&mut *open, false) {
+        let mut phase = self.phase.write().unwrap_or_else(PoisonError::into_inner);
+        let Phase::Open(lock) = std::mem::replace(&mut *phase, Phase::Closed) else {
             return Ok(());
+        };
+        let ended = match self.kind {
+            Kind::Durable => {
+                let synced = self.make_durable();
+                let surplus = self.table().surrender();
+                self.drop_slots(&surplus);
+                *self.manifest() = None;
+                synced
+            }
+            Kind::Ephemeral => home::remove(&self.dir, self.tag)
+                .map_err(|cause| fault::error("close", &self.dir, cause, Failure::Permanent)),
+            Kind::ReadOnly => Ok(()),
+        };
+        if let Some(lock) = lock {
+            // A forked child may have a copy of the file, which would keep the lock. Where files
+            // have no locks, nothing is to be let go of.
+            let _ = lock.unlock();
         }
-        if self.options.durable {
-            let synced = self.make_durable();
-            let surplus = self.table().surrender();
-            self.drop_slots(&surplus);
-            self.home.leave();
-            return synced;
-        }
-        self.home
-            .remove()
-            .map_err(|cause| fault::error("close", &self.home.dir, cause, Failure::Permanent))
+        ended
+    }
+
+    /// What the manifest says of the frames of an earlier process. Given once.
+    pub fn take_recovery(&self) -> Recovery {
+        std::mem::take(&mut *self.recovery())
+    }
+
+    /// Forgets a file that is named like a frame and is not one, which is found out by reading it.
+    /// It stays where it is, and takes no room of this tier. Says its path, if there is one.
+    pub fn disown(&self, id: CheckpointId) -> Option<PathBuf> {
+        let file = self.file(id)?;
+        self.table().disown(id).then_some(file)
+    }
+
+    /// The file of a frame that an earlier process made durable.
+    #[must_use]
+    pub fn file(&self, id: CheckpointId) -> Option<PathBuf> {
+        let found = self.table().borrow(id, 0, 0).ok()?;
+        Some(self.path(found.file))
     }
 
     /// Makes every frame durable that was put before.
@@ -140,15 +263,70 @@ impl Disk {
         let sync = self.table().begin_directory_sync();
         let medium = &self.carrier.medium;
         medium
-            .sync_dir(&self.home.dir)
-            .map_err(|cause| fault::error("sync", &self.home.dir, cause, Failure::Permanent))?;
+            .sync_dir(&self.dir)
+            .map_err(|cause| fault::error("sync", &self.dir, cause, Failure::Permanent))?;
         self.table().wake(sync);
+        self.list_in_manifest().map_err(|cause| {
+            let path = self.dir.join(names::MANIFEST);
+            fault::error("sync", &path, cause, Failure::Permanent)
+        })?;
         failed.map_or(Ok(()), Err)
     }
 
+    /// Lists durable frames in the manifest, and makes that durable.
+    fn list_in_manifest(&self) -> io::Result<()> {
+        let unread = self.table().unread();
+        for name in unread {
+            // A frame whose file cannot be read is listed when it can.
+            if let Ok(start) = self.read_start(name) {
+                self.table().set_start(name, start);
+            }
+        }
+        let medium = &*self.carrier.medium;
+        let mut guard = self.manifest();
+        let Some(manifest) = guard.as_mut() else { return Ok(()) };
+        // With the manifest held: the removal of one of these frames is written after this.
+        for (name, start) in self.table().list_in_manifest() {
+            manifest.list(name, start);
+        }
+        manifest.write(medium)?;
+        let Some((file, bytes)) = manifest.unsynced() else { return Ok(()) };
+        drop(guard);
+        let synced = medium.sync_file(&file);
+        if let Some(manifest) = self.manifest().as_mut() {
+            match synced {
+                Ok(()) => manifest.synced(bytes),
+                Err(_) => manifest.suspect(),
+            }
+        }
+        synced
+    }
+
+    /// The first bytes of a durable frame.
+    fn read_start(&self, name: FrameName) -> Result<FrameStart, Stop> {
+        let file =
+            self.carrier.medium.open(&self.path(table::File::Frame(name)), self.reading())?;
+        let mut start = [0; START];
+        let held = START.min(usize::try_from(name.bytes).unwrap_or(START));
+        self.carrier.read(&file, 0, &mut [&mut start[..held]])?;
+        Ok(start)
+    }
+
+    /// Writes into the manifest that a frame is about to be removed. What cannot be written now is
+    /// written by the next sync: the removal itself may be what makes room for it.
+    fn delist(&self, id: CheckpointId) {
+        if !self.table().is_listed(id) {
+            return;
+        }
+        if let Some(manifest) = self.manifest().as_mut() {
+            manifest.remove(id);
+            let _ = manifest.write(&*self.carrier.medium);
+        }
+    }
+
     /// Syncs the file of a frame and gives it its durable name.
-    fn sync_frame(&self, frame: &Pending) -> Result<(), TierError> {
-        let path = self.path(frame.slot);
+    fn sync_frame(&self, frame: &UnsyncedFrame) -> Result<(), TierError> {
+        let path = self.path(table::File::Slot(frame.slot));
         if frame.suspect {
             let reason = "an earlier sync of this frame failed: what is on the medium is unknown";
             let location = path.display().to_string();
@@ -156,14 +334,18 @@ impl Disk {
                 .with_advice("Delete the frame and put it again."));
         }
         let medium = &self.carrier.medium;
-        let mode = Mode { direct: false, write: true, create: false };
-        let synced = medium.open(&path, mode).and_then(|file| medium.sync_file(&file));
+        let synced = medium.open(&path, Mode::WRITE).and_then(|file| medium.sync_file(&file));
         // Under the lock: the frame may have been deleted meanwhile, and its file be a new one's.
         let mut table = self.table();
         if !table.may_publish(frame) {
             return Ok(());
         }
-        let renamed = synced.and_then(|()| medium.rename(&path, &self.path(frame.name)));
+        let target = self.path(table::File::Frame(frame.name));
+        if fs::symlink_metadata(&target).is_ok() {
+            let cause = io::Error::from(io::ErrorKind::AlreadyExists);
+            return Err(fault::error("sync", &target, cause, Failure::Permanent));
+        }
+        let renamed = synced.and_then(|()| medium.rename(&path, &target));
         match renamed {
             Ok(()) => table.published(frame),
             Err(_) => table.suspect(frame),
@@ -172,11 +354,13 @@ impl Disk {
     }
 
     /// Writes a new frame into its room and says how it went.
-    fn fill(&self, room: &Room, parts: &[&[u8]]) -> Result<(), Stop> {
+    fn fill(&self, room: &FrameRoom, parts: &[&[u8]]) -> Result<(), Stop> {
         let medium = &self.carrier.medium;
-        let create = room.old_size.is_none();
+        let private = self.kind == Kind::Ephemeral;
+        let permissions = if private { PRIVATE } else { self.options.permissions };
+        let create = room.old_size.is_none().then_some(permissions);
         let mode = Mode { direct: self.carrier.manner.direct, write: true, create };
-        let file = medium.open(&self.path(room.slot), mode)?;
+        let file = medium.open(&self.path(table::File::Slot(room.slot)), mode)?;
         if room.old_size.is_some_and(|old| old > room.size) {
             medium.set_len(&file, room.size)?;
         }
@@ -198,19 +382,35 @@ impl Disk {
 
     /// Removes slots that belong to nobody. What cannot be removed now is removed with the
     /// directory or by the next opener, and is never used again.
-    fn drop_slots(&self, slots: &[Slot]) {
+    fn drop_slots(&self, slots: &[SlotFile]) {
         for &slot in slots {
-            let _ = self.carrier.medium.remove(&self.path(slot));
+            let _ = self.carrier.medium.remove(&self.path(table::File::Slot(slot)));
         }
     }
 
-    fn path(&self, name: impl ToString) -> PathBuf {
-        self.home.dir.join(name.to_string())
+    fn path(&self, file: table::File) -> PathBuf {
+        self.dir.join(match file {
+            table::File::Slot(slot) => self.tag.slot(slot),
+            table::File::Frame(name) => name.to_string(),
+        })
+    }
+
+    /// How the file of a frame is opened for reading.
+    fn reading(&self) -> Mode {
+        Mode { direct: self.carrier.manner.direct, ..Mode::READ }
+    }
+
+    fn recovery(&self) -> MutexGuard<'_, Recovery> {
+        self.recovery.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn manifest(&self) -> MutexGuard<'_, Option<Manifest>> {
+        self.manifest.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The table, also after a panic elsewhere: each of its methods either completes or changes
     /// nothing.
-    fn table(&self) -> MutexGuard<'_, Table> {
+    fn table(&self) -> MutexGuard<'_, FrameTable> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -221,22 +421,31 @@ impl Disk {
         if process == self.process {
             return Ok(());
         }
-        let location = self.home.dir.display().to_string();
+        let location = self.dir.display().to_string();
         let reason = format!("process {process} uses a tier that process {} opened", self.process);
         Err(TierError::new(Failure::Permanent, operation, location, reason)
             .with_advice("Open a spool of its own in every process, after the fork."))
     }
 
     /// Every call begins here and keeps the guard until it ends.
-    fn enter(&self, operation: &'static str) -> Result<RwLockReadGuard<'_, bool>, TierError> {
+    fn enter(&self, operation: &'static str) -> Result<RwLockReadGuard<'_, Phase>, TierError> {
         self.own(operation)?;
-        let open = self.open.read().unwrap_or_else(PoisonError::into_inner);
-        if *open {
-            return Ok(open);
+        let phase = self.phase.read().unwrap_or_else(PoisonError::into_inner);
+        if matches!(*phase, Phase::Open(_)) {
+            return Ok(phase);
         }
-        let location = self.home.dir.display().to_string();
+        let location = self.dir.display().to_string();
         Err(TierError::new(Failure::Permanent, operation, location, "the tier is closed")
             .with_advice("Open it again."))
+    }
+
+    /// Whether a file that was read by somebody who does not own it still has its name: its owner
+    /// may have removed the frame and begun to write another one into it.
+    fn check_name(&self, path: &Path, file: &File) -> Result<(), Stop> {
+        if self.kind != Kind::ReadOnly || home::is_same(&fs::symlink_metadata(path)?, file) {
+            return Ok(());
+        }
+        Err(io::Error::from(io::ErrorKind::NotFound).into())
     }
 
     fn refused(
@@ -244,9 +453,9 @@ impl Disk {
         operation: &'static str,
         id: CheckpointId,
         asked: Option<u64>,
-        refusal: Refusal,
+        refusal: FrameRefusal,
     ) -> TierError {
-        let location = format!("{}, frame {}", self.home.dir.display(), id.0);
+        let location = format!("{}, frame {}", self.dir.display(), id.0);
         let error = TierError::new(refusal.failure(), operation, location, refusal.to_string())
             .with_advice(refusal.advice());
         match asked {
@@ -256,75 +465,61 @@ impl Disk {
     }
 }
 
-/// Lists the frames that an earlier process made durable and removes what it left unfinished.
-fn adopt(home: &Home, medium: &dyn Medium, table: &mut Table) -> io::Result<Vec<String>> {
-    let mut notes = Vec::new();
-    for entry in fs::read_dir(&home.dir)? {
-        let entry = entry?;
-        let name = entry.file_name();
-        let Some(name) = name.to_str() else { continue };
-        if names::is_slot(name) {
-            medium.remove(&entry.path())?;
-        } else if let Some(frame) = FrameName::parse(name) {
-            let size = entry.metadata()?.len();
-            if size < frame.bytes || !table.adopt(frame) {
-                notes.push(format!(
-                    "{name} ({size} bytes) is cut off, or another file is named for the same id: \
-                     it is left alone."
-                ));
-            }
-        }
-    }
-    Ok(notes)
-}
-
 impl Tier for Disk {
     fn describe(&self) -> Description {
         Description {
             kind: TierKind::Disk,
-            location: self.home.dir.display().to_string(),
+            location: self.dir.display().to_string(),
             capacity: self.options.capacity.unwrap_or(u64::MAX),
             used: self.table().used(),
             alignment: table::BLOCK,
-            durable: self.options.durable,
+            durable: self.kind != Kind::Ephemeral,
             notes: self.notes.clone(),
         }
     }
 
     fn put(&self, id: CheckpointId, _offset: u64, parts: &[&[u8]]) -> Result<(), TierError> {
         let _open = self.enter("put")?;
+        if self.kind == Kind::ReadOnly {
+            let location = self.dir.display().to_string();
+            let reason = "the directory was opened for reading";
+            return Err(TierError::new(Failure::Permanent, "put", location, reason)
+                .with_advice("Open it for writing, or choose another directory."));
+        }
         let bytes: u64 = parts.iter().map(|part| part.len() as u64).sum();
         let room = self.table().reserve(id, bytes);
         let room = room.map_err(|refusal| self.refused("put", id, Some(bytes), refusal))?;
         self.drop_slots(&room.surplus);
         let filled = self.fill(&room, parts);
         if filled.is_ok() {
-            self.table().stored(id);
+            self.table().stored(id, manifest::start_of(parts));
         } else {
             self.drop_slots(&[room.slot]);
             self.table().abandon(id);
         }
-        let path = self.path(room.slot);
+        let path = self.path(table::File::Slot(room.slot));
         filled.map_err(|stop| fault::stopped("put", &path, bytes, stop, Failure::Permanent))
     }
 
     fn get(&self, id: CheckpointId, skip: u64, parts: &mut [&mut [u8]]) -> Result<(), TierError> {
         let _open = self.enter("get")?;
         let wanted: u64 = parts.iter().map(|part| part.len() as u64).sum();
-        let mode = Mode { direct: self.carrier.manner.direct, write: false, create: false };
         let mut last = None;
         loop {
-            let lent = self.table().lend(id, skip, wanted);
-            let lent = lent.map_err(|refusal| self.refused("get", id, Some(wanted), refusal))?;
-            let path = self.path(lent.file);
-            let read = match self.carrier.medium.open(&path, mode) {
+            let found = self.table().borrow(id, skip, wanted);
+            let found = found.map_err(|refusal| self.refused("get", id, Some(wanted), refusal))?;
+            let path = self.path(found.file);
+            let read = match self.carrier.medium.open(&path, self.reading()) {
                 // A sync may have given the file its durable name since the table was asked.
-                Err(cause) if fault::is_absent(&cause) && last != Some(lent.file) => {
-                    last = Some(lent.file);
+                Err(cause) if fault::is_absent(&cause) && last != Some(found.file) => {
+                    last = Some(found.file);
                     continue;
                 }
                 Ok(_) if wanted == 0 => Ok(()),
-                Ok(file) => self.carrier.read(&file, skip, parts),
+                Ok(file) => {
+                    let read = self.carrier.read(&file, skip, parts);
+                    read.and_then(|()| self.check_name(&path, &file))
+                }
                 Err(cause) => Err(cause.into()),
             };
             return read
@@ -336,6 +531,11 @@ impl Tier for Disk {
         let _open = self.enter("delete")?;
         let removal = self.table().remove(id);
         let removal = removal.map_err(|refusal| self.refused("delete", id, None, refusal))?;
+        if self.kind == Kind::ReadOnly {
+            self.table().left(id);
+            return Ok(());
+        }
+        self.delist(id);
         let medium = &self.carrier.medium;
         let (path, done) = match removal {
             Removal::Kept => return Ok(()),
@@ -345,8 +545,8 @@ impl Tier for Disk {
                 (path, done)
             }
             Removal::Rest(name, slot) => {
-                let path = self.path(name);
-                let done = medium.rename(&path, &self.path(slot));
+                let path = self.path(table::File::Frame(name));
+                let done = medium.rename(&path, &self.path(table::File::Slot(slot)));
                 (path, done)
             }
         };
@@ -366,7 +566,7 @@ impl Tier for Disk {
 
     fn sync(&self) -> Result<(), TierError> {
         let _open = self.enter("sync")?;
-        if self.options.durable { self.make_durable() } else { Ok(()) }
+        if self.kind == Kind::Durable { self.make_durable() } else { Ok(()) }
     }
 }
 

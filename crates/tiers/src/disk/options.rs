@@ -6,7 +6,7 @@ use std::path::PathBuf;
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct DiskOptions {
-    /// The directory; created when it does not exist.
+    /// The directory; created when it does not exist and the one that is to contain it does.
     ///
     /// Ephemeral: frames live in a directory of their own in it. Durable: they live in it.
     pub dir: PathBuf,
@@ -16,16 +16,40 @@ pub struct DiskOptions {
     /// Whether frames outlive the process. False: they are removed at close, or by the next
     /// opener when the process died.
     pub durable: bool,
+    /// What the tier may do with the directory.
+    pub mode: DiskMode,
+    /// The permissions of the files of a durable tier, as of `chmod`; at least reading and writing
+    /// by the owner. What an ephemeral tier writes is for its owner alone.
+    pub permissions: u32,
     /// How bytes reach the medium.
     pub io: DiskIo,
 }
 
 impl DiskOptions {
-    /// Ephemeral, without a limit, with the fastest I/O that works in `dir`.
+    /// Ephemeral, without a limit, with the fastest I/O that works in `dir`, for the owner alone.
     #[must_use]
     pub fn new(dir: impl Into<PathBuf>) -> DiskOptions {
-        DiskOptions { dir: dir.into(), capacity: None, durable: false, io: DiskIo::Auto }
+        DiskOptions {
+            dir: dir.into(),
+            capacity: None,
+            durable: false,
+            mode: DiskMode::default(),
+            permissions: 0o600,
+            io: DiskIo::Auto,
+        }
     }
+}
+
+/// What a tier may do with its directory.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum DiskMode {
+    /// Reads and writes it. Of a durable directory the tier is the only writer.
+    #[default]
+    ReadWrite,
+    /// Reads the frames of a durable directory. Nothing in it is written, locked or removed, so it
+    /// may belong to somebody else, lie on a read-only file system, or have a writer at the same
+    /// time. What it holds is looked at once, when the tier is opened.
+    ReadOnly,
 }
 
 /// How bytes reach the medium.

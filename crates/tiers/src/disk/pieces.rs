@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 
 /// What a medium asks for. Powers of two; `memory` divides `block`, `block` divides the others.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Grid {
+pub(super) struct DirectGrid {
     /// File offsets and lengths are multiples of this.
     pub(super) block: usize,
     /// Addresses are multiples of this.
@@ -52,16 +52,16 @@ impl Span for &mut [u8] {
 
 /// A range of the file. Each piece begins where the one before ends.
 #[derive(PartialEq, Eq, Debug)]
-pub(super) struct Piece<S> {
+pub(super) struct FilePiece<S> {
     /// Its first byte in the file: a multiple of the block.
     pub(super) at: u64,
     /// Its length: a multiple of the block.
     pub(super) len: usize,
-    pub(super) memory: Memory<S>,
+    pub(super) memory: PieceMemory<S>,
 }
 
 #[derive(PartialEq, Eq, Debug)]
-pub(super) enum Memory<S> {
+pub(super) enum PieceMemory<S> {
     /// The bytes fit the grid where they are.
     InPlace(S),
     /// The bytes of `spans`, one after the other, go through staging memory, from byte `before` of
@@ -70,7 +70,11 @@ pub(super) enum Memory<S> {
 }
 
 /// Cuts `parts`, which are the bytes from byte `skip` of a file on.
-pub(super) fn cut<S: Span>(grid: Grid, skip: u64, parts: impl Iterator<Item = S>) -> Vec<Piece<S>> {
+pub(super) fn cut<S: Span>(
+    grid: DirectGrid,
+    skip: u64,
+    parts: impl Iterator<Item = S>,
+) -> Vec<FilePiece<S>> {
     debug_assert!(grid.block.is_power_of_two() && grid.block.is_multiple_of(grid.memory));
     debug_assert!(grid.longest.is_multiple_of(grid.block) && grid.longest > 0);
     debug_assert!(grid.staged.is_multiple_of(grid.block) && grid.staged > 0);
@@ -87,7 +91,7 @@ pub(super) fn cut<S: Span>(grid: Grid, skip: u64, parts: impl Iterator<Item = S>
 }
 
 struct Cutter<S> {
-    grid: Grid,
+    grid: DirectGrid,
     at: u64,
     /// What is left; none is empty.
     parts: VecDeque<S>,
@@ -110,15 +114,15 @@ impl<S: Span> Cutter<S> {
         whole.min(self.grid.longest)
     }
 
-    fn in_place(&mut self) -> Option<Piece<S>> {
+    fn in_place(&mut self) -> Option<FilePiece<S>> {
         let len = self.fitting();
         let at = self.at;
         let span = if len > 0 { self.take(len)? } else { return None };
-        Some(Piece { at, len, memory: Memory::InPlace(span) })
+        Some(FilePiece { at, len, memory: PieceMemory::InPlace(span) })
     }
 
     /// Everything up to the next place from which bytes can go in place.
-    fn staged(&mut self) -> Piece<S> {
+    fn staged(&mut self) -> FilePiece<S> {
         let before = self.beyond_block();
         let at = self.at - before as u64;
         let mut spans = Vec::new();
@@ -131,7 +135,7 @@ impl<S: Span> Cutter<S> {
             spans.push(span);
         }
         let len = end.next_multiple_of(self.grid.block);
-        Piece { at, len, memory: Memory::Staged { before, spans } }
+        FilePiece { at, len, memory: PieceMemory::Staged { before, spans } }
     }
 
     /// At most `most` bytes of the next part: up to the next block when the part fits the grid

@@ -2,7 +2,7 @@
 
 use super::*;
 
-const GRID: Grid = Grid { block: 64, memory: 16, longest: 1024, staged: 256 };
+const GRID: DirectGrid = DirectGrid { block: 64, memory: 16, longest: 1024, staged: 256 };
 
 /// A buffer whose byte 0 is at a multiple of 64.
 struct Aligned(Vec<u8>, usize);
@@ -20,10 +20,10 @@ impl Aligned {
 }
 
 /// (file offset, length, bytes before, bytes of each span; none before and one span: in place)
-fn shape(pieces: &[Piece<&[u8]>]) -> Vec<(u64, usize, Option<usize>, Vec<usize>)> {
-    let shape = |piece: &Piece<&[u8]>| match &piece.memory {
-        Memory::InPlace(span) => (piece.at, piece.len, None, vec![span.len()]),
-        Memory::Staged { before, spans } => {
+fn shape(pieces: &[FilePiece<&[u8]>]) -> Vec<(u64, usize, Option<usize>, Vec<usize>)> {
+    let shape = |piece: &FilePiece<&[u8]>| match &piece.memory {
+        PieceMemory::InPlace(span) => (piece.at, piece.len, None, vec![span.len()]),
+        PieceMemory::Staged { before, spans } => {
             let lens = spans.iter().map(|span| span.len()).collect();
             (piece.at, piece.len, Some(*before), lens)
         }
@@ -77,7 +77,7 @@ fn a_read_that_begins_inside_a_block_stages_that_block() {
 
 #[test]
 fn without_a_grid_everything_goes_in_place() {
-    let free = Grid { block: 1, memory: 1, longest: 100, staged: 1 };
+    let free = DirectGrid { block: 1, memory: 1, longest: 100, staged: 1 };
     let buffer = Aligned::new(300);
     let parts = [buffer.from(1, 120), buffer.from(3, 0), buffer.from(7, 9)];
     let pieces = cut(free, 5, parts.into_iter());
@@ -123,12 +123,12 @@ fn check(skip: u64, parts: &[&[u8]]) {
         assert_eq!(piece.at, at);
         assert!(piece.len.is_multiple_of(64) && piece.len <= 1024);
         match &piece.memory {
-            Memory::InPlace(span) => {
+            PieceMemory::InPlace(span) => {
                 assert_eq!(span.as_ptr().addr() % 16, 0);
                 assert_eq!(span.len(), piece.len);
                 bytes.extend_from_slice(span);
             }
-            Memory::Staged { before, spans } => {
+            PieceMemory::Staged { before, spans } => {
                 assert!(piece.len <= 256);
                 assert_eq!(*before as u64, if i == 0 { skip % 64 } else { 0 });
                 let len = before + spans.iter().map(|span| span.len()).sum::<usize>();

@@ -10,10 +10,9 @@ use unspool_core::Failure;
 
 use crate::disk::carrier::{Carrier, MOST_PIECES, Manner};
 use crate::disk::fault;
-use crate::disk::medium::{Medium, Mode};
-use crate::disk::names::PROBE;
+use crate::disk::medium::{Medium, Mode, PRIVATE};
 use crate::disk::options::DiskIo;
-use crate::disk::pieces::Grid;
+use crate::disk::pieces::DirectGrid;
 use crate::disk::staging::{SIZE, Staging};
 use crate::disk::table::BLOCK;
 use crate::disk::uring::Uring;
@@ -28,23 +27,25 @@ pub(super) struct Choice {
     pub(super) note: String,
 }
 
-/// Chooses how to move bytes in `dir`.
+/// Chooses how to move bytes in `dir`, with a file `name` that is written for it and removed.
 ///
 /// # Errors
 /// When what was asked for does not work there. `Auto` and `Buffered` do not fail here.
 pub(super) fn choose(
     wanted: DiskIo,
     dir: &Path,
+    name: &str,
     medium: Arc<dyn Medium>,
 ) -> Result<Choice, TierError> {
+    let path = &dir.join(name);
     match wanted {
         DiskIo::Buffered => Ok(buffered(medium, "as asked")),
-        DiskIo::Direct => direct(dir, medium).map_err(|cause| refused(dir, "O_DIRECT", cause)),
+        DiskIo::Direct => direct(path, medium).map_err(|cause| refused(dir, "O_DIRECT", cause)),
         DiskIo::Uring => {
             let ring = Uring::new().map_err(|cause| refused(dir, "io_uring", cause))?;
-            uring(dir, Arc::new(ring)).map_err(|cause| refused(dir, "io_uring", cause))
+            uring(path, Arc::new(ring)).map_err(|cause| refused(dir, "io_uring", cause))
         }
-        DiskIo::Auto => direct(dir, Arc::clone(&medium)).or_else(|cause| {
+        DiskIo::Auto => direct(path, Arc::clone(&medium)).or_else(|cause| {
             Ok(buffered(medium, &format!("because O_DIRECT does not work in {dir:?} ({cause})")))
         }),
     }
@@ -57,9 +58,10 @@ fn refused(dir: &Path, what: &str, cause: io::Error) -> TierError {
         .with_cause(cause)
 }
 
-fn buffered(medium: Arc<dyn Medium>, why: &str) -> Choice {
+/// Through the page cache, for this reason.
+pub(super) fn buffered(medium: Arc<dyn Medium>, why: &str) -> Choice {
     let chunk = 8 * MIB;
-    let grid = Grid { block: 1, memory: 1, longest: chunk, staged: 1 };
+    let grid = DirectGrid { block: 1, memory: 1, longest: chunk, staged: 1 };
     let manner = Manner { grid, request: chunk, direct: false };
     let note = format!("Input and output go through the page cache, {why}.");
     Choice { carrier: Carrier::new(medium, manner), note }
@@ -67,33 +69,32 @@ fn buffered(medium: Arc<dyn Medium>, why: &str) -> Choice {
 
 /// One blocking call for up to 256 MiB: the kernel cuts it up and keeps the device's queue full,
 /// which runs dry between calls.
-fn direct(dir: &Path, medium: Arc<dyn Medium>) -> io::Result<Choice> {
-    let memory = try_direct(dir, &*medium)?;
+fn direct(path: &Path, medium: Arc<dyn Medium>) -> io::Result<Choice> {
+    let memory = try_direct(path, &*medium)?;
     let request = 256 * MIB;
-    let grid = Grid { block: BLOCK as usize, memory, longest: request, staged: SIZE };
+    let grid = DirectGrid { block: BLOCK as usize, memory, longest: request, staged: SIZE };
     let manner = Manner { grid, request, direct: true };
     let note = "Input and output go past the page cache (O_DIRECT).".to_owned();
     Ok(Choice { carrier: Carrier::new(medium, manner), note })
 }
 
 /// Requests of 1 MiB, up to 32 in flight in each call.
-fn uring(dir: &Path, medium: Arc<dyn Medium>) -> io::Result<Choice> {
-    let memory = try_direct(dir, &*medium)?;
-    let grid = Grid { block: BLOCK as usize, memory, longest: MIB, staged: SIZE };
+fn uring(path: &Path, medium: Arc<dyn Medium>) -> io::Result<Choice> {
+    let memory = try_direct(path, &*medium)?;
+    let grid = DirectGrid { block: BLOCK as usize, memory, longest: MIB, staged: SIZE };
     let manner = Manner { grid, request: MOST_PIECES / 2 * MIB, direct: true };
     let note = "Input and output go past the page cache (O_DIRECT, io_uring).".to_owned();
     Ok(Choice { carrier: Carrier::new(medium, manner), note })
 }
 
 /// Writes a block past the page cache and reads it back. Says the alignment that addresses need.
-fn try_direct(dir: &Path, medium: &dyn Medium) -> io::Result<usize> {
-    let path = dir.join(PROBE);
-    let file = medium.open(&path, Mode { direct: true, write: true, create: true })?;
+fn try_direct(path: &Path, medium: &dyn Medium) -> io::Result<usize> {
+    let file = medium.open(path, Mode { direct: true, ..Mode::create(PRIVATE) })?;
     let result = alignment(&file).and_then(|memory| {
         round_trip(&file, medium)?;
         Ok(memory)
     });
-    let removed = medium.remove(&path);
+    let removed = medium.remove(path);
     let memory = result?;
     removed?;
     Ok(memory)
@@ -102,7 +103,7 @@ fn try_direct(dir: &Path, medium: &dyn Medium) -> io::Result<usize> {
 fn round_trip(file: &File, medium: &dyn Medium) -> io::Result<()> {
     const LEN: usize = BLOCK as usize;
     let staging = Staging::default();
-    let mut block = staging.lend().ok_or(io::ErrorKind::TimedOut)?;
+    let mut block = staging.lease().ok_or(io::ErrorKind::TimedOut)?;
     let (written, read) = block[..2 * LEN].split_at_mut(LEN);
     written.iter_mut().enumerate().for_each(|(i, byte)| *byte = (i % 251) as u8);
     match medium.write(file, 0, &[IoSlice::new(written)]) {

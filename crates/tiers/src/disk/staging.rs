@@ -1,6 +1,6 @@
 //! Staging memory: aligned buffers for bytes that do not fit the medium's grid.
 //!
-//! A buffer is lent until its I/O has ended and is never shared, so nothing is overwritten while
+//! A buffer is borrowed until its I/O has ended and never shared, so nothing is overwritten while
 //! the medium still reads it. There are at most `BUFFERS` of them: more concurrent calls wait.
 
 use std::ops::{Deref, DerefMut};
@@ -20,48 +20,48 @@ const LONGEST_WAIT: Duration = Duration::from_secs(120);
 /// The buffers of a tier, made when they are first needed.
 #[derive(Debug, Default)]
 pub(super) struct Staging {
-    state: Mutex<State>,
+    state: Mutex<StagingState>,
     returned: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct StagingState {
     idle: Vec<Vec<u8>>,
-    lent: usize,
+    in_use: usize,
 }
 
 impl Staging {
-    /// Lends a buffer; `None` when every buffer stayed in use for as long as a call may wait.
-    pub(super) fn lend(&self) -> Option<Lease<'_>> {
+    /// A buffer; `None` when every buffer stayed in use for as long as a call may wait.
+    pub(super) fn lease(&self) -> Option<BufferLease<'_>> {
         let deadline = Instant::now() + LONGEST_WAIT;
         let mut state = self.state();
-        while state.lent == BUFFERS {
+        while state.in_use == BUFFERS {
             let left = deadline.checked_duration_since(Instant::now())?;
             let woken = self.returned.wait_timeout(state, left);
             state = woken.unwrap_or_else(PoisonError::into_inner).0;
         }
-        state.lent += 1;
+        state.in_use += 1;
         let bytes = state.idle.pop();
         drop(state);
         let bytes = bytes.unwrap_or_else(|| vec![0; SIZE + ALIGNMENT]);
         let start = bytes.as_ptr().align_offset(ALIGNMENT);
-        Some(Lease { staging: self, bytes, start })
+        Some(BufferLease { staging: self, bytes, start })
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, StagingState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// `SIZE` bytes at an aligned address.
 #[derive(Debug)]
-pub(super) struct Lease<'a> {
+pub(super) struct BufferLease<'a> {
     staging: &'a Staging,
     bytes: Vec<u8>,
     start: usize,
 }
 
-impl Deref for Lease<'_> {
+impl Deref for BufferLease<'_> {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
@@ -69,17 +69,17 @@ impl Deref for Lease<'_> {
     }
 }
 
-impl DerefMut for Lease<'_> {
+impl DerefMut for BufferLease<'_> {
     fn deref_mut(&mut self) -> &mut [u8] {
         &mut self.bytes[self.start..self.start + SIZE]
     }
 }
 
-impl Drop for Lease<'_> {
+impl Drop for BufferLease<'_> {
     fn drop(&mut self) {
         let bytes = std::mem::take(&mut self.bytes);
         let mut state = self.staging.state();
-        state.lent -= 1;
+        state.in_use -= 1;
         state.idle.push(bytes);
         drop(state);
         self.staging.returned.notify_one();
@@ -93,27 +93,28 @@ mod tests {
     #[test]
     fn buffers_are_aligned_apart_and_used_again() {
         let staging = Staging::default();
-        let mut one = staging.lend().unwrap();
-        let mut two = staging.lend().unwrap();
+        let mut one = staging.lease().unwrap();
+        let mut two = staging.lease().unwrap();
         assert_eq!(one.as_ptr().align_offset(ALIGNMENT), 0);
         one.fill(1);
         two.fill(2);
         assert!(one.iter().all(|&byte| byte == 1));
         drop((one, two));
         assert_eq!(staging.state().idle.len(), 2);
-        drop(staging.lend().unwrap());
+        drop(staging.lease().unwrap());
         assert_eq!(staging.state().idle.len(), 2);
     }
 
     #[test]
-    fn a_call_waits_for_a_buffer_when_all_are_lent() {
+    fn a_call_waits_for_a_buffer_when_all_are_in_use() {
         let staging = Staging::default();
-        let mut leases: Vec<Lease<'_>> = (0..BUFFERS).map(|_| staging.lend().unwrap()).collect();
+        let mut leases: Vec<BufferLease<'_>> =
+            (0..BUFFERS).map(|_| staging.lease().unwrap()).collect();
         std::thread::scope(|scope| {
-            let waiting = scope.spawn(|| staging.lend().is_some());
+            let waiting = scope.spawn(|| staging.lease().is_some());
             leases.pop();
             assert!(waiting.join().unwrap());
         });
-        assert_eq!(staging.state().lent, BUFFERS - 1);
+        assert_eq!(staging.state().in_use, BUFFERS - 1);
     }
 }

@@ -14,13 +14,14 @@ use std::sync::Arc;
 
 use unspool_core::{CheckpointId, Failure};
 
-use crate::disk::names::{FrameName, Slot};
+use crate::disk::manifest::FrameStart;
+use crate::disk::names::{FrameName, SlotFile};
 use crate::tier::Stored;
 
 /// Bytes of a block: files are written in whole blocks.
 pub(super) const BLOCK: u64 = 4096;
 
-/// The size of the file of a frame of `bytes` bytes; `None` when there is no such number.
+/// The size of the file of a frame of `bytes` bytes; `None` when no number is large enough.
 pub(super) fn file_size(bytes: u64) -> Option<u64> {
     bytes.checked_next_multiple_of(BLOCK)
 }
@@ -31,10 +32,14 @@ struct Frame {
     bytes: u64,
     /// The size of its file.
     size: u64,
-    state: State,
+    state: FrameState,
     /// A sync of it has failed: nobody knows what is on the medium, so it is never published.
     suspect: bool,
     home: Home,
+    /// The manifest lists it.
+    listed: bool,
+    /// Its first bytes, until the manifest lists it; `None` where only its file has them.
+    start: Option<FrameStart>,
     /// Tells this put from an earlier one of the same id.
     put: u64,
     /// Cloned by every reader.
@@ -42,7 +47,7 @@ struct Frame {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum State {
+enum FrameState {
     /// A put is under way. Ends: `Stored`, or the entry is removed.
     Writing,
     /// Complete. Delete -> `Leaving` or removed.
@@ -55,14 +60,14 @@ enum State {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Home {
     /// Not durable (yet).
-    Slot(Slot),
+    Slot(SlotFile),
     /// Under its durable name.
     Published,
 }
 
 /// A frame that cannot be had, or cannot be taken.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Refusal {
+pub(super) enum FrameRefusal {
     /// The id has a frame.
     Duplicate,
     /// The id has no frame.
@@ -75,34 +80,36 @@ pub(super) enum Refusal {
     Full { capacity: u64, used: u64 },
 }
 
-impl Refusal {
+impl FrameRefusal {
     /// What it means to the core.
     pub(super) fn failure(self) -> Failure {
         match self {
-            Refusal::Unknown => Failure::Missing,
-            Refusal::TooShort { .. } => Failure::Corrupt,
-            Refusal::Full { .. } => Failure::NoSpace,
-            Refusal::Duplicate | Refusal::StillWritten => Failure::Permanent,
+            FrameRefusal::Unknown => Failure::Missing,
+            FrameRefusal::TooShort { .. } => Failure::Corrupt,
+            FrameRefusal::Full { .. } => Failure::NoSpace,
+            FrameRefusal::Duplicate | FrameRefusal::StillWritten => Failure::Permanent,
         }
     }
 
     /// What a person can do about it.
     pub(super) fn advice(self) -> &'static str {
         match self {
-            Refusal::Full { .. } => "Discard checkpoints, or give the disk tier more `capacity`.",
+            FrameRefusal::Full { .. } => {
+                "Discard checkpoints, or give the disk tier more `capacity`."
+            }
             _ => "",
         }
     }
 }
 
-impl fmt::Display for Refusal {
+impl fmt::Display for FrameRefusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
-            Refusal::Duplicate => write!(f, "the id already has a frame"),
-            Refusal::Unknown => write!(f, "the id has no frame"),
-            Refusal::StillWritten => write!(f, "the frame is still being written"),
-            Refusal::TooShort { held } => write!(f, "the frame has only {held} bytes"),
-            Refusal::Full { capacity, used } => {
+            FrameRefusal::Duplicate => write!(f, "the id already has a frame"),
+            FrameRefusal::Unknown => write!(f, "the id has no frame"),
+            FrameRefusal::StillWritten => write!(f, "the frame is still being written"),
+            FrameRefusal::TooShort { held } => write!(f, "the frame has only {held} bytes"),
+            FrameRefusal::Full { capacity, used } => {
                 write!(f, "{used} of the {capacity} bytes of capacity are in use")
             }
         }
@@ -111,37 +118,28 @@ impl fmt::Display for Refusal {
 
 /// Room for a new frame.
 #[derive(PartialEq, Eq, Debug)]
-pub(super) struct Room {
+pub(super) struct FrameRoom {
     /// The file to write.
-    pub(super) slot: Slot,
+    pub(super) slot: SlotFile,
     /// The size of the file if it exists; `None`: it has to be created.
     pub(super) old_size: Option<u64>,
     /// The size that it will have.
     pub(super) size: u64,
     /// Spares that have to go first.
-    pub(super) surplus: Vec<Slot>,
+    pub(super) surplus: Vec<SlotFile>,
 }
 
 /// A frame that may be read while `_reader` lives.
 #[derive(Debug)]
-pub(super) struct Lent {
+pub(super) struct BorrowedFrame {
     pub(super) file: File,
     pub(super) _reader: Arc<()>,
 }
 
-impl fmt::Display for File {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            File::Slot(slot) => slot.fmt(f),
-            File::Frame(name) => name.fmt(f),
-        }
-    }
-}
-
-/// The file of a frame, by its name.
+/// The file of a frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum File {
-    Slot(Slot),
+    Slot(SlotFile),
     Frame(FrameName),
 }
 
@@ -153,14 +151,14 @@ pub(super) enum Removal {
     /// Remove the file, then call `left`.
     Remove(File),
     /// Rename the file to the slot, then call `rested`.
-    Rest(FrameName, Slot),
+    Rest(FrameName, SlotFile),
 }
 
 /// A frame that waits for a sync.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Pending {
+pub(super) struct UnsyncedFrame {
     pub(super) name: FrameName,
-    pub(super) slot: Slot,
+    pub(super) slot: SlotFile,
     put: u64,
     /// An earlier sync of it failed.
     pub(super) suspect: bool,
@@ -168,14 +166,14 @@ pub(super) struct Pending {
 
 /// See the module.
 #[derive(Debug)]
-pub(super) struct Table {
+pub(super) struct FrameTable {
     capacity: u64,
     frames: BTreeMap<CheckpointId, Frame>,
     /// Files for new frames, by size.
-    spares: BTreeSet<(u64, Slot)>,
+    spares: BTreeSet<(u64, SlotFile)>,
     /// Slots that become spares when the directory was synced, each with the number of syncs that
     /// had begun when it was renamed.
-    resting: Vec<(u64, u64, Slot)>,
+    resting: Vec<(u64, u64, SlotFile)>,
     syncs: u64,
     /// Bytes of the files of frames.
     used: u64,
@@ -186,9 +184,9 @@ pub(super) struct Table {
     slots: u64,
 }
 
-impl Table {
-    pub(super) fn new(capacity: u64) -> Table {
-        Table {
+impl FrameTable {
+    pub(super) fn new(capacity: u64) -> FrameTable {
+        FrameTable {
             capacity,
             frames: BTreeMap::new(),
             spares: BTreeSet::new(),
@@ -206,18 +204,63 @@ impl Table {
         self.used
     }
 
-    /// Enters a durable frame that an earlier process left; false when its id has a frame already.
-    pub(super) fn adopt(&mut self, name: FrameName) -> bool {
+    /// Enters a durable frame that an earlier process left, and whether the manifest lists it;
+    /// false when its id has a frame already.
+    pub(super) fn recover(&mut self, name: FrameName, listed: bool) -> bool {
         let size = file_size(name.bytes).filter(|_| !self.frames.contains_key(&name.id));
         let Some(size) = size else { return false };
-        self.enter(name.id, name.bytes, size, State::Stored, Home::Published);
+        self.enter(name.id, name.bytes, size, FrameState::Stored, Home::Published);
+        if let Some(frame) = self.frames.get_mut(&name.id) {
+            frame.listed = listed;
+        }
         true
     }
 
-    fn enter(&mut self, id: CheckpointId, bytes: u64, size: u64, state: State, home: Home) {
+    /// Forgets a file that `recover` has entered and that is not a frame. Says whether there was
+    /// one.
+    pub(super) fn disown(&mut self, id: CheckpointId) -> bool {
+        self.forget(id).is_some()
+    }
+
+    /// Durable frames that the manifest does not list and whose first bytes only their files have.
+    pub(super) fn unread(&self) -> Vec<FrameName> {
+        let unread = |(&id, frame): (&CheckpointId, &Frame)| {
+            let unread = frame.awaits_listing() && frame.start.is_none();
+            unread.then_some(FrameName { id, bytes: frame.bytes })
+        };
+        self.frames.iter().filter_map(unread).collect()
+    }
+
+    /// The first bytes of a durable frame were read from its file.
+    pub(super) fn set_start(&mut self, name: FrameName, start: FrameStart) {
+        if let Some(frame) = self.frames.get_mut(&name.id)
+            && frame.awaits_listing()
+            && frame.bytes == name.bytes
+        {
+            frame.start = Some(start);
+        }
+    }
+
+    /// Durable frames that the manifest does not list; from now on it does.
+    pub(super) fn list_in_manifest(&mut self) -> Vec<(FrameName, FrameStart)> {
+        let list = |(&id, frame): (&CheckpointId, &mut Frame)| {
+            let start = if frame.awaits_listing() { frame.start.take() } else { None }?;
+            frame.listed = true;
+            Some((FrameName { id, bytes: frame.bytes }, start))
+        };
+        self.frames.iter_mut().filter_map(list).collect()
+    }
+
+    /// Whether the manifest lists the frame.
+    pub(super) fn is_listed(&self, id: CheckpointId) -> bool {
+        self.frames.get(&id).is_some_and(|frame| frame.listed)
+    }
+
+    fn enter(&mut self, id: CheckpointId, bytes: u64, size: u64, state: FrameState, home: Home) {
         self.puts += 1;
         let (put, readers) = (self.puts, Arc::default());
-        let frame = Frame { bytes, size, state, suspect: false, home, put, readers };
+        let (suspect, listed, start) = (false, false, None);
+        let frame = Frame { bytes, size, state, suspect, home, listed, start, put, readers };
         let before = self.frames.insert(id, frame);
         debug_assert!(before.is_none(), "checked by the caller");
         self.used += size;
@@ -225,11 +268,15 @@ impl Table {
     }
 
     /// Takes room for a new frame of `bytes` bytes; ends with `stored` or `abandon`.
-    pub(super) fn reserve(&mut self, id: CheckpointId, bytes: u64) -> Result<Room, Refusal> {
+    pub(super) fn reserve(
+        &mut self,
+        id: CheckpointId,
+        bytes: u64,
+    ) -> Result<FrameRoom, FrameRefusal> {
         if self.frames.contains_key(&id) {
-            return Err(Refusal::Duplicate);
+            return Err(FrameRefusal::Duplicate);
         }
-        let full = Refusal::Full { capacity: self.capacity, used: self.used };
+        let full = FrameRefusal::Full { capacity: self.capacity, used: self.used };
         let size = file_size(bytes).ok_or(full)?;
         let after = self.used.checked_add(size).ok_or(full)?;
         if after > self.capacity {
@@ -242,34 +289,34 @@ impl Table {
             }
             None => (self.new_slot(), None),
         };
-        self.enter(id, bytes, size, State::Writing, Home::Slot(slot));
+        self.enter(id, bytes, size, FrameState::Writing, Home::Slot(slot));
         let surplus = self.shrink(self.peak - self.used);
-        Ok(Room { slot, old_size, size, surplus })
+        Ok(FrameRoom { slot, old_size, size, surplus })
     }
 
     /// The smallest spare that is large enough, else the largest: what it lacks is appended.
-    fn best_spare(&self, size: u64) -> Option<(u64, Slot)> {
+    fn best_spare(&self, size: u64) -> Option<(u64, SlotFile)> {
         if size == 0 {
             return None;
         }
-        let enough = self.spares.range((size, Slot(0))..).next();
+        let enough = self.spares.range((size, SlotFile(0))..).next();
         enough.or_else(|| self.spares.last()).copied()
     }
 
-    fn take_spare(&mut self, size: u64, slot: Slot) {
+    fn take_spare(&mut self, size: u64, slot: SlotFile) {
         let taken = self.spares.remove(&(size, slot));
         debug_assert!(taken);
         self.idle -= size;
     }
 
-    fn new_slot(&mut self) -> Slot {
+    fn new_slot(&mut self) -> SlotFile {
         self.slots += 1;
-        Slot(self.slots)
+        SlotFile(self.slots)
     }
 
     /// Gives idle files up, spares first and the largest of them first, until what is idle takes at
     /// most `most` bytes.
-    fn shrink(&mut self, most: u64) -> Vec<Slot> {
+    fn shrink(&mut self, most: u64) -> Vec<SlotFile> {
         let mut gone = Vec::new();
         while self.idle > most {
             if let Some(&(size, slot)) = self.spares.last() {
@@ -287,16 +334,16 @@ impl Table {
     }
 
     /// Gives every idle file up: the medium is full, or the tier closes.
-    pub(super) fn surrender(&mut self) -> Vec<Slot> {
+    pub(super) fn surrender(&mut self) -> Vec<SlotFile> {
         self.shrink(0)
     }
 
-    /// The frame of a `reserve` is completely written.
-    pub(super) fn stored(&mut self, id: CheckpointId) {
+    /// The frame of a `reserve` is completely written, and begins with these bytes.
+    pub(super) fn stored(&mut self, id: CheckpointId, start: FrameStart) {
         let frame = self.frames.get_mut(&id);
-        debug_assert!(frame.as_ref().is_some_and(|frame| frame.state == State::Writing));
+        debug_assert!(frame.as_ref().is_some_and(|frame| frame.state == FrameState::Writing));
         if let Some(frame) = frame {
-            frame.state = State::Stored;
+            (frame.state, frame.start) = (FrameState::Stored, Some(start));
         }
     }
 
@@ -312,33 +359,38 @@ impl Table {
     }
 
     /// Where the frame is, for reading `wanted` bytes from byte `skip` on.
-    pub(super) fn lend(&self, id: CheckpointId, skip: u64, wanted: u64) -> Result<Lent, Refusal> {
-        let frame = self.frames.get(&id).ok_or(Refusal::Unknown)?;
+    pub(super) fn borrow(
+        &self,
+        id: CheckpointId,
+        skip: u64,
+        wanted: u64,
+    ) -> Result<BorrowedFrame, FrameRefusal> {
+        let frame = self.frames.get(&id).ok_or(FrameRefusal::Unknown)?;
         match frame.state {
-            State::Writing => return Err(Refusal::StillWritten),
-            State::Leaving => return Err(Refusal::Unknown),
-            State::Stored => {}
+            FrameState::Writing => return Err(FrameRefusal::StillWritten),
+            FrameState::Leaving => return Err(FrameRefusal::Unknown),
+            FrameState::Stored => {}
         }
         if skip.checked_add(wanted).is_none_or(|end| end > frame.bytes) {
-            return Err(Refusal::TooShort { held: frame.bytes });
+            return Err(FrameRefusal::TooShort { held: frame.bytes });
         }
-        Ok(Lent { file: frame.file(id), _reader: Arc::clone(&frame.readers) })
+        Ok(BorrowedFrame { file: frame.file(id), _reader: Arc::clone(&frame.readers) })
     }
 
     /// Begins to delete a frame. `Remove` ends with `left` or `stays`, `Rest` with `rested` or
     /// `stays`.
-    pub(super) fn remove(&mut self, id: CheckpointId) -> Result<Removal, Refusal> {
-        let frame = self.frames.get_mut(&id).ok_or(Refusal::Unknown)?;
+    pub(super) fn remove(&mut self, id: CheckpointId) -> Result<Removal, FrameRefusal> {
+        let frame = self.frames.get_mut(&id).ok_or(FrameRefusal::Unknown)?;
         match frame.state {
-            State::Writing => return Err(Refusal::StillWritten),
-            State::Leaving => return Err(Refusal::Unknown),
-            State::Stored => {}
+            FrameState::Writing => return Err(FrameRefusal::StillWritten),
+            FrameState::Leaving => return Err(FrameRefusal::Unknown),
+            FrameState::Stored => {}
         }
         // A reader that is late keeps its file: it must not see the next frame in it.
         let read = Arc::strong_count(&frame.readers) > 1;
         match frame.home {
             _ if read || frame.size == 0 => {
-                frame.state = State::Leaving;
+                frame.state = FrameState::Leaving;
                 Ok(Removal::Remove(frame.file(id)))
             }
             Home::Slot(slot) => {
@@ -348,14 +400,14 @@ impl Table {
                 Ok(Removal::Kept)
             }
             Home::Published => {
-                frame.state = State::Leaving;
+                frame.state = FrameState::Leaving;
                 let name = FrameName { id, bytes: frame.bytes };
                 Ok(Removal::Rest(name, self.new_slot()))
             }
         }
     }
 
-    fn add_spare(&mut self, size: u64, slot: Slot) {
+    fn add_spare(&mut self, size: u64, slot: SlotFile) {
         self.spares.insert((size, slot));
         self.idle += size;
         debug_assert!(self.used + self.idle <= self.peak);
@@ -367,24 +419,24 @@ impl Table {
     }
 
     /// The file of a `Rest` has become the slot.
-    pub(super) fn rested(&mut self, id: CheckpointId, slot: Slot) {
+    pub(super) fn rested(&mut self, id: CheckpointId, slot: SlotFile) {
         if let Some(frame) = self.forget(id) {
             self.resting.push((self.syncs, frame.size, slot));
             self.idle += frame.size;
         }
     }
 
-    /// A delete failed: the frame is still there.
+    /// A delete failed: the frame is still there, and the manifest may say that it is not.
     pub(super) fn stays(&mut self, id: CheckpointId) {
         if let Some(frame) = self.frames.get_mut(&id) {
-            frame.state = State::Stored;
+            (frame.state, frame.listed) = (FrameState::Stored, false);
         }
     }
 
     /// Every frame that a sync has to make durable.
-    pub(super) fn pending(&self) -> Vec<Pending> {
+    pub(super) fn pending(&self) -> Vec<UnsyncedFrame> {
         let pending = |(&id, frame): (&CheckpointId, &Frame)| match (frame.home, frame.state) {
-            (Home::Slot(slot), State::Stored) => Some(Pending {
+            (Home::Slot(slot), FrameState::Stored) => Some(UnsyncedFrame {
                 name: FrameName { id, bytes: frame.bytes },
                 slot,
                 put: frame.put,
@@ -396,20 +448,20 @@ impl Table {
     }
 
     /// Whether a frame is still the one that was synced, so that it may get its durable name.
-    pub(super) fn may_publish(&self, pending: &Pending) -> bool {
+    pub(super) fn may_publish(&self, pending: &UnsyncedFrame) -> bool {
         let frame = self.frames.get(&pending.name.id);
-        frame.is_some_and(|frame| frame.put == pending.put && frame.state == State::Stored)
+        frame.is_some_and(|frame| frame.put == pending.put && frame.state == FrameState::Stored)
     }
 
     /// A frame has its durable name.
-    pub(super) fn published(&mut self, pending: &Pending) {
+    pub(super) fn published(&mut self, pending: &UnsyncedFrame) {
         if let Some(frame) = self.frames.get_mut(&pending.name.id) {
             frame.home = Home::Published;
         }
     }
 
     /// The sync of a frame failed.
-    pub(super) fn suspect(&mut self, pending: &Pending) {
+    pub(super) fn suspect(&mut self, pending: &UnsyncedFrame) {
         if let Some(frame) = self.frames.get_mut(&pending.name.id)
             && frame.put == pending.put
         {
@@ -432,7 +484,7 @@ impl Table {
 
     /// Every complete frame, by id.
     pub(super) fn list(&self) -> Vec<Stored> {
-        let complete = |frame: &Frame| frame.state == State::Stored;
+        let complete = |frame: &Frame| frame.state == FrameState::Stored;
         self.frames
             .iter()
             .filter(|(_, frame)| complete(frame))
@@ -442,6 +494,11 @@ impl Table {
 }
 
 impl Frame {
+    /// Whether it is durable and the manifest does not list it.
+    fn awaits_listing(&self) -> bool {
+        self.home == Home::Published && self.state == FrameState::Stored && !self.listed
+    }
+
     fn file(&self, id: CheckpointId) -> File {
         match self.home {
             Home::Slot(slot) => File::Slot(slot),

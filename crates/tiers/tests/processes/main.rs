@@ -26,6 +26,7 @@ const TESTS: &[(&str, fn())] = &[
     ("a_process_may_change_its_working_directory", moving),
     ("a_forked_child_can_neither_use_nor_remove_the_files_of_its_parent", forked_child),
     ("a_directory_without_write_permission_is_refused", no_permission),
+    ("a_durable_directory_of_another_user_is_read_and_not_written", archive),
     ("a_full_file_system_is_no_space_and_keeps_what_there_was", full_file_system),
     ("a_limit_on_file_sizes_is_an_error_and_leaves_no_file", file_size_limit),
 ];
@@ -139,17 +140,41 @@ fn no_permission() {
     let scratch = Scratch::new();
     let dir = scratch.0.join("locked");
     fs::create_dir(&dir).unwrap();
-    set_mode(&dir, 0o555);
+    play_without_rights(&scratch, "expect-refusal", &dir);
+    assert!(fs::read_dir(&dir).unwrap().next().is_none());
+}
+
+fn archive() {
+    let scratch = Scratch::new();
+    let dir = scratch.0.join("archive");
+    let mut options = DiskOptions::new(&dir);
+    (options.durable, options.permissions) = (true, 0o644);
+    let writer = Disk::open(options).unwrap();
+    (1..3).for_each(|id| roles::put(&writer, id).unwrap());
+    writer.sync().unwrap();
+    let names = || -> Vec<_> {
+        let mut names: Vec<_> =
+            fs::read_dir(&dir).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        names.sort();
+        names
+    };
+    let before = names();
+    play_without_rights(&scratch, "read-archive", &dir);
+    assert_eq!(names(), before);
+}
+
+/// Plays a role in a directory that may not be written.
+fn play_without_rights(scratch: &Scratch, role: &str, dir: &Path) {
+    set_mode(dir, 0o555);
     // Root may write anywhere, so the role is played by nobody, from where nobody can read it.
     let program = scratch.0.join("program");
     fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
     set_mode(&program, 0o755);
     // SAFETY: a system call without arguments.
     let root = unsafe { libc::geteuid() } == 0;
-    let player = Player::start_as(&program, root.then_some(65_534), "expect-refusal", &dir, "");
+    let player = Player::start_as(&program, root.then_some(65_534), role, dir, "");
     assert!(player.end());
-    set_mode(&dir, 0o755);
-    assert!(fs::read_dir(&dir).unwrap().next().is_none());
+    set_mode(dir, 0o755);
 }
 
 fn full_file_system() {

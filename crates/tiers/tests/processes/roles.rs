@@ -5,7 +5,7 @@ use std::io::Write;
 use std::path::Path;
 
 use unspool_core::{CheckpointId, Failure};
-use unspool_tiers::{Disk, DiskOptions, Tier, TierError};
+use unspool_tiers::{Disk, DiskMode, DiskOptions, Tier, TierError};
 
 /// A name, and what a process of that name does in a directory.
 type Role = (&'static str, fn(&Path));
@@ -14,6 +14,7 @@ pub(crate) const ROLES: &[Role] = &[
     ("hold", hold),
     ("work", work),
     ("expect-refusal", expect_refusal),
+    ("read-archive", read_archive),
     ("fill-small-file-system", fill_small_file_system),
     ("write-beyond-limit", write_beyond_limit),
     ("fork", fork_and_drop),
@@ -24,7 +25,7 @@ pub(crate) const ROLES: &[Role] = &[
 pub(crate) const NOT_PERMITTED: i32 = 77;
 const FRAME: usize = 100_000;
 
-/// Keeps a tier open until it is told to end.
+/// Keeps a tier open until a word asks it to end.
 fn hold(dir: &Path) {
     let durable = std::env::var("UNSPOOL_TEST_MODE").as_deref() == Ok("durable");
     let disk = open(dir, durable);
@@ -64,6 +65,21 @@ fn expect_refusal(dir: &Path) {
     }
 }
 
+/// Reads frames 1 and 2, which another process has written and which cannot be written here.
+fn read_archive(dir: &Path) {
+    let mut options = DiskOptions::new(dir);
+    options.durable = true;
+    let error = Disk::open(options.clone()).unwrap_err();
+    assert!(error.to_string().contains("permission is denied"), "{error}");
+    assert!(error.advice().contains("for reading"), "{error}");
+    options.mode = DiskMode::ReadOnly;
+    let disk = Disk::open(options).unwrap();
+    (1..3).for_each(|id| assert_whole(&disk, id));
+    assert!(disk.take_recovery().lost.is_empty());
+    assert_eq!(put(&disk, 3).unwrap_err().kind(), Failure::Permanent);
+    disk.close().unwrap();
+}
+
 /// Mounts a file system of 1 MiB where only this process sees it.
 fn fill_small_file_system(dir: &Path) {
     if !mount_small(dir) {
@@ -91,7 +107,7 @@ pub(crate) fn fill(disk: &Disk) {
     assert_eq!(error.progress().map(|progress| progress.asked), Some(FRAME as u64));
     let ids: Vec<u64> = disk.list().unwrap().iter().map(|stored| stored.id.0).collect();
     assert_eq!(ids, (1..last).collect::<Vec<_>>());
-    assert_eq!(put(disk, last).unwrap_err().kind(), Failure::NoSpace, "nothing was left behind");
+    assert_eq!(put(disk, last).unwrap_err().kind(), Failure::NoSpace, "nothing was left");
     (1..last).for_each(|id| assert_whole(disk, id));
     disk.delete(CheckpointId(1)).unwrap();
     disk.sync().unwrap();
@@ -155,7 +171,7 @@ fn bytes(id: u64) -> Vec<u8> {
     (0..FRAME as u64).map(|i| (i * i + id * 7) as u8).collect()
 }
 
-fn put(disk: &Disk, id: u64) -> Result<(), TierError> {
+pub(crate) fn put(disk: &Disk, id: u64) -> Result<(), TierError> {
     disk.put(CheckpointId(id), 0, &[&bytes(id)])
 }
 

@@ -1,4 +1,4 @@
-//! A store in memory with faults and a gate, and a sink that remembers: for the tests.
+//! A store in memory with faults and a gate, and a sink that records reports: for the tests.
 #![allow(dead_code)]
 
 use std::collections::{HashMap, VecDeque};
@@ -14,7 +14,7 @@ use unspool_tiers::{Arena, Description, Stored, Tier, TierError};
 use unspool_transfer::sync::{Condvar, Mutex, lock, wait, wait_timeout};
 use unspool_transfer::{Frame, Job, Sink, Span, TransferError};
 
-/// What a call of the store does instead of its work.
+/// What a call of the store does instead of succeeding.
 #[derive(Clone, Copy, Debug)]
 pub enum Fault {
     Fail(Failure),
@@ -92,10 +92,12 @@ impl Store {
         inside.waiting -= 1;
         match inside.faults.pop_front() {
             None => Ok(()),
-            Some(Fault::Fail(kind)) => Err(TierError::new(kind, operation, "fake", "was told to")),
+            Some(Fault::Fail(kind)) => {
+                Err(TierError::new(kind, operation, "fake", "a planned fault"))
+            }
             Some(Fault::Panic) => {
                 drop(inside);
-                panic!("the store was told to panic");
+                panic!("the store panics as planned");
             }
         }
     }
@@ -156,10 +158,10 @@ impl Tier for Store {
     }
 }
 
-/// A report and the text of its error.
+/// A report and its error text.
 pub type Entry = (Event, Option<String>);
 
-/// A sink that remembers everything.
+/// A sink that records everything.
 #[derive(Default)]
 pub struct Log {
     entries: Mutex<(Vec<Entry>, Vec<Span>)>,
@@ -178,7 +180,7 @@ impl Sink for Log {
 }
 
 impl Log {
-    /// Waits until there are `count` reports, and gives them.
+    /// Waits until there are `count` reports, and returns them.
     pub fn wait_for(&self, count: usize) -> Vec<Entry> {
         let mut entries = lock(&self.entries);
         for _ in 0..1000 {
@@ -199,7 +201,7 @@ impl Log {
     }
 }
 
-/// How many reports `events` has for each transfer.
+/// The number of reports of each transfer in `events`.
 pub fn reports(events: &[Event]) -> HashMap<TransferId, usize> {
     let mut count = HashMap::new();
     for event in events {

@@ -1,4 +1,4 @@
-//! What a long check costs: memory by what is unfinished, not by how long the run was.
+//! The memory of a long check: it grows with the unfinished work, not with the length of the run.
 
 use super::*;
 
@@ -6,16 +6,16 @@ const ROOMS: u64 = 64;
 const BYTES: u64 = 1 << 20;
 
 /// One checkpoint of a run: saved on the user's stream into a room of the device arena, flushed by
-/// a worker that waits for its own mark, and the room reused.
+/// a worker that waits for its fence, and the room reused.
 fn checkpoint(number: u64, stream: Agent) -> [Op; 10] {
     let first = number % ROOMS * BYTES + number % 7;
     let room = (first, first + BYTES - 7);
     let pinned = |by, write, what| access(by, Space::Host, room, write, what);
-    let (mark, done) = (2 * number, 2 * number + 1);
+    let (fence, done) = (2 * number, 2 * number + 1);
     [
         writes(stream, room, "save"),
-        record(mark, stream),
-        wait(FLUSH, mark),
+        record(fence, stream),
+        wait(FLUSH, fence),
         reads(FLUSH, room, "flush from the device"),
         pinned(FLUSH, true, "flush to the host"),
         record(done, FLUSH),
@@ -41,7 +41,7 @@ fn a_run_of_a_million_operations_keeps_no_more_than_a_short_one() {
     let short = checker.kept();
     run(&mut checker, 2_000..100_000, 1);
     assert!(checker.kept() <= short + 8_000, "{} after {short}", checker.kept());
-    assert_eq!(checker.figures().ops, 1_000_000);
+    assert_eq!(checker.counted().ops, 1_000_000);
 }
 
 #[test]

@@ -1,11 +1,11 @@
-//! What must be left alone.
+//! Orders in which no violation must be found.
 
 use super::*;
 
-/// The figures of a run without a violation.
-fn sound(ops: &[Op]) -> crate::Figures {
+/// The counters of a run without a violation.
+fn sound(ops: &[Op]) -> crate::Counted {
     match check(ops) {
-        Ok(checker) => checker.figures(),
+        Ok(checker) => checker.counted(),
         Err(violation) => panic!("{violation}"),
     }
 }
@@ -32,12 +32,12 @@ fn a_wait_orders_with_everything_before_the_recording() {
         wait(USER, 2),
         writes(USER, (0, 16), "save"),
     ];
-    let figures = sound(&ops);
-    assert_eq!((figures.ops, figures.records, figures.waits, figures.accesses), (8, 2, 2, 4));
+    let counted = sound(&ops);
+    assert_eq!((counted.ops, counted.records, counted.waits, counted.accesses), (8, 2, 2, 4));
 }
 
 #[test]
-fn order_is_handed_on() {
+fn order_passes_through_a_third_stream() {
     let ops = [
         writes(USER, (0, 8), "save"),
         record(1, USER),
@@ -127,8 +127,8 @@ fn memory_outside_the_arenas_is_the_users() {
         access(FLUSH, Space::Host, (100, 200), true, "flush"),
         writes(USER, (100, 101), "save"),
     ];
-    let figures = sound(&ops);
-    assert_eq!((figures.accesses, figures.foreign), (1, 3));
+    let counted = sound(&ops);
+    assert_eq!((counted.accesses, counted.foreign), (1, 3));
 }
 
 #[test]

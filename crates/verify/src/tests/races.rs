@@ -1,18 +1,18 @@
-//! What must be found.
+//! Races and mistakes that must be found.
 
 use alloc::string::ToString;
 
 use super::*;
 
 /// The names and the shared bytes of a race.
-fn told(race: &Race) -> (&str, &str, u64, u64) {
+fn names_and_bytes(race: &Race) -> (&str, &str, u64, u64) {
     (&race.earlier.what, &race.later.what, race.first, race.end)
 }
 
 #[test]
 fn a_read_of_a_write_that_is_not_finished() {
     let found = race(&[writes(USER, (0, 100), "save"), reads(FLUSH, (40, 200), "flush")]);
-    assert_eq!(told(&found), ("save", "flush", 40, 100));
+    assert_eq!(names_and_bytes(&found), ("save", "flush", 40, 100));
     assert!(found.earlier.write && !found.later.write && !found.too_early);
 }
 
@@ -25,7 +25,7 @@ fn a_write_over_bytes_that_another_stream_still_reads() {
         reads(FLUSH, (0, 100), "flush"),
         writes(USER, (90, 110), "next save"),
     ];
-    assert_eq!(told(&race(&ops)), ("flush", "next save", 90, 100));
+    assert_eq!(names_and_bytes(&race(&ops)), ("flush", "next save", 90, 100));
 }
 
 #[test]
@@ -44,7 +44,7 @@ fn a_reuse_of_evicted_bytes_before_the_restore_out_of_them_is_done() {
         record(2, USER),
         writes(FETCH, (32, 96), "prefetch of 2"),
     ];
-    assert_eq!(told(&race(&ops)), ("restore of 1", "prefetch of 2", 32, 64));
+    assert_eq!(names_and_bytes(&race(&ops)), ("restore of 1", "prefetch of 2", 32, 64));
 }
 
 #[test]
@@ -57,7 +57,7 @@ fn an_event_that_was_recorded_too_early() {
         reads(FLUSH, (0, 16), "flush"),
     ];
     let found = race(&ops);
-    assert_eq!(told(&found), ("late part", "flush", 8, 16));
+    assert_eq!(names_and_bytes(&found), ("late part", "flush", 8, 16));
     assert!(found.too_early);
     let text = check(&ops).unwrap_err().to_string();
     assert!(text.contains("but for an event of before that"), "{text}");
@@ -73,7 +73,7 @@ fn a_wait_for_the_event_of_another_stream() {
         reads(FLUSH, (0, 8), "flush"),
     ];
     let found = race(&ops);
-    assert_eq!(told(&found), ("save", "flush", 0, 8));
+    assert_eq!(names_and_bytes(&found), ("save", "flush", 0, 8));
     assert!(!found.too_early);
 }
 
@@ -98,9 +98,9 @@ fn a_wait_that_is_enqueued_after_the_read() {
 fn the_host_touching_a_pinned_buffer_whose_copy_is_not_finished() {
     let pinned = |by, write, what| access(by, Space::Host, (4096, 8192), write, what);
     let reading = [pinned(FLUSH, true, "flush"), record(1, FLUSH), pinned(HOST, false, "read")];
-    assert_eq!(told(&race(&reading)), ("flush", "read", 4096, 8192));
+    assert_eq!(names_and_bytes(&race(&reading)), ("flush", "read", 4096, 8192));
     let filling = [pinned(FETCH, false, "prefetch"), pinned(HOST, true, "save from host")];
-    assert_eq!(told(&race(&filling)), ("prefetch", "save from host", 4096, 8192));
+    assert_eq!(names_and_bytes(&race(&filling)), ("prefetch", "save from host", 4096, 8192));
 }
 
 #[test]
@@ -113,7 +113,7 @@ fn one_of_several_reads_that_was_not_waited_for() {
         wait(FETCH, 1),
         writes(FETCH, (0, 8), "prefetch"),
     ];
-    assert_eq!(told(&race(&ops)), ("flush", "prefetch", 0, 8));
+    assert_eq!(names_and_bytes(&race(&ops)), ("flush", "prefetch", 0, 8));
 }
 
 #[test]
@@ -124,17 +124,17 @@ fn a_write_in_the_middle_of_a_range_that_is_otherwise_in_order() {
         writes(FETCH, (100, 103), "prefetch"),
         reads(USER, (10, 150), "restore"),
     ];
-    assert_eq!(told(&race(&ops)), ("prefetch", "restore", 100, 103));
+    assert_eq!(names_and_bytes(&race(&ops)), ("prefetch", "restore", 100, 103));
 }
 
 #[test]
-fn shared_bytes_are_told_across_ranges_that_reads_have_split() {
+fn shared_bytes_are_reported_across_ranges_that_reads_have_split() {
     let ops = [
         writes(USER, (0, 100), "save"),
         reads(USER, (20, 40), "restore of a part"),
         writes(FETCH, (0, 200), "prefetch"),
     ];
-    assert_eq!(told(&race(&ops)), ("save", "prefetch", 0, 100));
+    assert_eq!(names_and_bytes(&race(&ops)), ("save", "prefetch", 0, 100));
 }
 
 #[test]
@@ -170,7 +170,7 @@ fn a_race_inside_one_of_several_arenas() {
         writes(USER, (150, 160), "save"),
         reads(FLUSH, (90, 151), "flush"),
     ];
-    assert_eq!(told(&race(&ops)), ("save", "flush", 150, 151));
+    assert_eq!(names_and_bytes(&race(&ops)), ("save", "flush", 150, 151));
 }
 
 #[test]

@@ -23,7 +23,7 @@ impl Graph {
         self.add_after(by, direct.into_iter().flatten().collect());
     }
 
-    /// Adds an operation of the host after the last ones of everybody.
+    /// Adds an operation of the host after the last ones of all agents.
     fn add_after_all(&mut self) {
         self.add_after(HOST, self.last_of.values().copied().collect());
     }
@@ -107,7 +107,7 @@ fn compare(ops: &[Op], mut checker: Checker) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-/// What a race says about its two accesses is true.
+/// Checks that what a race reports about its two accesses is true.
 fn check_bytes(ops: &[Op], race: &Race) -> Result<(), TestCaseError> {
     prop_assert!(race.first < race.end);
     for touch in [&race.earlier, &race.later] {
@@ -125,7 +125,7 @@ fn agent() -> impl Strategy<Value = Agent> {
     prop_oneof![1 => Just(HOST), 6 => (0..5u64).prop_map(Agent::Stream)]
 }
 
-/// A step before events have numbers: a wait is for one of the last recordings.
+/// An operation before events have numbers: a wait is for one of the last recordings.
 #[derive(Debug, Clone)]
 enum Draft {
     Record(Agent),
@@ -171,19 +171,19 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(600))]
 
     #[test]
-    fn a_crowded_run_is_judged_as_by_comparing_all_pairs(ops in run(12), every in 1..20u64) {
+    fn a_crowded_run_is_checked_as_by_comparing_all_pairs(ops in run(12), every in 1..20u64) {
         compare(&ops, Checker::new())?;
         compare(&ops, Checker::compacting(every))?;
     }
 
     #[test]
-    fn a_sparse_run_is_judged_as_by_comparing_all_pairs(ops in run(150), every in 1..20u64) {
+    fn a_sparse_run_is_checked_as_by_comparing_all_pairs(ops in run(150), every in 1..20u64) {
         compare(&ops, Checker::new())?;
         compare(&ops, Checker::compacting(every))?;
     }
 }
 
-/// Inserts the waits that make a run sound: the host waits for everything before each race.
+/// Inserts waits that put a run in order: the host waits for everything before each race.
 fn repaired(ops: &[Op]) -> Vec<Op> {
     let mut sound: Vec<Op> = Vec::new();
     for op in ops {
@@ -204,7 +204,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(60))]
 
     #[test]
-    fn a_run_with_all_the_waits_it_needs_is_sound_to_both(ops in run(20), every in 1..20u64) {
+    fn both_find_nothing_in_a_run_with_all_the_waits_it_needs(ops in run(20), every in 1..20u64) {
         let ops: Vec<Op> = ops.into_iter().filter(|op| !matches!(op, Op::Forget { .. })).collect();
         let sound = repaired(&ops);
         prop_assert!(naive(&sound).iter().all(Vec::is_empty));

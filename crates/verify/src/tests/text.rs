@@ -36,11 +36,11 @@ fn every_kind_of_operation_has_its_line() {
         wait-all\n";
     assert_eq!(text_of(&ops), lines);
     let verdict = check_text(lines).unwrap();
-    assert_eq!((verdict.figures.ops, verdict.agents.len()), (7, 3));
+    assert_eq!((verdict.counted.ops, verdict.agents.len()), (7, 3));
 }
 
 #[test]
-fn a_verdict_is_told_with_figures() {
+fn a_verdict_is_written_with_its_counters() {
     let ops = [writes(USER, (0, 8), "save"), record(1, USER), wait(HOST, 1)];
     let text = check_text(&text_of(&ops)).unwrap().to_string();
     assert!(text.starts_with("operations: 3, by the host and streams: 1\n"), "{text}");
@@ -48,7 +48,7 @@ fn a_verdict_is_told_with_figures() {
 }
 
 #[test]
-fn a_violation_is_told_with_its_line() {
+fn a_violation_is_written_with_its_line() {
     let ops = [writes(USER, (0, 8), "save"), reads(FLUSH, (0, 8), "flush")];
     let text = text_of(&ops).replacen('\n', "\n# a remark\n\n", 1);
     let error = check_text(&text).unwrap_err();
@@ -61,7 +61,7 @@ fn a_violation_is_told_with_its_line() {
 fn more_bytes_than_can_be_counted_are_counted_as_very_many() {
     let whole = access(USER, Space::Host, (0, u64::MAX), false, "everything");
     let verdict = check_text(&text_of(&[whole, whole, whole])).unwrap();
-    assert_eq!(verdict.figures.bytes, u64::MAX);
+    assert_eq!(verdict.counted.bytes, u64::MAX);
 }
 
 #[test]
@@ -137,7 +137,7 @@ fn any_op() -> impl Strategy<Value = Op<String>> {
     ]
 }
 
-/// Lines that are nearly right.
+/// Lines that are nearly those of an operation.
 fn garbage() -> impl Strategy<Value = String> {
     let word = prop_oneof![
         Just("record"),
@@ -187,7 +187,7 @@ proptest! {
     ) {
         let text = [&["unspool-order 1".to_owned()], lines.as_slice()].concat().join("\n");
         match check_text(&text) {
-            Ok(verdict) => prop_assert!(verdict.figures.ops <= lines.len() as u64),
+            Ok(verdict) => prop_assert!(verdict.counted.ops <= lines.len() as u64),
             Err(TextError { line, .. }) => {
                 prop_assert!(line >= 2 && line <= text.lines().count() as u64);
             }

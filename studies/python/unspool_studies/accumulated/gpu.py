@@ -156,7 +156,7 @@ def _rate(case: Case, seconds: Sequence[float]) -> Sample:
 
 
 def _link(cuda: Cuda, size: int) -> float:
-    """Bytes a second of copies to the host of this size, one behind the other."""
+    """Bytes a second of copies to the host of this size, one after the other."""
     stream = cuda.stream()
     device, host = cuda.malloc(size), cuda.host_alloc(size)
     try:
@@ -174,20 +174,20 @@ def _link(cuda: Cuda, size: int) -> float:
 def _by_hand(bench: Pipeline, case: Case, link: Rate) -> list[Cell]:
     count = len(case.profile.checkpoints)
 
-    def rate(decisions: str) -> Sample:
+    def rate(decisions: Sequence[str]) -> Sample:
         return _rate(case, [bench.follow(case, decisions) for _ in range(ROUNDS + 1)])
 
     found = plan_for(case.profile, codec=NVCOMP, cache=case.cache, link=link)
-    cells: list[Cell] = [rate("U" * count)]
+    cells: list[Cell] = [rate(["raw"] * count)]
     if bench.packer.problem:
         cells += [None, None]
     else:
-        cells += [rate(decisions) for decisions in ("C" * count, found.best.decisions)]
+        cells += [rate(decisions) for decisions in (["alone"] * count, found.best.decisions)]
     return [*cells, found.best.throughput / 1e9, _counts(found.best.counts)]
 
 
 def _counts(counts: Any) -> str:
-    return " ".join(f"{count}{letter}" for letter, count in counts.items() if count)
+    return ", ".join(f"{count} {name}" for name, count in counts.items() if count)
 
 
 class NvCompPacker:
@@ -261,7 +261,7 @@ class Pipeline:
         self._cuda.up(place, words.buffer_info()[0], self._asked.size, self._app)
         self._cuda.wait(self._app)
 
-    def follow(self, case: Case, decisions: str) -> float:
+    def follow(self, case: Case, decisions: Sequence[str]) -> float:
         """Seconds of a run."""
         self._sent.clear()
         self._used = self._held = self._down = self._marks = 0
@@ -277,16 +277,16 @@ class Pipeline:
 
     def _step(self, decision: str, size: int, cache: int) -> None:
         base, state = self._cuda.address(self._arena), self._cuda.address(self._state)
-        if decision == "U":
+        if decision == "raw":
             place = base + self._room(size, cache)
             self._cuda.within(place, state, size, self._app)
             return self._send(place, size, None)
-        # Held checkpoints lie one behind the other at the arena's start: they are one input.
+        # Held checkpoints lie one after the other at the arena's start: they are one input.
         total = self._held + size
-        self._room(size if decision == "A" else size + total + total // 300 + 4096, cache)
+        self._room(size if decision == "hold" else size + total + total // 300 + 4096, cache)
         self._cuda.within(base + self._held, state, size, self._app)
         self._held = total
-        if decision == "A":
+        if decision == "hold":
             return None
         address, packed, owner = self.packer.pack(self._arena[:total])
         self._held = 0

@@ -36,7 +36,7 @@ WAVE_CODECS = {"frequency": "lossless", "bounded": Bound(range=1e-5)}
 NOTES = (
     "GB/s: bytes of all checkpoints over the whole run, to the end of the last transfer; lost %: "
     "the share of the run for which the application is blocked",
-    "single: every checkpoint alone; accumulated, batched: the best schedule of U, C, A and X",
+    "single: every checkpoint alone; accumulated, batched: the best schedule of all",
     "schedule: checkpoints by decision, in the best schedule for nvCOMP, and for Twine",
     "in virtual time, from measured costs of codecs; made: while the application computes",
 )
@@ -113,7 +113,7 @@ def _row(case: Case, outcomes: dict[str, Outcome]) -> list[Cell]:
 
 
 def _counts(one: Outcome) -> str:
-    return " ".join(f"{count}{letter}" for letter, count in one.counts.items() if count)
+    return ", ".join(f"{count} {name}" for name, count in one.counts.items() if count)
 
 
 def cases_of(asked: Accumulated) -> dict[str, list[Case]]:

@@ -39,6 +39,9 @@ from unspool_studies.rtm.trace import write_trace
 
 __all__ = ["run_command"]
 
+#: The most threads of a propagator: more than any machine has cores.
+MOST_THREADS = 1024
+
 #: The migration model is smoothed over so many cells by default.
 SMOOTH_CELLS = 8
 #: What a job leaves in its output directory.
@@ -155,6 +158,11 @@ def _job(options: argparse.Namespace) -> Job:
     )
     if options.layer < 0 or options.threads < 0:
         raise MigrationError("--layer and --threads cannot be negative")
+    if options.threads > MOST_THREADS:
+        raise MigrationError(
+            f"--threads {options.threads}: at most {MOST_THREADS} are started; leave it out for "
+            "one per core"
+        )
     memory = Memory(
         _size(options.device), _size(options.host), options.disk_dir, options.disk, options.codec
     )

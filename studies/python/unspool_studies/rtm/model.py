@@ -17,6 +17,8 @@ Floats = NDArray[np.float32]
 WATER_SPEEDS = (1400.0, 1600.0)
 #: How much the speed may vary in a column of water, as a fraction.
 WATER_TOLERANCE = 0.005
+#: How far cells may be apart, in metres: from an ultrasonic experiment to a planet.
+NEAREST, FARTHEST = 1e-6, 1e6
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,6 +76,10 @@ def _check(velocity: Floats, spacing: tuple[float, ...]) -> None:
         raise MigrationError(f"{len(spacing)} spacings do not fit {velocity.ndim} dimensions")
     if not all(np.isfinite(s) and s > 0 for s in spacing):
         raise MigrationError(f"a spacing of {spacing} m is not positive")
+    if not all(NEAREST <= s <= FARTHEST for s in spacing):
+        raise MigrationError(
+            f"a spacing of {spacing} m: cells are {NEAREST:g} to {FARTHEST:g} m apart"
+        )
     if not (np.isfinite(velocity).all() and velocity.min() > 0):
         raise MigrationError("every velocity must be a positive finite number")
 
@@ -92,8 +98,11 @@ def smooth(model: Model, length: float) -> Model:
     The slowness is smoothed and not the speed, so that travel times stay right. The water keeps
     its speed: it is known, and a smeared sea floor would bend everything below it.
     """
-    if length < 0:
-        raise MigrationError(f"a smoothing length of {length} m is negative")
+    longest = max(model.extent)
+    if not 0 <= length <= longest:
+        raise MigrationError(
+            f"a smoothing length of {length} m: from 0 to the {longest:g} m of the model are needed"
+        )
     if length == 0:
         return model
     sigma = [length / spacing for spacing in model.spacing]

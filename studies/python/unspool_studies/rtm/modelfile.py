@@ -41,6 +41,8 @@ def read_model(
         values, found, notes = _read(path, shape)
     except OSError as error:
         raise ModelFileError(f"the model file {path} cannot be read: {error.strerror}") from error
+    if values.size == 0:
+        raise ModelFileError(f"{path} holds {_by(values.shape)} cells: there is no model in it")
     if shape is not None and values.shape != shape:
         raise ModelFileError(f"{path} holds {_by(values.shape)} cells, and not {_by(shape)}")
     spacing = spacing or found

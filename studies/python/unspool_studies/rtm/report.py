@@ -41,7 +41,7 @@ def build(job: Job, outcome: Outcome, seconds: float, peak: int, agrees: float) 
             "agreement": agrees,
             "shot_sha256": list(outcome.migrated.digests),
         },
-        "spool": outcome.stats.as_dict(),
+        "spool": outcome.stats.to_dict(),
     }
 
 

@@ -14,6 +14,9 @@ from unspool_studies.rtm.model import Floats, Model
 
 __all__ = ["Survey", "Timing", "history_interval", "plan", "ricker"]
 
+#: The largest number of anything that is asked for: more would fill memory before it was refused.
+LARGEST = 100_000_000
+
 Position = tuple[float, ...]
 
 #: The highest frequency of a Ricker wavelet, over its peak: there the amplitude is 0.3 % of the
@@ -156,6 +159,8 @@ def _check(
     ):
         if value is not None and not (math.isfinite(value) and value > 0):
             raise MigrationError(f"the {name} must be positive, and is {value:g}")
+        if value is not None and value > LARGEST:
+            raise MigrationError(f"the {name} is at most {LARGEST:,}, and not {value:g}")
 
 
 def _warnings(model: Model, timing: Timing) -> list[str]:

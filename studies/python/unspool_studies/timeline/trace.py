@@ -49,7 +49,7 @@ def read_bars(path: Path) -> list[Bar]:
         trace = json.loads(path.read_text())
     except OSError as error:
         raise TraceError(f"{path} cannot be read: {error.strerror}") from error
-    except ValueError as error:
+    except (RecursionError, ValueError) as error:
         raise TraceError(f"{path} is no trace, or was cut off: {error}") from error
     events = trace.get("traceEvents") if isinstance(trace, dict) else trace
     if not isinstance(events, list):

@@ -1,4 +1,4 @@
-//! Primary contexts, and which of them is current on a thread.
+//! Primary contexts, and the current context of a thread.
 
 use std::ffi::c_int;
 
@@ -8,7 +8,7 @@ use crate::executor;
 use crate::world::{World, contexts};
 
 driver_calls! {
-    /// Retains the primary context of a device, and starts it with the first time.
+    /// Retains the primary context of a device; the first call starts it.
     fn cuDevicePrimaryCtxRetain(world, context: Out<u64>, device: c_int) {
         let entry = world.device(device)?;
         let is_first = entry.retained == 0;
@@ -21,7 +21,7 @@ driver_calls! {
         context.give(World::context_of(device))
     }
 
-    /// Lets a primary context go; with the last time it ends, and all that belongs to it.
+    /// Releases a primary context; the last call ends it, with everything that belongs to it.
     fn cuDevicePrimaryCtxRelease_v2(world, device: c_int) {
         let entry = world.device(device)?;
         entry.retained = entry.retained.checked_sub(1).ok_or(Code::INVALID_CONTEXT)?;
@@ -32,21 +32,21 @@ driver_calls! {
         Ok(())
     }
 
-    /// Makes a context current on this thread, above the one that was.
+    /// Pushes a context on the stack of this thread.
     fn cuCtxPushCurrent_v2(world, context: u64) {
         world.device_of(context)?;
         contexts(|list| list.push(context));
         Ok(())
     }
 
-    /// Takes the current context away from this thread.
+    /// Pops the current context of this thread.
     fn cuCtxPopCurrent_v2(_world, context: Out<u64>) {
         let popped = contexts(Vec::pop).ok_or(Code::INVALID_CONTEXT)?;
         context.give_if_wanted(popped);
         Ok(())
     }
 
-    /// Puts a context in the place of the current one; 0 for none.
+    /// Replaces the current context; 0 for none.
     fn cuCtxSetCurrent(world, context: u64) {
         if context != 0 {
             world.device_of(context)?;

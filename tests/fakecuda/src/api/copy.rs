@@ -1,4 +1,4 @@
-//! Copies and fills: checked and enqueued here, done by the device later.
+//! Copies and fills: checked and enqueued here, executed by the device later.
 
 use std::ffi::{c_int, c_uint, c_void};
 
@@ -38,7 +38,7 @@ pub struct End {
 }
 
 impl End {
-    /// Where its rows begin, and how far they are apart.
+    /// Address of its first row, and the distance between rows.
     fn place(&self, width: usize) -> Outcome<(u64, u64)> {
         let base = match self.kind {
             HOST => self.host,
@@ -52,7 +52,7 @@ impl End {
         Ok((base + (self.y * pitch + self.x) as u64, pitch as u64))
     }
 
-    /// Whose its bytes have to be.
+    /// The expected owner of its bytes.
     fn wanted(&self) -> Wanted {
         match self.kind {
             HOST => Wanted::Host,
@@ -62,7 +62,7 @@ impl End {
     }
 }
 
-/// Whose the bytes of an end have to be.
+/// The expected owner of the bytes of an end.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Wanted {
     Device,
@@ -70,7 +70,7 @@ enum Wanted {
     Any,
 }
 
-/// An end by its address, as the driver sees it.
+/// The end at an address, as the driver classifies it.
 fn end_at(world: &World, address: u64, extent: u64, wanted: Wanted) -> Outcome<Bytes> {
     let own = world.current()?;
     match (world.memory.owner(address, extent)?, wanted) {
@@ -85,7 +85,7 @@ fn end_at(world: &World, address: u64, extent: u64, wanted: Wanted) -> Outcome<B
     }
 }
 
-/// Enqueues a copy. Pageable memory is read before this returns, and written.
+/// Enqueues a copy. Pageable memory is read or written before this returns.
 fn enqueue(world: &mut Held, mut rows: Rows, stream: u64) -> Outcome {
     let stream = world.stream(stream)?;
     if rows.len() == 0 {
@@ -94,7 +94,7 @@ fn enqueue(world: &mut Held, mut rows: Rows, stream: u64) -> Outcome {
     let to_pageable = matches!(rows.to.bytes, Bytes::Pageable(_));
     if let Bytes::Pageable(from) = rows.from.bytes {
         let len = rows.extent(rows.from.pitch) as usize;
-        // SAFETY: the caller of the exported function answers for its memory.
+        // SAFETY: the caller of the exported function guarantees its memory.
         let bytes = unsafe { std::slice::from_raw_parts(from as *const u8, len) };
         rows.from.bytes = Bytes::Staged(bytes.to_vec());
     }
@@ -125,7 +125,7 @@ fn copy_2d(world: &mut Held, copy: *const Copy2D, stream: u64) -> Outcome {
     if copy.is_null() {
         return Err(Code::INVALID_VALUE);
     }
-    // SAFETY: the caller of the exported function answers for the structure.
+    // SAFETY: the caller of the exported function guarantees the structure.
     let copy = unsafe { copy.read() };
     world.stream(stream)?;
     let (width, height) = (copy.width as u64, copy.height as u64);
@@ -141,7 +141,8 @@ fn copy_2d(world: &mut Held, copy: *const Copy2D, stream: u64) -> Outcome {
     enqueue(world, rows, stream)
 }
 
-/// Waits for a copy of the default stream, as the calls without a stream do where a host is in it.
+/// Waits for a copy on the default stream: the calls without a stream do so when an end is on the
+/// host.
 fn and_wait(world: &mut Held) -> Outcome {
     let legacy = world.stream(0)?;
     synchronize(world, legacy)
@@ -194,8 +195,8 @@ driver_calls! {
         and_wait(world)
     }
 
-    /// Within the device, on the default stream. The host does not wait, as the driver's
-    /// documents say of copies between device memory.
+    /// Within the device, on the default stream. The host does not wait, as documented for copies
+    /// between device memory.
     fn cuMemcpyDtoD_v2(world, to: u64, from: u64, bytes: usize) {
         copy(world, (to, Wanted::Device), (from, Wanted::Device), bytes, 0)
     }

@@ -22,7 +22,7 @@ driver_calls! {
         Ok(())
     }
 
-    /// The newest CUDA that it supports.
+    /// The newest supported CUDA version.
     fn cuDriverGetVersion(_world, version: Out<c_int>) {
         version.give(VERSION)
     }
@@ -32,7 +32,7 @@ driver_calls! {
         count.give(world.devices.len() as c_int)
     }
 
-    /// A device by its number, which is its handle as well.
+    /// A device by its number, which is also its handle.
     fn cuDeviceGet(world, device: Out<c_int>, ordinal: c_int) {
         world.device(ordinal)?;
         device.give(ordinal)
@@ -56,7 +56,7 @@ driver_calls! {
         bytes.give(world.memory.budget(device as u32).total as usize)
     }
 
-    /// A number about it.
+    /// An attribute of a device.
     fn cuDeviceGetAttribute(world, value: Out<c_int>, attribute: c_int, device: c_int) {
         world.device(device)?;
         let vmm = c_int::from(world.settings.maps_in_pieces);
@@ -64,7 +64,7 @@ driver_calls! {
     }
 }
 
-/// The attributes that programs ask for, by the numbers of the driver's header.
+/// Commonly used attributes, by their numbers in the driver's header.
 fn attribute_of(attribute: c_int, vmm: c_int) -> Outcome<c_int> {
     match attribute {
         // Threads of a block, of a warp; largest grid.
@@ -84,12 +84,12 @@ fn attribute_of(attribute: c_int, vmm: c_int) -> Outcome<c_int> {
     }
 }
 
-/// Writes a text of C, cut where it is too long.
+/// Writes a C string, truncated if necessary.
 fn write_text(text: &str, place: *mut c_char, len: c_int) -> Outcome {
     let room = usize::try_from(len).ok().filter(|&len| len > 0 && !place.is_null());
     let len = text.len().min(room.ok_or(Code::INVALID_VALUE)? - 1);
-    // SAFETY: the caller of the exported function answers for the place and its length, into
-    // which the text and its end were made to fit.
+    // SAFETY: the caller of the exported function guarantees the place and its length, to which the
+    // text with its terminator is truncated.
     unsafe {
         ptr::copy_nonoverlapping(text.as_ptr().cast(), place, len);
         place.add(len).write(0);
@@ -103,19 +103,19 @@ fn write_text(text: &str, place: *mut c_char, len: c_int) -> Outcome {
 /// `name` is a place for a pointer.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuGetErrorName(code: u32, name: Out<*const c_char>) -> u32 {
-    tell(words(code).map(|(name, _)| name.as_ptr()), name)
+    give_text(words(code).map(|(name, _)| name.as_ptr()), name)
 }
 
-/// What a code means.
+/// The description of a code.
 ///
 /// # Safety
 /// `text` is a place for a pointer.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuGetErrorString(code: u32, text: Out<*const c_char>) -> u32 {
-    tell(words(code).map(|(_, text)| text.as_ptr()), text)
+    give_text(words(code).map(|(_, text)| text.as_ptr()), text)
 }
 
-fn tell(text: Option<*const c_char>, place: Out<*const c_char>) -> u32 {
+fn give_text(text: Option<*const c_char>, place: Out<*const c_char>) -> u32 {
     let known = text.is_some();
     let given = place.give(text.unwrap_or(ptr::null()));
     if known && given.is_ok() { 0 } else { Code::INVALID_VALUE.0 }

@@ -26,14 +26,14 @@ driver_calls! {
         event.give(handle)
     }
 
-    /// Ends an event. Waits for it that were enqueued stay.
+    /// Destroys an event. Enqueued waits for it remain.
     fn cuEventDestroy_v2(world, event: u64) {
         world.event(event)?;
         world.events.remove(&event);
         Ok(())
     }
 
-    /// Places an event behind all that the stream has.
+    /// Records an event after everything enqueued on the stream.
     fn cuEventRecord(world, event: u64, stream: u64) {
         let stream = world.stream(stream)?;
         world.record(event, stream)?;
@@ -65,7 +65,7 @@ driver_calls! {
     }
 }
 
-/// When an event was reached.
+/// The time at which an event was reached.
 fn reached(world: &mut Held, event: u64) -> Outcome<Instant> {
     let event = world.event(event)?;
     let latest = event.latest.as_ref().filter(|_| event.timed).ok_or(Code::INVALID_HANDLE)?;

@@ -5,7 +5,7 @@ use std::ffi::{c_uint, c_void};
 use crate::call::{Out, driver_calls};
 use crate::codes::Code;
 
-/// The flags that there are.
+/// All existing flags.
 const FLAGS: c_uint = 0xf;
 
 driver_calls! {
@@ -26,7 +26,7 @@ driver_calls! {
         world.memory.hosts.free(pointer as u64)
     }
 
-    /// Pins memory of the caller's.
+    /// Pins memory of the caller.
     fn cuMemHostRegister_v2(world, pointer: *mut c_void, bytes: usize, flags: c_uint) {
         world.current()?;
         if flags & !FLAGS != 0 {
@@ -35,7 +35,7 @@ driver_calls! {
         world.memory.hosts.register(pointer as u64, bytes as u64)
     }
 
-    /// Undoes it. A copy that is still under way breaks the context.
+    /// Unpins memory. A copy that still uses it breaks the context.
     fn cuMemHostUnregister(world, pointer: *mut c_void) {
         world.current()?;
         world.memory.hosts.unregister(pointer as u64)

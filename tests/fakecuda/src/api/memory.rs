@@ -1,4 +1,4 @@
-//! Plain device memory, and what an address is.
+//! Plain device memory, and attributes of addresses.
 
 use std::ffi::{c_int, c_uint, c_void};
 
@@ -42,14 +42,14 @@ driver_calls! {
         Ok(())
     }
 
-    /// What is known of an address.
+    /// An attribute of an address.
     fn cuPointerGetAttribute(world, data: *mut c_void, attribute: c_uint, pointer: u64) {
         let owner = world.memory.owner(pointer, 1)?;
         answer(world, data, attribute, (pointer, owner))
     }
 }
 
-/// The attributes by the numbers of the driver's header.
+/// The attributes by their numbers in the driver's header.
 fn answer(
     world: &World,
     data: *mut c_void,
@@ -79,7 +79,7 @@ fn give<T>(place: *mut c_void, value: T) -> Outcome {
     if place.is_null() {
         return Err(Code::INVALID_VALUE);
     }
-    // SAFETY: the caller of the exported function answers for the place of the attribute.
+    // SAFETY: the caller of the exported function guarantees the place of the attribute.
     unsafe { place.cast::<T>().write_unaligned(value) };
     Ok(())
 }

@@ -8,12 +8,12 @@ use crate::kernels::{self, IMAGE, Kernel, Launch, Module};
 use crate::stream::Work;
 
 const ELF: &[u8] = b"\x7fELF";
-/// Where an ELF file says what machine it is for, and what it says for GPUs.
+/// Offset of the machine type in an ELF file, and its value for GPUs.
 const MACHINE_AT: usize = 18;
 const CUDA_MACHINE: u8 = 190;
 
 driver_calls! {
-    /// Loads an image of the fake, or one for a GPU as if it were.
+    /// Loads an image of the fake; one for a GPU is loaded as if it were an image of the fake.
     fn cuModuleLoadData(world, module: Out<u64>, image: *const c_void) {
         let device = world.current()?;
         if !is_image(image.cast()) {
@@ -39,7 +39,7 @@ driver_calls! {
         if name.is_null() {
             return Err(Code::INVALID_VALUE);
         }
-        // SAFETY: the caller of the exported function answers for the text.
+        // SAFETY: the caller of the exported function guarantees the text.
         function.give(kernels::find(unsafe { CStr::from_ptr(name) })?)
     }
 
@@ -58,11 +58,11 @@ driver_calls! {
     }
 }
 
-/// Whether it is an image of the fake, or machine code for a GPU: the fake has kernels of the same
-/// names.
+/// Whether it is an image of the fake, or machine code for a GPU, for which the fake has kernels of
+/// the same names.
 fn is_image(image: *const u8) -> bool {
-    // SAFETY: the caller of the exported function gives an image, and it is read only as long as
-    // it looks like one of the fake's.
+    // SAFETY: the caller of the exported function passes an image, which is read only as long as it
+    // looks like one of the fake's.
     let begins = |index: usize| unsafe { image.add(index).read() } == IMAGE[index];
     if image.is_null() || !(0..ELF.len()).all(begins) {
         return false;
@@ -78,7 +78,7 @@ fn read_parameters(kernel: Kernel, list: *const *const u64) -> Outcome<Vec<u64>>
     }
     let mut words = Vec::new();
     for (index, &len) in kernel.parameters.iter().enumerate() {
-        // SAFETY: the caller of the exported function answers for a parameter of so many words for
+        // SAFETY: the caller of the exported function guarantees a parameter of this many words for
         // each of the kernel's.
         words.extend(
             (0..len).map(|word| unsafe { list.add(index).read().add(word).read_unaligned() }),

@@ -1,5 +1,5 @@
-//! nvCOMP, as far as the fake needs one: LZ4 and Bitcomp by name, with a coding of the fake's own
-//! (`kernels/nvcomp.rs`), stream-ordered like the real one. It tells the version of the settings,
+//! A fake nvCOMP: LZ4 and Bitcomp by name, with an encoding of the fake's own
+//! (`kernels/nvcomp.rs`), stream-ordered like the real one. It reports the version of the settings,
 //! and has the functions of versions 5 and 6.
 
 use std::ffi::c_int;
@@ -11,7 +11,7 @@ use crate::stream::Work;
 /// `nvcompErrorInvalidValue`.
 const INVALID_VALUE: c_int = 10;
 
-/// Tells that this nvCOMP works on the memory of the fake.
+/// Marks this nvCOMP as one that works on the memory of the fake.
 #[unsafe(no_mangle)]
 pub static fakecuda_nvcomp: u64 = 1;
 
@@ -39,7 +39,7 @@ fn answer<T>(place: Out<T>, value: T) -> c_int {
     if place.give(value).is_ok() { 0 } else { INVALID_VALUE }
 }
 
-/// Its version.
+/// The version.
 ///
 /// # Safety
 /// A place for two numbers.
@@ -71,7 +71,7 @@ macro_rules! format_of_nvcomp {
             answer(at, Alignments { input: 1, output: $alignment, temporary: 1 })
         }
 
-        /// The most bytes of a chunk.
+        /// Maximum size of an encoded chunk.
         ///
         /// # Safety
         /// A place for a number.
@@ -113,7 +113,7 @@ macro_rules! format_of_nvcomp {
         }
     };
     (temporary $name:ident, $($stream:ident: $type:ty)?) => {
-        /// Bytes of temporary memory.
+        /// Size of the temporary memory.
         ///
         /// # Safety
         /// A place for a number.

@@ -1,5 +1,5 @@
-//! The compiler for kernels, as far as the fake needs one: it takes every text, and what it gives
-//! is an image whose kernels are those that the fake has.
+//! A fake compiler for kernels: it accepts every text, and returns an image with all kernels of the
+//! fake.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::ptr;
@@ -7,12 +7,13 @@ use std::ptr;
 use crate::call::{Held, Out};
 use crate::kernels::IMAGE;
 
-/// A version that no compiler has, so that nothing takes an image of the fake for machine code.
+/// A version that no real compiler has, so that an image of the fake is never taken for machine
+/// code.
 const VERSION: (c_int, c_int) = (0, 1);
-/// The only program there is.
+/// The handle of the only program.
 const PROGRAM: u64 = 1;
 
-/// What it says of every text; only somebody whose text has failed will ask.
+/// The log of every text; it is only read when a compilation fails.
 const LOG: &CStr = c"line 1: the fake was told to refuse this";
 
 /// `NVRTC_ERROR_INVALID_INPUT`.
@@ -22,7 +23,7 @@ fn answer<T>(place: Out<T>, value: T) -> c_int {
     if place.give(value).is_ok() { 0 } else { INVALID_INPUT }
 }
 
-/// Its version.
+/// The version.
 ///
 /// # Safety
 /// Places for two numbers.
@@ -31,7 +32,7 @@ pub unsafe extern "C" fn nvrtcVersion(major: Out<c_int>, minor: Out<c_int>) -> c
     answer(major, VERSION.0) | answer(minor, VERSION.1)
 }
 
-/// Takes a text.
+/// Creates a program.
 ///
 /// # Safety
 /// A place for a program.
@@ -47,7 +48,7 @@ pub unsafe extern "C" fn nvrtcCreateProgram(
     answer(program, PROGRAM)
 }
 
-/// Compiles it, in the time that tests set.
+/// Compiles the program, in the time that the settings say.
 #[unsafe(no_mangle)]
 pub extern "C" fn nvrtcCompileProgram(
     _program: u64,
@@ -58,7 +59,7 @@ pub extern "C" fn nvrtcCompileProgram(
         let mut world = Held::by_caller();
         (world.faults.count("nvrtcCompileProgram"), world.settings.compile)
     };
-    // Other calls go on meanwhile.
+    // Without the lock: other calls are executed meanwhile.
     std::thread::sleep(time);
     counted.err().map_or(0, |code| code.0 as c_int)
 }
@@ -86,7 +87,7 @@ pub unsafe extern "C" fn nvrtcGetCUBIN(_program: u64, image: *mut u8) -> c_int {
     0
 }
 
-/// The length of PTX: there is none.
+/// The length of the PTX: 0.
 ///
 /// # Safety
 /// A place for a number.
@@ -95,7 +96,7 @@ pub unsafe extern "C" fn nvrtcGetPTXSize(_program: u64, size: Out<usize>) -> c_i
     answer(size, 0)
 }
 
-/// PTX, which there is none of.
+/// Returns no PTX.
 #[unsafe(no_mangle)]
 pub extern "C" fn nvrtcGetPTX(_program: u64, _text: *mut u8) -> c_int {
     0
@@ -124,7 +125,7 @@ pub unsafe extern "C" fn nvrtcGetProgramLog(_program: u64, log: *mut c_char) -> 
     0
 }
 
-/// Forgets a program.
+/// Destroys a program.
 #[unsafe(no_mangle)]
 pub extern "C" fn nvrtcDestroyProgram(_program: *mut u64) -> c_int {
     0

@@ -20,7 +20,7 @@ fn create(world: &mut World, stream: Out<u64>, flags: c_uint) -> Outcome {
     stream.give(world.add_stream(device, flags & NON_BLOCKING == 0))
 }
 
-/// The stream of a handle, whatever context is current if it is no default stream.
+/// The stream of a handle; unless it is a default stream, the current context does not matter.
 fn any_stream(world: &mut World, handle: u64) -> Outcome<u64> {
     match world.streams.get(&handle).filter(|stream| !stream.destroyed) {
         Some(_) => Ok(handle),
@@ -28,7 +28,7 @@ fn any_stream(world: &mut World, handle: u64) -> Outcome<u64> {
     }
 }
 
-/// Waits until all that a stream has now is done.
+/// Waits until everything enqueued on a stream so far is done.
 pub(crate) fn synchronize(world: &mut Held, stream: u64) -> Outcome {
     let entry = world.streams.get(&stream).ok_or(Code::INVALID_HANDLE)?;
     let (device, place) = (entry.device, (stream, entry.enqueued));
@@ -36,17 +36,17 @@ pub(crate) fn synchronize(world: &mut Held, stream: u64) -> Outcome {
 }
 
 driver_calls! {
-    /// Makes a stream.
+    /// Creates a stream.
     fn cuStreamCreate(world, stream: Out<u64>, flags: c_uint) {
         create(world, stream, flags)
     }
 
-    /// Makes a stream. The priority does nothing.
+    /// Creates a stream. The priority is ignored.
     fn cuStreamCreateWithPriority(world, stream: Out<u64>, flags: c_uint, _priority: c_int) {
         create(world, stream, flags)
     }
 
-    /// Ends a stream. What is enqueued is done all the same.
+    /// Destroys a stream. Enqueued operations are still executed.
     fn cuStreamDestroy_v2(world, stream: u64) {
         let entry = world.streams.get_mut(&stream).filter(|entry| !entry.destroyed);
         let entry = entry.ok_or(Code::INVALID_HANDLE)?;
@@ -69,15 +69,14 @@ driver_calls! {
         id.give(stream)
     }
 
-    /// Whether what is enqueued goes into a graph: 0 when not, 1 when it does, 2 when that has
-    /// failed.
+    /// The state of a capture: 0 for none, 1 for an active one, 2 for an invalid one.
     fn cuStreamIsCapturing(world, stream: u64, status: Out<c_uint>) {
         let stream = any_stream(world, stream)?;
         let capture = world.streams[&stream].capture.as_ref();
         status.give(capture.map_or(0, |capture| 1 + c_uint::from(capture.spoilt)))
     }
 
-    /// From now on what is enqueued would go into a graph; the fake refuses it.
+    /// Begins a capture, during which the fake refuses operations on the stream.
     fn cuStreamBeginCapture_v2(world, stream: u64, mode: c_uint) {
         let (stream, capture) = (world.stream(stream)?, Capture::begin(mode)?);
         let entry = world.streams.get_mut(&stream).filter(|stream| stream.capture.is_none());
@@ -86,7 +85,7 @@ driver_calls! {
         Ok(())
     }
 
-    /// Ends it, with no graph.
+    /// Ends a capture without a graph.
     fn cuStreamEndCapture(world, stream: u64, graph: Out<u64>) {
         let stream = world.stream(stream)?;
         let entry = world.streams.get_mut(&stream).ok_or(Code::INVALID_HANDLE)?;
@@ -96,18 +95,18 @@ driver_calls! {
         if capture.spoilt { Err(Code::STREAM_CAPTURE_INVALIDATED) } else { Ok(()) }
     }
 
-    /// Gives this thread another mode of captures, in the place of which the old one is put.
+    /// Exchanges the capture mode of this thread.
     fn cuThreadExchangeStreamCaptureMode(_world, mode: *mut c_uint) {
         if mode.is_null() {
             return Err(Code::INVALID_VALUE);
         }
-        // SAFETY: the caller of the exported function answers for the place.
+        // SAFETY: the caller of the exported function guarantees the place.
         unsafe { mode.write(exchange_mode(mode.read())?) };
         Ok(())
     }
 
-    /// Lets what is enqueued from now on wait for the event as it is recorded now. One that was
-    /// never recorded counts as done.
+    /// Makes later operations wait for the event's latest recording. An event that was never
+    /// recorded counts as done.
     fn cuStreamWaitEvent(world, stream: u64, event: u64, _flags: c_uint) {
         let stream = world.stream(stream)?;
         let Some(recording) = world.event(event)?.latest.clone() else { return Ok(()) };
@@ -116,13 +115,13 @@ driver_calls! {
         Ok(())
     }
 
-    /// Whether all that a stream has is done.
+    /// Whether everything enqueued on a stream is done.
     fn cuStreamQuery(world, stream: u64) {
         let stream = world.stream(stream)?;
         if world.streams[&stream].queue.is_empty() { Ok(()) } else { Err(Code::NOT_READY) }
     }
 
-    /// Waits until all that a stream has is done.
+    /// Waits until everything enqueued on a stream is done.
     fn cuStreamSynchronize(world, stream: u64) {
         let stream = world.stream(stream)?;
         synchronize(world, stream)

@@ -6,7 +6,7 @@ use crate::call::{Out, driver_calls};
 use crate::codes::{Code, Outcome};
 use crate::memory::GRANULARITY;
 
-/// `CU_MEM_LOCATION_TYPE_DEVICE`, and likewise the only type of memory, pinned.
+/// `CU_MEM_LOCATION_TYPE_DEVICE`; `CU_MEM_ALLOCATION_TYPE_PINNED` has the same value.
 const DEVICE: c_int = 1;
 /// `CU_MEM_ACCESS_FLAGS_PROT_READWRITE`.
 const READ_WRITE: c_int = 3;
@@ -27,7 +27,7 @@ impl Location {
     }
 }
 
-/// The beginning of `CUmemAllocationProp`, which is all that the fake reads.
+/// The first fields of `CUmemAllocationProp`; the fake reads no others.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Properties {
@@ -44,12 +44,12 @@ pub struct Access {
     flags: c_int,
 }
 
-/// What a caller points to.
+/// Reads a structure that the caller points to.
 fn read<T: Copy>(place: *const T) -> Outcome<T> {
     if place.is_null() {
         return Err(Code::INVALID_VALUE);
     }
-    // SAFETY: the caller of the exported function answers for the structure.
+    // SAFETY: the caller of the exported function guarantees the structure.
     Ok(unsafe { place.read() })
 }
 
@@ -62,7 +62,7 @@ fn device_of(properties: *const Properties) -> Outcome<u32> {
 }
 
 driver_calls! {
-    /// What lengths are multiples of.
+    /// The granularity of lengths.
     fn cuMemGetAllocationGranularity(
         world, bytes: Out<usize>, properties: *const Properties, _option: c_uint,
     ) {
@@ -83,7 +83,7 @@ driver_calls! {
         pointer.give(address)
     }
 
-    /// Gives addresses back behind which there is nothing.
+    /// Releases reserved addresses without mapped memory.
     fn cuMemAddressFree(world, pointer: u64, bytes: usize) {
         world.memory.vmm.give_back(pointer, bytes as u64)
     }
@@ -102,12 +102,12 @@ driver_calls! {
         handle.give(created)
     }
 
-    /// Lets memory go; what is mapped stays.
+    /// Releases a handle; mapped memory remains.
     fn cuMemRelease(world, handle: u64) {
         world.memory.release(handle)
     }
 
-    /// Puts memory behind addresses.
+    /// Maps memory at reserved addresses.
     fn cuMemMap(world, pointer: u64, bytes: usize, offset: usize, handle: u64, flags: u64) {
         if flags != 0 {
             return Err(Code::INVALID_VALUE);
@@ -115,8 +115,7 @@ driver_calls! {
         world.memory.vmm.map(pointer, bytes as u64, offset as u64, handle)
     }
 
-    /// Takes memory away from behind addresses, at once: an operation that still uses it breaks
-    /// the context.
+    /// Unmaps memory at once: an operation that still uses it breaks the context.
     fn cuMemUnmap(world, pointer: u64, bytes: usize) {
         world.memory.unmap(pointer, bytes as u64)
     }

@@ -1,6 +1,6 @@
 //! Kernels of `crates/gpu_codec/kernels/nvcomp.cu`, and the two of the fake's own nvCOMP: a chunk
-//! of equal bytes becomes six bytes, one that repeats its first 256 bytes those behind five, and
-//! another one itself behind a zero.
+//! of equal bytes is encoded as six bytes, one that repeats its first 256 bytes as those bytes
+//! after a head of five, and any other as itself after a zero byte.
 
 use super::touch::{Parameters, Touch};
 use super::{Kernel, Launch, Native};
@@ -18,7 +18,7 @@ const RAW: u64 = 24;
 const SUM: u64 = 32;
 const DAMAGED: u64 = 40;
 
-/// Bytes that a chunk may repeat.
+/// Period of a repeating chunk in bytes.
 const PERIOD: usize = 256;
 
 const PLACE: usize = 5;
@@ -64,7 +64,7 @@ fn mixed(word: u64, index: u64) -> u64 {
     x ^ (x >> 32)
 }
 
-/// The sum of the words from number `first` on.
+/// The checksum of the words from number `first` on.
 fn sum(words: &[u64], first: u64) -> u64 {
     (first..).zip(words).fold(0, |sum, (index, &word)| sum.wrapping_add(mixed(word, index)))
 }
@@ -155,8 +155,8 @@ pub(super) fn finish(world: &World, device: u32, words: &[u64]) -> Outcome {
     let (place, control) = (parameters.take(PLACE)?, parameters.next()?);
     let (values, largest, squares) = (parameters.next()?, parameters.next()?, parameters.next()?);
     let (slot, sequence, record) = (parameters.next()?, parameters.next()?, parameters.next()?);
-    let told = touch.words(control, 5)?;
-    let &[begin, total, status, raw, sum] = told.as_slice() else { return Ok(()) };
+    let words = touch.words(control, 5)?;
+    let &[begin, total, status, raw, sum] = words.as_slice() else { return Ok(()) };
     if status == DONE {
         touch.write_words(begin + 40, &[sum])?;
     }
@@ -174,8 +174,8 @@ pub(super) fn add_up(world: &World, device: u32, words: &[u64]) -> Outcome {
     let (touch, mut parameters) = (Touch::new(world, device), Parameters(words));
     let (container, stored) = (parameters.next()?, parameters.next()?);
     let control = parameters.next()?;
-    let behind = touch.words(container + HEAD, (stored - HEAD) / 8)?;
-    add_to_sum(touch, control, sum(&behind, 0))
+    let payload = touch.words(container + HEAD, (stored - HEAD) / 8)?;
+    add_to_sum(touch, control, sum(&payload, 0))
 }
 
 fn is_whole(found: &[u64], head: &[u64], stored: u64, raw: u64, sum: u64) -> bool {
@@ -237,13 +237,14 @@ pub(super) fn copied(world: &World, device: u32, words: &[u64]) -> Outcome {
     touch.write_words(slot, &[sequence])
 }
 
-/// A launch of the fake's nvCOMP that compresses: addresses of the chunks, of their lengths, how
-/// many there are, and addresses of the outputs, of their lengths, of the statuses.
+/// A launch of the fake's nvCOMP that compresses: addresses of the chunks and of their lengths,
+/// number of chunks, and addresses of the outputs, of their lengths and of the statuses.
 pub(crate) fn compress(parameters: [u64; 6]) -> Launch {
     launch(c"fake_compress", run_compress, parameters.to_vec())
 }
 
-/// One that decompresses: chunks, lengths, room, lengths found, how many, outputs, statuses.
+/// A launch that decompresses: chunks, lengths, space, resulting lengths, number of chunks,
+/// outputs, statuses.
 pub(crate) fn decompress(parameters: [u64; 7]) -> Launch {
     launch(c"fake_decompress", run_decompress, parameters.to_vec())
 }
@@ -288,7 +289,7 @@ fn run_decompress(world: &World, device: u32, words: &[u64]) -> Outcome {
                 let len = len.iter().rev().fold(0, |x, &byte| x << 8 | usize::from(byte));
                 period.iter().copied().cycle().take(len).collect()
             }
-            // The real one would do anything at all.
+            // The behaviour of the real one is undefined.
             [0, chunk @ ..] => chunk.to_vec(),
             _ => return Err(crate::codes::Code::ILLEGAL_ADDRESS),
         };

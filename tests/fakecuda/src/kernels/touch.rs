@@ -1,10 +1,10 @@
-//! Memory as kernels touch it: that of their device, and of the host where it is pinned.
+//! Access of kernels to memory: that of their device, and pinned memory of the host.
 
 use crate::codes::{Code, Outcome};
 use crate::memory::Owner;
 use crate::world::World;
 
-/// What a kernel may touch.
+/// The memory that a kernel may access.
 #[derive(Clone, Copy)]
 pub(super) struct Touch<'a> {
     world: &'a World,
@@ -28,7 +28,7 @@ impl<'a> Touch<'a> {
     pub(super) fn bytes(self, address: u64, len: u64) -> Outcome<Vec<u8>> {
         self.check(address, len)?;
         let byte = |at| {
-            // SAFETY: checked just now, under the lock without which nothing is freed.
+            // SAFETY: checked just now, under the lock that prevents freeing.
             unsafe { ((address + at) as *const u8).read() }
         };
         Ok((0..len).map(byte).collect())
@@ -46,14 +46,14 @@ impl<'a> Touch<'a> {
 
     pub(super) fn write(self, address: u64, bytes: &[u8]) -> Outcome {
         self.check(address, bytes.len() as u64)?;
-        // SAFETY: checked just now, under the lock without which nothing is freed.
+        // SAFETY: checked just now, under the lock that prevents freeing.
         unsafe {
             std::ptr::copy_nonoverlapping(bytes.as_ptr(), address as *mut u8, bytes.len());
         }
         Ok(())
     }
 
-    /// Writes whole words, which the host may be looking at.
+    /// Writes whole words, which the host may read concurrently.
     pub(super) fn write_words(self, address: u64, words: &[u64]) -> Outcome {
         if !address.is_multiple_of(8) {
             return Err(Code::MISALIGNED_ADDRESS);
@@ -68,7 +68,7 @@ impl<'a> Touch<'a> {
         Ok(())
     }
 
-    /// Where a checkpoint begins, by the five words of a `Place`.
+    /// The begin of a checkpoint, by the five words of a `Place`.
     pub(super) fn begin_of(self, place: &[u64]) -> Outcome<u64> {
         match place[1] {
             0 => Ok(place[0]),

@@ -1,5 +1,5 @@
-//! The kernels of Twine, as `crates/gpu_codec/kernels/twine_*.cu` have them: the same words in, the
-//! same bytes and results out, computed by the codec of the processor.
+//! The kernels of Twine with the interface of `crates/gpu_codec/kernels/twine_*.cu`: the same words
+//! in, the same bytes and results out, computed by the codec of the processor.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -18,7 +18,7 @@ const ENTRY: usize = 8;
 const PIECE: usize = 10;
 const FIRST_JOB: usize = 13;
 
-/// Words of 64 bits of a launch that encodes, and of one that decodes.
+/// 64-bit words of an encoding launch, and of a decoding one.
 pub(super) const ENCODE_WORDS: usize = FIRST_JOB + INLINE * (JOB + ENTRY);
 pub(super) const DECODE_WORDS: usize = 4 + PIECES * PIECE;
 
@@ -46,7 +46,7 @@ fn high(word: u64) -> u32 {
     (word >> 32) as u32
 }
 
-/// How an array is cut, and what its values are.
+/// The division of an array, and the type of its values.
 struct Cut {
     nx: u64,
     ny: u64,
@@ -56,7 +56,7 @@ struct Cut {
 }
 
 impl Cut {
-    /// Of the four words of a cut.
+    /// Parses the four words of a cut.
     fn of(words: &[u64]) -> Cut {
         let form = high(words[3]);
         Cut {
@@ -68,7 +68,7 @@ impl Cut {
         }
     }
 
-    /// The layout that gave these words.
+    /// The layout that these words describe.
     fn layout(&self, code: u32, n: u64) -> Outcome<Layout> {
         let known = Dtype::ALL.iter().find(|dtype| u32::from(dtype.code() & 0xff) == code);
         let opaque = Dtype::Opaque { itemsize: 1, tag: String::new() };
@@ -117,7 +117,7 @@ impl Job<'_> {
             EXACT => None,
             STEP => Some(Bound::Absolute(self.float(8))),
             RANGE | RMS => {
-                // SAFETY: the step that the launch before has written, of our own memory.
+                // SAFETY: the step that an earlier launch wrote to our own memory.
                 let bound = unsafe { ((steps + 32 * self.number) as *const f64).read() };
                 Some(Bound::Absolute(bound))
             }
@@ -130,7 +130,7 @@ impl Job<'_> {
     }
 }
 
-/// A launch that encodes.
+/// An encoding launch.
 struct Launch<'a> {
     words: &'a [u64],
     jobs: Vec<u64>,
@@ -160,7 +160,7 @@ impl<'a> Launch<'a> {
 
 fn read_words(world: &World, device: u32, address: u64, len: usize) -> Outcome<Vec<u64>> {
     is_of_device(world, device, address, 8 * len as u64)?;
-    // SAFETY: checked just now, under the lock without which nothing is freed.
+    // SAFETY: checked just now, under the lock that prevents freeing.
     Ok((0..len).map(|index| unsafe { (address as *const u64).add(index).read() }).collect())
 }
 
@@ -171,17 +171,17 @@ fn check(world: &World, device: u32, address: u64, len: u64) -> Outcome {
     is_of_device(world, device, address, len)
 }
 
-/// Bytes that a kernel may use.
+/// Bytes that a kernel may access.
 fn bytes<'a>(world: &World, device: u32, address: u64, len: u64) -> Outcome<&'a [u8]> {
     check(world, device, address, len)?;
     if len == 0 {
         return Ok(&[]);
     }
-    // SAFETY: checked just now; the lock without which nothing is freed is held while it is used.
+    // SAFETY: checked just now; the lock that prevents freeing is held while they are used.
     Ok(unsafe { std::slice::from_raw_parts(address as *const u8, len as usize) })
 }
 
-/// Writes what of `from` lies before `limit`.
+/// Writes the part of `from` that lies before `limit`.
 fn write(world: &World, device: u32, to: u64, from: &[u8], limit: u64) -> Outcome {
     let len = (from.len() as u64).min(limit.saturating_sub(to));
     if len == 0 {
@@ -193,7 +193,7 @@ fn write(world: &World, device: u32, to: u64, from: &[u8], limit: u64) -> Outcom
     Ok(())
 }
 
-/// The bounds that depend on the values.
+/// Computes the bounds that depend on the values.
 pub(super) fn reduce(world: &World, device: u32, words: &[u64]) -> Outcome {
     let launch = Launch::of(world, device, words)?;
     for number in 0..launch.jobs.len() / JOB {
@@ -219,7 +219,7 @@ fn step_of(rule: u32, kind: ValueKind, factor: f64, summary: &twine::Summary) ->
     }
 }
 
-/// All checkpoints, one after the other: in the last launch of a call.
+/// Encodes all checkpoints, one after the other, in the last launch of a call.
 pub(super) fn encode(world: &World, device: u32, words: &[u64]) -> Outcome {
     let (jobs, end_job) = (low(words[9]), low(words[12]));
     if end_job < jobs {
@@ -233,7 +233,7 @@ pub(super) fn encode(world: &World, device: u32, words: &[u64]) -> Outcome {
     Ok(())
 }
 
-/// One checkpoint, behind one that ends at `before`; gives its end.
+/// Encodes one checkpoint, after one that ends at `before`; returns its end.
 fn encode_entry(
     world: &World,
     device: u32,
@@ -266,7 +266,7 @@ fn encode_entry(
     Ok(known_end)
 }
 
-/// Stored bytes of a job that begins at `at`, and its errors.
+/// Encodes a job that begins at `at`; returns its stored bytes and errors.
 fn encode_job(
     world: &World,
     device: u32,
@@ -304,12 +304,12 @@ fn write_words(world: &World, device: u32, to: u64, words: &[u64]) -> Outcome {
 /// Writes the words of a slot, the first one last.
 fn report(world: &World, device: u32, slot: u64, sequence: u64, words: &[u64]) -> Outcome {
     write_words(world, device, slot + 8, words)?;
-    // SAFETY: the word before those that were checked just now, of the same slot.
+    // SAFETY: the first word of the slot whose other words were checked just now.
     unsafe { AtomicU64::from_ptr(slot as *mut u64) }.store(sequence, Ordering::Release);
     Ok(())
 }
 
-/// All streams of a launch.
+/// Decodes all streams of a launch.
 pub(super) fn decode(world: &World, device: u32, words: &[u64]) -> Outcome {
     let (slot, sequence, pieces) = (words[0], words[1], high(words[3]) as usize);
     let mut whole = true;
@@ -320,7 +320,7 @@ pub(super) fn decode(world: &World, device: u32, words: &[u64]) -> Outcome {
     report(world, device, slot, sequence, &[status, 0, 0])
 }
 
-/// Whether the stream of a piece is whole.
+/// Decodes a piece; returns whether its stream was intact.
 fn decode_piece(world: &World, device: u32, piece: &[u64]) -> Outcome<bool> {
     let &[stream, stored, target, n, .., dtype] = piece else { return Err(Code::LAUNCH_FAILED) };
     let layout = Cut::of(&piece[4..8]).layout(low(dtype), n)?;

@@ -1,4 +1,4 @@
-//! The kernels that copy items which lie apart, as `crates/cuda/kernels/strided.cu` has them.
+//! The kernels that copy strided items, with the interface of `crates/cuda/kernels/strided.cu`.
 
 use crate::codes::{Code, Outcome};
 use crate::executor::is_of_device;
@@ -9,7 +9,7 @@ const MOST_DIMS: usize = 9;
 /// Words of a walk: the number of units, that of dimensions, and three lists.
 pub(super) const WORDS: usize = 2 + 3 * MOST_DIMS;
 
-/// A dimension: how many units, and how far apart on both sides.
+/// A dimension: number of units, and the strides on both sides.
 #[derive(Clone, Copy, Debug)]
 struct Dim {
     size: u64,
@@ -32,7 +32,7 @@ fn dims_of(walk: &[u64]) -> Outcome<Vec<Dim>> {
     Ok(dims.collect())
 }
 
-/// `to`, `from` and a walk: copies units of `UNIT` bytes.
+/// Parameters: `to`, `from` and a walk. Copies units of `UNIT` bytes.
 pub(super) fn copy<const UNIT: usize>(world: &World, device: u32, parameters: &[u64]) -> Outcome {
     let [to, from, walk @ ..] = parameters else { return Err(Code::LAUNCH_FAILED) };
     let dims = dims_of(walk)?;
@@ -45,13 +45,13 @@ pub(super) fn copy<const UNIT: usize>(world: &World, device: u32, parameters: &[
         let (from_at, to_at) = place(&dims, index);
         let to = to.wrapping_add_signed(to_at) as *mut [u8; UNIT];
         let from = from.wrapping_add_signed(from_at) as *const [u8; UNIT];
-        // SAFETY: both ranges were checked, under the lock without which nothing is freed.
+        // SAFETY: both ranges were checked, under the lock that prevents freeing.
         unsafe { to.write(from.read()) };
     }
     Ok(())
 }
 
-/// How far unit `index` is from the first one, on both sides.
+/// The distance of unit `index` from the first one, on both sides.
 fn place(dims: &[Dim], index: u64) -> (i64, i64) {
     let (mut rest, mut from, mut to) = (index, 0, 0);
     for dim in dims.iter().rev() {
@@ -63,8 +63,8 @@ fn place(dims: &[Dim], index: u64) -> (i64, i64) {
     (from, to)
 }
 
-/// Everything between the lowest and the highest unit has to be the device's, and units lie at
-/// multiples of their size, or the device would fault.
+/// Checks that everything between the lowest and the highest unit is memory of the device, and that
+/// units are aligned to their size: a device would fault otherwise.
 fn check(
     world: &World,
     device: u32,

@@ -1,5 +1,5 @@
-//! Kernels of `crates/gpu_codec/kernels/zfp.cu`, computed by the codec of the processor. What the
-//! launch says about sizes and the bytes before a stream has to be what that codec makes.
+//! Kernels of `crates/gpu_codec/kernels/zfp.cu`, computed by the codec of the processor. The sizes
+//! and the head in the launch have to match those of that codec.
 
 use unspool_codec::{Dtype, Zfp, zfp};
 
@@ -23,13 +23,13 @@ pub(super) const DECODE: &[usize] = &[1, 1, SHAPE, HEAD, 1];
 pub(super) const FINISH: &[usize] = &[PLACE, 1, 1, 1, 1, 1];
 pub(super) const DECODED: &[usize] = &[1; 3];
 
-/// An array as the kernels' names and parameters tell it.
+/// An array as the kernels' names and parameters describe it.
 struct Array {
     dtype: Dtype,
     /// The last one changes fastest.
     shape: Vec<u64>,
     rate: f64,
-    /// Bytes of the stream with what is before it.
+    /// Bytes of the stream with its head.
     stored: u64,
 }
 
@@ -60,7 +60,7 @@ impl Array {
     }
 }
 
-/// Array, shape, place, head, and where the stream and the results go.
+/// Parameters: array, shape, place, head, and the addresses of stream and results.
 pub(super) fn encode<const WIDE: bool, const DIMS: usize>(
     world: &World,
     device: u32,
@@ -77,17 +77,17 @@ pub(super) fn encode<const WIDE: bool, const DIMS: usize>(
     }
     let job = [offset, array.stored, 0, 0, array.values(), 0];
     touch.write_words(result, &job)?;
-    let told = touch.words(seen, 3)?;
+    let state = touch.words(seen, 3)?;
     let Some((stream, achieved)) = array.encoded(&touch.bytes(source, array.bytes())?) else {
-        return touch.write_words(seen + 16, &[told[2] + 1]);
+        return touch.write_words(seen + 16, &[state[2] + 1]);
     };
     touch.write(begin + offset, &stream)?;
     touch.write_words(begin + offset + array.stored, &vec![0; gap as usize])?;
     if stream.len() as u64 != array.stored || touch.words(begin + offset, 8)? != head {
         return Err(Code::LAUNCH_FAILED);
     }
-    let largest = f64::from_bits(told[0]).max(achieved.max_error);
-    let squares = f64::from_bits(told[1]) + achieved.sum_sq_error;
+    let largest = f64::from_bits(state[0]).max(achieved.max_error);
+    let squares = f64::from_bits(state[1]) + achieved.sum_sq_error;
     touch.write_words(seen, &[largest.to_bits(), squares.to_bits()])
 }
 
@@ -95,7 +95,7 @@ fn fits(place: &[u64], begin: u64) -> bool {
     begin <= place[3] && place[4] <= place[3] - begin
 }
 
-/// Place, what was seen, the number of arrays, slot, sequence number, record.
+/// Parameters: place, sums, number of arrays, slot, sequence number, record.
 pub(super) fn finish(world: &World, device: u32, words: &[u64]) -> Outcome {
     let (touch, mut parameters) = (Touch::new(world, device), Parameters(words));
     let (place, seen, jobs) = (parameters.take(PLACE)?, parameters.next()?, parameters.next()?);
@@ -103,10 +103,10 @@ pub(super) fn finish(world: &World, device: u32, words: &[u64]) -> Outcome {
     let begin = touch.begin_of(place)?;
     let mut status = if fits(place, begin) { DONE } else { OVERFLOW };
     for job in 0..jobs {
-        let told = touch.words(seen + 24 * job, 3)?;
-        touch.write_words(slot + 8 * (4 + 6 * job + 2), &told[..2])?;
+        let state = touch.words(seen + 24 * job, 3)?;
+        touch.write_words(slot + 8 * (4 + 6 * job + 2), &state[..2])?;
         touch.write_words(seen + 24 * job, &[0; 3])?;
-        if status == DONE && told[2] > 0 {
+        if status == DONE && state[2] > 0 {
             status = REFUSED;
         }
     }
@@ -116,7 +116,7 @@ pub(super) fn finish(world: &World, device: u32, words: &[u64]) -> Outcome {
     touch.write_words(slot, &[sequence])
 }
 
-/// Stream, array, shape, head, and where it is told whether the stream is whole.
+/// Parameters: stream, array, shape, head, and the address of the status.
 pub(super) fn decode<const WIDE: bool, const DIMS: usize>(
     world: &World,
     device: u32,
@@ -138,7 +138,7 @@ pub(super) fn decode<const WIDE: bool, const DIMS: usize>(
     touch.write_words(status, &[0])
 }
 
-/// The number of arrays, slot, sequence number.
+/// Parameters: number of arrays, slot, sequence number.
 pub(super) fn decoded(world: &World, device: u32, words: &[u64]) -> Outcome {
     let &[jobs, slot, sequence] = words else { return Err(Code::LAUNCH_FAILED) };
     let touch = Touch::new(world, device);

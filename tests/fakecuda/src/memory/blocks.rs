@@ -1,5 +1,5 @@
-//! Plain allocations of device memory. A freed block is poisoned and may be given again at the
-//! same address, as the driver does: a pointer that lives too long then sees what is not its own.
+//! Plain allocations of device memory. A freed block is poisoned and may be reused at the same
+//! address, as in the driver: a dangling pointer then sees bytes of another block.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use crate::codes::{Code, Outcome};
 use crate::memory::{Budget, enclosing};
 use crate::pages::{self, PAGE};
 
-/// What an allocation is rounded up to.
+/// Granularity of allocations.
 const ALIGNMENT: u64 = 512;
 
 #[derive(Debug)]
@@ -17,7 +17,7 @@ struct Block {
 }
 
 impl Block {
-    /// Bytes of pages behind it.
+    /// Size of its pages in bytes.
     fn pages(&self) -> u64 {
         self.len.next_multiple_of(PAGE)
     }
@@ -27,7 +27,7 @@ impl Block {
 #[derive(Debug, Default)]
 pub(crate) struct Blocks {
     blocks: BTreeMap<u64, Block>,
-    /// Length in pages and address of what was freed.
+    /// Freed memory: length in pages, and address.
     spare: Vec<(u64, u64)>,
 }
 
@@ -60,7 +60,7 @@ impl Blocks {
     pub(super) fn free(&mut self, budget: &mut Budget, device: u32, address: u64) -> Outcome {
         let block = self.blocks.get(&address).filter(|block| block.device == device);
         let (len, pages) = block.map(|b| (b.len, b.pages())).ok_or(Code::INVALID_VALUE)?;
-        // SAFETY: ours, with this length, and it is given back.
+        // SAFETY: owned by this block, with this length, and freed by its user.
         unsafe { pages::poison(address, pages) };
         self.blocks.remove(&address);
         self.spare.push((pages, address));

@@ -13,14 +13,14 @@ struct Range {
     own: bool,
 }
 
-/// Memory that is kept to be given again: making pages present costs more than all else.
+/// Maximum size of freed memory that is kept for reuse: making pages present is expensive.
 const KEPT: u64 = 256 << 20;
 
 /// All ranges, by address.
 #[derive(Debug, Default)]
 pub(crate) struct Hosts {
     ranges: BTreeMap<u64, Range>,
-    /// Length and address of what was freed, poisoned.
+    /// Freed, poisoned memory: length and address.
     spare: Vec<(u64, u64)>,
 }
 
@@ -44,7 +44,7 @@ impl Hosts {
         let len = range.map(|range| range.len).ok_or(Code::INVALID_VALUE)?;
         self.ranges.remove(&address);
         if self.spare.iter().map(|(len, _)| len).sum::<u64>() + len > KEPT {
-            // SAFETY: ours, with this length; the caller gives it back.
+            // SAFETY: allocated here, with this length; the caller frees it.
             unsafe { pages::unmap(address, len) };
             return Ok(());
         }
@@ -77,12 +77,12 @@ impl Hosts {
         Ok(())
     }
 
-    /// Whether the range lies in one of them; an error when it crosses the border of one.
+    /// Whether the range lies in one of them; an error when it lies in one only partly.
     pub(super) fn covers(&self, address: u64, end: u64) -> Outcome<bool> {
         Ok(enclosing(&self.ranges, |range| range.len, (address, end))?.is_some())
     }
 
-    /// Ranges that were allocated, and that were registered.
+    /// Number of allocated ranges, and of registered ones.
     pub(crate) fn counts(&self) -> (u64, u64) {
         let own = self.ranges.values().filter(|range| range.own).count() as u64;
         (own, self.ranges.len() as u64 - own)

@@ -1,8 +1,8 @@
-//! Every byte that the driver knows: whose it is, and how much a device has left.
+//! All memory that the driver knows: its owner, and how much of a device is left.
 //!
 //! Invariants:
 //! - Allocations, reservations and registrations do not overlap.
-//! - What a device has given out is never more than its memory less what was taken from it.
+//! - Allocations of a device never exceed its memory less what was taken away.
 
 mod blocks;
 mod hosts;
@@ -16,7 +16,7 @@ use vmm::Vmm;
 
 pub(crate) use vmm::GRANULARITY;
 
-/// Whose some bytes are.
+/// The owner of some bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Owner {
     /// Memory of the device of this number, which it may use.
@@ -27,12 +27,12 @@ pub(crate) enum Owner {
     Pageable,
 }
 
-/// The memory of one device in numbers.
+/// The size of one device's memory, and its use.
 #[derive(Debug)]
 pub(crate) struct Budget {
     pub(crate) total: u64,
     used: u64,
-    /// As other processes would hold it.
+    /// Bytes that a test has taken away, as other processes would hold them.
     pub(crate) taken: u64,
 }
 
@@ -99,10 +99,10 @@ impl Memory {
         self.vmm.unmap(&mut self.budgets, address, len)
     }
 
-    /// Whose `[address, address + len)` is.
+    /// The owner of `[address, address + len)`.
     ///
     /// # Errors
-    /// When the range begins in one thing and ends in another, or is reserved and not usable.
+    /// When the range spans several allocations, or is reserved and not usable.
     pub(crate) fn owner(&self, address: u64, len: u64) -> Outcome<Owner> {
         let end = address.checked_add(len).ok_or(Code::INVALID_VALUE)?;
         if let Some(device) = self.blocks.owner(address, end)? {
@@ -115,15 +115,15 @@ impl Memory {
         Ok(if pinned { Owner::Pinned } else { Owner::Pageable })
     }
 
-    /// Frees all that belongs to a device, as the end of its context does.
+    /// Frees everything that belongs to a device, as at the end of its context.
     pub(crate) fn free_all_of(&mut self, device: u32) {
         self.blocks.free_all_of(&mut self.budgets[device as usize], device);
         self.vmm.free_all_of(&mut self.budgets, device);
     }
 }
 
-/// Where a range lies in a table of ranges by their begin: in the one that begins at the number
-/// given, in none, or (an error) across a border.
+/// Finds a range in a table of ranges by their begin: the entry that contains it, none, or (an
+/// error) a partial overlap.
 fn enclosing<T>(
     table: &std::collections::BTreeMap<u64, T>,
     len_of: impl Fn(&T) -> u64,

@@ -1,6 +1,6 @@
-//! Virtual memory management: addresses are reserved, memory is created, put behind addresses, and
-//! opened to a device. What is not opened cannot be touched by anyone: a late access of the host
-//! ends the test, one of the device breaks the context.
+//! Virtual memory management: addresses are reserved, memory is created, mapped at addresses, and
+//! opened to a device. Memory that is not open cannot be accessed at all: a late access by the host
+//! ends the test, one by the device breaks the context.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,13 +9,13 @@ use crate::codes::{Code, Outcome};
 use crate::memory::{Budget, enclosing};
 use crate::pages::{self, Backing};
 
-/// What lengths and addresses are multiples of.
+/// Granularity of lengths and addresses.
 pub(crate) const GRANULARITY: u64 = 2 << 20;
 
 /// The first handle of memory.
 const FIRST_HANDLE: u64 = 0x3e3_0000_0000;
 
-/// Memory of a device, held by its handle and by every place where it is mapped.
+/// Memory of a device, referenced by its handle and by every mapping.
 #[derive(Debug)]
 struct Piece {
     backing: Backing,
@@ -97,14 +97,14 @@ impl Vmm {
         if end > piece.backing.len() || len == 0 || is_free != Ok(None) {
             return Err(Code::INVALID_VALUE);
         }
-        // SAFETY: a part of our reservation behind which nothing is mapped.
+        // SAFETY: a part of our reservation without a mapping.
         unsafe { piece.backing.map_at(address, len, offset) }?;
         let mapped = Mapped { piece: Arc::clone(piece), len, open_to: None };
         reservation.mapped.insert(address, mapped);
         Ok(())
     }
 
-    /// Lets `device` use a range that is mapped from its begin to its end.
+    /// Opens a fully mapped range to `device`.
     pub(crate) fn open(&mut self, address: u64, len: u64, device: u32) -> Outcome {
         aligned(&[address, len])?;
         let reservation = around(&mut self.reservations, address, len)?;
@@ -127,7 +127,7 @@ impl Vmm {
             let Some(mapped) = reservation.mapped.remove(&begin) else {
                 continue;
             };
-            // SAFETY: mapped there, and given back.
+            // SAFETY: mapped there; the caller unmaps it.
             unsafe { pages::close(begin, mapped.len) };
             let_go(budgets, mapped.piece);
         }
@@ -170,14 +170,14 @@ impl Vmm {
         Ok(owner)
     }
 
-    /// Reservations, mappings and handles that there are.
+    /// Numbers of reservations, mappings and handles.
     pub(crate) fn counts(&self) -> (u64, u64, u64) {
         let mapped = self.reservations.values().map(|r| r.mapped.len() as u64).sum();
         (self.reservations.len() as u64, mapped, self.handles.len() as u64)
     }
 }
 
-/// The reservation that holds the whole range.
+/// The reservation that contains the whole range.
 fn around(
     reservations: &mut BTreeMap<u64, Reservation>,
     address: u64,
@@ -189,7 +189,7 @@ fn around(
     if end <= begin + reservation.len { Ok(reservation) } else { Err(Code::INVALID_VALUE) }
 }
 
-/// The pieces that make up the range: without gaps, and none of them in part.
+/// The pieces that make up the range, which must be mapped without gaps, each as a whole.
 fn whole_pieces(reservation: &Reservation, address: u64, len: u64) -> Outcome<Vec<u64>> {
     let (mut at, end, mut found) = (address, address + len, Vec::new());
     while at < end {
@@ -200,7 +200,7 @@ fn whole_pieces(reservation: &Reservation, address: u64, len: u64) -> Outcome<Ve
     if at == end { Ok(found) } else { Err(Code::INVALID_VALUE) }
 }
 
-/// Drops one hold of a piece; with the last one its memory is free again.
+/// Drops one reference to a piece; the last one frees its memory.
 fn let_go(budgets: &mut [Budget], piece: Arc<Piece>) {
     if let Some(piece) = Arc::into_inner(piece) {
         budgets[piece.device as usize].give_back(piece.backing.len());

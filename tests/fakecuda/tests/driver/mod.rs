@@ -1,7 +1,7 @@
-//! The driver's functions as tests of the fake call them: by name, out of the shared library, with
-//! the answer of the driver as the error.
+//! The driver's functions for tests of the fake: called by name in the shared library, with the
+//! driver's code as the error.
 
-// Every test program uses some of it.
+// Every test program uses only a part of it.
 #![allow(dead_code)]
 
 use std::ffi::c_void;
@@ -20,7 +20,7 @@ pub const NOT_REGISTERED: u32 = 713;
 
 pub type Answer<T = ()> = Result<T, u32>;
 
-/// Two fake devices, the context of the first of which is current.
+/// Two fake devices; the context of the first is current.
 pub struct Driver(Fake);
 
 impl Deref for Driver {
@@ -39,8 +39,8 @@ macro_rules! functions {
             pub fn $name(&self, $($arg: $type),*) -> Answer {
                 type Function = unsafe extern "C" fn($($type),*) -> u32;
                 let name = stringify!($symbol);
-                // SAFETY: the type is that of the driver's header, and the tests keep the duties
-                // of the function, or leave them to the fake to find.
+                // SAFETY: the type is that of the driver's header, and the tests meet the
+                // preconditions of the function, or test that the fake checks them.
                 let code = unsafe {
                     self.driver().get::<Function>(name.as_bytes()).expect(name)($($arg),*)
                 };
@@ -110,7 +110,7 @@ impl Driver {
         let driver = Driver(Fake::start_with(&[("FAKECUDA_DEVICES", "2")]));
         driver.init(0).unwrap_or_else(|code| panic!("the fake does not start: {code}"));
         driver.pace(std::time::Duration::from_micros(50), 0);
-        // Each test begins with new contexts: what one has broken concerns no other.
+        // Each test begins with new contexts, so that a broken one does not affect the next test.
         (0..2).for_each(|device| while driver.release_context(device).is_ok() {});
         let contexts = [0, 1].map(|device| driver.retain(device));
         let _ = driver.set_current(contexts[0].unwrap_or(0));
@@ -171,7 +171,7 @@ impl Driver {
         self.event_raw(&raw mut event, 0).map(|()| event)
     }
 
-    /// The bytes of device memory at this moment.
+    /// The current content of device memory.
     pub fn bytes(&self, address: u64, len: u64) -> Vec<u8> {
         self.peek(address, len).unwrap_or_default()
     }

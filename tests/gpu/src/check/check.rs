@@ -8,7 +8,7 @@ use unspool_cuda::{
     Poll, StagingRing, Stream, Unregistered, current_context,
 };
 
-use crate::util::{GIB, LONG, MIB, Random, finish, settle};
+use crate::util::{GIB, LONG, MIB, Random, finish, wait_for_releases};
 
 const SEED: u64 = 20_261_121;
 
@@ -21,7 +21,7 @@ pub fn run(context: &Context) {
     bench.within_the_device();
     streams_and_events(context);
     assert_eq!(current_context().unwrap(), 0, "a context was left current");
-    settle();
+    wait_for_releases();
     println!("checks of copies: all passed (seed {SEED})");
 }
 
@@ -81,14 +81,14 @@ impl Bench {
         let len = 1 + self.random.below(largest.min(capacity));
         let offset = match self.random.below(5) {
             0 => capacity - len,
-            // Around a border of the smallest chunks.
+            // Near a border of the smallest chunks.
             1 => (self.random.below(capacity / (2 * MIB)) * 2 * MIB).saturating_sub(len / 2),
             _ => self.random.below(capacity - len + 1),
         };
         (offset.min(capacity - len), len)
     }
 
-    /// Fills some device memory with the pattern of `seed` and brings it into the arena.
+    /// Fills device memory with the pattern of `seed` and copies it into the arena.
     fn send(&mut self, arena: &PinnedArena, (offset, len): (u64, u64), seed: u64, way: Way) {
         let span = self.lower(len);
         self.pattern.fill(&self.stream, &span, seed, offset).unwrap();
@@ -99,7 +99,7 @@ impl Bench {
         arena.copy_in(&self.stream, offset, &span, way).unwrap();
     }
 
-    /// Brings bytes of the arena back to the device and counts the wrong ones.
+    /// Copies bytes of the arena to the device and counts the wrong ones.
     fn receive(&mut self, arena: &PinnedArena, (offset, len): (u64, u64), seed: u64, way: Way) {
         let at = HALF + self.random.below(HALF - len + 1);
         let span = self.device.span(at, len).unwrap();
@@ -117,8 +117,8 @@ impl Bench {
         self.device.span(at, len).unwrap()
     }
 
-    /// Everything registered, small chunks: many borders. A shadow in plain memory says what the
-    /// arena has to hold, also where nothing was meant to be written.
+    /// Copies with everything registered and small chunks, so that many borders are crossed. A
+    /// shadow in plain memory holds the expected content of the whole arena.
     fn across_borders(&mut self) {
         let capacity = 200 * MIB + 12_345;
         let options = PinnedOptions {

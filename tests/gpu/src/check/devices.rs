@@ -1,13 +1,13 @@
-//! Two devices in one process, where there are two: each entry point refuses what belongs to the
-//! other one, and nothing is ever copied between them.
+//! Two devices in one process, if there are two: each entry point refuses objects of the other
+//! device, and nothing is ever copied between them.
 
 use unspool_cuda::{
     Context, DeviceArena, DeviceArenaOptions, DeviceError, DeviceErrorKind, DeviceMemory, Driver,
-    Event, Marks, PinnedArena, PinnedMemory, PinnedOptions, StagingRing, Stream, StridedCopies,
+    Event, FencePool, PinnedArena, PinnedMemory, PinnedOptions, StagingRing, Stream, StridedCopies,
     StridedLayout, Unregistered, copy, device_of,
 };
 
-use crate::util::{LONG, MIB, settle};
+use crate::util::{LONG, MIB, wait_for_releases};
 
 struct Side {
     context: Context,
@@ -31,7 +31,7 @@ impl Side {
 
 pub fn run(driver: &Driver, context: &Context) {
     let Some(other) = driver.devices().get(1) else {
-        println!("  (one device only: nothing to mix up)");
+        println!("  (one device only: not checked)");
         return;
     };
     let (a, b) = (Side::new(context), Side::new(&Context::new(driver, other.ordinal).unwrap()));
@@ -41,11 +41,11 @@ pub fn run(driver: &Driver, context: &Context) {
     strided(&a, &b);
     memory(&a, &b);
     drop((a, b));
-    settle();
-    println!("two devices: all that is mixed up was refused");
+    wait_for_releases();
+    println!("two devices: objects of the other one are refused");
 }
 
-/// Asserts that `result` refuses for the device.
+/// Asserts that `result` is a refusal of another device's object.
 fn refused(what: &str, result: Result<(), DeviceError>) {
     let error = result.expect_err(what);
     assert_eq!(error.kind(), DeviceErrorKind::WrongDevice, "{what}: {error}");
@@ -80,13 +80,13 @@ fn arenas(a: &Side, b: &Side) {
 
 fn streams(a: &Side, b: &Side) {
     refused("event", Event::new(&a.context).unwrap().record(&b.stream));
-    refused("mark", Marks::new(&a.context).record(&b.stream).map(drop));
+    refused("fence", FencePool::new(&a.context).record(&b.stream).map(drop));
     // SAFETY: the stream outlives the attempt.
     let error = unsafe { Stream::borrow(&a.context, b.stream.handle()) }.unwrap_err();
     println!("  {error}");
     assert_eq!(error.kind(), DeviceErrorKind::WrongDevice);
     refused("free", DeviceMemory::new(&a.context, MIB).unwrap().free(&b.stream));
-    // Waiting for the other device is no copy, and allowed.
+    // Waiting for the other device is allowed, because it copies nothing.
     b.stream.wait_for(&a.stream.record().unwrap()).unwrap();
     b.stream.sync(LONG).unwrap();
 }
@@ -104,9 +104,9 @@ fn strided(a: &Side, b: &Side) {
     }
 }
 
-/// An arena is counted on its own device, and its memory comes back.
+/// Checks that an arena is counted on its own device, and that its memory is released.
 fn memory(a: &Side, b: &Side) {
-    settle();
+    wait_for_releases();
     let free = || [a, b].map(|side| side.context.memory().unwrap().0);
     let before = free();
     let len = b.context.device().memory / 20;
@@ -117,7 +117,7 @@ fn memory(a: &Side, b: &Side) {
     assert!(during[1] + len <= before[1], "{during:?} of {before:?}");
     assert!(during[0] + 64 * MIB >= before[0], "{during:?} of {before:?}");
     drop(arena);
-    settle();
+    wait_for_releases();
     let after = free();
     assert!(after[1] + 64 * MIB >= before[1], "{after:?} of {before:?}");
 }

@@ -1,14 +1,14 @@
-//! What the first calls of a process cost while a large host arena is being prepared, and how late
-//! a wait notices the end of a copy.
+//! The cost of the first calls of a process while a large host arena is prepared, and the delay
+//! with which a wait notices the end of a copy.
 
 use std::time::{Duration, Instant};
 
 use unspool_cuda::{
-    Context, DeviceArena, DeviceArenaOptions, Event, Marks, PinnedArena, PinnedMemory,
+    Context, DeviceArena, DeviceArenaOptions, Event, FencePool, PinnedArena, PinnedMemory,
     PinnedOptions, Stream, copy,
 };
 
-use crate::util::{GIB, LONG, MIB, ms, settle, timed};
+use crate::util::{GIB, LONG, MIB, ms, timed, wait_for_releases};
 
 pub fn run(context: &Context) {
     for gib in [4, 32, 32, 32] {
@@ -17,27 +17,27 @@ pub fn run(context: &Context) {
     late_waits(context);
 }
 
-/// What a save into the device tier does, again and again from the arena's first moment: a wait
-/// of the stream, a copy within the device, a mark.
+/// The operations of a save into the device tier, repeated from the creation of the arena: a wait
+/// of the stream, a copy within the device, a fence.
 fn first_saves(context: &Context, gib: u64) {
-    let (stream, marks) = (Stream::new(context).unwrap(), Marks::new(context));
+    let (stream, fences) = (Stream::new(context).unwrap(), FencePool::new(context));
     let begin = Instant::now();
     let device = DeviceArena::new(context, 4 * GIB, &DeviceArenaOptions::default()).unwrap();
     let host = PinnedArena::new(context, gib * GIB, &PinnedOptions::default()).unwrap();
     let made = begin.elapsed();
     let (_, mapped) = timed(|| device.wait_mapped(GIB, LONG).unwrap());
     let span = |index: u64| device.span(index % 4 * 128 * MIB, 128 * MIB).unwrap();
-    let (mut before, mut times) = (marks.record(&stream).unwrap(), Vec::new());
+    let (mut before, mut times) = (fences.record(&stream).unwrap(), Vec::new());
     let mut at = 0;
     while host.registered() < gib * GIB && begin.elapsed() < LONG {
-        let (mark, time) = timed(|| {
+        let (fence, time) = timed(|| {
             stream.wait_for(&before).unwrap();
             copy::device_to_device(&stream, &span(at), &span(at + 1)).unwrap();
-            marks.record(&stream).unwrap()
+            fences.record(&stream).unwrap()
         });
         times.push(time);
-        mark.wait(LONG).unwrap();
-        (before, at) = (mark, at + 1);
+        fence.wait(LONG).unwrap();
+        (before, at) = (fence, at + 1);
     }
     let all = begin.elapsed();
     let first = times[0];
@@ -59,10 +59,10 @@ fn first_saves(context: &Context, gib: u64) {
         ms(all)
     );
     drop((device, host));
-    settle();
+    wait_for_releases();
 }
 
-/// The host's time until a wait returns, less the device's time of the copy.
+/// The host's time until a wait returns, minus the device's time of the copy.
 fn late_waits(context: &Context) {
     let stream = Stream::new(context).unwrap();
     let arena = DeviceArena::new(context, GIB, &DeviceArenaOptions::default()).unwrap();

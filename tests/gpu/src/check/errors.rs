@@ -1,4 +1,4 @@
-//! Errors that a real driver has to give, with texts that help.
+//! Errors that a real driver reports, with helpful texts.
 
 use std::process::Command;
 
@@ -7,7 +7,7 @@ use unspool_cuda::{
     PinnedOptions, Stream, Unregistered,
 };
 
-use crate::util::{LONG, MIB, settle};
+use crate::util::{LONG, MIB, wait_for_releases};
 
 pub fn run(driver: &Driver, context: &Context) {
     too_much(context);
@@ -20,11 +20,11 @@ pub fn run(driver: &Driver, context: &Context) {
     let own = std::env::current_exe().unwrap();
     let hidden = Command::new(own).arg("hidden").env("CUDA_VISIBLE_DEVICES", "").status();
     assert!(hidden.unwrap().success(), "hidden devices are told");
-    settle();
+    wait_for_releases();
     println!("errors: all passed");
 }
 
-/// Runs in a process of its own whose devices are hidden.
+/// Runs in a separate process whose devices are hidden.
 pub fn hidden() {
     let error = Driver::load().unwrap_err();
     println!("  {error}");
@@ -47,7 +47,7 @@ fn too_much(context: &Context) {
     arena.wait_mapped(arena.capacity(), LONG).unwrap();
     arena.retire(Vec::new());
     drop(arena);
-    settle();
+    wait_for_releases();
     let (after, _) = context.memory().unwrap();
     assert!(after + 64 * MIB > free, "memory came back: {after} of {free}");
 }
@@ -85,7 +85,7 @@ fn held(context: &Context) {
     let arena = PinnedArena::new(context, 512 * MIB, &PinnedOptions::default()).unwrap();
     arena.hold();
     arena.wait_touched(512 * MIB, LONG).unwrap();
-    // One call may have begun before the hold.
+    // One registration may have begun before the hold.
     let before = arena.registered();
     assert!(before <= 96 * MIB, "{before}");
     arena.resume();

@@ -1,4 +1,4 @@
-//! How soon an arena can be used, and how soon all of it is ready, beside the raw operations.
+//! Time until an arena can be used, and until all of it is ready, beside the raw operations.
 
 use std::time::{Duration, Instant};
 
@@ -8,7 +8,7 @@ use unspool_cuda::{
     PinnedOptions, StagingRing, Stream, Unregistered,
 };
 
-use crate::util::{GIB, LONG, MIB, finish, ms, rate, settle, timed};
+use crate::util::{GIB, LONG, MIB, finish, ms, rate, timed, wait_for_releases};
 
 pub fn run(context: &Context) {
     let (found, time) = timed(|| probe(context, &ProbeOptions::default()).unwrap());
@@ -40,7 +40,7 @@ fn host_arena(context: &Context, gib: u64, note: &str) {
     let all = begin.elapsed();
     let stats = arena.stats();
     let (_, dropped) = timed(|| drop(arena));
-    let (_, released) = timed(settle);
+    let (_, released) = timed(wait_for_releases);
     println!(
         "PinnedArena {gib:2} GiB: new {:.2} ms, first 16 MiB copied {:.1} ms (MiB \
          touched and registered by then: {soon:?}), first chunk \
@@ -61,14 +61,14 @@ fn host_arena(context: &Context, gib: u64, note: &str) {
     );
 }
 
-/// The paper's other strategies, one call for everything.
+/// The paper's other strategies: one call for everything.
 fn at_once(context: &Context) {
     let bytes = 4 * GIB;
     let (memory, time) = timed(|| PinnedMemory::new(context, bytes).unwrap());
     println!("cuMemHostAlloc 4 GiB: {:.0} ms ({:.1} GB/s)", ms(time), rate(bytes, time));
     let (_, freed) = timed(|| {
         drop(memory);
-        settle();
+        wait_for_releases();
     });
     println!("  freed after {:.0} ms", ms(freed));
     for (huge, touch) in [(false, false), (true, false), (true, true)] {
@@ -84,7 +84,7 @@ fn at_once(context: &Context) {
     }
 }
 
-/// Copies into memory that is not registered: untouched, then touched, each by both ways.
+/// Copies into memory that is not registered: untouched, then touched, each by both methods.
 fn unregistered(context: &Context) {
     let (stream, bytes) = (Stream::new(context).unwrap(), GIB);
     let device = DeviceMemory::new(context, bytes).unwrap();
@@ -115,7 +115,7 @@ fn unregistered(context: &Context) {
         });
         println!("h2d 1 GiB unregistered, {way}, touched: {:.1} GB/s", rate(bytes, time));
     }
-    settle();
+    wait_for_releases();
 }
 
 fn device_arena(context: &Context) {
@@ -128,7 +128,7 @@ fn device_arena(context: &Context) {
         arena.wait_mapped(gib * GIB, LONG).unwrap();
         let all = begin.elapsed();
         drop(arena);
-        let (_, released) = timed(settle);
+        let (_, released) = timed(wait_for_releases);
         println!(
             "DeviceArena {gib:2} GiB: new {:.2} ms, first chunk {:.2} ms, all {:.2} ms \
              ({:.0} GB/s), released after {:.1} ms",
@@ -142,5 +142,5 @@ fn device_arena(context: &Context) {
     let (memory, time) = timed(|| DeviceMemory::new(context, 16 * GIB).unwrap());
     println!("cuMemAlloc 16 GiB: {:.2} ms", ms(time));
     drop(memory);
-    settle();
+    wait_for_releases();
 }

@@ -8,7 +8,7 @@ use unspool_cuda::{
     PinnedMemory, PinnedOptions, Stream, Unregistered, copy,
 };
 
-use crate::util::{GIB, LONG, MIB, finish, median, rate, settle};
+use crate::util::{GIB, LONG, MIB, finish, median, rate, wait_for_releases};
 
 const BYTES: u64 = GIB;
 const ROUNDS: usize = 7;
@@ -36,7 +36,7 @@ pub fn run(context: &Context) {
     bench.host_links();
     bench.within();
     drop(bench);
-    settle();
+    wait_for_releases();
 }
 
 impl Bench {

@@ -1,4 +1,4 @@
-//! Checks of the device crate on a machine with a GPU, and figures beside the raw operations.
+//! Checks of the device crate on a machine with a GPU, and measurements beside the raw operations.
 //!
 //! `cargo run --release --bin gpu_check [part]`, where the part is one of
 //! check, order, turns, early, strided, figures and pace; without one, all.
@@ -58,6 +58,6 @@ fn main() {
     if all || words == ["pace"] {
         pace::run(&context);
     }
-    util::settle();
+    util::wait_for_releases();
     println!("leaked {}; done", unspool_cuda::leaked());
 }

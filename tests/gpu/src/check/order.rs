@@ -1,30 +1,30 @@
-//! Marks, captures, copies of any host memory, and what a watch sees.
+//! Fences, captures, copies of any host memory, and the operations that a watch sees.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use unspool_cuda::kernels::pattern;
 use unspool_cuda::{
-    Context, DeviceArena, DeviceArenaOptions, DeviceErrorKind, DeviceMemory, Driver, Marks,
+    Context, DeviceArena, DeviceArenaOptions, DeviceErrorKind, DeviceMemory, Driver, FencePool,
     PinnedArena, PinnedOptions, Stream, Unregistered, Watch, copy, current_ordinal, device_of,
 };
 use unspool_verify::{Checker, Op, Violation};
 
-use crate::util::{LONG, MIB, Random, settle};
+use crate::util::{LONG, MIB, Random, wait_for_releases};
 
 pub fn run(driver: &Driver, context: &Context) {
     assert_eq!(current_ordinal(), None, "a context was left current");
-    marks(context);
+    fences(context);
     any_host_memory(context);
     too_late(context);
     addresses(context);
     captures(context);
     watched(driver);
-    settle();
-    println!("marks, captures, copies of any memory, the watch: all passed");
+    wait_for_releases();
+    println!("fences, captures, copies of any memory, the watch: all passed");
 }
 
-/// Memory in proportion to the device, which is filled to keep it busy.
+/// Memory whose size is a part of the device's; filling it keeps the device busy.
 fn large(context: &Context) -> DeviceMemory {
     DeviceMemory::new(context, (context.device().memory / 64).max(16 * MIB)).unwrap()
 }
@@ -36,25 +36,25 @@ fn keep_busy(stream: &Stream, memory: &DeviceMemory) {
     }
 }
 
-fn marks(context: &Context) {
-    let (stream, marks) = (Stream::new(context).unwrap(), Marks::new(context));
+fn fences(context: &Context) {
+    let (stream, fences) = (Stream::new(context).unwrap(), FencePool::new(context));
     let memory = large(context);
     keep_busy(&stream, &memory);
-    let mark = marks.record(&stream).unwrap();
-    assert!(!mark.is_done(), "half of the memory is not written in no time");
+    let fence = fences.record(&stream).unwrap();
+    assert!(!fence.is_done(), "half of the memory is not written in no time");
     let other = Stream::new(context).unwrap();
-    other.wait_for(&mark).unwrap();
+    other.wait_for(&fence).unwrap();
     other.sync(LONG).unwrap();
-    assert!(mark.is_done());
-    let many: Vec<_> = (0..1000).map(|_| marks.record(&stream).unwrap()).collect();
+    assert!(fence.is_done());
+    let many: Vec<_> = (0..1000).map(|_| fences.record(&stream).unwrap()).collect();
     drop(many);
-    assert_eq!(marks.kept(), 1000);
+    assert_eq!(fences.kept(), 1000);
     let begin = std::time::Instant::now();
     for _ in 0..1000 {
-        drop(marks.record(&stream).unwrap());
+        drop(fences.record(&stream).unwrap());
     }
-    println!("a mark from the pool: {:.2} us", begin.elapsed().as_secs_f64() * 1e3);
-    mark.wait(LONG).unwrap();
+    println!("a fence from the pool: {:.2} us", begin.elapsed().as_secs_f64() * 1e3);
+    fence.wait(LONG).unwrap();
 }
 
 fn any_host_memory(context: &Context) {
@@ -73,13 +73,13 @@ fn any_host_memory(context: &Context) {
     }
 }
 
-/// A copy behind long work gives up in time, and nothing touches its memory afterwards.
+/// A copy after long work times out, and nothing accesses its memory afterwards.
 fn too_late(context: &Context) {
     let (stream, short) = (Stream::new(context).unwrap(), Duration::from_micros(200));
     let memory = large(context);
     let mut host = vec![77; 16 << 20];
     let span = memory.span().slice(0, 16 * MIB).unwrap();
-    // The buffers are made before, so that their making is not what takes long.
+    // The buffers are created before, so that their creation is not measured.
     copy::host_to_device(&stream, &span, &host, LONG).unwrap();
     keep_busy(&stream, &memory);
     let error = copy::device_to_host(&stream, &mut host, &span, short).unwrap_err();
@@ -103,7 +103,7 @@ fn addresses(context: &Context) {
     assert_eq!(of(plain.as_ptr() as u64), None);
 }
 
-/// Begins and ends a capture by the driver's own functions.
+/// Begins and ends a capture with the driver's own functions.
 fn captures(context: &Context) {
     type Begin = unsafe extern "C" fn(usize, u32) -> u32;
     type End = unsafe extern "C" fn(usize, *mut usize) -> u32;
@@ -111,7 +111,7 @@ fn captures(context: &Context) {
     type Push = unsafe extern "C" fn(usize) -> u32;
     type Pop = unsafe extern "C" fn(*mut usize) -> u32;
     type Release = unsafe extern "C" fn(i32) -> u32;
-    /// What PyTorch uses: it forbids all threads what might spoil the capture.
+    /// The mode that PyTorch uses: it forbids all threads calls that could spoil the capture.
     const GLOBAL: u32 = 0;
     let stream = Stream::new(context).unwrap();
     assert!(!stream.is_capturing().unwrap());
@@ -125,7 +125,7 @@ fn captures(context: &Context) {
         assert_eq!(driver.get::<Push>(b"cuCtxPushCurrent_v2").unwrap()(current), 0);
         let begin = driver.get::<Begin>(b"cuStreamBeginCapture_v2").unwrap();
         let end = driver.get::<End>(b"cuStreamEndCapture").unwrap();
-        // What earlier checks have given back waits for the whole device, which ends captures.
+        // Releases of earlier checks wait for the whole device, which spoils captures.
         while unspool_cuda::releasing() > 0 {
             std::thread::yield_now();
         }
@@ -152,8 +152,8 @@ fn captures(context: &Context) {
     assert!(!Stream::legacy_default(context).is_capturing().unwrap());
 }
 
-/// What the steps keep for each other. It is given back after the captures: what is freed behind
-/// everything on the device waits for it, and that ends captures.
+/// Resources of the steps, dropped after the captures: a release that waits for the whole device
+/// would spoil them.
 #[derive(Debug, Default)]
 struct Kept {
     device: Option<DeviceArena>,
@@ -163,7 +163,7 @@ struct Kept {
 
 type Step = fn(&Context, &mut Kept);
 
-/// What threads of a spool do while the user captures.
+/// Operations of the threads of a spool during a capture by the user.
 const STEPS: [(&str, Step); 6] = [
     ("does nothing", |_, _| {}),
     ("maps an arena", |context, kept| {
@@ -182,7 +182,7 @@ const STEPS: [(&str, Step); 6] = [
         copy::fill(&stream, &span, 3).unwrap();
         let host = kept.host.as_ref().unwrap();
         host.copy_in(&stream, 0, &span, Unregistered::Pageable).unwrap();
-        Marks::new(context).record(&stream).unwrap().wait(LONG).unwrap();
+        FencePool::new(context).record(&stream).unwrap().wait(LONG).unwrap();
     }),
     ("allocates memory", |context, kept| {
         kept.memory = Some(DeviceMemory::new(context, MIB).unwrap());
@@ -206,7 +206,7 @@ impl Watch for Checked {
     }
 }
 
-/// A chain over two streams, with its waits and then without one.
+/// A chain of operations over two streams, with its waits and then with one missing.
 fn watched(driver: &Driver) {
     let context = Context::new(driver, 0).unwrap();
     let checked = Arc::new(Checked::default());
@@ -214,15 +214,15 @@ fn watched(driver: &Driver) {
     let arena = DeviceArena::new(&context, 64 * MIB, &DeviceArenaOptions::default()).unwrap();
     arena.wait_mapped(64 * MIB, LONG).unwrap();
     let host = PinnedArena::new(&context, 64 * MIB, &PinnedOptions::default()).unwrap();
-    let (a, b, marks) = chain(&context);
+    let (a, b, fences) = chain(&context);
     let span = |index: u64| arena.span(index * 4 * MIB, 4 * MIB).unwrap();
     for round in 0..64 {
         let (from, to) = (span(round % 8), span(8 + round % 8));
         copy::fill(&a, &from, round as u8).unwrap();
-        b.wait_for(&marks.record(&a).unwrap()).unwrap();
+        b.wait_for(&fences.record(&a).unwrap()).unwrap();
         copy::device_to_device(&b, &to, &from).unwrap();
         host.copy_in(&b, round % 8 * 4 * MIB, &to, Unregistered::Pageable).unwrap();
-        a.wait_for(&marks.record(&b).unwrap()).unwrap();
+        a.wait_for(&fences.record(&b).unwrap()).unwrap();
     }
     a.sync(LONG).unwrap();
     let counted = |checked: &Checked| checked.0.lock().unwrap().2.len();
@@ -238,6 +238,6 @@ fn watched(driver: &Driver) {
     b.sync(LONG).unwrap();
 }
 
-fn chain(context: &Context) -> (Stream, Stream, Arc<Marks>) {
-    (Stream::new(context).unwrap(), Stream::new(context).unwrap(), Marks::new(context))
+fn chain(context: &Context) -> (Stream, Stream, Arc<FencePool>) {
+    (Stream::new(context).unwrap(), Stream::new(context).unwrap(), FencePool::new(context))
 }

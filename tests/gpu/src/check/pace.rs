@@ -1,5 +1,5 @@
-//! What registrations do to copies that run meanwhile, by chunk size and pace: the figures behind
-//! docs/decisions/0020.
+//! The effect of registrations on concurrent copies, by chunk size and pace: the measurements
+//! behind docs/decisions/0020.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -8,18 +8,18 @@ use unspool_cuda::{
     Context, DeviceMemory, Pace, PinnedArena, PinnedMemory, PinnedOptions, Stream, copy,
 };
 
-use crate::util::{GIB, LONG, MIB, finish, ms, rate, settle};
+use crate::util::{GIB, LONG, MIB, finish, ms, rate, wait_for_releases};
 
 const ARENA: u64 = 8 * GIB;
 const COPY: u64 = 16 * MIB;
 
-/// What one thread that copies without pause sees.
+/// Results of one thread that copies without a pause.
 #[derive(Default)]
 struct Seen {
     copies: u64,
     time: Duration,
     longest: Duration,
-    /// Time above that of an undisturbed copy.
+    /// Time beyond that of undisturbed copies.
     lost: Duration,
 }
 
@@ -37,7 +37,7 @@ impl Copier {
         begin.elapsed()
     }
 
-    /// Copies until `stop`, each copy waited for.
+    /// Copies until `stop`, waiting for each copy.
     fn copy_until(&self, stop: &AtomicBool, usual: Duration) -> Seen {
         let mut seen = Seen::default();
         while !stop.load(Ordering::Relaxed) {
@@ -88,7 +88,7 @@ fn measure(context: &Context, copier: &Copier, usual: Duration, mib: u64, pace: 
         drop(busy);
         (begin.elapsed(), arena.stats(), copying.join().unwrap())
     });
-    settle();
+    wait_for_releases();
     println!(
         "{:10} {mib:5}  {:7.0} {:5.1} {:6} {:6.1} {:12.1} {:8.1} {:7.1}",
         format!("{pace:?}"),
@@ -102,7 +102,7 @@ fn measure(context: &Context, copier: &Copier, usual: Duration, mib: u64, pace: 
     );
 }
 
-/// The same while the driver allocates and pins in one call.
+/// The same copies while the driver allocates and pins memory in one call.
 fn beside_host_alloc(context: &Context, copier: &Copier, usual: Duration) {
     let stop = AtomicBool::new(false);
     let (all, seen) = std::thread::scope(|scope| {
@@ -114,7 +114,7 @@ fn beside_host_alloc(context: &Context, copier: &Copier, usual: Duration) {
         drop(memory);
         (all, copying.join().unwrap())
     });
-    settle();
+    wait_for_releases();
     println!(
         "cuMemHostAlloc of 4 GiB meanwhile: {:.0} ms; copies {:.1} GB/s, longest {:.1} ms, lost \
          {:.1} ms",

@@ -1,15 +1,15 @@
-//! Gathers and scatters of random layouts against a walk on the host, and how fast they are.
+//! Gathers and scatters of random layouts against a walk on the host, and their speeds.
 
 use unspool_cuda::kernels::pattern;
 use unspool_cuda::{Context, DeviceMemory, Event, Stream, StridedCopies, StridedLayout, copy};
 
-use crate::util::{LONG, MIB, Random, rate, settle};
+use crate::util::{LONG, MIB, Random, rate, wait_for_releases};
 
-/// Room for every array and its dense copy.
+/// Space for every array and its dense copy.
 const ROOM: u64 = 64 * MIB;
 
 /// Views of an array of four dimensions, and arrays that are large enough for tiles, with edges of
-/// all kinds: sizes, strides, bytes of an item.
+/// all kinds: shape, strides, item size.
 const TRANSPOSED: [(&[u64], &[i64], u64); 10] = [
     (&[8, 7, 6, 5], &[8, 64, 448, 2688], 8),
     (&[7, 5, 8, 6], &[64, 2688, 8, 448], 8),
@@ -48,10 +48,10 @@ pub fn check(context: &Context) {
     }
     println!("400 random layouts gathered, {scattered} scattered, {items} items: right");
     drop(bench);
-    settle();
+    wait_for_releases();
 }
 
-/// A random layout that fits, and where in the room its first item is.
+/// A random layout that fits, and the position of its first item.
 fn layout(random: &mut Random, round: u64) -> (StridedLayout, u64) {
     let itemsize = [1, 2, 4, 4, 8, 8, 16, 12, 3][random.below(9) as usize];
     let most = if round.is_multiple_of(10) { 3_000_000 } else { 30_000 };
@@ -100,7 +100,7 @@ impl Bench {
         }
     }
 
-    /// Gathers and, where that is allowed, scatters; whether it was.
+    /// Gathers and, where that is allowed, scatters; returns whether it was allowed.
     fn agrees(&self, layout: &StridedLayout, first: u64, round: u64) -> bool {
         let mut host = vec![0; ROOM as usize / if round.is_multiple_of(10) { 1 } else { 16 }];
         let (low, end) = layout.extent(first).unwrap();
@@ -176,7 +176,7 @@ fn walk(layout: &StridedLayout, first: u64, bytes: &[u8]) -> Vec<u8> {
     offsets.iter().flat_map(|&at| &bytes[at as usize..][..item]).copied().collect()
 }
 
-/// Layouts that simulations have, of float32.
+/// Measures layouts of float32 that occur in simulations.
 pub fn figures(context: &Context) {
     let bench = Bench::new(context, 1 << 30);
     let layouts: [(&str, &[u64], &[i64]); 8] = [
@@ -200,11 +200,11 @@ pub fn figures(context: &Context) {
         println!("strided, {name}: gather {gather:.0}, scatter {scatter:.0} GB/s of items");
     }
     drop(bench);
-    settle();
+    wait_for_releases();
 }
 
 impl Bench {
-    /// Begins at its highest address.
+    /// Measures a layout that begins at its highest address.
     fn reversed(&self, layout: &StridedLayout) {
         let bytes = layout.bytes().unwrap();
         let address = self.array.span().address() + bytes - layout.itemsize;

@@ -1,4 +1,4 @@
-//! Processes that register at the same time, with turns and without.
+//! Processes that register at the same time, with and without turns.
 
 use std::io::Read;
 use std::process::{Child, Command, Stdio};
@@ -21,7 +21,7 @@ pub fn run() {
                 let mut line = [0; 6];
                 child.stdout.as_mut().unwrap().read_exact(&mut line).unwrap();
             }
-            // All contexts are made: they begin together.
+            // All contexts exist now; the children begin together.
             children.iter_mut().for_each(|child| drop(child.stdin.take()));
             for child in children {
                 let output = child.wait_with_output().unwrap();
@@ -71,7 +71,7 @@ pub fn child(context: &Context, directory: &str, turns: bool, processes: usize) 
     wait_for_the_others(directory, processes);
 }
 
-/// Ending a process disturbs the others, so they all end together.
+/// Waits for the others, because the end of a process disturbs them.
 fn wait_for_the_others(directory: &str, processes: usize) {
     let begin = Instant::now();
     let own = format!("{directory}/done-{}", std::process::id());

@@ -1,4 +1,4 @@
-//! Small things that the checks share.
+//! Helpers of the checks.
 
 use std::time::{Duration, Instant};
 
@@ -8,7 +8,7 @@ pub const MIB: u64 = 1 << 20;
 pub const GIB: u64 = 1 << 30;
 pub const LONG: Duration = Duration::from_secs(120);
 
-/// Random numbers from a seed (xorshift64*).
+/// A random number generator (xorshift64*).
 pub struct Random(u64);
 
 impl Random {
@@ -16,7 +16,7 @@ impl Random {
         Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
     }
 
-    /// Less than `bound`.
+    /// A number below `bound`.
     pub fn below(&mut self, bound: u64) -> u64 {
         self.0 ^= self.0 >> 12;
         self.0 ^= self.0 << 25;
@@ -30,8 +30,8 @@ pub fn finish(stream: &Stream) {
     stream.record().unwrap().wait(LONG).unwrap();
 }
 
-/// Waits until what was dropped has been released.
-pub fn settle() {
+/// Waits until all dropped resources are released.
+pub fn wait_for_releases() {
     let begin = Instant::now();
     while releasing() > 0 && begin.elapsed() < LONG {
         std::thread::yield_now();

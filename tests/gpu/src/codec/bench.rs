@@ -1,4 +1,4 @@
-//! Memory and copies that check and figures share.
+//! Memory and copies for checks and measurements.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use unspool_cuda::{Context, DeviceMemory, Stream, copy};
 
 pub const LONG: Duration = Duration::from_secs(60);
 
-/// Device memory with these bytes, `skip` behind its begin.
+/// Device memory with these bytes at offset `skip`.
 pub fn upload(context: &Context, stream: &Stream, bytes: &[u8], skip: u64) -> DeviceMemory {
     let memory = DeviceMemory::new(context, bytes.len() as u64 + skip).unwrap();
     let span = memory.span().slice(skip, bytes.len() as u64).unwrap();

@@ -1,5 +1,6 @@
-//! Random batches: the bytes, places and results of the device against those of the processor, on
-//! several streams and in chains; whole and damaged streams decoded, with guards around everything.
+//! Random batches: bytes, places and results of the device against those of the processor, on
+//! several streams and in chains; intact and damaged streams are decoded, with guards around all
+//! memory.
 
 use std::ops::Range;
 
@@ -7,8 +8,8 @@ use unspool_codec::twine as codec;
 use unspool_cuda::{Context, DeviceErrorKind, DeviceMemory, Stream, copy};
 use unspool_gpu_codec::twine::Twine;
 use unspool_gpu_codec::{
-    Checkpoint, CheckpointResult, DecodeJob, EncodeErrorKind, EncodeJob, GpuCodec, GpuLayout,
-    Pending, Start,
+    CheckpointResult, DecodeJob, EncodeErrorKind, EncodeJob, GpuCodec, GpuLayout, Pending, Start,
+    StoredCheckpoint,
 };
 
 use crate::bench::{LONG, download, upload};
@@ -26,7 +27,7 @@ pub fn run(context: &Context, seeds: Range<u64>, warps: &[u32]) {
             0 => Twine::new(context, Vec::new()),
             warps => Twine::new(context, Vec::new()).with_warps(warps),
         };
-        // In one launch, and in as many as there can be.
+        // In one launch, and in as many launches as possible.
         [coder(), coder().with_launches_from(0)]
     });
     let coders: Vec<Twine> = coders.collect();
@@ -55,7 +56,7 @@ struct Round<'a> {
     seed: u64,
 }
 
-/// A region with its array on the device and what the processor makes of it.
+/// A region with its array on the device and its encoding by the processor.
 struct Loaded {
     region: Region,
     memory: DeviceMemory,
@@ -69,7 +70,7 @@ impl Loaded {
     }
 }
 
-/// What is to be done with a region whose array is at this address.
+/// The job for a region whose array is at this address.
 pub fn job_of(region: &Region, source: u64) -> EncodeJob {
     let bytes = region.bytes as u64;
     let layout = region.spec.map_or(GpuLayout::Raw { bytes }, GpuLayout::Twine);
@@ -86,7 +87,7 @@ impl Round<'_> {
         Loaded { region, memory, skip, expected }
     }
 
-    /// Several launches, each of several checkpoints, one behind the other on changing streams.
+    /// Several launches, each of several checkpoints, one after the other on changing streams.
     fn chains(&self) -> u64 {
         let mut dice = Dice(self.seed);
         let launches: Vec<Vec<Vec<Loaded>>> = (0..1 + dice.below(4))
@@ -112,12 +113,12 @@ impl Round<'_> {
                 (0, Some(pending)) => Start::After { pending, align },
                 _ => Start::Next { align },
             };
-            let asked: Vec<Checkpoint<'_>> = jobs
+            let asked: Vec<StoredCheckpoint<'_>> = jobs
                 .iter()
                 .enumerate()
-                .map(|(number, jobs)| Checkpoint { jobs, start: start(number), limit })
+                .map(|(number, jobs)| StoredCheckpoint { jobs, start: start(number), limit })
                 .collect();
-            // SAFETY: everything lives until the results are there.
+            // SAFETY: everything lives until the results are present.
             let started = unsafe { self.coder.encode(stream, &asked) };
             drop(asked);
             pending.extend(started.unwrap_or_else(|error| panic!("seed {}: {error}", self.seed)));
@@ -167,7 +168,7 @@ impl Round<'_> {
         room
     }
 
-    /// Whole streams, then damaged ones: how many of those were refused, and of how many.
+    /// Decodes intact streams, then damaged ones: number of refused ones, and of damaged ones.
     fn decode(&self) -> (u64, u64) {
         let mut dice = Dice(self.seed + 1_000_000);
         let mut counts = (0, 0);
@@ -194,7 +195,8 @@ impl Round<'_> {
         counts
     }
 
-    /// Whether a stream was whole, and the array. Asserts that nothing around it was written.
+    /// Decodes a stream: whether it was intact, and the array. Asserts that nothing around it was
+    /// written.
     fn decoded(&self, layout: &codec::Layout, bytes: &[u8], stored: usize) -> (bool, Vec<u8>) {
         let stream = self.streams[self.seed as usize % 4];
         let from = upload(self.context, stream, &[bytes, &[0; 4]].concat(), 0);
@@ -205,7 +207,7 @@ impl Round<'_> {
             layout: (*layout).into(),
             target: to.span().address() + GUARDS,
         };
-        // SAFETY: both live until the status is there.
+        // SAFETY: both live until the status is present.
         let status = unsafe { self.coder.decode(stream, &[job]) }.unwrap();
         let outcome = status.wait(LONG);
         if let Err(error) = &outcome {
@@ -213,12 +215,12 @@ impl Round<'_> {
         }
         let content = download(stream, &to);
         let (before, rest) = content.split_at(GUARDS as usize);
-        let (array, behind) = rest.split_at(len);
-        assert!(before.iter().chain(behind).all(|&byte| byte == GUARD), "seed {}", self.seed);
+        let (array, after) = rest.split_at(len);
+        assert!(before.iter().chain(after).all(|&byte| byte == GUARD), "seed {}", self.seed);
         (outcome.is_ok(), array.to_vec())
     }
 
-    /// A checkpoint without enough room: nothing is written at its limit or beyond.
+    /// Encodes a checkpoint without enough space: nothing is written at its limit or beyond.
     fn overflow(&self) {
         let mut dice = Dice(self.seed + 2_000_000);
         let loaded: Vec<Loaded> = (0..2).map(|_| self.load(&mut dice)).collect();
@@ -231,18 +233,18 @@ impl Round<'_> {
         let room = self.room(bytes);
         let begin = room.span().address() + GUARDS;
         let limit = begin + dice.below(bytes);
-        let asked = Checkpoint { jobs: &jobs, start: Start::At(begin), limit };
-        // SAFETY: everything lives until the result is there.
+        let asked = StoredCheckpoint { jobs: &jobs, start: Start::At(begin), limit };
+        // SAFETY: everything lives until the result is present.
         let pending = unsafe { self.coder.encode(self.streams[1], &[asked]) }.unwrap();
         let error = pending[0].wait(LONG).unwrap_err();
         assert_eq!(error.kind(), EncodeErrorKind::Overflow, "seed {}: {error}", self.seed);
         let content = download(self.streams[1], &room);
-        let behind = &content[(limit - room.span().address()) as usize..];
-        assert!(behind.iter().all(|&byte| byte == GUARD), "seed {}: overflow", self.seed);
+        let after = &content[(limit - room.span().address()) as usize..];
+        assert!(after.iter().all(|&byte| byte == GUARD), "seed {}: overflow", self.seed);
     }
 }
 
-/// Bytes that a region takes at most, with its gap.
+/// Maximum size of an encoded region with its gap.
 fn worst(loaded: &Loaded) -> u64 {
     loaded.expected.0.len() as u64 + 1024
 }

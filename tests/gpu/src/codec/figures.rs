@@ -1,4 +1,4 @@
-//! What encoding and decoding cost, beside a copy of the same bytes.
+//! Speed of encoding and decoding, beside a copy of the same bytes.
 
 use std::time::{Duration, Instant};
 
@@ -6,12 +6,12 @@ use unspool_codec::twine::{Array, Layout};
 use unspool_codec::{Bound, Dtype};
 use unspool_cuda::{Context, DeviceMemory, Event, Stream, copy};
 use unspool_gpu_codec::twine::Twine;
-use unspool_gpu_codec::{Checkpoint, DecodeJob, EncodeJob, GpuCodec, Start};
+use unspool_gpu_codec::{DecodeJob, EncodeJob, GpuCodec, Start, StoredCheckpoint};
 
 use crate::bench::{LONG, upload};
 
 const MIB: u64 = 1 << 20;
-/// Values of a row; in space, of a side of a plane.
+/// Values per row; in three dimensions, per side of a plane.
 const WIDTH: u64 = 2048;
 const SIDE: u64 = 256;
 
@@ -19,7 +19,8 @@ struct Bench<'a> {
     context: &'a Context,
     stream: Stream,
     coder: Twine,
-    /// Fields of float32 in the plane and in space, one of float64, and room for what they become.
+    /// Two- and three-dimensional fields of float32, a field of float64, and space for their
+    /// encodings.
     narrow: DeviceMemory,
     space: DeviceMemory,
     wide: DeviceMemory,
@@ -28,8 +29,8 @@ struct Bench<'a> {
     range: f64,
 }
 
-/// A wave that has come half way through a quiet field: rings, their echoes, and a little noise
-/// where the wave has been.
+/// A wave that has come half way through a quiet field: rings, their echoes, and a little noise in
+/// the area that the wave has passed.
 fn wave(rows: u64) -> Vec<f32> {
     let mut noise = Noise(1);
     let places = (0..rows).flat_map(|y| (0..WIDTH).map(move |x| (x, y)));
@@ -38,12 +39,12 @@ fn wave(rows: u64) -> Vec<f32> {
             let (dx, dy) = (x as f32 - 900.0, y as f32 % 2048.0 - 700.0);
             let r = (dx * dx + dy * dy).sqrt();
             let echoes = 0.3 * ((dx + 2.0 * dy) * 0.05).sin();
-            noise.behind(r < 800.0, (r * 0.08).sin() / (1.0 + r * 0.01) + echoes)
+            noise.trail(r < 800.0, (r * 0.08).sin() / (1.0 + r * 0.01) + echoes)
         })
         .collect()
 }
 
-/// The same in space: planes of cubes of 256 values a side.
+/// The same wave in three dimensions: planes of cubes of 256 values a side.
 fn wave_in_space(planes: u64) -> Vec<f32> {
     let mut noise = Noise(1);
     let places =
@@ -54,7 +55,7 @@ fn wave_in_space(planes: u64) -> Vec<f32> {
             let dz = z as f32 % 256.0 - 80.0;
             let r = (dx * dx + dy * dy + dz * dz).sqrt();
             let echoes = 0.3 * ((dx + dy + 2.0 * dz) * 0.3).sin();
-            noise.behind(r < 115.0, (r * 0.5).sin() / (1.0 + r * 0.07) + echoes)
+            noise.trail(r < 115.0, (r * 0.5).sin() / (1.0 + r * 0.07) + echoes)
         })
         .collect()
 }
@@ -62,8 +63,8 @@ fn wave_in_space(planes: u64) -> Vec<f32> {
 struct Noise(u32);
 
 impl Noise {
-    /// What a wave leaves where it has been.
-    fn behind(&mut self, has_been: bool, value: f32) -> f32 {
+    /// The field at a point: quiet where the wave has not been, with noise elsewhere.
+    fn trail(&mut self, has_been: bool, value: f32) -> f32 {
         self.0 = self.0.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
         if has_been { value + (self.0 >> 8) as f32 * 1e-12 } else { 0.0 }
     }
@@ -74,7 +75,7 @@ fn range_of(field: &[f32]) -> f64 {
     f64::from(most - field.iter().fold(0f32, |least, x| least.min(*x)))
 }
 
-/// Of arrays of at least and at most so many MiB, and of codecs whose names have `name`.
+/// Measures arrays of `least` to `most` MiB with the codecs whose names contain `name`.
 pub fn run(context: &Context, (least, most): (u64, u64), name: &str) {
     let stream = Stream::new(context).unwrap();
     let field = wave(most.min(64) * MIB / 4 / WIDTH);
@@ -119,7 +120,7 @@ fn repeated(context: &Context, stream: &Stream, bytes: &[u8], len: u64) -> Devic
     memory
 }
 
-/// Sizes in MiB.
+/// The measured sizes from `least` to `most`, in MiB.
 fn sizes(least: u64, most: u64) -> impl Iterator<Item = u64> {
     [1, 8, 32, 128, 512].into_iter().filter(move |size| (least..=most).contains(size))
 }
@@ -128,7 +129,7 @@ fn repeats(mib: u64) -> u32 {
     (2048 / mib).clamp(8, 100) as u32
 }
 
-/// Device time and host time of one of many calls in a row.
+/// Device time and host time per call of many consecutive calls.
 fn measure(bench: &Bench<'_>, repeats: u32, mut call: impl FnMut()) -> (Duration, Duration) {
     for _ in 0..repeats {
         call();
@@ -212,7 +213,7 @@ impl Bench<'_> {
         let jobs = [EncodeJob { source: memory.span().address(), layout: spec.into() }];
         let room = self.room.span();
         let (start, limit) = (Start::At(room.address()), room.address() + room.len());
-        let asked = [Checkpoint { jobs: &jobs, start, limit }];
+        let asked = [StoredCheckpoint { jobs: &jobs, start, limit }];
         // SAFETY: everything lives until the end of the measurement.
         let encode = || unsafe { coder.encode(&self.stream, &asked) }.unwrap();
         let stored = encode()[0].wait(LONG).unwrap().bytes;
@@ -240,7 +241,7 @@ impl Bench<'_> {
         );
     }
 
-    /// Several checkpoints in one call, one behind the other.
+    /// Several checkpoints in one call, one after the other.
     fn batches(&self) {
         let method = Some(Bound::Absolute(1e-3 * self.range));
         for (mib, count) in [(1u64, 8u64), (1, 32), (8, 16), (32, 8)] {
@@ -253,7 +254,7 @@ impl Bench<'_> {
                 let source = self.narrow.span().address() + at;
                 EncodeJob { source, layout: narrow.into() }
             });
-            // Small ones by the kernel that takes every array, large ones by a launch each.
+            // Small arrays use the kernel for every form, large ones a launch each.
             self.batch("f32 and f64", (mib, count), |at| {
                 let is_wide = at / MIB / mib % 2 == 1;
                 let (memory, spec) =
@@ -273,9 +274,9 @@ impl Bench<'_> {
         let asked = jobs.iter().enumerate().map(|(number, jobs)| {
             let at = Start::At(room.address());
             let start = if number == 0 { at } else { Start::Next { align: 256 } };
-            Checkpoint { jobs, start, limit }
+            StoredCheckpoint { jobs, start, limit }
         });
-        let asked: Vec<Checkpoint<'_>> = asked.collect();
+        let asked: Vec<StoredCheckpoint<'_>> = asked.collect();
         // SAFETY: everything lives until the end of the measurement.
         let encode = || unsafe { self.coder.encode(&self.stream, &asked) }.unwrap();
         let results = encode().into_iter().map(|pending| pending.wait(LONG).unwrap());
@@ -302,7 +303,7 @@ impl Bench<'_> {
         );
     }
 
-    /// The same with tiles of other sizes than those that are chosen.
+    /// Measures the same with other tile sizes than the automatic ones.
     fn tiles(&self, most: u64) {
         let method = Some(Bound::Absolute(1e-3 * self.range));
         for warps in [2, 4, 8] {

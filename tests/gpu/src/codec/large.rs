@@ -1,17 +1,17 @@
-//! Large arrays, alone and several in one checkpoint, each form with the kernels of its own.
+//! Large arrays, alone and several in one checkpoint; each form has its own kernels.
 
 use unspool_codec::twine as codec;
 use unspool_codec::{Bound, Dtype};
 use unspool_cuda::{Context, DeviceMemory, Stream, copy};
 use unspool_gpu_codec::twine::Twine;
-use unspool_gpu_codec::{Checkpoint, DecodeJob, GpuCodec, Start};
+use unspool_gpu_codec::{DecodeJob, GpuCodec, Start, StoredCheckpoint};
 
 use crate::bench::{LONG, download, upload};
 use crate::check::{GUARD, job_of};
 use crate::fields::{Dice, Region, array, label};
 
-/// Arrays that are large enough for kernels of their own, one thread for each, so that all are
-/// compiled at once.
+/// Checks arrays that are large enough for their own kernels, with one thread for each, so that the
+/// kernels are compiled in parallel.
 pub fn run(context: &Context) {
     let methods = [None, Some(Bound::Range(1e-4))];
     let shapes = [vec![300_000], vec![600, 530], vec![3, 20, 70, 90]];
@@ -26,7 +26,7 @@ pub fn run(context: &Context) {
     let (range, exact) = (Some(Bound::Range(1e-4)), None);
     let dice = &mut Dice(8);
     let mut make = |dtype, shape: &[u64], method| array(dice, dtype, shape.to_vec(), method);
-    // More tiles than find room at a time.
+    // More tiles than run at a time.
     let same: Vec<Region> = (0..24).map(|_| make(Dtype::Float32, &[500_000], range)).collect();
     check_together(context, &same);
     let mut mixed = vec![
@@ -62,7 +62,8 @@ fn check_together(context: &Context, regions: &[Region]) {
     let (start, limit) = (Start::At(begin), begin + room.span().len());
     for _ in 0..3 {
         // SAFETY: everything lives until the results are there.
-        let pending = unsafe { coder.encode(&stream, &[Checkpoint { jobs: &jobs, start, limit }]) };
+        let pending =
+            unsafe { coder.encode(&stream, &[StoredCheckpoint { jobs: &jobs, start, limit }]) };
         let result = pending.unwrap()[0].wait(LONG).unwrap();
         assert_eq!(result.bytes, expected.len() as u64, "{what:?}");
         assert!(download(&stream, &room) == expected, "{what:?}");

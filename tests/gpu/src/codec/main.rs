@@ -1,9 +1,9 @@
-//! Twine on a GPU: checks against the codec of the processor, and figures beside a plain copy.
+//! Twine on a GPU: checks against the codec of the processor, and measurements beside a plain copy.
 //!
 //! `cargo run --release --bin gpu_codec -- check [ROUNDS] | figures [MIB
 //! [NAME [LEAST]]] | sanitize`. `sanitize` is a small check for compute-sanitizer; it and `check`
-//! print the seed of what fails. Figures are those of arrays of LEAST to MIB mebibytes, and of
-//! codecs whose names have NAME in them.
+//! print the seed of a failure. `figures` measures arrays of LEAST to MIB mebibytes, with the
+//! codecs whose names contain NAME.
 
 #![allow(clippy::print_stdout, clippy::unwrap_used, missing_docs)]
 
@@ -34,8 +34,8 @@ fn main() {
         }
         Some("sanitize") => {
             check::run(&context, 0..number.unwrap_or(3), &[0]);
-            // compute-sanitizer 13.0 looks after the driver when the process exits; a third of the
-            // runs under memcheck that ended at once died in there, with none of our threads left.
+            // compute-sanitizer 13.0 examines the driver when the process exits; a third of the
+            // runs under memcheck that exited at once crashed in it, with none of our threads left.
             drop(context);
             std::thread::sleep(std::time::Duration::from_secs(1));
         }

@@ -1,4 +1,4 @@
-//! What every part needs: a stream, the coders, and memory.
+//! Shared resources of all parts: a stream, the coders, and memory.
 
 use std::time::{Duration, Instant};
 
@@ -40,8 +40,8 @@ impl Bench {
         bytes
     }
 
-    /// Device time and host time of one of `rounds` runs that are enqueued back to back; the
-    /// smallest of five such series.
+    /// Device time and host time per run of `rounds` runs enqueued back to back; the smallest of
+    /// five such series.
     pub fn time(&self, rounds: u32, run: impl Fn()) -> (Duration, Duration) {
         run();
         self.stream.sync(LONG).unwrap();

@@ -2,7 +2,7 @@
 
 use unspool_codec::Dtype;
 
-/// Random numbers from a seed (SplitMix64).
+/// A random number generator (SplitMix64).
 pub struct Dice(pub u64);
 
 impl Dice {
@@ -18,13 +18,13 @@ impl Dice {
         self.next() % end
     }
 
-    /// From 0 to 1.
+    /// A number from 0 to 1.
     pub fn unit(&mut self) -> f64 {
         (self.next() >> 11) as f64 / (1u64 << 53) as f64
     }
 }
 
-/// The kinds of values that [`value`] makes.
+/// Number of kinds of values of [`value`].
 pub const KINDS: u64 = 7;
 
 /// Value number `i` of a field of some kind.
@@ -33,7 +33,7 @@ fn value(dice: &mut Dice, kind: u64, i: u64) -> f64 {
     match kind {
         0 => noise,
         1 => (x * 0.031).sin() * (x * 0.0017).cos() * 1e3,
-        // Over many magnitudes, down to those whose scale overflows in libzfp.
+        // Values of many magnitudes, including those whose scale overflows in libzfp.
         2 => noise * (dice.unit() * 170.0 - 85.0).exp(),
         3 if dice.below(9) == 0 => noise,
         4 => noise * 3e38,
@@ -55,7 +55,7 @@ pub fn field(dice: &mut Dice, dtype: &Dtype, kind: u64, count: u64) -> Vec<u8> {
     (0..count).flat_map(bytes).collect()
 }
 
-/// A wave that has not reached most of the array: `share` of it is not 0. For figures.
+/// A wave that has reached only `share` of the array; the rest is 0. For measurements.
 pub fn wave(bytes: u64, share: f64) -> Vec<u8> {
     let count = bytes / 4;
     let end = (count as f64 * share) as u64;

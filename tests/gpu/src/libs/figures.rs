@@ -1,11 +1,11 @@
-//! How long it takes: device time and the time of the call, beside a copy within the device.
+//! Speed: device time and the time of the call, beside a copy within the device.
 
 use std::time::Duration;
 
 use unspool_codec::{Dtype, NvComp};
 use unspool_cuda::{DeviceMemory, copy};
 use unspool_gpu_codec::{
-    Checkpoint, DecodeJob, EncodeJob, GpuCodec, NvCompLayout, Start, ZfpLayout,
+    DecodeJob, EncodeJob, GpuCodec, NvCompLayout, Start, StoredCheckpoint, ZfpLayout,
 };
 
 use crate::bench::{Bench, LONG, MIB};
@@ -14,7 +14,7 @@ use crate::nvcomp::LOSSLESS;
 
 const SIZES: [u64; 5] = [1, 8, 32, 128, 512];
 
-/// The share of the wave's values that are not 0, as where nvCOMP was measured before.
+/// The share of the wave's values that are not 0, as in earlier measurements of nvCOMP.
 const SHARE: f64 = 0.125;
 
 pub fn run(bench: &Bench, with_nvcomp: bool) {
@@ -34,7 +34,7 @@ pub fn run(bench: &Bench, with_nvcomp: bool) {
     }
 }
 
-/// An array, room for what is made of it, and where it comes back.
+/// An array, space for its encoding, and space for the decoded array.
 struct Arena {
     mib: u64,
     rounds: u32,
@@ -89,7 +89,7 @@ impl Arena {
             [EncodeJob { source: self.source.span().address(), layout: layout.clone().into() }];
         let begin = self.room.span().address();
         let limit = begin + self.room.span().len();
-        let asked = [Checkpoint { jobs: &jobs, start: Start::At(begin), limit }];
+        let asked = [StoredCheckpoint { jobs: &jobs, start: Start::At(begin), limit }];
         let encode = bench.time(self.rounds, || {
             // SAFETY: the memory lives until the stream was waited for, here and below.
             drop(unsafe { bench.zfp.encode(&bench.stream, &asked) }.unwrap());
@@ -113,7 +113,7 @@ impl Arena {
             [EncodeJob { source: self.source.span().address(), layout: layout.clone().into() }];
         let begin = self.room.span().address();
         let limit = begin + self.room.span().len();
-        let asked = [Checkpoint { jobs: &jobs, start: Start::At(begin), limit }];
+        let asked = [StoredCheckpoint { jobs: &jobs, start: Start::At(begin), limit }];
         // SAFETY: as above.
         let encode = || unsafe { bench.nvcomp.encode(&bench.stream, &asked) }.unwrap();
         let result = encode()[0].wait(LONG).unwrap();

@@ -1,9 +1,9 @@
-//! zfp and nvCOMP on a machine with a GPU: checks against the codec of the processor, and figures
-//! beside a copy within the device.
+//! zfp and nvCOMP on a machine with a GPU: checks against the codec of the processor, and
+//! measurements beside a copy within the device.
 //!
-//! `cargo run --release --bin gpu_libs [part]`, where the part is one of
-//! check and figures; without one, both. nvCOMP is looked for in the folders of `PYTHONPATH`, and
-//! as everywhere by `UNSPOOL_NVCOMP`; without it its parts are left out.
+//! `cargo run --release --bin gpu_libs [part]`, where the part is one of check and figures; without
+//! one, both. nvCOMP is searched for in the folders of `PYTHONPATH`, and with `UNSPOOL_NVCOMP`;
+//! without it its parts are skipped.
 
 #![allow(clippy::print_stdout, clippy::unwrap_used, missing_docs)]
 

@@ -1,9 +1,9 @@
-//! nvCOMP: arrays come back, bounds hold, and damage is found before the library sees it.
+//! nvCOMP: arrays are restored, bounds hold, and damage is found before the library sees it.
 
 use unspool_codec::{Dtype, NvComp};
 use unspool_cuda::{DeviceErrorKind, DeviceMemory};
 use unspool_gpu_codec::{
-    Checkpoint, CheckpointResult, DecodeJob, EncodeJob, GpuCodec, NvCompLayout, Start,
+    CheckpointResult, DecodeJob, EncodeJob, GpuCodec, NvCompLayout, Start, StoredCheckpoint,
 };
 
 use crate::bench::{Bench, LONG};
@@ -45,7 +45,7 @@ impl Case {
         let job =
             EncodeJob { source: source.span().address() + skip, layout: layout.clone().into() };
         let (start, limit) = (Start::At(begin), begin + layout.most());
-        let asked = [Checkpoint { jobs: &[job], start, limit }];
+        let asked = [StoredCheckpoint { jobs: &[job], start, limit }];
         // SAFETY: all memory lives until the result was waited for, here and below.
         let pending = unsafe { bench.nvcomp.encode(&bench.stream, &asked) }.unwrap();
         let result = pending[0].wait(LONG).unwrap();
@@ -68,7 +68,7 @@ impl Case {
     }
 }
 
-/// One random array; the share of its bytes that is kept.
+/// Checks one random array; returns the compressed share of its bytes.
 fn round(bench: &Bench, codec: NvComp, case: u64) -> f64 {
     let mut dice = Dice(case + 1);
     let dtypes = [Dtype::Float32, Dtype::Float64, Dtype::Float16, Dtype::UInt8, Dtype::Complex64];

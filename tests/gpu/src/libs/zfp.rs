@@ -2,7 +2,7 @@
 
 use unspool_codec::{Achieved, Dtype, Zfp, zfp};
 use unspool_gpu_codec::{
-    Checkpoint, DecodeJob, EncodeErrorKind, EncodeJob, GpuCodec, Start, ZfpLayout,
+    DecodeJob, EncodeErrorKind, EncodeJob, GpuCodec, Start, StoredCheckpoint, ZfpLayout,
 };
 
 use crate::bench::{Bench, LONG, MIB};
@@ -57,7 +57,7 @@ impl Field {
     }
 
     fn check(&self, bench: &Bench, dice: &mut Dice, case: u64) {
-        // Arrays may begin at any value of theirs.
+        // Arrays may begin at any multiple of the value size.
         let skip = dice.below(3) * self.dtype.itemsize();
         let len = self.bytes.len() as u64;
         let source = bench.memory(len + skip);
@@ -67,7 +67,7 @@ impl Field {
         let layout = self.layout.clone().into();
         let job = EncodeJob { source: source.span().address() + skip, layout };
         let (start, limit) = (Start::At(begin), begin + self.layout.stored());
-        let asked = [Checkpoint { jobs: &[job], start, limit }];
+        let asked = [StoredCheckpoint { jobs: &[job], start, limit }];
         // SAFETY: all memory lives until the result was waited for, here and below.
         let pending = unsafe { bench.zfp.encode(&bench.stream, &asked) }.unwrap();
         let result = pending[0].wait(LONG).unwrap();
@@ -107,7 +107,7 @@ fn refuses_what_is_not_finite(bench: &Bench) {
         let job = EncodeJob { source: source.span().address(), layout: layout.clone().into() };
         let begin = room.span().address();
         let (start, limit) = (Start::At(begin), begin + MIB);
-        let asked = [Checkpoint { jobs: &[job], start, limit }];
+        let asked = [StoredCheckpoint { jobs: &[job], start, limit }];
         // SAFETY: as above.
         let pending = unsafe { bench.zfp.encode(&bench.stream, &asked) };
         let error = pending.unwrap()[0].wait(LONG).unwrap_err();

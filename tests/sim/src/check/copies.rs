@@ -1,50 +1,51 @@
-//! The books of one checkpoint: where its bytes are, and who uses them.
+//! The expected state of one checkpoint: the places of its bytes, and their users.
 
 use unspool_core::{CheckpointId, Failure, MAX_TIERS, Size, TierConfig, TierId, Version};
 
-/// How far a checkpoint has come.
+/// The stage of a checkpoint.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Stage {
-    /// Granted; the application has not reported yet.
+    /// Granted; the application has not reported it yet.
     Saving,
-    /// The application is done with the save, which was not reported yet: calls wait for that.
-    Handed,
+    /// In flight: the application is done with the save, and its report is pending. Calls wait for
+    /// it.
+    InFlight,
     /// Saved: it must be restorable.
     Live,
-    /// Discarded or never saved: its copies go away.
+    /// Discarded or never saved: its copies will be removed.
     Gone,
 }
 
-/// The room that one checkpoint has in one tier.
+/// The space of one checkpoint in one tier.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Holding {
-    /// First byte in an arena.
+    /// Offset in an arena.
     pub offset: u64,
-    /// Bytes with alignment and, in a store, the head.
+    /// Size in bytes with alignment and, in a store, the head.
     pub size: u64,
-    /// All the bytes are there.
+    /// All bytes are present.
     pub ready: bool,
     /// The application or a transfer is writing the bytes.
     pub filling: bool,
     /// Unfinished reads by the application.
     pub readers: u32,
-    /// Unfinished transfers that read.
+    /// Unfinished transfers that read it.
     pub sources: u32,
-    /// A deletion is under way.
+    /// A deletion is in flight.
     pub deleting: bool,
-    /// A transfer has found the bytes damaged or missing.
+    /// A transfer found the bytes damaged or missing.
     pub bad: bool,
 }
 
 impl Holding {
-    /// Room for `size` bytes that are about to be written.
+    /// Space for `size` bytes that are about to be written.
     #[must_use]
     pub fn filling(offset: u64, size: u64) -> Holding {
         let (ready, filling, deleting, bad) = (false, true, false, false);
         Holding { offset, size, ready, filling, readers: 0, sources: 0, deleting, bad }
     }
 
-    /// Whether an unfinished operation names this room.
+    /// Whether an unfinished operation uses the space.
     #[must_use]
     pub fn is_used(&self) -> bool {
         self.filling || self.readers > 0 || self.sources > 0 || self.deleting
@@ -57,33 +58,33 @@ impl Holding {
     }
 }
 
-/// The books of one checkpoint.
+/// The expected state of one checkpoint.
 #[derive(Clone, Debug)]
 pub struct Books {
     /// Its id.
     pub id: CheckpointId,
-    /// Its name.
+    /// Its version.
     pub version: Version,
-    /// Its payload; while it is being saved, what was asked for.
+    /// Size of its payload; while it is being saved, the requested size.
     pub bytes: u64,
-    /// Granted and not reported: what was said of `bytes`.
+    /// Present from grant to report: whether `bytes` is exact or a maximum.
     pub saving: Option<Size>,
     /// How far it has come.
     pub stage: Stage,
-    /// Its room in each tier.
+    /// Its space in each tier.
     pub holdings: [Option<Holding>; MAX_TIERS],
-    /// The last failure that cost it a copy.
+    /// The last failure that destroyed a copy of it.
     pub harm: Option<Failure>,
 }
 
 impl Books {
-    /// A checkpoint without any room.
+    /// A checkpoint without a copy.
     #[must_use]
     pub fn new(id: CheckpointId, version: Version, bytes: u64, stage: Stage) -> Books {
         Books { id, version, bytes, saving: None, stage, holdings: [None; MAX_TIERS], harm: None }
     }
 
-    /// Its room in `tier`.
+    /// Its space in `tier`.
     #[must_use]
     pub fn at(&self, tier: TierId) -> Option<&Holding> {
         self.holdings.get(usize::from(tier.0))?.as_ref()
@@ -103,7 +104,7 @@ impl Books {
     }
 }
 
-/// Bytes that a payload takes in a tier: aligned, and in a store with a unit for its head.
+/// Size of a payload in a tier: aligned, and in a store with a unit for the head.
 #[must_use]
 pub fn size_in(tier: &TierConfig, bytes: u64) -> u64 {
     let aligned = bytes.checked_next_multiple_of(tier.alignment).unwrap_or(u64::MAX);

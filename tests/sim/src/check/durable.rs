@@ -1,37 +1,37 @@
-//! What was promised to survive a crash.
+//! The promises of durability: checkpoints that must survive a crash.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use unspool_core::{CheckpointId, Version};
 
-/// The promises, and what excuses from them.
+/// Promised checkpoints, and those that are excused.
 #[derive(Clone, Debug, Default)]
 pub struct Promises {
     durable: BTreeMap<Version, CheckpointId>,
-    /// Checkpoints of which the medium has damaged or lost a frame.
+    /// Checkpoints with a frame that the medium damaged or lost.
     hurt: BTreeSet<CheckpointId>,
 }
 
 impl Promises {
-    /// The application was told that this checkpoint is durable.
+    /// Records that this checkpoint was reported durable.
     pub fn promise(&mut self, version: Version, id: CheckpointId) {
         if !self.hurt.contains(&id) {
             self.durable.insert(version, id);
         }
     }
 
-    /// The checkpoint was discarded: it need not survive any more.
+    /// Ends the promise for a version that was discarded.
     pub fn release(&mut self, version: Version) {
         self.durable.remove(&version);
     }
 
-    /// A fault of the medium has hurt a frame of this checkpoint.
+    /// Excuses a checkpoint, because a fault of the medium damaged a frame of it.
     pub fn excuse(&mut self, id: CheckpointId) {
         self.hurt.insert(id);
         self.durable.retain(|_, promised| *promised != id);
     }
 
-    /// Everything that must have survived.
+    /// All checkpoints that must have survived.
     pub fn all(&self) -> impl Iterator<Item = (Version, CheckpointId)> + '_ {
         self.durable.iter().map(|(version, id)| (*version, *id))
     }

@@ -1,5 +1,5 @@
-//! What must always hold. The checkers keep books of their own, from events and commands alone;
-//! they ask the core for nothing that they judge it by.
+//! The invariants of a run. The checkers derive their own state from events and commands alone;
+//! they never query the core for what they check it against.
 
 pub mod copies;
 pub mod durable;
@@ -21,11 +21,11 @@ pub enum Rule {
     Capacity,
     /// No two copies share a byte.
     Overlap,
-    /// Nothing is freed or overwritten while an unfinished operation names it.
+    /// Nothing is freed or overwritten while an unfinished operation uses it.
     InUse,
-    /// No access is unordered with one that it depends on.
+    /// Every access is ordered after the accesses that it depends on.
     Order,
-    /// Every accepted checkpoint is restorable or reported lost; commands name what exists.
+    /// Every accepted checkpoint is restorable or reported lost; commands name existing objects.
     Known,
     /// A call is only refused for a reason that is true.
     Refusal,
@@ -33,13 +33,13 @@ pub enum Rule {
     Answer,
     /// Every transfer is reported exactly once, and within the limits of its link.
     Transfer,
-    /// A flush is done when it is done, and what was acknowledged as durable survives a crash.
+    /// A flush is reported only when it is done, and durable checkpoints survive a crash.
     Durable,
     /// No call waits while nothing moves.
     Stuck,
-    /// When nothing fails any more, everything comes to rest.
+    /// After the faults stop, all activity ends.
     Rest,
-    /// The core agrees with the books of the checkers.
+    /// The state of the core agrees with the ledger of the checkers.
     Books,
     /// The core breaks no assertion of its own.
     Assertion,
@@ -48,9 +48,9 @@ pub enum Rule {
 /// A broken rule.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Violation {
-    /// Which rule.
+    /// The rule.
     pub rule: Rule,
-    /// What happened, for people.
+    /// Description of the violation.
     pub what: String,
 }
 
@@ -68,7 +68,7 @@ impl fmt::Display for Violation {
     }
 }
 
-/// Fails with a violation of `rule` unless `holds`.
+/// Returns a violation of `rule` unless `holds`.
 pub fn ensure(holds: bool, rule: Rule, what: impl FnOnce() -> String) -> Result<(), Violation> {
     if holds { Ok(()) } else { Err(Violation::new(rule, what())) }
 }

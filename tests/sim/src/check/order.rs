@@ -1,8 +1,8 @@
-//! The order checker of the core, and the text of what it was told when somebody asks for that.
+//! The order checker of the core, with an optional record of its input as text.
 
 use unspool_verify::{Checker, Op, Violation, write_header, write_op};
 
-/// Sees every wait, access and recording of one life.
+/// Checks every wait, access and recording of one life.
 #[derive(Clone, Debug, Default)]
 pub struct OrderCheck {
     checker: Checker,
@@ -10,14 +10,14 @@ pub struct OrderCheck {
 }
 
 impl OrderCheck {
-    /// From now on what is seen is also written down.
+    /// Also records the operations as text from now on.
     pub fn keep_text(&mut self) {
         let mut text = String::new();
         write_header(&mut text).expect("a string takes everything");
         self.text = Some(text);
     }
 
-    /// The machine has restarted: nothing that was before orders anything.
+    /// Forgets everything, because the machine has restarted.
     pub fn restart(&mut self) {
         let keeps = self.text.is_some();
         *self = OrderCheck::default();
@@ -26,15 +26,15 @@ impl OrderCheck {
         }
     }
 
-    /// What was seen in this life, if it was written down.
+    /// The operations of this life as text, if they were recorded.
     pub fn take_text(&mut self) -> Option<String> {
         self.text.take()
     }
 
-    /// Sees the next operation.
+    /// Checks the next operation.
     ///
     /// # Errors
-    /// When it is not ordered with what it depends on.
+    /// When an access is not ordered after one that it depends on.
     pub fn see(&mut self, op: &Op<&str>) -> Result<(), Violation> {
         if let Some(text) = &mut self.text {
             write_op(text, op).expect("a string takes everything");
@@ -59,6 +59,6 @@ mod tests {
         order.restart();
         assert!(order.see(&Op::Record { event: 1, on: Agent::Host }).is_ok());
         let verdict = check_text(&order.take_text().unwrap()).unwrap();
-        assert_eq!(verdict.figures.ops, 1);
+        assert_eq!(verdict.counted.ops, 1);
     }
 }

@@ -1,4 +1,4 @@
-//! Is a refusal justified? Judged by the books as they were before the step that refused.
+//! Checks that a refusal is justified, by the ledger as it was before the step that refused.
 
 use unspool_core::{Failure, Refusal, Version};
 
@@ -7,10 +7,10 @@ use super::ledger::Ledger;
 use super::requests::{Call, Requests};
 use super::{Rule, Violation, ensure, room};
 
-/// What a refusal is judged by.
+/// The state that a refusal is checked against.
 #[derive(Clone, Copy, Debug)]
 pub struct Court<'a> {
-    /// The books.
+    /// The ledger.
     pub ledger: &'a Ledger,
     /// The calls; the refused one has been answered.
     pub requests: &'a Requests,
@@ -19,7 +19,7 @@ pub struct Court<'a> {
 }
 
 impl Court<'_> {
-    /// Judges a refusal of `call`.
+    /// Checks a refusal of `call`.
     pub fn judge(&self, call: Call, refusal: Refusal) -> Result<(), Violation> {
         let just = match call {
             Call::Save { version, bytes, .. } => self.save(version, bytes, refusal),
@@ -40,7 +40,7 @@ impl Court<'_> {
             Refusal::Full { failure, .. } => {
                 let fits = tiers.iter().any(|tier| can_hold(tier, bytes));
                 let room = room::for_save(self.ledger, bytes);
-                let pending = self.ledger.handed_over().next().is_some();
+                let pending = self.ledger.in_flight().next().is_some();
                 fits && !pending && (self.failures || (failure.is_none() && room.is_none()))
             }
             _ => false,
@@ -72,7 +72,7 @@ impl Court<'_> {
         let Some(books) = self.ledger.named(version) else { return false };
         let below = self.ledger.tiers().iter().any(|t| t.kind == tier);
         let full = failure == Failure::NoSpace && self.is_any_stopped();
-        let pending = self.ledger.handed_over().next().is_some();
+        let pending = self.ledger.in_flight().next().is_some();
         self.is_unflushed(books) && below && !pending && (self.failures || full)
     }
 
@@ -81,8 +81,9 @@ impl Court<'_> {
         bottom.is_some_and(|tier| !books.holdings[tier].is_some_and(|held| held.is_good()))
     }
 
-    /// Without any failure of the machine, only a tier without room stops a flush. It is enough
-    /// that one checkpoint cannot go on: flushes need not overtake each other.
+    /// Whether a flush of any checkpoint is stopped. Without any failure of the machine, only a
+    /// tier without space stops it. One checkpoint is enough, because flushes need not overtake
+    /// each other.
     fn is_any_stopped(&self) -> bool {
         let mut waiting = self.ledger.live().filter(|books| self.is_unflushed(books));
         waiting.any(|books| {

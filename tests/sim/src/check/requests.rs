@@ -1,4 +1,4 @@
-//! Calls: each is answered once, unless it was withdrawn before.
+//! Calls: each is answered once, unless it was withdrawn.
 
 use std::collections::BTreeMap;
 
@@ -6,36 +6,36 @@ use unspool_core::{CheckpointId, RequestId, Size, TierId, Version};
 
 use super::{Rule, Violation};
 
-/// What was asked for.
+/// A call of the application.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Call {
-    /// Room for so many bytes.
+    /// Space for a new checkpoint.
     Save {
-        /// The name of the checkpoint.
+        /// The version of the checkpoint.
         version: Version,
-        /// Its payload.
+        /// Size of its payload.
         bytes: u64,
-        /// Whether it has so many bytes, or at most so many.
+        /// Whether `bytes` is exact or a maximum.
         size: Size,
     },
     /// The bytes of a version.
     Restore {
-        /// The name of the checkpoint.
+        /// The version of the checkpoint.
         version: Version,
     },
-    /// That every checkpoint before this id is in its last tier.
+    /// All checkpoints before an id in their last tier.
     Flush {
-        /// The id above those of all checkpoints at the time of the call.
+        /// The smallest id that was not in use at the time of the call.
         before: CheckpointId,
     },
 }
 
-/// How far a call has come.
+/// The state of a call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Progress {
     /// It waits for its answer.
     Waiting,
-    /// A save or restore works on a checkpoint in a tier.
+    /// A save or restore uses a checkpoint in a tier.
     Open(CheckpointId, TierId),
     /// It is over.
     Over,
@@ -48,13 +48,13 @@ pub struct Requests {
 }
 
 impl Requests {
-    /// A call is made.
+    /// Enters a new call.
     pub fn open(&mut self, request: RequestId, call: Call) {
         let old = self.calls.insert(request, (call, Progress::Waiting));
         assert!(old.is_none(), "the executor numbers its calls");
     }
 
-    /// A call is answered; it must be waiting.
+    /// Enters an answer; the call must be waiting.
     pub fn answer(&mut self, request: RequestId, next: Progress) -> Result<Call, Violation> {
         match self.calls.get_mut(&request) {
             Some((call, progress @ Progress::Waiting)) => {
@@ -68,14 +68,14 @@ impl Requests {
         }
     }
 
-    /// A call is withdrawn: it is over if it was waiting.
+    /// Enters a withdrawal: the call is over if it was waiting.
     pub fn withdraw(&mut self, request: RequestId) {
         if let Some((_, progress @ Progress::Waiting)) = self.calls.get_mut(&request) {
             *progress = Progress::Over;
         }
     }
 
-    /// A granted save or served restore reports back: what it worked on.
+    /// Ends a granted save or served restore, and returns what it used.
     pub fn close(&mut self, request: RequestId) -> Option<(CheckpointId, TierId)> {
         match self.calls.get_mut(&request) {
             Some((_, progress @ Progress::Open(..))) => {
@@ -87,7 +87,7 @@ impl Requests {
         }
     }
 
-    /// The checkpoint that a granted or served call works on.
+    /// The checkpoint that a granted or served call uses.
     #[must_use]
     pub fn works_on(&self, request: RequestId) -> Option<CheckpointId> {
         match self.calls.get(&request) {
@@ -102,12 +102,12 @@ impl Requests {
         waiting.map(|(request, (call, _))| (*request, *call))
     }
 
-    /// Calls that were granted or served and have not reported back.
+    /// Whether a granted or served call has not ended.
     pub fn is_any_open(&self) -> bool {
         self.calls.values().any(|(_, progress)| matches!(progress, Progress::Open(..)))
     }
 
-    /// Whether a save of `version` waits for room.
+    /// Whether a save of `version` waits for space.
     #[must_use]
     pub fn is_saving(&self, version: Version) -> bool {
         self.waiting().any(|(_, c)| matches!(c, Call::Save { version: v, .. } if v == version))

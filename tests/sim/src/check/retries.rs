@@ -1,4 +1,4 @@
-//! Failures that may pass: how often and how soon a transfer is tried again.
+//! Temporary failures: how often and how soon a transfer is tried again.
 
 use std::collections::BTreeMap;
 
@@ -6,10 +6,10 @@ use unspool_core::{CheckpointId, Config, Nanos};
 
 use super::{Rule, Violation, ensure};
 
-/// Transfers of one checkpoint that may be in flight, and fail, at the same time.
+/// Maximum number of transfers of one checkpoint that are in flight, and may fail, at once.
 const AT_ONCE: u32 = 4;
 
-/// The failures in a row of each checkpoint.
+/// The consecutive failures of each checkpoint.
 #[derive(Clone, Debug)]
 pub struct Retries {
     delay: Nanos,
@@ -19,27 +19,27 @@ pub struct Retries {
 
 #[derive(Clone, Copy, Debug)]
 struct Row {
-    /// Since the last success.
+    /// Failures since the last success.
     in_row: u32,
-    /// Since the last success, or since somebody asked.
+    /// Failures since the last success or the last request.
     failures: u32,
     not_before: Nanos,
 }
 
 impl Retries {
-    /// Nothing has failed.
+    /// A state without failures.
     #[must_use]
     pub fn new(config: &Config) -> Retries {
         Retries { delay: config.retry_delay, most: config.max_retries, failed: BTreeMap::new() }
     }
 
-    /// A transfer of this checkpoint failed, and may succeed another time. True when it must be
-    /// tried again without being asked.
+    /// Enters a temporary failure of a transfer of this checkpoint. Returns whether the core must
+    /// try again without a request.
     pub fn failed(&mut self, id: CheckpointId, now: Nanos) -> Result<bool, Violation> {
         let none = Row { in_row: 0, failures: 0, not_before: Nanos(0) };
         let row = self.failed.entry(id).or_insert(none);
         (row.in_row, row.failures) = (row.in_row + 1, row.failures + 1);
-        // What was given up may be asked for at any time.
+        // After the last retry, a request may start a transfer at any time.
         row.not_before = if row.in_row <= self.most { now.plus(self.delay) } else { now };
         let (in_row, failures, most) = (row.in_row, row.failures, self.most);
         let what = || format!("{id:?} fails {failures} times in a row, {most} retries are allowed");
@@ -47,17 +47,17 @@ impl Retries {
         Ok(in_row <= most)
     }
 
-    /// A transfer of this checkpoint succeeded.
+    /// Enters a successful transfer of this checkpoint.
     pub fn succeeded(&mut self, id: CheckpointId) {
         self.failed.remove(&id);
     }
 
-    /// A call needs what was given up: everything may be tried as often again.
+    /// Resets the retries, because a call needs a checkpoint whose retries are exhausted.
     pub fn asked_again(&mut self) {
         self.failed.values_mut().for_each(|row| row.failures = 0);
     }
 
-    /// A transfer of this checkpoint starts: not before its time.
+    /// Checks that a transfer of this checkpoint does not start too early.
     pub fn started(&self, id: CheckpointId, now: Nanos) -> Result<(), Violation> {
         let not_before = self.failed.get(&id).map_or(Nanos(0), |row| row.not_before);
         ensure(now >= not_before, Rule::Transfer, || {

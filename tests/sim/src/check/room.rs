@@ -1,11 +1,11 @@
-//! Is there room in a tier? A search that is kind to the core: it finds only room that the core
-//! can certainly make by dropping copies that exist elsewhere, or by moving a copy one tier down.
+//! A conservative search for space in a tier: it finds only space that the core can certainly free
+//! by dropping copies that exist elsewhere, or by moving a copy one tier down.
 
 use super::copies::{Books, Holding, Stage, can_hold, size_in};
 use super::ledger::Ledger;
 
-/// A tier in which room for a save of `bytes` bytes can certainly be made, if there is any: at the
-/// latest when the restores have ended that are being read.
+/// A tier in which space for a save of `bytes` bytes can certainly be freed, at the latest when the
+/// current restores have ended.
 #[must_use]
 pub fn for_save(ledger: &Ledger, bytes: u64) -> Option<usize> {
     (0..ledger.tiers().len()).find(|tier| {
@@ -18,18 +18,18 @@ pub fn for_save(ledger: &Ledger, bytes: u64) -> Option<usize> {
     })
 }
 
-/// Whether room for a flush of `bytes` bytes into `tier` can certainly be made.
+/// Whether space for a flush of `bytes` bytes into `tier` can certainly be freed.
 #[must_use]
 pub fn for_flush(ledger: &Ledger, tier: usize, bytes: u64) -> bool {
     fits(ledger, tier, bytes, |books, held| !held.is_used() && is_deeper(books, tier))
 }
 
-/// Whether a slower tier holds the bytes too: only then the life cycle lets a copy go.
+/// Whether a slower tier has the bytes too: only then may the core evict the copy.
 fn is_deeper(books: &Books, tier: usize) -> bool {
     books.holdings.iter().skip(tier + 1).flatten().any(Holding::is_good)
 }
 
-/// Whether `bytes` bytes fit into `tier` when every copy has gone that may go.
+/// Whether `bytes` bytes fit into `tier` once every evictable copy is gone.
 fn fits(
     ledger: &Ledger,
     tier: usize,
@@ -51,7 +51,7 @@ fn fits(
     }
 }
 
-/// Whether this copy is the only one in its tier and can go to the next slower one as it is.
+/// Whether this copy is alone in its tier and fits into the next slower one.
 fn sinks(ledger: &Ledger, books: &Books, tier: usize) -> bool {
     let others = ledger.all().filter(|b| b.holdings[tier].is_some_and(|h| h.size > 0)).count();
     let next =

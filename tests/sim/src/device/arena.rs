@@ -1,11 +1,11 @@
-//! Memory: bytes that are poison until somebody fills them, and again when they are freed.
+//! Memory of an arena: poisoned before it is filled and after it is freed.
 
 use unspool_core::CheckpointId;
 
 use crate::content::{POISON, difference, payload};
 
-/// The memory of an arena tier. Without content (for studies of gigabytes) nothing is kept and
-/// every read finds what it expects.
+/// The memory of an arena tier. Without content (for studies of gigabytes) nothing is stored and
+/// every read succeeds.
 #[derive(Clone, Debug)]
 pub struct Memory {
     bytes: Option<Vec<u8>>,
@@ -27,7 +27,7 @@ impl Memory {
         }
     }
 
-    /// Fills the place of a checkpoint with `share` of its payload, the rest stays as it is.
+    /// Fills the place of a checkpoint with the first `share` of its payload.
     pub fn fill(&mut self, id: CheckpointId, offset: u64, bytes: u64, share: f64) {
         let Some(memory) = &mut self.bytes else { return };
         let payload = payload(self.seed, id, bytes);
@@ -35,7 +35,7 @@ impl Memory {
         memory[range(offset, bytes)][..filled].copy_from_slice(&payload[..filled]);
     }
 
-    /// Copies `content`, which a store gave, to `offset`.
+    /// Writes `content` from a store to `offset`.
     pub fn write(&mut self, offset: u64, content: &[u8]) {
         if let Some(memory) = &mut self.bytes {
             memory[range(offset, content.len() as u64)].copy_from_slice(content);
@@ -48,7 +48,7 @@ impl Memory {
         self.bytes.as_ref().map_or(&[], |memory| &memory[range(offset, bytes)])
     }
 
-    /// How the bytes at `offset` differ from the payload of `id`, if they do.
+    /// Describes how the bytes at `offset` differ from the payload of `id`, if they do.
     #[must_use]
     pub fn difference(&self, id: CheckpointId, offset: u64, bytes: u64) -> Option<String> {
         let memory = self.bytes.as_ref()?;
@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn unfilled_half_filled_and_freed_memory_is_told_from_filled_memory() {
+    fn unfilled_half_filled_and_freed_memory_is_distinguished_from_filled_memory() {
         let id = CheckpointId(3);
         let mut memory = Memory::new(256, 1, true);
         assert!(memory.difference(id, 64, 100).is_some());

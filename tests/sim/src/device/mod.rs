@@ -1,6 +1,6 @@
 //! The machine: streams, memory and stores.
 
 pub mod arena;
-pub mod marks;
+pub mod fences;
 pub mod store;
 pub mod streams;

@@ -1,5 +1,5 @@
-//! Stores: a disk, which loses or tears what was not synced when the machine crashes, and an
-//! object store, whose objects are there completely and for ever, or not at all.
+//! Stores: a disk, which loses or tears unsynced frames in a crash, and an object store, in which
+//! an object is completely and permanently present, or not at all.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use unspool_core::{CheckpointId, Failure, TierKind};
 
 use crate::random::Random;
 
-/// The piece in which a disk writes: it is there or it is not.
+/// The unit of writes to a disk: it is written completely or not at all.
 const SECTOR: usize = 512;
 
 #[derive(Clone, Debug)]
@@ -16,14 +16,14 @@ struct File {
     synced: bool,
 }
 
-/// A place of frames.
+/// A store of frames.
 #[derive(Clone, Debug)]
 pub struct Store {
     kind: TierKind,
     frames: BTreeMap<CheckpointId, File>,
-    /// Frames whose removal was not synced: a crash may bring them back.
+    /// Frames whose removal was not synced: a crash may restore them.
     removed: BTreeMap<CheckpointId, Vec<u8>>,
-    /// Bytes that the medium holds, whatever the settings say.
+    /// Actual capacity of the medium in bytes, whatever the settings say.
     pub limit: u64,
 }
 
@@ -34,7 +34,7 @@ impl Store {
         Store { kind, frames: BTreeMap::new(), removed: BTreeMap::new(), limit: u64::MAX }
     }
 
-    /// Bytes of all frames.
+    /// Total size of all frames in bytes.
     #[must_use]
     pub fn used(&self) -> u64 {
         self.frames.values().map(|file| file.bytes.len() as u64).sum()
@@ -59,7 +59,7 @@ impl Store {
         self.frames.get(&id).map(|file| file.bytes.as_slice())
     }
 
-    /// Removes a frame; whether it was there.
+    /// Removes a frame and returns whether it existed.
     pub fn remove(&mut self, id: CheckpointId) -> bool {
         let Some(file) = self.frames.remove(&id) else { return false };
         if file.synced && self.kind == TierKind::Disk {
@@ -68,7 +68,7 @@ impl Store {
         true
     }
 
-    /// Changes some bits of a frame, as a failing medium does.
+    /// Flips some bits of a frame, as a failing medium does.
     pub fn damage(&mut self, id: CheckpointId, random: &mut Random) {
         if let Some(file) = self.frames.get_mut(&id).filter(|file| !file.bytes.is_empty()) {
             let at = random.below(file.bytes.len() as u64) as usize;
@@ -76,24 +76,24 @@ impl Store {
         }
     }
 
-    /// What was put or removed before is so for ever.
+    /// Makes earlier writes and removals permanent.
     pub fn sync(&mut self) {
         self.frames.values_mut().for_each(|file| file.synced = true);
         self.removed.clear();
     }
 
-    /// Whether the frame is there and survives a crash.
+    /// Whether the frame exists and survives a crash.
     #[must_use]
     pub fn is_synced(&self, id: CheckpointId) -> bool {
         self.frames.get(&id).is_some_and(|file| file.synced)
     }
 
-    /// The ids of all frames, torn ones too.
+    /// The ids of all frames, including torn ones.
     pub fn list(&self) -> impl Iterator<Item = CheckpointId> + '_ {
         self.frames.keys().copied()
     }
 
-    /// The machine dies; `writing` are the frames that were being put.
+    /// Crashes the machine; `writing` are the frames that were being written.
     pub fn crash(&mut self, writing: Vec<(CheckpointId, Vec<u8>)>, random: &mut Random) {
         if self.kind != TierKind::Disk {
             return;
@@ -111,7 +111,7 @@ impl Store {
     }
 }
 
-/// What is left of a file that was not synced; `false` when nothing is.
+/// Truncates or corrupts an unsynced file; returns `false` when nothing is left of it.
 fn tear(bytes: &mut Vec<u8>, random: &mut Random) -> bool {
     match random.below(5) {
         0 => return false,

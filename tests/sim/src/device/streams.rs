@@ -1,35 +1,36 @@
-//! Streams: queues of operations that run one after the other. A mark is a place in a stream; it
+//! Streams: queues of operations that run one after the other. A fence is a place in a stream; it
 //! is reached when every operation before it is over, and other streams can wait for it.
 //!
-//! A worker has a stream of its own and a queue of jobs before it: it takes up a job when the one
+//! A worker has a stream of its own and a queue of jobs: it takes the next job when the previous
+//! one is over, and only then determines what the job must wait for.
 //! before is over, and only then looks what the job must wait for.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use unspool_verify::Agent;
 
-/// The number of a stream.
+/// Identifier of a stream.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct StreamId(pub usize);
 
 impl StreamId {
-    /// The stream as the order checker knows it.
+    /// The stream's name for the order checker.
     #[must_use]
     pub fn agent(self) -> Agent {
         Agent::Stream(self.0 as u64)
     }
 }
 
-/// The number of an operation, the same over all streams.
+/// Identifier of an operation, unique over all streams.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct OpId(pub u64);
 
-/// A place in a stream: behind an operation.
+/// A place in a stream: directly after an operation.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub struct Mark(pub OpId);
+pub struct Fence(pub OpId);
 
-impl Mark {
-    /// The recording of this mark as the order checker knows it.
+impl Fence {
+    /// The fence's name for the order checker.
     #[must_use]
     pub fn event(self) -> u64 {
         self.0.0
@@ -39,8 +40,8 @@ impl Mark {
 #[derive(Clone, Debug)]
 struct Item {
     op: OpId,
-    /// What it begins after; unknown while a worker has not taken it up.
-    waits: Option<Vec<Mark>>,
+    /// Fences to wait for; unknown while no worker has taken the job.
+    waits: Option<Vec<Fence>>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -53,7 +54,7 @@ struct Stream {
 #[derive(Clone, Debug, Default)]
 pub struct Streams {
     streams: Vec<Stream>,
-    /// The stream of every operation that is not over.
+    /// The stream of every unfinished operation.
     open: BTreeMap<OpId, StreamId>,
     next_op: u64,
 }
@@ -66,16 +67,16 @@ impl Streams {
     }
 
     /// Enqueues an operation that begins once `waits` are reached.
-    pub fn push(&mut self, stream: StreamId, waits: Vec<Mark>) -> OpId {
+    pub fn push(&mut self, stream: StreamId, waits: Vec<Fence>) -> OpId {
         self.add(stream, Some(waits))
     }
 
-    /// Puts a job into the queue before a worker's stream.
+    /// Adds a job to the queue of a worker's stream.
     pub fn push_job(&mut self, stream: StreamId) -> OpId {
         self.add(stream, None)
     }
 
-    fn add(&mut self, stream: StreamId, waits: Option<Vec<Mark>>) -> OpId {
+    fn add(&mut self, stream: StreamId, waits: Option<Vec<Fence>>) -> OpId {
         let op = OpId(self.next_op);
         self.next_op += 1;
         self.streams[stream.0].items.push_back(Item { op, waits });
@@ -83,7 +84,7 @@ impl Streams {
         op
     }
 
-    /// The jobs whose turn it is and that their workers have not taken up.
+    /// The jobs that are next and that their workers have not taken.
     #[must_use]
     pub fn next_jobs(&self) -> Vec<(OpId, StreamId)> {
         let heads = self.streams.iter().enumerate();
@@ -94,24 +95,24 @@ impl Streams {
         next.collect()
     }
 
-    /// A worker takes up the next job of its stream, which begins once `waits` are reached.
-    pub fn take_up(&mut self, stream: StreamId, waits: Vec<Mark>) {
+    /// Makes a worker take the next job of its stream, which begins once `waits` are reached.
+    pub fn take_up(&mut self, stream: StreamId, waits: Vec<Fence>) {
         let head = self.streams[stream.0].items.front_mut();
         let head = head.expect("a stream with a next job has one");
         assert!(head.waits.is_none(), "a job is taken up once");
         head.waits = Some(waits);
     }
 
-    /// The operations in the queue of `stream`, the running one included.
+    /// Number of operations in the queue of `stream`, including the running one.
     #[must_use]
     pub fn len(&self, stream: StreamId) -> usize {
         self.streams[stream.0].items.len()
     }
 
-    /// Whether every operation before `mark` is over.
+    /// Whether every operation before `fence` is over.
     #[must_use]
-    pub fn is_reached(&self, mark: Mark) -> bool {
-        !self.open.contains_key(&mark.0)
+    pub fn is_reached(&self, fence: Fence) -> bool {
+        !self.open.contains_key(&fence.0)
     }
 
     /// Whether nothing is enqueued or running.
@@ -120,7 +121,7 @@ impl Streams {
         self.open.is_empty()
     }
 
-    /// Begins every operation that can begin; the caller runs them and calls
+    /// Begins every operation that can begin; the caller executes them and calls
     /// [`Streams::complete`] for each.
     pub fn begin_ready(&mut self) -> Vec<OpId> {
         let ready: Vec<usize> = (0..self.streams.len()).filter(|s| self.is_ready(*s)).collect();
@@ -139,7 +140,7 @@ impl Streams {
         stream.items.front().map(|head| head.op)
     }
 
-    /// A running operation is over.
+    /// Ends a running operation.
     pub fn complete(&mut self, op: OpId) {
         let id = self.open.remove(&op).expect("an operation is over once");
         let stream = &mut self.streams[id.0];
@@ -148,7 +149,7 @@ impl Streams {
         stream.running = false;
     }
 
-    /// Takes a job back that no worker has taken up; `false` when one has.
+    /// Withdraws a job that no worker has taken; returns `false` when one has.
     pub fn withdraw(&mut self, op: OpId) -> bool {
         let Some(&id) = self.open.get(&op) else { return false };
         let items = &mut self.streams[id.0].items;
@@ -182,14 +183,14 @@ mod tests {
     }
 
     #[test]
-    fn an_operation_waits_for_marks_of_other_streams() {
+    fn an_operation_waits_for_fences_of_other_streams() {
         let (mut streams, one, two) = two_streams();
         let first = streams.push(one, vec![]);
-        let second = streams.push(two, vec![Mark(first)]);
+        let second = streams.push(two, vec![Fence(first)]);
         assert_eq!(streams.begin_ready(), [first]);
         assert_eq!(streams.begin_ready(), []);
         streams.complete(first);
-        assert!(streams.is_reached(Mark(first)));
+        assert!(streams.is_reached(Fence(first)));
         assert_eq!(streams.begin_ready(), [second]);
     }
 
@@ -200,7 +201,7 @@ mod tests {
         let (job, next) = (streams.push_job(two), streams.push_job(two));
         assert_eq!(streams.begin_ready(), [first]);
         assert_eq!(streams.next_jobs(), [(job, two)]);
-        streams.take_up(two, vec![Mark(first)]);
+        streams.take_up(two, vec![Fence(first)]);
         assert_eq!(streams.next_jobs(), []);
         assert_eq!(streams.begin_ready(), []);
         streams.complete(first);

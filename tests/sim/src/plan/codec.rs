@@ -1,38 +1,38 @@
-//! Saves that are compressed: how much is left of them, and how late that is known.
+//! Compressed saves: the size that is kept of them, and when it is known.
 
 use unspool_core::{Nanos, Version};
 
 use crate::random::{Random, Topic};
 
-/// How the application compresses what it saves.
+/// The compression of the application's saves.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Codec {
-    /// The share of saves that are compressed.
+    /// Share of saves that are compressed.
     pub share: f64,
-    /// The ratios lie between these two.
+    /// Lower end of the compression ratios.
     pub lowest: f64,
-    /// See `lowest`.
+    /// Upper end of the compression ratios.
     pub highest: f64,
-    /// So many versions have about the same ratio; then it changes. All goes by the version, so
-    /// that a run with fewer calls compresses those that are left as before.
+    /// Number of consecutive versions with about the same ratio. Everything depends on the version,
+    /// so that a run with fewer calls compresses the remaining ones as before.
     pub epoch: i64,
-    /// The share of compressed saves that fail in the end.
+    /// Share of compressed saves that fail.
     pub fails: f64,
-    /// The share of them, in memory that is not a device's, that end in the background.
-    pub handed: f64,
-    /// The most time between the end of a save in the background and its report.
-    pub settle_delay: Nanos,
+    /// Share of compressed saves to arenas other than a device's that are asynchronous.
+    pub asynchronous: f64,
+    /// Maximum time between the end of an asynchronous save and its report.
+    pub report_delay: Nanos,
 }
 
-/// What becomes of one save.
+/// The outcome of one save.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Fate {
-    /// The bytes that are left.
+    /// Size that is kept in bytes.
     pub kept: u64,
-    /// It fails.
+    /// Whether it fails.
     pub fails: bool,
-    /// It ends in the background wherever it is.
-    pub handed: bool,
+    /// Whether it is asynchronous on every tier.
+    pub asynchronous: bool,
 }
 
 /// A random codec; none for half of the seeds.
@@ -48,8 +48,8 @@ pub fn codec(random: &mut Random) -> Option<Codec> {
         highest: random.magnitude(lowest, 40.0),
         epoch: random.range(1, 40) as i64,
         fails: rare(random),
-        handed: random.pick(&[0.0, 1.0, 0.5]),
-        settle_delay: Nanos(random.pick(&[0, 1_000, 100_000, 3_000_000])),
+        asynchronous: random.pick(&[0.0, 1.0, 0.5]),
+        report_delay: Nanos(random.pick(&[0, 1_000, 100_000, 3_000_000])),
     })
 }
 
@@ -64,7 +64,7 @@ impl Codec {
         self.random(seed, version).chance(self.share)
     }
 
-    /// What becomes of a compressed save of `bytes` bytes. A few keep everything, a few nothing.
+    /// The outcome of a compressed save of `bytes` bytes. A few keep everything, a few nothing.
     #[must_use]
     pub fn fate(&self, seed: u64, version: Version, bytes: u64) -> Fate {
         let epoch = version.0.div_euclid(self.epoch);
@@ -77,8 +77,8 @@ impl Codec {
             1 => 0,
             _ => (bytes as f64 / ratio) as u64,
         };
-        let (fails, handed) = (random.chance(self.fails), random.chance(self.handed));
-        Fate { kept: kept.min(bytes), fails, handed }
+        let (fails, asynchronous) = (random.chance(self.fails), random.chance(self.asynchronous));
+        Fate { kept: kept.min(bytes), fails, asynchronous }
     }
 }
 

@@ -1,43 +1,42 @@
-//! What goes wrong, and how often.
+//! Injected faults and their frequencies.
 
 use unspool_core::Nanos;
 
 use crate::random::Random;
 
-/// Shares are between 0 (never) and 1 (always).
+/// Shares of operations with a fault, between 0 (never) and 1 (always).
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct Faults {
-    /// Transfers that fail with an error that may pass.
+    /// Transfers that fail temporarily.
     pub io: f64,
     /// Transfers that break their link until the faults stop.
     pub permanent: f64,
-    /// Transfers into a store that find it full.
+    /// Transfers into a store that find the medium full.
     pub no_space: f64,
-    /// The medium of every store really holds only this many bytes.
+    /// Actual capacity of the medium of every store in bytes.
     pub medium: Option<u64>,
-    /// Reads from a store that find a changed bit; the frame stays as it is then.
+    /// Reads from a store that find a flipped bit; the frame stays damaged.
     pub corrupt: f64,
     /// Reads from a store that find no frame.
     pub missing: f64,
     /// Transfers that take ten times as long.
     pub slow: f64,
-    /// Cancelled transfers that were enqueued and are dropped; the others run.
+    /// Cancelled transfers in a queue that are dropped; the others run.
     pub cancel_queued: f64,
-    /// Cancelled transfers that were running and are broken off; the others run to their end.
+    /// Cancelled running transfers that are aborted; the others run to their end.
     pub cancel_running: f64,
-    /// Deletions that leave the frame where it is.
+    /// Deletions that fail and leave the frame in place.
     pub delete: f64,
     /// Writes of the application to a store that fail.
     pub direct_write: f64,
-    /// Chance that an event is followed by a tick that nobody asked for.
+    /// Probability that an event is followed by a tick that the core did not request.
     pub tick: f64,
-    /// The machine is well again after this time; `Nanos::NEVER` when the end of the scripts
-    /// makes it so.
+    /// The faults stop at this time; with `Nanos::NEVER`, when the scripts end.
     pub until: Nanos,
 }
 
 impl Faults {
-    /// A machine on which nothing fails and a cancelled transfer is dropped if it can be.
+    /// No faults, and a cancelled transfer is dropped if possible.
     #[must_use]
     pub fn none() -> Faults {
         Faults { cancel_queued: 1.0, cancel_running: 0.0, until: Nanos::NEVER, ..Faults::default() }
@@ -52,7 +51,7 @@ impl Faults {
     }
 }
 
-/// Random faults: none at all for many seeds, since a machine that works must be tested too.
+/// Random faults: none for many seeds, because a machine without faults must be tested too.
 pub fn faults(random: &mut Random) -> Faults {
     let cancel_queued = random.pick(&[0.0, 0.5, 1.0]);
     let cancel_running = random.pick(&[0.0, 0.5, 1.0]);

@@ -1,5 +1,5 @@
-//! What a run is made of: everything that chance decides before it begins. A plan is plain data,
-//! so that the shrinker can take pieces out of it.
+//! The plan of a run: everything that is decided at random before it begins. A plan is plain data,
+//! so that the shrinker can remove parts of it.
 
 pub mod codec;
 pub mod faults;
@@ -18,24 +18,24 @@ use crate::plan::script::{Life, Script};
 use crate::plan::stack::Machine;
 use crate::random::{Random, Topic};
 
-/// One run of the whole system.
+/// The plan of one run of the whole system.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Plan {
-    /// Where all chance comes from.
+    /// Seed of all random decisions.
     pub seed: u64,
     /// The settings of the core.
     pub config: Config,
-    /// How fast everything really is.
+    /// Actual speeds of the machine.
     pub machine: Machine,
-    /// What goes wrong.
+    /// Injected faults.
     pub faults: Faults,
-    /// How the application compresses what it saves, if it does.
+    /// The compression of the application's saves, if any.
     pub codec: Option<Codec>,
-    /// What the application does; between two lives the machine crashes.
+    /// The scripts of the application; between two lives the machine crashes.
     pub lives: Vec<Life>,
     /// Whether memory and stores hold bytes; without them gigabytes cost nothing.
     pub content: bool,
-    /// A bug to plant.
+    /// A planted bug.
     pub canary: Option<Canary>,
 }
 

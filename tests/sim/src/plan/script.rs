@@ -1,4 +1,4 @@
-//! What the application does, step by step.
+//! Scripts of the application.
 
 use std::fmt;
 
@@ -7,84 +7,84 @@ use unspool_core::{Nanos, TierId, Version};
 /// The application between two crashes.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Life {
-    /// One script for each thread; they run at the same time.
+    /// One script for each thread; threads run concurrently.
     pub threads: Vec<Script>,
-    /// The machine crashes when the core has taken this many events in this life; `None` lets the
-    /// application come to its end.
+    /// The machine crashes when the core has received this many events in this life; with `None`
+    /// the application runs to its end.
     pub crash_after: Option<u64>,
 }
 
 /// The steps of one thread.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Script {
-    /// One after the other.
+    /// The steps, in order.
     pub steps: Vec<Step>,
 }
 
-/// How a call is made.
+/// How a call is made, and how it goes wrong.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Care {
-    /// The call is withdrawn when it has waited this long.
+    /// Withdraws the call after waiting this long.
     pub give_up: Option<Nanos>,
-    /// The copy fails half-way: the save or restore is given up after it was granted.
+    /// Aborts the save or restore after it was granted, half-way through the copy.
     pub abort: bool,
-    /// How many steps follow before the bytes are copied: the ticket stays open meanwhile.
+    /// Number of steps between the grant and the copy; the ticket stays open meanwhile.
     pub keep: u8,
 }
 
-/// One thing that a thread does.
+/// A step of a thread.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Step {
-    /// Something else for so long.
+    /// Computes for this time.
     Compute(Nanos),
-    /// Saves so many bytes.
+    /// Saves a checkpoint.
     Save {
-        /// The name of the checkpoint.
+        /// Version of the checkpoint.
         version: Version,
-        /// Its payload.
+        /// Size of its payload.
         bytes: u64,
-        /// How.
+        /// How the call is made.
         care: Care,
     },
-    /// Reads a checkpoint and looks at every byte.
+    /// Restores a checkpoint and compares every byte.
     Restore {
-        /// The name of the checkpoint.
+        /// Version of the checkpoint.
         version: Version,
-        /// How.
+        /// How the call is made.
         care: Care,
     },
-    /// Brings everything to the slowest tier, and then to the medium.
+    /// Flushes everything to the slowest tier, then syncs it to the medium.
     Flush(Care),
     /// Adds a hint.
     Expect(Version),
-    /// Adds a hint that says that the version is discarded then.
+    /// Adds a hint after which the version may be discarded.
     ExpectLast(Version),
-    /// Says in which tier a checkpoint should rest.
+    /// Sets the tier in which a checkpoint should rest.
     Prefer(Version, TierId),
     /// Drops all hints.
     ForgetHints,
     /// Allows prefetching.
     StartPrefetch,
-    /// Holds prefetching back.
+    /// Stops prefetching.
     HoldPrefetch,
-    /// Drops a checkpoint.
+    /// Discards a checkpoint.
     Discard(Version),
 }
 
 impl Step {
-    /// A save without any mishap.
+    /// A save that goes right.
     #[must_use]
     pub fn save(version: i64, bytes: u64) -> Step {
         Step::Save { version: Version(version), bytes, care: Care::default() }
     }
 
-    /// A restore without any mishap.
+    /// A restore that goes right.
     #[must_use]
     pub fn restore(version: i64) -> Step {
         Step::Restore { version: Version(version), care: Care::default() }
     }
 
-    /// The mishaps of a call, when the step is one.
+    /// How the call is made, when the step is a call.
     pub fn care_mut(&mut self) -> Option<&mut Care> {
         match self {
             Step::Save { care, .. } | Step::Restore { care, .. } | Step::Flush(care) => Some(care),

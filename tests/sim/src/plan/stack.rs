@@ -1,30 +1,30 @@
-//! The tiers, and how fast the machine really is.
+//! Tiers, settings and the actual speeds of the machine.
 
 use unspool_core::{Config, LinkConfig, Nanos, PolicyKind, TierConfig, TierKind};
 
 use crate::random::Random;
 
-/// How fast everything is, whatever the settings assume.
+/// Actual speeds of the machine, whatever the settings assume.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Machine {
     /// `links[i]` lies between tier `i` and tier `i + 1`.
     pub links: Vec<LinkSpeed>,
     /// Bytes per second that the application copies to and from each tier.
     pub copy_rate: Vec<f64>,
-    /// Streams, or workers, for each pair of tiers and direction.
+    /// Streams or workers for each pair of tiers and direction.
     pub streams: usize,
-    /// The most time between the end of an operation and its report.
+    /// Maximum time between the end of an operation and its report.
     pub report_delay: Nanos,
-    /// The most time between an answer and the moment when the thread sees it.
+    /// Maximum time between an answer and its arrival at the thread.
     pub answer_delay: Nanos,
-    /// How late a deadline may be noticed.
+    /// Maximum delay of the report of a deadline.
     pub tick_delay: Nanos,
     /// Copies between the application and arenas are enqueued on the stream of the thread and
-    /// reported at once, as for device arrays; what touches the place later waits for a mark.
+    /// reported at once, as for device arrays; later accesses to the place wait for a fence.
     pub stream_ordered: bool,
-    /// A put into a store is synced before it is reported.
+    /// A frame is synced before its write is reported.
     pub sync_each_put: bool,
-    /// Streams on which each thread of the application enqueues its copies, in turn.
+    /// Number of streams on which each thread of the application enqueues its copies, in turn.
     pub user_streams: usize,
 }
 
@@ -35,16 +35,16 @@ pub struct LinkSpeed {
     pub flush_rate: f64,
     /// Bytes per second towards the faster tier.
     pub prefetch_rate: f64,
-    /// Time before the first byte.
+    /// Latency: the time before the first byte.
     pub latency: Nanos,
-    /// Transfers take up to this share longer.
+    /// Random variation: transfers take longer by up to this share.
     pub jitter: f64,
 }
 
-/// Sizes of checkpoints that stacks are made for.
+/// Typical size of a checkpoint, for which stacks are made.
 pub const TYPICAL_BYTES: u64 = 1000;
 
-/// Random settings that make sense.
+/// Random settings that are valid.
 pub fn config(random: &mut Random) -> Config {
     let kinds = kinds(random);
     let unit = random.pick(&[1, 8, 64, 64, 256, 512, 4096]);

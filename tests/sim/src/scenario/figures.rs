@@ -1,4 +1,4 @@
-//! What a scenario cost.
+//! The cost of a scenario.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use unspool_core::{MAX_TIERS, Nanos};
 use super::Scenario;
 use crate::world::{CallFigures, RunFigures};
 
-/// What one link carried.
+/// Traffic of one link.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Traffic {
     /// Bytes towards the slower tier.
@@ -18,29 +18,29 @@ pub struct Traffic {
     pub cancelled: u64,
 }
 
-/// What a scenario cost the application, in virtual time.
+/// The cost of a scenario for the application, in virtual time.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Figures {
-    /// From the first save to the end of the last restore.
+    /// Time from the first save to the end of the last restore.
     pub total: Nanos,
-    /// From the first restore to the end of the last one.
+    /// Time from the first restore to the end of the last one.
     pub backward: Nanos,
-    /// The saves: how many, how long they waited.
+    /// Counters of the saves.
     pub saves: CallFigures,
-    /// The restores: how many, how long they waited.
+    /// Counters of the restores.
     pub restores: CallFigures,
-    /// The time of copying into and out of the tiers, which is no stall.
+    /// Time of copies into and out of the tiers, which does not count as stall.
     pub copying: Nanos,
-    /// Restores that were served from each tier.
+    /// Number of restores that were served from each tier.
     pub hits: [u64; MAX_TIERS],
-    /// For each restore in order: how many of the next ones were ready in the fastest tier
-    /// (the prefetch distance of Score, section 5.3.5).
+    /// For each restore in order: how many of the next ones were ready in the fastest tier (the
+    /// prefetch distance of Score, section 5.3.5).
     pub leads: Vec<u64>,
-    /// Copies evicted from each tier.
+    /// Number of copies evicted from each tier.
     pub evictions: Vec<u64>,
-    /// What each link carried, fastest first.
+    /// Traffic of each link, fastest first.
     pub traffic: Vec<Traffic>,
-    /// Events that the core has taken.
+    /// Number of events that the core received.
     pub events: u64,
 }
 
@@ -65,7 +65,7 @@ impl Figures {
         }
     }
 
-    /// The time for which calls kept the application: waiting and copying.
+    /// Time that the application spent in calls: waiting and copying.
     #[must_use]
     pub fn blocked(&self) -> Nanos {
         self.saves.stall.plus(self.restores.stall).plus(self.copying)

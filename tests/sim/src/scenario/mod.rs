@@ -1,6 +1,6 @@
-//! Histories of realistic size in virtual time, without bytes: what does a policy cost the
-//! application? The cases are those of Score (HPDC'23, section 5.3): one thread saves a history
-//! and restores it in reverse, in sequence or irregularly, with sizes that are equal or vary, and
+//! Histories of realistic size in virtual time, without bytes: the cost of a policy for the
+//! application. The cases are those of Score (HPDC'23, section 5.3): one thread saves a history and
+//! restores it in reverse, in sequence or irregularly, with sizes that are equal or vary, and
 //! announces all of its restores, the next one, or none.
 
 mod figures;
@@ -22,45 +22,45 @@ pub use sizes::{rtm, uniform};
 /// The order of the restores.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Order {
-    /// Last saved, first restored: an adjoint.
+    /// Last saved, first restored, as in an adjoint.
     Reverse,
-    /// As saved: an analysis.
+    /// In the order of the saves, as in an analysis.
     Sequential,
     /// A fixed random order.
     Irregular,
 }
 
-/// What the application announces.
+/// The restores that the application announces.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Hints {
-    /// Nothing.
+    /// None.
     None,
     /// At each restore the next one.
     Next,
-    /// Everything, before the first save; prefetching starts after the last save.
+    /// All, before the first save; prefetching starts after the last save.
     All,
 }
 
-/// A history, what is done with it, and on which machine.
+/// A history, its use, and a machine.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Scenario {
-    /// Tiers, policy and the rest; rates in `links` are what the core assumes at first.
+    /// Settings of the core; rates in `links` are its initial assumptions.
     pub config: Config,
-    /// How fast the machine really is.
+    /// Actual speeds of the machine.
     pub machine: Machine,
     /// Bytes of each checkpoint; their versions are 0, 1, ...
     pub bytes: Vec<u64>,
     /// The order of the restores.
     pub order: Order,
-    /// What is announced.
+    /// The announced restores.
     pub hints: Hints,
     /// The time between two saves.
     pub save_interval: Nanos,
     /// The time between two restores.
     pub restore_interval: Nanos,
-    /// How the application compresses what it saves, if it does.
+    /// The compression of the application's saves, if any.
     pub codec: Option<Codec>,
-    /// The restores begin when everything has been flushed.
+    /// Whether the restores begin only when everything is flushed.
     pub wait_for_flush: bool,
 }
 
@@ -95,14 +95,14 @@ impl Scenario {
         }
     }
 
-    /// The same with another order, other hints and another policy.
+    /// The same scenario with another order, other hints and another policy.
     #[must_use]
     pub fn with(mut self, order: Order, hints: Hints, policy: PolicyKind) -> Scenario {
         (self.order, self.hints, self.config.policy) = (order, hints, policy);
         self
     }
 
-    /// The same with other times between calls.
+    /// The same scenario with other times between calls.
     #[must_use]
     pub fn every(mut self, save: Nanos, restore: Nanos) -> Scenario {
         (self.save_interval, self.restore_interval) = (save, restore);

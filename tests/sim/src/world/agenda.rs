@@ -1,35 +1,35 @@
-//! What will happen, and when. Of two things at the same time the one that was planned first
-//! happens first, so a run is the same every time.
+//! The queue of future actions. Of two actions at the same time the one that was planned first is
+//! executed first, so a run is deterministic.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use unspool_core::{Event, Nanos, RequestId};
 
-use crate::device::streams::{Mark, OpId};
+use crate::device::streams::{Fence, OpId};
 
-/// The number of an application thread.
+/// Identifier of an application thread.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct ThreadId(pub usize);
 
-/// One thing that will happen.
+/// A future action.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Action {
-    /// A thread goes on with its script.
+    /// A thread continues its script.
     Wake(ThreadId),
-    /// A thread sees the answer to its call.
+    /// An answer arrives at its thread.
     Answer(ThreadId, RequestId),
-    /// A call has waited long enough.
+    /// A call is withdrawn after a long wait.
     GiveUp(ThreadId, RequestId),
-    /// An operation of a stream is over.
+    /// An operation of a stream ends.
     OpDone(OpId),
-    /// The background reports to the core, after a wait for its own mark if it enqueued anything.
-    Report(Event, Option<Mark>),
-    /// The settler looks whether the saves that were handed over are done.
-    Settle,
-    /// A deadline of the core has passed.
+    /// The background reports to the core, after a wait for its own fence if it enqueued anything.
+    Report(Event, Option<Fence>),
+    /// Saves in flight that are done are reported.
+    ReportSaves,
+    /// A deadline of the core is reached.
     Tick,
-    /// Nothing fails any more.
+    /// The faults stop.
     FaultsStop,
 }
 
@@ -52,7 +52,7 @@ impl PartialOrd for Entry {
     }
 }
 
-/// The queue of everything that will happen.
+/// The queue of future actions.
 #[derive(Clone, Debug, Default)]
 pub struct Agenda {
     entries: BinaryHeap<Reverse<Entry>>,
@@ -60,19 +60,19 @@ pub struct Agenda {
 }
 
 impl Agenda {
-    /// `action` will happen at `at`.
+    /// Plans `action` for the time `at`.
     pub fn plan(&mut self, at: Nanos, action: Action) {
         let number = self.planned;
         self.planned += 1;
         self.entries.push(Reverse(Entry { at, number, action }));
     }
 
-    /// What happens next.
+    /// Removes and returns the next action.
     pub fn take_next(&mut self) -> Option<(Nanos, Action)> {
         self.entries.pop().map(|Reverse(entry)| (entry.at, entry.action))
     }
 
-    /// Everything that is planned, in no order.
+    /// All planned actions, in no particular order.
     pub fn planned(&self) -> impl Iterator<Item = &Action> {
         self.entries.iter().map(|Reverse(entry)| &entry.action)
     }

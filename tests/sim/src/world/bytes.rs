@@ -1,4 +1,4 @@
-//! The bytes themselves: read, verified and written as the transfer engine does it.
+//! Bytes of checkpoints: read, verified and written as the transfer engine does it.
 
 use unspool_core::{CheckpointId, Failure, Place, TierId, TransferId};
 
@@ -9,7 +9,7 @@ use crate::check::{Rule, Violation, ensure};
 use crate::content::{difference, frame, open_frame, payload};
 
 impl World {
-    /// The copy takes effect: bytes are read, verified if they come from a store, and written.
+    /// Executes a copy: bytes are read, verified if they come from a store, and written.
     pub(crate) fn move_bytes(
         &mut self,
         transfer: TransferId,
@@ -18,7 +18,7 @@ impl World {
         let Movement { checkpoint, bytes, from, to, .. } = *movement;
         let what = format!("transfer {}", transfer.0);
         self.check_memory(checkpoint, from, bytes, &what)?;
-        if self.sings(Canary::LostWrite) {
+        if self.strikes(Canary::LostWrite) {
             return Ok(Ok(()));
         }
         if !self.plan.content {
@@ -76,7 +76,7 @@ impl World {
         Ok(())
     }
 
-    /// In an arena the bytes of a checkpoint are what they should be.
+    /// Checks the bytes of a checkpoint in an arena.
     pub(crate) fn check_memory(
         &mut self,
         id: CheckpointId,

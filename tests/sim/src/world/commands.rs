@@ -1,4 +1,4 @@
-//! Carrying out what the core commands.
+//! Execution of the core's commands.
 
 use unspool_core::{CheckpointId, Command, Place, Refusal, RequestId, TierId, TransferKind};
 
@@ -11,8 +11,8 @@ use crate::check::{Rule, Violation, ensure};
 use crate::world::replies::Reply;
 
 impl World {
-    /// Enters a command into the books and carries it out. A command that the books refuse is
-    /// carried out all the same, in case the checker in question is switched off.
+    /// Enters a command into the ledger and executes it. A command that the ledger rejects is
+    /// executed too, in case the checker in question is switched off.
     pub(crate) fn execute(&mut self, command: Command) -> Checked {
         match command {
             Command::Grant { request, checkpoint, place } => self.grant(request, checkpoint, place),
@@ -48,7 +48,7 @@ impl World {
         self.ever.insert(id, (version, bytes));
         let entered = self.ledger.grant((id, version), (bytes, size), place);
         self.enforce(entered)?;
-        if !self.sings(Canary::LostGrant) {
+        if !self.strikes(Canary::LostGrant) {
             self.reply(request, Reply::Granted { id, version, bytes, place });
         }
         Ok(())
@@ -114,10 +114,10 @@ impl World {
         if entered.is_ok() && !unfinished {
             self.poison(place, size);
         }
-        if unfinished && self.sings(Canary::NoGhosts) {
-            self.hardware.marks.forget_without_ghosts(id, place.tier);
+        if unfinished && self.strikes(Canary::NoPendingRanges) {
+            self.hardware.fences.forget_without_pending(id, place.tier);
         }
-        self.hardware.marks.forget(id, place.tier);
+        self.hardware.fences.forget(id, place.tier);
         entered
     }
 
@@ -127,7 +127,7 @@ impl World {
         }
     }
 
-    /// What a planted bug makes of a command.
+    /// Applies a planted bug to a command.
     pub(crate) fn spoil_command(&mut self, command: Command) -> Command {
         match command {
             Command::Grant { request, checkpoint, place } => {
@@ -135,7 +135,7 @@ impl World {
                 Command::Grant { request, checkpoint, place }
             }
             Command::Serve { request, checkpoint, place } => {
-                if self.sings(Canary::FalseLoss) {
+                if self.strikes(Canary::FalseLoss) {
                     let refusal = Refusal::Lost { failure: unspool_core::Failure::Corrupt };
                     return Command::Refuse { request, refusal };
                 }
@@ -157,19 +157,19 @@ impl World {
                     .at(place.tier)
                     .is_some_and(|h| h.size > 0 && h.offset + h.size == place.offset)
             });
-            if neighbour && self.sings(Canary::Overlap) {
+            if neighbour && self.strikes(Canary::Overlap) {
                 return before;
             }
         }
         self.place_under_flush(place).unwrap_or(place)
     }
 
-    /// A place that a flush still reads, large enough to do harm.
+    /// A place that a flush still reads, large enough to cause damage.
     fn place_under_flush(&mut self, place: Place) -> Option<Place> {
         let same_tier = |m: &&Movement| m.from.tier == place.tier && m.bytes > 0;
         let read = self.ledger.movements().map(|(_, m)| m).find(same_tier)?.from;
         let arena = self.plan.config.tiers[usize::from(place.tier.0)].kind.is_arena();
-        (arena && self.sings(Canary::EarlyFree)).then_some(read)
+        (arena && self.strikes(Canary::EarlyFree)).then_some(read)
     }
 
     fn spoil_serve(&mut self, id: CheckpointId, place: Place) -> Place {
@@ -181,7 +181,7 @@ impl World {
         });
         let arena = self.plan.config.tiers[usize::from(place.tier.0)].kind.is_arena();
         match other {
-            Some(offset) if arena && bytes > 0 && self.sings(Canary::StaleData) => {
+            Some(offset) if arena && bytes > 0 && self.strikes(Canary::StaleData) => {
                 Place { offset, ..place }
             }
             _ => place,

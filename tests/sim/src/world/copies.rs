@@ -1,14 +1,14 @@
-//! The copies of the application: into the place of a granted save, out of that of a served
+//! Copies of the application: into the place of a granted save, and out of the place of a served
 //! restore. All are enqueued on streams of the thread. A synchronous copy is reported when it is
-//! over. A stream-ordered one, into or out of a device tier, is reported when it is enqueued; its
-//! mark is kept with the entry, and whatever touches the place later waits for it.
+//! over. A stream-ordered one, into or out of a device tier, is reported when it is enqueued; the
+//! entry keeps its fence, and later accesses to the place wait for it.
 
 use unspool_core::{Event, Nanos, TierKind};
 
 use super::{Checked, Work, World};
 use crate::check::Violation;
-use crate::device::marks::Enqueued;
-use crate::device::streams::{Mark, OpId};
+use crate::device::fences::Enqueued;
+use crate::device::streams::{Fence, OpId};
 use crate::random::{Random, Topic};
 use crate::world::agenda::ThreadId;
 use crate::world::order::Touched;
@@ -20,25 +20,25 @@ impl World {
         let stream = self.thread(thread).stream_of(&ticket);
         let granted = ticket;
         let (ticket, before) = self.encode(ticket);
-        let mut waits = self.marks_before(ticket.touched())?;
+        let mut waits = self.fences_before(ticket.touched())?;
         waits.extend(before);
         self.enqueue(stream, &waits, &[ticket.touched()], &ticket.what())?;
         let op = self.hardware.streams.push(stream, waits);
-        self.record(stream, Mark(op))?;
+        self.record(stream, Fence(op))?;
         let tier = self.plan.config.tiers[usize::from(ticket.place.tier.0)];
         let early =
             self.plan.machine.stream_ordered && tier.kind == TierKind::Device && !ticket.abort;
-        let early = early || ticket.handed;
+        let early = early || ticket.asynchronous;
         self.ops.insert(op, Work::Copy(thread, Ticket { reported: early, ..ticket }));
         if !early {
             self.thread(thread).state = State::Copying;
             return Ok(());
         }
-        if ticket.handed {
-            return self.hand_over(thread, &granted, ticket, op);
+        if ticket.asynchronous {
+            return self.leave_in_flight(thread, &granted, ticket, op);
         }
         let (span, write) = (self.span(ticket.touched()), ticket.save);
-        self.hardware.marks.keep(ticket.id, Enqueued { span, write, mark: Mark(op) });
+        self.hardware.fences.keep(ticket.id, Enqueued { span, write, fence: Fence(op) });
         self.feed(ticket.success())?;
         self.go_on(thread);
         Ok(())
@@ -60,19 +60,19 @@ impl World {
     pub(crate) fn end_copy(&mut self, op: OpId, thread: ThreadId, ticket: Ticket) -> Checked {
         let success = if ticket.save { self.copy_in(&ticket) } else { self.copy_out(&ticket)? };
         self.hardware.streams.complete(op);
-        if ticket.handed {
+        if ticket.asynchronous {
             self.ended_in_background(op);
         }
         if ticket.reported {
             return Ok(());
         }
-        self.host_learns(Mark(op))?;
+        self.host_learns(Fence(op))?;
         self.feed(if success { ticket.success() } else { ticket.failure() })?;
         self.go_on(thread);
         Ok(())
     }
 
-    /// Whether all the bytes are in place.
+    /// Copies the bytes in; returns whether all are in place.
     fn copy_in(&mut self, ticket: &Ticket) -> bool {
         let Ticket { id, place, bytes, abort, .. } = *ticket;
         if let Some(memory) = self.hardware.memory(place.tier) {
@@ -92,7 +92,7 @@ impl World {
         if self.plan.content { crate::content::payload(self.plan.seed, id, bytes) } else { vec![] }
     }
 
-    /// Whether the bytes could be read; wrong ones are a violation.
+    /// Copies the bytes out; returns whether they could be read. Wrong bytes are a violation.
     fn copy_out(&mut self, ticket: &Ticket) -> Result<bool, Violation> {
         let Ticket { id, place, bytes, abort, .. } = *ticket;
         self.check_memory(id, place, bytes, "a restore")?;
@@ -120,7 +120,7 @@ impl Ticket {
         format!("the {call} of checkpoint {}", self.id.0)
     }
 
-    /// What is reported when the copy succeeded.
+    /// The event that reports success.
     pub fn success(&self) -> Event {
         let request = self.request;
         if self.save {
@@ -130,7 +130,7 @@ impl Ticket {
         }
     }
 
-    /// What is reported when it was given up.
+    /// The event that reports an abort.
     pub fn failure(&self) -> Event {
         let request = self.request;
         if self.save { Event::SaveAborted { request } } else { Event::RestoreAborted { request } }

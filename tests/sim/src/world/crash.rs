@@ -1,5 +1,5 @@
-//! The machine crashes and starts again: memory is gone, disks have lost or torn what was not
-//! synced, and the frames that are left and whole are adopted.
+//! A crash and restart of the machine: memory is lost, disks lose or tear unsynced frames, and the
+//! remaining intact frames are adopted.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ use crate::world::agenda::{Action, Agenda};
 use crate::world::judge::HintMirror;
 use crate::world::machine::Hardware;
 
-/// A frame that was found whole.
+/// A frame that was found intact.
 #[derive(Clone, Copy, Debug)]
 struct Found {
     id: CheckpointId,
@@ -35,7 +35,7 @@ impl World {
         self.check_promises(&found)?;
         for frame in newest(found) {
             let Found { id: checkpoint, version, bytes, tier } = frame;
-            let adopt = Event::Adopt { checkpoint, version, bytes, tier };
+            let adopt = Event::Recover { checkpoint, version, bytes, tier };
             self.feed(adopt)?;
         }
         self.forget_strays();
@@ -53,7 +53,7 @@ impl World {
         }
     }
 
-    /// The frames that are being put into a store.
+    /// The frames that are being written into a store.
     fn frames_in_flight(&self, tier: TierId) -> Vec<(CheckpointId, Vec<u8>)> {
         let target = |work: &Work| match work {
             Work::Transfer(transfer) => {
@@ -72,7 +72,7 @@ impl World {
         frame(version, &payload(self.plan.seed, id, bytes))
     }
 
-    /// Everything but the stores begins anew.
+    /// Restarts everything but the stores.
     fn restart(&mut self) {
         let config = self.plan.config.clone();
         let stores = std::mem::take(&mut self.hardware.stores);
@@ -97,7 +97,7 @@ impl World {
         }
     }
 
-    /// Opens every frame; those that do not open are removed for good.
+    /// Opens every frame; frames that do not open are removed permanently.
     fn scan_stores(&mut self) -> Result<Vec<Found>, Violation> {
         let mut found = Vec::new();
         for tier in (0..self.plan.config.tiers.len()).map(|tier| TierId(tier as u8)) {
@@ -117,7 +117,7 @@ impl World {
         Ok(found)
     }
 
-    /// What a frame holds, if it is one; a frame that opens must be the one that was written.
+    /// Opens a frame; its content must be what was written.
     fn open(
         &mut self,
         bytes: &[u8],
@@ -126,7 +126,7 @@ impl World {
         let (version, length) = self.ever[&id];
         if self.plan.canary == Some(Canary::TrustedFrames) {
             let whole = open_frame(bytes).is_ok();
-            self.canary_sang |= !whole;
+            self.canary_struck |= !whole;
             return Ok(Some((version, length)));
         }
         let Ok((named, content)) = open_frame(bytes) else { return Ok(None) };
@@ -145,7 +145,7 @@ impl World {
         self.enforce(checked)
     }
 
-    /// Frames that nobody has adopted are removed: older ones of a version that was saved again.
+    /// Removes frames that were not adopted: older ones of a version that was saved again.
     fn forget_strays(&mut self) {
         for (tier, store) in self.hardware.stores.iter_mut().enumerate() {
             let Some(store) = store else { continue };

@@ -1,10 +1,10 @@
-//! Deletions in stores: they take time, and may leave the frame where it is.
+//! Deletions in stores: they take time, and may fail.
 
 use unspool_core::{CheckpointId, Event, Nanos, Place, TierId};
 
 use super::World;
 use crate::check::Violation;
-use crate::device::streams::{Mark, OpId, StreamId};
+use crate::device::streams::{Fence, OpId, StreamId};
 use crate::random::{Random, Topic};
 use crate::world::order::Touched;
 
@@ -14,7 +14,7 @@ impl World {
         stream: StreamId,
         id: CheckpointId,
         tier: TierId,
-    ) -> Result<Vec<Mark>, Violation> {
+    ) -> Result<Vec<Fence>, Violation> {
         let what = format!("the deletion of checkpoint {}", id.0);
         let place = Place { tier, offset: 0 };
         self.enqueue(stream, &[], &[Touched { id, place, bytes: 0, write: true }], &what)?;

@@ -1,5 +1,5 @@
-//! One step of the core: the event goes into the books, the core decides, its commands are judged
-//! and carried out.
+//! One step of the core: the event is entered into the ledger, the core decides, and its commands
+//! are checked and executed.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -9,12 +9,12 @@ use super::{Checked, World};
 use crate::canary::Canary;
 use crate::check::requests::Call;
 use crate::check::{Rule, Violation};
-use crate::device::streams::Mark;
+use crate::device::streams::Fence;
 use crate::panics;
 use crate::world::agenda::Action;
 
 impl World {
-    /// Tells the core what has happened.
+    /// Passes an event to the core.
     pub(crate) fn feed(&mut self, event: Event) -> Checked {
         self.events += 1;
         let restored = match event {
@@ -60,7 +60,7 @@ impl World {
             .map_err(|_| Violation::new(Rule::Assertion, panics::last_message()))
     }
 
-    /// Enters the event into the books.
+    /// Enters the event into the ledger.
     fn enter(&mut self, event: &Event) -> Checked {
         match *event {
             Event::Save { request, version, bytes, size } => {
@@ -74,7 +74,7 @@ impl World {
                 self.requests.open(request, Call::Flush { before });
             }
             Event::Withdraw { request } => self.requests.withdraw(request),
-            Event::SaveHanded { request } => self.enter_handed(request),
+            Event::SaveInFlight { request } => self.enter_in_flight(request),
             Event::Saved { request, kept } => return self.enter_saved(request, kept, true),
             Event::SaveAborted { request } => return self.enter_saved(request, None, false),
             Event::Restored { request } | Event::RestoreAborted { request } => {
@@ -108,7 +108,7 @@ impl World {
                 self.ledger.deleted(checkpoint, tier);
                 Ok(())
             }
-            Event::Adopt { checkpoint, version, bytes, tier } => {
+            Event::Recover { checkpoint, version, bytes, tier } => {
                 self.ledger.adopt(checkpoint, version, bytes, tier);
                 Ok(())
             }
@@ -116,9 +116,9 @@ impl World {
         }
     }
 
-    fn enter_handed(&mut self, request: RequestId) {
+    fn enter_in_flight(&mut self, request: RequestId) {
         if let Some(id) = self.requests.works_on(request) {
-            self.ledger.handed(id);
+            self.ledger.set_in_flight(id);
         }
     }
 
@@ -138,26 +138,26 @@ impl World {
         }
     }
 
-    /// The background reports, once it has waited for `mark`; a planted bug may lose the report
-    /// or repeat it.
-    pub(crate) fn report(&mut self, event: Event, mark: Option<Mark>) -> Checked {
-        mark.map_or(Ok(()), |mark| self.host_learns(mark))?;
+    /// Reports an event from the background, after a wait for `fence`; a planted bug may lose or
+    /// repeat the report.
+    pub(crate) fn report(&mut self, event: Event, fence: Option<Fence>) -> Checked {
+        fence.map_or(Ok(()), |fence| self.host_learns(fence))?;
         let done = matches!(event, Event::TransferDone { .. });
-        if done && self.sings(Canary::LostReport) {
+        if done && self.strikes(Canary::LostReport) {
             return Ok(());
         }
         self.feed(event)?;
-        if done && self.sings(Canary::DoubleReport) {
+        if done && self.strikes(Canary::DoubleReport) {
             return self.feed(event);
         }
         Ok(())
     }
 
-    /// Whether the planted bug is this one and strikes now: once, not at the first occasion.
-    pub(crate) fn sings(&mut self, canary: Canary) -> bool {
-        let planted = self.plan.canary == Some(canary) && !self.canary_sang;
-        self.canary_sang |= planted && self.happens(0.2);
-        planted && self.canary_sang
+    /// Whether this planted bug takes effect now: once, not necessarily at the first opportunity.
+    pub(crate) fn strikes(&mut self, canary: Canary) -> bool {
+        let planted = self.plan.canary == Some(canary) && !self.canary_struck;
+        self.canary_struck |= planted && self.happens(0.2);
+        planted && self.canary_struck
     }
 
     fn plan_tick(&mut self) {
@@ -180,7 +180,7 @@ impl World {
         self.feed(Event::Tick)
     }
 
-    /// A tick that nobody asked for, now and then.
+    /// Sends a tick that the core did not request, now and then.
     pub(crate) fn stray_tick(&mut self) -> Checked {
         if self.happens(self.plan.faults.tick) {
             return self.feed(Event::Tick);

@@ -1,19 +1,19 @@
-//! What a run cost the application.
+//! The cost of a run for the application.
 
 use unspool_core::{CoreStats, MAX_TIERS, Nanos, TierId};
 
-/// The calls of one kind.
+/// Counters of the calls of one kind.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct CallFigures {
     /// Calls that were granted or served.
     pub calls: u64,
-    /// Their payload.
+    /// Total size of their payloads.
     pub bytes: u64,
-    /// The time that they waited in all.
+    /// Total time that they waited.
     pub stall: Nanos,
     /// The longest wait.
     pub longest: Nanos,
-    /// Calls that waited at all.
+    /// Number of calls that waited.
     pub stalled: u64,
 }
 
@@ -27,17 +27,17 @@ impl CallFigures {
     }
 }
 
-/// How far the provision for restores goes, seen from one of them. Versions count once each, and
-/// those that are not saved yet count as provided for: a save will bring them.
+/// How many upcoming restores need no wait, at the time of one restore. Versions count once each,
+/// and those that are not saved yet count as ready, because a save will bring them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Reach {
-    /// Versions other than this one that will be restored next and need no wait, without a break.
+    /// Number of consecutive next versions, other than this one, that are ready.
     pub lead: u64,
-    /// Versions other than this one that will be restored at all.
+    /// Number of versions, other than this one, that will be restored at all.
     pub ahead: u64,
 }
 
-/// Counters while a run goes on.
+/// Counters of a running run.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Counters {
     pub saves: CallFigures,
@@ -61,37 +61,37 @@ impl Counters {
         self.hits[usize::from(tier.0)] += 1;
     }
 
-    /// A restore is called, with so many of the next ones ready.
+    /// Records the call of a restore, with the number of next restores that are ready.
     pub fn lead(&mut self, now: Nanos, lead: u64) {
         self.first_restore.get_or_insert(now);
         self.leads.push(lead);
     }
 }
 
-/// What a run came to.
+/// The result of a run.
 #[derive(Clone, PartialEq, Debug)]
 pub struct RunFigures {
-    /// Events that the core has taken.
+    /// Number of events that the core received.
     pub events: u64,
-    /// When everything was at rest.
+    /// Time at which all activity had ended.
     pub finished: Nanos,
-    /// When the scripts were over.
+    /// Time at which the scripts ended.
     pub application_over: Nanos,
-    /// When the first restore was called.
+    /// Time of the first call of a restore.
     pub first_restore: Nanos,
-    /// The time of all copies of the application.
+    /// Total time of the application's copies.
     pub copying: Nanos,
-    /// Calls that were refused.
+    /// Number of refused calls.
     pub refused: u64,
-    /// The saves.
+    /// Counters of the saves.
     pub saves: CallFigures,
-    /// The restores.
+    /// Counters of the restores.
     pub restores: CallFigures,
-    /// Restores that were served from each tier.
+    /// Number of restores that were served from each tier.
     pub hits: [u64; MAX_TIERS],
     /// For each restore in order: how many of the next ones were ready in the fastest tier.
     pub leads: Vec<u64>,
-    /// For each restore in order, how far was provided.
+    /// For each restore in order, the versions that are ready.
     pub reaches: Vec<Reach>,
     /// The counters of the core.
     pub core: CoreStats,

@@ -1,5 +1,5 @@
-//! The end of a run: the faults stop, every checkpoint is read once more, and everything comes to
-//! rest.
+//! The end of a run: the faults stop, every checkpoint is restored once more, and all activity
+//! ends.
 
 use unspool_core::CheckpointId;
 
@@ -10,13 +10,13 @@ use crate::plan::script::{Care, Script, Step};
 use crate::random::{Random, Topic};
 
 impl World {
-    /// The application has come to its end: it reads everything once more, then it is over.
+    /// Starts the final restores when the scripts have ended, and then ends the run.
     pub(crate) fn next_stage(&mut self) -> Checked {
-        if self.settled.is_some() {
+        if self.rest_limit.is_some() {
             return Ok(());
         }
         if self.threads.len() > self.life().threads.len() {
-            self.settled = Some(self.limit_from_now());
+            self.rest_limit = Some(self.limit_from_now());
             return Ok(());
         }
         self.counters.application_over = self.now;
@@ -43,20 +43,20 @@ impl World {
         Script { steps }
     }
 
-    /// Nothing is planned any more: everything must be at rest.
+    /// Checks that all activity has ended when nothing is planned any more.
     pub(crate) fn finish(&self) -> Checked {
         let rest = |holds: bool, what: &str| ensure(holds, Rule::Rest, || what.to_owned());
-        rest(self.settled.is_some(), "the application has not come to its end")?;
+        rest(self.rest_limit.is_some(), "the application has not come to its end")?;
         rest(self.hardware.streams.is_idle(), "an operation never begins")?;
         rest(self.core.transfers_in_flight() == 0, "the core waits for a transfer")?;
         rest(self.core.waiting() == 0, "the core lets a call wait")?;
-        rest(self.pending.is_empty(), "a save that was handed over was never reported")?;
+        rest(self.pending.is_empty(), "a save that was asynchronous over was never reported")?;
         rest(self.ledger.movements().next().is_none(), "a transfer was never reported")?;
         rest(!self.ledger.is_deleting(), "a deletion was never reported")?;
         rest(!self.requests.is_any_open(), "a ticket stays open")
     }
 
-    /// After a flush: everything in the stores is made durable, and called so.
+    /// Syncs the stores after a flush, and promises that everything before it is durable.
     pub(crate) fn sync_stores(&mut self, before: CheckpointId) {
         let skipped = self.plan.canary == Some(Canary::SkippedSync);
         if !skipped {
@@ -74,7 +74,7 @@ impl World {
         }
     }
 
-    /// What the run came to.
+    /// The result of the run.
     #[must_use]
     pub fn figures(&self) -> RunFigures {
         RunFigures {

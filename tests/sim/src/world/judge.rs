@@ -1,4 +1,4 @@
-//! Comparing the core with the books after every step.
+//! Comparison of the core with the ledger after every step.
 
 use std::collections::VecDeque;
 
@@ -10,8 +10,8 @@ use crate::check::ledger::Movement;
 use crate::check::requests::Call;
 use crate::check::{Rule, ensure};
 
-/// The hints as the application gave them. What realignment drops is the core's business; as long
-/// as every restore is the next hint, the queue is known exactly.
+/// The hints of the application. The core may drop some of them to realign the queue; as long as
+/// every restore is the next hint, the queue is known exactly.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct HintMirror {
     queue: VecDeque<Version>,
@@ -41,8 +41,8 @@ impl HintMirror {
 }
 
 impl World {
-    /// With `discard_after_restore`, the core drops a checkpoint by itself after its last
-    /// restore: `restored` is the one whose restore has just ended.
+    /// Follows a discard by the core: with `discard_after_restore` it drops a checkpoint after its
+    /// last restore. `restored` is the one whose restore has just ended.
     pub(crate) fn expect_discard(&mut self, restored: Option<CheckpointId>) -> Checked {
         let live = self.ledger.live().map(|books| (books.id, books.version));
         let gone: Vec<_> = live.filter(|(_, version)| !self.core.contains(*version)).collect();
@@ -73,7 +73,7 @@ impl World {
         self.may_be_over(version) && !possible_hint
     }
 
-    /// A transfer has ended: what was a failure that may pass must be tried again by itself.
+    /// Counts failures: a transfer that failed temporarily must be tried again without a request.
     pub(crate) fn count_retries(&mut self, event: &Event) -> Checked {
         let id = |transfer| self.ledger.movement(transfer).map(|movement| movement.checkpoint);
         match *event {
@@ -91,7 +91,7 @@ impl World {
         Ok(())
     }
 
-    /// What holds after every step about transfers and refusals.
+    /// Checks transfers and refusals after every step.
     pub(crate) fn check_step(&mut self, commands: &[Command]) -> Checked {
         let wanted = |m: &Movement| {
             self.ledger.get(m.checkpoint).is_some_and(|books| books.stage == Stage::Live)
@@ -117,7 +117,7 @@ impl World {
         })
     }
 
-    /// The core has the same copies in the same places as the books.
+    /// Checks that the core has the same copies in the same places as the ledger.
     pub(crate) fn check_books(&self) -> Checked {
         let stats = self.core.stats();
         for (tier, counters) in stats.tiers.iter().enumerate() {
@@ -143,7 +143,7 @@ impl World {
         })
     }
 
-    /// No call waits while nothing is under way that could change anything.
+    /// Checks that no call waits while nothing is in flight that could end the wait.
     pub(crate) fn check_waiting(&self) -> Checked {
         let moving = self.ledger.movements().next().is_some()
             || self.ledger.is_deleting()
@@ -151,13 +151,13 @@ impl World {
             || self.core.next_deadline().is_some();
         let waiting = self.requests.waiting().next();
         ensure(moving || waiting.is_none(), Rule::Stuck, || {
-            format!("{waiting:?} waits while nothing is under way")
+            format!("{waiting:?} waits while nothing is in flight")
         })
     }
 
-    /// A flush is done: everything that was saved before it is in the slowest tier for it.
+    /// Checks a completed flush: everything saved before it is in the slowest tier for it.
     pub(crate) fn check_flushed(&self, before: CheckpointId) -> Checked {
-        let early = self.ledger.handed_over().find(|books| books.id < before);
+        let early = self.ledger.in_flight().find(|books| books.id < before);
         ensure(early.is_none(), Rule::Durable, || {
             format!("a flush is done while {early:?} is being saved")
         })?;
@@ -171,7 +171,7 @@ impl World {
         })
     }
 
-    /// A transfer into a store that syncs each put promises durability when it is reported.
+    /// Promises durability of a reported transfer into a store that syncs each frame.
     pub(crate) fn promise_arrival(&mut self, transfer: TransferId) {
         let arrived = self.ledger.movement(transfer);
         if let Some(movement) = arrived.filter(|_| self.plan.machine.sync_each_put) {
@@ -179,7 +179,7 @@ impl World {
         }
     }
 
-    /// The frame of a live checkpoint in a store will survive a crash.
+    /// Promises that the frame of a live checkpoint in a store survives a crash.
     pub(crate) fn promise_frame(&mut self, id: CheckpointId, tier: TierId) {
         let Some(books) = self.ledger.get(id).filter(|b| b.stage == Stage::Live) else { return };
         let version = books.version;

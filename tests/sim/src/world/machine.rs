@@ -1,23 +1,22 @@
-//! The state of the machine: streams, memory, stores, ways between them, and what was only
-//! enqueued.
+//! The state of the machine: streams, memory, stores, links, and the application's enqueued copies.
 
 use std::collections::BTreeMap;
 
 use unspool_core::{CheckpointId, Nanos, Place, TierId};
 
 use crate::device::arena::Memory;
-use crate::device::marks::{Marks, Span};
+use crate::device::fences::{Fences, Span};
 use crate::device::store::Store;
 use crate::device::streams::{StreamId, Streams};
 use crate::plan::Plan;
 
-/// One direction between two tiers.
+/// One direction of the link between two tiers.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Way {
+pub(crate) struct LinkState {
     pub streams: Vec<StreamId>,
-    /// When the wire is free again.
+    /// Time at which the link is free again.
     pub free_at: Nanos,
-    /// Nothing gets through any more.
+    /// No transfer succeeds any more.
     pub broken: bool,
 }
 
@@ -27,8 +26,8 @@ pub(crate) struct Hardware {
     pub streams: Streams,
     pub memories: Vec<Option<Memory>>,
     pub stores: Vec<Option<Store>>,
-    pub marks: Marks,
-    pub ways: BTreeMap<(TierId, TierId), Way>,
+    pub fences: Fences,
+    pub links: BTreeMap<(TierId, TierId), LinkState>,
 }
 
 impl Hardware {
@@ -42,7 +41,7 @@ impl Hardware {
         Hardware::with_stores(plan, stores)
     }
 
-    /// A machine after a restart: what the stores hold is all that is left.
+    /// A machine after a restart: only the content of the stores is left.
     pub fn with_stores(plan: &Plan, stores: Vec<Option<Store>>) -> Hardware {
         let memory = |t: &unspool_core::TierConfig| {
             t.kind.is_arena().then(|| Memory::new(t.capacity, plan.seed, plan.content))
@@ -51,8 +50,8 @@ impl Hardware {
             streams: Streams::default(),
             memories: plan.config.tiers.iter().map(memory).collect(),
             stores,
-            marks: Marks::default(),
-            ways: BTreeMap::new(),
+            fences: Fences::default(),
+            links: BTreeMap::new(),
         }
     }
 
@@ -64,23 +63,23 @@ impl Hardware {
         self.stores[usize::from(tier.0)].as_mut()
     }
 
-    /// The way between two tiers, with its streams.
-    pub fn way(&mut self, from: TierId, to: TierId, streams: usize) -> &mut Way {
-        if !self.ways.contains_key(&(from, to)) {
+    /// The link between two tiers, with its streams.
+    pub fn link(&mut self, from: TierId, to: TierId, streams: usize) -> &mut LinkState {
+        if !self.links.contains_key(&(from, to)) {
             let streams = (0..streams).map(|_| self.streams.create()).collect();
-            self.ways.insert((from, to), Way { streams, ..Way::default() });
+            self.links.insert((from, to), LinkState { streams, ..LinkState::default() });
         }
-        self.ways.get_mut(&(from, to)).expect("it was just made")
+        self.links.get_mut(&(from, to)).expect("just inserted")
     }
 
-    /// The stream of a way with the shortest queue.
+    /// The stream of a link with the shortest queue.
     pub fn shortest_stream(&mut self, from: TierId, to: TierId, streams: usize) -> StreamId {
-        let all = self.way(from, to, streams).streams.clone();
+        let all = self.link(from, to, streams).streams.clone();
         let shortest = all.into_iter().min_by_key(|stream| self.streams.len(*stream));
-        shortest.expect("a way has streams")
+        shortest.expect("a link has streams")
     }
 
-    /// What an operation covers: bytes of an arena, or a frame of a store.
+    /// The range that an operation accesses: bytes of an arena, or a frame of a store.
     pub fn span(&self, id: CheckpointId, place: Place, bytes: u64) -> Span {
         let tier = place.tier;
         if self.stores[usize::from(tier.0)].is_some() {
@@ -89,14 +88,14 @@ impl Hardware {
         Span { tier, first: place.offset, end: place.offset + bytes }
     }
 
-    /// Whether a copy that the application has enqueued still works on a checkpoint in a tier.
+    /// Whether an enqueued copy of the application still accesses a checkpoint in a tier.
     pub fn is_unfinished(&self, id: CheckpointId, tier: TierId) -> bool {
-        self.marks.is_unfinished(id, tier, |mark| self.streams.is_reached(mark))
+        self.fences.is_unfinished(id, tier, |fence| self.streams.is_reached(fence))
     }
 
-    /// Everything works again.
+    /// Repairs all links.
     pub fn repair(&mut self) {
-        self.ways.values_mut().for_each(|way| way.broken = false);
+        self.links.values_mut().for_each(|link| link.broken = false);
         self.stores.iter_mut().flatten().for_each(|store| store.limit = u64::MAX);
     }
 }

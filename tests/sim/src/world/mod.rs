@@ -1,5 +1,5 @@
-//! The whole system in virtual time: the real core, a fake machine, an application from a script,
-//! and the checkers, which look at every step.
+//! The whole system in virtual time: the real core, a fake machine, a scripted application, and the
+//! checkers of every step.
 
 pub mod agenda;
 mod bytes;
@@ -44,10 +44,10 @@ use crate::world::transfers::Job;
 
 pub use figures::{CallFigures, Reach, RunFigures};
 
-/// What a step of the simulation comes to.
+/// The result of a step of the simulation.
 pub(crate) type Checked = Result<(), Violation>;
 
-/// The most events in one life; a run that goes on longer does not come to rest.
+/// Maximum number of events in one life; beyond it, activity is taken to never end.
 const MOST_EVENTS: u64 = 200_000;
 
 /// One run.
@@ -66,37 +66,38 @@ pub struct World {
     pub(crate) threads: Vec<Thread>,
     pub(crate) jobs: BTreeMap<TransferId, Job>,
     pub(crate) ops: BTreeMap<OpId, Work>,
-    /// Saves that end in the background, in the order in which they were handed over.
+    /// Unreported asynchronous saves, in the order of their calls.
     pub(crate) pending: VecDeque<Pending>,
     pub(crate) replies: BTreeMap<RequestId, (ThreadId, Option<Reply>)>,
     /// The version and the bytes of every checkpoint of all lives.
     pub(crate) ever: BTreeMap<CheckpointId, (Version, u64)>,
-    /// Rules that the checkers keep silent about, to test that others notice too.
+    /// Rules whose checkers are switched off, to test that others notice too.
     pub(crate) blind: BTreeSet<Rule>,
     pub(crate) history: History,
     pub(crate) counters: Counters,
     pub(crate) life: usize,
     /// Events that the core has taken in this life.
     pub(crate) events: u64,
-    /// The same in the lives before.
+    /// Events that the core has received in earlier lives.
     pub(crate) earlier_events: u64,
     pub(crate) draws: u64,
     next_request: u64,
-    /// The last event was a failure that must be followed by a retry.
+    /// The last event was a temporary failure, which must be followed by a retry.
     pub(crate) must_retry: bool,
     /// Faults have stopped.
     pub(crate) calm: bool,
     /// Whether any operation has failed in this life.
     pub(crate) failures: bool,
     /// The planted bug has struck.
-    pub(crate) canary_sang: bool,
-    /// Once the application and the faults are over: when everything must have come to rest.
-    pub(crate) settled: Option<u64>,
+    pub(crate) canary_struck: bool,
+    /// Number of events by which all activity must have ended, once the application and the faults
+    /// have.
+    pub(crate) rest_limit: Option<u64>,
     pub(crate) prefetch_held: bool,
     pub(crate) next_tick: Nanos,
 }
 
-/// What an operation of a stream does.
+/// The work of an operation of a stream.
 #[derive(Clone, Debug)]
 pub(crate) enum Work {
     Transfer(TransferId),
@@ -105,10 +106,10 @@ pub(crate) enum Work {
 }
 
 impl World {
-    /// A machine that has just been switched on.
+    /// A machine that has just been started.
     ///
     /// # Panics
-    /// When the plan has settings that no core can have.
+    /// When the settings of the plan are invalid.
     #[must_use]
     pub fn new(plan: Plan) -> World {
         let config = plan.config.clone();
@@ -141,8 +142,8 @@ impl World {
             must_retry: false,
             calm: false,
             failures: false,
-            canary_sang: false,
-            settled: None,
+            canary_struck: false,
+            rest_limit: None,
             prefetch_held: false,
             next_tick: Nanos::NEVER,
             plan,
@@ -154,22 +155,22 @@ impl World {
         world
     }
 
-    /// From now on the history has remarks about the machine.
+    /// Also records notes about the machine from now on.
     pub fn keep_notes(&mut self) {
         self.history.keep_notes();
     }
 
-    /// From now on what the order checker is told is written down.
+    /// Records the input of the order checker from now on.
     pub fn keep_order(&mut self) {
         self.order.keep_text();
     }
 
-    /// The checkers of these rules keep silent from now on: others have to notice.
+    /// Switches the checkers of these rules off.
     pub fn look_away(&mut self, rules: &[Rule]) {
         self.blind.extend(rules);
     }
 
-    /// Runs to the end of the last life, until everything is at rest.
+    /// Runs to the end of the last life, until all activity has ended.
     ///
     /// # Errors
     /// At the first rule that is broken.
@@ -192,8 +193,8 @@ impl World {
             Action::Answer(thread, request) => self.see_answer(thread, request),
             Action::GiveUp(thread, request) => self.give_up(thread, request),
             Action::OpDone(op) => self.op_done(op),
-            Action::Report(event, mark) => self.report(event, mark),
-            Action::Settle => self.settle(),
+            Action::Report(event, fence) => self.report(event, fence),
+            Action::ReportSaves => self.report_saves(),
             Action::Tick => self.tick(),
             Action::FaultsStop => {
                 self.become_calm();
@@ -206,13 +207,13 @@ impl World {
         if self.threads.iter().all(Thread::is_finished) && !self.is_crash_planned() {
             self.next_stage()?;
         }
-        let limit = self.settled.map_or(MOST_EVENTS, |limit| limit.min(MOST_EVENTS));
+        let limit = self.rest_limit.map_or(MOST_EVENTS, |limit| limit.min(MOST_EVENTS));
         ensure(self.events < limit, Rule::Rest, || {
             format!("{} events in this life, where {limit} must do", self.events)
         })
     }
 
-    /// The number of events at which everything must have come to rest, from now on.
+    /// The number of events by which all activity must have ended, from now on.
     pub(crate) fn limit_from_now(&self) -> u64 {
         let copies = (self.ledger.all().count() * self.plan.config.tiers.len()) as u64;
         self.events + 200 + 40 * copies
@@ -256,7 +257,7 @@ impl World {
         Nanos(Random::of(self.plan.seed, Topic::Delay, self.draws).below(most.0 + 1))
     }
 
-    /// Whether a share of things happens to this one.
+    /// Whether an event of probability `share` happens now.
     pub(crate) fn happens(&mut self, share: f64) -> bool {
         self.draws += 1;
         Random::of(self.plan.seed, Topic::Delay, self.draws).chance(share)

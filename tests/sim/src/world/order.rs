@@ -1,5 +1,5 @@
-//! What the order checker is told, as the hooks of a real device tell it: waits, accesses and
-//! recordings when they are enqueued, and what the host has waited for or asked about.
+//! The input of the order checker, as the hooks of a real device report it: waits, accesses and
+//! recordings when they are enqueued, and fences that the host has waited for or polled.
 
 use unspool_core::{CheckpointId, Place};
 use unspool_verify::{Agent, Op};
@@ -7,8 +7,8 @@ use unspool_verify::{Agent, Op};
 use super::{Checked, World};
 use crate::canary::Canary;
 use crate::check::{Rule, Violation};
-use crate::device::marks::{Before, Span};
-use crate::device::streams::{Mark, StreamId};
+use crate::device::fences::{Before, Span};
+use crate::device::streams::{Fence, StreamId};
 
 /// One access of an operation that is being enqueued.
 #[derive(Clone, Copy, Debug)]
@@ -25,22 +25,22 @@ impl World {
         self.enforce(seen.map_err(|v| Violation::new(Rule::Order, v.to_string())))
     }
 
-    /// The host knows that a mark is reached, and nobody will wait for it any more.
-    pub(crate) fn host_learns(&mut self, mark: Mark) -> Checked {
-        let event = mark.event();
+    /// Reports that the host knows a fence to be reached, and that nothing will wait for it.
+    pub(crate) fn host_learns(&mut self, fence: Fence) -> Checked {
+        let event = fence.event();
         self.see(&Op::Wait { by: Agent::Host, event })?;
         self.see(&Op::Forget { event })
     }
 
-    /// The marks that an operation must wait for before it touches this.
-    pub(crate) fn marks_before(&mut self, touched: Touched) -> Result<Vec<Mark>, Violation> {
+    /// The fences that an operation must wait for before it accesses these bytes.
+    pub(crate) fn fences_before(&mut self, touched: Touched) -> Result<Vec<Fence>, Violation> {
         let span = self.span(touched);
-        let (marks, streams) = (&mut self.hardware.marks, &self.hardware.streams);
-        let before = marks.before(touched.id, span, touched.write, |m| streams.is_reached(m));
-        let Before { reached, mut entry, ghosts } = before;
-        reached.into_iter().try_for_each(|mark| self.host_learns(mark))?;
-        entry.extend(ghosts);
-        let forgets = !entry.is_empty() && self.sings(Canary::ForgottenMark);
+        let (fences, streams) = (&mut self.hardware.fences, &self.hardware.streams);
+        let before = fences.before(touched.id, span, touched.write, |m| streams.is_reached(m));
+        let Before { reached, mut entry, pending } = before;
+        reached.into_iter().try_for_each(|fence| self.host_learns(fence))?;
+        entry.extend(pending);
+        let forgets = !entry.is_empty() && self.strikes(Canary::ForgottenFence);
         Ok(if forgets { Vec::new() } else { entry })
     }
 
@@ -49,16 +49,16 @@ impl World {
         self.hardware.span(id, place, bytes)
     }
 
-    /// An operation is enqueued: its stream waits for marks and then touches bytes.
+    /// Reports an enqueued operation: its stream waits for fences and then accesses bytes.
     pub(crate) fn enqueue(
         &mut self,
         stream: StreamId,
-        waits: &[Mark],
+        waits: &[Fence],
         touches: &[Touched],
         what: &str,
     ) -> Checked {
         let by = stream.agent();
-        waits.iter().try_for_each(|mark| self.see(&Op::Wait { by, event: mark.event() }))?;
+        waits.iter().try_for_each(|fence| self.see(&Op::Wait { by, event: fence.event() }))?;
         touches.iter().try_for_each(|touched| {
             let Span { tier, first, end } = self.span(*touched);
             let space = unspool_verify::Space::Device(u32::from(tier.0));
@@ -67,8 +67,8 @@ impl World {
         })
     }
 
-    /// The mark behind what was enqueued.
-    pub(crate) fn record(&mut self, stream: StreamId, mark: Mark) -> Checked {
-        self.see(&Op::Record { event: mark.event(), on: stream.agent() })
+    /// Reports the fence after the operation that was enqueued.
+    pub(crate) fn record(&mut self, stream: StreamId, fence: Fence) -> Checked {
+        self.see(&Op::Record { event: fence.event(), on: stream.agent() })
     }
 }

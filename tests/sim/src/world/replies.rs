@@ -1,4 +1,4 @@
-//! Answers on their way to the threads that wait for them.
+//! Answers of the core on their way to the waiting threads.
 
 use unspool_core::{CheckpointId, Place, Refusal, RequestId, Version};
 
@@ -15,7 +15,7 @@ pub(crate) enum Reply {
 }
 
 impl World {
-    /// Sends the answer to the thread that made the call, if it still waits.
+    /// Sends the answer to the calling thread, if that still waits.
     pub(crate) fn reply(&mut self, request: RequestId, reply: Reply) {
         let Some((thread, slot)) = self.replies.get_mut(&request) else { return };
         *slot = Some(reply);

@@ -9,9 +9,9 @@ use crate::world::agenda::{Action, ThreadId};
 use crate::world::figures::Reach;
 use crate::world::replies::Reply;
 
-/// How long a thread waits at most that keeps a ticket open: it may wait for itself.
+/// Maximum wait of a thread that keeps a ticket open: it may wait for itself.
 const PATIENCE: Nanos = Nanos(5_000_000);
-/// Versions that are looked at ahead of a restore.
+/// Number of upcoming restores that are counted.
 const FARTHEST: usize = 64;
 
 /// A granted save or a served restore.
@@ -22,17 +22,17 @@ pub(crate) struct Ticket {
     pub bytes: u64,
     pub place: Place,
     pub save: bool,
-    /// The copy fails half-way.
+    /// The copy is aborted half-way.
     pub abort: bool,
     /// The step before which the bytes are copied.
     pub due: usize,
-    /// What was said of `bytes` when it was asked for.
+    /// Whether the requested size is exact or a maximum.
     pub size: Size,
-    /// The part of its room that it takes, where that is told.
+    /// The part of its space that it takes, where that is reported.
     pub kept: Option<Kept>,
-    /// It ends in the background.
-    pub handed: bool,
-    /// The core was told when the copy was enqueued.
+    /// The save is asynchronous.
+    pub asynchronous: bool,
+    /// The copy was reported when it was enqueued.
     pub reported: bool,
 }
 
@@ -44,7 +44,7 @@ pub(crate) enum State {
     Finished,
 }
 
-/// One thread.
+/// An application thread.
 #[derive(Clone, Debug)]
 pub(crate) struct Thread {
     script: Script,
@@ -92,7 +92,7 @@ impl World {
         &mut self.threads[thread.0]
     }
 
-    /// The thread goes on with its next step.
+    /// Executes the next step of the thread.
     pub(crate) fn go_on(&mut self, thread: ThreadId) {
         self.thread(thread).state = State::Going;
         self.agenda.plan(self.now, Action::Wake(thread));
@@ -128,18 +128,18 @@ impl World {
                 self.call(id, request, care, Event::Restore { request, version })
             }
             Step::Flush(care) => self.call(id, request, care, Event::Flush { request }),
-            Step::Expect(version) => self.tell(id, Event::Expect { version }),
-            Step::ExpectLast(version) => self.tell(id, Event::ExpectLast { version }),
-            Step::Prefer(version, tier) => self.tell(id, Event::Prefer { version, tier }),
-            Step::ForgetHints => self.tell(id, Event::ForgetHints),
-            Step::StartPrefetch => self.tell(id, Event::StartPrefetch),
-            Step::HoldPrefetch => self.tell(id, Event::HoldPrefetch),
-            Step::Discard(version) => self.tell(id, Event::Discard { version }),
+            Step::Expect(version) => self.send(id, Event::Expect { version }),
+            Step::ExpectLast(version) => self.send(id, Event::ExpectLast { version }),
+            Step::Prefer(version, tier) => self.send(id, Event::Prefer { version, tier }),
+            Step::ForgetHints => self.send(id, Event::ForgetHints),
+            Step::StartPrefetch => self.send(id, Event::StartPrefetch),
+            Step::HoldPrefetch => self.send(id, Event::HoldPrefetch),
+            Step::Discard(version) => self.send(id, Event::Discard { version }),
         }
     }
 
-    /// An event that needs no answer.
-    fn tell(&mut self, id: ThreadId, event: Event) -> Checked {
+    /// Sends an event that needs no answer.
+    fn send(&mut self, id: ThreadId, event: Event) -> Checked {
         self.feed(event)?;
         self.go_on(id);
         Ok(())
@@ -157,7 +157,7 @@ impl World {
         self.feed(event)
     }
 
-    /// How many of the restores after this one find their bytes in the fastest tier.
+    /// Counts how many of the restores after this one find their bytes in the fastest tier.
     fn count_lead(&mut self, id: ThreadId, version: Version) {
         let ready = |version: &Version| {
             let books = self.ledger.named(*version);
@@ -180,7 +180,7 @@ impl World {
         self.counters.reaches.push(Reach { lead: reach, ahead: others.len() as u64 });
     }
 
-    /// The thread sees the answer to its call, unless it has given up before.
+    /// Delivers the answer to its call, unless the thread has withdrawn it before.
     pub(crate) fn see_answer(&mut self, id: ThreadId, request: RequestId) -> Checked {
         let State::Waiting { request: awaited, since, care } = self.thread(id).state else {
             return Ok(());
@@ -228,14 +228,14 @@ impl World {
             due,
             size,
             kept: None,
-            handed: false,
+            asynchronous: false,
             reported: false,
         };
         thread.tickets.push(ticket);
     }
 
-    /// The call has waited long enough: it is withdrawn, and if it was granted or served in the
-    /// meantime, given up.
+    /// Withdraws a call that has waited long enough; if it was granted or served meanwhile, it is
+    /// aborted.
     pub(crate) fn give_up(&mut self, id: ThreadId, request: RequestId) -> Checked {
         match self.thread(id).state {
             State::Waiting { request: awaited, .. } if awaited == request => {}

@@ -6,7 +6,7 @@ use super::{Checked, Work, World};
 use crate::canary::Canary;
 use crate::check::Violation;
 use crate::check::ledger::Movement;
-use crate::device::streams::{Mark, OpId, StreamId};
+use crate::device::streams::{Fence, OpId, StreamId};
 use crate::random::{Random, Topic};
 use crate::world::agenda::Action;
 use crate::world::order::Touched;
@@ -16,11 +16,11 @@ use crate::world::order::Touched;
 pub(crate) struct Job {
     pub movement: Movement,
     pub op: OpId,
-    /// When it began.
+    /// Time at which it began.
     pub began: Option<Nanos>,
     fails: Option<Failure>,
-    /// It was reported before it was over, which is a bug.
-    told: bool,
+    /// A planted bug: it was reported before it was over.
+    reported_early: bool,
 }
 
 impl World {
@@ -29,11 +29,14 @@ impl World {
         let stream = self.hardware.shortest_stream(movement.from.tier, movement.to.tier, streams);
         let op = self.hardware.streams.push_job(stream);
         self.ops.insert(op, Work::Transfer(transfer));
-        self.jobs.insert(transfer, Job { movement, op, began: None, fails: None, told: false });
+        self.jobs.insert(
+            transfer,
+            Job { movement, op, began: None, fails: None, reported_early: false },
+        );
     }
 
-    /// The workers that have nothing to do take up their next jobs: they look what the job must
-    /// wait for and enqueue it, with a mark that they will wait for before they report.
+    /// Lets idle workers take their next jobs: each determines what its job must wait for and
+    /// enqueues the job, with a fence that the worker waits for before it reports.
     fn take_up_jobs(&mut self) -> Checked {
         for (op, stream) in self.hardware.streams.next_jobs() {
             let waits = match self.ops[&op] {
@@ -44,7 +47,7 @@ impl World {
                 Work::Copy(..) => unreachable!("threads enqueue their copies themselves"),
             };
             self.hardware.streams.take_up(stream, waits);
-            self.record(stream, Mark(op))?;
+            self.record(stream, Fence(op))?;
         }
         Ok(())
     }
@@ -53,21 +56,21 @@ impl World {
         &mut self,
         stream: StreamId,
         transfer: TransferId,
-    ) -> Result<Vec<Mark>, Violation> {
+    ) -> Result<Vec<Fence>, Violation> {
         let Movement { checkpoint: id, bytes, from, to, .. } = self.jobs[&transfer].movement;
         let source = Touched { id, place: from, bytes, write: false };
         let target = Touched { id, place: to, bytes, write: true };
-        let mut waits = self.marks_before(source)?;
-        if from.tier < to.tier && !waits.is_empty() && self.sings(Canary::UnawaitedSave) {
+        let mut waits = self.fences_before(source)?;
+        if from.tier < to.tier && !waits.is_empty() && self.strikes(Canary::UnawaitedSave) {
             waits.clear();
         }
-        waits.extend(self.marks_before(target)?);
+        waits.extend(self.fences_before(target)?);
         let what = format!("transfer {} of checkpoint {}", transfer.0, id.0);
         self.enqueue(stream, &waits, &[source, target], &what)?;
         Ok(waits)
     }
 
-    /// Begins whatever can begin, and plans its end.
+    /// Begins every operation that can begin, and plans its end.
     pub(crate) fn begin_ready(&mut self) -> Checked {
         loop {
             self.take_up_jobs()?;
@@ -97,22 +100,22 @@ impl World {
         let now = self.now;
         let job = self.jobs.get_mut(&transfer).expect("it has just begun");
         (job.began, job.fails) = (Some(now), fails);
-        self.tell_early(transfer, took);
+        self.report_early(transfer, took);
         Ok(took)
     }
 
-    /// What a planted bug makes of a worker: it reports a prefetch that it has only enqueued.
-    fn tell_early(&mut self, transfer: TransferId, took: Nanos) {
+    /// Applies a planted bug to a worker: it reports a prefetch that is only enqueued.
+    fn report_early(&mut self, transfer: TransferId, took: Nanos) {
         let job = &self.jobs[&transfer];
         let Movement { from, to, .. } = job.movement;
         let prefetch = job.fails.is_none() && from.tier > to.tier;
-        if prefetch && self.sings(Canary::EarlyReport) {
-            self.jobs.get_mut(&transfer).expect("it has just begun").told = true;
+        if prefetch && self.strikes(Canary::EarlyReport) {
+            self.jobs.get_mut(&transfer).expect("it has just begun").reported_early = true;
             self.report_later(Event::TransferDone { transfer, took }, None);
         }
     }
 
-    /// Whether and how a transfer will fail; damages the source if that is the fault.
+    /// How a transfer will fail, if at all; a fault may damage the source.
     fn fate(&mut self, random: &mut Random, transfer: TransferId) -> Option<Failure> {
         let Movement { checkpoint, from, to, .. } = self.jobs[&transfer].movement;
         let faults = self.plan.faults;
@@ -121,9 +124,9 @@ impl World {
             return None;
         }
         let streams = self.plan.machine.streams;
-        let way = self.hardware.way(from.tier, to.tier, streams);
-        way.broken |= draws[0] < faults.permanent;
-        if way.broken {
+        let link = self.hardware.link(from.tier, to.tier, streams);
+        link.broken |= draws[0] < faults.permanent;
+        if link.broken {
             return Some(Failure::Permanent);
         }
         if draws[1] < faults.io {
@@ -145,7 +148,7 @@ impl World {
         None
     }
 
-    /// How long a transfer takes: its own time on the wire, after those before it.
+    /// Duration of a transfer: its own time on the link, after the transfers before it.
     fn duration(&mut self, random: &mut Random, from: TierId, to: TierId, bytes: u64) -> Nanos {
         let (first, last) = (usize::from(from.0.min(to.0)), usize::from(from.0.max(to.0)));
         let links = &self.plan.machine.links[first..last];
@@ -161,9 +164,9 @@ impl World {
         }
         let begins = self.now.plus(Nanos(latency));
         let streams = self.plan.machine.streams;
-        let way = self.hardware.way(from, to, streams);
-        let ends = begins.max(way.free_at).plus(Nanos(wire as u64));
-        way.free_at = ends;
+        let link = self.hardware.link(from, to, streams);
+        let ends = begins.max(link.free_at).plus(Nanos(wire as u64));
+        link.free_at = ends;
         ends.since(self.now)
     }
 
@@ -194,7 +197,7 @@ impl World {
                 Event::TransferFailed { transfer, failure }
             }
         };
-        if job.told {
+        if job.reported_early {
             self.hardware.streams.complete(job.op);
         } else {
             self.complete_and_report(job.op, event);
@@ -204,16 +207,16 @@ impl World {
 
     pub(crate) fn complete_and_report(&mut self, op: OpId, event: Event) {
         self.hardware.streams.complete(op);
-        self.report_later(event, Some(Mark(op)));
+        self.report_later(event, Some(Fence(op)));
     }
 
-    fn report_later(&mut self, event: Event, mark: Option<Mark>) {
+    fn report_later(&mut self, event: Event, fence: Option<Fence>) {
         let delay = self.delay(self.plan.machine.report_delay);
-        self.agenda.plan(self.now.plus(delay), Action::Report(event, mark));
+        self.agenda.plan(self.now.plus(delay), Action::Report(event, fence));
     }
 
-    /// The core wants a transfer no more: it is dropped, broken off, or goes on. What is enqueued
-    /// and waits for marks goes on.
+    /// Cancels a transfer: it is dropped, aborted, or continues. One that is enqueued and waits for
+    /// fences continues.
     pub(crate) fn cancel_transfer(&mut self, transfer: TransferId) {
         let Some(job) = self.jobs.get(&transfer).cloned() else { return };
         let (running, faults) = (job.began.is_some(), self.plan.faults);

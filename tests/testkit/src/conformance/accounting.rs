@@ -1,4 +1,4 @@
-//! How much there is, how much of it is in use, and what happens when it is all in use.
+//! Capacity, usage, and the behaviour of a full tier.
 
 use unspool_core::{CheckpointId, Failure};
 
@@ -8,10 +8,10 @@ use crate::random::Random;
 
 /// Bytes of a frame of these checks, a multiple of every alignment.
 pub(super) const FRAME: u64 = 64 << 10;
-/// How many of them the tier holds.
+/// Number of such frames that the tier holds.
 pub(super) const FRAMES: u64 = 8;
 
-/// Stores frame `id` in the `place`th of the rooms of an arena.
+/// Stores frame `id` in the `place`th slot of an arena.
 fn put(fixture: &Fixture, id: u64, place: u64, len: u64) -> Result<(), unspool_tiers::TierError> {
     let bytes = Pattern(id).bytes(0, len as usize);
     fixture.tier().put(CheckpointId(id), place * FRAME, &[&bytes])

@@ -1,4 +1,4 @@
-//! Many threads at once, each with its own frames, or all with one.
+//! Many concurrent threads, each with its own frames, or all with one.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -29,7 +29,7 @@ fn put_frame(fixture: &Fixture, thread: u64, round: u64) {
     done(fixture.tier().put(id, offset, &[&bytes[..len / 3], &bytes[len / 3..]]));
 }
 
-/// Every thread keeps three frames at a time.
+/// Stores and removes frames; the thread keeps three at a time.
 fn work(fixture: &Fixture, thread: u64) {
     for round in 0..ROUNDS {
         put_frame(fixture, thread, round);
@@ -40,7 +40,7 @@ fn work(fixture: &Fixture, thread: u64) {
     }
 }
 
-/// What `work` leaves.
+/// Checks the frames that `work` has left.
 fn assert_last_frames(fixture: &Fixture) {
     for thread in 0..THREADS {
         (ROUNDS - 2..ROUNDS).for_each(|round| assert_frame(fixture, thread, round));

@@ -1,4 +1,4 @@
-//! What cannot be done is refused, for the right reason, and changes nothing.
+//! Impossible calls are refused for the right reason, and change nothing.
 
 use std::error::Error;
 

@@ -27,7 +27,7 @@ pub const CAPACITY: u64 = 256 << 20;
 /// In an arena, frame `n` of a check begins at `n` times this; no frame but the last is longer.
 const STRIDE: u64 = 1 << 20;
 
-/// A fresh tier, with what has to live as long as it (a scratch directory).
+/// A fresh tier, with resources that have to live as long (a scratch directory).
 #[derive(Debug)]
 pub struct Fixture {
     tier: Arc<dyn Tier>,
@@ -36,13 +36,13 @@ pub struct Fixture {
 }
 
 impl Fixture {
-    /// A tier that needs nothing else.
+    /// A tier without other resources.
     #[must_use]
     pub fn new(tier: impl Tier + 'static) -> Fixture {
         Fixture::with(tier, ())
     }
 
-    /// A tier and what it needs.
+    /// A tier with its resources.
     #[must_use]
     pub fn with(tier: impl Tier + 'static, keep: impl Any + Send + Sync) -> Fixture {
         Fixture { tier: Arc::new(tier), _keep: Box::new(keep) }
@@ -72,7 +72,7 @@ impl Fixture {
 
     /// `len` bytes of frame `n`, from byte `skip` on.
     fn get(&self, n: u64, skip: u64, len: usize) -> Result<Vec<u8>, TierError> {
-        // Not zero, so that bytes that were never written show.
+        // Not zero, so that bytes that were never written are visible.
         let mut bytes = vec![0xA5; len];
         self.tier.get(CheckpointId(n), skip, &mut [&mut bytes]).map(|()| bytes)
     }
@@ -81,7 +81,7 @@ impl Fixture {
         self.tier.delete(CheckpointId(n))
     }
 
-    /// The ids and lengths of what is stored.
+    /// The ids and lengths of all frames.
     fn list(&self) -> Vec<(u64, u64)> {
         let stored = self.tier.list();
         let stored = stored.unwrap_or_else(|error| panic!("list: {error}"));
@@ -101,7 +101,7 @@ impl Fixture {
     }
 }
 
-/// What a tier answered, or a panic with its error as people see it.
+/// The result of a call, or a panic with its error text.
 #[track_caller]
 fn done<T>(answer: Result<T, TierError>) -> T {
     match answer {
@@ -110,7 +110,7 @@ fn done<T>(answer: Result<T, TierError>) -> T {
     }
 }
 
-/// Why a tier refused, or a panic when it did not.
+/// The error of a call that must fail; panics when it succeeds.
 #[track_caller]
 fn refused<T>(answer: Result<T, TierError>) -> TierError {
     match answer {
@@ -119,7 +119,7 @@ fn refused<T>(answer: Result<T, TierError>) -> TierError {
     }
 }
 
-/// Splits `bytes` after each of `places`, which ascend.
+/// Splits `bytes` at each of `places`, which are in ascending order.
 fn split<'a>(mut bytes: &'a [u8], places: &[usize]) -> Vec<&'a [u8]> {
     let mut parts = Vec::new();
     let mut before = 0;
@@ -132,7 +132,7 @@ fn split<'a>(mut bytes: &'a [u8], places: &[usize]) -> Vec<&'a [u8]> {
     parts
 }
 
-/// As `split`, for reading.
+/// As [`split`], for reading.
 fn split_mut<'a>(mut bytes: &'a mut [u8], places: &[usize]) -> Vec<&'a mut [u8]> {
     let mut parts = Vec::new();
     let mut before = 0;
@@ -148,7 +148,7 @@ fn split_mut<'a>(mut bytes: &'a mut [u8], places: &[usize]) -> Vec<&'a mut [u8]>
 macro_rules! checks {
     // `$d` is a dollar sign, for the macro that this one makes.
     ($d:tt $($module:ident, $capacity:expr, [$($check:ident,)+];)+) => {
-        /// Every check of the suite: its name, the capacity that its tier must have, and itself.
+        /// Every check of the suite: its name, the required capacity of the tier, and its function.
         const CHECKS: &[(&str, u64, fn(&Fixture))] = &[
             $($((stringify!($check), $capacity, $module::$check),)+)+
         ];
@@ -223,7 +223,7 @@ checks! { $
 /// Runs one check on a fresh tier.
 ///
 /// # Panics
-/// When the tier does not pass, and when there is no check of that name.
+/// When the tier fails the check, and when no check has that name.
 pub fn run(check: &str, fixture: fn(u64) -> Fixture) {
     let found = CHECKS.iter().find(|(name, ..)| *name == check);
     let Some((_, capacity, body)) = found else { panic!("there is no check {check:?}") };
@@ -233,7 +233,7 @@ pub fn run(check: &str, fixture: fn(u64) -> Fixture) {
 /// Runs every check, each on a fresh tier.
 ///
 /// # Panics
-/// When the tier does not pass one.
+/// When the tier fails a check.
 pub fn run_all(fixture: fn(u64) -> Fixture) {
     for (_, capacity, body) in CHECKS {
         body(&fixture(*capacity));

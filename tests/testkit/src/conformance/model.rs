@@ -1,4 +1,4 @@
-//! Random calls, checked against a map of what should be there.
+//! Random calls, checked against a map with the expected content.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -9,10 +9,10 @@ use super::{Fixture, done, refused};
 use crate::pattern::{Pattern, first_difference};
 use crate::random::Random;
 
-/// What a frame of the model is made of: its pattern and its length.
+/// The frames of the model: pattern and length by id.
 type Frames = BTreeMap<u64, (Pattern, usize)>;
 
-/// Ids of the model; each has a place of its own in an arena.
+/// Number of ids of the model; each has its own place in an arena.
 const IDS: u64 = 12;
 
 pub(super) fn random_calls_agree_with_a_map(fixture: &Fixture) {

@@ -1,4 +1,4 @@
-//! What was put is what is got.
+//! A `get` returns what was `put`.
 
 use unspool_core::CheckpointId;
 
@@ -27,7 +27,7 @@ pub(super) fn a_frame_may_be_cut_anywhere_for_writing_and_for_reading(fixture: &
     }
 }
 
-/// Up to six places at which something could go wrong, in order.
+/// Up to six positions near boundaries, in ascending order.
 fn cuts(random: &mut Random, len: usize) -> Vec<usize> {
     let count = random.below(7);
     let mut cuts: Vec<usize> = (0..count)
@@ -79,7 +79,7 @@ pub(super) fn buffers_may_lie_at_any_address(fixture: &Fixture) {
         Pattern(n).fill(0, &mut memory[at..at + len]);
         done(fixture.put(n, &memory[at..at + len]));
         memory.fill(0xA5);
-        // Read to another address than it was written from.
+        // Read to another address than the bytes were written from.
         let to = 4096 - at;
         done(fixture.tier().get(CheckpointId(n), 0, &mut [&mut memory[to..to + len]]));
         let expected = Pattern(n).bytes(0, len);
@@ -98,7 +98,7 @@ pub(super) fn a_frame_may_be_read_again_and_again(fixture: &Fixture) {
 
 pub(super) fn neighbours_do_not_touch_each_other(fixture: &Fixture) {
     let alignment = fixture.tier().describe().alignment;
-    // In an arena these lie one after the other without a gap.
+    // In an arena these frames are adjacent without a gap.
     let len = 4 * alignment;
     let put = |n: u64| {
         let bytes = Pattern(n).bytes(0, len as usize);

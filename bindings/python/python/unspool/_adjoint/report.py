@@ -78,7 +78,7 @@ class AdjointReport:
     tiers: Mapping[str, int]
     links: Mapping[str, int]
 
-    def as_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """All figures as dictionaries and numbers, ready for `json.dump`."""
         return dataclasses.asdict(self)
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ..errors import OptionError
+from .._trees import is_tree
+from ..errors import ArrayError, OptionError
 
 __all__ = ["Part", "State", "arrays_of"]
 
@@ -36,6 +37,8 @@ class State:
             raise OptionError("adjoint(state=...): there is no array in it.")
         _check_names(named)
         arrays = [*positional, *named.values()]
+        for one in filter(is_tree, arrays):
+            raise ArrayError(f"adjoint(state=...): a {type(one).__name__} in it is not an array.")
         self.frozen = any(map(_never_changes, arrays))
         self._device = _place(arrays) if self.frozen else None
         if self.frozen and self._ask:

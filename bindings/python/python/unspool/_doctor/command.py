@@ -67,7 +67,7 @@ def _seconds(text: str) -> float:
 def run_command(options: argparse.Namespace) -> int:
     """Prints what was found; returns the exit code."""
     found = look(options.disk, options.measure, options.timeout)
-    print(json.dumps(found.as_dict(), indent=2) if options.json else found)
+    print(json.dumps(found.to_dict(), indent=2) if options.json else found)
     missing = [need for need in dict.fromkeys(options.require) if not found.has(need)]
     if missing:
         print(f"unspool doctor: required and not there: {', '.join(missing)}", file=sys.stderr)

@@ -100,7 +100,7 @@ class Diagnosis:
         """Whether everything works that was asked about: without a `disk`, always."""
         return self.disk is None or self.disk.problem is None
 
-    def as_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """Everything as nested dictionaries, lists and numbers, ready for `json.dump`."""
         return {**_plain(asdict(self)), "usable": self.usable}
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +14,11 @@ from unspool._plan.text import links_table, what_if_table
 from unspool.errors import OptionError
 from unspool.planning import Compression, Links, Plan, Rate, measure_links, plan, what_if
 
-__all__ = ["run_command"]
+__all__ = ["ShownProgress", "run_command"]
+
+#: Steps from which on one schedule alone takes seconds, and how long others are looked at in
+#: silence, in seconds.
+MANY, QUIET = 10_000_000, 2.0
 
 
 def run_command(options: argparse.Namespace) -> int:
@@ -37,11 +43,23 @@ def run_command(options: argparse.Namespace) -> int:
         on=options.on,
         compression=_compression(options),
         links=_links(options),
+        progress=ShownProgress(options.steps).show,
     )
     if target is not None:
         found.links.save_to(target)
     _show(found, options)
     return 0
+
+
+class ShownProgress:
+    """Says on the error stream which schedule is looked at, where that takes long."""
+
+    def __init__(self, steps: int) -> None:
+        self._from = 0.0 if steps >= MANY else time.monotonic() + QUIET
+
+    def show(self, name: str) -> None:
+        if time.monotonic() >= self._from:
+            print(f"looking at {name}", file=sys.stderr, flush=True)
 
 
 def _links(options: argparse.Namespace) -> Links | None:

@@ -46,7 +46,7 @@ class Settled:
         """What is stored of `count` bytes."""
         return max(1, int(count / self.ratio))
 
-    def as_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """All figures as nested dictionaries and numbers."""
         rates = {"encode": self.encode, "decode": self.decode}
         plain = {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -55,8 +55,14 @@ class _Ready:
     least: float
 
 
-def make_plan(problem: Problem, tiers: Tiers, links: Links, kinds: Container[str] = KINDS) -> Plan:
-    """Predicts everything of these kinds that is worth it.
+def make_plan(
+    problem: Problem,
+    tiers: Tiers,
+    links: Links,
+    kinds: Container[str] = KINDS,
+    progress: Callable[[str], object] | None = None,
+) -> Plan:
+    """Predicts everything of these kinds that is worth it; tells `progress` of each schedule.
 
     Raises:
         NoPlanError: nothing fits.
@@ -67,10 +73,12 @@ def make_plan(problem: Problem, tiers: Tiers, links: Links, kinds: Container[str
     left_out: list[LeftOut] = []
     for proposal in proposals(problem, tiers, links, kinds):
         if proposal.fits:
+            if progress is not None:
+                progress(proposal.name)
             _put(_ready(problem, proposal, links), ready, left_out)
         else:
             left_out.append(LeftOut(proposal.name, _too_large(problem, proposal)))
-    found = _predict_all(problem, links, ready, left_out)
+    found = _predict_all(problem, links, ready, left_out, progress)
     if not found:
         raise NoPlanError(_nothing(problem, tiers, left_out))
     found.sort(key=lambda candidate: candidate.seconds)
@@ -85,7 +93,11 @@ def _put(one: T | LeftOut, kept: list[T], left_out: list[LeftOut]) -> None:
 
 
 def _predict_all(
-    problem: Problem, links: Links, ready: Iterable[_Ready], left_out: list[LeftOut]
+    problem: Problem,
+    links: Links,
+    ready: Iterable[_Ready],
+    left_out: list[LeftOut],
+    progress: Callable[[str], object] | None,
 ) -> list[Candidate]:
     """Forecasts, those first that may be the fastest; with much work done, only those."""
     found: list[Candidate] = []
@@ -96,6 +108,8 @@ def _predict_all(
             left_out.append(LeftOut(one.proposal.name, reason))
             continue
         work += one.work
+        if progress is not None:
+            progress(one.proposal.name)
         _put(_predicted(problem, one, links), found, left_out)
         best = min((candidate.seconds for candidate in found), default=math.inf)
     return found

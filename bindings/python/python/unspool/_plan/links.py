@@ -160,13 +160,13 @@ class Links:
             )
         return self.first(len(names))
 
-    def as_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """All figures as nested dictionaries, lists and numbers, ready for `json.dump`."""
         return FORMAT.marked(asdict(self))
 
     @classmethod
     def from_dict(cls, found: Mapping[str, Any]) -> Self:
-        """Made from what `as_dict` gave.
+        """Made from what `to_dict` gave.
 
         Raises:
             LinksError: it is something else.
@@ -179,7 +179,7 @@ class Links:
         Raises:
             OSError: it cannot be written.
         """
-        write_json(path, self.as_dict(), indent=1)
+        write_json(path, self.to_dict(), indent=1)
 
     @classmethod
     def load_from(cls, path: str | os.PathLike[str]) -> Self:

@@ -28,7 +28,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def _problem_options(group: argparse._ArgumentGroup) -> None:
-    group.add_argument("--steps", type=int, required=True, metavar="N", help="of the forward pass")
+    group.add_argument(
+        "--steps", type=_count, required=True, metavar="N", help="of the forward pass"
+    )
     group.add_argument("--state", required=True, metavar="SIZE", help="of one state: 256MiB")
     group.add_argument(
         "--step-ms", type=float, required=True, metavar="MS", help="of one forward step"
@@ -55,9 +57,13 @@ def _codec_options(group: argparse._ArgumentGroup) -> None:
 
 
 def _count(text: str) -> int:
-    if not text.strip().isdigit() or int(text) < 1:
+    try:
+        number = float(text) if "e" in text.lower() else int(text)
+    except ValueError:
+        number = 0
+    if not (1 <= number < 2**63 and number == int(number)):
         raise argparse.ArgumentTypeError(f"{text!r}: whole numbers from 1 are needed")
-    return int(text)
+    return int(number)
 
 
 def _tier_options(group: argparse._ArgumentGroup) -> None:

@@ -165,14 +165,14 @@ class Plan:
         compression = self.problem.compression
         return {
             **problem,
-            "compression": None if compression is None else compression.as_dict(),
+            "compression": None if compression is None else compression.to_dict(),
             "tiers": dict(self.tiers.capacity),
             "best": self.best.name,
             "simpler": None if self.simpler is None else self.simpler.name,
             "sentence": self.sentence,
             "candidates": [candidate.to_dict() for candidate in self.candidates],
             "left_out": [{"name": one.name, "reason": one.reason} for one in self.left_out],
-            "links": self.links.as_dict(),
+            "links": self.links.to_dict(),
         }
 
     def __str__(self) -> str:

@@ -1,10 +1,11 @@
 """Accumulated compression: which checkpoints to compress, and which of them in one call.
 
 A run is recorded once (`Profile`), and the best schedule for the runs after it is computed
-(`plan`): for each checkpoint U (send it raw), C (compress it alone), A (keep it) or X (compress it
-together with those that were kept). The problem is that of Maurya et al., "Towards Efficient I/O
-Pipelines using Accumulated Compression" (HiPC 2023); the guide `docs/howto/accumulated.md` says
-what the model contains.
+(`plan`). It has one decision for each checkpoint: `"raw"` (send it as it is), `"alone"` (compress
+it alone), `"hold"` (keep it for later) or `"together"` (compress it with those that are held).
+These are U, C, A and X of Maurya et al., "Towards Efficient I/O Pipelines using Accumulated
+Compression" (HiPC 2023), whose problem this is; the guide `docs/howto/accumulated.md` says what the
+model contains.
 
     from unspool import accumulate
 

@@ -17,8 +17,9 @@ __all__ = ["add_options", "run_command"]
 
 DESCRIPTION = """\
 Says which checkpoints of a run to compress, and which of them together, so that the application is
-blocked the least: U raw, C alone, A kept for later, X together with what was kept. The run is a
-profile that a spool has recorded (Spool(profile=...)), or one of equal checkpoints.
+blocked the least: each goes raw, is compressed alone, is held for later, or is compressed together
+with what is held. The run is a profile that a spool has recorded (Spool(profile=...)), or one of
+equal checkpoints.
 """
 
 

@@ -62,13 +62,13 @@ class CodecCost:
         (x0, y0), (x1, y1) = self.times[at - 1], self.times[at]
         return y0 + (y1 - y0) * (count - x0) / (x1 - x0)
 
-    def as_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """All of it, ready for `json.dump`."""
         return FORMAT.marked(asdict(self))
 
     @classmethod
     def from_dict(cls, found: Mapping[str, Any]) -> Self:
-        """Made from what `as_dict` gave.
+        """Made from what `to_dict` gave.
 
         Raises:
             ProfileError: it is something else.

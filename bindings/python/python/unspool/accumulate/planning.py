@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -18,6 +18,10 @@ __all__ = ["Accumulation", "Outcome", "follow", "plan"]
 #: Copies on an H100: 1.49 TB/s, and about 3 us for one to begin.
 DEVICE_COPY = Rate(1.49e12, 3e-6)
 
+#: What can be done with a checkpoint: it is sent as it is, compressed alone, held for later, or
+#: compressed with all that are held.
+DECISIONS = ("raw", "alone", "hold", "together")
+
 #: No limit to what is compressed in one call.
 ANY = 2**32 - 1
 
@@ -27,19 +31,19 @@ class Outcome:
     """What a schedule costs; the parts add up to `seconds`.
 
     Attributes:
-        decisions: a letter for each checkpoint: U raw, C alone, A held, X together.
+        decisions: one of `DECISIONS` for each checkpoint.
         seconds: from the beginning to the end of the run.
         computing: between checkpoints.
         room: waits for room in the cache.
         copies: waits for copies within the device.
         codec: waits for the codec.
         last: the wait for the last transfers.
-        counts: checkpoints by letter.
+        counts: checkpoints by decision.
         raw_bytes: of all checkpoints.
         link_bytes: that crossed the link.
     """
 
-    decisions: str
+    decisions: tuple[str, ...]
     seconds: float
     computing: float
     room: float
@@ -72,8 +76,9 @@ class Accumulation:
 
     Attributes:
         best: the best schedule that was found, and what it costs.
-        simple: those that were not searched for, by name: `raw` (all U), `alone` (all C), `full`
-            (hold until the cache is full), `pays` (hold while that pays), `batches` (of eight).
+        simple: those that were not searched for, by name: `raw` and `alone` (every decision is
+            that one), `full` (hold until the cache is full), `pays` (hold while that pays),
+            `batches` (of eight).
         at_least: no schedule ends before so many seconds.
         codec: the codec that it is for.
         cache: bytes of the cache.
@@ -93,7 +98,7 @@ class Accumulation:
     def to_dict(self) -> dict[str, Any]:
         """Everything as dictionaries, lists and numbers."""
         found = asdict(self)
-        return {**found, "codec": self.codec.as_dict()}
+        return {**found, "codec": self.codec.to_dict()}
 
     def __str__(self) -> str:
         from unspool.accumulate.text import report
@@ -121,8 +126,8 @@ def plan(
         copy: copies within the device, likewise.
         most_together: the most checkpoints in one call of the codec; 1 for schedules that do not
             accumulate.
-        until: the run ends with the last transfer (`"flushed"`), or when the application has handed
-            over its last checkpoint (`"application"`).
+        until: the run ends with the last transfer (`"flushed"`), or when the application is done
+            with its last checkpoint (`"application"`).
 
     Raises:
         OptionError: something is missing or makes no sense, or a checkpoint is larger than the
@@ -136,7 +141,7 @@ def plan(
 
 def follow(
     profile: Profile,
-    decisions: str,
+    decisions: Sequence[str],
     *,
     codec: CodecCost,
     cache: int | str | None = None,
@@ -144,10 +149,12 @@ def follow(
     copy: float | Rate = DEVICE_COPY,
     until: str = "flushed",
 ) -> Outcome:
-    """What a given schedule costs. Arguments are as for `plan`.
+    """What a given schedule costs, such as `["raw", "hold", "together"]`.
+
+    There is one decision for each checkpoint. The other arguments are as for `plan`.
 
     Raises:
-        OptionError: as for `plan`; or a decision cannot be taken.
+        OptionError: as for `plan`; or a decision has no such name, or cannot be taken.
     """
     problem = _problem(profile, codec, cache, link, copy, None, until)
     return _outcome(follow_accumulation(problem, decisions))
@@ -196,9 +203,7 @@ def _rate(value: float | Rate) -> tuple[float, float]:
 
 
 def _outcome(found: Mapping[str, Any]) -> Outcome:
-    names = ("decisions", "seconds", "computing", "room", "copies", "codec", "last")
-    counts = dict(zip("UCAX", found["counts"], strict=True))
+    names = ("seconds", "computing", "room", "copies", "codec", "last", "raw_bytes", "link_bytes")
+    counts = dict(zip(DECISIONS, found["counts"], strict=True))
     fields = {name: found[name] for name in names}
-    return Outcome(
-        **fields, counts=counts, **{name: found[name] for name in ("raw_bytes", "link_bytes")}
-    )
+    return Outcome(**fields, decisions=tuple(found["decisions"]), counts=counts)

@@ -114,7 +114,7 @@ class Profile:
         """Computing between all checkpoints."""
         return sum(one.interval for one in self.checkpoints)
 
-    def as_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """All of it as dictionaries, lists and numbers, ready for `json.dump`: columns."""
         columns: dict[str, list[Any]] = {
             name: [getattr(one, name) for one in self.checkpoints]
@@ -134,7 +134,7 @@ class Profile:
 
     @classmethod
     def from_dict(cls, found: Mapping[str, Any]) -> Self:
-        """Made from what `as_dict` gave.
+        """Made from what `to_dict` gave.
 
         Raises:
             ProfileError: it is something else.
@@ -173,7 +173,7 @@ class Profile:
         Raises:
             OSError: it cannot be written.
         """
-        write_json(path, self.as_dict())
+        write_json(path, self.to_dict())
 
     @classmethod
     def load_from(cls, path: str | os.PathLike[str]) -> Self:

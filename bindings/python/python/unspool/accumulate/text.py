@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import groupby
 
-from unspool.accumulate.planning import Accumulation, Outcome
+from unspool.accumulate.planning import DECISIONS, Accumulation, Outcome
 from unspool.stats import size, table, time
 
 __all__ = ["report", "shortened"]
@@ -23,8 +24,8 @@ SHOWN = 40
 
 
 def report(found: Accumulation) -> str:
-    """A table of the schedules, and the best one in letters."""
-    head = ("schedule", "time", "blocked", "of it codec", "overhead", "GB/s", "U", "C", "A", "X")
+    """A table of the schedules, and the decisions of the best one."""
+    head = ("schedule", "time", "blocked", "of it codec", "overhead", "GB/s", *DECISIONS)
     rows = [head, _row("best", found.best)]
     rows += [_row(NAMES.get(name, name), one) for name, one in found.simple.items()]
     count, best = len(found.best.decisions), found.best
@@ -41,7 +42,7 @@ def _row(name: str, one: Outcome) -> tuple[str, ...]:
         time(one.codec),
         f"{one.overhead:.1%}",
         f"{one.throughput / 1e9:.1f}",
-        *(f"{one.counts[letter]:,}" for letter in "UCAX"),
+        *(f"{one.counts[decision]:,}" for decision in DECISIONS),
     )
 
 
@@ -52,9 +53,9 @@ def _proof(found: Accumulation) -> str:
     return f"no schedule can be faster than the best one by more than {gap:.2%}:"
 
 
-def shortened(decisions: str) -> str:
-    """`UUUAAX` as `3U 2A X`."""
-    runs = [(letter, len(list(same))) for letter, same in groupby(decisions)]
-    words = [letter if count == 1 else f"{count}{letter}" for letter, count in runs]
+def shortened(decisions: Sequence[str]) -> str:
+    """Equal decisions in a row with their number: `3 raw, 2 hold, together`."""
+    runs = [(decision, len(list(same))) for decision, same in groupby(decisions)]
+    words = [decision if count == 1 else f"{count} {decision}" for decision, count in runs]
     more = f" ... ({len(words) - SHOWN} more)" if len(words) > SHOWN else ""
-    return " ".join(words[:SHOWN]) + more
+    return ", ".join(words[:SHOWN]) + more

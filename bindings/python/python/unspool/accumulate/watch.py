@@ -1,8 +1,9 @@
 """`Spool(profile=...)`: records the first run, and decides for each save of the following ones.
 
-A spool calls the methods of a `Watch` around its own, and carries out the letters of the plan: U
-keeps a checkpoint raw, C encodes it alone, A holds it on the GPU, X encodes it with all that are
-held. In main memory there is no launch to share, so plans for it have U and C only.
+A spool calls the methods of a `Watch` around its own, and carries out the plan's decisions:
+"raw" keeps a checkpoint as it is, "alone" encodes it alone, "hold" holds it on the GPU, "together"
+encodes it with all that are held. In main memory there is no launch to share, so plans for it have
+"raw" and "alone" only.
 
 On a GPU the host only enqueues work, so that intervals are those of the host: they are right for
 the run as a whole where the application waits for the GPU now and then, as one that is limited by
@@ -33,7 +34,7 @@ PACE_FACTOR = 2.0
 #: Shorter runs are not compared: clocks and other processes disturb them.
 PACE_SECONDS = 0.01
 #: Saves after which the bytes of one are asked for: a GPU has encoded it by then.
-SETTLED = 16
+ENCODED_AFTER = 16
 
 
 class PlanDroppedWarning(RuntimeWarning):
@@ -84,7 +85,7 @@ class Watch:
         self._codec, self._known = codec, known
         self._rows: list[Recorded] = []
         self._layouts: list[Layout] = []
-        self._unsettled: dict[int, int] = {}
+        self._unknown: dict[int, int] = {}
         self._computed = 0.0
         self._resumed = time.perf_counter()
         #: When the save of this thread began, and the stalls before it.
@@ -121,7 +122,7 @@ class Watch:
         return max(1, min(self._most, self._held // max(1, largest)))
 
     def before_save(self, spool: Any) -> str | None:
-        """The letter of the next save: U, C, A or X; None where no plan is followed."""
+        """What the plan decides for the next save; None where no plan is followed."""
         self._mine.begin = time.perf_counter()
         if not self._begun:
             self._begun = True
@@ -151,18 +152,18 @@ class Watch:
             self._rows.append(row)
             self._computed += row.interval
             if self.records:
-                self._unsettled[version] = number
+                self._unknown[version] = number
         if self.records:
-            self._settle_some(spool)
+            self._take_some(spool)
         elif self.plan is not None:
             self._compare(number, row, layout)
         self._resumed = time.perf_counter()
 
-    def settle(self, spool: Any) -> None:
+    def finish(self, spool: Any) -> None:
         """Before restores and discards: asks for the bytes of what was saved so far."""
-        if not self._unsettled:
+        if not self._unknown:
             return
-        for version in list(self._unsettled):
+        for version in list(self._unknown):
             self._take(spool, version)
         self._resumed = time.perf_counter()
 
@@ -171,11 +172,11 @@ class Watch:
         with self._lock:
             self.plan = None
             self._rows.clear()
-            self._unsettled.clear()
+            self._unknown.clear()
 
     def closing(self, spool: Any) -> None:
-        """The spool closes: a recorded run is written, a shorter one than known is told of."""
-        self.settle(spool)
+        """The spool closes: writes a recorded run, reports one that is shorter than its profile."""
+        self.finish(spool)
         if self.records and self._rows:
             self._profile(spool).save_to(self.path)
         elif self.plan is not None and 0 < len(self._rows) < len(self.plan.best.decisions):
@@ -183,12 +184,12 @@ class Watch:
                 f"there are {len(self._rows)} checkpoints, and were {len(self.plan.best.decisions)}"
             )
 
-    def _settle_some(self, spool: Any) -> None:
-        for version in list(self._unsettled)[:-SETTLED]:
+    def _take_some(self, spool: Any) -> None:
+        for version in list(self._unknown)[:-ENCODED_AFTER]:
             self._take(spool, version)
 
     def _take(self, spool: Any, version: int) -> None:
-        number = self._unsettled.pop(version, None)
+        number = self._unknown.pop(version, None)
         if number is None:
             return
         try:

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from unspool._arrays import numpy_dtype
-from unspool._unspool import codec_decode, codec_encode, codec_room
+from unspool._unspool import codec_checksum, codec_decode, codec_encode, codec_room
 from unspool.codecs.host import host_array, is_lossy_dtype, library, name_of
 from unspool.codecs.values import Achieved, Bound, NvComp, Zfp
-from unspool.errors import ArrayError, OptionError
+from unspool.errors import ArrayError, CorruptCheckpointError, OptionError
 
 __all__ = ["Encoded", "Outer", "decode", "encode", "encode_into"]
 
@@ -34,6 +34,7 @@ class Encoded:
         shape: the dimensions, slowest first.
         outer: what has shrunk the bytes afterwards, or None; also None where it would not have.
         achieved: sizes and errors; None for what was made elsewhere.
+        checksum: of the bytes, which `decode` compares; None for what was made elsewhere.
     """
 
     data: bytes = field(repr=False)
@@ -42,6 +43,7 @@ class Encoded:
     shape: tuple[int, ...]
     outer: Outer | None = None
     achieved: Achieved | None = None
+    checksum: int | None = None
 
     @property
     def nbytes(self) -> int:
@@ -74,7 +76,8 @@ def encode(array: Any, codec: Lone = "lossless", *, outer: Outer | None = None) 
     room = library().empty(room_for(values, codec, outer), "u1")
     stored, achieved, packed = encode_into(room, values, codec, outer)
     data, shape = room[:stored].tobytes(), tuple(values.shape)
-    return Encoded(data, codec, name_of(values.dtype), shape, outer if packed else None, achieved)
+    made_by, dtype = outer if packed else None, name_of(values.dtype)
+    return Encoded(data, codec, dtype, shape, made_by, achieved, codec_checksum(data))
 
 
 def room_for(values: Any, codec: Lone, outer: Outer | None) -> int:
@@ -120,6 +123,11 @@ def decode(encoded: Encoded, out: Any = None) -> Any:
         kind = type(encoded).__name__
         raise OptionError(f"decode(...): a {kind} given; give what encode returned")
     numpy, dtype = library(), numpy_dtype(encoded.dtype)
+    if encoded.checksum not in (None, codec_checksum(encoded.data)):
+        raise CorruptCheckpointError(
+            "decode(...): the bytes are not those that encode returned: their checksum differs. "
+            "Look at how they were kept; what is damaged has to be encoded again."
+        )
     target = numpy.empty(encoded.shape, dtype) if out is None else out
     _check_target(target, dtype, encoded.shape)
     codec = _checked(encoded.codec, encoded.dtype)

@@ -197,7 +197,8 @@ class Achieved:
         stored_bytes: the bytes that are kept for them.
         values: how many values there are; a complex number has two; None as for `max_error`.
         max_error: the largest |x - x'| over the finite values, in their unit; None where the codec
-            does not tell, as zfp on a GPU, and for what an earlier run has saved.
+            does not tell, as zfp on a GPU, and for what an earlier run has saved. Of a bound, 0.0
+            also says that no error is as large as the smallest normal number.
         rms_error: the root mean square of x - x' over them, or None.
         outliers: values that are stored as they are, because the bound could not be held otherwise,
             or None.

@@ -5,25 +5,25 @@ use std::ptr::NonNull;
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyCapsuleMethods};
 
-use super::raw::{CUDA, EXCHANGE, Exchange, MAJOR, Version, VersionedTensor};
+use super::raw::{CUDA, DlpackVersion, EXCHANGE, Exchange, MAJOR, VersionedTensor};
 
 /// An exchange table whose version is known here.
 #[derive(Clone, Copy, Debug)]
-pub struct Table(NonNull<Exchange>);
+pub struct ExchangeTable(NonNull<Exchange>);
 
 // SAFETY: a table lives as long as the process and never changes.
-unsafe impl Send for Table {}
+unsafe impl Send for ExchangeTable {}
 // SAFETY: as above.
-unsafe impl Sync for Table {}
+unsafe impl Sync for ExchangeTable {}
 
-impl Table {
+impl ExchangeTable {
     /// The table in a capsule; `None` when it is of another kind or version.
-    pub fn of(capsule: &Bound<'_, PyCapsule>) -> Option<Table> {
+    pub fn of(capsule: &Bound<'_, PyCapsule>) -> Option<ExchangeTable> {
         let address = capsule.pointer_checked(Some(EXCHANGE)).ok()?;
         // SAFETY: a capsule of this name holds the address of a table that lives as long as the
         // process; only the header is read before its version is known.
-        let version = unsafe { address.cast::<Version>().as_ref() };
-        (version.major == MAJOR).then(|| Table(address.cast()))
+        let version = unsafe { address.cast::<DlpackVersion>().as_ref() };
+        (version.major == MAJOR).then(|| ExchangeTable(address.cast()))
     }
 
     fn entries(&self) -> &Exchange {

@@ -17,9 +17,9 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyDict};
 
-use super::intake::{Intake, LEGACY_STREAM, Place, Work};
-use super::{Access, Array, Owner, Refusal, dense_strides};
-pub use exchange::Table;
+use super::intake::{ArrayPlace, Intake, LEGACY_STREAM, PendingWork};
+use super::{Access, Array, ArrayRefusal, Owner, dense_strides};
+pub use exchange::ExchangeTable;
 pub use raw::Tensor;
 use raw::{CPU, CUDA, CUDA_HOST, CUDA_MANAGED, Device, Plain};
 
@@ -37,41 +37,43 @@ pub fn borrow(
     object: &Bound<'_, PyAny>,
     intake: &Intake<'_>,
     work: impl FnOnce(u32) -> Option<usize>,
-) -> Option<Result<Array, Refusal>> {
+) -> Option<Result<Array, ArrayRefusal>> {
     let method = object.getattr_opt(intern!(object.py(), "__dlpack__")).ok().flatten()?;
-    Some(lent(object, &method, intake, work))
+    Some(exported(object, &method, intake, work))
 }
 
-fn lent(
+fn exported(
     object: &Bound<'_, PyAny>,
     method: &Bound<'_, PyAny>,
     intake: &Intake<'_>,
     work: impl FnOnce(u32) -> Option<usize>,
-) -> Result<Array, Refusal> {
+) -> Result<Array, ArrayRefusal> {
     let py = object.py();
-    let ordinal = cuda_ordinal(object).map_err(|raised| Refusal::from_exception(py, raised))?;
+    let ordinal =
+        cuda_ordinal(object).map_err(|raised| ArrayRefusal::from_exception(py, raised))?;
     let Some(ordinal) = ordinal else {
-        let capsule = call(method, None).map_err(|raised| Refusal::from_exception(py, raised))?;
+        let capsule =
+            call(method, None).map_err(|raised| ArrayRefusal::from_exception(py, raised))?;
         return describe(consume(&capsule)?, |ordinal| place(intake, ordinal, LEGACY_STREAM));
     };
     // A library whose stream is known needs to make nothing visible: the copy goes to that stream.
     let (stream, work) = match intake.stream().map_or_else(|| work(ordinal), |_| None) {
-        Some(known) => (-1, Work::Enqueued(known)),
+        Some(known) => (-1, PendingWork::Enqueued(known)),
         None => {
             let stream = intake.stream_on(py, ordinal)?;
             (stream.cast_signed(), intake.work_on(stream))
         }
     };
     let capsule =
-        call(method, Some(stream)).map_err(|raised| Refusal::from_exception(py, raised))?;
+        call(method, Some(stream)).map_err(|raised| ArrayRefusal::from_exception(py, raised))?;
     describe(consume(&capsule)?, |found| {
         // An exporter that changes its mind is taken at its word.
-        intake.admit(found).map(|()| Place::Cuda { ordinal: found, work })
+        intake.admit(found).map(|()| ArrayPlace::Cuda { ordinal: found, work })
     })
 }
 
-fn place(intake: &Intake<'_>, ordinal: u32, stream: usize) -> Result<Place, Refusal> {
-    intake.admit(ordinal).map(|()| Place::Cuda { ordinal, work: intake.work_on(stream) })
+fn place(intake: &Intake<'_>, ordinal: u32, stream: usize) -> Result<ArrayPlace, ArrayRefusal> {
+    intake.admit(ordinal).map(|()| ArrayPlace::Cuda { ordinal, work: intake.work_on(stream) })
 }
 
 /// The number of the CUDA device on which `object` lies; `None` for other kinds of memory, and
@@ -133,9 +135,9 @@ fn take_out(capsule: &Bound<'_, PyAny>, name: &CStr, used: &'static CStr) -> Opt
 }
 
 /// The exchange table of the class `class`; `None` when there is none that this crate understands.
-pub fn table(class: &Bound<'_, PyAny>) -> Option<Table> {
+pub fn table(class: &Bound<'_, PyAny>) -> Option<ExchangeTable> {
     let found = class.getattr_opt(intern!(class.py(), "__dlpack_c_exchange_api__")).ok()??;
-    Table::of(found.cast::<PyCapsule>().ok()?)
+    ExchangeTable::of(found.cast::<PyCapsule>().ok()?)
 }
 
 /// Borrows the memory of `object` through the exchange table of its class, which is several times
@@ -145,23 +147,23 @@ pub fn table(class: &Bound<'_, PyAny>) -> Option<Table> {
 /// Why it cannot be borrowed; nothing is lent then.
 pub fn exchange(
     object: &Bound<'_, PyAny>,
-    table: &Table,
+    table: &ExchangeTable,
     intake: &Intake<'_>,
     work: impl FnOnce(u32) -> Option<usize>,
-) -> Option<Result<Array, Refusal>> {
+) -> Option<Result<Array, ArrayRefusal>> {
     let tensor = table.export(object)?;
     Some(describe(Tensor::Versioned(tensor), |ordinal| {
         intake.admit(ordinal)?;
         let stream = intake.stream().or_else(|| table.current_stream(ordinal));
         let stream = stream.or_else(|| work(ordinal)).unwrap_or(LEGACY_STREAM);
-        Ok(Place::Cuda { ordinal, work: Work::Enqueued(stream) })
+        Ok(ArrayPlace::Cuda { ordinal, work: PendingWork::Enqueued(stream) })
     }))
 }
 
 fn describe(
     tensor: Tensor,
-    on_cuda: impl FnOnce(u32) -> Result<Place, Refusal>,
-) -> Result<Array, Refusal> {
+    on_cuda: impl FnOnce(u32) -> Result<ArrayPlace, ArrayRefusal>,
+) -> Result<Array, ArrayRefusal> {
     let (plain, flags, access) = match &tensor {
         Tensor::Legacy(held) => (held.plain(), 0, Access::Unknown),
         Tensor::Versioned(held) => match held.plain() {
@@ -173,7 +175,7 @@ fn describe(
     };
     let place = match known_device(plain.device)? {
         Some(ordinal) => on_cuda(ordinal)?,
-        None => Place::Host,
+        None => ArrayPlace::Host,
     };
     let dtype = items::dtype(plain.items, flags)?;
     // SAFETY: shape and strides are those of a live tensor.

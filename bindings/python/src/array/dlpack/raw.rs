@@ -36,7 +36,7 @@ pub const SUBBYTE_PADDED: u64 = 1 << 2;
 /// `DLPackVersion`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
-pub struct Version {
+pub struct DlpackVersion {
     /// Structures of another major version are laid out in another way.
     pub major: u32,
     /// Flags and dtypes that are known.
@@ -102,7 +102,7 @@ pub struct Legacy {
 #[derive(Debug)]
 pub struct Versioned {
     /// The version of this structure.
-    pub version: Version,
+    pub version: DlpackVersion,
     /// The exporter's own.
     pub context: *mut c_void,
     /// Gives the tensor back.
@@ -118,7 +118,7 @@ pub struct Versioned {
 #[derive(Debug)]
 pub struct Exchange {
     /// The version of this table.
-    pub version: Version,
+    pub version: DlpackVersion,
     _older: *const c_void,
     _allocate: *const c_void,
     /// `managed_tensor_from_py_object_no_sync`.

@@ -1,15 +1,15 @@
-//! What it would cost the reverse sweep to lose each of the kept states, and which costs least.
+//! The cost to the reverse sweep of losing each of the kept states, and which costs least.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
-use super::Placed;
+use super::PlacedState;
 
-/// The costs of the first few copies, as far as nothing has changed there since they were found.
+/// The costs of the first few copies, as far as nothing has changed there since they were computed.
 #[derive(Clone, Debug)]
 pub(super) struct Ranking {
     slots: u64,
-    /// One for each copy but state 0's.
+    /// One rank for each copy but that of state 0.
     ranks: Vec<Rank>,
 }
 
@@ -27,15 +27,16 @@ impl Ranking {
         Ranking { slots, ranks: Vec::new() }
     }
 
-    /// The copy at this place goes, or what stays is decided anew from there on.
+    /// Forgets the ranks that change when the copy at this place is given up, or when it is decided
+    /// anew from there on which copies stay.
     pub fn changed(&mut self, place: usize) {
-        // The loss of the copy before reaches up to this one; that has rank `place - 2`.
+        // The loss of the copy before depends on this one; its rank is at `place - 2`.
         self.ranks.truncate(place.saturating_sub(2));
     }
 
     /// The place of the copy to give up, when the working state is state `at`.
-    pub fn least(&mut self, kept: &VecDeque<Placed>, at: u64) -> usize {
-        // What lies behind the last copy has changed: the working state or a new copy.
+    pub fn least(&mut self, kept: &VecDeque<PlacedState>, at: u64) -> usize {
+        // After the last copy something has changed: the working state or a new copy.
         self.ranks.truncate(kept.len().saturating_sub(2));
         let before =
             self.ranks.last().map_or((0, (i128::MAX, 1)), |rank| (rank.shifted, rank.least));
@@ -44,7 +45,7 @@ impl Ranking {
             let slots = self.slots - i as u64;
             let (start, previous) = (kept[i].step, kept[i - 1].step);
             let stop = kept.get(i + 1).map_or(at, |copy| copy.step);
-            // The gap in front gets one slot less than it would if a copy before it went.
+            // The gap before this copy gets one slot less than if an earlier copy were given up.
             let front = cost(start - previous, slots + 2);
             if !kept[i].stays {
                 let apart = front + cost(stop - start, slots + 1);
@@ -61,8 +62,8 @@ impl Ranking {
     }
 }
 
-/// What [`advances`](crate::revolve::advances) says of a gap, by counting up: gaps take
-/// few repetitions.
+/// [`advances`](crate::revolve::advances) of a gap, by counting up, since gaps take few
+/// repetitions.
 fn cost(length: u64, slots: u64) -> i128 {
     if slots == 1 {
         return i128::from(length) * (i128::from(length) - 1) / 2;
@@ -76,7 +77,7 @@ fn cost(length: u64, slots: u64) -> i128 {
     i128::from(r) * i128::from(length) - fewer as i128
 }
 
-/// Most numbers are small, and one division of small numbers takes a fifth of the time.
+/// `number / by`. Most numbers are small, and a division of small ones takes a fifth of the time.
 fn divided(number: u128, by: u64) -> u128 {
     match u64::try_from(number) {
         Ok(small) => u128::from(small / by),

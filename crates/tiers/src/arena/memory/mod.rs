@@ -15,7 +15,7 @@ pub(crate) use plain::Plain;
 
 /// See the module. Who may touch which bytes is decided by the arena's table.
 #[derive(Debug)]
-pub(crate) enum Memory {
+pub(crate) enum ArenaMemory {
     /// Main memory.
     Plain(Plain),
     /// Main memory that is being registered with a device.
@@ -24,58 +24,60 @@ pub(crate) enum Memory {
     Device(DeviceArena, Arc<Gpu>),
 }
 
-impl Memory {
+impl ArenaMemory {
     /// The alignment with which it is fastest, in bytes.
     pub(crate) fn alignment(&self) -> u64 {
         match self {
-            Memory::Plain(_) | Memory::Pinned(..) => 4096,
-            Memory::Device(..) => 256,
+            ArenaMemory::Plain(_) | ArenaMemory::Pinned(..) => 4096,
+            ArenaMemory::Device(..) => 256,
         }
     }
 
     /// The device that it belongs to, if it does.
     pub(crate) fn gpu(&self) -> Option<&Arc<Gpu>> {
         match self {
-            Memory::Plain(_) => None,
-            Memory::Pinned(_, gpu) | Memory::Device(_, gpu) => Some(gpu),
+            ArenaMemory::Plain(_) => None,
+            ArenaMemory::Pinned(_, gpu) | ArenaMemory::Device(_, gpu) => Some(gpu),
         }
     }
 
     /// What it is, for people.
     pub(crate) fn location(&self) -> String {
         match self {
-            Memory::Plain(_) => "memory".to_owned(),
-            Memory::Pinned(_, gpu) => format!("memory, pinned for CUDA device {}", gpu.ordinal()),
-            Memory::Device(_, gpu) => format!("CUDA device {}", gpu.ordinal()),
+            ArenaMemory::Plain(_) => "memory".to_owned(),
+            ArenaMemory::Pinned(_, gpu) => {
+                format!("memory, pinned for CUDA device {}", gpu.ordinal())
+            }
+            ArenaMemory::Device(_, gpu) => format!("CUDA device {}", gpu.ordinal()),
         }
     }
 
     /// What was found out about it, in sentences for people.
     pub(crate) fn notes(&self) -> Vec<String> {
         match self {
-            Memory::Plain(plain) => plain.notes().to_vec(),
-            Memory::Pinned(pinned, _) => pinned_notes(pinned),
-            Memory::Device(device, _) => device_notes(device),
+            ArenaMemory::Plain(plain) => plain.notes().to_vec(),
+            ArenaMemory::Pinned(pinned, _) => pinned_notes(pinned),
+            ArenaMemory::Device(device, _) => device_notes(device),
         }
     }
 
     /// Makes the bytes up to `end` usable, waiting for them if they are still being prepared.
     pub(crate) fn prepare(&self, end: u64) -> Result<(), DeviceError> {
         match self {
-            Memory::Device(device, gpu) if device.mapped() < end => {
+            ArenaMemory::Device(device, gpu) if device.mapped() < end => {
                 device.wait_mapped(end, gpu.limit())
             }
             _ => Ok(()),
         }
     }
 
-    /// The address of byte `offset`, of which `len` bytes are about to be lent; `None` for a
+    /// The address of byte `offset`, of which `len` bytes are about to be borrowed; `None` for a
     /// device's memory. The table has checked that they are in range.
     pub(crate) fn host(&self, offset: u64, len: u64) -> Option<NonNull<u8>> {
         match self {
-            Memory::Plain(plain) => Some(plain.at(offset, len)),
-            Memory::Pinned(pinned, _) => pinned.address(offset, len).ok(),
-            Memory::Device(..) => None,
+            ArenaMemory::Plain(plain) => Some(plain.at(offset, len)),
+            ArenaMemory::Pinned(pinned, _) => pinned.address(offset, len).ok(),
+            ArenaMemory::Device(..) => None,
         }
     }
 
@@ -85,15 +87,15 @@ impl Memory {
     /// When they are not mapped, and after the arena was closed.
     pub(crate) fn span(&self, offset: u64, len: u64) -> Result<Option<DeviceSpan>, DeviceError> {
         match self {
-            Memory::Device(device, _) => device.span(offset, len).map(Some),
+            ArenaMemory::Device(device, _) => device.span(offset, len).map(Some),
             _ => Ok(None),
         }
     }
 
-    /// Tells the check of stream order, if there is one, that the host is lent these bytes of
+    /// Reports to the check of stream order, if there is one, that the host borrows these bytes of
     /// pinned memory for `operation`.
     pub(crate) fn saw_host(&self, offset: u64, len: u64, operation: &'static str) {
-        let Memory::Pinned(pinned, gpu) = self else { return };
+        let ArenaMemory::Pinned(pinned, gpu) = self else { return };
         let Ok(first) = pinned.address(offset, len) else { return };
         let first = first.as_ptr() as u64;
         let (end, write) = (first + len, matches!(operation, "create" | "put"));
@@ -104,8 +106,8 @@ impl Memory {
     /// Bytes from the start that are copied at full speed.
     pub(crate) fn ready(&self, capacity: u64) -> u64 {
         match self {
-            Memory::Pinned(pinned, _) => pinned.registered(),
-            Memory::Plain(_) | Memory::Device(..) => capacity,
+            ArenaMemory::Pinned(pinned, _) => pinned.registered(),
+            ArenaMemory::Plain(_) | ArenaMemory::Device(..) => capacity,
         }
     }
 }

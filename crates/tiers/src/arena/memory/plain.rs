@@ -4,7 +4,7 @@ use std::ptr::NonNull;
 
 use unspool_core::TierKind;
 
-use crate::arena::limit::Promise;
+use crate::arena::limit::ArenaPromise;
 use crate::error::TierError;
 
 /// The alignment of the first byte.
@@ -15,7 +15,7 @@ const PAGE: u64 = 4096;
 pub(crate) struct Plain {
     base: NonNull<u8>,
     len: u64,
-    promise: Promise,
+    promise: ArenaPromise,
     notes: Vec<String>,
 }
 
@@ -27,7 +27,7 @@ unsafe impl Sync for Plain {}
 
 impl Plain {
     pub(crate) fn reserve(kind: TierKind, len: u64) -> Result<Plain, TierError> {
-        let promise = Promise::make(kind, len)?;
+        let promise = ArenaPromise::make(kind, len)?;
         let mut notes = Vec::new();
         let base = if len == 0 { NonNull::dangling() } else { system::map(kind, len, &mut notes)? };
         assert!(base.as_ptr().addr() % PAGE as usize == 0 || len == 0, "aligned to pages");
@@ -38,7 +38,7 @@ impl Plain {
         &self.notes
     }
 
-    /// The address of byte `offset`, of which `len` bytes are about to be lent. The table has
+    /// The address of byte `offset`, of which `len` bytes are about to be borrowed. The table has
     /// checked that they are in range.
     pub(crate) fn at(&self, offset: u64, len: u64) -> NonNull<u8> {
         assert!(offset <= self.len && len <= self.len - offset, "checked by the table");
@@ -65,11 +65,12 @@ mod system {
     use std::fs;
     use std::ptr::NonNull;
 
+    use rustix::io::Errno;
     use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
     use unspool_core::{Failure, TierKind};
 
     use crate::error::TierError;
-    use crate::text::Bytes;
+    use unspool_cuda::Bytes;
 
     /// The size of a huge page where pages have 4 KiB. Elsewhere the alignment does no harm.
     const HUGE: usize = 2 << 20;
@@ -79,19 +80,19 @@ mod system {
         len: u64,
         notes: &mut Vec<String>,
     ) -> Result<NonNull<u8>, TierError> {
-        let mapped = usize::try_from(len).ok().and_then(map_aligned);
-        let base = mapped.ok_or_else(|| refused(kind, len))?;
+        let mapped = usize::try_from(len).map_err(|_| Errno::NOMEM).and_then(map_aligned);
+        let base = mapped.map_err(|cause| refused(kind, len, cause))?;
         if len >= HUGE as u64 {
             ask_for_huge_pages(base, len as usize, notes);
         }
         Ok(base)
     }
 
-    fn refused(kind: TierKind, len: u64) -> TierError {
+    fn refused(kind: TierKind, len: u64, cause: Errno) -> TierError {
         let reason = format!("the system does not give {} of address space", Bytes(len));
         TierError::new(Failure::NoSpace, "reserve", format!("{kind} memory"), reason)
             .with_progress(len, 0)
-            .with_cause(std::io::Error::last_os_error())
+            .with_cause(cause.into())
             .with_advice(format!(
                 "Make the option `{kind}` smaller, or raise the limit on address space \
                  (`ulimit -v`, vm.overcommit_memory)."
@@ -100,13 +101,14 @@ mod system {
 
     /// A mapping of `len` bytes whose first byte is at a multiple of the size of a huge page when
     /// it is that long: it is mapped with room to spare and the ends are given back.
-    fn map_aligned(len: usize) -> Option<NonNull<u8>> {
+    fn map_aligned(len: usize) -> Result<NonNull<u8>, Errno> {
         let spare = if len >= HUGE { HUGE } else { 0 };
-        let whole = len.checked_next_multiple_of(super::PAGE as usize)?.checked_add(spare)?;
+        let pages = len.checked_next_multiple_of(super::PAGE as usize);
+        let whole = pages.and_then(|pages| pages.checked_add(spare)).ok_or(Errno::NOMEM)?;
         let access = ProtFlags::READ | ProtFlags::WRITE;
         let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
         // SAFETY: a new mapping at an address that the kernel chooses replaces nothing.
-        let start = unsafe { mmap_anonymous(std::ptr::null_mut(), whole, access, flags) }.ok()?;
+        let start = unsafe { mmap_anonymous(std::ptr::null_mut(), whole, access, flags) }?;
         let head = if spare == 0 { 0 } else { start.align_offset(HUGE) };
         let tail = spare - head;
         // SAFETY: `head <= spare`, so this stays in the mapping.
@@ -114,7 +116,7 @@ mod system {
         give_back(start, head);
         // SAFETY: the last `tail` bytes of the mapping.
         give_back(unsafe { start.add(whole - tail) }, tail);
-        NonNull::new(base.cast())
+        NonNull::new(base.cast()).ok_or(Errno::NOMEM)
     }
 
     /// Unmaps an end of a mapping that nobody has seen yet.
@@ -178,5 +180,24 @@ mod system {
     pub(super) unsafe fn unmap(base: NonNull<u8>, len: u64) {
         // SAFETY: by this function's contract.
         unsafe { dealloc(base.as_ptr(), layout(len)) };
+    }
+}
+
+#[cfg(all(test, not(miri)))]
+mod tests {
+    use std::error::Error;
+
+    use unspool_core::TierKind;
+
+    #[test]
+    fn memory_that_the_system_refuses_is_named_with_the_number_of_that_refusal() {
+        // Another number of an earlier failure.
+        assert!(std::fs::File::open("/nonexistent").is_err());
+        for len in [1 << 60, u64::MAX] {
+            let error = super::system::map(TierKind::Host, len, &mut Vec::new()).unwrap_err();
+            let cause = error.source().and_then(|cause| cause.downcast_ref::<std::io::Error>());
+            let number = cause.and_then(std::io::Error::raw_os_error);
+            assert_eq!(number, Some(libc::ENOMEM), "{error}");
+        }
     }
 }

@@ -15,6 +15,7 @@ use unspool_core::CheckpointId;
 
 use super::medium::{FileId, Op, TestMedium};
 use super::{open_on, options};
+use crate::disk::names::{FrameName, is_like_slot};
 use crate::disk::{Disk, DiskIo};
 use crate::testing::{Random, Scratch, bytes};
 use crate::tier::Tier;
@@ -91,6 +92,9 @@ impl Driver {
         self.run
     }
 }
+
+/// Those that the run below deletes.
+const DELETED: [u64; 6] = [0, 1, 2, 3, 4, 5];
 
 /// A run in which files are reused in every way: at once, after a rest, longer, shorter.
 fn eventful_run(io: DiskIo) -> Run {
@@ -261,6 +265,9 @@ fn crash_everywhere(run: &Run) -> Result<usize, String> {
             let scratch = Scratch::in_memory();
             state.crash(&scratch.0, kind, &mut random);
             let check = check_image(&scratch, promise, &run.contents);
+            let scratch = Scratch::in_memory();
+            state.crash(&scratch.0, kind, &mut random);
+            let check = check.and_then(|()| check_missing(&scratch, promise));
             check.map_err(|why| format!("crash after {done} operations, {kind:?}: {why}"))?;
             images += 1;
         }
@@ -296,12 +303,28 @@ fn check_image(
             return Err(format!("frame {id} was durable and is gone"));
         }
     }
+    for lost in disk.take_recovery().lost {
+        if !DELETED.contains(&lost.id.0) {
+            return Err(format!("frame {} is called lost and never was there", lost.id.0));
+        }
+    }
     check_use(&disk, scratch)
+}
+
+/// A durable frame that goes missing after the crash is noticed.
+fn check_missing(scratch: &Scratch, promise: &Promise) -> Result<(), String> {
+    let Some((&id, &(_, len))) = promise.durable.first_key_value() else { return Ok(()) };
+    let name = FrameName { id: CheckpointId(id), bytes: len as u64 };
+    fs::remove_file(scratch.0.join(name.to_string())).unwrap();
+    let disk = Disk::open(options(&scratch.0, DiskIo::Buffered, true)).unwrap();
+    let lost = disk.take_recovery().lost;
+    let noticed = lost.iter().any(|lost| lost.id.0 == id);
+    if noticed { Ok(()) } else { Err(format!("nobody noticed that frame {id} is missing")) }
 }
 
 /// The tier that was opened after the crash works, and what was left unfinished is gone.
 fn check_use(disk: &Disk, scratch: &Scratch) -> Result<(), String> {
-    if let Some(left) = scratch.names().iter().find(|name| name.starts_with("slot-")) {
+    if let Some(left) = scratch.names().iter().find(|name| is_like_slot(name)) {
         return Err(format!("{left} is left over"));
     }
     let id = CheckpointId(1000);

@@ -9,7 +9,7 @@ use unspool_core::{CheckpointId, Failure};
 
 use super::medium::{Call, TestMedium};
 use super::{assert_holds, get, open_on, options, put};
-use crate::disk::{Disk, DiskIo};
+use crate::disk::{Disk, DiskIo, names};
 use crate::error::TierError;
 use crate::testing::Scratch;
 use crate::tier::Tier;
@@ -31,11 +31,11 @@ fn rig(io: DiskIo, durable: bool) -> Rig {
 }
 
 impl Rig {
-    /// The names of the files of the tier, without its lock.
+    /// The names of the files of the tier, without its lock and its manifest.
     fn files(&self) -> Vec<String> {
-        let entries = fs::read_dir(&self.disk.home.dir).unwrap();
-        let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
-        names.filter(|name| !name.ends_with("lock")).collect()
+        let entries = fs::read_dir(&self.disk.dir).unwrap();
+        let found = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        found.filter(|name| !name.ends_with("lock") && name != names::MANIFEST).collect()
     }
 }
 
@@ -113,7 +113,7 @@ fn whatever_call_fails_frames_are_whole_or_absent_and_the_tier_goes_on() {
 }
 
 fn check(rig: &Rig, frames: &BTreeMap<u64, usize>, errors: &[TierError]) {
-    let here = rig.disk.home.dir.to_str().unwrap();
+    let here = rig.disk.dir.to_str().unwrap();
     for error in errors {
         assert_eq!(error.kind(), Failure::Io, "{error}");
         assert!(error.location().starts_with(here), "{error}");
@@ -258,7 +258,7 @@ fn a_file_that_was_cut_off_is_corrupt_and_one_that_was_removed_is_missing() {
     for io in [DiskIo::Auto, DiskIo::Buffered] {
         let rig = rig(io, false);
         put(&rig.disk, 1, 50_000).unwrap();
-        let path = rig.disk.home.dir.join(&rig.files()[0]);
+        let path = rig.disk.dir.join(&rig.files()[0]);
         fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(20_000).unwrap();
         let error = get(&rig.disk, 1, 50_000).unwrap_err();
         assert_eq!(error.kind(), Failure::Corrupt, "{error}");

@@ -1,10 +1,11 @@
 //! Whose directory it is, what is cleared away, and what is left alone.
 
 use std::fs::{self, File};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use unspool_core::{CheckpointId, Failure};
 
+use super::tag_of;
 use super::{assert_holds, options, put};
 use crate::disk::{Disk, DiskIo, DiskOptions, names};
 use crate::testing::Scratch;
@@ -14,12 +15,25 @@ fn open(scratch: &Scratch, durable: bool) -> Disk {
     Disk::open(options(&scratch.0, DiskIo::Auto, durable)).unwrap()
 }
 
+/// The name of a directory of an ephemeral tier.
+fn directory() -> String {
+    names::directory(names::Tag::new())
+}
+
+/// The names of the slots in a directory.
+fn slots(dir: &Path) -> Vec<String> {
+    let entries = fs::read_dir(dir).unwrap();
+    let found = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    found.filter(|name| names::is_like_slot(name)).collect()
+}
+
 /// What a killed process leaves: a directory with a lock that nobody holds and a slot.
 fn dead_directory(scratch: &Scratch) -> PathBuf {
-    let dir = scratch.0.join(names::new_directory());
+    let tag = names::Tag::new();
+    let dir = scratch.0.join(names::directory(tag));
     fs::create_dir(&dir).unwrap();
     fs::write(dir.join("lock"), "process 1\n").unwrap();
-    fs::write(dir.join("slot-1"), vec![1; 100_000]).unwrap();
+    fs::write(dir.join(tag.slot(names::SlotFile(1))), vec![1; 100_000]).unwrap();
     dir
 }
 
@@ -55,7 +69,7 @@ fn directories_of_dead_processes_are_removed_and_it_is_said() {
     let disk = open(&scratch, false);
     assert!(!one.exists() && !two.exists());
     let notes = disk.describe().notes.join(" ");
-    assert!(notes.contains("Removed what 2 dead processes left behind: "), "{notes}");
+    assert!(notes.contains("Removed what 2 dead processes left: "), "{notes}");
     assert!(notes.contains("KiB"), "{notes}");
 }
 
@@ -76,7 +90,7 @@ fn what_is_not_ours_is_left_alone() {
     let scratch = Scratch::new();
     fs::create_dir(scratch.0.join("unspool-results")).unwrap();
     fs::write(scratch.0.join("unspool-results/lock"), "").unwrap();
-    let file = names::new_directory();
+    let file = directory();
     fs::write(scratch.0.join(&file), "a file with the name of a directory").unwrap();
     let mixed = dead_directory(&scratch);
     fs::write(mixed.join("thesis.tex"), "precious").unwrap();
@@ -84,15 +98,15 @@ fn what_is_not_ours_is_left_alone() {
     assert!(scratch.0.join("unspool-results/lock").exists());
     assert!(scratch.0.join(&file).exists());
     assert_eq!(fs::read_to_string(mixed.join("thesis.tex")).unwrap(), "precious");
-    assert!(!mixed.join("slot-1").exists());
+    assert!(slots(&mixed).is_empty());
 }
 
 #[test]
 fn a_directory_that_was_only_just_made_is_not_mistaken_for_a_dead_one_with_content() {
     let scratch = Scratch::new();
-    let fresh = scratch.0.join(names::new_directory());
+    let fresh = scratch.0.join(directory());
     fs::create_dir(&fresh).unwrap();
-    let foreign = scratch.0.join(names::new_directory());
+    let foreign = scratch.0.join(directory());
     fs::create_dir(&foreign).unwrap();
     fs::write(foreign.join("data"), "x").unwrap();
     drop(open(&scratch, false));
@@ -104,7 +118,7 @@ fn a_directory_that_was_only_just_made_is_not_mistaken_for_a_dead_one_with_conte
 fn a_removal_that_was_interrupted_is_finished_by_the_next_opener() {
     let scratch = Scratch::new();
     let dir = dead_directory(&scratch);
-    fs::remove_file(dir.join("slot-1")).unwrap();
+    fs::remove_file(dir.join(&slots(&dir)[0])).unwrap();
     drop(open(&scratch, false));
     assert!(scratch.names().is_empty());
 }
@@ -165,7 +179,10 @@ fn a_durable_directory_has_one_user_at_a_time() {
 #[test]
 fn a_durable_tier_removes_unfinished_files_and_refuses_cut_ones() {
     let scratch = Scratch::new();
-    fs::write(scratch.0.join("slot-7"), "half of a frame").unwrap();
+    drop(open(&scratch, true));
+    let tag = tag_of(&scratch.0);
+    let slot = scratch.0.join(tag.slot(names::SlotFile(7)));
+    fs::write(&slot, "half of a frame").unwrap();
     fs::write(scratch.0.join("frame-0000000000000001-1388"), vec![0; 4096]).unwrap();
     fs::write(scratch.0.join("frame-0000000000000002-5"), "whole").unwrap();
     fs::write(scratch.0.join("frame-0000000000000002-3"), "two").unwrap();
@@ -173,23 +190,33 @@ fn a_durable_tier_removes_unfinished_files_and_refuses_cut_ones() {
     let disk = open(&scratch, true);
     let ids: Vec<_> = disk.list().unwrap().iter().map(|stored| stored.id.0).collect();
     assert_eq!(ids, [2]);
+    let doubts = disk.take_recovery().doubts.join(" ");
+    assert!(doubts.contains("frame-0000000000000001-1388 (4096 bytes) is cut off"), "{doubts}");
     let notes = disk.describe().notes.join(" ");
-    assert!(notes.contains("frame-0000000000000001-1388 (4096 bytes) is cut off"), "{notes}");
     assert!(notes.contains("another file is named for the same id"), "{notes}");
     drop(disk);
-    assert!(!scratch.0.join("slot-7").exists());
+    assert!(!slot.exists());
     assert!(scratch.0.join("notes.txt").exists());
     assert!(scratch.0.join("frame-0000000000000001-1388").exists());
 }
 
 #[test]
-fn a_new_durable_directory_is_made_with_its_parents() {
+fn a_new_directory_is_made_in_one_that_exists_and_a_mistyped_path_is_refused() {
     let scratch = Scratch::new();
-    let dir = scratch.0.join("a/b/c");
+    let dir = scratch.0.join("a");
     let disk = Disk::open(DiskOptions { durable: true, ..DiskOptions::new(&dir) }).unwrap();
     put(&disk, 1, 10).unwrap();
     disk.sync().unwrap();
     assert!(dir.join("frame-0000000000000001-a").exists());
+    for durable in [false, true] {
+        let dir = scratch.0.join("mistyped/run");
+        let error = Disk::open(options(&dir, DiskIo::Auto, durable)).unwrap_err();
+        assert_eq!(error.kind(), Failure::Permanent, "{error}");
+        let parent = scratch.0.join("mistyped").display().to_string();
+        assert!(error.to_string().contains(&format!("{parent} does not exist")), "{error}");
+        assert!(error.advice().contains("only the last part"), "{error}");
+        assert!(!scratch.0.join("mistyped").exists());
+    }
 }
 
 #[test]
@@ -216,7 +243,7 @@ fn a_place_that_cannot_be_a_directory_is_refused_with_the_reason() {
 fn a_directory_that_is_removed_under_a_tier_is_an_error_that_names_it() {
     let scratch = Scratch::new();
     let disk = open(&scratch, false);
-    fs::remove_dir_all(&disk.home.dir).unwrap();
+    fs::remove_dir_all(&disk.dir).unwrap();
     let error = put(&disk, 1, 10).unwrap_err();
     assert_eq!(error.kind(), Failure::Permanent, "{error}");
     assert!(error.to_string().contains("Something else removed it"), "{error}");

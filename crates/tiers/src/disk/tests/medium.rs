@@ -1,5 +1,5 @@
 //! A medium for tests: the real one, which writes down what is done to it, moves only as much at
-//! once as it is told to, and fails when it is told to.
+//! once as it is asked to, and fails when it is asked to.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -142,7 +142,7 @@ impl Medium for TestMedium {
     fn open(&self, path: &Path, mode: Mode) -> io::Result<File> {
         let mut state = self.begin(Call::Open)?;
         let file = System.open(path, mode)?;
-        if mode.create {
+        if mode.create.is_some() {
             state.created += 1;
             let id = state.created;
             state.files.insert(file.metadata()?.ino(), id);

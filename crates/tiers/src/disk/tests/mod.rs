@@ -4,7 +4,10 @@
 mod crash;
 mod faults;
 mod homes;
+mod intruders;
 mod medium;
+mod missing;
+mod reading;
 mod table;
 
 use std::path::Path;
@@ -12,6 +15,9 @@ use std::sync::Arc;
 
 use unspool_core::CheckpointId;
 
+use crate::disk::manifest::Listing;
+use crate::disk::medium::System;
+use crate::disk::names::Tag;
 use crate::disk::{Disk, DiskIo, DiskOptions};
 use crate::error::TierError;
 use crate::testing::bytes;
@@ -23,6 +29,11 @@ fn options(dir: &Path, io: DiskIo, durable: bool) -> DiskOptions {
 
 fn open_on(options: DiskOptions, medium: &Arc<medium::TestMedium>) -> Disk {
     Disk::open_on(options, Arc::<medium::TestMedium>::clone(medium)).unwrap()
+}
+
+/// The tag of the slots of a durable directory.
+fn tag_of(dir: &Path) -> Tag {
+    Listing::read(dir, &System).unwrap().unwrap().tag.unwrap()
 }
 
 /// Stores `len` bytes of the seed `id`, in three parts at odd places.

@@ -1,7 +1,7 @@
 //! The books of the disk tier: who owns which file, and when it may be used again.
 
-use super::super::names::{FrameName, Slot};
-use super::super::table::{File, Refusal, Removal, Room, Table};
+use super::super::names::FrameName;
+use super::super::table::{File, FrameRefusal, FrameRoom, FrameTable, Removal};
 use unspool_core::CheckpointId;
 
 const A: CheckpointId = CheckpointId(1);
@@ -9,14 +9,14 @@ const B: CheckpointId = CheckpointId(2);
 const C: CheckpointId = CheckpointId(3);
 
 /// A complete frame; says in which room it lies.
-fn store(table: &mut Table, id: CheckpointId, bytes: u64) -> Room {
+fn store(table: &mut FrameTable, id: CheckpointId, bytes: u64) -> FrameRoom {
     let room = table.reserve(id, bytes).unwrap();
-    table.stored(id);
+    table.stored(id, [0; 64]);
     room
 }
 
 /// Makes every frame durable.
-fn publish(table: &mut Table) {
+fn publish(table: &mut FrameTable) {
     for pending in table.pending() {
         assert!(table.may_publish(&pending));
         table.published(&pending);
@@ -25,7 +25,7 @@ fn publish(table: &mut Table) {
 
 #[test]
 fn the_file_of_a_deleted_frame_is_used_by_the_next_one() {
-    let mut table = Table::new(u64::MAX);
+    let mut table = FrameTable::new(u64::MAX);
     let first = store(&mut table, A, 5000);
     assert_eq!((first.old_size, first.size), (None, 8192));
     assert_eq!(table.remove(A), Ok(Removal::Kept));
@@ -35,8 +35,8 @@ fn the_file_of_a_deleted_frame_is_used_by_the_next_one() {
 
 #[test]
 fn the_smallest_file_that_is_large_enough_is_used_else_the_largest() {
-    let mut table = Table::new(u64::MAX);
-    let rooms: Vec<Room> =
+    let mut table = FrameTable::new(u64::MAX);
+    let rooms: Vec<FrameRoom> =
         (0..3).map(|i| store(&mut table, CheckpointId(i), 4096 * (2 * i + 1))).collect();
     (0..3).for_each(|i| assert_eq!(table.remove(CheckpointId(i)), Ok(Removal::Kept)));
     assert_eq!(store(&mut table, A, 4097).slot, rooms[1].slot);
@@ -45,8 +45,8 @@ fn the_smallest_file_that_is_large_enough_is_used_else_the_largest() {
 
 #[test]
 fn files_kept_for_reuse_take_no_more_than_frames_ever_did() {
-    let mut table = Table::new(u64::MAX);
-    let small: Vec<Room> = (0..4).map(|i| store(&mut table, CheckpointId(i), 4096)).collect();
+    let mut table = FrameTable::new(u64::MAX);
+    let small: Vec<FrameRoom> = (0..4).map(|i| store(&mut table, CheckpointId(i), 4096)).collect();
     (0..4).for_each(|i| assert_eq!(table.remove(CheckpointId(i)), Ok(Removal::Kept)));
     // 16 KiB were in use at once. The new frame takes 12 of them, one file is reused for it.
     let large = store(&mut table, CheckpointId(9), 3 * 4096);
@@ -57,7 +57,7 @@ fn files_kept_for_reuse_take_no_more_than_frames_ever_did() {
 
 #[test]
 fn the_file_of_a_durable_frame_rests_until_the_directory_was_synced() {
-    let mut table = Table::new(u64::MAX);
+    let mut table = FrameTable::new(u64::MAX);
     store(&mut table, A, 4096);
     store(&mut table, B, 8192);
     publish(&mut table);
@@ -68,7 +68,7 @@ fn the_file_of_a_durable_frame_rests_until_the_directory_was_synced() {
     table.wake(running);
     let other = store(&mut table, C, 1);
     assert_ne!(other.slot, slot, "it was renamed after that sync began");
-    assert_eq!(other.surplus, [slot], "and has to go, as there is no room for both");
+    assert_eq!(other.surplus, [slot], "and has to go, as both do not fit");
 
     let Ok(Removal::Rest(_, slot)) = table.remove(B) else { panic!("it is not kept at once") };
     table.rested(B, slot);
@@ -79,19 +79,19 @@ fn the_file_of_a_durable_frame_rests_until_the_directory_was_synced() {
 
 #[test]
 fn a_file_that_is_being_read_is_not_used_again() {
-    let mut table = Table::new(u64::MAX);
+    let mut table = FrameTable::new(u64::MAX);
     let room = store(&mut table, A, 4096);
-    let lent = table.lend(A, 0, 4096).unwrap();
+    let read = table.borrow(A, 0, 4096).unwrap();
     assert_eq!(table.remove(A), Ok(Removal::Remove(File::Slot(room.slot))));
-    assert_eq!(table.lend(A, 0, 1).unwrap_err(), Refusal::Unknown);
+    assert_eq!(table.borrow(A, 0, 1).unwrap_err(), FrameRefusal::Unknown);
     table.left(A);
-    drop(lent);
+    drop(read);
     assert_ne!(store(&mut table, B, 4096).slot, room.slot);
 }
 
 #[test]
 fn a_frame_that_was_replaced_meanwhile_is_not_published() {
-    let mut table = Table::new(u64::MAX);
+    let mut table = FrameTable::new(u64::MAX);
     store(&mut table, A, 4096);
     let pending = table.pending();
     assert_eq!(table.remove(A), Ok(Removal::Kept));
@@ -104,48 +104,50 @@ fn a_frame_that_was_replaced_meanwhile_is_not_published() {
 
 #[test]
 fn capacity_counts_whole_blocks_of_frames_and_not_what_is_kept_for_reuse() {
-    let mut table = Table::new(3 * 4096);
+    let mut table = FrameTable::new(3 * 4096);
     store(&mut table, A, 1);
     store(&mut table, B, 4097);
-    let full = Refusal::Full { capacity: 3 * 4096, used: 3 * 4096 };
+    let full = FrameRefusal::Full { capacity: 3 * 4096, used: 3 * 4096 };
     assert_eq!(table.reserve(C, 1), Err(full));
     assert_eq!(table.remove(B), Ok(Removal::Kept));
     assert_eq!(table.used(), 4096);
     store(&mut table, C, 8192);
-    assert_eq!(table.reserve(B, u64::MAX), Err(Refusal::Full { capacity: 12_288, used: 12_288 }));
+    assert_eq!(
+        table.reserve(B, u64::MAX),
+        Err(FrameRefusal::Full { capacity: 12_288, used: 12_288 })
+    );
 }
 
 #[test]
 fn a_frame_that_is_being_written_is_neither_read_nor_deleted_nor_listed() {
-    let mut table = Table::new(u64::MAX);
+    let mut table = FrameTable::new(u64::MAX);
     table.reserve(A, 10).unwrap();
-    assert_eq!(table.lend(A, 0, 1).unwrap_err(), Refusal::StillWritten);
-    assert_eq!(table.remove(A), Err(Refusal::StillWritten));
+    assert_eq!(table.borrow(A, 0, 1).unwrap_err(), FrameRefusal::StillWritten);
+    assert_eq!(table.remove(A), Err(FrameRefusal::StillWritten));
     assert!(table.list().is_empty());
     table.abandon(A);
-    assert_eq!((table.used(), table.lend(A, 0, 1).unwrap_err()), (0, Refusal::Unknown));
+    assert_eq!((table.used(), table.borrow(A, 0, 1).unwrap_err()), (0, FrameRefusal::Unknown));
 }
 
 #[test]
 fn a_failed_delete_leaves_the_frame_as_it_was() {
-    let mut table = Table::new(u64::MAX);
+    let mut table = FrameTable::new(u64::MAX);
     store(&mut table, A, 10);
     let pending = table.pending();
     table.suspect(&pending[0]);
-    let lent = table.lend(A, 0, 10).unwrap();
+    let read = table.borrow(A, 0, 10).unwrap();
     assert!(matches!(table.remove(A), Ok(Removal::Remove(_))));
     table.stays(A);
-    drop(lent);
+    drop(read);
     assert_eq!(table.list().len(), 1);
     assert!(table.pending()[0].suspect);
 }
 
 #[test]
 fn an_id_is_adopted_once() {
-    let mut table = Table::new(u64::MAX);
-    assert!(table.adopt(FrameName { id: A, bytes: 10 }));
-    assert!(!table.adopt(FrameName { id: A, bytes: 11 }));
-    assert!(!table.adopt(FrameName { id: B, bytes: u64::MAX }));
+    let mut table = FrameTable::new(u64::MAX);
+    assert!(table.recover(FrameName { id: A, bytes: 10 }, true));
+    assert!(!table.recover(FrameName { id: A, bytes: 11 }, true));
+    assert!(!table.recover(FrameName { id: B, bytes: u64::MAX }, true));
     assert_eq!(table.used(), 4096);
-    assert_eq!(Slot(3).to_string(), "slot-3");
 }

@@ -1,4 +1,4 @@
-//! The commands of the core in the books: what may be granted, moved, removed.
+//! Commands of the core in the ledger: which grants, transfers and removals are legal.
 
 use unspool_core::{CheckpointId, Place, Size, TierId, TransferId, TransferKind, Version};
 
@@ -7,7 +7,7 @@ use crate::check::copies::{Books, Holding, Stage};
 use crate::check::{Rule, Violation, ensure};
 
 impl Ledger {
-    /// A save of `bytes` bytes was granted.
+    /// Enters the grant of a save of `bytes` bytes.
     pub fn grant(
         &mut self,
         (id, version): (CheckpointId, Version),
@@ -25,12 +25,12 @@ impl Ledger {
         self.reserve(id, place)
     }
 
-    /// A restore is served from `place`.
+    /// Enters a restore that is served from `place`.
     pub fn serve(&mut self, id: CheckpointId, place: Place) -> Result<(), Violation> {
         self.begin_read(id, place, |holding| &mut holding.readers)
     }
 
-    /// A transfer was commanded.
+    /// Enters a transfer.
     pub fn transfer(
         &mut self,
         transfer: TransferId,
@@ -55,7 +55,7 @@ impl Ledger {
         readable.and(known).and(reserved).and(self.check_limits(from.tier, to.tier))
     }
 
-    /// The limits of the link next to the slower end, in one direction.
+    /// Checks the limits of the link next to the slower end, in one direction.
     fn check_limits(&self, from: TierId, to: TierId) -> Result<(), Violation> {
         let (faster, slower) = (from.min(to), from.max(to));
         if slower.0 != faster.0 + 1 {
@@ -70,7 +70,7 @@ impl Ledger {
         })
     }
 
-    /// The result of a transfer is no longer wanted.
+    /// Enters the cancellation of a transfer.
     pub fn cancel(&mut self, transfer: TransferId) -> Result<(), Violation> {
         let movement = self.movements.get_mut(&transfer).filter(|m| !m.cancelled);
         let what = || format!("{transfer:?} is cancelled and not in flight");
@@ -79,7 +79,7 @@ impl Ledger {
         Ok(())
     }
 
-    /// A copy in an arena is gone.
+    /// Enters the eviction of a copy from an arena.
     pub fn evict(&mut self, id: CheckpointId, place: Place) -> Result<(), Violation> {
         let holding = *self.holding(id, place.tier)?;
         let arena = self.config.tiers[usize::from(place.tier.0)].kind.is_arena();
@@ -91,7 +91,7 @@ impl Ledger {
         Ok(())
     }
 
-    /// A frame is being deleted.
+    /// Enters the deletion of a frame.
     pub fn delete(&mut self, id: CheckpointId, tier: TierId) -> Result<(), Violation> {
         let holding = *self.holding(id, tier)?;
         let store = !self.config.tiers[usize::from(tier.0)].kind.is_arena();
@@ -101,7 +101,7 @@ impl Ledger {
         Ok(())
     }
 
-    /// Nobody uses the copy, and it is not the last one of a checkpoint that somebody may want.
+    /// Checks that the copy is not in use, and is not the last one of a live checkpoint.
     fn check_loss(&self, id: CheckpointId, tier: TierId, held: &Holding) -> Result<(), Violation> {
         let what = || format!("{id:?} is removed from tier {} while in use: {held:?}", tier.0);
         ensure(!held.is_used(), Rule::InUse, what)?;

@@ -1,4 +1,4 @@
-//! The books of all checkpoints: every event and every command is entered, and judged.
+//! The ledger of all checkpoints: every event and every command is entered and checked.
 
 mod commands;
 mod reports;
@@ -11,27 +11,27 @@ use unspool_core::{CheckpointId, Config, Place, TierConfig, TierId, TransferId, 
 use super::copies::{Books, Holding, Stage, can_hold, size_in};
 use super::{Rule, Violation, ensure};
 
-/// A movement that was not reported yet.
+/// A transfer that was not reported yet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Movement {
-    /// What moves.
+    /// The checkpoint.
     pub checkpoint: CheckpointId,
-    /// Its payload.
+    /// Size of its payload.
     pub bytes: u64,
-    /// From where.
+    /// Source.
     pub from: Place,
-    /// To where.
+    /// Destination.
     pub to: Place,
-    /// Whether its result is no longer wanted.
+    /// Whether it was cancelled.
     pub cancelled: bool,
 }
 
-/// All books.
+/// The expected state of all checkpoints.
 #[derive(Clone, Debug)]
 pub struct Ledger {
     config: Config,
     books: BTreeMap<CheckpointId, Books>,
-    /// The checkpoint that a version names: live or being saved.
+    /// The checkpoint of each version: live or being saved.
     names: BTreeMap<Version, CheckpointId>,
     discarded: BTreeSet<Version>,
     movements: BTreeMap<TransferId, Movement>,
@@ -40,7 +40,7 @@ pub struct Ledger {
 }
 
 impl Ledger {
-    /// Empty books.
+    /// An empty ledger.
     #[must_use]
     pub fn new(config: &Config) -> Ledger {
         Ledger {
@@ -60,13 +60,13 @@ impl Ledger {
         &self.config.tiers
     }
 
-    /// The books of a checkpoint that has not gone completely.
+    /// The entry of a checkpoint that is not completely gone.
     #[must_use]
     pub fn get(&self, id: CheckpointId) -> Option<&Books> {
         self.books.get(&id)
     }
 
-    /// The checkpoint that `version` names, live or being saved.
+    /// The checkpoint of `version`, live or being saved.
     #[must_use]
     pub fn named(&self, version: Version) -> Option<&Books> {
         self.names.get(&version).and_then(|id| self.books.get(id))
@@ -78,7 +78,7 @@ impl Ledger {
         self.discarded.contains(&version)
     }
 
-    /// All checkpoints that have not gone completely.
+    /// All checkpoints that are not completely gone.
     pub fn all(&self) -> impl Iterator<Item = &Books> {
         self.books.values()
     }
@@ -88,28 +88,28 @@ impl Ledger {
         self.books.values().filter(|books| books.stage == Stage::Live)
     }
 
-    /// All checkpoints that are saved, or whose save the application has handed over.
+    /// All checkpoints that are saved, or whose save is in flight.
     pub fn there(&self) -> impl Iterator<Item = &Books> {
-        self.books.values().filter(|books| matches!(books.stage, Stage::Live | Stage::Handed))
+        self.books.values().filter(|books| matches!(books.stage, Stage::Live | Stage::InFlight))
     }
 
-    /// Those of them that were not reported yet.
-    pub fn handed_over(&self) -> impl Iterator<Item = &Books> {
-        self.books.values().filter(|books| books.stage == Stage::Handed)
+    /// All checkpoints whose save is in flight.
+    pub fn in_flight(&self) -> impl Iterator<Item = &Books> {
+        self.books.values().filter(|books| books.stage == Stage::InFlight)
     }
 
-    /// Movements that were not reported yet.
+    /// Transfers that were not reported yet.
     pub fn movements(&self) -> impl Iterator<Item = (&TransferId, &Movement)> {
         self.movements.iter()
     }
 
-    /// A movement that was not reported yet.
+    /// A transfer that was not reported yet.
     #[must_use]
     pub fn movement(&self, transfer: TransferId) -> Option<Movement> {
         self.movements.get(&transfer).copied()
     }
 
-    /// The id above those of all checkpoints so far.
+    /// The smallest id that is not in use.
     #[must_use]
     pub fn next_checkpoint(&self) -> CheckpointId {
         CheckpointId(self.next_checkpoint)
@@ -128,7 +128,7 @@ impl Ledger {
         holdings.any(|holding| holding.deleting)
     }
 
-    /// Takes room for a copy that is about to be written.
+    /// Reserves space for a copy that is about to be written.
     fn reserve(&mut self, id: CheckpointId, place: Place) -> Result<(), Violation> {
         let tier = usize::from(place.tier.0);
         let Some(config) = self.config.tiers.get(tier).copied() else {
@@ -188,7 +188,7 @@ impl Ledger {
         })
     }
 
-    /// A reader begins, which is counted by `count`: there must be a readable copy at this place.
+    /// Enters the begin of a read, counted by `count`: there must be a readable copy at this place.
     fn begin_read(
         &mut self,
         id: CheckpointId,
@@ -202,7 +202,7 @@ impl Ledger {
         ensure(good, Rule::InUse, || what)
     }
 
-    /// The fastest tier where the bytes are, or where a wanted transfer brings them.
+    /// The fastest tier that has the bytes, or to which a wanted transfer brings them.
     #[must_use]
     pub fn fastest(&self, id: CheckpointId) -> Option<TierId> {
         let books = self.books.get(&id)?;

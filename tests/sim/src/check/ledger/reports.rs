@@ -1,4 +1,4 @@
-//! The events in the books: what has arrived, failed, gone.
+//! Events in the ledger: completed, failed and removed copies.
 
 use unspool_core::{CheckpointId, Failure, TierId, TransferId, Version};
 
@@ -7,7 +7,7 @@ use crate::check::copies::{Books, Holding, Stage, size_in};
 use crate::check::{Rule, Violation, ensure};
 
 impl Ledger {
-    /// Room that was never filled is free at once.
+    /// Frees space that was never filled.
     pub(super) fn drop_failed(&mut self, id: CheckpointId, tier: TierId) {
         let books = self.books.get_mut(&id).expect("a failed copy has books");
         books.holdings[usize::from(tier.0)] = None;
@@ -21,7 +21,7 @@ impl Ledger {
         }
     }
 
-    /// A served restore is over.
+    /// Enters the end of a served restore.
     pub fn released(&mut self, id: CheckpointId, tier: TierId) -> Result<(), Violation> {
         let holding = self.holding(id, tier)?;
         let what = format!("{id:?} is not being read: {holding:?}");
@@ -30,11 +30,11 @@ impl Ledger {
         Ok(())
     }
 
-    /// The application or the core has dropped the checkpoint that `version` names.
+    /// Enters that the application or the core dropped the checkpoint of `version`.
     pub fn discard(&mut self, version: Version) {
         let Some(id) = self.names.get(&version).copied() else { return };
         let books = self.books.get_mut(&id).expect("a named checkpoint has books");
-        if matches!(books.stage, Stage::Live | Stage::Handed) {
+        if matches!(books.stage, Stage::Live | Stage::InFlight) {
             books.stage = Stage::Gone;
             self.names.remove(&version);
             self.discarded.insert(version);
@@ -42,8 +42,7 @@ impl Ledger {
         }
     }
 
-    /// A transfer was reported: `None` when its bytes have arrived or nothing was tried, else why
-    /// it failed.
+    /// Enters the report of a transfer: `None` for success or cancellation, else the failure.
     pub fn reported(
         &mut self,
         transfer: TransferId,
@@ -67,7 +66,7 @@ impl Ledger {
         Ok(())
     }
 
-    /// A deletion was reported.
+    /// Enters the report of a deletion.
     pub fn deleted(&mut self, id: CheckpointId, tier: TierId) {
         if self.holding(id, tier).is_ok_and(|holding| holding.deleting) {
             self.remove(id, tier);
@@ -80,7 +79,7 @@ impl Ledger {
         self.forget_if_empty(id);
     }
 
-    /// A frame of an earlier life was found.
+    /// Enters a frame that was found after a restart.
     pub fn adopt(&mut self, id: CheckpointId, version: Version, bytes: u64, tier: TierId) {
         let books = self.books.entry(id).or_insert(Books::new(id, version, bytes, Stage::Live));
         let size = size_in(&self.config.tiers[usize::from(tier.0)], bytes);

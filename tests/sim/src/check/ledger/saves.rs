@@ -1,4 +1,4 @@
-//! The end of saves in the books: what they keep of their room, and who gets the rest.
+//! The end of saves in the ledger: the space that they keep, and who gets the rest.
 
 use unspool_core::{CheckpointId, Kept, Size, TierId, Version};
 
@@ -9,16 +9,15 @@ use crate::check::{Rule, Violation, ensure};
 type Checked = Result<(), Violation>;
 
 impl Ledger {
-    /// The application is done with a granted save.
-    pub fn handed(&mut self, id: CheckpointId) {
+    /// Enters that a granted save is in flight.
+    pub fn set_in_flight(&mut self, id: CheckpointId) {
         let books = self.books.get_mut(&id).expect("a granted checkpoint has books");
-        books.stage = Stage::Handed;
+        books.stage = Stage::InFlight;
         let version = books.version;
         self.discarded.remove(&version);
     }
 
-    /// The bytes of a granted save are in place, and it keeps this of its room, or (`None`) they
-    /// never will be.
+    /// Enters the end of a granted save: it keeps this part of its space, or it failed (`None`).
     pub fn saved(&mut self, id: CheckpointId, tier: TierId, done: Option<Option<Kept>>) -> Checked {
         self.keep(id, tier, done)?;
         let books = self.books.get_mut(&id).expect("a granted checkpoint has books");
@@ -45,8 +44,8 @@ impl Ledger {
         }
     }
 
-    /// A save keeps a part of its room. The rest behind it goes to a save that stands there, if
-    /// both did not know their sizes.
+    /// Shrinks a save to the part that it keeps. The rest goes to the save directly after it, if
+    /// both had unknown sizes.
     fn keep(&mut self, id: CheckpointId, tier: TierId, done: Option<Option<Kept>>) -> Checked {
         let config = self.config.tiers[usize::from(tier.0)];
         let books = &self.books[&id];
@@ -74,7 +73,7 @@ impl Ledger {
         Ok(())
     }
 
-    /// The save of unknown size whose room begins at `end` gets the bytes from `start` on.
+    /// Extends the save of unknown size whose space begins at `end` down to `start`.
     fn inherit(&mut self, tier: TierId, start: u64, end: u64) {
         let tier = usize::from(tier.0);
         let heir = self.books.values_mut().find(|books| {

@@ -1,4 +1,4 @@
-//! A forward pass that saves, and a backward pass that restores in some order.
+//! An adjoint: a forward pass that saves, and a backward pass that restores.
 
 use unspool_core::Version;
 
@@ -7,7 +7,7 @@ use super::sprinkle;
 use crate::plan::script::Step;
 use crate::random::Random;
 
-/// When and how well the application announces its restores.
+/// Time and accuracy of the announcements of restores.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Hinting {
     None,
@@ -34,7 +34,7 @@ fn order(random: &mut Random, count: usize) -> Vec<i64> {
     order
 }
 
-/// The whole application.
+/// The steps of the application.
 pub(super) fn steps(random: &mut Random, sizes: &Sizes, base: i64) -> Vec<Step> {
     let count = random.magnitude(2.0, 100.0) as usize;
     let order: Vec<i64> = order(random, count).into_iter().map(|v| v + base).collect();
@@ -107,7 +107,7 @@ fn backward(random: &mut Random, hinting: Hinting, order: &[i64], steps: &mut Ve
     }
 }
 
-/// A thread that restores what another one saves, perhaps too early, perhaps in vain.
+/// A thread that restores what another one saves, perhaps too early or without success.
 pub(super) fn consumer(random: &mut Random, base: i64) -> Vec<Step> {
     let other = base - 1000 * random.range(0, 2) as i64;
     let count = random.magnitude(2.0, 30.0) as i64;

@@ -1,4 +1,4 @@
-//! Any call at any time.
+//! Random calls in random order.
 
 use std::ops::RangeInclusive;
 
@@ -8,12 +8,12 @@ use super::sizes::Sizes;
 use crate::plan::script::{Care, Step};
 use crate::random::Random;
 
-/// Random calls on few versions, which several threads share.
+/// Random calls on a few versions that several threads share.
 pub(super) fn steps(random: &mut Random, sizes: &Sizes) -> Vec<Step> {
     let count = random.magnitude(5.0, 300.0) as usize;
     let versions = random.range(2, 25) as i64;
     let saves = random.range(1, 40);
-    // Any integer is a version, the first and the last one too.
+    // Any integer is a version, including the smallest and the largest.
     let first = random.pick(&[0, 0, 0, 0, -3, i64::MIN, i64::MAX - versions + 1]);
     let last = first + (versions - 1);
     (0..count).map(|_| step(random, sizes, first..=last, saves)).collect()

@@ -1,4 +1,4 @@
-//! Random applications: adjoints, Revolve, producers and consumers, chaos.
+//! Random applications: adjoints, Revolve, producers and consumers, random calls.
 
 mod adjoint;
 mod chaos;
@@ -59,7 +59,7 @@ fn script(random: &mut Random, sizes: &Sizes, base: i64, pace: Nanos) -> Script 
     Script { steps: paced }
 }
 
-/// Some applications say which restore of a version is the last; not all that they say is true.
+/// Announces last restores of versions; some announcements are false.
 fn announce_ends(random: &mut Random, steps: &mut [Step]) {
     if random.chance(0.5) {
         return;
@@ -74,7 +74,7 @@ fn announce_ends(random: &mut Random, steps: &mut [Step]) {
     }
 }
 
-/// Some checkpoints should rest in a certain tier, which there may be or not.
+/// Sets preferred tiers for some checkpoints; some of those tiers do not exist.
 fn prefer_some(random: &mut Random, steps: Vec<Step>) -> Vec<Step> {
     let mut prefer = |step: &Step| match *step {
         Step::Save { version, .. } if random.chance(0.3) => {
@@ -106,7 +106,7 @@ fn mishaps(random: &mut Random, scripts: &mut [Script]) {
     }
 }
 
-/// Now and then: a call to flush, or holding and starting prefetches.
+/// Inserts calls to flush, or to stop and start prefetching, with the frequency `often`.
 fn sprinkle(random: &mut Random, steps: &mut Vec<Step>, often: f64) {
     let mut at = 0;
     while at <= steps.len() {
@@ -119,7 +119,7 @@ fn sprinkle(random: &mut Random, steps: &mut Vec<Step>, often: f64) {
     }
 }
 
-/// Before a crash: what is flushed must survive it.
+/// Inserts flushes before a crash: flushed checkpoints must survive it.
 fn flush_often(random: &mut Random, steps: &mut Vec<Step>) {
     let mut at = random.below(10) as usize;
     while at <= steps.len() {

@@ -1,6 +1,6 @@
 //! Checkpointing with recomputation in the manner of Revolve (Griewank and Walther, 2000): a few
-//! states are kept, each is restored several times, and versions are saved again after they were
-//! discarded. The splits are not optimal, the pattern of calls is the real one.
+//! states are kept, each is restored several times, and discarded versions are saved again. The
+//! splits are not optimal, but the pattern of calls is realistic.
 
 use unspool_core::Version;
 
@@ -8,7 +8,7 @@ use super::sizes::Sizes;
 use crate::plan::script::Step;
 use crate::random::Random;
 
-/// The application, with its hints before it or not.
+/// The steps of the application, with or without hints.
 pub(super) fn steps(random: &mut Random, sizes: &Sizes, base: i64) -> Vec<Step> {
     let length = random.magnitude(3.0, 50.0) as i64;
     let states = random.range(1, 5) as u32;

@@ -10,17 +10,17 @@ use crate::random::Random;
 /// How actions become steps of a script.
 #[derive(Clone, Copy, Debug)]
 pub struct Pace {
-    /// The time of one step forward.
+    /// Duration of one step forward.
     pub forward: Nanos,
-    /// The time of one step of the adjoint.
+    /// Duration of one step of the adjoint.
     pub reverse: Nanos,
-    /// How many restores are announced ahead; 0 for none.
+    /// Number of restores that are announced ahead; 0 for none.
     pub lookahead: usize,
 }
 
 /// A valid schedule of `steps` steps that keeps at most `slots` states, both at least 1.
 ///
-/// State 0 is kept to the end, so everything can be computed again.
+/// State 0 is kept to the end, so that everything can be recomputed.
 #[must_use]
 pub fn random_actions(random: &mut Random, steps: u64, slots: usize) -> Vec<Action> {
     let mut walk = Walk { random, slots, kept: vec![], at: Some(0), left: steps, actions: vec![] };
@@ -37,9 +37,9 @@ struct Walk<'a> {
     random: &'a mut Random,
     slots: usize,
     kept: Vec<u64>,
-    /// The working state, if it is of use.
+    /// The working state, if it can be used.
     at: Option<u64>,
-    /// Steps that are left to reverse.
+    /// Steps that remain to be reversed.
     left: u64,
     actions: Vec<Action>,
 }
@@ -73,7 +73,7 @@ impl Walk<'_> {
         }
     }
 
-    /// Mostly from the nearest copy, sometimes from another.
+    /// Restores from the nearest copy, sometimes from another.
     fn restore(&mut self, target: u64) {
         let reachable: Vec<u64> = self.kept.iter().copied().filter(|s| *s <= target).collect();
         let nearest = reachable.iter().copied().max().expect("state 0 is kept");
@@ -108,9 +108,9 @@ impl Walk<'_> {
     }
 }
 
-/// The calls that an application makes which follows a schedule. Versions are `base` plus the
-/// step; each restore is announced `lookahead` restores before it, and the last one of each copy
-/// as the last.
+/// The calls of an application that follows a schedule. Versions are `base` plus the step; each
+/// restore is announced `lookahead` restores before it, and the last restore of each copy as the
+/// last.
 pub fn script(
     actions: &[Action],
     base: i64,
@@ -160,7 +160,7 @@ fn hints(actions: &[Action], base: i64) -> Vec<Step> {
     actions.iter().enumerate().filter_map(hint).collect()
 }
 
-/// The whole application, on random sizes.
+/// The steps of the application, with random sizes.
 pub(super) fn steps(random: &mut Random, sizes: &super::Sizes, base: i64) -> Vec<Step> {
     let steps = random.magnitude(2.0, 60.0) as u64;
     let slots = random.range(1, 10) as usize;

@@ -1,4 +1,4 @@
-//! How large checkpoints are.
+//! Sizes of checkpoints.
 
 use unspool_core::Config;
 
@@ -6,20 +6,20 @@ use super::largest_arena;
 use crate::plan::stack::TYPICAL_BYTES;
 use crate::random::Random;
 
-/// A law of sizes.
+/// A distribution of sizes.
 #[derive(Clone, Debug)]
 pub struct Sizes {
     first: u64,
     last: u64,
-    /// The share of checkpoints without any byte.
+    /// Share of empty checkpoints.
     empty: f64,
-    /// The share of checkpoints that are larger than some tier, or than all.
+    /// Share of checkpoints that are larger than some tier, or than all.
     large: f64,
     larger_than: u64,
 }
 
 impl Sizes {
-    /// Fixed, mixed or wild sizes.
+    /// Fixed, mixed or extreme sizes.
     pub fn random(random: &mut Random, config: &Config) -> Sizes {
         let typical = random.range(1, TYPICAL_BYTES * 2);
         let (first, last) = match random.below(3) {

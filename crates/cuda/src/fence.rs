@@ -1,6 +1,6 @@
-//! Marks: events from a pool, one for each operation that someone may have to wait for. Making an
-//! event costs a call of the driver and memory of the device, and a spool needs one for each copy,
-//! so events that nobody names any more are used again.
+//! Fences: events from a pool, one for each operation that may have to be waited for. Creating an
+//! event costs a driver call and device memory, and a spool needs one for each copy, so events are
+//! reused when their last fence is dropped.
 
 use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,44 +11,48 @@ use crate::error::DeviceError;
 use crate::event::{Event, Poll};
 use crate::stream::Stream;
 
-/// Events that are kept for later use; more than that are destroyed when they come back.
+/// Maximum number of idle events in a pool; surplus events are destroyed.
 const KEPT: usize = 4096;
 
 /// A pool of events of one context.
 #[derive(Debug)]
-pub struct Marks {
+pub struct FencePool {
     context: Context,
     free: Mutex<Vec<Event>>,
 }
 
-impl Marks {
+impl FencePool {
     /// An empty pool.
     #[must_use]
-    pub fn new(context: &Context) -> Arc<Marks> {
-        Arc::new(Marks { context: context.clone(), free: Mutex::default() })
+    pub fn new(context: &Context) -> Arc<FencePool> {
+        Arc::new(FencePool { context: context.clone(), free: Mutex::default() })
     }
 
-    /// A mark behind everything enqueued on `stream` so far.
+    /// A fence after everything enqueued on `stream` so far.
     ///
     /// # Errors
     /// When the stream belongs to another device, or the context is broken or out of resources.
-    pub fn record(self: &Arc<Marks>, stream: &Stream) -> Result<Mark, DeviceError> {
+    pub fn record(self: &Arc<FencePool>, stream: &Stream) -> Result<Fence, DeviceError> {
         self.prepare()?.record(stream)
     }
 
-    /// An event for a mark, before the work that the mark will be behind is enqueued: what can fail
-    /// for want of resources fails here, while there is nothing to lose.
+    /// An event for a fence, taken before the work is enqueued that the fence will follow: a lack
+    /// of resources then shows while there is nothing to lose.
     ///
     /// # Errors
     /// When the context is broken or out of resources.
-    pub fn prepare(self: &Arc<Marks>) -> Result<Unrecorded, DeviceError> {
+    pub fn prepare(self: &Arc<FencePool>) -> Result<Unrecorded, DeviceError> {
         // The guard ends with the statement: no call of the driver is made under the lock.
         let kept = self.free().pop();
         let event = kept.map_or_else(|| Event::new(&self.context), Ok)?;
-        Ok(Unrecorded(Lent { event: Some(event), marks: Arc::clone(self), done: false.into() }))
+        Ok(Unrecorded(PooledEvent {
+            event: Some(event),
+            fences: Arc::clone(self),
+            done: false.into(),
+        }))
     }
 
-    /// Events that wait for their next use.
+    /// Number of idle events.
     #[must_use]
     pub fn kept(&self) -> usize {
         self.free().len()
@@ -66,46 +70,46 @@ impl Marks {
     }
 }
 
-/// A mark that is still to be recorded; dropped without that, its event goes back to the pool.
+/// A fence that is not recorded yet; dropping it returns its event to the pool.
 #[derive(Debug)]
-pub struct Unrecorded(Lent);
+pub struct Unrecorded(PooledEvent);
 
 impl Unrecorded {
-    /// Records it behind everything enqueued on `stream` so far.
+    /// Records it after everything enqueued on `stream` so far.
     ///
     /// # Errors
     /// When the stream belongs to another device, or the context is broken. What was enqueued may
-    /// then still be under way: [`Stream::drain`] waits for it without an event.
-    pub fn record(self, stream: &Stream) -> Result<Mark, DeviceError> {
+    /// then still be running: [`Stream::drain`] waits for it without an event.
+    pub fn record(self, stream: &Stream) -> Result<Fence, DeviceError> {
         self.0.event().record(stream)?;
-        Ok(Mark(Arc::new(self.0)))
+        Ok(Fence(Arc::new(self.0)))
     }
 }
 
 /// A place in a stream, recorded once: when it is done, everything that was enqueued before is.
-/// Its event goes back to the pool with its last clone, also while it is not done: waits that were
+/// Dropping the last clone returns the event to the pool even if it is not done: waits that were
 /// enqueued on it keep its place. It must not be recorded again through the event that it derefs
 /// to.
 #[derive(Clone, Debug)]
-pub struct Mark(Arc<Lent>);
+pub struct Fence(Arc<PooledEvent>);
 
 #[derive(Debug)]
-struct Lent {
+struct PooledEvent {
     /// Present until the drop.
     event: Option<Event>,
-    marks: Arc<Marks>,
+    fences: Arc<FencePool>,
     done: AtomicBool,
 }
 
-impl Lent {
+impl PooledEvent {
     fn event(&self) -> &Event {
         self.event.as_ref().expect("an event until it goes back")
     }
 }
 
-impl Mark {
-    /// Whether it is done. Costs a load once it is. Work that failed is never done: [`Event::poll`]
-    /// tells it apart from work that is under way.
+impl Fence {
+    /// Whether it is done; costs one load from then on. Work that failed is never done:
+    /// [`Event::poll`] distinguishes it from work that is still running.
     #[must_use]
     pub fn is_done(&self) -> bool {
         let done = &self.0.done;
@@ -120,7 +124,7 @@ impl Mark {
     }
 }
 
-impl Deref for Mark {
+impl Deref for Fence {
     type Target = Event;
 
     fn deref(&self) -> &Event {
@@ -128,11 +132,11 @@ impl Deref for Mark {
     }
 }
 
-impl Drop for Lent {
+impl Drop for PooledEvent {
     fn drop(&mut self) {
         if let Some(event) = self.event.take() {
             event.forget();
-            self.marks.take_back(event);
+            self.fences.take_back(event);
         }
     }
 }

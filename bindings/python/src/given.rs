@@ -1,0 +1,36 @@
+//! Arguments of one simple type, each by its name: what PyO3 says of others is not an error of
+//! ours.
+
+use pyo3::prelude::*;
+
+use crate::errors::{Class, error};
+
+macro_rules! arguments {
+    ($($name:ident $shown:literal: $kind:ty, $words:literal;)*) => {$(
+        /// The argument that Python shows by this name.
+        ///
+        /// # Errors
+        /// `OptionError` when it has another type.
+        #[allow(clippy::needless_lifetimes, reason = "some of the types borrow")]
+        pub fn $name<'a>(value: &'a Bound<'_, PyAny>) -> PyResult<$kind> {
+            value.extract().map_err(|_| {
+                let message = format!("{}=...: {} is not {}.", $shown, value.get_type(), $words);
+                error(value.py(), Class::Option, message)
+            })
+        }
+    )*};
+}
+
+arguments! {
+    discard_after_restore "discard_after_restore": bool, "True or False";
+    verify "verify": bool, "True or False";
+    trace "trace": bool, "True or False";
+    shrink_ok "shrink_ok": bool, "True or False";
+    overwrite "overwrite": bool, "True or False";
+    start "start": bool, "True or False";
+    timeout "timeout": f64, "a number of seconds";
+    on "on": &'a str, "a name such as \"cuda:0\"";
+    to "to": &'a str, "the name of a library";
+    device "device": Option<&'a str>, "a name such as \"cuda:0\"";
+    maybe_to "to": Option<String>, "the name of a library";
+}

@@ -1,0 +1,73 @@
+//! What the methods of `unspool.Spool` are made of, and how it goes.
+
+use std::ffi::CString;
+use std::sync::Arc;
+
+use pyo3::exceptions::PyResourceWarning;
+use pyo3::prelude::*;
+
+use super::Spool;
+use crate::call::Target;
+use crate::gpu;
+use crate::lend::InPlace;
+use crate::panics::guarded;
+use crate::waiting::waiting;
+
+impl Spool {
+    /// What the blocks of `writing` and `reading` need.
+    pub(super) fn in_place(&self) -> InPlace {
+        InPlace {
+            spool: Arc::clone(self.spool()),
+            gpu: self.spool().gpu().filter(|_| self.has_device_tier).cloned(),
+            written: Arc::clone(&self.written),
+            blocks: Arc::clone(&self.blocks),
+        }
+    }
+
+    /// The spool itself, which does not know what waits in front of it.
+    pub(super) fn spool(&self) -> &Arc<unspool::Spool> {
+        self.front.spool()
+    }
+
+    /// Lets the spool know of `version`, should it wait in front of it.
+    pub(super) fn bring(&self, py: Python<'_>, version: i64) -> PyResult<()> {
+        if self.front.batched().is_none() {
+            return Ok(());
+        }
+        guarded(py, || waiting(py, Some(version), |wait| self.front.bring(version, wait)))
+    }
+
+    /// Runs a call about `version`: panics end here, and errors name it, and the block of this
+    /// thread that the call waited for.
+    pub(super) fn call<T>(
+        &self,
+        py: Python<'_>,
+        version: i64,
+        work: impl FnOnce() -> PyResult<T>,
+    ) -> PyResult<T> {
+        guarded(py, work).map_err(|raised| self.blocks.explained(py, raised, version))
+    }
+
+    /// Warns that this spool was not closed, unless it belongs to the process before a fork.
+    pub(super) fn warn_of_drop(&self, py: Python<'_>) {
+        if self.front.versions().is_err() {
+            return;
+        }
+        let text = format!(
+            "a spool was dropped while it was open ({}): use `with`, or call close()",
+            self.tiers
+        );
+        let text = CString::new(text.replace('\0', " ")).unwrap_or_default();
+        if let Err(raised) = PyErr::warn(py, &py.get_type::<PyResourceWarning>(), &text, 1) {
+            raised.write_unraisable(py, None);
+        }
+    }
+
+    /// What a call needs; `stream` is its argument.
+    pub(super) fn target(&self, stream: Option<&Bound<'_, PyAny>>) -> PyResult<Target<'_>> {
+        let (spool, front) = (self.spool(), &self.front);
+        let (kept, written, blocks) = (&self.kept, &*self.written, &*self.blocks);
+        let (unseen, stream) = (&self.unseen, gpu::handle(stream)?);
+        Ok(Target { spool, front, kept, written, blocks, unseen, stream })
+    }
+}

@@ -1,0 +1,123 @@
+"""What a durable directory is worth later: damage that is named, readers, foreign files."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+import unspool
+
+
+def keep(path: Path, count: int = 5) -> list[Path]:
+    """Saves versions 0 to count - 1 and names their files."""
+    with unspool.Spool(host="1MiB", disk=unspool.Disk(path, durable=True)) as spool:
+        for version in range(count):
+            spool.save(version, np.full(1000, version))
+    return sorted(path.glob("frame-*"))
+
+
+def change(path: Path, at: int) -> None:
+    data = bytearray(path.read_bytes())
+    data[at] ^= 1
+    path.write_bytes(data)
+
+
+def opened(path: Path, **options: object) -> unspool.Spool:
+    disk = unspool.Disk(path, **({"durable": True} | options))  # type: ignore[arg-type]
+    return unspool.Spool(host="1MiB", disk=disk)
+
+
+def test_one_changed_byte_costs_one_version_and_a_warning(tmp_path: Path) -> None:
+    files = keep(tmp_path)
+    for at in (0, 9, 24, 48, 300):
+        change(files[2], at)
+        with pytest.warns(RuntimeWarning, match=f"Version 2 is left out: {files[2]}"):
+            spool = opened(tmp_path)
+        with spool:
+            assert spool.versions() == [0, 1, 3, 4]
+            with pytest.raises(unspool.errors.CorruptCheckpointError, match=str(files[2])):
+                spool.load(2)
+            assert (spool.load(4) == 4).all()
+            assert any("Version 2" in note for note in spool.stats().notes)
+        change(files[2], at)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with opened(tmp_path) as spool:
+            assert (spool.load(2) == 2).all()
+
+
+def test_a_file_that_is_gone_is_noticed(tmp_path: Path) -> None:
+    files = keep(tmp_path, 8)
+    for file in files[2:]:
+        file.unlink()
+    with pytest.warns(RuntimeWarning, match=r"Version 2 is left out.*And 3 more"):
+        spool = opened(tmp_path)
+    with spool:
+        with pytest.raises(unspool.errors.LostCheckpointError, match="is missing"):
+            spool.load(7)
+        with pytest.raises(unspool.errors.UnknownVersionError, match="never saved"):
+            spool.load(8)
+        spool.save(7, np.zeros(3))
+        assert (spool.load(7) == 0).all()
+
+
+def test_a_directory_is_read_while_another_spool_writes_it(tmp_path: Path) -> None:
+    with opened(tmp_path) as writer:
+        writer.save(0, np.arange(10))
+        writer.flush()
+        with opened(tmp_path, mode="r") as reader:
+            assert (reader.load(0) == np.arange(10)).all()
+            for refused in (lambda: reader.save(1, np.zeros(3)), lambda: reader.discard(0)):
+                with pytest.raises(unspool.errors.StorageError, match="opened for reading") as no:
+                    refused()
+                assert not no.value.retryable
+            reader.flush()
+        writer.save(1, np.arange(3))
+    assert len(list(tmp_path.glob("frame-*"))) == 2
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_a_directory_that_may_not_be_written_is_read(tmp_path: Path) -> None:
+    keep(tmp_path)
+    tmp_path.chmod(0o555)
+    try:
+        with pytest.raises(unspool.errors.StorageError, match="permission"):
+            opened(tmp_path)
+        with opened(tmp_path, mode="r") as spool:
+            assert (spool.load(3) == 3).all()
+    finally:
+        tmp_path.chmod(0o755)
+
+
+def test_files_have_the_permissions_that_were_asked_for(tmp_path: Path) -> None:
+    with opened(tmp_path, permissions=0o640) as spool:
+        spool.save(0, np.zeros(10))
+    assert {file.stat().st_mode & 0o777 for file in tmp_path.iterdir()} == {0o640}
+
+
+@pytest.mark.parametrize("name", ["unspool.lock", "unspool.manifest", "frame-0000000000000000-1"])
+def test_a_pipe_with_one_of_our_names_does_not_hang(name: str, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / name)
+    if name.startswith("frame"):
+        opened(tmp_path).close()
+    else:
+        with pytest.raises(unspool.errors.StorageError, match=name):
+            opened(tmp_path)
+    assert (tmp_path / name).is_fifo()
+
+
+def test_foreign_files_are_as_they_were_and_a_closed_spool_has_none_open(tmp_path: Path) -> None:
+    foreign = {"slot-1": "a", "frame-ffffffffffffffff-0": "", "lock": "b", "notes.txt": "c"}
+    for name, text in foreign.items():
+        (tmp_path / name).write_text(text)
+    spool = opened(tmp_path)
+    spool.save(0, np.zeros(1000))
+    spool.close()
+    for name, text in foreign.items():
+        assert (tmp_path / name).read_text() == text
+    links = [f"/proc/self/fd/{name}" for name in os.listdir("/proc/self/fd")]
+    held = [os.readlink(link) for link in links if os.path.lexists(link)]
+    assert not [path for path in held if path.startswith(str(tmp_path))]

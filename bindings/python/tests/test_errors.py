@@ -1,0 +1,112 @@
+"""Every error names what it is about, and gives advice that works."""
+
+from __future__ import annotations
+
+import errno
+import pickle
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+import unspool
+from unspool.errors import ArrayError, CapacityError, StorageError, UnknownVersionError
+
+
+class Dataset:
+    """What h5py and zarr have: it lends no memory, and is assigned to."""
+
+    def __init__(self, values: np.ndarray) -> None:
+        self.values = values
+
+    def __array__(self, dtype: object = None, copy: object = None) -> np.ndarray:
+        return np.array(self.values)
+
+    def __setitem__(self, key: object, values: np.ndarray) -> None:
+        self.values[key] = values
+
+
+def test_errors_about_arrays_have_the_version_of_the_call(spool: unspool.Spool) -> None:
+    spool.save(5, np.zeros(3))
+    for call in [
+        lambda: spool.restore(5, np.zeros(4)),
+        lambda: spool.restore(5, u=np.zeros(3)),
+        lambda: spool.save(5),
+        lambda: spool.save(5, object()),
+        lambda: spool.save(5, np.zeros(3), u=np.zeros(3)),
+        lambda: spool.load(5, to="mxnet"),
+        lambda: spool.writing(5, u=3),
+        lambda: spool.writing(5, (3,), "f4").__enter__(),
+    ]:
+        with pytest.raises(unspool.Error) as raised:
+            call()
+        assert raised.value.version == 5, raised.value
+
+
+def test_a_directory_that_is_gone_is_named_and_not_worth_a_retry(tmp_path: Path) -> None:
+    with pytest.raises(StorageError) as raised:
+        unspool.Spool(disk="/proc")
+    assert raised.value.errno == errno.ENOENT and not raised.value.retryable
+    copied = pickle.loads(pickle.dumps(raised.value))
+    assert raised.value.filename == copied.filename == "/proc"
+
+
+def test_a_dataset_is_restored_by_what_the_error_says(spool: unspool.Spool) -> None:
+    dataset = Dataset(np.zeros(3))
+    with pytest.raises(ArrayError, match=r"numpy\.asarray\(it\)"):
+        spool.save(1, dataset)
+    spool.save(1, np.arange(3.0))
+    with pytest.raises(ArrayError, match=r"it\[\.\.\.\] = array"):
+        spool.restore(1, dataset)
+    dataset[...] = spool.load(1)
+    assert dataset.values.tolist() == [0, 1, 2]
+
+
+def test_a_call_in_a_writing_block_that_waits_for_the_block_is_named() -> None:
+    with (
+        unspool.Spool(host="64KiB", on="cpu", timeout=60) as spool,
+        spool.writing(1, (6000,), "f8"),
+    ):
+        for call in (spool.load, spool.discard, spool.durable):
+            with pytest.raises(UnknownVersionError, match=r"Leave the block first") as unknown:
+                call(1)
+            assert not unknown.value.retryable and unknown.value.version == 1
+
+
+def test_a_save_that_waits_for_the_room_of_its_own_block_is_refused() -> None:
+    assert threading.active_count() == 1
+    with (
+        unspool.Spool(host="64KiB", on="cpu", timeout=60) as spool,
+        spool.writing(1, (6000,), "f8"),
+    ):
+        for call in [
+            lambda: spool.save(2, np.zeros(6000)),
+            lambda: spool.writing(2, (6000,), "f8").__enter__(),
+        ]:
+            with pytest.raises(CapacityError, match=r"inside of writing\(1\)") as full:
+                call()
+            assert not full.value.retryable and full.value.version == 2
+
+
+def test_a_save_in_a_block_waits_for_other_threads_and_names_the_block_at_its_end() -> None:
+    with (
+        unspool.Spool(host="64KiB", on="cpu", timeout=2) as spool,
+        spool.writing(1, (6000,), "f8"),
+    ):
+        done = threading.Event()
+        other = threading.Thread(target=done.wait)
+        other.start()
+        with pytest.raises(unspool.errors.WaitTimeoutError, match=r"inside of writing\(1\)"):
+            spool.save(2, np.zeros(6000))
+        done.set()
+        other.join()
+
+
+def test_a_save_in_a_block_goes_on_where_room_is_made(tmp_path: Path) -> None:
+    with unspool.Spool(host="128KiB", disk=tmp_path, on="cpu") as spool:
+        with spool.writing(100, (6000,), "f8", to="numpy") as array:
+            for version in range(10):
+                spool.save(version, np.full(6000, version))
+            array[...] = 1
+        assert all(spool.load(version)[0] == version for version in range(10))
+        assert spool.load(100)[0] == 1

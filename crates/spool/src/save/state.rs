@@ -1,0 +1,132 @@
+//! The states of a save, from the room that was granted to its report.
+
+use std::sync::Arc;
+
+use unspool_core::{CheckpointId, Event, Nanos, Place, RequestId};
+use unspool_transfer::{Frame, TransferError, staging};
+
+use super::SaveTicket;
+use crate::coding::{Encoded, Encoding, Launched, Predecessor, Room};
+use crate::error::Error;
+use crate::gpu::InPlace;
+use crate::runtime::counters::Call;
+use crate::runtime::shared::Shared;
+
+/// Room that the core has granted to one save: whose it is, and where.
+#[derive(Clone)]
+pub(crate) struct Grant {
+    pub(crate) shared: Arc<Shared>,
+    /// With the largest streams, until the checkpoint is encoded.
+    pub(crate) frame: Arc<Frame>,
+    pub(crate) request: RequestId,
+    pub(crate) checkpoint: CheckpointId,
+    pub(crate) place: Place,
+    pub(crate) began: Nanos,
+    /// Its end on the device, once its encoder is enqueued.
+    pub(crate) launched: Launched,
+}
+
+/// How far a save has come. Each state owns what it needs, and only the first two have room.
+pub(super) enum SaveState {
+    /// The caller fills the room with the bytes as they are.
+    Plain { room: Room, used: InPlace },
+    /// Values are gathered, and encoded into the room: by the host, or by a GPU that has done so
+    /// aside.
+    Coded { room: Room, encoded: Box<Encoded>, after: Option<Predecessor> },
+    /// A GPU encodes it into its arena.
+    InFlight { encoding: Encoding, encoded: Box<Encoded> },
+    /// It was given up, because its codec broke its bound.
+    Violated,
+    /// It was reported, given up, or left to another thread.
+    Over,
+}
+
+/// Room that was granted and is not borrowed yet: granting is done under the lock of the spool,
+/// borrowing without.
+pub(super) struct Granted {
+    pub(super) grant: Grant,
+    /// The encoders, and the save after which the GPU may place it, where a region is encoded.
+    pub(super) coded: Option<(Box<Encoded>, Option<Predecessor>)>,
+}
+
+impl Granted {
+    /// Borrows the room.
+    ///
+    /// # Errors
+    /// `Io` when there is no memory, `Device` when CUDA refuses; the save is given up then.
+    pub(super) fn enter(self) -> Result<SaveTicket, Error> {
+        let Granted { grant, coded } = self;
+        let room = match grant.room() {
+            Ok(room) => room,
+            Err(cause) => {
+                grant.abort();
+                return Err(grant.shared.direct_failed("saved", grant.version(), cause));
+            }
+        };
+        let state = match coded {
+            Some((encoded, after)) => SaveState::Coded { room, encoded, after },
+            None => SaveState::Plain { room, used: InPlace::No },
+        };
+        let mut ticket = SaveTicket { grant, state };
+        // An error drops the ticket, which gives the save up.
+        ticket.clear_gaps()?;
+        Ok(ticket)
+    }
+}
+
+impl Grant {
+    pub(super) fn version(&self) -> i64 {
+        self.frame.head().version
+    }
+
+    fn room(&self) -> Result<Room, TransferError> {
+        let bytes = self.frame.head().payload_bytes;
+        match self.shared.arena(self.place) {
+            Some(arena) => {
+                Ok(Room::Arena(arena.create(self.checkpoint, self.place.offset, bytes)?))
+            }
+            None => Ok(Room::Staged(staging(&self.shared.buffers, bytes)?)),
+        }
+    }
+
+    /// Reports that nothing was saved.
+    pub(super) fn abort(&self) {
+        let mut state = self.shared.state();
+        self.shared.feed(&mut state, Event::SaveAborted { request: self.request });
+        state.frames.remove(self.checkpoint);
+    }
+
+    /// Puts the call on the timeline.
+    pub(super) fn end_span(&self, outcome: &'static str) {
+        let begin = (self.place.tier, self.began);
+        self.shared.span_of_call(Call::Save, &self.frame, begin, outcome);
+    }
+
+    /// Gives the save up, whose room was `room`.
+    pub(super) fn give_up(&self, room: Room) {
+        drop(room);
+        self.abort();
+        self.end_span("given up");
+    }
+}
+
+impl SaveState {
+    /// The memory that is filled; `None` once it was left to others.
+    pub(super) fn room(&mut self) -> Option<&mut Room> {
+        match self {
+            SaveState::Plain { room, .. } | SaveState::Coded { room, .. } => Some(room),
+            SaveState::InFlight { .. } | SaveState::Violated | SaveState::Over => None,
+        }
+    }
+
+    /// Takes it out: the save is over.
+    pub(super) fn take_room(&mut self) -> Option<Room> {
+        match std::mem::replace(self, SaveState::Over) {
+            SaveState::Plain { room, .. } | SaveState::Coded { room, .. } => Some(room),
+            other => {
+                *self = other;
+                None
+            }
+        }
+    }
+}

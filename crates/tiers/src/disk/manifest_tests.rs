@@ -1,0 +1,180 @@
+//! What a manifest says after damage, crashes and failures, and what is not one.
+
+use super::*;
+use crate::disk::medium::System;
+use crate::testing::{Random, Scratch};
+
+const A: FrameName = FrameName { id: CheckpointId(1), bytes: 5000 };
+const B: FrameName = FrameName { id: CheckpointId(2), bytes: 70 };
+
+fn start(byte: u8) -> FrameStart {
+    [byte; START]
+}
+
+fn open(scratch: &Scratch) -> (Manifest, Listing) {
+    Manifest::open(&scratch.0, &System, 0o600).unwrap()
+}
+
+fn flush(manifest: &mut Manifest) {
+    manifest.settle(&System).unwrap();
+}
+
+/// A manifest that lists A and B.
+fn two(scratch: &Scratch) -> Vec<u8> {
+    let (mut manifest, _) = open(scratch);
+    manifest.list(A, start(1));
+    manifest.list(B, start(2));
+    flush(&mut manifest);
+    std::fs::read(scratch.0.join(MANIFEST)).unwrap()
+}
+
+fn parse(bytes: &[u8]) -> io::Result<Listing> {
+    Listing::parse(bytes)
+}
+
+#[test]
+fn what_is_listed_and_not_removed_is_read_again() {
+    let scratch = Scratch::new();
+    let (mut manifest, first) = open(&scratch);
+    assert!(first.frames.is_empty() && first.records == 0);
+    manifest.list(A, start(1));
+    manifest.list(B, start(2));
+    manifest.remove(A.id);
+    flush(&mut manifest);
+    drop(manifest);
+    let (mut manifest, again) = open(&scratch);
+    assert_eq!(again.tag, first.tag);
+    assert_eq!(again.frames, [(B.id, Listed { bytes: 70, start: start(2) })].into());
+    manifest.list(A, start(3));
+    flush(&mut manifest);
+    let (_, third) = open(&scratch);
+    assert_eq!(third.frames[&A.id].start, start(3));
+    assert_eq!((third.records, third.damaged), (5, 0));
+}
+
+#[test]
+fn a_changed_byte_costs_one_record() {
+    let scratch = Scratch::new();
+    let bytes = two(&scratch);
+    for at in 0..bytes.len() {
+        let mut changed = bytes.clone();
+        changed[at] ^= 0x20;
+        let listing = parse(&changed).unwrap();
+        let left = listing.frames.len() + usize::from(listing.tag.is_some());
+        assert_eq!(left, 2, "byte {at}");
+        // The last record may be one that a crash cut off.
+        assert_eq!(listing.damaged, u64::from(at < 2 * RECORD), "byte {at}");
+    }
+}
+
+#[test]
+fn a_manifest_that_was_cut_off_lists_what_comes_before() {
+    let scratch = Scratch::new();
+    let bytes = two(&scratch);
+    for len in 0..bytes.len() {
+        let listing = parse(&bytes[..len]).unwrap();
+        assert_eq!(listing.frames.len(), (len / RECORD).saturating_sub(1), "{len} bytes");
+        assert_eq!(listing.damaged, 0);
+    }
+    std::fs::write(scratch.0.join(MANIFEST), &bytes[..2 * RECORD + 50]).unwrap();
+    let (mut manifest, _) = open(&scratch);
+    manifest.list(B, start(9));
+    flush(&mut manifest);
+    assert_eq!(open(&scratch).1.frames[&B.id].start, start(9));
+}
+
+#[test]
+fn files_that_are_not_manifests_are_refused_and_left_as_they_are() {
+    let scratch = Scratch::new();
+    let path = scratch.0.join(MANIFEST);
+    let mut random = Random(5);
+    let noise: Vec<u8> = (0..100 * RECORD).map(|_| random.below(256) as u8).collect();
+    for content in [b"step, energy\n0, 1.0\n".to_vec(), vec![1; 5000], noise] {
+        std::fs::write(&path, &content).unwrap();
+        let error = Manifest::open(&scratch.0, &System, 0o600).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::AlreadyExists, "{error}");
+        assert_eq!(std::fs::read(&path).unwrap(), content);
+    }
+}
+
+#[test]
+fn a_manifest_of_a_newer_version_is_refused() {
+    let header = Record::Header { version: VERSION + 1, tag: Tag(7) };
+    let error = parse(&header.encode()).unwrap_err();
+    assert!(error.to_string().contains("version 2"), "{error}");
+}
+
+#[test]
+fn a_damaged_header_is_written_anew_with_all_that_is_listed() {
+    let scratch = Scratch::new();
+    let mut bytes = two(&scratch);
+    bytes[20] ^= 1;
+    std::fs::write(scratch.0.join(MANIFEST), &bytes).unwrap();
+    let (_, listing) = open(&scratch);
+    assert!(listing.tag.is_some() && listing.frames.len() == 2);
+    let (_, again) = open(&scratch);
+    assert_eq!((again.tag, again.damaged), (listing.tag, 0));
+    assert_eq!(scratch.names(), [MANIFEST]);
+}
+
+#[test]
+fn a_manifest_does_not_grow_with_what_was_removed() {
+    let scratch = Scratch::new();
+    let (mut manifest, _) = open(&scratch);
+    for id in 0..2000 {
+        manifest.list(FrameName { id: CheckpointId(id), bytes: 1 }, start(0));
+        if id > 0 {
+            manifest.remove(CheckpointId(id - 1));
+        }
+    }
+    flush(&mut manifest);
+    drop(manifest);
+    let (manifest, listing) = open(&scratch);
+    assert_eq!(listing.frames.len(), 1);
+    assert_eq!(manifest.synced, 2 * RECORD as u64);
+    assert_eq!(open(&scratch).1.frames, listing.frames);
+    assert_eq!(scratch.names(), [MANIFEST]);
+}
+
+#[test]
+fn records_of_a_sync_that_failed_are_written_again() {
+    let scratch = Scratch::new();
+    let (mut manifest, _) = open(&scratch);
+    manifest.list(A, start(1));
+    manifest.write(&System).unwrap();
+    manifest.suspect();
+    assert!(manifest.unsynced().is_none());
+    // What the medium did not keep.
+    manifest.file.set_len(RECORD as u64).unwrap();
+    manifest.list(B, start(2));
+    flush(&mut manifest);
+    assert_eq!(open(&scratch).1.frames.len(), 2);
+}
+
+/// The bytes of version 1, whose checksums were computed by another program: what was written with
+/// it is read for ever.
+#[test]
+fn the_bytes_of_version_1_are_those_of_the_page() {
+    let padded = |content: &[u8], sum: u64| {
+        let mut bytes = [0; RECORD];
+        bytes[..content.len()].copy_from_slice(content);
+        bytes[CONTENT..].copy_from_slice(&sum.to_le_bytes());
+        bytes
+    };
+    let mut header = b"\x89UNSM\r\n\x1a\x01\0\0\0\0\0\0\0".to_vec();
+    header.extend([0xef, 0xcd, 0xab, 0x89, 0x67, 0x45, 0x23, 0x01]);
+    let mut listed = vec![1, 0, 0, 0, 0, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0, 0x48, 0x10, 0, 0];
+    listed.extend([0; 4]);
+    listed.extend(0..64);
+    let removed = [2, 0, 0, 0, 0, 0, 0, 0, 7];
+    let start: FrameStart = std::array::from_fn(|i| i as u8);
+    let (id, tag) = (CheckpointId(7), Tag(0x0123_4567_89ab_cdef));
+    for (record, bytes) in [
+        (Record::Header { version: 1, tag }, padded(&header, 0x2cc3_b2dd_0be3_0249)),
+        (Record::Listed(id, Listed { bytes: 4168, start }), padded(&listed, 0xa8e9_891a_76db_b96c)),
+        (Record::Removed(id), padded(&removed, 0xf952_7b2f_7e36_ae94)),
+    ] {
+        assert_eq!(record.encode(), bytes, "{record:?}");
+        assert_eq!(Record::parse(&bytes), Some(record));
+    }
+}
