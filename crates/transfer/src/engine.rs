@@ -18,7 +18,7 @@ use crate::job::{Job, Submitted, Task, TaskWork};
 use crate::lane::Lane;
 use crate::span::Span;
 use crate::staging::Pool;
-use crate::sync::{Mutex, lock, thread};
+use crate::sync::{Condvar, Mutex, lock, thread, wait_timeout};
 use crate::timer::Timer;
 use crate::worker::{Crew, work};
 
@@ -78,6 +78,9 @@ pub enum Shutdown {
     Cancel,
 }
 
+/// How long a thread that was started may take to begin while nothing else is waited for.
+const BEGINS_WITHIN: Duration = Duration::from_secs(1);
+
 /// The background threads of a spool.
 pub struct Engine {
     /// `links[i]` lies between tier `i` and tier `i + 1`: lanes of its flushes and of its
@@ -88,10 +91,20 @@ pub struct Engine {
     timer: Arc<Timer>,
     crew: Arc<Crew>,
     threads: Mutex<Vec<thread::JoinHandle<()>>>,
+    begun: Arc<Begun>,
+}
+
+/// The number of threads that run.
+#[derive(Default)]
+struct Begun {
+    threads: Mutex<usize>,
+    changed: Condvar,
 }
 
 impl Engine {
-    /// Starts the threads for this stack of tiers, fastest first.
+    /// Starts the threads for this stack of tiers, fastest first. They run when this returns: what
+    /// the system takes for a thread as it begins would end the process if it were not there, and
+    /// the caller's memory may become scarce from here on.
     ///
     /// # Errors
     /// When the system refuses a thread.
@@ -112,6 +125,7 @@ impl Engine {
             timer: Arc::new(Timer::default()),
             crew: Arc::new(Crew { mover, clock, sink, trace }),
             threads: Mutex::new(Vec::new()),
+            begun: Arc::default(),
         };
         engine.spawn_all(&kinds, &options)?;
         Ok(engine)
@@ -209,7 +223,9 @@ impl Engine {
             self.spawn_workers(lane, 1)?;
         }
         let (timer, crew) = (Arc::clone(&self.timer), Arc::clone(&self.crew));
-        self.spawn("unspool-timer".to_owned(), move || timer.run(&*crew.clock, &*crew.sink))
+        self.spawn("unspool-timer".to_owned(), move || timer.run(&*crew.clock, &*crew.sink))?;
+        self.begun.wait_for(lock(&self.threads).len());
+        Ok(())
     }
 
     fn spawn_workers(&self, lane: &Arc<Lane>, workers: usize) -> Result<(), TransferError> {
@@ -226,7 +242,11 @@ impl Engine {
         name: String,
         body: impl FnOnce() + Send + 'static,
     ) -> Result<(), TransferError> {
-        let spawned = thread::Builder::new().name(name.clone()).spawn(body);
+        let begun = Arc::clone(&self.begun);
+        let spawned = thread::Builder::new().name(name.clone()).spawn(move || {
+            begun.add();
+            body();
+        });
         let thread = spawned.map_err(|cause| {
             let message = format!(
                 "The system gives no thread for {name} ({cause}). Raise the limit of threads of \
@@ -236,6 +256,26 @@ impl Engine {
         })?;
         lock(&self.threads).push(thread);
         Ok(())
+    }
+}
+
+impl Begun {
+    fn add(&self) {
+        *lock(&self.threads) += 1;
+        self.changed.notify_all();
+    }
+
+    /// Waits until so many threads run, or none began for a while: a machine that is that busy
+    /// begins them later.
+    fn wait_for(&self, threads: usize) {
+        let mut begun = lock(&self.threads);
+        while *begun < threads {
+            let before = *begun;
+            begun = wait_timeout(&self.changed, begun, BEGINS_WITHIN);
+            if *begun == before {
+                return;
+            }
+        }
     }
 }
 

@@ -26,6 +26,7 @@ use unspool_transfer::sync::{lock, thread};
 use crate::coding::{Codecs, RegionCoding};
 use crate::error::{Error, ErrorKind};
 use crate::restore::RestoreTicket;
+use crate::runtime::memory::has_room_for_thread;
 use crate::save::Checkpoint;
 use crate::spool::Spool;
 use crate::wait::Wait;
@@ -132,7 +133,7 @@ impl Batched {
     /// Starts the thread that ends the wait of a batch, if there is none.
     fn has_thread(&self) -> bool {
         let mut thread = lock(&self.shared.waiting.thread);
-        if thread.is_none() {
+        if thread.is_none() && has_room_for_thread() {
             let shared = Arc::clone(&self.shared);
             let builder = thread::Builder::new().name("unspool-batch".to_owned());
             *thread = builder.spawn(move || shared.run()).ok();

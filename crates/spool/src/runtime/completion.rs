@@ -18,6 +18,7 @@ use unspool_transfer::sync::{Condvar, Mutex, lock, thread, wait_timeout};
 use crate::coding::{Encoded, Encoding, Launched, Placed, Predecessor, not_encoded};
 use crate::error::{Error, ErrorKind};
 use crate::runtime::deferred::{self, Unsaved};
+use crate::runtime::memory::has_room_for_thread;
 use crate::runtime::shared::Shared;
 use crate::runtime::state::State;
 
@@ -196,7 +197,7 @@ impl Shared {
         save: InFlight,
     ) -> Result<(), Error> {
         let mut queue = lock(&self.completions.queue);
-        if queue.thread.is_none() && !queue.is_over {
+        if queue.thread.is_none() && !queue.is_over && has_room_for_thread() {
             let (completions, shared) = (Arc::clone(&self.completions), Arc::downgrade(self));
             let thread = thread::Builder::new().name("unspool-complete".to_owned());
             queue.thread = thread.spawn(move || run(&completions, &shared)).ok();

@@ -17,6 +17,10 @@ const CHECKPOINT: usize = 2 << 10;
 /// As that, for an entry of the restore order.
 const HINT: usize = 256;
 
+/// What the system takes for a thread: its stack, and what it has of its own as it begins, without
+/// which the process would end.
+const THREAD: usize = (2 << 20) + CALL;
+
 /// A table doubles at a power of two or at seven eighths of one: among so many steps on the way
 /// from one power to the next.
 const STEPS: usize = 16;
@@ -56,6 +60,11 @@ pub(crate) fn check_for_hints(state: &State) -> Result<(), Error> {
 /// `Full`.
 pub(crate) fn check_for_list(state: &State) -> Result<(), Error> {
     ask(CALL + state.frames.len().saturating_mul(HINT))
+}
+
+/// Whether there is memory for one more thread.
+pub(crate) fn has_room_for_thread() -> bool {
+    has_memory(THREAD)
 }
 
 fn ask(bytes: usize) -> Result<(), Error> {

@@ -9,6 +9,7 @@ use unspool_tiers::{AnyTier, TierError};
 use unspool_transfer::sync::{Condvar, Mutex, lock, thread, wait_timeout};
 
 use crate::error::{Error, ErrorKind};
+use crate::runtime::memory::has_room_for_thread;
 use crate::runtime::reasons;
 use crate::runtime::shared::Shared;
 use crate::runtime::waiting::POLL;
@@ -46,6 +47,9 @@ struct Sync {
 impl Sync {
     /// `None` when the system gives no thread.
     fn begin(shared: &Shared, tier: TierId) -> Option<Sync> {
+        if !has_room_for_thread() {
+            return None;
+        }
         let ended = Ended::default();
         let (theirs, running) = (ended.clone(), Arc::clone(&shared.syncs));
         let store = shared.tiers[usize::from(tier.0)].clone();
