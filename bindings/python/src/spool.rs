@@ -3,6 +3,7 @@
 mod closing;
 mod own;
 
+use std::collections::BTreeMap;
 use std::ffi::CString;
 use std::sync::Arc;
 
@@ -560,10 +561,11 @@ impl Spool {
         })
     }
 
-    /// Frees what was saved under `version`, in every tier. The version may be saved again.
+    /// Frees what was saved under `version`, in every tier. The version may be saved again. Of one
+    /// that is `lost()`, what is left is removed, and later openings do not miss it.
     ///
     /// Raises:
-    ///     UnknownVersionError, ClosedError.
+    ///     UnknownVersionError, StorageError, ClosedError.
     #[pyo3(signature = (version, /))]
     fn discard(
         slf: &Bound<'_, Self>,
@@ -618,6 +620,16 @@ impl Spool {
     ///     ClosedError.
     fn versions(&self, py: Python<'_>) -> PyResult<Vec<i64>> {
         guarded(py, || detached(py, None, || self.front.versions()))
+    }
+
+    /// The versions that an earlier run made durable and that are damaged or missing, each with the
+    /// file and what is wrong with it. `discard` forgets one of them, and removes what is left of
+    /// it; saving it again replaces it.
+    ///
+    /// Raises:
+    ///     ClosedError.
+    fn lost(&self, py: Python<'_>) -> PyResult<BTreeMap<i64, String>> {
+        guarded(py, || detached(py, None, || self.front.spool().lost()))
     }
 
     /// Whether `version` survives a crash of the machine.

@@ -121,3 +121,55 @@ def test_foreign_files_are_as_they_were_and_a_closed_spool_has_none_open(tmp_pat
     links = [f"/proc/self/fd/{name}" for name in os.listdir("/proc/self/fd")]
     held = [os.readlink(link) for link in links if os.path.lexists(link)]
     assert not [path for path in held if path.startswith(str(tmp_path))]
+
+
+def test_what_is_lost_is_named_until_it_is_discarded(tmp_path: Path) -> None:
+    files = keep(tmp_path)
+    change(files[1], 9)
+    files[2].unlink()
+    with files[3].open("r+b") as file:
+        file.truncate(100)
+    with pytest.warns(RuntimeWarning, match="Version 1"):
+        spool = opened(tmp_path)
+    with spool:
+        lost = spool.lost()
+        assert list(lost) == [1, 2, 3]
+        for version, what in zip(lost, ("head", "is missing", "is cut off"), strict=True):
+            assert str(files[version]) in lost[version] and what in lost[version]
+        for version in lost:
+            spool.discard(version)
+            with pytest.raises(unspool.errors.UnknownVersionError, match="never saved"):
+                spool.discard(version)
+        assert spool.lost() == {} and spool.versions() == [0, 4]
+    assert sorted(tmp_path.glob("frame-*")) == [files[0], files[4]]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with opened(tmp_path) as spool:
+            assert spool.versions() == [0, 4] and (spool.load(4) == 4).all()
+
+
+def test_a_lost_version_that_is_saved_again_is_not_missed(tmp_path: Path) -> None:
+    files = keep(tmp_path)
+    change(files[1], 9)
+    files[2].unlink()
+    with pytest.warns(RuntimeWarning, match="Version 1"), opened(tmp_path) as spool:
+        for version in (1, 2):
+            spool.save(version, np.full(3, -version))
+        assert spool.lost() == {}
+    for _ in range(2):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            with opened(tmp_path) as spool:
+                assert spool.lost() == {} and (spool.load(1) == -1).all()
+    assert files[1] not in tmp_path.iterdir()
+
+
+def test_a_reader_discards_nothing_that_is_lost(tmp_path: Path) -> None:
+    files = keep(tmp_path)
+    change(files[1], 9)
+    with pytest.warns(RuntimeWarning), opened(tmp_path, mode="r") as reader:
+        assert list(reader.lost()) == [1]
+        with pytest.raises(unspool.errors.StorageError, match="opened for reading"):
+            reader.discard(1)
+        assert list(reader.lost()) == [1]
+    assert files[1].exists()

@@ -11,6 +11,7 @@ use unspool_transfer::Frame;
 use crate::error::{Error, ErrorKind};
 use crate::runtime::frame_index::Unrecovered;
 use crate::runtime::shared::Shared;
+use crate::runtime::stack::check_writable;
 use crate::runtime::state::State;
 
 /// The bytes of a head that say how long it is.
@@ -29,10 +30,10 @@ pub(crate) fn recover(shared: &Shared) -> Result<(), Error> {
         return Ok(());
     };
     let recovery = disk.take_recovery();
-    let notes = recovery.doubts.clone();
+    let notes = recovery.doubts.iter().map(|doubt| (None, doubt.clone())).collect();
     let mut rest = Recovering { shared, disk, tier, recovery: &recovery, notes };
     let done = rest.all();
-    let notes = rest.notes;
+    let notes: Vec<String> = rest.notes.into_iter().map(|(_, note)| note).collect();
     let more = notes.len().saturating_sub(MOST_NOTES);
     let mut state = shared.state();
     state.notes.extend(notes.into_iter().take(MOST_NOTES));
@@ -48,7 +49,8 @@ struct Recovering<'a> {
     disk: &'a Disk,
     tier: TierId,
     recovery: &'a Recovery,
-    notes: Vec<String>,
+    /// Sentences for people, with the version that one is about.
+    notes: Vec<(Option<i64>, String)>,
 }
 
 /// Why a frame is not recovered.
@@ -77,9 +79,15 @@ impl Recovering<'_> {
         Ok(())
     }
 
-    fn adopt(&self, stored: Stored, head: Head, checksum: u64) {
+    fn adopt(&mut self, stored: Stored, head: Head, checksum: u64) {
         let (version, bytes) = (Version(head.version), head.payload_bytes);
         let mut state = self.shared.state();
+        if let Some(lost) = state.frames.take_unrecovered(version.0) {
+            drop(state);
+            self.notes.retain(|(named, _)| *named != Some(version.0));
+            self.replace(&lost);
+            state = self.shared.state();
+        }
         let older = state.driver.core().checkpoint(version);
         let frame = Frame::found(head, checksum).into();
         state.frames.insert(stored.id, frame, true);
@@ -87,6 +95,14 @@ impl Recovering<'_> {
         self.shared.feed(&mut state, Event::Recover { checkpoint, version, bytes, tier });
         if let Some(older) = older {
             state.forget_if_gone(version, older);
+        }
+    }
+
+    /// A version was saved again after these frames of it were found to be damaged or missing.
+    fn replace(&self, lost: &Unrecovered) {
+        if check_writable(&self.shared.settings, 0, "").is_ok() {
+            // What cannot be removed now is replaced by the next opening.
+            let _ = remove(self.disk, lost);
         }
     }
 
@@ -101,7 +117,7 @@ impl Recovering<'_> {
             // It has the name of a frame, and nothing else says that it is one.
             Refused::Frame(cause) if cause.kind() == FrameErrorKind::Foreign && start.is_none() => {
                 let file = file.display();
-                self.notes.push(format!("{file} is left alone: {cause}"));
+                self.notes.push((None, format!("{file} is left alone: {cause}")));
                 self.disk.disown(stored.id);
                 return Ok(());
             }
@@ -146,19 +162,45 @@ impl Recovering<'_> {
         shared.feed(&mut state, Event::Discard { version: unused });
         let Some(version) = start.and_then(|start| version_of(start)) else {
             state.frames.set_nameless(file.display().to_string());
-            self.notes
-                .push(format!("A frame, nobody knows of which version, is left out: {reason}"));
+            let note = format!("A frame, nobody knows of which version, is left out: {reason}");
+            self.notes.push((None, note));
             return;
         };
+        let mut frames = vec![id];
+        frames.extend(state.frames.take_unrecovered(version).into_iter().flat_map(|why| why.frames));
         // An older frame of that version is not what was saved last. Its file stays.
         if let Some(older) = state.driver.core().checkpoint(Version(version)) {
             state.refused_frames.push(older);
+            frames.push(older);
             shared.feed(&mut state, Event::Discard { version: Version(version) });
             state.forget_if_gone(Version(version), older);
         }
-        self.notes.push(format!("Version {version} is left out: {reason}"));
-        state.frames.set_unrecovered(version, Unrecovered { kind, reason });
+        let note = format!("Version {version} is left out: {reason}");
+        self.notes.push((Some(version), note));
+        state.frames.set_unrecovered(version, Unrecovered { kind, reason, frames });
     }
+}
+
+/// Removes what there is of a version that did not come back, so that later openings do not miss
+/// it.
+///
+/// # Errors
+/// `Io`: it is still there, and can be removed later.
+pub(crate) fn discard(shared: &Shared, version: i64, lost: Unrecovered) -> Result<(), Error> {
+    let removed = shared.disk.as_ref().map_or(Ok(()), |disk| remove(disk, &lost));
+    removed.map_err(|cause| {
+        shared.state().frames.set_unrecovered(version, lost);
+        let message = format!("Version {version} cannot be removed: {cause}");
+        Error::new(ErrorKind::Io, message).caused_by(cause)
+    })
+}
+
+fn remove(disk: &Disk, lost: &Unrecovered) -> Result<(), TierError> {
+    lost.frames.iter().try_for_each(|&id| match disk.forget(id) {
+        // An earlier try has removed it.
+        Err(cause) if cause.kind() == Failure::Missing => Ok(()),
+        removed => removed,
+    })
 }
 
 fn read_head(store: &dyn Tier, stored: Stored) -> Result<(Head, u64), Refused> {

@@ -1,5 +1,6 @@
 //! The spool: one history with its tiers and workers.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -305,12 +306,17 @@ impl Spool {
     }
 
     /// The application will never read `version` again: it is freed in every tier. Restores of it
-    /// that are under way still end well.
+    /// that are under way still end well. Of a version that is [lost](Self::lost), what is left is
+    /// removed, and later openings do not miss it.
     ///
     /// # Errors
-    /// `Unknown`, `Discarded`, `NotYetSaved`, `ReadOnly`, `Closed`, `Forked`.
+    /// `Unknown`, `Discarded`, `NotYetSaved`, `ReadOnly`, `Io`, `Closed`, `Forked`.
     pub fn discard(&self, version: i64) -> Result<(), Error> {
         check_writable(&self.shared.settings, version, "discarded")?;
+        let lost = self.shared.enter()?.frames.take_unrecovered(version);
+        if let Some(lost) = lost {
+            return recover::discard(&self.shared, version, lost);
+        }
         let (mut state, id) = self.find(version)?;
         let version = Version(version);
         self.shared.feed(&mut state, Event::Discard { version });
@@ -335,6 +341,18 @@ impl Spool {
     pub fn versions(&self) -> Result<Vec<i64>, Error> {
         let versions = self.shared.enter()?.driver.core().versions();
         Ok(versions.into_iter().map(|version| version.0).collect())
+    }
+
+    /// The versions that an earlier run made durable and that are damaged or missing, each with the
+    /// file and what is wrong with it. A version is none of them any more when it is saved again
+    /// or discarded.
+    ///
+    /// # Errors
+    /// `Closed`, `Forked`.
+    pub fn lost(&self) -> Result<BTreeMap<i64, String>, Error> {
+        let state = self.shared.enter()?;
+        let lost = state.frames.all_unrecovered();
+        Ok(lost.into_iter().map(|(version, why)| (version, why.reason.clone())).collect())
     }
 
     /// Whether `version` is saved and not discarded.

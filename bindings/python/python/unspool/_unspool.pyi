@@ -373,10 +373,11 @@ class Spool:
         """
 
     def discard(self, version: SupportsIndex, /) -> None:
-        """Frees what was saved under `version`, in every tier. The version may be saved again.
+        """Frees what was saved under `version`, in every tier. The version may be saved again. Of
+        one that is `lost()`, what is left is removed, and later openings do not miss it.
 
         Raises:
-            UnknownVersionError, ClosedError.
+            UnknownVersionError, StorageError, ClosedError.
         """
 
     def clear(self) -> None:
@@ -405,6 +406,15 @@ class Spool:
 
     def versions(self) -> list[int]:
         """The saved versions, in ascending order.
+
+        Raises:
+            ClosedError.
+        """
+
+    def lost(self) -> dict[int, str]:
+        """The versions that an earlier run made durable and that are damaged or missing, each with
+        the file and what is wrong with it. `discard` forgets one of them, and removes what is left
+        of it; saving it again replaces it.
 
         Raises:
             ClosedError.

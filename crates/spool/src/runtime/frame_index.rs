@@ -1,6 +1,6 @@
 //! What is known of every checkpoint besides its bytes.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use unspool_codec::{Achieved, Spec};
@@ -26,6 +26,8 @@ pub(crate) struct Unrecovered {
     pub(crate) kind: ErrorKind,
     /// The file, and what is wrong with it: a sentence.
     pub(crate) reason: String,
+    /// Frames of it that are in the directory, or that the directory says should be.
+    pub(crate) frames: Vec<CheckpointId>,
 }
 
 #[derive(Debug)]
@@ -112,6 +114,16 @@ impl FrameIndex {
     /// `version` of an earlier run did not come back.
     pub(crate) fn set_unrecovered(&mut self, version: i64, why: Unrecovered) {
         self.unrecovered.insert(version, why);
+    }
+
+    /// Takes out what is known of a `version` that did not come back.
+    pub(crate) fn take_unrecovered(&mut self, version: i64) -> Option<Unrecovered> {
+        self.unrecovered.remove(&version)
+    }
+
+    /// The versions that did not come back, in ascending order.
+    pub(crate) fn all_unrecovered(&self) -> BTreeMap<i64, &Unrecovered> {
+        self.unrecovered.iter().map(|(&version, why)| (version, why)).collect()
     }
 
     /// Why `version` of an earlier run did not come back, if so.

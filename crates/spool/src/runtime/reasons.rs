@@ -56,7 +56,8 @@ pub(crate) fn refused(state: &State, asked: Asked, refusal: Refusal) -> Error {
 /// The error for a version of an earlier run that did not come back.
 fn unrecovered(name: &str, why: &Unrecovered) -> Error {
     let reason = &why.reason;
-    let advice = "Save it again, or bring the file back from a copy and open the history again.";
+    let advice = "Bring the file back from a copy and open the history again, save the version \
+                  again, or discard it.";
     Error::new(why.kind, format!("{name} cannot be restored: {reason} {advice}"))
 }
 

@@ -242,6 +242,30 @@ impl Disk {
         self.table().disown(id).then_some(file)
     }
 
+    /// Removes what there is of a frame that an earlier process made durable and that cannot be
+    /// had any more, so that later openings do not miss it.
+    ///
+    /// # Errors
+    /// When its file cannot be removed, or the manifest not be written; and in a process that did
+    /// not open the tier.
+    pub fn forget(&self, id: CheckpointId) -> Result<(), TierError> {
+        let _open = self.enter("delete")?;
+        let Some(file) = self.table().lost(id) else { return self.remove_frame(id) };
+        let path = self.path(file);
+        let failed = |path: &Path, cause| fault::error("delete", path, cause, Failure::Permanent);
+        if let Some(manifest) = self.manifest().as_mut() {
+            manifest.remove(id);
+            let written = manifest.write(&*self.carrier.medium);
+            written.map_err(|cause| failed(&self.dir.join(names::MANIFEST), cause))?;
+        }
+        match self.carrier.medium.remove(&path) {
+            Err(cause) if !fault::is_absent(&cause) => return Err(failed(&path, cause)),
+            _ => {}
+        }
+        self.table().forget_lost(id);
+        Ok(())
+    }
+
     /// The file of a frame that an earlier process made durable.
     #[must_use]
     pub fn file(&self, id: CheckpointId) -> Option<PathBuf> {
@@ -371,6 +395,38 @@ impl Disk {
             }
             result => result,
         }
+    }
+
+    /// Removes a frame, after the manifest says so.
+    fn remove_frame(&self, id: CheckpointId) -> Result<(), TierError> {
+        let removal = self.table().remove(id);
+        let removal = removal.map_err(|refusal| self.refused("delete", id, None, refusal))?;
+        if self.kind == Kind::ReadOnly {
+            self.table().left(id);
+            return Ok(());
+        }
+        self.delist(id);
+        let medium = &self.carrier.medium;
+        let (path, done) = match removal {
+            Removal::Kept => return Ok(()),
+            Removal::Remove(file) => {
+                let path = self.path(file);
+                let done = medium.remove(&path);
+                (path, done)
+            }
+            Removal::Rest(name, slot) => {
+                let path = self.path(table::File::Frame(name));
+                let done = medium.rename(&path, &self.path(table::File::Slot(slot)));
+                (path, done)
+            }
+        };
+        match (&done, removal) {
+            (Ok(()), Removal::Rest(_, slot)) => self.table().rested(id, slot),
+            (Ok(()), _) => self.table().left(id),
+            (Err(cause), _) if fault::is_absent(cause) => self.table().left(id),
+            (Err(_), _) => self.table().stays(id),
+        }
+        done.map_err(|cause| fault::error("delete", &path, cause, Failure::Missing))
     }
 
     /// Removes every file that is kept for reuse; says whether there was any.
@@ -529,34 +585,7 @@ impl Tier for Disk {
 
     fn delete(&self, id: CheckpointId) -> Result<(), TierError> {
         let _open = self.enter("delete")?;
-        let removal = self.table().remove(id);
-        let removal = removal.map_err(|refusal| self.refused("delete", id, None, refusal))?;
-        if self.kind == Kind::ReadOnly {
-            self.table().left(id);
-            return Ok(());
-        }
-        self.delist(id);
-        let medium = &self.carrier.medium;
-        let (path, done) = match removal {
-            Removal::Kept => return Ok(()),
-            Removal::Remove(file) => {
-                let path = self.path(file);
-                let done = medium.remove(&path);
-                (path, done)
-            }
-            Removal::Rest(name, slot) => {
-                let path = self.path(table::File::Frame(name));
-                let done = medium.rename(&path, &self.path(table::File::Slot(slot)));
-                (path, done)
-            }
-        };
-        match (&done, removal) {
-            (Ok(()), Removal::Rest(_, slot)) => self.table().rested(id, slot),
-            (Ok(()), _) => self.table().left(id),
-            (Err(cause), _) if fault::is_absent(cause) => self.table().left(id),
-            (Err(_), _) => self.table().stays(id),
-        }
-        done.map_err(|cause| fault::error("delete", &path, cause, Failure::Missing))
+        self.remove_frame(id)
     }
 
     fn list(&self) -> Result<Vec<Stored>, TierError> {

@@ -100,6 +100,12 @@ pub(super) fn recover(
         let now = listing();
         recovery.lost.retain(|lost| now.frames.contains_key(&lost.id));
     }
+    for lost in &recovery.lost {
+        // Of a frame that is listed there is an entry, so it has a name.
+        if let Some(entry) = listed.frames.get(&lost.id) {
+            table.lose(FrameName { id: lost.id, bytes: entry.bytes });
+        }
+    }
     let lost = |name: &FrameName| recovery.lost.iter().any(|lost| lost.id == name.id);
     let unlisted = frames.values().flatten();
     // An id has one frame: the listed one, also when it is lost.

@@ -169,6 +169,8 @@ pub(super) struct UnsyncedFrame {
 pub(super) struct FrameTable {
     capacity: u64,
     frames: BTreeMap<CheckpointId, Frame>,
+    /// Frames that the manifest lists and that are not there, or not whole.
+    lost: BTreeMap<CheckpointId, FrameName>,
     /// Files for new frames, by size.
     spares: BTreeSet<(u64, SlotFile)>,
     /// Slots that become spares when the directory was synced, each with the number of syncs that
@@ -189,6 +191,7 @@ impl FrameTable {
         FrameTable {
             capacity,
             frames: BTreeMap::new(),
+            lost: BTreeMap::new(),
             spares: BTreeSet::new(),
             resting: Vec::new(),
             syncs: 0,
@@ -214,6 +217,21 @@ impl FrameTable {
             frame.listed = listed;
         }
         true
+    }
+
+    /// Enters a frame that the manifest lists and that cannot be had any more.
+    pub(super) fn lose(&mut self, name: FrameName) {
+        self.lost.insert(name.id, name);
+    }
+
+    /// The file of a lost frame, which may be there in part.
+    pub(super) fn lost(&self, id: CheckpointId) -> Option<File> {
+        self.lost.get(&id).copied().map(File::Frame)
+    }
+
+    /// Nothing is left of a lost frame.
+    pub(super) fn forget_lost(&mut self, id: CheckpointId) {
+        self.lost.remove(&id);
     }
 
     /// Forgets a file that `recover` has entered and that is not a frame. Says whether there was
