@@ -3,8 +3,6 @@
 //! The classes are defined in `python/unspool/errors.py`, where a class can be both an
 //! `unspool.Error` and what Python programs already catch (`KeyError`, `TimeoutError`, ...).
 
-use std::error::Error as StdError;
-
 use pyo3::exceptions::PyKeyboardInterrupt;
 use pyo3::prelude::*;
 use pyo3::types::PyType;
@@ -122,37 +120,18 @@ fn decorate(
 ) -> PyResult<()> {
     let value = raised.value(py);
     value.setattr("version", version)?;
-    let code = os_error(error);
-    value.setattr("retryable", error.is_retryable() && !code.is_some_and(stays))?;
+    value.setattr("retryable", error.is_retryable())?;
     if !error.unsaved().is_empty() {
         let unsaved: Vec<i64> = error.unsaved().iter().map(|(version, _)| *version).collect();
         value.setattr("unsaved", unsaved)?;
     }
-    if let Some(code) = code {
+    if let Some(code) = error.os_error() {
         value.setattr("errno", code)?;
     }
     if let Some(location) = error.location().filter(|location| location.starts_with('/')) {
         value.setattr("filename", location)?;
     }
     Ok(())
-}
-
-/// Whether the operating system would say the same again: a path or a permission is wrong.
-fn stays(code: i32) -> bool {
-    // ENOENT, EACCES, EEXIST, ENOTDIR, EISDIR, EINVAL, EROFS, ENAMETOOLONG, ELOOP on Linux; EPERM.
-    [1, 2, 13, 17, 20, 21, 22, 30, 36, 40].contains(&code)
-}
-
-/// The number of the operating system's error at the root of `error`.
-fn os_error(error: &unspool::Error) -> Option<i32> {
-    let mut cause = error.source();
-    while let Some(current) = cause {
-        if let Some(io) = current.downcast_ref::<std::io::Error>() {
-            return io.raw_os_error();
-        }
-        cause = current.source();
-    }
-    None
 }
 
 /// The exception of a wait that Ctrl-C ended when Python gave none of its own.

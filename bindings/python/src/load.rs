@@ -36,8 +36,45 @@ pub fn load<'py>(
     version: i64,
     wanted: Wanted<'_>,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let head = head(py, target.front, version)?;
     let maker = Maker::new(py, target, wanted)?;
+    let (head, arrays) = restored(py, target, version, &maker)?;
+    if trees::has_text(&head) {
+        return maker.tree(&head, &arrays);
+    }
+    let finished = arrays.iter().map(|array| maker.finish(array));
+    arrange(py, &head, finished.collect::<PyResult<_>>()?)
+}
+
+/// The arrays of `version` by name, as arrays of NumPy; of a tree also the text that says what it
+/// is, as bytes.
+///
+/// # Errors
+/// Those of [`load`], but for classes that are not loaded.
+pub fn load_parts<'py>(
+    py: Python<'py>,
+    target: Target<'_>,
+    version: i64,
+) -> PyResult<Bound<'py, PyDict>> {
+    let maker = Maker::new(py, target, Wanted { to: "numpy", device: None })?;
+    let (head, arrays) = restored(py, target, version, &maker)?;
+    let parts = PyDict::new(py);
+    for (region, array) in head.regions.iter().zip(arrays) {
+        let text = trees::describes(region);
+        parts.set_item(&region.name, if text { array } else { maker.finish(&array)? })?;
+    }
+    Ok(parts)
+}
+
+/// A checkpoint in arrays that were made for it, not finished yet.
+type Restored<'py> = (Arc<Head>, Vec<Bound<'py, PyAny>>);
+
+fn restored<'py>(
+    py: Python<'py>,
+    target: Target<'_>,
+    version: i64,
+    maker: &Maker<'py, '_>,
+) -> PyResult<Restored<'py>> {
+    let head = head(py, target.front, version)?;
     let arrays = head.regions.iter().map(|region| maker.allocate(region));
     let arrays = arrays.collect::<PyResult<Vec<_>>>()?;
     {
@@ -49,11 +86,7 @@ pub fn load<'py>(
         let targets = targets.collect::<PyResult<Vec<_>>>()?;
         restore_into(py, target, version, &head, targets)?;
     }
-    if trees::has_text(&head) {
-        return maker.tree(&head, &arrays);
-    }
-    let finished = arrays.iter().map(|array| maker.finish(array));
-    arrange(py, &head, finished.collect::<PyResult<_>>()?)
+    Ok((head, arrays))
 }
 
 /// Makes arrays of one library in one place.

@@ -366,6 +366,24 @@ impl Spool {
         })
     }
 
+    /// The arrays of `version` by name, as arrays of NumPy; of a tree also the region
+    /// `unspool.tree`, as bytes.
+    ///
+    /// Raises:
+    ///     All that `load` raises, but for classes that are not loaded.
+    #[pyo3(signature = (version, /))]
+    #[pyo3(name = "_load_parts")]
+    fn load_parts<'py>(
+        &self,
+        py: Python<'py>,
+        #[pyo3(from_py_with = version)] version: i64,
+    ) -> PyResult<Bound<'py, PyDict>> {
+        self.call(py, version, || {
+            self.order.restoring(py, self.spool())?;
+            load::load_parts(py, self.target(None)?, version)
+        })
+    }
+
     /// A `with` block in which checkpoint `version` is computed in the spool's own memory:
     /// `with spool.writing(3, (100, 100), "float32") as u:`, or several arrays by name, as in
     /// `spool.writing(3, u=(shape, dtype), v=(shape, dtype))`, which gives a dictionary.

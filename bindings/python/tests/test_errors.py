@@ -12,6 +12,8 @@ import pytest
 import unspool
 from unspool.errors import ArrayError, CapacityError, StorageError, UnknownVersionError
 
+from helpers import python
+
 
 class Dataset:
     """What h5py and zarr have: it lends no memory, and is assigned to."""
@@ -110,3 +112,42 @@ def test_a_save_in_a_block_goes_on_where_room_is_made(tmp_path: Path) -> None:
             array[...] = 1
         assert all(spool.load(version)[0] == version for version in range(10))
         assert spool.load(100)[0] == 1
+
+
+def test_a_flush_that_a_full_medium_refuses_says_where_and_with_what_number(
+    tmp_path: Path,
+) -> None:
+    code = """
+import errno, resource, signal, sys
+import numpy as np, unspool
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+spool = unspool.Spool(host="8MiB", on="cpu", disk=unspool.Disk(sys.argv[1], durable=True))
+spool.save(1, np.zeros(1 << 18))
+resource.setrlimit(resource.RLIMIT_FSIZE, (65536, resource.RLIM_INFINITY))
+spool.save(2, np.zeros(1 << 18))
+try:
+    spool.flush()
+except unspool.errors.StorageError as error:
+    assert error.errno == errno.EFBIG and error.filename.startswith(sys.argv[1]), vars(error)
+    assert error.retryable
+else:
+    raise SystemExit("nothing was refused")
+resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+spool.flush()
+spool.close()
+"""
+    done = python(code, tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_damaged_bytes_are_those_of_a_file(tmp_path: Path) -> None:
+    with unspool.Spool(on="cpu", disk=unspool.Disk(tmp_path, durable=True)) as spool:
+        spool.save(1, np.zeros(10_000))
+        spool.flush()
+        (file,) = tmp_path.glob("frame-*")
+        data = bytearray(file.read_bytes())
+        data[9000] ^= 1
+        file.write_bytes(data)
+        with pytest.raises(unspool.errors.CorruptCheckpointError) as raised:
+            spool.load(1)
+    assert raised.value.filename == str(file) and str(file) in str(raised.value)

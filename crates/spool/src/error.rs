@@ -2,6 +2,7 @@
 
 use std::error::Error as StdError;
 use std::fmt;
+use std::io;
 
 use unspool_cuda::{DeviceError, DeviceErrorKind};
 use unspool_tiers::TierError;
@@ -129,12 +130,25 @@ impl Error {
         causes.find_map(|cause| cause.downcast_ref::<TierError>().map(TierError::location))
     }
 
+    /// The number of the operating system's error at the root of it (`errno`).
+    #[must_use]
+    pub fn os_error(&self) -> Option<i32> {
+        let mut causes = std::iter::successors(StdError::source(self), |cause| (*cause).source());
+        causes.find_map(|cause| cause.downcast_ref::<io::Error>())?.raw_os_error()
+    }
+
     /// Whether the same call may succeed later without any change of the settings: after a
     /// discard, a restore, or when the medium works again.
     #[must_use]
     pub fn is_retryable(&self) -> bool {
-        self.kind.is_retryable() && !self.is_final
+        self.kind.is_retryable() && !self.is_final && !self.os_error().is_some_and(stays)
     }
+}
+
+/// Whether the operating system would say the same again: a path or a permission is wrong.
+fn stays(code: i32) -> bool {
+    // EPERM, ENOENT, EACCES, EEXIST, ENOTDIR, EISDIR, EINVAL, EROFS, ENAMETOOLONG, ELOOP on Linux.
+    [1, 2, 13, 17, 20, 21, 22, 30, 36, 40].contains(&code)
 }
 
 impl ErrorKind {

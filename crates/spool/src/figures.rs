@@ -2,6 +2,7 @@
 
 use unspool_core::{CoreStats, TransferKind};
 use unspool_tiers::{AnyTier, Arena, Description};
+use unspool_transfer::TransferError;
 use unspool_transfer::sync::lock;
 
 use crate::error::Error;
@@ -92,7 +93,7 @@ fn link(state: &State, core: &CoreStats, index: usize) -> LinkStats {
         flush: direction(&counted.flush, measured, TransferKind::Flush),
         prefetch: direction(&counted.prefetch, measured, TransferKind::Prefetch),
         flushes_skipped: counted.flush.skipped,
-        last_failure: measured.failure().map(str::to_owned),
+        last_failure: measured.failure().map(TransferError::to_string),
     }
 }
 

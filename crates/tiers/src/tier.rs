@@ -15,6 +15,12 @@ pub trait Tier: Send + Sync + fmt::Debug {
     /// What this tier is, how much it holds, and what it had to fall back to.
     fn describe(&self) -> Description;
 
+    /// Where the frame of `id` is, for people; where the tier is when it has none, or all in one
+    /// place.
+    fn locate(&self, _id: CheckpointId) -> String {
+        self.describe().location
+    }
+
     /// Stores `parts`, one after the other, as the frame of `id`.
     ///
     /// In an arena the frame begins at byte `offset`; a store ignores `offset`. Either the whole

@@ -29,6 +29,13 @@ impl TransferError {
         TransferError { message: format!("{doing}: {}", self.message), ..self }
     }
 
+    /// The same error, about bytes that were found at `location`.
+    #[must_use]
+    pub(crate) fn found_at(mut self, location: String) -> Self {
+        self.cause = Some(TierError::new(self.kind, "get", location, self.message.clone()));
+        self
+    }
+
     /// The kind, for the core.
     #[must_use]
     pub fn kind(&self) -> Failure {

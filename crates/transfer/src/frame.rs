@@ -143,8 +143,9 @@ pub fn read_frame(
     let checked = read.and_then(|()| if verify { check_payload(frame, payload) } else { Ok(()) });
     checked.map_err(|error| match (error.kind(), error.tier_error()) {
         (Failure::Corrupt, None) => {
-            let (version, place) = (frame.head.version, store.describe().location);
-            error.while_doing(format_args!("the frame of version {version} in {place}"))
+            let (version, place) = (frame.head.version, store.locate(id));
+            let doing = format!("the frame of version {version} in {place}");
+            error.while_doing(doing).found_at(place)
         }
         _ => error,
     })

@@ -229,6 +229,9 @@ class Spool:
             All that `restore` raises for a version.
         """
 
+    def _load_parts(self, version: SupportsIndex, /) -> dict[str, Any]:
+        """."""
+
     @overload
     def writing(
         self,

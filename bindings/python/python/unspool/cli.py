@@ -9,6 +9,7 @@ from importlib import metadata
 from typing import NoReturn
 
 from unspool import Error, __version__
+from unspool._directory import add_commands
 from unspool._unspool import size_in_bytes
 from unspool.errors import MissingLibraryError, OptionError
 
@@ -107,6 +108,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_accumulate(accumulate)
     doctor = commands.add_parser("doctor", help="say what this machine has and what is missing")
     _add_doctor(doctor)
+    add_commands(commands)
     for name, text in STUDIES.items():
         commands.add_parser(name, help=f"{text} (unspool-studies)")
     return parser

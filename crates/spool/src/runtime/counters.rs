@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use unspool_core::{Nanos, TierId, TransferKind};
+use unspool_transfer::TransferError;
 
 use crate::coding::{CodecCounters, Experience, LaunchStats};
 use crate::stats::Stall;
@@ -42,8 +43,8 @@ pub(crate) struct Counters {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct LinkCounters {
     busy: [Nanos; 2],
-    /// The text of the last failure.
-    failure: Option<String>,
+    /// The last failure.
+    failure: Option<TransferError>,
 }
 
 impl Counters {
@@ -103,8 +104,8 @@ impl Counters {
         *busy = busy.plus(took);
     }
 
-    pub(crate) fn failed(&mut self, link: usize, text: String) {
-        self.links[link].failure = Some(text);
+    pub(crate) fn failed(&mut self, link: usize, error: TransferError) {
+        self.links[link].failure = Some(error);
     }
 }
 
@@ -113,8 +114,8 @@ impl LinkCounters {
         duration(self.busy[direction(kind)])
     }
 
-    pub(crate) fn failure(&self) -> Option<&str> {
-        self.failure.as_deref()
+    pub(crate) fn failure(&self) -> Option<&TransferError> {
+        self.failure.as_ref()
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use unspool_codec::{Achieved, Spec};
 use unspool_core::CheckpointId;
-use unspool_transfer::Frame;
+use unspool_transfer::{Frame, TransferError};
 
 use crate::error::ErrorKind;
 
@@ -40,7 +40,7 @@ struct FrameEntry {
     codecs: Vec<Option<Spec>>,
     durable: bool,
     /// What happened to a copy of it that was lost.
-    loss: Option<String>,
+    loss: Option<TransferError>,
 }
 
 impl FrameIndex {
@@ -105,7 +105,7 @@ impl FrameIndex {
     }
 
     /// A copy of `id` is lost; `what` says how.
-    pub(crate) fn set_loss(&mut self, id: CheckpointId, what: String) {
+    pub(crate) fn set_loss(&mut self, id: CheckpointId, what: TransferError) {
         if let Some(entry) = self.entries.get_mut(&id) {
             entry.loss = Some(what);
         }
@@ -141,7 +141,7 @@ impl FrameIndex {
         self.nameless.as_deref()
     }
 
-    pub(crate) fn loss(&self, id: CheckpointId) -> Option<&str> {
-        self.entries.get(&id).and_then(|entry| entry.loss.as_deref())
+    pub(crate) fn loss(&self, id: CheckpointId) -> Option<&TransferError> {
+        self.entries.get(&id).and_then(|entry| entry.loss.as_ref())
     }
 }

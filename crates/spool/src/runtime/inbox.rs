@@ -77,9 +77,9 @@ fn note_failure(
     failure: Failure,
     error: Option<TransferError>,
 ) {
-    let text = error.map_or_else(|| format!("{failure:?}"), |error| error.to_string());
+    let error = error.unwrap_or_else(|| TransferError::new(failure, format!("{failure:?}")));
     if matches!(failure, Failure::Corrupt | Failure::Missing) {
-        state.frames.set_loss(id, text.clone());
+        state.frames.set_loss(id, error.clone());
     }
-    state.counters.failed(route.link(), text);
+    state.counters.failed(route.link(), error);
 }

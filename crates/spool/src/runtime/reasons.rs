@@ -170,18 +170,27 @@ fn lost(state: &State, name: &str, asked: Asked, failure: Failure) -> Error {
         _ => None,
     };
     let cause = id.and_then(|id| state.frames.loss(id));
-    let cause = cause.map_or_else(|| format!("{failure:?}."), str::to_owned);
+    let why = cause.map_or_else(|| format!("{failure:?}."), TransferError::to_string);
     let message = format!(
-        "{name} is lost, its last copy could not be read: {cause} Recompute it and save it again \
+        "{name} is lost, its last copy could not be read: {why} Recompute it and save it again \
          after `discard()`."
     );
-    Error::new(ErrorKind::Lost, message)
+    caused_by(Error::new(ErrorKind::Lost, message), cause)
 }
 
 fn flush_failed(state: &State, version: Version, tier: TierKind, failure: Failure) -> Error {
     let kind = if failure == Failure::NoSpace { ErrorKind::Full } else { ErrorKind::Io };
-    let cause = last_failure(state, tier).map_or_else(|| usage(state, tier), str::to_owned);
-    Error::new(kind, format!("Version {} cannot be flushed to the {tier} tier: {cause}", version.0))
+    let cause = last_failure(state, tier);
+    let why = cause.map_or_else(|| usage(state, tier), TransferError::to_string);
+    let message = format!("Version {} cannot be flushed to the {tier} tier: {why}", version.0);
+    caused_by(Error::new(kind, message), cause)
+}
+
+fn caused_by(error: Error, cause: Option<&TransferError>) -> Error {
+    match cause {
+        Some(cause) => error.caused_by(cause.clone()),
+        None => error,
+    }
 }
 
 /// How full a tier is, as a sentence.
@@ -267,8 +276,8 @@ pub(crate) fn link_name(stats: &CoreStats, index: usize) -> String {
     format!("{}-{}", stats.tiers[index].kind, stats.tiers[index + 1].kind)
 }
 
-/// The text of the last failure on the link above `tier`.
-fn last_failure(state: &State, tier: TierKind) -> Option<&str> {
+/// The last failure on the link above `tier`.
+fn last_failure(state: &State, tier: TierKind) -> Option<&TransferError> {
     let tiers = &state.driver.core().config().tiers;
     let index = tiers.iter().position(|config| config.kind == tier)?;
     // Movements that skip a tier are counted on a link above.

@@ -266,7 +266,7 @@ impl Disk {
         Ok(())
     }
 
-    /// The file of a frame that an earlier process made durable.
+    /// The file of a frame.
     #[must_use]
     pub fn file(&self, id: CheckpointId) -> Option<PathBuf> {
         let found = self.table().borrow(id, 0, 0).ok()?;
@@ -532,6 +532,10 @@ impl Tier for Disk {
             durable: self.kind != Kind::Ephemeral,
             notes: self.notes.clone(),
         }
+    }
+
+    fn locate(&self, id: CheckpointId) -> String {
+        self.file(id).unwrap_or_else(|| self.dir.clone()).display().to_string()
     }
 
     fn put(&self, id: CheckpointId, _offset: u64, parts: &[&[u8]]) -> Result<(), TierError> {

@@ -1,0 +1,310 @@
+"""`unspool ls`, `verify`, `export` and `clean`: a directory of checkpoints, seen from outside.
+
+All but `clean` open it for reading, so they work on a read-only file system, on what belongs to
+somebody else, and while a run still writes it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from . import Disk, Spool
+from ._files import whole
+from ._trees import REGION
+from ._types import Region
+from .errors import (
+    ArrayError,
+    CorruptCheckpointError,
+    LostCheckpointError,
+    MissingLibraryError,
+    OptionError,
+    StorageError,
+    UnknownVersionError,
+)
+from .stats import size
+
+__all__ = ["add_commands"]
+
+#: The exit code when a checkpoint is damaged or missing.
+DAMAGED = 1
+
+VERSIONS = """Versions are numbers and ranges as in Python, with commas between them: `3,10:20,0::5`
+are version 3, those from 10 to 19, and every fifth one. Write --versions=-1 for a negative one."""
+
+
+def add_commands(commands: Any) -> None:
+    """Adds the commands to the subparsers of `unspool`."""
+    adding: tuple[tuple[str, str, Callable[[argparse.Namespace], int]], ...] = (
+        ("ls", "list the checkpoints in a directory", _ls),
+        ("verify", "read every checkpoint in a directory and say which are damaged", _verify),
+        ("export", "write checkpoints of a directory as .npz files", _export),
+        ("clean", "remove what killed runs left in a directory, or checkpoints", _clean),
+    )
+    for name, text, command in adding:
+        parser = commands.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
+        parser.add_argument("directory", metavar="DIR", type=Path, help="where the checkpoints are")
+        if name in ("ls", "verify"):
+            parser.add_argument("--json", action="store_true", help="print JSON")
+        if name == "export":
+            parser.add_argument("out", metavar="OUT", type=Path, help="where the files are written")
+            parser.add_argument("--overwrite", action="store_true", help="replace files")
+        if name == "clean":
+            parser.add_argument(
+                "--lost", action="store_true", help="discard what is listed as lost"
+            )
+            parser.add_argument("--discard", metavar="VERSIONS", help="discard these checkpoints")
+        else:
+            parser.add_argument("--versions", metavar="VERSIONS", help="only these")
+        parser.epilog = VERSIONS
+        parser.set_defaults(command=command)
+
+
+def _ls(options: argparse.Namespace) -> int:
+    with _reading(options.directory) as spool:
+        found = {v: _described(spool, v) for v in _chosen(spool, options.versions)}
+        lost = spool.lost()
+    if options.json:
+        checkpoints = [{"version": v, **about} for v, about in found.items()]
+        _print_json(options.directory, checkpoints=checkpoints, lost=lost)
+        return 0
+    rows = [("version", "bytes", "stored", "arrays")]
+    rows += [
+        (str(v), size(about["nbytes"]), size(about["nbytes_stored"]), _arrays(about["arrays"]))
+        for v, about in found.items()
+    ]
+    widths = [max(len(row[column]) for row in rows) for column in range(3)]
+    for *numbers, arrays in rows:
+        cells = [text.rjust(width) for text, width in zip(numbers, widths, strict=True)]
+        print("  ".join([*cells, arrays]))
+    total, stored = (sum(a[key] for a in found.values()) for key in ("nbytes", "nbytes_stored"))
+    print(f"{_counted(len(found))}, {size(total)}, {size(stored)} stored")
+    _print_lost(lost)
+    return 0
+
+
+def _described(spool: Spool, version: int) -> dict[str, Any]:
+    stored = {name: about.stored_bytes for name, about in spool.achieved(version).items()}
+    regions = spool.regions(version)
+    arrays = [
+        {
+            "name": region.name,
+            "dtype": region.dtype,
+            "shape": list(region.shape),
+            "nbytes": region.nbytes,
+            "nbytes_stored": stored[region.name],
+        }
+        for region in regions
+    ]
+    total = sum(region.nbytes for region in regions)
+    return {"nbytes": total, "nbytes_stored": sum(stored.values()), "arrays": arrays}
+
+
+def _arrays(arrays: Iterable[dict[str, Any]]) -> str:
+    def text(array: dict[str, Any]) -> str:
+        if array["name"] == REGION:
+            return "(tree)"
+        name = "" if array["name"].isdecimal() else f"{array['name']} "
+        return f"{name}{array['dtype']}[{', '.join(map(str, array['shape']))}]"
+
+    return "  ".join(map(text, arrays))
+
+
+def _verify(options: argparse.Namespace) -> int:
+    with _reading(options.directory) as spool:
+        versions = _chosen(spool, options.versions)
+        damaged = spool.lost()
+        for version in versions:
+            if why := _fault(spool, version):
+                damaged[version] = why
+    damaged = dict(sorted(damaged.items()))
+    if options.json:
+        _print_json(options.directory, checked=versions, damaged=damaged)
+    else:
+        _print_lost(damaged)
+        print(f"{_counted(len(versions))} read, {len(damaged)} damaged or missing")
+    return DAMAGED if damaged else 0
+
+
+def _fault(spool: Spool, version: int) -> str | None:
+    """What is wrong with a checkpoint, after all of it was read."""
+    try:
+        with spool.reading(version):
+            return None
+    except UnknownVersionError:
+        # Its writer discarded it meanwhile.
+        return None
+    except (CorruptCheckpointError, LostCheckpointError, StorageError) as why:
+        return str(why)
+
+
+def _export(options: argparse.Namespace) -> int:
+    with _reading(options.directory) as spool:
+        versions = _chosen(spool, options.versions)
+        options.out.mkdir(parents=True, exist_ok=True)
+        files = {version: options.out / f"{version}.npz" for version in versions}
+        there = [str(file) for file in files.values() if file.exists()]
+        if there and not options.overwrite:
+            more = f" and {len(there) - 1} more" if len(there) > 1 else ""
+            raise OptionError(f"{there[0]}{more} would be replaced: --overwrite allows it")
+        done = [_write(spool, version, file) for version, file in files.items()]
+        lost = spool.lost()
+    print(f"{_counted(sum(done))} written to {options.out}")
+    if failed := len(done) - sum(done) + len(lost):
+        print(f"unspool export: {failed} could not be written", file=sys.stderr)
+        _print_lost(lost, sys.stderr)
+    return DAMAGED if failed else 0
+
+
+def _write(spool: Spool, version: int, file: Path) -> bool:
+    """Whether a checkpoint was written; why not is on standard error."""
+    import numpy as np
+
+    try:
+        parts = spool._load_parts(version)
+    except (
+        ArrayError,
+        CorruptCheckpointError,
+        LostCheckpointError,
+        MissingLibraryError,
+        StorageError,
+        UnknownVersionError,
+    ) as why:
+        print(f"unspool export: {why}", file=sys.stderr)
+        return False
+    if REGION in parts:
+        parts[REGION] = np.array(parts[REGION].decode())
+    # As numpy.savez, which takes no array of the name "file".
+    with whole(file) as part, part.open("wb") as stream:
+        from zipfile import ZipFile
+
+        with ZipFile(stream, "w") as archive:
+            for name, values in parts.items():
+                with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
+                    np.lib.format.write_array(member, np.asarray(values), allow_pickle=False)
+    return True
+
+
+def _clean(options: argparse.Namespace) -> int:
+    _check_directory(options.directory)
+    before = _files(options.directory)
+    gone: list[int] = []
+    if _holds_history(options.directory):
+        # Opening it for writing removes what an earlier run left unfinished.
+        disk = Disk(options.directory, durable=True)
+        with _quiet(), Spool(on="cpu", disk=disk) as spool:
+            gone += _chosen(spool, options.discard) if options.discard else []
+            gone += spool.lost() if options.lost else []
+            for version in gone:
+                spool.discard(version)
+    elif options.discard or options.lost:
+        raise OptionError(_no_history(options.directory))
+    # Opening a place for what does not outlive its process removes what dead processes had there.
+    Spool(on="cpu", disk=Disk(options.directory)).close()
+    left = _files(options.directory)
+    removed = [path for path in before if path not in left]
+    freed = sum(before[path] for path in removed)
+    print(f"{_counted(len(gone))} discarded, {len(removed)} files removed, {size(freed)}")
+    return 0
+
+
+def _files(directory: Path) -> dict[Path, int]:
+    """The files of a directory and of those in it, with the bytes that each takes."""
+    found = {}
+    for path in (*directory.glob("*"), *directory.glob("unspool-*/*")):
+        try:
+            data = path.lstat()
+        except FileNotFoundError:
+            continue
+        if not path.is_dir():
+            found[path] = data.st_blocks * 512
+    return found
+
+
+@contextmanager
+def _reading(directory: Path) -> Iterator[Spool]:
+    """A history for reading. What is lost in it is not warned of: the commands say it.
+
+    Raises:
+        OptionError: there is none.
+    """
+    _check_directory(directory)
+    if not _holds_history(directory):
+        raise OptionError(_no_history(directory))
+    with _quiet():
+        spool = Spool(on="cpu", disk=Disk(directory, mode="r"))
+    with spool:
+        yield spool
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)
+        yield
+
+
+def _check_directory(directory: Path) -> None:
+    if not directory.is_dir():
+        raise OptionError(f"{directory} is not a directory")
+
+
+def _holds_history(directory: Path) -> bool:
+    names = ("unspool.manifest", "unspool.lock")
+    return any((directory / name).exists() for name in names) or any(directory.glob("frame-*"))
+
+
+def _no_history(directory: Path) -> str:
+    return f"{directory} holds no durable checkpoints: no spool had it as Disk(..., durable=True)"
+
+
+def _chosen(spool: Spool, text: str | None) -> list[int]:
+    """The versions of a spool that `--versions` or `--discard` names.
+
+    Raises:
+        OptionError: the text is not one of versions, or none of them is there.
+    """
+    there = spool.versions()
+    if text is None:
+        return there
+    chosen: set[int] = set()
+    for part in text.split(","):
+        found = _matching(part, there)
+        if not found:
+            raise OptionError(f"there is no version {part!r} (unspool ls lists what there is)")
+        chosen.update(found)
+    return sorted(chosen)
+
+
+def _matching(part: str, there: list[int]) -> list[int]:
+    try:
+        numbers = [int(number) if number.strip() else None for number in part.split(":")]
+        if len(numbers) == 1 and numbers[0] is not None:
+            return [version for version in there if version == numbers[0]]
+        first, end, step = (*numbers, None, None)[:3]
+        if len(numbers) in (2, 3) and (step is None or step > 0):
+            low = there[0] if first is None and there else first or 0
+            high = there[-1] + 1 if end is None and there else end or 0
+            return [version for version in there if version in range(low, high, step or 1)]
+    except ValueError:
+        pass
+    raise OptionError(f"{part!r} is neither a version nor a range as 10:20 or 0:100:5")
+
+
+def _counted(count: int) -> str:
+    return f"{count} checkpoint{'' if count == 1 else 's'}"
+
+
+def _print_lost(lost: dict[int, str], file: Any = None) -> None:
+    for version, why in lost.items():
+        print(f"version {version}: {why}", file=file)
+
+
+def _print_json(directory: Path, **fields: Any) -> None:
+    print(json.dumps({"directory": str(directory), **fields}, indent=2))
