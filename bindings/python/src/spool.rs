@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::ffi::CString;
 use std::sync::Arc;
 
-use pyo3::exceptions::{PyKeyError, PyRuntimeWarning};
+use pyo3::exceptions::PyRuntimeWarning;
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyIterator, PyList, PyTuple};
@@ -596,15 +596,7 @@ impl Spool {
 
     /// Discards all checkpoints. Raises: ClosedError.
     fn clear(slf: &Bound<'_, Self>) -> PyResult<()> {
-        let (py, this) = (slf.py(), slf.get());
-        for version in this.versions(py)? {
-            match Spool::discard(slf, version) {
-                // Another thread was faster.
-                Err(raised) if raised.is_instance_of::<PyKeyError>(py) => {}
-                done => done?,
-            }
-        }
-        Ok(())
+        own::clear(slf)
     }
 
     /// The greatest version that is saved and not discarded, or None.

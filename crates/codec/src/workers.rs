@@ -51,6 +51,9 @@ pub(crate) fn pool(work: WorkFor) -> Option<Arc<ThreadPool>> {
     }
     let named = move |index| format!("{name}-{index}");
     let pool = ThreadPoolBuilder::new().num_threads(threads).thread_name(named).build().ok()?;
+    // What the system takes for a thread as it begins would end the process if it were not there:
+    // all of them begin now, while there is room.
+    pool.broadcast(|_| ());
     let pool = Arc::new(pool);
     // A pool of the parent process has no threads here: it is neither used nor dropped.
     std::mem::forget(made.replace(MadeItem { process, pool: Arc::clone(&pool) }));

@@ -167,7 +167,9 @@ impl Recovering<'_> {
             return;
         };
         let mut frames = vec![id];
-        frames.extend(state.frames.take_unrecovered(version).into_iter().flat_map(|why| why.frames));
+        if let Some(before) = state.frames.take_unrecovered(version) {
+            frames.extend(before.frames);
+        }
         // An older frame of that version is not what was saved last. Its file stays.
         if let Some(older) = state.driver.core().checkpoint(Version(version)) {
             state.refused_frames.push(older);

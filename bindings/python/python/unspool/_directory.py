@@ -18,7 +18,6 @@ from typing import Any
 from . import Disk, Spool
 from ._files import whole
 from ._trees import REGION
-from ._types import Region
 from .errors import (
     ArrayError,
     CorruptCheckpointError,
@@ -210,7 +209,8 @@ def _clean(options: argparse.Namespace) -> int:
     left = _files(options.directory)
     removed = [path for path in before if path not in left]
     freed = sum(before[path] for path in removed)
-    print(f"{_counted(len(gone))} discarded, {len(removed)} files removed, {size(freed)}")
+    files = f"{len(removed)} file{'' if len(removed) == 1 else 's'}"
+    print(f"{_counted(len(gone))} discarded, {files} removed, {size(freed)}")
     return 0
 
 

@@ -229,9 +229,7 @@ class Spool:
             All that `restore` raises for a version.
         """
 
-    def _load_parts(self, version: SupportsIndex, /) -> dict[str, Any]:
-        """."""
-
+    def _load_parts(self, version: SupportsIndex, /) -> dict[str, Any]: ...
     @overload
     def writing(
         self,
@@ -363,18 +361,7 @@ class Spool:
         Raises: ClosedError.
         """
 
-    def _prefer(self, version: SupportsIndex, tier: Literal["device", "host", "disk"], /) -> None:
-        """Says that `version` should rest in `tier`, `"device"`, `"host"` or `"disk"`, or a slower
-        one, until a restore of it is announced and near.
-
-        It is flushed there without delay, and goes first where a faster tier needs room. Only a
-        preference: what is restored soon comes to faster tiers as always.
-
-        Raises:
-            OptionError: the spool has no such tier.
-            UnknownVersionError, ClosedError.
-        """
-
+    def _prefer(self, version: SupportsIndex, tier: str, /) -> None: ...
     def discard(self, version: SupportsIndex, /) -> None:
         """Frees what was saved under `version`, in every tier. The version may be saved again. Of
         one that is `lost()`, what is left is removed, and later openings do not miss it.

@@ -3,7 +3,7 @@
 use std::ffi::CString;
 use std::sync::Arc;
 
-use pyo3::exceptions::PyResourceWarning;
+use pyo3::exceptions::{PyKeyError, PyResourceWarning};
 use pyo3::prelude::*;
 
 use super::Spool;
@@ -70,4 +70,20 @@ impl Spool {
         let (unseen, stream) = (&self.unseen, gpu::handle(stream)?);
         Ok(Target { spool, front, kept, written, blocks, unseen, stream })
     }
+}
+
+/// Discards all checkpoints.
+///
+/// # Errors
+/// `ClosedError`.
+pub(super) fn clear(slf: &Bound<'_, Spool>) -> PyResult<()> {
+    let (py, this) = (slf.py(), slf.get());
+    for version in this.versions(py)? {
+        match Spool::discard(slf, version) {
+            // Another thread was faster.
+            Err(raised) if raised.is_instance_of::<PyKeyError>(py) => {}
+            done => done?,
+        }
+    }
+    Ok(())
 }
