@@ -146,19 +146,9 @@ impl Front {
     /// # Errors
     /// Those of that.
     pub fn close(&self, unflushed: Unflushed, wait: &Wait<'_>) -> Result<(), Error> {
-        let Target::Batched(batched) = &self.target else {
-            return self.spool().close_as(unflushed, wait);
-        };
-        let handed = if self.spool().is_closed() { Ok(()) } else { batched.hand_over(wait) };
-        if unflushed == Unflushed::Keep && handed.is_err() {
-            return handed;
-        }
-        let closed = self.spool().close_as(unflushed, wait);
-        // Nothing waits any more, and what the adaptor has is given back.
-        let released = if self.spool().is_closed() { batched.close() } else { Ok(()) };
-        match (closed, handed) {
-            (Err(closed), Err(handed)) => Err(closed.besides(&handed)),
-            (closed, handed) => closed.and(handed).and(released),
+        match &self.target {
+            Target::Plain(spool) => spool.close_as(unflushed, wait),
+            Target::Batched(batched) => batched.close_as(unflushed, wait),
         }
     }
 

@@ -6,7 +6,6 @@ use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 
 use unspool_codec::{Head, RegionSpec};
 use unspool_core::{CheckpointId, Event, TierId, TierKind, Version};
@@ -428,11 +427,6 @@ impl Spool {
     pub fn close_as(&self, unflushed: Unflushed, wait: &Wait<'_>) -> Result<(), Error> {
         self.shared.check_process()?;
         close::close(&self.shared, unflushed, wait)
-    }
-
-    /// Closes it within `timeout`, whatever cannot be made durable.
-    pub(crate) fn close_within(&self, timeout: Duration) -> Result<(), Error> {
-        self.close_as(Unflushed::Discard, &Wait::at_most(timeout))
     }
 }
 

@@ -6,7 +6,7 @@ mod application;
 use std::time::{Duration, Instant};
 
 use application::{Application, BOUND, LIMIT, Outcome, Packages, wait};
-use unspool::{Accumulate, Batched, Bound, Codecs, ErrorKind, NvComp, Settings, Spec};
+use unspool::{Accumulate, Batched, Bound, Codecs, ErrorKind, NvComp, Settings, Spec, Unflushed};
 use unspool_fakecuda::Fake;
 
 const COUNT: usize = 1000;
@@ -63,7 +63,7 @@ fn one_call_tells_of_a_whole_batch_and_the_next_one_works() {
 }
 
 #[test]
-fn closing_tells_of_a_whole_batch() {
+fn a_close_that_loses_a_whole_batch_leaves_the_spool_open() {
     let fake = Fake::start();
     let (application, packages) = (Application::with(wave).unwrap(), Packages::new().unwrap());
     let spool = with_a_refused_batch(&fake, &application, &packages).unwrap();
@@ -72,6 +72,21 @@ fn closing_tells_of_a_whole_batch() {
     assert!(text.starts_with("Versions 0, 1, 2, 3 and 4 were not saved: "), "{text}");
     assert!(!text.contains("This call did nothing"), "{text}");
     fake.reset();
+    assert!(!spool.spool().is_closed());
+    (0..5).for_each(|version| application.save(&spool, version).unwrap());
+    spool.close().unwrap();
+    assert!(spool.spool().is_closed());
+}
+
+#[test]
+fn a_close_that_discards_ends_whatever_the_gpu_refuses() {
+    let fake = Fake::start();
+    let (application, packages) = (Application::with(wave).unwrap(), Packages::new().unwrap());
+    let spool = with_a_refused_batch(&fake, &application, &packages).unwrap();
+    let error = spool.close_as(Unflushed::Discard, &wait()).unwrap_err();
+    assert!(error.to_string().starts_with("Versions 0, 1, 2, 3 and 4 were not saved: "), "{error}");
+    fake.reset();
+    assert!(spool.spool().is_closed());
 }
 
 #[test]

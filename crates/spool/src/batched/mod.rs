@@ -23,6 +23,7 @@ use std::time::{Duration, Instant};
 use unspool_codec::{Head, RegionSpec};
 use unspool_transfer::sync::{lock, thread};
 
+use crate::close::Unflushed;
 use crate::coding::{Codecs, RegionCoding};
 use crate::error::{Error, ErrorKind};
 use crate::restore::RestoreTicket;
@@ -262,29 +263,34 @@ impl Batched {
         Ok(!self.shared.waiting.has(version) && self.spool().durable(version)?)
     }
 
-    /// Hands over what waits, and closes the spool, both within its time.
+    /// Hands over what waits, and closes the spool.
     ///
     /// # Errors
-    /// Those of [`Spool::close`] and [`hand_over`](Self::hand_over).
+    /// Those of [`Spool::close`] and [`hand_over`](Self::hand_over): both are open then as before,
+    /// and can be closed again.
     pub fn close(&self) -> Result<(), Error> {
-        let timeout = self.spool().shared().settings.timeout;
-        self.close_within(timeout)
+        self.close_as(Unflushed::Keep, &Wait::default())
     }
 
-    fn close_within(&self, timeout: Duration) -> Result<(), Error> {
-        let shared = &self.shared;
-        let until = Instant::now() + timeout;
-        shared.waiting.end();
-        let handed = match shared.spool.is_closed() {
-            true => Ok(()),
-            false => shared.report().and(shared.hand_over(&Wait::at_most(timeout))),
-        };
-        shared.store.release();
-        let left = until.saturating_duration_since(Instant::now());
-        let closed = shared.spool.close_within(left);
-        match (handed, closed) {
-            (Err(first), Err(second)) => Err(first.besides(&second)),
-            (first, second) => first.and(second),
+    /// As [`close`](Self::close); `unflushed` says what becomes of what cannot be handed over or
+    /// made durable.
+    ///
+    /// # Errors
+    /// Those of [`Spool::close_as`] and [`hand_over`](Self::hand_over).
+    pub fn close_as(&self, unflushed: Unflushed, wait: &Wait<'_>) -> Result<(), Error> {
+        let until = self.shared.until(wait);
+        let handed = if self.spool().is_closed() { Ok(()) } else { self.hand_over(wait) };
+        if unflushed == Unflushed::Keep && handed.is_err() {
+            return handed;
+        }
+        let closed = self.spool().close_as(unflushed, &left(wait, until));
+        if self.spool().is_closed() {
+            self.shared.waiting.end();
+            self.shared.store.release();
+        }
+        match (closed, handed) {
+            (Err(closed), Err(handed)) => Err(closed.besides(&handed)),
+            (closed, handed) => closed.and(handed),
         }
     }
 }
