@@ -290,8 +290,8 @@ impl Manifest {
         let found = Listing::read(dir, medium)?;
         let absent = found.is_none();
         let mut listing = found.unwrap_or_default();
-        let salvaged = salvage(&mut listing)?;
         let worn = !absent && listing.is_worn();
+        let salvaged = salvage(&mut listing)?;
         let tag = *listing.tag.get_or_insert_with(Tag::new);
         if absent && !salvaged {
             let file = medium.open(&path, Mode::create(permissions))?;

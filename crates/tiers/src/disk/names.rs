@@ -6,8 +6,8 @@
 //!   the directory: a file that somebody else has named so has another one, or none.
 //! - `frame-ID-BYTES` (both hexadecimal): a frame that is durable. Written by a durable tier only.
 //!   It is ours when the manifest lists it, or when its content begins as a frame does.
-//! - `pack-TAG-N`: a file with many small frames. Of a durable tier it is ours when the manifest lists
-//!   a frame in it, or when it begins as a pack of this tag and number does.
+//! - `pack-TAG-N`: a file with many small frames. Where there is no manifest that says the tag, the
+//!   records in it prove it.
 //! - `unspool.lock`, `unspool.manifest`: of a durable tier; their first bytes say whose they are.
 //! - `unspool-PID-TAG`: the directory of an ephemeral tier, with its `lock`.
 

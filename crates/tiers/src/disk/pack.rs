@@ -9,7 +9,7 @@
 use std::collections::BTreeMap;
 
 use crate::disk::names::PackFile;
-use crate::disk::record::{PACK_HEADER, Place};
+use crate::disk::record::Place;
 use crate::disk::table::file_size;
 
 /// How many of the longest frames fit in a pack.
@@ -90,7 +90,7 @@ impl PackTable {
         let filling = self.filling.and_then(|pack| Some((pack, self.packs.get(&pack)?.len)));
         match filling {
             Some((pack, len)) if len + u64::from(length) <= self.limit => (Some(pack), len),
-            _ => (None, PACK_HEADER as u64),
+            _ => (None, 0),
         }
     }
 

@@ -19,7 +19,7 @@ use crate::disk::manifest::{self, Listing};
 use crate::disk::medium::{Mode, read_all, write_all};
 use crate::disk::names::{FrameName, PackFile};
 use crate::disk::options::DiskOptions;
-use crate::disk::record::{self, ALIGNMENT, Found, LONGEST, PACK_HEADER, Place};
+use crate::disk::record::{self, ALIGNMENT, Found, LONGEST, Place};
 use crate::disk::recovery::read_pack;
 use crate::disk::table::{self, FrameRefusal, FrameTable, Move, file_size};
 use crate::disk::{Disk, Kind};
@@ -89,7 +89,8 @@ impl Disk {
         let mut compacted = false;
         loop {
             let mut filling = self.filling();
-            let place = match self.table().reserve_packed(id, bytes, length) {
+            let reserved = self.table().reserve_packed(id, bytes, length);
+            let place = match reserved {
                 Ok(place) => place,
                 Err(refusal) => {
                     drop(filling);
@@ -107,9 +108,9 @@ impl Disk {
                 return Ok(());
             };
             self.table().abandon(id);
-            let again = place.offset as usize > PACK_HEADER;
-            // A pack may be at fault that cannot grow any more: a new one is tried.
-            if !again && !(fault::is_full(&cause) && self.make_room()) {
+            // A pack that cannot grow any more may be at fault: a new one is tried.
+            if place.offset == 0 && !(fault::is_full(&cause) && self.make_room()) {
+                self.remove_empty_packs();
                 let path = self.path(table::File::Pack(place));
                 return Err(fault::stopped("put", &path, bytes, cause.into(), Failure::Permanent));
             }
@@ -141,14 +142,12 @@ impl Disk {
     ) -> io::Result<&'a File> {
         if filling.as_ref().is_none_or(|(pack, _)| *pack != place.pack) {
             let path = self.path(table::File::Pack(place));
-            let medium = &*self.carrier.medium;
-            let created = medium.open(&path, Mode::create(self.permissions()));
+            let created = self.carrier.medium.open(&path, Mode::create(self.permissions()));
             let file = created.inspect_err(|_| {
                 // What is there is not ours to remove.
                 self.table().packs.disown(place.pack);
             })?;
-            let (_, file) = filling.insert((place.pack, file));
-            write_all(medium, file, 0, &record::pack_header(self.tag, place.pack))?;
+            *filling = Some((place.pack, file));
         }
         match filling {
             Some((_, file)) => Ok(file),

@@ -11,12 +11,6 @@ use unspool_core::CheckpointId;
 
 use crate::disk::names::{PackFile, Tag};
 
-/// The first bytes of every pack.
-const PACK_MAGIC: [u8; 8] = *b"\x89UNSK\r\n\x1a";
-/// The version of the format of packs.
-const VERSION: u32 = 1;
-/// Bytes before the first record of a pack.
-pub(super) const PACK_HEADER: usize = 32;
 /// The first bytes of every record.
 const MAGIC: [u8; 4] = *b"\x89UNR";
 /// Bytes of a record before those of its frame.
@@ -53,18 +47,6 @@ pub(super) struct Found {
     /// Bytes of the frame.
     pub(super) bytes: u64,
     pub(super) place: Place,
-}
-
-/// What a pack begins with.
-pub(super) fn pack_header(tag: Tag, pack: PackFile) -> [u8; PACK_HEADER] {
-    let mut header = [0; PACK_HEADER];
-    header[..8].copy_from_slice(&PACK_MAGIC);
-    header[8..12].copy_from_slice(&VERSION.to_le_bytes());
-    header[12..16].copy_from_slice(&pack.0.to_le_bytes());
-    header[16..24].copy_from_slice(&tag.0.to_le_bytes());
-    let sum = crc_fast::checksum(CrcAlgorithm::Crc64Nvme, &header[..CHECKSUM]);
-    header[CHECKSUM..].copy_from_slice(&sum.to_le_bytes());
-    header
 }
 
 /// The frame of `id` as a record that has no place yet: [`seal`] gives it one.
@@ -130,7 +112,7 @@ pub(super) fn check(bytes: &[u8], tag: Tag, pack: PackFile, offset: u32) -> Opti
 
 /// The records of a pack, in their order. What is damaged is passed over.
 pub(super) fn scan(bytes: &[u8], tag: Tag, pack: PackFile) -> Vec<Found> {
-    let (mut found, mut at) = (Vec::new(), PACK_HEADER);
+    let (mut found, mut at) = (Vec::new(), 0);
     while at + HEADER <= bytes.len() {
         let Ok(offset) = u32::try_from(at) else { break };
         match check(&bytes[at..], tag, pack, offset) {
@@ -166,3 +148,7 @@ fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
 fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
     bytes.get(at..at + 8)?.try_into().ok().map(u64::from_le_bytes)
 }
+
+#[cfg(test)]
+#[path = "record_tests.rs"]
+mod tests;

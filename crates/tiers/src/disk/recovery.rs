@@ -57,7 +57,7 @@ struct Contents {
     frames: BTreeMap<CheckpointId, Vec<FrameName>>,
     /// Files that are shorter than their names say, with their lengths.
     short: BTreeMap<CheckpointId, (FrameName, u64)>,
-    /// Files that are named like packs of this directory, with their lengths.
+    /// Its packs, with their lengths.
     packs: BTreeMap<PackFile, u64>,
     notes: Vec<String>,
 }
@@ -74,7 +74,8 @@ pub(super) fn recover(
     let mut contents = Contents::of(dir, visitor, tag, medium)?;
     // After the directory: what is removed meanwhile is no longer listed then.
     let listed = listing();
-    contents.enter_packs(dir, tag, medium, &listed, table);
+    contents.packs.iter().for_each(|(&pack, &length)| table.packs.found(pack, length));
+    listed.pack.into_iter().for_each(|pack| table.packs.skip(pack));
     let mut recovery = Recovery::default();
     recovery.doubts.extend(about(dir, &listed, contents.frames.len()));
     for (&id, entry) in &listed.frames {
@@ -140,11 +141,10 @@ pub(super) fn salvage(
             read => read?,
         };
         let records = record::scan(&bytes, tag, pack);
-        if records.is_empty() && !bytes.starts_with(&record::pack_header(tag, pack)) {
-            continue;
+        if !records.is_empty() {
+            // The tag is in the names of packs too.
+            listing.tag = Some(tag);
         }
-        // The tag is in the names of packs too.
-        listing.tag = Some(tag);
         let mut unknown = records.into_iter().filter(|found| !listing.knows(found.id)).peekable();
         if unknown.peek().is_some() && visitor == Visitor::Writer {
             medium.sync_file(&file)?;
@@ -214,14 +214,6 @@ fn length(path: &Path) -> Option<u64> {
     found.is_file().then(|| found.len())
 }
 
-/// Whether a file begins as the pack does for which it is named.
-fn is_pack(medium: &dyn Medium, path: &Path, tag: Tag, pack: PackFile) -> bool {
-    let mut header = [0; record::PACK_HEADER];
-    let read = medium.open(path, Mode::READ);
-    let read = read.and_then(|file| read_all(medium, &file, 0, &mut header));
-    read.is_ok() && header == record::pack_header(tag, pack)
-}
-
 impl Contents {
     fn of(dir: &Path, visitor: Visitor, own: Tag, medium: &dyn Medium) -> io::Result<Contents> {
         let mut contents = Contents::default();
@@ -254,30 +246,6 @@ impl Contents {
             ));
         }
         Ok(contents)
-    }
-
-    /// Enters the packs that are ours: those that are listed, and those that begin as packs do.
-    fn enter_packs(
-        &mut self,
-        dir: &Path,
-        tag: Tag,
-        medium: &dyn Medium,
-        listed: &Listing,
-        table: &mut FrameTable,
-    ) {
-        let places = listed.frames.values().filter_map(|entry| entry.place);
-        let named: BTreeSet<PackFile> = places.map(|place| place.pack).collect();
-        listed.pack.into_iter().for_each(|pack| table.packs.skip(pack));
-        for (&pack, &length) in &self.packs {
-            let path = dir.join(tag.pack(pack));
-            if named.contains(&pack) || is_pack(medium, &path, tag, pack) {
-                table.packs.found(pack, length);
-            } else {
-                table.packs.skip(pack);
-                let name = tag.pack(pack);
-                self.notes.push(format!("{name} does not begin as a pack: it is left alone."));
-            }
-        }
     }
 
     /// Whether a frame is where the manifest says that it is; else its file and what is wrong.
