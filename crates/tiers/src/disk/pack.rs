@@ -13,7 +13,7 @@ use crate::disk::record::Place;
 use crate::disk::table::file_size;
 
 /// How many of the longest frames fit in a pack.
-const FRAMES: u64 = 64;
+pub(super) const FRAMES: u64 = 64;
 
 #[derive(Debug)]
 struct Pack {
@@ -255,6 +255,12 @@ impl PackTable {
     /// Bytes of records of a pack that are in use.
     pub(super) fn live(&self, pack: PackFile) -> u64 {
         self.packs.get(&pack).map_or(0, |pack| pack.live)
+    }
+
+    /// The pack should hold a frame that it does not: it is not removed for having nothing else.
+    pub(super) fn keep(&mut self, pack: PackFile) {
+        self.empty.retain(|&empty| empty != pack);
+        self.leave(pack);
     }
 
     /// The frames of the pack could not all be moved.

@@ -12,7 +12,8 @@ use crate::disk::fault;
 use crate::disk::manifest::{FrameStart, Listed, Listing, START, start_of};
 use crate::disk::medium::{Medium, Mode, read_all};
 use crate::disk::names::{self, FrameName, MANIFEST, PackFile, Tag};
-use crate::disk::record;
+use crate::disk::pack::FRAMES;
+use crate::disk::record::{self, LONGEST};
 use crate::disk::table::FrameTable;
 
 /// A frame that was durable and cannot be had any more.
@@ -99,6 +100,10 @@ pub(super) fn recover(
             }
         }
     }
+    for lost in &recovery.lost {
+        let place = listed.frames.get(&lost.id).and_then(|entry| entry.place);
+        place.into_iter().for_each(|place| table.packs.keep(place.pack));
+    }
     let Contents { frames, short, mut notes, .. } = contents;
     let lost = |name: &FrameName| recovery.lost.iter().any(|lost| lost.id == name.id);
     let unlisted = frames.values().flatten();
@@ -179,8 +184,8 @@ fn is_no_pack(cause: &io::Error) -> bool {
 /// A file, and what is in it.
 pub(super) fn read_pack(medium: &dyn Medium, path: &Path) -> io::Result<(File, Vec<u8>)> {
     let file = medium.open(path, Mode::READ)?;
-    // Offsets in a pack are those of a number of 32 bits.
-    let len = file.metadata()?.len().min(u64::from(u32::MAX));
+    // What is longer is not a pack, and is not to take memory.
+    let len = file.metadata()?.len().min((FRAMES + 1) * LONGEST);
     let mut bytes = vec![0; usize::try_from(len).unwrap_or(usize::MAX)];
     let held = read_all(medium, &file, 0, &mut bytes)?;
     bytes.truncate(held);
@@ -193,14 +198,14 @@ fn about(dir: &Path, listing: &Listing, frames: usize) -> Option<String> {
     if listing.damaged > 0 {
         return Some(format!(
             "{} records of {MANIFEST} in {dir} are damaged: a frame that is missing may not be \
-             noticed, and packed frames that were discarded may have come back.",
+             noticed, and discarded frames of packs may have come back.",
             listing.damaged
         ));
     }
     (listing.records == 0 && (frames > 0 || !listing.frames.is_empty())).then(|| {
         format!(
             "There was no {MANIFEST} in {dir} that could be read: a frame that was missing before \
-             could not be noticed, and packed frames that were discarded may have come back."
+             could not be noticed, and discarded frames of packs may have come back."
         )
     })
 }

@@ -142,6 +142,9 @@ fn a_pack_that_is_missing_or_cut_off_is_named_by_each_of_its_frames() {
     assert_eq!((&lost[0].file, lost[0].start), (&pack, start(3)));
     assert_eq!(ids(&disk), [1, 2]);
     drop(disk);
+    file.set_len(8).unwrap();
+    assert_eq!(open(&scratch).take_recovery().lost.len(), 3);
+    assert!(pack.exists(), "what is damaged is not removed");
     fs::remove_file(&pack).unwrap();
     let disk = open(&scratch);
     let lost = disk.take_recovery().lost;
