@@ -28,8 +28,7 @@ fn frame(id: u64) -> (Vec<u8>, [u8; 32]) {
 fn taken(dir: &Path) -> (u64, u64) {
     let (mut files, mut bytes) = (0, 0);
     for entry in fs::read_dir(dir).unwrap().map(|entry| entry.unwrap()) {
-        let (more, held) =
-            if entry.path().is_dir() { taken(&entry.path()) } else { (1, 0) };
+        let (more, held) = if entry.path().is_dir() { taken(&entry.path()) } else { (1, 0) };
         files += more;
         bytes += held + entry.metadata().unwrap().blocks() * 512;
     }
@@ -45,38 +44,40 @@ fn read_all(disk: &Disk, count: u64) {
     }
 }
 
+fn timed(work: impl FnOnce()) -> f64 {
+    let start = Instant::now();
+    work();
+    start.elapsed().as_secs_f64()
+}
+
+/// Puts, syncs, opens again, reads, deletes and closes; prints a line.
 fn measure(dir: &Path, durable: bool, packed_up_to: u64, count: u64) {
     fs::create_dir(dir).unwrap();
     let mut options = DiskOptions::new(dir);
     (options.durable, options.packed_up_to) = (durable, packed_up_to);
     let mut disk = Disk::open(options.clone()).unwrap();
-    let mut times = Vec::new();
-    let mut last = Instant::now();
-    let mut lap = |times: &mut Vec<f64>| {
-        times.push(last.elapsed().as_secs_f64());
-        last = Instant::now();
-    };
-    for id in 0..count {
-        let (head, payload) = frame(id);
-        disk.put(CheckpointId(id), 0, &[&head, &payload]).unwrap();
-    }
-    lap(&mut times);
-    disk.sync().unwrap();
-    lap(&mut times);
+    let put = timed(|| {
+        for id in 0..count {
+            let (head, payload) = frame(id);
+            disk.put(CheckpointId(id), 0, &[&head, &payload]).unwrap();
+        }
+    });
+    let sync = timed(|| disk.sync().unwrap());
     let (files, bytes) = taken(dir);
-    if durable {
-        drop(disk);
-        disk = Disk::open(options).unwrap();
-    }
-    lap(&mut times);
-    read_all(&disk, count);
-    lap(&mut times);
-    (0..count).for_each(|id| disk.delete(CheckpointId(id)).unwrap());
-    disk.close().unwrap();
-    lap(&mut times);
+    let reopen = timed(|| {
+        if durable {
+            disk.close().unwrap();
+            disk = Disk::open(options).unwrap();
+        }
+    });
+    let read = timed(|| read_all(&disk, count));
+    let end = timed(|| {
+        (0..count).for_each(|id| disk.delete(CheckpointId(id)).unwrap());
+        disk.close().unwrap();
+    });
     let way = if packed_up_to > 0 { "packs" } else { "files" };
     let kind = if durable { "durable" } else { "ephemeral" };
-    let times: Vec<String> = times.iter().map(|time| format!("{time:8.3}")).collect();
+    let times = [put, sync, reopen, read, end].map(|time| format!("{time:8.3}"));
     println!(
         "{kind:9}  {way}  {count:7}  {files:7}  {:9.1}  {}",
         bytes as f64 / 1e6,
@@ -93,7 +94,9 @@ fn main() {
     let dir = parent.join(format!("small-bench-{}", std::process::id()));
     fs::create_dir_all(&dir).unwrap();
     println!("                                           MB                      seconds");
-    println!("tier       way     frames    files    on disk       put     sync   reopen     read      end");
+    println!(
+        "tier       way     frames    files    on disk       put     sync   reopen     read      end"
+    );
     for durable in [false, true] {
         for packed_up_to in [0, 65_535] {
             measure(&dir.join("tier"), durable, packed_up_to, count);

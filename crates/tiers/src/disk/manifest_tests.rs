@@ -156,10 +156,10 @@ fn records_of_a_sync_that_failed_are_written_again() {
     assert_eq!(open(&scratch).1.frames.len(), 2);
 }
 
-/// The bytes of version 1, whose checksums were computed by another program: what was written with
+/// The bytes of both versions, whose checksums were computed by another program: what was written with
 /// it is read for ever.
 #[test]
-fn the_bytes_of_version_1_are_those_of_the_page() {
+fn the_bytes_of_records_are_those_of_the_page() {
     let padded = |content: &[u8], sum: u64| {
         let mut bytes = [0; RECORD];
         bytes[..content.len()].copy_from_slice(content);
@@ -172,12 +172,23 @@ fn the_bytes_of_version_1_are_those_of_the_page() {
     listed.extend([0; 4]);
     listed.extend(0..64);
     let removed = [2, 0, 0, 0, 0, 0, 0, 0, 7];
+    let mut packed = vec![3, 0, 0, 0, 3, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0, 0, 0x10, 0, 0];
+    packed.extend([0x20, 0x10, 26, 0]);
+    packed.extend(0..64);
+    let place = Some(Place { pack: PackFile(3), offset: 4096, length: 208 });
     let start: FrameStart = std::array::from_fn(|i| i as u8);
     let (id, tag) = (CheckpointId(7), Tag(0x0123_4567_89ab_cdef));
     for (record, bytes) in [
         (Record::Header { version: 1, tag }, padded(&header, 0x2cc3_b2dd_0be3_0249)),
-        (Record::Listed(id, Listed { bytes: 4168, start, place: None }), padded(&listed, 0xa8e9_891a_76db_b96c)),
+        (
+            Record::Listed(id, Listed { bytes: 4168, start, place: None }),
+            padded(&listed, 0xa8e9_891a_76db_b96c),
+        ),
         (Record::Removed(id), padded(&removed, 0xf952_7b2f_7e36_ae94)),
+        (
+            Record::Listed(id, Listed { bytes: 4128, start, place }),
+            padded(&packed, 0xf0d4_9772_9a26_3640),
+        ),
     ] {
         assert_eq!(record.encode(), bytes, "{record:?}");
         assert_eq!(Record::parse(&bytes), Some(record));

@@ -92,12 +92,7 @@ pub(super) trait Medium: fmt::Debug + Send + Sync {
 }
 
 /// Writes all of `bytes` at `at`. A short write is continued.
-pub(super) fn write_all(
-    medium: &dyn Medium,
-    file: &File,
-    at: u64,
-    bytes: &[u8],
-) -> io::Result<()> {
+pub(super) fn write_all(medium: &dyn Medium, file: &File, at: u64, bytes: &[u8]) -> io::Result<()> {
     let mut done = 0;
     while done < bytes.len() {
         match medium.write(file, at + done as u64, &[IoSlice::new(&bytes[done..])]) {

@@ -571,10 +571,13 @@ impl Tier for Disk {
                     last = Some(found.file);
                     self.follow(found.file);
                 }
-                Err(stop) if packing::is_damage(&stop) => return Err(packing::damaged(id, &path, stop)),
+                Err(stop) if packing::is_damage(&stop) => {
+                    return Err(packing::damaged(id, &path, stop));
+                }
                 read => {
-                    return read
-                        .map_err(|stop| fault::stopped("get", &path, wanted, stop, Failure::Missing));
+                    return read.map_err(|stop| {
+                        fault::stopped("get", &path, wanted, stop, Failure::Missing)
+                    });
                 }
             }
         }

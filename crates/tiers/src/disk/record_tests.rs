@@ -81,3 +81,19 @@ fn a_body_that_is_not_as_we_write_it_is_refused() {
         assert_eq!(decode(&packed), None, "{value} at {at}");
     }
 }
+
+/// The bytes of a record whose checksum was computed by another program: what was written with it is
+/// read for ever.
+#[test]
+fn the_bytes_of_a_record_are_those_of_the_page() {
+    let mut frame: Vec<u8> = (1..=8).collect();
+    frame.resize(96, 0);
+    frame.extend(b"end");
+    let mut expected = b"\x89UNR\x33\0\0\0\x07\0\0\0\0\0\0\0\x63\0\0\0\0\0\0\0".to_vec();
+    expected.extend([0x05, 0x5e, 0x90, 0x73, 0xd1, 0xd9, 0x9d, 0xd4]);
+    expected.extend([0, 0, 0, 0, 32, 0, 0, 0]);
+    expected.extend(&frame[..32]);
+    expected.extend(b"\x40\0\0\0\x03\0\0\0end\0\0\0\0\0");
+    assert_eq!(record(&frame, 4096), expected);
+    assert_eq!(decode(&expected), Some(frame));
+}

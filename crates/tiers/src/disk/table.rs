@@ -375,10 +375,7 @@ impl FrameTable {
 
     /// The frames that were copied lie where their copies are; says which. Those that have gone
     /// meanwhile leave their copies unused.
-    pub(super) fn switch(
-        &mut self,
-        moves: &[Move],
-    ) -> Vec<(FrameName, FrameStart, Option<Place>)> {
+    pub(super) fn switch(&mut self, moves: &[Move]) -> Vec<(FrameName, FrameStart, Option<Place>)> {
         let mut moved = Vec::with_capacity(moves.len());
         for copied in moves {
             let Move { name, start, from, to } = *copied;

@@ -321,11 +321,7 @@ fn crash_everywhere(run: &Run) -> Result<usize, String> {
     Ok(images)
 }
 
-fn check_image(
-    scratch: &Scratch,
-    promise: &Promise,
-    run: &Run,
-) -> Result<(), String> {
+fn check_image(scratch: &Scratch, promise: &Promise, run: &Run) -> Result<(), String> {
     let disk = Disk::open((run.options)(&scratch.0)).unwrap();
     let listed = disk.list().unwrap();
     for stored in &listed {
@@ -373,7 +369,8 @@ fn check_use(disk: &Disk, scratch: &Scratch) -> Result<(), String> {
     }
     let listed = disk.list().unwrap();
     let files: BTreeSet<_> = listed.iter().filter_map(|stored| disk.file(stored.id)).collect();
-    let unused = |name: &&String| name.starts_with("pack-") && !files.contains(&scratch.0.join(name));
+    let unused =
+        |name: &&String| name.starts_with("pack-") && !files.contains(&scratch.0.join(name));
     if let Some(left) = scratch.names().iter().find(unused) {
         return Err(format!("{left} has nothing in it"));
     }

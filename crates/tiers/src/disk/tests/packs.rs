@@ -454,3 +454,78 @@ fn a_record_of_a_pack_is_not_a_file_to_be_disowned() {
     assert_eq!(disk.disown(CheckpointId(2)), None);
     assert_holds(&disk, 2, 700);
 }
+
+/// An open directory with the frames 1 to 60, of which most were deleted since the last sync.
+fn sparse(medium: &Arc<TestMedium>) -> (Scratch, Disk, PathBuf) {
+    let scratch = Scratch::new();
+    let disk = open_on(packed(&scratch.0, true), medium);
+    (1..=60).for_each(|id| put(&disk, id, 700).unwrap());
+    disk.sync().unwrap();
+    delete(&disk, (1..=60).filter(|id| id % 8 > 0));
+    let pack = packs(&scratch).remove(0);
+    (scratch, disk, pack)
+}
+
+#[test]
+fn a_pack_goes_only_when_the_manifest_is_known_to_say_where_its_frames_are() {
+    let medium = Arc::new(TestMedium::default());
+    let (_scratch, disk, _) = sparse(&medium);
+    let before = medium.calls().len();
+    disk.sync().unwrap();
+    // The sync of the manifest.
+    let place = medium.calls()[before..].iter().rposition(|&call| call == Call::SyncFile).unwrap();
+    let (scratch, disk, pack) = sparse(&medium);
+    medium.fail_after(place, Errno::IO.raw_os_error());
+    assert!(disk.sync().unwrap_err().location().ends_with(MANIFEST));
+    // This removes what may be removed.
+    delete(&disk, [8]);
+    assert!(pack.exists());
+    assert_ne!(disk.file(CheckpointId(16)).unwrap(), pack);
+    disk.sync().unwrap();
+    assert!(!pack.exists());
+    drop(disk);
+    (16..60).step_by(8).for_each(|id| assert_holds(&open(&scratch), id, 700));
+}
+
+#[test]
+fn frames_stay_where_they_are_when_their_copies_cannot_be_synced() {
+    let medium = Arc::new(TestMedium::default());
+    let (_scratch, disk, pack) = sparse(&medium);
+    medium.fail_every(Call::SyncFile, Errno::IO.raw_os_error());
+    disk.sync().unwrap_err();
+    assert_eq!(disk.file(CheckpointId(8)).unwrap(), pack);
+    medium.heal();
+    disk.sync().unwrap();
+    assert_ne!(disk.file(CheckpointId(8)).unwrap(), pack);
+}
+
+#[test]
+fn a_pack_that_is_cut_off_is_not_removed_for_having_little_in_it() {
+    let medium = Arc::new(TestMedium::default());
+    let (scratch, disk, pack) = sparse(&medium);
+    // As if the process had been killed.
+    drop(disk.manifest().take());
+    let file = fs::OpenOptions::new().write(true).open(&pack).unwrap();
+    file.set_len(file.metadata().unwrap().len() - 4 * 744 - 8).unwrap();
+    drop(disk);
+    for _ in 0..2 {
+        let disk = open(&scratch);
+        let lost: Vec<u64> = disk.take_recovery().lost.iter().map(|lost| lost.id.0).collect();
+        assert_eq!((lost, ids(&disk)), (vec![56], vec![8, 16, 24, 32, 40, 48]));
+        disk.close().unwrap();
+        assert!(pack.exists());
+    }
+}
+
+#[test]
+fn a_frame_that_was_deleted_does_not_come_back_where_the_manifest_says_so() {
+    let scratch = history(5);
+    let disk = open(&scratch);
+    delete(&disk, [2]);
+    disk.close().unwrap();
+    let path = scratch.0.join(MANIFEST);
+    let mut manifest = fs::read(&path).unwrap();
+    manifest[5 * 96 + 30] ^= 1;
+    fs::write(&path, manifest).unwrap();
+    assert_eq!(ids(&open(&scratch)), [1, 3, 4, 5]);
+}
