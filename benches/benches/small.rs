@@ -95,7 +95,8 @@ fn main() {
     fs::create_dir_all(&dir).unwrap();
     println!("                                           MB                      seconds");
     println!(
-        "tier       way     frames    files    on disk       put     sync   reopen     read      end"
+        "tier       way     frames    files    on disk       put     sync   reopen     read      \
+         end"
     );
     for durable in [false, true] {
         for packed_up_to in [0, 65_535] {

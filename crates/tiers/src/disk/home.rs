@@ -271,9 +271,9 @@ fn reclaim_one(dir: &Path, tag: Tag) -> Option<u64> {
     }
 }
 
-/// Removes the directory of an ephemeral tier: slots and packs first and its lock last, so that what a
-/// crash leaves of it is still known as ours. Files that are not ours stay, and the directory with
-/// them. Says how many bytes that gave back.
+/// Removes the directory of an ephemeral tier: slots and packs first and its lock last, so that
+/// what a crash leaves of it is still known as ours. Files that are not ours stay, and the
+/// directory with them. Says how many bytes that gave back.
 fn remove_directory(dir: &Path, tag: Tag) -> io::Result<u64> {
     let mut freed = 0;
     let mut failed = None;

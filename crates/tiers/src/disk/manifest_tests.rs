@@ -156,8 +156,8 @@ fn records_of_a_sync_that_failed_are_written_again() {
     assert_eq!(open(&scratch).1.frames.len(), 2);
 }
 
-/// The bytes of both versions, whose checksums were computed by another program: what was written with
-/// it is read for ever.
+/// The bytes of both versions, whose checksums were computed by another program: what was written
+/// with them is read for ever.
 #[test]
 fn the_bytes_of_records_are_those_of_the_page() {
     let padded = |content: &[u8], sum: u64| {

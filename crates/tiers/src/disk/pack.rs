@@ -206,8 +206,8 @@ impl PackTable {
         found.map(|(&file, pack)| (file, pack.len)).collect()
     }
 
-    /// A sync of the pack ended, which had `len` bytes when it began. Says whether the pack is still
-    /// there.
+    /// A sync of the pack ended, which had `len` bytes when it began. Says whether the pack is
+    /// still there.
     pub(super) fn synced(&mut self, file: PackFile, len: u64, done: bool) -> bool {
         if !done {
             self.seal(file);

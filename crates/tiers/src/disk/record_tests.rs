@@ -82,8 +82,8 @@ fn a_body_that_is_not_as_we_write_it_is_refused() {
     }
 }
 
-/// The bytes of a record whose checksum was computed by another program: what was written with it is
-/// read for ever.
+/// The bytes of a record whose checksum was computed by another program: what was written with it
+/// is read for ever.
 #[test]
 fn the_bytes_of_a_record_are_those_of_the_page() {
     let mut frame: Vec<u8> = (1..=8).collect();

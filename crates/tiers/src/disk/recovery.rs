@@ -64,7 +64,8 @@ struct Contents {
 }
 
 /// Enters the frames in `dir` that an earlier process made durable, and says which are missing. A
-/// writer removes what was left unfinished; `tag` is that of the directory. The notes are for people.
+/// writer removes what was left unfinished; `tag` is that of the directory. The notes are for
+/// people.
 pub(super) fn recover(
     dir: &Path,
     (visitor, tag): (Visitor, Tag),
@@ -216,7 +217,7 @@ fn another(name: &FrameName) -> String {
 
 fn length(path: &Path) -> Option<u64> {
     let found = fs::symlink_metadata(path).ok()?;
-    found.is_file().then(|| found.len())
+    found.is_file().then_some(found.len())
 }
 
 impl Contents {
