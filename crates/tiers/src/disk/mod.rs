@@ -198,6 +198,9 @@ impl Disk {
     ) -> Disk {
         let Home { dir, lock, mut notes } = home;
         notes.insert(0, choice.note);
+        if choice.carrier.manner.direct && options.packed_up_to > 0 {
+            notes.insert(1, packing::NOTE.to_owned());
+        }
         Disk {
             kind: Kind::of(&options),
             options,

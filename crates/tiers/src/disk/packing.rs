@@ -28,6 +28,10 @@ use crate::error::TierError;
 /// The most packs whose frames are moved in one call, besides those of which a sync failed.
 const MOVED: usize = 4;
 
+/// What a person should know of a tier whose other frames go past the page cache.
+pub(super) const NOTE: &str =
+    "Small frames lie together in packs, which go through the page cache.";
+
 /// The books of a tier with these options.
 pub(super) fn table(options: &DiskOptions) -> FrameTable {
     let capacity = options.capacity.unwrap_or(u64::MAX);
