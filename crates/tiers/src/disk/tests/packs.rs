@@ -1,5 +1,6 @@
 //! Small frames in common files: how little they take, what damage costs, and how room comes back.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -13,7 +14,7 @@ use crate::disk::manifest::Listing;
 use crate::disk::medium::System;
 use crate::disk::names::{MANIFEST, PackFile};
 use crate::disk::{Disk, DiskMode, DiskOptions, FrameStart};
-use crate::testing::{Scratch, bytes};
+use crate::testing::{Random, Scratch, bytes};
 use crate::tier::Tier;
 
 fn open(scratch: &Scratch) -> Disk {
@@ -528,4 +529,97 @@ fn a_frame_that_was_deleted_does_not_come_back_where_the_manifest_says_so() {
     manifest[5 * 96 + 30] ^= 1;
     fs::write(&path, manifest).unwrap();
     assert_eq!(ids(&open(&scratch)), [1, 3, 4, 5]);
+}
+
+/// What a process leaves that is killed now.
+fn killed(scratch: &Scratch) -> Scratch {
+    let copy = Scratch::in_memory();
+    for name in scratch.names() {
+        fs::copy(scratch.0.join(&name), copy.0.join(&name)).unwrap();
+    }
+    copy
+}
+
+#[test]
+fn random_histories_come_back_as_they_were_after_closing_and_after_being_killed() {
+    for seed in 0..30 {
+        let mut random = Random(seed);
+        let scratch = Scratch::in_memory();
+        let mut disk = open(&scratch);
+        // Length by id, and whether it was synced; ids rise.
+        let mut frames = BTreeMap::<u64, (usize, bool)>::new();
+        for step in 0..400 {
+            let any = random.below(frames.len().max(1) as u64) as usize;
+            let any = frames.keys().nth(any).copied();
+            match (random.below(40), any) {
+                (0, _) => {
+                    disk.sync().unwrap();
+                    frames.values_mut().for_each(|frame| frame.1 = true);
+                }
+                (1, _) => {
+                    disk.close().unwrap();
+                    disk = open(&scratch);
+                    frames.values_mut().for_each(|frame| frame.1 = true);
+                }
+                (2, _) => {
+                    let image = killed(&scratch);
+                    let left = open(&image);
+                    let synced = frames.iter().filter(|(_, frame)| frame.1);
+                    let synced: Vec<u64> = synced.map(|(&id, _)| id).collect();
+                    assert_eq!(ids(&left), synced, "seed {seed}, step {step}");
+                    synced.iter().for_each(|&id| assert_holds(&left, id, frames[&id].0));
+                    assert!(left.take_recovery().lost.is_empty());
+                }
+                (3..18, Some(id)) => {
+                    delete(&disk, [id]);
+                    frames.remove(&id);
+                }
+                (18..22, Some(id)) => assert_holds(&disk, id, frames[&id].0),
+                _ => {
+                    // Now and then one that has a file.
+                    let len = [200, 900, 900, 3000][random.below(4) as usize] + step as usize % 100;
+                    put(&disk, step, len).unwrap();
+                    // A file that is not synced does not outlive its process either.
+                    frames.insert(step, (len, false));
+                }
+            }
+        }
+        assert_eq!(ids(&disk), frames.keys().copied().collect::<Vec<_>>());
+        delete(&disk, frames.into_keys());
+        assert_eq!((disk.describe().used, packs(&scratch).len()), (0, 0), "seed {seed}");
+    }
+}
+
+#[test]
+fn threads_put_read_and_delete_while_packs_are_moved_synced_and_removed() {
+    for durable in [false, true] {
+        let scratch = Scratch::in_memory();
+        let disk = Disk::open(packed(&scratch.0, durable)).unwrap();
+        std::thread::scope(|scope| {
+            for thread in 0..3 {
+                let disk = &disk;
+                scope.spawn(move || {
+                    for id in (0..400).map(|round| 1024 * thread + round) {
+                        put(disk, id, 700).unwrap();
+                        assert_holds(disk, id - id % 16, 700);
+                        if id % 16 >= 2 {
+                            delete(disk, [id - 1]);
+                        }
+                    }
+                });
+            }
+            scope.spawn(|| (0..40).for_each(|_| disk.sync().unwrap()));
+        });
+        let kept = ids(&disk);
+        assert!(kept.len() >= 3 * 25 && kept.len() < 3 * 80, "{}", kept.len());
+        kept.iter().for_each(|&id| assert_holds(&disk, id, 700));
+        disk.sync().unwrap();
+        assert!(disk.describe().used < 3 * 400 * 744, "{}", disk.describe().used);
+        if durable {
+            drop(disk);
+            let disk = open(&scratch);
+            assert_eq!(ids(&disk), kept);
+            kept.iter().for_each(|&id| assert_holds(&disk, id, 700));
+        }
+    }
 }
