@@ -150,8 +150,8 @@ pub(super) struct Listing {
     pub(super) records: u64,
     /// Records before that one that are damaged.
     pub(super) damaged: u64,
-    /// Whether there is something after it: what a crash cut off, or damage.
-    rest: bool,
+    /// Whether there is something after it: what a crash cut off, what is being written, or damage.
+    pub(super) rest: bool,
     /// Frames that were removed.
     removed: BTreeSet<CheckpointId>,
     /// The highest number of a pack that was ever listed.
@@ -223,7 +223,7 @@ impl Listing {
 
     /// Whether it may be that frames were listed of which it says nothing.
     pub(super) fn may_lack_frames(&self) -> bool {
-        self.tag.is_none() || self.records == 0 || self.damaged > 0 || self.rest
+        self.tag.is_none() || self.records == 0 || self.damaged > 0
     }
 
     /// Whether it says of a frame that it is there, or that it was removed.

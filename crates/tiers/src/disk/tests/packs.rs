@@ -531,6 +531,20 @@ fn a_frame_that_was_deleted_does_not_come_back_where_the_manifest_says_so() {
     assert_eq!(ids(&open(&scratch)), [1, 3, 4, 5]);
 }
 
+#[test]
+fn what_a_writer_is_about_to_write_is_not_damage_to_a_reader() {
+    let scratch = history(5);
+    let writer = open(&scratch);
+    put(&writer, 6, 700).unwrap();
+    let path = scratch.0.join(MANIFEST);
+    let mut manifest = fs::read(&path).unwrap();
+    manifest.extend(&bytes(1, 50));
+    fs::write(&path, manifest).unwrap();
+    assert_eq!(ids(&reader(&scratch)), [1, 2, 3, 4, 5]);
+    let image = killed(&scratch);
+    assert_eq!(ids(&open(&image)), [1, 2, 3, 4, 5, 6], "to the next writer it may be");
+}
+
 /// What a process leaves that is killed now.
 fn killed(scratch: &Scratch) -> Scratch {
     let copy = Scratch::in_memory();
