@@ -90,6 +90,18 @@ fn spared_checkpoints_are_never_flushed_and_discarded_after_their_restore() {
 }
 
 #[test]
+fn checkpoints_are_spared_as_far_as_all_that_are_restored_before_them_have_room() {
+    let mut settings = config(8, 8, 16, 100);
+    settings.discard_after_restore = true;
+    let mut bench = Bench::new(settings);
+    bench.expect(0..8);
+    bench.save_all(0..8, 8);
+    let mut flushed: Vec<i64> = bench.moving.iter().map(|m| m.version.0).collect();
+    flushed.sort_unstable();
+    assert_eq!(flushed, [6, 7], "a quarter of the device is left for others");
+}
+
+#[test]
 fn consumption_cancels_pending_flushes() {
     let mut settings = config(8, 4, 8, 100);
     settings.discard_after_restore = true;

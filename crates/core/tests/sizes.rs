@@ -87,7 +87,9 @@ fn saves_of_unknown_size_follow_each_other_past_a_gap_that_would_fit() {
     report(&mut bench, second, 23, 3);
     report(&mut bench, third, 26, 4);
     // Now something else is where they end, so the next one goes to the smallest gap.
-    bench.save_all([4, 5], 15);
+    let in_the_gap = bench.save(4, 15);
+    assert!(matches!(in_the_gap, Command::Grant { place, .. } if place.offset < 20));
+    bench.save(5, 15);
     assert_eq!(begin_in_flight(&mut bench, 6, 5).place.offset, 15);
 }
 
@@ -226,6 +228,24 @@ fn a_restore_waits_for_a_save_in_flight() {
     assert!(bench.answers.is_empty(), "it waits");
     report(&mut bench, save, 0, 3);
     assert!(matches!(bench.answers.remove(&request), Some(Command::Serve { .. })));
+}
+
+#[test]
+fn a_restore_that_waits_is_refused_when_its_version_is_discarded() {
+    let mut bench = Bench::new(config(10, 3, 9, 100));
+    begin_in_flight(&mut bench, 5, 10);
+    let request = bench.request();
+    bench.step(Event::Restore { request, version: Version(5) });
+    bench.step(Event::Discard { version: Version(5) });
+    let refused = Command::Refuse { request, refusal: Refusal::Discarded };
+    assert_eq!(bench.answers.remove(&request), Some(refused));
+}
+
+#[test]
+fn a_save_without_bytes_waits_for_nothing() {
+    let mut bench = Bench::new(config(10, 1, 9, 100));
+    begin_in_flight(&mut bench, 5, 10);
+    assert_eq!(begin(&mut bench, 6, 0).place, Place { tier: DEVICE, offset: 0 });
 }
 
 #[test]
