@@ -242,6 +242,18 @@ fn a_restore_that_waits_is_refused_when_its_version_is_discarded() {
 }
 
 #[test]
+fn a_save_that_waits_takes_the_room_of_a_checkpoint_that_is_discarded() {
+    let mut bench = Bench::new(config(10, 2, 0, 0));
+    bench.save(0, 10);
+    let pending = begin_in_flight(&mut bench, 1, 10);
+    let waiting = ask(&mut bench, 2, 10);
+    assert!(granted(&mut bench, waiting).is_none(), "the save in flight may leave room");
+    bench.step(Event::Discard { version: Version(0) });
+    assert_eq!(granted(&mut bench, waiting).map(|save| save.place.offset), Some(0));
+    report(&mut bench, pending, 10, 10);
+}
+
+#[test]
 fn a_save_without_bytes_waits_for_nothing() {
     let mut bench = Bench::new(config(10, 1, 9, 100));
     begin_in_flight(&mut bench, 5, 10);
