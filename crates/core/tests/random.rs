@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 use support::{Bench, config};
 use unspool_core::{
-    Command, Config, DirectionStats, Event, Failure, LinkConfig, PolicyKind, Refusal, TierId,
-    TransferKind, Version,
+    Command, Config, CoreStats, DirectionStats, Event, Failure, LinkConfig, PolicyKind, Refusal,
+    TierId, TransferKind, Version,
 };
 
 #[derive(Clone, Debug)]
@@ -77,6 +77,7 @@ fn any_config() -> impl Strategy<Value = Config> {
 struct Model {
     bench: Bench,
     saved: BTreeMap<i64, u64>,
+    figures: CoreStats,
 }
 
 impl Model {
@@ -91,7 +92,7 @@ impl Model {
                 self.bench.step(Event::Prefer { version, tier });
             }
             Op::Discard(version) => {
-                self.saved.remove(&version);
+                self.figures.discards += u64::from(self.saved.remove(&version).is_some());
                 self.bench.step(Event::Discard { version: Version(version) });
             }
             Op::Forget => self.bench.step(Event::ForgetHints),
@@ -117,6 +118,8 @@ impl Model {
             Command::Grant { .. } => {
                 let previous = self.saved.insert(version, bytes);
                 assert_eq!(previous, None, "a version was saved twice");
+                self.figures.saves += 1;
+                self.figures.saved_bytes += bytes;
             }
             Command::Refuse { refusal: Refusal::Duplicate, .. } => {
                 assert!(self.saved.contains_key(&version), "{version} is not there");
@@ -140,10 +143,13 @@ impl Model {
             return;
         }
         assert!(answer.is_ok(), "{version}: {answer:?}");
+        self.figures.restores += 1;
+        self.figures.restored_bytes += self.saved[&version];
         if !self.bench.core.contains(Version(version)) {
             assert!(self.bench.core.config().discard_after_restore);
             assert_eq!(self.bench.core.prefetch_distance(Version(version)), None);
             self.saved.remove(&version);
+            self.figures.discards += 1;
         }
     }
 
@@ -159,16 +165,20 @@ impl Model {
 }
 
 /// Compares the counters with the commands that were given and the events that followed.
-fn compare_figures(bench: &Bench) -> Result<(), TestCaseError> {
+fn compare_figures(Model { bench, figures, .. }: &Model) -> Result<(), TestCaseError> {
     let stats = bench.core.stats();
-    let served = |tier: Option<u8>| {
-        let is = |c: &&Command| matches!(c, Command::Serve { place, .. } if tier.is_none_or(|t| place.tier.0 == t));
-        bench.log.iter().filter(is).count() as u64
+    let of_calls = |stats: &CoreStats| {
+        let CoreStats { saves, saved_bytes, restores, restored_bytes, discards, .. } = *stats;
+        [saves, saved_bytes, restores, restored_bytes, discards]
     };
-    prop_assert_eq!(stats.restores, served(None));
+    prop_assert_eq!(of_calls(&stats), of_calls(figures));
+    let served = |tier: u8| {
+        let from = |c: &&Command| matches!(c, Command::Serve { place, .. } if place.tier.0 == tier);
+        bench.log.iter().filter(from).count() as u64
+    };
     prop_assert_eq!(stats.hints, bench.core.hints() as u64);
     for (at, tier) in (0..).zip(&stats.tiers) {
-        prop_assert_eq!(tier.hits, served(Some(at)));
+        prop_assert_eq!(tier.hits, served(at));
         prop_assert!(tier.used <= tier.peak && tier.peak <= tier.capacity);
     }
     prop_assert_eq!(bench.core.transfers_in_flight(), bench.moving.len());
@@ -205,12 +215,13 @@ proptest! {
         config in any_config(),
         ops in prop::collection::vec(any_op(), 1..120),
     ) {
-        let mut model = Model { bench: Bench::new(config), saved: BTreeMap::new() };
+        let (bench, figures) = (Bench::new(config), CoreStats::default());
+        let mut model = Model { bench, saved: BTreeMap::new(), figures };
         for op in ops {
             model.apply(op);
             let versions = model.bench.core.versions();
             prop_assert!(versions.iter().map(|v| v.0).eq(model.saved.keys().copied()));
-            compare_figures(&model.bench)?;
+            compare_figures(&model)?;
         }
         model.bench.finish_all();
         prop_assert_eq!(model.bench.core.waiting(), 0);
