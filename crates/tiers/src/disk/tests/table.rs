@@ -151,3 +151,15 @@ fn an_id_is_adopted_once() {
     assert!(!table.recover(FrameName { id: B, bytes: u64::MAX }, true));
     assert_eq!(table.used(), 4096);
 }
+
+#[test]
+fn the_file_of_a_lost_frame_is_named_until_nothing_is_left_of_it() {
+    let mut table = FrameTable::new(u64::MAX);
+    let name = FrameName { id: A, bytes: 10 };
+    table.lose(name);
+    assert_eq!((table.lost(A), table.lost(B)), (Some(File::Frame(name)), None));
+    assert_eq!(table.borrow(A, 0, 1).unwrap_err(), FrameRefusal::Unknown);
+    assert!(table.list().is_empty() && table.used() == 0);
+    table.forget_lost(A);
+    assert_eq!(table.lost(A), None);
+}
