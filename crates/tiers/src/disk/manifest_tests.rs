@@ -200,7 +200,7 @@ fn a_manifest_is_written_anew_when_most_of_it_is_superfluous_and_not_before() {
     let scratch = Scratch::new();
     let (mut manifest, _) = open(&scratch);
     let mut list = |ids: std::ops::Range<u64>| {
-        ids.for_each(|id| manifest.list(FrameName { id: CheckpointId(id), bytes: 1 }, start(0)));
+        ids.for_each(|id| manifest.list(CheckpointId(id), frame(0)));
         flush(&mut manifest);
         open(&scratch).0.synced / RECORD as u64
     };
@@ -220,7 +220,7 @@ fn a_manifest_that_cannot_be_written_anew_is_refused_and_left() {
     let before = std::fs::read(scratch.0.join(MANIFEST)).unwrap();
     let in_the_way = scratch.0.join(listing.tag.unwrap().new_manifest());
     std::fs::create_dir(&in_the_way).unwrap();
-    Manifest::open(&scratch.0, &System, 0o600).unwrap_err();
+    Manifest::open(&scratch.0, &System, 0o600, |_| Ok(false)).unwrap_err();
     assert_eq!(std::fs::read(scratch.0.join(MANIFEST)).unwrap(), before);
     std::fs::remove_dir(&in_the_way).unwrap();
     assert_eq!(open(&scratch).0.synced, RECORD as u64);
