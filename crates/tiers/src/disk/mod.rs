@@ -605,10 +605,8 @@ impl Tier for Disk {
         if let Some(record) = packing::pack(id, parts, self.options.packed_up_to) {
             return self.put_packed(id, parts, record);
         }
-        let mut room = self.table().reserve(id, bytes);
-        if matches!(room, Err(FrameRefusal::Full { .. })) && self.compact_for(bytes) {
-            room = self.table().reserve(id, bytes);
-        }
+        self.make_room_for(table::file_size(bytes).unwrap_or(u64::MAX));
+        let room = self.table().reserve(id, bytes);
         let room = room.map_err(|refusal| self.refused("put", id, Some(bytes), refusal))?;
         self.drop_slots(&room.surplus);
         let filled = self.fill(&room, parts);

@@ -50,6 +50,8 @@ pub(super) struct PackTable {
     used: u64,
     /// Bytes of records that are in use.
     live: u64,
+    /// Those of them that are copies of records from which their frames have not been moved yet.
+    copies: u64,
     /// Packs whose files may be removed.
     empty: Vec<PackFile>,
 }
@@ -64,6 +66,7 @@ impl PackTable {
             next: 0,
             used: 0,
             live: 0,
+            copies: 0,
             empty: Vec::new(),
         }
     }
@@ -73,9 +76,21 @@ impl PackTable {
         self.used
     }
 
-    /// Bytes that the files of packs have in excess of what is in use in them.
+    /// Bytes that the files of packs have in excess of what their frames need.
     pub(super) fn unused(&self) -> u64 {
-        self.used.saturating_sub(self.live)
+        self.used.saturating_sub(self.live.saturating_sub(self.copies))
+    }
+
+    /// As `reserve`, for copies of records.
+    pub(super) fn reserve_copies(&mut self, length: u32) -> Place {
+        self.copies += u64::from(length);
+        self.reserve(length)
+    }
+
+    /// The frame of a copy lies there now, or the copy is given up.
+    pub(super) fn copied(&mut self, to: Place) {
+        debug_assert!(self.copies >= u64::from(to.length));
+        self.copies = self.copies.saturating_sub(u64::from(to.length));
     }
 
     /// By how much files grow when a record of `length` bytes is appended.

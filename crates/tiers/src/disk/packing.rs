@@ -21,7 +21,7 @@ use crate::disk::names::{FrameName, PackFile};
 use crate::disk::options::DiskOptions;
 use crate::disk::record::{self, ALIGNMENT, Found, LONGEST, Place};
 use crate::disk::recovery::read_pack;
-use crate::disk::table::{self, FrameRefusal, FrameTable, Move, file_size};
+use crate::disk::table::{self, FrameTable, Move, file_size};
 use crate::disk::{Disk, Kind};
 use crate::error::TierError;
 
@@ -90,22 +90,13 @@ impl Disk {
     ) -> Result<(), TierError> {
         let bytes: u64 = parts.iter().map(|part| part.len() as u64).sum();
         let length = record.len() as u32;
-        let mut compacted = false;
+        let grows = self.table().packs.growth(length);
+        self.make_room_for(grows);
         loop {
             let mut filling = self.filling();
             let reserved = self.table().reserve_packed(id, bytes, length);
-            let place = match reserved {
-                Ok(place) => place,
-                Err(refusal) => {
-                    drop(filling);
-                    let full = matches!(refusal, FrameRefusal::Full { .. });
-                    if full && !compacted && self.compact_for(u64::from(length)) {
-                        compacted = true;
-                        continue;
-                    }
-                    return Err(self.refused("put", id, Some(bytes), refusal));
-                }
-            };
+            let place =
+                reserved.map_err(|refusal| self.refused("put", id, Some(bytes), refusal))?;
             record::seal(&mut record, self.tag, place.pack, place.offset);
             let Err(cause) = self.append(&mut filling, place, &record) else {
                 self.table().stored(id, manifest::start_of(parts));
@@ -242,20 +233,21 @@ impl Disk {
         self.remove_empty_packs();
     }
 
-    /// Moves frames together where `size` more bytes would fit then; says whether that was tried.
-    pub(super) fn compact_for(&self, size: u64) -> bool {
+    /// Moves frames together where `size` more bytes go beyond the capacity because of what packs
+    /// have that is not in use.
+    pub(super) fn make_room_for(&self, size: u64) {
         let packs = {
             let table = self.table();
-            if table.would_fit(size) { table.packs.wasteful(MOVED) } else { Vec::new() }
+            let exceeds = table.exceeds(size) && table.would_fit(size);
+            if exceeds { table.packs.wasteful(MOVED) } else { Vec::new() }
         };
         match self.kind {
-            _ if packs.is_empty() => return false,
-            // What it cannot do now, the put that needs room says.
+            _ if packs.is_empty() => {}
+            // What it cannot do now is done by a later call.
             Kind::Durable => drop(self.make_durable(&packs)),
             Kind::Ephemeral => self.compact(&packs),
-            Kind::ReadOnly => return false,
+            Kind::ReadOnly => {}
         }
-        true
     }
 
     /// Moves the frames of packs of an ephemeral tier. Where that fails they stay.
@@ -304,7 +296,7 @@ impl Disk {
                 return Ok(Vec::new());
             }
             table.packs.seal(pack);
-            table.packs.reserve(length(&found))
+            table.packs.reserve_copies(length(&found))
         };
         let mut copies = Vec::with_capacity(to.length as usize);
         let mut moves = Vec::with_capacity(found.len());
@@ -323,7 +315,9 @@ impl Disk {
         }
         let written = self.append(filling, to, &copies);
         if let Err(cause) = written {
-            self.table().packs.release(to);
+            let mut table = self.table();
+            table.packs.copied(to);
+            table.packs.release(to);
             return Err(cause);
         }
         Ok(moves)

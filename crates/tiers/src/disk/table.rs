@@ -357,8 +357,7 @@ impl FrameTable {
         }
         let full = FrameRefusal::Full { capacity: self.capacity, used: self.used() };
         let size = file_size(bytes).ok_or(full)?;
-        let after = self.used().checked_add(size).ok_or(full)?;
-        if after > self.capacity {
+        if !self.would_fit(size) {
             return Err(full);
         }
         let (slot, old_size) = match self.best_spare(size) {
@@ -383,7 +382,7 @@ impl FrameTable {
         if self.frames.contains_key(&id) {
             return Err(FrameRefusal::Duplicate);
         }
-        if self.used() + self.packs.growth(length) > self.capacity {
+        if !self.would_fit(self.packs.growth(length)) {
             return Err(FrameRefusal::Full { capacity: self.capacity, used: self.used() });
         }
         let place = self.packs.reserve(length);
@@ -391,7 +390,13 @@ impl FrameTable {
         Ok(place)
     }
 
-    /// Whether `size` bytes would fit if packs had nothing in them that is not in use.
+    /// Whether files take more than the capacity with `size` bytes more.
+    pub(super) fn exceeds(&self, size: u64) -> bool {
+        self.used().checked_add(size).is_none_or(|after| after > self.capacity)
+    }
+
+    /// Whether `size` bytes fit beside what frames need: what packs have besides goes when it can,
+    /// and is no reason to refuse one.
     pub(super) fn would_fit(&self, size: u64) -> bool {
         let least = self.used() - self.packs.unused();
         least.checked_add(size).is_some_and(|after| after <= self.capacity)
@@ -408,6 +413,7 @@ impl FrameTable {
         let mut moved = Vec::with_capacity(moves.len());
         for copied in moves {
             let Move { name, start, from, to } = *copied;
+            self.packs.copied(to);
             match self.frames.get_mut(&name.id) {
                 Some(frame) if frame.is_movable(from) && self.packs.is_synced(to) => {
                     (frame.home, frame.listed, frame.start) = (Home::Packed(to), true, None);
@@ -423,7 +429,10 @@ impl FrameTable {
 
     /// The copies are not used.
     pub(super) fn cancel(&mut self, moves: &[Move]) {
-        moves.iter().for_each(|copied| self.packs.release(copied.to));
+        for copied in moves {
+            self.packs.copied(copied.to);
+            self.packs.release(copied.to);
+        }
     }
 
     /// The smallest spare that is large enough, else the largest: what it lacks is appended.

@@ -637,3 +637,28 @@ fn threads_put_read_and_delete_while_packs_are_moved_synced_and_removed() {
         }
     }
 }
+
+#[test]
+fn frames_that_fit_are_never_refused_for_what_packs_have_besides() {
+    for durable in [false, true] {
+        let scratch = Scratch::in_memory();
+        // Forty frames of 744 bytes are kept, and four are being put and deleted.
+        let capacity = Some(8 * 4096 + 4096);
+        let disk = Disk::open(DiskOptions { capacity, ..packed(&scratch.0, durable) }).unwrap();
+        std::thread::scope(|scope| {
+            for thread in 0..4 {
+                let disk = &disk;
+                scope.spawn(move || {
+                    for round in 0..300 {
+                        put(disk, 1024 * thread + round, 700).unwrap();
+                        if round >= 10 {
+                            delete(disk, [1024 * thread + round - 10]);
+                        }
+                    }
+                });
+            }
+        });
+        assert_eq!(ids(&disk).len(), 40);
+        ids(&disk).iter().for_each(|&id| assert_holds(&disk, id, 700));
+    }
+}
