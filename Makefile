@@ -81,6 +81,7 @@ bench: need-rust $(VENV)/.studies ## print tables of what things cost, against t
 	$(CARGO) bench --locked --package unspool-benches --bench outer
 	@mkdir -p $(CURDIR)/target
 	$(CARGO) bench --locked --package unspool-benches --bench disk -- --quick --dir $(CURDIR)/target
+	$(CARGO) bench --locked --package unspool-benches --bench small -- --dir $(CURDIR)/target
 	$(BIN)/python benches/python/python_calls.py
 	$(BIN)/python benches/python/python_adjoint.py
 

@@ -24,12 +24,12 @@ class State:
 
 
 def keep(path: Path) -> list[Path]:
-    """A history of five checkpoints; gives their files."""
+    """A history of five checkpoints, each in a file of its own; gives the files."""
     with unspool.Spool(on="cpu", disk=unspool.Disk(path, durable=True)) as spool:
-        spool.save(-1, np.arange(1000.0))
-        spool.save(2, {"u": np.ones((3, 4), "f4"), "t": 0.5, "w": [np.zeros(2), "text"]})
-        spool.save(3, np.arange(3), np.zeros(2, [("a", "i4"), ("b", "f8")]))
-        spool.save(10, State(np.arange(5), 10))
+        spool.save(-1, np.arange(10_000.0))
+        spool.save(2, {"u": np.ones((300, 400), "f4"), "t": 0.5, "w": [np.zeros(2), "text"]})
+        spool.save(3, np.arange(10_000), np.zeros(2, [("a", "i4"), ("b", "f8")]))
+        spool.save(10, State(np.arange(10_000), 10))
         spool.save(11, u=np.zeros(100_000), v=np.ones(3))
     return sorted(path.glob("frame-*"))
 
@@ -51,9 +51,9 @@ def test_what_is_there_is_listed(tmp_path: Path, capsys: pytest.CaptureFixture[s
     code, out, err = unspool_command(capsys, "ls", tmp_path)
     lines = out.splitlines()
     assert (code, err, len(lines)) == (0, "", 7)
-    assert lines[1].split() == ["-1", "7.81", "KiB", "7.81", "KiB", "float64[1000]"]
-    assert "u float32[3, 4]  w/0 float64[2]  (tree)" in lines[2]
-    assert lines[-1].startswith("5 checkpoints, 789")
+    assert lines[1].split() == ["-1", "78.12", "KiB", "78.12", "KiB", "float64[10000]"]
+    assert "u float32[300, 400]  w/0 float64[2]  (tree)" in lines[2]
+    assert lines[-1].startswith("5 checkpoints, 1.45 MiB")
     code, out, _ = unspool_command(capsys, "ls", tmp_path, "--json", "--versions", "11")
     found = json.loads(out)
     assert found["directory"] == str(tmp_path) and found["lost"] == {}
@@ -117,12 +117,12 @@ def test_checkpoints_are_exported_as_npz(
     out = tmp_path / "a" / "b"
     code, told, _ = unspool_command(capsys, "export", tmp_path / "history", out)
     assert (code, told) == (0, f"5 checkpoints written to {out}\n")
-    assert (np.load(out / "-1.npz")["0"] == np.arange(1000.0)).all()
+    assert (np.load(out / "-1.npz")["0"] == np.arange(10_000.0)).all()
     tree = np.load(out / "2.npz")
     assert (tree["u"] == 1).all() and tree["w/0"].shape == (2,)
     assert json.loads(str(tree["unspool.tree"]))["unspool"] == 1
     assert np.load(out / "3.npz")["1"].dtype.names == ("a", "b")
-    assert (np.load(out / "10.npz")["u"] == np.arange(5)).all()
+    assert (np.load(out / "10.npz")["u"] == np.arange(10_000)).all()
     code, _, err = unspool_command(capsys, "export", tmp_path / "history", out)
     assert code == 2 and "--overwrite" in err and "4 more" in err
     (out / "11.npz").write_bytes(b"")
@@ -191,7 +191,7 @@ def test_a_directory_in_use_is_read_and_not_cleaned(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with unspool.Spool(on="cpu", disk=unspool.Disk(tmp_path, durable=True)) as spool:
-        spool.save(0, np.zeros(10))
+        spool.save(0, np.zeros(10_000))
         spool.flush()
         assert unspool_command(capsys, "verify", tmp_path)[0] == 0
         code, _, err = unspool_command(capsys, "clean", tmp_path, "--discard", "0")

@@ -12,10 +12,10 @@ import unspool
 
 
 def keep(path: Path, count: int = 5) -> list[Path]:
-    """Saves versions 0 to count - 1 and names their files."""
+    """Saves versions 0 to count - 1, too large to share a file, and names their files."""
     with unspool.Spool(host="1MiB", disk=unspool.Disk(path, durable=True)) as spool:
         for version in range(count):
-            spool.save(version, np.full(1000, version))
+            spool.save(version, np.full(10_000, version))
     return sorted(path.glob("frame-*"))
 
 
@@ -76,7 +76,25 @@ def test_a_directory_is_read_while_another_spool_writes_it(tmp_path: Path) -> No
                 assert not no.value.retryable
             reader.flush()
         writer.save(1, np.arange(3))
-    assert len(list(tmp_path.glob("frame-*"))) == 2
+    assert len(list(tmp_path.glob("pack-*"))) == 1
+
+
+def test_small_checkpoints_share_a_file(tmp_path: Path) -> None:
+    with opened(tmp_path) as spool:
+        for version in range(1000):
+            spool.save(version, np.full(4, version))
+        spool.discard(500)
+    (pack,) = tmp_path.glob("pack-*")
+    assert pack.stat().st_size < 300 * 1000
+    data = pack.read_bytes()
+    change(pack, data.index(np.full(4, 700).tobytes()))
+    with pytest.warns(RuntimeWarning, match=f"Version 700 is left out: .*{pack}"):
+        spool = opened(tmp_path)
+    with spool:
+        assert spool.versions() == [v for v in range(1000) if v not in (500, 700)]
+        assert all((spool.load(version) == version).all() for version in (0, 499, 999))
+        with pytest.raises(unspool.errors.CorruptCheckpointError, match=str(pack)):
+            spool.load(700)
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")

@@ -7,11 +7,12 @@ use std::path::{Path, PathBuf};
 use common::{bytes_spec, content, region, restore, save, wait};
 use unspool::{DiskMode, DiskSettings, ErrorKind, Settings, Spool};
 
-const LEN: usize = 20_000;
+/// Long enough for files of their own.
+const LEN: usize = 70_000;
 
 fn settings(dir: &Path) -> Settings {
     let disk = DiskSettings { durable: true, ..DiskSettings::new(dir) };
-    Settings { host: Some(4 * 24_576), disk: Some(disk), ..Settings::default() }
+    Settings { host: Some(4 * 73_728), disk: Some(disk), ..Settings::default() }
 }
 
 fn open(dir: &Path) -> Spool {
@@ -81,7 +82,7 @@ fn what_was_flushed_is_durable_and_what_came_later_is_not() {
 fn an_ephemeral_spool_is_never_durable_and_leaves_nothing() {
     let dir = tempfile::tempdir().unwrap();
     let disk = Some(DiskSettings::new(dir.path()));
-    let spool = Spool::open(Settings { host: Some(1 << 16), disk, ..Settings::default() }).unwrap();
+    let spool = Spool::open(Settings { host: Some(1 << 18), disk, ..Settings::default() }).unwrap();
     (0..20).for_each(|version| save(&spool, version, LEN).unwrap());
     spool.flush(&wait()).unwrap();
     assert!(!spool.durable(1).unwrap());
@@ -212,6 +213,35 @@ fn one_changed_byte_of_a_head_costs_one_version_and_is_said() {
     }
     std::fs::write(file, &intact).unwrap();
     restore(&open(dir.path()), 4, LEN).unwrap();
+}
+
+#[test]
+fn small_checkpoints_share_a_file_and_damage_costs_one_of_them() {
+    let dir = tempfile::tempdir().unwrap();
+    let spool = open(dir.path());
+    (0..100).for_each(|version| save(&spool, version, 32).unwrap());
+    spool.close().unwrap();
+    drop(spool);
+    assert!(frames(dir.path()).is_empty());
+    let entries = std::fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().path());
+    let pack = entries.into_iter().find(|path| path.display().to_string().contains("/pack-"));
+    let pack = pack.unwrap();
+    let mut bytes = std::fs::read(&pack).unwrap();
+    assert!(bytes.len() < 300 * 100, "{} bytes", bytes.len());
+    let place = bytes.windows(32).position(|window| window == content(40, 32)).unwrap();
+    bytes[place] ^= 1;
+    std::fs::write(&pack, bytes).unwrap();
+    let spool = open(dir.path());
+    let notes = spool.stats().unwrap().application.notes;
+    assert!(notes.len() == 1 && notes[0].starts_with("Version 40 is left out: "), "{notes:?}");
+    assert!(notes[0].contains(&pack.display().to_string()), "{notes:?}");
+    assert_eq!(spool.restore(40, &wait()).unwrap_err().kind(), ErrorKind::Corrupt);
+    (41..100).chain(0..40).for_each(|version| restore(&spool, version, 32).unwrap());
+    drop(spool);
+    std::fs::remove_file(&pack).unwrap();
+    let spool = open(dir.path());
+    assert_eq!(spool.restore(7, &wait()).unwrap_err().kind(), ErrorKind::Lost);
+    assert!(spool.versions().unwrap().is_empty());
 }
 
 #[test]
@@ -417,7 +447,7 @@ fn dropping_a_durable_spool_keeps_its_history() {
 fn a_checkpoint_larger_than_the_durable_disk_is_named_by_flush_and_close() {
     let dir = tempfile::tempdir().unwrap();
     let disk =
-        DiskSettings { durable: true, capacity: Some(40 << 10), ..DiskSettings::new(dir.path()) };
+        DiskSettings { durable: true, capacity: Some(100 << 10), ..DiskSettings::new(dir.path()) };
     let settings = Settings { host: Some(1 << 20), disk: Some(disk), ..Settings::default() };
     let spool = Spool::open(settings).unwrap();
     save(&spool, 1, LEN).unwrap();

@@ -2,8 +2,8 @@
 //!
 //! A [`Tier`] stores opaque bytes under a checkpoint's id; a stack is made of [`AnyTier`]s.
 //! [`Arena`] is a contiguous buffer whose places the core chooses; [`Disk`] keeps one file per
-//! frame. Limits, faults and throttling are wrappers of the same trait (see the crate
-//! `unspool-testkit`).
+//! frame, and small ones together. Limits, faults and throttling are wrappers of the same trait
+//! (see the crate `unspool-testkit`).
 
 mod any;
 mod arena;

@@ -15,15 +15,25 @@ fn arena(kind: TierKind, capacity: u64) -> Fixture {
     Fixture::new(Arena::new(kind, capacity).expect("a small arena"))
 }
 
+/// A disk with every frame in a file of its own.
 fn disk(io: DiskIo, durable: bool, capacity: u64) -> Fixture {
-    disk_in(Scratch::new(), io, durable, capacity)
-}
-
-fn disk_in(scratch: Scratch, io: DiskIo, durable: bool, capacity: u64) -> Fixture {
+    let scratch = Scratch::new();
     let mut options = DiskOptions::new(scratch.path());
-    options.capacity = Some(capacity);
     options.durable = durable;
     options.io = io;
+    options.packed_up_to = 0;
+    disk_with(scratch, options, capacity)
+}
+
+/// A disk that packs small frames together.
+fn packing_disk(scratch: Scratch, durable: bool, capacity: u64) -> Fixture {
+    let mut options = DiskOptions::new(scratch.path());
+    options.durable = durable;
+    disk_with(scratch, options, capacity)
+}
+
+fn disk_with(scratch: Scratch, mut options: DiskOptions, capacity: u64) -> Fixture {
+    options.capacity = Some(capacity);
     let asked = Disk::open(options.clone());
     let disk = asked.or_else(|error| {
         // Containers often deny io_uring, and not every file system supports O_DIRECT. The fallback
@@ -49,7 +59,9 @@ conformance!(disk_buffered, |capacity| disk(DiskIo::Buffered, false, capacity));
 conformance!(disk_uring, |capacity| disk(DiskIo::Uring, false, capacity));
 conformance!(disk_durable, |capacity| disk(DiskIo::Auto, true, capacity));
 conformance!(disk_durable_buffered, |capacity| disk(DiskIo::Buffered, true, capacity));
-conformance!(disk_in_memory, |capacity| disk_in(in_memory(), DiskIo::Auto, false, capacity));
+conformance!(disk_packing, |capacity| packing_disk(Scratch::new(), false, capacity));
+conformance!(disk_packing_durable, |capacity| packing_disk(Scratch::new(), true, capacity));
+conformance!(disk_packing_in_memory, |capacity| packing_disk(in_memory(), false, capacity));
 conformance!(wrapped, |capacity| {
     arena(TierKind::Host, capacity)
         .wrapped(Faulty::new)

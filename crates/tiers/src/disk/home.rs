@@ -104,7 +104,7 @@ pub(super) fn read_only(dir: &Path) -> Result<Home, TierError> {
     Ok(Home { dir, lock: None, notes: vec![note] })
 }
 
-/// Removes the directory of an ephemeral tier, with all slots in it.
+/// Removes the directory of an ephemeral tier, with all slots and packs in it.
 ///
 /// # Errors
 /// When something cannot be removed; the rest is.
@@ -271,15 +271,16 @@ fn reclaim_one(dir: &Path, tag: Tag) -> Option<u64> {
     }
 }
 
-/// Removes the directory of an ephemeral tier: slots first and its lock last, so that what a
-/// crash leaves of it is still known as ours. Files that are not ours stay, and the directory with
-/// them. Says how many bytes that gave back.
+/// Removes the directory of an ephemeral tier: slots and packs first and its lock last, so that
+/// what a crash leaves of it is still known as ours. Files that are not ours stay, and the
+/// directory with them. Says how many bytes that gave back.
 fn remove_directory(dir: &Path, tag: Tag) -> io::Result<u64> {
     let mut freed = 0;
     let mut failed = None;
     for entry in fs::read_dir(dir)? {
         let entry = entry?;
-        if !entry.file_name().to_str().is_some_and(|name| tag.is_slot(name)) {
+        let of_pack = |name| names::pack(name).is_some_and(|(its, _)| its == tag);
+        if !entry.file_name().to_str().is_some_and(|name| tag.is_slot(name) || of_pack(name)) {
             continue;
         }
         let bytes = entry.metadata().map_or(0, |data| data.blocks() * 512);

@@ -8,7 +8,7 @@
 //! - Records that were not synced are kept in memory and written again at the same place, so that
 //!   one which failed halfway is overwritten.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::{self, BufReader, IoSlice, Read};
 use std::path::Path;
@@ -19,12 +19,15 @@ use unspool_core::CheckpointId;
 
 use crate::disk::fault;
 use crate::disk::medium::{Medium, Mode};
-use crate::disk::names::{FrameName, MANIFEST, Tag};
+use crate::disk::names::{MANIFEST, PackFile, Tag};
+use crate::disk::record::{ALIGNMENT, Place};
 
 /// The first bytes of every manifest.
 const MAGIC: [u8; 8] = *b"\x89UNSM\r\n\x1a";
 /// The newest version of the format.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
+/// The version of a manifest that lists no packed frame.
+const WITHOUT_PACKS: u32 = 1;
 /// Bytes of a record, its checksum included.
 const RECORD: usize = 96;
 /// Bytes of a record before its checksum.
@@ -44,6 +47,8 @@ pub type FrameStart = [u8; START];
 pub(super) struct Listed {
     pub(super) bytes: u64,
     pub(super) start: FrameStart,
+    /// Where it lies when it is packed.
+    pub(super) place: Option<Place>,
 }
 
 /// The first bytes of a frame of these parts.
@@ -76,10 +81,23 @@ impl Record {
                 put(16, &tag.0.to_le_bytes());
             }
             Record::Listed(id, listed) => {
-                put(0, &1_u32.to_le_bytes());
                 put(8, &id.0.to_le_bytes());
-                put(16, &listed.bytes.to_le_bytes());
                 put(24, &listed.start);
+                match listed.place {
+                    None => {
+                        put(0, &1_u32.to_le_bytes());
+                        put(16, &listed.bytes.to_le_bytes());
+                    }
+                    Some(place) => {
+                        put(0, &3_u32.to_le_bytes());
+                        put(4, &place.pack.0.to_le_bytes());
+                        put(16, &place.offset.to_le_bytes());
+                        // A frame that is packed is shorter than 2^16 bytes, and so is its record
+                        // in units of its alignment.
+                        put(20, &(listed.bytes as u16).to_le_bytes());
+                        put(22, &((place.length / ALIGNMENT as u32) as u16).to_le_bytes());
+                    }
+                }
             }
             Record::Removed(id) => {
                 put(0, &2_u32.to_le_bytes());
@@ -94,6 +112,7 @@ impl Record {
     /// The record that these bytes are; `None` when they are not one.
     fn parse(bytes: &[u8; RECORD]) -> Option<Record> {
         let u32_at = |at: usize| bytes[at..at + 4].try_into().ok().map(u32::from_le_bytes);
+        let u16_at = |at: usize| bytes[at..at + 2].try_into().ok().map(u16::from_le_bytes);
         let u64_at = |at: usize| bytes[at..at + 8].try_into().ok().map(u64::from_le_bytes);
         if u64_at(CONTENT)? != checksum(&bytes[..CONTENT]) {
             return None;
@@ -102,10 +121,14 @@ impl Record {
             return Some(Record::Header { version: u32_at(8)?, tag: Tag(u64_at(16)?) });
         }
         let id = CheckpointId(u64_at(8)?);
+        let start = bytes[24..24 + START].try_into().ok()?;
         match u32_at(0)? {
-            1 => {
-                let start = bytes[24..24 + START].try_into().ok()?;
-                Some(Record::Listed(id, Listed { bytes: u64_at(16)?, start }))
+            1 => Some(Record::Listed(id, Listed { bytes: u64_at(16)?, start, place: None })),
+            3 => {
+                let length = u32::from(u16_at(22)?) * ALIGNMENT as u32;
+                let place = Place { pack: PackFile(u32_at(4)?), offset: u32_at(16)?, length };
+                let bytes = u64::from(u16_at(20)?);
+                Some(Record::Listed(id, Listed { bytes, start, place: Some(place) }))
             }
             2 => Some(Record::Removed(id)),
             _ => None,
@@ -127,6 +150,13 @@ pub(super) struct Listing {
     pub(super) records: u64,
     /// Records before that one that are damaged.
     pub(super) damaged: u64,
+    /// Whether there is something after it: what a crash cut off, what is being written, or damage.
+    pub(super) rest: bool,
+    /// Frames that were removed.
+    removed: BTreeSet<CheckpointId>,
+    /// The highest number of a pack that was ever listed.
+    pub(super) pack: Option<PackFile>,
+    version: u32,
 }
 
 impl Listing {
@@ -153,6 +183,7 @@ impl Listing {
             ours |= read == 0
                 && (bytes[..seen] == MAGIC[..seen] || bytes.iter().all(|&byte| byte == 0));
             if filled < RECORD {
+                listing.rest = filled > 0 || read > listing.records;
                 return if ours { Ok(listing) } else { foreign() };
             }
             read += 1;
@@ -176,11 +207,28 @@ impl Listing {
                 );
                 return Err(io::Error::new(io::ErrorKind::Unsupported, text));
             }
-            Record::Header { tag, .. } => self.tag = Some(tag),
-            Record::Listed(id, listed) => drop(self.frames.insert(id, listed)),
-            Record::Removed(id) => drop(self.frames.remove(&id)),
+            Record::Header { version, tag } => (self.version, self.tag) = (version, Some(tag)),
+            Record::Listed(id, listed) => {
+                self.pack = self.pack.max(listed.place.map(|place| place.pack));
+                self.frames.insert(id, listed);
+                self.removed.remove(&id);
+            }
+            Record::Removed(id) => {
+                self.frames.remove(&id);
+                self.removed.insert(id);
+            }
         }
         Ok(())
+    }
+
+    /// Whether it may be that frames were listed of which it says nothing.
+    pub(super) fn may_lack_frames(&self) -> bool {
+        self.tag.is_none() || self.records == 0 || self.damaged > 0
+    }
+
+    /// Whether it says of a frame that it is there, or that it was removed.
+    pub(super) fn knows(&self, id: CheckpointId) -> bool {
+        self.frames.contains_key(&id) || self.removed.contains(&id)
     }
 
     /// Whether most of the records say nothing any more, or the header has to be written again.
@@ -220,49 +268,69 @@ pub(super) struct Manifest {
     tail: Vec<u8>,
     /// How many bytes of them were written.
     written: usize,
+    tag: Tag,
+    /// What its last header says.
+    version: u32,
 }
 
 impl Manifest {
     /// The manifest of `dir` for writing: the one that is there, or a new one. Says what it lists.
+    /// `salvage` adds what the packs in `dir` prove, and says whether it has added anything: it is
+    /// written before anything else is.
     ///
     /// # Errors
-    /// Those of [`Listing::read`], and when it cannot be created.
+    /// Those of [`Listing::read`], those of `salvage`, and when it cannot be created.
     pub(super) fn open(
         dir: &Path,
         medium: &dyn Medium,
         permissions: u32,
+        salvage: impl FnOnce(&mut Listing) -> io::Result<bool>,
     ) -> io::Result<(Manifest, Listing)> {
         let path = dir.join(MANIFEST);
-        let Some(mut listing) = Listing::read(dir, medium)? else {
+        let found = Listing::read(dir, medium)?;
+        let absent = found.is_none();
+        let mut listing = found.unwrap_or_default();
+        let worn = !absent && listing.is_worn();
+        let salvaged = salvage(&mut listing)?;
+        let tag = *listing.tag.get_or_insert_with(Tag::new);
+        if absent && !salvaged {
             let file = medium.open(&path, Mode::create(permissions))?;
-            let mut manifest = Manifest::new(file, 0);
-            let tag = Tag::new();
-            manifest.append(&Record::Header { version: VERSION, tag });
+            let mut manifest = Manifest::new(file, 0, tag);
+            manifest.begin(WITHOUT_PACKS);
             manifest.settle(medium)?;
-            return Ok((manifest, Listing { tag: Some(tag), ..Listing::default() }));
-        };
-        if listing.is_worn() {
-            let tag = listing.tag.unwrap_or_else(Tag::new);
-            listing.tag = Some(tag);
-            match rewrite(dir, medium, permissions, &listing) {
+            return Ok((manifest, listing));
+        }
+        if worn || salvaged {
+            match rewrite(dir, medium, permissions, tag, &listing) {
                 Ok(manifest) => return Ok((manifest, listing)),
                 // The old one has all that matters, but perhaps no tag.
-                Err(cause) if fault::is_full(&cause) => {}
+                Err(cause) if fault::is_full(&cause) && !salvaged => {}
                 Err(cause) => return Err(cause),
             }
         }
         let file = medium.open(&path, Mode::WRITE)?;
-        let manifest = Manifest::new(file, listing.records * RECORD as u64);
+        let mut manifest = Manifest::new(file, listing.records * RECORD as u64, tag);
+        manifest.version = listing.version;
         Ok((manifest, listing))
     }
 
-    fn new(file: File, synced: u64) -> Manifest {
-        Manifest { file: Arc::new(file), synced, tail: Vec::new(), written: 0 }
+    fn new(file: File, synced: u64, tag: Tag) -> Manifest {
+        let (tail, written, version) = (Vec::new(), 0, 0);
+        Manifest { file: Arc::new(file), synced, tail, written, tag, version }
+    }
+
+    fn begin(&mut self, version: u32) {
+        self.append(&Record::Header { version, tag: self.tag });
+        self.version = version;
     }
 
     /// The frame is durable. Written by the next `write`.
-    pub(super) fn list(&mut self, frame: FrameName, start: FrameStart) {
-        self.append(&Record::Listed(frame.id, Listed { bytes: frame.bytes, start }));
+    pub(super) fn list(&mut self, id: CheckpointId, listed: Listed) {
+        if listed.place.is_some() && self.version < VERSION {
+            // A program that does not know packs refuses the manifest from here on.
+            self.begin(VERSION);
+        }
+        self.append(&Record::Listed(id, listed));
     }
 
     /// The frame is about to be removed. Written by the next `write`.
@@ -328,19 +396,19 @@ fn rewrite(
     dir: &Path,
     medium: &dyn Medium,
     permissions: u32,
+    tag: Tag,
     listing: &Listing,
 ) -> io::Result<Manifest> {
-    let tag = listing.tag.unwrap_or_else(Tag::new);
     let path = dir.join(tag.new_manifest());
     // What a crash left of an earlier try.
     match medium.remove(&path) {
         Err(cause) if !fault::is_absent(&cause) => return Err(cause),
         _ => {}
     }
-    let mut manifest = Manifest::new(medium.open(&path, Mode::create(permissions))?, 0);
-    manifest.append(&Record::Header { version: VERSION, tag });
+    let mut manifest = Manifest::new(medium.open(&path, Mode::create(permissions))?, 0, tag);
+    manifest.begin(WITHOUT_PACKS);
     for (&id, &listed) in &listing.frames {
-        manifest.append(&Record::Listed(id, listed));
+        manifest.list(id, listed);
     }
     let done = manifest.write(medium).and_then(|()| {
         medium.sync_file(&manifest.file)?;

@@ -4,15 +4,20 @@ use super::*;
 use crate::disk::medium::System;
 use crate::testing::{Random, Scratch};
 
-const A: FrameName = FrameName { id: CheckpointId(1), bytes: 5000 };
-const B: FrameName = FrameName { id: CheckpointId(2), bytes: 70 };
+const A: CheckpointId = CheckpointId(1);
+const B: CheckpointId = CheckpointId(2);
 
 fn start(byte: u8) -> FrameStart {
     [byte; START]
 }
 
+/// A frame of its own that begins with this byte.
+fn frame(byte: u8) -> Listed {
+    Listed { bytes: 70, start: start(byte), place: None }
+}
+
 fn open(scratch: &Scratch) -> (Manifest, Listing) {
-    Manifest::open(&scratch.0, &System, 0o600).unwrap()
+    Manifest::open(&scratch.0, &System, 0o600, |_| Ok(false)).unwrap()
 }
 
 fn flush(manifest: &mut Manifest) {
@@ -22,8 +27,8 @@ fn flush(manifest: &mut Manifest) {
 /// A manifest that lists A and B.
 fn two(scratch: &Scratch) -> Vec<u8> {
     let (mut manifest, _) = open(scratch);
-    manifest.list(A, start(1));
-    manifest.list(B, start(2));
+    manifest.list(A, frame(1));
+    manifest.list(B, frame(2));
     flush(&mut manifest);
     std::fs::read(scratch.0.join(MANIFEST)).unwrap()
 }
@@ -37,18 +42,18 @@ fn what_is_listed_and_not_removed_is_read_again() {
     let scratch = Scratch::new();
     let (mut manifest, first) = open(&scratch);
     assert!(first.frames.is_empty() && first.records == 0);
-    manifest.list(A, start(1));
-    manifest.list(B, start(2));
-    manifest.remove(A.id);
+    manifest.list(A, frame(1));
+    manifest.list(B, frame(2));
+    manifest.remove(A);
     flush(&mut manifest);
     drop(manifest);
     let (mut manifest, again) = open(&scratch);
     assert_eq!(again.tag, first.tag);
-    assert_eq!(again.frames, [(B.id, Listed { bytes: 70, start: start(2) })].into());
-    manifest.list(A, start(3));
+    assert_eq!(again.frames, [(B, frame(2))].into());
+    manifest.list(A, frame(3));
     flush(&mut manifest);
     let (_, third) = open(&scratch);
-    assert_eq!(third.frames[&A.id].start, start(3));
+    assert_eq!(third.frames[&A].start, start(3));
     assert_eq!((third.records, third.damaged), (5, 0));
 }
 
@@ -78,9 +83,9 @@ fn a_manifest_that_was_cut_off_lists_what_comes_before() {
     }
     std::fs::write(scratch.0.join(MANIFEST), &bytes[..2 * RECORD + 50]).unwrap();
     let (mut manifest, _) = open(&scratch);
-    manifest.list(B, start(9));
+    manifest.list(B, frame(9));
     flush(&mut manifest);
-    assert_eq!(open(&scratch).1.frames[&B.id].start, start(9));
+    assert_eq!(open(&scratch).1.frames[&B].start, start(9));
 }
 
 #[test]
@@ -91,7 +96,7 @@ fn files_that_are_not_manifests_are_refused_and_left_as_they_are() {
     let noise: Vec<u8> = (0..100 * RECORD).map(|_| random.below(256) as u8).collect();
     for content in [b"step, energy\n0, 1.0\n".to_vec(), vec![1; 5000], noise] {
         std::fs::write(&path, &content).unwrap();
-        let error = Manifest::open(&scratch.0, &System, 0o600).unwrap_err();
+        let error = Manifest::open(&scratch.0, &System, 0o600, |_| Ok(false)).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::AlreadyExists, "{error}");
         assert_eq!(std::fs::read(&path).unwrap(), content);
     }
@@ -101,7 +106,7 @@ fn files_that_are_not_manifests_are_refused_and_left_as_they_are() {
 fn a_manifest_of_a_newer_version_is_refused() {
     let header = Record::Header { version: VERSION + 1, tag: Tag(7) };
     let error = parse(&header.encode()).unwrap_err();
-    assert!(error.to_string().contains("version 2"), "{error}");
+    assert!(error.to_string().contains("version 3"), "{error}");
 }
 
 #[test]
@@ -122,7 +127,7 @@ fn a_manifest_does_not_grow_with_what_was_removed() {
     let scratch = Scratch::new();
     let (mut manifest, _) = open(&scratch);
     for id in 0..2000 {
-        manifest.list(FrameName { id: CheckpointId(id), bytes: 1 }, start(0));
+        manifest.list(CheckpointId(id), frame(0));
         if id > 0 {
             manifest.remove(CheckpointId(id - 1));
         }
@@ -140,21 +145,21 @@ fn a_manifest_does_not_grow_with_what_was_removed() {
 fn records_of_a_sync_that_failed_are_written_again() {
     let scratch = Scratch::new();
     let (mut manifest, _) = open(&scratch);
-    manifest.list(A, start(1));
+    manifest.list(A, frame(1));
     manifest.write(&System).unwrap();
     manifest.suspect();
     assert!(manifest.unsynced().is_none());
     // What the medium did not keep.
     manifest.file.set_len(RECORD as u64).unwrap();
-    manifest.list(B, start(2));
+    manifest.list(B, frame(2));
     flush(&mut manifest);
     assert_eq!(open(&scratch).1.frames.len(), 2);
 }
 
-/// The bytes of version 1, whose checksums were computed by another program: what was written with
-/// it is read for ever.
+/// The bytes of both versions, whose checksums were computed by another program: what was written
+/// with them is read for ever.
 #[test]
-fn the_bytes_of_version_1_are_those_of_the_page() {
+fn the_bytes_of_records_are_those_of_the_page() {
     let padded = |content: &[u8], sum: u64| {
         let mut bytes = [0; RECORD];
         bytes[..content.len()].copy_from_slice(content);
@@ -167,12 +172,23 @@ fn the_bytes_of_version_1_are_those_of_the_page() {
     listed.extend([0; 4]);
     listed.extend(0..64);
     let removed = [2, 0, 0, 0, 0, 0, 0, 0, 7];
+    let mut packed = vec![3, 0, 0, 0, 3, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0, 0, 0x10, 0, 0];
+    packed.extend([0x20, 0x10, 26, 0]);
+    packed.extend(0..64);
+    let place = Some(Place { pack: PackFile(3), offset: 4096, length: 208 });
     let start: FrameStart = std::array::from_fn(|i| i as u8);
     let (id, tag) = (CheckpointId(7), Tag(0x0123_4567_89ab_cdef));
     for (record, bytes) in [
         (Record::Header { version: 1, tag }, padded(&header, 0x2cc3_b2dd_0be3_0249)),
-        (Record::Listed(id, Listed { bytes: 4168, start }), padded(&listed, 0xa8e9_891a_76db_b96c)),
+        (
+            Record::Listed(id, Listed { bytes: 4168, start, place: None }),
+            padded(&listed, 0xa8e9_891a_76db_b96c),
+        ),
         (Record::Removed(id), padded(&removed, 0xf952_7b2f_7e36_ae94)),
+        (
+            Record::Listed(id, Listed { bytes: 4128, start, place }),
+            padded(&packed, 0xf0d4_9772_9a26_3640),
+        ),
     ] {
         assert_eq!(record.encode(), bytes, "{record:?}");
         assert_eq!(Record::parse(&bytes), Some(record));

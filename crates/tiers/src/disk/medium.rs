@@ -91,6 +91,39 @@ pub(super) trait Medium: fmt::Debug + Send + Sync {
     }
 }
 
+/// Writes all of `bytes` at `at`. A short write is continued.
+pub(super) fn write_all(medium: &dyn Medium, file: &File, at: u64, bytes: &[u8]) -> io::Result<()> {
+    let mut done = 0;
+    while done < bytes.len() {
+        match medium.write(file, at + done as u64, &[IoSlice::new(&bytes[done..])]) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(moved) => done += moved,
+            Err(cause) if cause.kind() == io::ErrorKind::Interrupted => {}
+            Err(cause) => return Err(cause),
+        }
+    }
+    Ok(())
+}
+
+/// Fills `bytes` from `at` on as far as the file goes; says how far. A short read is continued.
+pub(super) fn read_all(
+    medium: &dyn Medium,
+    file: &File,
+    at: u64,
+    bytes: &mut [u8],
+) -> io::Result<usize> {
+    let mut done = 0;
+    while done < bytes.len() {
+        match medium.read(file, at + done as u64, &mut [IoSliceMut::new(&mut bytes[done..])]) {
+            Ok(0) => break,
+            Ok(moved) => done += moved,
+            Err(cause) if cause.kind() == io::ErrorKind::Interrupted => {}
+            Err(cause) => return Err(cause),
+        }
+    }
+    Ok(done)
+}
+
 /// What was opened without following a link or waiting for a pipe, when it is a regular file.
 pub(super) fn regular(path: &Path, opened: io::Result<File>) -> io::Result<File> {
     let irregular = || io::Error::new(io::ErrorKind::InvalidData, "it is not a regular file");

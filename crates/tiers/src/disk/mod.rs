@@ -1,4 +1,4 @@
-//! The disk tier: one file per frame in a directory.
+//! The disk tier: one file per frame in a directory, and packs of many small frames.
 //!
 //! Invariants:
 //! - The table says which file belongs to which frame. Its lock is not held while bytes move.
@@ -6,6 +6,8 @@
 //! - Durable: a name `frame-*` is given to a file only after the file was synced, and a file that
 //!   had such a name is written again only after the directory was synced. So whatever a crash
 //!   leaves under such a name is a whole frame.
+//! - A pack only grows. A record in it is checked on every read, and what the manifest of a durable
+//!   tier does not list is not a frame after a crash.
 //! - Durable: a sync returns when the manifest lists what it made durable, and a frame is removed
 //!   after the manifest says so.
 //! - Nothing is written or removed but files whose names or contents prove that they are ours.
@@ -18,8 +20,11 @@ mod manifest;
 mod medium;
 mod names;
 mod options;
+mod pack;
+mod packing;
 mod pieces;
 mod probe;
+mod record;
 mod recovery;
 mod staging;
 mod table;
@@ -38,17 +43,18 @@ use crate::tier::{Description, Stored, Tier};
 use carrier::Carrier;
 use fault::Stop;
 use home::Home;
-use manifest::{Listing, Manifest, START};
+use manifest::{Listed, Listing, Manifest, START};
 use medium::{Medium, Mode, PRIVATE, System};
-use names::{FrameName, SlotFile, Tag};
+use names::{FrameName, PackFile, SlotFile, Tag};
 use recovery::Visitor;
-use table::{FrameRefusal, FrameRoom, FrameTable, Removal, UnsyncedFrame};
+use table::{FrameRefusal, FrameRoom, FrameTable, Lost, Move, Removal, UnsyncedFrame};
 
 pub use manifest::FrameStart;
 pub use options::{DiskIo, DiskMode, DiskOptions};
 pub use recovery::{LostFrame, Recovery};
 
-/// Frames as files in a directory of a local file system. See the module for its invariants.
+/// Frames as files in a directory of a local file system, small ones together in one file. See the
+/// module for its invariants.
 ///
 /// Dropping it does what [`Disk::close`] does, in silence; in a forked child it does nothing.
 #[derive(Debug)]
@@ -56,13 +62,16 @@ pub struct Disk {
     options: DiskOptions,
     kind: Kind,
     dir: PathBuf,
-    /// In the names of its slots.
+    /// In the names of its slots and packs.
     tag: Tag,
     carrier: Carrier,
     notes: Vec<String>,
     table: Mutex<FrameTable>,
     /// The manifest of a durable tier that is open. Taken before the table.
     manifest: Mutex<Option<Manifest>>,
+    /// The pack that gets new records, when it is open. Held while records are written, and taken
+    /// before the table.
+    filling: Mutex<Option<(PackFile, File)>>,
     /// What `take_recovery` gives.
     recovery: Mutex<Recovery>,
     /// Held while a sync runs: one at a time.
@@ -132,41 +141,50 @@ impl Disk {
             // The first error says more than one about what is left of the directory.
             let _ = home::remove(&home.dir, tag);
         })?;
-        let table = FrameTable::new(options.capacity.unwrap_or(u64::MAX));
+        let table = packing::table(&options);
         Ok(Disk::of(options, home, tag, choice, table))
     }
 
     fn durable(options: DiskOptions, medium: Arc<dyn Medium>) -> Result<Disk, TierError> {
         let mut home = home::durable(&options.dir, options.permissions)?;
-        let mut table = FrameTable::new(options.capacity.unwrap_or(u64::MAX));
+        let mut table = packing::table(&options);
         let dir = home.dir.clone();
         let failed = |path: &Path, cause| fault::error("open", path, cause, Failure::Permanent);
-        let (manifest, listing) = Manifest::open(&dir, &*medium, options.permissions)
+        let visitor = Visitor::Writer;
+        let salvage = |found: &mut Listing| recovery::salvage(&dir, visitor, &*medium, found);
+        let (manifest, listing) = Manifest::open(&dir, &*medium, options.permissions, salvage)
             .map_err(|cause| failed(&dir.join(names::MANIFEST), cause))?;
         let tag = listing.tag.unwrap_or_else(Tag::new);
         let listing = || listing.clone();
-        let found = recovery::recover(&dir, Visitor::Writer(tag), &*medium, &mut table, listing);
+        let found = recovery::recover(&dir, (visitor, tag), &*medium, &mut table, listing);
         let (recovery, notes) = found.map_err(|cause| failed(&dir, cause))?;
         home.notes.extend(notes);
         let choice = probe::choose(options.io, &dir, &tag.probe(), medium)?;
         let disk = Disk::of(options, home, tag, choice, table);
         *disk.manifest() = Some(manifest);
         *disk.recovery() = recovery;
+        disk.remove_empty_packs();
         Ok(disk)
     }
 
     fn read_only(options: DiskOptions, medium: Arc<dyn Medium>) -> Result<Disk, TierError> {
         let mut home = home::read_only(&options.dir)?;
-        let mut table = FrameTable::new(options.capacity.unwrap_or(u64::MAX));
+        let mut table = packing::table(&options);
         let dir = home.dir.clone();
-        // It is needed for nothing but noticing what is missing.
-        let listing = || Listing::read(&dir, &*medium).ok().flatten().unwrap_or_default();
-        let found = recovery::recover(&dir, Visitor::Reader, &*medium, &mut table, listing);
+        let visitor = Visitor::Reader;
+        // Where there is none, frames are found all the same.
+        let listing = || {
+            let mut listing = Listing::read(&dir, &*medium).ok().flatten().unwrap_or_default();
+            let _ = recovery::salvage(&dir, visitor, &*medium, &mut listing);
+            listing
+        };
+        let tag = listing().tag.unwrap_or_else(Tag::new);
+        let found = recovery::recover(&dir, (visitor, tag), &*medium, &mut table, listing);
         let found = found.map_err(|cause| fault::error("open", &dir, cause, Failure::Permanent));
         let (recovery, notes) = found?;
         home.notes.extend(notes);
         let choice = probe::buffered(medium, "as whether anything else works cannot be tried");
-        let disk = Disk::of(options, home, Tag::new(), choice, table);
+        let disk = Disk::of(options, home, tag, choice, table);
         *disk.recovery() = recovery;
         Ok(disk)
     }
@@ -180,6 +198,9 @@ impl Disk {
     ) -> Disk {
         let Home { dir, lock, mut notes } = home;
         notes.insert(0, choice.note);
+        if choice.carrier.manner.direct && options.packed_up_to > 0 {
+            notes.insert(1, packing::NOTE.to_owned());
+        }
         Disk {
             kind: Kind::of(&options),
             options,
@@ -189,6 +210,7 @@ impl Disk {
             notes,
             table: Mutex::new(table),
             manifest: Mutex::default(),
+            filling: Mutex::default(),
             recovery: Mutex::default(),
             syncing: Mutex::default(),
             phase: RwLock::new(Phase::Open(lock)),
@@ -212,7 +234,7 @@ impl Disk {
         };
         let ended = match self.kind {
             Kind::Durable => {
-                let synced = self.make_durable();
+                let synced = self.make_durable(&self.worth_moving());
                 let surplus = self.table().surrender();
                 self.drop_slots(&surplus);
                 *self.manifest() = None;
@@ -222,6 +244,7 @@ impl Disk {
                 .map_err(|cause| fault::error("close", &self.dir, cause, Failure::Permanent)),
             Kind::ReadOnly => Ok(()),
         };
+        *self.filling() = None;
         if let Some(lock) = lock {
             // A forked child may have a copy of the file, which would keep the lock. Where files
             // have no locks, nothing is to be let go of.
@@ -236,7 +259,8 @@ impl Disk {
     }
 
     /// Forgets a file that is named like a frame and is not one, which is found out by reading it.
-    /// It stays where it is, and takes no room of this tier. Says its path, if there is one.
+    /// It stays where it is, and takes no room of this tier. Says its path, if there is one. The
+    /// record of a packed frame is ours by its checksum and is not such a file.
     pub fn disown(&self, id: CheckpointId) -> Option<PathBuf> {
         let file = self.file(id)?;
         self.table().disown(id).then_some(file)
@@ -250,31 +274,33 @@ impl Disk {
     /// not open the tier.
     pub fn forget(&self, id: CheckpointId) -> Result<(), TierError> {
         let _open = self.enter("delete")?;
-        let Some(file) = self.table().lost(id) else { return self.remove_frame(id) };
-        let path = self.path(file);
+        let Some(lost) = self.table().lost(id) else { return self.remove_frame(id) };
         let failed = |path: &Path, cause| fault::error("delete", path, cause, Failure::Permanent);
         if let Some(manifest) = self.manifest().as_mut() {
             manifest.remove(id);
             let written = manifest.write(&*self.carrier.medium);
             written.map_err(|cause| failed(&self.dir.join(names::MANIFEST), cause))?;
         }
-        match self.carrier.medium.remove(&path) {
-            Err(cause) if !fault::is_absent(&cause) => return Err(failed(&path, cause)),
-            _ => {}
+        if let Lost::File(name) = lost {
+            let path = self.path(table::File::Frame(name));
+            match self.carrier.medium.remove(&path) {
+                Err(cause) if !fault::is_absent(&cause) => return Err(failed(&path, cause)),
+                _ => {}
+            }
         }
         self.table().forget_lost(id);
         Ok(())
     }
 
-    /// The file of a frame.
+    /// The file of a frame, which others may be in as well.
     #[must_use]
     pub fn file(&self, id: CheckpointId) -> Option<PathBuf> {
         let found = self.table().borrow(id, 0, 0).ok()?;
         Some(self.path(found.file))
     }
 
-    /// Makes every frame durable that was put before.
-    fn make_durable(&self) -> Result<(), TierError> {
+    /// Makes every frame durable that was put before. Frames of `sparse` packs are moved.
+    fn make_durable(&self, sparse: &[PackFile]) -> Result<(), TierError> {
         let _turn = self.syncing.lock().unwrap_or_else(PoisonError::into_inner);
         let mut failed = None;
         let pending = self.table().pending();
@@ -284,21 +310,27 @@ impl Disk {
                 Err(error) => failed = failed.or(Some(error)),
             }
         }
+        let moves = sparse.iter().flat_map(|&pack| self.copy_out(pack).unwrap_or_default());
+        let moves: Vec<Move> = moves.collect();
+        failed = failed.or(self.sync_packs().err());
         let sync = self.table().begin_directory_sync();
-        let medium = &self.carrier.medium;
-        medium
-            .sync_dir(&self.dir)
-            .map_err(|cause| fault::error("sync", &self.dir, cause, Failure::Permanent))?;
+        let synced = self.carrier.medium.sync_dir(&self.dir);
+        if let Err(cause) = synced {
+            self.table().cancel(&moves);
+            return Err(fault::error("sync", &self.dir, cause, Failure::Permanent));
+        }
         self.table().wake(sync);
-        self.list_in_manifest().map_err(|cause| {
+        self.list_in_manifest(&moves).map_err(|cause| {
             let path = self.dir.join(names::MANIFEST);
             fault::error("sync", &path, cause, Failure::Permanent)
         })?;
-        failed.map_or(Ok(()), Err)
+        self.table().packs.settled();
+        self.remove_empty_packs();
+        failed.or_else(|| self.suspect_pack()).map_or(Ok(()), Err)
     }
 
-    /// Lists durable frames in the manifest, and makes that durable.
-    fn list_in_manifest(&self) -> io::Result<()> {
+    /// Lists durable frames in the manifest, and where frames were moved, and makes that durable.
+    fn list_in_manifest(&self, moves: &[Move]) -> io::Result<()> {
         let unread = self.table().unread();
         for name in unread {
             // A frame whose file cannot be read is listed when it can.
@@ -310,8 +342,12 @@ impl Disk {
         let mut guard = self.manifest();
         let Some(manifest) = guard.as_mut() else { return Ok(()) };
         // With the manifest held: the removal of one of these frames is written after this.
-        for (name, start) in self.table().list_in_manifest() {
-            manifest.list(name, start);
+        let mut table = self.table();
+        let mut listed = table.list_in_manifest();
+        listed.extend(table.switch(moves));
+        drop(table);
+        for (name, start, place) in listed {
+            manifest.list(name.id, Listed { bytes: name.bytes, start, place });
         }
         manifest.write(medium)?;
         let Some((file, bytes)) = manifest.unsynced() else { return Ok(()) };
@@ -380,9 +416,7 @@ impl Disk {
     /// Writes a new frame into its room and says how it went.
     fn fill(&self, room: &FrameRoom, parts: &[&[u8]]) -> Result<(), Stop> {
         let medium = &self.carrier.medium;
-        let private = self.kind == Kind::Ephemeral;
-        let permissions = if private { PRIVATE } else { self.options.permissions };
-        let create = room.old_size.is_none().then_some(permissions);
+        let create = room.old_size.is_none().then_some(self.permissions());
         let mode = Mode { direct: self.carrier.manner.direct, write: true, create };
         let file = medium.open(&self.path(table::File::Slot(room.slot)), mode)?;
         if room.old_size.is_some_and(|old| old > room.size) {
@@ -409,6 +443,11 @@ impl Disk {
         let medium = &self.carrier.medium;
         let (path, done) = match removal {
             Removal::Kept => return Ok(()),
+            Removal::Unpack(place) => {
+                self.table().left(id);
+                self.left_pack(place.pack);
+                return Ok(());
+            }
             Removal::Remove(file) => {
                 let path = self.path(file);
                 let done = medium.remove(&path);
@@ -427,6 +466,11 @@ impl Disk {
             (Err(_), _) => self.table().stays(id),
         }
         done.map_err(|cause| fault::error("delete", &path, cause, Failure::Missing))
+    }
+
+    /// Those of new files.
+    fn permissions(&self) -> u32 {
+        if self.kind == Kind::Ephemeral { PRIVATE } else { self.options.permissions }
     }
 
     /// Removes every file that is kept for reuse; says whether there was any.
@@ -448,6 +492,7 @@ impl Disk {
         self.dir.join(match file {
             table::File::Slot(slot) => self.tag.slot(slot),
             table::File::Frame(name) => name.to_string(),
+            table::File::Pack(place) => self.tag.pack(place.pack),
         })
     }
 
@@ -493,6 +538,16 @@ impl Disk {
         let location = self.dir.display().to_string();
         Err(TierError::new(Failure::Permanent, operation, location, "the tier is closed")
             .with_advice("Open it again."))
+    }
+
+    /// Reads from the file of one frame.
+    fn read_file(&self, path: &Path, skip: u64, parts: &mut [&mut [u8]]) -> Result<(), Stop> {
+        let file = self.carrier.medium.open(path, self.reading())?;
+        if parts.iter().all(|part| part.is_empty()) {
+            return Ok(());
+        }
+        self.carrier.read(&file, skip, parts)?;
+        self.check_name(path, &file)
     }
 
     /// Whether a file that was read by somebody who does not own it still has its name: its owner
@@ -547,7 +602,13 @@ impl Tier for Disk {
                 .with_advice("Open it for writing, or choose another directory."));
         }
         let bytes: u64 = parts.iter().map(|part| part.len() as u64).sum();
-        let room = self.table().reserve(id, bytes);
+        if let Some(record) = packing::pack(id, parts, self.options.packed_up_to) {
+            return self.put_packed(id, parts, record);
+        }
+        let mut room = self.table().reserve(id, bytes);
+        if matches!(room, Err(FrameRefusal::Full { .. })) && self.compact_for(bytes) {
+            room = self.table().reserve(id, bytes);
+        }
         let room = room.map_err(|refusal| self.refused("put", id, Some(bytes), refusal))?;
         self.drop_slots(&room.surplus);
         let filled = self.fill(&room, parts);
@@ -569,21 +630,26 @@ impl Tier for Disk {
             let found = self.table().borrow(id, skip, wanted);
             let found = found.map_err(|refusal| self.refused("get", id, Some(wanted), refusal))?;
             let path = self.path(found.file);
-            let read = match self.carrier.medium.open(&path, self.reading()) {
-                // A sync may have given the file its durable name since the table was asked.
-                Err(cause) if fault::is_absent(&cause) && last != Some(found.file) => {
-                    last = Some(found.file);
-                    continue;
-                }
-                Ok(_) if wanted == 0 => Ok(()),
-                Ok(file) => {
-                    let read = self.carrier.read(&file, skip, parts);
-                    read.and_then(|()| self.check_name(&path, &file))
-                }
-                Err(cause) => Err(cause.into()),
+            let read = match found.file {
+                table::File::Pack(place) => self.read_packed(id, &path, place, skip, parts),
+                _ => self.read_file(&path, skip, parts),
             };
-            return read
-                .map_err(|stop| fault::stopped("get", &path, wanted, stop, Failure::Missing));
+            match read {
+                // Since the table was asked, a sync may have given the file its durable name, or
+                // the frame may have been moved.
+                Err(stop) if fault::is_absent(&stop.cause) && last != Some(found.file) => {
+                    last = Some(found.file);
+                    self.follow(found.file);
+                }
+                Err(stop) if packing::is_damage(&stop) => {
+                    return Err(packing::damaged(id, &path, stop));
+                }
+                read => {
+                    return read.map_err(|stop| {
+                        fault::stopped("get", &path, wanted, stop, Failure::Missing)
+                    });
+                }
+            }
         }
     }
 
@@ -599,7 +665,10 @@ impl Tier for Disk {
 
     fn sync(&self) -> Result<(), TierError> {
         let _open = self.enter("sync")?;
-        if self.kind == Kind::Durable { self.make_durable() } else { Ok(()) }
+        if self.kind != Kind::Durable {
+            return Ok(());
+        }
+        self.make_durable(&self.worth_moving())
     }
 }
 

@@ -6,6 +6,8 @@
 //!   the directory: a file that somebody else has named so has another one, or none.
 //! - `frame-ID-BYTES` (both hexadecimal): a frame that is durable. Written by a durable tier only.
 //!   It is ours when the manifest lists it, or when its content begins as a frame does.
+//! - `pack-TAG-N`: a file with many small frames. Where there is no manifest that says the tag, the
+//!   records in it prove it.
 //! - `unspool.lock`, `unspool.manifest`: of a durable tier; their first bytes say whose they are.
 //! - `unspool-PID-TAG`: the directory of an ephemeral tier, with its `lock`.
 
@@ -28,7 +30,7 @@ const NEW_MANIFEST: &str = "manifest";
 const LARGEST_ID: u64 = i64::MAX as u64;
 
 /// The random number in the names of the slots of one directory.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(super) struct Tag(pub(super) u64);
 
 impl Tag {
@@ -52,6 +54,11 @@ impl Tag {
         self.file(NEW_MANIFEST)
     }
 
+    /// The file of a pack.
+    pub(super) fn pack(self, pack: PackFile) -> String {
+        format!("pack-{:016x}-{}", self.0, pack.0)
+    }
+
     fn file(self, what: &str) -> String {
         format!("slot-{:016x}-{what}", self.0)
     }
@@ -63,6 +70,14 @@ impl Tag {
     }
 }
 
+/// The tag and the number of a file that is named like a pack.
+pub(super) fn pack(name: &str) -> Option<(Tag, PackFile)> {
+    let (tag, number) = name.strip_prefix("pack-")?.split_once('-')?;
+    let tag = Tag(u64::from_str_radix(tag, 16).ok()?);
+    let pack = PackFile(number.parse().ok()?);
+    (tag.pack(pack) == name).then_some((tag, pack))
+}
+
 /// Whether `text` is a number as we write it.
 fn is_number(text: &str) -> bool {
     text.parse::<u64>().is_ok_and(|number| number.to_string() == text)
@@ -72,6 +87,10 @@ fn is_number(text: &str) -> bool {
 pub(super) fn is_like_slot(name: &str) -> bool {
     name.starts_with("slot-")
 }
+
+/// A file with many frames. A later one has a higher number.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub(super) struct PackFile(pub(super) u32);
 
 /// A file that has room for a frame.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -148,6 +167,9 @@ mod tests {
         ] {
             assert!(!tag.is_slot(name), "{name}");
         }
+        for name in ["pack-1", "pack-0000000000000abc-01", "pack-0000000000000ABC-1"] {
+            assert_eq!(pack(name), None, "{name}");
+        }
         for name in ["unspool-results", "unspool-1-abc", "unspool-x-0123456789abcdef"] {
             assert_eq!(directory_tag(name), None, "{name}");
         }
@@ -158,6 +180,7 @@ mod tests {
         let (one, two) = (Tag::new(), Tag::new());
         assert_ne!(one, two);
         assert_eq!(directory_tag(&directory(one)), Some(one));
+        assert_eq!(pack(&one.pack(PackFile(7))), Some((one, PackFile(7))));
         for name in [one.slot(SlotFile(12)), one.probe(), one.new_manifest()] {
             assert!(one.is_slot(&name) && !two.is_slot(&name), "{name}");
         }

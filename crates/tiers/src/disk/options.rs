@@ -10,8 +10,8 @@ pub struct DiskOptions {
     ///
     /// Ephemeral: frames live in a directory of their own in it. Durable: they live in it.
     pub dir: PathBuf,
-    /// The most bytes that frames may take, each rounded up to whole blocks of 4096 bytes;
-    /// `None`: as much as the file system holds. A `put` beyond it is `Failure::NoSpace`.
+    /// The most bytes that the files of frames may take, each rounded up to whole blocks of 4096
+    /// bytes; `None`: as much as the file system holds. A `put` beyond it is `Failure::NoSpace`.
     pub capacity: Option<u64>,
     /// Whether frames outlive the process. False: they are removed at close, or by the next
     /// opener when the process died.
@@ -21,8 +21,11 @@ pub struct DiskOptions {
     /// The permissions of the files of a durable tier, as of `chmod`; at least reading and writing
     /// by the owner. What an ephemeral tier writes is for its owner alone.
     pub permissions: u32,
-    /// How bytes reach the medium.
+    /// How the bytes of frames that are not packed reach the medium.
     pub io: DiskIo,
+    /// Frames of at most so many bytes are packed together, without their zeros, where that takes
+    /// less room than a file of their own; 0: none. More than 65,535 bytes are never packed.
+    pub packed_up_to: u64,
 }
 
 impl DiskOptions {
@@ -36,6 +39,7 @@ impl DiskOptions {
             mode: DiskMode::default(),
             permissions: 0o600,
             io: DiskIo::Auto,
+            packed_up_to: 65_535,
         }
     }
 }

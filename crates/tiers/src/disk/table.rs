@@ -14,8 +14,10 @@ use std::sync::Arc;
 
 use unspool_core::{CheckpointId, Failure};
 
-use crate::disk::manifest::FrameStart;
+use crate::disk::manifest::{FrameStart, Listing};
 use crate::disk::names::{FrameName, SlotFile};
+use crate::disk::pack::PackTable;
+use crate::disk::record::Place;
 use crate::tier::Stored;
 
 /// Bytes of a block: files are written in whole blocks.
@@ -30,7 +32,7 @@ pub(super) fn file_size(bytes: u64) -> Option<u64> {
 #[derive(Debug)]
 struct Frame {
     bytes: u64,
-    /// The size of its file.
+    /// The size of its file; 0 when it is packed.
     size: u64,
     state: FrameState,
     /// A sync of it has failed: nobody knows what is on the medium, so it is never published.
@@ -63,6 +65,8 @@ pub(super) enum Home {
     Slot(SlotFile),
     /// Under its durable name.
     Published,
+    /// With others.
+    Packed(Place),
 }
 
 /// A frame that cannot be had, or cannot be taken.
@@ -141,6 +145,7 @@ pub(super) struct BorrowedFrame {
 pub(super) enum File {
     Slot(SlotFile),
     Frame(FrameName),
+    Pack(Place),
 }
 
 /// What a delete has to do on the disk.
@@ -152,6 +157,26 @@ pub(super) enum Removal {
     Remove(File),
     /// Rename the file to the slot, then call `rested`.
     Rest(FrameName, SlotFile),
+    /// Nothing; then call `left`.
+    Unpack(Place),
+}
+
+/// A frame whose record was copied from one place to another.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Move {
+    pub(super) name: FrameName,
+    pub(super) start: FrameStart,
+    pub(super) from: Place,
+    pub(super) to: Place,
+}
+
+/// What may be left of a frame that cannot be had any more.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Lost {
+    /// A file of this name.
+    File(FrameName),
+    /// Bytes in a pack.
+    Packed,
 }
 
 /// A frame that waits for a sync.
@@ -168,16 +193,17 @@ pub(super) struct UnsyncedFrame {
 #[derive(Debug)]
 pub(super) struct FrameTable {
     capacity: u64,
+    pub(super) packs: PackTable,
     frames: BTreeMap<CheckpointId, Frame>,
     /// Frames that the manifest lists and that are not there, or not whole.
-    lost: BTreeMap<CheckpointId, FrameName>,
+    lost: BTreeMap<CheckpointId, Lost>,
     /// Files for new frames, by size.
     spares: BTreeSet<(u64, SlotFile)>,
     /// Slots that become spares when the directory was synced, each with the number of syncs that
     /// had begun when it was renamed.
     resting: Vec<(u64, u64, SlotFile)>,
     syncs: u64,
-    /// Bytes of the files of frames.
+    /// Bytes of the files of frames that are not packed.
     used: u64,
     /// Bytes of spares and resting slots.
     idle: u64,
@@ -187,9 +213,11 @@ pub(super) struct FrameTable {
 }
 
 impl FrameTable {
-    pub(super) fn new(capacity: u64) -> FrameTable {
+    /// Books of a tier of this capacity, which packs frames of up to `packed_up_to` bytes.
+    pub(super) fn new(capacity: u64, packed_up_to: u64) -> FrameTable {
         FrameTable {
             capacity,
+            packs: PackTable::new(packed_up_to),
             frames: BTreeMap::new(),
             lost: BTreeMap::new(),
             spares: BTreeSet::new(),
@@ -204,7 +232,7 @@ impl FrameTable {
     }
 
     pub(super) fn used(&self) -> u64 {
-        self.used
+        self.used + self.packs.used()
     }
 
     /// Enters a durable frame that an earlier process left, and whether the manifest lists it;
@@ -219,14 +247,16 @@ impl FrameTable {
         true
     }
 
-    /// Enters a frame that the manifest lists and that cannot be had any more.
-    pub(super) fn lose(&mut self, name: FrameName) {
-        self.lost.insert(name.id, name);
+    /// Enters a frame that the manifest lists and that cannot be had any more: its file may be there
+    /// in part. The pack that it was in stays.
+    pub(super) fn lose(&mut self, name: FrameName, place: Option<Place>) {
+        place.into_iter().for_each(|place| self.packs.keep(place.pack));
+        self.lost.insert(name.id, if place.is_some() { Lost::Packed } else { Lost::File(name) });
     }
 
-    /// The file of a lost frame, which may be there in part.
-    pub(super) fn lost(&self, id: CheckpointId) -> Option<File> {
-        self.lost.get(&id).copied().map(File::Frame)
+    /// What may be left of a lost frame.
+    pub(super) fn lost(&self, id: CheckpointId) -> Option<Lost> {
+        self.lost.get(&id).copied()
     }
 
     /// Nothing is left of a lost frame.
@@ -234,10 +264,34 @@ impl FrameTable {
         self.lost.remove(&id);
     }
 
+    /// As `recover`, for a frame that is listed and packed.
+    pub(super) fn recover_packed(&mut self, name: FrameName, place: Place) {
+        let FrameName { id, bytes } = name;
+        self.enter(id, bytes, 0, FrameState::Stored, Home::Packed(place));
+        self.packs.take(place);
+        if let Some(frame) = self.frames.get_mut(&id) {
+            frame.listed = true;
+        }
+    }
+
     /// Forgets a file that `recover` has entered and that is not a frame. Says whether there was
-    /// one.
+    /// one. A pack is never such a file.
     pub(super) fn disown(&mut self, id: CheckpointId) -> bool {
-        self.forget(id).is_some()
+        let packed = |frame: &Frame| matches!(frame.home, Home::Packed(_));
+        self.frames.get(&id).is_some_and(|frame| !packed(frame)) && self.forget(id).is_some()
+    }
+
+    /// Looks up where the writer of the directory has moved packed frames since they were entered.
+    pub(super) fn follow(&mut self, listing: &Listing) {
+        for (id, frame) in &mut self.frames {
+            let listed = listing.frames.get(id).filter(|listed| listed.bytes == frame.bytes);
+            let place = listed.and_then(|listed| listed.place);
+            if let (Home::Packed(from), Some(to)) = (frame.home, place) {
+                frame.home = Home::Packed(to);
+                self.packs.take(to);
+                self.packs.release(from);
+            }
+        }
     }
 
     /// Durable frames that the manifest does not list and whose first bytes only their files have.
@@ -259,12 +313,19 @@ impl FrameTable {
         }
     }
 
-    /// Durable frames that the manifest does not list; from now on it does.
-    pub(super) fn list_in_manifest(&mut self) -> Vec<(FrameName, FrameStart)> {
+    /// Durable frames that the manifest does not list; from now on it does. A frame that is packed
+    /// has a place.
+    pub(super) fn list_in_manifest(&mut self) -> Vec<(FrameName, FrameStart, Option<Place>)> {
+        let packs = &self.packs;
         let list = |(&id, frame): (&CheckpointId, &mut Frame)| {
+            let place = match frame.home {
+                Home::Packed(place) if packs.is_synced(place) => Some(place),
+                Home::Published => None,
+                Home::Packed(_) | Home::Slot(_) => return None,
+            };
             let start = if frame.awaits_listing() { frame.start.take() } else { None }?;
             frame.listed = true;
-            Some((FrameName { id, bytes: frame.bytes }, start))
+            Some((FrameName { id, bytes: frame.bytes }, start, place))
         };
         self.frames.iter_mut().filter_map(list).collect()
     }
@@ -294,9 +355,9 @@ impl FrameTable {
         if self.frames.contains_key(&id) {
             return Err(FrameRefusal::Duplicate);
         }
-        let full = FrameRefusal::Full { capacity: self.capacity, used: self.used };
+        let full = FrameRefusal::Full { capacity: self.capacity, used: self.used() };
         let size = file_size(bytes).ok_or(full)?;
-        let after = self.used.checked_add(size).ok_or(full)?;
+        let after = self.used().checked_add(size).ok_or(full)?;
         if after > self.capacity {
             return Err(full);
         }
@@ -310,6 +371,59 @@ impl FrameTable {
         self.enter(id, bytes, size, FrameState::Writing, Home::Slot(slot));
         let surplus = self.shrink(self.peak - self.used);
         Ok(FrameRoom { slot, old_size, size, surplus })
+    }
+
+    /// As `reserve`, for a frame whose record has `length` bytes.
+    pub(super) fn reserve_packed(
+        &mut self,
+        id: CheckpointId,
+        bytes: u64,
+        length: u32,
+    ) -> Result<Place, FrameRefusal> {
+        if self.frames.contains_key(&id) {
+            return Err(FrameRefusal::Duplicate);
+        }
+        if self.used() + self.packs.growth(length) > self.capacity {
+            return Err(FrameRefusal::Full { capacity: self.capacity, used: self.used() });
+        }
+        let place = self.packs.reserve(length);
+        self.enter(id, bytes, 0, FrameState::Writing, Home::Packed(place));
+        Ok(place)
+    }
+
+    /// Whether `size` bytes would fit if packs had nothing in them that is not in use.
+    pub(super) fn would_fit(&self, size: u64) -> bool {
+        let least = self.used() - self.packs.unused();
+        least.checked_add(size).is_some_and(|after| after <= self.capacity)
+    }
+
+    /// Whether the record at `place` is that of the frame `id`.
+    pub(super) fn is_at(&self, id: CheckpointId, place: Place) -> bool {
+        self.frames.get(&id).is_some_and(|frame| frame.home == Home::Packed(place))
+    }
+
+    /// The frames that were copied lie where their copies are; says which. Those that have gone
+    /// meanwhile leave their copies unused.
+    pub(super) fn switch(&mut self, moves: &[Move]) -> Vec<(FrameName, FrameStart, Option<Place>)> {
+        let mut moved = Vec::with_capacity(moves.len());
+        for copied in moves {
+            let Move { name, start, from, to } = *copied;
+            match self.frames.get_mut(&name.id) {
+                Some(frame) if frame.is_movable(from) && self.packs.is_synced(to) => {
+                    (frame.home, frame.listed, frame.start) = (Home::Packed(to), true, None);
+                    self.packs.moving(from.pack);
+                    self.packs.release(from);
+                    moved.push((name, start, Some(to)));
+                }
+                _ => self.packs.release(to),
+            }
+        }
+        moved
+    }
+
+    /// The copies are not used.
+    pub(super) fn cancel(&mut self, moves: &[Move]) {
+        moves.iter().for_each(|copied| self.packs.release(copied.to));
     }
 
     /// The smallest spare that is large enough, else the largest: what it lacks is appended.
@@ -373,6 +487,9 @@ impl FrameTable {
     fn forget(&mut self, id: CheckpointId) -> Option<Frame> {
         let frame = self.frames.remove(&id)?;
         self.used -= frame.size;
+        if let Home::Packed(place) = frame.home {
+            self.packs.release(place);
+        }
         Some(frame)
     }
 
@@ -407,6 +524,11 @@ impl FrameTable {
         // A reader that is late keeps its file: it must not see the next frame in it.
         let read = Arc::strong_count(&frame.readers) > 1;
         match frame.home {
+            // What is read in a pack stays as it is.
+            Home::Packed(place) => {
+                frame.state = FrameState::Leaving;
+                Ok(Removal::Unpack(place))
+            }
             _ if read || frame.size == 0 => {
                 frame.state = FrameState::Leaving;
                 Ok(Removal::Remove(frame.file(id)))
@@ -512,15 +634,22 @@ impl FrameTable {
 }
 
 impl Frame {
-    /// Whether it is durable and the manifest does not list it.
+    /// Whether it is durable, or packed, and the manifest does not list it.
     fn awaits_listing(&self) -> bool {
-        self.home == Home::Published && self.state == FrameState::Stored && !self.listed
+        let slot = matches!(self.home, Home::Slot(_));
+        !slot && self.state == FrameState::Stored && !self.listed
+    }
+
+    /// Whether it is complete and lies at this place.
+    fn is_movable(&self, from: Place) -> bool {
+        self.home == Home::Packed(from) && self.state == FrameState::Stored
     }
 
     fn file(&self, id: CheckpointId) -> File {
         match self.home {
             Home::Slot(slot) => File::Slot(slot),
             Home::Published => File::Frame(FrameName { id, bytes: self.bytes }),
+            Home::Packed(place) => File::Pack(place),
         }
     }
 }

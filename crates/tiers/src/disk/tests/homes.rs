@@ -7,7 +7,7 @@ use unspool_core::{CheckpointId, Failure};
 
 use super::tag_of;
 use super::{assert_holds, options, put};
-use crate::disk::{Disk, DiskIo, DiskOptions, names};
+use crate::disk::{Disk, DiskIo, names};
 use crate::testing::Scratch;
 use crate::tier::Tier;
 
@@ -204,7 +204,7 @@ fn a_durable_tier_removes_unfinished_files_and_refuses_cut_ones() {
 fn a_new_directory_is_made_in_one_that_exists_and_a_mistyped_path_is_refused() {
     let scratch = Scratch::new();
     let dir = scratch.0.join("a");
-    let disk = Disk::open(DiskOptions { durable: true, ..DiskOptions::new(&dir) }).unwrap();
+    let disk = Disk::open(options(&dir, DiskIo::Auto, true)).unwrap();
     put(&disk, 1, 10).unwrap();
     disk.sync().unwrap();
     assert!(dir.join("frame-0000000000000001-a").exists());

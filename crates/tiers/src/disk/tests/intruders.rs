@@ -9,7 +9,7 @@ use rustix::fs::{CWD, FileType, Mode, mknodat};
 use unspool_core::{CheckpointId, Failure};
 
 use super::{assert_holds, get, options, put};
-use crate::disk::{Disk, DiskIo, names};
+use crate::disk::{Disk, DiskIo, DiskOptions, names};
 use crate::error::TierError;
 use crate::testing::Scratch;
 use crate::tier::Tier;
@@ -195,9 +195,10 @@ fn open_files(dir: &Path) -> usize {
 
 #[test]
 fn a_closed_tier_has_no_file_open() {
-    for durable in [false, true] {
+    for (durable, packed_up_to) in [(false, 0), (true, 0), (false, 65_535), (true, 65_535)] {
         let scratch = Scratch::new();
-        let disk = Disk::open(options(&scratch.0, DiskIo::Auto, durable)).unwrap();
+        let options = options(&scratch.0, DiskIo::Auto, durable);
+        let disk = Disk::open(DiskOptions { packed_up_to, ..options }).unwrap();
         put(&disk, 1, 5000).unwrap();
         disk.sync().unwrap();
         assert_holds(&disk, 1, 5000);

@@ -9,7 +9,7 @@ use rustix::io::Errno;
 use unspool_core::{CheckpointId, Failure};
 
 use super::medium::{Call, TestMedium};
-use super::{assert_holds, open_on, options, put};
+use super::{assert_holds, open_on, options, put, tag_of};
 use crate::disk::manifest::Listing;
 use crate::disk::medium::System;
 use crate::disk::names::MANIFEST;
@@ -201,8 +201,9 @@ fn a_reader_does_not_miss_what_a_writer_removes_meanwhile() {
             }
             listing
         };
-        let mut table = FrameTable::new(u64::MAX);
-        let found = recover(&scratch.0, Visitor::Reader, &System, &mut table, listing);
+        let mut table = FrameTable::new(u64::MAX, 0);
+        let visitor = (Visitor::Reader, tag_of(&scratch.0));
+        let found = recover(&scratch.0, visitor, &System, &mut table, listing);
         assert_eq!(lost(&found.unwrap().0), expected);
         assert_eq!(table.list().len(), 2);
     }

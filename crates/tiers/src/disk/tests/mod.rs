@@ -7,6 +7,7 @@ mod homes;
 mod intruders;
 mod medium;
 mod missing;
+mod packs;
 mod reading;
 mod table;
 
@@ -23,8 +24,14 @@ use crate::error::TierError;
 use crate::testing::bytes;
 use crate::tier::Tier;
 
+/// Every frame in a file of its own.
 fn options(dir: &Path, io: DiskIo, durable: bool) -> DiskOptions {
-    DiskOptions { io, durable, ..DiskOptions::new(dir) }
+    DiskOptions { io, durable, packed_up_to: 0, ..DiskOptions::new(dir) }
+}
+
+/// Small frames together. Packs have up to 64,000 bytes.
+fn packed(dir: &Path, durable: bool) -> DiskOptions {
+    DiskOptions { durable, packed_up_to: 1000, ..DiskOptions::new(dir) }
 }
 
 fn open_on(options: DiskOptions, medium: &Arc<medium::TestMedium>) -> Disk {

@@ -25,7 +25,7 @@ fn publish(table: &mut FrameTable) {
 
 #[test]
 fn the_file_of_a_deleted_frame_is_used_by_the_next_one() {
-    let mut table = FrameTable::new(u64::MAX);
+    let mut table = FrameTable::new(u64::MAX, 0);
     let first = store(&mut table, A, 5000);
     assert_eq!((first.old_size, first.size), (None, 8192));
     assert_eq!(table.remove(A), Ok(Removal::Kept));
@@ -35,7 +35,7 @@ fn the_file_of_a_deleted_frame_is_used_by_the_next_one() {
 
 #[test]
 fn the_smallest_file_that_is_large_enough_is_used_else_the_largest() {
-    let mut table = FrameTable::new(u64::MAX);
+    let mut table = FrameTable::new(u64::MAX, 0);
     let rooms: Vec<FrameRoom> =
         (0..3).map(|i| store(&mut table, CheckpointId(i), 4096 * (2 * i + 1))).collect();
     (0..3).for_each(|i| assert_eq!(table.remove(CheckpointId(i)), Ok(Removal::Kept)));
@@ -45,7 +45,7 @@ fn the_smallest_file_that_is_large_enough_is_used_else_the_largest() {
 
 #[test]
 fn files_kept_for_reuse_take_no_more_than_frames_ever_did() {
-    let mut table = FrameTable::new(u64::MAX);
+    let mut table = FrameTable::new(u64::MAX, 0);
     let small: Vec<FrameRoom> = (0..4).map(|i| store(&mut table, CheckpointId(i), 4096)).collect();
     (0..4).for_each(|i| assert_eq!(table.remove(CheckpointId(i)), Ok(Removal::Kept)));
     // 16 KiB were in use at once. The new frame takes 12 of them, one file is reused for it.
@@ -57,7 +57,7 @@ fn files_kept_for_reuse_take_no_more_than_frames_ever_did() {
 
 #[test]
 fn the_file_of_a_durable_frame_rests_until_the_directory_was_synced() {
-    let mut table = FrameTable::new(u64::MAX);
+    let mut table = FrameTable::new(u64::MAX, 0);
     store(&mut table, A, 4096);
     store(&mut table, B, 8192);
     publish(&mut table);
@@ -79,7 +79,7 @@ fn the_file_of_a_durable_frame_rests_until_the_directory_was_synced() {
 
 #[test]
 fn a_file_that_is_being_read_is_not_used_again() {
-    let mut table = FrameTable::new(u64::MAX);
+    let mut table = FrameTable::new(u64::MAX, 0);
     let room = store(&mut table, A, 4096);
     let read = table.borrow(A, 0, 4096).unwrap();
     assert_eq!(table.remove(A), Ok(Removal::Remove(File::Slot(room.slot))));
@@ -91,7 +91,7 @@ fn a_file_that_is_being_read_is_not_used_again() {
 
 #[test]
 fn a_frame_that_was_replaced_meanwhile_is_not_published() {
-    let mut table = FrameTable::new(u64::MAX);
+    let mut table = FrameTable::new(u64::MAX, 0);
     store(&mut table, A, 4096);
     let pending = table.pending();
     assert_eq!(table.remove(A), Ok(Removal::Kept));
@@ -104,7 +104,7 @@ fn a_frame_that_was_replaced_meanwhile_is_not_published() {
 
 #[test]
 fn capacity_counts_whole_blocks_of_frames_and_not_what_is_kept_for_reuse() {
-    let mut table = FrameTable::new(3 * 4096);
+    let mut table = FrameTable::new(3 * 4096, 0);
     store(&mut table, A, 1);
     store(&mut table, B, 4097);
     let full = FrameRefusal::Full { capacity: 3 * 4096, used: 3 * 4096 };
@@ -120,7 +120,7 @@ fn capacity_counts_whole_blocks_of_frames_and_not_what_is_kept_for_reuse() {
 
 #[test]
 fn a_frame_that_is_being_written_is_neither_read_nor_deleted_nor_listed() {
-    let mut table = FrameTable::new(u64::MAX);
+    let mut table = FrameTable::new(u64::MAX, 0);
     table.reserve(A, 10).unwrap();
     assert_eq!(table.borrow(A, 0, 1).unwrap_err(), FrameRefusal::StillWritten);
     assert_eq!(table.remove(A), Err(FrameRefusal::StillWritten));
@@ -131,7 +131,7 @@ fn a_frame_that_is_being_written_is_neither_read_nor_deleted_nor_listed() {
 
 #[test]
 fn a_failed_delete_leaves_the_frame_as_it_was() {
-    let mut table = FrameTable::new(u64::MAX);
+    let mut table = FrameTable::new(u64::MAX, 0);
     store(&mut table, A, 10);
     let pending = table.pending();
     table.suspect(&pending[0]);
@@ -145,7 +145,7 @@ fn a_failed_delete_leaves_the_frame_as_it_was() {
 
 #[test]
 fn an_id_is_adopted_once() {
-    let mut table = FrameTable::new(u64::MAX);
+    let mut table = FrameTable::new(u64::MAX, 0);
     assert!(table.recover(FrameName { id: A, bytes: 10 }, true));
     assert!(!table.recover(FrameName { id: A, bytes: 11 }, true));
     assert!(!table.recover(FrameName { id: B, bytes: u64::MAX }, true));

@@ -36,7 +36,7 @@ class SingleLevelRevolver(BaseRevolver):
         diskstorage: keep the copies on disk instead of in main memory.
         filedir: the directory for that, made if it is missing. What is written there goes when the
             spool is closed.
-        singlefile: has no effect; a spool keeps one file for each copy.
+        singlefile: has no effect; which copies share a file is the spool's choice.
         spool: a spool of one's own, instead of one made with room for `n_checkpoints` copies. It is
             not closed. It must not discard by itself (`discard_after_restore`).
         schedule: another schedule for these steps: one of `unspool.schedules`, a list of actions,
