@@ -12,6 +12,8 @@ PYTHON ?= python3
 CARGO ?= cargo
 SEEDS ?= 10000
 FUZZ_SECONDS ?= 60
+CRATE ?= unspool-core
+SAMPLE ?= 0/10
 # What is installed here is linked against this machine's glibc.
 BUILD_WHEEL = $(BIN)/maturin build --release --locked --quiet
 # What is published is linked by zig against the symbols of glibc 2.28, which RHEL 8 and Ubuntu 20.04
@@ -41,8 +43,8 @@ STUDIES_SOURCES := $(STUDIES)/pyproject.toml $(wildcard $(STUDIES)/*.toml $(STUD
 PYTHON_SOURCES := $(PACKAGE)/pyproject.toml $(PACKAGE)/build.rs $(wildcard $(PACK)) \
 	$(shell find $(PACKAGE)/python -name '*.py' -o -name '*.pyi' -o -name py.typed)
 
-.PHONY: kernels help demo test test-rust test-python test-peers bench lint fmt sim fuzz clean \
-	need-rust docs stub wheels sdist check-wheel
+.PHONY: kernels help demo test test-rust test-python test-peers bench lint fmt sim fuzz mutants \
+	clean need-rust docs stub wheels sdist check-wheel
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -98,6 +100,16 @@ fuzz: need-rust ## fuzz each parser for FUZZ_SECONDS=60 (needs a nightly Rust an
 		$(CARGO) +nightly fuzz run "$$target" "fuzz/corpus/$$target" $$seeds -- \
 			-max_len=16384 -max_total_time=$(FUZZ_SECONDS); \
 	done
+
+# The tests of a crate have to notice each change to it. The seed is fixed, so that a change which is
+# missed is missed again; examples are not shrunk, as nobody reads them.
+mutants: need-rust ## name changes that no test notices in FILE=path or SAMPLE=0/10 of CRATE=unspool-core (needs cargo-mutants)
+	@$(CARGO) mutants --version >/dev/null 2>&1 || { echo "this needs cargo-mutants:" \
+		"cargo install --locked cargo-mutants" >&2; exit 1; }
+	@mkdir -p $(CURDIR)/target
+	PROPTEST_RNG_SEED=1 PROPTEST_MAX_SHRINK_ITERS=0 PROPTEST_DISABLE_FAILURE_PERSISTENCE=1 \
+	CARGO_PROFILE_DEV_DEBUG=0 $(CARGO) mutants --output $(CURDIR)/target $(if $(FILE), \
+		--file $(FILE),--package $(CRATE) --sharding round-robin --shard $(SAMPLE))
 
 lint: need-rust $(VENV)/.tools ## check formatting, lints (warnings are errors) and the style budgets
 	$(CARGO) fmt --all --check

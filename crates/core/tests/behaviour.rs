@@ -2,7 +2,7 @@
 
 mod support;
 
-use support::{Bench, config};
+use support::{Bench, config, with_two_stores};
 use unspool_core::{Command, CopyState, Event, Failure, Refusal, Size, TierId, Version};
 
 const DEVICE: TierId = TierId(0);
@@ -25,6 +25,41 @@ fn a_history_ten_times_the_device_comes_back_in_reverse_from_the_device() {
         assert_eq!(bench.restore(v), Ok(DEVICE), "version {v}");
     }
     assert_eq!(bench.core.stats().lead_summary().median, 3, "c - 1 ahead");
+}
+
+/// The lead that is counted for the restore of a version, if one is.
+fn lead_of(bench: &mut Bench, version: i64) -> Option<usize> {
+    let before = bench.core.stats().lead;
+    assert!(bench.restore(version).is_ok());
+    let after = bench.core.stats().lead;
+    (0..after.len()).find(|&at| after[at] > before.get(at).copied().unwrap_or(0))
+}
+
+#[test]
+fn the_lead_of_a_restore_ends_at_the_first_hint_without_its_bytes_on_the_device() {
+    let mut bench = Bench::new(config(8, 8, 0, 100));
+    bench.save_all(0..6, 8);
+    bench.finish_all();
+    bench.expect([0, 1, 2, 3, 4, 9, 5]);
+    assert_eq!(lead_of(&mut bench, 0), Some(4), "1 to 4; nobody has saved 9");
+    bench.step(Event::Discard { version: Version(2) });
+    assert_eq!(lead_of(&mut bench, 1), Some(0), "2 is not there any more");
+    assert_eq!(lead_of(&mut bench, 3), Some(1));
+    assert_eq!(lead_of(&mut bench, 0), None, "not hinted again");
+    assert_eq!(bench.core.stats().hinted_restores, 3);
+}
+
+#[test]
+fn a_copy_that_was_evicted_does_not_count_towards_the_lead() {
+    let mut bench = Bench::new(config(8, 3, 0, 100));
+    bench.step(Event::HoldPrefetch);
+    bench.save_all(0..3, 8);
+    bench.finish_all();
+    bench.expect(0..3);
+    assert_eq!(lead_of(&mut bench, 0), Some(2));
+    bench.step(Event::Prefer { version: Version(2), tier: TierId(1) });
+    bench.save(3, 8);
+    assert_eq!(lead_of(&mut bench, 1), Some(0), "2 is on the disk only");
 }
 
 #[test]
@@ -52,6 +87,18 @@ fn spared_checkpoints_are_never_flushed_and_discarded_after_their_restore() {
     let stats = bench.core.stats();
     assert_eq!((stats.discards, stats.tiers[0].used), (5, 0));
     assert_eq!(stats.links[0].flush.skipped, 5);
+}
+
+#[test]
+fn checkpoints_are_spared_as_far_as_all_that_are_restored_before_them_have_room() {
+    let mut settings = config(8, 8, 16, 100);
+    settings.discard_after_restore = true;
+    let mut bench = Bench::new(settings);
+    bench.expect(0..8);
+    bench.save_all(0..8, 8);
+    let mut flushed: Vec<i64> = bench.moving.iter().map(|m| m.version.0).collect();
+    flushed.sort_unstable();
+    assert_eq!(flushed, [6, 7], "a quarter of the device is left for others");
 }
 
 #[test]
@@ -103,6 +150,10 @@ fn what_fits_nowhere_is_refused_with_the_largest_capacity() {
     let mut bench = Bench::new(config(8, 2, 4, 0));
     assert_eq!(refusal(bench.save(0, 100)), Refusal::TooLarge { largest: 32 });
     assert!(matches!(bench.save(0, 8), Command::Grant { .. }), "the version is still free");
+    let mut settings = config(8, 2, 0, 1);
+    settings.tiers[1].capacity = u64::MAX;
+    let answer = Bench::new(settings).save(0, u64::MAX);
+    assert_eq!(refusal(answer), Refusal::TooLarge { largest: u64::MAX }, "with its head");
 }
 
 #[test]
@@ -166,13 +217,14 @@ fn a_corrupt_copy_is_lost_and_only_the_last_one_takes_the_checkpoint_with_it() {
 
 #[test]
 fn unread_prefetches_are_given_up_rather_than_failing_a_save() {
-    let mut bench = Bench::new(config(8, 2, 0, 100));
+    let mut bench = Bench::new(config(8, 2, 0, 5));
     bench.save_all(0..4, 8);
     bench.expect([0, 1, 2]);
     let _ = bench.restore(3);
     bench.finish_all();
-    (4..9).for_each(|v| assert!(matches!(bench.save(v, 8), Command::Grant { .. }), "{v}"));
-    (0..9).for_each(|v| assert!(bench.restore(v).is_ok()));
+    (4..7).for_each(|v| assert!(matches!(bench.save(v, 8), Command::Grant { .. }), "{v}"));
+    assert_eq!(bench.core.stats().reclaims, 2, "the device had room for two");
+    (0..7).for_each(|v| assert!(bench.restore(v).is_ok()));
 }
 
 #[test]
@@ -200,6 +252,44 @@ fn a_flush_brings_everything_to_the_disk() {
     bench.step(Event::Flush { request });
     assert_eq!(bench.answer(request), Command::FlushDone { request });
     (0..4).for_each(|v| assert!(bench.core.copies(Version(v))[2].is_some()));
+}
+
+#[test]
+fn a_copy_whose_bytes_wait_above_for_their_last_use_is_spent_unless_a_flush_was_asked_for() {
+    let mut settings = config(8, 1, 4, 100);
+    settings.discard_after_restore = true;
+    let mut bench = Bench::new(settings);
+    bench.step(Event::HoldPrefetch);
+    bench.expect([0]);
+    bench.save_all(0..2, 8);
+    bench.finish_all();
+    bench.step(Event::StartPrefetch);
+    bench.finish_all();
+    let copies = |bench: &Bench| bench.core.copies(Version(0));
+    let waits = Some(CopyState::ReadComplete);
+    assert_eq!(copies(&bench), [waits, Some(CopyState::Consumed), None, None]);
+    let request = bench.request();
+    bench.step(Event::Flush { request });
+    assert_eq!(copies(&bench)[1], Some(CopyState::WriteComplete));
+    assert_eq!(bench.answer(request), Command::FlushDone { request });
+    assert!(copies(&bench)[2].is_some());
+}
+
+#[test]
+fn a_flush_into_a_store_of_spared_copies_moves_the_one_that_is_used_last_on() {
+    let mut bench = Bench::new(with_two_stores([64, 18, 100]));
+    bench.step(Event::HoldPrefetch);
+    [0, 1].into_iter().for_each(|v| bench.expect_last(v));
+    bench.save_all(0..2, 8);
+    for version in [0, 1] {
+        bench.step(Event::Prefer { version: Version(version), tier: TierId(1) });
+    }
+    bench.finish_all();
+    assert_eq!((bench.transfers_to(1), bench.transfers_to(2)), (2, 0), "the disk is full");
+    bench.save(2, 8);
+    bench.finish_all();
+    let on_disk = |v: i64| bench.core.copies(Version(v))[1].is_some();
+    assert_eq!([0, 1, 2].map(on_disk), [true, false, true]);
 }
 
 #[test]

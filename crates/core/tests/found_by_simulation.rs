@@ -2,10 +2,9 @@
 
 mod support;
 
-use support::{Bench, config};
+use support::{Bench, config, with_two_stores};
 use unspool_core::{
-    CheckpointId, Command, Config, Event, Failure, Nanos, Size, TierConfig, TierId, TierKind,
-    Version,
+    CheckpointId, Command, Event, Failure, Nanos, Size, TierConfig, TierId, TierKind, Version,
 };
 
 /// The transfer of this checkpoint into this tier, taken out of those in flight.
@@ -50,14 +49,6 @@ fn a_copy_that_arrives_after_its_source_was_found_damaged_is_not_lost() {
     bench.step(Event::TransferFailed { transfer: to_device.id, failure: Failure::Corrupt });
     bench.finish_all();
     assert_eq!(bench.restore(0), Ok(TierId(2)));
-}
-
-/// Device, disk and remote with so many bytes.
-fn with_two_stores(capacities: [u64; 3]) -> Config {
-    let kinds = [TierKind::Device, TierKind::Disk, TierKind::Remote];
-    let tier = |(kind, capacity)| TierConfig { kind, capacity, alignment: 1 };
-    let settings = config(8, 1, 1, 1);
-    Config { tiers: kinds.into_iter().zip(capacities).map(tier).collect(), ..settings }
 }
 
 #[test]

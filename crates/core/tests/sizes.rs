@@ -4,7 +4,7 @@ mod support;
 
 use support::{Bench, config};
 use unspool_core::{
-    CheckpointId, Command, Event, Kept, Place, Refusal, RequestId, Size, TierId, Version,
+    CheckpointId, Command, CopyState, Event, Kept, Place, Refusal, RequestId, Size, TierId, Version,
 };
 
 const DEVICE: TierId = TierId(0);
@@ -72,6 +72,47 @@ fn saves_that_are_pending_close_up_when_they_are_reported() {
     }
     assert_eq!((used(&bench), bench.core.stats().saved_bytes), (8, 8));
     assert_eq!(begin_in_flight(&mut bench, 8, 10).place.offset, 8, "the next save goes on there");
+}
+
+#[test]
+fn saves_of_unknown_size_follow_each_other_past_a_gap_that_would_fit() {
+    let mut bench = Bench::new(config(10, 10, 0, 0));
+    bench.save(0, 20);
+    let first = begin_in_flight(&mut bench, 1, 10);
+    bench.step(Event::Discard { version: Version(0) });
+    let second = begin_in_flight(&mut bench, 2, 10);
+    report(&mut bench, first, 20, 3);
+    let third = begin_in_flight(&mut bench, 3, 10);
+    assert_eq!([first, second, third].map(|save| save.place.offset), [20, 30, 40]);
+    report(&mut bench, second, 23, 3);
+    report(&mut bench, third, 26, 4);
+    // Now something else is where they end, so the next one goes to the smallest gap.
+    let in_the_gap = bench.save(4, 15);
+    assert!(matches!(in_the_gap, Command::Grant { place, .. } if place.offset < 20));
+    bench.save(5, 15);
+    assert_eq!(begin_in_flight(&mut bench, 6, 5).place.offset, 15);
+}
+
+#[test]
+fn a_save_may_keep_what_lies_in_the_middle_of_its_room_or_nothing() {
+    let mut bench = Bench::new(config(10, 3, 0, 0));
+    let [one, two] = [1, 2].map(|v| begin_in_flight(&mut bench, v, 10));
+    report(&mut bench, one, 0, 1);
+    report(&mut bench, two, 10, 4);
+    assert_eq!(used(&bench), 5);
+    let middle = begin(&mut bench, 3, 9);
+    assert_eq!(middle.place.offset, 14, "after the last one");
+    report(&mut bench, middle, 20, 0);
+    let request = bench.request();
+    for (version, offset) in [(1, 0), (2, 10), (3, 0)] {
+        bench.step(Event::Restore { request, version: Version(version) });
+        let Some(Command::Serve { place, .. }) = bench.answers.remove(&request) else {
+            panic!("{version} is on the device");
+        };
+        assert_eq!(place.offset, offset, "version {version}");
+        bench.step(Event::Restored { request });
+    }
+    assert_eq!(used(&bench), 5);
 }
 
 #[test]
@@ -190,6 +231,36 @@ fn a_restore_waits_for_a_save_in_flight() {
 }
 
 #[test]
+fn a_restore_that_waits_is_refused_when_its_version_is_discarded() {
+    let mut bench = Bench::new(config(10, 3, 9, 100));
+    begin_in_flight(&mut bench, 5, 10);
+    let request = bench.request();
+    bench.step(Event::Restore { request, version: Version(5) });
+    bench.step(Event::Discard { version: Version(5) });
+    let refused = Command::Refuse { request, refusal: Refusal::Discarded };
+    assert_eq!(bench.answers.remove(&request), Some(refused));
+}
+
+#[test]
+fn a_save_that_waits_takes_the_room_of_a_checkpoint_that_is_discarded() {
+    let mut bench = Bench::new(config(10, 2, 0, 0));
+    bench.save(0, 10);
+    let pending = begin_in_flight(&mut bench, 1, 10);
+    let waiting = ask(&mut bench, 2, 10);
+    assert!(granted(&mut bench, waiting).is_none(), "the save in flight may leave room");
+    bench.step(Event::Discard { version: Version(0) });
+    assert_eq!(granted(&mut bench, waiting).map(|save| save.place.offset), Some(0));
+    report(&mut bench, pending, 10, 10);
+}
+
+#[test]
+fn a_save_without_bytes_waits_for_nothing() {
+    let mut bench = Bench::new(config(10, 1, 9, 100));
+    begin_in_flight(&mut bench, 5, 10);
+    assert_eq!(begin(&mut bench, 6, 0).place, Place { tier: DEVICE, offset: 0 });
+}
+
+#[test]
 fn a_restore_is_refused_while_the_application_still_saves() {
     let mut bench = Bench::new(config(10, 3, 9, 100));
     let save = ask(&mut bench, 5, 10);
@@ -203,6 +274,9 @@ fn a_restore_is_refused_while_the_application_still_saves() {
 #[test]
 fn a_save_that_fails_after_all_leaves_an_unknown_version() {
     let mut bench = Bench::new(config(10, 3, 9, 100));
+    bench.save(5, 10);
+    bench.step(Event::Discard { version: Version(5) });
+    bench.finish_all();
     let save = begin_in_flight(&mut bench, 5, 10);
     let [waits, later] = [(); 2].map(|()| bench.request());
     let refused = |request| Command::Refuse { request, refusal: Refusal::Unknown };
@@ -262,4 +336,35 @@ fn nothing_is_refused_while_a_save_may_still_shrink() {
         matches!(answer, Some(Command::Refuse { refusal: Refusal::Full { .. }, .. })),
         "then there is no room: {answer:?}"
     );
+}
+
+#[test]
+fn claims_leave_room_for_a_save_that_was_not_compressed_yet() {
+    let mut bench = Bench::new(config(10, 2, 0, 100));
+    bench.expect(0..40);
+    for version in 0..14 {
+        let save = begin_in_flight(&mut bench, version, 10);
+        report(&mut bench, save, save.place.offset, 1);
+        bench.finish_all();
+    }
+    let state = |v: i64| bench.core.copies(Version(v))[0];
+    let claimed = (0..14).filter(|v| state(*v) == Some(CopyState::ReadComplete)).count();
+    assert_eq!(claimed, 10, "of 20 bytes, 10 are for the next save");
+}
+
+#[test]
+fn every_call_without_an_answer_is_counted_as_waiting() {
+    let mut bench = Bench::new(config(10, 1, 0, 0));
+    let save = begin_in_flight(&mut bench, 5, 10);
+    let [restore, flush] = [(); 2].map(|()| bench.request());
+    bench.step(Event::Restore { request: restore, version: Version(5) });
+    bench.step(Event::Flush { request: flush });
+    let saves = [6, 7].map(|version| ask(&mut bench, version, 10));
+    assert_eq!(bench.core.waiting(), 4);
+    for (left, request) in [(3, restore), (2, flush), (1, saves[0]), (0, saves[1])] {
+        bench.step(Event::Withdraw { request });
+        assert_eq!(bench.core.waiting(), left);
+    }
+    report(&mut bench, save, 0, 10);
+    assert!(bench.answers.is_empty(), "what was withdrawn gets no answer");
 }

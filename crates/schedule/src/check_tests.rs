@@ -187,6 +187,37 @@ fn a_pass_is_cut_short_within_its_last_forward() {
 }
 
 #[test]
+fn a_pass_may_stop_where_its_last_forward_began_and_where_it_led() {
+    for steps in [2, 5, 8] {
+        let mut interpreter = Interpreter::new(Limits::none());
+        for action in [save(0), forward(0, 2), forward(2, 8)] {
+            interpreter.see(&action).unwrap();
+        }
+        interpreter.stopped_at(steps).unwrap();
+        assert_eq!((interpreter.working(), interpreter.counts().advances), (Some(steps), steps));
+    }
+    let mut interpreter = Interpreter::new(Limits::none());
+    for action in [forward(0, 2), save(2)] {
+        interpreter.see(&action).unwrap();
+    }
+    interpreter.stopped_at(2).unwrap();
+    let mut reversing = Interpreter::new(Limits::none());
+    for action in [forward(0, 1), reverse(1)] {
+        reversing.see(&action).unwrap();
+    }
+    assert_eq!(reversing.stopped_at(1).unwrap_err().rule, Rule::StepsAreKnown { steps: 2 });
+}
+
+#[test]
+fn a_schedule_is_held_to_the_steps_and_slots_that_it_names() {
+    let limits = Limits::of(&StoreAll::new(2).unwrap());
+    check(two_steps(), limits).unwrap();
+    assert_eq!(fault_of(&[reverse(0)], limits), (0, Rule::OutOfOrder { next: Some(1) }));
+    let two = [save(0), forward(0, 1), save(1)];
+    assert_eq!(fault_of(&two, limits), (2, Rule::Full { slots: 1, tier: None }));
+}
+
+#[test]
 fn the_end_comes_last_with_nothing_kept_or_left() {
     let missing = check([save(0)], Limits::none()).unwrap_err();
     assert_eq!((missing.place, missing.action, missing.rule), (1, None, Rule::NoEnd));

@@ -257,7 +257,9 @@ def _check_directory(directory: Path) -> None:
 
 def _holds_history(directory: Path) -> bool:
     names = ("unspool.manifest", "unspool.lock")
-    return any((directory / name).exists() for name in names) or any(directory.glob("frame-*"))
+    patterns = ("frame-*", "pack-*")
+    there = any((directory / name).exists() for name in names)
+    return there or any(any(directory.glob(pattern)) for pattern in patterns)
 
 
 def _no_history(directory: Path) -> str:

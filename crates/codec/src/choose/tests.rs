@@ -230,6 +230,22 @@ fn one_reading_that_is_far_off_does_no_harm() {
 }
 
 #[test]
+fn a_reading_that_is_far_off_is_told_by_readings_of_about_its_size() {
+    let after_one_of_40_ms = |bytes| {
+        let mut line = Line::default();
+        (0..5).for_each(|_| line.saw(1_000_000, nanos(1e-3)));
+        line.saw(bytes, nanos(4e-2));
+        line.seconds(1e6)
+    };
+    for bytes in [800_000, 1_000_000, 1_200_000] {
+        assert!(after_one_of_40_ms(bytes) < 2.5e-3, "{bytes} bytes can be compared");
+    }
+    for bytes in [700_000, 1_300_000] {
+        assert!(after_one_of_40_ms(bytes) > 5e-3, "{bytes} bytes cannot");
+    }
+}
+
+#[test]
 fn a_codec_whose_first_time_was_bad_is_looked_at_again_soon() {
     let mut chooser = Chooser::default();
     for _ in 0..2 {

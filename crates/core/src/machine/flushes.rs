@@ -226,9 +226,8 @@ impl Core {
     }
 
     /// Answers the flush calls whose checkpoints have all reached their slowest tier.
-    pub(super) fn answer_flushes(&mut self, out: &mut Vec<Command>) -> bool {
+    pub(super) fn answer_flushes(&mut self, out: &mut Vec<Command>) {
         let first = self.unflushed.first_key_value().map(|(id, _)| *id);
-        let waiting = self.waiting_flushes.len();
         self.waiting_flushes.retain(|wait| {
             let done = first.is_none_or(|id| id >= wait.before);
             if done {
@@ -236,7 +235,6 @@ impl Core {
             }
             !done
         });
-        self.waiting_flushes.len() < waiting
     }
 
     /// Refuses the flush calls that still wait, unless claims can be given up for them. Called

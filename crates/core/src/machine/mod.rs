@@ -179,13 +179,14 @@ impl Core {
     /// started a transfer or moved a planner forward, so the rounds come to an end.
     fn pump(&mut self, out: &mut Vec<Command>) {
         for _ in 0..MAX_ROUNDS {
-            let restored = self.serve_restores(out);
-            let saved = self.place_saves(out, Effort::Usual);
-            let flushed = self.start_flushes(out);
-            let fetched = self.start_prefetches(out);
-            let answered = self.answer_flushes(out);
-            let progress = restored || saved || flushed || fetched || answered;
-            if !progress && (!self.is_still() || !self.last_resort(out)) {
+            let progress = [
+                self.serve_restores(out),
+                self.place_saves(out, Effort::Usual),
+                self.start_flushes(out),
+                self.start_prefetches(out),
+            ];
+            self.answer_flushes(out);
+            if !progress.contains(&true) && (!self.is_still() || !self.last_resort(out)) {
                 return;
             }
         }

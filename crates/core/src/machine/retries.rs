@@ -7,13 +7,12 @@ use super::transfers::Transfer;
 use crate::command::{Command, TransferKind};
 use crate::event::Failure;
 use crate::lifecycle::table::Row;
-use crate::types::{CheckpointId, Nanos, TierId};
+use crate::types::{Nanos, TierId};
 
-/// A transfer that will be tried again.
+/// A transfer that will be tried again, unless its checkpoint is discarded before.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Retry {
     pub row: Row,
-    pub id: CheckpointId,
     pub at: Nanos,
 }
 
@@ -53,7 +52,7 @@ impl Core {
         }
         let doubled = delay.0.saturating_mul(1 << (ckpt.attempts - 1).min(20));
         ckpt.not_before = now.plus(Nanos(doubled.max(1)));
-        let retry = Retry { row, id: ckpt.id, at: ckpt.not_before };
+        let retry = Retry { row, at: ckpt.not_before };
         self.retries.retain(|r| r.row != row);
         self.retries.push(retry);
     }
@@ -89,9 +88,7 @@ impl Core {
     pub(super) fn take_due_retries(&mut self) {
         while let Some(i) = self.retries.iter().position(|r| r.at <= self.now) {
             let retry = self.retries.swap_remove(i);
-            if self.table.row(retry.row).is_some_and(|c| c.id == retry.id && !c.doomed) {
-                self.look_again(retry.row);
-            }
+            self.look_again(retry.row);
         }
     }
 

@@ -168,6 +168,7 @@ impl Fragments {
     /// has taken it: its copies are released one by one, and each join would move all fragments
     /// after it.
     pub fn begin_clearing(&mut self, window: Range<usize>) -> Range<usize> {
+        debug_assert!(!window.is_empty(), "a window has a fragment");
         let is_gap = |index: usize| self.list.get(index).is_some_and(|f| f.resident.is_none());
         let start = window.start - usize::from(window.start > 0 && is_gap(window.start - 1));
         let end = window.end + usize::from(is_gap(window.end));

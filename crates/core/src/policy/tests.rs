@@ -6,6 +6,7 @@ use core::ops::Range;
 use proptest::prelude::*;
 
 use super::fragments::{Fragment, Fragments, Growth, Resident};
+use super::window::around;
 use super::{Choice, Need, policy};
 use crate::config::PolicyKind;
 use crate::lifecycle::table::Row;
@@ -241,6 +242,32 @@ proptest! {
             }
         }
     }
+}
+
+#[test]
+fn around_a_copy_there_is_as_much_on_either_side_as_is_needed() {
+    let need = Need { bytes: 4, now: NOW, later_than: None };
+    let small = arena(&[copy(1, NOW, 0); 20]);
+    let large = arena(&[copy(3, NOW, 0); 20]);
+    let [small_part, large_part] = [small, large].map(|list| around(&list, 10, &need));
+    assert_eq!((small_part, large_part), (6..14, 8..12));
+}
+
+#[test]
+fn parts_that_are_looked_at_first_lie_around_what_goes_first_and_around_the_largest_gaps() {
+    // Runs of a copy that may go and a gap, between copies that must stay.
+    let run = |i: u64| [copy(1, NOW, 100 - i), gap(1 + i % 3), copy(1, STAYS, 0)];
+    let table = table(&(0..100).flat_map(run).collect::<Vec<_>>());
+    let need = Need { bytes: 4, now: NOW, later_than: None };
+    let parts = super::likely_parts(&table, &need);
+    // Only runs with a gap of 3 are large enough; the first ones are used last.
+    let run_of = |part: &Range<usize>| {
+        assert_eq!(part.len(), 2, "up to the copies that must stay");
+        part.start / 3
+    };
+    let runs: Vec<usize> = parts.iter().map(run_of).collect();
+    assert_eq!(runs[..8], [2, 5, 8, 11, 14, 17, 20, 23]);
+    assert_eq!(runs[8..], [98, 95, 92, 89, 86, 83, 80, 77], "of equal gaps the last");
 }
 
 proptest! {

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 
 use unspool_core::{
     CheckpointId, Command, Config, Core, Event, Failure, LinkConfig, Nanos, Place, PolicyKind,
-    RequestId, Size, TierConfig, TierId, TierKind, TransferId, Version,
+    RequestId, Size, TierConfig, TierId, TierKind, TransferId, TransferKind, Version,
 };
 
 /// A stack of arenas and a disk with room for `rooms` checkpoints of `unit` bytes each.
@@ -37,14 +37,33 @@ pub fn config(unit: u64, device: u64, host: u64, disk: u64) -> Config {
     }
 }
 
+/// Device, disk and remote with so many bytes.
+pub fn with_two_stores(capacities: [u64; 3]) -> Config {
+    let kinds = [TierKind::Device, TierKind::Disk, TierKind::Remote];
+    let tier = |(kind, capacity)| TierConfig { kind, capacity, alignment: 1 };
+    let settings = config(8, 1, 1, 1);
+    Config { tiers: kinds.into_iter().zip(capacities).map(tier).collect(), ..settings }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Moving {
     pub id: TransferId,
     pub checkpoint: CheckpointId,
     pub version: Version,
+    pub bytes: u64,
+    pub kind: TransferKind,
     pub from: Place,
     pub to: Place,
     pub cancelled: bool,
+}
+
+/// What became of the transfers of one direction of a link.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Ended {
+    pub transfers: u64,
+    pub bytes: u64,
+    pub cancelled: u64,
+    pub failed: u64,
 }
 
 /// The core, its transfers in flight and what the tiers hold.
@@ -52,6 +71,7 @@ pub struct Bench {
     pub core: Core,
     pub now: Nanos,
     pub moving: VecDeque<Moving>,
+    pub ended: BTreeMap<(u8, TransferKind), Ended>,
     pub deleting: VecDeque<(CheckpointId, TierId)>,
     pub answers: HashMap<RequestId, Command>,
     pub bytes: BTreeMap<(CheckpointId, TierId), u64>,
@@ -65,6 +85,7 @@ impl Bench {
             core: Core::new(config).expect("a valid configuration"),
             now: Nanos(0),
             moving: VecDeque::new(),
+            ended: BTreeMap::new(),
             deleting: VecDeque::new(),
             answers: HashMap::new(),
             bytes: BTreeMap::new(),
@@ -97,8 +118,9 @@ impl Bench {
             | Command::Refuse { request, .. } => {
                 assert!(self.answers.insert(request, command).is_none(), "one answer a call");
             }
-            Command::Transfer { transfer: id, checkpoint, version, from, to, .. } => {
-                let moving = Moving { id, checkpoint, version, from, to, cancelled: false };
+            Command::Transfer { transfer: id, checkpoint, version, bytes, kind, from, to } => {
+                let cancelled = false;
+                let moving = Moving { id, checkpoint, version, bytes, kind, from, to, cancelled };
                 self.moving.push_back(moving);
             }
             Command::Cancel { transfer } => {
@@ -115,20 +137,38 @@ impl Bench {
     /// Ends the oldest transfer. False when nothing moves.
     pub fn finish_one(&mut self) -> bool {
         let Some(m) = self.moving.pop_front() else { return false };
+        let ended = self.ended_like(&m);
         if m.cancelled {
+            ended.cancelled += 1;
             self.step(Event::TransferCancelled { transfer: m.id });
             return true;
         }
+        (ended.transfers, ended.bytes) = (ended.transfers + 1, ended.bytes + m.bytes);
         let bytes = self.bytes[&(m.checkpoint, m.from.tier)];
         self.bytes.insert((m.checkpoint, m.to.tier), bytes);
         self.step(Event::TransferDone { transfer: m.id, took: Nanos(10) });
         true
     }
 
+    /// Ends the oldest transfer with all its bytes, even if it was cancelled. False when nothing
+    /// moves.
+    pub fn finish_one_late(&mut self) -> bool {
+        let Some(m) = self.moving.front_mut() else { return false };
+        let cancelled = std::mem::take(&mut m.cancelled);
+        let m = *m;
+        self.ended_like(&m).cancelled += u64::from(cancelled);
+        self.finish_one()
+    }
+
     pub fn fail_one(&mut self, failure: Failure) -> bool {
         let Some(m) = self.moving.pop_front() else { return false };
+        self.ended_like(&m).failed += 1;
         self.step(Event::TransferFailed { transfer: m.id, failure });
         true
+    }
+
+    fn ended_like(&mut self, m: &Moving) -> &mut Ended {
+        self.ended.entry((m.from.tier.0.min(m.to.tier.0), m.kind)).or_default()
     }
 
     pub fn delete_one(&mut self) -> bool {

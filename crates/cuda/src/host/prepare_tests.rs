@@ -223,5 +223,6 @@ fn one_thread_alone_touches_and_registers_by_turns() {
         assert_eq!(arena.progress.touched(), 2 * MIB);
         arena.aim_for(64 * MIB);
         wait_registered(&arena, 64 * MIB).unwrap();
+        arena.progress.stop();
     });
 }

@@ -260,7 +260,6 @@ impl ArenaTable {
         if fences.is_empty() && !stuck {
             return;
         }
-        let kept = if kept.0 < kept.1 { kept } else { (own.1, own.1) };
         for (offset, end) in [(own.0, own.1.min(kept.0)), (own.0.max(kept.1), own.1)] {
             if offset < end {
                 self.pending.push(PendingFree { offset, end, fences: fences.clone(), stuck });
@@ -356,3 +355,7 @@ impl ArenaTable {
         stored
     }
 }
+
+#[cfg(test)]
+#[path = "table_tests.rs"]
+mod tests;

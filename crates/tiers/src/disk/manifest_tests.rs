@@ -194,3 +194,34 @@ fn the_bytes_of_records_are_those_of_the_page() {
         assert_eq!(Record::parse(&bytes), Some(record));
     }
 }
+
+#[test]
+fn a_manifest_is_written_anew_when_most_of_it_is_superfluous_and_not_before() {
+    let scratch = Scratch::new();
+    let (mut manifest, _) = open(&scratch);
+    let mut list = |ids: std::ops::Range<u64>| {
+        ids.for_each(|id| manifest.list(CheckpointId(id), frame(0)));
+        flush(&mut manifest);
+        open(&scratch).0.synced / RECORD as u64
+    };
+    // Of twice 1001 records and 1024 more none is too many.
+    assert_eq!(list(0..1000), 1001);
+    assert_eq!(list(0..1000), 2001);
+    assert_eq!(list(0..1000), 3001);
+    assert_eq!(list(0..26), 1001, "with one more it is");
+}
+
+#[test]
+fn a_manifest_that_cannot_be_written_anew_is_refused_and_left() {
+    let scratch = Scratch::new();
+    let (mut manifest, listing) = open(&scratch);
+    (0..2000).for_each(|id| manifest.remove(CheckpointId(id)));
+    flush(&mut manifest);
+    let before = std::fs::read(scratch.0.join(MANIFEST)).unwrap();
+    let in_the_way = scratch.0.join(listing.tag.unwrap().new_manifest());
+    std::fs::create_dir(&in_the_way).unwrap();
+    Manifest::open(&scratch.0, &System, 0o600, |_| Ok(false)).unwrap_err();
+    assert_eq!(std::fs::read(scratch.0.join(MANIFEST)).unwrap(), before);
+    std::fs::remove_dir(&in_the_way).unwrap();
+    assert_eq!(open(&scratch).0.synced, RECORD as u64);
+}

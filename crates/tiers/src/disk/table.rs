@@ -247,8 +247,8 @@ impl FrameTable {
         true
     }
 
-    /// Enters a frame that the manifest lists and that cannot be had any more: its file may be there
-    /// in part. The pack that it was in stays.
+    /// Enters a frame that the manifest lists and that cannot be had any more: its file may be
+    /// there in part. The pack that it was in stays.
     pub(super) fn lose(&mut self, name: FrameName, place: Option<Place>) {
         place.into_iter().for_each(|place| self.packs.keep(place.pack));
         self.lost.insert(name.id, if place.is_some() { Lost::Packed } else { Lost::File(name) });

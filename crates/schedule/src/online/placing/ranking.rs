@@ -84,3 +84,26 @@ fn divided(number: u128, by: u64) -> u128 {
         Err(_) => number / u128::from(by),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::cost;
+    use crate::revolve::advances;
+
+    proptest! {
+        #[test]
+        fn a_gap_costs_what_revolve_takes_for_it(
+            slots in 1..100_u64,
+            bits in 1..=61_u32,
+            part in 0.5..1.0,
+        ) {
+            // Fewer slots take more repetitions, which are counted up.
+            let bits = bits.min(8 * slots as u32);
+            let length = ((1_u64 << bits) as f64 * part) as u64;
+            let most = i128::from(u64::MAX);
+            prop_assert_eq!(cost(length, slots).min(most), i128::from(advances(length, slots)));
+        }
+    }
+}

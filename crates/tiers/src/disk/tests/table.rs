@@ -1,7 +1,7 @@
 //! The books of the disk tier: who owns which file, and when it may be used again.
 
 use super::super::names::FrameName;
-use super::super::table::{File, FrameRefusal, FrameRoom, FrameTable, Removal};
+use super::super::table::{File, FrameRefusal, FrameRoom, FrameTable, Lost, Removal};
 use unspool_core::CheckpointId;
 
 const A: CheckpointId = CheckpointId(1);
@@ -150,4 +150,16 @@ fn an_id_is_adopted_once() {
     assert!(!table.recover(FrameName { id: A, bytes: 11 }, true));
     assert!(!table.recover(FrameName { id: B, bytes: u64::MAX }, true));
     assert_eq!(table.used(), 4096);
+}
+
+#[test]
+fn the_file_of_a_lost_frame_is_named_until_nothing_is_left_of_it() {
+    let mut table = FrameTable::new(u64::MAX, 0);
+    let name = FrameName { id: A, bytes: 10 };
+    table.lose(name, None);
+    assert_eq!((table.lost(A), table.lost(B)), (Some(Lost::File(name)), None));
+    assert_eq!(table.borrow(A, 0, 1).unwrap_err(), FrameRefusal::Unknown);
+    assert!(table.list().is_empty() && table.used() == 0);
+    table.forget_lost(A);
+    assert_eq!(table.lost(A), None);
 }
