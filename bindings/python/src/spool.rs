@@ -368,9 +368,6 @@ impl Spool {
 
     /// The arrays of `version` by name, as arrays of NumPy; of a tree also the region
     /// `unspool.tree`, as bytes.
-    ///
-    /// Raises:
-    ///     All that `load` raises, but for classes that are not loaded.
     #[pyo3(signature = (version, /))]
     #[pyo3(name = "_load_parts")]
     fn load_parts<'py>(
@@ -546,15 +543,18 @@ impl Spool {
         guarded(py, || detached(py, None, || self.spool().hold_prefetch()))
     }
 
-    /// Says that `version` should rest in `tier`, `"device"`, `"host"` or `"disk"`, or a slower
-    /// one, until a restore of it is announced and near.
-    ///
-    /// It is flushed there without delay, and goes first where a faster tier needs room. Only a
-    /// preference: what is restored soon comes to faster tiers as always.
+    /// Says that every memory tier will be used to its end: host memory for a GPU is then prepared
+    /// to its end in the background, and not only ahead of what is used by as much again.
     ///
     /// Raises:
-    ///     OptionError: the spool has no such tier.
-    ///     UnknownVersionError, ClosedError.
+    ///     ClosedError.
+    fn prepare(&self, py: Python<'_>) -> PyResult<()> {
+        guarded(py, || detached(py, None, || self.spool().prepare()))
+    }
+
+    /// Says that `version` should rest in `tier`, `"device"`, `"host"` or `"disk"`, or a slower
+    /// one, until a restore of it is announced and near. It is flushed there without delay, and goes
+    /// first where a faster tier needs room.
     #[pyo3(signature = (version, tier, /))]
     #[pyo3(name = "_prefer")]
     fn prefer(

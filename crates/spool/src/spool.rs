@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use unspool_codec::{Head, RegionSpec};
 use unspool_core::{CheckpointId, Event, TierId, TierKind, Version};
+use unspool_tiers::AnyTier;
 use unspool_transfer::sync::{MutexGuard, lock};
 
 use crate::close::{self, Unflushed};
@@ -277,6 +278,19 @@ impl Spool {
     /// `Closed`, `Forked`.
     pub fn hold_prefetch(&self) -> Result<(), Error> {
         self.feed(Event::HoldPrefetch)
+    }
+
+    /// Says that every memory tier will be used to its end: host memory that a GPU copies to and
+    /// from is prepared for that in the background. Without this it is prepared ahead of what is
+    /// used by as much again.
+    ///
+    /// # Errors
+    /// `Closed`, `Forked`.
+    pub fn prepare(&self) -> Result<(), Error> {
+        drop(self.shared.enter()?);
+        let arenas = self.shared.tiers.iter().filter_map(AnyTier::arena);
+        arenas.for_each(|arena| arena.prepare(arena.capacity()));
+        Ok(())
     }
 
     fn feed(&self, event: Event) -> Result<(), Error> {

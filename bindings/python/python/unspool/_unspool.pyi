@@ -361,6 +361,14 @@ class Spool:
         Raises: ClosedError.
         """
 
+    def prepare(self) -> None:
+        """Says that every memory tier will be used to its end: host memory for a GPU is then prepared
+        to its end in the background, and not only ahead of what is used by as much again.
+
+        Raises:
+            ClosedError.
+        """
+
     def _prefer(self, version: SupportsIndex, tier: str, /) -> None: ...
     def discard(self, version: SupportsIndex, /) -> None:
         """Frees what was saved under `version`, in every tier. The version may be saved again. Of
@@ -721,21 +729,10 @@ class Interpreter:
     """Follows a schedule action by action and refuses the first one that breaks a rule."""
 
     def __new__(cls, steps: int | None = None, slots: int | None = None) -> Self: ...
-    def see(self, words: Iterable[_Word]) -> tuple[int, str | None]:
-        """Follows these actions as far as they keep the rules: how many did, and what is wrong with
-        the next one, or None.
-        """
-
-    def stopped_at(self, steps: int) -> None:
-        """The `Forward` that was seen last went to state `steps` and no further: the forward pass
-        has ended.
-        """
-
-    def finish(self) -> None:
-        """Whether the schedule ended as it must."""
-
-    def counts(self) -> dict[str, Any]:
-        """What was counted until now: the fields of `unspool.schedules.Counts`."""
+    def see(self, words: Iterable[_Word]) -> tuple[int, str | None]: ...
+    def stopped_at(self, steps: int) -> None: ...
+    def finish(self) -> None: ...
+    def counts(self) -> dict[str, Any]: ...
 
 @final
 class Ahead:
@@ -746,16 +743,9 @@ class Ahead:
     """
 
     def __new__(cls, first: int, at_end: int | None = None) -> Self: ...
-    def keep(self, steps: Iterable[int]) -> None:
-        """The states that are kept before the first of the actions that it will see: each one's
-        step as often as it is kept.
-        """
-
-    def see(self, words: Iterable[_Word]) -> tuple[list[int], list[bool]]:
-        """The hints of these actions; that of a last `Restore` may follow with the next call."""
-
-    def draw(self, core: ScheduleCore, count: int) -> tuple[list[int], list[bool]]:
-        """The next `count` hints or a few more, fewer at the end; draws the actions from `core`."""
+    def keep(self, steps: Iterable[int]) -> None: ...
+    def see(self, words: Iterable[_Word]) -> tuple[list[int], list[bool]]: ...
+    def draw(self, core: ScheduleCore, count: int) -> tuple[list[int], list[bool]]: ...
 
 @final
 class Uses:
@@ -764,19 +754,10 @@ class Uses:
     """
 
     def __new__(cls, at_end: bool = False) -> Self: ...
-    def keep(self, steps: Iterable[int]) -> None:
-        """The states that are kept already: they are no business of this dry run."""
-
-    def see(self, words: Iterable[_Word]) -> None:
-        """Follows these actions."""
-
-    def draw(self, core: ScheduleCore) -> None:
-        """Follows all actions that are left in `core`, which has none afterwards."""
-
-    def only_reversed(self, number: int) -> bool:
-        """Whether the state that is kept as the `number`-th, counted from 0, is only restored to be
-        reversed from.
-        """
+    def keep(self, steps: Iterable[int]) -> None: ...
+    def see(self, words: Iterable[_Word]) -> None: ...
+    def draw(self, core: ScheduleCore) -> None: ...
+    def only_reversed(self, number: int) -> bool: ...
 
 def trace_text(words: Iterable[_Word]) -> str:
     """A schedule in GPUZIP's text format, which has no tiers and no discards.

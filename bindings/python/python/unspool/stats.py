@@ -73,8 +73,8 @@ class TierStats:
         copies: copies of checkpoints in it.
         evictions: copies that made room for others.
         restores: restores that were served from it.
-        ready: for memory, bytes from its start that a GPU copies at full speed: less than the
-            capacity while pinned memory is still being registered; None for a disk.
+        ready: for memory, bytes from its start that a GPU copies at full speed. Pinned memory is
+            registered in the background, ahead of what is used by as much again; None for a disk.
         notes: what was found out about the medium, and what it fell back to.
     """
 

@@ -9,9 +9,9 @@ use crate::command::Command;
 use crate::config::TierConfig;
 use crate::event::Failure;
 use crate::lifecycle::table::{Copy, Row, tier_id};
-use crate::policy::fragments::{Fragments, Resident};
+use crate::policy::fragments::{Fragments, Growth, Resident};
 use crate::policy::{Choice, Need, choose};
-use crate::types::{CheckpointId, Nanos, Place, TierId};
+use crate::types::{CheckpointId, Nanos, Place, TierId, TierKind};
 
 /// One tier and what the planner knows about it.
 pub(super) struct TierState {
@@ -58,12 +58,20 @@ pub(super) enum RoomIn {
     None,
 }
 
+/// Memory of a device is mapped as a whole; that of the host is prepared as it is needed.
+fn growth(kind: TierKind) -> Growth {
+    match kind {
+        TierKind::Host => Growth::ByNeed { reached: 0 },
+        _ => Growth::Free,
+    }
+}
+
 impl TierState {
     pub fn new(config: &TierConfig) -> TierState {
         let whole = config.capacity & !(config.alignment - 1);
         TierState {
             config: *config,
-            arena: config.kind.is_arena().then(|| Fragments::new(whole)),
+            arena: config.kind.is_arena().then(|| Fragments::new(whole, growth(config.kind))),
             store_used: 0,
             deleting_bytes: 0,
             deleting: BTreeMap::new(),

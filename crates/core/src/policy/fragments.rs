@@ -40,6 +40,7 @@ pub(crate) struct Fragments {
     list: Vec<Fragment>,
     capacity: u64,
     free: u64,
+    growth: Growth,
     /// (bytes, offset) of every gap.
     gaps: BTreeSet<(u64, u64)>,
     /// The copies that may be evicted now or later, in their order.
@@ -50,6 +51,16 @@ pub(crate) struct Fragments {
     released: VecDeque<Released>,
     /// Gaps are not joined until [`Fragments::place`] is called.
     clearing: bool,
+}
+
+/// What bytes of an arena cost that no copy ever had.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Growth {
+    /// Nothing: all of the arena is there.
+    Free,
+    /// The system has to bring them, which happens from the start of the arena on. Copies have had
+    /// the bytes before `reached`.
+    ByNeed { reached: u64 },
 }
 
 /// Bytes that belonged to a copy until lately. A device may still be working on them, the more
@@ -70,7 +81,7 @@ const OLDEST: usize = 4;
 const COMPARED: usize = 16;
 
 impl Fragments {
-    pub fn new(capacity: u64) -> Fragments {
+    pub fn new(capacity: u64, growth: Growth) -> Fragments {
         let list = match capacity {
             0 => Vec::new(),
             bytes => vec![Fragment { offset: 0, bytes, resident: None }],
@@ -78,7 +89,8 @@ impl Fragments {
         let gaps = list.iter().map(|gap: &Fragment| (gap.bytes, gap.offset)).collect();
         let (evictable, sizes) = (Evictable::default(), BTreeMap::new());
         let (released, clearing) = (VecDeque::new(), false);
-        Fragments { list, capacity, free: capacity, gaps, evictable, sizes, released, clearing }
+        let free = capacity;
+        Fragments { list, capacity, free, growth, gaps, evictable, sizes, released, clearing }
     }
 
     pub fn as_slice(&self) -> &[Fragment] {
@@ -189,12 +201,26 @@ impl Fragments {
         self.released.iter().filter(meets).map(|r| r.last_use).max().unwrap_or(0)
     }
 
-    /// The place for `bytes` bytes in a gap: (when it was used last, offset). That is the end of
-    /// the gap that was used longer ago, or where a copy of the same size was, if that was used
-    /// longer ago still: copies of one size then stay side by side.
-    fn place_in_gap(&self, gap: u64, room: u64, bytes: u64) -> (u64, u64) {
-        let used = |offset: u64| (self.last_use(offset, bytes), offset);
-        let best = used(gap).min(used(gap + room - bytes));
+    /// What speaks against `bytes` bytes at `offset`: whether the arena has to grow for them, and
+    /// when they were used last, or how far it has to grow.
+    fn drawback(&self, offset: u64, bytes: u64) -> (bool, u64) {
+        match self.growth {
+            Growth::ByNeed { reached } if offset + bytes > reached => (true, offset),
+            _ => (false, self.last_use(offset, bytes)),
+        }
+    }
+
+    /// The place for `bytes` bytes in a gap, after what speaks against it. That is the end of the
+    /// gap that was used longer ago, or where a copy of the same size was, if that was used longer
+    /// ago still: copies of one size then stay side by side. Bytes for which the arena has to grow
+    /// come after all others.
+    fn place_in_gap(&self, gap: u64, room: u64, bytes: u64) -> ((bool, u64), u64) {
+        let used = |offset: u64| (self.drawback(offset, bytes), offset);
+        let end = match self.growth {
+            Growth::Free => gap + room,
+            Growth::ByNeed { reached } => (gap + room).min(reached.max(gap + bytes)),
+        };
+        let best = used(gap).min(used(end - bytes));
         let inside =
             |r: &&Released| r.end - r.offset == bytes && gap <= r.offset && r.end <= gap + room;
         // Copies that were released first were mostly used first.
@@ -225,7 +251,10 @@ impl Fragments {
         for gap in parts {
             self.gaps.remove(&(gap.bytes, gap.offset));
         }
-        let (_, offset) = if at_start { (0, start) } else { self.place_in_gap(start, room, bytes) };
+        let offset = if at_start { start } else { self.place_in_gap(start, room, bytes).1 };
+        if let Growth::ByNeed { reached } = &mut self.growth {
+            *reached = (*reached).max(offset + bytes);
+        }
         let (before, after) = (offset - start, room - bytes - (offset - start));
         let gap = |offset, bytes| Fragment { offset, bytes, resident: None };
         let copy = Fragment { offset, bytes, resident: Some(resident) };

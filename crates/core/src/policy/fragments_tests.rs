@@ -9,7 +9,7 @@ fn resident(row: u32) -> Resident {
 
 #[test]
 fn releasing_a_copy_between_gaps_leaves_one_gap() {
-    let mut fragments = Fragments::new(100);
+    let mut fragments = Fragments::new(100, Growth::Free);
     for row in 0..4 {
         let last = fragments.as_slice().len() - 1;
         fragments.place(last..last + 1, 25, false, resident(row));
@@ -24,7 +24,7 @@ fn releasing_a_copy_between_gaps_leaves_one_gap() {
 
 /// An arena full of copies of 8 bytes, used in the order of `uses`.
 fn full(uses: &[u64]) -> Fragments {
-    let mut fragments = Fragments::new(uses.len() as u64 * 8);
+    let mut fragments = Fragments::new(uses.len() as u64 * 8, Growth::Free);
     for (row, last_use) in (0..).zip(uses) {
         let gap = fragments.gap_around(u64::from(row) * 8).unwrap();
         fragments.place(gap..gap + 1, 8, false, Resident { last_use: *last_use, ..resident(row) });
@@ -69,7 +69,7 @@ fn of_gaps_of_one_size_the_one_that_was_used_longest_ago_is_taken() {
 
 #[test]
 fn the_smallest_gap_that_fits_is_found() {
-    let mut fragments = Fragments::new(100);
+    let mut fragments = Fragments::new(100, Growth::Free);
     for bytes in [9, 1, 6, 1, 83] {
         let last = fragments.as_slice().len() - 1;
         fragments.place(last..last + 1, bytes, false, resident(0));
@@ -93,7 +93,7 @@ fn shape(fragments: &Fragments) -> Vec<(u64, u64, bool)> {
 
 #[test]
 fn what_a_copy_does_not_keep_is_one_gap_with_the_gap_after_it() {
-    let mut fragments = Fragments::new(100);
+    let mut fragments = Fragments::new(100, Growth::Free);
     fragments.place(0..1, 40, true, arriving(0));
     fragments.keep(0, 8..16, false);
     fragments.assert_invariants();
@@ -103,7 +103,7 @@ fn what_a_copy_does_not_keep_is_one_gap_with_the_gap_after_it() {
 
 #[test]
 fn what_a_copy_leaves_at_its_end_goes_to_the_next_one() {
-    let mut fragments = Fragments::new(100);
+    let mut fragments = Fragments::new(100, Growth::Free);
     fragments.place(0..1, 40, true, arriving(0));
     fragments.place(1..2, 40, true, arriving(1));
     fragments.keep(0, 0..8, true);
@@ -117,7 +117,7 @@ fn what_a_copy_leaves_at_its_end_goes_to_the_next_one() {
 #[test]
 fn a_copy_that_keeps_nothing_leaves_all_its_room() {
     for to_next in [false, true] {
-        let mut fragments = Fragments::new(100);
+        let mut fragments = Fragments::new(100, Growth::Free);
         fragments.place(0..1, 40, true, arriving(0));
         fragments.place(1..2, 60, true, arriving(1));
         fragments.keep(0, 0..0, to_next);
@@ -134,7 +134,7 @@ proptest! {
         asked in prop::collection::vec((1u64..40, 0u64..=100, any::<bool>()), 1..20),
         late in 0usize..12,
     ) {
-        let mut fragments = Fragments::new(100_000);
+        let mut fragments = Fragments::new(100_000, Growth::Free);
         let (mut end, mut kept) = (0, 0);
         let mut pending = std::collections::VecDeque::new();
         let mut keep = |fragments: &mut Fragments, (bytes, to_next): (u64, bool)| {
@@ -165,8 +165,34 @@ proptest! {
 }
 
 #[test]
+fn an_arena_that_grows_by_need_grows_last_and_from_its_start() {
+    let mut fragments = Fragments::new(1000, Growth::ByNeed { reached: 0 });
+    let place = |fragments: &mut Fragments, bytes| {
+        let gap = fragments.smallest_gap(bytes).unwrap();
+        let offset = fragments.place(gap..gap + 1, bytes, false, resident(1));
+        fragments.assert_invariants();
+        offset
+    };
+    assert_eq!([0; 3].map(|_: u64| place(&mut fragments, 10)), [0, 10, 20]);
+    // Bytes that were just used come before those that no copy ever had.
+    for last_use in 1..200 {
+        for offset in [20, 10] {
+            fragments.touch(offset, last_use);
+            fragments.release(offset);
+        }
+        assert_eq!([0; 2].map(|_: u64| place(&mut fragments, 10)), [10, 20]);
+    }
+    fragments.release(20);
+    assert_eq!(place(&mut fragments, 15), 20, "it grows by five bytes");
+    fragments.release(20);
+    assert_eq!([0; 2].map(|_: u64| place(&mut fragments, 10)), [20, 30]);
+    assert_eq!(place(&mut fragments, 960), 40);
+    assert_eq!(fragments.free(), 0);
+}
+
+#[test]
 fn an_arena_without_bytes_has_no_fragments() {
-    let fragments = Fragments::new(0);
+    let fragments = Fragments::new(0, Growth::Free);
     assert!(fragments.as_slice().is_empty());
     fragments.assert_invariants();
 }
@@ -176,7 +202,7 @@ proptest! {
     fn every_sequence_of_places_and_releases_keeps_the_table_whole(
         ops in prop::collection::vec((0u64..40, any::<prop::sample::Index>()), 1..200)
     ) {
-        let mut fragments = Fragments::new(256);
+        let mut fragments = Fragments::new(256, Growth::Free);
         for (bytes, pick) in ops {
             let fits = |f: &Fragment| f.resident.is_none() && f.bytes >= bytes;
             let gap = fragments.as_slice().iter().position(fits);

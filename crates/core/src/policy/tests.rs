@@ -5,7 +5,7 @@ use core::ops::Range;
 
 use proptest::prelude::*;
 
-use super::fragments::{Fragment, Fragments, Resident};
+use super::fragments::{Fragment, Fragments, Growth, Resident};
 use super::window::around;
 use super::{Choice, Need, policy};
 use crate::config::PolicyKind;
@@ -64,7 +64,7 @@ fn of_copies_that_nobody_wants_the_one_that_was_used_longest_ago_goes() {
     for kind in [PolicyKind::Score, PolicyKind::Belady] {
         assert_eq!(choose(kind, &parts, 8), Choice::Take(3..4), "by a pass, {kind:?}");
     }
-    let mut table = Fragments::new(parts.len() as u64 * 8);
+    let mut table = Fragments::new(parts.len() as u64 * 8, Growth::Free);
     for fragment in arena(&parts) {
         let gap = table.gap_around(fragment.offset).unwrap();
         table.place(gap..gap + 1, 8, false, fragment.resident.unwrap());
@@ -201,7 +201,7 @@ proptest! {
 
 /// The same parts as an allocation table.
 fn table(parts: &[(u64, Option<Resident>)]) -> Fragments {
-    let mut table = Fragments::new(parts.iter().map(|p| p.0).sum());
+    let mut table = Fragments::new(parts.iter().map(|p| p.0).sum(), Growth::Free);
     let filler = Resident { row: Row(0), ready_at: STAYS, next_use: 0, last_use: 0, arrived: 0 };
     for (bytes, resident) in parts {
         let last = table.as_slice().len() - 1;

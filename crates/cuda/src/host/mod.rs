@@ -10,6 +10,7 @@
 //! Invariants:
 //! - A chunk is registered only once, and after its pages are present.
 //! - Registered bytes are a prefix; its end is a watermark that can be read at any time.
+//! - Pages are touched ahead of use and not to the end: memory that nobody uses is not taken.
 //! - Only copies change bytes: touching a page leaves data that has arrived as it is.
 //! - Memory is unregistered and unmapped only after the given events, or after everything on the
 //!   device, on a thread that nobody waits for.
@@ -195,11 +196,18 @@ impl PinnedArena {
         self.prepared.turns.are_taken()
     }
 
-    /// Waits until the first `upto` bytes are registered, at most `limit`.
+    /// Prepares the first `upto` bytes, which will be used: without this, preparation goes ahead of
+    /// what is used by as much again. Returns at once.
+    pub fn prepare(&self, upto: u64) {
+        self.prepared.aim_for(upto);
+    }
+
+    /// Prepares the first `upto` bytes and waits until they are registered, at most `limit`.
     ///
     /// # Errors
     /// When registering failed, the arena was closed, or the limit has passed.
     pub fn wait_registered(&self, upto: u64, limit: Duration) -> Result<(), DeviceError> {
+        self.prepare(upto);
         let progress = &self.prepared.progress;
         progress.wait_until("registered", || progress.registered(), upto, limit)
     }
@@ -223,11 +231,12 @@ impl PinnedArena {
         self.wait_registered(upto, limit).is_ok()
     }
 
-    /// Waits until the pages of the first `upto` bytes are present, at most `limit`.
+    /// Prepares the first `upto` bytes and waits until their pages are present, at most `limit`.
     ///
     /// # Errors
     /// When the system has no memory, the arena was closed, or the limit has passed.
     pub fn wait_touched(&self, upto: u64, limit: Duration) -> Result<(), DeviceError> {
+        self.prepare(upto);
         let progress = &self.prepared.progress;
         progress.wait_until("touched", || progress.touched(), upto, limit)
     }
@@ -313,7 +322,11 @@ impl PinnedArena {
             let message = "the host arena is closed";
             return Err(DeviceError::new(DeviceErrorKind::Closed, message));
         }
-        crate::span::in_range(offset, len, self.capacity(), "the host arena")
+        crate::span::in_range(offset, len, self.capacity(), "the host arena")?;
+        if len > 0 {
+            self.prepared.used_up_to(offset + len);
+        }
+        Ok(())
     }
 
     fn give_back(&mut self, after: AfterUse) {

@@ -28,6 +28,11 @@ const TURN_POLL: Duration = Duration::from_micros(200);
 
 /// Longest sleep of a thread that waits for a change; changes wake it.
 const DOZE: Duration = Duration::from_millis(100);
+/// The same while nothing is to be prepared, which may be for hours.
+const SLEEP: Duration = Duration::from_secs(10);
+
+/// Bytes that are prepared before any are used.
+const FIRST: u64 = 1 << 30;
 
 /// Pins host memory: the driver, or a stand-in in tests.
 pub(super) trait Registrar: Send + Sync + 'static {
@@ -89,10 +94,26 @@ impl Prepared {
         }
     }
 
+    /// The bytes below `end` are used: as many again are prepared, so that a use which goes on finds
+    /// them ready, and no more, so that memory which nobody uses is not taken.
+    pub(super) fn used_up_to(&self, end: u64) {
+        let end = end.saturating_mul(2).min(self.mapping.len());
+        if end > self.progress.goal() {
+            self.aim_for(end);
+        }
+    }
+
+    /// Prepares the bytes below `end`, and the rest of the chunk of the last one.
+    pub(super) fn aim_for(&self, end: u64) {
+        let Some(last) = end.min(self.mapping.len()).checked_sub(1) else { return };
+        self.progress.aim_for(self.chunks.range(self.chunks.index_of(last)).end);
+    }
+
     /// Starts one thread that does everything else: starting more is slow while others touch pages
     /// of the same process, and the caller should not wait for that.
     pub(super) fn start(self: &Arc<Prepared>, touchers: usize) -> Result<Thread, DeviceError> {
         let prepared = Arc::clone(self);
+        self.aim_for(FIRST);
         let builder = Builder::new().name("unspool-pin".to_owned());
         builder
             .spawn(move || prepared.run(touchers))
@@ -101,26 +122,28 @@ impl Prepared {
     }
 
     /// Touches pages on threads of its own and registers them on this one. Where no thread can be
-    /// started, this one touches the pages first.
+    /// started, this one touches the pages of each chunk first.
     fn run(&self, touchers: usize) {
         std::thread::scope(|scope| {
             let start = |_| {
                 let builder = Builder::new().name("unspool-touch".to_owned());
-                builder.spawn_scoped(scope, || self.touch_pieces()).is_ok()
+                builder.spawn_scoped(scope, || self.touch_pieces(self.mapping.len())).is_ok()
             };
-            if !(0..touchers.max(1)).map(start).fold(false, |any, started| any | started) {
-                self.touch_pieces();
-            }
-            self.register_chunks();
+            let touched_by_others =
+                (0..touchers.max(1)).map(start).fold(false, |any, started| any | started);
+            self.register_chunks(touched_by_others);
         });
     }
 
-    fn touch_pieces(&self) {
+    /// Touches pieces that begin before `end`, as they are needed.
+    fn touch_pieces(&self, end: u64) {
         let capacity = self.mapping.len();
         while !self.progress.stopped() {
-            let index = self.next_piece.fetch_add(1, Ordering::Relaxed);
+            let next = |index: u64| (index.saturating_mul(PIECE) < end).then_some(index + 1);
+            let taken = self.next_piece.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next);
+            let Ok(index) = taken else { return };
             let begin = index.saturating_mul(PIECE);
-            if begin >= capacity {
+            if !self.progress.wait_for_goal(begin, SLEEP) {
                 return;
             }
             if let Err(error) = self.mapping.touch(begin, PIECE.min(capacity - begin)) {
@@ -135,10 +158,16 @@ impl Prepared {
         }
     }
 
-    fn register_chunks(&self) {
+    fn register_chunks(&self, touched_by_others: bool) {
         let mut last = None;
         for index in 0..self.chunks.count() {
             let range = self.chunks.range(index);
+            if !self.progress.wait_for_goal(range.start, SLEEP) {
+                return;
+            }
+            if !touched_by_others {
+                self.touch_pieces(range.end);
+            }
             if !self.wait_until_touched(range.end) || !self.wait_for_pace(range.start, last) {
                 return;
             }

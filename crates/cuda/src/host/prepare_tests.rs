@@ -182,3 +182,47 @@ fn links_that_stay_busy_delay_a_pace_that_wants_them_idle() {
     wait_registered(&arena, 37 * MIB).unwrap();
     thread.join();
 }
+
+#[test]
+fn as_much_again_is_prepared_as_is_used() {
+    let fake = Fake::new(usize::MAX);
+    let arena = arena(4 * FIRST, &fake, Turns::none(), Pace::Unpaced);
+    let thread = arena.start(2).unwrap();
+    wait_registered(&arena, FIRST).unwrap();
+    for (used, ready) in [(FIRST / 4, FIRST), (FIRST / 2 + MIB, FIRST + 2 * MIB)] {
+        arena.used_up_to(used);
+        wait_registered(&arena, ready).unwrap();
+        std::thread::sleep(20 * Duration::from_millis(1));
+        let chunk = 8 * MIB;
+        assert!(arena.progress.registered() <= ready + chunk);
+        assert!(arena.progress.touched() <= ready + chunk);
+    }
+    arena.progress.stop();
+    thread.join();
+}
+
+#[test]
+fn an_arena_is_prepared_to_its_end_when_all_of_it_is_used() {
+    let fake = Fake::new(usize::MAX);
+    let arena = arena(FIRST + 3 * MIB, &fake, Turns::none(), Pace::Unpaced);
+    let thread = arena.start(1).unwrap();
+    arena.used_up_to(FIRST);
+    wait_registered(&arena, FIRST + 3 * MIB).unwrap();
+    thread.join();
+    assert!(arena.progress.state().stats.all_after.is_some());
+}
+
+#[test]
+fn one_thread_alone_touches_and_registers_by_turns() {
+    let fake = Fake::new(usize::MAX);
+    let arena = arena(64 * MIB, &fake, Turns::none(), Pace::Unpaced);
+    arena.aim_for(1);
+    std::thread::scope(|scope| {
+        scope.spawn(|| arena.register_chunks(false));
+        wait_registered(&arena, 2 * MIB).unwrap();
+        assert_eq!(arena.progress.touched(), 2 * MIB);
+        arena.aim_for(64 * MIB);
+        wait_registered(&arena, 64 * MIB).unwrap();
+        arena.progress.stop();
+    });
+}

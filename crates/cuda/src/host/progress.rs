@@ -59,6 +59,8 @@ pub(super) struct Progress {
     busy: AtomicUsize,
     /// Copies wait for the bytes below this.
     wanted: AtomicU64,
+    /// The end of the bytes that are to be prepared.
+    goal: AtomicU64,
     stop: AtomicBool,
     state: Mutex<ProgressState>,
     changed: Condvar,
@@ -72,6 +74,7 @@ impl Progress {
             registered: AtomicU64::new(0),
             busy: AtomicUsize::new(0),
             wanted: AtomicU64::new(0),
+            goal: AtomicU64::new(0),
             stop: AtomicBool::new(false),
             state: Mutex::new(ProgressState::default()),
             changed: Condvar::new(),
@@ -153,6 +156,31 @@ impl Progress {
 
     pub(super) fn is_wanted(&self, begin: u64) -> bool {
         begin < self.wanted.load(Ordering::Relaxed)
+    }
+
+    /// Asks for the bytes below `end` to be prepared.
+    pub(super) fn aim_for(&self, end: u64) {
+        if self.goal.fetch_max(end, Ordering::Relaxed) < end {
+            self.change(|_| ());
+        }
+    }
+
+    /// The end of the bytes that are to be prepared.
+    pub(super) fn goal(&self) -> u64 {
+        self.goal.load(Ordering::Relaxed)
+    }
+
+    /// Waits until the byte at `begin` is to be prepared: false when nothing is to be prepared any
+    /// more.
+    pub(super) fn wait_for_goal(&self, begin: u64, doze: Duration) -> bool {
+        if begin < self.goal() {
+            return !self.stopped();
+        }
+        let mut state = self.state();
+        while begin >= self.goal() && !self.stopped() && state.failure.is_none() {
+            state = self.wait(state, doze);
+        }
+        !self.stopped() && state.failure.is_none()
     }
 
     pub(super) fn link_busy(&self) {

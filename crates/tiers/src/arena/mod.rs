@@ -109,8 +109,16 @@ impl Arena {
         self.memory().and_then(|memory| memory.gpu().cloned())
     }
 
+    /// Says that the bytes up to `end` will be used, so that pinned memory is prepared as far;
+    /// without this, preparation goes ahead of what is used by as much again. Returns at once.
+    pub fn prepare(&self, end: u64) {
+        if let Some(memory) = self.memory() {
+            memory.aim_for(end);
+        }
+    }
+
     /// Bytes from the start that a device copies to and from at full speed: all, unless it is
-    /// pinned memory that is still being registered.
+    /// pinned memory, which is registered ahead of its use.
     #[must_use]
     pub fn ready(&self) -> u64 {
         self.memory().map_or(0, |memory| memory.ready(self.0.capacity))

@@ -58,13 +58,14 @@ def ready(stats: Stats, name: str = "host") -> tuple[int | None, int]:
 
 
 def wait_until_ready(spool: unspool.Spool, limit: float = 120.0) -> float | None:
-    """Waits until all memory tiers, and the kernels of its codecs, are ready; seconds that took,
-    None where no tier says.
+    """Prepares all memory tiers and waits until they, and the kernels of its codecs, are ready;
+    seconds that took, None where no tier says.
 
     Raises:
         TimeoutError: they are not within `limit` seconds.
     """
     begin = time.perf_counter()
+    spool.prepare()
     while True:
         stats = spool.stats()
         found = [ready(stats, name) for name in ("device", "host")]

@@ -229,6 +229,7 @@ def _where(spool: Spool) -> str:
 
 def _wait_until_ready(spool: Spool, until: float) -> None:
     """Pinned memory is registered in the background: copies are slow before that."""
+    spool.prepare()
     while time.perf_counter() < until:
         tiers = spool.stats().tiers
         if all(tier.ready is None or tier.ready >= (tier.capacity or 0) for tier in tiers):

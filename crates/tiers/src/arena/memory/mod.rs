@@ -103,6 +103,13 @@ impl ArenaMemory {
         gpu.context().saw(|| Op::Access { by, space, first, end, write, what });
     }
 
+    /// Says that the bytes up to `end` will be used, so that they are prepared.
+    pub(crate) fn aim_for(&self, end: u64) {
+        if let ArenaMemory::Pinned(pinned, _) = self {
+            pinned.prepare(end);
+        }
+    }
+
     /// Bytes from the start that are copied at full speed.
     pub(crate) fn ready(&self, capacity: u64) -> u64 {
         match self {
