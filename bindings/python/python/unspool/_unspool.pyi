@@ -362,8 +362,8 @@ class Spool:
         """
 
     def prepare(self) -> None:
-        """Says that every memory tier will be used to its end: host memory for a GPU is then prepared
-        to its end in the background, and not only ahead of what is used by as much again.
+        """Says that every memory tier will be used to its end: host memory for a GPU is then
+        prepared to its end in the background, and not only ahead of what is used by as much again.
 
         Raises:
             ClosedError.
