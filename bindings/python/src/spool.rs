@@ -553,8 +553,8 @@ impl Spool {
     }
 
     /// Says that `version` should rest in `tier`, `"device"`, `"host"` or `"disk"`, or a slower
-    /// one, until a restore of it is announced and near. It is flushed there without delay, and goes
-    /// first where a faster tier needs room.
+    /// one, until a restore of it is announced and near. It is flushed there without delay, and
+    /// goes first where a faster tier needs room.
     #[pyo3(signature = (version, tier, /))]
     #[pyo3(name = "_prefer")]
     fn prefer(

@@ -94,8 +94,8 @@ impl Prepared {
         }
     }
 
-    /// The bytes below `end` are used: as many again are prepared, so that a use which goes on finds
-    /// them ready, and no more, so that memory which nobody uses is not taken.
+    /// The bytes below `end` are used: as many again are prepared, so that a use which goes on
+    /// finds them ready, and no more, so that memory which nobody uses is not taken.
     pub(super) fn used_up_to(&self, end: u64) {
         let end = end.saturating_mul(2).min(self.mapping.len());
         if end > self.progress.goal() {
