@@ -174,6 +174,9 @@ def test_a_lost_version_that_is_saved_again_is_not_missed(tmp_path: Path) -> Non
         for version in (1, 2):
             spool.save(version, np.full(3, -version))
         assert spool.lost() == {}
+    with opened(tmp_path, mode="r") as reader:
+        assert reader.lost() == {} and (reader.load(2) == -2).all()
+    assert files[1].exists(), "a reader removes nothing"
     for _ in range(2):
         with warnings.catch_warnings():
             warnings.simplefilter("error")

@@ -11,7 +11,6 @@ use unspool_transfer::Frame;
 use crate::error::{Error, ErrorKind};
 use crate::runtime::frame_index::Unrecovered;
 use crate::runtime::shared::Shared;
-use crate::runtime::stack::check_writable;
 use crate::runtime::state::State;
 
 /// The bytes of a head that say how long it is.
@@ -85,7 +84,9 @@ impl Recovering<'_> {
         if let Some(lost) = state.frames.take_unrecovered(version.0) {
             drop(state);
             self.notes.retain(|(named, _)| *named != Some(version.0));
-            self.replace(&lost);
+            // It was saved again after that. What cannot be removed now is removed by the next
+            // opening.
+            let _ = remove(self.disk, &lost);
             state = self.shared.state();
         }
         let older = state.driver.core().checkpoint(version);
@@ -95,14 +96,6 @@ impl Recovering<'_> {
         self.shared.feed(&mut state, Event::Recover { checkpoint, version, bytes, tier });
         if let Some(older) = older {
             state.forget_if_gone(version, older);
-        }
-    }
-
-    /// A version was saved again after these frames of it were found to be damaged or missing.
-    fn replace(&self, lost: &Unrecovered) {
-        if check_writable(&self.shared.settings, 0, "").is_ok() {
-            // What cannot be removed now is replaced by the next opening.
-            let _ = remove(self.disk, lost);
         }
     }
 

@@ -35,7 +35,7 @@ fn check_bytes(bytes: &[u8]) -> Result<(), FrameErrorKind> {
     }
 }
 
-/// The head that is made anew of the arrays of a head.
+/// A new head for the arrays of another one.
 fn laid_out(head: &Head) -> Result<Head, FrameError> {
     if !head.is_encoded() {
         let specs = head.regions.iter().map(Region::spec).collect();

@@ -267,7 +267,8 @@ impl Disk {
     }
 
     /// Removes what there is of a frame that an earlier process made durable and that cannot be
-    /// had any more, so that later openings do not miss it.
+    /// had any more, so that later openings do not miss it. Opened for reading, the tier forgets it
+    /// and leaves it where it is.
     ///
     /// # Errors
     /// When its file cannot be removed, or the manifest not be written; and in a process that did
@@ -275,6 +276,10 @@ impl Disk {
     pub fn forget(&self, id: CheckpointId) -> Result<(), TierError> {
         let _open = self.enter("delete")?;
         let Some(lost) = self.table().lost(id) else { return self.remove_frame(id) };
+        if self.kind == Kind::ReadOnly {
+            self.table().forget_lost(id);
+            return Ok(());
+        }
         let failed = |path: &Path, cause| fault::error("delete", path, cause, Failure::Permanent);
         if let Some(manifest) = self.manifest().as_mut() {
             manifest.remove(id);
