@@ -55,6 +55,7 @@ fn _unspool(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<lend::Writing>()?;
     m.add_class::<lend::Reading>()?;
     m.add_function(wrap_pyfunction!(live::close_all, m)?)?;
+    m.add_function(wrap_pyfunction!(live::trim, m)?)?;
     m.add_function(wrap_pyfunction!(doctor::examine, m)?)?;
     m.add_function(wrap_pyfunction!(sizes::size_in_bytes, m)?)?;
     codecs::register(m)?;

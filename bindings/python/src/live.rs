@@ -7,6 +7,7 @@ use pyo3::exceptions::PyRuntimeWarning;
 use pyo3::prelude::*;
 
 use crate::front::Front;
+use crate::panics::guarded;
 use crate::waiting::waiting;
 
 static LIVE: Mutex<Vec<Weak<Front>>> = Mutex::new(Vec::new());
@@ -27,6 +28,17 @@ pub fn close_all(py: Python<'_>) -> PyResult<()> {
     let known = LIVE.try_lock().map(|mut live| std::mem::take(&mut *live)).unwrap_or_default();
     let open: Vec<Arc<Front>> = known.iter().filter_map(Weak::upgrade).collect();
     open.into_iter().try_for_each(|spool| close_last(py, &spool))
+}
+
+/// Gives back the host memory that closed spools of this process have left for the next one, and
+/// returns its bytes.
+///
+/// Host memory for a GPU is touched and registered with the driver, which takes long. That of a
+/// closed spool is kept for the next one: for a minute, no more than the machine has free besides,
+/// and only until another spool needs the room.
+#[pyfunction]
+pub fn trim(py: Python<'_>) -> PyResult<u64> {
+    guarded(py, || Ok(py.detach(unspool::trim)))
 }
 
 /// Closes a spool that is not used any more, and warns of what could not be made durable.

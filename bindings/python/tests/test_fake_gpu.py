@@ -435,3 +435,26 @@ def test_a_smaller_device_tier_is_taken_only_when_asked(driver: Driver) -> None:
         unspool.Spool(device=2 << 30, on="cuda", shrink_ok=True) as spool,
     ):
         assert 0 < spool.stats().tiers[0].capacity < 1 << 30
+
+
+def test_the_host_memory_of_a_closed_spool_is_ready_for_the_next_one(driver: Driver) -> None:
+    def ready(spool: unspool.Spool) -> int:
+        return spool.stats().tiers["host"].ready
+
+    unspool.trim()
+    for cycle in range(5):
+        with unspool.Spool(device="4MiB", host="48MiB", on="cuda") as spool:
+            if cycle == 0:
+                spool.prepare()
+                deadline = time.monotonic() + 20
+                while ready(spool) < 48 << 20:
+                    assert time.monotonic() < deadline
+                    time.sleep(0.001)
+            assert ready(spool) == 48 << 20
+            arrays = [CaiArray(driver, np.full(1 << 18, version, "f4")) for version in range(8)]
+            for version, array in enumerate(arrays):
+                spool.save(version, array)
+            for version in reversed(range(8)):
+                assert (spool.load(version) == version).all()
+    assert unspool.trim() >= 48 << 20
+    assert unspool.trim() == 0

@@ -2,7 +2,8 @@
 //! thread that nobody waits for. If the last use fails or does not finish within the limit, the
 //! resource is leaked and counted: memory that may still be written to is never freed.
 
-use std::time::Duration;
+use std::mem::ManuallyDrop;
+use std::time::{Duration, Instant};
 
 use crate::context::Context;
 use crate::error::DeviceError;
@@ -12,6 +13,11 @@ use crate::life;
 /// How long a release waits for the last use before it leaks: far longer than any copy. A kernel
 /// that runs longer probably hangs.
 const LIMIT: Duration = Duration::from_secs(600);
+
+/// How long an arena waits for memory that is on its way back to the system or the device: a driver
+/// takes some seconds for tens of gigabytes.
+pub(crate) const RETURNING: Duration = Duration::from_secs(10);
+const POLL: Duration = Duration::from_micros(200);
 
 /// What has to be done before a resource is released.
 #[derive(Debug)]
@@ -56,17 +62,42 @@ pub(crate) fn in_background(after: AfterUse, release: impl FnOnce() + Send + 'st
         return;
     }
     let counted = life::Releasing::begin();
-    let job = move || {
-        match after.wait(LIMIT) {
-            Ok(()) if life::driver_lives() => release(),
-            _ => leak((release, after)),
-        }
-        drop(counted);
+    let job = move || match after.wait(LIMIT) {
+        Ok(()) if life::driver_lives() => release(),
+        _ => leak((release, after)),
     };
     let thread = std::thread::Builder::new().name("unspool-release".to_owned());
-    if thread.spawn(job).is_err() {
+    // A thread that is refused drops what it was given: the device may still be using that.
+    let job = ManuallyDrop::new(job);
+    let counted_job = move || {
+        ManuallyDrop::into_inner(job)();
+        drop(counted);
+    };
+    if thread.spawn(counted_job).is_err() {
         life::count_leak();
     }
+}
+
+/// Waits until `done`, while releases are in progress that may make it true, at most `limit`.
+/// Returns whether it is.
+pub(crate) fn wait_for(limit: Duration, mut done: impl FnMut() -> bool) -> bool {
+    let begin = Instant::now();
+    loop {
+        // Read first: what is released after this is looked at once more.
+        let is_last = life::releasing() == 0 || begin.elapsed() >= limit;
+        if done() {
+            return true;
+        }
+        if is_last {
+            return false;
+        }
+        std::thread::sleep(POLL);
+    }
+}
+
+/// Waits for the releases in progress, at most `limit`: the memory of what was dropped is free then.
+pub fn settle(limit: Duration) {
+    wait_for(limit, || life::releasing() == 0);
 }
 
 fn leak<T>(what: T) {

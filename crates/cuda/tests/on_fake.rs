@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use unspool_cuda::{
     Context, DeviceArena, DeviceArenaOptions, DeviceError, DeviceErrorKind, DeviceMemory,
     DeviceSpan, Driver, Pace, PinnedArena, PinnedOptions, StagingRing, Stream, StridedCopies,
-    StridedLayout, Unregistered, copy, leaked, releasing,
+    StridedLayout, Unregistered, copy, leaked, releasing, settle, trim,
 };
 use unspool_fakecuda::Fake;
 
@@ -59,10 +59,15 @@ fn arena(context: &Context, capacity: u64, shrink_ok: bool) -> Outcome<DeviceAre
 }
 
 /// Chunks of 2 MiB, so that a small arena has several.
-fn pinned(context: &Context, capacity: u64, prepare: bool) -> Outcome<PinnedArena> {
+fn pinned_options() -> PinnedOptions {
     let (first_chunk, largest_chunk) = (2 * MIB, 2 * MIB);
-    let options = PinnedOptions { first_chunk, largest_chunk, prepare, ..PinnedOptions::default() };
-    let options = PinnedOptions { take_turns: false, pace: Pace::Unpaced, ..options };
+    let options = PinnedOptions { first_chunk, largest_chunk, ..PinnedOptions::default() };
+    PinnedOptions { take_turns: false, pace: Pace::Unpaced, ..options }
+}
+
+/// An arena of its own memory, which goes with it.
+fn pinned(context: &Context, capacity: u64, prepare: bool) -> Outcome<PinnedArena> {
+    let options = PinnedOptions { prepare, keep: false, ..pinned_options() };
     PinnedArena::new(context, capacity, &options)
 }
 
@@ -247,6 +252,34 @@ fn a_host_arena_is_unregistered_after_the_copies_that_use_it() {
         assert!(comes_true(|| fake.count("registrations") + 3 <= registered));
         stream.sync(LIMIT).unwrap();
     }
+}
+
+#[test]
+fn the_memory_of_an_arena_is_the_next_ones_after_the_copies_that_use_it() {
+    let fake = Fake::start();
+    let context = context().unwrap();
+    let (stream, device) =
+        (Stream::new(&context).unwrap(), DeviceMemory::new(&context, 5 * MIB).unwrap());
+    let next = || PinnedArena::new(&context, 5 * MIB, &pinned_options()).unwrap();
+    let place = |arena: &PinnedArena| arena.address(0, 1).unwrap();
+    trim();
+    let first = next();
+    first.wait_registered(5 * MIB, LIMIT).unwrap();
+    let (used, registered) = (place(&first), fake.count("registrations"));
+    fake.hold();
+    first.copy_in(&stream, 0, &device.span(), Unregistered::Pageable).unwrap();
+    drop(first);
+    let second = next();
+    assert_ne!(place(&second), used, "a copy into the first one is not done");
+    fake.release();
+    stream.sync(LIMIT).unwrap();
+    settle(LIMIT);
+    let again = next();
+    assert_eq!((place(&again), again.registered()), (used, 5 * MIB));
+    drop((second, again));
+    settle(LIMIT);
+    assert!(trim() >= 5 * MIB);
+    assert!(fake.count("registrations") + 3 <= registered, "given back");
 }
 
 #[test]

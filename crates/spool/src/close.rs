@@ -22,6 +22,10 @@ use crate::wait::Wait;
 /// Threads are given so long to end, also when no time is left.
 const LEAST: Duration = Duration::from_millis(100);
 
+/// How long a close waits for the memory of its arenas, so that what opens next finds it free: it
+/// comes back as soon as the GPU is done with what was enqueued, which may be long.
+const RETURNING: Duration = Duration::from_millis(100);
+
 /// The time between two looks at transfers that end soon.
 const NAP: Duration = Duration::from_millis(1);
 
@@ -219,6 +223,7 @@ impl<'a> End<'a> {
             // dropped.
             let _ = arena.retire();
         }
+        unspool_cuda::settle(RETURNING);
         let Some(disk) = &shared.disk else { return Ok(()) };
         let stored = durability::stored(shared);
         disk.close().map_err(|cause| {

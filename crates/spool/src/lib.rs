@@ -76,5 +76,6 @@ pub use unspool_codec::{
 };
 pub use unspool_core::{Lead, PolicyKind, TierKind};
 pub use unspool_cuda::kernels::ship as ship_kernels;
+pub use unspool_cuda::trim;
 pub use unspool_tiers::DiskMode;
 pub use wait::Wait;

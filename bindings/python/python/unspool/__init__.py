@@ -28,7 +28,7 @@ from . import accumulate, codecs, errors, planning, schedules, stats, types
 from ._adjoint import adjoint
 from ._doctor import doctor
 from ._types import Debug, Disk
-from ._unspool import Spool, __version__
+from ._unspool import Spool, __version__, trim
 from ._unspool import close_all as _close_all
 from .codecs import Bound, NvComp, Zfp
 from .errors import Error
@@ -52,6 +52,7 @@ __all__ = [
     "planning",
     "schedules",
     "stats",
+    "trim",
     "types",
 ]
 

@@ -625,6 +625,15 @@ class Exporter:
 def close_all() -> None:
     """Closes every spool that is still open, and warns of what could not be made durable."""
 
+def trim() -> int:
+    """Gives back the host memory that closed spools of this process have left for the next one, and
+    returns its bytes.
+
+    Host memory for a GPU is touched and registered with the driver, which takes long. That of a
+    closed spool is kept for the next one: for a minute, no more than the machine has free besides,
+    and only until another spool needs the room.
+    """
+
 def size_in_bytes(text: str, /) -> int:
     """The bytes of a size that is written as text, as every option takes it. A `ValueError` says
     what to write instead, as the end of a sentence.

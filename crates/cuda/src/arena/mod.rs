@@ -21,7 +21,7 @@ use crate::bytes::Bytes;
 use crate::context::Context;
 use crate::error::{DeviceError, DeviceErrorKind};
 use crate::event::Event;
-use crate::release::AfterUse;
+use crate::release::{self, AfterUse};
 use crate::span::{DeviceSpan, Keep, in_range};
 use crate::watch::AccessedBytes;
 
@@ -93,7 +93,12 @@ impl DeviceArena {
         asked: u64,
         options: &DeviceArenaOptions,
     ) -> Result<DeviceArena, DeviceError> {
-        let capacity = fitting(asked, mapper.free()?, options, mapper.granularity(), ordinal)?;
+        let granularity = mapper.granularity();
+        // What another arena has just given up may still be on its way back.
+        release::wait_for(release::RETURNING, || {
+            mapper.free().map_or(true, |free| needed(asked, granularity) <= free)
+        });
+        let capacity = fitting(asked, mapper.free()?, options, granularity, ordinal)?;
         let mapping = Mapping::reserve(mapper, after, asked, capacity)?;
         let (mapping, options) = (Arc::new(mapping), *options);
         let worker = Arc::clone(&mapping);
@@ -166,6 +171,11 @@ impl Drop for DeviceArena {
     }
 }
 
+/// Bytes of the device that an arena takes.
+fn needed(asked: u64, granularity: u64) -> u64 {
+    asked.checked_next_multiple_of(granularity).unwrap_or(u64::MAX)
+}
+
 /// Size of the arena that fits in the free memory.
 fn fitting(
     asked: u64,
@@ -174,8 +184,7 @@ fn fitting(
     granularity: u64,
     ordinal: u32,
 ) -> Result<u64, DeviceError> {
-    let needed = asked.checked_next_multiple_of(granularity).unwrap_or(u64::MAX);
-    if needed <= free {
+    if needed(asked, granularity) <= free {
         return Ok(asked);
     }
     let rest = free.saturating_sub(options.leave_free);

@@ -12,16 +12,18 @@
 //! - Registered bytes are a prefix; its end is a watermark that can be read at any time.
 //! - Pages are touched ahead of use and not to the end: memory that nobody uses is not taken.
 //! - Only copies change bytes: touching a page leaves data that has arrived as it is.
-//! - Memory is unregistered and unmapped only after the given events, or after everything on the
-//!   device, on a thread that nobody waits for.
+//! - Memory is unregistered and unmapped, or used by another arena, only after the given events, or
+//!   after everything on the device, on a thread that nobody waits for.
 
 pub(crate) mod baseline;
 mod copies;
 mod mapping;
+pub(crate) mod pool;
 mod prepare;
 mod progress;
 mod staging;
 
+use std::mem::ManuallyDrop;
 use std::path::PathBuf;
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -44,6 +46,7 @@ pub use staging::StagingRing;
 
 use mapping::{HUGE_PAGE, Mapping};
 use prepare::{Prepared, Thread};
+use progress::Progress;
 
 /// Registration is about this many times as fast as a copy to unregistered memory.
 const NEAR: u64 = 6;
@@ -77,6 +80,9 @@ pub struct PinnedOptions {
     /// Whether to touch and register pages at all; default true. Without it every copy uses the
     /// method for unregistered memory: for measurements.
     pub prepare: bool,
+    /// Whether memory that is prepared may come from an arena of this process which has ended, and
+    /// is kept for another one; default true.
+    pub keep: bool,
 }
 
 impl Default for PinnedOptions {
@@ -92,6 +98,7 @@ impl Default for PinnedOptions {
             huge_pages: true,
             check_free: true,
             prepare: true,
+            keep: true,
         }
     }
 }
@@ -100,6 +107,26 @@ impl PinnedOptions {
     fn chunks(&self, capacity: u64) -> Chunks {
         let first = self.first_chunk.clamp(1, 1 << 40).next_multiple_of(HUGE_PAGE);
         Chunks::new(capacity, first, self.largest_chunk)
+    }
+
+    /// Memory of an arena that has ended, where there is some such as this one would make.
+    fn kept(&self, context: &Context, capacity: u64) -> Option<Prepared> {
+        let fits = |kept: &Prepared| {
+            let len = kept.mapping.len();
+            kept.chunks == self.chunks(len) && (kept.mapping.is_huge() || !self.huge_pages)
+        };
+        let may = self.keep && self.prepare && self.check_free;
+        may.then(|| pool::take(context.ordinal(), capacity, fits)).flatten()
+    }
+
+    /// New memory.
+    fn new_memory(&self, context: &Context, capacity: u64) -> Result<Prepared, DeviceError> {
+        // What is kept of an arena fits the next one, of about the same size.
+        let len = if self.keep { pool::size_of_mapping(capacity) } else { capacity };
+        let mapping = Mapping::new(len, self.huge_pages)
+            .or_else(|_| Mapping::new(capacity, self.huge_pages))?;
+        let (chunks, registrar) = (self.chunks(mapping.len()), context.without_watch()?);
+        Ok(Prepared::new(mapping, chunks, Box::new(registrar)))
     }
 
     fn turns(&self) -> Turns {
@@ -114,15 +141,18 @@ impl PinnedOptions {
 /// Host memory that the device copies to and from at full speed once it is registered.
 pub struct PinnedArena {
     context: Context,
-    prepared: Arc<Prepared>,
+    capacity: u64,
+    /// Taken when it is dropped.
+    prepared: ManuallyDrop<Arc<Prepared>>,
     thread: Option<Thread>,
     closed: AtomicBool,
-    given_back: bool,
+    keep: bool,
+    after: Option<AfterUse>,
 }
 
 impl PinnedArena {
-    /// Maps `capacity` bytes and starts to prepare them; returns within a millisecond, whatever
-    /// the size.
+    /// Maps `capacity` bytes, or takes those of an arena that has ended, and starts to prepare
+    /// them; returns within a millisecond, whatever the size, unless memory is short.
     ///
     /// # Errors
     /// When the machine has less free memory, or refuses the address space or a thread.
@@ -131,26 +161,36 @@ impl PinnedArena {
         capacity: u64,
         options: &PinnedOptions,
     ) -> Result<PinnedArena, DeviceError> {
+        let kept = options.kept(context, capacity);
+        let missing =
+            kept.as_ref().map_or(0, |kept| kept.progress.touched().min(capacity))..capacity;
         let promise = if options.check_free {
-            MemoryPromise::make(capacity).map_err(|left| refused(capacity, &left))?
+            MemoryPromise::make(missing).map_err(|left| refused(capacity, &left))?
         } else {
-            MemoryPromise::anyway(capacity)
+            MemoryPromise::anyway(missing)
         };
-        let mapping = Mapping::new(capacity, options.huge_pages)?;
-        let (chunks, turns) = (options.chunks(capacity), options.turns());
-        context.saw(|| AccessedBytes::host(mapping.at(0, capacity), capacity).arena());
-        let registrar = Box::new(context.clone());
-        let prepared = Arc::new(Prepared::new(mapping, chunks, registrar, turns, options.pace));
-        let _ = prepared.promise.set(promise);
-        let thread = options.prepare.then(|| prepared.start(options.touch_threads)).transpose()?;
-        let (context, closed) = (context.clone(), AtomicBool::new(false));
-        Ok(PinnedArena { context, prepared, thread, closed, given_back: false })
+        let mut prepared = kept.map_or_else(|| options.new_memory(context, capacity), Ok)?;
+        prepared.begin(capacity, options.turns(), options.pace, Some(promise));
+        context.saw(|| AccessedBytes::host(prepared.mapping.at(0, capacity), capacity).arena());
+        let mut arena = PinnedArena {
+            context: context.clone(),
+            capacity,
+            prepared: ManuallyDrop::new(Arc::new(prepared)),
+            thread: None,
+            closed: AtomicBool::new(false),
+            keep: options.keep && options.prepare,
+            after: None,
+        };
+        if options.prepare {
+            arena.thread = Some(arena.prepared.start(options.touch_threads)?);
+        }
+        Ok(arena)
     }
 
     /// Its size in bytes.
     #[must_use]
     pub fn capacity(&self) -> u64 {
-        self.prepared.mapping.len()
+        self.capacity
     }
 
     /// Its context.
@@ -162,13 +202,13 @@ impl PinnedArena {
     /// Bytes from the start whose pages are present.
     #[must_use]
     pub fn touched(&self) -> u64 {
-        self.prepared.progress.touched()
+        self.prepared.progress.touched().min(self.capacity)
     }
 
     /// Bytes from the start that are registered: copies to and from them run at full speed.
     #[must_use]
     pub fn registered(&self) -> u64 {
-        self.prepared.progress.registered()
+        self.prepared.progress.registered().min(self.capacity)
     }
 
     /// Duration and number of the registrations so far.
@@ -215,13 +255,13 @@ impl PinnedArena {
     /// Waits for a registration that is nearly complete before `len` bytes are copied, where that
     /// is faster than the copy by another method. Returns whether the bytes are registered.
     fn await_registered(&self, upto: u64, len: u64) -> bool {
-        let ahead = upto.saturating_sub(self.registered());
-        if ahead == 0 {
+        let registered = self.prepared.progress.registered();
+        if upto <= registered {
             return true;
         }
         let chunks = &self.prepared.chunks;
         let upto = chunks.range(chunks.index_of(upto - 1)).end;
-        let ahead = upto.saturating_sub(self.registered());
+        let ahead = upto.saturating_sub(registered);
         let held = self.prepared.progress.state().holds > 0;
         if self.thread.is_none() || held || ahead > len.saturating_mul(NEAR) {
             return false;
@@ -257,7 +297,7 @@ impl PinnedArena {
     /// enqueues them keeps its own value until their event is done.
     pub fn busy(&self) -> LinkBusy {
         self.prepared.progress.link_busy();
-        LinkBusy(Arc::clone(&self.prepared))
+        LinkBusy(Arc::clone(&self.prepared.progress))
     }
 
     /// The bytes of `[offset, offset + len)`.
@@ -308,7 +348,7 @@ impl PinnedArena {
     /// # Safety
     /// The events come after every copy of this arena that may be unfinished.
     pub unsafe fn retire(mut self, after: Vec<Event>) {
-        self.give_back(AfterUse::Events(after));
+        self.after = Some(AfterUse::Events(after));
     }
 
     /// Refuses all further copies: for owners that share the arena and cannot drop it yet.
@@ -328,26 +368,26 @@ impl PinnedArena {
         }
         Ok(())
     }
-
-    fn give_back(&mut self, after: AfterUse) {
-        self.close();
-        if std::mem::replace(&mut self.given_back, true) {
-            return;
-        }
-        let (thread, prepared) = (self.thread.take(), Arc::clone(&self.prepared));
-        release::in_background(after, move || {
-            if let Some(thread) = thread {
-                thread.join();
-            }
-            prepared.unregister();
-            drop(prepared);
-        });
-    }
 }
 
 impl Drop for PinnedArena {
     fn drop(&mut self) {
-        self.give_back(AfterUse::Everything(self.context.clone()));
+        self.close();
+        let everything = || AfterUse::Everything(self.context.clone());
+        let after = self.after.take().unwrap_or_else(everything);
+        // SAFETY: nothing uses the field after this.
+        let prepared = unsafe { ManuallyDrop::take(&mut self.prepared) };
+        let (thread, keep) = (self.thread.take(), self.keep.then(|| self.context.ordinal()));
+        release::in_background(after, move || {
+            if let Some(thread) = thread {
+                thread.join();
+            }
+            // The thread had the only other one.
+            let prepared = Arc::into_inner(prepared);
+            if let (Some(ordinal), Some(prepared)) = (keep, prepared) {
+                pool::keep(ordinal, prepared);
+            }
+        });
     }
 }
 
@@ -371,7 +411,7 @@ fn refused(asked: u64, left: &MemoryLeft) -> DeviceError {
 
 /// A copy in progress; see [`PinnedArena::busy`].
 #[must_use]
-pub struct LinkBusy(Arc<Prepared>);
+pub struct LinkBusy(Arc<Progress>);
 
 impl std::fmt::Debug for LinkBusy {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -381,7 +421,7 @@ impl std::fmt::Debug for LinkBusy {
 
 impl Drop for LinkBusy {
     fn drop(&mut self) {
-        self.0.progress.link_idle();
+        self.0.link_idle();
     }
 }
 

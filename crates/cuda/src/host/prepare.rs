@@ -1,8 +1,8 @@
 //! The threads that prepare an arena: several that touch its pages in order, and one that
 //! registers each chunk once its pages are touched, at a pace that leaves room for copies.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -32,7 +32,7 @@ const DOZE: Duration = Duration::from_millis(100);
 const SLEEP: Duration = Duration::from_secs(10);
 
 /// Bytes that are prepared before any are used.
-const FIRST: u64 = 1 << 30;
+pub(super) const FIRST: u64 = 1 << 30;
 
 /// Pins host memory: the driver, or a stand-in in tests.
 pub(super) trait Registrar: Send + Sync + 'static {
@@ -59,45 +59,68 @@ impl Registrar for Context {
     }
 }
 
-/// The state of an arena that is being prepared; of CUDA it knows only the registrar.
+/// The state of an arena that is being prepared; of CUDA it knows only the registrar. It is dropped
+/// when no unfinished copy uses the memory: what was registered is unregistered then.
 pub(super) struct Prepared {
     pub(super) mapping: Mapping,
     pub(super) chunks: Chunks,
-    pub(super) progress: Progress,
-    pub(super) registrar: Box<dyn Registrar>,
+    /// The bytes from the start of the mapping that the arena has.
+    capacity: u64,
+    pub(super) progress: Arc<Progress>,
+    registrar: Box<dyn Registrar>,
     pub(super) turns: Turns,
-    pub(super) pace: Pace,
+    pace: Pace,
     /// The promise of memory for the pages, if the ledger is used.
-    pub(super) promise: OnceLock<MemoryPromise>,
+    promise: Option<MemoryPromise>,
     next_piece: AtomicU64,
 }
 
 impl Prepared {
-    pub(super) fn new(
-        mapping: Mapping,
-        chunks: Chunks,
-        registrar: Box<dyn Registrar>,
-        turns: Turns,
-        pace: Pace,
-    ) -> Prepared {
+    /// Memory of which nothing is prepared yet.
+    pub(super) fn new(mapping: Mapping, chunks: Chunks, registrar: Box<dyn Registrar>) -> Prepared {
         debug_assert_eq!(mapping.len(), chunks.capacity());
-        let progress = Progress::new();
         Prepared {
             mapping,
             chunks,
-            progress,
+            capacity: 0,
+            progress: Arc::new(Progress::new()),
             registrar,
-            turns,
-            pace,
-            promise: OnceLock::new(),
+            turns: Turns::none(),
+            pace: Pace::default(),
+            promise: None,
             next_piece: AtomicU64::new(0),
         }
+    }
+
+    /// Makes it the memory of an arena of `capacity` bytes. What is prepared stays so.
+    pub(super) fn begin(
+        &mut self,
+        capacity: u64,
+        turns: Turns,
+        pace: Pace,
+        promise: Option<MemoryPromise>,
+    ) {
+        debug_assert!(capacity <= self.mapping.len());
+        self.progress = Arc::new(self.progress.again(PIECE, capacity));
+        // A last piece that is touched in part counts as not touched.
+        self.next_piece = AtomicU64::new(self.progress.touched() / PIECE);
+        (self.capacity, self.turns, self.pace, self.promise) = (capacity, turns, pace, promise);
+    }
+
+    /// Ends the arena: its memory is nobody's from now on.
+    pub(super) fn end(&mut self) {
+        self.promise = None;
+    }
+
+    /// Whether some of it is prepared, and nothing has failed.
+    pub(super) fn is_whole(&self) -> bool {
+        self.progress.registered() > 0 && self.progress.state().failure.is_none()
     }
 
     /// The bytes below `end` are used: as many again are prepared, so that a use which goes on
     /// finds them ready, and no more, so that memory which nobody uses is not taken.
     pub(super) fn used_up_to(&self, end: u64) {
-        let end = end.saturating_mul(2).min(self.mapping.len());
+        let end = end.saturating_mul(2).min(self.capacity);
         if end > self.progress.goal() {
             self.aim_for(end);
         }
@@ -105,8 +128,12 @@ impl Prepared {
 
     /// Prepares the bytes below `end`, and the rest of the chunk of the last one.
     pub(super) fn aim_for(&self, end: u64) {
-        let Some(last) = end.min(self.mapping.len()).checked_sub(1) else { return };
-        self.progress.aim_for(self.chunks.range(self.chunks.index_of(last)).end);
+        self.progress.aim_for(self.end_of_chunk(end.min(self.capacity)));
+    }
+
+    /// The end of the chunk that holds the byte before `end`.
+    fn end_of_chunk(&self, end: u64) -> u64 {
+        end.checked_sub(1).map_or(0, |last| self.chunks.range(self.chunks.index_of(last)).end)
     }
 
     /// Starts one thread that does everything else: starting more is slow while others touch pages
@@ -124,14 +151,15 @@ impl Prepared {
     /// Touches pages on threads of its own and registers them on this one. Where no thread can be
     /// started, this one touches the pages of each chunk first.
     fn run(&self, touchers: usize) {
+        let end = self.end_of_chunk(self.capacity);
         std::thread::scope(|scope| {
             let start = |_| {
                 let builder = Builder::new().name("unspool-touch".to_owned());
-                builder.spawn_scoped(scope, || self.touch_pieces(self.mapping.len())).is_ok()
+                builder.spawn_scoped(scope, || self.touch_pieces(end)).is_ok()
             };
             let touched_by_others =
                 (0..touchers.max(1)).map(start).fold(false, |any, started| any | started);
-            self.register_chunks(touched_by_others);
+            self.register_chunks(end, touched_by_others);
         });
     }
 
@@ -152,16 +180,18 @@ impl Prepared {
                 return self.progress.fail(cause.with_advice("Set the option `host` to less."));
             }
             self.progress.piece_touched(index, PIECE, capacity);
-            if let Some(promise) = self.promise.get() {
+            if let Some(promise) = &self.promise {
                 promise.kept_up_to(self.progress.touched());
             }
         }
     }
 
-    fn register_chunks(&self, touched_by_others: bool) {
-        let mut last = None;
-        for index in 0..self.chunks.count() {
-            let range = self.chunks.range(index);
+    /// Registers chunks that begin before `end`, as they are needed.
+    fn register_chunks(&self, end: u64, touched_by_others: bool) {
+        let (mut last, done) = (None, self.progress.registered());
+        let ranges = (0..self.chunks.count()).map(|index| self.chunks.range(index));
+        let ranges = ranges.skip_while(|range| range.end <= done);
+        for range in ranges.take_while(|range| range.start < end) {
             if !self.progress.wait_for_goal(range.start, SLEEP) {
                 return;
             }
@@ -184,7 +214,7 @@ impl Prepared {
             if let Err(cause) = registered {
                 return self.progress.fail(self.refusal(len - range.start, cause));
             }
-            self.progress.chunk_registered(range.end, took, self.chunks.capacity());
+            self.progress.chunk_registered(range.end, took, self.capacity);
             last = Some((took, Instant::now()));
         }
     }
@@ -237,7 +267,7 @@ impl Prepared {
     }
 
     fn sizes(&self) -> String {
-        let asked = Bytes(self.chunks.capacity());
+        let asked = Bytes(self.capacity);
         format!("asked {asked}, {}", HostLimits::read())
     }
 
@@ -254,22 +284,18 @@ impl Prepared {
              to the rest stay possible at a lower speed."
         ))
     }
+}
 
-    /// Unregisters everything. The threads have ended and no unfinished copy uses the memory.
-    pub(super) fn unregister(&self) {
+impl Drop for Prepared {
+    fn drop(&mut self) {
         let done = self.progress.registered();
-        for index in 0..self.chunks.count() {
-            let range = self.chunks.range(index);
-            if range.end > done {
-                return;
-            }
+        let ranges = (0..self.chunks.count()).map(|index| self.chunks.range(index));
+        for range in ranges.take_while(|range| range.end <= done) {
             let place = self.mapping.at(range.start, range.end - range.start);
             let begin = Instant::now();
-            // SAFETY: registered above, by the watermark; the caller guarantees that no copy is
-            // unfinished.
+            // SAFETY: registered above, by the watermark; no copy is unfinished.
             let _ = unsafe { self.registrar.unregister(place) };
-            // Unregistering holds the same lock as registering, and nobody waits for it: let others
-            // in.
+            // Unregistering holds the same lock as registering, and few wait for it: let others in.
             std::thread::sleep(begin.elapsed() / 2);
         }
     }

@@ -48,10 +48,15 @@ impl Registrar for Fake {
 const MIB: u64 = 1 << 20;
 const LONG: Duration = Duration::from_secs(60);
 
+fn memory(len: u64, fake: &Fake) -> Prepared {
+    let mapping = Mapping::new(len, true).unwrap();
+    Prepared::new(mapping, Chunks::new(len, 2 * MIB, 8 * MIB), Box::new(fake.clone()))
+}
+
 fn arena(capacity: u64, fake: &Fake, turns: Turns, pace: Pace) -> Arc<Prepared> {
-    let mapping = Mapping::new(capacity, true).unwrap();
-    let chunks = Chunks::new(capacity, 2 * MIB, 8 * MIB);
-    Arc::new(Prepared::new(mapping, chunks, Box::new(fake.clone()), turns, pace))
+    let mut prepared = memory(capacity, fake);
+    prepared.begin(capacity, turns, pace, None);
+    Arc::new(prepared)
 }
 
 fn wait_registered(arena: &Prepared, upto: u64) -> Result<(), DeviceError> {
@@ -86,7 +91,7 @@ fn what_was_registered_is_unregistered_and_nothing_else() {
     assert!(wait_registered(&arena, 37 * MIB).is_err());
     arena.progress.stop();
     thread.join();
-    arena.unregister();
+    drop(arena);
     let notes = fake.notes.lock().unwrap();
     assert_eq!(notes.ranges.len(), 3);
     assert_eq!(notes.gone, notes.ranges.iter().map(|range| range.0).collect::<Vec<_>>());
@@ -218,11 +223,33 @@ fn one_thread_alone_touches_and_registers_by_turns() {
     let arena = arena(64 * MIB, &fake, Turns::none(), Pace::Unpaced);
     arena.aim_for(1);
     std::thread::scope(|scope| {
-        scope.spawn(|| arena.register_chunks(false));
+        scope.spawn(|| arena.register_chunks(64 * MIB, false));
         wait_registered(&arena, 2 * MIB).unwrap();
         assert_eq!(arena.progress.touched(), 2 * MIB);
         arena.aim_for(64 * MIB);
         wait_registered(&arena, 64 * MIB).unwrap();
         arena.progress.stop();
     });
+}
+
+#[test]
+fn memory_that_is_used_again_is_prepared_once_and_only_as_far_as_the_arena_goes() {
+    let fake = Fake::new(usize::MAX);
+    let mut prepared = memory(94 * MIB, &fake);
+    for (capacity, done) in [(20, 22), (38, 38), (10, 38), (93, 94)] {
+        prepared.begin(capacity * MIB, Turns::none(), Pace::Unpaced, None);
+        let arena = Arc::new(prepared);
+        let thread = arena.start(2).unwrap();
+        wait_registered(&arena, capacity * MIB).unwrap();
+        thread.join();
+        assert_eq!(arena.progress.registered(), done * MIB, "whole chunks");
+        assert!(arena.progress.state().stats.all_after.is_some());
+        prepared = Arc::into_inner(arena).unwrap();
+        prepared.end();
+        let sum: u64 = fake.notes.lock().unwrap().ranges.iter().map(|range| range.1).sum();
+        assert_eq!(sum, done * MIB);
+    }
+    drop(prepared);
+    let notes = fake.notes.lock().unwrap();
+    assert_eq!(notes.gone.len(), notes.ranges.len());
 }

@@ -81,6 +81,20 @@ impl Progress {
         }
     }
 
+    /// The progress of an arena of `capacity` bytes in memory that has come this far, in whole
+    /// pieces of `piece` bytes.
+    pub(super) fn again(&self, piece: u64, capacity: u64) -> Progress {
+        let progress = Progress::new();
+        progress.touched.store(self.touched(), Ordering::Release);
+        progress.registered.store(self.registered(), Ordering::Release);
+        progress.change(|state| {
+            state.touched.upto = self.touched() / piece;
+            let is_ready = self.registered() >= capacity;
+            state.stats.all_after = is_ready.then_some(Duration::ZERO);
+        });
+        progress
+    }
+
     /// Locks the state. A panic elsewhere does no harm: each change is complete in itself.
     pub(super) fn state(&self) -> MutexGuard<'_, ProgressState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
@@ -115,19 +129,19 @@ impl Progress {
     pub(super) fn piece_touched(&self, index: u64, piece: u64, capacity: u64) {
         self.change(|state| {
             let upto = state.touched.complete(index).saturating_mul(piece).min(capacity);
-            self.touched.store(upto, Ordering::Release);
+            self.touched.fetch_max(upto, Ordering::Release);
         });
     }
 
     pub(super) fn chunk_registered(&self, end: u64, took: Duration, capacity: u64) {
         self.change(|state| {
-            debug_assert!(end > self.registered() && end <= capacity);
+            debug_assert!(end > self.registered());
             self.registered.store(end, Ordering::Release);
             let stats = &mut state.stats;
             stats.calls += 1;
             stats.inside += took;
             stats.longest = stats.longest.max(took);
-            if end == capacity {
+            if end >= capacity {
                 stats.all_after = Some(self.born.elapsed());
             }
         });

@@ -11,6 +11,7 @@ use rustix::process::{Resource, getrlimit};
 
 use crate::bytes::Bytes;
 
+pub(crate) use ledger::free_now;
 pub use ledger::{MemoryLeft, MemoryPromise, memory_left};
 
 /// Limits on host memory in bytes; `None` means no limit, or one that cannot be read.

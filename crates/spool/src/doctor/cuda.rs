@@ -140,7 +140,8 @@ pub(crate) fn pins_are_locked(context: &Context) -> Result<Option<bool>, DeviceE
     let system = System::here();
     let counted = || Some(system.own_status("VmLck")? + system.own_status("VmPin").unwrap_or(0));
     let before = counted();
-    let options = PinnedOptions { take_turns: false, ..PinnedOptions::default() };
+    // What an earlier arena has left would be pinned before.
+    let options = PinnedOptions { take_turns: false, keep: false, ..PinnedOptions::default() };
     let arena = PinnedArena::new(context, PINNED, &options)?;
     arena.wait_registered(PINNED, COPY_LIMIT)?;
     Ok(before.zip(counted()).map(|(before, after)| after > before))

@@ -18,7 +18,7 @@ impl ArenaPromise {
     /// # Errors
     /// When the machine does not have them besides what is in use and promised.
     pub(super) fn make(kind: TierKind, len: u64) -> Result<ArenaPromise, TierError> {
-        unspool_cuda::MemoryPromise::make(len)
+        unspool_cuda::MemoryPromise::make(0..len)
             .map(ArenaPromise)
             .map_err(|left| refusal(kind, len, &left))
     }
