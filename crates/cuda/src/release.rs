@@ -95,7 +95,7 @@ pub(crate) fn wait_for(limit: Duration, mut done: impl FnMut() -> bool) -> bool 
     }
 }
 
-/// Waits for the releases in progress, at most `limit`: the memory of what was dropped is free then.
+/// Waits for the releases in progress, at most `limit`: memory of what was dropped is free then.
 pub fn settle(limit: Duration) {
     wait_for(limit, || life::releasing() == 0);
 }

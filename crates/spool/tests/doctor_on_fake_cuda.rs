@@ -14,7 +14,7 @@ const START: &str = "cuDevicePrimaryCtxRetain";
 fn machine() -> Fake {
     let fake = Fake::start_with(&[("FAKECUDA_DEVICES", "2"), ("FAKECUDA_MEMORY", "4294967296")]);
     fake.memory(4 * GIB);
-    // What an earlier test used is kept for a while, or given back on threads that nobody waits for.
+    // What an earlier test used is kept for a while, or given back on threads of its own.
     until_idle(&fake);
     fake
 }

@@ -33,7 +33,8 @@ def room_for(checkpoints: int, size: int) -> int:
 
 
 def open_spool(cuda: Cuda, **options: Any) -> unspool.Spool:
-    """A spool on this device."""
+    """A spool on this device, whose host memory is prepared anew as that of a process's first."""
+    unspool.trim()
     return unspool.Spool(**options, **cuda.spool_options)
 
 

@@ -124,6 +124,7 @@ impl Bench {
         let options = PinnedOptions {
             first_chunk: 2 * MIB,
             largest_chunk: 16 * MIB,
+            keep: false,
             ..PinnedOptions::default()
         };
         let arena = PinnedArena::new(&self.context, capacity, &options).unwrap();
@@ -146,7 +147,7 @@ impl Bench {
     /// Copies into and out of an arena that is being touched and registered meanwhile.
     fn while_preparing(&mut self, way: Way, pace: Pace) {
         let capacity = 6 * GIB;
-        let options = PinnedOptions { pace, ..PinnedOptions::default() };
+        let options = PinnedOptions { pace, keep: false, ..PinnedOptions::default() };
         let arena = PinnedArena::new(&self.context, capacity, &options).unwrap();
         let _busy = arena.busy();
         let (mut early, mut copies, mut last) = (0, 0u64, Vec::new());

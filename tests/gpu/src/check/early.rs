@@ -23,7 +23,8 @@ fn first_saves(context: &Context, gib: u64) {
     let (stream, fences) = (Stream::new(context).unwrap(), FencePool::new(context));
     let begin = Instant::now();
     let device = DeviceArena::new(context, 4 * GIB, &DeviceArenaOptions::default()).unwrap();
-    let host = PinnedArena::new(context, gib * GIB, &PinnedOptions::default()).unwrap();
+    let options = PinnedOptions { keep: false, ..PinnedOptions::default() };
+    let host = PinnedArena::new(context, gib * GIB, &options).unwrap();
     let made = begin.elapsed();
     let (_, mapped) = timed(|| device.wait_mapped(GIB, LONG).unwrap());
     let span = |index: u64| device.span(index % 4 * 128 * MIB, 128 * MIB).unwrap();

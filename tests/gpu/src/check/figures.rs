@@ -26,7 +26,8 @@ fn host_arena(context: &Context, gib: u64, note: &str) {
     let stream = Stream::new(context).unwrap();
     let device = DeviceMemory::new(context, 16 * MIB).unwrap();
     let begin = Instant::now();
-    let arena = PinnedArena::new(context, gib * GIB, &PinnedOptions::default()).unwrap();
+    let options = PinnedOptions { keep: false, ..PinnedOptions::default() };
+    let arena = PinnedArena::new(context, gib * GIB, &options).unwrap();
     let made = begin.elapsed();
     arena.copy_in(&stream, 0, &device.span(), Unregistered::Pageable).unwrap();
     finish(&stream);

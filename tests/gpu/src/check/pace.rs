@@ -76,7 +76,8 @@ pub fn run(context: &Context) {
 
 fn measure(context: &Context, copier: &Copier, usual: Duration, mib: u64, pace: Pace) {
     let stop = AtomicBool::new(false);
-    let options = PinnedOptions { largest_chunk: mib * MIB, pace, ..PinnedOptions::default() };
+    let largest_chunk = mib * MIB;
+    let options = PinnedOptions { largest_chunk, pace, keep: false, ..PinnedOptions::default() };
     let (all, stats, seen) = std::thread::scope(|scope| {
         let copying = scope.spawn(|| copier.copy_until(&stop, usual));
         let begin = Instant::now();

@@ -49,6 +49,7 @@ pub fn child(context: &Context, directory: &str, turns: bool, processes: usize) 
     let options = PinnedOptions {
         take_turns: turns,
         turn_directory: Some(directory.into()),
+        keep: false,
         ..PinnedOptions::default()
     };
     println!("ready");
