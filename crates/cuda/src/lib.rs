@@ -59,5 +59,5 @@ pub use release::settle;
 pub use span::DeviceSpan;
 pub use stream::Stream;
 pub use strided::{StridedCopies, StridedLayout};
-pub use turn::turn_lock;
+pub use turn::turn_locks;
 pub use watch::{AccessedBytes, Watch};

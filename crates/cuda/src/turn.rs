@@ -1,6 +1,6 @@
-//! Turns of the processes of a node to register memory: concurrent registrations slow each other
-//! down far more than one after the other would (Maurya et al., HiPC 2022, section IV-A,
-//! "Serialized registration").
+//! Turns of the processes of a node to register memory for one GPU: concurrent registrations slow
+//! each other down far more than one after the other would (Maurya et al., HiPC 2022, section IV-A,
+//! "Serialized registration"). Registrations for different GPUs do not.
 //!
 //! The turn is a file lock, so it ends with its process, however that ends. It is taken for one
 //! chunk at a time, and the gaps of one process (see [`crate::Pace`]) are the turns of the others.
@@ -14,7 +14,10 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{FlockOperation, flock};
 
-const NAME: &str = "unspool-register.lock";
+/// The name of the file with the lock of `whose`.
+fn name(whose: &str) -> String {
+    format!("unspool-{whose}.lock")
+}
 
 /// The turns of one directory. Each value has its own lock, so two arenas of one process take turns
 /// as well.
@@ -30,10 +33,10 @@ pub(crate) struct Turn<'a> {
 }
 
 impl Turns {
-    /// Turns by the lock file in `directory`, which all processes of the node see. Without turns if
-    /// the file cannot be opened.
-    pub(crate) fn of(directory: &Path) -> Turns {
-        Turns { file: open(&directory.join(NAME)).ok() }
+    /// Turns by the lock file of `whose` in `directory`, which all processes of the node see.
+    /// Without turns if the file cannot be opened.
+    pub(crate) fn of(directory: &Path, whose: &str) -> Turns {
+        Turns { file: open(&directory.join(name(whose))).ok() }
     }
 
     /// Without turns: registration never waits.
@@ -73,10 +76,15 @@ pub(crate) fn directory_of_the_node() -> PathBuf {
     if shared.is_dir() { shared.to_owned() } else { std::env::temp_dir() }
 }
 
-/// The lock file of this node, for reports of who holds it.
+/// Whose turns those of the GPU with this address are.
+pub(crate) fn of_gpu(pci: &str) -> String {
+    format!("register-{}", pci.to_ascii_lowercase())
+}
+
+/// The lock files of this node's GPUs, as a pattern of the shell, for reports of who can use them.
 #[must_use]
-pub fn turn_lock() -> PathBuf {
-    directory_of_the_node().join(NAME)
+pub fn turn_locks() -> PathBuf {
+    directory_of_the_node().join(name(&of_gpu("*")))
 }
 
 /// Opens the file, whichever user made it, for reading, which is enough for a lock. An existing
@@ -117,7 +125,7 @@ mod tests {
     #[test]
     fn one_has_the_turn_until_it_is_dropped() {
         let directory = Directory::new("one");
-        let (a, b) = (Turns::of(&directory.0), Turns::of(&directory.0));
+        let (a, b) = (Turns::of(&directory.0, "x"), Turns::of(&directory.0, "x"));
         assert!(a.are_taken() && b.are_taken());
         let turn = a.try_take().unwrap();
         assert!(b.try_take().is_none());
@@ -127,7 +135,7 @@ mod tests {
 
     #[test]
     fn without_a_directory_everyone_may_go() {
-        let turns = Turns::of(Path::new("/nonexistent/unspool"));
+        let turns = Turns::of(Path::new("/nonexistent/unspool"), "x");
         assert!(!turns.are_taken());
         let first = turns.try_take();
         assert!(first.is_some() && turns.try_take().is_some());
@@ -138,8 +146,8 @@ mod tests {
         let directory = Directory::new("link");
         let target = directory.0.join("precious");
         std::fs::write(&target, "x").unwrap();
-        std::os::unix::fs::symlink(&target, directory.0.join(NAME)).unwrap();
-        assert!(!Turns::of(&directory.0).are_taken());
+        std::os::unix::fs::symlink(&target, directory.0.join(name("x"))).unwrap();
+        assert!(!Turns::of(&directory.0, "x").are_taken());
         assert_eq!(std::fs::read(&target).unwrap(), b"x");
     }
 }

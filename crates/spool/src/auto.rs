@@ -8,7 +8,11 @@
 //! - Device tier in main memory (`on="cpu"`): [`STAND_IN_PERCENT`] of the same.
 //!
 //! All are whole pages of 2 MiB. Two spools that pick at the same moment, before either of them
-//! has taken anything, still fit both.
+//! has taken anything, still fit both. Where a launcher says how many processes it has started on
+//! the node, each gets the same: its part of that share of what was free before any of them had
+//! anything.
+
+mod ranks;
 
 use unspool_cuda::Bytes;
 use unspool_cuda::{Context, Driver, HostLimits, current_ordinal, memory_left};
@@ -19,6 +23,8 @@ use crate::error::{Error, ErrorKind};
 use crate::gpu::On;
 use crate::runtime::devices;
 use crate::settings::Settings;
+
+pub use ranks::Ranks;
 
 /// The share of what is free on a device.
 pub const DEVICE_PERCENT: u64 = 50;
@@ -56,6 +62,8 @@ pub struct DeviceMemoryFound {
     pub free: u64,
     /// All of it.
     pub total: u64,
+    /// Processes of a job that share it; 0 and 1 stand for this one alone.
+    pub sharing: u64,
 }
 
 /// What is known of main memory. Sizes are in bytes.
@@ -67,6 +75,10 @@ pub struct HostMemoryFound {
     pub limit: String,
     /// What other arenas will take of it.
     pub promised: u64,
+    /// What arenas of other processes of this user have taken.
+    pub written_elsewhere: u64,
+    /// The processes of a job that share the node.
+    pub ranks: Option<Ranks>,
     /// What may still be locked, where pinning counts as locking and there is a limit.
     pub lockable: Option<u64>,
 }
@@ -92,7 +104,8 @@ pub fn device(on: &On) -> Result<Picked, Error> {
     })?;
     let context = Context::new(&driver, ordinal)?;
     let (free, total) = context.memory()?;
-    let picked = share_of_device(&DeviceMemoryFound { ordinal, free, total })?;
+    let sharing = Ranks::here().map_or(1, |ranks| ranks.on_a_gpu(driver.devices().len()));
+    let picked = share_of_device(&DeviceMemoryFound { ordinal, free, total, sharing })?;
     Ok(Picked { _context: Some(context), ..picked })
 }
 
@@ -120,6 +133,8 @@ fn read_host(besides: u64) -> HostMemoryFound {
         free: Some(left.bytes).filter(|&bytes| bytes < u64::MAX),
         limit: left.limit,
         promised: left.promised.saturating_add(besides),
+        written_elsewhere: left.written_elsewhere,
+        ranks: Ranks::here(),
         lockable: None,
     }
 }
@@ -138,16 +153,26 @@ fn lockable(context: &Context) -> Option<u64> {
 /// # Errors
 /// `Io` when less than [`LEAST`] would be picked.
 pub fn share_of_device(figures: &DeviceMemoryFound) -> Result<Picked, Error> {
-    let DeviceMemoryFound { ordinal, free, total } = *figures;
-    let bytes = share(free.saturating_sub(DEVICE_SPARED), DEVICE_PERCENT);
+    let DeviceMemoryFound { ordinal, free, total, sharing } = *figures;
+    let left = free.saturating_sub(DEVICE_SPARED);
+    let bytes = if sharing > 1 {
+        let each = part(total.saturating_sub(DEVICE_SPARED), DEVICE_PERCENT, sharing);
+        each.min(part(left, 100, 1))
+    } else {
+        part(left, DEVICE_PERCENT, 1)
+    };
     let found = format!("{} of {} are free on device {ordinal}", Bytes(free), Bytes(total));
     if bytes < LEAST {
         let remedy = "Free memory that this or another process holds (nvidia-smi lists them), \
                       give a size, or leave the device tier out.";
         return Err(too_little("device", &found, remedy));
     }
+    let whose = match sharing {
+        0 | 1 => "what is free".to_owned(),
+        count => format!("all, for one of {count} processes that share it,"),
+    };
     let sentence = format!(
-        "device=\"auto\" took {}: {DEVICE_PERCENT} % of what is free after {} for others; {found}.",
+        "device=\"auto\" took {}: {DEVICE_PERCENT} % of {whose} after {} for others; {found}.",
         Bytes(bytes),
         Bytes(DEVICE_SPARED)
     );
@@ -175,16 +200,23 @@ fn of_main_memory(tier: &str, percent: u64, figures: &HostMemoryFound) -> Result
     let Some(free) = figures.free else {
         return Err(too_little(tier, "How much memory is free cannot be read here", &remedy));
     };
-    let part = share(free.saturating_sub(figures.promised), percent);
-    let lockable = figures.lockable.map(|bytes| share(bytes.saturating_sub(LOCKED_SPARED), 100));
-    let bytes = lockable.map_or(part, |lockable| part.min(lockable));
+    let left = free.saturating_sub(figures.promised);
+    let share = match figures.ranks {
+        None => part(left, percent, 1),
+        Some(ranks) => {
+            let before = free.saturating_add(figures.written_elsewhere);
+            part(before, percent, ranks.count).min(part(left, 100, 1))
+        }
+    };
+    let lockable = figures.lockable.map(|bytes| part(bytes.saturating_sub(LOCKED_SPARED), 100, 1));
+    let bytes = lockable.map_or(share, |lockable| share.min(lockable));
     let found = found(free, figures);
     if bytes < LEAST {
         return Err(too_little(tier, &found, &remedy));
     }
     let why = match lockable {
-        Some(lockable) if lockable < part => "what may still be locked (ulimit -l)".to_owned(),
-        _ => format!("{percent} % of what is free"),
+        Some(lockable) if lockable < share => "what may still be locked (ulimit -l)".to_owned(),
+        _ => format!("{percent} % of what is free{}", for_one_of(figures.ranks)),
     };
     Ok(picked(bytes, format!("{tier}=\"auto\" took {}: {why}; {found}.", Bytes(bytes))))
 }
@@ -200,9 +232,16 @@ fn found(free: u64, figures: &HostMemoryFound) -> String {
     found
 }
 
-fn share(bytes: u64, percent: u64) -> u64 {
-    debug_assert!(percent <= 100);
-    let part = u128::from(bytes) * u128::from(percent) / 100;
+fn for_one_of(ranks: Option<Ranks>) -> String {
+    ranks.map_or_else(String::new, |Ranks { count, by }| {
+        format!(", for one of {count} processes of this node ({by})")
+    })
+}
+
+/// One of `parts` equal parts of so many percent, in whole pages.
+fn part(bytes: u64, percent: u64, parts: u64) -> u64 {
+    debug_assert!(percent <= 100 && parts > 0);
+    let part = u128::from(bytes) * u128::from(percent) / 100 / u128::from(parts);
     let part = u64::try_from(part).unwrap_or(bytes);
     part - part % PAGE
 }

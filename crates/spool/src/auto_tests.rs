@@ -7,13 +7,18 @@ use super::*;
 const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
 
+fn device_of(free: u64, total: u64, sharing: u64) -> DeviceMemoryFound {
+    DeviceMemoryFound { ordinal: 1, free, total, sharing }
+}
+
 fn host_of(free: u64, promised: u64, lockable: Option<u64>) -> HostMemoryFound {
-    HostMemoryFound { free: Some(free), limit: "a test".to_owned(), promised, lockable }
+    let limit = "a test".to_owned();
+    HostMemoryFound { free: Some(free), limit, promised, lockable, ..HostMemoryFound::default() }
 }
 
 #[test]
 fn a_device_tier_takes_half_of_what_is_free_after_what_is_spared() {
-    let figures = DeviceMemoryFound { ordinal: 1, free: 78 * GIB + 512 * MIB, total: 80 * GIB };
+    let figures = device_of(78 * GIB + 512 * MIB, 80 * GIB, 1);
     let picked = share_of_device(&figures).unwrap();
     assert_eq!(picked.bytes, 39 * GIB);
     for part in ["39 GiB", "50 %", "512 MiB", "78.5 GiB of 80 GiB", "device 1"] {
@@ -22,8 +27,36 @@ fn a_device_tier_takes_half_of_what_is_free_after_what_is_spared() {
 }
 
 #[test]
+fn processes_that_share_a_device_get_the_same_whoever_comes_first() {
+    let picked = |free| share_of_device(&device_of(free, 80 * GIB + 512 * MIB, 8)).unwrap();
+    assert_eq!(picked(80 * GIB).bytes, 5 * GIB);
+    assert_eq!(picked(50 * GIB).bytes, 5 * GIB);
+    assert!(picked(50 * GIB).sentence.contains("for one of 8 processes that share it"));
+    assert!(picked(3 * GIB).bytes < 3 * GIB, "no more than there is");
+}
+
+#[test]
+fn processes_of_a_node_get_the_same_whatever_the_first_ones_have_taken() {
+    let ranks = Some(Ranks { count: 8, by: "LOCAL_WORLD_SIZE" });
+    let at = |free, promised, written_elsewhere| {
+        let host = host_of(free, promised, None);
+        share_of_host(&HostMemoryFound { ranks, written_elsewhere, ..host }).unwrap()
+    };
+    assert_eq!(at(64 * GIB, 0, 0).bytes, 4 * GIB);
+    assert_eq!(at(64 * GIB, 28 * GIB, 0).bytes, 4 * GIB, "promised to the seven others");
+    assert_eq!(at(36 * GIB, 0, 28 * GIB).bytes, 4 * GIB, "written by them");
+    assert_eq!(at(44 * GIB, 8 * GIB, 20 * GIB).bytes, 4 * GIB);
+    let sentence = at(64 * GIB, 0, 0).sentence;
+    assert!(
+        sentence.contains("for one of 8 processes of this node (LOCAL_WORLD_SIZE)"),
+        "{sentence}"
+    );
+    assert_eq!(at(5 * GIB, 2 * GIB, 60 * GIB).bytes, 3 * GIB, "no more than there is");
+}
+
+#[test]
 fn a_full_device_is_an_error_with_the_figures_and_a_remedy() {
-    let figures = DeviceMemoryFound { ordinal: 0, free: 600 * MIB, total: 80 * GIB };
+    let figures = device_of(600 * MIB, 80 * GIB, 1);
     let error = share_of_device(&figures).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Io);
     for part in ["600 MiB of 80 GiB", "64 MiB", "nvidia-smi", "leave the device tier out"] {
@@ -73,7 +106,7 @@ proptest! {
     fn what_is_picked_is_whole_pages_and_two_that_pick_at_once_fit(
         free: u64, total: u64, promised: u64, lockable: Option<u64>
     ) {
-        if let Ok(picked) = share_of_device(&DeviceMemoryFound { ordinal: 0, free, total }) {
+        if let Ok(picked) = share_of_device(&device_of(free, total, 1)) {
             prop_assert!(picked.bytes.is_multiple_of(PAGE) && picked.bytes >= LEAST);
             prop_assert!(picked.bytes <= (free - DEVICE_SPARED) / 2);
         }

@@ -67,8 +67,8 @@ pub struct PinnedOptions {
     pub touch_threads: usize,
     /// How registrations are spaced; by default with gaps as long as the calls while copies run.
     pub pace: Pace,
-    /// Whether processes of a node register one at a time; default true, unless the environment has
-    /// `UNSPOOL_REGISTER_TURNS=0`.
+    /// Whether processes of a node register for one GPU one at a time; default true, unless the
+    /// environment has `UNSPOOL_REGISTER_TURNS=0`.
     pub take_turns: bool,
     /// The directory of the lock file for that; by default one in memory that all processes see.
     pub turn_directory: Option<PathBuf>,
@@ -125,16 +125,20 @@ impl PinnedOptions {
         let len = if self.keep { pool::size_of_mapping(capacity) } else { capacity };
         let mapping = Mapping::new(len, self.huge_pages)
             .or_else(|_| Mapping::new(capacity, self.huge_pages))?;
+        if let Some(node) = mapping::node_of(&context.device().pci) {
+            mapping.prefer(node);
+        }
         let (chunks, registrar) = (self.chunks(mapping.len()), context.without_watch()?);
         Ok(Prepared::new(mapping, chunks, Box::new(registrar)))
     }
 
-    fn turns(&self) -> Turns {
+    fn turns(&self, context: &Context) -> Turns {
         if !self.take_turns {
             return Turns::none();
         }
         let directory = self.turn_directory.clone();
-        Turns::of(&directory.unwrap_or_else(turn::directory_of_the_node))
+        let directory = directory.unwrap_or_else(turn::directory_of_the_node);
+        Turns::of(&directory, &turn::of_gpu(&context.device().pci))
     }
 }
 
@@ -170,7 +174,7 @@ impl PinnedArena {
             MemoryPromise::anyway(missing)
         };
         let mut prepared = kept.map_or_else(|| options.new_memory(context, capacity), Ok)?;
-        prepared.begin(capacity, options.turns(), options.pace, Some(promise));
+        prepared.begin(capacity, options.turns(context), options.pace, Some(promise));
         context.saw(|| AccessedBytes::host(prepared.mapping.at(0, capacity), capacity).arena());
         let mut arena = PinnedArena {
             context: context.clone(),
@@ -431,7 +435,8 @@ mod tests {
 
     #[test]
     fn an_arena_larger_than_what_is_free_is_refused_with_both_sizes() {
-        let left = MemoryLeft { bytes: 3 << 30, limit: "a test".to_owned(), promised: 1 << 30 };
+        let (limit, promised, written_elsewhere) = ("a test".to_owned(), 1 << 30, 0);
+        let left = MemoryLeft { bytes: 3 << 30, limit, promised, written_elsewhere };
         let error = refused(4 << 30, &left);
         assert_eq!(error.kind(), DeviceErrorKind::PinLimit);
         for part in ["host RAM: 4 GiB were asked for", "3 GiB are free", "RLIMIT_MEMLOCK", "`host`"]

@@ -144,10 +144,10 @@ fn an_arena_that_goes_away_while_it_is_held_lets_its_threads_end() {
 fn registration_waits_for_the_turn_of_another_and_goes_on_after_it() {
     let directory = std::env::temp_dir().join(format!("unspool-prepare-{}", std::process::id()));
     std::fs::create_dir_all(&directory).unwrap();
-    let other = Turns::of(Path::new(&directory));
+    let other = Turns::of(Path::new(&directory), "x");
     let turn = other.try_take().unwrap();
     let fake = Fake::new(usize::MAX);
-    let arena = arena(8 * MIB, &fake, Turns::of(&directory), Pace::Unpaced);
+    let arena = arena(8 * MIB, &fake, Turns::of(&directory, "x"), Pace::Unpaced);
     let thread = arena.start(1).unwrap();
     let progress = &arena.progress;
     progress.wait_until("touched", || progress.touched(), 8 * MIB, LONG).unwrap();

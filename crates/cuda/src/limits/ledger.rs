@@ -1,25 +1,24 @@
 //! The account of promised host memory. Arenas use no memory until they are written, so the
 //! system's free memory does not show what they will need. All arenas of the process share one
-//! account, so that the same memory is not promised twice.
+//! account, and the processes of a node see each other's, so that the same memory is not promised
+//! twice.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::bytes::Bytes;
 use crate::host::pool;
-use crate::limits::HostLimits;
+use crate::limits::node::{self, Record};
+use crate::limits::{HostLimits, Tightest};
 use crate::release;
 
 /// The environment variable that turns the check off, set to 0.
 const VARIABLE: &str = "UNSPOOL_CHECK_FREE";
 
-/// Bytes that are promised to arenas and not yet written. Written bytes are part of the system's
-/// own accounts.
-#[derive(Debug, Default)]
-struct Ledger(AtomicU64);
-
-/// The account of all arenas of this process.
-static PROCESS: Ledger = Ledger(AtomicU64::new(0));
+/// Bytes that are promised to arenas and not yet written, and those that are. Written bytes are
+/// part of the system's own accounts.
+#[derive(Clone, Copy, Debug)]
+struct Ledger(&'static Record);
 
 /// How much host memory this process can still get, and what limits it.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -29,29 +28,50 @@ pub struct MemoryLeft {
     pub bytes: u64,
     /// What limits it: `the machine (MemAvailable)`, or the limit of a control group by its file.
     pub limit: String,
-    /// Those of the bytes that are promised to arenas of this process.
+    /// Those of the bytes that are promised to arenas of this process and of others.
     pub promised: u64,
+    /// Bytes that arenas of other processes of this user have written; not part of the others.
+    pub written_elsewhere: u64,
 }
 
 /// Reads how much host memory is left at this moment.
 #[must_use]
 pub fn memory_left() -> MemoryLeft {
-    let left = free();
-    MemoryLeft { bytes: left.bytes.saturating_add(pool::kept()), ..left }
+    let mut left = Look::now().left;
+    left.bytes = left.bytes.saturating_add(pool::kept());
+    left
 }
 
 /// Bytes left without giving anything back.
 pub(crate) fn free_now() -> u64 {
-    free().bytes
+    Look::now().left.bytes
 }
 
-fn free() -> MemoryLeft {
-    let (bytes, limit) = HostLimits::read().tightest().unwrap_or_else(unknown);
-    MemoryLeft { bytes, limit, promised: PROCESS.0.load(Ordering::Relaxed) }
+/// What is left at one moment, without giving anything back.
+struct Look {
+    ledger: Ledger,
+    left: MemoryLeft,
+    /// What all processes together may still promise.
+    most: u64,
 }
 
-fn unknown() -> (u64, String) {
-    (u64::MAX, "what can be addressed".to_owned())
+impl Look {
+    fn now() -> Look {
+        let limits = HostLimits::read();
+        let group = node::number_of(limits.control_group_file.as_deref());
+        let (ledger, others) = (Ledger(node::own(group)), node::others(group));
+        let tightest = limits.tightest(&others).unwrap_or_else(unknown);
+        let (most, elsewhere) = (tightest.most(), tightest.promised_elsewhere);
+        let promised = ledger.0.promised.load(Ordering::Relaxed).saturating_add(elsewhere);
+        let Tightest { bytes, name: limit, .. } = tightest;
+        let left = MemoryLeft { bytes, limit, promised, written_elsewhere: others.written };
+        Look { ledger, left, most }
+    }
+}
+
+fn unknown() -> Tightest {
+    let name = "what can be addressed".to_owned();
+    Tightest { bytes: u64::MAX, name, promised_elsewhere: 0 }
 }
 
 impl MemoryLeft {
@@ -89,7 +109,9 @@ impl MemoryLeft {
 /// A promise of host memory to an arena; dropping it takes the promise back.
 #[derive(Debug)]
 pub struct MemoryPromise {
-    ledger: &'static Ledger,
+    ledger: Ledger,
+    /// In a forked child it counts for nothing.
+    process: u32,
     len: u64,
     /// The end of the prefix that counts as written.
     kept: AtomicU64,
@@ -107,11 +129,17 @@ impl MemoryPromise {
         if unchecked {
             return Ok(MemoryPromise::anyway(bytes));
         }
-        let mut promise = PROCESS.promise(bytes.clone(), &free());
+        let once = || {
+            node::with_turn(|| {
+                let Look { ledger, left, most } = Look::now();
+                ledger.promise(bytes.clone(), most).ok_or(left)
+            })
+        };
+        let mut promise = once();
         if promise.is_err() {
             pool::trim();
             release::wait_for(release::RETURNING, || {
-                promise = PROCESS.promise(bytes.clone(), &free());
+                promise = once();
                 promise.is_ok()
             });
         }
@@ -122,45 +150,52 @@ impl MemoryPromise {
     /// into account.
     #[must_use]
     pub fn anyway(bytes: Range<u64>) -> MemoryPromise {
-        PROCESS.take(bytes)
+        Look::now().ledger.take(bytes)
     }
 
     /// Counts the bytes below `end` as written; they are, or are about to be.
     pub fn kept_up_to(&self, end: u64) {
         let end = end.min(self.len);
         let before = self.kept.fetch_max(end, Ordering::Relaxed);
-        self.ledger.0.fetch_sub(end.saturating_sub(before), Ordering::Relaxed);
+        if end > before && self.process == std::process::id() {
+            let Record { promised, written, .. } = self.ledger.0;
+            promised.fetch_sub(end - before, Ordering::Relaxed);
+            written.fetch_add(end - before, Ordering::Relaxed);
+        }
     }
 }
 
 impl Drop for MemoryPromise {
     fn drop(&mut self) {
-        let left = self.len - self.kept.load(Ordering::Relaxed);
-        self.ledger.0.fetch_sub(left, Ordering::Relaxed);
+        if self.process == std::process::id() {
+            let kept = self.kept.load(Ordering::Relaxed);
+            self.ledger.0.promised.fetch_sub(self.len - kept, Ordering::Relaxed);
+            self.ledger.0.written.fetch_sub(kept, Ordering::Relaxed);
+        }
     }
 }
 
 impl Ledger {
-    fn promise(
-        &'static self,
-        Range { start, end }: Range<u64>,
-        left: &MemoryLeft,
-    ) -> Result<MemoryPromise, MemoryLeft> {
+    /// Promises these bytes, if no more than `most` are promised then.
+    fn promise(self, Range { start, end }: Range<u64>, most: u64) -> Option<MemoryPromise> {
         // One atomic step, so that a refused request is never counted against another one.
-        let with = |promised: u64| promised.checked_add(end - start);
-        let fits = |promised: u64| with(promised).filter(|&all| all <= left.bytes);
-        match self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits) {
-            Ok(_) => Ok(MemoryPromise { ledger: self, len: end, kept: AtomicU64::new(start) }),
-            Err(promised) => Err(MemoryLeft { promised, ..left.clone() }),
-        }
+        let fits = |promised: u64| promised.checked_add(end - start).filter(|&all| all <= most);
+        let promised = &self.0.promised;
+        promised.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits).ok()?;
+        Some(self.counted(start, end))
     }
 
-    fn take(&'static self, Range { start, end }: Range<u64>) -> MemoryPromise {
+    fn take(self, Range { start, end }: Range<u64>) -> MemoryPromise {
         // Not counted on overflow, so that the sum stays right when promises are taken back.
         let with = |promised: u64| promised.checked_add(end - start);
-        let counted = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, with);
-        let len = counted.map_or(start, |_| end);
-        MemoryPromise { ledger: self, len, kept: AtomicU64::new(start) }
+        let counted = self.0.promised.fetch_update(Ordering::Relaxed, Ordering::Relaxed, with);
+        self.counted(start, counted.map_or(start, |_| end))
+    }
+
+    fn counted(self, start: u64, len: u64) -> MemoryPromise {
+        self.0.written.fetch_add(start, Ordering::Relaxed);
+        let process = std::process::id();
+        MemoryPromise { ledger: self, process, len, kept: AtomicU64::new(start) }
     }
 }
 
@@ -169,63 +204,70 @@ mod tests {
     use super::*;
 
     /// A separate ledger, because other tests make promises concurrently.
-    fn ledger() -> &'static Ledger {
-        Box::leak(Box::default())
+    fn ledger() -> Ledger {
+        Ledger(Box::leak(Box::new(Record::of(0))))
     }
 
-    fn machine(bytes: u64) -> MemoryLeft {
-        MemoryLeft { bytes, limit: "a test".to_owned(), promised: 0 }
+    fn counts(ledger: Ledger) -> (u64, u64) {
+        (ledger.0.promised.load(Ordering::Relaxed), ledger.0.written.load(Ordering::Relaxed))
     }
 
     #[test]
     fn more_than_there_is_is_refused_with_the_numbers_the_option_and_a_way_on() {
-        let refused = ledger().promise(0..4 << 30, &machine(3 << 30)).unwrap_err();
-        let text = refused.refusal(4 << 30);
+        let left = MemoryLeft {
+            bytes: 3 << 30,
+            limit: "a test".to_owned(),
+            promised: 0,
+            written_elsewhere: 0,
+        };
+        let text = left.refusal(4 << 30);
         assert!(text.contains("4 GiB were asked for; 3 GiB are free by a test, 0 bytes"), "{text}");
-        let advice = refused.advice("host");
+        let advice = left.advice("host");
         for part in ["`host` to at most 3221225472 bytes", "MemTotal", "UNSPOOL_CHECK_FREE=0"] {
             assert!(advice.contains(part), "{part} is not in: {advice}");
         }
+        let some = MemoryLeft { promised: 1 << 30, ..left };
+        assert_eq!(some.unpromised(), 2 << 30);
     }
 
     #[test]
     fn what_was_promised_and_not_yet_written_is_not_promised_again() {
-        let (ledger, machine) = (ledger(), machine(1 << 50));
-        let first = ledger.promise(0..3 << 48, &machine).unwrap();
-        let refused = ledger.promise(0..1 << 49, &machine).unwrap_err();
-        assert_eq!((refused.promised, refused.unpromised()), (3 << 48, 1 << 48));
+        let (ledger, most) = (ledger(), 1 << 50);
+        let first = ledger.promise(0..3 << 48, most).unwrap();
+        assert!(ledger.promise(0..1 << 49, most).is_none());
         first.kept_up_to(1 << 49);
         first.kept_up_to(1 << 48);
-        drop(ledger.promise(0..1 << 49, &machine).unwrap());
+        assert_eq!(counts(ledger), (1 << 48, 1 << 49));
+        drop(ledger.promise(0..1 << 49, most).unwrap());
         drop(first);
-        assert_eq!(ledger.0.load(Ordering::Relaxed), 0);
+        assert_eq!(counts(ledger), (0, 0));
     }
 
     #[test]
     fn bytes_that_are_written_already_are_not_promised() {
         let ledger = ledger();
-        let again = ledger.promise(6 << 30..8 << 30, &machine(2 << 30)).unwrap();
+        let again = ledger.promise(6 << 30..8 << 30, 2 << 30).unwrap();
         again.kept_up_to(7 << 30);
-        assert_eq!(ledger.0.load(Ordering::Relaxed), 1 << 30);
+        assert_eq!(counts(ledger), (1 << 30, 7 << 30));
         drop(again);
-        assert_eq!(ledger.0.load(Ordering::Relaxed), 0);
+        assert_eq!(counts(ledger), (0, 0));
     }
 
     #[test]
     fn a_promise_that_is_made_anyway_counts_for_others() {
         let ledger = ledger();
         let first = ledger.take(0..10 << 30);
-        assert!(ledger.promise(0..1, &machine(1 << 30)).is_err());
+        assert!(ledger.promise(0..1, 1 << 30).is_none());
         drop(ledger.take(0..u64::MAX));
-        assert_eq!(ledger.0.load(Ordering::Relaxed), 10 << 30);
+        assert_eq!(counts(ledger), (10 << 30, 0));
         drop(first);
-        assert!(ledger.promise(0..1, &machine(1 << 30)).is_ok());
+        assert!(ledger.promise(0..1, 1 << 30).is_some());
     }
 
     #[test]
     fn this_machine_says_how_much_is_left_and_who_says_so() {
         let left = memory_left();
         assert!(left.bytes > 1 << 20 && !left.limit.is_empty(), "{left:?}");
-        assert_ne!((left.bytes, left.limit), unknown());
+        assert_ne!(left.limit, unknown().name);
     }
 }

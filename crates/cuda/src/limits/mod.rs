@@ -2,6 +2,7 @@
 //! reports and error texts, read here for all arenas.
 
 mod ledger;
+mod node;
 
 use std::fmt;
 use std::fs;
@@ -10,6 +11,8 @@ use std::path::{Path, PathBuf};
 use rustix::process::{Resource, getrlimit};
 
 use crate::bytes::Bytes;
+
+use node::Others;
 
 pub(crate) use ledger::free_now;
 pub use ledger::{MemoryLeft, MemoryPromise, memory_left};
@@ -65,14 +68,36 @@ impl HostLimits {
         text(self.locked_soft, "unlimited")
     }
 
-    /// As [`free`](Self::free), with what limits it; `None` when neither can be read.
-    #[must_use]
-    pub fn tightest(&self) -> Option<(u64, String)> {
-        let machine = self.available.map(|bytes| (bytes, "the machine (MemAvailable)".to_owned()));
+    /// The limit that leaves least beside what `others` were promised; `None` if none can be read.
+    fn tightest(&self, others: &Others) -> Option<Tightest> {
+        let machine = self.available.map(|bytes| {
+            let name = "the machine (MemAvailable)".to_owned();
+            Tightest { bytes, name, promised_elsewhere: others.promised }
+        });
         let file = self.control_group_file.as_ref();
         let file = file.map_or_else(|| "a control group".into(), |file| file.to_string_lossy());
-        let group = self.control_group.map(|bytes| (bytes, format!("the limit in {file}")));
-        machine.into_iter().chain(group).min_by_key(|limit| limit.0)
+        let group = self.control_group.map(|bytes| {
+            let name = format!("the limit in {file}");
+            Tightest { bytes, name, promised_elsewhere: others.promised_in_group }
+        });
+        machine.into_iter().chain(group).min_by_key(Tightest::most)
+    }
+}
+
+/// A limit on host memory.
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct Tightest {
+    /// Bytes that it leaves.
+    bytes: u64,
+    name: String,
+    /// Those of the bytes that other processes have promised and not written.
+    promised_elsewhere: u64,
+}
+
+impl Tightest {
+    /// What this process may promise in all.
+    fn most(&self) -> u64 {
+        self.bytes.saturating_sub(self.promised_elsewhere)
     }
 }
 
@@ -240,9 +265,11 @@ mod tests {
             control_group_file: Some("/x/memory.max".into()),
             ..HostLimits::default()
         };
-        let text = |limits: HostLimits| limits.tightest();
-        assert_eq!(text(limits(Some(5), Some(9))), Some((5, "the machine (MemAvailable)".into())));
+        let others = Others { promised: 3, promised_in_group: 0, written: 100 };
+        let text = |limits: HostLimits| limits.tightest(&others).map(|it| (it.most(), it.name));
+        assert_eq!(text(limits(Some(5), Some(9))), Some((2, "the machine (MemAvailable)".into())));
         assert_eq!(text(limits(Some(9), Some(5))), Some((5, "the limit in /x/memory.max".into())));
+        assert_eq!(text(limits(Some(9), Some(7))), Some((6, "the machine (MemAvailable)".into())));
         assert_eq!(text(limits(None, None)), None);
     }
 

@@ -1,7 +1,11 @@
 //! What the sizes `"auto"` would be at this moment, from the figures that were found.
 
 use super::{Cuda, Host};
-use crate::auto::{DeviceMemoryFound, HostMemoryFound, Picked, share_of_device, share_of_host};
+use unspool_cuda::memory_left;
+
+use crate::auto::{
+    DeviceMemoryFound, HostMemoryFound, Picked, Ranks, share_of_device, share_of_host,
+};
 use crate::error::Error;
 
 /// What `"auto"` would take, in sentences; why nothing, where there is nothing sensible to take.
@@ -17,13 +21,17 @@ pub(super) fn of(host: &Host, cuda: &Cuda) -> Automatic {
     let first = cuda.devices.first();
     let device = first.and_then(|device| {
         let info = &device.info;
-        Some(DeviceMemoryFound { ordinal: info.ordinal, free: device.free?, total: info.memory })
+        let (free, total, ranks) = (device.free?, info.memory, Ranks::here());
+        let sharing = ranks.map_or(1, |ranks| ranks.on_a_gpu(cuda.devices.len()));
+        Some(DeviceMemoryFound { ordinal: info.ordinal, free, total, sharing })
     });
     let counts = first.and_then(|device| device.pins_are_locked) == Some(true);
     let host = HostMemoryFound {
         free: host.free,
         limit: host.limit.clone(),
         promised: host.promised,
+        written_elsewhere: memory_left().written_elsewhere,
+        ranks: Ranks::here(),
         lockable: host.locked_soft.filter(|_| counts),
     };
     Automatic {

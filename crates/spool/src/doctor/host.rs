@@ -19,7 +19,8 @@ pub struct Host {
     pub locked_soft: Option<u64>,
     /// The hard limit on locked memory.
     pub locked_hard: Option<u64>,
-    /// The lock by which processes of this node take turns to pin memory; the first one makes it.
+    /// The locks by which processes of this node take turns to pin memory for a GPU, as a pattern
+    /// of the shell; the first process makes them.
     pub turns: String,
 }
 
@@ -34,7 +35,7 @@ impl Host {
             promised: left.promised,
             locked_soft: limits.locked_soft,
             locked_hard: limits.locked_hard,
-            turns: unspool_cuda::turn_lock().display().to_string(),
+            turns: unspool_cuda::turn_locks().display().to_string(),
         }
     }
 }

@@ -41,9 +41,9 @@ class Diagnosis:
     Attributes:
         version: the version of Unspool.
         host: main memory: `cores`, `total`, `free`, `limit` (who leaves that much), `promised` (to
-            spools of this process that have not used it yet), `locked_soft`, `locked_hard`
+            spools of this user that have not used it yet), `locked_soft`, `locked_hard`
             (`ulimit -l`; None is no limit), `huge_pages` (`"always"`, `"madvise"`, `"never"`),
-            `strict_overcommit`, `turns` (the lock by which processes take turns to pin memory),
+            `strict_overcommit`, `turns` (the locks by which processes take turns to pin memory),
             `turns_problem`.
         cuda: the CUDA driver: `looked_for`, `version` (major and minor), `path`, `problem`.
         devices: those that this process sees: `ordinal`, `name`, `compute_capability`, `pci`,

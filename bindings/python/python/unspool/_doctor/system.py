@@ -6,6 +6,7 @@ import fcntl
 import os
 import re
 import stat
+from glob import glob
 from pathlib import Path
 from typing import Any
 
@@ -15,14 +16,14 @@ from unspool._doctor.facts import Facts
 SPOOL = re.compile(r"unspool-(\d+)-[0-9a-fA-F]{16}")
 
 
-def settings(lock: str, root: Path = Path("/")) -> dict[str, Any]:
-    """What belongs to main memory beside its sizes; `lock` is that of the turns."""
+def settings(locks: str, root: Path = Path("/")) -> dict[str, Any]:
+    """What belongs to main memory beside its sizes; `locks` is a pattern for those of turns."""
     pages = _text(root / "sys/kernel/mm/transparent_hugepage/enabled")
     chosen = re.search(r"\[(\w+)\]", pages)
     return {
         "huge_pages": chosen[1] if chosen else None,
         "strict_overcommit": _text(root / "proc/sys/vm/overcommit_memory") == "2",
-        "turns_problem": _problem_of_lock(lock),
+        "turns_problem": next(filter(None, map(_problem_of_lock, sorted(glob(locks)))), None),
     }
 
 
