@@ -90,9 +90,16 @@ def test_there_are_no_more_processes_than_shots(tmp_path):
         (["--jobs", "0"], "--jobs must be at least 1"),
         (["--jobs", "2", "--trace", "trace.json"], "of one process"),
         (["--gpus", "all"], "no list of numbers"),
+        (["--mpi", "--dask", "somewhere:1"], "not allowed with argument --mpi"),
+        (["--mpi", "--jobs", "2"], "--jobs is of one machine"),
+        (["--dask", "somewhere:1", "--gpus", "0"], "dask-cuda chooses the GPUs"),
+        (["--mpi"], "pip install 'unspool-studies[mpi]'"),
+        (["--dask", "somewhere:1"], "pip install 'unspool-studies[dask]'"),
     ],
 )
-def test_a_mistake_is_one_line_and_exit_code_2(tmp_path, capsys, options, reason):
+def test_a_mistake_is_one_line_and_exit_code_2(tmp_path, monkeypatch, capsys, options, reason):
+    for package in ("mpi4py", "distributed"):
+        monkeypatch.setitem(sys.modules, package, None)
     try:
         code = _rtm(tmp_path, *options)
     except SystemExit as exit_:
