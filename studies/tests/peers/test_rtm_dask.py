@@ -1,10 +1,14 @@
 """The migration by a Dask cluster: `unspool-rtm --dask ADDRESS`."""
 
 import os
+import re
 import signal
 import socket
+import subprocess
+import sys
 import time
 import warnings
+from pathlib import Path
 
 import pytest
 from unspool_studies import cli
@@ -57,6 +61,21 @@ def test_the_image_is_that_of_one_process(rtm, alone, dask, address, capfd, work
     with distributed.Client(address, set_as_default=False) as client:
         assert _left(client) == []
     assert os.listdir(rtm.disk) == []
+
+
+def test_the_example_of_the_guide_runs(tmp_path):
+    guide = Path(__file__).parents[3] / "docs" / "howto" / "rtm.md"
+    (example,) = re.findall(r"^```py\n(.*?)^```$", guide.read_text(), re.MULTILINE | re.DOTALL)
+    (tmp_path / "example.py").write_text(example)
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    subprocess.run(
+        [sys.executable, "example.py"],
+        cwd=tmp_path,
+        env={**os.environ, "PATH": path},
+        timeout=60,
+        check=True,
+    )
+    assert (tmp_path / "two-workers" / "image.npy").exists()
 
 
 class _Killer(Silence):

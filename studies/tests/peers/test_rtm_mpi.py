@@ -52,7 +52,7 @@ def test_the_image_is_that_of_one_process(rtm, alone):
 
 
 def test_a_mistake_is_told_once_and_ends_all_ranks(rtm):
-    done = mpirun(3, "-c", COMMAND, *rtm.words("--mpi", "--frequency", "-1"))
+    done = mpirun(2, "-c", COMMAND, *rtm.words("--mpi", "--frequency", "-1"))
     assert done.returncode == 2
     assert done.stderr.count("the frequency must be positive") == 1
 

@@ -182,8 +182,8 @@ class _Crew:
     def _given_up(self, shot: int, error: Exception) -> CrewError:
         why = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
         return CrewError(
-            f"what had shot {shot + 1} ended before it was done ({why}): was the "
-            f"{self._engine.kind} killed, for want of memory perhaps?"
+            f"what had shot {shot + 1} ended before it was done ({why}): was a {self._engine.kind} "
+            "killed, for want of memory perhaps, or the whole job from outside?"
         )
 
     def _sum(self) -> None:

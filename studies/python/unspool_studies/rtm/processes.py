@@ -112,7 +112,7 @@ _HERE: list[Seat] = []
 
 
 def _begin(order: Order, board: _Board) -> None:
-    """Ctrl-C reaches every process of a terminal; the leader alone decides what it means."""
+    """What a process does first. Ctrl-C reaches all; the leader alone decides what it means."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     place = board.take()
 
@@ -123,11 +123,11 @@ def _begin(order: Order, board: _Board) -> None:
     threads = max(1, len(os.sched_getaffinity(0)) // board.count)
     _HERE.append(sit(order, place, threads, tell))
     signal.signal(signal.SIGTERM, _end)
-    threading.Thread(target=_outlive_nobody, daemon=True).start()
+    threading.Thread(target=_end_with_leader, daemon=True).start()
 
 
-def _outlive_nobody() -> None:
-    """A leader that is killed cannot tell anybody to stop."""
+def _end_with_leader() -> None:
+    """Waits for the end of the leader, which cannot tell anybody to stop when it is killed."""
     leader = multiprocessing.parent_process()
     assert leader is not None
     leader.join()

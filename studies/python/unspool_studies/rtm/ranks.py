@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 import time
+import traceback
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
@@ -58,12 +59,21 @@ class Ranks:
         cores = set().union(*near.allgather(os.sched_getaffinity(0)))
         self._number, self._threads = near.rank, max(1, len(cores) // near.size)
         self._pool: Any = None
-        self._running: set[Future[Any]] = set()
         self._steps, self._at_work = 0, size - 1
         self._over = False
 
     def serve(self) -> None:
         """Works until the leader says that the job is over."""
+        # The leader decides what Ctrl-C means.
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        try:
+            self._serve()
+        except BaseException:
+            # The others would wait for this rank.
+            traceback.print_exc()
+            self._talk.Abort(ABORTED)
+
+    def _serve(self) -> None:
         begun = self._talk.Ibarrier()
         while not begun.Test():
             time.sleep(REFRESH)
@@ -71,8 +81,7 @@ class Ranks:
         if order is None:
             return
         seat = sit(order, self._number, self._threads, self._tell)
-        for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, seat.stop)
+        signal.signal(signal.SIGTERM, seat.stop)
         with self._executor():
             pass
         seat.leave()
@@ -106,7 +115,6 @@ class Ranks:
     def submit(self, task: Callable[..., Any], *arguments: Any) -> Future[Any]:
         """Has a free rank call `task`."""
         future: Future[Any] = self._pool.submit(task, *arguments)
-        self._running = {one for one in self._running if not one.done()} | {future}
         return future
 
     def steps(self) -> int:
