@@ -123,6 +123,12 @@ def test_ctrl_c_ends_what_the_workers_do_and_leaves_nothing(rtm, address):
         assert _left(client) == []
 
 
+@pytest.mark.parametrize("options", [["--trace", "trace.json"], ["--predict"]])
+def test_what_one_process_alone_can_do_is_refused(rtm, address, capsys, options):
+    assert cli.rtm(rtm.words("--dask", address, *options)) == 2
+    assert f"{options[0]} is of one process: leave out --jobs" in capsys.readouterr().err
+
+
 def test_workers_of_another_version_are_refused(monkeypatch, rtm, address, capsys):
     get_versions = distributed.Client.get_versions
 
