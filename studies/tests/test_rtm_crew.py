@@ -100,6 +100,8 @@ def test_there_are_no_more_processes_than_shots(tmp_path):
 def test_a_mistake_is_one_line_and_exit_code_2(tmp_path, monkeypatch, capsys, options, reason):
     for package in ("mpi4py", "distributed"):
         monkeypatch.setitem(sys.modules, package, None)
+    # Imported again, as tests of others may have done before.
+    monkeypatch.delitem(sys.modules, "unspool_studies.rtm.cluster", raising=False)
     try:
         code = _rtm(tmp_path, *options)
     except SystemExit as exit_:
