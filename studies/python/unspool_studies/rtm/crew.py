@@ -26,7 +26,7 @@ __all__ = ["CrewOutcome", "Engine", "counted", "run_crew"]
 AHEAD = 4
 #: Workers that a shot is done on before its failure is that of the job.
 TRIES = 2
-#: Deaths of workers that a shot survives.
+#: Deaths of workers at one shot that end the job.
 DEATHS = 3
 
 
@@ -93,7 +93,7 @@ def run_crew(order: Order, engine: Engine, watch: Watch) -> CrewOutcome:
     with engine.hire(order):
         crew = _Crew(order, engine, watch)
         crew.migrate()
-        seconds = time.monotonic() - (crew.begin or 0.0)
+        seconds = time.monotonic() - crew.begin
     parts = list(crew.parts.values())
     workers = len({name for name, _ in crew.parts})
     outcome = _joined(parts, crew.through.migrated(), counted(workers, engine.kind))
@@ -123,8 +123,7 @@ class _Crew:
         self._running: dict[Future[Found | Failed], _Attempt] = {}
         self._waiting: dict[int, Found] = {}
         self._deaths = Counter[int]()
-        # Workers of one machine take a second to start, and others were there before.
-        self.begin: float | None = None
+        self.begin, self._silent = time.monotonic(), True
 
     def migrate(self) -> None:
         """All shots."""
@@ -132,8 +131,9 @@ class _Crew:
             self._hand_out()
             done, _ = wait(self._running, REFRESH, FIRST_COMPLETED)
             steps = self._engine.steps()
-            if self.begin is None and (steps or done):
-                self.begin = time.monotonic()
+            if self._silent:
+                # Processes take a second to start, which others have done before.
+                self.begin, self._silent = time.monotonic(), not (steps or done)
             self._watch.stepped(0, "", steps)
             for future in done:
                 self._take(self._running.pop(future), future)
