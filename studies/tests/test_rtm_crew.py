@@ -5,6 +5,7 @@ import dataclasses
 import json
 import multiprocessing
 import os
+import re
 import select
 import signal
 import subprocess
@@ -136,6 +137,26 @@ def test_ctrl_c_ends_every_process_and_leaves_nothing(job, tmp_path):
     assert children(tmp_path) == []
 
 
+class _Masks(Silence):
+    """Looks which signals the processes do not hear, as soon as they are started."""
+
+    def stepped(self, shot, phase, steps):
+        texts = [
+            Path(f"/proc/{process.pid}/status").read_text()
+            for process in multiprocessing.active_children()
+        ]
+        self.blocked = [int(re.search(r"SigBlk:\s+(\w+)", text)[1], 16) for text in texts]
+        raise KeyboardInterrupt
+
+
+def test_ctrl_c_of_a_terminal_does_not_reach_processes_even_while_they_start(job):
+    masks = _Masks()
+    with pytest.raises(KeyboardInterrupt):
+        run_crew(Order(job, None, check=False), Processes(2), masks)
+    assert masks.blocked == [1 << signal.SIGINT - 1] * 2
+    assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, set())
+
+
 class _Killer(Silence):
     """Kills the first process when there is progress: so often."""
 
@@ -192,9 +213,8 @@ def endless(directory):
 
 
 def test_processes_do_not_outlive_a_leader_that_is_killed(tmp_path):
-    script = tmp_path / "led.py"
+    script, disk = tmp_path / "led.py", tmp_path / "disk"
     script.write_text(LED)
-    disk = tmp_path / "disk"
     disk.mkdir()
     places = os.pathsep.join([str(Path(__file__).parent), *sys.path])
     led = subprocess.run(

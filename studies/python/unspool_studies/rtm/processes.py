@@ -22,15 +22,27 @@ __all__ = ["Processes"]
 PATIENCE = 20.0
 
 
+class _Worker(SpawnProcess):
+    """A process that Ctrl-C does not reach: the leader alone decides what it means."""
+
+    def start(self) -> None:
+        """Starts it, with a mask that it inherits."""
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        try:
+            super().start()
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 class _Spawning(SpawnContext):
     """Starts processes, and knows all that it has started."""
 
     def __init__(self) -> None:
-        self.started: list[SpawnProcess] = []
+        self.started: list[_Worker] = []
 
-    def Process(self, *arguments: Any, **options: Any) -> SpawnProcess:  # type: ignore[override]
+    def Process(self, *arguments: Any, **options: Any) -> _Worker:  # type: ignore[override]
         """Makes a process."""
-        self.started.append(SpawnProcess(*arguments, **options))
+        self.started.append(_Worker(*arguments, **options))
         return self.started[-1]
 
 
@@ -112,8 +124,7 @@ _HERE: list[Seat] = []
 
 
 def _begin(order: Order, board: _Board) -> None:
-    """What a process does first. Ctrl-C reaches all; the leader alone decides what it means."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    """What a process does first."""
     place = board.take()
 
     def tell(steps: int) -> bool:
