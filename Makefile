@@ -74,6 +74,7 @@ test-python: $(VENV)/.test ## run the Python tests on the release wheel
 test-peers: $(VENV)/.peers ## run the Python tests with other projects' packages, and their own tests
 	$(PEERS)/bin/python -m pytest $(PACKAGE)/tests/peers -m peer
 	$(PEERS)/bin/python -m pytest $(PACKAGE)/tests/test_devito_example.py
+	$(PEERS)/bin/python -m pytest $(STUDIES)/tests/peers -m peer
 
 bench: need-rust $(VENV)/.studies ## print tables of what things cost, against the raw operation of the same run
 	$(CARGO) run --locked --release --package unspool-benches
@@ -175,15 +176,18 @@ $(VENV)/.test: $(VENV)/.studies $(PACKAGE)/tests/requirements.txt $(STUDIES)/tes
 		--requirement $(STUDIES)/tests/requirements.txt
 	@touch $@
 
-# An environment of their own, as Devito pins what the other tests use: 240 MB of wheels, and one
+# An environment of their own, as Devito pins what the other tests use: 300 MB of wheels, and one
 # package that is compiled.
-$(VENV)/.peers-made: $(VENV)/.made $(PACKAGE)/tests/peers/requirements.txt
+$(VENV)/.peers-made: $(VENV)/.made $(PACKAGE)/tests/peers/requirements.txt \
+		$(STUDIES)/tests/peers/requirements.txt
 	xtask/venv.sh "$(PYTHON)" $(PEERS)
-	$(PEERS_PIP) install --requirement $(PACKAGE)/tests/peers/requirements.txt
+	$(PEERS_PIP) install --requirement $(PACKAGE)/tests/peers/requirements.txt \
+		--requirement $(STUDIES)/tests/peers/requirements.txt
 	@touch $@
 
-$(VENV)/.peers: $(VENV)/.unspool $(VENV)/.peers-made
-	$(PEERS_PIP) install --force-reinstall --no-deps dist/unspool-*.whl
+$(VENV)/.peers: $(VENV)/.studies $(VENV)/.peers-made
+	$(PEERS_PIP) install --force-reinstall --no-deps dist/unspool-*.whl dist/unspool_studies-*.whl
+	$(PEERS_PIP) install dist/unspool-*.whl dist/unspool_studies-*.whl
 	@touch $@
 
 # The documentation site: a broken link, a page that the navigation lacks, and a docstring that

@@ -13,7 +13,7 @@ pytest.importorskip("matplotlib")
 pytest.importorskip("rich")
 
 from unspool_studies import cli
-from unspool_studies.rtm import command, device, history, job
+from unspool_studies.rtm import command, device, history, job, seat
 from unspool_studies.rtm.errors import MigrationError
 from unspool_studies.rtm.generated import generated_model
 from unspool_studies.rtm.history import ArrayHistory, DeviceHistory, Memory, PinnedHistory
@@ -22,6 +22,7 @@ from unspool_studies.rtm.job import Job, migrate_again, plain_history, run
 from unspool_studies.rtm.model import Model, smooth
 from unspool_studies.rtm.options import add_options
 from unspool_studies.rtm.progress import Silence
+from unspool_studies.rtm.seat import Order, Seat
 from unspool_studies.rtm.survey import plan
 
 import kernel_shim
@@ -274,7 +275,27 @@ def test_processes_take_turns_on_the_gpus(tmp_path, monkeypatch, options, seats)
     model = generated_model(31, 31, 15.0)
     survey = plan(model, shots=8, steps=10)
     job = Job(model, model, survey, 4, 1, Memory("1MiB", None, tmp_path))
-    assert command._seats(job, parser.parse_args(options)) == seats
+    parsed = parser.parse_args(options)
+    gpus = command._gpus(job, parsed, None)
+    opened = []
+    monkeypatch.setattr(seat, "CupyDevice", opened.append)
+    monkeypatch.setattr(seat, "Migrator", lambda job: opened.append(job.device))
+    found = []
+    for number in range(command._processes(job, parsed, gpus)):
+        opened.clear()
+        Seat(Order(job, gpus, False), number, 1, bool)._open()
+        found.append(opened[0])
+    assert found == seats
+
+
+def test_workers_elsewhere_take_turns_on_all_gpus_that_they_see(tmp_path, monkeypatch):
+    opened = []
+    monkeypatch.setattr(seat, "count_devices", lambda: 2)
+    monkeypatch.setattr(seat, "CupyDevice", opened.append)
+    monkeypatch.setattr(seat, "Migrator", lambda job: None)
+    for number in range(3):
+        Seat(Order(_job(tmp_path), (), False), number, 1, bool)._open()
+    assert opened == [0, 1, 0]
 
 
 def test_a_gpu_that_cuda_does_not_see_is_refused(rtm, capsys):

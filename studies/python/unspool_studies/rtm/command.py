@@ -6,8 +6,7 @@ import argparse
 import json
 import sys
 import time
-from collections.abc import Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -15,10 +14,11 @@ from typing import Any
 
 import numpy as np
 from rich.console import Console
+from unspool.errors import MissingLibraryError
 from unspool.stats import Stats
 from unspool_studies.rtm import figure, report, slices
 from unspool_studies.rtm.codec import is_lossy, name_of_codec
-from unspool_studies.rtm.crew import run_crew
+from unspool_studies.rtm.crew import Engine, counted, run_crew
 from unspool_studies.rtm.device import CupyDevice, count_devices, failures_told
 from unspool_studies.rtm.errors import MigrationError
 from unspool_studies.rtm.files import check_writable, complete
@@ -31,9 +31,12 @@ from unspool_studies.rtm.model import Model, smooth
 from unspool_studies.rtm.modelfile import read_model
 from unspool_studies.rtm.outcome import Migrated, Outcome
 from unspool_studies.rtm.pace import Pace
+from unspool_studies.rtm.processes import Processes
 from unspool_studies.rtm.progress import Bar, Lines, Silence
 from unspool_studies.rtm.quality import image_quality
+from unspool_studies.rtm.ranks import Ranks
 from unspool_studies.rtm.schedule import Choice
+from unspool_studies.rtm.seat import Order
 from unspool_studies.rtm.survey import plan
 from unspool_studies.rtm.trace import write_trace
 
@@ -56,17 +59,31 @@ def run_command(options: argparse.Namespace) -> int:
     Raises:
         unspool.Error: with one sentence for the user.
     """
+    far = _far(options)
+    if far is None:
+        return _lead(options, None)
+    if isinstance(far, Ranks) and not far.leads:
+        far.serve()
+        return DONE
+    with closing(far):
+        return _lead(options, far)
+
+
+def _lead(options: argparse.Namespace, far: Engine | None) -> int:
     choice = Choice(options.schedule, options.snapshots, options.cuts, options.cut_length)
     job = _job(options)
-    seats = _seats(job, options)
-    if len(seats) == 1 and seats[0] is not None:
-        job = replace(job, device=CupyDevice(seats[0]))
-    _refuse_early(job, options, len(seats))
+    gpus = _gpus(job, options, far)
+    processes = 1 if far is not None else _processes(job, options, gpus)
+    engine = Processes(processes) if processes > 1 else far
+    if engine is None and gpus is not None:
+        job = replace(job, device=CupyDevice(gpus[0]))
+    _refuse_early(job, options, engine)
     pace = Pace(job)
     job = replace(job, schedule=choice.schedule(job.survey.timing.saves, pace))
     if choice.name == "auto":
         job = replace(job, memory=job.memory.only(pace.best.tiers))
-    _check_disk(job, len(seats))
+    if far is None:
+        _check_disk(job, processes)
     predicted = pace.predict(job.follows).seconds if options.predict else None
     screen = Console(stderr=True)
     for warning in job.survey.warnings:
@@ -76,16 +93,35 @@ def run_command(options: argparse.Namespace) -> int:
         # All files appear together at the end, or none of them does.
         parts = {name: files.enter_context(complete(options.out / name)) for name in FILES}
         trace = files.enter_context(complete(options.trace)) if options.trace else None
-        if len(seats) == 1:
+        if engine is None:
             done = _alone(job, options, screen, trace)
         else:
-            done = _together(job, seats, options, screen)
+            done = _together(Order(job, gpus, options.check), engine, options, screen)
         if predicted is not None:
             outcome = replace(done.outcome, predicted=len(job.shots) * predicted)
             done = replace(done, outcome=outcome)
         found = _write(job, done, parts)
     stats = done.outcome.stats
     return _tell(found, stats, options)
+
+
+def _far(options: argparse.Namespace) -> Engine | None:
+    """Who works, where the user has started it: the ranks of an MPI job, or a Dask cluster."""
+    if (options.mpi or options.dask) and options.jobs is not None:
+        raise MigrationError("--jobs is of one machine: mpirun and Dask say how many work")
+    if options.mpi:
+        return Ranks()
+    if options.dask is None:
+        return None
+    if options.gpus:
+        raise MigrationError("--gpus is not for --dask: give --gpu; dask-cuda chooses the GPUs")
+    try:
+        from unspool_studies.rtm.cluster import Cluster
+    except ImportError as error:
+        raise MissingLibraryError(
+            f"--dask needs Dask ({error}): pip install 'unspool-studies[dask]'"
+        ) from error
+    return Cluster(options.dask)
 
 
 @dataclass(frozen=True)
@@ -114,14 +150,13 @@ def _alone(job: Job, options: argparse.Namespace, screen: Console, trace: Path |
     return Done(outcome, stop - begin, peak, check)
 
 
-def _together(
-    job: Job, seats: Sequence[int | None], options: argparse.Namespace, screen: Console
-) -> Done:
-    """In several processes."""
-    steps = job.steps_to_do + (job.steps_to_check if options.check else 0)
-    title = f"migrating in {len(seats)} processes"
+def _together(order: Order, engine: Engine, options: argparse.Namespace, screen: Console) -> Done:
+    """By several workers."""
+    job = order.job
+    steps = job.steps_to_do + (job.steps_to_check if order.check else 0)
+    title = f"migrating with {counted(engine.workers(), engine.kind)}"
     with _watch(job, options, screen, title, steps, True) as watch:
-        crew = run_crew(job, seats, watch, options.check)
+        crew = run_crew(order, engine, watch)
     check = None if crew.again is None else _compared(job, crew.outcome, crew.again, crew.plain)
     return Done(crew.outcome, crew.seconds, crew.peak, check)
 
@@ -170,18 +205,26 @@ def _job(options: argparse.Namespace) -> Job:
     return Job(model, background, survey, options.layer, options.threads, memory)
 
 
-def _seats(job: Job, options: argparse.Namespace) -> list[int | None]:
-    """For each process the number of its GPU, or None for the CPU."""
-    gpus = options.gpus or ((0,) if options.gpu else ())
-    if job.model.in_space and not gpus:
-        raise MigrationError("in three dimensions a GPU computes: add --gpu")
-    jobs = len(gpus) or 1 if options.jobs is None else options.jobs
+def _gpus(job: Job, options: argparse.Namespace, far: Engine | None) -> tuple[int, ...] | None:
+    """The numbers of the GPUs, () for all that a worker elsewhere sees, or None for the CPU."""
+    if not options.gpu and options.gpus is None:
+        if job.model.in_space:
+            raise MigrationError("in three dimensions a GPU computes: add --gpu")
+        return None
+    if far is not None:
+        return options.gpus or ()
+    gpus: tuple[int, ...] = options.gpus or (0,)
+    if max(gpus) >= (found := count_devices()):
+        raise MigrationError(f"there is no GPU {max(gpus)}: CUDA sees {found}, numbered from 0")
+    return gpus
+
+
+def _processes(job: Job, options: argparse.Namespace, gpus: tuple[int, ...] | None) -> int:
+    jobs: int = len(gpus or (0,)) if options.jobs is None else options.jobs
     if jobs < 1:
         raise MigrationError(f"--jobs must be at least 1, and is {jobs}")
-    if gpus and max(gpus) >= (found := count_devices()):
-        raise MigrationError(f"there is no GPU {max(gpus)}: CUDA sees {found}, numbered from 0")
     # More processes than shots would have nothing to do.
-    return [gpus[at % len(gpus)] if gpus else None for at in range(min(jobs, len(job.shots)))]
+    return min(jobs, len(job.shots))
 
 
 def _model(options: argparse.Namespace) -> Model:
@@ -198,20 +241,22 @@ def _size(text: str) -> str | None:
     return None if text.strip().lower() in {"0", "none"} else text
 
 
-def _refuse_early(job: Job, options: argparse.Namespace, processes: int) -> None:
+def _refuse_early(job: Job, options: argparse.Namespace, engine: Engine | None) -> None:
     """What would only fail after minutes fails now."""
     check_writable(options.out, "the output directory")
     if options.out.exists() and not options.out.is_dir():
         raise MigrationError(f"--out {options.out} is no directory")
+    for option, given in (("--trace", options.trace), ("--predict", options.predict)):
+        if given and engine is not None:
+            raise MigrationError(
+                f"{option} is of one process: leave out --jobs, --mpi and --dask, or give one GPU"
+            )
     if options.trace is not None:
         check_writable(options.trace, "the trace")
-        if processes > 1:
-            raise MigrationError("--trace is of one process: leave out --jobs, or give one GPU")
-    if options.predict and processes > 1:
-        raise MigrationError("--predict is of one process: leave out --jobs, or give one GPU")
-    if not options.disk_dir.is_dir():
+    # The disks of workers elsewhere are not seen from here.
+    if isinstance(engine, Processes | None) and not options.disk_dir.is_dir():
         raise MigrationError(f"--disk-dir {options.disk_dir} is no directory")
-    if options.check and processes == 1:
+    if options.check and engine is None:
         plain_history(job)
 
 

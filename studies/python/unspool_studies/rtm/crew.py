@@ -1,68 +1,74 @@
-"""Several processes that migrate the shots of one job: each has its own spool, and perhaps a GPU.
+"""Several workers that migrate the shots of one job: processes, MPI ranks or Dask workers.
 
-Each takes every n-th shot, one after another. What they send is stacked in the order of the shots,
+An engine hands each free worker its next shot. What comes back is summed in the order of the shots,
 so that the image is the same, bit for bit, as that of one process.
 """
 
 from __future__ import annotations
 
-import multiprocessing
-import os
-import signal
 import time
-import traceback
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, wait
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
-from multiprocessing.connection import Connection, wait
-from typing import Any, NamedTuple
+from typing import Any, Protocol
 
-from unspool.errors import Error
-from unspool.stats import Stats
-from unspool_studies.rtm.device import CupyDevice, failures_told
-from unspool_studies.rtm.job import Job, Watch, migrate_again, plain_history, run
-from unspool_studies.rtm.memory import peak_resident
+from unspool_studies.rtm.job import Watch
 from unspool_studies.rtm.merge import merged
-from unspool_studies.rtm.outcome import Followed, Kernels, Migrated, Outcome, Shot, stack
-from unspool_studies.rtm.progress import Silence
+from unspool_studies.rtm.outcome import Followed, Kernels, Migrated, Outcome, Stack
+from unspool_studies.rtm.seat import REFRESH, CrewError, Failed, Found, Order, Part, work
 
-__all__ = ["CrewOutcome", "run_crew"]
+__all__ = ["CrewOutcome", "Engine", "counted", "run_crew"]
 
-#: Seconds from one message about progress to the next.
-REFRESH = 0.2
-#: Seconds that a process has to end after it was asked to.
-PATIENCE = 20.0
-#: The passes of a job: through spools, and again for a check.
-THROUGH, AGAIN = "through", "again"
-
-
-class CrewError(Error):
-    """A process of the crew ended without a result."""
+#: Shots for each worker between the next one to be summed and the last one handed out: so many
+#: images wait in memory at most.
+AHEAD = 4
+#: Workers that a shot is done on before its failure is that of the job.
+TRIES = 2
+#: Deaths of workers at one shot that end the job.
+DEATHS = 3
 
 
-class Part(NamedTuple):
-    """What one process has measured: as in `Outcome`, and by the clock of the machine."""
+class Engine(Protocol):
+    """Hands shots out to workers as they get free."""
 
-    stats: Stats
-    followed: Followed
-    times: Mapping[str, float]
-    propagator: str
-    kernels: Kernels | None
-    begin: float
-    end: float
-    peak: int
-    plain: str
+    #: What each of its workers is, for people.
+    kind: str
+
+    def hire(self, order: Order) -> AbstractContextManager[object]:
+        """Workers for a job; at the end they are told to stop, and waited for a bounded time."""
+
+    def workers(self) -> int:
+        """How many there are now.
+
+        Raises:
+            Error: there have been none for a while.
+        """
+
+    def submit(self, task: Callable[..., Any], *arguments: Any) -> Future[Any]:
+        """Has a free worker call `task`.
+
+        Raises:
+            BrokenExecutor: there are no workers any more.
+        """
+
+    def steps(self) -> int:
+        """Steps that the workers have told of since the last call."""
+
+    def close(self) -> None:
+        """Lets go of the workers, whether they were hired or not."""
 
 
 @dataclass(frozen=True, eq=False)
 class CrewOutcome:
-    """What all processes have made and measured.
+    """What all workers have made and measured.
 
     Attributes:
         outcome: as of one process; statistics and times are sums.
         again: the image of the check, where one was wanted.
-        seconds: from the beginning of the first to the end of the last migration.
-        peak: the most memory of each process, added up, in bytes.
+        seconds: from the first word of a worker to the last one summed, with the check.
+        peak: the most memory of each worker, added up, in bytes.
         plain: where the check kept the history.
     """
 
@@ -73,152 +79,141 @@ class CrewOutcome:
     plain: str
 
 
-def run_crew(job: Job, seats: Sequence[int | None], watch: Watch, check: bool) -> CrewOutcome:
-    """Migrates every shot in as many processes as there are seats.
+def run_crew(order: Order, engine: Engine, watch: Watch) -> CrewOutcome:
+    """Migrates every shot of a job.
 
     Args:
-        job: what to do; its device is not used.
-        seats: for each process the number of its GPU, or None for the CPU.
+        order: what to do.
+        engine: hands out the shots.
         watch: hears of progress.
-        check: whether each shot is migrated again with its history in plain arrays.
 
     Raises:
-        Error: what a process has failed with; the others have then been stopped.
+        Error: what a shot has failed with; the workers have then been told to stop.
     """
-    shots, context = job.shots, multiprocessing.get_context("spawn")
-    threads = job.threads or max(1, len(os.sched_getaffinity(0)) // len(seats))
-    crew: dict[Connection, Any] = {}
-    try:
-        for number, gpu in enumerate(seats):
-            share = replace(job, device=None, threads=threads, only=shots[number :: len(seats)])
-            ours, theirs = context.Pipe(duplex=False)
-            process = context.Process(target=_work, args=(theirs, share, gpu, check), daemon=True)
-            process.start()
-            theirs.close()
-            crew[ours] = process
-        return _gather(job, crew, watch, check)
-    finally:
-        _dismiss(crew)
-
-
-def _gather(job: Job, crew: Mapping[Connection, Any], watch: Watch, check: bool) -> CrewOutcome:
-    found: dict[tuple[str, int], Shot] = {}
-    parts: list[Part] = []
-    for kind, value in _messages(crew):
-        if kind == "stepped":
-            watch.stepped(*value)
-        elif kind == "finished":
-            watch.finished(*value)
-        elif kind == "done":
-            parts.append(value)
-        elif kind == "failed":
-            raise value
-        else:
-            found[kind, value.number] = value
-    migrated = stack(job.model.shape, (found[THROUGH, shot] for shot in job.shots))
-    again = stack(job.model.shape, (found[AGAIN, shot] for shot in job.shots)) if check else None
-    seconds = max(part.end for part in parts) - min(part.begin for part in parts)
-    peak = sum(part.peak for part in parts)
+    with engine.hire(order):
+        crew = _Crew(order, engine, watch)
+        crew.migrate()
+        seconds = time.monotonic() - crew.begin
+    parts = list(crew.parts.values())
+    workers = len({name for name, _ in crew.parts})
+    outcome = _joined(parts, crew.through.migrated(), counted(workers, engine.kind))
+    again = crew.again.migrated() if order.check else None
+    peaks = {name: part.peak for (name, _), part in crew.parts.items()}
     plain = " and ".join(dict.fromkeys(part.plain for part in parts))
-    return CrewOutcome(_joined(parts, migrated), again, seconds, peak, plain)
+    return CrewOutcome(outcome, again, seconds, sum(peaks.values()), plain)
 
 
-def _messages(crew: Mapping[Connection, Any]) -> Iterator[tuple[str, Any]]:
-    """Everything that the processes send, until each is done."""
-    open_ends = set(crew)
-    while open_ends:
-        # A process that ends closes its end, which wakes this up.
-        for end in wait(open_ends):
-            assert isinstance(end, Connection)
-            try:
-                kind, value = end.recv()
-            except EOFError:
-                crew[end].join(PATIENCE)
-                raise CrewError(
-                    "a process of the migration ended before it was done (exit code "
-                    f"{crew[end].exitcode}): was it killed, for want of memory perhaps?"
-                ) from None
-            if kind == "done":
-                open_ends.discard(end)
-            yield kind, value
+@dataclass(frozen=True)
+class _Attempt:
+    """A shot that is handed out: where it has failed before, and why."""
+
+    shot: int
+    avoid: frozenset[str] = frozenset()
+    error: BaseException | None = None
 
 
-def _joined(parts: Sequence[Part], migrated: Migrated) -> Outcome:
-    times = {name: sum(part.times[name] for part in parts) for name in parts[0].times}
-    kernels = _kernels([part.kernels for part in parts if part.kernels is not None])
-    text = f"{len(parts)} processes, {parts[0].propagator}"
-    stats = merged([part.stats for part in parts])
-    followed = sum((part.followed for part in parts), Followed())
+class _Crew:
+    """The shots of a job on their way through an engine, and the sums of those that are done."""
+
+    def __init__(self, order: Order, engine: Engine, watch: Watch) -> None:
+        self.through, self.again = (Stack(order.job.model.shape) for _ in range(2))
+        self.parts: dict[tuple[str, str], Part] = {}
+        self._name, self._engine, self._watch = order.name, engine, watch
+        self._coming, self._unsummed = deque(order.job.shots), deque(order.job.shots)
+        self._running: dict[Future[Found | Failed], _Attempt] = {}
+        self._waiting: dict[int, Found] = {}
+        self._deaths = Counter[int]()
+        self.begin, self._silent = time.monotonic(), True
+
+    def migrate(self) -> None:
+        """All shots."""
+        while self._unsummed:
+            self._hand_out()
+            done, _ = wait(self._running, REFRESH, FIRST_COMPLETED)
+            steps = self._engine.steps()
+            if self._silent:
+                # Processes take a second to start, which others have done before.
+                self.begin, self._silent = time.monotonic(), not (steps or done)
+            self._watch.stepped(0, "", steps)
+            for future in done:
+                self._take(self._running.pop(future), future)
+            self._sum()
+
+    def _hand_out(self) -> None:
+        room = AHEAD * max(1, self._engine.workers())
+        while self._coming and len(self._unsummed) - len(self._coming) < room:
+            self._submit(_Attempt(self._coming.popleft()))
+
+    def _submit(self, attempt: _Attempt) -> None:
+        try:
+            future = self._engine.submit(work, self._name, attempt.shot, attempt.avoid)
+        except BrokenExecutor as error:
+            raise self._given_up(attempt.shot, error) from error
+        self._running[future] = attempt
+
+    def _take(self, attempt: _Attempt, future: Future[Found | Failed]) -> None:
+        try:
+            found = future.result()
+        except BrokenExecutor as error:
+            self._deaths[attempt.shot] += 1
+            if self._deaths[attempt.shot] >= DEATHS:
+                raise self._given_up(attempt.shot, error) from error
+            self._submit(attempt)
+            return
+        except Exception as error:
+            raise self._given_up(attempt.shot, error) from error
+        if isinstance(found, Failed):
+            self._again(attempt, found)
+            return
+        known = self.parts.get((found.worker, found.spool))
+        # What was done later may come first.
+        if known is None or known.shots < found.part.shots:
+            self.parts[found.worker, found.spool] = found.part
+        self._waiting[attempt.shot] = found
+        self._watch.finished(attempt.shot, found.shot.seconds)
+
+    def _again(self, attempt: _Attempt, failed: Failed) -> None:
+        error, avoid = failed.error or attempt.error, attempt.avoid | {failed.worker}
+        assert error is not None, "a worker hands back only what has failed on it"
+        if not failed.elsewhere or len(avoid) >= min(TRIES, self._engine.workers()):
+            raise error
+        self._submit(_Attempt(attempt.shot, avoid, error))
+
+    def _given_up(self, shot: int, error: Exception) -> CrewError:
+        why = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+        return CrewError(
+            f"what had shot {shot + 1} ended before it was done ({why}): was a {self._engine.kind} "
+            "killed, for want of memory perhaps, or the whole job from outside?"
+        )
+
+    def _sum(self) -> None:
+        while self._unsummed and self._unsummed[0] in self._waiting:
+            found = self._waiting.pop(self._unsummed.popleft())
+            self.through.add(found.shot)
+            if found.again is not None:
+                self.again.add(found.again)
+
+
+def counted(count: int, kind: str) -> str:
+    """`1 process`, `2 processes`."""
+    plural = "" if count == 1 else "es" if kind.endswith("s") else "s"
+    return f"{count} {kind}{plural}"
+
+
+def _joined(parts: Sequence[Part], migrated: Migrated, who: str) -> Outcome:
+    figures = [part.figures for part in parts]
+    times = {name: sum(one.times[name] for one in figures) for name in figures[0].times}
+    kernels = _kernels(one.kernels for one in figures)
+    stats = merged([one.stats for one in figures])
+    followed = sum((one.followed for one in figures), Followed())
+    text = f"{who}, {figures[0].propagator}"
     return Outcome(migrated, {}, stats, followed, times, text, kernels)
 
 
-def _kernels(kernels: Sequence[Kernels]) -> Kernels | None:
+def _kernels(some: Iterable[Kernels | None]) -> Kernels | None:
+    kernels = [one for one in some if one is not None]
     if not kernels:
         return None
     steps, seconds = (sum(getattr(k, name) for k in kernels) for name in ("steps", "seconds"))
     slowest = min(k.copy_bandwidth for k in kernels)
     return replace(kernels[0], steps=steps, seconds=seconds, copy_bandwidth=slowest)
-
-
-def _dismiss(crew: Mapping[Connection, Any]) -> None:
-    """Ends what still runs: as Ctrl-C does, so that spools remove their files; then by force."""
-    for process in crew.values():
-        if process.is_alive():
-            with suppress(ProcessLookupError):
-                os.kill(process.pid, signal.SIGINT)
-    limit = time.monotonic() + PATIENCE
-    for end, process in crew.items():
-        end.close()
-        process.join(max(0.0, limit - time.monotonic()))
-        if process.is_alive():
-            process.kill()
-            process.join()
-
-
-def _work(end: Connection, job: Job, gpu: int | None, check: bool) -> None:
-    """What one process does: its shots, and what it found sent on."""
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    with suppress(KeyboardInterrupt, BrokenPipeError):
-        try:
-            with failures_told():
-                if gpu is not None:
-                    job = replace(job, device=CupyDevice(gpu))
-                end.send(("done", _migrate(end, job, check)))
-        except Error as error:
-            end.send(("failed", error))
-        except Exception:
-            text = f"a process of the migration failed:\n{traceback.format_exc()}"
-            end.send(("failed", CrewError(text)))
-
-
-def _migrate(end: Connection, job: Job, check: bool) -> Part:
-    plain = plain_history(job).memory if check else ""
-    watch, begin = _Teller(end), time.monotonic()
-    outcome = run(job, watch, keep_records=check, show=lambda shot: end.send((THROUGH, shot)))
-    stop, peak = time.monotonic(), peak_resident()
-    if check:
-        migrate_again(job, outcome.records, watch, lambda shot: end.send((AGAIN, shot)))
-    # The shots are with the parent by now; their sum would only be sent for nothing.
-    figures = (outcome.stats, outcome.followed, outcome.times, outcome.propagator)
-    return Part(*figures, outcome.kernels, begin, stop, peak, plain)
-
-
-class _Teller(Silence):
-    """Sends progress on, now and then."""
-
-    def __init__(self, end: Connection) -> None:
-        self._end, self._steps, self._told = end, 0, 0.0
-
-    def stepped(self, shot: int, phase: str, steps: int) -> None:
-        """A group of steps is done."""
-        self._steps += steps
-        now = time.monotonic()
-        if now - self._told > REFRESH:
-            self._end.send(("stepped", (shot, phase, self._steps)))
-            self._steps, self._told = 0, now
-
-    def finished(self, shot: int, seconds: float) -> None:
-        """A shot is done."""
-        self._end.send(("stepped", (shot, "", self._steps)))
-        self._steps = 0
-        self._end.send(("finished", (shot, seconds)))

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 import shutil
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
@@ -29,7 +30,7 @@ from unspool_studies.rtm.medium import padded_shape
 from unspool_studies.rtm.memory import available_memory
 from unspool_studies.rtm.migration import migrate_shot, mute_direct_wave, record_shot
 from unspool_studies.rtm.model import Floats, Model
-from unspool_studies.rtm.outcome import Followed, Kernels, Migrated, Outcome, Shot, stack
+from unspool_studies.rtm.outcome import Figures, Followed, Kernels, Migrated, Outcome, Shot, stack
 from unspool_studies.rtm.passes import Passes
 from unspool_studies.rtm.propagator import CompiledPropagator, Propagator
 from unspool_studies.rtm.schedule import Kept, kept_by
@@ -37,6 +38,7 @@ from unspool_studies.rtm.survey import Survey
 
 __all__ = [
     "Job",
+    "Migrator",
     "Watch",
     "check_disk",
     "migrate_again",
@@ -79,7 +81,6 @@ class Job:
         threads: of the propagator, 0 for one per core.
         memory: the sizes of the tiers.
         device: the GPU that computes, or None for the CPU.
-        only: the shots to migrate, or None for all.
         schedule: which states of a shot are kept, over its groups of steps; None: every one.
     """
 
@@ -90,7 +91,6 @@ class Job:
     threads: int
     memory: Memory
     device: Device | None = None
-    only: tuple[int, ...] | None = None
     schedule: Schedule | None = None
 
     def propagator(self, model: Model) -> Propagator:
@@ -105,9 +105,9 @@ class Job:
         return self.memory.open(trace=trace, on="cpu" if self.device is None else self.device.on)
 
     @property
-    def shots(self) -> tuple[int, ...]:
-        """The shots to migrate."""
-        return tuple(range(len(self.survey.sources))) if self.only is None else self.only
+    def shots(self) -> range:
+        """The numbers of the shots."""
+        return range(len(self.survey.sources))
 
     @property
     def surface_speed(self) -> float:
@@ -158,7 +158,6 @@ def run(
     watch: Watch,
     trace: Callable[[SpoolHistory], None] | None = None,
     keep_records: bool = False,
-    show: Callable[[Shot], None] | None = None,
 ) -> Outcome:
     """Records and migrates every shot, with the history in one spool.
 
@@ -167,37 +166,72 @@ def run(
         watch: hears of progress.
         trace: is called with the history before the spool closes, if a trace is wanted.
         keep_records: whether the data are wanted afterwards, to migrate them again.
-        show: is given each shot when it is migrated.
     """
-    clock = Clock(keep_spans=trace is not None)
-    bandwidth = 0.0 if job.device is None else job.device.copy_bandwidth()
-    if job.device is not None and trace is not None:
-        job.device.keep_spans()
-    recording, migrating = map(job.propagator, (job.model, job.background))
     records: dict[int, Floats] = {}
 
-    def record(shot: int) -> Floats:
-        tell = partial(watch.stepped, shot)
-        data = record_shot(recording, job.survey, shot, clock, tell)
-        mute_direct_wave(data, job.survey, shot, job.surface_speed)
-        if keep_records:
-            records[shot] = data
-        return data
+    def shots() -> Iterator[Shot]:
+        for number in job.shots:
+            shot, data = migrator.migrate(number, watch)
+            if keep_records:
+                records[number] = data
+            yield shot
 
-    with job.spool(trace=trace is not None) as spool:
-        history = SpoolHistory(spool, clock)
-        watch.opened(history)
-        drive = _Driven(job, history)
-        shots = _shots(job, migrating, record, drive, clock, watch)
-        migrated = stack(job.model.shape, _shown(shots, show))
+    with closing(Migrator(job, keep_spans=trace is not None)) as migrator:
+        watch.opened(migrator.history)
+        migrated = stack(job.model.shape, shots())
         if trace is not None:
-            if job.device is not None:
-                clock.put("compute", job.device.spans())
-            trace(history)
-        stats = spool.stats()
-    kernels = None if job.device is None else _kernels(job.device, migrating.shape, bandwidth)
-    times = clock.times()
-    return Outcome(migrated, records, stats, drive.followed, times, migrating.description, kernels)
+            migrator.trace(trace)
+        return Outcome(migrated, records, *migrator.figures())
+
+
+class Migrator:
+    """Records and migrates shots, one after another, with their history in one spool."""
+
+    def __init__(self, job: Job, keep_spans: bool = False) -> None:
+        """Opens the spool, which `close` closes."""
+        self.job, self._clock = job, Clock(keep_spans)
+        self._bandwidth = 0.0 if job.device is None else job.device.copy_bandwidth()
+        if job.device is not None and keep_spans:
+            job.device.keep_spans()
+        self._recording, self._migrating = map(job.propagator, (job.model, job.background))
+        self._spool = job.spool(trace=keep_spans)
+        self.history = SpoolHistory(self._spool, self._clock)
+        self._drive = _Driven(job, self.history)
+
+    def close(self) -> None:
+        """Closes the spool; what was in it is gone."""
+        self._spool.close()
+
+    def migrate(self, shot: int, watch: Watch) -> tuple[Shot, Floats]:
+        """One shot, and the data that were recorded for it, muted."""
+        begin, migrating = time.monotonic(), self._migrating
+        data = self._record(shot, watch)
+        found = _migrate(self.job, migrating, shot, data, self._drive, self._clock, watch, begin)
+        return found, data
+
+    def again(self, shot: int, data: Floats, watch: Watch) -> Shot:
+        """The same shot without the spool; see `migrate_again`."""
+        return _migrate_plainly(self.job, self._migrating, shot, data, watch)
+
+    def trace(self, write: Callable[[SpoolHistory], None]) -> None:
+        """Calls `write` with the history, and with when the kernels ran in its clock."""
+        if self.job.device is not None:
+            self._clock.put("compute", self.job.device.spans())
+        write(self.history)
+
+    def figures(self) -> Figures:
+        """What was measured so far."""
+        device, kernels = self.job.device, None
+        if device is not None:
+            kernels = _kernels(device, self._migrating.shape, self._bandwidth)
+        stats, times = self._spool.stats(), self._clock.times()
+        return Figures(stats, self._drive.followed, times, self._migrating.description, kernels)
+
+    def _record(self, shot: int, watch: Watch) -> Floats:
+        survey, tell = self.job.survey, partial(watch.stepped, shot)
+        data = record_shot(self._recording, survey, shot, self._clock, tell)
+        mute_direct_wave(data, survey, shot, self.job.surface_speed)
+        return data
 
 
 class _Driven:
@@ -238,44 +272,38 @@ def _kernels(device: Device, shape: tuple[int, ...], bandwidth: float) -> Kernel
     return Kernels(time.steps, time.seconds, 4 * TRAFFIC * math.prod(shape), bandwidth)
 
 
-def _shown(shots: Iterable[Shot], show: Callable[[Shot], None] | None) -> Iterator[Shot]:
-    for shot in shots:
-        if show is not None:
-            show(shot)
-        yield shot
-
-
-def migrate_again(
-    job: Job,
-    records: Mapping[int, Floats],
-    watch: Watch,
-    show: Callable[[Shot], None] | None = None,
-) -> Migrated:
+def migrate_again(job: Job, records: Mapping[int, Floats], watch: Watch) -> Migrated:
     """The same migration with each shot's whole history in plain arrays, without a spool."""
     migrating = job.propagator(job.background)
+    shots = (_migrate_plainly(job, migrating, shot, records[shot], watch) for shot in job.shots)
+    return stack(job.model.shape, shots)
 
-    def migrate(passes: Passes, shot: int) -> tuple[Floats, Floats]:
+
+def _migrate_plainly(
+    job: Job, propagator: Propagator, shot: int, data: Floats, watch: Watch
+) -> Shot:
+    def drive(passes: Passes, _shot: int) -> tuple[Floats, Floats]:
         return migrate_shot(passes, plain_history(job))
 
-    shots = _shots(job, migrating, records.__getitem__, migrate, Clock(), watch)
-    return stack(job.model.shape, _shown(shots, show))
+    return _migrate(job, propagator, shot, data, drive, Clock(), watch, time.monotonic())
 
 
-def _shots(
+def _migrate(
     job: Job,
     propagator: Propagator,
-    data: Callable[[int], Floats],
-    migrate: Callable[[Passes, int], tuple[Floats, Floats]],
+    shot: int,
+    data: Floats,
+    drive: Callable[[Passes, int], tuple[Floats, Floats]],
     clock: Clock,
     watch: Watch,
-) -> Iterator[Shot]:
-    for shot in job.shots:
-        begin, tell = time.monotonic(), partial(watch.stepped, shot)
-        passes = Passes(propagator, job.survey, shot, data(shot), clock, tell)
-        found, lit = migrate(passes, shot)
-        seconds = time.monotonic() - begin
-        watch.finished(shot, seconds)
-        yield Shot(shot, found, lit, seconds)
+    begin: float,
+) -> Shot:
+    tell = partial(watch.stepped, shot)
+    passes = Passes(propagator, job.survey, shot, data, clock, tell)
+    found, lit = drive(passes, shot)
+    seconds = time.monotonic() - begin
+    watch.finished(shot, seconds)
+    return Shot(shot, found, lit, seconds)
 
 
 def check_disk(directory: Path, history_bytes: int, memory: int) -> None:

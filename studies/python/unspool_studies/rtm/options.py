@@ -101,7 +101,19 @@ def _compute_options(group: argparse._ArgumentGroup) -> None:
         "--jobs",
         type=int,
         metavar="N",
-        help="processes, each with its shots and its own history (default: one for each GPU)",
+        help="processes, each with its own history (default: one for each GPU)",
+    )
+    elsewhere = group.add_mutually_exclusive_group()
+    elsewhere.add_argument(
+        "--mpi",
+        action="store_true",
+        help="every rank of mpirun or srun but the first migrates, with --gpu each on a GPU of its "
+        "machine",
+    )
+    elsewhere.add_argument(
+        "--dask",
+        metavar="ADDRESS",
+        help="the workers of this Dask cluster migrate, or those of a scheduler file FILE.json",
     )
 
 

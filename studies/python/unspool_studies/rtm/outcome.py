@@ -5,12 +5,13 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import astuple, dataclass
+from typing import NamedTuple
 
 import numpy as np
 from unspool.stats import Stats
 from unspool_studies.rtm.model import Floats
 
-__all__ = ["Followed", "Kernels", "Migrated", "Outcome", "Shot", "stack"]
+__all__ = ["Figures", "Followed", "Kernels", "Migrated", "Outcome", "Shot", "Stack", "stack"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,6 +99,16 @@ class Followed:
         return Followed(*(one + another for one, another in pairs))
 
 
+class Figures(NamedTuple):
+    """What a spool and a propagator have measured so far; see `Outcome`."""
+
+    stats: Stats
+    followed: Followed
+    times: Mapping[str, float]
+    propagator: str
+    kernels: Kernels | None
+
+
 @dataclass(frozen=True, eq=False)
 class Outcome:
     """What a run has made and measured.
@@ -123,13 +134,29 @@ class Outcome:
     predicted: float | None = None
 
 
+class Stack:
+    """A sum of shots on a grid. The order in which they are added decides its last bits."""
+
+    def __init__(self, shape: tuple[int, ...]) -> None:
+        self._image, self._light = (np.zeros(shape, np.float32) for _ in range(2))
+        self._digests: list[str] = []
+        self._seconds: list[float] = []
+
+    def add(self, shot: Shot) -> None:
+        """Adds one more."""
+        self._image += shot.image
+        self._light += shot.illumination
+        self._digests.append(shot.digest)
+        self._seconds.append(shot.seconds)
+
+    def migrated(self) -> Migrated:
+        """The sum."""
+        return Migrated(self._image, self._light, tuple(self._digests), tuple(self._seconds))
+
+
 def stack(shape: tuple[int, ...], shots: Iterable[Shot]) -> Migrated:
     """Adds shots on a grid of this shape, in the order in which they come."""
-    image, light = (np.zeros(shape, np.float32) for _ in range(2))
-    digests, seconds = [], []
+    found = Stack(shape)
     for shot in shots:
-        image += shot.image
-        light += shot.illumination
-        digests.append(shot.digest)
-        seconds.append(shot.seconds)
-    return Migrated(image, light, tuple(digests), tuple(seconds))
+        found.add(shot)
+    return found.migrated()
