@@ -22,6 +22,8 @@ pub struct Copies<'a> {
     first: Option<(&'a DevicePiece, Stream)>,
     /// How many were begun.
     begun: usize,
+    /// What the copies so far have left, one for each piece, where they have.
+    fences: Vec<Option<Fence>>,
 }
 
 impl<'a> Copies<'a> {
@@ -35,7 +37,7 @@ impl<'a> Copies<'a> {
             ArrayPiece::Host(_) => None,
         });
         let first = first.map(|piece| Ok::<_, Error>((piece, piece.stream(spool)?))).transpose()?;
-        Ok(Copies { spool, pieces, first, begun: 0 })
+        Ok(Copies { spool, pieces, first, begun: 0, fences: vec![None; pieces.len()] })
     }
 
     /// How the call waits for room or data: a wait during which the stream of the arrays has work
@@ -60,7 +62,8 @@ impl<'a> Copies<'a> {
                 ArrayPiece::Host(piece) => unsafe { piece.save(ticket, index) }?,
                 ArrayPiece::Device(_) if encoded => {}
                 ArrayPiece::Device(piece) => {
-                    self.on_stream_of(piece, |stream| piece.save(ticket, index, stream))?;
+                    self.fences[index] =
+                        self.on_stream_of(piece, |stream| piece.save(ticket, index, stream))?;
                 }
             }
         }
@@ -172,7 +175,8 @@ impl<'a> Copies<'a> {
                 // SAFETY: the caller's promise.
                 ArrayPiece::Host(piece) => unsafe { piece.restore(ticket, *region) }?,
                 ArrayPiece::Device(piece) => {
-                    self.on_stream_of(piece, |stream| piece.restore(ticket, *region, stream))?;
+                    self.fences[place] =
+                        self.on_stream_of(piece, |stream| piece.restore(ticket, *region, stream))?;
                 }
             }
         }
@@ -184,18 +188,21 @@ impl<'a> Copies<'a> {
     /// # Errors
     /// `Device` when CUDA refuses, `Timeout` when a copy does not end.
     pub fn finish(mut self) -> Result<Vec<Option<Fence>>, Error> {
-        let settled = self.pieces.iter().map(|piece| self.finished(piece));
+        let left = std::mem::take(&mut self.fences);
+        let settled =
+            self.pieces.iter().zip(left).map(|(piece, fence)| self.finished(piece, fence));
         let fences = settled.collect::<Result<Vec<_>, Error>>()?;
         self.begun = 0;
         Ok(fences)
     }
 
-    fn finished(&self, piece: &ArrayPiece) -> Result<Option<Fence>, Error> {
+    fn finished(&self, piece: &ArrayPiece, left: Option<Fence>) -> Result<Option<Fence>, Error> {
         let ArrayPiece::Device(device) = piece else { return Ok(None) };
+        let fence = || left.map_or_else(|| self.fence(device), Ok);
         match device.after() {
             AfterCopy::Nothing => Ok(None),
-            AfterCopy::Keep => self.fence(device).map(Some),
-            AfterCopy::Wait => Ok(self.fence(device)?.wait(LIMIT).map(|()| None)?),
+            AfterCopy::Keep => fence().map(Some),
+            AfterCopy::Wait => Ok(fence()?.wait(LIMIT).map(|()| None)?),
         }
     }
 

@@ -181,8 +181,12 @@ impl Drop for Event {
 }
 
 /// For how long a wait spins before it begins to sleep: about the duration of a copy of 4 MiB. A
-/// short wait then ends within a microsecond, and a long one does not occupy a core.
+/// long wait then does not occupy a core.
 const SPIN: Duration = Duration::from_micros(100);
+/// The pause between two polls of a wait that spins, at least and at most. A poll takes a lock of
+/// the driver: without pauses, calls of other threads take several times as long.
+const SHORTEST_PAUSE: Duration = Duration::from_micros(1);
+const LONGEST_PAUSE: Duration = Duration::from_micros(10);
 const SHORTEST_SLEEP: Duration = Duration::from_micros(25);
 const LONGEST_SLEEP: Duration = Duration::from_micros(500);
 
@@ -190,6 +194,11 @@ const LONGEST_SLEEP: Duration = Duration::from_micros(500);
 /// delay stays small relative to the wait, and the polls cost ever less.
 fn sleep_after(waited: Duration) -> Duration {
     (waited / 64).clamp(SHORTEST_SLEEP, LONGEST_SLEEP)
+}
+
+/// The pause between two polls after having spun for `waited`.
+fn pause_after(waited: Duration) -> Duration {
+    (waited / 4).clamp(SHORTEST_PAUSE, LONGEST_PAUSE)
 }
 
 /// Polls until the answer is not "not yet", at most `limit`. The error names `what`.
@@ -214,7 +223,10 @@ pub fn wait_for(
             ));
         }
         if waited < SPIN {
-            std::hint::spin_loop();
+            let pause = waited + pause_after(waited);
+            while begin.elapsed() < pause {
+                std::hint::spin_loop();
+            }
         } else {
             punctual.get_or_insert_with(Punctual::begin);
             std::thread::sleep(sleep_after(waited).min(limit.saturating_sub(waited)));

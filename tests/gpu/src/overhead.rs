@@ -3,14 +3,19 @@
 //! `cargo run --release --bin gpu_overhead`, on a machine with a CUDA device. For each size: the
 //! host's time per call (median), and the device time of a series of calls (by events) relative to
 //! that of plain copies of the same bytes. Every byte is compared once.
+//!
+//! `gpu_overhead parts` says where the host's time of small checkpoints goes: each part of a save and
+//! of a restore, in a row, with and without flushes beside them, and the driver's own calls, alone
+//! and beside threads that call it too.
 
 #![allow(clippy::print_stdout)]
 
 use std::error::Error;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use unspool::gpu::{DeviceArray, DeviceMemory, Gpu, Stream};
-use unspool::{Dtype, On, RegionSpec, Settings, Spool, Wait};
+use unspool::{Dtype, On, RegionSpec, RestoreTicket, SaveTicket, Settings, Spool, Wait};
 use unspool_cuda::{Event, copy};
 
 const MIB: u64 = 1 << 20;
@@ -19,6 +24,9 @@ const LIMIT: Duration = Duration::from_secs(30);
 type Outcome<T> = Result<T, Box<dyn Error>>;
 
 fn main() -> Outcome<()> {
+    if std::env::args().nth(1).as_deref() == Some("parts") {
+        return parts();
+    }
     println!(
         "{:>9} {:>12} {:>12} {:>12} {:>12} {:>12}",
         "size", "save", "restore", "raw copy", "host save", "host restore"
@@ -57,6 +65,76 @@ fn measure(bytes: u64) -> Outcome<()> {
         restore.host.as_secs_f64() * 1e6
     );
     bench.compare()
+}
+
+/// Prints what the parts of calls cost, for checkpoints of some sizes.
+fn parts() -> Outcome<()> {
+    println!("microseconds of the host, median and 99th percentile of a series");
+    for kib in [64, 1024, 2048] {
+        for host in [false, true] {
+            let count = (512 * MIB / (kib << 10)).clamp(64, 2000) as i64;
+            parts_of(kib << 10, count, host)?;
+        }
+    }
+    Ok(())
+}
+
+fn parts_of(bytes: u64, count: i64, host: bool) -> Outcome<()> {
+    let all = (count as u64 + 1) * (bytes + 4096);
+    let settings = Settings {
+        device: Some(all),
+        host: host.then_some(all),
+        on: On::Cuda(None),
+        ..Settings::default()
+    };
+    let spool = Spool::open(settings)?;
+    spool.prepare()?;
+    let gpu = spool.gpu().ok_or("no GPU")?.clone();
+    let bench = Bench::new(&gpu, bytes)?;
+    std::thread::sleep(Duration::from_millis(300));
+    let mut rows: [Series; 6] = Default::default();
+    let [ask, put, commit, serve, get, finish] = &mut rows;
+    for version in 0..count {
+        let mut ticket = ask.of(|| bench.ticket(&spool, version))?;
+        put.of(|| bench.put(&mut ticket))?;
+        commit.of(|| Ok(ticket.commit()?))?;
+    }
+    bench.stream.sync(LIMIT)?;
+    for version in (0..count).rev() {
+        let mut ticket = serve.of(|| Ok(spool.restore(version, &Wait::default())?))?;
+        get.of(|| bench.get(&mut ticket))?;
+        finish.of(|| Ok(ticket.finish()?))?;
+    }
+    bench.stream.sync(LIMIT)?;
+    let tiers = if host { "device and host" } else { "device alone" };
+    println!("\n{} KiB, {tiers}", bytes >> 10);
+    let names = ["save: room", "put", "commit", "restore: wait", "get", "finish"];
+    for (name, row) in names.into_iter().zip(rows) {
+        row.print(name);
+    }
+    for threads in [0, 2] {
+        bench.driver(threads)?;
+    }
+    Ok(())
+}
+
+/// The durations of a series of calls.
+#[derive(Default)]
+struct Series(Vec<Duration>);
+
+impl Series {
+    fn of<T>(&mut self, call: impl FnOnce() -> Outcome<T>) -> Outcome<T> {
+        let began = Instant::now();
+        let result = call();
+        self.0.push(began.elapsed());
+        result
+    }
+
+    fn print(mut self, name: &str) {
+        self.0.sort_unstable();
+        let at = |percent: usize| self.0[(self.0.len() - 1) * percent / 100].as_secs_f64() * 1e6;
+        println!("  {name:<40} {:>8.1} {:>8.1}", at(50), at(99));
+    }
 }
 
 /// The cost of a series of calls.
@@ -102,24 +180,65 @@ impl Bench {
     }
 
     fn save(&self, spool: &Spool, version: i64) -> Outcome<()> {
-        let spec = RegionSpec { name: "u".into(), dtype: Dtype::UInt8, shape: vec![self.bytes] };
-        let mut ticket = spool.save(version, vec![spec], &Wait::default())?;
-        // SAFETY: the array lives longer than the spool.
-        let array = unsafe {
-            DeviceArray::dense(self.array.span().ordinal(), self.array.span().address(), self.bytes)
-        };
-        ticket.put(0, &array, &self.stream)?;
+        let mut ticket = self.ticket(spool, version)?;
+        self.put(&mut ticket)?;
         Ok(ticket.commit()?)
+    }
+
+    fn ticket(&self, spool: &Spool, version: i64) -> Outcome<SaveTicket> {
+        let spec = RegionSpec { name: "u".into(), dtype: Dtype::UInt8, shape: vec![self.bytes] };
+        Ok(spool.save(version, vec![spec], &Wait::default())?)
+    }
+
+    fn put(&self, ticket: &mut SaveTicket) -> Outcome<()> {
+        Ok(ticket.put(0, &self.dense(&self.array), &self.stream).map(drop)?)
+    }
+
+    fn get(&self, ticket: &mut RestoreTicket) -> Outcome<()> {
+        Ok(ticket.get(0, &self.dense(&self.other), &self.stream).map(drop)?)
+    }
+
+    fn dense(&self, memory: &DeviceMemory) -> DeviceArray {
+        let span = memory.span();
+        // SAFETY: the array lives longer than the spool.
+        unsafe { DeviceArray::dense(span.ordinal(), span.address(), self.bytes) }
     }
 
     fn restore(&self, spool: &Spool, version: i64) -> Outcome<()> {
         let mut ticket = spool.restore(version, &Wait::default())?;
-        // SAFETY: as above.
-        let array = unsafe {
-            DeviceArray::dense(self.other.span().ordinal(), self.other.span().address(), self.bytes)
-        };
-        ticket.get(0, &array, &self.stream)?;
+        self.get(&mut ticket)?;
         Ok(ticket.finish()?)
+    }
+
+    /// The calls of the driver that a save is made of, while so many threads call it too.
+    fn driver(&self, threads: usize) -> Outcome<()> {
+        let stop = AtomicBool::new(false);
+        let context = self.stream.context();
+        let (mut copying, mut recording) = (Series::default(), Series::default());
+        std::thread::scope(|scope| -> Outcome<()> {
+            for _ in 0..threads {
+                scope.spawn(|| -> Option<()> {
+                    let stream = Stream::new(context).ok()?;
+                    let (from, to) = (DeviceMemory::new(context, self.bytes).ok()?, &self.other);
+                    while !stop.load(Ordering::Relaxed) {
+                        copy::device_to_device(&stream, &from.span(), &to.span()).ok()?;
+                        stream.record().ok()?.wait(LIMIT).ok()?;
+                    }
+                    Some(())
+                });
+            }
+            for _ in 0..500 {
+                let (to, from) = (self.other.span(), self.array.span());
+                copying.of(|| Ok(copy::device_to_device(&self.stream, &to, &from)?))?;
+                let event = recording.of(|| Ok(self.stream.record()?))?;
+                event.wait(LIMIT)?;
+            }
+            stop.store(true, Ordering::Relaxed);
+            Ok(())
+        })?;
+        copying.print(&format!("driver: copy, {threads} threads beside"));
+        recording.print(&format!("driver: new event and record, {threads} threads"));
+        Ok(())
     }
 
     /// Compares the last restored array with the saved one.

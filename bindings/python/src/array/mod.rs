@@ -18,9 +18,9 @@ mod torch;
 pub mod typestr;
 
 use pyo3::exceptions::PyException;
-use pyo3::intern;
+use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyString, PyType};
+use pyo3::types::{PyString, PyType};
 use unspool::Dtype;
 
 pub use format::{Exporter, text as format_text};
@@ -202,8 +202,13 @@ fn loaded<'py>(
     library: &Bound<'py, PyString>,
     class: &Bound<'py, PyString>,
 ) -> Option<Bound<'py, PyType>> {
-    let modules = py.import(intern!(py, "sys")).ok()?.getattr(intern!(py, "modules")).ok()?;
-    let module = modules.cast::<PyDict>().ok()?.get_item(library).ok()??;
+    // SAFETY: Python is attached; it gives a new reference, or none without or with an exception.
+    let module =
+        unsafe { Bound::from_owned_ptr_or_opt(py, ffi::PyImport_GetModule(library.as_ptr())) };
+    let Some(module) = module else {
+        drop(PyErr::take(py));
+        return None;
+    };
     module.getattr_opt(class).ok()??.cast_into::<PyType>().ok()
 }
 

@@ -9,7 +9,7 @@ use unspool::gpu::Fence;
 
 use crate::array::Owner;
 
-/// How many are looked at in each call: one comes in, so the list does not grow without need.
+/// How many are let go of in a call at most: one comes in, so the list does not grow without need.
 const LOOKS: usize = 8;
 
 /// The longest wait for all of them when the spool ends.
@@ -23,7 +23,7 @@ pub struct KeptArrays {
 }
 
 struct KeptArray {
-    /// Behind the copy.
+    /// After the copy.
     fence: Fence,
     owner: Owner,
 }
@@ -53,7 +53,8 @@ impl KeptArrays {
         }
     }
 
-    /// Lets go of some of those whose copies are done.
+    /// Lets go of some of those whose copies are done. The first that is not ends the search: each
+    /// look is a call of the driver. It goes to the end, as its stream may be held for long.
     pub fn sweep(&self, _attached: Python<'_>) {
         // Dropping an array may run any code, so that happens without the lock.
         let mut done = Vec::new();
@@ -64,6 +65,7 @@ impl KeptArrays {
                     done.push(entry.owner);
                 } else {
                     entries.push_back(entry);
+                    break;
                 }
             }
         }

@@ -66,8 +66,8 @@ impl DevicePiece {
         ticket: &mut SaveTicket,
         index: usize,
         stream: &Stream,
-    ) -> Result<(), Error> {
-        if self.array.bytes() == 0 { Ok(()) } else { ticket.put(index, &self.array, stream) }
+    ) -> Result<Option<Fence>, Error> {
+        if self.array.bytes() == 0 { Ok(None) } else { ticket.put(index, &self.array, stream) }
     }
 
     /// Copies region `index` into the array.
@@ -79,8 +79,8 @@ impl DevicePiece {
         ticket: &mut RestoreTicket,
         index: usize,
         stream: &Stream,
-    ) -> Result<(), Error> {
-        if self.array.bytes() == 0 { Ok(()) } else { ticket.get(index, &self.array, stream) }
+    ) -> Result<Option<Fence>, Error> {
+        if self.array.bytes() == 0 { Ok(None) } else { ticket.get(index, &self.array, stream) }
     }
 
     /// Whether copies of both go to the same stream.

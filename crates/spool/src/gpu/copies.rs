@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use unspool_codec::Region;
 use unspool_cuda::{
-    DeviceError, DeviceMemory, DeviceSpan, PinnedArena, Stream, Unregistered, copy as raw,
+    DeviceError, DeviceMemory, DeviceSpan, Fence, PinnedArena, Stream, Unregistered, copy as raw,
 };
 use unspool_tiers::{Gpu as Device, ReadGuard, WriteGuard};
 use unspool_transfer::{Buffer, Pool, TransferError, staging};
@@ -73,14 +73,15 @@ pub(crate) fn check_size(found: u64, bytes: u64) -> Result<(), Error> {
     Err(Error::new(ErrorKind::Invalid, message))
 }
 
-/// Copies `from` to `to` of an arena, after what is on `stream`.
+/// Copies `from` to `to` of an arena, after what is on `stream`. Returns a fence after the copy,
+/// unless it is done.
 pub(crate) fn put(
     gpu: &Gpu,
     guard: &mut WriteGuard,
     to: Part,
     from: &DeviceArray,
     stream: &Stream,
-) -> Result<(), Error> {
+) -> Result<Option<Fence>, Error> {
     check_size(from.bytes(), to.len)?;
     check_stream(stream)?;
     guard.order(stream)?;
@@ -91,8 +92,9 @@ pub(crate) fn put(
         put_in_memory(gpu, guard, to, from, stream)
     };
     // Also a copy that failed half way may have enqueued work.
-    guard.leave(stream)?;
-    Ok(done?)
+    let fence = guard.leave(stream)?;
+    done?;
+    Ok(fence)
 }
 
 fn put_in_memory(
@@ -124,14 +126,15 @@ fn wait_if_unregistered(
     if end <= pinned.registered() { Ok(()) } else { stream.sync(gpu.device().limit()) }
 }
 
-/// Copies `from` of an arena to `to`, after what is on `stream`.
+/// Copies `from` of an arena to `to`, after what is on `stream`. Returns a fence after the copy,
+/// unless it is done.
 pub(crate) fn get(
     gpu: &Gpu,
     guard: &mut ReadGuard,
     from: Part,
     to: &DeviceArray,
     stream: &Stream,
-) -> Result<(), Error> {
+) -> Result<Option<Fence>, Error> {
     check_size(to.bytes(), from.len)?;
     check_stream(stream)?;
     guard.order(stream)?;
@@ -141,8 +144,9 @@ pub(crate) fn get(
     } else {
         get_from_memory(gpu, guard, from, to, stream)
     };
-    guard.leave(stream)?;
-    Ok(done?)
+    let fence = guard.leave(stream)?;
+    done?;
+    Ok(fence)
 }
 
 fn get_from_memory(

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use unspool_codec::Head;
 use unspool_core::{CheckpointId, Event, Failure, Nanos, Place, RequestId, Version};
-use unspool_cuda::{DeviceSpan, Stream};
+use unspool_cuda::{DeviceSpan, Fence, Stream};
 use unspool_transfer::{Buffer, Frame, TransferError, read_frame, staging};
 
 use crate::error::Error;
@@ -298,6 +298,7 @@ impl RestoreTicket {
     /// Copies region `index` into an array of a GPU, after what is on `stream`. Where the region
     /// lies in that GPU's memory, or in main memory that is registered with it, the copy is only
     /// enqueued: the host does not wait, and work that is enqueued on `stream` later sees the data.
+    /// Returns a fence after the copy where there is one of its own.
     ///
     /// # Errors
     /// `WrongDevice` when the array lies on another GPU than the spool, `Invalid` when it has
@@ -305,10 +306,15 @@ impl RestoreTicket {
     ///
     /// # Panics
     /// When the checkpoint has no region `index`.
-    pub fn get(&mut self, index: usize, to: &DeviceArray, on: &Stream) -> Result<(), Error> {
+    pub fn get(
+        &mut self,
+        index: usize,
+        to: &DeviceArray,
+        on: &Stream,
+    ) -> Result<Option<Fence>, Error> {
         let gpu = self.served.shared.gpu_of(to.ordinal())?;
         let done = if self.is_encoded(index) {
-            self.get_decoded(index, &gpu, to, on)
+            self.get_decoded(index, &gpu, to, on).map(|()| None)
         } else {
             self.get_stored(index, &gpu, to, on)
         };
@@ -323,12 +329,14 @@ impl RestoreTicket {
         gpu: &gpu::Gpu,
         to: &DeviceArray,
         on: &Stream,
-    ) -> Result<(), Error> {
+    ) -> Result<Option<Fence>, Error> {
         let part = part(&self.served.frame.head().regions[index]);
         match self.state.data_mut() {
             Some(Data::Arena(guard)) => gpu::get(gpu, guard, part, to, on),
-            Some(Data::Staged(buffer)) => gpu::upload(gpu, &buffer[part.range()], to, on),
-            None => Ok(()),
+            Some(Data::Staged(buffer)) => {
+                gpu::upload(gpu, &buffer[part.range()], to, on).map(|()| None)
+            }
+            None => Ok(None),
         }
     }
 
@@ -381,7 +389,7 @@ impl RestoreTicket {
         let RestoreState::Plain { data, used } = &mut self.state else { return Ok(()) };
         *used = InPlace::No;
         match data {
-            Data::Arena(guard) => Ok(guard.leave(stream)?),
+            Data::Arena(guard) => Ok(guard.leave(stream).map(drop)?),
             Data::Staged(_) => Ok(()),
         }
     }

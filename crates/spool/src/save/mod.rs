@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use unspool_codec::{Head, RegionSpec};
 use unspool_core::{CheckpointId, Event, Kept, Nanos, Place, RequestId, Size, Version};
-use unspool_cuda::{DeviceSpan, Stream};
+use unspool_cuda::{DeviceSpan, Fence, Stream};
 use unspool_tiers::WriteGuard;
 use unspool_transfer::{Frame, TransferError, write_frame};
 
@@ -247,7 +247,7 @@ impl SaveTicket {
     /// Copies an array of a GPU into region `index`, after what is on `stream`. Where the region
     /// lies in that GPU's memory, or in main memory that is registered with it, the copy is only
     /// enqueued: the host does not wait, and work that is enqueued on `stream` later may change the
-    /// array.
+    /// array. Returns a fence after the copy where there is one of its own.
     ///
     /// # Errors
     /// `WrongDevice` when the array lies on another GPU than the spool, `Invalid` when it has
@@ -255,7 +255,12 @@ impl SaveTicket {
     ///
     /// # Panics
     /// When the checkpoint has no region `index`.
-    pub fn put(&mut self, index: usize, from: &DeviceArray, on: &Stream) -> Result<(), Error> {
+    pub fn put(
+        &mut self,
+        index: usize,
+        from: &DeviceArray,
+        on: &Stream,
+    ) -> Result<Option<Fence>, Error> {
         let gpu = self.grant.shared.gpu_of(from.ordinal())?;
         let part = gpu::part(&self.grant.frame.head().regions[index]);
         match &mut self.state {
@@ -263,9 +268,9 @@ impl SaveTicket {
                 gpu::put(&gpu, guard, part, from, on)
             }
             SaveState::Plain { room: Room::Staged(buffer), .. } => {
-                gpu::download(&gpu, &mut buffer[part.range()], from, on)
+                gpu::download(&gpu, &mut buffer[part.range()], from, on).map(|()| None)
             }
-            _ => self.put_encoded(&gpu, &[(index, from, on)]),
+            _ => self.put_encoded(&gpu, &[(index, from, on)]).map(|()| None),
         }
     }
 
@@ -282,7 +287,8 @@ impl SaveTicket {
         let Some((_, first, _)) = arrays.first() else { return Ok(()) };
         if matches!(self.state, SaveState::Plain { .. }) {
             let mut arrays = arrays.iter();
-            return arrays.try_for_each(|(index, array, stream)| self.put(*index, array, stream));
+            return arrays
+                .try_for_each(|(index, array, stream)| self.put(*index, array, stream).map(drop));
         }
         if arrays.iter().any(|(_, array, _)| array.ordinal() != first.ordinal()) {
             let message = "The arrays of one save lie on several GPUs. Save them in parts.";
@@ -342,7 +348,7 @@ impl SaveTicket {
         let SaveState::Plain { room, used } = &mut self.state else { return Ok(()) };
         *used = InPlace::No;
         match room {
-            Room::Arena(guard) => Ok(guard.leave(stream)?),
+            Room::Arena(guard) => Ok(guard.leave(stream).map(drop)?),
             Room::Staged(_) => Ok(()),
         }
     }

@@ -293,7 +293,7 @@ impl Player<'_> {
             let mut ticket = self.spool.restore(version, &self.wait())?;
             let lane = &self.lanes[lane];
             let array = lane.array.span().slice(0, contents[0].extent())?;
-            return Ok(ticket.get(0, &contents[0].array(&array), &lane.stream)?);
+            return Ok(ticket.get(0, &contents[0].array(&array), &lane.stream).map(drop)?);
         }
         let (version, contents) = (self.next, self.contents());
         let mut ticket = self.begin_save(version, &contents)?;

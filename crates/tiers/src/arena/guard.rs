@@ -54,16 +54,11 @@ impl ArenaLease {
         self.after.iter().try_for_each(|fence| fence.wait(limit))
     }
 
-    fn leave(&mut self, stream: &Stream) -> Result<(), DeviceError> {
-        let Some(gpu) = self.memory.gpu() else { return Ok(()) };
-        match gpu.fence_or_wait(stream) {
-            Ok(fence) => self.fences.extend(fence),
-            Err(error) => {
-                self.arena.table().stick(self.id);
-                return Err(error);
-            }
-        }
-        Ok(())
+    fn leave(&mut self, stream: &Stream) -> Result<Option<Fence>, DeviceError> {
+        let Some(gpu) = self.memory.gpu() else { return Ok(None) };
+        let fence = gpu.fence_or_wait(stream).inspect_err(|_| self.arena.table().stick(self.id))?;
+        self.fences.extend(fence.clone());
+        Ok(fence)
     }
 
     fn device(&self) -> Option<&DeviceSpan> {
@@ -205,12 +200,13 @@ impl WriteGuard {
         self.loan().wait(limit)
     }
 
-    /// Work on the bytes was enqueued on `stream`: whoever gets them next comes after it.
+    /// Work on the bytes was enqueued on `stream`: whoever gets them next comes after it. Returns a
+    /// fence after that work, unless it is done.
     ///
     /// # Errors
     /// When it cannot be known when that work will be done. The bytes are then never used again.
-    pub fn leave(&mut self, stream: &Stream) -> Result<(), DeviceError> {
-        self.loan.as_mut().map_or(Ok(()), |loan| loan.leave(stream))
+    pub fn leave(&mut self, stream: &Stream) -> Result<Option<Fence>, DeviceError> {
+        self.loan.as_mut().map_or(Ok(None), |loan| loan.leave(stream))
     }
 
     /// Work on the bytes was enqueued before `fence`.
@@ -356,10 +352,11 @@ impl ReadGuard {
     }
 
     /// Work that reads the bytes was enqueued on `stream`: whoever gets them next comes after it.
+    /// Returns a fence after that work, unless it is done.
     ///
     /// # Errors
     /// When it cannot be known when that work will be done. The bytes are then never used again.
-    pub fn leave(&mut self, stream: &Stream) -> Result<(), DeviceError> {
+    pub fn leave(&mut self, stream: &Stream) -> Result<Option<Fence>, DeviceError> {
         self.loan.leave(stream)
     }
 
