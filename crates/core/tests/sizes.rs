@@ -368,3 +368,16 @@ fn every_call_without_an_answer_is_counted_as_waiting() {
     report(&mut bench, save, 0, 10);
     assert!(bench.answers.is_empty(), "what was withdrawn gets no answer");
 }
+
+#[test]
+fn no_save_waits_for_the_room_of_a_copy_that_is_being_read() {
+    let mut bench = Bench::new(config(10, 2, 9, 100));
+    let first = begin_in_flight(&mut bench, 0, 10);
+    report(&mut bench, first, 0, 10);
+    let restore = bench.request();
+    bench.step(Event::Restore { request: restore, version: Version(0) });
+    let pending = begin_in_flight(&mut bench, 1, 10);
+    assert!(begin(&mut bench, 2, 20).place.tier != DEVICE, "the host has room");
+    bench.step(Event::Restored { request: restore });
+    report(&mut bench, pending, 10, 10);
+}
