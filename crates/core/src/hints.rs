@@ -156,10 +156,8 @@ impl Hints {
         let version = entry.version;
         self.live -= 1;
         let uses = self.uses.get_mut(&version).expect("a live entry is listed");
-        // Mostly the first: an order may name one version as often as it likes.
-        if uses.pop_front_if(|p| *p == position).is_none() {
-            uses.retain(|p| *p != position);
-        }
+        let first = uses.pop_front();
+        debug_assert_eq!(first, Some(position), "the entries of a version leave in their order");
         if uses.is_empty() {
             self.uses.remove(&version);
         }

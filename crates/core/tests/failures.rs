@@ -88,8 +88,35 @@ fn a_prefetch_from_a_damaged_copy_is_made_from_the_next_slower_one() {
     bench.expect([0]);
     assert!(bench.fail_one(Failure::Corrupt));
     assert_eq!(bench.moving.front().map(|m| m.from.tier), Some(TierId(2)));
+    assert_eq!(bench.deleting.front().map(|deleted| deleted.1), Some(TierId(1)));
+    assert!(bench.core.is_flushed(Version(0)), "the slowest tier has it");
     bench.finish_all();
     assert_eq!(bench.restore(0), Ok(TierId(0)));
+}
+
+#[test]
+fn a_flush_tries_nothing_again_for_what_is_discarded_and_still_read() {
+    let mut bench = Bench::new(config(8, 2, 0, 100));
+    bench.save(0, 8);
+    assert!(bench.fail_one(Failure::Permanent));
+    let [restore, flush] = [(); 2].map(|()| bench.request());
+    bench.step(Event::Restore { request: restore, version: Version(0) });
+    bench.step(Event::Discard { version: Version(0) });
+    bench.step(Event::Flush { request: flush });
+    assert_eq!(bench.answer(flush), Command::FlushDone { request: flush });
+    assert!(bench.moving.is_empty());
+    bench.step(Event::Restored { request: restore });
+    assert_eq!(bench.core.stats().tiers[0].used, 0);
+}
+
+#[test]
+fn every_transfer_that_failed_is_tried_again() {
+    let mut bench = Bench::new(config(8, 2, 0, 100));
+    bench.save_all(0..2, 8);
+    assert!(bench.fail_one(Failure::Io) && bench.fail_one(Failure::Io));
+    bench.now = bench.now.plus(Nanos(1000));
+    bench.step(Event::Tick);
+    assert_eq!(bench.moving.len(), 2);
 }
 
 #[test]

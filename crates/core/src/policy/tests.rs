@@ -103,6 +103,8 @@ fn of_copies_that_are_overdue_or_far_beyond_any_wait_the_one_that_is_used_last_i
     assert_eq!(chosen(&overdue, 20), Choice::Wait(1..2, Nanos(21)));
     let far = [copy(8, Nanos(1 << 60), 5), copy(8, Nanos(1 << 61), 7)];
     assert_eq!(chosen(&far, 0), Choice::Wait(1..2, Nanos(1 << 50)));
+    let as_far = [copy(8, Nanos(1 << 50), 5), copy(8, Nanos(1 << 61), 7)];
+    assert_eq!(chosen(&as_far, 0), Choice::Wait(1..2, Nanos(1 << 50)));
 }
 
 #[test]
