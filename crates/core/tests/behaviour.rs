@@ -138,6 +138,34 @@ fn a_restore_that_is_given_up_reads_its_copy_no_longer_and_does_not_count_as_one
 }
 
 #[test]
+fn a_restore_waits_for_the_prefetch_that_is_bringing_its_bytes() {
+    let mut bench = Bench::new(config(8, 1, 0, 100));
+    bench.save_all(0..2, 8);
+    bench.finish_all();
+    bench.expect([0]);
+    assert!(!bench.moving.is_empty());
+    assert_eq!(bench.restore(0), Ok(DEVICE));
+}
+
+#[test]
+fn a_checkpoint_that_a_second_restore_waits_for_is_not_discarded_after_the_first() {
+    let mut settings = config(8, 1, 0, 100);
+    settings.discard_after_restore = true;
+    let mut bench = Bench::new(settings);
+    bench.save_all(0..2, 8);
+    bench.finish_all();
+    let [first, second] = [(); 2].map(|()| bench.request());
+    bench.step(Event::Restore { request: first, version: Version(0) });
+    bench.expect([0]);
+    bench.step(Event::Restore { request: second, version: Version(0) });
+    bench.step(Event::ForgetHints);
+    bench.step(Event::Restored { request: first });
+    assert!(matches!(bench.answer(second), Command::Serve { place, .. } if place.tier == DEVICE));
+    bench.step(Event::Restored { request: second });
+    assert!(!bench.core.contains(Version(0)));
+}
+
+#[test]
 fn a_checkpoint_can_be_restored_while_its_flush_is_pending() {
     let mut bench = Bench::new(config(8, 4, 8, 100));
     bench.save(0, 8);
@@ -316,6 +344,38 @@ fn a_flush_into_a_store_of_spared_copies_moves_the_one_that_is_used_last_on() {
 }
 
 #[test]
+fn a_save_into_a_store_moves_as_many_spared_copies_on_as_it_takes() {
+    let mut bench = Bench::new(with_two_stores([64, 70, 18]));
+    bench.step(Event::HoldPrefetch);
+    [0, 1].into_iter().for_each(|v| bench.expect_last(v));
+    bench.save_all(0..2, 8);
+    for version in [0, 1] {
+        bench.step(Event::Prefer { version: Version(version), tier: TierId(1) });
+    }
+    bench.finish_all();
+    assert_eq!(bench.transfers_to(2), 0, "spared");
+    bench.save_all([2], 65);
+    assert_eq!(bench.transfers_to(2), 2);
+}
+
+#[test]
+fn a_flush_into_an_arena_of_spared_copies_moves_one_of_them_on_at_once() {
+    let mut settings = config(8, 4, 2, 100);
+    settings.discard_after_restore = true;
+    let mut bench = Bench::new(settings);
+    bench.step(Event::HoldPrefetch);
+    bench.expect([0, 1]);
+    bench.save_all(0..2, 8);
+    for version in [0, 1] {
+        bench.step(Event::Prefer { version: Version(version), tier: TierId(1) });
+    }
+    bench.finish_all();
+    assert_eq!((bench.transfers_to(1), bench.transfers_to(2)), (2, 0), "the host is full");
+    bench.save(2, 8);
+    assert_eq!(bench.transfers_to(2), 1);
+}
+
+#[test]
 fn a_flush_that_cannot_finish_names_the_checkpoint_and_the_tier() {
     let mut bench = Bench::new(config(8, 4, 0, 2));
     bench.save_all(0..3, 8);
@@ -480,7 +540,19 @@ fn a_preference_overrides_that_a_flush_is_spared() {
     bench.step(Event::Prefer { version: Version(1), tier: TierId(1) });
     bench.finish_all();
     assert!(bench.core.copies(Version(1))[1].is_some());
-    // A tier that does not exist and a version that is not saved are ignored.
-    bench.step(Event::Prefer { version: Version(1), tier: TierId(9) });
     bench.step(Event::Prefer { version: Version(77), tier: TierId(1) });
+}
+
+#[test]
+fn a_preference_for_a_tier_that_does_not_exist_is_ignored() {
+    let mut bench = Bench::new(config(8, 2, 0, 100));
+    bench.step(Event::HoldPrefetch);
+    bench.save_all(0..2, 8);
+    bench.finish_all();
+    bench.expect([0, 1]);
+    for tier in [2, 9] {
+        bench.step(Event::Prefer { version: Version(0), tier: TierId(tier) });
+    }
+    bench.save(2, 8);
+    assert!(bench.core.copies(Version(0))[0].is_some(), "1 is used later");
 }

@@ -120,6 +120,17 @@ fn every_transfer_that_failed_is_tried_again() {
 }
 
 #[test]
+fn a_discard_gives_up_the_retries_of_its_version_alone() {
+    let mut bench = Bench::new(config(8, 2, 0, 100));
+    bench.save_all(0..2, 8);
+    assert!(bench.fail_one(Failure::Io) && bench.fail_one(Failure::Io));
+    bench.step(Event::Discard { version: Version(0) });
+    bench.now = bench.now.plus(Nanos(1000));
+    bench.step(Event::Tick);
+    assert_eq!(bench.moving.iter().map(|m| m.version).collect::<Vec<_>>(), [Version(1)]);
+}
+
+#[test]
 fn a_flush_that_is_tried_again_leaves_what_is_ready_for_its_restore_where_it_is() {
     let mut bench = Bench::new(config(8, 2, 0, 100));
     bench.save(0, 8);

@@ -262,6 +262,17 @@ fn no_save_waits_for_what_the_application_still_writes() {
 }
 
 #[test]
+fn no_save_waits_for_what_saves_to_another_tier_leave() {
+    let mut bench = with_an_evictable_copy(3);
+    let pending = begin_in_flight(&mut bench, 1, 10);
+    let elsewhere = begin_in_flight(&mut bench, 2, 40);
+    assert_eq!((pending.place.tier, elsewhere.place.tier), (DEVICE, TierId(1)));
+    assert_eq!(begin(&mut bench, 3, 20).place.tier, DEVICE, "version 0 was evicted at once");
+    report(&mut bench, pending, pending.place.offset, 10);
+    report(&mut bench, elsewhere, elsewhere.place.offset, 40);
+}
+
+#[test]
 fn a_save_to_a_store_keeps_what_it_has_written() {
     let mut bench = Bench::new(config(10, 0, 0, 10));
     let save = begin_in_flight(&mut bench, 0, 10);
