@@ -131,6 +131,38 @@ fn a_discard_gives_up_the_retries_of_its_version_alone() {
 }
 
 #[test]
+fn the_planner_passes_over_what_is_lost_or_was_given_up() {
+    for failure in [Failure::Corrupt, Failure::Permanent] {
+        let mut settings = config(8, 2, 0, 100);
+        settings.links[0].max_in_flight = 1;
+        let mut bench = Bench::new(settings);
+        bench.save_all(0..4, 8);
+        bench.finish_all();
+        bench.expect([0, 1]);
+        assert!(bench.fail_one(failure), "0 is on its way back");
+        let moving: Vec<Version> = bench.moving.iter().map(|m| m.version).collect();
+        assert_eq!(moving, [Version(1)], "{failure:?}");
+    }
+}
+
+#[test]
+fn a_flush_gives_up_claims_that_are_in_its_way() {
+    let mut bench = Bench::new(config(8, 2, 1, 100));
+    bench.step(Event::HoldPrefetch);
+    bench.save_all(0..2, 8);
+    bench.finish_all();
+    bench.save(2, 8);
+    assert!(bench.fail_one(Failure::Permanent), "2 stays on the device");
+    bench.expect([1, 0]);
+    bench.step(Event::StartPrefetch);
+    bench.finish_all();
+    assert_eq!(bench.core.copies(Version(0))[1], Some(CopyState::ReadComplete), "in the host");
+    let request = bench.request();
+    bench.step(Event::Flush { request });
+    assert_eq!(bench.answer(request), Command::FlushDone { request });
+}
+
+#[test]
 fn a_flush_that_is_tried_again_leaves_what_is_ready_for_its_restore_where_it_is() {
     let mut bench = Bench::new(config(8, 2, 0, 100));
     bench.save(0, 8);
