@@ -87,3 +87,14 @@ fn a_save_takes_the_room_of_what_is_in_a_slower_store_too_when_all_tiers_are_ful
     assert_eq!([0, 1, 2].map(on_disk), [false, true, true]);
     assert!((0..3).all(|v| bench.restore(v).is_ok()));
 }
+
+#[test]
+fn a_save_waits_for_a_deletion_that_makes_room_rather_than_go_to_a_slower_store() {
+    let mut bench = Bench::new(with_two_stores([8, 20, 100]));
+    bench.save_all([0], 16);
+    bench.finish_all();
+    bench.step(Event::Discard { version: Version(0) });
+    assert!(!bench.deleting.is_empty());
+    bench.save_all([1], 16);
+    assert!(bench.core.copies(Version(1))[1].is_some(), "it is on the disk");
+}
