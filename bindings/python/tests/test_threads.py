@@ -223,7 +223,7 @@ def work():
 work()
 spool.discard(0)
 spool.discard(1)
-threading.stack_size(40 << 10)
+threading.stack_size(32 << 10)
 thread = threading.Thread(target=work)
 thread.start()
 thread.join()

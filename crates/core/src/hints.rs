@@ -33,8 +33,8 @@ pub(crate) struct Hints {
     /// Live positions of every hinted version, ascending.
     uses: BTreeMap<Version, VecDeque<u64>>,
     live: usize,
-    /// The position of the last hinted restore, when it passed over the head.
-    passed_to: Option<u64>,
+    /// The position of the last hinted restore.
+    taken: u64,
 }
 
 /// An entry that left the queue.
@@ -123,22 +123,17 @@ impl Hints {
         if position == NO_USE {
             return;
         }
-        let in_order = position == self.head();
         self.remove(position, removed);
-        match self.passed_to {
-            _ if in_order => self.passed_to = None,
-            Some(first) if first < position => {
-                self.drop_before(first, removed);
-                self.passed_to = Some(position);
-            }
-            _ => self.passed_to = Some(position),
+        if self.taken < position {
+            // Nothing is before one that was taken in order.
+            self.drop_before(self.taken, removed);
         }
+        self.taken = position;
     }
 
     /// Drops every entry.
     pub fn clear(&mut self, removed: &mut Vec<Removed>) {
         self.drop_before(self.end(), removed);
-        self.passed_to = None;
     }
 
     fn drop_before(&mut self, position: u64, removed: &mut Vec<Removed>) {
@@ -156,10 +151,8 @@ impl Hints {
         let version = entry.version;
         self.live -= 1;
         let uses = self.uses.get_mut(&version).expect("a live entry is listed");
-        // Mostly the first: an order may name one version as often as it likes.
-        if uses.pop_front_if(|p| *p == position).is_none() {
-            uses.retain(|p| *p != position);
-        }
+        let first = uses.pop_front();
+        debug_assert_eq!(first, Some(position), "the entries of a version leave in their order");
         if uses.is_empty() {
             self.uses.remove(&version);
         }

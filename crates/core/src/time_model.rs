@@ -87,6 +87,21 @@ mod tests {
     }
 
     #[test]
+    fn a_link_without_work_forgets_how_long_it_was_thought_to_take() {
+        let mut link = LinkModel::new(1e9, Nanos(0));
+        link.enqueue(5_000_000, Nanos(0));
+        link.idle(Nanos(MS));
+        assert_eq!(link.predict(1_000_000, Nanos(MS)), Nanos(2 * MS));
+    }
+
+    #[test]
+    fn a_transfer_moves_the_rate_by_a_quarter() {
+        let mut link = LinkModel::new(1e9, Nanos(0));
+        link.learn(5_000_000, Nanos(MS));
+        assert!((link.rate() - 2e9).abs() < 1.0, "{}", link.rate());
+    }
+
+    #[test]
     fn the_rate_approaches_what_transfers_show() {
         let mut link = LinkModel::new(1e9, Nanos(0));
         for _ in 0..40 {

@@ -115,6 +115,57 @@ fn consumption_cancels_pending_flushes() {
 }
 
 #[test]
+fn a_discard_cancels_the_transfers_of_its_version_alone() {
+    let mut bench = Bench::new(config(8, 4, 8, 100));
+    bench.save_all(0..2, 8);
+    bench.step(Event::Discard { version: Version(0) });
+    let cancelled: Vec<bool> = bench.moving.iter().map(|m| m.cancelled).collect();
+    assert_eq!(cancelled, [true, false]);
+}
+
+#[test]
+fn a_restore_that_is_given_up_reads_its_copy_no_longer_and_does_not_count_as_one() {
+    let mut settings = config(8, 4, 0, 0);
+    settings.discard_after_restore = true;
+    let mut bench = Bench::new(settings);
+    bench.save(0, 8);
+    let request = bench.request();
+    bench.step(Event::Restore { request, version: Version(0) });
+    bench.step(Event::RestoreAborted { request });
+    assert!(bench.core.contains(Version(0)), "it was not restored");
+    bench.step(Event::Discard { version: Version(0) });
+    assert_eq!(bench.core.stats().tiers[0].used, 0);
+}
+
+#[test]
+fn a_restore_waits_for_the_prefetch_that_is_bringing_its_bytes() {
+    let mut bench = Bench::new(config(8, 1, 0, 100));
+    bench.save_all(0..2, 8);
+    bench.finish_all();
+    bench.expect([0]);
+    assert!(!bench.moving.is_empty());
+    assert_eq!(bench.restore(0), Ok(DEVICE));
+}
+
+#[test]
+fn a_checkpoint_that_a_second_restore_waits_for_is_not_discarded_after_the_first() {
+    let mut settings = config(8, 1, 0, 100);
+    settings.discard_after_restore = true;
+    let mut bench = Bench::new(settings);
+    bench.save_all(0..2, 8);
+    bench.finish_all();
+    let [first, second] = [(); 2].map(|()| bench.request());
+    bench.step(Event::Restore { request: first, version: Version(0) });
+    bench.expect([0]);
+    bench.step(Event::Restore { request: second, version: Version(0) });
+    bench.step(Event::ForgetHints);
+    bench.step(Event::Restored { request: first });
+    assert!(matches!(bench.answer(second), Command::Serve { place, .. } if place.tier == DEVICE));
+    bench.step(Event::Restored { request: second });
+    assert!(!bench.core.contains(Version(0)));
+}
+
+#[test]
 fn a_checkpoint_can_be_restored_while_its_flush_is_pending() {
     let mut bench = Bench::new(config(8, 4, 8, 100));
     bench.save(0, 8);
@@ -293,6 +344,38 @@ fn a_flush_into_a_store_of_spared_copies_moves_the_one_that_is_used_last_on() {
 }
 
 #[test]
+fn a_save_into_a_store_moves_as_many_spared_copies_on_as_it_takes() {
+    let mut bench = Bench::new(with_two_stores([64, 70, 18]));
+    bench.step(Event::HoldPrefetch);
+    [0, 1].into_iter().for_each(|v| bench.expect_last(v));
+    bench.save_all(0..2, 8);
+    for version in [0, 1] {
+        bench.step(Event::Prefer { version: Version(version), tier: TierId(1) });
+    }
+    bench.finish_all();
+    assert_eq!(bench.transfers_to(2), 0, "spared");
+    bench.save_all([2], 65);
+    assert_eq!(bench.transfers_to(2), 2);
+}
+
+#[test]
+fn a_flush_into_an_arena_of_spared_copies_moves_one_of_them_on_at_once() {
+    let mut settings = config(8, 4, 2, 100);
+    settings.discard_after_restore = true;
+    let mut bench = Bench::new(settings);
+    bench.step(Event::HoldPrefetch);
+    bench.expect([0, 1]);
+    bench.save_all(0..2, 8);
+    for version in [0, 1] {
+        bench.step(Event::Prefer { version: Version(version), tier: TierId(1) });
+    }
+    bench.finish_all();
+    assert_eq!((bench.transfers_to(1), bench.transfers_to(2)), (2, 0), "the host is full");
+    bench.save(2, 8);
+    assert_eq!(bench.transfers_to(2), 1);
+}
+
+#[test]
 fn a_flush_that_cannot_finish_names_the_checkpoint_and_the_tier() {
     let mut bench = Bench::new(config(8, 4, 0, 2));
     bench.save_all(0..3, 8);
@@ -305,6 +388,17 @@ fn a_flush_that_cannot_finish_names_the_checkpoint_and_the_tier() {
 }
 
 #[test]
+fn the_prefetch_distance_is_that_to_the_next_hint_of_a_version() {
+    let mut bench = Bench::new(config(8, 2, 0, 100));
+    bench.save_all(0..2, 8);
+    bench.expect([0, 7, 1, 0]);
+    let distances = |bench: &Bench| [0, 1, 5].map(|v| bench.core.prefetch_distance(Version(v)));
+    assert_eq!(distances(&bench), [Some(0), Some(2), None]);
+    let _ = bench.restore(0);
+    assert_eq!(distances(&bench), [Some(2), Some(1), None]);
+}
+
+#[test]
 fn prefetching_waits_until_it_is_started() {
     let mut bench = Bench::new(config(8, 2, 0, 100));
     bench.step(Event::HoldPrefetch);
@@ -314,6 +408,55 @@ fn prefetching_waits_until_it_is_started() {
     assert!(bench.moving.is_empty());
     bench.step(Event::StartPrefetch);
     assert!(!bench.moving.is_empty());
+}
+
+#[test]
+fn a_version_that_is_hinted_twice_takes_room_from_others_until_its_last_restore() {
+    let mut bench = Bench::new(config(8, 2, 0, 100));
+    bench.step(Event::HoldPrefetch);
+    bench.save_all(0..4, 8);
+    bench.finish_all();
+    // Nobody has saved 7 yet: there will be room for it beside 0.
+    bench.expect([0, 0, 7, 1]);
+    bench.step(Event::StartPrefetch);
+    let on_device = |bench: &Bench, v: i64| bench.core.copies(Version(v))[0].is_some();
+    for expected in [false, true] {
+        bench.finish_all();
+        assert_eq!(bench.restore(0), Ok(DEVICE));
+        bench.finish_all();
+        assert_eq!(on_device(&bench, 1), expected);
+    }
+}
+
+#[test]
+fn a_second_hint_that_the_planner_has_not_reached_takes_no_room_yet() {
+    let mut bench = Bench::new(config(8, 2, 0, 100));
+    bench.save(0, 8);
+    let _ = bench.restore(0);
+    bench.expect([7, 8]);
+    // While 7 is being saved less may be claimed, so the planner stops before its second hint.
+    let request = bench.request();
+    bench.step(Event::Save { request, version: Version(7), bytes: 8, size: Size::Exact });
+    bench.expect([7]);
+    let Command::Grant { checkpoint, place, .. } = bench.answer(request) else { panic!("room") };
+    bench.bytes.insert((checkpoint, place.tier), checkpoint.0);
+    bench.step(Event::Saved { request, kept: None });
+    assert!(bench.restore(7).is_ok());
+    assert_eq!(bench.core.copies(Version(7))[0], Some(CopyState::ReadComplete));
+}
+
+#[test]
+fn the_planner_passes_over_hints_that_were_taken_out_of_order() {
+    let mut bench = Bench::new(config(8, 2, 0, 100));
+    bench.step(Event::HoldPrefetch);
+    bench.save_all(0..6, 8);
+    bench.finish_all();
+    bench.expect([0, 1, 2, 3]);
+    bench.step(Event::StartPrefetch);
+    bench.finish_all();
+    bench.restore(2).and_then(|_| bench.restore(0)).expect("both are there");
+    bench.finish_all();
+    assert_eq!(bench.core.copies(Version(3))[0], Some(CopyState::ReadComplete));
 }
 
 #[test]
@@ -397,7 +540,19 @@ fn a_preference_overrides_that_a_flush_is_spared() {
     bench.step(Event::Prefer { version: Version(1), tier: TierId(1) });
     bench.finish_all();
     assert!(bench.core.copies(Version(1))[1].is_some());
-    // A tier that does not exist and a version that is not saved are ignored.
-    bench.step(Event::Prefer { version: Version(1), tier: TierId(9) });
     bench.step(Event::Prefer { version: Version(77), tier: TierId(1) });
+}
+
+#[test]
+fn a_preference_for_a_tier_that_does_not_exist_is_ignored() {
+    let mut bench = Bench::new(config(8, 2, 0, 100));
+    bench.step(Event::HoldPrefetch);
+    bench.save_all(0..2, 8);
+    bench.finish_all();
+    bench.expect([0, 1]);
+    for tier in [2, 9] {
+        bench.step(Event::Prefer { version: Version(0), tier: TierId(tier) });
+    }
+    bench.save(2, 8);
+    assert!(bench.core.copies(Version(0))[0].is_some(), "1 is used later");
 }

@@ -3,8 +3,8 @@
 mod support;
 
 use proptest::prelude::*;
-use support::{Bench, config};
-use unspool_core::{Config, PolicyKind, Version};
+use support::{Bench, config, with_two_stores};
+use unspool_core::{Command, Config, Event, PolicyKind, Version};
 
 /// The copies in an arena with room for so many, the one that goes next first.
 struct List {
@@ -60,4 +60,41 @@ proptest! {
             prop_assert!((0..saved as i64).filter(on_device).eq(expected), "{policy:?}");
         }
     }
+}
+
+#[test]
+fn the_room_of_a_copy_is_used_again_before_host_memory_grows() {
+    let places = |settings: Config| {
+        let mut bench = Bench::new(settings);
+        [0, 1].map(|version| {
+            let answer = bench.save(version, 8);
+            bench.step(Event::Discard { version: Version(version) });
+            let Command::Grant { place, .. } = answer else { panic!("{answer:?}") };
+            place.offset
+        })
+    };
+    assert_eq!(places(config(8, 0, 3, 0)), [0, 0]);
+    assert_ne!(places(config(8, 3, 0, 0)), [0, 0], "all of a device is there");
+}
+
+#[test]
+fn a_save_takes_the_room_of_what_is_in_a_slower_store_too_when_all_tiers_are_full() {
+    let mut bench = Bench::new(with_two_stores([8, 34, 17]));
+    bench.save_all([0], 16);
+    bench.finish_all();
+    bench.save_all([1, 2], 16);
+    let on_disk = |v: i64| bench.core.copies(Version(v))[1].is_some();
+    assert_eq!([0, 1, 2].map(on_disk), [false, true, true]);
+    assert!((0..3).all(|v| bench.restore(v).is_ok()));
+}
+
+#[test]
+fn a_save_waits_for_a_deletion_that_makes_room_rather_than_go_to_a_slower_store() {
+    let mut bench = Bench::new(with_two_stores([8, 20, 100]));
+    bench.save_all([0], 16);
+    bench.finish_all();
+    bench.step(Event::Discard { version: Version(0) });
+    assert!(!bench.deleting.is_empty());
+    bench.save_all([1], 16);
+    assert!(bench.core.copies(Version(1))[1].is_some(), "it is on the disk");
 }

@@ -3,7 +3,9 @@
 mod support;
 
 use support::{Bench, config, with_two_stores};
-use unspool_core::{Command, Event, Failure, Nanos, Refusal, Size, TierId, Version};
+use unspool_core::{
+    Command, CopyState, Event, Failure, Nanos, Refusal, Size, TierId, TierKind, Version,
+};
 
 #[test]
 fn a_refused_save_names_the_failure_of_the_tier_that_could_not_take_more() {
@@ -86,6 +88,104 @@ fn a_prefetch_from_a_damaged_copy_is_made_from_the_next_slower_one() {
     bench.expect([0]);
     assert!(bench.fail_one(Failure::Corrupt));
     assert_eq!(bench.moving.front().map(|m| m.from.tier), Some(TierId(2)));
+    assert_eq!(bench.deleting.front().map(|deleted| deleted.1), Some(TierId(1)));
+    assert!(bench.core.is_flushed(Version(0)), "the slowest tier has it");
     bench.finish_all();
     assert_eq!(bench.restore(0), Ok(TierId(0)));
+}
+
+#[test]
+fn a_flush_tries_nothing_again_for_what_is_discarded_and_still_read() {
+    let mut bench = Bench::new(config(8, 2, 0, 100));
+    bench.save(0, 8);
+    assert!(bench.fail_one(Failure::Permanent));
+    let [restore, flush] = [(); 2].map(|()| bench.request());
+    bench.step(Event::Restore { request: restore, version: Version(0) });
+    bench.step(Event::Discard { version: Version(0) });
+    bench.step(Event::Flush { request: flush });
+    assert_eq!(bench.answer(flush), Command::FlushDone { request: flush });
+    assert!(bench.moving.is_empty());
+    bench.step(Event::Restored { request: restore });
+    assert_eq!(bench.core.stats().tiers[0].used, 0);
+}
+
+#[test]
+fn every_transfer_that_failed_is_tried_again() {
+    let mut bench = Bench::new(config(8, 2, 0, 100));
+    bench.save_all(0..2, 8);
+    assert!(bench.fail_one(Failure::Io) && bench.fail_one(Failure::Io));
+    bench.now = bench.now.plus(Nanos(1000));
+    bench.step(Event::Tick);
+    assert_eq!(bench.moving.len(), 2);
+}
+
+#[test]
+fn a_discard_gives_up_the_retries_of_its_version_alone() {
+    let mut bench = Bench::new(config(8, 2, 0, 100));
+    bench.save_all(0..2, 8);
+    assert!(bench.fail_one(Failure::Io) && bench.fail_one(Failure::Io));
+    bench.step(Event::Discard { version: Version(0) });
+    bench.now = bench.now.plus(Nanos(1000));
+    bench.step(Event::Tick);
+    assert_eq!(bench.moving.iter().map(|m| m.version).collect::<Vec<_>>(), [Version(1)]);
+}
+
+#[test]
+fn the_planner_passes_over_what_is_lost_or_was_given_up() {
+    for failure in [Failure::Corrupt, Failure::Permanent] {
+        let mut settings = config(8, 2, 0, 100);
+        settings.links[0].max_in_flight = 1;
+        let mut bench = Bench::new(settings);
+        bench.save_all(0..4, 8);
+        bench.finish_all();
+        bench.expect([0, 1]);
+        assert!(bench.fail_one(failure), "0 is on its way back");
+        let moving: Vec<Version> = bench.moving.iter().map(|m| m.version).collect();
+        assert_eq!(moving, [Version(1)], "{failure:?}");
+    }
+}
+
+#[test]
+fn a_flush_gives_up_claims_that_are_in_its_way() {
+    let mut bench = Bench::new(config(8, 2, 1, 100));
+    bench.step(Event::HoldPrefetch);
+    bench.save_all(0..2, 8);
+    bench.finish_all();
+    bench.save(2, 8);
+    assert!(bench.fail_one(Failure::Permanent), "2 stays on the device");
+    bench.expect([1, 0]);
+    bench.step(Event::StartPrefetch);
+    bench.finish_all();
+    assert_eq!(bench.core.copies(Version(0))[1], Some(CopyState::ReadComplete), "in the host");
+    let request = bench.request();
+    bench.step(Event::Flush { request });
+    assert_eq!(bench.answer(request), Command::FlushDone { request });
+}
+
+#[test]
+fn a_flush_that_is_tried_again_leaves_what_is_ready_for_its_restore_where_it_is() {
+    let mut bench = Bench::new(config(8, 2, 0, 100));
+    bench.save(0, 8);
+    bench.expect([0]);
+    bench.step(Event::HoldPrefetch);
+    assert!(bench.fail_one(Failure::Io));
+    bench.now = bench.core.next_deadline().expect("it is tried again");
+    bench.step(Event::Tick);
+    bench.finish_all();
+    assert_eq!(bench.core.copies(Version(0))[0], Some(CopyState::ReadComplete));
+}
+
+#[test]
+fn a_refusal_says_whether_the_same_call_may_succeed_later() {
+    let (version, tier, failure) = (Version(0), TierKind::Disk, Failure::Io);
+    let full = Refusal::Full { tier, capacity: 9, used: 9, failure: None };
+    let not_flushed = Refusal::FlushFailed { version, tier, failure };
+    for refusal in [full, not_flushed, Refusal::NotYetSaved] {
+        assert!(refusal.may_pass(), "{refusal:?}");
+    }
+    let lost = Refusal::Lost { failure };
+    let too_large = Refusal::TooLarge { largest: 9 };
+    for refusal in [lost, too_large, Refusal::Duplicate, Refusal::Unknown, Refusal::Discarded] {
+        assert!(!refusal.may_pass(), "{refusal:?}");
+    }
 }

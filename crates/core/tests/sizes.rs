@@ -182,6 +182,11 @@ fn no_save_waits_for_saves_that_never_shrink() {
 #[test]
 fn a_save_waits_for_those_that_fill_the_device_rather_than_go_to_a_slower_tier() {
     let mut bench = Bench::new(config(10, 3, 9, 100));
+    // Even where saves have kept all that they asked for.
+    let kept = begin_in_flight(&mut bench, 9, 10);
+    report(&mut bench, kept, 0, 10);
+    bench.step(Event::Discard { version: Version(9) });
+    bench.finish_all();
     let [one, two, three] = [0, 1, 2].map(|v| begin_in_flight(&mut bench, v, 10));
     let waiting = ask(&mut bench, 3, 10);
     assert!(granted(&mut bench, waiting).is_none(), "the host has room for it");
@@ -216,6 +221,86 @@ fn no_save_waits_for_saves_in_flight_that_leave_too_little() {
     assert!(begin(&mut bench, 2, 20).place.tier != DEVICE, "the host has room");
     report(&mut bench, written, 0, 20);
     report(&mut bench, small, 20, 10);
+}
+
+/// A device with version 0, which may be evicted for a save of 20 bytes.
+fn with_an_evictable_copy(rooms: u64) -> Bench {
+    let mut bench = Bench::new(config(10, rooms, 9, 100));
+    bench.save_all([0], 20);
+    bench.finish_all();
+    bench
+}
+
+#[test]
+fn what_saves_in_flight_leave_counts_together_where_they_lie_side_by_side() {
+    let mut bench = with_an_evictable_copy(4);
+    let [one, two] = [1, 2].map(|v| begin_in_flight(&mut bench, v, 10));
+    let waiting = ask(&mut bench, 3, 20);
+    assert!(granted(&mut bench, waiting).is_none(), "they may leave 20 bytes");
+    report(&mut bench, one, one.place.offset, 10);
+    report(&mut bench, two, two.place.offset, 10);
+    assert!(granted(&mut bench, waiting).is_some());
+    let mut bench = with_an_evictable_copy(5);
+    let [one, between, two] = [1, 4, 2].map(|v| begin(&mut bench, v, 10));
+    for save in [one, two] {
+        bench.step(Event::SaveInFlight { request: save.request });
+    }
+    assert_eq!(begin(&mut bench, 3, 20).place.tier, DEVICE, "version 0 was evicted at once");
+    for save in [one, between, two] {
+        report(&mut bench, save, save.place.offset, 10);
+    }
+}
+
+#[test]
+fn no_save_waits_for_what_the_application_still_writes() {
+    let mut bench = with_an_evictable_copy(5);
+    let written = begin(&mut bench, 1, 20);
+    let pending = begin_in_flight(&mut bench, 2, 10);
+    assert_eq!(begin(&mut bench, 3, 20).place.tier, DEVICE, "version 0 was evicted at once");
+    report(&mut bench, written, written.place.offset, 20);
+    report(&mut bench, pending, pending.place.offset, 10);
+}
+
+#[test]
+fn no_save_waits_for_what_saves_to_another_tier_leave() {
+    let mut bench = with_an_evictable_copy(3);
+    let pending = begin_in_flight(&mut bench, 1, 10);
+    let elsewhere = begin_in_flight(&mut bench, 2, 40);
+    assert_eq!((pending.place.tier, elsewhere.place.tier), (DEVICE, TierId(1)));
+    assert_eq!(begin(&mut bench, 3, 20).place.tier, DEVICE, "version 0 was evicted at once");
+    report(&mut bench, pending, pending.place.offset, 10);
+    report(&mut bench, elsewhere, elsewhere.place.offset, 40);
+}
+
+#[test]
+fn a_save_to_a_store_keeps_what_it_has_written() {
+    let mut bench = Bench::new(config(10, 0, 0, 10));
+    let save = begin_in_flight(&mut bench, 0, 10);
+    assert_eq!(used(&bench), 11, "with its head");
+    report(&mut bench, save, 0, 3);
+    assert_eq!(used(&bench), 4);
+}
+
+#[test]
+fn what_a_save_leaves_before_one_of_known_size_is_free_at_once() {
+    let mut bench = Bench::new(config(10, 2, 0, 0));
+    let save = begin_in_flight(&mut bench, 0, 10);
+    let request = bench.request();
+    bench.step(Event::Save { request, version: Version(1), bytes: 10, size: Size::Exact });
+    let exact = granted(&mut bench, request).expect("room");
+    report(&mut bench, save, 0, 3);
+    assert_eq!(used(&bench), 13);
+    report(&mut bench, exact, 10, 10);
+}
+
+#[test]
+fn an_aborted_save_leaves_also_what_it_got_from_the_one_before_it() {
+    let mut bench = Bench::new(config(10, 3, 0, 100));
+    let [one, two, three] = [0, 1, 2].map(|v| begin_in_flight(&mut bench, v, 10));
+    report(&mut bench, one, 0, 3);
+    abort(&mut bench, two);
+    report(&mut bench, three, 3, 4);
+    assert_eq!(used(&bench), 7);
 }
 
 #[test]
@@ -257,7 +342,9 @@ fn a_save_that_waits_takes_the_room_of_a_checkpoint_that_is_discarded() {
 fn a_save_without_bytes_waits_for_nothing() {
     let mut bench = Bench::new(config(10, 1, 9, 100));
     begin_in_flight(&mut bench, 5, 10);
-    assert_eq!(begin(&mut bench, 6, 0).place, Place { tier: DEVICE, offset: 0 });
+    let nothing = Place { tier: DEVICE, offset: 0 };
+    assert_eq!(begin(&mut bench, 6, 0).place, nothing);
+    assert_eq!(begin(&mut Bench::new(config(10, 1, 0, 0)), 6, 0).place, nothing, "in a gap");
 }
 
 #[test]
@@ -367,4 +454,17 @@ fn every_call_without_an_answer_is_counted_as_waiting() {
     }
     report(&mut bench, save, 0, 10);
     assert!(bench.answers.is_empty(), "what was withdrawn gets no answer");
+}
+
+#[test]
+fn no_save_waits_for_the_room_of_a_copy_that_is_being_read() {
+    let mut bench = Bench::new(config(10, 2, 9, 100));
+    let first = begin_in_flight(&mut bench, 0, 10);
+    report(&mut bench, first, 0, 10);
+    let restore = bench.request();
+    bench.step(Event::Restore { request: restore, version: Version(0) });
+    let pending = begin_in_flight(&mut bench, 1, 10);
+    assert!(begin(&mut bench, 2, 20).place.tier != DEVICE, "the host has room");
+    bench.step(Event::Restored { request: restore });
+    report(&mut bench, pending, 10, 10);
 }

@@ -70,7 +70,9 @@ fn a_run_whose_writer_died_replays_as_far_as_it_goes() {
 fn another_command_is_named_with_its_line() {
     let text = record(true).replacen("> grant request=2", "> grant request=9", 1);
     let line = 1 + text.lines().position(|l| l.contains("request=9")).expect("it was changed");
+    let event = 1 + text.lines().position(|l| l.starts_with("@300 ")).expect("its event");
     let difference = difference(&text);
+    assert_eq!(difference.agreed, line - event - 1, "the copy in its place was evicted first");
     assert_eq!(difference.line, line);
     assert_eq!(difference.now, Nanos(300));
     let message = ReplayError::Differs(Box::new(difference)).to_string();

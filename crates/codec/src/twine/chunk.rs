@@ -90,6 +90,8 @@ impl Chunk {
         }
     }
 
+    /// In a frame of its own, for the copy.
+    #[inline(never)]
     fn separate<V: Word>(&self, values: &mut [V; CHUNK]) {
         let together = *values;
         let items = together[..self.len()].as_chunks::<2>().0;
@@ -101,9 +103,14 @@ impl Chunk {
 
     /// Its values in the order of the array's items, from the order of positions.
     pub fn unite<V: Word>(&self, values: &mut [V; CHUNK]) {
-        if self.components == 1 {
-            return;
+        if self.components == 2 {
+            self.interleave(values);
         }
+    }
+
+    /// In a frame of its own, for the copy.
+    #[inline(never)]
+    fn interleave<V: Word>(&self, values: &mut [V; CHUNK]) {
         let apart = *values;
         let (first, second) = apart[..self.len()].split_at(self.len() / 2);
         let items = values.as_chunks_mut::<2>().0;

@@ -5,7 +5,7 @@ use pulp::Arch;
 use super::block::{Planes, Reader, take_blocks, take_referred};
 use super::chunk::Chunk;
 use super::encode::{CONSTANT, MAX_OUTLIERS, NONE, ONCE, RAW, REFERENCE, TWICE, raw_words};
-use super::grid::{Grid, boxed, from_grid, map_grid, sums_along_x, sums_of_blocks};
+use super::grid::{Grid, boxed, from_grid, sums_along_x, sums_of_blocks};
 use super::layout::{BLOCK, CHUNK, Layout};
 use super::simd::vectorised;
 use super::values::{Coding, inverse, undo_reference};
@@ -19,8 +19,9 @@ vectorised! {
         grid: &'a mut Grid<W>,
         q: &'a mut [W; CHUNK],
     ) -> () {
-        let residuals = *grid;
-        map_grid(&residuals, grid, Word::unzigzag);
+        for number in grid.as_flattened_mut() {
+            *number = number.unzigzag();
+        }
         for _ in 0..times {
             sums_along_x(profile, grid);
         }

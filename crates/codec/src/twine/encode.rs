@@ -171,6 +171,8 @@ impl<'a, K: Coding> Encoder<'a, K> {
         }
     }
 
+    /// In a frame of its own, for the bytes.
+    #[inline(never)]
     fn put_raw(&self, chunk: &Chunk, words: &mut Vec<u32>) {
         words.push(RAW);
         let blocks = self.values.as_chunks::<BLOCK>().0.iter().zip(chunk.inside());

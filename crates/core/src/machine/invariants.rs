@@ -24,6 +24,8 @@ impl Core {
         if ckpt.saved && !ckpt.doomed && ckpt.lost.is_none() {
             assert!(ckpt.fastest_complete().is_some(), "a saved checkpoint has a complete copy");
         }
+        let kept = !ckpt.doomed || ckpt.tiers().next().is_some();
+        assert!(kept, "a discarded checkpoint goes with its last copy");
         for tier in ckpt.tiers() {
             let copy = ckpt.copy(tier).expect("listed");
             assert!(copy.state != CopyState::Init, "room is granted at once");

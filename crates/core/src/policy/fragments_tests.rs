@@ -191,6 +191,35 @@ fn an_arena_that_grows_by_need_grows_last_and_from_its_start() {
 }
 
 #[test]
+fn of_gaps_of_one_size_that_was_used_longest_ago_is_taken_and_one_that_no_copy_had_comes_last() {
+    let mut fragments = Fragments::new(24, Growth::ByNeed { reached: 0 });
+    let place = |fragments: &mut Fragments| {
+        let gap = fragments.smallest_gap(8).unwrap();
+        fragments.place(gap..gap + 1, 8, false, resident(1))
+    };
+    let release = |fragments: &mut Fragments, offset, last_use| {
+        fragments.touch(offset, last_use);
+        fragments.release(offset);
+    };
+    assert_eq!([place(&mut fragments), place(&mut fragments)], [0, 8]);
+    release(&mut fragments, 0, 9);
+    assert_eq!([place(&mut fragments), place(&mut fragments)], [0, 16]);
+    release(&mut fragments, 0, 9);
+    release(&mut fragments, 16, 3);
+    assert_eq!(place(&mut fragments), 16);
+}
+
+#[test]
+fn a_window_is_cleared_with_the_gaps_beside_it() {
+    let mut fragments = full(&[1, 2, 3, 4, 5]);
+    [0, 16, 32].into_iter().for_each(|offset| _ = fragments.release(offset));
+    assert_eq!(
+        [1..2, 3..4, 0..5].map(|window| fragments.begin_clearing(window)),
+        [0..3, 2..5, 0..5]
+    );
+}
+
+#[test]
 fn an_arena_without_bytes_has_no_fragments() {
     let fragments = Fragments::new(0, Growth::Free);
     assert!(fragments.as_slice().is_empty());

@@ -112,7 +112,7 @@ fn likely_parts(arena: &Fragments, need: &Need) -> Vec<Range<usize>> {
     let fragments = arena.as_slice();
     let mut parts: Vec<Range<usize>> = Vec::new();
     let mut look_at = |index: usize, most: usize| {
-        if parts.len() < most && !parts.iter().any(|part| part.contains(&index)) {
+        if !parts.iter().any(|part| part.contains(&index)) {
             let part = around(fragments, index, need);
             let bytes: u64 = fragments[part.clone()].iter().map(|f| f.bytes).sum();
             parts.extend((bytes >= need.bytes).then_some(part));

@@ -103,6 +103,8 @@ fn of_copies_that_are_overdue_or_far_beyond_any_wait_the_one_that_is_used_last_i
     assert_eq!(chosen(&overdue, 20), Choice::Wait(1..2, Nanos(21)));
     let far = [copy(8, Nanos(1 << 60), 5), copy(8, Nanos(1 << 61), 7)];
     assert_eq!(chosen(&far, 0), Choice::Wait(1..2, Nanos(1 << 50)));
+    let as_far = [copy(8, Nanos(1 << 50), 5), copy(8, Nanos(1 << 61), 7)];
+    assert_eq!(chosen(&as_far, 0), Choice::Wait(1..2, Nanos(1 << 50)));
 }
 
 #[test]
@@ -113,10 +115,13 @@ fn a_window_never_reaches_across_a_copy_that_must_stay() {
 
 #[test]
 fn a_prefetch_never_pushes_out_what_is_needed_sooner() {
-    let parts = arena(&[copy(4, NOW, 3), copy(4, NOW, 7)]);
-    let need = |later_than| Need { bytes: 4, now: NOW, later_than: Some(later_than) };
-    assert_eq!(pass(PolicyKind::Score, &parts, &need(5)), Choice::Take(1..2));
-    assert_eq!(pass(PolicyKind::Score, &parts, &need(7)), Choice::Nothing);
+    let parts = [copy(4, NOW, 3), copy(4, NOW, 7)];
+    for (later_than, expected) in [(5, Choice::Take(1..2)), (7, Choice::Nothing)] {
+        let need = Need { bytes: 4, now: NOW, later_than: Some(later_than) };
+        assert_eq!(pass(PolicyKind::Score, &arena(&parts), &need), expected);
+        let by_index = super::choose(policy(PolicyKind::Score), &table(&parts), &need);
+        assert_eq!(by_index, expected);
+    }
 }
 
 #[test]

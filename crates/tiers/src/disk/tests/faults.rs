@@ -299,10 +299,40 @@ fn a_file_that_was_cut_off_is_corrupt_and_one_that_was_removed_is_missing() {
 }
 
 #[test]
+fn a_read_that_stops_says_how_many_of_the_bytes_that_it_was_asked_for_are_done() {
+    // In the middle of a block; and in the second request, where one takes 8 MiB.
+    for (skip, cut) in [(12_000, 20_000), (0, 9_000_000)] {
+        for io in [DiskIo::Auto, DiskIo::Buffered] {
+            let rig = rig(io, false);
+            put(&rig.disk, 1, 9_500_000).unwrap();
+            let path = rig.disk.dir.join(&rig.files()[0]);
+            fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(cut).unwrap();
+            let mut bytes = vec![0; 9_500_000 - skip];
+            let error = rig.disk.get(CheckpointId(1), skip as u64, &mut [&mut bytes]).unwrap_err();
+            assert_eq!(error.progress().map(|progress| progress.done), Some(cut - skip as u64));
+        }
+    }
+}
+
+#[test]
+fn a_file_is_opened_past_the_page_cache_for_reading_where_it_is_for_writing() {
+    for io in [DiskIo::Auto, DiskIo::Buffered] {
+        let rig = rig(io, false);
+        let before = rig.medium.opened().len();
+        put(&rig.disk, 1, 5000).unwrap();
+        assert_holds(&rig.disk, 1, 5000);
+        let opened = rig.medium.opened().split_off(before);
+        assert_eq!(opened.iter().map(|mode| mode.write).collect::<Vec<_>>(), [true, false]);
+        let direct = rig.disk.carrier.manner.direct;
+        assert!(opened.iter().all(|mode| mode.direct == direct), "{opened:?}");
+    }
+}
+
+#[test]
 fn a_medium_without_direct_access_is_used_through_the_page_cache_with_a_note() {
     let scratch = Scratch::new();
     let medium = Arc::new(TestMedium::default());
-    medium.fail_after(0, Errno::INVAL.raw_os_error());
+    medium.refuse_direct();
     let disk = open_on(options(&scratch.0, DiskIo::Auto, false), &medium);
     let notes = disk.describe().notes.join(" ");
     assert!(notes.contains("page cache, because O_DIRECT does not work in"), "{notes}");
@@ -314,7 +344,7 @@ fn a_medium_without_direct_access_is_used_through_the_page_cache_with_a_note() {
 fn what_was_asked_for_and_does_not_work_is_an_error_that_leaves_no_directory() {
     let scratch = Scratch::new();
     let medium = Arc::new(TestMedium::default());
-    medium.fail_after(0, Errno::INVAL.raw_os_error());
+    medium.refuse_direct();
     let options = options(&scratch.0, DiskIo::Direct, false);
     let error = Disk::open_on(options, medium).unwrap_err();
     assert_eq!(error.kind(), Failure::Permanent);

@@ -8,6 +8,8 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard};
 
+use rustix::io::Errno;
+
 use crate::disk::medium::{Medium, Mode, System};
 
 /// The identity of a file: never given twice, unlike the numbers of the file system.
@@ -48,6 +50,10 @@ struct State {
     fault: Option<(usize, i32)>,
     /// Every call of this kind fails like this.
     broken: Option<(Call, i32)>,
+    /// Whether nothing can be opened past the page cache.
+    only_cached: bool,
+    /// How files were opened.
+    opened: Vec<Mode>,
     /// The most bytes that one read or write owns up to.
     most: usize,
     /// The next so many reads and writes are interrupted.
@@ -66,6 +72,8 @@ impl Default for TestMedium {
             calls: Vec::new(),
             fault: None,
             broken: None,
+            only_cached: false,
+            opened: Vec::new(),
             most: usize::MAX,
             interrupted: 0,
         }))
@@ -93,6 +101,15 @@ impl TestMedium {
 
     pub(super) fn fail_every(&self, call: Call, errno: i32) {
         self.state().broken = Some((call, errno));
+    }
+
+    /// Refuses to open files past the page cache.
+    pub(super) fn refuse_direct(&self) {
+        self.state().only_cached = true;
+    }
+
+    pub(super) fn opened(&self) -> Vec<Mode> {
+        self.state().opened.clone()
     }
 
     pub(super) fn heal(&self) {
@@ -141,7 +158,11 @@ fn name_of(path: &Path) -> String {
 impl Medium for TestMedium {
     fn open(&self, path: &Path, mode: Mode) -> io::Result<File> {
         let mut state = self.begin(Call::Open)?;
+        if mode.direct && state.only_cached {
+            return Err(Errno::INVAL.into());
+        }
         let file = System.open(path, mode)?;
+        state.opened.push(mode);
         if mode.create.is_some() {
             state.created += 1;
             let id = state.created;
