@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import BrokenExecutor, Future, ProcessPoolExecutor
 from contextlib import contextmanager
-from multiprocessing.connection import wait
+from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnContext, SpawnProcess
 from typing import Any
 
@@ -20,6 +20,8 @@ __all__ = ["Processes"]
 
 #: Seconds that processes have to end after they were told to.
 PATIENCE = 20.0
+#: Seconds until a process is told again.
+AGAIN = 0.2
 
 
 class _Worker(SpawnProcess):
@@ -47,10 +49,11 @@ class _Spawning(SpawnContext):
 
 
 class _Board:
-    """Memory that all processes see. Each writes to its own place, so that no lock is needed."""
+    """What all processes see. Each writes to its own place, so that no lock is needed."""
 
-    def __init__(self, context: SpawnContext, count: int) -> None:
-        self.count = count
+    def __init__(self, context: SpawnContext, count: int, over: Connection) -> None:
+        """`over` has an end when the job is over."""
+        self.count, self.over = count, over
         self.steps, self.taken = context.RawArray("q", count), context.Value("i", 0)
 
     def take(self) -> int:
@@ -74,7 +77,8 @@ class Processes:
     def hire(self, order: Order) -> Iterator[None]:
         """Workers for a job."""
         self._context = _Spawning()
-        self._order, self._board = order, _Board(self._context, self._count)
+        over, self._running = self._context.Pipe(duplex=False)
+        self._order, self._board = order, _Board(self._context, self._count, over)
         self._pool = self._new_pool()
         try:
             yield
@@ -109,8 +113,7 @@ class Processes:
     def _dismiss(self) -> None:
         """Ends what still runs: by asking, so that spools remove their files; then by force."""
         started = [one for one in self._context.started if one.is_alive()]
-        for process in started:
-            process.terminate()
+        self._running.close()
         limit = time.monotonic() + PATIENCE
         for process in started:
             wait([process.sentinel], max(0.0, limit - time.monotonic()))
@@ -134,15 +137,20 @@ def _begin(order: Order, board: _Board) -> None:
     threads = max(1, len(os.sched_getaffinity(0)) // board.count)
     _HERE.append(sit(order, place, threads, tell))
     signal.signal(signal.SIGTERM, _end)
-    threading.Thread(target=_end_with_leader, daemon=True).start()
+    threading.Thread(target=_end_with_job, args=[board.over], daemon=True).start()
 
 
-def _end_with_leader() -> None:
-    """Waits for the end of the leader, which cannot tell anybody to stop when it is killed."""
+def _end_with_job(over: Connection) -> None:
+    """Waits for the end of the job, or of the leader, which may be killed. A signal of the whole
+    process may reach any of its threads, and CUDA has some, so the main one is told by its name;
+    again and again, as it may be about to wait.
+    """
     leader = multiprocessing.parent_process()
     assert leader is not None
-    leader.join()
-    os.kill(os.getpid(), signal.SIGTERM)
+    wait([leader.sentinel, over])
+    while True:
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGTERM)
+        time.sleep(AGAIN)
 
 
 def _end(*_: object) -> None:
