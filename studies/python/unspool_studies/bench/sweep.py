@@ -15,6 +15,7 @@ from typing import Any
 import unspool
 from unspool.stats import Stats
 from unspool.stats import size as size_text
+from unspool_studies.bench.bound import Bound
 from unspool_studies.bench.cuda import Cuda, Stream
 from unspool_studies.bench.machine import available_memory, fits
 from unspool_studies.bench.measure import Sample, lost_share, share
@@ -32,6 +33,8 @@ COLUMNS = (
     "pass",
     "s",
     "compute alone s",
+    "bound s",
+    "of bound %",
     "stall s",
     "stall %",
     "lost %",
@@ -46,6 +49,8 @@ COLUMNS = (
 )
 
 NOTES = (
+    "bound: the same transfers at the rates of these pinned copies with perfect knowledge of the "
+    "order, no time between them and no copy within the device; of bound: what of it is reached",
     "stall: what the spool counts; lost: by how much the pass took longer than its compute alone, "
     "the copies within the device included",
     "link: bytes that crossed it until the end of the pass, over its time; of pinned: against a "
@@ -156,8 +161,9 @@ def _add(cuda: Cuda, plan: Plan, sweep: Sweep, found: Links, table: Table) -> No
             for version in spool.versions():
                 spool.discard(version)
         lead, ratio = spool.stats().prefetch_lead, spool.stats().codec.ratio
+    bound = bound_of(sweep, alone, found, ratio)
     for number, name in enumerate(("forward", "reverse")):
-        cells = cells_of(sweep, [pair[number] for pair in passes], alone, found, name)
+        cells = cells_of(sweep, [pair[number] for pair in passes], alone, found, name, bound)
         back = number == 1
         hits: list[Cell] = list(passes[-1][1].hits) if back else [None, None]
         middle = lead.median if back and lead is not None else None
@@ -175,20 +181,33 @@ def _prepare(spool: unspool.Spool, state: Any) -> None:
         spool.discard(0)
 
 
-def cells_of(sweep: Sweep, passes: list[Pass], alone: float, found: Links, name: str) -> list[Cell]:
+def bound_of(sweep: Sweep, alone: float, found: Links, ratio: float) -> Bound:
+    """The bound of both passes; `alone`: the time of all compute, `ratio`: what a codec reaches."""
+    size = sweep.size / ratio
+    down, up = (size / (found.rate(way).median * 1e9) for way in ("down", "up"))
+    slots = max(1, int(sweep.device // size))
+    return Bound(sweep.checkpoints, slots, alone / sweep.checkpoints, down, up)
+
+
+def cells_of(
+    sweep: Sweep, passes: list[Pass], alone: float, found: Links, name: str, bound: Bound
+) -> list[Cell]:
     """What is computed from the readings of one direction."""
     raw = found.rate("down" if name == "forward" else "up")
     total = sweep.checkpoints * sweep.size
     link = Sample.of(one.moved / one.seconds / 1e9 for one in passes)
-    bound = sweep.compute < sweep.size / (raw.median * 1e9)
+    is_long = sweep.compute < sweep.size / (raw.median * 1e9)
+    least = bound.forward() if name == "forward" else bound.reverse()
     return [
         Sample.of(one.seconds for one in passes),
         alone,
+        least,
+        Sample.of(100 * least / one.seconds for one in passes),
         Sample.of(one.stall for one in passes),
         Sample.of(share(one.stall, one.seconds) for one in passes),
         Sample.of(lost_share(one.seconds, alone) for one in passes) if alone else None,
         link,
-        100 * link.median / raw.median if bound else None,
+        100 * link.median / raw.median if is_long else None,
         Sample.of(total / one.seconds / 1e9 for one in passes),
     ]
 
