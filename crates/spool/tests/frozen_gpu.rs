@@ -266,13 +266,84 @@ fn memory_that_another_process_holds_is_an_error_with_figures_or_a_smaller_arena
     assert!((1 << 20..=112 << 20).contains(&capacity), "half a GiB is left to others: {capacity}");
 }
 
+/// Bytes of which a device of 64 MiB that loses half of them holds two.
+const LARGE: usize = 12 << 20;
+
+fn large() -> Vec<RegionSpec> {
+    vec![RegionSpec { name: "u".into(), dtype: Dtype::UInt8, shape: vec![LARGE as u64] }]
+}
+
+/// Lets a device arena of 64 MiB end after half of them.
+fn lose_half(fake: &Fake) {
+    [1, 3, 4].into_iter().for_each(|nth| fake.fail("cuMemCreate", nth, 2));
+}
+
+/// Restores versions, each of which is `LARGE` bytes of its number.
+fn assert_all_restored(spool: &Spool, versions: std::ops::Range<i64>) -> Outcome {
+    for version in versions {
+        let ticket = spool.restore(version, &Wait::at_most(LIMIT))?;
+        let mut same = false;
+        ticket.read(0, |bytes| same = bytes.iter().all(|byte| *byte == version as u8))?;
+        assert!(same, "version {version}");
+        ticket.finish()?;
+    }
+    Ok(())
+}
+
 #[test]
-fn memory_that_another_process_takes_while_it_is_mapped_is_an_error_that_says_so() {
+fn memory_that_another_process_takes_while_it_is_mapped_makes_the_tier_smaller() {
+    let fake = Fake::start();
+    lose_half(&fake);
+    let spool = open(64 << 20, |settings| settings.host = Some(64 << 20)).unwrap();
+    let at_first = spool.stats().unwrap().tiers[0].capacity;
+    for version in 0..5 {
+        let mut ticket = spool.save(version, large(), &Wait::at_most(LIMIT)).unwrap();
+        ticket.fill(0, |bytes| bytes.fill(version as u8)).unwrap();
+        ticket.commit().unwrap();
+    }
+    assert_all_restored(&spool, 0..5).unwrap();
+    let stats = spool.stats().unwrap();
+    assert_eq!(stats.tiers[0].capacity, 32 << 20);
+    assert!(stats.tiers[0].peak <= 32 << 20, "{:?}", stats.tiers[0]);
+    // What is known when the spool is opened is not told again.
+    let notes = &stats.application.notes;
+    assert_eq!(notes.len(), usize::from(at_first == 64 << 20), "{notes:?}");
+    assert!(notes.iter().all(|note| note.contains("32 MiB instead of 64 MiB")), "{notes:?}");
+    let [note] = &stats.tiers[0].notes[..] else { panic!("{:?}", stats.tiers[0].notes) };
+    assert!(note.contains("cuMemCreate failed with CUDA_ERROR_OUT_OF_MEMORY"), "{note}");
+}
+
+#[test]
+fn saves_by_one_call_go_on_where_there_is_room_when_another_process_takes_memory() {
+    let fake = Fake::start();
+    lose_half(&fake);
+    let spool = open(64 << 20, |settings| settings.host = Some(64 << 20)).unwrap();
+    let checkpoint = |version| {
+        let mut checkpoint = spool.checkpoint(version, large()).unwrap();
+        checkpoint.fill(0, move |bytes| bytes.fill(version as u8));
+        checkpoint
+    };
+    let mut all = (0..5).map(checkpoint).collect();
+    spool.save_many(&mut all, &Wait::at_most(LIMIT)).unwrap();
+    assert_all_restored(&spool, 0..5).unwrap();
+    assert_eq!(spool.stats().unwrap().tiers[0].capacity, 32 << 20);
+}
+
+#[test]
+fn a_device_that_gets_no_memory_at_all_is_a_tier_without_room() {
     let fake = Fake::start();
     let application = Application::new().unwrap();
     fake.fail("cuMemCreate", 1, 2);
-    let spool = open(1 << 20, |_| ()).unwrap();
-    let error = application.save(&spool, 0).unwrap_err().to_string();
-    assert!(error.contains("device 0 has not enough memory"), "{error}");
-    assert!(error.contains("cuMemCreate failed with CUDA_ERROR_OUT_OF_MEMORY"), "{error}");
+    let spool = open(1 << 20, |settings| settings.host = Some(1 << 20)).unwrap();
+    for version in 0..3 {
+        application.save(&spool, version).unwrap();
+        application.restore(&spool, version).unwrap();
+        assert!(application.holds(version).unwrap());
+    }
+    assert_eq!(spool.stats().unwrap().tiers[0].capacity, 0);
+    fake.fail("cuMemCreate", 1, 2);
+    let alone = open(1 << 20, |_| ()).unwrap();
+    let small = RegionSpec { name: "u".into(), dtype: Dtype::UInt8, shape: vec![LEN] };
+    let error = alone.save(0, vec![small], &Wait::at_most(LIMIT)).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::TooLarge, "{error}");
 }

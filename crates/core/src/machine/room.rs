@@ -8,7 +8,7 @@ use super::Core;
 use crate::command::Command;
 use crate::config::TierConfig;
 use crate::event::Failure;
-use crate::lifecycle::table::{Copy, Row, tier_id};
+use crate::lifecycle::table::{CheckpointRecord, Copy, Row, tier_id};
 use crate::policy::fragments::{Fragments, Growth, Resident};
 use crate::policy::{Choice, Need, choose};
 use crate::types::{CheckpointId, Nanos, Place, TierId, TierKind};
@@ -98,6 +98,13 @@ impl TierState {
         let capacity = self.arena.as_ref().map_or(self.config.capacity, Fragments::capacity);
         let size = self.size_of(bytes);
         size <= capacity && size < u64::MAX
+    }
+
+    /// Whether the allocation table has a fragment for this copy of `ckpt`. None has a copy of no
+    /// bytes, one in a store, and one whose bytes the arena has lost while they were arriving.
+    pub fn has_fragment(&self, ckpt: &CheckpointRecord, copy: &Copy) -> bool {
+        let begins = |arena: &Fragments| copy.offset < arena.capacity();
+        self.size_of(ckpt.bytes) > 0 && self.arena.as_ref().is_some_and(begins)
     }
 
     /// Bytes held or reserved.
@@ -262,11 +269,12 @@ impl Core {
         if tier == TierId(0) {
             self.ready_until = self.ready_until.min(self.hints.next_use(version));
         }
+        let is_in_table = self.tier(tier).has_fragment(self.table.get(row), &copy);
         let state = self.tier_mut(tier);
         state.copies -= 1;
         state.generation += 1;
         let size = state.size_of(bytes);
-        if let Some(arena) = state.arena.as_mut().filter(|_| size > 0) {
+        if let Some(arena) = state.arena.as_mut().filter(|_| is_in_table) {
             arena.release(copy.offset);
         }
         (id, copy, size)

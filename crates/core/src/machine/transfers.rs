@@ -190,8 +190,9 @@ impl Core {
     pub(super) fn on_failed(&mut self, id: TransferId, failure: Failure, out: &mut Vec<Command>) {
         let Some(transfer) = self.end_transfer(id) else { return };
         self.lane_of(&transfer).stats.failed += 1;
+        let gone = self.has_lost_target(&transfer) && failure.is_of_target();
         self.undo_target(&transfer);
-        if !self.table.get(transfer.row).doomed {
+        if !self.table.get(transfer.row).doomed && !gone {
             self.learn_failure(&transfer, failure, out);
         }
         self.after_nothing_came(&transfer, out);

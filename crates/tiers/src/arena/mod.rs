@@ -97,10 +97,11 @@ impl Arena {
         self.0.kind
     }
 
-    /// Its size in bytes.
+    /// Its size in bytes. That of a device's memory becomes less when another process takes memory
+    /// while the arena is mapped; what it holds already stays.
     #[must_use]
     pub fn capacity(&self) -> u64 {
-        self.0.capacity
+        self.memory().map_or(self.0.capacity, |memory| memory.capacity(self.0.capacity))
     }
 
     /// The device that its memory belongs to, if it does.
@@ -121,7 +122,7 @@ impl Arena {
     /// pinned memory, which is registered ahead of its use.
     #[must_use]
     pub fn ready(&self) -> u64 {
-        self.memory().map_or(0, |memory| memory.ready(self.0.capacity))
+        self.memory().map_or(0, |memory| memory.ready(memory.capacity(self.0.capacity)))
     }
 
     /// Bytes that belong to entries, complete or being written.

@@ -62,9 +62,10 @@ fn sinks(ledger: &Ledger, books: &Books, tier: usize) -> bool {
 fn largest_gap(kept: &mut [(u64, u64)], capacity: u64) -> u64 {
     kept.sort_unstable();
     let (mut largest, mut end) = (0, 0);
-    for (offset, size) in kept.iter().filter(|(_, size)| *size > 0) {
+    // What was there when an arena lost memory may reach beyond its end.
+    for (offset, size) in kept.iter().filter(|(offset, size)| *size > 0 && *offset < capacity) {
         largest = largest.max(offset - end);
         end = offset + size;
     }
-    largest.max(capacity - end)
+    largest.max(capacity.saturating_sub(end))
 }

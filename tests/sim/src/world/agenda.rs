@@ -29,6 +29,8 @@ pub enum Action {
     ReportSaves,
     /// A deadline of the core is reached.
     Tick,
+    /// The fastest tier loses memory.
+    Shrink,
     /// The faults stop.
     FaultsStop,
 }

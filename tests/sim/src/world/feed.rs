@@ -108,6 +108,10 @@ impl World {
                 self.ledger.deleted(checkpoint, tier);
                 Ok(())
             }
+            Event::Shrunk { tier, capacity } => {
+                self.ledger.shrink(tier, capacity);
+                Ok(())
+            }
             Event::Recover { checkpoint, version, bytes, tier } => {
                 self.ledger.adopt(checkpoint, version, bytes, tier);
                 Ok(())

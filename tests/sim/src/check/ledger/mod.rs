@@ -118,7 +118,29 @@ impl Ledger {
     /// Bytes held and reserved in a tier.
     #[must_use]
     pub fn used(&self, tier: usize) -> u64 {
-        self.books.values().filter_map(|books| books.holdings[tier]).map(|h| h.size).sum()
+        let end = self.end(tier);
+        let held = |h: Holding| h.offset.saturating_add(h.size).min(end) - h.offset.min(end);
+        self.books.values().filter_map(|books| books.holdings[tier]).map(held).sum()
+    }
+
+    /// The end of an arena; of a store, what is above every frame.
+    fn end(&self, tier: usize) -> u64 {
+        let config = &self.config.tiers[tier];
+        let whole = config.capacity - config.capacity % config.alignment;
+        if config.kind.is_arena() { whole } else { u64::MAX }
+    }
+
+    /// Whether the place of a copy reaches beyond the end of its arena.
+    #[must_use]
+    pub fn is_beyond(&self, place: Place, bytes: u64) -> bool {
+        let tier = usize::from(place.tier.0);
+        let size = size_in(&self.config.tiers[tier], bytes);
+        place.offset.saturating_add(size) > self.end(tier)
+    }
+
+    /// An arena has lost what lies beyond its first `capacity` bytes.
+    pub fn shrink(&mut self, tier: TierId, capacity: u64) {
+        self.config.tiers[usize::from(tier.0)].capacity = capacity;
     }
 
     /// A deletion that has not been reported.
