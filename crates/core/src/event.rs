@@ -135,6 +135,13 @@ pub enum Event {
         /// Its size in bytes from now on. No copy that is complete reaches beyond it.
         capacity: u64,
     },
+    /// An arena takes no bytes any more, and reads of it fail: its device is lost. Copies that exist
+    /// elsewhere are used there; what is in this arena alone stays, and fails when it is moved.
+    /// Ignored for stores.
+    TierFailed {
+        /// The arena.
+        tier: TierId,
+    },
     /// A checkpoint of an earlier run was found in a store (a durable spool opened again).
     /// Checkpoints are adopted in ascending order of id; one that several stores hold is adopted
     /// once for each of them, with the same id, the slowest store first (so that nothing is

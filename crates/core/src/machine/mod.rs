@@ -170,6 +170,7 @@ impl Core {
             Event::TransferCancelled { transfer } => self.on_cancelled(transfer, out),
             Event::Deleted { checkpoint, tier } => self.on_deleted(checkpoint, tier),
             Event::Shrunk { tier, capacity } => self.on_shrunk(tier, capacity, out),
+            Event::TierFailed { tier } => self.on_tier_failed(tier, out),
             Event::Recover { checkpoint, version, bytes, tier } => {
                 self.on_recover(checkpoint, version, bytes, tier, out);
             }

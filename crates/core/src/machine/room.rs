@@ -27,6 +27,8 @@ pub(super) struct TierState {
     pub copies: u64,
     /// The medium says that it is full, whatever the capacity is.
     pub full: bool,
+    /// The device of this arena is lost: it takes nothing any more.
+    pub lost: bool,
     /// The last failure of a transfer into this tier, until one succeeds.
     pub failure: Option<Failure>,
     /// The first hint that the planner has not yet dealt with: what is hinted before it is in this
@@ -77,6 +79,7 @@ impl TierState {
             deleting: BTreeMap::new(),
             copies: 0,
             full: false,
+            lost: false,
             failure: None,
             cursor: 0,
             window: 0,
@@ -93,11 +96,11 @@ impl TierState {
         if self.arena.is_some() { whole } else { whole.saturating_add(unit) }
     }
 
-    /// Whether a checkpoint of `bytes` fits when the tier is empty.
+    /// Whether a checkpoint of `bytes` fits when the tier is empty; none does in one that is lost.
     pub fn can_hold(&self, bytes: u64) -> bool {
         let capacity = self.arena.as_ref().map_or(self.config.capacity, Fragments::capacity);
         let size = self.size_of(bytes);
-        size <= capacity && size < u64::MAX
+        size <= capacity && size < u64::MAX && !self.lost
     }
 
     /// Whether the allocation table has a fragment for this copy of `ckpt`. None has a copy of no

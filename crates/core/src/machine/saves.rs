@@ -44,7 +44,7 @@ impl Core {
 
     /// The capacity of the largest tier.
     pub(super) fn largest(&self) -> u64 {
-        self.tiers.iter().map(|t| t.config.capacity).max().unwrap_or(0)
+        self.tiers.iter().filter(|t| !t.lost).map(|t| t.config.capacity).max().unwrap_or(0)
     }
 
     /// Grants or refuses waiting saves, first come, first served.

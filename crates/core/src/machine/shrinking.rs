@@ -1,4 +1,4 @@
-//! Arenas that turn out smaller than they were said to be.
+//! Arenas that turn out smaller than they were said to be, and arenas whose device is lost.
 //!
 //! The memory of a device is mapped while it is used already, and another process may take some of
 //! it meanwhile. What had room in the bytes that never come is given up by those who were filling
@@ -38,6 +38,37 @@ impl Core {
         state.generation += 1;
         self.arena_mut(tier).shrink(whole);
         self.stats.tier(tier).capacity = capacity;
+        self.after_loss_of_room(out);
+    }
+
+    pub(super) fn on_tier_failed(&mut self, tier: TierId, out: &mut Vec<Command>) {
+        let state = self.tiers.get_mut(usize::from(tier.0));
+        let Some(state) = state.filter(|state| state.arena.is_some() && !state.lost) else { return };
+        state.lost = true;
+        state.generation += 1;
+        for row in self.table.rows().collect::<Vec<_>>() {
+            self.leave_lost_tiers(row, out);
+        }
+        self.after_loss_of_room(out);
+    }
+
+    /// Gives up the copies in lost tiers where there is another one to read.
+    pub(super) fn leave_lost_tiers(&mut self, row: Row, out: &mut Vec<Command>) {
+        let ckpt = self.table.get(row);
+        let elsewhere = ckpt.complete_tiers().any(|t| !self.tier(t).lost);
+        if ckpt.doomed || !elsewhere {
+            return;
+        }
+        for tier in self.tier_ids().filter(|&t| self.tier(t).lost).collect::<Vec<_>>() {
+            let copy = self.table.get_mut(row).copy_mut(tier);
+            if let Some(copy) = copy.filter(|copy| copy.is_usable()) {
+                copy.damaged = true;
+            }
+        }
+        self.drop_damaged(row, out);
+    }
+
+    fn after_loss_of_room(&mut self, out: &mut Vec<Command>) {
         self.flush_lanes.iter_mut().for_each(|lane| lane.blocked = None);
         self.look_for_bottoms_again();
         self.refuse_too_large(out);
@@ -79,6 +110,9 @@ impl Core {
     /// Whether the target of a transfer has lost bytes that the transfer was filling: its failure
     /// then says nothing about the checkpoint or the link.
     pub(super) fn has_lost_target(&self, transfer: &Transfer) -> bool {
+        if self.tier(transfer.to).lost {
+            return true;
+        }
         let state = self.tier(transfer.to);
         let end = |copy: &Copy| copy.offset.saturating_add(state.size_of(transfer.bytes));
         let copy = self.table.get(transfer.row).copy(transfer.to);

@@ -177,6 +177,7 @@ impl Core {
             self.unflushed.insert(id, row);
         }
         self.drop_damaged(row, out);
+        self.leave_lost_tiers(row, out);
         self.rest(row);
     }
 

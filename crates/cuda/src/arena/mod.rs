@@ -60,6 +60,7 @@ pub struct Shrunk {
 pub struct DeviceArena {
     mapping: Arc<Mapping>,
     ordinal: u32,
+    reserved: u64,
 }
 
 impl DeviceArena {
@@ -82,7 +83,7 @@ impl DeviceArena {
         let mapper = Box::new(DriverMapper::new(context)?);
         let after = AfterUse::Everything(context.clone());
         let arena = DeviceArena::with(mapper, after, context.ordinal(), capacity, options)?;
-        let place = AccessedBytes::device(arena.ordinal, arena.mapping.address(), arena.capacity());
+        let place = AccessedBytes::device(arena.ordinal, arena.mapping.address(), arena.reserved);
         context.saw(|| place.arena());
         Ok(arena)
     }
@@ -107,7 +108,13 @@ impl DeviceArena {
             .name("unspool-map".to_owned())
             .spawn(move || worker.map_all(options.chunk, ordinal))
             .map_err(|error| DeviceError::system("starting a thread was refused", &error))?;
-        Ok(DeviceArena { mapping, ordinal })
+        Ok(DeviceArena { mapping, ordinal, reserved: capacity })
+    }
+
+    /// The size in bytes that it was made with.
+    #[must_use]
+    pub fn reserved(&self) -> u64 {
+        self.reserved
     }
 
     /// Its size in bytes, which becomes less when another process takes memory while it is mapped.

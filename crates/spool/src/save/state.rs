@@ -102,6 +102,7 @@ impl Grant {
 
     /// Reports that nothing was saved.
     pub(super) fn abort(&self) {
+        self.shared.finds_device_lost();
         let mut state = self.shared.state();
         self.shared.feed(&mut state, Event::SaveAborted { request: self.request });
         state.frames.remove(self.checkpoint);

@@ -31,6 +31,8 @@ pub enum Action {
     Tick,
     /// The fastest tier loses memory.
     Shrink,
+    /// The device of the fastest tier is lost.
+    LoseDevice,
     /// The faults stop.
     FaultsStop,
 }

@@ -112,6 +112,10 @@ impl World {
                 self.ledger.shrink(tier, capacity);
                 Ok(())
             }
+            Event::TierFailed { tier } => {
+                self.ledger.lose(tier);
+                Ok(())
+            }
             Event::Recover { checkpoint, version, bytes, tier } => {
                 self.ledger.adopt(checkpoint, version, bytes, tier);
                 Ok(())

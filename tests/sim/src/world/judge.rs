@@ -81,7 +81,9 @@ impl World {
                 id(transfer).into_iter().for_each(|id| self.retries.succeeded(id));
             }
             Event::TransferFailed { transfer, failure: Failure::Io } => {
-                let Some(id) = id(transfer) else { return Ok(()) };
+                let movement = self.ledger.movement(transfer);
+                let to_lost = movement.is_some_and(|m| self.ledger.is_lost(m.to.tier));
+                let Some(id) = id(transfer).filter(|_| !to_lost) else { return Ok(()) };
                 let live = self.ledger.get(id).is_some_and(|b| b.stage == Stage::Live);
                 self.must_retry = self.retries.failed(id, self.now)? && live;
             }

@@ -198,6 +198,7 @@ impl World {
             Action::ReportSaves => self.report_saves(),
             Action::Tick => self.tick(),
             Action::Shrink => self.shrink(),
+            Action::LoseDevice => self.lose_device(),
             Action::FaultsStop => {
                 self.become_calm();
                 Ok(())
@@ -238,6 +239,9 @@ impl World {
     fn begin_life(&mut self) {
         if let Some((after, _)) = self.plan.faults.shrinks.filter(|_| !self.calm) {
             self.agenda.plan(self.now.plus(after), Action::Shrink);
+        }
+        if let Some(after) = self.plan.faults.loses.filter(|_| !self.calm) {
+            self.agenda.plan(self.now.plus(after), Action::LoseDevice);
         }
         let scripts = self.life().threads.clone();
         for script in scripts {

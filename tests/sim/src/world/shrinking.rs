@@ -1,5 +1,5 @@
 //! An arena that loses memory to another process while it is still being mapped: what fills bytes
-//! that are gone is given up by whoever does, unless it was begun before.
+//! that are gone is given up by whoever does, unless it was begun before. And a device that is lost.
 
 use unspool_core::{CheckpointId, Event, TierId};
 
@@ -25,6 +25,16 @@ impl World {
             return Ok(());
         }
         self.feed(Event::Shrunk { tier: FASTEST, capacity })
+    }
+
+    /// Nothing moves into or out of the device any more; what is read there already is read to its
+    /// end.
+    pub(crate) fn lose_device(&mut self) -> Checked {
+        if !self.ledger.tiers()[0].kind.is_arena() {
+            return Ok(());
+        }
+        self.failures = true;
+        self.feed(Event::TierFailed { tier: FASTEST })
     }
 
     /// Whether an operation that fills the place of a checkpoint in the fastest tier was begun, or

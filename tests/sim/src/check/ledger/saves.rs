@@ -77,7 +77,7 @@ impl Ledger {
     /// arena has lost that space.
     fn inherit(&mut self, tier: TierId, start: u64, end: u64) {
         let tier = usize::from(tier.0);
-        if end >= self.end(tier) {
+        if end >= self.ends[tier] {
             return;
         }
         let heir = self.books.values_mut().find(|books| {
