@@ -377,10 +377,12 @@ impl Disk {
         Ok(start)
     }
 
-    /// Writes into the manifest that a frame is about to be removed. What cannot be written now is
-    /// written by the next sync: the removal itself may be what makes room for it.
-    fn delist(&self, id: CheckpointId) {
-        if !self.table().is_listed(id) {
+    /// Writes into the manifest that a frame is about to be removed: a listed one, and one whose
+    /// bytes stay in a pack, where they would prove it to whoever opens the directory after a crash
+    /// in the middle of a record. What cannot be written now is written by the next sync: the
+    /// removal itself may be what makes room for it.
+    fn delist(&self, id: CheckpointId, stays_in_pack: bool) {
+        if !stays_in_pack && !self.table().is_listed(id) {
             return;
         }
         if let Some(manifest) = self.manifest().as_mut() {
@@ -444,7 +446,7 @@ impl Disk {
             self.table().left(id);
             return Ok(());
         }
-        self.delist(id);
+        self.delist(id, matches!(removal, Removal::Unpack(_)));
         let medium = &self.carrier.medium;
         let (path, done) = match removal {
             Removal::Kept => return Ok(()),

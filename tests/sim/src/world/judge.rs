@@ -163,6 +163,13 @@ impl World {
         ensure(early.is_none(), Rule::Durable, || {
             format!("a flush is done while {early:?} is being saved")
         })?;
+        let back = self.ledger.all().filter(|books| books.id < before);
+        let back = back.filter(|books| books.stage == Stage::Gone).find(|books| {
+            books.holdings.iter().flatten().any(|held| held.deleting || held.sources > 0)
+        });
+        ensure(back.is_none(), Rule::Durable, || {
+            format!("a flush is done although {back:?} is still there")
+        })?;
         let unfinished =
             self.ledger.live().filter(|b| b.id < before && b.is_readable()).find(|b| {
                 let bottom = self.ledger.bottom(b.bytes);
