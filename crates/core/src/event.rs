@@ -126,6 +126,22 @@ pub enum Event {
         /// The store.
         tier: TierId,
     },
+    /// An arena has turned out smaller than it was said to be: only its first `capacity` bytes
+    /// exist. What is arriving in the bytes beyond them fails, and its report follows as usual.
+    /// Ignored for stores, and where the arena is as small already.
+    Shrunk {
+        /// The arena.
+        tier: TierId,
+        /// Its size in bytes from now on. No copy that is complete reaches beyond it.
+        capacity: u64,
+    },
+    /// An arena takes no bytes any more, and reads of it fail: its device is lost. Copies that exist
+    /// elsewhere are used there; what is in this arena alone stays, and fails when it is moved.
+    /// Ignored for stores.
+    TierFailed {
+        /// The arena.
+        tier: TierId,
+    },
     /// A checkpoint of an earlier run was found in a store (a durable spool opened again).
     /// Checkpoints are adopted in ascending order of id; one that several stores hold is adopted
     /// once for each of them, with the same id, the slowest store first (so that nothing is
@@ -181,4 +197,11 @@ pub enum Failure {
     Missing,
     /// Nothing that trying again could help (permission, read-only file system).
     Permanent,
+}
+
+impl Failure {
+    /// Whether it can be the fault of the place that the bytes went to.
+    pub(crate) fn is_of_target(self) -> bool {
+        !matches!(self, Failure::Corrupt | Failure::Missing)
+    }
 }

@@ -556,3 +556,42 @@ fn a_preference_for_a_tier_that_does_not_exist_is_ignored() {
     bench.save(2, 8);
     assert!(bench.core.copies(Version(0))[0].is_some(), "1 is used later");
 }
+
+#[test]
+fn a_flush_is_done_when_the_discarded_checkpoints_are_deleted() {
+    let mut bench = Bench::new(config(8, 1, 0, 9));
+    bench.save_all(0..3, 8);
+    while bench.finish_one() {}
+    bench.step(Event::Discard { version: Version(0) });
+    let flush = bench.request();
+    bench.step(Event::Flush { request: flush });
+    assert!(!bench.answers.contains_key(&flush), "it would come back after a crash");
+    bench.delete_one();
+    assert_eq!(bench.answers.remove(&flush), Some(Command::FlushDone { request: flush }));
+}
+
+#[test]
+fn a_flush_waits_for_a_discarded_checkpoint_that_is_on_its_way_to_a_store() {
+    let mut bench = Bench::new(config(8, 1, 0, 9));
+    bench.save(0, 8);
+    bench.step(Event::Discard { version: Version(0) });
+    let flush = bench.request();
+    bench.step(Event::Flush { request: flush });
+    bench.finish_one_late();
+    assert!(!bench.answers.contains_key(&flush), "it has arrived after all");
+    bench.delete_one();
+    assert_eq!(bench.answers.remove(&flush), Some(Command::FlushDone { request: flush }));
+}
+
+#[test]
+fn a_flush_does_not_wait_for_who_reads_a_discarded_checkpoint() {
+    let mut bench = Bench::new(config(8, 1, 0, 9));
+    bench.save_all(0..2, 8);
+    bench.finish_all();
+    let reader = bench.request();
+    bench.step(Event::Restore { request: reader, version: Version(0) });
+    bench.step(Event::Discard { version: Version(0) });
+    let flush = bench.request();
+    bench.step(Event::Flush { request: flush });
+    assert_eq!(bench.answer(flush), Command::FlushDone { request: flush });
+}

@@ -189,3 +189,32 @@ fn a_refusal_says_whether_the_same_call_may_succeed_later() {
         assert!(!refusal.may_pass(), "{refusal:?}");
     }
 }
+
+#[test]
+fn a_damaged_copy_in_the_middle_is_fetched_again_from_below_before_it_is_asked_for() {
+    let mut bench = Bench::new(config(8, 1, 3, 100));
+    bench.save_all(0..2, 8);
+    bench.finish_all();
+    assert_eq!(bench.core.copies(Version(0))[..2].iter().filter(|c| c.is_some()).count(), 1);
+    bench.expect([0, 1]);
+    assert_eq!(bench.moving[0].from.tier, TierId(1), "it is in the host and on the disk");
+    assert!(bench.fail_one(Failure::Corrupt));
+    bench.finish_all();
+    assert_eq!(bench.restore(0), Ok(TierId(0)), "it came from the disk by way of the host");
+}
+
+#[test]
+fn a_damaged_copy_that_is_being_read_is_fetched_again_when_the_reader_has_left() {
+    let mut bench = Bench::new(config(8, 1, 3, 100));
+    bench.save_all(0..2, 8);
+    bench.finish_all();
+    bench.step(Event::HoldPrefetch);
+    let reader = bench.request();
+    bench.step(Event::Restore { request: reader, version: Version(0) });
+    bench.expect([0, 1]);
+    bench.step(Event::StartPrefetch);
+    assert!(bench.fail_one(Failure::Corrupt));
+    bench.step(Event::RestoreAborted { request: reader });
+    bench.finish_all();
+    assert_eq!(bench.restore(0), Ok(TierId(0)));
+}

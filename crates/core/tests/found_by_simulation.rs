@@ -48,7 +48,7 @@ fn a_copy_that_arrives_after_its_source_was_found_damaged_is_not_lost() {
     let to_device = take_transfer(&mut bench, 0, 0);
     bench.step(Event::TransferFailed { transfer: to_device.id, failure: Failure::Corrupt });
     bench.finish_all();
-    assert_eq!(bench.restore(0), Ok(TierId(2)));
+    assert_eq!(bench.restore(0), Ok(TierId(0)), "it is fetched from the disk");
 }
 
 #[test]

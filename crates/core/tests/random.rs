@@ -26,6 +26,7 @@ enum Op {
     FinishLate,
     Fail(Failure),
     Wait,
+    Shrink(u8, u64),
 }
 
 fn any_failure() -> impl Strategy<Value = Failure> {
@@ -53,6 +54,7 @@ fn any_op() -> impl Strategy<Value = Op> {
         1 => Just(Op::FinishLate),
         1 => any_failure().prop_map(Op::Fail),
         2 => Just(Op::Wait),
+        1 => (0u8..3, 0u64..50).prop_map(|(tier, capacity)| Op::Shrink(tier, capacity)),
     ]
 }
 
@@ -109,6 +111,7 @@ impl Model {
                 self.bench.fail_one(failure);
             }
             Op::Wait => self.bench.finish_all(),
+            Op::Shrink(tier, capacity) => self.bench.shrink(TierId(tier), capacity),
         }
     }
 
@@ -177,9 +180,10 @@ fn compare_figures(Model { bench, figures, .. }: &Model) -> Result<(), TestCaseE
         bench.log.iter().filter(from).count() as u64
     };
     prop_assert_eq!(stats.hints, bench.core.hints() as u64);
-    for (at, tier) in (0..).zip(&stats.tiers) {
+    for ((at, tier), made) in (0..).zip(&stats.tiers).zip(&bench.core.config().tiers) {
         prop_assert_eq!(tier.hits, served(at));
-        prop_assert!(tier.used <= tier.peak && tier.peak <= tier.capacity);
+        prop_assert!(tier.used <= tier.capacity);
+        prop_assert!(tier.used <= tier.peak && tier.peak <= made.capacity);
     }
     prop_assert_eq!(bench.core.transfers_in_flight(), bench.moving.len());
     for (at, link) in (0..).zip(&stats.links) {

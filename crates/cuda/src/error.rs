@@ -34,6 +34,12 @@ impl CudaError {
     pub(crate) fn before_any_call(name: &str, text: impl Into<String>) -> CudaError {
         CudaError { call: "load", code: 0, name: name.to_owned(), text: text.into() }
     }
+
+    /// Whether no context survives what the driver reports: uncorrectable memory errors of the
+    /// device, and work that ended in a fault. Every later call in that context fails.
+    fn ends_context(&self) -> bool {
+        matches!(self.code, 214 | 220 | 700 | 702 | 709 | 710 | 714..=719)
+    }
 }
 
 impl fmt::Display for CudaError {
@@ -103,6 +109,12 @@ impl DeviceError {
     pub(crate) fn with_cause(mut self, cause: CudaError) -> DeviceError {
         self.0.cause = Some(cause);
         self
+    }
+
+    /// Whether its driver call says that the context is lost, with all memory of the device in it.
+    #[must_use]
+    pub fn ends_context(&self) -> bool {
+        self.cause().is_some_and(CudaError::ends_context)
     }
 
     /// An error of the operating system during `what`.

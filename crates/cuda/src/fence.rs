@@ -5,6 +5,7 @@
 use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use crate::context::Context;
 use crate::error::DeviceError;
@@ -109,18 +110,36 @@ impl PooledEvent {
 
 impl Fence {
     /// Whether it is done; costs one load from then on. Work that failed is never done:
-    /// [`Event::poll`] distinguishes it from work that is still running.
+    /// [`poll`](Self::poll) distinguishes it from work that is still running.
     #[must_use]
     pub fn is_done(&self) -> bool {
-        let done = &self.0.done;
-        if done.load(Ordering::Acquire) {
-            return true;
+        matches!(self.poll(), Poll::Done)
+    }
+
+    /// As [`Event::poll`]. What was seen done stays done, whatever becomes of the context.
+    #[must_use]
+    pub fn poll(&self) -> Poll {
+        if self.0.done.load(Ordering::Acquire) {
+            return Poll::Done;
         }
-        let is = matches!(self.0.event().poll(), Poll::Done);
-        if is {
-            done.store(true, Ordering::Release);
+        let poll = self.0.event().poll();
+        if matches!(poll, Poll::Done) {
+            self.0.done.store(true, Ordering::Release);
         }
-        is
+        poll
+    }
+
+    /// As [`Event::wait`], for a place that stays done once it was seen done.
+    ///
+    /// # Errors
+    /// When something before it failed, and when the limit has passed.
+    pub fn wait(&self, limit: Duration) -> Result<(), DeviceError> {
+        if self.0.done.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        self.0.event().wait(limit)?;
+        self.0.done.store(true, Ordering::Release);
+        Ok(())
     }
 }
 

@@ -144,6 +144,17 @@ impl Stream {
         self.record()?.wait(limit)
     }
 
+    /// Why the context of the stream is lost, if it is: it has had an error that no context
+    /// survives. One query, without any wait.
+    #[must_use]
+    pub fn lost(&self) -> Option<DeviceError> {
+        let queried = self.context.enter().and_then(|_scope| {
+            // SAFETY: it lives while it is borrowed.
+            unsafe { result::is_idle(self.handle) }
+        });
+        queried.err().map(DeviceError::from).filter(DeviceError::ends_context)
+    }
+
     /// Waits until everything on the stream is done, at most `limit`. It needs no event, so it
     /// works when none is available; but it also waits for what is enqueued meanwhile, so
     /// [`sync`](Self::sync) is preferable.

@@ -121,7 +121,7 @@ fn memory_in_use_is_unmapped_when_the_work_is_done() {
 }
 
 #[test]
-fn an_arena_ends_where_memory_ends_or_says_why_it_does_not() {
+fn an_arena_ends_where_memory_ends_and_says_why() {
     let fake = Fake::start();
     let context = context().unwrap();
     fake.fail("cuMemCreate", 3, OUT_OF_MEMORY);
@@ -130,12 +130,18 @@ fn an_arena_ends_where_memory_ends_or_says_why_it_does_not() {
     assert_eq!((smaller.capacity(), smaller.mapped()), (4 * MIB, 4 * MIB));
     assert_eq!(smaller.shrunk().map(|shrunk| shrunk.got), Some(4 * MIB));
     fake.fail("cuMemSetAccess", 3, OUT_OF_MEMORY);
-    let broken = arena(&context, 8 * MIB, false).unwrap();
-    let error = broken.wait_mapped(8 * MIB, LIMIT).unwrap_err();
+    let short = arena(&context, 8 * MIB, false).unwrap();
+    let error = short.wait_mapped(8 * MIB, LIMIT).unwrap_err();
     assert_eq!(error.kind(), DeviceErrorKind::OutOfMemory);
     assert!(error.to_string().contains("cuMemSetAccess failed"), "{error}");
-    assert!(broken.span(0, 4 * MIB).is_ok(), "what was mapped before stays");
-    assert!(broken.span(4 * MIB, 1).is_err());
+    assert!(short.span(0, 4 * MIB).is_ok(), "what was mapped before stays");
+    assert!(short.span(4 * MIB, 1).is_err());
+    assert_eq!(short.capacity(), 4 * MIB);
+    fake.fail("cuMemSetAccess", 3, 999);
+    let broken = arena(&context, 8 * MIB, false).unwrap();
+    let error = broken.wait_mapped(8 * MIB, LIMIT).unwrap_err();
+    assert_eq!(error.kind(), DeviceErrorKind::Driver);
+    assert_eq!(broken.capacity(), 8 * MIB, "memory is not what is missing");
 }
 
 #[test]

@@ -460,3 +460,37 @@ fn a_checkpoint_larger_than_the_durable_disk_is_named_by_flush_and_close() {
     drop(spool);
     assert_eq!(open(dir.path()).versions().unwrap(), [1], "what fits was made durable");
 }
+
+/// What a process that is killed now leaves: another directory with the same files.
+fn killed(dir: &Path) -> tempfile::TempDir {
+    let left = tempfile::tempdir().unwrap();
+    for entry in std::fs::read_dir(dir).unwrap() {
+        let (from, name) = entry.map(|entry| (entry.path(), entry.file_name())).unwrap();
+        if from.is_file() {
+            std::fs::copy(from, left.path().join(name)).unwrap();
+        }
+    }
+    left
+}
+
+#[test]
+fn what_was_discarded_before_a_flush_stays_discarded_when_the_process_is_killed() {
+    for len in [100, 200_000] {
+        let dir = tempfile::tempdir().unwrap();
+        let spool = open(dir.path());
+        (0..40).for_each(|version| save(&spool, version, len).unwrap());
+        spool.flush(&wait()).unwrap();
+        // Some of these are still on their way when they go.
+        (40..50).for_each(|version| save(&spool, version, len).unwrap());
+        (0..50).filter(|v| v % 2 > 0).for_each(|version| spool.discard(version).unwrap());
+        spool.flush(&wait()).unwrap();
+        let left = killed(dir.path());
+        // A record that was being written.
+        let manifest =
+            std::fs::OpenOptions::new().append(true).open(left.path().join("unspool.manifest"));
+        std::io::Write::write_all(&mut manifest.unwrap(), &[7; 50]).unwrap();
+        let again = open(left.path());
+        let even: Vec<i64> = (0..50).filter(|v| v % 2 == 0).collect();
+        assert_eq!(again.versions().unwrap(), even, "{len} bytes each");
+    }
+}

@@ -76,7 +76,7 @@ impl Shrinker {
 
     /// Removes faults and delays, one kind after the other.
     fn calm_down(&mut self) {
-        let changes: [fn(&mut Plan); 19] = [
+        let changes: [fn(&mut Plan); 21] = [
             |plan| plan.faults = Faults::none(),
             |plan| plan.faults.io = 0.0,
             |plan| plan.faults.permanent = 0.0,
@@ -87,6 +87,8 @@ impl Shrinker {
             |plan| plan.faults.delete = 0.0,
             |plan| plan.faults.direct_write = 0.0,
             |plan| plan.faults.tick = 0.0,
+            |plan| plan.faults.shrinks = None,
+            |plan| plan.faults.loses = None,
             |plan| plan.codec = None,
             |plan| plan.codec.iter_mut().for_each(|codec| codec.fails = 0.0),
             |plan| plan.codec.iter_mut().for_each(|codec| codec.report_delay = Nanos(0)),

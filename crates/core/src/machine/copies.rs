@@ -75,10 +75,10 @@ impl Core {
         // A copy that should rest in a slower tier is evicted first, unless a near hint claims it.
         let passing = tier < ckpt.rest;
         let next_use = if passing { NO_USE } else { self.next_use_in(ckpt, tier) };
-        let size = self.tier(tier).size_of(ckpt.bytes);
+        let is_in_table = self.tier(tier).has_fragment(ckpt, copy);
         let state = self.tier_mut(tier);
         state.generation += u64::from(ready_at == Nanos(0));
-        if let Some(arena) = state.arena.as_mut().filter(|_| size > 0) {
+        if let Some(arena) = state.arena.as_mut().filter(|_| is_in_table) {
             arena.update(offset, ready_at, next_use);
         }
     }
@@ -115,12 +115,13 @@ impl Core {
     /// Notes that the application uses the copy, which LRU looks at.
     pub(super) fn touch(&mut self, row: Row, tier: TierId) {
         let ckpt = self.table.get(row);
-        let Some(offset) = ckpt.copy(tier).map(|c| c.offset) else { return };
-        if self.tier(tier).arena.is_some() && self.tier(tier).size_of(ckpt.bytes) > 0 {
-            self.touches += 1;
-            let touches = self.touches;
-            self.arena_mut(tier).touch(offset, touches);
-        }
+        let Some(copy) = ckpt.copy(tier).filter(|copy| self.tier(tier).has_fragment(ckpt, copy))
+        else {
+            return;
+        };
+        self.touches += 1;
+        let (offset, touches) = (copy.offset, self.touches);
+        self.arena_mut(tier).touch(offset, touches);
     }
 }
 

@@ -225,9 +225,14 @@ impl Core {
         }
     }
 
-    /// Answers the flush calls whose checkpoints have all reached their slowest tier.
+    /// Answers the flush calls whose checkpoints have all reached their slowest tier, and before
+    /// which no discarded one is left in a store.
     pub(super) fn answer_flushes(&mut self, out: &mut Vec<Command>) {
-        let first = self.unflushed.first_key_value().map(|(id, _)| *id);
+        if self.waiting_flushes.is_empty() {
+            return;
+        }
+        let unflushed = self.unflushed.first_key_value().map(|(id, _)| *id);
+        let first = [unflushed, self.first_to_delete()].into_iter().flatten().min();
         self.waiting_flushes.retain(|wait| {
             let done = first.is_none_or(|id| id >= wait.before);
             if done {
@@ -235,6 +240,16 @@ impl Core {
             }
             !done
         });
+    }
+
+    /// The first checkpoint that a store is deleting, or will once the transfers that name it have
+    /// ended. What a restore still reads is deleted when its caller has finished, which nobody waits
+    /// for.
+    fn first_to_delete(&self) -> Option<CheckpointId> {
+        let deleting =
+            self.tiers.iter().filter_map(|tier| Some(*tier.deleting.first_key_value()?.0));
+        let moving = self.transfers.values().map(|transfer| self.table.get(transfer.row));
+        deleting.chain(moving.filter(|ckpt| ckpt.doomed).map(|ckpt| ckpt.id)).min()
     }
 
     /// Refuses the flush calls that still wait, unless claims can be given up for them. Called

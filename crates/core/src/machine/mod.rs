@@ -17,6 +17,7 @@ mod retries;
 mod room;
 mod saves;
 mod setup;
+mod shrinking;
 mod sizes;
 mod transfers;
 
@@ -168,6 +169,8 @@ impl Core {
             Event::TransferFailed { transfer, failure } => self.on_failed(transfer, failure, out),
             Event::TransferCancelled { transfer } => self.on_cancelled(transfer, out),
             Event::Deleted { checkpoint, tier } => self.on_deleted(checkpoint, tier),
+            Event::Shrunk { tier, capacity } => self.on_shrunk(tier, capacity, out),
+            Event::TierFailed { tier } => self.on_tier_failed(tier, out),
             Event::Recover { checkpoint, version, bytes, tier } => {
                 self.on_recover(checkpoint, version, bytes, tier, out);
             }

@@ -74,13 +74,19 @@ impl Core {
         self.drop_damaged(row, out);
     }
 
-    /// Drops the damaged copies that nothing names any more.
+    /// Drops the damaged copies that nothing names any more. The planners that had counted on them
+    /// look for other copies.
     pub(super) fn drop_damaged(&mut self, row: Row, out: &mut Vec<Command>) {
+        let mut dropped = false;
         for tier in self.tier_ids() {
             let copy = self.table.row(row).and_then(|ckpt| ckpt.copy(tier));
             if copy.is_some_and(|c| c.damaged && !c.is_busy()) {
                 self.drop_copy(row, tier, out);
+                dropped = true;
             }
+        }
+        if dropped {
+            self.look_again(row);
         }
     }
 

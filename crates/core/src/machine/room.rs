@@ -8,7 +8,7 @@ use super::Core;
 use crate::command::Command;
 use crate::config::TierConfig;
 use crate::event::Failure;
-use crate::lifecycle::table::{Copy, Row, tier_id};
+use crate::lifecycle::table::{CheckpointRecord, Copy, Row, tier_id};
 use crate::policy::fragments::{Fragments, Growth, Resident};
 use crate::policy::{Choice, Need, choose};
 use crate::types::{CheckpointId, Nanos, Place, TierId, TierKind};
@@ -27,6 +27,8 @@ pub(super) struct TierState {
     pub copies: u64,
     /// The medium says that it is full, whatever the capacity is.
     pub full: bool,
+    /// The device of this arena is lost: it takes nothing any more.
+    pub lost: bool,
     /// The last failure of a transfer into this tier, until one succeeds.
     pub failure: Option<Failure>,
     /// The first hint that the planner has not yet dealt with: what is hinted before it is in this
@@ -77,6 +79,7 @@ impl TierState {
             deleting: BTreeMap::new(),
             copies: 0,
             full: false,
+            lost: false,
             failure: None,
             cursor: 0,
             window: 0,
@@ -93,11 +96,18 @@ impl TierState {
         if self.arena.is_some() { whole } else { whole.saturating_add(unit) }
     }
 
-    /// Whether a checkpoint of `bytes` fits when the tier is empty.
+    /// Whether a checkpoint of `bytes` fits when the tier is empty; none does in one that is lost.
     pub fn can_hold(&self, bytes: u64) -> bool {
         let capacity = self.arena.as_ref().map_or(self.config.capacity, Fragments::capacity);
         let size = self.size_of(bytes);
-        size <= capacity && size < u64::MAX
+        size <= capacity && size < u64::MAX && !self.lost
+    }
+
+    /// Whether the allocation table has a fragment for this copy of `ckpt`. None has a copy of no
+    /// bytes, one in a store, and one whose bytes the arena has lost while they were arriving.
+    pub fn has_fragment(&self, ckpt: &CheckpointRecord, copy: &Copy) -> bool {
+        let begins = |arena: &Fragments| copy.offset < arena.capacity();
+        self.size_of(ckpt.bytes) > 0 && self.arena.as_ref().is_some_and(begins)
     }
 
     /// Bytes held or reserved.
@@ -262,11 +272,12 @@ impl Core {
         if tier == TierId(0) {
             self.ready_until = self.ready_until.min(self.hints.next_use(version));
         }
+        let is_in_table = self.tier(tier).has_fragment(self.table.get(row), &copy);
         let state = self.tier_mut(tier);
         state.copies -= 1;
         state.generation += 1;
         let size = state.size_of(bytes);
-        if let Some(arena) = state.arena.as_mut().filter(|_| size > 0) {
+        if let Some(arena) = state.arena.as_mut().filter(|_| is_in_table) {
             arena.release(copy.offset);
         }
         (id, copy, size)

@@ -34,12 +34,17 @@ impl Core {
             return Core::refuse(request, Refusal::Duplicate, out);
         }
         if self.bottom(bytes).is_none() {
-            let largest = self.tiers.iter().map(|t| t.config.capacity).max().unwrap_or(0);
-            return Core::refuse(request, Refusal::TooLarge { largest }, out);
+            let refusal = Refusal::TooLarge { largest: self.largest() };
+            return Core::refuse(request, refusal, out);
         }
         let row = self.table.insert(version, bytes);
         self.table.get_mut(row).size = size;
         self.waiting_saves.push_back(WaitingSave { request, row, retried: false, blocked: None });
+    }
+
+    /// The capacity of the largest tier.
+    pub(super) fn largest(&self) -> u64 {
+        self.tiers.iter().filter(|t| !t.lost).map(|t| t.config.capacity).max().unwrap_or(0)
     }
 
     /// Grants or refuses waiting saves, first come, first served.

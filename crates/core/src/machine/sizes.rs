@@ -148,6 +148,10 @@ impl Core {
 
     /// Reduces the room of a save in an arena, which begins at `at`, to `[begin, end)`.
     fn keep_range(&mut self, row: Row, tier: TierId, (at, begin, end): (u64, u64, u64)) {
+        if at >= self.arena(tier).capacity() {
+            // The arena has lost these bytes: the save did not come to anything.
+            return;
+        }
         let next = self.next_in_progress(row, tier, at);
         let state = self.tier_mut(tier);
         let arena = state.arena.as_mut().expect("an arena");

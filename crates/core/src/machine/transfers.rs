@@ -177,6 +177,7 @@ impl Core {
             self.unflushed.insert(id, row);
         }
         self.drop_damaged(row, out);
+        self.leave_lost_tiers(row, out);
         self.rest(row);
     }
 
@@ -190,8 +191,9 @@ impl Core {
     pub(super) fn on_failed(&mut self, id: TransferId, failure: Failure, out: &mut Vec<Command>) {
         let Some(transfer) = self.end_transfer(id) else { return };
         self.lane_of(&transfer).stats.failed += 1;
+        let gone = self.has_lost_target(&transfer) && failure.is_of_target();
         self.undo_target(&transfer);
-        if !self.table.get(transfer.row).doomed {
+        if !self.table.get(transfer.row).doomed && !gone {
             self.learn_failure(&transfer, failure, out);
         }
         self.after_nothing_came(&transfer, out);

@@ -195,6 +195,38 @@ impl Fragments {
         resident
     }
 
+    /// Gives up the bytes from `capacity` on. Copies whose bytes are arriving there are not in the
+    /// table any more; one that begins before it keeps the part before it.
+    pub fn shrink(&mut self, capacity: u64) {
+        assert!(capacity <= self.capacity, "an arena does not grow");
+        debug_assert!(!self.clearing, "no window is being cleared");
+        while let Some(last) = self.list.pop_if(|last| last.offset + last.bytes > capacity) {
+            let kept = capacity.saturating_sub(last.offset);
+            match last.resident {
+                Some(resident) => {
+                    assert!(resident.ready_at == Nanos::NEVER, "what goes is still arriving");
+                    self.count_size(last.bytes, -1);
+                }
+                None => {
+                    self.gaps.remove(&(last.bytes, last.offset));
+                    self.free -= last.bytes - kept;
+                }
+            }
+            if kept > 0 {
+                self.list.push(Fragment { bytes: kept, ..last });
+                match last.resident {
+                    Some(_) => self.count_size(kept, 1),
+                    None => _ = self.gaps.insert((kept, last.offset)),
+                }
+            }
+        }
+        self.released.retain(|released| released.end <= capacity);
+        if let Growth::ByNeed { reached } = &mut self.growth {
+            *reached = capacity.min(*reached);
+        }
+        self.capacity = capacity;
+    }
+
     /// When the bytes were used last, as far as that is remembered; 0 when it is long ago.
     fn last_use(&self, offset: u64, bytes: u64) -> u64 {
         let meets = |r: &&Released| r.offset < offset + bytes && offset < r.end;

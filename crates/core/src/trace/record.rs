@@ -53,6 +53,8 @@ records! { write_event, read_event, Event, "the name of an event":
     "transfer-failed" => TransferFailed { transfer, failure }
     "transfer-cancelled" => TransferCancelled { transfer }
     "deleted" => Deleted { checkpoint, tier }
+    "shrunk" => Shrunk { tier, capacity }
+    "tier-failed" => TierFailed { tier }
     "adopt" => Recover { checkpoint, version, bytes, tier }
     "tick" => Tick {}
 }

@@ -72,7 +72,7 @@ impl Random {
     }
 
     fn event(&mut self) -> Event {
-        match self.bits() % 22 {
+        match self.bits() % 24 {
             0 => Event::Save {
                 request: self.request(),
                 version: self.version(),
@@ -104,6 +104,8 @@ impl Random {
             18 => Event::ExpectLast { version: self.version() },
             19 => Event::Prefer { version: self.version(), tier: self.tier() },
             20 => Event::SaveInFlight { request: self.request() },
+            22 => Event::TierFailed { tier: self.tier() },
+            21 => Event::Shrunk { tier: self.tier(), capacity: self.number() },
             _ => Event::Tick,
         }
     }

@@ -75,6 +75,8 @@ pub struct Bench {
     pub deleting: VecDeque<(CheckpointId, TierId)>,
     pub answers: HashMap<RequestId, Command>,
     pub bytes: BTreeMap<(CheckpointId, TierId), u64>,
+    /// Where the copies that are complete end.
+    pub ends: BTreeMap<(CheckpointId, TierId), u64>,
     pub log: Vec<Command>,
     next: u64,
 }
@@ -89,6 +91,7 @@ impl Bench {
             deleting: VecDeque::new(),
             answers: HashMap::new(),
             bytes: BTreeMap::new(),
+            ends: BTreeMap::new(),
             log: Vec::new(),
             next: 0,
         }
@@ -130,6 +133,7 @@ impl Bench {
             Command::Delete { checkpoint, tier } => self.deleting.push_back((checkpoint, tier)),
             Command::Evict { checkpoint, place } => {
                 assert!(self.bytes.remove(&(checkpoint, place.tier)).is_some(), "evicted once");
+                self.ends.remove(&(checkpoint, place.tier));
             }
         }
     }
@@ -137,6 +141,10 @@ impl Bench {
     /// Ends the oldest transfer. False when nothing moves.
     pub fn finish_one(&mut self) -> bool {
         let Some(m) = self.moving.pop_front() else { return false };
+        if self.is_gone(&m) {
+            self.moving.push_front(m);
+            return self.fail_one(Failure::NoSpace);
+        }
         let ended = self.ended_like(&m);
         if m.cancelled {
             ended.cancelled += 1;
@@ -146,8 +154,22 @@ impl Bench {
         (ended.transfers, ended.bytes) = (ended.transfers + 1, ended.bytes + m.bytes);
         let bytes = self.bytes[&(m.checkpoint, m.from.tier)];
         self.bytes.insert((m.checkpoint, m.to.tier), bytes);
+        self.ends.insert((m.checkpoint, m.to.tier), m.to.offset + m.bytes);
         self.step(Event::TransferDone { transfer: m.id, took: Nanos(10) });
         true
+    }
+
+    /// Whether the bytes that a transfer fills are gone.
+    fn is_gone(&self, m: &Moving) -> bool {
+        let arena = self.core.config().tiers[usize::from(m.to.tier.0)].kind.is_arena();
+        arena && m.to.offset + m.bytes > self.core.capacity(m.to.tier)
+    }
+
+    /// The arena `tier` has only so many bytes, or as many as complete copies need.
+    pub fn shrink(&mut self, tier: TierId, capacity: u64) {
+        let ends = self.ends.iter().filter(|((_, t), _)| *t == tier).map(|(_, end)| *end);
+        let capacity = capacity.max(ends.max().unwrap_or(0));
+        self.step(Event::Shrunk { tier, capacity });
     }
 
     /// Ends the oldest transfer with all its bytes, even if it was cancelled. False when nothing
@@ -209,6 +231,7 @@ impl Bench {
         let answer = self.answer(request);
         if let Command::Grant { checkpoint, place, .. } = answer {
             self.bytes.insert((checkpoint, place.tier), checkpoint.0);
+            self.ends.insert((checkpoint, place.tier), place.offset + bytes);
             self.step(Event::Saved { request, kept: None });
         }
         answer

@@ -6,13 +6,13 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::arena::mapper::Mapper;
-use crate::arena::{Shrunk, not_there};
+use crate::arena::{Shrunk, taken};
+use crate::bytes::Bytes;
 use crate::error::{CudaError, DeviceError, DeviceErrorKind, OUT_OF_MEMORY};
 use crate::release::{self, AfterUse};
 use crate::span::Keep;
 
-/// A chunk that does not fit is halved down to this many granules before an arena that may be
-/// smaller ends.
+/// A chunk that does not fit is halved down to this many granules before the arena ends.
 const SMALLEST_GRANULES: u64 = 8;
 
 pub(super) struct Mapping {
@@ -103,23 +103,23 @@ impl Mapping {
     }
 
     /// Maps the whole range, `chunk` bytes at a time. Runs on its own thread.
-    pub(super) fn map_all(&self, chunk: u64, shrink_ok: bool, ordinal: u32) {
+    pub(super) fn map_all(&self, chunk: u64, ordinal: u32) {
         let chunk = chunk.max(1).next_multiple_of(self.granularity);
         let mut at = 0;
         while at < self.reserved && !self.is_closed() {
             let len = chunk.min(self.reserved - at);
-            match self.map_some(at, len, shrink_ok) {
+            match self.map_some(at, len) {
                 Ok(len) => {
                     at += len;
                     self.advance(at);
                 }
-                Err(cause) => return self.end_early(at, cause, shrink_ok, ordinal),
+                Err(cause) => return self.end_early(at, cause, ordinal),
             }
         }
     }
 
-    /// Maps `len` bytes and returns how many; with `less_will_do` it may map fewer.
-    fn map_some(&self, at: u64, len: u64, less_will_do: bool) -> Result<u64, CudaError> {
+    /// Maps `len` bytes, or fewer where memory is short, and returns how many.
+    fn map_some(&self, at: u64, len: u64) -> Result<u64, CudaError> {
         let Some(mapper) = &self.mapper else { return Ok(0) };
         let (mut len, address) = (len, self.address + at);
         loop {
@@ -132,7 +132,7 @@ impl Mapping {
                 Err(error) => {
                     let half = (len / 2).next_multiple_of(self.granularity);
                     let small = half >= len || half < SMALLEST_GRANULES * self.granularity;
-                    if error.code != OUT_OF_MEMORY || !less_will_do || small {
+                    if error.code != OUT_OF_MEMORY || small {
                         return Err(error);
                     }
                     len = half;
@@ -148,14 +148,19 @@ impl Mapping {
         self.changed.notify_all();
     }
 
-    fn end_early(&self, at: u64, cause: CudaError, shrink_ok: bool, ordinal: u32) {
+    /// Mapping has ended at byte `at`. Where memory is what is missing, the arena ends there: another
+    /// process has taken it since the arena was made.
+    fn end_early(&self, at: u64, cause: CudaError, ordinal: u32) {
         let free = self.mapper.as_ref().and_then(|mapper| mapper.free().ok()).unwrap_or(0);
         let mut state = self.state();
-        if shrink_ok && at > 0 && cause.code == OUT_OF_MEMORY {
-            self.capacity.store(at, Ordering::Release);
+        let failure = if cause.code == OUT_OF_MEMORY {
+            self.capacity.store(at.min(self.capacity()), Ordering::Release);
+            taken(self.asked, at, free, ordinal)
         } else {
-            state.failure = Some(not_there(self.asked, free, ordinal, shrink_ok).with_cause(cause));
-        }
+            let message = format!("the arena on device {ordinal} ends after {}", Bytes(at));
+            DeviceError::new(DeviceErrorKind::Driver, message)
+        };
+        state.failure = Some(failure.with_cause(cause));
         drop(state);
         self.changed.notify_all();
     }

@@ -6,6 +6,7 @@
 //!
 //! Invariants:
 //! - Mapped bytes are a prefix of the range; its end is a watermark that can be read at any time.
+//! - Where the device runs out of memory meanwhile, the arena ends with what is mapped.
 //! - A span covers only mapped bytes, and keeps them mapped.
 //! - Memory is unmapped after the given events, or after everything on the device, on a thread that
 //!   nobody waits for.
@@ -33,7 +34,7 @@ use mapping::Mapping;
 pub struct DeviceArenaOptions {
     /// Bytes mapped at a time; default 1 GiB.
     pub chunk: u64,
-    /// Whether a smaller arena is acceptable when memory is short; default false.
+    /// Whether a smaller arena is acceptable when memory is short at the opening; default false.
     pub shrink_ok: bool,
     /// Bytes that a smaller arena leaves free for other users of the device; default 512 MiB.
     pub leave_free: u64,
@@ -59,6 +60,7 @@ pub struct Shrunk {
 pub struct DeviceArena {
     mapping: Arc<Mapping>,
     ordinal: u32,
+    reserved: u64,
 }
 
 impl DeviceArena {
@@ -81,7 +83,7 @@ impl DeviceArena {
         let mapper = Box::new(DriverMapper::new(context)?);
         let after = AfterUse::Everything(context.clone());
         let arena = DeviceArena::with(mapper, after, context.ordinal(), capacity, options)?;
-        let place = AccessedBytes::device(arena.ordinal, arena.mapping.address(), arena.capacity());
+        let place = AccessedBytes::device(arena.ordinal, arena.mapping.address(), arena.reserved);
         context.saw(|| place.arena());
         Ok(arena)
     }
@@ -104,12 +106,18 @@ impl DeviceArena {
         let worker = Arc::clone(&mapping);
         Builder::new()
             .name("unspool-map".to_owned())
-            .spawn(move || worker.map_all(options.chunk, options.shrink_ok, ordinal))
+            .spawn(move || worker.map_all(options.chunk, ordinal))
             .map_err(|error| DeviceError::system("starting a thread was refused", &error))?;
-        Ok(DeviceArena { mapping, ordinal })
+        Ok(DeviceArena { mapping, ordinal, reserved: capacity })
     }
 
-    /// Its size in bytes. Where a smaller arena is acceptable it may shrink during mapping.
+    /// The size in bytes that it was made with.
+    #[must_use]
+    pub fn reserved(&self) -> u64 {
+        self.reserved
+    }
+
+    /// Its size in bytes, which becomes less when another process takes memory while it is mapped.
     #[must_use]
     pub fn capacity(&self) -> u64 {
         self.mapping.capacity()
@@ -193,6 +201,21 @@ fn fitting(
         return Ok(less);
     }
     Err(not_there(asked, free, ordinal, options.shrink_ok))
+}
+
+/// The error for device memory that was free when the arena was made.
+fn taken(asked: u64, got: u64, free: u64, ordinal: u32) -> DeviceError {
+    let message = format!(
+        "device {ordinal} has not enough memory for the arena any more: {} of {} were mapped when \
+         another user took the rest, {} are free",
+        Bytes(got),
+        Bytes(asked),
+        Bytes(free)
+    );
+    DeviceError::new(DeviceErrorKind::OutOfMemory, message).with_advice(
+        "The arena goes on with what it has: set the option `device` to less, or free what other \
+         processes hold (nvidia-smi lists them).",
+    )
 }
 
 /// The error for missing device memory.

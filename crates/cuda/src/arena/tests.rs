@@ -116,13 +116,28 @@ fn an_arena_that_may_be_smaller_and_has_no_room_at_all_is_not_advised_to_be_smal
 }
 
 #[test]
-fn memory_that_another_takes_meanwhile_is_an_error_for_who_waits() {
-    let (made, ..) = arena(1 << 30, 2 << 30, 300 << 20, false, false);
+fn an_arena_ends_with_what_is_mapped_when_another_takes_memory_meanwhile() {
+    for shrink_ok in [false, true] {
+        let (made, ..) = arena(1 << 30, 2 << 30, 300 << 20, shrink_ok, false);
+        let made = made.unwrap();
+        let error = made.wait_mapped(1 << 30, LONG).unwrap_err();
+        assert_eq!(error.kind(), DeviceErrorKind::OutOfMemory);
+        assert!(error.cause().is_some());
+        assert!(error.to_string().contains("of 1 GiB were mapped when another user"), "{error}");
+        let got = made.capacity();
+        assert!((288 << 20..=300 << 20).contains(&got), "{got}");
+        assert_eq!((made.mapped(), made.shrunk()), (got, Some(Shrunk { asked: 1 << 30, got })));
+        assert!(made.span(0, got).is_ok());
+    }
+}
+
+#[test]
+fn an_arena_that_gets_nothing_is_one_of_no_bytes() {
+    let (made, ..) = arena(1 << 30, 2 << 30, 0, false, false);
     let made = made.unwrap();
-    let error = made.wait_mapped(1 << 30, LONG).unwrap_err();
-    assert_eq!(error.kind(), DeviceErrorKind::OutOfMemory);
-    assert!(error.cause().is_some());
-    assert_eq!(made.mapped(), 256 << 20);
+    assert_eq!(made.wait_mapped(1, LONG).unwrap_err().kind(), DeviceErrorKind::OutOfMemory);
+    assert_eq!((made.capacity(), made.mapped()), (0, 0));
+    assert!(made.span(0, 0).is_ok());
 }
 
 #[test]
@@ -132,16 +147,6 @@ fn a_smaller_arena_where_it_is_allowed_says_so() {
     let got = (1 << 30) - 4 * GRANULE;
     assert_eq!(made.shrunk(), Some(Shrunk { asked: 8 << 30, got }));
     made.wait_mapped(got, LONG).unwrap();
-}
-
-#[test]
-fn an_arena_that_may_be_smaller_takes_what_is_left() {
-    let (made, ..) = arena(1 << 30, 2 << 30, 300 << 20, true, false);
-    let made = made.unwrap();
-    made.wait_mapped(288 << 20, LONG).unwrap();
-    let error = made.wait_mapped(1 << 30, LONG).unwrap_err();
-    assert_eq!(error.kind(), DeviceErrorKind::OutOfRange);
-    assert!(made.shrunk().is_some_and(|shrunk| shrunk.got >= 288 << 20));
 }
 
 #[test]

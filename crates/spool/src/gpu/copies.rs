@@ -46,6 +46,11 @@ impl Data {
             Data::Staged(_) => None,
         }
     }
+
+    /// Whether the bytes are in a device's memory.
+    pub(crate) fn is_on_device(&self) -> bool {
+        matches!(self, Data::Arena(guard) if guard.device().is_some())
+    }
 }
 
 /// Where a region lies in the payload.

@@ -61,6 +61,20 @@ pub(crate) fn restore(
     version: i64,
     wait: &Wait<'_>,
 ) -> Result<RestoreTicket, Error> {
+    loop {
+        // A device is found lost once at most.
+        if let Some(ticket) = restore_once(shared, version, wait)? {
+            return Ok(ticket);
+        }
+    }
+}
+
+/// Waits for the bytes and borrows them; `None` when their device is found lost only then.
+fn restore_once(
+    shared: &Arc<Shared>,
+    version: i64,
+    wait: &Wait<'_>,
+) -> Result<Option<RestoreTicket>, Error> {
     shared.decoding.look()?;
     let began = shared.time_of_call();
     let asked = Asked::Restore { version: Version(version) };
@@ -88,9 +102,14 @@ impl Served {
         self.frame.head().version
     }
 
-    /// Borrows or reads the bytes.
-    fn enter(self, decoded: Option<Box<Decoded>>) -> Result<RestoreTicket, Error> {
+    /// Borrows or reads the bytes; `None` when they are a device's that is found lost.
+    fn enter(self, decoded: Option<Box<Decoded>>) -> Result<Option<RestoreTicket>, Error> {
         let data = match self.borrow() {
+            Ok(data) if data.is_on_device() && self.shared.finds_device_lost() => {
+                drop(data);
+                self.abort();
+                return Ok(None);
+            }
             Ok(data) => data,
             Err(cause) => {
                 self.abort();
@@ -101,7 +120,7 @@ impl Served {
             Some(decoded) => RestoreState::Coded { data, decoded },
             None => RestoreState::Plain { data, used: InPlace::No },
         };
-        Ok(RestoreTicket { served: self, state })
+        Ok(Some(RestoreTicket { served: self, state }))
     }
 
     fn borrow(&self) -> Result<Data, TransferError> {
@@ -146,6 +165,7 @@ impl Served {
 
     /// The checkpoint counts as not restored.
     fn abort(&self) {
+        self.shared.finds_device_lost();
         // A spool that was closed meanwhile needs no report.
         let _ = self.report(Event::RestoreAborted { request: self.request });
     }

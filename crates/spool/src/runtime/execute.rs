@@ -1,6 +1,7 @@
 //! Carrying out what the core decides: every command becomes an action of somebody else, at once.
 
 use unspool_core::{CheckpointId, Command, Event, Failure, Place, RequestId, TierId, TransferId};
+use unspool_cuda::Bytes;
 use unspool_transfer::{Job, Submitted as Taken};
 
 use crate::runtime::counters::Route;
@@ -14,6 +15,7 @@ impl Shared {
             return;
         }
         state.stepping = true;
+        self.notice_lost_memory(state);
         state.pending.push_back(event);
         let mut commands = std::mem::take(&mut state.commands);
         while let Some(event) = state.pending.pop_front() {
@@ -25,6 +27,25 @@ impl Shared {
         state.commands = commands;
         self.set_alarm(state);
         state.stepping = false;
+    }
+
+    /// Tells the core of arenas that have become smaller. Before any event, so that a failure for
+    /// want of their memory is never heard of first.
+    fn notice_lost_memory(&self, state: &mut State) {
+        let arenas = (0..).map(TierId).zip(&self.tiers);
+        for (tier, arena) in arenas.filter_map(|(tier, any)| Some((tier, any.arena()?))) {
+            let (had, capacity) = (state.driver.core().capacity(tier), arena.capacity());
+            if capacity < had {
+                state.pending.push_back(Event::Shrunk { tier, capacity });
+                state.notes.push(format!(
+                    "The {} tier has {} instead of {}, because another process took memory \
+                     while it was made ready. Its own notes say more.",
+                    arena.kind(),
+                    Bytes(capacity),
+                    Bytes(had)
+                ));
+            }
+        }
     }
 
     fn set_alarm(&self, state: &mut State) {

@@ -46,6 +46,9 @@ impl Sink for Inbox {
 impl Shared {
     /// Takes in what a worker reports.
     fn report(&self, event: Event, error: Option<TransferError>) {
+        if matches!(event, Event::TransferFailed { .. }) {
+            self.finds_device_lost();
+        }
         let mut state = self.state();
         match event {
             Event::TransferDone { transfer, took } => {

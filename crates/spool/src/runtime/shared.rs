@@ -7,9 +7,10 @@
 //! - Workers report through [`Inbox`]; it does not keep the shared alive.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use unspool_core::{Place, TierId, TierKind};
+use unspool_core::{Event, Place, TierId, TierKind};
 use unspool_cuda::kernels::take_waited;
 use unspool_tiers::{AnyTier, Arena, Disk, Tier};
 use unspool_transfer::sync::{Condvar, Mutex, MutexGuard, lock};
@@ -42,6 +43,8 @@ pub(crate) struct Shared {
     pub(crate) gpu: Option<Gpu>,
     /// The check of stream order, where one is wanted.
     pub(crate) order: Option<Arc<OrderCheck>>,
+    /// Whether the device was found lost, which is told once.
+    device_is_lost: AtomicBool,
     /// Devices of arrays, when the spool is on none.
     others: Mutex<Vec<Gpu>>,
     /// Those that can make frames survive a crash of the machine.
@@ -106,6 +109,7 @@ impl Shared {
             disk,
             gpu,
             order,
+            device_is_lost: AtomicBool::new(false),
             others: Mutex::new(Vec::new()),
             buffers,
             clock,
@@ -203,6 +207,31 @@ impl Shared {
     pub(crate) fn direct_failed(&self, doing: &str, version: i64, cause: TransferError) -> Error {
         let closed = check_open(&self.state()).err();
         closed.unwrap_or_else(|| reasons::direct_failed(doing, version, cause))
+    }
+
+    /// Looks whether the device under the arenas is lost, when something on it has failed, or when
+    /// its bytes are about to be used. True when that was not known: what is not in its memory
+    /// alone is served from elsewhere from now on.
+    pub(crate) fn finds_device_lost(&self) -> bool {
+        let Some(gpu) = &self.gpu else { return false };
+        if self.device_is_lost.load(Ordering::Acquire) {
+            return false;
+        }
+        let Some(cause) = gpu.stream().lost() else { return false };
+        let mut state = self.state();
+        if !self.device_is_lost.swap(true, Ordering::AcqRel) {
+            state.notes.push(format!(
+                "CUDA device {} is lost to this process: {cause} What lies in its memory alone \
+                 cannot be read; what is in main memory or on disk is still there for the host.",
+                gpu.ordinal()
+            ));
+            for (tier, kind) in (0..).map(TierId).zip(&self.kinds) {
+                if *kind == TierKind::Device {
+                    self.feed(&mut state, Event::TierFailed { tier });
+                }
+            }
+        }
+        true
     }
 
     /// Adds a note, if it is not there.

@@ -172,7 +172,9 @@ pub(crate) fn config(settings: &Settings, tiers: &[AnyTier], on_gpu: bool) -> Co
     let alignment = alignment(settings);
     let tier = |tier: &AnyTier| {
         let description = tier.tier().describe();
-        TierConfig { kind: description.kind, capacity: description.capacity, alignment }
+        // Memory that a device has lost since is reported as it is later.
+        let capacity = tier.arena().map_or(description.capacity, Arena::reserved);
+        TierConfig { kind: description.kind, capacity, alignment }
     };
     let tiers: Vec<TierConfig> = tiers.iter().map(tier).collect();
     Config {

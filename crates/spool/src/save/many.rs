@@ -224,8 +224,12 @@ impl<'c> SaveMany<'_, 'c> {
         loop {
             let (granted, pending) = self.grant(first.take());
             self.save_granted(granted);
-            let Some(pending) = pending else { return };
-            first = self.wait_for_room(pending);
+            match pending {
+                Some(pending) => first = self.wait_for_room(pending),
+                None if self.todo.is_empty() => return,
+                // Those whose room was lost are asked for again.
+                None => {}
+            }
         }
     }
 
@@ -289,7 +293,10 @@ impl<'c> SaveMany<'_, 'c> {
     fn save_granted(&mut self, granted: Vec<WithRoom<'c>>) {
         let gpu = self.shared.gpu.as_ref().filter(|_| !self.shared.settings.check_codec);
         // Before any of them is filled by code of the caller, which may panic.
-        let entered: Vec<_> = granted.into_iter().filter_map(|one| self.enter(one)).collect();
+        let mut without_room = Vec::new();
+        let enter = |one| self.enter(one, &mut without_room);
+        let entered: Vec<_> = granted.into_iter().filter_map(enter).collect();
+        without_room.into_iter().rev().for_each(|one| self.todo.push_front(one));
         let (mut group, mut last) = (LaunchGroup::default(), None);
         for one in entered {
             let on_device = gpu.filter(|_| one.is_on_device());
@@ -307,9 +314,17 @@ impl<'c> SaveMany<'_, 'c> {
         self.save_group(group);
     }
 
-    fn enter(&mut self, (checkpoint, granted): WithRoom<'c>) -> Option<Entered<'c>> {
+    fn enter(
+        &mut self,
+        (checkpoint, granted): WithRoom<'c>,
+        without_room: &mut Vec<Checkpoint<'c>>,
+    ) -> Option<Entered<'c>> {
         match granted.enter() {
-            Ok(ticket) => Some(Entered { checkpoint, ticket }),
+            Ok(Some(ticket)) => Some(Entered { checkpoint, ticket }),
+            Ok(None) => {
+                without_room.push(checkpoint);
+                None
+            }
             Err(error) => {
                 self.refuse(checkpoint, error);
                 None

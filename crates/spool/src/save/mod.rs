@@ -51,6 +51,21 @@ pub(crate) fn save_as(
     wait: &Wait<'_>,
 ) -> Result<SaveTicket, Error> {
     let prepared = shared.prepare(version, regions, codecs)?;
+    loop {
+        // An arena loses room once at most.
+        if let Some(ticket) = save_prepared(shared, version, &prepared, wait)? {
+            return Ok(ticket);
+        }
+    }
+}
+
+/// Waits until there is room, and borrows it; `None` when it was lost in between.
+fn save_prepared(
+    shared: &Arc<Shared>,
+    version: i64,
+    prepared: &Prepared,
+    wait: &Wait<'_>,
+) -> Result<Option<SaveTicket>, Error> {
     let began = shared.time_of_call();
     let mut state = shared.enter()?;
     shared.report_deferred(&mut state)?;

@@ -50,16 +50,21 @@ pub(super) struct Granted {
 }
 
 impl Granted {
-    /// Borrows the room.
+    /// Borrows the room. `None` when the arena has lost it meanwhile: the core knows that by now,
+    /// and has room elsewhere.
     ///
     /// # Errors
-    /// `Io` when there is no memory, `Device` when CUDA refuses; the save is given up then.
-    pub(super) fn enter(self) -> Result<SaveTicket, Error> {
+    /// `Io` when there is no memory, `Device` when CUDA refuses; the save is given up then, as it is
+    /// without room.
+    pub(super) fn enter(self) -> Result<Option<SaveTicket>, Error> {
         let Granted { grant, coded } = self;
         let room = match grant.room() {
             Ok(room) => room,
             Err(cause) => {
                 grant.abort();
+                if grant.has_lost_room() {
+                    return Ok(None);
+                }
                 return Err(grant.shared.direct_failed("saved", grant.version(), cause));
             }
         };
@@ -70,7 +75,7 @@ impl Granted {
         let mut ticket = SaveTicket { grant, state };
         // An error drops the ticket, which gives the save up.
         ticket.clear_gaps()?;
-        Ok(ticket)
+        Ok(Some(ticket))
     }
 }
 
@@ -89,8 +94,15 @@ impl Grant {
         }
     }
 
+    /// Whether the room reaches beyond the bytes that its arena has.
+    fn has_lost_room(&self) -> bool {
+        let end = self.place.offset.saturating_add(self.frame.head().payload_bytes);
+        self.shared.arena(self.place).is_some_and(|arena| arena.capacity() < end)
+    }
+
     /// Reports that nothing was saved.
     pub(super) fn abort(&self) {
+        self.shared.finds_device_lost();
         let mut state = self.shared.state();
         self.shared.feed(&mut state, Event::SaveAborted { request: self.request });
         state.frames.remove(self.checkpoint);

@@ -38,7 +38,7 @@ pub struct Arena(Arc<ArenaInner>);
 #[derive(Debug)]
 struct ArenaInner {
     kind: TierKind,
-    capacity: u64,
+    reserved: u64,
     table: Mutex<ArenaTable>,
     /// `None` after the arena has ended.
     memory: Mutex<Option<Arc<ArenaMemory>>>,
@@ -81,14 +81,14 @@ impl Arena {
     ) -> Result<Arena, TierError> {
         let arena = DeviceArena::new(gpu.context(), capacity, options);
         let arena = arena.map_err(|cause| device_failed("reserve", "device memory", &cause))?;
-        let capacity = arena.capacity();
+        let capacity = arena.reserved();
         Ok(Arena::of(TierKind::Device, capacity, ArenaMemory::Device(arena, Arc::clone(gpu))))
     }
 
     fn of(kind: TierKind, capacity: u64, memory: ArenaMemory) -> Arena {
         let (table, memory) =
             (Mutex::new(ArenaTable::new(capacity)), Mutex::new(Some(Arc::new(memory))));
-        Arena(Arc::new(ArenaInner { kind, capacity, table, memory }))
+        Arena(Arc::new(ArenaInner { kind, reserved: capacity, table, memory }))
     }
 
     /// What it stands for: `Device` or `Host`.
@@ -97,10 +97,17 @@ impl Arena {
         self.0.kind
     }
 
-    /// Its size in bytes.
+    /// Its size in bytes. That of a device's memory becomes less when another process takes memory
+    /// while the arena is mapped; what it holds already stays.
     #[must_use]
     pub fn capacity(&self) -> u64 {
-        self.0.capacity
+        self.memory().map_or(self.0.reserved, |memory| memory.capacity(self.0.reserved))
+    }
+
+    /// The size in bytes that it was made with.
+    #[must_use]
+    pub fn reserved(&self) -> u64 {
+        self.0.reserved
     }
 
     /// The device that its memory belongs to, if it does.
@@ -121,7 +128,7 @@ impl Arena {
     /// pinned memory, which is registered ahead of its use.
     #[must_use]
     pub fn ready(&self) -> u64 {
-        self.memory().map_or(0, |memory| memory.ready(self.0.capacity))
+        self.memory().map_or(0, |memory| memory.ready(memory.capacity(self.0.reserved)))
     }
 
     /// Bytes that belong to entries, complete or being written.

@@ -66,8 +66,8 @@ enum Record {
     Header { version: u32, tag: Tag },
     /// The frame is durable.
     Listed(CheckpointId, Listed),
-    /// The frame is about to be removed.
-    Removed(CheckpointId),
+    /// The frame is about to be removed; its bytes stay in that pack, if it was in one.
+    Removed(CheckpointId, Option<PackFile>),
 }
 
 impl Record {
@@ -99,8 +99,9 @@ impl Record {
                     }
                 }
             }
-            Record::Removed(id) => {
+            Record::Removed(id, pack) => {
                 put(0, &2_u32.to_le_bytes());
+                put(4, &pack.map_or(0, |pack| pack.0.saturating_add(1)).to_le_bytes());
                 put(8, &id.0.to_le_bytes());
             }
         }
@@ -130,7 +131,7 @@ impl Record {
                 let bytes = u64::from(u16_at(20)?);
                 Some(Record::Listed(id, Listed { bytes, start, place: Some(place) }))
             }
-            2 => Some(Record::Removed(id)),
+            2 => Some(Record::Removed(id, u32_at(4)?.checked_sub(1).map(PackFile))),
             _ => None,
         }
     }
@@ -152,8 +153,8 @@ pub(super) struct Listing {
     pub(super) damaged: u64,
     /// Whether there is something after it: what a crash cut off, what is being written, or damage.
     pub(super) rest: bool,
-    /// Frames that were removed.
-    removed: BTreeSet<CheckpointId>,
+    /// Frames that were removed, and the packs in which their bytes stay.
+    removed: BTreeMap<CheckpointId, Option<PackFile>>,
     /// The highest number of a pack that was ever listed.
     pub(super) pack: Option<PackFile>,
     version: u32,
@@ -213,9 +214,9 @@ impl Listing {
                 self.frames.insert(id, listed);
                 self.removed.remove(&id);
             }
-            Record::Removed(id) => {
-                self.frames.remove(&id);
-                self.removed.insert(id);
+            Record::Removed(id, pack) => {
+                let place = self.frames.remove(&id).and_then(|listed| listed.place);
+                self.removed.insert(id, pack.or(place.map(|place| place.pack)));
             }
         }
         Ok(())
@@ -228,12 +229,21 @@ impl Listing {
 
     /// Whether it says of a frame that it is there, or that it was removed.
     pub(super) fn knows(&self, id: CheckpointId) -> bool {
-        self.frames.contains_key(&id) || self.removed.contains(&id)
+        self.frames.contains_key(&id) || self.removed.contains_key(&id)
+    }
+
+    /// The removals that still say something: of frames whose bytes are in one of `packs`.
+    fn removals(
+        &self,
+        packs: &BTreeSet<PackFile>,
+    ) -> impl Iterator<Item = (CheckpointId, PackFile)> {
+        let removed = self.removed.iter().filter_map(|(&id, &pack)| Some((id, pack?)));
+        removed.filter(|(_, pack)| packs.contains(pack))
     }
 
     /// Whether most of the records say nothing any more, or the header has to be written again.
-    fn is_worn(&self) -> bool {
-        let needed = self.frames.len() as u64 + 1;
+    fn is_worn(&self, packs: &BTreeSet<PackFile>) -> bool {
+        let needed = (self.frames.len() + self.removals(packs).count()) as u64 + 1;
         self.tag.is_none() || self.records > 2 * needed + SURPLUS
     }
 }
@@ -275,7 +285,7 @@ pub(super) struct Manifest {
 
 impl Manifest {
     /// The manifest of `dir` for writing: the one that is there, or a new one. Says what it lists.
-    /// `salvage` adds what the packs in `dir` prove, and says whether it has added anything: it is
+    /// `packs` finds those in `dir`. `salvage` adds what the packs in `dir` prove, and says whether it has added anything: it is
     /// written before anything else is.
     ///
     /// # Errors
@@ -284,14 +294,18 @@ impl Manifest {
         dir: &Path,
         medium: &dyn Medium,
         permissions: u32,
+        packs: impl FnOnce() -> io::Result<BTreeSet<PackFile>>,
         salvage: impl FnOnce(&mut Listing) -> io::Result<bool>,
     ) -> io::Result<(Manifest, Listing)> {
         let path = dir.join(MANIFEST);
         let found = Listing::read(dir, medium)?;
         let absent = found.is_none();
         let mut listing = found.unwrap_or_default();
-        let worn = !absent && listing.is_worn();
+        let may_be_worn = !absent && listing.is_worn(&BTreeSet::new());
+        let headless = listing.tag.is_none();
         let salvaged = salvage(&mut listing)?;
+        let packs = if may_be_worn || salvaged { packs()? } else { BTreeSet::new() };
+        let worn = may_be_worn && (headless || listing.is_worn(&packs));
         let tag = *listing.tag.get_or_insert_with(Tag::new);
         if absent && !salvaged {
             let file = medium.open(&path, Mode::create(permissions))?;
@@ -301,7 +315,7 @@ impl Manifest {
             return Ok((manifest, listing));
         }
         if worn || salvaged {
-            match rewrite(dir, medium, permissions, tag, &listing) {
+            match rewrite(dir, medium, permissions, (tag, &listing, &packs)) {
                 Ok(manifest) => return Ok((manifest, listing)),
                 // The old one has all that matters, but perhaps no tag.
                 Err(cause) if fault::is_full(&cause) && !salvaged => {}
@@ -333,9 +347,10 @@ impl Manifest {
         self.append(&Record::Listed(id, listed));
     }
 
-    /// The frame is about to be removed. Written by the next `write`.
-    pub(super) fn remove(&mut self, id: CheckpointId) {
-        self.append(&Record::Removed(id));
+    /// The frame is about to be removed, and its bytes stay in `pack`, if it was in one. Written by
+    /// the next `write`.
+    pub(super) fn remove(&mut self, id: CheckpointId, pack: Option<PackFile>) {
+        self.append(&Record::Removed(id, pack));
     }
 
     fn append(&mut self, record: &Record) {
@@ -390,14 +405,12 @@ impl Manifest {
     }
 }
 
-/// Writes a manifest anew with the frames that it still lists, and puts it in the place of the old
-/// one.
+/// Writes a manifest anew with what it still says, and puts it in the place of the old one.
 fn rewrite(
     dir: &Path,
     medium: &dyn Medium,
     permissions: u32,
-    tag: Tag,
-    listing: &Listing,
+    (tag, listing, packs): (Tag, &Listing, &BTreeSet<PackFile>),
 ) -> io::Result<Manifest> {
     let path = dir.join(tag.new_manifest());
     // What a crash left of an earlier try.
@@ -409,6 +422,10 @@ fn rewrite(
     manifest.begin(WITHOUT_PACKS);
     for (&id, &listed) in &listing.frames {
         manifest.list(id, listed);
+    }
+    // Or a later crash in the middle of a record would have the packs asked for these.
+    for (id, pack) in listing.removals(packs) {
+        manifest.remove(id, Some(pack));
     }
     let done = manifest.write(medium).and_then(|()| {
         medium.sync_file(&manifest.file)?;

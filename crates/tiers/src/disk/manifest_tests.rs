@@ -16,8 +16,12 @@ fn frame(byte: u8) -> Listed {
     Listed { bytes: 70, start: start(byte), place: None }
 }
 
+fn no_packs() -> io::Result<BTreeSet<PackFile>> {
+    Ok(BTreeSet::new())
+}
+
 fn open(scratch: &Scratch) -> (Manifest, Listing) {
-    Manifest::open(&scratch.0, &System, 0o600, |_| Ok(false)).unwrap()
+    Manifest::open(&scratch.0, &System, 0o600, no_packs, |_| Ok(false)).unwrap()
 }
 
 fn flush(manifest: &mut Manifest) {
@@ -44,7 +48,7 @@ fn what_is_listed_and_not_removed_is_read_again() {
     assert!(first.frames.is_empty() && first.records == 0);
     manifest.list(A, frame(1));
     manifest.list(B, frame(2));
-    manifest.remove(A);
+    manifest.remove(A, None);
     flush(&mut manifest);
     drop(manifest);
     let (mut manifest, again) = open(&scratch);
@@ -96,7 +100,8 @@ fn files_that_are_not_manifests_are_refused_and_left_as_they_are() {
     let noise: Vec<u8> = (0..100 * RECORD).map(|_| random.below(256) as u8).collect();
     for content in [b"step, energy\n0, 1.0\n".to_vec(), vec![1; 5000], noise] {
         std::fs::write(&path, &content).unwrap();
-        let error = Manifest::open(&scratch.0, &System, 0o600, |_| Ok(false)).unwrap_err();
+        let error =
+            Manifest::open(&scratch.0, &System, 0o600, no_packs, |_| Ok(false)).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::AlreadyExists, "{error}");
         assert_eq!(std::fs::read(&path).unwrap(), content);
     }
@@ -129,7 +134,7 @@ fn a_manifest_does_not_grow_with_what_was_removed() {
     for id in 0..2000 {
         manifest.list(CheckpointId(id), frame(0));
         if id > 0 {
-            manifest.remove(CheckpointId(id - 1));
+            manifest.remove(CheckpointId(id - 1), None);
         }
     }
     flush(&mut manifest);
@@ -139,6 +144,32 @@ fn a_manifest_does_not_grow_with_what_was_removed() {
     assert_eq!(manifest.synced, 2 * RECORD as u64);
     assert_eq!(open(&scratch).1.frames, listing.frames);
     assert_eq!(scratch.names(), [MANIFEST]);
+}
+
+#[test]
+fn a_manifest_that_is_written_anew_keeps_the_removals_of_frames_that_are_still_in_packs() {
+    let scratch = Scratch::new();
+    let (mut manifest, _) = open(&scratch);
+    let place = |pack| Some(Place { pack: PackFile(pack), offset: 0, length: 64 });
+    manifest.list(CheckpointId(1), Listed { place: place(5), ..frame(0) });
+    // The second was never listed.
+    manifest.remove(CheckpointId(1), None);
+    manifest.remove(CheckpointId(2), Some(PackFile(6)));
+    for id in 10..2000 {
+        manifest.list(CheckpointId(id), frame(0));
+        manifest.remove(CheckpointId(id), None);
+    }
+    flush(&mut manifest);
+    drop(manifest);
+    let listing = |packs: &[u32]| {
+        let packs = || Ok(packs.iter().copied().map(PackFile).collect());
+        drop(Manifest::open(&scratch.0, &System, 0o600, packs, |_| Ok(false)).unwrap());
+        Listing::read(&scratch.0, &System).unwrap().unwrap()
+    };
+    let anew = listing(&[5, 6]);
+    assert_eq!(anew.records, 3);
+    assert!(anew.knows(CheckpointId(1)) && anew.knows(CheckpointId(2)));
+    assert_eq!(anew.removed[&CheckpointId(1)], Some(PackFile(5)), "and in which");
 }
 
 #[test]
@@ -172,6 +203,7 @@ fn the_bytes_of_records_are_those_of_the_page() {
     listed.extend([0; 4]);
     listed.extend(0..64);
     let removed = [2, 0, 0, 0, 0, 0, 0, 0, 7];
+    let from_pack = [2, 0, 0, 0, 4, 0, 0, 0, 7];
     let mut packed = vec![3, 0, 0, 0, 3, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0, 0, 0x10, 0, 0];
     packed.extend([0x20, 0x10, 26, 0]);
     packed.extend(0..64);
@@ -184,7 +216,8 @@ fn the_bytes_of_records_are_those_of_the_page() {
             Record::Listed(id, Listed { bytes: 4168, start, place: None }),
             padded(&listed, 0xa8e9_891a_76db_b96c),
         ),
-        (Record::Removed(id), padded(&removed, 0xf952_7b2f_7e36_ae94)),
+        (Record::Removed(id, None), padded(&removed, 0xf952_7b2f_7e36_ae94)),
+        (Record::Removed(id, Some(PackFile(3))), padded(&from_pack, 0xb06d_5e99_e9be_4c96)),
         (
             Record::Listed(id, Listed { bytes: 4128, start, place }),
             padded(&packed, 0xf0d4_9772_9a26_3640),
@@ -215,12 +248,12 @@ fn a_manifest_is_written_anew_when_most_of_it_is_superfluous_and_not_before() {
 fn a_manifest_that_cannot_be_written_anew_is_refused_and_left() {
     let scratch = Scratch::new();
     let (mut manifest, listing) = open(&scratch);
-    (0..2000).for_each(|id| manifest.remove(CheckpointId(id)));
+    (0..2000).for_each(|id| manifest.remove(CheckpointId(id), None));
     flush(&mut manifest);
     let before = std::fs::read(scratch.0.join(MANIFEST)).unwrap();
     let in_the_way = scratch.0.join(listing.tag.unwrap().new_manifest());
     std::fs::create_dir(&in_the_way).unwrap();
-    Manifest::open(&scratch.0, &System, 0o600, |_| Ok(false)).unwrap_err();
+    Manifest::open(&scratch.0, &System, 0o600, no_packs, |_| Ok(false)).unwrap_err();
     assert_eq!(std::fs::read(scratch.0.join(MANIFEST)).unwrap(), before);
     std::fs::remove_dir(&in_the_way).unwrap();
     assert_eq!(open(&scratch).0.synced, RECORD as u64);

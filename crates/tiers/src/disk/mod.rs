@@ -152,8 +152,10 @@ impl Disk {
         let failed = |path: &Path, cause| fault::error("open", path, cause, Failure::Permanent);
         let visitor = Visitor::Writer;
         let salvage = |found: &mut Listing| recovery::salvage(&dir, visitor, &*medium, found);
-        let (manifest, listing) = Manifest::open(&dir, &*medium, options.permissions, salvage)
-            .map_err(|cause| failed(&dir.join(names::MANIFEST), cause))?;
+        let packs = || Ok(recovery::packs_in(&dir)?.into_iter().map(|(_, pack)| pack).collect());
+        let (manifest, listing) =
+            Manifest::open(&dir, &*medium, options.permissions, packs, salvage)
+                .map_err(|cause| failed(&dir.join(names::MANIFEST), cause))?;
         let tag = listing.tag.unwrap_or_else(Tag::new);
         let listing = || listing.clone();
         let found = recovery::recover(&dir, (visitor, tag), &*medium, &mut table, listing);
@@ -282,7 +284,7 @@ impl Disk {
         }
         let failed = |path: &Path, cause| fault::error("delete", path, cause, Failure::Permanent);
         if let Some(manifest) = self.manifest().as_mut() {
-            manifest.remove(id);
+            manifest.remove(id, None);
             let written = manifest.write(&*self.carrier.medium);
             written.map_err(|cause| failed(&self.dir.join(names::MANIFEST), cause))?;
         }
@@ -377,14 +379,16 @@ impl Disk {
         Ok(start)
     }
 
-    /// Writes into the manifest that a frame is about to be removed. What cannot be written now is
-    /// written by the next sync: the removal itself may be what makes room for it.
-    fn delist(&self, id: CheckpointId) {
-        if !self.table().is_listed(id) {
+    /// Writes into the manifest that a frame is about to be removed: a listed one, and one whose
+    /// bytes stay in a pack, where they would prove it to whoever opens the directory after a crash
+    /// in the middle of a record. What cannot be written now is written by the next sync: the
+    /// removal itself may be what makes room for it.
+    fn delist(&self, id: CheckpointId, stays_in: Option<PackFile>) {
+        if stays_in.is_none() && !self.table().is_listed(id) {
             return;
         }
         if let Some(manifest) = self.manifest().as_mut() {
-            manifest.remove(id);
+            manifest.remove(id, stays_in);
             let _ = manifest.write(&*self.carrier.medium);
         }
     }
@@ -444,7 +448,11 @@ impl Disk {
             self.table().left(id);
             return Ok(());
         }
-        self.delist(id);
+        let stays_in = match removal {
+            Removal::Unpack(place) => Some(place.pack),
+            _ => None,
+        };
+        self.delist(id, stays_in);
         let medium = &self.carrier.medium;
         let (path, done) = match removal {
             Removal::Kept => return Ok(()),

@@ -173,7 +173,7 @@ pub(super) fn salvage(
 }
 
 /// The files in `dir` that are named like packs, in the order of their numbers.
-fn packs_in(dir: &Path) -> io::Result<BTreeSet<(Tag, PackFile)>> {
+pub(super) fn packs_in(dir: &Path) -> io::Result<BTreeSet<(Tag, PackFile)>> {
     let mut packs = BTreeSet::new();
     for entry in fs::read_dir(dir)? {
         packs.extend(entry?.file_name().to_str().and_then(names::pack));

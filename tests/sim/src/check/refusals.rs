@@ -2,7 +2,7 @@
 
 use unspool_core::{Failure, Refusal, Version};
 
-use super::copies::{Books, Stage, can_hold};
+use super::copies::{Books, Stage};
 use super::ledger::Ledger;
 use super::requests::{Call, Requests};
 use super::{Rule, Violation, ensure, room};
@@ -35,16 +35,20 @@ impl Court<'_> {
             Refusal::Duplicate => self.is_taken(version),
             Refusal::TooLarge { largest } => {
                 let real = tiers.iter().map(|tier| tier.capacity).max();
-                real == Some(largest) && !tiers.iter().any(|tier| can_hold(tier, bytes))
+                real == Some(largest) && !self.fits_anywhere(bytes)
             }
             Refusal::Full { failure, .. } => {
-                let fits = tiers.iter().any(|tier| can_hold(tier, bytes));
+                let fits = self.fits_anywhere(bytes);
                 let room = room::for_save(self.ledger, bytes);
                 let pending = self.ledger.in_flight().next().is_some();
                 fits && !pending && (self.failures || (failure.is_none() && room.is_none()))
             }
             _ => false,
         }
+    }
+
+    fn fits_anywhere(&self, bytes: u64) -> bool {
+        (0..self.ledger.tiers().len()).any(|tier| self.ledger.can_hold(tier, bytes))
     }
 
     fn is_taken(&self, version: Version) -> bool {
@@ -78,7 +82,7 @@ impl Court<'_> {
 
     fn is_unflushed(&self, books: &Books) -> bool {
         let bottom = self.ledger.bottom(books.bytes);
-        bottom.is_some_and(|tier| !books.holdings[tier].is_some_and(|held| held.is_good()))
+        bottom.is_none_or(|tier| !books.holdings[tier].is_some_and(|held| held.is_good()))
     }
 
     /// Whether a flush of any checkpoint is stopped. Without any failure of the machine, only a
@@ -88,8 +92,8 @@ impl Court<'_> {
         let mut waiting = self.ledger.live().filter(|books| self.is_unflushed(books));
         waiting.any(|books| {
             let slowest = books.holdings.iter().rposition(Option::is_some).unwrap_or(0);
-            let tiers = self.ledger.tiers();
-            let next = (slowest + 1..tiers.len()).find(|t| can_hold(&tiers[*t], books.bytes));
+            let tiers = self.ledger.tiers().len();
+            let next = (slowest + 1..tiers).find(|t| self.ledger.can_hold(*t, books.bytes));
             next.is_some_and(|tier| !room::for_flush(self.ledger, tier, books.bytes))
         })
     }

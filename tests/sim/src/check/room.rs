@@ -1,7 +1,7 @@
 //! A conservative search for space in a tier: it finds only space that the core can certainly free
 //! by dropping copies that exist elsewhere, or by moving a copy one tier down.
 
-use super::copies::{Books, Holding, Stage, can_hold, size_in};
+use super::copies::{Books, Holding, Stage, size_in};
 use super::ledger::Ledger;
 
 /// A tier in which space for a save of `bytes` bytes can certainly be freed, at the latest when the
@@ -37,7 +37,7 @@ fn fits(
     may_go: impl Fn(&Books, &Holding) -> bool,
 ) -> bool {
     let config = &ledger.tiers()[tier];
-    if !can_hold(config, bytes) {
+    if !ledger.can_hold(tier, bytes) {
         return false;
     }
     let size = size_in(config, bytes);
@@ -54,17 +54,17 @@ fn fits(
 /// Whether this copy is alone in its tier and fits into the next slower one.
 fn sinks(ledger: &Ledger, books: &Books, tier: usize) -> bool {
     let others = ledger.all().filter(|b| b.holdings[tier].is_some_and(|h| h.size > 0)).count();
-    let next =
-        (tier + 1..ledger.tiers().len()).find(|t| can_hold(&ledger.tiers()[*t], books.bytes));
+    let next = (tier + 1..ledger.tiers().len()).find(|t| ledger.can_hold(*t, books.bytes));
     others == 1 && next.is_some_and(|t| fits(ledger, t, books.bytes, |_, _| false))
 }
 
 fn largest_gap(kept: &mut [(u64, u64)], capacity: u64) -> u64 {
     kept.sort_unstable();
     let (mut largest, mut end) = (0, 0);
-    for (offset, size) in kept.iter().filter(|(_, size)| *size > 0) {
+    // What was there when an arena lost memory may reach beyond its end.
+    for (offset, size) in kept.iter().filter(|(offset, size)| *size > 0 && *offset < capacity) {
         largest = largest.max(offset - end);
         end = offset + size;
     }
-    largest.max(capacity - end)
+    largest.max(capacity.saturating_sub(end))
 }

@@ -31,6 +31,11 @@ pub struct Faults {
     pub direct_write: f64,
     /// Probability that an event is followed by a tick that the core did not request.
     pub tick: f64,
+    /// When the fastest tier loses memory in each life, if it is an arena, and the share of its
+    /// bytes that it keeps, or more where they are in use.
+    pub shrinks: Option<(Nanos, f64)>,
+    /// When the device of the fastest tier is lost in each life, if that tier is an arena.
+    pub loses: Option<Nanos>,
     /// The faults stop at this time; with `Nanos::NEVER`, when the scripts end.
     pub until: Nanos,
 }
@@ -72,6 +77,8 @@ pub fn faults(random: &mut Random) -> Faults {
         direct_write: share(0.3),
         medium: random.chance(0.15).then(|| random.range(4000, 100_000)),
         until: if random.chance(0.3) { Nanos(random.below(3_000_000)) } else { Nanos::NEVER },
+        loses: random.chance(0.15).then(|| Nanos(random.below(500_000))),
+        shrinks: random.chance(0.3).then(|| (Nanos(random.below(500_000)), random.unit())),
         ..calm
     }
 }

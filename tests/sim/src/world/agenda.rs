@@ -29,6 +29,10 @@ pub enum Action {
     ReportSaves,
     /// A deadline of the core is reached.
     Tick,
+    /// The fastest tier loses memory.
+    Shrink,
+    /// The device of the fastest tier is lost.
+    LoseDevice,
     /// The faults stop.
     FaultsStop,
 }

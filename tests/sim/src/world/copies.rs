@@ -17,6 +17,11 @@ use crate::world::threads::{State, Ticket};
 impl World {
     /// Enqueues the copy of a ticket on a stream of its thread.
     pub(crate) fn enqueue_copy(&mut self, thread: ThreadId, ticket: Ticket) -> Checked {
+        if ticket.save && self.ledger.is_beyond(ticket.place, ticket.bytes) {
+            self.feed(ticket.failure())?;
+            self.go_on(thread);
+            return Ok(());
+        }
         let stream = self.thread(thread).stream_of(&ticket);
         let granted = ticket;
         let (ticket, before) = self.encode(ticket);

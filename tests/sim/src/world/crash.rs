@@ -33,7 +33,9 @@ impl World {
         self.restart();
         let found = self.scan_stores()?;
         self.check_promises(&found)?;
-        for frame in newest(found) {
+        let found = newest(found);
+        self.check_whole(&found)?;
+        for frame in found {
             let Found { id: checkpoint, version, bytes, tier } = frame;
             let adopt = Event::Recover { checkpoint, version, bytes, tier };
             self.feed(adopt)?;
@@ -135,6 +137,20 @@ impl World {
             format!("a torn frame of {id:?} is accepted: {named:?}, {wrong:?}")
         })?;
         Ok(Some((version, length)))
+    }
+
+    /// What is adopted holds all that was written, whoever has opened it.
+    fn check_whole(&self, found: &[Found]) -> Checked {
+        let is_torn = |frame: &&Found| {
+            let store = self.hardware.stores[usize::from(frame.tier.0)].as_ref();
+            let bytes = store.and_then(|store| store.get(frame.id));
+            bytes.is_none_or(|bytes| open_frame(bytes).is_err())
+        };
+        let torn = found.iter().find(is_torn);
+        let checked = ensure(torn.is_none(), Rule::Durable, || {
+            format!("{torn:?} is adopted after the crash, and its frame is torn")
+        });
+        self.enforce(checked)
     }
 
     fn check_promises(&self, found: &[Found]) -> Checked {

@@ -26,6 +26,12 @@ pub(crate) struct Pending {
     due: Option<Nanos>,
 }
 
+impl Pending {
+    pub fn ticket(&self) -> &Ticket {
+        &self.ticket
+    }
+}
+
 impl World {
     /// Whether the size of a save of this version is exact or a maximum.
     pub(crate) fn size_of_save(&self, version: Version) -> Size {

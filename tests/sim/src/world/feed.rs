@@ -108,6 +108,14 @@ impl World {
                 self.ledger.deleted(checkpoint, tier);
                 Ok(())
             }
+            Event::Shrunk { tier, capacity } => {
+                self.ledger.shrink(tier, capacity);
+                Ok(())
+            }
+            Event::TierFailed { tier } => {
+                self.ledger.lose(tier);
+                Ok(())
+            }
             Event::Recover { checkpoint, version, bytes, tier } => {
                 self.ledger.adopt(checkpoint, version, bytes, tier);
                 Ok(())

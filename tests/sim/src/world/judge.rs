@@ -81,7 +81,9 @@ impl World {
                 id(transfer).into_iter().for_each(|id| self.retries.succeeded(id));
             }
             Event::TransferFailed { transfer, failure: Failure::Io } => {
-                let Some(id) = id(transfer) else { return Ok(()) };
+                let movement = self.ledger.movement(transfer);
+                let to_lost = movement.is_some_and(|m| self.ledger.is_lost(m.to.tier));
+                let Some(id) = id(transfer).filter(|_| !to_lost) else { return Ok(()) };
                 let live = self.ledger.get(id).is_some_and(|b| b.stage == Stage::Live);
                 self.must_retry = self.retries.failed(id, self.now)? && live;
             }
@@ -160,6 +162,13 @@ impl World {
         let early = self.ledger.in_flight().find(|books| books.id < before);
         ensure(early.is_none(), Rule::Durable, || {
             format!("a flush is done while {early:?} is being saved")
+        })?;
+        let back = self.ledger.all().filter(|books| books.id < before);
+        let back = back.filter(|books| books.stage == Stage::Gone).find(|books| {
+            books.holdings.iter().flatten().any(|held| held.deleting || held.sources > 0)
+        });
+        ensure(back.is_none(), Rule::Durable, || {
+            format!("a flush is done although {back:?} is still there")
         })?;
         let unfinished =
             self.ledger.live().filter(|b| b.id < before && b.is_readable()).find(|b| {

@@ -15,6 +15,7 @@ mod judge;
 pub mod machine;
 mod order;
 mod replies;
+mod shrinking;
 mod threads;
 mod transfers;
 
@@ -196,6 +197,8 @@ impl World {
             Action::Report(event, fence) => self.report(event, fence),
             Action::ReportSaves => self.report_saves(),
             Action::Tick => self.tick(),
+            Action::Shrink => self.shrink(),
+            Action::LoseDevice => self.lose_device(),
             Action::FaultsStop => {
                 self.become_calm();
                 Ok(())
@@ -234,6 +237,12 @@ impl World {
     }
 
     fn begin_life(&mut self) {
+        if let Some((after, _)) = self.plan.faults.shrinks.filter(|_| !self.calm) {
+            self.agenda.plan(self.now.plus(after), Action::Shrink);
+        }
+        if let Some(after) = self.plan.faults.loses.filter(|_| !self.calm) {
+            self.agenda.plan(self.now.plus(after), Action::LoseDevice);
+        }
         let scripts = self.life().threads.clone();
         for script in scripts {
             self.start_thread(script);

@@ -117,7 +117,13 @@ impl World {
 
     /// How a transfer will fail, if at all; a fault may damage the source.
     fn fate(&mut self, random: &mut Random, transfer: TransferId) -> Option<Failure> {
-        let Movement { checkpoint, from, to, .. } = self.jobs[&transfer].movement;
+        let Movement { checkpoint, bytes, from, to, .. } = self.jobs[&transfer].movement;
+        if self.ledger.is_lost(from.tier) || self.ledger.is_lost(to.tier) {
+            return Some(Failure::Permanent);
+        }
+        if self.ledger.is_beyond(to, bytes) {
+            return Some(Failure::NoSpace);
+        }
         let faults = self.plan.faults;
         let draws = [(); 5].map(|()| random.unit());
         if self.calm {

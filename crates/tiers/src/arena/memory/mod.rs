@@ -61,6 +61,14 @@ impl ArenaMemory {
         }
     }
 
+    /// Bytes that there are, of the `asked` ones: fewer when a device had less memory than it said.
+    pub(crate) fn capacity(&self, asked: u64) -> u64 {
+        match self {
+            ArenaMemory::Device(device, _) => device.capacity().min(asked),
+            ArenaMemory::Plain(_) | ArenaMemory::Pinned(..) => asked,
+        }
+    }
+
     /// Makes the bytes up to `end` usable, waiting for them if they are still being prepared.
     pub(crate) fn prepare(&self, end: u64) -> Result<(), DeviceError> {
         match self {
@@ -135,10 +143,11 @@ fn pinned_notes(pinned: &PinnedArena) -> Vec<String> {
     notes
 }
 
+/// Why it is smaller than asked for: what was found when it was made, or since.
 fn device_notes(device: &DeviceArena) -> Vec<String> {
     let shrunk = device.shrunk().map(|shrunk| {
         let (got, asked) = (shrunk.got, shrunk.asked);
         format!("The device had room for {got} of the {asked} bytes that were asked for.")
     });
-    shrunk.into_iter().chain(device.failure().map(|failure| failure.to_string())).collect()
+    device.failure().map(|failure| failure.to_string()).or(shrunk).into_iter().collect()
 }

@@ -32,6 +32,8 @@ struct Promise {
     ops: usize,
     /// Frames that must be there.
     durable: BTreeMap<u64, Content>,
+    /// Frames whose removal was made durable: they must not come back.
+    gone: BTreeSet<u64>,
 }
 
 /// A run: its operations, what was promised when, and every content that an id ever had.
@@ -68,6 +70,10 @@ impl Driver {
     }
 
     fn put(&mut self, id: u64, content: Content) {
+        let mut promise = self.run.promises.last().unwrap().clone();
+        if promise.gone.remove(&id) {
+            self.promise(promise);
+        }
         self.run.contents.entry(id).or_default().insert(content);
         self.disk.put(CheckpointId(id), 0, &[&bytes(content.0, content.1)]).unwrap();
         self.put.insert(id, content);
@@ -85,7 +91,9 @@ impl Driver {
 
     fn sync(&mut self) {
         self.disk.sync().unwrap();
-        self.promise(Promise { ops: 0, durable: self.put.clone() });
+        let gone = self.run.deleted.iter().filter(|id| !self.put.contains_key(id));
+        let (durable, gone) = (self.put.clone(), gone.copied().collect());
+        self.promise(Promise { ops: 0, durable, gone });
     }
 
     fn promise(&mut self, promise: Promise) {
@@ -342,7 +350,13 @@ fn check_image(scratch: &Scratch, promise: &Promise, run: &Run) -> Result<(), St
             return Err(format!("frame {id} was durable and is gone"));
         }
     }
+    if let Some(back) = listed.iter().find(|stored| promise.gone.contains(&stored.id.0)) {
+        return Err(format!("frame {} was removed for good and is back", back.id.0));
+    }
     for lost in disk.take_recovery().lost {
+        if promise.gone.contains(&lost.id.0) {
+            return Err(format!("frame {} was removed for good and is missed", lost.id.0));
+        }
         if !run.deleted.contains(&lost.id.0) {
             return Err(format!("frame {} is called lost and never was there", lost.id.0));
         }

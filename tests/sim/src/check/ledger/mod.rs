@@ -30,6 +30,10 @@ pub struct Movement {
 #[derive(Clone, Debug)]
 pub struct Ledger {
     config: Config,
+    /// Arenas whose device is lost.
+    lost: BTreeSet<TierId>,
+    /// Where each arena ends.
+    ends: Vec<u64>,
     books: BTreeMap<CheckpointId, Books>,
     /// The checkpoint of each version: live or being saved.
     names: BTreeMap<Version, CheckpointId>,
@@ -45,6 +49,8 @@ impl Ledger {
     pub fn new(config: &Config) -> Ledger {
         Ledger {
             config: config.clone(),
+            lost: BTreeSet::new(),
+            ends: config.tiers.iter().map(end_of).collect(),
             books: BTreeMap::new(),
             names: BTreeMap::new(),
             discarded: BTreeSet::new(),
@@ -118,7 +124,44 @@ impl Ledger {
     /// Bytes held and reserved in a tier.
     #[must_use]
     pub fn used(&self, tier: usize) -> u64 {
-        self.books.values().filter_map(|books| books.holdings[tier]).map(|h| h.size).sum()
+        let end = self.ends[tier];
+        let held = |h: Holding| h.offset.saturating_add(h.size).min(end) - h.offset.min(end);
+        self.books.values().filter_map(|books| books.holdings[tier]).map(held).sum()
+    }
+
+    /// Whether the place of a copy reaches beyond the end of its arena.
+    #[must_use]
+    pub fn is_beyond(&self, place: Place, bytes: u64) -> bool {
+        let tier = usize::from(place.tier.0);
+        let size = size_in(&self.config.tiers[tier], bytes);
+        place.offset.saturating_add(size) > self.ends[tier]
+    }
+
+    /// An arena has lost what lies beyond its first `capacity` bytes.
+    pub fn shrink(&mut self, tier: TierId, capacity: u64) {
+        let config = &mut self.config.tiers[usize::from(tier.0)];
+        config.capacity = capacity;
+        self.ends[usize::from(tier.0)] = end_of(config);
+    }
+
+    /// Whether an empty tier can hold a payload.
+    #[must_use]
+    pub fn can_hold(&self, tier: usize, bytes: u64) -> bool {
+        !self.is_lost(TierId(tier as u8)) && can_hold(&self.config.tiers[tier], bytes)
+    }
+
+    /// Whether the device of an arena is lost.
+    #[must_use]
+    pub fn is_lost(&self, tier: TierId) -> bool {
+        self.lost.contains(&tier)
+    }
+
+    /// The device of an arena is lost: the arena has no room, and its copies count only where there
+    /// is no other.
+    pub fn lose(&mut self, tier: TierId) {
+        self.lost.insert(tier);
+        self.config.tiers[usize::from(tier.0)].capacity = 0;
+        self.books.values_mut().for_each(|books| leave_lost(&self.lost, books));
     }
 
     /// A deletion that has not been reported.
@@ -215,6 +258,24 @@ impl Ledger {
     /// The slowest tier that can hold `bytes` bytes.
     #[must_use]
     pub fn bottom(&self, bytes: u64) -> Option<usize> {
-        self.config.tiers.iter().rposition(|tier| can_hold(tier, bytes))
+        (0..self.config.tiers.len()).rev().find(|tier| self.can_hold(*tier, bytes))
+    }
+}
+
+/// The end of an arena; of a store, what is above every frame.
+fn end_of(tier: &TierConfig) -> u64 {
+    let whole = tier.capacity - tier.capacity % tier.alignment;
+    if tier.kind.is_arena() { whole } else { u64::MAX }
+}
+
+/// Copies in lost tiers are not read where there is another one.
+fn leave_lost(lost: &BTreeSet<TierId>, books: &mut Books) {
+    let is_lost = |tier: usize| lost.contains(&TierId(tier as u8));
+    let is_elsewhere = |(tier, held): (usize, &Option<Holding>)| {
+        !is_lost(tier) && held.is_some_and(|held| held.is_good())
+    };
+    if books.stage == Stage::Live && books.holdings.iter().enumerate().any(is_elsewhere) {
+        let holdings = books.holdings.iter_mut().enumerate().filter(|(tier, _)| is_lost(*tier));
+        holdings.filter_map(|(_, held)| held.as_mut()).for_each(|held| held.bad |= held.ready);
     }
 }

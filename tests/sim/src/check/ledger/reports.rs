@@ -2,7 +2,7 @@
 
 use unspool_core::{CheckpointId, Failure, TierId, TransferId, Version};
 
-use super::{Ledger, Movement};
+use super::{Ledger, Movement, leave_lost};
 use crate::check::copies::{Books, Holding, Stage, size_in};
 use crate::check::{Rule, Violation, ensure};
 
@@ -60,7 +60,9 @@ impl Ledger {
             self.holding(checkpoint, from.tier)?.bad = true;
             self.books.get_mut(&checkpoint).expect("it moved").harm = Some(failure);
         }
-        if !arrived {
+        if arrived {
+            leave_lost(&self.lost, self.books.get_mut(&checkpoint).expect("it moved"));
+        } else {
             self.drop_failed(checkpoint, to.tier);
         }
         Ok(())

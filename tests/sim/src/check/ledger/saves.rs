@@ -73,9 +73,13 @@ impl Ledger {
         Ok(())
     }
 
-    /// Extends the save of unknown size whose space begins at `end` down to `start`.
+    /// Extends the save of unknown size whose space begins at `end` down to `start`, unless the
+    /// arena has lost that space.
     fn inherit(&mut self, tier: TierId, start: u64, end: u64) {
         let tier = usize::from(tier.0);
+        if end >= self.ends[tier] {
+            return;
+        }
         let heir = self.books.values_mut().find(|books| {
             let stands = books.holdings[tier].is_some_and(|h| h.size > 0 && h.offset == end);
             books.saving == Some(Size::AtMost) && stands

@@ -1,0 +1,112 @@
+//! Arenas that turn out smaller while they are used.
+
+mod support;
+
+use support::{Bench, config};
+use unspool_core::{
+    Command, Event, Failure, Kept, Place, Refusal, RequestId, Size, TierId, Version,
+};
+
+const DEVICE: TierId = TierId(0);
+const HOST: TierId = TierId(1);
+
+fn ask(bench: &mut Bench, version: i64, bytes: u64, size: Size) -> RequestId {
+    let request = bench.request();
+    bench.step(Event::Save { request, version: Version(version), bytes, size });
+    request
+}
+
+fn place_of(bench: &mut Bench, request: RequestId) -> Place {
+    match bench.answer(request) {
+        Command::Grant { place, .. } => place,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_save_whose_room_is_gone_finds_room_below() {
+    let mut bench = Bench::new(config(8, 4, 4, 0));
+    bench.save_all(0..1, 8);
+    let second = ask(&mut bench, 1, 8, Size::Exact);
+    assert_eq!(place_of(&mut bench, second), Place { tier: DEVICE, offset: 8 });
+    bench.step(Event::Shrunk { tier: DEVICE, capacity: 8 });
+    assert_eq!(bench.core.capacity(DEVICE), 8);
+    assert_eq!(bench.core.stats().tiers[0].capacity, 8);
+    bench.step(Event::SaveAborted { request: second });
+    bench.save_all(1..4, 8);
+    bench.finish_all();
+    assert!(bench.core.stats().tiers[0].used <= 8);
+    (0..4).for_each(|version| assert!(bench.restore(version).is_ok(), "{version}"));
+}
+
+#[test]
+fn a_save_across_the_new_end_keeps_its_room_until_it_is_given_up() {
+    let mut bench = Bench::new(config(8, 4, 4, 0));
+    let across = ask(&mut bench, 0, 24, Size::Exact);
+    assert_eq!(place_of(&mut bench, across), Place { tier: DEVICE, offset: 0 });
+    bench.step(Event::Shrunk { tier: DEVICE, capacity: 16 });
+    let other = ask(&mut bench, 1, 8, Size::Exact);
+    assert_eq!(place_of(&mut bench, other).tier, HOST, "the bytes may still be borrowed");
+    bench.step(Event::SaveAborted { request: other });
+    bench.step(Event::SaveAborted { request: across });
+    let after = ask(&mut bench, 2, 16, Size::Exact);
+    assert_eq!(place_of(&mut bench, after), Place { tier: DEVICE, offset: 0 });
+}
+
+#[test]
+fn saves_of_unknown_size_beyond_the_new_end_leave_nothing() {
+    let mut bench = Bench::new(config(8, 4, 0, 9));
+    let saves: Vec<_> = (0..4).map(|v| ask(&mut bench, v, 8, Size::AtMost)).collect();
+    let places: Vec<_> = saves.iter().map(|save| place_of(&mut bench, *save).offset).collect();
+    assert_eq!(places, [0, 8, 16, 24]);
+    bench.step(Event::Shrunk { tier: DEVICE, capacity: 12 });
+    for request in [saves[2], saves[1], saves[3]] {
+        bench.step(Event::SaveAborted { request });
+    }
+    let kept = Some(Kept { offset: 0, bytes: 3 });
+    bench.step(Event::Saved { request: saves[0], kept });
+    assert_eq!(bench.core.stats().tiers[0].used, 3);
+    assert!(matches!(bench.save(7, 9), Command::Grant { place, .. } if place.tier == DEVICE));
+}
+
+#[test]
+fn a_save_that_waits_and_fits_nowhere_any_more_is_refused() {
+    let mut bench = Bench::new(config(8, 4, 0, 0));
+    let first = ask(&mut bench, 0, 24, Size::Exact);
+    let second = ask(&mut bench, 1, 16, Size::Exact);
+    assert!(!bench.answers.contains_key(&second));
+    bench.step(Event::Shrunk { tier: DEVICE, capacity: 8 });
+    let refusal = Refusal::TooLarge { largest: 8 };
+    assert_eq!(bench.answer(second), Command::Refuse { request: second, refusal });
+    bench.step(Event::SaveAborted { request: first });
+    assert_eq!(bench.core.versions(), []);
+}
+
+#[test]
+fn nothing_at_all_is_as_an_arena_without_room() {
+    let mut bench = Bench::new(config(8, 4, 2, 8));
+    bench.step(Event::Shrunk { tier: DEVICE, capacity: 0 });
+    bench.save_all(0..6, 8);
+    bench.expect(0..6);
+    bench.finish_all();
+    (0..6).for_each(|version| assert!(bench.restore(version).is_ok(), "{version}"));
+    assert_eq!((bench.transfers_to(0), bench.core.stats().tiers[0].peak), (0, 0));
+}
+
+#[test]
+fn a_prefetch_whose_room_is_gone_is_not_held_against_its_checkpoint() {
+    let mut bench = Bench::new(config(8, 2, 0, 8));
+    bench.save_all(0..4, 8);
+    bench.finish_all();
+    bench.expect([0, 1]);
+    let places: Vec<_> = bench.moving.iter().map(|m| (m.version.0, m.to.offset)).collect();
+    let beyond = places.iter().position(|(_, offset)| *offset == 8).expect("both are fetched");
+    let [here, gone] = [places[1 - beyond].0, places[beyond].0];
+    bench.moving.rotate_left(beyond);
+    bench.step(Event::Shrunk { tier: DEVICE, capacity: 8 });
+    bench.fail_one(Failure::NoSpace);
+    bench.finish_all();
+    assert_eq!(bench.restore(here), Ok(DEVICE));
+    bench.finish_all();
+    assert_eq!(bench.restore(gone), Ok(DEVICE), "it is brought to what is left");
+}
