@@ -68,6 +68,7 @@ fn without_another_tier_saves_are_refused() {
     bench.save_all(0..1, 8);
     bench.step(LOST);
     let answer = bench.save(1, 8);
-    let refused = |c| matches!(c, Command::Refuse { refusal: Refusal::TooLarge { largest: 0 }, .. });
+    let refused =
+        |c| matches!(c, Command::Refuse { refusal: Refusal::TooLarge { largest: 0 }, .. });
     assert!(refused(answer), "{answer:?}");
 }

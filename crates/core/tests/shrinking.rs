@@ -3,7 +3,9 @@
 mod support;
 
 use support::{Bench, config};
-use unspool_core::{Command, Event, Failure, Kept, Place, Refusal, RequestId, Size, TierId, Version};
+use unspool_core::{
+    Command, Event, Failure, Kept, Place, Refusal, RequestId, Size, TierId, Version,
+};
 
 const DEVICE: TierId = TierId(0);
 const HOST: TierId = TierId(1);

@@ -43,7 +43,9 @@ impl Core {
 
     pub(super) fn on_tier_failed(&mut self, tier: TierId, out: &mut Vec<Command>) {
         let state = self.tiers.get_mut(usize::from(tier.0));
-        let Some(state) = state.filter(|state| state.arena.is_some() && !state.lost) else { return };
+        let Some(state) = state.filter(|state| state.arena.is_some() && !state.lost) else {
+            return;
+        };
         state.lost = true;
         state.generation += 1;
         for row in self.table.rows().collect::<Vec<_>>() {

@@ -100,7 +100,8 @@ fn files_that_are_not_manifests_are_refused_and_left_as_they_are() {
     let noise: Vec<u8> = (0..100 * RECORD).map(|_| random.below(256) as u8).collect();
     for content in [b"step, energy\n0, 1.0\n".to_vec(), vec![1; 5000], noise] {
         std::fs::write(&path, &content).unwrap();
-        let error = Manifest::open(&scratch.0, &System, 0o600, no_packs, |_| Ok(false)).unwrap_err();
+        let error =
+            Manifest::open(&scratch.0, &System, 0o600, no_packs, |_| Ok(false)).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::AlreadyExists, "{error}");
         assert_eq!(std::fs::read(&path).unwrap(), content);
     }
