@@ -39,8 +39,9 @@ def test_the_readme_the_tutorial_and_the_guides_have_examples():
 
 
 @pytest.mark.parametrize("document", documents(), ids=name)
-def test_examples_run(document, tmp_path, monkeypatch):
+def test_examples_run(document, tmp_path, tmp_path_factory, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
     namespace = {"__name__": "example"}
     ran = 0
     for block in blocks(document):

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from fixtures import default_ctrl_c, driver
+from fixtures import default_ctrl_c, driver, own_cache
 
 __all__ = ["driver"]
 
 default_ctrl_c()
+own_cache()

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import signal
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -29,6 +31,13 @@ def driver(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[fake_gpu
     yield found
     found.control("reset")
     found.synchronize()
+
+
+def own_cache() -> None:
+    """Keeps the user's cache folder out of the tests, here and in child processes."""
+    folder = tempfile.TemporaryDirectory(prefix="unspool-cache-")
+    atexit.register(folder.cleanup)
+    os.environ["XDG_CACHE_HOME"] = folder.name
 
 
 def default_ctrl_c() -> None:

@@ -161,6 +161,7 @@ impl Spool {
             verify,
             trace,
             record: debug.record,
+            rates: unspool::rates_file(),
             ..Settings::default()
         };
         let unseen = UnseenNames::of(&settings.codec);

@@ -8,11 +8,12 @@ from collections.abc import Iterator
 import pytest
 import unspool
 
-from fixtures import default_ctrl_c, driver
+from fixtures import default_ctrl_c, driver, own_cache
 
 __all__ = ["driver", "spool"]
 
 default_ctrl_c()
+own_cache()
 
 
 @pytest.fixture

@@ -135,8 +135,9 @@ pub enum Event {
         /// Its size in bytes from now on. No copy that is complete reaches beyond it.
         capacity: u64,
     },
-    /// An arena takes no bytes any more, and reads of it fail: its device is lost. Copies that exist
-    /// elsewhere are used there; what is in this arena alone stays, and fails when it is moved.
+    /// An arena takes no bytes any more, and reads of it fail: its device is lost. Copies that
+    /// exist elsewhere are used there; what is in this arena alone stays, and fails when it is
+    /// moved.
     /// Ignored for stores.
     TierFailed {
         /// The arena.

@@ -39,6 +39,7 @@ mod span;
 mod stream;
 mod strided;
 mod turn;
+pub mod user_cache;
 mod watch;
 
 pub use arena::{DeviceArena, DeviceArenaOptions, Shrunk};

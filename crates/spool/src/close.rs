@@ -12,6 +12,7 @@ use crate::durability;
 use crate::error::{Error, ErrorKind};
 use crate::runtime::completion::take_deferred;
 use crate::runtime::deferred::{self, named, names};
+use crate::runtime::rates;
 use crate::runtime::reasons;
 use crate::runtime::shared::{Shared, check_intact};
 use crate::runtime::state::{Phase, State};
@@ -179,6 +180,7 @@ impl<'a> End<'a> {
             let _ = shared.engine.cancel(*transfer);
         }
         drop(state);
+        rates::remember(shared);
         let late = (!given_up.is_empty()).then(|| deferred::given_up(&given_up, self.timeout));
         let settled = both(late, failed);
         let settled = settled.and(shared.decoding.check_all(self.left()));

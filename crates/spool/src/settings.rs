@@ -61,6 +61,10 @@ pub struct Settings {
     /// A file that receives every decision of the core, one line each; it can be replayed.
     /// Default: none.
     pub record: Option<PathBuf>,
+    /// The file in which the measured speeds of links are remembered from one spool to the next,
+    /// such as [`rates_file`](crate::rates_file); what cannot be read or written there is no error.
+    /// Default: none, nothing is remembered.
+    pub rates: Option<PathBuf>,
     /// The most bytes in flight on one link in one direction; one transfer may always be.
     /// Default: 256 MiB.
     pub in_flight_bytes: u64,
@@ -99,6 +103,7 @@ impl Default for Settings {
             trace: false,
             trace_spans: 1 << 20,
             record: None,
+            rates: None,
             in_flight_bytes: 256 << 20,
             in_flight: 8,
             store_workers: 2,

@@ -31,6 +31,23 @@ fn open(change: impl FnOnce(&mut Settings)) -> Outcome<Spool> {
 }
 
 #[test]
+fn encoded_saves_go_on_where_there_is_room_when_another_process_takes_memory() {
+    let fake = Fake::start();
+    let application = Application::with(wave).unwrap();
+    // Nothing of 2 MiB is mapped.
+    fake.fail("cuMemCreate", 1, 2);
+    let spool = open(|settings| settings.host = Some(1 << 20)).unwrap();
+    for version in 0..10 {
+        application.save(&spool, version).unwrap();
+    }
+    for version in (0..10).rev() {
+        assert!(application.restored_error(&spool, version).unwrap() <= BOUND);
+    }
+    assert_eq!(spool.stats().unwrap().tiers[0].capacity, 0);
+    spool.close().unwrap();
+}
+
+#[test]
 fn saves_return_while_the_gpu_stands_and_leave_no_holes_between_them() {
     let fake = Fake::start();
     let application = Application::with(wave).unwrap();

@@ -462,15 +462,15 @@ fn a_checkpoint_larger_than_the_durable_disk_is_named_by_flush_and_close() {
 }
 
 /// What a process that is killed now leaves: another directory with the same files.
-fn killed(dir: &Path) -> tempfile::TempDir {
-    let left = tempfile::tempdir().unwrap();
-    for entry in std::fs::read_dir(dir).unwrap() {
-        let (from, name) = entry.map(|entry| (entry.path(), entry.file_name())).unwrap();
-        if from.is_file() {
-            std::fs::copy(from, left.path().join(name)).unwrap();
+fn killed(dir: &Path) -> std::io::Result<tempfile::TempDir> {
+    let left = tempfile::tempdir()?;
+    for entry in std::fs::read_dir(dir)? {
+        let entry = entry?;
+        if entry.path().is_file() {
+            std::fs::copy(entry.path(), left.path().join(entry.file_name()))?;
         }
     }
-    left
+    Ok(left)
 }
 
 #[test]
@@ -484,7 +484,7 @@ fn what_was_discarded_before_a_flush_stays_discarded_when_the_process_is_killed(
         (40..50).for_each(|version| save(&spool, version, len).unwrap());
         (0..50).filter(|v| v % 2 > 0).for_each(|version| spool.discard(version).unwrap());
         spool.flush(&wait()).unwrap();
-        let left = killed(dir.path());
+        let left = killed(dir.path()).unwrap();
         // A record that was being written.
         let manifest =
             std::fs::OpenOptions::new().append(true).open(left.path().join("unspool.manifest"));

@@ -284,6 +284,12 @@ fn bytes_that_may_not_all_have_come_before_the_context_broke_are_refused() {
     .unwrap();
     application.save(&spool, 0).unwrap();
     assert!(read(&spool, 0).unwrap());
+    // Copies to memory that is not registered yet are waited for.
+    let began = Instant::now();
+    while spool.stats().unwrap().tiers[0].ready < 2 * LEN {
+        assert!(began.elapsed() < LIMIT, "it is never registered");
+        std::thread::yield_now();
+    }
     fake.hold();
     application.save(&spool, 1).unwrap();
     fake.break_context(0, 700);

@@ -243,8 +243,8 @@ impl Core {
     }
 
     /// The first checkpoint that a store is deleting, or will once the transfers that name it have
-    /// ended. What a restore still reads is deleted when its caller has finished, which nobody waits
-    /// for.
+    /// ended. What a restore still reads is deleted when its caller has finished, which nobody
+    /// waits for.
     fn first_to_delete(&self) -> Option<CheckpointId> {
         let deleting =
             self.tiers.iter().filter_map(|tier| Some(*tier.deleting.first_key_value()?.0));

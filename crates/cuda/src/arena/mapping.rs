@@ -148,8 +148,8 @@ impl Mapping {
         self.changed.notify_all();
     }
 
-    /// Mapping has ended at byte `at`. Where memory is what is missing, the arena ends there: another
-    /// process has taken it since the arena was made.
+    /// Mapping has ended at byte `at`. Where memory is what is missing, the arena ends there:
+    /// another process has taken it since the arena was made.
     fn end_early(&self, at: u64, cause: CudaError, ordinal: u32) {
         let free = self.mapper.as_ref().and_then(|mapper| mapper.free().ok()).unwrap_or(0);
         let mut state = self.state();

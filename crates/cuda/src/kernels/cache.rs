@@ -1,17 +1,13 @@
 //! A cache on disk of kernels that were compiled on the user's machine, for devices without shipped
-//! kernels. A file is used only when it belongs to the user, nobody else may write it, and it is
-//! whole and made from exactly this text; any other file is ignored. The cache is a convenience:
-//! what cannot be written is compiled again.
+//! kernels. A file is used only when it can be trusted, is whole, and was made from exactly this
+//! text; any other file is ignored. What cannot be written is compiled again.
 
 use std::borrow::Cow;
-use std::fs::{self, DirBuilder, OpenOptions};
-use std::io::{self, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::kernels::image::{Image, Key, Target};
 use crate::kernels::pack::{NewImage, Pack};
+use crate::user_cache;
 
 /// Kernels of ours are far smaller than this.
 const LARGEST: u64 = 64 << 20;
@@ -26,15 +22,10 @@ pub struct Cache {
 }
 
 impl Cache {
-    /// The user's folder: `unspool/kernels` in `XDG_CACHE_HOME`, or in `.cache` of the home
-    /// directory.
+    /// `kernels` in the user's cache folder.
     #[must_use]
     pub fn of_user() -> Option<Cache> {
-        let named = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
-        let home = std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".cache"));
-        // The XDG specification says to ignore a relative path.
-        let root = named.filter(|path| path.is_absolute()).or(home)?;
-        Some(Cache::at(root.join("unspool").join("kernels")))
+        Some(Cache::at(user_cache::folder()?.join("kernels")))
     }
 
     /// A cache in `folder`, which is created when the first image is stored.
@@ -46,18 +37,7 @@ impl Cache {
     /// The compiled form of a text, if a trustworthy file has it.
     #[must_use]
     pub fn get(&self, key: Key, target: Target, compiler: CompilerVersion) -> Option<Image> {
-        let file = OpenOptions::new()
-            .read(true)
-            .custom_flags(libc::O_NOFOLLOW | libc::O_CLOEXEC | libc::O_NONBLOCK)
-            .open(self.path(key, target, compiler))
-            .ok()?;
-        let metadata = file.metadata().ok()?;
-        let own = metadata.uid() == rustix::process::geteuid().as_raw();
-        if !metadata.is_file() || !own || metadata.mode() & 0o022 != 0 || metadata.len() > LARGEST {
-            return None;
-        }
-        let mut bytes = Vec::new();
-        file.take(LARGEST).read_to_end(&mut bytes).ok()?;
+        let bytes = user_cache::read(&self.path(key, target, compiler), LARGEST)?;
         let pack = Pack::open(Cow::Owned(bytes)).filter(|pack| pack.compiler() == compiler)?;
         pack.exact(key, target)
     }
@@ -66,20 +46,7 @@ impl Cache {
     pub fn put(&self, key: Key, target: Target, compiler: CompilerVersion, image: &Image) {
         let made = NewImage { key, target, image: image.clone() };
         let _ = Pack::write(compiler, &[vec![made]], 1)
-            .and_then(|bytes| self.write(&self.path(key, target, compiler), &bytes));
-    }
-
-    fn write(&self, path: &PathBuf, bytes: &[u8]) -> io::Result<()> {
-        static NUMBER: AtomicU64 = AtomicU64::new(0);
-        DirBuilder::new().recursive(true).mode(0o700).create(&self.folder)?;
-        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let temporary = path.with_extension(format!("{}.{number}.tmp", std::process::id()));
-        let mut options = OpenOptions::new();
-        let mut file = options.write(true).create_new(true).mode(0o600).open(&temporary)?;
-        let written = file.write_all(bytes).and_then(|()| fs::rename(&temporary, path));
-        written.inspect_err(|_| {
-            let _ = fs::remove_file(&temporary);
-        })
+            .and_then(|bytes| user_cache::write(&self.path(key, target, compiler), &bytes));
     }
 
     fn path(&self, key: Key, target: Target, (major, minor): CompilerVersion) -> PathBuf {
@@ -89,6 +56,7 @@ impl Cache {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
     use std::os::unix::fs::PermissionsExt;
 
     use super::*;

@@ -32,6 +32,9 @@ impl Shared {
     /// Tells the core of arenas that have become smaller. Before any event, so that a failure for
     /// want of their memory is never heard of first.
     fn notice_lost_memory(&self, state: &mut State) {
+        if self.gpu.is_none() {
+            return;
+        }
         let arenas = (0..).map(TierId).zip(&self.tiers);
         for (tier, arena) in arenas.filter_map(|(tier, any)| Some((tier, any.arena()?))) {
             let (had, capacity) = (state.driver.core().capacity(tier), arena.capacity());

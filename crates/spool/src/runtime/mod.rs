@@ -11,6 +11,7 @@ pub(crate) mod frame_index;
 pub(crate) mod inbox;
 pub(crate) mod memory;
 pub(crate) mod order;
+pub(crate) mod rates;
 pub(crate) mod reasons;
 pub(crate) mod shared;
 pub(crate) mod stack;

@@ -25,6 +25,7 @@ use crate::runtime::devices;
 use crate::runtime::driver::Driver;
 use crate::runtime::inbox::Inbox;
 use crate::runtime::order::OrderCheck;
+use crate::runtime::rates;
 use crate::runtime::reasons;
 use crate::runtime::stack::{self, Stack};
 use crate::runtime::state::{Phase, State};
@@ -87,7 +88,8 @@ impl Shared {
     /// A shared made of these parts.
     pub(crate) fn start(settings: Settings, parts: SharedParts) -> Result<Arc<Shared>, Error> {
         let SharedParts { stack: Stack { tiers, disk, gpu, order }, clock, process } = parts;
-        let config = stack::config(&settings, &tiers, gpu.is_some());
+        let mut config = stack::config(&settings, &tiers, gpu.is_some());
+        rates::recall(&settings, gpu.as_ref(), &mut config);
         let links = config.links.len();
         let driver = Driver::new(config, settings.record.as_deref())?;
         let buffers = Pool::new(settings.staging_bytes);

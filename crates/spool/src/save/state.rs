@@ -54,8 +54,8 @@ impl Granted {
     /// and has room elsewhere.
     ///
     /// # Errors
-    /// `Io` when there is no memory, `Device` when CUDA refuses; the save is given up then, as it is
-    /// without room.
+    /// `Io` when there is no memory, `Device` when CUDA refuses; the save is given up then, as it
+    /// is without room.
     pub(super) fn enter(self) -> Result<Option<SaveTicket>, Error> {
         let Granted { grant, coded } = self;
         let room = match grant.room() {

@@ -285,11 +285,11 @@ pub(super) struct Manifest {
 
 impl Manifest {
     /// The manifest of `dir` for writing: the one that is there, or a new one. Says what it lists.
-    /// `packs` finds those in `dir`. `salvage` adds what the packs in `dir` prove, and says whether it has added anything: it is
-    /// written before anything else is.
+    /// `packs` finds those in `dir`. `salvage` adds what they prove, and says whether it has added
+    /// anything: it is written before anything else is.
     ///
     /// # Errors
-    /// Those of [`Listing::read`], those of `salvage`, and when it cannot be created.
+    /// Those of [`Listing::read`], those of `packs` and `salvage`, and when it cannot be created.
     pub(super) fn open(
         dir: &Path,
         medium: &dyn Medium,

@@ -1,5 +1,6 @@
 //! An arena that loses memory to another process while it is still being mapped: what fills bytes
-//! that are gone is given up by whoever does, unless it was begun before. And a device that is lost.
+//! that are gone is given up by whoever does, unless it was begun before. And a device that is
+//! lost.
 
 use unspool_core::{CheckpointId, Event, TierId};
 
