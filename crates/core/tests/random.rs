@@ -38,7 +38,7 @@ fn any_failure() -> impl Strategy<Value = Failure> {
     ]
 }
 
-/// What rarely happens to a machine, so that most of a run is as usual.
+/// An operation of an application, or rarely something that happens to its machine.
 fn any_op() -> impl Strategy<Value = Op> {
     prop_oneof![
         90 => usual_op(),
