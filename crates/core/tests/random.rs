@@ -27,6 +27,7 @@ enum Op {
     Fail(Failure),
     Wait,
     Shrink(u8, u64),
+    Lose(u8),
 }
 
 fn any_failure() -> impl Strategy<Value = Failure> {
@@ -37,7 +38,16 @@ fn any_failure() -> impl Strategy<Value = Failure> {
     ]
 }
 
+/// An operation of an application, or rarely something that happens to its machine.
 fn any_op() -> impl Strategy<Value = Op> {
+    prop_oneof![
+        90 => usual_op(),
+        1 => (0u8..3, 0u64..50).prop_map(|(tier, capacity)| Op::Shrink(tier, capacity)),
+        1 => prop::sample::select(vec![0u8, 0, 1, 2, 9]).prop_map(Op::Lose),
+    ]
+}
+
+fn usual_op() -> impl Strategy<Value = Op> {
     let version = 0i64..24;
     prop_oneof![
         8 => (version.clone(), 0u64..14).prop_map(|(v, b)| Op::Save(v, b)),
@@ -54,7 +64,6 @@ fn any_op() -> impl Strategy<Value = Op> {
         1 => Just(Op::FinishLate),
         1 => any_failure().prop_map(Op::Fail),
         2 => Just(Op::Wait),
-        1 => (0u8..3, 0u64..50).prop_map(|(tier, capacity)| Op::Shrink(tier, capacity)),
     ]
 }
 
@@ -111,6 +120,7 @@ impl Model {
                 self.bench.fail_one(failure);
             }
             Op::Wait => self.bench.finish_all(),
+            Op::Lose(tier) => self.bench.lose(TierId(tier)),
             Op::Shrink(tier, capacity) => self.bench.shrink(TierId(tier), capacity),
         }
     }

@@ -110,3 +110,22 @@ fn a_prefetch_whose_room_is_gone_is_not_held_against_its_checkpoint() {
     bench.finish_all();
     assert_eq!(bench.restore(gone), Ok(DEVICE), "it is brought to what is left");
 }
+
+#[test]
+fn a_prefetch_on_its_way_to_room_that_is_gone_ends_before_the_next_begins() {
+    let mut settings = config(7, 2, 2, 9);
+    settings.links.iter_mut().for_each(|link| link.max_in_flight = 1);
+    let mut bench = Bench::new(settings);
+    bench.save(2, 8);
+    bench.finish_all();
+    bench.save(3, 7);
+    bench.expect([2]);
+    while bench.moving.front().is_some_and(|moving| moving.version != Version(2)) {
+        bench.finish_one();
+    }
+    assert_eq!(bench.moving.front().map(|moving| moving.to.tier), Some(HOST));
+    bench.shrink(HOST, 0);
+    assert_eq!(bench.moving.len(), 1, "the disk is read once at a time");
+    bench.finish_all();
+    assert_eq!(bench.restore(2), Ok(DEVICE), "it goes past the host");
+}

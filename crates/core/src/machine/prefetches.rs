@@ -163,6 +163,10 @@ impl Core {
             return HintPlan::Pass;
         }
         let Some(from) = ckpt.slower_complete(tier) else { return HintPlan::Later };
+        if ckpt.copy(from).is_some_and(|copy| copy.prefetch.is_some()) {
+            // On its way to a tier in between that has lost the room for it: that fails first.
+            return HintPlan::Later;
+        }
         let between = self.next_slower(tier, ckpt.bytes);
         let step = between.is_some_and(|t| t < from && self.tier(t).arena.is_some());
         if step { HintPlan::Later } else { HintPlan::Fetch(row, from) }

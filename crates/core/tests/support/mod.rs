@@ -74,6 +74,8 @@ pub struct Bench {
     pub ended: BTreeMap<(u8, TransferKind), Ended>,
     pub deleting: VecDeque<(CheckpointId, TierId)>,
     pub answers: HashMap<RequestId, Command>,
+    /// Arenas whose device is lost.
+    pub lost: Vec<TierId>,
     pub bytes: BTreeMap<(CheckpointId, TierId), u64>,
     /// Where the copies that are complete end.
     pub ends: BTreeMap<(CheckpointId, TierId), u64>,
@@ -90,6 +92,7 @@ impl Bench {
             ended: BTreeMap::new(),
             deleting: VecDeque::new(),
             answers: HashMap::new(),
+            lost: Vec::new(),
             bytes: BTreeMap::new(),
             ends: BTreeMap::new(),
             log: Vec::new(),
@@ -143,7 +146,11 @@ impl Bench {
         let Some(m) = self.moving.pop_front() else { return false };
         if self.is_gone(&m) {
             self.moving.push_front(m);
-            return self.fail_one(Failure::NoSpace);
+            return self.fail_one(if self.is_lost(&m) {
+                Failure::Permanent
+            } else {
+                Failure::NoSpace
+            });
         }
         let ended = self.ended_like(&m);
         if m.cancelled {
@@ -159,8 +166,24 @@ impl Bench {
         true
     }
 
-    /// Whether the bytes that a transfer fills are gone.
+    /// The device of an arena is lost: what moves into or out of it fails.
+    pub fn lose(&mut self, tier: TierId) {
+        let tiers = &self.core.config().tiers;
+        if tiers.get(usize::from(tier.0)).is_some_and(|tier| tier.kind.is_arena()) {
+            self.lost.push(tier);
+        }
+        self.step(Event::TierFailed { tier });
+    }
+
+    fn is_lost(&self, m: &Moving) -> bool {
+        self.lost.contains(&m.from.tier) || self.lost.contains(&m.to.tier)
+    }
+
+    /// Whether the bytes that a transfer fills are gone, or one of its ends is.
     fn is_gone(&self, m: &Moving) -> bool {
+        if self.is_lost(m) {
+            return true;
+        }
         let arena = self.core.config().tiers[usize::from(m.to.tier.0)].kind.is_arena();
         arena && m.to.offset + m.bytes > self.core.capacity(m.to.tier)
     }
@@ -175,9 +198,12 @@ impl Bench {
     /// Ends the oldest transfer with all its bytes, even if it was cancelled. False when nothing
     /// moves.
     pub fn finish_one_late(&mut self) -> bool {
-        let Some(m) = self.moving.front_mut() else { return false };
+        let Some(mut m) = self.moving.front().copied() else { return false };
+        if self.is_gone(&m) {
+            return self.finish_one();
+        }
         let cancelled = std::mem::take(&mut m.cancelled);
-        let m = *m;
+        self.moving[0] = m;
         self.ended_like(&m).cancelled += u64::from(cancelled);
         self.finish_one()
     }
