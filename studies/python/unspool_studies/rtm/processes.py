@@ -20,8 +20,8 @@ __all__ = ["Processes"]
 
 #: Seconds that processes have to end after they were told to.
 PATIENCE = 20.0
-#: Seconds until a process is told again.
-AGAIN = 0.2
+#: Seconds between two looks at whether a process is idle.
+AGAIN = 0.05
 
 
 class _Worker(SpawnProcess):
@@ -141,16 +141,18 @@ def _begin(order: Order, board: _Board) -> None:
 
 
 def _end_with_job(over: Connection) -> None:
-    """Waits for the end of the job, or of the leader, which may be killed. A signal of the whole
-    process may reach any of its threads, and CUDA has some, so the main one is told by its name;
-    again and again, as it may be about to wait.
+    """Waits for the end of the job, or of the leader, which may be killed, and ends this process. A
+    signal would not do: whoever has started the command may have blocked it.
     """
     leader = multiprocessing.parent_process()
     assert leader is not None
     wait([leader.sentinel, over])
-    while True:
-        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGTERM)
+    seat = _HERE[0]
+    # What is at work stops at its next group of steps, and ends the process.
+    seat.stopped = True
+    while seat.busy:
         time.sleep(AGAIN)
+    _exit(seat)
 
 
 def _end(*_: object) -> None:
