@@ -4,9 +4,9 @@
 //! host's time per call (median), and the device time of a series of calls (by events) relative to
 //! that of plain copies of the same bytes. Every byte is compared once.
 //!
-//! `gpu_overhead parts` says where the host's time of small checkpoints goes: each part of a save and
-//! of a restore, in a row, with and without flushes beside them, and the driver's own calls, alone
-//! and beside threads that call it too.
+//! `gpu_overhead parts` says where the host's time of small checkpoints goes: each part of a save
+//! and of a restore, in a row, with and without flushes beside them, and the driver's own calls,
+//! alone and beside threads that call it too.
 
 #![allow(clippy::print_stdout)]
 
