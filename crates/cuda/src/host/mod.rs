@@ -111,11 +111,8 @@ impl PinnedOptions {
 
     /// Memory of an arena that has ended, where there is some such as this one would make.
     fn kept(&self, context: &Context, capacity: u64) -> Option<Prepared> {
-        let fits = |kept: &Prepared| {
-            let len = kept.mapping.len();
-            kept.chunks == self.chunks(len) && (kept.mapping.is_huge() || !self.huge_pages)
-        };
-        let may = self.keep && self.prepare && self.check_free;
+        let fits = |kept: &Prepared| kept.chunks == self.chunks(kept.mapping.len());
+        let may = self.keep && self.prepare;
         may.then(|| pool::take(context.ordinal(), capacity, fits)).flatten()
     }
 
