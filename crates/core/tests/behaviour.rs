@@ -326,9 +326,9 @@ fn a_copy_whose_bytes_wait_above_for_their_last_use_is_spent_unless_a_flush_was_
     assert!(copies(&bench)[2].is_some());
 }
 
-#[test]
-fn a_flush_into_a_store_of_spared_copies_moves_the_one_that_is_used_last_on() {
-    let mut bench = Bench::new(with_two_stores([64, 18, 100]));
+/// Two stores, the first of which holds the versions 0 and 1, which are restored once more.
+fn with_two_spared_copies(capacities: [u64; 3]) -> Bench {
+    let mut bench = Bench::new(with_two_stores(capacities));
     bench.step(Event::HoldPrefetch);
     [0, 1].into_iter().for_each(|v| bench.expect_last(v));
     bench.save_all(0..2, 8);
@@ -336,6 +336,12 @@ fn a_flush_into_a_store_of_spared_copies_moves_the_one_that_is_used_last_on() {
         bench.step(Event::Prefer { version: Version(version), tier: TierId(1) });
     }
     bench.finish_all();
+    bench
+}
+
+#[test]
+fn a_flush_into_a_store_of_spared_copies_moves_the_one_that_is_used_last_on() {
+    let mut bench = with_two_spared_copies([64, 18, 100]);
     assert_eq!((bench.transfers_to(1), bench.transfers_to(2)), (2, 0), "the disk is full");
     bench.save(2, 8);
     bench.finish_all();
@@ -345,14 +351,7 @@ fn a_flush_into_a_store_of_spared_copies_moves_the_one_that_is_used_last_on() {
 
 #[test]
 fn a_save_into_a_store_moves_as_many_spared_copies_on_as_it_takes() {
-    let mut bench = Bench::new(with_two_stores([64, 70, 18]));
-    bench.step(Event::HoldPrefetch);
-    [0, 1].into_iter().for_each(|v| bench.expect_last(v));
-    bench.save_all(0..2, 8);
-    for version in [0, 1] {
-        bench.step(Event::Prefer { version: Version(version), tier: TierId(1) });
-    }
-    bench.finish_all();
+    let mut bench = with_two_spared_copies([64, 70, 18]);
     assert_eq!(bench.transfers_to(2), 0, "spared");
     bench.save_all([2], 65);
     assert_eq!(bench.transfers_to(2), 2);

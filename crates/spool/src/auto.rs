@@ -104,7 +104,7 @@ pub fn device(on: &On) -> Result<Picked, Error> {
     })?;
     let context = Context::new(&driver, ordinal)?;
     let (free, total) = context.memory()?;
-    let sharing = Ranks::here().map_or(1, |ranks| ranks.on_a_gpu(driver.devices().len()));
+    let sharing = Ranks::on_a_gpu(driver.devices().len());
     let picked = share_of_device(&DeviceMemoryFound { ordinal, free, total, sharing })?;
     Ok(Picked { _context: Some(context), ..picked })
 }

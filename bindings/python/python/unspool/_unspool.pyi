@@ -630,8 +630,8 @@ def trim() -> int:
     returns its bytes.
 
     Host memory for a GPU is touched and registered with the driver, which takes long. That of a
-    closed spool is kept for the next one: for a minute, no more than the machine has free besides,
-    and only until another spool needs the room.
+    closed spool is kept for the next one: for at most a minute, never more than the machine has
+    free memory left, and only until another spool needs the room.
     """
 
 def size_in_bytes(text: str, /) -> int:

@@ -250,7 +250,8 @@ fn decompress<T: Value>(field: &Field, stream: &[u8], values: &mut [T]) -> Resul
     }
 }
 
-/// Runs `run` with zfp's way to work on so many bytes: alone, or shared between threads.
+/// Runs `run` on the codecs' threads, and tells it how zfp is to work on `bytes` bytes: on one
+/// thread, or on several.
 fn on_threads<R: Send>(bytes: usize, run: impl FnOnce(zfp_rs::ZfpExecution) -> R + Send) -> R {
     let parts = if bytes < PARALLEL_BYTES { 1 } else { 2 };
     workers::share(WorkFor::Urgent, parts, |shared| {

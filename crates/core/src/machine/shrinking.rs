@@ -13,10 +13,10 @@ use crate::lifecycle::table::{Copy, Row};
 use crate::types::TierId;
 
 impl Core {
-    /// The bytes that a tier has: those of its settings, or of what became of it.
+    /// The size of a tier in bytes: that of its settings, or less after an event `Shrunk`.
     ///
     /// # Panics
-    /// When there is no such tier.
+    /// When the core has no tier of this number.
     #[must_use]
     pub fn capacity(&self, tier: TierId) -> u64 {
         self.tier(tier).config.capacity
@@ -112,10 +112,10 @@ impl Core {
     /// Whether the target of a transfer has lost bytes that the transfer was filling: its failure
     /// then says nothing about the checkpoint or the link.
     pub(super) fn has_lost_target(&self, transfer: &Transfer) -> bool {
-        if self.tier(transfer.to).lost {
+        let state = self.tier(transfer.to);
+        if state.lost {
             return true;
         }
-        let state = self.tier(transfer.to);
         let end = |copy: &Copy| copy.offset.saturating_add(state.size_of(transfer.bytes));
         let copy = self.table.get(transfer.row).copy(transfer.to);
         state.arena.as_ref().is_some_and(|arena| copy.is_some_and(|c| end(c) > arena.capacity()))

@@ -188,7 +188,7 @@ impl Bench {
         arena && m.to.offset + m.bytes > self.core.capacity(m.to.tier)
     }
 
-    /// The arena `tier` has only so many bytes, or as many as complete copies need.
+    /// Shrinks the arena `tier` to `capacity` bytes, or to the end of its last complete copy.
     pub fn shrink(&mut self, tier: TierId, capacity: u64) {
         let ends = self.ends.iter().filter(|((_, t), _)| *t == tier).map(|(_, end)| *end);
         let capacity = capacity.max(ends.max().unwrap_or(0));

@@ -65,7 +65,7 @@ impl Mapping {
     pub(super) fn prefer(&self, node: u32) {
         let Some(mask) = 1u64.checked_shl(node) else { return };
         let (place, len) = (self.whole.cast::<libc::c_void>(), self.whole_len);
-        // The system reads one bit less than it is told.
+        // Of the number of bits that it is given, mbind reads all but one.
         let bits = libc::c_ulong::from(u64::BITS + 1);
         // SAFETY: our own mapping, and a mask of as many bits.
         unsafe { libc::syscall(libc::SYS_mbind, place, len, libc::MPOL_PREFERRED, &mask, bits, 0) };

@@ -13,7 +13,7 @@
 //! - Pages are touched ahead of use and not to the end: memory that nobody uses is not taken.
 //! - Only copies change bytes: touching a page leaves data that has arrived as it is.
 //! - Memory is unregistered and unmapped, or used by another arena, only after the given events, or
-//!   after everything on the device, on a thread that nobody waits for.
+//!   after everything on the device, on a background thread.
 
 pub(crate) mod baseline;
 mod copies;

@@ -3,8 +3,8 @@
 //!
 //! Invariants:
 //! - What is kept is used by nobody: no unfinished copy, no thread, no promise names it.
-//! - No more is kept than the machine has free besides, and nothing for longer than a minute. What
-//!   is kept counts as free, and is given back when a promise of memory would be refused.
+//! - What is kept is never larger than the machine's free memory, and is kept for at most a minute.
+//!   It counts as free, and is given back when a promise of memory would be refused.
 //! - Whoever takes something back or gives it back does so without the lock.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -107,7 +107,8 @@ fn bytes(kept: &[Kept]) -> u64 {
     kept.iter().map(|kept| kept.memory.progress.touched()).sum()
 }
 
-/// Takes out what is more than `left`, the bytes that are free besides; the oldest first.
+/// Removes memory, the oldest first, until what is kept is no larger than the machine's free
+/// memory, of which there are `left` bytes before that. Returns what was removed.
 fn beyond(kept: &mut Vec<Kept>, left: u64) -> Vec<Kept> {
     let (mut all, mut left) = (bytes(kept), left);
     let mut count = 0;
@@ -127,10 +128,13 @@ fn beyond(kept: &mut Vec<Kept>, left: u64) -> Vec<Kept> {
 fn look_after() {
     let mut kept = POOL.lock();
     while !kept.is_empty() && life::driver_lives() {
-        kept = POOL.changed.wait_timeout(kept, TICK).unwrap_or_else(PoisonError::into_inner).0;
+        drop(POOL.changed.wait_timeout(kept, TICK).unwrap_or_else(PoisonError::into_inner));
+        // Reading files takes longer than an arena should wait for the lock.
+        let left = limits::free_now();
+        kept = POOL.lock();
         let old = kept.iter().take_while(|kept| kept.since.elapsed() >= KEPT_FOR).count();
         let mut gone: Vec<Kept> = kept.drain(..old).collect();
-        gone.extend(beyond(&mut kept, limits::free_now()));
+        gone.extend(beyond(&mut kept, left));
         if !gone.is_empty() {
             drop(kept);
             drop(gone);

@@ -37,10 +37,12 @@ impl Ranks {
         said.filter(|ranks| ranks.count > 1)
     }
 
-    /// How many of them share a GPU, where each process sees `visible` ones.
+    /// How many processes share a GPU, where each process sees `visible` ones: 1 where this one is
+    /// alone.
     #[must_use]
-    pub fn on_a_gpu(self, visible: usize) -> u64 {
-        self.spread_over(visible.max(gpus_of_the_node(Path::new("/proc/driver/nvidia/gpus"))))
+    pub fn on_a_gpu(visible: usize) -> u64 {
+        let gpus = || visible.max(gpus_of_the_node(Path::new("/proc/driver/nvidia/gpus")));
+        Ranks::here().map_or(1, |ranks| ranks.spread_over(gpus()))
     }
 
     fn spread_over(self, gpus: usize) -> u64 {

@@ -1,8 +1,6 @@
 //! What the sizes `"auto"` would be at this moment, from the figures that were found.
 
 use super::{Cuda, Host};
-use unspool_cuda::memory_left;
-
 use crate::auto::{
     DeviceMemoryFound, HostMemoryFound, Picked, Ranks, share_of_device, share_of_host,
 };
@@ -21,8 +19,8 @@ pub(super) fn of(host: &Host, cuda: &Cuda) -> Automatic {
     let first = cuda.devices.first();
     let device = first.and_then(|device| {
         let info = &device.info;
-        let (free, total, ranks) = (device.free?, info.memory, Ranks::here());
-        let sharing = ranks.map_or(1, |ranks| ranks.on_a_gpu(cuda.devices.len()));
+        let (free, total) = (device.free?, info.memory);
+        let sharing = Ranks::on_a_gpu(cuda.devices.len());
         Some(DeviceMemoryFound { ordinal: info.ordinal, free, total, sharing })
     });
     let counts = first.and_then(|device| device.pins_are_locked) == Some(true);
@@ -30,7 +28,7 @@ pub(super) fn of(host: &Host, cuda: &Cuda) -> Automatic {
         free: host.free,
         limit: host.limit.clone(),
         promised: host.promised,
-        written_elsewhere: memory_left().written_elsewhere,
+        written_elsewhere: host.written_elsewhere,
         ranks: Ranks::here(),
         lockable: host.locked_soft.filter(|_| counts),
     };

@@ -1,6 +1,8 @@
 //! Carrying out what the core decides: every command becomes an action of somebody else, at once.
 
-use unspool_core::{CheckpointId, Command, Event, Failure, Place, RequestId, TierId, TransferId};
+use unspool_core::{
+    CheckpointId, Command, Event, Failure, Place, RequestId, TierId, TierKind, TransferId,
+};
 use unspool_cuda::Bytes;
 use unspool_transfer::{Job, Submitted as Taken};
 
@@ -36,7 +38,8 @@ impl Shared {
             return;
         }
         let arenas = (0..).map(TierId).zip(&self.tiers);
-        for (tier, arena) in arenas.filter_map(|(tier, any)| Some((tier, any.arena()?))) {
+        let arenas = arenas.filter_map(|(tier, any)| Some((tier, any.arena()?)));
+        for (tier, arena) in arenas.filter(|(_, arena)| arena.kind() == TierKind::Device) {
             let (had, capacity) = (state.driver.core().capacity(tier), arena.capacity());
             if capacity < had {
                 state.pending.push_back(Event::Shrunk { tier, capacity });
