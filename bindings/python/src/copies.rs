@@ -187,18 +187,49 @@ impl<'a> Copies<'a> {
     ///
     /// # Errors
     /// `Device` when CUDA refuses, `Timeout` when a copy does not end.
-    pub fn finish(mut self) -> Result<Vec<Option<Fence>>, Error> {
-        let left = std::mem::take(&mut self.fences);
-        let settled =
-            self.pieces.iter().zip(left).map(|(piece, fence)| self.finished(piece, fence));
-        let fences = settled.collect::<Result<Vec<_>, Error>>()?;
-        self.begun = 0;
-        Ok(fences)
+    pub fn finish(self) -> Result<Vec<Option<Fence>>, Error> {
+        self.finish_with(&mut None)
     }
 
-    fn finished(&self, piece: &ArrayPiece, left: Option<Fence>) -> Result<Option<Fence>, Error> {
+    /// As [`Copies::finish`], for the copies of several checkpoints: all were enqueued before.
+    ///
+    /// # Errors
+    /// Those of `finish`.
+    pub fn finish_all(all: Vec<Copies<'a>>) -> Result<Vec<Vec<Option<Fence>>>, Error> {
+        let mut last = None;
+        all.into_iter().map(|copies| copies.finish_with(&mut last)).collect()
+    }
+
+    /// `last` is the array whose stream was fenced last, with that fence.
+    fn finish_with(
+        mut self,
+        last: &mut Option<(&'a DevicePiece, Fence)>,
+    ) -> Result<Vec<Option<Fence>>, Error> {
+        let left = std::mem::take(&mut self.fences);
+        let mut settled = Vec::with_capacity(left.len());
+        for (piece, fence) in self.pieces.iter().zip(left) {
+            settled.push(self.finished(piece, fence, last)?);
+        }
+        self.begun = 0;
+        Ok(settled)
+    }
+
+    fn finished(
+        &self,
+        piece: &'a ArrayPiece,
+        left: Option<Fence>,
+        last: &mut Option<(&'a DevicePiece, Fence)>,
+    ) -> Result<Option<Fence>, Error> {
         let ArrayPiece::Device(device) = piece else { return Ok(None) };
-        let fence = || left.map_or_else(|| self.fence(device), Ok);
+        let fence = || match (left, &*last) {
+            (Some(fence), _) => Ok(fence),
+            (None, Some((other, fence))) if other.has_stream_of(device) => Ok(fence.clone()),
+            _ => {
+                let fence = self.fence(device)?;
+                *last = Some((device, fence.clone()));
+                Ok(fence)
+            }
+        };
         match device.after() {
             AfterCopy::Nothing => Ok(None),
             AfterCopy::Keep => fence().map(Some),

@@ -53,7 +53,7 @@ pub fn save_many(
         let wait = copies.first().map_or(*wait, |first| first.wait(wait));
         spool.save_many(&mut batch, &wait)?;
         drop(batch);
-        copies.into_iter().map(Copies::finish).collect::<Result<Vec<_>, _>>()
+        Copies::finish_all(copies)
     })?;
     for (arrays, marks) in arrays.into_iter().zip(marks) {
         target.release(py, arrays, marks);

@@ -67,3 +67,44 @@ KERNEL(2, unsigned short)
 KERNEL(4, u32)
 KERNEL(8, u64)
 KERNEL(16, Sixteen)
+
+// Copies of dense bytes, many by one launch: `blocks` blocks for each.
+#define MOST_COPIES 128
+
+struct Dense {
+    u64 to;
+    u64 from;
+    u64 bytes;
+};
+
+struct Many {
+    u64 blocks;
+    Dense copies[MOST_COPIES];
+};
+
+// Copies the units `first`, `first + step`, ... of a copy; returns the bytes that are not in a unit.
+template <typename Unit>
+__device__ u64 copy_dense(const Dense &copy, u64 first, u64 step) {
+    u64 units = copy.bytes / sizeof(Unit);
+    for (u64 i = first; i < units; i += step) {
+        ((Unit *)copy.to)[i] = ((const Unit *)copy.from)[i];
+    }
+    return copy.bytes - units * sizeof(Unit);
+}
+
+extern "C" __global__ void copy_many(Many many) {
+    const Dense &copy = many.copies[blockIdx.x / (u32)many.blocks];
+    u64 first = (u64)(blockIdx.x % (u32)many.blocks) * blockDim.x + threadIdx.x;
+    u64 step = many.blocks * blockDim.x;
+    u64 places = copy.to | copy.from;
+    u64 rest = copy.bytes;
+    if (places % 16 == 0) {
+        rest = copy_dense<Sixteen>(copy, first, step);
+    } else if (places % 4 == 0) {
+        rest = copy_dense<u32>(copy, first, step);
+    }
+    u64 done = copy.bytes - rest;
+    for (u64 i = first; i < rest; i += step) {
+        ((char *)copy.to)[done + i] = ((const char *)copy.from)[done + i];
+    }
+}

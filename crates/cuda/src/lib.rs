@@ -59,6 +59,6 @@ pub use pace::Pace;
 pub use release::settle;
 pub use span::DeviceSpan;
 pub use stream::Stream;
-pub use strided::{StridedCopies, StridedLayout};
+pub use strided::{DenseCopy, StridedCopies, StridedLayout};
 pub use turn::turn_locks;
 pub use watch::{AccessedBytes, Watch};

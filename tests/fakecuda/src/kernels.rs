@@ -51,6 +51,9 @@ impl Launch {
 /// Two addresses and a walk.
 const COPY: &[usize] = &[1, 1, walk::WORDS];
 
+/// A number of blocks, and 128 copies of three words each.
+const MANY: usize = 1 + 3 * 128;
+
 const KERNELS: &[Kernel] = &[
     Kernel { name: c"fill_pattern", parameters: &[1; 4], run: fill_pattern },
     Kernel { name: c"count_wrong", parameters: &[1; 5], run: count_wrong },
@@ -59,6 +62,7 @@ const KERNELS: &[Kernel] = &[
     Kernel { name: c"copy_units_4_32", parameters: COPY, run: walk::copy::<4> },
     Kernel { name: c"copy_units_8_32", parameters: COPY, run: walk::copy::<8> },
     Kernel { name: c"copy_units_16_32", parameters: COPY, run: walk::copy::<16> },
+    Kernel { name: c"copy_many", parameters: &[MANY], run: copy_many },
     Kernel { name: c"twine_encode", parameters: &[twine::ENCODE_WORDS], run: twine::encode },
     Kernel { name: c"twine_reduce", parameters: &[twine::ENCODE_WORDS], run: twine::reduce },
     Kernel { name: c"twine_decode", parameters: &[twine::DECODE_WORDS], run: twine::decode },
@@ -111,6 +115,20 @@ fn fill_pattern(world: &World, device: u32, parameters: &[u64]) -> Outcome {
     for at in 0..len {
         // SAFETY: checked just now, under the lock that prevents freeing.
         unsafe { ((to + at) as *mut u8).write(pattern(seed, first + at)) };
+    }
+    Ok(())
+}
+
+/// Parameters: the blocks of each copy, and the places and bytes of all copies. Those that no block
+/// is for are zeros.
+fn copy_many(world: &World, device: u32, parameters: &[u64]) -> Outcome {
+    let [_blocks, copies @ ..] = parameters else { return Err(Code::LAUNCH_FAILED) };
+    for copy in copies.chunks_exact(3) {
+        let &[to, from, bytes] = copy else { return Err(Code::LAUNCH_FAILED) };
+        is_of_device(world, device, to, bytes)?;
+        is_of_device(world, device, from, bytes)?;
+        // SAFETY: both ranges were checked just now, under the lock that prevents freeing.
+        unsafe { std::ptr::copy(from as *const u8, to as *mut u8, bytes as usize) };
     }
     Ok(())
 }

@@ -6,6 +6,7 @@
 //! bytes, at less than half of the speed.
 
 mod layout;
+mod many;
 mod tiles;
 mod walk;
 
@@ -24,6 +25,7 @@ use crate::stream::Stream;
 use crate::watch::AccessedBytes;
 
 pub use layout::StridedLayout;
+pub use many::DenseCopy;
 
 use layout::Merged;
 use walk::{Direction, UnitWalk};
@@ -40,6 +42,7 @@ pub(crate) const KERNELS: &[&str] = &[
     "copy_units_8_64",
     "copy_units_16_32",
     "copy_units_16_64",
+    "copy_many",
 ];
 pub(crate) const SOURCE: &str = include_str!("../../kernels/strided.cu");
 

@@ -1,5 +1,5 @@
-//! Several checkpoints by one call: the core is asked for all of them under one lock, and those
-//! that one encoder takes are encoded by one launch.
+//! Several checkpoints by one call: the core is asked for all of them under one lock, those that one
+//! encoder takes are encoded by one launch, and small ones that are kept as they are copied by one.
 //!
 //! Each checkpoint is saved as a whole or not at all, and independently of the others. Where the
 //! next one has to wait for room, those that have room are encoded first: what they leave may be
@@ -16,8 +16,8 @@ use unspool_cuda::{DeviceError, Poll, Stream};
 
 use super::in_flight::leave_all_to_completion;
 use super::state::{Granted, SaveState};
-use super::together::{MOST_REGIONS, launch, together};
-use super::{Prepared, SaveTicket, count_stall};
+use super::together::{MOST_REGIONS, launch, streams, together};
+use super::{Prepared, SaveTicket, count_stall, plain};
 use crate::coding::Room;
 use crate::error::{Error, ErrorKind};
 use crate::gpu::{self, DeviceArray, Gpu};
@@ -297,19 +297,18 @@ impl<'c> SaveMany<'_, 'c> {
         let enter = |one| self.enter(one, &mut without_room);
         let entered: Vec<_> = granted.into_iter().filter_map(enter).collect();
         without_room.into_iter().rev().for_each(|one| self.todo.push_front(one));
-        let (mut group, mut last) = (LaunchGroup::default(), None);
+        let mut group = LaunchGroup::default();
         for one in entered {
             let on_device = gpu.filter(|_| one.is_on_device());
-            let codec = on_device.and_then(|gpu| one.checkpoint.together(gpu));
-            let joins = codec.is_some() && codec == last && group.fits(&one);
-            if !joins {
+            let Some(way) = on_device.and_then(|gpu| Together::of(gpu, &one)) else {
+                self.save_group(std::mem::take(&mut group));
+                self.save_alone(one);
+                continue;
+            };
+            if group.way != Some(way) || !group.fits(&one) {
                 self.save_group(std::mem::take(&mut group));
             }
-            match codec {
-                Some(_) => group.push(one),
-                None => self.save_alone(one),
-            }
-            last = codec;
+            group.push(way, one);
         }
         self.save_group(group);
     }
@@ -350,20 +349,39 @@ impl<'c> SaveMany<'_, 'c> {
     }
 
     fn save_group(&mut self, group: LaunchGroup<'c>) {
-        if group.members.is_empty() {
-            return;
-        }
-        let Some(gpu) = self.shared.gpu.clone() else { return };
+        let Some((way, gpu)) = group.way.zip(self.shared.gpu.clone()) else { return };
         let mut members = group.members;
-        for one in members.extract_if(.., |one| one.checkpoint.is_captured()) {
-            self.refuse(one.checkpoint, gpu::captured());
+        // A stream that cannot be asked counts as not captured: its launch fails then, if something
+        // is wrong with it.
+        if streams(&members).iter().any(|stream| stream.is_capturing().unwrap_or(false)) {
+            for one in members.extract_if(.., |one| one.checkpoint.is_captured()) {
+                self.refuse(one.checkpoint, gpu::captured());
+            }
         }
         if members.is_empty() {
             return;
         }
-        match launch(&gpu, &mut members) {
-            Ok(()) => self.leave_to_completion(members),
-            Err(cause) => self.launch_failed(&gpu, members, &cause),
+        match way {
+            Together::Copied => self.copy_group(&gpu, members),
+            Together::Encoded(_) => match launch(&gpu, &mut members) {
+                Ok(()) => self.leave_to_completion(members),
+                Err(cause) => self.launch_failed(&gpu, members, &cause),
+            },
+        }
+    }
+
+    /// Saves checkpoints that are kept as they are; one by one, where that fails, so that those that
+    /// can be saved are.
+    fn copy_group(&mut self, gpu: &Gpu, mut members: Vec<Entered<'c>>) {
+        if let Err(cause) = plain::copy_all(gpu, &mut members) {
+            self.shared.note_once(&format!("Checkpoints could not be copied together: {cause}"));
+            return members.into_iter().for_each(|one| self.save_alone(one));
+        }
+        if let Err(error) = plain::commit_all(self.shared, &mut members) {
+            for one in members {
+                drop(one.ticket);
+                self.refuse(one.checkpoint, error.again());
+            }
         }
     }
 
@@ -387,7 +405,13 @@ impl<'c> SaveMany<'_, 'c> {
     fn launch_failed(&mut self, gpu: &Gpu, members: Vec<Entered<'c>>, cause: &DeviceError) {
         self.shared.note_once(&format!("Checkpoints could not be encoded together: {cause}"));
         if members.len() > 1 {
-            return members.into_iter().for_each(|one| self.save_group(LaunchGroup::of(one)));
+            for one in members {
+                match Together::of(gpu, &one) {
+                    Some(way) => self.save_group(LaunchGroup::of(way, one)),
+                    None => self.save_alone(one),
+                }
+            }
+            return;
         }
         for mut one in members {
             match self.encode_on_host(gpu, &mut one, cause) {
@@ -468,17 +492,35 @@ impl<'c> SaveMany<'_, 'c> {
     }
 }
 
-/// Checkpoints that one encoder takes.
+/// How a checkpoint is saved together with others.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Together {
+    /// It is kept as it is.
+    Copied,
+    /// By this codec.
+    Encoded(CodecId),
+}
+
+impl Together {
+    fn of(gpu: &Gpu, one: &Entered<'_>) -> Option<Together> {
+        let encoded = || one.checkpoint.together(gpu).map(Together::Encoded);
+        if plain::can_join(gpu, one) { Some(Together::Copied) } else { encoded() }
+    }
+}
+
+/// Checkpoints that are saved together.
 #[derive(Default)]
 struct LaunchGroup<'c> {
+    /// `None` while there are none.
+    way: Option<Together>,
     members: Vec<Entered<'c>>,
     regions: usize,
 }
 
 impl<'c> LaunchGroup<'c> {
-    fn of(one: Entered<'c>) -> LaunchGroup<'c> {
+    fn of(way: Together, one: Entered<'c>) -> LaunchGroup<'c> {
         let mut group = LaunchGroup::default();
-        group.push(one);
+        group.push(way, one);
         group
     }
 
@@ -486,7 +528,8 @@ impl<'c> LaunchGroup<'c> {
         self.regions + one.checkpoint.values.len() <= MOST_REGIONS
     }
 
-    fn push(&mut self, one: Entered<'c>) {
+    fn push(&mut self, way: Together, one: Entered<'c>) {
+        self.way = Some(way);
         self.regions += one.checkpoint.values.len();
         self.members.push(one);
     }

@@ -3,6 +3,7 @@
 mod in_flight;
 mod launch;
 mod many;
+mod plain;
 mod planning;
 mod state;
 mod together;

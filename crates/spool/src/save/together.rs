@@ -45,10 +45,7 @@ pub(super) fn launch(gpu: &Gpu, group: &mut [Entered<'_>]) -> Result<(), DeviceE
     for one in group.iter_mut() {
         gather(gpu, one)?;
     }
-    for other in others {
-        let ready = gpu.device().fence(other)?;
-        stream.wait_for(&ready)?;
-    }
+    wait_for_all(gpu, stream, others)?;
     let (guards, coded): (Vec<_>, Vec<_>) =
         group.iter_mut().filter_map(|one| take(&mut one.ticket)).unzip();
     let begun = match sources(stream, &coded, &guards) {
@@ -83,16 +80,32 @@ pub(super) fn launch(gpu: &Gpu, group: &mut [Entered<'_>]) -> Result<(), DeviceE
     Ok(())
 }
 
+/// Lets what is enqueued on `stream` later wait for what is on `others` now.
+pub(super) fn wait_for_all(
+    gpu: &Gpu,
+    stream: &Stream,
+    others: &[&Stream],
+) -> Result<(), DeviceError> {
+    for other in others {
+        let ready = gpu.device().fence(other)?;
+        stream.wait_for(&ready)?;
+    }
+    Ok(())
+}
+
 /// Lets `stream` go on only after `fence`: what is enqueued there later may change the arrays.
-fn follow(gpu: &Gpu, stream: &Stream, fence: &Fence) {
+pub(super) fn follow(gpu: &Gpu, stream: &Stream, fence: &Fence) {
     // A device that fails here fails its encoder too, and the completion thread reports that.
     let _ = stream.wait_for(fence).or_else(|_| fence.wait(gpu.device().limit()));
 }
 
 /// The streams of all arrays, each once; the last one is that of the last array.
-fn streams<'c>(group: &[Entered<'c>]) -> Vec<&'c Stream> {
+pub(super) fn streams<'c>(group: &[Entered<'c>]) -> Vec<&'c Stream> {
     let mut found: Vec<&Stream> = Vec::new();
     for (_, _, stream) in group.iter().flat_map(|one| one.checkpoint.arrays()) {
+        if found.last().is_some_and(|last| last.handle() == stream.handle()) {
+            continue;
+        }
         found.retain(|known| known.handle() != stream.handle());
         found.push(stream);
     }
