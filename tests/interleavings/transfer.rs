@@ -12,7 +12,7 @@ use common::{Log, Store, fill, job, reports};
 use unspool_core::{CheckpointId, Event, Nanos, TierId, TierKind, TransferId};
 use unspool_tiers::{AnyTier, Arena, Tier};
 use unspool_transfer::sync::thread;
-use unspool_transfer::{Engine, ManualClock, Options, Report, Shutdown, Sink, Submitted};
+use unspool_transfer::{Engine, ManualClock, Options, Shutdown, Sink, Submitted, TransferError};
 
 const BYTES: u64 = 64;
 const SCHEDULES: usize = 2000;
@@ -162,7 +162,7 @@ struct Forgetful {
 }
 
 impl Sink for Forgetful {
-    fn reports(&self, _reports: Vec<Report>) {
+    fn event(&self, _event: Event, _error: Option<TransferError>) {
         *unspool_transfer::sync::lock(&self.came) = true;
     }
 

@@ -1,21 +1,19 @@
 //! Copies between arenas, in main memory and over the links of a device.
 //!
-//! Each worker copies on a stream of its own, so that both directions and several checkpoints are in
-//! flight at once. It first waits until the application's work on the bytes is done, which does not
-//! count as time of the link, and at the end for the fence after its copy: only complete copies are
-//! reported as done. Small ones whose bytes are ready are copied together, with one fence.
+//! Each copy over a link uses a stream of its own, so that both directions and several checkpoints
+//! are in flight at once. The worker first waits until the application's work on the bytes is done,
+//! which does not count as time of the link, and at the end for the fence after its copy: only
+//! complete copies are reported as done.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use unspool_core::Failure;
 use unspool_cuda::{
-    DeviceError, DeviceSpan, Fence, Punctual, StagingRing, Stream, Unregistered, copy as raw,
+    DeviceError, DeviceSpan, Fence, StagingRing, Stream, Unregistered, copy as raw,
 };
 use unspool_tiers::{Gpu, ReadGuard, WriteGuard};
 
 use crate::error::TransferError;
-use crate::lane::has_cores_to_spare;
 use crate::sync::{Mutex, lock};
 
 /// Bytes between two checks for a cancellation, in main memory and over a link: about a
@@ -23,33 +21,23 @@ use crate::sync::{Mutex, lock};
 const CHUNK: usize = 4 << 20;
 const PIECE: u64 = 64 << 20;
 
-/// Copies that are long enough to learn the rate of a link from, and what they take besides.
-const LONG: u64 = 1 << 20;
-const LATENCY: Duration = Duration::from_micros(10);
-
-/// A wait of at least this long sleeps, and a shorter one does not: a sleep may end late by half of
-/// it.
-const SLEEPS_FROM: Duration = Duration::from_micros(200);
-
 /// The pinned buffers of a link, for memory that is not registered yet.
 const SLOT: u64 = 2 << 20;
 const SLOTS: usize = 4;
 
-/// The stream and the buffers of copies over a link.
+/// The stream and the buffers of a copy over a link.
 #[derive(Debug)]
 struct LinkStream {
     gpu: Arc<Gpu>,
     stream: Stream,
     /// Created when it is first needed.
     ring: Option<StagingRing>,
-    /// The seconds that a byte took in the fastest of the longer copies, once there were some.
-    fastest: Option<f64>,
 }
 
 impl LinkStream {
     fn new(gpu: &Arc<Gpu>) -> Result<LinkStream, DeviceError> {
         let stream = Stream::new(gpu.context())?;
-        Ok(LinkStream { gpu: Arc::clone(gpu), stream, ring: None, fastest: None })
+        Ok(LinkStream { gpu: Arc::clone(gpu), stream, ring: None })
     }
 }
 
@@ -99,82 +87,44 @@ impl Links {
     }
 }
 
-/// The bytes of a checkpoint in one arena, and their room in another.
-pub(crate) struct Copying {
-    source: ReadGuard,
-    target: WriteGuard,
+/// Waits until earlier work on the bytes of both is done.
+pub(crate) fn wait_for_both(source: &ReadGuard, target: &WriteGuard) -> Result<(), TransferError> {
+    if let Some(gpu) = source.gpu() {
+        source.wait(gpu.limit())?;
+    }
+    if let Some(gpu) = target.gpu() {
+        target.wait(gpu.limit())?;
+    }
+    Ok(())
 }
 
-impl Copying {
-    /// # Errors
-    /// When the room has another size.
-    pub(crate) fn new(source: ReadGuard, target: WriteGuard) -> Result<Copying, TransferError> {
-        if source.len() != target.len() {
-            let message = format!("{} bytes cannot become {} bytes.", source.len(), target.len());
-            return Err(TransferError::new(Failure::Permanent, message));
-        }
-        Ok(Copying { source, target })
-    }
-
-    /// Whether one of both is a device's.
-    pub(crate) fn is_over_link(&self) -> bool {
-        self.source.device().is_some() || self.target.device().is_some()
-    }
-
-    fn gpu(&self) -> Option<&Arc<Gpu>> {
-        self.source.gpu().or(self.target.gpu())
-    }
-
-    /// Whether earlier work on the bytes of both is done.
-    pub(crate) fn is_ready(&self) -> bool {
-        self.source.is_ready() && self.target.is_ready()
-    }
-
-    /// Waits until earlier work on the bytes of both is done.
-    pub(crate) fn wait(&self) -> Result<(), TransferError> {
-        if let Some(gpu) = self.source.gpu() {
-            self.source.wait(gpu.limit())?;
-        }
-        if let Some(gpu) = self.target.gpu() {
-            self.target.wait(gpu.limit())?;
-        }
-        Ok(())
-    }
-
-    /// Gives both a fence after the work on their bytes.
-    fn leave(&mut self, fence: &Fence) {
-        self.source.leave_fence(fence.clone());
-        self.target.leave_fence(fence.clone());
-    }
-
-    /// Work on the bytes may be under way, and when it is done cannot be known.
-    fn stick(&mut self) {
-        self.source.stick();
-        self.target.stick();
-    }
-}
-
-/// Copies bytes whose earlier work is done, and completes their targets. All of `copies` are made
-/// together, so several go over one link and are small. Returns `false` if `is_cancelled` became
-/// true on the way; the targets then hold nothing.
+/// Copies the bytes of `source`, whose earlier work is done, to `target` and completes it. Returns
+/// `false` if `is_cancelled` became true on the way; the target then holds nothing.
 pub(crate) fn copy(
-    mut copies: Vec<Copying>,
+    mut source: ReadGuard,
+    mut target: WriteGuard,
     links: &Links,
     is_cancelled: &dyn Fn() -> bool,
 ) -> Result<bool, TransferError> {
-    let over_link = copies.iter().find(|copy| copy.is_over_link());
-    let done = match over_link.and_then(Copying::gpu).cloned() {
-        Some(gpu) => links.with(&gpu, |link| over_link_of(&mut copies, link, is_cancelled))?,
-        None => copies.iter_mut().all(|copy| in_memory(copy, is_cancelled)),
+    if source.len() != target.len() {
+        let message = format!("{} bytes cannot become {} bytes.", source.len(), target.len());
+        return Err(TransferError::new(Failure::Permanent, message));
+    }
+    let gpu = source.gpu().or(target.gpu()).cloned();
+    let done = match gpu {
+        Some(gpu) if source.device().is_some() || target.device().is_some() => {
+            links.with(&gpu, |link| over_link(&mut source, &mut target, link, is_cancelled))?
+        }
+        _ => in_memory(&source, &mut target, is_cancelled),
     };
     if done {
-        copies.into_iter().for_each(|copy| copy.target.commit());
+        target.commit();
     }
     Ok(done)
 }
 
-fn in_memory(copy: &mut Copying, is_cancelled: &dyn Fn() -> bool) -> bool {
-    let (Some(from), Some(to)) = (copy.source.bytes(), copy.target.bytes()) else { return false };
+fn in_memory(source: &ReadGuard, target: &mut WriteGuard, is_cancelled: &dyn Fn() -> bool) -> bool {
+    let (Some(from), Some(to)) = (source.bytes(), target.bytes()) else { return false };
     for (from, to) in from.chunks(CHUNK).zip(to.chunks_mut(CHUNK)) {
         if is_cancelled() {
             return false;
@@ -185,95 +135,61 @@ fn in_memory(copy: &mut Copying, is_cancelled: &dyn Fn() -> bool) -> bool {
 }
 
 /// Copies piece by piece, enqueueing the next one before the last one is done.
-fn over_link_of(
-    copies: &mut [Copying],
+fn over_link(
+    source: &mut ReadGuard,
+    target: &mut WriteGuard,
     link: &mut LinkStream,
     is_cancelled: &dyn Fn() -> bool,
 ) -> Result<bool, DeviceError> {
     // Registrations of the host arena leave gaps while copies are in flight.
-    let pinned = copies.first().and_then(|copy| copy.source.pinned().or(copy.target.pinned()));
+    let pinned = source.pinned().or(target.pinned());
     let _busy = pinned.map(|(pinned, _)| pinned.busy());
-    let longest = copies.iter().map(|copy| copy.source.len()).max().unwrap_or(0);
-    let mut last = None;
-    for offset in (0..longest).step_by(PIECE as usize) {
+    let mut last: Option<Fence> = None;
+    for offset in (0..source.len()).step_by(PIECE as usize) {
         if is_cancelled() {
-            return link.wait(last).map(|()| false);
+            return wait(last, &link.gpu).map(|()| false);
         }
-        let begun = Instant::now();
-        let mut bytes = 0;
-        let enqueued = copies.iter_mut().try_for_each(|copy| {
-            let len = PIECE.min(copy.source.len().saturating_sub(offset));
-            bytes += len;
-            enqueue(copy, offset, len, link)
-        });
+        let len = PIECE.min(source.len() - offset);
+        let enqueued = enqueue(source, target, offset, len, link);
         // Recorded also after an error, because a part of a piece may be in flight.
-        let fence = after(copies, link)?;
+        let fence = after(source, target, link)?;
         enqueued?;
-        let piece = fence.map(|fence| Piece { fence, begun, bytes });
-        link.wait(std::mem::replace(&mut last, piece))?;
+        wait(std::mem::replace(&mut last, fence), &link.gpu)?;
     }
-    link.wait(last).map(|()| true)
+    wait(last, &link.gpu).map(|()| true)
 }
 
-/// A fence after the work on `link`, which all guards keep; `None` when nothing is left to do
+/// A fence after the work on `link`, which both guards keep; `None` when nothing is left to do
 /// there.
-fn after(copies: &mut [Copying], link: &LinkStream) -> Result<Option<Fence>, DeviceError> {
-    let recorded = link.gpu.fence_or_wait(&link.stream);
-    let fence = recorded.inspect_err(|_| copies.iter_mut().for_each(Copying::stick))?;
-    if let Some(fence) = &fence {
-        copies.iter_mut().for_each(|copy| copy.leave(fence));
-    }
+fn after(
+    source: &mut ReadGuard,
+    target: &mut WriteGuard,
+    link: &LinkStream,
+) -> Result<Option<Fence>, DeviceError> {
+    let recorded = link.gpu.fence_or_wait(&link.stream).inspect_err(|_| {
+        source.stick();
+        target.stick();
+    });
+    let fence = recorded?;
+    fence.iter().for_each(|fence| source.leave_fence(fence.clone()));
+    fence.iter().for_each(|fence| target.leave_fence(fence.clone()));
     Ok(fence)
 }
 
-/// Bytes on their way over a link, and the fence after them.
-struct Piece {
-    fence: Fence,
-    begun: Instant,
-    bytes: u64,
-}
-
-impl LinkStream {
-    /// Waits until `piece` is there. The driver is not asked before the fastest copies so far would
-    /// have been done: each question takes a lock that the calls of the application need.
-    fn wait(&mut self, piece: Option<Piece>) -> Result<(), DeviceError> {
-        let Some(Piece { fence, begun, bytes }) = piece else { return Ok(()) };
-        let soonest = Duration::from_secs_f64(0.9 * self.fastest.unwrap_or(0.0) * bytes as f64);
-        sleep_until(begun, soonest);
-        fence.wait(self.gpu.limit())?;
-        if bytes >= LONG {
-            let took = begun.elapsed().saturating_sub(LATENCY).as_secs_f64() / bytes as f64;
-            self.fastest = Some(self.fastest.map_or(took, |fastest| fastest.min(took)));
-        }
-        Ok(())
-    }
-}
-
-/// Returns `span` after `begun`, or a little earlier.
-fn sleep_until(begun: Instant, span: Duration) {
-    let left = span.saturating_sub(begun.elapsed());
-    if left > SLEEPS_FROM {
-        let _punctual = Punctual::begin();
-        std::thread::sleep(left - SLEEPS_FROM / 2);
-    } else if has_cores_to_spare() {
-        while begun.elapsed() < span {
-            std::hint::spin_loop();
-        }
-    }
+fn wait(fence: Option<Fence>, gpu: &Gpu) -> Result<(), DeviceError> {
+    fence.map_or(Ok(()), |fence| fence.wait(gpu.limit()))
 }
 
 fn enqueue(
-    Copying { source, target }: &mut Copying,
+    source: &ReadGuard,
+    target: &mut WriteGuard,
     offset: u64,
     len: u64,
     link: &mut LinkStream,
 ) -> Result<(), DeviceError> {
-    if len == 0 {
-        return Ok(());
-    }
     let piece = |span: &DeviceSpan| span.slice(offset, len);
     let (from, to) = (source.device().map(piece), target.device().map(piece));
-    let LinkStream { gpu, stream, ring, .. } = link;
+    let LinkStream { gpu, stream, ring } = link;
     match (from.transpose()?, to.transpose()?) {
         (Some(from), Some(to)) => raw::device_to_device(stream, &to, &from),
         (Some(from), None) => match target.pinned() {

@@ -13,7 +13,7 @@ use unspool_tiers::AnyTier;
 use crate::arenas::Links;
 use crate::clock::{Clock, SystemClock};
 use crate::error::TransferError;
-use crate::execute::Mover;
+use crate::execute::{Mover, Outcome};
 use crate::job::{Job, Submitted, Task, TaskWork};
 use crate::lane::Lane;
 use crate::span::Span;
@@ -25,20 +25,11 @@ use crate::worker::{Crew, work};
 /// The receiver of reports. It is called on worker threads and by [`Engine::shutdown`]; it must
 /// return quickly, and may call the engine back.
 pub trait Sink: Send + Sync {
-    /// Receives reports, in order.
-    fn reports(&self, reports: Vec<Report>);
+    /// Receives an event for the core, with the error text of a failure.
+    fn event(&self, event: Event, error: Option<TransferError>);
 
     /// Receives a piece of work for the timeline; only with [`Options::trace`].
     fn span(&self, span: Span);
-}
-
-/// What a worker or the alarm reports.
-#[derive(Clone, Debug)]
-pub struct Report {
-    /// The event for the core.
-    pub event: Event,
-    /// Why, when it is a failure.
-    pub error: Option<TransferError>,
 }
 
 /// The settings of an engine.
@@ -86,10 +77,6 @@ pub enum Shutdown {
     /// Reports it as cancelled, unless it has begun and cannot be stopped.
     Cancel,
 }
-
-/// The most bytes of small movements between arenas that a worker executes together: about 80
-/// microseconds of a link, so that what a worker does between two copies costs little beside them.
-const TOGETHER: u64 = 4 << 20;
 
 /// How long a thread that was started may take to begin while nothing else is waited for.
 const BEGINS_WITHIN: Duration = Duration::from_secs(1);
@@ -199,7 +186,9 @@ impl Engine {
 
     /// Reports all queued jobs as cancelled, and asks the workers to stop.
     fn drop_queued(&self) {
-        self.crew.report_cancelled(self.lanes().flat_map(|lane| lane.close_and_drop()));
+        for task in self.lanes().flat_map(|lane| lane.close_and_drop()) {
+            self.crew.report(&task.work, Outcome::Cancelled, Nanos(0));
+        }
     }
 
     fn unfinished(&self) -> TransferError {
@@ -319,14 +308,13 @@ fn workers(fast: TierKind, slow: TierKind, options: &Options) -> usize {
 /// The two lanes between two neighbouring tiers.
 fn link(fast: TierKind, slow: TierKind, options: &Options) -> [Arc<Lane>; 2] {
     let (workers, limit) = (workers(fast, slow, options), options.in_flight.max(1) as usize);
-    let together = if fast.is_arena() && slow.is_arena() { TOGETHER } else { 0 };
-    let lane = |name: String| Arc::new(Lane::new(name, limit, workers, together));
+    let lane = |name: String| Arc::new(Lane::new(name, limit, workers));
     [lane(format!("{fast}-{slow}")), lane(format!("{slow}-{fast}"))]
 }
 
 /// The lane for the deletions of a store; it accepts one for each frame at once.
 fn deletions(kind: TierKind) -> Option<Arc<Lane>> {
-    (!kind.is_arena()).then(|| Arc::new(Lane::new(format!("{kind}-delete"), usize::MAX, 1, 0)))
+    (!kind.is_arena()).then(|| Arc::new(Lane::new(format!("{kind}-delete"), usize::MAX, 1)))
 }
 
 fn nanos(span: Duration) -> Nanos {

@@ -4,20 +4,23 @@ use std::sync::Arc;
 
 use unspool_codec::Outer;
 use unspool_core::{Nanos, Place, TierId, TierKind};
-use unspool_tiers::{AnyTier, Arena, ReadGuard, Tier, WriteGuard};
+use unspool_tiers::{AnyTier, ReadGuard, Tier, WriteGuard};
 
-use crate::arenas::{self, Copying, Links};
+use crate::arenas::{self, Links};
 use crate::clock::Clock;
 use crate::error::TransferError;
 use crate::frame::{read_frame, staging, write_frame};
-use crate::job::{Job, Task, TaskWork};
+use crate::job::{Job, Task};
 use crate::staging::Pool;
 
 /// How a job ended.
 #[derive(Debug)]
 pub(crate) enum Outcome {
     /// The target has the bytes.
-    Done,
+    Done {
+        /// Time spent only waiting for the application's work on the bytes.
+        waited: Nanos,
+    },
     /// The job was cancelled; the target holds nothing.
     Cancelled,
     /// The job failed; the target holds nothing.
@@ -39,84 +42,36 @@ pub(crate) struct Mover {
 }
 
 impl Mover {
-    /// Moves the bytes of the first of `tasks`, and together with it those of the tasks after it
-    /// that go over the same link, as far as their bytes are ready. Returns the outcomes, one for
-    /// each task that was executed, and the time spent only waiting for the application's work.
-    pub(crate) fn run(&self, tasks: &[Arc<Task>]) -> (Vec<Outcome>, Nanos) {
+    /// Moves the bytes of `job`; `task` knows whether it was cancelled.
+    pub(crate) fn run(&self, job: &Job, task: &Task) -> Outcome {
+        if task.is_cancelled() {
+            return Outcome::Cancelled;
+        }
         let mut waited = Nanos(0);
-        let (count, moved) = match self.begin(&tasks[0]) {
-            Some(Ok(first)) => self.copy(first, tasks, &mut waited),
-            Some(Err(error)) => (1, Err(error)),
-            None => (1, self.moved(&tasks[0])),
-        };
-        let outcome = || match &moved {
-            Ok(true) => Outcome::Done,
+        match self.moved(job, task, &mut waited) {
+            Ok(true) => Outcome::Done { waited },
             Ok(false) => Outcome::Cancelled,
-            Err(error) => Outcome::Failed(error.clone()),
-        };
-        (std::iter::repeat_with(outcome).take(count).collect(), waited)
-    }
-
-    /// Copies between two arenas. Returns the number of tasks that are over, and whether their
-    /// targets have the bytes: they have not when the first was cancelled.
-    fn copy(
-        &self,
-        first: Copying,
-        tasks: &[Arc<Task>],
-        waited: &mut Nanos,
-    ) -> (usize, Result<bool, TransferError>) {
-        if tasks[0].is_cancelled() {
-            return (1, Ok(false));
+            Err(error) => Outcome::Failed(error),
         }
-        let start = self.clock.now();
-        if let Err(error) = first.wait() {
-            return (1, Err(error));
-        }
-        *waited = self.clock.now().since(start);
-        let others = if first.is_over_link() { &tasks[1..] } else { &[] };
-        // One that is not ready, or refused, gets a turn of its own.
-        let others = others.iter().map_while(|task| {
-            let copy = self.begin(task)?.ok()?;
-            (copy.is_ready() && !task.is_cancelled()).then_some(copy)
-        });
-        let copies: Vec<_> = std::iter::once(first).chain(others).collect();
-        let count = copies.len();
-        match arenas::copy(copies, &self.links, &|| tasks[0].is_cancelled()) {
-            Ok(false) => (1, Ok(false)),
-            moved => (count, moved),
-        }
-    }
-
-    /// Borrows the bytes of `task` and their room, if it moves them between two arenas.
-    fn begin(&self, task: &Task) -> Option<Result<Copying, TransferError>> {
-        let TaskWork::Move(job) = &task.work else { return None };
-        let (source, target) = (self.arena(job.from)?, self.arena(job.to)?);
-        let begin = || {
-            let source = source.read(job.checkpoint)?;
-            let target = target.create(job.checkpoint, job.to.offset, job.bytes)?;
-            Copying::new(source, target)
-        };
-        Some(begin())
-    }
-
-    fn arena(&self, place: Place) -> Option<&Arena> {
-        self.tiers[usize::from(place.tier.0)].arena()
     }
 
     pub(crate) fn tier(&self, id: TierId) -> &dyn Tier {
         self.tiers[usize::from(id.0)].tier()
     }
 
-    /// Moves the bytes of `task` from or to a store. Returns whether the target has them; it has
-    /// not when the task was cancelled.
-    fn moved(&self, task: &Task) -> Result<bool, TransferError> {
-        let TaskWork::Move(job) = &task.work else { return Ok(false) };
-        if task.is_cancelled() {
-            return Ok(false);
-        }
+    /// Returns whether the target has the bytes; `false` when the job was cancelled on the way.
+    fn moved(&self, job: &Job, task: &Task, waited: &mut Nanos) -> Result<bool, TransferError> {
         let tier = |place: Place| &self.tiers[usize::from(place.tier.0)];
-        match (tier(job.from), tier(job.to)) {
-            (AnyTier::Arena(_), AnyTier::Arena(_)) => Ok(false),
+        let (from, to) = (tier(job.from), tier(job.to));
+        match (from, to) {
+            (AnyTier::Arena(source), AnyTier::Arena(target)) => {
+                let source = source.read(job.checkpoint)?;
+                let target = target.create(job.checkpoint, job.to.offset, job.bytes)?;
+                let start = self.clock.now();
+                arenas::wait_for_both(&source, &target)?;
+                *waited = self.clock.now().since(start);
+                arenas::copy(source, target, &self.links, &|| task.is_cancelled())
+            }
             (AnyTier::Arena(source), AnyTier::Store(to)) => {
                 let payload = source.read(job.checkpoint)?;
                 self.write(job, &**to, &payload)?;

@@ -2,7 +2,7 @@
 //!
 //! Invariants:
 //! - A task is either in the queue, or running, or reported, so that it is reported exactly once.
-//! - Tasks begin in the order in which they were pushed; a worker may take several small ones at once.
+//! - Tasks begin in the order in which they were pushed.
 //! - A closed lane accepts no task, and its workers end when the queue is empty.
 
 use std::collections::VecDeque;
@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use unspool_core::{Nanos, TransferId};
 
 use crate::clock::Clock;
-use crate::job::{Submitted, Task, TaskWork};
+use crate::job::{Submitted, Task};
 use crate::sync::{Condvar, Mutex, lock, wait, wait_timeout};
 
 /// For how long a worker that has ended a task looks for the next one before it sleeps. Waking it
@@ -25,8 +25,6 @@ pub(crate) struct Lane {
     pub(crate) name: Arc<str>,
     /// The maximum number of tasks that the core has in flight here.
     limit: usize,
-    /// The most bytes of movements that a worker takes at once, beyond its first.
-    together: u64,
     state: Mutex<LaneState>,
     /// Whether a task may be in the queue; read without the lock.
     has_work: AtomicBool,
@@ -48,13 +46,8 @@ struct LaneState {
 
 impl Lane {
     /// A lane for `workers` workers, each of which calls [`Lane::next`] until it returns `None` and
-    /// then [`Lane::leave`]. A worker takes movements of `together` bytes at once.
-    pub(crate) fn new(
-        name: impl Into<Arc<str>>,
-        limit: usize,
-        workers: usize,
-        together: u64,
-    ) -> Lane {
+    /// then [`Lane::leave`].
+    pub(crate) fn new(name: impl Into<Arc<str>>, limit: usize, workers: usize) -> Lane {
         let state = LaneState {
             queue: VecDeque::new(),
             running: Vec::with_capacity(workers),
@@ -64,7 +57,7 @@ impl Lane {
         };
         let (work, empty) = (Condvar::new(), Condvar::new());
         let (state, has_work) = (Mutex::new(state), AtomicBool::new(false));
-        Lane { name: name.into(), limit, together, state, has_work, work, empty }
+        Lane { name: name.into(), limit, state, has_work, work, empty }
     }
 
     pub(crate) fn push(&self, task: Task) -> Submitted {
@@ -100,17 +93,14 @@ impl Lane {
         }
     }
 
-    /// Waits for the next tasks, at least one; `None` when the lane is closed and its queue is
-    /// empty.
-    pub(crate) fn next(&self, clock: &dyn Clock) -> Option<Vec<Arc<Task>>> {
+    /// Waits for the next task; `None` when the lane is closed and its queue is empty.
+    pub(crate) fn next(&self, clock: &dyn Clock) -> Option<(Arc<Task>, Nanos)> {
         let (mut state, mut has_looked) = (lock(&self.state), false);
         loop {
-            let count = self.next_at_once(&state);
-            if count > 0 {
-                let (now, state) = (clock.now(), &mut *state);
-                let tasks: Vec<_> = state.queue.drain(..count).collect();
-                state.running.extend(tasks.iter().map(|task| (Arc::clone(task), now)));
-                return Some(tasks);
+            if let Some(task) = state.queue.pop_front() {
+                let now = clock.now();
+                state.running.push((Arc::clone(&task), now));
+                return Some((task, now));
             }
             if state.closed {
                 return None;
@@ -128,21 +118,6 @@ impl Lane {
         }
     }
 
-    /// The number of tasks that a worker takes now: the first, and the small ones after it, but no
-    /// more than its share of the queue.
-    fn next_at_once(&self, state: &LaneState) -> usize {
-        let share = state.queue.len().div_ceil(state.workers.max(1));
-        let mut bytes = 0_u64;
-        let fits = |task: &&Arc<Task>| {
-            bytes = bytes.saturating_add(match &task.work {
-                TaskWork::Move(job) => job.bytes,
-                TaskWork::Delete { .. } => u64::MAX,
-            });
-            bytes <= self.together
-        };
-        state.queue.iter().take(share).take_while(fits).count().max(share.min(1))
-    }
-
     /// Looks for a task for a while, without the lock.
     fn look(&self) {
         // A scheduler that tries interleavings would try each turn of the loop.
@@ -155,13 +130,12 @@ impl Lane {
         }
     }
 
-    /// Removes `tasks`, which have ended and will be reported next.
-    pub(crate) fn finish(&self, tasks: &[Arc<Task>]) {
+    /// Removes `task`, which has ended and will be reported next.
+    pub(crate) fn finish(&self, task: &Arc<Task>) {
         let mut state = lock(&self.state);
         let held = state.running.len();
-        let has_ended = |task: &Arc<Task>| tasks.iter().any(|ended| Arc::ptr_eq(ended, task));
-        state.running.retain(|(task, _)| !has_ended(task));
-        debug_assert_eq!(state.running.len() + tasks.len(), held, "a task ends once");
+        state.running.retain(|(running, _)| !Arc::ptr_eq(running, task));
+        debug_assert_eq!(state.running.len() + 1, held, "a task ends once");
     }
 
     /// Records that a worker has ended.
@@ -218,7 +192,7 @@ impl Lane {
 }
 
 /// Whether workers may occupy a core for moments in which they have nothing to do.
-pub(crate) fn has_cores_to_spare() -> bool {
+fn has_cores_to_spare() -> bool {
     static CORES: OnceLock<usize> = OnceLock::new();
     *CORES.get_or_init(|| std::thread::available_parallelism().map_or(1, usize::from)) >= 4
 }

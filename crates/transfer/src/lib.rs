@@ -25,7 +25,7 @@ mod timer;
 mod worker;
 
 pub use clock::{Clock, ManualClock, SystemClock};
-pub use engine::{Engine, Options, Report, Shutdown, Sink};
+pub use engine::{Engine, Options, Shutdown, Sink};
 pub use error::TransferError;
 pub use frame::{Frame, read_frame, staging, write_frame};
 pub use job::{Job, Submitted};

@@ -4,7 +4,7 @@
 use unspool_core::{Event, Nanos};
 
 use crate::clock::Clock;
-use crate::engine::{Report, Sink};
+use crate::engine::Sink;
 use crate::sync::{Condvar, Mutex, lock, wait, wait_timeout};
 
 #[derive(Debug, Default)]
@@ -52,7 +52,7 @@ impl Timer {
             }
             state.deadline = None;
             drop(state);
-            sink.reports(vec![Report { event: Event::Tick, error: None }]);
+            sink.event(Event::Tick, None);
             state = lock(&self.state);
         }
     }

@@ -1,4 +1,4 @@
-//! The threads of a lane: each takes tasks, executes and reports them.
+//! The threads of a lane: each takes a task, executes it and reports it.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -7,7 +7,7 @@ use std::sync::Arc;
 use unspool_core::{CheckpointId, Event, Failure, Nanos, TierId, TierKind};
 
 use crate::clock::Clock;
-use crate::engine::{Report, Sink};
+use crate::engine::Sink;
 use crate::error::TransferError;
 use crate::execute::{Mover, Outcome};
 use crate::job::{Job, Task, TaskWork, label};
@@ -34,97 +34,52 @@ impl Drop for Leave<'_> {
 /// Works until the lane is closed and empty.
 pub(crate) fn work(lane: &Lane, worker: u32, crew: &Crew) {
     let _leave = Leave(lane);
-    while let Some(tasks) = lane.next(&*crew.clock) {
-        let mut rest = &tasks[..];
-        while !rest.is_empty() {
-            let start = crew.clock.now();
-            let (outcomes, waited) = crew.outcomes(rest);
-            let end = crew.clock.now();
-            let (ended, left) = rest.split_at(outcomes.len());
-            rest = left;
-            lane.finish(ended);
-            // A panic of the sink must not end the worker: later jobs need it.
-            let _ = catch_unwind(AssertUnwindSafe(|| {
-                let times = shares(ended, start.plus(waited), end);
-                if crew.trace {
-                    crew.trace((lane, worker), (ended, &outcomes), (start, &times));
-                }
-                let ended = ended.iter().zip(outcomes).zip(times);
-                crew.report(ended.map(|((task, outcome), (start, end))| {
-                    report_of(&task.work, outcome, end.since(start))
-                }));
-            }));
-        }
+    while let Some((task, start)) = lane.next(&*crew.clock) {
+        let outcome = crew.outcome(&task);
+        let end = crew.clock.now();
+        lane.finish(&task);
+        // A panic of the sink must not end the worker: later jobs need it.
+        let _ = catch_unwind(AssertUnwindSafe(|| {
+            if crew.trace {
+                crew.sink.span(crew.span((lane, worker), &task, &outcome, (start, end)));
+            }
+            crew.report(&task.work, outcome, end.since(start));
+        }));
     }
 }
 
-/// The time from `start` to `end`, cut into the shares of `tasks` by their bytes.
-fn shares(tasks: &[Arc<Task>], start: Nanos, end: Nanos) -> Vec<(Nanos, Nanos)> {
-    let bytes = |task: &Arc<Task>| match &task.work {
-        TaskWork::Move(job) => u128::from(job.bytes.max(1)),
-        TaskWork::Delete { .. } => 1,
-    };
-    let (all, whole) = (tasks.iter().map(bytes).sum::<u128>(), u128::from(end.since(start).0));
-    let (mut sum, mut begin) = (0, start);
-    let share = |task| {
-        sum += bytes(task);
-        let until = start.plus(Nanos((whole * sum / all.max(1)) as u64));
-        (std::mem::replace(&mut begin, until), until)
-    };
-    tasks.iter().map(share).collect()
-}
-
 impl Crew {
-    /// Executes the first of `tasks`, and those after it that can be executed together with it.
-    /// Returns their outcomes, and the time spent only waiting for the application's work on the
-    /// bytes. A panic is a failure of the first.
-    fn outcomes(&self, tasks: &[Arc<Task>]) -> (Vec<Outcome>, Nanos) {
-        let done = catch_unwind(AssertUnwindSafe(|| match &tasks[0].work {
-            TaskWork::Move(_) => self.mover.run(tasks),
-            TaskWork::Delete { checkpoint, tier } => {
-                (vec![self.delete(*checkpoint, *tier)], Nanos(0))
-            }
+    /// Executes `task`; a panic becomes a failure.
+    fn outcome(&self, task: &Task) -> Outcome {
+        let done = catch_unwind(AssertUnwindSafe(|| match &task.work {
+            TaskWork::Move(job) => self.mover.run(job, task),
+            TaskWork::Delete { checkpoint, tier } => self.delete(*checkpoint, *tier),
         }));
-        let failed =
-            |panic: Box<dyn Any + Send>| (vec![Outcome::Failed(panicked(&*panic))], Nanos(0));
-        let (mut outcomes, waited) = done.unwrap_or_else(failed);
-        for (outcome, task) in outcomes.iter_mut().zip(tasks) {
-            if let Outcome::Failed(error) = outcome {
-                *error = error.clone().while_doing(self.describe(&task.work));
-            }
+        match done.unwrap_or_else(|panic| Outcome::Failed(panicked(&*panic))) {
+            Outcome::Failed(error) => Outcome::Failed(error.while_doing(self.describe(&task.work))),
+            other => other,
         }
-        (outcomes, waited)
     }
 
     fn delete(&self, checkpoint: CheckpointId, tier: TierId) -> Outcome {
         let done = self.mover.tier(tier).delete(checkpoint);
-        done.map_or_else(|cause| Outcome::Failed(cause.into()), |()| Outcome::Done)
+        let waited = Nanos(0);
+        done.map_or_else(|cause| Outcome::Failed(cause.into()), |()| Outcome::Done { waited })
     }
 
-    /// Sends reports, each of which is the one of its task.
-    fn report(&self, reports: impl Iterator<Item = Report>) {
-        let reports: Vec<_> = reports.collect();
-        if !reports.is_empty() {
-            self.sink.reports(reports);
-        }
-    }
-
-    /// Sends the reports of tasks that are not executed.
-    pub(crate) fn report_cancelled(&self, tasks: impl Iterator<Item = Arc<Task>>) {
-        self.report(tasks.map(|task| report_of(&task.work, Outcome::Cancelled, Nanos(0))));
-    }
-
-    /// Puts tasks on the timeline, one after the other.
-    fn trace(
-        &self,
-        by: (&Lane, u32),
-        (tasks, outcomes): (&[Arc<Task>], &[Outcome]),
-        (mut start, times): (Nanos, &[(Nanos, Nanos)]),
-    ) {
-        for ((task, outcome), (_, end)) in tasks.iter().zip(outcomes).zip(times) {
-            self.sink.span(self.span(by, task, outcome, (start, *end)));
-            start = *end;
-        }
+    /// Sends the one report of `work`.
+    pub(crate) fn report(&self, work: &TaskWork, outcome: Outcome, took: Nanos) {
+        let error = match &outcome {
+            Outcome::Failed(error) => Some(error.clone()),
+            _ => None,
+        };
+        let event = match work {
+            TaskWork::Move(job) => report_of(job, &outcome, took),
+            TaskWork::Delete { checkpoint, tier } => {
+                Event::Deleted { checkpoint: *checkpoint, tier: *tier }
+            }
+        };
+        self.sink.event(event, error);
     }
 
     fn describe(&self, work: &TaskWork) -> String {
@@ -152,7 +107,7 @@ impl Crew {
             TaskWork::Delete { tier, .. } => ("delete", *tier, None, 0),
         };
         let outcome = match outcome {
-            Outcome::Done => "done",
+            Outcome::Done { .. } => "done",
             Outcome::Cancelled => "cancelled",
             Outcome::Failed(_) => "failed",
         };
@@ -161,24 +116,10 @@ impl Crew {
     }
 }
 
-fn report_of(work: &TaskWork, outcome: Outcome, took: Nanos) -> Report {
-    let event = match work {
-        TaskWork::Move(job) => event_of(job, &outcome, took),
-        TaskWork::Delete { checkpoint, tier } => {
-            Event::Deleted { checkpoint: *checkpoint, tier: *tier }
-        }
-    };
-    let error = match outcome {
-        Outcome::Failed(error) => Some(error),
-        Outcome::Done | Outcome::Cancelled => None,
-    };
-    Report { event, error }
-}
-
-fn event_of(job: &Job, outcome: &Outcome, took: Nanos) -> Event {
+fn report_of(job: &Job, outcome: &Outcome, took: Nanos) -> Event {
     let transfer = job.transfer;
     match outcome {
-        Outcome::Done => Event::TransferDone { transfer, took },
+        Outcome::Done { waited } => Event::TransferDone { transfer, took: took.since(*waited) },
         Outcome::Cancelled => Event::TransferCancelled { transfer },
         Outcome::Failed(error) => Event::TransferFailed { transfer, failure: error.kind() },
     }

@@ -4,7 +4,7 @@ use std::sync::{Arc, OnceLock, Weak};
 
 use unspool_core::{CheckpointId, Event, Failure};
 use unspool_transfer::sync::lock;
-use unspool_transfer::{Report, Sink, Span, TransferError};
+use unspool_transfer::{Sink, Span, TransferError};
 
 use crate::runtime::counters::Route;
 use crate::runtime::shared::Shared;
@@ -30,9 +30,9 @@ impl Inbox {
 }
 
 impl Sink for Inbox {
-    fn reports(&self, reports: Vec<Report>) {
+    fn event(&self, event: Event, error: Option<TransferError>) {
         if let Some(shared) = self.shared() {
-            shared.hear(reports);
+            shared.report(event, error);
         }
     }
 
@@ -44,39 +44,32 @@ impl Sink for Inbox {
 }
 
 impl Shared {
-    /// Takes in what a worker reports, all of it under one lock.
-    fn hear(&self, reports: Vec<Report>) {
-        if reports.iter().any(|report| matches!(report.event, Event::TransferFailed { .. })) {
+    /// Takes in what a worker reports.
+    fn report(&self, event: Event, error: Option<TransferError>) {
+        if matches!(event, Event::TransferFailed { .. }) {
             self.finds_device_lost();
         }
         let mut state = self.state();
-        for Report { event, error } in reports {
-            note(&mut state, event, error);
-            self.feed(&mut state, event);
-        }
-    }
-}
-
-/// Counts what a worker reports.
-fn note(state: &mut State, event: Event, error: Option<TransferError>) {
-    match event {
-        Event::TransferDone { transfer, took } => {
-            if let Some((_, route)) = state.moving.remove(&transfer) {
-                state.counters.moved(route, took);
+        match event {
+            Event::TransferDone { transfer, took } => {
+                if let Some((_, route)) = state.moving.remove(&transfer) {
+                    state.counters.moved(route, took);
+                }
             }
-        }
-        Event::TransferFailed { transfer, failure } => {
-            if let Some((id, route)) = state.moving.remove(&transfer) {
-                note_failure(state, id, route, failure, error);
+            Event::TransferFailed { transfer, failure } => {
+                if let Some((id, route)) = state.moving.remove(&transfer) {
+                    note_failure(&mut state, id, route, failure, error);
+                }
             }
+            Event::TransferCancelled { transfer } => {
+                state.moving.remove(&transfer);
+            }
+            Event::Deleted { .. } => state.notes.extend(error.map(|error| error.to_string())),
+            // The alarm is off once it went off.
+            Event::Tick => state.alarm = None,
+            _ => {}
         }
-        Event::TransferCancelled { transfer } => {
-            state.moving.remove(&transfer);
-        }
-        Event::Deleted { .. } => state.notes.extend(error.map(|error| error.to_string())),
-        // The alarm is off once it went off.
-        Event::Tick => state.alarm = None,
-        _ => {}
+        self.feed(&mut state, event);
     }
 }
 

@@ -54,10 +54,6 @@ impl ArenaLease {
         self.after.iter().try_for_each(|fence| fence.wait(limit))
     }
 
-    fn is_ready(&self) -> bool {
-        self.after.iter().all(Fence::is_done)
-    }
-
     fn leave(&mut self, stream: &Stream) -> Result<Option<Fence>, DeviceError> {
         let Some(gpu) = self.memory.gpu() else { return Ok(None) };
         let fence = gpu.fence_or_wait(stream).inspect_err(|_| self.arena.table().stick(self.id))?;
@@ -202,12 +198,6 @@ impl WriteGuard {
     /// When such work failed, and when the limit has passed.
     pub fn wait(&self, limit: Duration) -> Result<(), DeviceError> {
         self.loan().wait(limit)
-    }
-
-    /// Whether earlier work on the bytes is done.
-    #[must_use]
-    pub fn is_ready(&self) -> bool {
-        self.loan().is_ready()
     }
 
     /// Work on the bytes was enqueued on `stream`: whoever gets them next comes after it. Returns a
@@ -359,12 +349,6 @@ impl ReadGuard {
     /// When such work failed, and when the limit has passed.
     pub fn wait(&self, limit: Duration) -> Result<(), DeviceError> {
         self.loan.wait(limit)
-    }
-
-    /// Whether earlier work on the bytes is done.
-    #[must_use]
-    pub fn is_ready(&self) -> bool {
-        self.loan.is_ready()
     }
 
     /// Work that reads the bytes was enqueued on `stream`: whoever gets them next comes after it.

@@ -12,7 +12,7 @@ use unspool_core::{
 };
 use unspool_tiers::{Arena, Description, Stored, Tier, TierError};
 use unspool_transfer::sync::{Condvar, Mutex, lock, wait, wait_timeout};
-use unspool_transfer::{Frame, Job, Report, Sink, Span};
+use unspool_transfer::{Frame, Job, Sink, Span, TransferError};
 
 /// What a call of the store does instead of succeeding.
 #[derive(Clone, Copy, Debug)]
@@ -169,9 +169,8 @@ pub struct Log {
 }
 
 impl Sink for Log {
-    fn reports(&self, reports: Vec<Report>) {
-        let entry = |report: Report| (report.event, report.error.map(|error| error.to_string()));
-        lock(&self.entries).0.extend(reports.into_iter().map(entry));
+    fn event(&self, event: Event, error: Option<TransferError>) {
+        lock(&self.entries).0.push((event, error.map(|error| error.to_string())));
         self.changed.notify_all();
     }
 
