@@ -365,7 +365,7 @@ impl<'c> SaveMany<'_, 'c> {
             Together::Copied => self.copy_group(&gpu, members),
             Together::Encoded(_) => match launch(&gpu, &mut members) {
                 Ok(()) => self.leave_to_completion(members),
-                Err(cause) => self.launch_failed(&gpu, members, &cause),
+                Err(cause) => self.launch_failed(&gpu, way, members, &cause),
             },
         }
     }
@@ -402,16 +402,16 @@ impl<'c> SaveMany<'_, 'c> {
     }
 
     /// The GPU does not take these together: each is tried alone, and then encoded by the host.
-    fn launch_failed(&mut self, gpu: &Gpu, members: Vec<Entered<'c>>, cause: &DeviceError) {
+    fn launch_failed(
+        &mut self,
+        gpu: &Gpu,
+        way: Together,
+        members: Vec<Entered<'c>>,
+        cause: &DeviceError,
+    ) {
         self.shared.note_once(&format!("Checkpoints could not be encoded together: {cause}"));
         if members.len() > 1 {
-            for one in members {
-                match Together::of(gpu, &one) {
-                    Some(way) => self.save_group(LaunchGroup::of(way, one)),
-                    None => self.save_alone(one),
-                }
-            }
-            return;
+            return members.into_iter().for_each(|one| self.save_group(LaunchGroup::of(way, one)));
         }
         for mut one in members {
             match self.encode_on_host(gpu, &mut one, cause) {
