@@ -101,6 +101,8 @@ fn memory_in_use_is_unmapped_when_the_work_is_done() {
     let context = context().unwrap();
     let stream = Stream::new(&context).unwrap();
     let leaked_before = leaked();
+    // What an earlier test has left goes by itself.
+    assert!(comes_true(|| fake.count("mappings") == 0));
     for retire in [true, false] {
         let arena = arena(&context, 2 * MIB, false).unwrap();
         arena.wait_mapped(2 * MIB, LIMIT).unwrap();
@@ -361,6 +363,44 @@ fn items_that_lie_apart_are_gathered_and_scattered_by_kernels() {
         assert!(download(&stream, &array).unwrap() == expected, "{layout:?} to item {first} on");
     }
     assert!(fake.calls("cuLaunchKernel") > 100);
+}
+
+#[test]
+fn many_copies_are_made_by_few_launches_and_one_by_one_where_there_are_no_kernels() {
+    let fake = Fake::start();
+    let context = context().unwrap();
+    let stream = Stream::new(&context).unwrap();
+    let memory = |bytes| DeviceMemory::new(&context, bytes).unwrap().span();
+    let (from, to, large) = (memory(1 << 19), memory(1 << 19), memory(3 << 20));
+    let mut dice = Dice(4);
+    for (has_kernels, launches) in [(true, 3), (false, 0)] {
+        if !has_kernels {
+            fake.cache_in(std::path::Path::new("/nonexistent"));
+            fake.fail("nvrtcCompileProgram", 0, 1);
+        }
+        let (content, copies) = (dice.bytes(1 << 19), StridedCopies::new(&context));
+        upload(&stream, &from, &content).unwrap();
+        copy::fill(&stream, &to, 0xEE).unwrap();
+        let mut expected = vec![0xEE; 1 << 19];
+        // Two launches' worth and one more, of all alignments; and one that the driver copies.
+        let mut list: Vec<_> = (0..257)
+            .map(|index| {
+                let (first, len) = (index * 2000 + dice.below(9), dice.below(1900));
+                let range = first as usize..(first + len) as usize;
+                expected[range.clone()].copy_from_slice(&content[range]);
+                (to.slice(first, len).unwrap(), from.slice(first, len).unwrap())
+            })
+            .collect();
+        let half = |first| large.slice(first, 3 << 19).unwrap();
+        list.push((half(3 << 19), half(0)));
+        let before = fake.calls("cuLaunchKernel");
+        copies.copy_many(&stream, &list).unwrap();
+        assert!(download(&stream, &to).unwrap() == expected);
+        assert_eq!(fake.calls("cuLaunchKernel") - before, launches);
+        let wrong = [(to.slice(0, 8).unwrap(), from.slice(0, 9).unwrap()), list[0].clone()];
+        assert!(copies.copy_many(&stream, &wrong).is_err());
+        fake.reset();
+    }
 }
 
 #[test]

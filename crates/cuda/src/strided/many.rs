@@ -4,7 +4,7 @@
 use std::ffi::c_void;
 
 use super::{StridedCopies, THREADS};
-use crate::copy::{device_to_device, enter, same_length};
+use crate::copy::{device_to_device, same_length};
 use crate::error::DeviceError;
 use crate::kernels::Module;
 use crate::span::DeviceSpan;
@@ -12,7 +12,7 @@ use crate::stream::Stream;
 use crate::watch::AccessedBytes;
 
 /// The most copies of one launch: what a kernel takes as parameters is 4 KiB.
-const MOST: usize = 128;
+pub(super) const MOST: usize = 128;
 
 /// The largest copy that goes by a launch. The driver's own copy of more is as cheap, and as fast
 /// without the threads of a kernel.
@@ -27,17 +27,33 @@ const WITHIN: &str = "a copy within the device, one of many";
 /// The bytes of one copy, as the kernel has them.
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
-struct Dense {
-    to: u64,
-    from: u64,
-    bytes: u64,
+pub(super) struct Dense {
+    pub(super) to: u64,
+    pub(super) from: u64,
+    pub(super) bytes: u64,
 }
 
 /// The parameter of the kernel.
 #[repr(C)]
-struct Many {
+pub(super) struct Many {
     blocks: u64,
     copies: [Dense; MOST],
+}
+
+impl Many {
+    /// Of as many copies as a launch takes.
+    pub(super) fn of(some: &[Dense]) -> Many {
+        let longest = some.iter().map(|copy| copy.bytes).max().unwrap_or(0);
+        let blocks = longest.div_ceil(BYTES_OF_BLOCK).clamp(1, MOST_BLOCKS);
+        let mut copies = [Dense::default(); MOST];
+        copies.iter_mut().zip(some).for_each(|(copy, one)| *copy = *one);
+        Many { blocks, copies }
+    }
+
+    /// The blocks of a launch for its first `count` copies.
+    pub(super) fn shape(&self, count: usize) -> u32 {
+        self.blocks as u32 * count as u32
+    }
 }
 
 /// A copy within a device: to, from.
@@ -55,8 +71,8 @@ impl StridedCopies {
         self.context.require(stream.context().ordinal(), "the stream")?;
         let (small, large): (Vec<_>, Vec<_>) =
             copies.iter().partition(|(to, _)| to.len() <= LARGEST);
-        let module = if small.len() > 1 { self.module().ok() } else { None };
-        let Some(module) = module else {
+        let wanted = small.len() > 1 && !self.is_missing();
+        let Some(module) = wanted.then(|| self.module().ok()).flatten() else {
             return copies.iter().try_for_each(|(to, from)| device_to_device(stream, to, from));
         };
         small.chunks(MOST).try_for_each(|some| launch(&module, stream, some))?;
@@ -65,16 +81,16 @@ impl StridedCopies {
 }
 
 fn launch(module: &Module, stream: &Stream, copies: &[&DenseCopy]) -> Result<(), DeviceError> {
-    let longest = copies.iter().map(|(to, _)| to.len()).max().unwrap_or(0);
-    let blocks = longest.div_ceil(BYTES_OF_BLOCK).clamp(1, MOST_BLOCKS);
-    let mut many = Many { blocks, copies: [Dense::default(); MOST] };
-    for ((to, from), dense) in copies.iter().zip(&mut many.copies) {
+    let dense = |(to, from): &&DenseCopy| {
         same_length(to.len(), from.len())?;
-        drop(enter(stream, &[to, from])?);
-        *dense = Dense { to: to.address(), from: from.address(), bytes: to.len() };
-    }
+        for side in [to, from] {
+            stream.context().require(side.ordinal(), "the memory")?;
+        }
+        Ok(Dense { to: to.address(), from: from.address(), bytes: to.len() })
+    };
+    let mut many = Many::of(&copies.iter().map(dense).collect::<Result<Vec<_>, DeviceError>>()?);
+    let shape = (many.shape(copies.len()), THREADS);
     let mut list: [*mut c_void; 1] = [(&raw mut many).cast()];
-    let shape = (blocks as u32 * copies.len() as u32, THREADS);
     // SAFETY: the kernel takes this parameter and accesses the bytes of its first copies, as many as
     // the blocks are for; spans keep their memory in place, and were found to be of this device and
     // to have these lengths.

@@ -7,6 +7,7 @@ use std::process::Command;
 use proptest::prelude::*;
 
 use super::*;
+use crate::strided::many::{self, Dense, Many};
 use crate::strided::{SOURCE, StridedLayout, launch_shape};
 
 /// An array inside a buffer.
@@ -351,6 +352,19 @@ extern \"C\" void run_threads(void (*kernel)(char *, const char *, Walk), unsign
 }
 ";
 
+const LOOP_OF_MANY: &str = "
+extern \"C\" void run_many(unsigned int blocks, unsigned int threads, const Many *many) {
+    gridDim.x = blocks;
+    blockDim.x = threads;
+    for (blockIdx.x = 0; blockIdx.x < blocks; blockIdx.x++) {
+        for (threadIdx.x = 0; threadIdx.x < threads; threadIdx.x++) {
+            copy_many(*many);
+        }
+    }
+}
+";
+
+type RunMany = unsafe extern "C" fn(u32, u32, *const Many);
 type Kernel = unsafe extern "C" fn(*mut u8, *const u8, WalkArgument);
 type RunThreads = unsafe extern "C" fn(Kernel, u32, u32, *mut u8, *const u8, *const WalkArgument);
 
@@ -358,7 +372,7 @@ impl Compiled {
     /// `None` where there is no C++ compiler.
     fn new(folder: &Path) -> Option<Compiled> {
         let (text, library) = (folder.join("strided.cpp"), folder.join("strided.so"));
-        std::fs::write(&text, format!("{SHIM}{SOURCE}{LOOP}")).unwrap();
+        std::fs::write(&text, format!("{SHIM}{SOURCE}{LOOP}{LOOP_OF_MANY}")).unwrap();
         let compile = |compiler: &str| {
             let mut command = Command::new(compiler);
             command.args(["-std=c++17", "-O1", "-fno-strict-aliasing", "-shared", "-fPIC", "-o"]);
@@ -388,7 +402,28 @@ impl Runner for Compiled {
     }
 }
 
+impl Compiled {
+    fn copy(&self, copies: &[Dense], threads: u32) {
+        let many = Many::of(copies);
+        // SAFETY: the function of the text above with its type; the caller's copies are of live
+        // memory.
+        unsafe {
+            let run = self.0.get::<RunMany>(b"run_many").unwrap();
+            run(many.shape(copies.len()), threads, &raw const many);
+        }
+    }
+}
+
 struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Folder {
+        let name = format!("unspool-{name}-{}", std::process::id());
+        let folder = Folder(std::env::temp_dir().join(name));
+        std::fs::create_dir_all(&folder.0).unwrap();
+        folder
+    }
+}
 
 impl Drop for Folder {
     fn drop(&mut self) {
@@ -398,10 +433,43 @@ impl Drop for Folder {
 
 #[test]
 #[allow(clippy::print_stdout)]
+fn many_copies_compiled_for_the_processor_write_their_bytes_and_no_others() {
+    let folder = Folder::new("many");
+    let Some(kernel) = Compiled::new(&folder.0) else {
+        println!("skipped: no C++ compiler (c++, g++, clang++)");
+        return assert!(Command::new("c++").output().is_err());
+    };
+    for (count, length, threads) in [(1, 40_000, 7), (3, 17, 64), (many::MOST, 333, 5)] {
+        let mut words = vec![0_u128; 2 * count * (length + 64) / 16 + 64];
+        let base = words.as_mut_ptr() as u64;
+        // SAFETY: the bytes of `words`, which nothing else uses meanwhile.
+        let bytes =
+            |at, len| unsafe { std::slice::from_raw_parts_mut((base + at) as *mut u8, len) };
+        let half = (count * (length + 64)) as u64 / 16 * 16;
+        bytes(0, half as usize).iter_mut().zip(0_u32..).for_each(|(byte, i)| *byte = (i * 7) as u8);
+        bytes(half, half as usize).fill(0xEE);
+        let mut expected = vec![0xEE; half as usize];
+        // Lengths and places that are multiples of 16, of 4, and of neither.
+        let place = |index: usize| {
+            let skip = [0, 4, 1][index % 3];
+            let at = index * (length + 64) / 16 * 16 + skip;
+            (at, (length - index % 3).saturating_sub(32))
+        };
+        let copies = (0..count).map(|index| {
+            let (at, len) = place(index);
+            expected[at..at + len].copy_from_slice(&bytes(at as u64, len)[..]);
+            let from = base + at as u64;
+            Dense { to: from + half, from, bytes: len as u64 }
+        });
+        kernel.copy(&copies.collect::<Vec<_>>(), threads);
+        assert!(bytes(half, half as usize) == expected, "{count} copies of {length} bytes");
+    }
+}
+
+#[test]
+#[allow(clippy::print_stdout)]
 fn the_kernel_compiled_for_the_processor_walks_as_the_items_lie() {
-    let folder = std::env::temp_dir().join(format!("unspool-strided-{}", std::process::id()));
-    let folder = Folder(folder);
-    std::fs::create_dir_all(&folder.0).unwrap();
+    let folder = Folder::new("strided");
     let Some(kernel) = Compiled::new(&folder.0) else {
         println!("skipped: no C++ compiler (c++, g++, clang++)");
         return assert!(Command::new("c++").output().is_err());

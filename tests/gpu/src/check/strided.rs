@@ -47,6 +47,7 @@ pub fn check(context: &Context) {
         assert!(bench.agrees(&layout, (1 << 50) + 16 - low, round), "{layout:?}");
     }
     println!("400 random layouts gathered, {scattered} scattered, {items} items: right");
+    bench.copies_many(&mut random);
     drop(bench);
     wait_for_releases();
 }
@@ -130,6 +131,30 @@ impl Bench {
         let inside = low as usize..end as usize;
         assert!(touched.map(|pair| pair.0).all(|index| inside.contains(&index)));
         true
+    }
+
+    /// Copies bytes of all alignments and many lengths by few launches, and compares all.
+    fn copies_many(&self, random: &mut Random) {
+        let (mut host, apart) = (vec![0; ROOM as usize], 1 << 17);
+        pattern::fill(&mut host, 3, 0);
+        copy::host_to_device(&self.stream, &self.array.span(), &host, LONG).unwrap();
+        copy::fill(&self.stream, &self.dense.span(), 0xEE).unwrap();
+        let mut expected = vec![0xEE; ROOM as usize];
+        let copies: Vec<_> = (0..ROOM / apart)
+            .map(|index| {
+                let (to, from) =
+                    (index * apart + random.below(40), index * apart + random.below(40));
+                let len = random.below(apart - 40);
+                let bytes = &host[from as usize..(from + len) as usize];
+                expected[to as usize..(to + len) as usize].copy_from_slice(bytes);
+                let slice = |memory: &DeviceMemory, at| memory.span().slice(at, len).unwrap();
+                (slice(&self.dense, to), slice(&self.array, from))
+            })
+            .collect();
+        self.copies.copy_many(&self.stream, &copies).unwrap();
+        copy::device_to_host(&self.stream, &mut host, &self.dense.span(), LONG).unwrap();
+        assert!(host == expected, "many copies by few launches");
+        println!("{} copies by few launches: right", copies.len());
     }
 
     /// GB/s of dense bytes, by the device's clock.
