@@ -44,7 +44,7 @@ PYTHON_SOURCES := $(PACKAGE)/pyproject.toml $(PACKAGE)/build.rs $(wildcard $(PAC
 	$(shell find $(PACKAGE)/python -name '*.py' -o -name '*.pyi' -o -name py.typed)
 
 .PHONY: kernels help demo test test-rust test-python test-peers bench lint fmt sim fuzz mutants \
-	clean need-rust docs stub wheels sdist check-wheel
+	clean need-rust docs stub install header wheels sdist check-wheel
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -130,6 +130,17 @@ kernels: need-rust $(VENV)/.made ## compile every CUDA kernel, for wheels that a
 	$(CARGO) run --locked --package unspool-gpu-codec --example kernels -- $(PACK) \
 		$(or $(CARGO_TARGET_DIR),$(CURDIR)/target)/kernels; \
 	$(CARGO) test --locked --package unspool-gpu-codec --test kernels
+
+# The C interface, for C, C++ and Fortran. The static library is made here alone: it is large.
+PREFIX ?= /usr/local
+C_INTERFACE := bindings/c
+install: need-rust ## build the C library in release and install it: make install PREFIX=$HOME/.local (and DESTDIR=)
+	$(CARGO) rustc --locked --release --package unspool-c --lib --crate-type cdylib
+	$(CARGO) rustc --locked --release --package unspool-c --lib --crate-type staticlib
+	$(C_INTERFACE)/install.sh "$(PREFIX)" "$(or $(CARGO_TARGET_DIR),$(CURDIR)/target)/release"
+
+header: need-rust ## write include/unspool.h from the sources of the C interface
+	UNSPOOL_WRITE_HEADER=1 $(CARGO) test --locked --package unspool-c --test header
 
 stub: $(VENV)/.unspool ## write the docstrings of the extension into its stub
 	$(BIN)/python $(PACKAGE)/stub.py

@@ -9,7 +9,6 @@ use pyo3::types::{PyBool, PyDict, PyFloat, PyString, PyTuple};
 use unspool::{Accumulate, DiskMode, DiskSettings, On, PolicyKind};
 use unspool_codec::Outer;
 
-use crate::codecs;
 use crate::errors::{Class, error};
 use crate::sizes;
 
@@ -123,14 +122,7 @@ pub fn check_accumulate(
 /// # Errors
 /// `OptionError`.
 pub fn on(py: Python<'_>, text: &str) -> PyResult<On> {
-    match text {
-        "auto" => return Ok(On::Auto),
-        "cpu" => return Ok(On::Cpu),
-        "cuda" => return Ok(On::Cuda(None)),
-        _ => {}
-    }
-    let number = text.strip_prefix("cuda:").and_then(|number| number.parse().ok());
-    number.map(|number| On::Cuda(Some(number))).ok_or_else(|| {
+    On::named(text).ok_or_else(|| {
         let why = format!(
             "there is no place {text:?}; write \"auto\", \"cpu\", \"cuda\" or \"cuda:\" and the \
              number of a GPU"
@@ -258,7 +250,7 @@ fn compress(value: &Bound<'_, PyAny>) -> PyResult<Option<Outer>> {
         return Ok(None);
     }
     let name = value.cast::<PyString>().ok().map(|name| name.to_string_lossy().into_owned());
-    let outer = name.as_deref().and_then(codecs::outer);
+    let outer = name.as_deref().and_then(Outer::named);
     outer.map(Some).ok_or_else(|| {
         let shown = value.repr().map_or_else(|_| "this".to_owned(), |repr| repr.to_string());
         let why = format!(

@@ -53,6 +53,7 @@ mod restore;
 mod runtime;
 mod save;
 mod settings;
+pub mod sizes;
 mod spool;
 mod stats;
 #[cfg(test)]

@@ -8,7 +8,7 @@ const SOURCE: &str = "crates/spool/src";
 
 /// From the lowest floor up, the modules on it: files and folders right below the source.
 const FLOORS: &[&[&str]] = &[
-    &["error", "time", "wait"],
+    &["error", "sizes", "time", "wait"],
     &["gpu"],
     &["coding"],
     &["settings", "stats"],

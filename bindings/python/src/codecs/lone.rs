@@ -195,7 +195,7 @@ fn no_memory() -> CodecError {
 }
 
 fn outer_named(py: Python<'_>, name: &str) -> PyResult<Outer> {
-    spec::outer(name).ok_or_else(|| {
+    Outer::named(name).ok_or_else(|| {
         let text = format!("outer={name:?}: write None, \"zstd\", \"lz4\" or \"archive\".");
         error(py, Class::Option, text)
     })

@@ -6,7 +6,6 @@ use std::collections::BTreeMap;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict, PyInt, PyMapping, PyString};
 use unspool::{Bound as ErrorBound, CodecId, Codecs, NvComp, Spec, Zfp};
-use unspool_codec::Outer;
 
 use crate::errors::{Class, error};
 
@@ -231,16 +230,6 @@ fn unknown(py: Python<'_>, spec: &str) -> PyErr {
          different versions. Install the package again."
     );
     error(py, Class::Internal, text)
-}
-
-/// What shrinks whole frames, by its name.
-pub fn outer(name: &str) -> Option<Outer> {
-    match name {
-        "zstd" => Some(Outer::default()),
-        "lz4" => Some(Outer::Lz4),
-        "archive" => Some(Outer::Archive),
-        _ => None,
-    }
 }
 
 /// What made the stored bytes of a region, in a word.

@@ -66,6 +66,17 @@ impl OuterId {
 }
 
 impl Outer {
+    /// The outer coder that people call `zstd`, `lz4` or `archive`.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Outer> {
+        match name {
+            "zstd" => Some(Outer::default()),
+            "lz4" => Some(Outer::Lz4),
+            "archive" => Some(Outer::Archive),
+            _ => None,
+        }
+    }
+
     /// The outer coder, without its level.
     #[must_use]
     pub fn id(self) -> OuterId {

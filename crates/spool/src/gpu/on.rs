@@ -13,3 +13,16 @@ pub enum On {
     /// the first one.
     Cuda(Option<u32>),
 }
+
+impl On {
+    /// The place that `text` names: `auto`, `cpu`, `cuda`, or `cuda:1`.
+    #[must_use]
+    pub fn named(text: &str) -> Option<On> {
+        match text {
+            "auto" => Some(On::Auto),
+            "cpu" => Some(On::Cpu),
+            "cuda" => Some(On::Cuda(None)),
+            _ => text.strip_prefix("cuda:")?.parse().ok().map(|number| On::Cuda(Some(number))),
+        }
+    }
+}

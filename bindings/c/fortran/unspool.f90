@@ -1,0 +1,505 @@
+!> The Fortran interface of Unspool, on top of the C interface (unspool.h says what every call does).
+!>
+!> Compile this file with your program: module files of one compiler are of no use to another.
+!> Needs Fortran 2018 (gfortran 9, ifx, nvfortran 23 or later).
+!>
+!> Every procedure takes `stat` and `errmsg` as `allocate` does: without `stat` an error ends the
+!> program with its message. Arrays are of any rank, contiguous, and have the `target` attribute.
+module unspool
+  use, intrinsic :: iso_c_binding
+  use, intrinsic :: iso_fortran_env, only: error_unit, int8, int16, int32, int64, real32, real64
+  implicit none
+  private
+
+  public :: unspool_options, unspool_spool, unspool_array, unspool_schedule, unspool_action, array
+
+  !> The codes of `unspool_status`.
+  integer, parameter, public :: unspool_ok = 0, unspool_invalid = 1, unspool_duplicate = 2, &
+    unspool_unknown = 3, unspool_discarded = 4, unspool_not_yet_saved = 5, unspool_too_large = 6, &
+    unspool_full = 7, unspool_io = 8, unspool_corrupt = 9, unspool_lost = 10, unspool_timeout = 11, &
+    unspool_interrupted = 12, unspool_read_only = 13, unspool_closed = 14, unspool_forked = 15, &
+    unspool_device = 16, unspool_wrong_device = 17, unspool_no_device = 18, &
+    unspool_bound_violated = 19, unspool_internal = 20
+
+  !> The kinds of actions of a schedule.
+  integer, parameter, public :: unspool_forward = 0, unspool_save_action = 1, &
+    unspool_restore_action = 2, unspool_reverse = 3, unspool_discard_action = 4, unspool_end = 5
+
+  integer(c_int), parameter :: abi = 1
+  integer, parameter :: most_dimensions = 15
+
+  !> What a spool is opened with: see `unspool_options_set`.
+  type :: unspool_options
+    private
+    type(c_ptr) :: handle = c_null_ptr
+  contains
+    procedure :: set => options_set
+    procedure :: free => options_free
+  end type
+
+  !> One history of checkpoints. It is not closed by itself.
+  type :: unspool_spool
+    private
+    type(c_ptr) :: handle = c_null_ptr
+  contains
+    procedure :: open => spool_open
+    procedure :: save => spool_save
+    procedure :: restore => spool_restore
+    procedure :: expect => spool_expect
+    procedure :: discard => spool_discard
+    procedure :: flush => spool_flush
+    procedure :: versions => spool_versions
+    procedure :: contains => spool_contains
+    procedure :: stat => spool_stat
+    procedure :: close => spool_close
+  end type
+
+  !> An array of the caller's, with its name; made by `array`.
+  type :: unspool_array
+    private
+    character(kind=c_char, len=:), allocatable :: name
+    type(c_ptr) :: data = c_null_ptr
+    integer(c_int) :: dtype = 0
+    integer(c_int64_t), allocatable :: extents(:)
+  end type
+
+  !> What comes next; `from` and `to` are steps.
+  type, bind(c) :: unspool_action
+    integer(c_int) :: kind
+    integer(c_int64_t) :: from
+    integer(c_int64_t) :: to
+  end type
+
+  !> A schedule of an adjoint: see `unspool_schedule_new`.
+  type :: unspool_schedule
+    private
+    type(c_ptr) :: handle = c_null_ptr
+  contains
+    procedure :: make => schedule_make
+    procedure :: next => schedule_next
+    procedure :: finish => schedule_finish
+    procedure :: free => schedule_free
+  end type
+
+  type, bind(c) :: c_array
+    type(c_ptr) :: name
+    type(c_ptr) :: data
+    integer(c_int) :: dtype
+    integer(c_int) :: ndim
+    type(c_ptr) :: shape
+  end type
+
+  !> `array("u", u)`: the contiguous array `u` of any rank, under this name.
+  interface array
+    procedure array_int8, array_int16, array_int32, array_int64, array_real32, array_real64, &
+      array_complex32, array_complex64, array_memory
+  end interface
+
+  interface
+    integer(c_int) function c_abi() bind(c, name="unspool_abi")
+      import :: c_int
+    end function
+    type(c_ptr) function c_last_error() bind(c, name="unspool_last_error")
+      import :: c_ptr
+    end function
+    integer(c_size_t) function c_strlen(text) bind(c, name="strlen")
+      import :: c_ptr, c_size_t
+      type(c_ptr), value :: text
+    end function
+    integer(c_int) function c_options_new(options) bind(c, name="unspool_options_new")
+      import :: c_int, c_ptr
+      type(c_ptr), intent(out) :: options
+    end function
+    integer(c_int) function c_options_set(options, name, value) bind(c, name="unspool_options_set")
+      import :: c_int, c_ptr, c_char
+      type(c_ptr), value :: options
+      character(kind=c_char), intent(in) :: name(*), value(*)
+    end function
+    subroutine c_options_free(options) bind(c, name="unspool_options_free")
+      import :: c_ptr
+      type(c_ptr), value :: options
+    end subroutine
+    integer(c_int) function c_open(options, spool) bind(c, name="unspool_open")
+      import :: c_int, c_ptr
+      type(c_ptr), value :: options
+      type(c_ptr), intent(out) :: spool
+    end function
+    integer(c_int) function c_save(spool, version, arrays, count, stream) bind(c, name="unspool_save")
+      import :: c_int, c_int64_t, c_ptr, c_size_t, c_array
+      type(c_ptr), value :: spool, stream
+      integer(c_int64_t), value :: version
+      type(c_array), intent(in) :: arrays(*)
+      integer(c_size_t), value :: count
+    end function
+    integer(c_int) function c_restore(spool, version, arrays, count, stream) &
+      bind(c, name="unspool_restore")
+      import :: c_int, c_int64_t, c_ptr, c_size_t, c_array
+      type(c_ptr), value :: spool, stream
+      integer(c_int64_t), value :: version
+      type(c_array), intent(in) :: arrays(*)
+      integer(c_size_t), value :: count
+    end function
+    integer(c_int) function c_expect(spool, versions, count) bind(c, name="unspool_expect")
+      import :: c_int, c_int64_t, c_ptr, c_size_t
+      type(c_ptr), value :: spool
+      integer(c_int64_t), intent(in) :: versions(*)
+      integer(c_size_t), value :: count
+    end function
+    integer(c_int) function c_discard(spool, version) bind(c, name="unspool_discard")
+      import :: c_int, c_int64_t, c_ptr
+      type(c_ptr), value :: spool
+      integer(c_int64_t), value :: version
+    end function
+    integer(c_int) function c_flush(spool, timeout) bind(c, name="unspool_flush")
+      import :: c_int, c_double, c_ptr
+      type(c_ptr), value :: spool
+      real(c_double), value :: timeout
+    end function
+    integer(c_int) function c_versions(spool, versions, room, count) bind(c, name="unspool_versions")
+      import :: c_int, c_int64_t, c_ptr, c_size_t
+      type(c_ptr), value :: spool
+      integer(c_int64_t), intent(out) :: versions(*)
+      integer(c_size_t), value :: room
+      integer(c_size_t), intent(out) :: count
+    end function
+    integer(c_int) function c_contains(spool, version, answer) bind(c, name="unspool_contains")
+      import :: c_int, c_int64_t, c_ptr
+      type(c_ptr), value :: spool
+      integer(c_int64_t), value :: version
+      integer(c_int), intent(out) :: answer
+    end function
+    integer(c_int) function c_stat(spool, name, value) bind(c, name="unspool_stat")
+      import :: c_int, c_char, c_double, c_ptr
+      type(c_ptr), value :: spool
+      character(kind=c_char), intent(in) :: name(*)
+      real(c_double), intent(out) :: value
+    end function
+    integer(c_int) function c_close(spool, timeout, discard_unflushed) bind(c, name="unspool_close")
+      import :: c_int, c_double, c_ptr
+      type(c_ptr), value :: spool
+      real(c_double), value :: timeout
+      integer(c_int), value :: discard_unflushed
+    end function
+    subroutine c_free(spool) bind(c, name="unspool_free")
+      import :: c_ptr
+      type(c_ptr), value :: spool
+    end subroutine
+    integer(c_int) function c_schedule_new(kind, steps, slots, schedule) &
+      bind(c, name="unspool_schedule_new")
+      import :: c_int, c_int64_t, c_char, c_ptr
+      character(kind=c_char), intent(in) :: kind(*)
+      integer(c_int64_t), value :: steps, slots
+      type(c_ptr), intent(out) :: schedule
+    end function
+    integer(c_int) function c_schedule_next(schedule, action) bind(c, name="unspool_schedule_next")
+      import :: c_int, c_ptr, unspool_action
+      type(c_ptr), value :: schedule
+      type(unspool_action), intent(out) :: action
+    end function
+    integer(c_int) function c_schedule_finish(schedule, steps) &
+      bind(c, name="unspool_schedule_finish")
+      import :: c_int, c_int64_t, c_ptr
+      type(c_ptr), value :: schedule
+      integer(c_int64_t), value :: steps
+    end function
+    subroutine c_schedule_free(schedule) bind(c, name="unspool_schedule_free")
+      import :: c_ptr
+      type(c_ptr), value :: schedule
+    end subroutine
+  end interface
+
+contains
+
+  subroutine options_set(self, name, value, stat, errmsg)
+    class(unspool_options), intent(inout) :: self
+    character(*), intent(in) :: name, value
+    integer, intent(out), optional :: stat
+    character(*), intent(inout), optional :: errmsg
+    integer(c_int) :: code
+    if (c_abi() /= abi) then
+      write (error_unit, '(a)') "libunspool has another interface than the module unspool: compile again."
+      error stop 1
+    end if
+    code = unspool_ok
+    if (.not. c_associated(self%handle)) code = c_options_new(self%handle)
+    if (code == unspool_ok) then
+      code = c_options_set(self%handle, trim(name)//c_null_char, trim(value)//c_null_char)
+    end if
+    call report(code, stat, errmsg)
+  end subroutine
+
+  subroutine options_free(self)
+    class(unspool_options), intent(inout) :: self
+    call c_options_free(self%handle)
+    self%handle = c_null_ptr
+  end subroutine
+
+  subroutine spool_open(self, options, stat, errmsg)
+    class(unspool_spool), intent(inout) :: self
+    class(unspool_options), intent(in) :: options
+    integer, intent(out), optional :: stat
+    character(*), intent(inout), optional :: errmsg
+    call report(c_open(options%handle, self%handle), stat, errmsg)
+  end subroutine
+
+  subroutine spool_save(self, version, arrays, stream, stat, errmsg)
+    class(unspool_spool), intent(in) :: self
+    integer(int64), intent(in) :: version
+    type(unspool_array), intent(in), target :: arrays(:)
+    type(c_ptr), intent(in), optional :: stream
+    integer, intent(out), optional :: stat
+    character(*), intent(inout), optional :: errmsg
+    type(c_array) :: all(size(arrays))
+    type(c_ptr) :: on
+    on = c_null_ptr
+    if (present(stream)) on = stream
+    call lend(arrays, all)
+    call report(c_save(self%handle, version, all, size(all, kind=c_size_t), on), stat, errmsg)
+  end subroutine
+
+  subroutine spool_restore(self, version, arrays, stream, stat, errmsg)
+    class(unspool_spool), intent(in) :: self
+    integer(int64), intent(in) :: version
+    type(unspool_array), intent(in), target :: arrays(:)
+    type(c_ptr), intent(in), optional :: stream
+    integer, intent(out), optional :: stat
+    character(*), intent(inout), optional :: errmsg
+    type(c_array) :: all(size(arrays))
+    type(c_ptr) :: on
+    on = c_null_ptr
+    if (present(stream)) on = stream
+    call lend(arrays, all)
+    call report(c_restore(self%handle, version, all, size(all, kind=c_size_t), on), stat, errmsg)
+  end subroutine
+
+  subroutine spool_expect(self, versions, stat, errmsg)
+    class(unspool_spool), intent(in) :: self
+    integer(int64), intent(in) :: versions(:)
+    integer, intent(out), optional :: stat
+    character(*), intent(inout), optional :: errmsg
+    call report(c_expect(self%handle, versions, size(versions, kind=c_size_t)), stat, errmsg)
+  end subroutine
+
+  subroutine spool_discard(self, version, stat, errmsg)
+    class(unspool_spool), intent(in) :: self
+    integer(int64), intent(in) :: version
+    integer, intent(out), optional :: stat
+    character(*), intent(inout), optional :: errmsg
+    call report(c_discard(self%handle, version), stat, errmsg)
+  end subroutine
+
+  !> `timeout` in seconds; without it as long as the spool was told.
+  subroutine spool_flush(self, timeout, stat, errmsg)
+    class(unspool_spool), intent(in) :: self
+    real(real64), intent(in), optional :: timeout
+    integer, intent(out), optional :: stat
+    character(*), intent(inout), optional :: errmsg
+    real(c_double) :: longest
+    longest = 0
+    if (present(timeout)) longest = timeout
+    call report(c_flush(self%handle, longest), stat, errmsg)
+  end subroutine
+
+  !> The versions that can be restored, in ascending order.
+  subroutine spool_versions(self, versions, stat, errmsg)
+    class(unspool_spool), intent(in) :: self
+    integer(int64), allocatable, intent(out) :: versions(:)
+    integer, intent(out), optional :: stat
+    character(*), intent(inout), optional :: errmsg
+    integer(c_size_t) :: count
+    integer(c_int) :: code
+    count = 0
+    do
+      if (allocated(versions)) deallocate (versions)
+      allocate (versions(count))
+      code = c_versions(self%handle, versions, size(versions, kind=c_size_t), count)
+      if (code /= unspool_ok .or. count <= size(versions, kind=c_size_t)) exit
+    end do
+    if (code == unspool_ok) versions = versions(:count)
+    call report(code, stat, errmsg)
+  end subroutine
+
+  logical function spool_contains(self, version) result(answer)
+    class(unspool_spool), intent(in) :: self
+    integer(int64), intent(in) :: version
+    integer(c_int) :: found
+    call report(c_contains(self%handle, version, found))
+    answer = found /= 0
+  end function
+
+  !> A figure of what the spool has done: see `unspool_stat`.
+  real(real64) function spool_stat(self, name) result(value)
+    class(unspool_spool), intent(in) :: self
+    character(*), intent(in) :: name
+    call report(c_stat(self%handle, trim(name)//c_null_char, value))
+  end function
+
+  !> Closes the spool and gives it back. After an error it is open as before.
+  subroutine spool_close(self, timeout, discard_unflushed, stat, errmsg)
+    class(unspool_spool), intent(inout) :: self
+    real(real64), intent(in), optional :: timeout
+    logical, intent(in), optional :: discard_unflushed
+    integer, intent(out), optional :: stat
+    character(*), intent(inout), optional :: errmsg
+    real(c_double) :: longest
+    integer(c_int) :: discards, code
+    longest = 0
+    if (present(timeout)) longest = timeout
+    discards = 0
+    if (present(discard_unflushed)) discards = merge(1, 0, discard_unflushed)
+    code = c_close(self%handle, longest, discards)
+    call report(code, stat, errmsg)
+    if (code == unspool_ok .or. discards == 1) then
+      call c_free(self%handle)
+      self%handle = c_null_ptr
+    end if
+  end subroutine
+
+  subroutine schedule_make(self, kind, steps, slots, stat, errmsg)
+    class(unspool_schedule), intent(inout) :: self
+    character(*), intent(in) :: kind
+    integer(int64), intent(in) :: steps, slots
+    integer, intent(out), optional :: stat
+    character(*), intent(inout), optional :: errmsg
+    call schedule_free(self)
+    call report(c_schedule_new(trim(kind)//c_null_char, steps, slots, self%handle), stat, errmsg)
+  end subroutine
+
+  type(unspool_action) function schedule_next(self) result(action)
+    class(unspool_schedule), intent(inout) :: self
+    call report(c_schedule_next(self%handle, action))
+  end function
+
+  subroutine schedule_finish(self, steps, stat, errmsg)
+    class(unspool_schedule), intent(inout) :: self
+    integer(int64), intent(in) :: steps
+    integer, intent(out), optional :: stat
+    character(*), intent(inout), optional :: errmsg
+    call report(c_schedule_finish(self%handle, steps), stat, errmsg)
+  end subroutine
+
+  subroutine schedule_free(self)
+    class(unspool_schedule), intent(inout) :: self
+    call c_schedule_free(self%handle)
+    self%handle = c_null_ptr
+  end subroutine
+
+  !> Describes arrays for the C interface, valid as long as `arrays` are.
+  subroutine lend(arrays, all)
+    type(unspool_array), intent(in), target :: arrays(:)
+    type(c_array), intent(out) :: all(:)
+    integer :: i
+    do i = 1, size(arrays)
+      all(i)%name = c_loc(arrays(i)%name)
+      all(i)%data = arrays(i)%data
+      all(i)%dtype = arrays(i)%dtype
+      all(i)%ndim = size(arrays(i)%extents)
+      all(i)%shape = c_null_ptr
+      if (size(arrays(i)%extents) > 0) all(i)%shape = c_loc(arrays(i)%extents)
+    end do
+  end subroutine
+
+  !> Hands a code to the caller, or ends the program with its message.
+  subroutine report(code, stat, errmsg)
+    integer(c_int), intent(in) :: code
+    integer, intent(out), optional :: stat
+    character(*), intent(inout), optional :: errmsg
+    if (code /= unspool_ok .and. present(errmsg)) errmsg = last_error()
+    if (present(stat)) then
+      stat = code
+    else if (code /= unspool_ok) then
+      write (error_unit, '(a)') last_error()
+      error stop 1
+    end if
+  end subroutine
+
+  function last_error() result(text)
+    character(:), allocatable :: text
+    character(kind=c_char), pointer :: found(:)
+    type(c_ptr) :: place
+    integer :: i
+    place = c_last_error()
+    call c_f_pointer(place, found, [c_strlen(place)])
+    allocate (character(size(found)) :: text)
+    do i = 1, size(found)
+      text(i:i) = found(i)
+    end do
+  end function
+
+  !> The dimensions in the order of C, in which the last one changes fastest.
+  type(unspool_array) function described(name, data, dtype, extents, is_dense) result(it)
+    character(*), intent(in) :: name
+    type(c_ptr), intent(in) :: data
+    integer(c_int), intent(in) :: dtype
+    integer(c_int64_t), intent(in) :: extents(:)
+    logical, intent(in) :: is_dense
+    if (.not. is_dense) then
+      write (error_unit, '(3a)') "The array ", trim(name), " is not contiguous: give a copy of it."
+      error stop 1
+    end if
+    it%name = trim(name)//c_null_char
+    it%data = data
+    it%dtype = dtype
+    allocate (it%extents(size(extents)))
+    it%extents(:) = extents(size(extents):1:-1)
+  end function
+
+  type(unspool_array) function array_int8(name, a) result(it)
+    character(*), intent(in) :: name
+    integer(int8), intent(in), target :: a(..)
+    it = described(name, c_loc(a), 2_c_int, shape(a, c_int64_t), is_contiguous(a))
+  end function
+
+  type(unspool_array) function array_int16(name, a) result(it)
+    character(*), intent(in) :: name
+    integer(int16), intent(in), target :: a(..)
+    it = described(name, c_loc(a), 3_c_int, shape(a, c_int64_t), is_contiguous(a))
+  end function
+
+  type(unspool_array) function array_int32(name, a) result(it)
+    character(*), intent(in) :: name
+    integer(int32), intent(in), target :: a(..)
+    it = described(name, c_loc(a), 4_c_int, shape(a, c_int64_t), is_contiguous(a))
+  end function
+
+  type(unspool_array) function array_int64(name, a) result(it)
+    character(*), intent(in) :: name
+    integer(int64), intent(in), target :: a(..)
+    it = described(name, c_loc(a), 5_c_int, shape(a, c_int64_t), is_contiguous(a))
+  end function
+
+  type(unspool_array) function array_real32(name, a) result(it)
+    character(*), intent(in) :: name
+    real(real32), intent(in), target :: a(..)
+    it = described(name, c_loc(a), 18_c_int, shape(a, c_int64_t), is_contiguous(a))
+  end function
+
+  type(unspool_array) function array_real64(name, a) result(it)
+    character(*), intent(in) :: name
+    real(real64), intent(in), target :: a(..)
+    it = described(name, c_loc(a), 19_c_int, shape(a, c_int64_t), is_contiguous(a))
+  end function
+
+  type(unspool_array) function array_complex32(name, a) result(it)
+    character(*), intent(in) :: name
+    complex(real32), intent(in), target :: a(..)
+    it = described(name, c_loc(a), 25_c_int, shape(a, c_int64_t), is_contiguous(a))
+  end function
+
+  type(unspool_array) function array_complex64(name, a) result(it)
+    character(*), intent(in) :: name
+    complex(real64), intent(in), target :: a(..)
+    it = described(name, c_loc(a), 26_c_int, shape(a, c_int64_t), is_contiguous(a))
+  end function
+
+  !> Memory at an address, such as that of a GPU: `dtype` is a value of `unspool_dtype`, `extents`
+  !> are in the order of Fortran.
+  type(unspool_array) function array_memory(name, data, dtype, extents) result(it)
+    character(*), intent(in) :: name
+    type(c_ptr), intent(in) :: data
+    integer(c_int), intent(in) :: dtype
+    integer(c_int64_t), intent(in) :: extents(:)
+    it = described(name, data, dtype, extents, .true.)
+  end function
+
+end module

@@ -1,0 +1,215 @@
+//! What a spool is opened with, as names and texts: a program that was compiled against an older
+//! library can be linked with a newer one that knows more options.
+
+use std::ffi::{c_char, c_int};
+use std::time::Duration;
+
+use unspool::{DiskMode, DiskSettings, On, Settings, TierKind, auto, sizes};
+use unspool_codec::Outer;
+
+use crate::codec;
+use crate::status::{Failure, call};
+use crate::text::{free, give, handle_mut, text};
+
+/// The longest time-out: a year; every wait has an end.
+const LONGEST: f64 = 366.0 * 86_400.0;
+
+const NAMES: &str = "device, host, on, shrink_ok, disk, disk.capacity, disk.durable, disk.mode, \
+                     disk.permissions, disk.compress, codec, codec.NAME, discard_after_restore, \
+                     timeout, verify, trace";
+
+/// The options of a spool.
+#[derive(Debug, Default)]
+pub struct UnspoolOptions {
+    settings: Settings,
+    device_is_picked: bool,
+    host_is_picked: bool,
+    disk: Disk,
+}
+
+/// The options of the disk, of which the path may come last.
+#[derive(Debug, Default)]
+struct Disk {
+    path: Option<String>,
+    capacity: Option<u64>,
+    durable: bool,
+    mode: DiskMode,
+    permissions: Option<u32>,
+    compress: Option<Outer>,
+}
+
+impl UnspoolOptions {
+    fn set(&mut self, name: &str, value: &str) -> Result<(), String> {
+        let settings = &mut self.settings;
+        match name {
+            "device" => (settings.device, self.device_is_picked) = arena(value)?,
+            "host" => (settings.host, self.host_is_picked) = arena(value)?,
+            "on" => settings.on = on(value)?,
+            "shrink_ok" => settings.shrink_ok = truth(value)?,
+            "disk" => self.disk.path = Some(value.to_owned()).filter(|path| !path.is_empty()),
+            "disk.capacity" => self.disk.capacity = Some(sizes::parse(value)?),
+            "disk.durable" => self.disk.durable = truth(value)?,
+            "disk.mode" => self.disk.mode = mode(value)?,
+            "disk.permissions" => self.disk.permissions = Some(permissions(value)?),
+            "disk.compress" => self.disk.compress = Some(compress(value)?),
+            "codec" => settings.codec.default = codec::parse(value)?,
+            "discard_after_restore" => settings.discard_after_restore = truth(value)?,
+            "timeout" => settings.timeout = seconds(value)?,
+            "verify" => settings.verify = truth(value)?,
+            "trace" => settings.trace = truth(value)?,
+            _ => {
+                let array = name.strip_prefix("codec.").filter(|array| !array.is_empty());
+                let Some(array) = array else {
+                    return Err(format!("there is no such option; there are {NAMES}"));
+                };
+                settings.codec.by_region.insert(array.to_owned(), codec::parse(value)?);
+            }
+        }
+        Ok(())
+    }
+
+    /// The settings of a spool, with what is picked now.
+    ///
+    /// # Errors
+    /// Those of picking a size; options of a disk without its path.
+    pub(crate) fn settings(&self) -> Result<(Settings, Vec<auto::Picked>), Failure> {
+        let mut settings = self.settings.clone();
+        settings.disk = self.disk.settings()?;
+        settings.rates = unspool::rates_file();
+        let mut picks = Vec::new();
+        if self.device_is_picked {
+            let picked = auto::device(&settings.on)?;
+            settings.device = Some(picked.bytes);
+            settings.picked.push((TierKind::Device, picked.sentence.clone()));
+            picks.push(picked);
+        }
+        if self.host_is_picked {
+            let picked = auto::host(&settings)?;
+            settings.host = Some(picked.bytes);
+            settings.picked.push((TierKind::Host, picked.sentence.clone()));
+            picks.push(picked);
+        }
+        Ok((settings, picks))
+    }
+}
+
+impl Disk {
+    fn settings(&self) -> Result<Option<DiskSettings>, Failure> {
+        let Some(path) = &self.path else {
+            let asked = self.capacity.is_some() || self.durable || self.compress.is_some();
+            return match asked || self.mode == DiskMode::ReadOnly {
+                true => Err(Failure::invalid(
+                    "Options of the disk were set, but not the disk: set `disk` to a path.",
+                )),
+                false => Ok(None),
+            };
+        };
+        let mut disk = DiskSettings::new(path);
+        (disk.capacity, disk.durable, disk.mode) = (self.capacity, self.durable, self.mode);
+        disk.compress = self.compress;
+        disk.permissions = self.permissions.unwrap_or(disk.permissions);
+        Ok(Some(disk))
+    }
+}
+
+/// A size, or whether it is picked; neither for an empty text.
+fn arena(value: &str) -> Result<(Option<u64>, bool), String> {
+    match value {
+        "" => Ok((None, false)),
+        "auto" => Ok((None, true)),
+        _ => match sizes::parse(value)? {
+            0 => Err("a tier of 0 bytes holds nothing; leave it out instead".to_owned()),
+            bytes => Ok((Some(bytes), false)),
+        },
+    }
+}
+
+fn on(value: &str) -> Result<On, String> {
+    let none = || "write auto, cpu, cuda, or cuda: and the number of a GPU".to_owned();
+    On::named(value).ok_or_else(none)
+}
+
+fn truth(value: &str) -> Result<bool, String> {
+    match value {
+        "true" | "yes" | "on" | "1" => Ok(true),
+        "false" | "no" | "off" | "0" => Ok(false),
+        _ => Err("write true or false".to_owned()),
+    }
+}
+
+fn mode(value: &str) -> Result<DiskMode, String> {
+    match value {
+        "a" => Ok(DiskMode::ReadWrite),
+        "r" => Ok(DiskMode::ReadOnly),
+        _ => Err("write a to read and add checkpoints, or r to change nothing".to_owned()),
+    }
+}
+
+fn permissions(value: &str) -> Result<u32, String> {
+    let bits = u32::from_str_radix(value, 8).ok();
+    let bits = bits.filter(|bits| bits & !0o777 == 0 && bits & 0o600 == 0o600);
+    bits.ok_or_else(|| "write those of a file in octal digits, such as 640".to_owned())
+}
+
+fn compress(value: &str) -> Result<Outer, String> {
+    Outer::named(value).ok_or_else(|| "write zstd, lz4 or archive".to_owned())
+}
+
+fn seconds(value: &str) -> Result<Duration, String> {
+    let seconds = value.parse::<f64>().ok().filter(|seconds| *seconds > 0.0 && *seconds <= LONGEST);
+    let none = || "write seconds above 0, and at most a year of them".to_owned();
+    seconds.map(Duration::from_secs_f64).ok_or_else(none)
+}
+
+/// Makes options, all of them as they are by default: no tier yet. Give them back with
+/// `unspool_options_free`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn unspool_options_new(options: *mut *mut UnspoolOptions) -> c_int {
+    // SAFETY: the caller's duty.
+    call(|| unsafe { give(options, Box::into_raw(Box::default()), "options") })
+}
+
+/// Sets an option to a value that is written as text.
+///
+/// | option | value |
+/// | --- | --- |
+/// | `device`, `host` | the size of a tier, such as `4GiB`, or `auto` |
+/// | `on` | where the device tier is: `auto`, `cpu`, `cuda`, `cuda:1` |
+/// | `shrink_ok` | whether a smaller device tier will do: `true`, `false` |
+/// | `disk` | the directory of the disk tier |
+/// | `disk.capacity` | the most bytes there, such as `100GiB` |
+/// | `disk.durable` | whether checkpoints outlive the spool |
+/// | `disk.mode` | `a` to read and add, `r` to read only |
+/// | `disk.permissions` | of durable files, octal: `600` |
+/// | `disk.compress` | `zstd`, `lz4`, `archive` |
+/// | `codec` | `none`, `lossless`, `auto`, a bound such as `abs=1e-3`, `zfp-rate=8` |
+/// | `codec.NAME` | the same for the arrays of this name |
+/// | `discard_after_restore` | whether a checkpoint goes after its last expected restore |
+/// | `timeout` | seconds that one call waits at most: 300 |
+/// | `verify` | whether checksums of what comes from the disk are compared: `true` |
+/// | `trace` | whether what happens is kept for `unspool_write_trace` |
+///
+/// Returns `UNSPOOL_INVALID` when there is no such option or the value makes no sense; the options
+/// are then as before.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn unspool_options_set(
+    options: *mut UnspoolOptions,
+    name: *const c_char,
+    value: *const c_char,
+) -> c_int {
+    call(|| {
+        // SAFETY: the caller's duty.
+        let (options, name, value) = unsafe {
+            (handle_mut(options, "options")?, text(name, "name")?, text(value, "value")?)
+        };
+        let wrong = |why| Failure::invalid(format!("The option {name}={value:?}: {why}."));
+        options.set(name, value).map_err(wrong)
+    })
+}
+
+/// Gives options back. Spools that were opened with them are not concerned.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn unspool_options_free(options: *mut UnspoolOptions) {
+    // SAFETY: the caller's duty.
+    unsafe { free(options) };
+}

@@ -1,0 +1,144 @@
+//! Programs in C, C++ and Fortran, compiled against the header and the library and run, also under
+//! the address sanitizer, and on the fake GPU. A compiler that is not there is said and skipped; C is
+//! always there.
+
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+// Names the library, so that it is built before this test.
+use unspool_c as _;
+use unspool_fakecuda as _;
+
+/// Where this test was built, and the library beside it.
+fn built() -> PathBuf {
+    let test = std::env::current_exe().unwrap();
+    test.parent().unwrap().to_owned()
+}
+
+fn source(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
+}
+
+fn succeeded(mut command: Command) -> Output {
+    let output = command.output().unwrap();
+    let text = [&output.stdout[..], &output.stderr[..]].concat();
+    assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&text));
+    output
+}
+
+fn is_there(program: &str) -> bool {
+    Command::new(program).arg("--version").output().is_ok_and(|output| output.status.success())
+}
+
+/// Compiles sources with these flags into `folder`, where the library has the names that it is
+/// installed with.
+fn compiled(folder: &Path, compiler: &str, flags: &[&str], sources: &[&str]) -> PathBuf {
+    let program = folder.join("program");
+    for name in ["libunspool.so", "libunspool.so.1"] {
+        symlink(built().join("libunspool_c.so"), folder.join(name)).unwrap();
+    }
+    let mut command = Command::new(compiler);
+    command.current_dir(folder).args(flags).arg("-I").arg(source("include"));
+    command.args(sources.iter().map(|path| source(path)));
+    command.arg("-o").arg(&program).arg("-L").arg(folder).args(["-lunspool", "-lm", "-ldl"]);
+    succeeded(command);
+    program
+}
+
+/// A command that runs a program and finds the library.
+fn run(program: &Path) -> Command {
+    let mut command = Command::new(program);
+    let folder = program.parent().unwrap();
+    command.env("LD_LIBRARY_PATH", folder).current_dir(folder);
+    command
+}
+
+const STRICT: [&str; 5] = ["-Wall", "-Wextra", "-Werror", "-pedantic", "-g"];
+
+#[test]
+fn a_history_in_c_is_saved_restored_and_outlives_its_process() {
+    let folder = tempfile::tempdir().unwrap();
+    let flags = [&["-std=c99"], &STRICT[..]].concat();
+    let program = compiled(folder.path(), "cc", &flags, &["tests/programs/history.c"]);
+    let mut command = run(&program);
+    command.arg(folder.path().join("history"));
+    let output = succeeded(command);
+    assert_eq!(output.stdout, b"history: all right\n");
+    assert!(output.stderr.is_empty(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+#[test]
+fn the_address_sanitizer_finds_nothing_in_a_history() {
+    let folder = tempfile::tempdir().unwrap();
+    let flags = [&["-std=c99", "-fsanitize=address,undefined"], &STRICT[..]].concat();
+    let program = compiled(folder.path(), "cc", &flags, &["tests/programs/history.c"]);
+    let mut command = run(&program);
+    command.env("ASAN_OPTIONS", "detect_leaks=1").arg(folder.path().join("history"));
+    succeeded(command);
+}
+
+#[test]
+#[allow(clippy::print_stdout)]
+fn valgrind_finds_no_wrong_access_and_no_leak() {
+    if !is_there("valgrind") {
+        return println!("skipped: no valgrind");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let flags = [&["-std=c99"], &STRICT[..]].concat();
+    let program = compiled(folder.path(), "cc", &flags, &["tests/programs/history.c"]);
+    let mut command = Command::new("valgrind");
+    command.args(["-q", "--leak-check=full", "--error-exitcode=9", "--show-leak-kinds=definite"]);
+    command.args(["--errors-for-leak-kinds=definite"]).arg(&program);
+    command.env("LD_LIBRARY_PATH", folder.path());
+    succeeded(command);
+}
+
+#[test]
+fn arrays_of_a_gpu_are_saved_in_the_order_of_their_stream() {
+    let folder = tempfile::tempdir().unwrap();
+    let flags = [&["-std=c99", "-D_POSIX_C_SOURCE=200809L"], &STRICT[..]].concat();
+    let program = compiled(folder.path(), "cc", &flags, &["tests/programs/gpu.c"]);
+    for codec in ["none", "lossless"] {
+        let mut command = run(&program);
+        command.arg(codec).env("UNSPOOL_CUDA_DRIVER", built().join("libunspool_fakecuda.so"));
+        assert_eq!(succeeded(command).stdout, b"gpu: all right\n", "{codec}");
+    }
+}
+
+#[test]
+fn the_name_for_the_loader_has_the_version_of_the_interface() {
+    let header = std::fs::read_to_string(source("include/unspool.h")).unwrap();
+    let abi = header.split("#define UNSPOOL_ABI ").nth(1).unwrap().lines().next().unwrap();
+    let build = std::fs::read_to_string(source("build.rs")).unwrap();
+    assert!(build.contains(&format!("const ABI: u32 = {abi};")), "build.rs has another version");
+    let fortran = std::fs::read_to_string(source("fortran/unspool.f90")).unwrap();
+    assert!(fortran.contains(&format!(":: abi = {abi}\n")), "the module has another version");
+}
+
+#[test]
+#[allow(clippy::print_stdout)]
+fn the_cxx_header_compiles_with_all_warnings_and_throws_what_went_wrong() {
+    if !is_there("c++") {
+        return println!("skipped: no c++");
+    }
+    for standard in ["-std=c++17", "-std=c++20"] {
+        let folder = tempfile::tempdir().unwrap();
+        let flags = [&[standard, "-pthread"], &STRICT[..]].concat();
+        let program = compiled(folder.path(), "c++", &flags, &["tests/programs/wrapper.cpp"]);
+        assert_eq!(succeeded(run(&program)).stdout, b"wrapper: all right\n");
+    }
+}
+
+#[test]
+#[allow(clippy::print_stdout)]
+fn an_adjoint_in_fortran_has_the_same_gradient_by_every_schedule() {
+    if !is_there("gfortran") {
+        return println!("skipped: no gfortran");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let flags = ["-std=f2018", "-Wall", "-Werror", "-fcheck=all", "-g"];
+    let sources = ["fortran/unspool.f90", "tests/programs/adjoint.f90"];
+    let program = compiled(folder.path(), "gfortran", &flags, &sources);
+    assert_eq!(succeeded(run(&program)).stdout, b"adjoint: all right\n");
+}
