@@ -1,5 +1,5 @@
-//! Gives the shared library its name for the loader, which has the version of the interface, and puts
-//! the pack of compiled kernels where the library embeds it (`make kernels` writes it for all
+//! Gives the shared library its name for the loader, which has the version of the interface, and
+//! puts the pack of compiled kernels where the library embeds it (`make kernels` writes it for all
 //! bindings; without it kernels are compiled when they are needed).
 
 use std::path::Path;

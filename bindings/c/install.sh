@@ -5,7 +5,8 @@ set -eu
 [ $# = 2 ] || { echo "usage: $0 PREFIX FOLDER" >&2; exit 2; }
 prefix=$1 built=$2
 here=$(cd "$(dirname "$0")" && pwd)
-version=$(sed -n '/^\[workspace.package\]/,/^\[/s/^version = "\(.*\)"/\1/p' "$here/../../Cargo.toml")
+package='/^\[workspace.package\]/,/^\[/'
+version=$(sed -n "${package}s/^version = \"\(.*\)\"/\1/p" "$here/../../Cargo.toml")
 abi=$(sed -n 's/^#define UNSPOOL_ABI //p' "$here/include/unspool.h")
 to=${DESTDIR:-}$prefix
 
@@ -16,6 +17,10 @@ install -m 755 "$built/libunspool_c.so" "$to/lib/libunspool.so.$version"
 ln -sf "libunspool.so.$version" "$to/lib/libunspool.so.$abi"
 ln -sf "libunspool.so.$abi" "$to/lib/libunspool.so"
 install -m 644 "$built/libunspool_c.a" "$to/lib/libunspool.a"
+# What debuggers want is nine tenths of both.
+if command -v strip >/dev/null; then
+    strip --strip-debug "$to/lib/libunspool.so.$version" "$to/lib/libunspool.a"
+fi
 filled() { sed -e "s|@PREFIX@|$prefix|" -e "s|@VERSION@|$version|" "$here/$1" > "$to/$2"; }
 filled unspool.pc.in lib/pkgconfig/unspool.pc
 filled cmake/unspool-config-version.cmake.in lib/cmake/unspool/unspool-config-version.cmake

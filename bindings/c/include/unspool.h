@@ -1,9 +1,10 @@
-/* The C interface of Unspool: a history of checkpoints on GPUs, in pinned memory and on disk.
+/* The C interface of Unspool: a history of checkpoints on GPUs, in pinned memory and
+   on disk.
 
-   Every function but those that give a handle back returns a code of unspool_status, 0 when all went
-   well. After another code unspool_last_error() says on the same thread what failed, why, and what to
-   do. Handles are opaque; a spool may be used by several threads at once, every other handle by one at
-   a time. Texts are UTF-8 and end with a zero byte.
+   Every function but those that give a handle back returns a code of unspool_status, 0 when all
+   went well. After another code unspool_last_error() says on the same thread what failed, why,
+   and what to do. Handles are opaque; a spool may be used by several threads at once, every other
+   handle by one at a time. Texts are UTF-8 and end with a zero byte.
 
    This file is made from the sources in bindings/c: do not edit it. */
 
@@ -177,7 +178,9 @@ int unspool_options_new(struct unspool_options **options);
 //
 // Returns `UNSPOOL_INVALID` when there is no such option or the value makes no sense; the options
 // are then as before.
-int unspool_options_set(struct unspool_options *options, const char *name, const char *value);
+int unspool_options_set(struct unspool_options *options,
+                        const char *name,
+                        const char *value);
 
 // Gives options back. Spools that were opened with them are not concerned.
 void unspool_options_free(struct unspool_options *options);
@@ -191,8 +194,8 @@ int unspool_open(const struct unspool_options *options, struct unspool_spool **s
 // Saves arrays under `version`, a number that is not saved already.
 //
 // Memory of a GPU is copied on `stream` (a `cudaStream_t` or `CUstream`; null: the legacy default
-// stream), after what is on it: the call returns when the copy is enqueued, and what is enqueued on
-// that stream later may change the array. Memory of the host may be changed when the call has
+// stream), after what is on it: the call returns when the copy is enqueued, and what is enqueued
+// on that stream later may change the array. Memory of the host may be changed when the call has
 // returned. It waits while no tier has room, at most for the spool's time-out.
 //
 // Errors: `UNSPOOL_DUPLICATE`, `UNSPOOL_FULL`, `UNSPOOL_TOO_LARGE`, `UNSPOOL_TIMEOUT`,
@@ -220,7 +223,9 @@ int unspool_restore(const struct unspool_spool *spool,
 // Appends `count` versions to the order in which checkpoints will be restored, so that they are
 // brought back before they are asked for. A version may be named before it is saved, and more than
 // once. Advice: a restore in another order is served as well.
-int unspool_expect(const struct unspool_spool *spool, const int64_t *versions, size_t count);
+int unspool_expect(const struct unspool_spool *spool,
+                   const int64_t *versions,
+                   size_t count);
 
 // Forgets the restore order.
 int unspool_forget_expected(const struct unspool_spool *spool);
@@ -233,9 +238,10 @@ int unspool_discard(const struct unspool_spool *spool, int64_t version);
 // Brings every checkpoint to its slowest tier; those of a durable disk survive a crash from then
 // on. Waits at most `timeout` seconds; 0 is as long as the spool was told.
 //
-// Errors: `UNSPOOL_FULL`, `UNSPOOL_IO`, `UNSPOOL_TOO_LARGE`, `UNSPOOL_TIMEOUT`. What is not flushed
-// stays where it is.
-int unspool_flush(const struct unspool_spool *spool, double timeout);
+// Errors: `UNSPOOL_FULL`, `UNSPOOL_IO`, `UNSPOOL_TOO_LARGE`, `UNSPOOL_TIMEOUT`. What is not
+// flushed stays where it is.
+int unspool_flush(const struct unspool_spool *spool,
+                  double timeout);
 
 // Writes the versions that can be restored, in ascending order, to `versions`, which has room for
 // `room` of them, and how many there are to `count`. With less room than that, those that fit are
@@ -253,13 +259,16 @@ int unspool_durable(const struct unspool_spool *spool, int64_t version, int *ans
 
 // Writes what happened when to a file that https://ui.perfetto.dev shows; the spool was opened with
 // the option `trace`.
-int unspool_write_trace(const struct unspool_spool *spool, const char *path);
+int unspool_write_trace(const struct unspool_spool *spool,
+                        const char *path);
 
 // Ends the work. A durable spool brings everything to the disk first; when that fails, or takes
 // longer than `timeout` seconds (0: as the spool was told), the spool is open as before and can be
 // closed again. With `discard_unflushed` other than 0 it is closed in any case, and what was not
 // durable is given up and named by the error. A closed spool may be closed again.
-int unspool_close(const struct unspool_spool *spool, double timeout, int discard_unflushed);
+int unspool_close(const struct unspool_spool *spool,
+                  double timeout,
+                  int discard_unflushed);
 
 // Gives a spool back. One that is not closed is closed first, and what it cannot make durable is
 // given up without a word: close it before.
@@ -277,7 +286,9 @@ size_t unspool_info_count(const struct unspool_info *info);
 
 // Writes what array `index` is to `array`: name, type and shape, which are valid until the answer
 // is given back, and no data. The type of items that this library keeps without knowing them is 0.
-int unspool_info_array(const struct unspool_info *info, size_t index, struct unspool_array *array);
+int unspool_info_array(const struct unspool_info *info,
+                       size_t index,
+                       struct unspool_array *array);
 
 // Gives the answer back.
 void unspool_info_free(struct unspool_info *info);
@@ -303,7 +314,7 @@ int unspool_stat(const struct unspool_spool *spool, const char *name, double *va
 // | --- | --- |
 // | `store-all` | any; every state is kept |
 // | `revolve` | Revolve (Griewank and Walther, TOMS 2000): as few steps again as they allow |
-// | `online-revolve` | for `steps` 0, not known yet (Stumm and Walther, SIAM J. Sci. Comput. 2010) |
+// | `online-revolve` | for `steps` 0, not known yet (Stumm and Walther, SISC 2010) |
 // | `uniform` | states at equal distances |
 // | `zcut` | zCut (GPUZIP): each step is computed again once at most |
 //

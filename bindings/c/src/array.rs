@@ -154,8 +154,8 @@ impl Given<'_> {
             return Ok(());
         }
         Err(Failure::invalid(format!(
-            "The array {:?} is {}{:?}, and was saved as {}{:?}. Nothing is converted: give an array \
-             of that type and shape.",
+            "The array {:?} is {}{:?}, and was saved as {}{:?}. Nothing is converted: give an \
+             array of that type and shape.",
             region.name,
             self.dtype.name(),
             self.shape,

@@ -48,8 +48,8 @@ pub(crate) fn parse(text: &str) -> Result<Spec, String> {
 fn unknown(text: &str) -> String {
     format!(
         "There is no codec {text:?}. Write none, lossless, auto, a bound (abs=1e-3, range=, rms=, \
-         psnr=, l2=, pointwise=), zfp-rate=8, zfp-precision=, zfp-tolerance=, or nvcomp- and one of \
-         bitcomp, ans, lz4, cascaded, gdeflate, zstd."
+         psnr=, l2=, pointwise=), zfp-rate=8, zfp-precision=, zfp-tolerance=, or nvcomp- and one \
+         of bitcomp, ans, lz4, cascaded, gdeflate, zstd."
     )
 }
 

@@ -52,7 +52,7 @@ pub struct UnspoolSchedule {
 /// | --- | --- |
 /// | `store-all` | any; every state is kept |
 /// | `revolve` | Revolve (Griewank and Walther, TOMS 2000): as few steps again as they allow |
-/// | `online-revolve` | for `steps` 0, not known yet (Stumm and Walther, SIAM J. Sci. Comput. 2010) |
+/// | `online-revolve` | for `steps` 0, not known yet (Stumm and Walther, SISC 2010) |
 /// | `uniform` | states at equal distances |
 /// | `zcut` | zCut (GPUZIP): each step is computed again once at most |
 ///

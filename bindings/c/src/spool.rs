@@ -54,8 +54,8 @@ pub unsafe extern "C" fn unspool_open(
 /// Saves arrays under `version`, a number that is not saved already.
 ///
 /// Memory of a GPU is copied on `stream` (a `cudaStream_t` or `CUstream`; null: the legacy default
-/// stream), after what is on it: the call returns when the copy is enqueued, and what is enqueued on
-/// that stream later may change the array. Memory of the host may be changed when the call has
+/// stream), after what is on it: the call returns when the copy is enqueued, and what is enqueued
+/// on that stream later may change the array. Memory of the host may be changed when the call has
 /// returned. It waits while no tier has room, at most for the spool's time-out.
 ///
 /// Errors: `UNSPOOL_DUPLICATE`, `UNSPOOL_FULL`, `UNSPOOL_TOO_LARGE`, `UNSPOOL_TIMEOUT`,
@@ -231,8 +231,8 @@ pub unsafe extern "C" fn unspool_discard(spool: *const UnspoolSpool, version: i6
 /// Brings every checkpoint to its slowest tier; those of a durable disk survive a crash from then
 /// on. Waits at most `timeout` seconds; 0 is as long as the spool was told.
 ///
-/// Errors: `UNSPOOL_FULL`, `UNSPOOL_IO`, `UNSPOOL_TOO_LARGE`, `UNSPOOL_TIMEOUT`. What is not flushed
-/// stays where it is.
+/// Errors: `UNSPOOL_FULL`, `UNSPOOL_IO`, `UNSPOOL_TOO_LARGE`, `UNSPOOL_TIMEOUT`. What is not
+/// flushed stays where it is.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn unspool_flush(spool: *const UnspoolSpool, timeout: c_double) -> c_int {
     // SAFETY: the caller's duty.

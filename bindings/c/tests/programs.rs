@@ -1,6 +1,6 @@
 //! Programs in C, C++ and Fortran, compiled against the header and the library and run, also under
-//! the address sanitizer, and on the fake GPU. A compiler that is not there is said and skipped; C is
-//! always there.
+//! the address sanitizer and valgrind, and on the fake GPU. A compiler that is not there is named
+//! and its program skipped; that of C is always there.
 
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
@@ -12,8 +12,8 @@ use unspool_fakecuda as _;
 
 /// Where this test was built, and the library beside it.
 fn built() -> PathBuf {
-    let test = std::env::current_exe().unwrap();
-    test.parent().unwrap().to_owned()
+    let test = std::env::current_exe().expect("the path of this test");
+    test.parent().expect("its folder").to_owned()
 }
 
 fn source(path: &str) -> PathBuf {
@@ -21,7 +21,7 @@ fn source(path: &str) -> PathBuf {
 }
 
 fn succeeded(mut command: Command) -> Output {
-    let output = command.output().unwrap();
+    let output = command.output().expect("it can be started");
     let text = [&output.stdout[..], &output.stderr[..]].concat();
     assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&text));
     output
@@ -36,7 +36,7 @@ fn is_there(program: &str) -> bool {
 fn compiled(folder: &Path, compiler: &str, flags: &[&str], sources: &[&str]) -> PathBuf {
     let program = folder.join("program");
     for name in ["libunspool.so", "libunspool.so.1"] {
-        symlink(built().join("libunspool_c.so"), folder.join(name)).unwrap();
+        symlink(built().join("libunspool_c.so"), folder.join(name)).expect("a new name");
     }
     let mut command = Command::new(compiler);
     command.current_dir(folder).args(flags).arg("-I").arg(source("include"));
@@ -49,7 +49,7 @@ fn compiled(folder: &Path, compiler: &str, flags: &[&str], sources: &[&str]) -> 
 /// A command that runs a program and finds the library.
 fn run(program: &Path) -> Command {
     let mut command = Command::new(program);
-    let folder = program.parent().unwrap();
+    let folder = program.parent().expect("the folder of a program");
     command.env("LD_LIBRARY_PATH", folder).current_dir(folder);
     command
 }
@@ -66,6 +66,15 @@ fn a_history_in_c_is_saved_restored_and_outlives_its_process() {
     let output = succeeded(command);
     assert_eq!(output.stdout, b"history: all right\n");
     assert!(output.stderr.is_empty(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+#[test]
+fn the_example_is_a_gradient_by_revolve() {
+    let folder = tempfile::tempdir().unwrap();
+    let flags = [&["-std=c99"], &STRICT[..]].concat();
+    let program = compiled(folder.path(), "cc", &flags, &["../../examples/c/adjoint.c"]);
+    let text = String::from_utf8(succeeded(run(&program)).stdout).unwrap();
+    assert!(text.starts_with("200 steps, 5 states, ") && text.contains("g[500] = 0.020"), "{text}");
 }
 
 #[test]

@@ -82,7 +82,7 @@ struct Many {
     Dense copies[MOST_COPIES];
 };
 
-// Copies the units `first`, `first + step`, ... of a copy; returns the bytes that are not in a unit.
+// Copies the units `first`, `first + step`, ... of a copy; returns the bytes that are in no unit.
 template <typename Unit>
 __device__ u64 copy_dense(const Dense &copy, u64 first, u64 step) {
     u64 units = copy.bytes / sizeof(Unit);

@@ -20,6 +20,7 @@ const GPU_TESTS: &str = "unspool-gpu-tests";
 const INTERLEAVINGS: &str = "unspool-interleavings";
 const BENCHES: &str = "unspool-benches";
 const PYTHON: &str = "unspool-python";
+const C: &str = "unspool-c";
 const STUDIES: &str = "unspool-studies";
 const XTASK: &str = "xtask";
 
@@ -41,6 +42,7 @@ const TABLE: &[(&str, &[&str])] = &[
     (WAVE, &[]),
     (STUDIES, &[WAVE]),
     (PYTHON, &[SPOOL, CORE, SCHEDULE, VERIFY, CODEC]),
+    (C, &[SPOOL, CORE, SCHEDULE, CODEC]),
     (TESTKIT, ALL_BUT_BINDINGS),
     (SIM, ALL_BUT_BINDINGS),
     (FAKECUDA, &[CODEC, CORE]),

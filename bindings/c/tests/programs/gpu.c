@@ -8,13 +8,13 @@
 
 #include <unspool.h>
 
-#define CHECK(condition)                                                                            \
-    do {                                                                                            \
-        if (!(condition)) {                                                                         \
-            fprintf(stderr, "%s:%d: %s (%s)\n", __FILE__, __LINE__, #condition,                     \
-                    unspool_last_error());                                                          \
-            exit(1);                                                                                \
-        }                                                                                           \
+#define CHECK(condition)                                                                           \
+    do {                                                                                           \
+        if (!(condition)) {                                                                        \
+            fprintf(stderr, "%s:%d: %s (%s)\n", __FILE__, __LINE__, #condition,                    \
+                    unspool_last_error());                                                         \
+            exit(1);                                                                               \
+        }                                                                                          \
     } while (0)
 #define OK(call) CHECK((call) == UNSPOOL_OK)
 

@@ -61,8 +61,8 @@ pub type DenseCopy = (DeviceSpan, DeviceSpan);
 
 impl StridedCopies {
     /// Copies bytes within the device, where the copies do not overlap: small ones many by one
-    /// launch, larger ones, and all where there are no kernels, one by one. Enqueued only: done when
-    /// an event recorded after it is done.
+    /// launch, larger ones, and all where there are no kernels, one by one. Enqueued only: done
+    /// when an event recorded after it is done.
     ///
     /// # Errors
     /// When the two sides of a copy have different lengths, the device is another one, or the
@@ -91,9 +91,9 @@ fn launch(module: &Module, stream: &Stream, copies: &[&DenseCopy]) -> Result<(),
     let mut many = Many::of(&copies.iter().map(dense).collect::<Result<Vec<_>, DeviceError>>()?);
     let shape = (many.shape(copies.len()), THREADS);
     let mut list: [*mut c_void; 1] = [(&raw mut many).cast()];
-    // SAFETY: the kernel takes this parameter and accesses the bytes of its first copies, as many as
-    // the blocks are for; spans keep their memory in place, and were found to be of this device and
-    // to have these lengths.
+    // SAFETY: the kernel takes this parameter and accesses the bytes of its first copies, as many
+    // as the blocks are for; spans keep their memory in place, and were found to be of this device
+    // and to have these lengths.
     unsafe { module.launch_with(stream, "copy_many", shape, &mut list) }?;
     for (to, from) in copies {
         stream.saw_copy(WITHIN, AccessedBytes::of(from), AccessedBytes::of(to));

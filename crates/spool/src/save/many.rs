@@ -1,5 +1,6 @@
-//! Several checkpoints by one call: the core is asked for all of them under one lock, those that one
-//! encoder takes are encoded by one launch, and small ones that are kept as they are copied by one.
+//! Several checkpoints by one call: the core is asked for all of them under one lock, those that
+//! one encoder takes are encoded by one launch, and small ones that are kept as they are are copied
+//! by one.
 //!
 //! Each checkpoint is saved as a whole or not at all, and independently of the others. Where the
 //! next one has to wait for room, those that have room are encoded first: what they leave may be
@@ -370,8 +371,8 @@ impl<'c> SaveMany<'_, 'c> {
         }
     }
 
-    /// Saves checkpoints that are kept as they are; one by one, where that fails, so that those that
-    /// can be saved are.
+    /// Saves checkpoints that are kept as they are; one by one, where that fails, so that those
+    /// that can be saved are.
     fn copy_group(&mut self, gpu: &Gpu, mut members: Vec<Entered<'c>>) {
         if let Err(cause) = plain::copy_all(gpu, &mut members) {
             self.shared.note_once(&format!("Checkpoints could not be copied together: {cause}"));

@@ -1,5 +1,5 @@
-//! Several checkpoints that are kept as they are, in the memory of the GPU that their arrays are on:
-//! small ones are copied by one launch, all have one fence, and are reported under one lock.
+//! Several checkpoints that are kept as they are, in the memory of the GPU that their arrays are
+//! on: small ones are copied by one launch, all have one fence, and are reported under one lock.
 
 use std::sync::Arc;
 
