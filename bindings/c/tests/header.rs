@@ -8,14 +8,15 @@ const QUALIFIED: [&str; 3] = ["UNSPOOL_STATUS_", "UNSPOOL_DTYPE_", "UNSPOOL_ACTI
 
 fn generated() -> String {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let config = cbindgen::Config::from_file(root.join("cbindgen.toml")).unwrap();
+    let config =
+        cbindgen::Config::from_file(root.join("cbindgen.toml")).expect("a file of settings");
     let mut builder = cbindgen::Builder::new().with_config(config);
     for name in ["status", "array", "options", "spool", "info", "stats", "schedule"] {
         builder = builder.with_src(root.join("src").join(name).with_extension("rs"));
     }
     let mut bytes = Vec::new();
-    builder.generate().unwrap().write(&mut bytes);
-    let text = String::from_utf8(bytes).unwrap();
+    builder.generate().expect("sources that can be read").write(&mut bytes);
+    let text = String::from_utf8(bytes).expect("a text");
     QUALIFIED.iter().fold(text, |text, prefix| text.replace(prefix, "UNSPOOL_"))
 }
 
