@@ -5,7 +5,8 @@ mod support;
 use support::{Bench, config};
 use unspool_core::{Config, Event, LinkConfig, TierId, Version};
 
-const DISK: TierId = TierId(1);
+/// The tier below the device: a disk, or the host.
+const BELOW: TierId = TierId(1);
 
 /// Room for eight on the device, above a disk, by a link that carries one at a time.
 fn narrow(discard_after_restore: bool) -> Bench {
@@ -14,11 +15,11 @@ fn narrow(discard_after_restore: bool) -> Bench {
     Bench::new(Config { links, discard_after_restore, ..made })
 }
 
-/// Ends all transfers, and gives the versions in the order in which they went to the disk.
+/// Ends all transfers, and gives the versions in the order in which they went down.
 fn flushed(bench: &mut Bench) -> Vec<i64> {
     let mut versions = Vec::new();
     while let Some(moving) = bench.moving.front() {
-        versions.extend((moving.to.tier == DISK).then_some(moving.version.0));
+        versions.extend((moving.to.tier == BELOW).then_some(moving.version.0));
         bench.finish_one();
     }
     versions
@@ -50,6 +51,17 @@ fn of_what_stays_the_newest_goes_first_into_a_store() {
         // The first was alone when its flush began.
         assert_eq!(flushed(&mut bench), [0, 4, 3, 2, 1], "{order:?}");
     }
+}
+
+#[test]
+fn of_what_stays_the_oldest_goes_first_into_an_arena() {
+    let made = config(8, 8, 100, 0);
+    let links = vec![LinkConfig { max_in_flight: 1, ..made.links[0] }];
+    let mut bench = Bench::new(Config { links, ..made });
+    bench.step(Event::HoldPrefetch);
+    bench.expect([2, 0, 4, 1, 3]);
+    bench.save_all(0..5, 8);
+    assert_eq!(flushed(&mut bench), [0, 1, 2, 3, 4]);
 }
 
 #[test]

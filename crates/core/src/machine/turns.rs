@@ -1,15 +1,17 @@
 //! The queues of flushes: which copy is next, and what is flushed ahead of need.
 //!
 //! A copy that was flushed is what can be given up, so the order of the flushes decides what has to
-//! be brought back. Copies that nobody will read go first. Of those that hints name:
+//! be brought back. Copies that nobody will read go first. Those that hints name go in the order in
+//! which they came, with two exceptions where all checkpoints have one size:
 //!
-//! - Where checkpoints are discarded after their last restore, each restore makes room, and what is
-//!   brought back late finds some: what is used last goes first.
-//! - Where they stay, no restore makes room but that of a copy which came back, and so they have to
-//!   come back one by one, all through the sweep: the newest goes first, whatever the order of the
-//!   restores. A link that takes every third one then has every third one.
-//! - Where sizes differ, room is made by neighbours that go together, and neighbours were saved one
-//!   after the other: they go in the order in which they came.
+//! - What is discarded after its last restore makes room then, so what is brought back late finds
+//!   some: what is used last goes first.
+//! - Where checkpoints stay, only a copy that came back from a store makes room as soon as it was
+//!   used. So some of these are wanted all through a sweep, whatever its order, and into a store the
+//!   newest goes first: a link that takes every third one then has every third one.
+//!
+//! Where sizes differ, room is made by neighbours that go together, and neighbours were saved one
+//! after the other.
 
 use core::cmp::Reverse;
 
@@ -69,12 +71,16 @@ impl Core {
     }
 
     fn flush_rank(&self, ckpt: &CheckpointRecord, tier: TierId, next_use: u64) -> u64 {
-        let below = self.next_slower(tier, ckpt.bytes);
-        let into_store = below.is_some_and(|t| self.tier(t).arena.is_none());
-        match (self.table.have_one_size(), into_store && !self.will_end(ckpt)) {
-            (false, _) => 0,
-            (true, false) => next_use,
-            (true, true) => ckpt.id.0,
+        let into_store =
+            || self.flush_target(ckpt, tier).is_some_and(|to| self.tier(to).arena.is_none());
+        if !self.table.have_one_size() {
+            0
+        } else if self.will_end(ckpt) {
+            next_use
+        } else if into_store() {
+            ckpt.id.0
+        } else {
+            0
         }
     }
 
