@@ -58,8 +58,8 @@ impl Core {
         self.hints.nth_use(ckpt.version, usize::from(is_promoted(ckpt, tier)))
     }
 
-    /// As [`Core::next_use_in`]. A copy that should rest in a slower tier counts as one that no hint
-    /// names, unless a near one claims it.
+    /// As [`Core::next_use_in`]. A copy that should rest in a slower tier counts as one that no
+    /// hint names, unless a near one claims it.
     pub(super) fn next_use_at_rest(&self, ckpt: &CheckpointRecord, tier: TierId) -> u64 {
         if tier < ckpt.rest { NO_USE } else { self.next_use_in(ckpt, tier) }
     }

@@ -7,8 +7,8 @@
 //! - What is discarded after its last restore makes room then, so what is brought back late finds
 //!   some: what is used last goes first.
 //! - Where checkpoints stay, only a copy that came back from a store makes room as soon as it was
-//!   used. So some of these are wanted all through a sweep, whatever its order, and into a store the
-//!   newest goes first: a link that takes every third one then has every third one.
+//!   used. So some of these are wanted all through a sweep, whatever its order, and into a store
+//!   the newest goes first: a link that takes every third one then has every third one.
 //!
 //! Where sizes differ, room is made by neighbours that go together, and neighbours were saved one
 //! after the other.
