@@ -70,6 +70,8 @@ def test_every_way_of_a_schedule_makes_the_same_image(shim, monkeypatch):
     for table in (revolve, zcut):
         assert column(table, "image") == [None, *["same"] * (len(table.rows) - 1)]
         assert all(seconds.median > 0 for seconds in column(table, "s"))
+        ways = zip(column(table, "way"), column(table, "bound s"), strict=True)
+        assert all((bound is not None) == way.startswith("unspool") for way, bound in ways)
     counts = schedules.Revolve(24, 4).counts()
     again = column(revolve, "recomputed")
     assert again == [counts.recomputed_steps] * 3 + [0] + [counts.recomputed_steps] * 4
