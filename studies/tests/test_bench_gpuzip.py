@@ -161,6 +161,10 @@ def test_a_migration_by_all_schedules_is_the_same_image(tmp_path, capsys):
     assert again["revolve"] == 3 * schedules.Revolve(40, 5).counts().recomputed_steps
     predicted = dict(zip(names, column(table, "predicted s"), strict=True))
     assert all(predicted[name] > 0 for name in asked.migration.schedules), table.notes
+    bounds = dict(zip(names, column(table, "bound s"), strict=True))
+    # What is best was predicted at another pace.
+    named = [name for name in asked.migration.schedules if name != "auto"]
+    assert all(0 < bounds[name] <= predicted[name] * (1 + 1e-6) for name in named)
     assert list(tmp_path.iterdir()) == []
 
 
