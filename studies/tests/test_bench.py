@@ -22,7 +22,6 @@ from unspool_studies.bench import (
     start,
     sweep,
 )
-from unspool_studies.bench.bound import Bound
 from unspool_studies.bench.libraries import Library
 from unspool_studies.bench.machine import Warmth
 from unspool_studies.bench.measure import (
@@ -319,8 +318,11 @@ def test_the_figures_of_a_pass_are_shares_of_its_own_time():
     one = sweep.Sweep(checkpoints=10, size=10**9, device=1, host=1, compute=0.0)
     links = raw.Links(10**9, *(Sample.of([0.5]) for _ in range(3)))
     passes = [sweep.Pass(seconds=10.0, stall=1.0, moved=9 * 10**9, hits=(4, 6))]
-    bound = sweep.bound_of(one, 8.0, links, 1.0)
-    cells = sweep.cells_of(one, passes, 8.0, links, "forward", bound)
+    bounds = sweep.bound_of(one, 8.0, links, 1.0)
+    # All but one of ten have to move, at half a second each; computing takes longer.
+    assert bounds == (pytest.approx(8.0), pytest.approx(8.0))
+    assert sweep.bound_of(one, 0.0, links, 2.0) == (pytest.approx(2.25), pytest.approx(2.25))
+    cells = sweep.cells_of(one, passes, 8.0, links, "forward", bounds[0])
     seconds, alone, least, reached, stall, stall_share, lost, link, of_pinned, history = cells
     assert (least, reached.median) == (pytest.approx(8.0), pytest.approx(80.0))
     assert (seconds.median, alone, stall.median) == (10.0, 8.0, 1.0)
@@ -328,19 +330,7 @@ def test_the_figures_of_a_pass_are_shares_of_its_own_time():
     assert (link.median, history.median) == (0.9, 1.0)
     assert of_pinned == pytest.approx(45.0)
     slow = sweep.Sweep(checkpoints=10, size=10**9, device=1, host=1, compute=1.0)
-    assert sweep.cells_of(slow, passes, 8.0, links, "forward", bound)[8] is None
-
-
-def test_the_bound_of_a_sweep_is_what_the_link_and_the_compute_leave():
-    free = Bound(checkpoints=10, slots=4, compute=0.0, down=1.0, up=2.0)
-    assert (free.forward(), free.reverse()) == (6.0, 12.0)
-    hidden = Bound(checkpoints=10, slots=4, compute=3.0, down=1.0, up=2.0)
-    assert (hidden.forward(), hidden.reverse()) == (30.0, 30.0)
-    fits = Bound(checkpoints=10, slots=10, compute=0.5, down=1.0, up=2.0)
-    assert (fits.forward(), fits.reverse()) == (5.0, 5.0)
-    # Six of ten have to move, and nothing moves before the first one is computed.
-    half = Bound(checkpoints=10, slots=4, compute=0.5, down=1.0, up=1.0)
-    assert (half.forward(), half.reverse()) == (6.5, 6.5)
+    assert sweep.cells_of(slow, passes, 8.0, links, "forward", bounds[0])[8] is None
 
 
 def test_a_sweep_has_as_many_checkpoints_as_its_history_needs():

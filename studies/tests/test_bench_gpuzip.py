@@ -70,6 +70,8 @@ def test_every_way_of_a_schedule_makes_the_same_image(shim, monkeypatch):
     for table in (revolve, zcut):
         assert column(table, "image") == [None, *["same"] * (len(table.rows) - 1)]
         assert all(seconds.median > 0 for seconds in column(table, "s"))
+        ways = zip(column(table, "way"), column(table, "bound s"), strict=True)
+        assert all((bound is not None) == way.startswith("unspool") for way, bound in ways)
     counts = schedules.Revolve(24, 4).counts()
     again = column(revolve, "recomputed")
     assert again == [counts.recomputed_steps] * 3 + [0] + [counts.recomputed_steps] * 4
@@ -159,6 +161,10 @@ def test_a_migration_by_all_schedules_is_the_same_image(tmp_path, capsys):
     assert again["revolve"] == 3 * schedules.Revolve(40, 5).counts().recomputed_steps
     predicted = dict(zip(names, column(table, "predicted s"), strict=True))
     assert all(predicted[name] > 0 for name in asked.migration.schedules), table.notes
+    bounds = dict(zip(names, column(table, "bound s"), strict=True))
+    # What is best was predicted at another pace.
+    named = [name for name in asked.migration.schedules if name != "auto"]
+    assert all(0 < bounds[name] <= predicted[name] * (1 + 1e-6) for name in named)
     assert list(tmp_path.iterdir()) == []
 
 

@@ -104,6 +104,24 @@ def test_every_way_brings_every_checkpoint_back_in_every_order(tmp_path):
     served = [column(table, name) for name in ("device", "host", "disk")]
     counts = {sum(row) for row in zip(*served, strict=True) if None not in row}
     assert counts == {12}
+    names, bounds = column(table, "way"), column(table, "bound s")
+    ours = {way.name for way in orders.SPOOL_WAYS}
+    assert {name for name, least in zip(names, bounds, strict=True) if least is not None} == ours
+
+
+def test_the_bound_of_both_passes_is_what_links_and_compute_leave(tmp_path):
+    def bound(order, compute, speeds):
+        one = experiment.Experiment((10,) * 10, order, 20, 30, tmp_path, compute)
+        return orders.bound_of(one, compute, speeds)
+
+    sequential, reverse = tuple(range(10)), tuple(reversed(range(10)))
+    # Eight of ten go down and, after all are saved, come up.
+    assert bound(sequential, 0.0, [(10.0, 5.0)]) == 24.0
+    # The last one that is saved is still there when it is restored.
+    assert bound(reverse, 0.0, [(10.0, 5.0)]) == 21.0
+    assert bound(reverse, 5.0, [(10.0, 5.0)]) == 100.0
+    # Five of ten go to the disk, one a second, and come back.
+    assert bound(sequential, 0.0, [(1e9, 1e9), (10.0, 10.0)]) == 10.0
 
 
 def test_the_disk_receives_what_no_memory_holds(tmp_path):

@@ -36,6 +36,7 @@ def test_every_schedule_of_the_plan_is_run_and_gives_the_same_image(
     assert {"StoreAll", "Revolve", "ZCut", "Uniform"} <= kinds
     assert {row["image"] for row in rows} == {"same"}
     assert all(row["measured s"] > 0 and row["predicted s"] > 0 for row in rows)
+    assert all(0 < row["bound s"] <= row["predicted s"] * (1 + 1e-6) for row in rows)
     assert list(tmp_path.iterdir()) == [file]
     assert "StoreAll(9)" in capsys.readouterr().out
 

@@ -70,6 +70,11 @@ impl Hints {
         self.live
     }
 
+    /// The number of versions that live entries name.
+    pub fn versions(&self) -> usize {
+        self.uses.len()
+    }
+
     /// The version at `position`, when that entry is live.
     pub fn get(&self, position: u64) -> Option<Version> {
         self.entry(position).filter(|e| e.live).map(|e| e.version)

@@ -3,3 +3,4 @@
 pub(crate) mod ranges;
 pub(crate) mod state;
 pub(crate) mod table;
+pub(crate) mod turn;

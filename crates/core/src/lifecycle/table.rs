@@ -7,6 +7,7 @@ use crate::config::MAX_TIERS;
 use crate::event::{Failure, Size};
 use crate::lifecycle::ranges::Ranges;
 use crate::lifecycle::state::CopyState;
+use crate::lifecycle::turn::FlushTurn;
 use crate::types::{CheckpointId, Nanos, TierId, TransferId, Version};
 
 /// The row of a checkpoint in the table. Rows are reused, ids are not.
@@ -27,10 +28,8 @@ pub(crate) struct Copy {
     pub flush: Option<TransferId>,
     /// The transfer that reads this copy for a faster tier.
     pub prefetch: Option<TransferId>,
-    /// The copy waits in the queue of its flush link.
-    pub queued: bool,
-    /// The copy waits there among the used ones, which go first.
-    pub hurried: bool,
+    /// The turn of the copy in the queue of its flush link, while it waits there.
+    pub queued: Option<FlushTurn>,
     /// The copy is flushed even if it would be consumed before long, since its room is needed.
     pub urgent: bool,
     /// When the flush that is queued or in flight will probably be done.
@@ -49,8 +48,7 @@ impl Copy {
             inbound: None,
             flush: None,
             prefetch: None,
-            queued: false,
-            hurried: false,
+            queued: None,
             urgent: false,
             ready_guess: Nanos(0),
             damaged: false,
@@ -178,6 +176,8 @@ pub(crate) struct CheckpointTable {
     /// All checkpoints that were ever saved and the sum of their payload bytes.
     saved: u64,
     saved_bytes: u64,
+    /// Not all of them had the same bytes.
+    varied: bool,
     /// The sum of the bytes that were asked for them.
     asked_bytes: u64,
     shrunk: Shrunk,
@@ -238,6 +238,7 @@ impl CheckpointTable {
         assert!(!ckpt.saved && ckpt.bytes <= asked);
         ckpt.saved = true;
         let (bytes, size) = (ckpt.bytes, ckpt.size);
+        self.varied |= bytes.saturating_mul(self.saved) != self.saved_bytes;
         self.saved += 1;
         self.saved_bytes = self.saved_bytes.saturating_add(bytes);
         self.asked_bytes = self.asked_bytes.saturating_add(asked);
@@ -322,6 +323,11 @@ impl CheckpointTable {
     /// `None` before the first save.
     pub fn mean_bytes(&self) -> Option<u64> {
         self.saved_bytes.checked_div(self.saved)
+    }
+
+    /// Whether all checkpoints so far had the same bytes.
+    pub fn have_one_size(&self) -> bool {
+        !self.varied
     }
 
     /// The mean of the bytes that were asked for saves: the guess for the next one.

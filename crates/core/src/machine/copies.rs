@@ -58,6 +58,12 @@ impl Core {
         self.hints.nth_use(ckpt.version, usize::from(is_promoted(ckpt, tier)))
     }
 
+    /// As [`Core::next_use_in`]. A copy that should rest in a slower tier counts as one that no
+    /// hint names, unless a near one claims it.
+    pub(super) fn next_use_at_rest(&self, ckpt: &CheckpointRecord, tier: TierId) -> u64 {
+        if tier < ckpt.rest { NO_USE } else { self.next_use_in(ckpt, tier) }
+    }
+
     pub(super) fn set_state(&mut self, row: Row, tier: TierId, next: CopyState) {
         let copy = self.table.get_mut(row).copy_mut(tier).expect("a copy in this tier");
         if copy.state == next {
@@ -72,9 +78,7 @@ impl Core {
         let ckpt = self.table.get(row);
         let Some(copy) = ckpt.copy(tier) else { return };
         let (offset, ready_at) = (copy.offset, self.ready_at(ckpt, copy, tier));
-        // A copy that should rest in a slower tier is evicted first, unless a near hint claims it.
-        let passing = tier < ckpt.rest;
-        let next_use = if passing { NO_USE } else { self.next_use_in(ckpt, tier) };
+        let next_use = self.next_use_at_rest(ckpt, tier);
         let is_in_table = self.tier(tier).has_fragment(ckpt, copy);
         let state = self.tier_mut(tier);
         state.generation += u64::from(ready_at == Nanos(0));
@@ -93,7 +97,7 @@ impl Core {
         match copy.state {
             CopyState::Flushed | CopyState::Consumed if being_flushed => copy.ready_guess,
             CopyState::Flushed | CopyState::Consumed => Nanos(0),
-            CopyState::WriteComplete if being_flushed || copy.queued => copy.ready_guess,
+            CopyState::WriteComplete if being_flushed || copy.queued.is_some() => copy.ready_guess,
             CopyState::WriteComplete if ckpt.stuck.is_none() => {
                 match self.flush_target(ckpt, tier) {
                     Some(_) => self.flush_lane(tier).model.predict(ckpt.bytes, self.now),

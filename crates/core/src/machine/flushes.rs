@@ -5,7 +5,7 @@
 //! hint that is the last one of its version. Where its room is needed after all, its flush is
 //! *demanded* ([`Core::demand_flush`]).
 //!
-//! Flushes go in the order in which the copies came, those of used copies before the others.
+//! Which of the copies that wait is flushed next, is said in [`super::turns`].
 
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -17,13 +17,13 @@ use crate::event::Failure;
 use crate::hints::NO_USE;
 use crate::lifecycle::state::CopyState;
 use crate::lifecycle::table::{CheckpointRecord, Row};
-use crate::types::{CheckpointId, Nanos, RequestId, TierId};
+use crate::types::{CheckpointId, RequestId, TierId};
 
 /// What became of an attempt to start the first flush of a queue.
 #[derive(PartialEq, Eq)]
 enum Attempt {
     Started,
-    /// The copy needs no flush any more.
+    /// The queue has another first copy: that one needs no flush any more, or the queue was empty.
     Passed,
     /// There is no room yet; something was started that may make some.
     Asked,
@@ -37,7 +37,7 @@ impl Core {
         if ckpt.tiers().any(below) { None } else { self.next_slower(tier, ckpt.bytes) }
     }
 
-    fn needs_flush(&self, row: Row, tier: TierId) -> bool {
+    pub(super) fn needs_flush(&self, row: Row, tier: TierId) -> bool {
         let ckpt = self.table.get(row);
         let Some(copy) = ckpt.copy(tier) else { return false };
         ckpt.saved
@@ -83,38 +83,6 @@ impl Core {
         id < self.flush_before
     }
 
-    /// Puts the copy into the queue of its lane when it needs a flush and is not there.
-    pub(super) fn queue_flush(&mut self, row: Row, tier: TierId) {
-        let queued = self.table.get(row).copy(tier).is_none_or(|c| c.queued);
-        if !queued && self.needs_flush(row, tier) {
-            self.enqueue_flush(row, tier);
-        }
-        self.hurry_flush(row, tier);
-    }
-
-    fn enqueue_flush(&mut self, row: Row, tier: TierId) {
-        let (id, bytes, now) = (self.table.get(row).id, self.table.get(row).bytes, self.now);
-        let lane = self.flush_lane_mut(tier);
-        lane.queue.push_back((row, id));
-        let guess = lane.model.enqueue(bytes, now);
-        let copy = self.table.get_mut(row).copy_mut(tier).expect("it needs a flush");
-        debug_assert!(!copy.queued, "a copy is queued once");
-        (copy.queued, copy.ready_guess) = (true, guess.max(Nanos(1)));
-    }
-
-    /// Moves a copy whose bytes were used, and which waits for its flush, before the copies that
-    /// will be read.
-    fn hurry_flush(&mut self, row: Row, tier: TierId) {
-        let ckpt = self.table.get(row);
-        let Some(copy) = ckpt.copy(tier).filter(|c| c.queued && !c.hurried) else { return };
-        if copy.state != CopyState::WriteComplete || !self.is_used(ckpt, tier) {
-            return;
-        }
-        let id = ckpt.id;
-        self.flush_lane_mut(tier).used.push_back((row, id));
-        self.table.get_mut(row).copy_mut(tier).expect("checked above").hurried = true;
-    }
-
     /// Queues the flushes of the spared copies in this window, whose room is needed. True when
     /// there was one.
     pub(super) fn demand_flush(&mut self, tier: TierId, window: Range<usize>) -> bool {
@@ -138,14 +106,14 @@ impl Core {
         rows.into_iter().any(|row| self.demand_flush_of(row, tier))
     }
 
-    fn demand_flush_of(&mut self, row: Row, tier: TierId) -> bool {
+    pub(super) fn demand_flush_of(&mut self, row: Row, tier: TierId) -> bool {
         let copy = self.table.get_mut(row).copy_mut(tier).expect("a resident copy");
-        if copy.state != CopyState::WriteComplete || copy.queued || copy.flush.is_some() {
+        if copy.state != CopyState::WriteComplete || copy.queued.is_some() || copy.flush.is_some() {
             return false;
         }
         copy.urgent = true;
         self.queue_flush(row, tier);
-        self.table.get(row).copy(tier).is_some_and(|c| c.queued)
+        self.table.get(row).copy(tier).is_some_and(|c| c.queued.is_some())
     }
 
     /// Starts as many flushes as the lanes take, on the slowest link first.
@@ -169,15 +137,15 @@ impl Core {
     }
 
     fn start_next_flush(&mut self, from: TierId, out: &mut Vec<Command>) -> Attempt {
-        let Some((row, id)) = self.flush_lane(from).front() else { return Attempt::Blocked };
-        let current =
-            self.table.row(row).is_some_and(|c| c.id == id) && self.needs_flush(row, from);
-        if !current {
-            self.leave_queue(row, id, from);
+        let Some(row) = self.flush_lane(from).front() else {
+            return if self.flush_ahead(from) { Attempt::Passed } else { Attempt::Blocked };
+        };
+        if !self.needs_flush(row, from) {
+            self.leave_queue(row, from);
             return Attempt::Passed;
         }
         let ckpt = self.table.get(row);
-        let bytes = ckpt.bytes;
+        let (id, bytes) = (ckpt.id, ckpt.bytes);
         let to = self.flush_target(ckpt, from).expect("it needs a flush");
         if !self.has_space(TransferKind::Flush, from, bytes)
             || self.tier(to).deleting.contains_key(&id)
@@ -191,7 +159,7 @@ impl Core {
         self.flush_lane_mut(from).blocked = asked;
         match self.find_room(to, bytes, None) {
             room @ (RoomIn::Window(_) | RoomIn::Free) => {
-                self.leave_queue(row, id, from);
+                self.leave_queue(row, from);
                 self.start(TransferKind::Flush, row, from, to, room, out);
                 Attempt::Started
             }
@@ -201,15 +169,6 @@ impl Core {
                 if asked { Attempt::Asked } else { Attempt::Blocked }
             }
             _ => Attempt::Blocked,
-        }
-    }
-
-    fn leave_queue(&mut self, row: Row, id: CheckpointId, from: TierId) {
-        self.flush_lane_mut(from).pop_front();
-        if self.table.row(row).is_some_and(|c| c.id == id)
-            && let Some(copy) = self.table.get_mut(row).copy_mut(from)
-        {
-            (copy.queued, copy.hurried) = (false, false);
         }
     }
 

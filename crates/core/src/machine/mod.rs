@@ -20,6 +20,7 @@ mod setup;
 mod shrinking;
 mod sizes;
 mod transfers;
+mod turns;
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;

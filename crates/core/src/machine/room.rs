@@ -261,6 +261,7 @@ impl Core {
 
     /// Takes a copy out of the table and, in an arena, its fragment out of the allocation table.
     fn remove_copy(&mut self, row: Row, tier: TierId) -> (CheckpointId, Copy, u64) {
+        self.leave_queue(row, tier);
         let ckpt = self.table.get_mut(row);
         let copy = ckpt.copies[usize::from(tier.0)].take().expect("the copy exists");
         assert!(copy.readers == 0 && copy.inbound.is_none(), "nothing names the copy");

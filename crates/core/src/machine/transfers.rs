@@ -1,6 +1,6 @@
 //! Transfers: starting them, and what follows when they end.
 
-use alloc::collections::VecDeque;
+use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 use super::Core;
@@ -9,6 +9,7 @@ use crate::command::{Command, TransferKind};
 use crate::event::Failure;
 use crate::lifecycle::state::CopyState;
 use crate::lifecycle::table::{Copy, Row};
+use crate::lifecycle::turn::FlushTurn;
 use crate::stats::DirectionStats;
 use crate::time_model::LinkModel;
 use crate::types::{CheckpointId, Nanos, Place, TierId, TransferId};
@@ -18,12 +19,10 @@ pub(super) struct LinkLane {
     pub model: LinkModel,
     pub in_flight: u32,
     pub in_flight_bytes: u64,
-    /// Copies that wait for their flush, in the order in which they came. Entries whose checkpoint
-    /// is gone or needs no flush any more are passed over.
-    pub queue: VecDeque<(Row, CheckpointId)>,
-    /// The copies in `queue` whose bytes were used. They go first: only their room is free as soon
-    /// as they are flushed, copies that will be read stay.
-    pub used: VecDeque<(Row, CheckpointId)>,
+    /// Copies that wait for their flush.
+    pub queue: BTreeMap<FlushTurn, Row>,
+    /// Turns that were given so far.
+    pub turns: u64,
     /// The copy that found no room in its target, and the generation of the target then: not asked
     /// again until that changes.
     pub blocked: Option<(CheckpointId, u64)>,
@@ -47,23 +46,16 @@ impl LinkLane {
             model,
             in_flight: 0,
             in_flight_bytes: 0,
-            queue: VecDeque::new(),
-            used: VecDeque::new(),
+            queue: BTreeMap::new(),
+            turns: 0,
             blocked: None,
             stats: DirectionStats::default(),
         }
     }
 
     /// The copy whose flush is next.
-    pub fn front(&self) -> Option<(Row, CheckpointId)> {
-        self.used.front().or(self.queue.front()).copied()
-    }
-
-    /// Takes the copy of [`LinkLane::front`] off its queue. A used one stays in `queue`, to be
-    /// passed over there.
-    pub fn pop_front(&mut self) {
-        let from = if self.used.is_empty() { &mut self.queue } else { &mut self.used };
-        from.pop_front();
+    pub fn front(&self) -> Option<Row> {
+        self.queue.first_key_value().map(|(_, row)| *row)
     }
 }
 

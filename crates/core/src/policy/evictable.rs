@@ -134,4 +134,9 @@ impl Evictable {
         let best = self.waiting.iter().min_by_key(|copy| (copy.rank, copy.offset))?;
         Some((far, best.offset))
     }
+    /// The offset of the copy that may go later and whose next use is last, whenever it may go.
+    pub fn last_used_waiting(&self) -> Option<u64> {
+        let waiting = self.waiting.iter().map(|copy| (copy.rank, copy.offset));
+        self.overdue.first().copied().into_iter().chain(waiting).min().map(|(_, offset)| offset)
+    }
 }

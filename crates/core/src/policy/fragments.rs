@@ -154,6 +154,11 @@ impl Fragments {
         Some((at, self.index_of(offset)))
     }
 
+    /// The index of the copy that may be evicted later and whose next use is last.
+    pub fn last_used_waiting(&self) -> Option<usize> {
+        self.evictable.last_used_waiting().map(|offset| self.index_of(offset))
+    }
+
     /// The indices of the copies that may be evicted now, the best one to evict first.
     pub fn first_to_go(&self) -> impl Iterator<Item = usize> {
         self.evictable.first_to_go().map(|offset| self.index_of(offset))

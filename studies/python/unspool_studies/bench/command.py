@@ -11,6 +11,7 @@ from unspool.stats import size as size_text
 from unspool_studies.accumulated import gpu as accumulated_gpu
 from unspool_studies.accumulated import virtual as accumulated
 from unspool_studies.bench import (
+    bounds,
     copies,
     disk_tier,
     gpuzip,
@@ -69,6 +70,7 @@ PLAIN: dict[str, Callable[[Plan, Report], None]] = {
     "disk": disk_tier.run,
     "plan": planned.run,
     "schedules": schedules.run,
+    "bounds": bounds.run,
     "accumulated": accumulated.run,
     "rtm-codecs": _rtm_codecs,
 }

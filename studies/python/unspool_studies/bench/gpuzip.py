@@ -16,15 +16,18 @@ from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
+from typing import Any
 
 from unspool import schedules
 from unspool.schedules import Schedule
 from unspool.stats import size as size_text
+from unspool_studies.bench.bound import Link, Pace, accesses_of, least_seconds
 from unspool_studies.bench.cuda import Cuda
 from unspool_studies.bench.machine import available_memory, fits
 from unspool_studies.bench.measure import Sample
 from unspool_studies.bench.options import Plan
 from unspool_studies.bench.plain_adjoint import DeviceStore, Nowhere, PinnedStore, Store
+from unspool_studies.bench.raw import Links, links
 from unspool_studies.bench.report import Report, Table
 from unspool_studies.bench.tiers import room_for
 from unspool_studies.bench.wave_problem import (
@@ -44,6 +47,8 @@ COLUMNS = (
     "states on device",
     "s",
     "beyond computing s",
+    "bound s",
+    "of bound %",
     "stall s",
     "recomputed",
     "to host GB",
@@ -56,6 +61,8 @@ NOTES = (
     "computing alone: the same steps with nothing saved; beyond: what saves and restores add to it",
     "synchronous copies, the baseline: to and from pinned memory on the propagator's stream, each "
     "waited for; stall: what the spool counts",
+    "bound: the least time of the same steps, saves and restores over pinned copies, with perfect "
+    "knowledge and without copies within the device; of bound: what of it is reached",
     "newest level: a copy that is only reversed holds one time level, all others hold both",
     "image: whether every bit is that of the first row that keeps its states",
 )
@@ -101,8 +108,9 @@ def run(cuda: Cuda, plan: Plan, report: Report) -> None:
         WrongImageError: one of the ways made another image than the others.
     """
     device = CupyDevice(plan.device)
+    found = links(cuda, plan.checkpoint, plan.rounds)
     for experiment in experiments_of(plan):
-        table = table_of(device, experiment, plan, report)
+        table = table_of(device, experiment, plan, report, found)
         report.show(table)
         wrong = [row[0] for row in table.rows if row[-1] == DIFFERENT]
         if wrong:
@@ -121,8 +129,14 @@ def experiments_of(plan: Plan) -> tuple[Experiment, Experiment]:
     )
 
 
-def table_of(device: Device, experiment: Experiment, plan: Plan, report: Report) -> Table:
-    """One schedule in every way."""
+def table_of(
+    device: Device,
+    experiment: Experiment,
+    plan: Plan,
+    report: Report,
+    found: Links | None = None,
+) -> Table:
+    """One schedule in every way; `found`: the speeds of the link, for the bound."""
     problem, schedule = Problem(device, experiment.shape, experiment.steps), experiment.schedule()
     counts = schedule.counts()
     title = (
@@ -133,15 +147,26 @@ def table_of(device: Device, experiment: Experiment, plan: Plan, report: Report)
     notes = [*NOTES, *experiment.notes]
     table = report.begin(Table(experiment.name, title, COLUMNS, notes=notes))
     problem.warm_up()
-    _Rows(problem, schedule, plan, table).add_all(experiment.tiers)
+    rates = None
+    if found is not None:
+        rates = found.rate("down").median * 1e9, found.rate("up").median * 1e9
+        table.note("pinned copies: {:.1f} GB/s down, {:.1f} up".format(*(r / 1e9 for r in rates)))
+    _Rows(problem, schedule, plan, table, rates).add_all(experiment.tiers)
     return table
 
 
 class _Rows:
     """The rows of one table; the plain ones come first, the others are compared with those."""
 
-    def __init__(self, problem: Problem, schedule: Schedule, plan: Plan, table: Table) -> None:
-        self._problem, self._schedule = problem, schedule
+    def __init__(
+        self,
+        problem: Problem,
+        schedule: Schedule,
+        plan: Plan,
+        table: Table,
+        rates: tuple[float, float] | None,
+    ) -> None:
+        self._problem, self._schedule, self._rates = problem, schedule, rates
         self._plan, self._table = plan, table
         self._counts = schedule.counts()
         self._alone = self._baseline = math.nan
@@ -189,7 +214,19 @@ class _Rows:
         if not self._host_holds(f"{name}, {states}", room_for(kept, size)):
             return
         with closing(through_spool(self._problem, self._schedule, states, newest)) as readings:
-            self._compare(name, self._readings(readings), states=states)
+            found = self._readings(readings)
+        self._compare(name, found, states=states, bound=self._bound(states, newest))
+
+    def _bound(self, states: int, newest: bool) -> float | None:
+        if self._rates is None:
+            return None
+        counts, size = self._counts, self._problem.state_bytes
+        forward = self._problem.forward_seconds()
+        reverse = max(0.0, self._alone - counts.advances * forward) / counts.steps
+        part = size // LEVELS if newest else size
+        pace = Pace(forward, reverse)
+        accesses, after = accesses_of(self._schedule.actions(), pace, size, part)
+        return least_seconds(accesses, [Link(room_for(states, size), *self._rates)], after=after)
 
     def _each(self, schedule: Schedule, store: Store, whole: bool = True) -> Iterator[Reading]:
         while True:
@@ -205,7 +242,7 @@ class _Rows:
                 break
         return found
 
-    def _compare(self, name: str, found: list[Reading], **figures: int) -> None:
+    def _compare(self, name: str, found: list[Reading], **figures: Any) -> None:
         """Adds a row whose image is looked at."""
         self._wanted = self._wanted or found[0].digest
         same = all(one.digest == self._wanted for one in found)
@@ -219,6 +256,7 @@ class _Rows:
         image: str | None,
         states: int = 0,
         recomputed: int | None = None,
+        bound: float | None = None,
     ) -> None:
         seconds = _seconds(found)
         stalls = [one.stall for one in found if one.stall is not None]
@@ -227,6 +265,8 @@ class _Rows:
             states,
             seconds,
             seconds.map(lambda one: one - self._alone),
+            bound,
+            None if bound is None else seconds.map(lambda one: 100 * bound / one),
             Sample.of(stalls) if stalls else None,
             self._counts.recomputed_steps if recomputed is None else recomputed,
             found[-1].down / 1e9,

@@ -42,7 +42,7 @@ with the least and the greatest reading in brackets where there are several.
 GPU_PARTS = (
     "raw", "copies", "sweep", "start", "shot", "node", "orders", "gpuzip", "accumulated-gpu"
 )  # fmt: skip
-PLAIN_PARTS = ("memory", "disk", "plan", "schedules", "accumulated", "rtm-codecs")
+PLAIN_PARTS = ("memory", "disk", "plan", "schedules", "bounds", "accumulated", "rtm-codecs")
 PARTS = GPU_PARTS + PLAIN_PARTS
 
 LONG_GPU_PARTS = ("raw", "orders", "gpuzip", "accumulated-gpu")

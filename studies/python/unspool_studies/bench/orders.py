@@ -12,24 +12,26 @@ from __future__ import annotations
 import math
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
 import unspool
+from unspool.planning import measure_links
 from unspool.stats import Stats
 from unspool.stats import size as size_text
+from unspool_studies.bench.bound import Access, Link, least_seconds
 from unspool_studies.bench.cuda import Cuda
 from unspool_studies.bench.experiment import Application, Experiment, order_of, sizes_of
 from unspool_studies.bench.machine import available_memory, fits
 from unspool_studies.bench.managed import Managed, NotManaged
 from unspool_studies.bench.options import Plan
-from unspool_studies.bench.raw import device_seconds, links, within_device
+from unspool_studies.bench.raw import Links, device_seconds, links, within_device
 from unspool_studies.bench.report import Cell, Report, Table
 from unspool_studies.bench.tiers import FRAME, open_spool, tier, wait_until_ready
 from unspool_studies.bench.unified import WAYS, UnifiedHistory, UnifiedWay
 
-__all__ = ["Outcome", "SpoolWay", "rows_of", "run", "through_spool", "through_unified"]
+__all__ = ["Outcome", "SpoolWay", "bound_of", "rows_of", "run", "through_spool", "through_unified"]
 
 COLUMNS = (
     "sizes",
@@ -41,6 +43,8 @@ COLUMNS = (
     "forward s",
     "backward s",
     "both s",
+    "bound s",
+    "of bound %",
     "compute s",
     "save stall s",
     "restore stall s",
@@ -55,6 +59,8 @@ COLUMNS = (
 NOTES = (
     "GB/s: bytes over the time blocked, which is the time of the pass less its compute",
     "x unified: the restores against those of the best way of unified memory here",
+    "bound: the least time of both passes over pinned copies and the disk as it was measured, with "
+    "perfect knowledge; of bound: what of it is reached",
     "stall: what the spool counts; device, host, disk: restores that were served from there",
     "disk GB: flushed to it and prefetched from it; a restore may also read from it by itself",
     "unified memory is given no disk: what is not on the device is in host memory; so 'no disk' is "
@@ -117,7 +123,7 @@ def run(cuda: Cuda, plan: Plan, report: Report) -> None:
     )
     table = report.begin(Table("orders", title, COLUMNS, notes=list(NOTES)))
     begin = time.perf_counter()
-    table.note(_about_copies(cuda, plan))
+    speeds = _speeds(cuda, plan, table)
     alone = _compute_seconds(cuda, plan.orders_compute)
     for kind in plan.order_sizes:
         sizes = sizes_of(kind, plan.orders_history, plan.checkpoint)
@@ -130,7 +136,12 @@ def run(cuda: Cuda, plan: Plan, report: Report) -> None:
                 table.note(f"no time was left for: {kind}, {name}")
                 continue
             found = _outcomes(cuda, experiment, plan, table)
-            for row in rows_of(experiment, found, len(sizes) * alone):
+            bounds = {
+                way.name: bound_of(experiment, alone, speeds[: 1 + way.disk])
+                for way in SPOOL_WAYS
+                if len(speeds) > way.disk
+            }
+            for row in rows_of(experiment, found, len(sizes) * alone, bounds):
                 table.add(kind, name, *row)
     report.show(table)
 
@@ -144,9 +155,25 @@ def _compute_seconds(cuda: Cuda, compute: float) -> float:
     return seconds / 5
 
 
-def _about_copies(cuda: Cuda, plan: Plan) -> str:
+def _speeds(cuda: Cuda, plan: Plan, table: Table) -> list[tuple[float, float]]:
+    """Bytes a second down and up: of pinned copies, and of the disk where it can be measured."""
     size = plan.checkpoint
     found = links(cuda, size, 3)
+    table.note(_about_copies(cuda, size, found))
+    speeds = [(found.rate("down").median * 1e9, found.rate("up").median * 1e9)]
+    try:
+        disk = measure_links(
+            host=4 * size, disk=str(plan.directory), on="cpu", checkpoint_bytes=size
+        ).links[0]
+    except unspool.Error as error:
+        table.note(f"the disk is not measured, so ways with it have no bound: {error}")
+        return speeds
+    speeds.append((disk.flush.bytes_per_second, disk.prefetch.bytes_per_second))
+    table.note("the disk: {:.1f} GB/s written, {:.1f} read".format(*(s / 1e9 for s in speeds[1])))
+    return speeds
+
+
+def _about_copies(cuda: Cuda, size: int, found: Links) -> str:
     down, up = (1e3 * size / found.rate(way).median / 1e9 for way in ("down", "up"))
     within = within_device(cuda, size, 4, 3).device.median
     return (
@@ -154,6 +181,19 @@ def _about_copies(cuda: Cuda, plan: Plan) -> str:
         f"the device, one within the device {within * 1e3:.2f} ms: no way can show more than "
         f"{size / within / 1e9:,.0f} GB/s"
     )
+
+
+def bound_of(one: Experiment, compute: float, speeds: Sequence[tuple[float, float]]) -> float:
+    """The least seconds of both passes; `compute`: of a step, `speeds`: of each link."""
+    rooms = (one.device, one.host)
+    between = [Link(room, *speed) for room, speed in zip(rooms, speeds, strict=False)]
+    saves = [Access(version, size, compute, saves=True) for version, size in enumerate(one.sizes)]
+    # A step of the way back computes after its restore.
+    restores = [
+        Access(version, one.sizes[version], compute if number else 0.0)
+        for number, version in enumerate(one.order)
+    ]
+    return least_seconds([*saves, *restores], between, after=compute)
 
 
 def _outcomes(cuda: Cuda, one: Experiment, plan: Plan, table: Table) -> dict[str, Outcome]:
@@ -173,10 +213,13 @@ def _outcomes(cuda: Cuda, one: Experiment, plan: Plan, table: Table) -> dict[str
 
 
 def rows_of(
-    experiment: Experiment, found: dict[str, Outcome], alone: float
+    experiment: Experiment,
+    found: dict[str, Outcome],
+    alone: float,
+    bounds: Mapping[str, float] | None = None,
 ) -> Iterator[list[Cell]]:
     """The row of each way, without the columns of the experiment; `alone` is the time of the
-    compute of one pass.
+    compute of one pass, `bounds` are the least seconds of both by way.
     """
 
     def rate(seconds: float) -> float:
@@ -186,7 +229,8 @@ def rows_of(
     known = [found[way.name] for way in WAYS if way.name in found]
     unified = max((rate(one.backward) for one in known), default=math.nan)
     for name, one in found.items():
-        restores = rate(one.backward)
+        restores, both = rate(one.backward), one.forward + one.backward
+        least = (bounds or {}).get(name)
         yield [
             name,
             rate(one.forward),
@@ -194,7 +238,9 @@ def rows_of(
             restores / unified,
             one.forward,
             one.backward,
-            one.forward + one.backward,
+            both,
+            least,
+            None if least is None else 100 * least / both,
             2 * alone,
             *(one.stalls or (None, None)),
             *(one.served or (None, None, None)),

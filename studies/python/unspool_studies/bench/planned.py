@@ -18,6 +18,7 @@ import unspool
 from unspool.planning import Candidate, predict
 from unspool.stats import size as size_text
 from unspool_studies._wave import Acoustic, largest_stable_step
+from unspool_studies.bench.bound import least_of
 from unspool_studies.bench.measure import seconds_of
 from unspool_studies.bench.options import Plan
 from unspool_studies.bench.planned_options import Prediction
@@ -31,6 +32,8 @@ COLUMNS = (
     "tiers",
     "predicted s",
     "measured s",
+    "bound s",
+    "of bound %",
     "error %",
     "model's %",
     "again",
@@ -44,6 +47,8 @@ COLUMNS = (
 
 NOTES = (
     "error: of the prediction, made before; model's: with the steps as long as they turned out",
+    "bound: the least time of the same steps and copies over these links, with perfect knowledge; "
+    "of bound: what of it is reached",
     "again: forward steps beyond one pass; MiB: the most in use; image: all have to be the same",
 )
 
@@ -236,12 +241,18 @@ def _cells(
     def error(predicted: float) -> float:
         return 100 * (predicted / outcome.seconds - 1)
 
+    problem = found.problem
+    steps = problem.step_seconds, problem.reverse_seconds
+    sizes = problem.state_bytes, problem.reverse_bytes
+    least = least_of(candidate, found.links, steps, sizes, problem.steps)
     peaks = [outcome.peak.get(name) for name in ("device", "host", "disk")]
     return [
         candidate.name,
         "+".join(candidate.tiers),
         candidate.seconds,
         outcome.seconds,
+        least,
+        100 * least / outcome.seconds,
         error(candidate.seconds),
         error(_model(found, candidate, outcome)),
         outcome.again,

@@ -11,7 +11,9 @@ import time
 from dataclasses import dataclass, replace
 
 from unspool.errors import Error
+from unspool.planning import Candidate
 from unspool.stats import size as size_text
+from unspool_studies.bench.bound import least_of
 from unspool_studies.bench.measure import Sample
 from unspool_studies.bench.options import Plan
 from unspool_studies.bench.report import Report, Table
@@ -19,7 +21,7 @@ from unspool_studies.bench.wave_problem import WrongImageError
 from unspool_studies.rtm.device import CupyDevice
 from unspool_studies.rtm.generated import generated_model
 from unspool_studies.rtm.history import Memory
-from unspool_studies.rtm.job import Job, migrate_again, plain_history
+from unspool_studies.rtm.job import LEVELS, Job, migrate_again, plain_history
 from unspool_studies.rtm.job import run as run_job
 from unspool_studies.rtm.model import Model, smooth
 from unspool_studies.rtm.modelfile import read_model
@@ -36,6 +38,8 @@ COLUMNS = (
     "kept",
     "predicted s",
     "s",
+    "bound s",
+    "of bound %",
     "off %",
     "model's %",
     "steps again",
@@ -49,6 +53,8 @@ COLUMNS = (
 
 NOTES = (
     "s: both passes of all shots, with their saves and restores; recording is not counted",
+    "bound: the least time of the same steps and copies over the links that were measured, with "
+    "perfect knowledge; of bound: what of it is reached",
     "off: the prediction, made before, against that; model's: the same with the times of steps as "
     "they turned out, so that the machine's own drift has no part in it (on a CPU)",
     "kept: states at most; steps again: time steps of the forward passes beyond the first of each",
@@ -143,7 +149,7 @@ class _Rows:
         found = migrate_again(self._job, records, Silence())
         image = self._compared({_digest(found)})
         kept, seconds = self._job.survey.timing.saves, sum(found.seconds)
-        self._table.add(f"no spool, {plain}", kept, None, seconds, *[None] * 8, image)
+        self._table.add(f"no spool, {plain}", kept, None, seconds, *[None] * 10, image)
 
     def scheduled(self, name: str) -> None:
         """By one schedule; what it cannot do is noted."""
@@ -156,8 +162,8 @@ class _Rows:
         label = f"{name}: {name_of(job.follows)}"
         self._add(label, job, done, predicted)
 
-    def _prepared(self, name: str) -> tuple[Job, float | None]:
-        """The job with that schedule, and the seconds that are predicted for it."""
+    def _prepared(self, name: str) -> tuple[Job, Candidate | None]:
+        """The job with that schedule, and what is predicted for a shot of it."""
         self._pace.renew()
         snapshots = self._plan.migration.snapshots if name in COUNTED else None
         schedule = Choice(name, snapshots).schedule(self._job.survey.timing.saves, self._pace)
@@ -165,9 +171,9 @@ class _Rows:
         if name == "auto":
             best = self._pace.best
             job = replace(job, memory=job.memory.only(best.tiers))
-            return job, len(job.shots) * best.seconds
+            return job, best
         try:
-            return job, len(job.shots) * self._pace.predict(schedule).seconds
+            return job, self._pace.predict(schedule)
         except Error as error:
             self._table.note(f"{name}: not predicted: {error}")
             return job, None
@@ -184,10 +190,15 @@ class _Rows:
                 break
         return _Run(Sample.of(seconds), outcome, digests)
 
-    def _add(self, label: str, job: Job, done: _Run, predicted: float | None) -> None:
+    def _add(self, label: str, job: Job, done: _Run, candidate: Candidate | None) -> None:
         stats, followed = done.outcome.stats, done.outcome.followed
         took = done.seconds.median
-        off = None if predicted is None else 100.0 * (predicted - took) / took
+        predicted = least = off = reached = None
+        if candidate is not None:
+            predicted = len(job.shots) * candidate.seconds
+            off = 100.0 * (predicted - took) / took
+            least = len(job.shots) * self._least(candidate)
+            reached = 100.0 * least / took
         peaks = {tier.name: tier.peak / 1e6 for tier in stats.tiers}
         moved = sum(link.flush.bytes + link.prefetch.bytes for link in stats.links)
         self._table.add(
@@ -195,6 +206,8 @@ class _Rows:
             job.kept.peak_copies,
             predicted,
             done.seconds,
+            least,
+            reached,
             off,
             self._models(job, done),
             followed.recomputed * job.survey.timing.every,
@@ -203,6 +216,12 @@ class _Rows:
             moved / 1e9,
             self._compared(done.digests),
         )
+
+    def _least(self, candidate: Candidate) -> float:
+        """The bound of a shot."""
+        job, pace = self._job, self._pace
+        sizes = LEVELS * job.field_bytes, job.field_bytes
+        return least_of(candidate, pace.links, pace.seconds, sizes, job.survey.timing.saves)
 
     def _models(self, job: Job, done: _Run) -> float | None:
         """By how much the last reading is missed by a prediction that knows how long steps took."""

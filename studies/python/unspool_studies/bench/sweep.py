@@ -15,7 +15,7 @@ from typing import Any
 import unspool
 from unspool.stats import Stats
 from unspool.stats import size as size_text
-from unspool_studies.bench.bound import Bound
+from unspool_studies.bench.bound import Access, Link, least_seconds
 from unspool_studies.bench.cuda import Cuda, Stream
 from unspool_studies.bench.machine import available_memory, fits
 from unspool_studies.bench.measure import Sample, lost_share, share
@@ -161,9 +161,10 @@ def _add(cuda: Cuda, plan: Plan, sweep: Sweep, found: Links, table: Table) -> No
             for version in spool.versions():
                 spool.discard(version)
         lead, ratio = spool.stats().prefetch_lead, spool.stats().codec.ratio
-    bound = bound_of(sweep, alone, found, ratio)
+    bounds = bound_of(sweep, alone, found, ratio)
     for number, name in enumerate(("forward", "reverse")):
-        cells = cells_of(sweep, [pair[number] for pair in passes], alone, found, name, bound)
+        readings = [pair[number] for pair in passes]
+        cells = cells_of(sweep, readings, alone, found, name, bounds[number])
         back = number == 1
         hits: list[Cell] = list(passes[-1][1].hits) if back else [None, None]
         middle = lead.median if back and lead is not None else None
@@ -181,23 +182,32 @@ def _prepare(spool: unspool.Spool, state: Any) -> None:
         spool.discard(0)
 
 
-def bound_of(sweep: Sweep, alone: float, found: Links, ratio: float) -> Bound:
-    """The bound of both passes; `alone`: the time of all compute, `ratio`: what a codec reaches."""
-    size = sweep.size / ratio
-    down, up = (size / (found.rate(way).median * 1e9) for way in ("down", "up"))
-    slots = max(1, int(sweep.device // size))
-    return Bound(sweep.checkpoints, slots, alone / sweep.checkpoints, down, up)
+def bound_of(sweep: Sweep, alone: float, found: Links, ratio: float) -> tuple[float, float]:
+    """The bounds of both passes; `alone`: the time of all compute, `ratio`: that of a codec."""
+    size, compute = max(1, round(sweep.size / ratio)), alone / sweep.checkpoints
+    down, up = (found.rate(way).median * 1e9 for way in ("down", "up"))
+    links = [Link(max(size, sweep.device), down, up)]
+    versions = range(sweep.checkpoints)
+    saves = [Access(version, size, compute, saves=True) for version in versions]
+    # A step of the way back computes after its restore, so the first one computes nothing before.
+    restores = [
+        Access(version, size, compute if number else 0.0)
+        for number, version in enumerate(reversed(versions))
+    ]
+    return (
+        least_seconds(saves, links, kept=True),
+        least_seconds(restores, links, after=compute),
+    )
 
 
 def cells_of(
-    sweep: Sweep, passes: list[Pass], alone: float, found: Links, name: str, bound: Bound
+    sweep: Sweep, passes: list[Pass], alone: float, found: Links, name: str, least: float
 ) -> list[Cell]:
     """What is computed from the readings of one direction."""
     raw = found.rate("down" if name == "forward" else "up")
     total = sweep.checkpoints * sweep.size
     link = Sample.of(one.moved / one.seconds / 1e9 for one in passes)
     is_long = sweep.compute < sweep.size / (raw.median * 1e9)
-    least = bound.forward() if name == "forward" else bound.reverse()
     return [
         Sample.of(one.seconds for one in passes),
         alone,

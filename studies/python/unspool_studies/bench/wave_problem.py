@@ -74,6 +74,11 @@ class Problem:
         """Silent waves and a dark image."""
         return Passes(self._propagator, self.survey, 0, self._data, Clock(), _silent)
 
+    def forward_seconds(self) -> float:
+        """Of a step forward, on average over all."""
+        steps, passes = self.survey.timing.steps, self.passes()
+        return _timed(self, lambda: passes.forward(None, 0, steps)) / steps
+
     def wait(self) -> None:
         """Until the device has done all."""
         self.device.fetch(self._tick)
