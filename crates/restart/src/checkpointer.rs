@@ -41,7 +41,7 @@ pub struct Settings {
 
 /// What became of restoring a checkpoint on one rank.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Candidate {
+pub enum Outcome {
     /// It is restored.
     Restored,
     /// Its bytes cannot be read, in a sentence: an older one may do.
@@ -292,13 +292,13 @@ impl Checkpointer {
     pub fn restored(
         &self,
         step: u64,
-        outcome: &Candidate,
+        outcome: &Outcome,
         ranks: &dyn Ranks,
     ) -> Result<Vec<String>, Error> {
         let said = match outcome {
-            Candidate::Restored => vec![0],
-            Candidate::Unreadable(why) => [&[1][..], why.as_bytes()].concat(),
-            Candidate::Refused(why) => [&[2][..], why.as_bytes()].concat(),
+            Outcome::Restored => vec![0],
+            Outcome::Unreadable(why) => [&[1][..], why.as_bytes()].concat(),
+            Outcome::Refused(why) => [&[2][..], why.as_bytes()].concat(),
         };
         let all = self.exchanges.all(ranks, Call::Outcome, &said, self.settings.timeout)?;
         let mut sentences = Vec::new();
@@ -330,6 +330,16 @@ impl Checkpointer {
         })
     }
 
+    /// Waits until everything that was saved is durable on this rank.
+    ///
+    /// # Errors
+    /// Why something is not; `Timeout`, `Interrupted`.
+    pub fn flush(&self, wait: &Wait<'_>) -> Result<(), Error> {
+        self.committer.retry();
+        self.committer.settle(wait)?;
+        self.take_failure().map_or(Ok(()), Err)
+    }
+
     /// Waits until everything that was saved counts, agrees with all ranks on that, deletes what is
     /// not kept, and ends. Without `ranks` nothing is agreed on, and nothing more deleted. The spool
     /// stays open.
@@ -354,6 +364,12 @@ impl Checkpointer {
         }
         self.committer.end(wait)?;
         agreed
+    }
+
+    /// Whether it has ended, by [`close`](Self::close).
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        self.committer.has_ended()
     }
 
     /// Gives up what does not count yet.

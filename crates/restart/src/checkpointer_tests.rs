@@ -116,8 +116,8 @@ fn restore(c: &Checkpointer, ranks: &dyn Ranks) -> Option<u64> {
             ticket.finish()
         };
         let outcome = match read() {
-            Ok(_) => Candidate::Restored,
-            Err(error) => Candidate::Unreadable(error.to_string()),
+            Ok(_) => Outcome::Restored,
+            Err(error) => Outcome::Unreadable(error.to_string()),
         };
         if c.restored(step, &outcome, ranks).unwrap().is_empty() {
             assert_eq!(c.values(step).unwrap(), format!("[{step}]"));

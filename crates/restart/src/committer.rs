@@ -185,6 +185,11 @@ impl Committer {
         self.wait_until(wait, "the last checkpoint", |state| state.phase == Phase::Ended)
     }
 
+    /// Whether the thread has ended.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.shared.lock().phase == Phase::Ended
+    }
+
     /// Gives up what is not durable yet; nobody waits for the thread.
     pub(crate) fn abandon(&self) {
         self.shared.abandoned.store(true, Ordering::Relaxed);

@@ -27,7 +27,7 @@ pub mod pace;
 mod ranks;
 
 pub use agreement::Part;
-pub use checkpointer::{Candidate, Checkpointer, Settings};
+pub use checkpointer::{Checkpointer, Outcome, Settings};
 pub use duration::duration;
 pub use interval::{Every, Rule};
 pub use listing::{FoundPart, Listed, find, list, remove};
