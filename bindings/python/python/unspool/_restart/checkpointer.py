@@ -409,7 +409,7 @@ class Checkpointer:
                 raise
             failure = why
         if not self._core.closed:
-            self._give_up()
+            self._give_up(timeout)
         else:
             self._finish()
             self._spool.close()
@@ -418,7 +418,7 @@ class Checkpointer:
         if failure is not None:
             warnings.warn(str(failure), RuntimeWarning, stacklevel=3)
 
-    def _give_up(self) -> None:
+    def _give_up(self, timeout: float | None = None) -> None:
         """Ends without what is not durable."""
         if self._at_exit is None:
             return
@@ -427,7 +427,7 @@ class Checkpointer:
         with warnings.catch_warnings():
             # Its own error was told, and says more.
             warnings.simplefilter("ignore", RuntimeWarning)
-            self._spool.close(discard_unflushed=True)
+            self._spool.close(timeout=timeout, discard_unflushed=True)
 
     def _finish(self) -> None:
         self._signals.restore()
