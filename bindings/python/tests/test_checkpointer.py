@@ -342,10 +342,12 @@ def test_other_threads_install_no_handlers(tmp_path: Path) -> None:
 
 def test_a_limit_asks_the_run_to_stop(tmp_path: Path) -> None:
     with opened(tmp_path / "run", every=None, limit="1ms") as checkpoints:
-        while not checkpoints.stopping:
-            pass
-        assert checkpoints.step(1, u=np.ones(3))
-    assert steps(tmp_path / "run") == [1]
+        step = 1
+        while not checkpoints.step(step, u=np.ones(3)):
+            assert not checkpoints.stopping
+            step += 1
+        assert checkpoints.stopping
+    assert steps(tmp_path / "run") == [step]
 
 
 def test_time_and_costs_set_the_interval(tmp_path: Path) -> None:
@@ -360,6 +362,21 @@ def test_time_and_costs_set_the_interval(tmp_path: Path) -> None:
         assert (checkpoints.interval or 0) < 80, "a save that was measured is faster"
     with opened(tmp_path / "c", every=3) as checkpoints:
         assert checkpoints.interval is None
+
+
+def test_a_forked_child_has_no_checkpointer(tmp_path: Path) -> None:
+    with opened(tmp_path / "run") as checkpoints:
+        checkpoints.save(1, u=np.ones(3))
+        if (child := os.fork()) == 0:
+            try:
+                checkpoints.save(2, u=np.ones(3))
+            except errors.ClosedError:
+                checkpoints.close()
+                os._exit(7)
+            os._exit(1)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+        checkpoints.save(2, u=np.ones(3))
+    assert steps(tmp_path / "run") == [1, 2]
 
 
 def test_the_files_are_for_their_owner_alone(tmp_path: Path) -> None:

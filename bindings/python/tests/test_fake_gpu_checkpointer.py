@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import unspool
+
 from fake_gpu import CaiArray, Driver
 from helpers import same_bits
 

@@ -173,10 +173,11 @@ impl Checkpointer {
         self.stop.store(true, Ordering::Relaxed);
     }
 
-    /// Whether the run is to stop, as all ranks know since the last call of [`due`](Self::due).
+    /// Whether the run is to stop, as [`due`](Self::due) has found out: the same on all ranks, and
+    /// only with a checkpoint that is due.
     #[must_use]
     pub fn stopping(&self) -> bool {
-        lock(&self.pace).stopping() || (self.size == 1 && self.asked_to_stop())
+        lock(&self.pace).stopping()
     }
 
     /// The seconds from a save to the next one; `None` where time does not decide.
@@ -258,10 +259,12 @@ impl Checkpointer {
         Ok(())
     }
 
-    /// The arrays of the step that has begun could not be saved: the next one is due after another
-    /// interval.
+    /// The arrays of the step that has begun could not be saved, or are not wanted: the next one is due
+    /// after another interval.
     pub fn abandon(&self) {
         if let Some(saving) = lock(&self.life).saving.take() {
+            // As a rule it is not there.
+            let _ = self.spool.discard(saving.step as i64);
             lock(&self.pace).saved(saving.step, self.now());
         }
     }

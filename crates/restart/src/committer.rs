@@ -317,8 +317,12 @@ impl Shared {
             Wait { timeout: Some(self.timeout), interrupted: &interrupted, ..Wait::default() };
         let flushed = self.spool.flush(&wait);
         // Another step may be what could not be flushed.
-        if !self.spool.durable(step as i64)? {
+        let durable = self.spool.durable(step as i64);
+        if !matches!(durable, Ok(true)) {
             flushed?;
+            durable?;
+            let message = "Its arrays are not on the disk.";
+            return Err(Error::new(ErrorKind::Lost, message));
         }
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
         job.manifest.written = now.map_or(0, |since| since.as_secs());

@@ -12,6 +12,9 @@ use crate::interval::{Costs, Every, Rule};
 /// The seconds between two exchanges, about.
 const APART: f64 = 1.0;
 
+/// The most steps between two exchanges: steps that become slower by far are noticed after so many.
+const MOST_APART: u32 = 100;
+
 /// The bytes of a beat.
 const BEAT_BYTES: usize = 22;
 
@@ -162,7 +165,7 @@ impl Pace {
         }
         let step = (now - self.exchanged_at).max(1e-9) / f64::from(self.since.max(1));
         let steps = remaining.map_or(APART, |seconds| seconds.min(APART)) / step;
-        let most = self.last_next.saturating_mul(2);
+        let most = self.last_next.saturating_mul(2).min(MOST_APART);
         // A float beyond the integers becomes the largest one.
         (steps as u32).clamp(1, most)
     }
@@ -289,6 +292,12 @@ mod tests {
         pace.heard(&[beat(0.1), beat(40.0), beat(2.0)], 0.0);
         assert_eq!(pace.interval(), Rule::of(Every::Auto, 1).interval(Some(beat(40.0).costs)));
         assert!(pace.interval().unwrap() > before);
+    }
+
+    #[test]
+    fn steps_that_become_slower_by_far_do_not_keep_ranks_from_talking() {
+        let (_, exchanges) = run(Every::Time(Duration::from_secs(3600)), 2, 1e-6, 10_000);
+        assert!((100..120).contains(&exchanges), "{exchanges}");
     }
 
     #[test]

@@ -1,5 +1,7 @@
-"""A job of `mpirun`: `checkpointer_job.py FOLDER STEPS [RANK STEP [HOW]]` goes on where it was, for so
-many steps. One rank is killed at a step, or silent from there on."""
+"""A job of `mpirun`: `checkpointer_job.py FOLDER STEPS [RANK STEP [HOW]]`.
+
+It goes on where it was, for so many steps. One rank is killed at a step, or silent from then on.
+"""
 
 import os
 import signal

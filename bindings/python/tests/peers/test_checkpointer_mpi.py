@@ -1,4 +1,4 @@
-"""`unspool.Checkpointer(ranks=MPI.COMM_WORLD)`: jobs of `mpirun` that go on after they were killed."""
+"""`unspool.Checkpointer(ranks=MPI.COMM_WORLD)`: jobs of `mpirun` that were killed go on."""
 
 from __future__ import annotations
 

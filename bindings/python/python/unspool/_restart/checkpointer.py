@@ -5,7 +5,6 @@ from __future__ import annotations
 import atexit
 import os
 import warnings
-import weakref
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -112,6 +111,7 @@ class Checkpointer:
         if on_error not in ("raise", "warn"):
             raise OptionError(f'on_error={on_error!r}: write "raise" or "warn".')
         names = (signals,) if isinstance(signals, str) else tuple(signals)
+        self._signals = Signals(names)
         opened: list[Spool] = []
 
         def make(data: Path) -> Spool:
@@ -133,7 +133,6 @@ class Checkpointer:
                 share=share,
                 timeout=timeout,
             )
-            self._signals = Signals(names, self._core.stop)
         except BaseException:
             for spool in opened:
                 spool.close()
@@ -141,8 +140,10 @@ class Checkpointer:
         self._spool = opened[0]
         self._on_error = on_error
         self._restored: int | None = None
-        self._at_exit: Callable[[], None] | None = _at_exit(self)
-        atexit.register(self._at_exit)
+        self._open, self._process = True, os.getpid()
+        self._signals.install(self._core.stop)
+        # It is finished while the interpreter still works; until then it stays.
+        atexit.register(self._last)
         for text in self._core.warnings:
             warnings.warn(text, RuntimeWarning, stacklevel=2)
 
@@ -180,13 +181,13 @@ class Checkpointer:
         self._core.begin(_step(step), sorted_.text)
         try:
             self._spool.save(step, sorted_.arrays)
+            self._core.commit()
         except BaseException as error:
             self._core.abandon()
             if self._on_error == "warn" and isinstance(error, _NO_ROOM):
                 warnings.warn(f"Step {step} was not saved: {error}", RuntimeWarning, stacklevel=2)
                 return
             raise
-        self._core.commit()
 
     def step(self, step: int, /, **what: Any) -> bool:
         """Saves the checkpoint of `step` if it is due; whether it was.
@@ -297,8 +298,9 @@ class Checkpointer:
 
     @property
     def stopping(self) -> bool:
-        """Whether the run is to stop: a signal came, or the limit was reached, on any rank. With
-        several ranks it is what the last `due` or `step` has found out."""
+        """Whether the run is to stop, as the last `due` or `step` has found out, on all ranks alike:
+        a signal came, or the limit was reached. The checkpoint of that step was due, so that a loop
+        may end when it is saved."""
         return self._core.stopping
 
     @property
@@ -355,7 +357,7 @@ class Checkpointer:
             self._give_up()
 
     def __repr__(self) -> str:
-        state = "closed" if self._at_exit is None else "open"
+        state = "open" if self._open else "closed"
         return f"<unspool.Checkpointer: {state}>"
 
     def _newest(
@@ -386,8 +388,10 @@ class Checkpointer:
         return None, None
 
     def _check(self) -> None:
-        if self._at_exit is None:
+        if not self._open:
             raise ClosedError("The Checkpointer is closed.")
+        if os.getpid() != self._process:
+            raise ClosedError("The Checkpointer belongs to the process that forked this one.")
 
     def _tell(self) -> None:
         """Tells what went wrong behind an earlier call."""
@@ -399,7 +403,7 @@ class Checkpointer:
         warnings.warn(str(failure), RuntimeWarning, stacklevel=3)
 
     def _end(self, *, agree: bool, timeout: float | None) -> None:
-        if self._at_exit is None:
+        if not self._open or os.getpid() != self._process:
             return
         failure: Error | None = None
         try:
@@ -420,7 +424,7 @@ class Checkpointer:
 
     def _give_up(self, timeout: float | None = None) -> None:
         """Ends without what is not durable."""
-        if self._at_exit is None:
+        if not self._open:
             return
         self._core.give_up()
         self._finish()
@@ -431,25 +435,16 @@ class Checkpointer:
 
     def _finish(self) -> None:
         self._signals.restore()
-        if self._at_exit is not None:
-            atexit.unregister(self._at_exit)
-        self._at_exit = None
+        atexit.unregister(self._last)
+        self._open = False
 
-
-def _at_exit(checkpointer: Checkpointer) -> Callable[[], None]:
-    """What finishes a Checkpointer that nobody has closed, while the interpreter still works."""
-    found = weakref.ref(checkpointer)
-
-    def finish() -> None:
-        open_ = found()
-        if open_ is not None:
-            try:
-                open_._end(agree=False, timeout=None)
-            except Error as why:
-                warnings.warn(str(why), RuntimeWarning, stacklevel=2)
-                open_._give_up()
-
-    return finish
+    def _last(self) -> None:
+        """Ends when the interpreter does."""
+        try:
+            self._end(agree=False, timeout=None)
+        except Error as why:
+            warnings.warn(str(why), RuntimeWarning, stacklevel=2)
+            self._give_up()
 
 
 def _step(step: Any) -> int:

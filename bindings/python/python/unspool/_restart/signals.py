@@ -16,16 +16,19 @@ __all__ = ["Signals"]
 class Signals:
     """Handlers of signals, which go when `restore` is called.
 
-    They do nothing but call `stop`, and then what was there before. Only the main thread of a
-    process may install handlers: elsewhere there are none.
+    They do nothing but call what `install` was given, and then what was there before. Only the main
+    thread of a process may install handlers: elsewhere there are none.
     """
 
-    def __init__(self, names: Iterable[str], stop: Callable[[], None]) -> None:
-        self._stop = stop
+    def __init__(self, names: Iterable[str]) -> None:
+        self._numbers = [_number(name) for name in names]
         self._before: dict[int, Any] = {}
-        numbers = [_number(name) for name in names]
+
+    def install(self, stop: Callable[[], None]) -> None:
+        """Has signals call `stop`."""
+        self._stop = stop
         if threading.current_thread() is threading.main_thread():
-            for number in numbers:
+            for number in self._numbers:
                 self._before[number] = signal.signal(number, self._handle)
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
