@@ -1,7 +1,8 @@
 //! The Checkpointer: one rank's hold on the folder of a run.
 //!
-//! It owns no arrays. The caller saves them into the [`Spool`] between [`begin`](Checkpointer::begin)
-//! and [`commit`](Checkpointer::commit), with the step as version, and restores them from there.
+//! It owns no arrays. The caller saves them into the [`Spool`] between
+//! [`begin`](Checkpointer::begin) and [`commit`](Checkpointer::commit), with the step as version,
+//! and restores them from there.
 
 use std::fmt;
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -50,8 +51,8 @@ pub enum Outcome {
     Refused(String),
 }
 
-/// One rank's hold on the folder of a run. Its calls are made by one thread; those that take `ranks`
-/// are made by all ranks in the same order.
+/// One rank's hold on the folder of a run. Its calls are made by one thread; those that take
+/// `ranks` are made by all ranks in the same order.
 pub struct Checkpointer {
     spool: Arc<Spool>,
     folder: Folder,
@@ -104,8 +105,8 @@ struct Opened {
 }
 
 impl Checkpointer {
-    /// Opens this rank's part on all ranks. `make` opens a durable spool in the directory that it is
-    /// given.
+    /// Opens this rank's part on all ranks. `make` opens a durable spool in the directory that it
+    /// is given.
     ///
     /// # Errors
     /// What `make` returned; `Io`; `Invalid` when another number of ranks has left checkpoints
@@ -203,9 +204,10 @@ impl Checkpointer {
         Ok(lock(&self.pace).heard(&beats, self.now()))
     }
 
-    /// Begins the checkpoint of `step` with these small values, a JSON text: agrees with all ranks on
-    /// what is there, and waits until there is room for one more. The caller then saves the arrays
-    /// under the version `step`, and calls [`commit`](Self::commit) or [`abandon`](Self::abandon).
+    /// Begins the checkpoint of `step` with these small values, a JSON text: agrees with all ranks
+    /// on what is there, and waits until there is room for one more. The caller then saves the
+    /// arrays under the version `step`, and calls [`commit`](Self::commit) or
+    /// [`abandon`](Self::abandon).
     ///
     /// # Errors
     /// `Invalid` when the step does not come after what lies there, or the values are too large;
@@ -259,8 +261,8 @@ impl Checkpointer {
         Ok(())
     }
 
-    /// The arrays of the step that has begun could not be saved, or are not wanted: the next one is due
-    /// after another interval.
+    /// The arrays of the step that has begun could not be saved, or are not wanted: the next one is
+    /// due after another interval.
     pub fn abandon(&self) {
         if let Some(saving) = lock(&self.life).saving.take() {
             // As a rule it is not there.
@@ -344,8 +346,8 @@ impl Checkpointer {
     }
 
     /// Waits until everything that was saved counts, agrees with all ranks on that, deletes what is
-    /// not kept, and ends. Without `ranks` nothing is agreed on, and nothing more deleted. The spool
-    /// stays open.
+    /// not kept, and ends. Without `ranks` nothing is agreed on, and nothing more deleted. The
+    /// spool stays open.
     ///
     /// # Errors
     /// Why something does not count: this is still open then, and another call tries again without

@@ -1,5 +1,5 @@
-//! The thread that makes checkpoints count: it waits until the frame of a step is durable, writes the
-//! manifest, and deletes what is not to be kept any more.
+//! The thread that makes checkpoints count: it waits until the frame of a step is durable, writes
+//! the manifest, and deletes what is not to be kept any more.
 //!
 //! A step that could not be made durable stays where it is. It is tried again when the Checkpointer
 //! is closed, and goes when a later step takes its place.

@@ -1,8 +1,8 @@
 //! One rank's folder: `data/` with the frames of its spool, and a manifest for each step that is
 //! complete.
 //!
-//! A manifest is written to another name, synced, renamed, and then the folder is synced: it is there
-//! as a whole or not at all. It is removed, and that made durable, before its frame is.
+//! A manifest is written to another name, synced, renamed, and then the folder is synced: it is
+//! there as a whole or not at all. It is removed, and that made durable, before its frame is.
 
 use std::fs;
 use std::io::{self, Read};

@@ -130,8 +130,8 @@ pub fn find(path: &Path, step: Option<u64>) -> Result<Vec<FoundPart>, Error> {
     })
 }
 
-/// Makes one rank's part of a step count no more. Its frame is the caller's to discard, who holds the
-/// spool.
+/// Makes one rank's part of a step count no more. Its frame is the caller's to discard, who holds
+/// the spool.
 ///
 /// # Errors
 /// `Io`.

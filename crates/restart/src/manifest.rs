@@ -186,7 +186,7 @@ pub(crate) mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_are_a_manifest_or_an_error(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
+        fn bytes_of_any_kind_are_an_error(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
             prop_assert!(Manifest::parse(&bytes).is_err());
         }
 

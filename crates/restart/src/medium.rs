@@ -1,4 +1,5 @@
-//! The operations on files that manifests need, so that tests can write them down and let them fail.
+//! The operations on files that manifests need, so that tests can write them down and let them
+//! fail.
 
 use std::fmt::Debug;
 use std::fs::{self, File, OpenOptions};

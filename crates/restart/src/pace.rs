@@ -1,9 +1,9 @@
 //! When ranks ask each other whether a checkpoint is due, and what they answer.
 //!
-//! All ranks have to decide alike, and clocks differ. So rank 0's clock decides, and its word goes to
-//! all by an exchange. An exchange costs time, so there are about one a second: with each one rank 0
-//! says after how many steps the next one is, which is when a checkpoint will be due if that is
-//! sooner. Every step between two exchanges is answered without one.
+//! All ranks have to decide alike, and clocks differ. So rank 0's clock decides, and its word goes
+//! to all by an exchange. An exchange costs time, so there are about one a second: with each one
+//! rank 0 says after how many steps the next one is, which is when a checkpoint will be due if that
+//! is sooner. Every step between two exchanges is answered without one.
 //!
 //! No clock is read here: the time is an argument, in seconds since the run was opened.
 
@@ -133,8 +133,9 @@ impl Pace {
         self.rule.interval(self.costs)
     }
 
-    /// Asks whether the checkpoint of `step` is due, at time `now`, on a rank that was asked to stop
-    /// or not and whose checkpoints cost this. A step that is asked about again gets the same answer.
+    /// Asks whether the checkpoint of `step` is due, at time `now`, on a rank that was asked to
+    /// stop or not and whose checkpoints cost this. A step that is asked about again gets the same
+    /// answer.
     pub fn look(&mut self, step: u64, now: f64, stop: bool, costs: Option<Costs>) -> Look {
         if self.asked.replace(step) == Some(step) {
             return Look::Answer(self.due);

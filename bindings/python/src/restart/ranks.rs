@@ -1,6 +1,6 @@
 //! Ranks as `unspool._restart.ranks` gives them: an object with `rank`, `size` and
-//! `all_gather(message, seconds)`, which returns the message of each rank, and None for one that did
-//! not answer in time.
+//! `all_gather(message, seconds)`, which returns the message of each rank, and None for one that
+//! did not answer in time.
 
 use std::sync::Mutex;
 use std::time::Duration;
@@ -35,8 +35,7 @@ impl PyRanks {
     /// What was raised in the last exchange, once.
     pub(super) fn raised(&self, py: Python<'_>) -> Option<PyErr> {
         // The lock is only ever held for a moment, by a thread that waits for nothing.
-        let taken = py.detach(|| self.raised.lock().ok().and_then(|mut raised| raised.take()));
-        taken
+        py.detach(|| self.raised.lock().ok().and_then(|mut raised| raised.take()))
     }
 
     fn gather(&self, py: Python<'_>, mine: &[u8], timeout: Duration) -> PyResult<Answers> {

@@ -298,9 +298,9 @@ class Checkpointer:
 
     @property
     def stopping(self) -> bool:
-        """Whether the run is to stop, as the last `due` or `step` has found out, on all ranks alike:
-        a signal came, or the limit was reached. The checkpoint of that step was due, so that a loop
-        may end when it is saved."""
+        """Whether the run is to stop, as the last `due` or `step` has found out: a signal came, or
+        the limit was reached, on any rank. The checkpoint of that step was due, so that a loop may
+        end when it is saved."""
         return self._core.stopping
 
     @property
