@@ -118,8 +118,8 @@ fn unanswered(why: &Unanswered, call: Call, timeout: Duration) -> Error {
             let (verb, who) = (if ranks.len() > 1 { "have" } else { "has" }, named(ranks));
             let message = format!(
                 "After {:.0} s {who} {verb} not answered, while this rank {what}. All ranks have \
-                 to make the same calls in the same order; one that failed or hangs has to be ended \
-                 with all others. What counted before still counts.",
+                 to make the same calls in the same order; one that failed or hangs has to \
+                 be ended with all others. What counted before still counts.",
                 timeout.as_secs_f64()
             );
             Error::new(ErrorKind::Timeout, message)
