@@ -133,10 +133,17 @@ fn close(c: &Checkpointer, ranks: &dyn Ranks) {
     c.spool().close().unwrap();
 }
 
+/// The steps that count.
 fn listed(scratch: &Scratch) -> Vec<u64> {
     let (all, damaged) = listing::list(&scratch.path().join("run")).unwrap();
     assert!(damaged.is_empty());
     all.into_iter().filter(listing::Listed::counts).map(|one| one.part.step).collect()
+}
+
+/// The steps of which any rank has a part.
+fn lying(scratch: &Scratch) -> Vec<u64> {
+    let (all, _) = listing::list(&scratch.path().join("run")).unwrap();
+    all.into_iter().map(|one| one.part.step).collect()
 }
 
 #[test]
@@ -245,25 +252,39 @@ fn a_checkpoint_counts_when_every_rank_has_it_and_newer_parts_go() {
         close(&c, seat);
     });
     assert_eq!(listed(&scratch), [10, 20]);
+    assert_eq!(lying(&scratch), [10, 20, 30]);
     job(&|seat| {
         let c = open(&scratch, seat);
         assert_eq!(c.latest(seat).unwrap(), Some(20));
         assert_eq!(restore(&c, seat), Some(20));
         save(&c, seat, 25);
+        assert!(!c.spool().contains(30).unwrap());
         close(&c, seat);
     });
-    assert_eq!(listed(&scratch), [20, 25]);
-    let names = Scratch::names(&scratch).len();
-    assert_eq!(names, 1);
-    assert!(listing::find(&scratch.path().join("run"), Some(30)).is_err());
+    assert_eq!(lying(&scratch), [20, 25]);
     // One rank's bytes are damaged: all go back.
     let data = scratch.path().join("run/rank-0002-of-0003/data");
     damage_newest(&data);
     job(&|seat| {
         let c = open(&scratch, seat);
         assert_eq!(restore(&c, seat), Some(20));
+        save(&c, seat, 22);
         close(&c, seat);
     });
+    assert_eq!(lying(&scratch), [20, 22]);
+}
+
+#[test]
+fn old_checkpoints_go_while_the_run_goes_on() {
+    let scratch = Scratch::new();
+    let c = open(&scratch, &Alone);
+    for step in 1..=9 {
+        save(&c, &Alone, step);
+        c.flush(&Wait::default()).unwrap();
+        assert!(lying(&scratch).len() <= 3, "two are kept, and one more until the next save");
+    }
+    c.close(None, &Wait::default()).unwrap();
+    assert_eq!(lying(&scratch), [7, 8, 9], "nothing was agreed on at the end");
 }
 
 /// Changes a byte in the middle of the newest frame of a directory.
