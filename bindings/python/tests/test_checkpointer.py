@@ -100,6 +100,23 @@ def test_generators_of_pytorch_go_on(tmp_path: Path) -> None:
     assert (torch.rand(5, generator=fresh) == expected).all()
 
 
+def test_arrays_and_keys_of_jax_come_back_as_new_ones(tmp_path: Path) -> None:
+    jax = pytest.importorskip("jax")
+    key = jax.random.key(3)
+    with opened(tmp_path / "run") as checkpoints:
+        checkpoints.save(4, u=jax.numpy.arange(5.0), key=jax.random.key_data(key), rate=0.5)
+    with opened(tmp_path / "run") as checkpoints:
+        found = checkpoints.load(to="jax")
+        assert checkpoints.values() == {"rate": 0.5} and found["rate"] == 0.5
+        # A load of the newest one is a restore: what comes after it may be saved.
+        with pytest.raises(errors.OptionError, match="increase"):
+            checkpoints.save(4, u=found["u"])
+        checkpoints.save(5, u=found["u"] + 1)
+    assert isinstance(found["u"], jax.Array) and found["u"].tolist() == [0, 1, 2, 3, 4]
+    assert (jax.random.key_data(key) == found["key"]).all()
+    assert jax.random.wrap_key_data(found["key"]) == key
+
+
 def test_numbers_and_texts_come_back_as_they_were(tmp_path: Path) -> None:
     values = {
         "whole": 2**70,
