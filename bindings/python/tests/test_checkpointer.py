@@ -270,7 +270,7 @@ def break_manifest(path: Path, step: int) -> Path:
     return place
 
 
-def test_what_fails_behind_a_save_is_raised_by_the_next_call(tmp_path: Path) -> None:
+def test_what_fails_after_a_save_is_raised_by_the_next_call(tmp_path: Path) -> None:
     checkpoints = opened(tmp_path / "run")
     checkpoints.save(1, u=np.ones(3))
     place = break_manifest(tmp_path / "run", 2)

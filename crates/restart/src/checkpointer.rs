@@ -40,6 +40,15 @@ pub struct Settings {
     pub timeout: Duration,
 }
 
+impl Settings {
+    /// These, with two checkpoints that stay, nothing that asks the run to stop, and waits of at
+    /// most 300 s.
+    pub fn new(path: impl Into<PathBuf>, rule: Rule) -> Settings {
+        let timeout = Duration::from_secs(300);
+        Settings { path: path.into(), rule, keep: 2, stops: false, limit: None, timeout }
+    }
+}
+
 /// What became of restoring a checkpoint on one rank.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Outcome {

@@ -16,7 +16,7 @@ const LONGEST: f64 = 10.0 * 366.0 * 86_400.0;
 pub fn duration(text: &str) -> Result<Duration, String> {
     let none = || {
         format!(
-            "{text:?} is no duration: write numbers and units, such as \"10min\" or \"1h30min\""
+            "{text:?} is not a duration: write numbers and units, such as \"10min\" or \"1h30min\""
         )
     };
     let mut rest = text.trim();
@@ -33,7 +33,7 @@ pub fn duration(text: &str) -> Result<Duration, String> {
         let (unit, next) = after.split_at(letters);
         let place = units.iter().position(|(name, _)| *name == unit).ok_or_else(|| {
             format!(
-                "{text:?} is no duration: {unit:?} is not a unit there; the units are d, h, min, \
+                "{text:?} is not a duration: {unit:?} is not a unit there; they are d, h, min, \
                  s and ms, each at most once and the longest first"
             )
         })?;

@@ -132,7 +132,7 @@ fn gone(removed: io::Result<()>) -> io::Result<()> {
     })
 }
 
-/// The names in a folder; what is no text is somebody else's.
+/// The names in a folder; what is not text is somebody else's.
 pub(crate) fn entries(path: &Path) -> io::Result<Vec<String>> {
     let names = fs::read_dir(path)?.map(|entry| Ok(entry?.file_name().into_string().ok()));
     names.filter_map(io::Result::transpose).collect()
@@ -165,7 +165,7 @@ pub(crate) fn manifests(folder: &Path, rank: u32, size: u32) -> Result<Manifests
     Ok(found)
 }
 
-/// The bytes of a file that is no link, and not many more than a manifest may have.
+/// The bytes of a file that is not a link, and not many more than a manifest may have.
 fn read(path: &Path) -> io::Result<Vec<u8>> {
     if !fs::symlink_metadata(path)?.is_file() {
         return Ok(Vec::new());

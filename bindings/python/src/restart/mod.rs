@@ -13,7 +13,7 @@ use unspool::Wait;
 use unspool_restart::{Checkpointer, Listed, Outcome, Settings, find, list, remove};
 
 use self::ranks::PyRanks;
-use crate::errors::{Class, error, from_spool};
+use crate::errors::from_spool;
 use crate::panics::guarded;
 use crate::spool::Spool;
 use crate::waiting::{detached, waiting_for};
@@ -213,13 +213,6 @@ impl RestartCore {
     #[staticmethod]
     fn remove(py: Python<'_>, path: PathBuf, rank: u32, ranks: u32, step: u64) -> PyResult<()> {
         guarded(py, || detached(py, None, || remove(&path, rank, ranks, step)))
-    }
-
-    /// The seconds of a duration that is written as text.
-    #[staticmethod]
-    fn seconds(py: Python<'_>, text: &str) -> PyResult<f64> {
-        let parsed = unspool_restart::duration(text).map(|time| time.as_secs_f64());
-        parsed.map_err(|why| error(py, Class::Option, format!("{why}.")))
     }
 }
 

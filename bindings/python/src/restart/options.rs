@@ -24,7 +24,7 @@ pub(super) fn time(name: &str, value: &Bound<'_, PyAny>) -> PyResult<Duration> {
     let seconds = seconds.filter(|seconds| *seconds > 0.0 && *seconds < 3.2e8);
     seconds.map(Duration::from_secs_f64).ok_or_else(|| {
         let shown = value.repr().map_or_else(|_| "this".to_owned(), |repr| repr.to_string());
-        let why = format!("{shown} is no duration: write \"10min\", \"1h30min\", or seconds");
+        let why = format!("{shown} is not a duration: write \"10min\", \"1h30min\", or seconds");
         wrong(value, name, &why)
     })
 }

@@ -17,7 +17,7 @@ pub(super) struct PyRanks {
     object: Py<PyAny>,
     rank: u32,
     size: u32,
-    /// What was raised in an exchange and is no error of it, such as `KeyboardInterrupt`.
+    /// What was raised in an exchange and is not an error of it, such as `KeyboardInterrupt`.
     raised: Mutex<Option<PyErr>>,
 }
 

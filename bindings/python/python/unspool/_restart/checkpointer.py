@@ -43,7 +43,7 @@ _NO_ROOM = (CapacityError, StorageError, WaitTimeoutError)
 class Checkpointer:
     """Saves what a long job needs to go on after it was ended, and restores it.
 
-    `save` returns when copies are under way, or done for arrays in main memory; behind it the
+    `save` returns when copies are under way, or done for arrays in main memory; afterwards the
     arrays are encoded, written and synced. A checkpoint *counts* when all of it is durable, on all
     ranks; then older ones go. Restart takes the newest one that counts.
 
@@ -76,7 +76,7 @@ class Checkpointer:
             divided by the number of ranks, and at most a day.
         share: the largest share of the run time for which saves may make the job wait, for
             `"auto"`.
-        on_error: `"raise"` raises what went wrong behind an earlier `save`; `"warn"` makes it a
+        on_error: `"raise"` raises what went wrong after an earlier `save`; `"warn"` makes it a
             `RuntimeWarning`, and the run goes on.
         timeout: the longest wait for the disk and for other ranks, in seconds.
 
@@ -394,7 +394,7 @@ class Checkpointer:
             raise ClosedError("The Checkpointer belongs to the process that forked this one.")
 
     def _tell(self) -> None:
-        """Tells what went wrong behind an earlier call."""
+        """Tells what went wrong after an earlier call."""
         failure = self._core.take_failure()
         if failure is None:
             return
