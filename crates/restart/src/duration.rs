@@ -33,8 +33,8 @@ pub fn duration(text: &str) -> Result<Duration, String> {
         let (unit, next) = after.split_at(letters);
         let place = units.iter().position(|(name, _)| *name == unit).ok_or_else(|| {
             format!(
-                "{text:?} is not a duration: {unit:?} is not a unit there; they are d, h, min, \
-                 s and ms, each at most once and the longest first"
+                "{text:?} is not a duration: {unit:?} cannot stand there; the units are d, h, \
+                 min, s and ms, each at most once and the longest first"
             )
         })?;
         seconds += number * units[place].1;
