@@ -367,3 +367,7 @@ fn not_counted(step: u64, last: Option<u64>, cause: Error) -> Error {
     );
     Error::new(cause.kind(), message).caused_by(cause)
 }
+
+#[cfg(test)]
+#[path = "committer_tests.rs"]
+mod tests;
