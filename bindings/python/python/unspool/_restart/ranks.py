@@ -11,7 +11,7 @@ import time
 from datetime import timedelta
 from typing import Any, Protocol
 
-from ..errors import OptionError
+from ..errors import OptionError, WaitTimeoutError
 
 __all__ = ["Ranks", "ranks_of"]
 
@@ -49,7 +49,8 @@ class Mpi:
         nap = _Nap()
         while not made.Test():
             if time.monotonic() > end:
-                raise OptionError(f"ranks=...: not all {self.size} ranks opened a Checkpointer.")
+                text = f"Not all {self.size} ranks opened a Checkpointer within {seconds:.0f} s."
+                raise WaitTimeoutError(text)
             nap.take()
         # Messages that nobody has taken yet; their memory has to stay.
         self._sent: list[Any] = []
