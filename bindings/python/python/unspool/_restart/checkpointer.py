@@ -416,7 +416,8 @@ class Checkpointer:
             self._give_up(timeout)
         else:
             self._finish()
-            self._spool.close()
+            # What is not durable now does not count, and was told.
+            self._spool.close(timeout=timeout, discard_unflushed=True)
         if failure is not None and self._on_error == "raise":
             raise failure
         if failure is not None:
