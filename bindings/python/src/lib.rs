@@ -4,7 +4,8 @@
 //! and copied straight to and from the spool's memory (`strided`, `call`) while other Python
 //! threads run (`waiting`); copies of arrays on a GPU are only enqueued (`gpu`). Numbers and texts
 //! beside them are a region more (`trees`). The spool's own memory can be computed in (`lend`).
-//! Schedules give their actions in batches (`schedule`) and are forecast (`forecast`). Errors
+//! Schedules give their actions in batches (`schedule`) and are forecast (`forecast`). Long jobs go
+//! on from checkpoints that all ranks have (`restart`). Errors
 //! become exceptions (`errors`), panics end here (`panics`).
 
 mod accumulate;
@@ -31,6 +32,7 @@ mod panics;
 mod piece;
 mod profile;
 mod regions;
+mod restart;
 mod schedule;
 mod sizes;
 mod spool;
@@ -60,6 +62,7 @@ fn _unspool(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(sizes::size_in_bytes, m)?)?;
     codecs::register(m)?;
     schedule::register(m)?;
+    m.add_class::<restart::RestartCore>()?;
     m.add_function(wrap_pyfunction!(forecast::run_forecast, m)?)?;
     m.add_function(wrap_pyfunction!(accumulate::run_plan, m)?)?;
     m.add_function(wrap_pyfunction!(accumulate::run_follow, m)?)?;

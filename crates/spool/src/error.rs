@@ -63,12 +63,15 @@ pub struct Error {
 }
 
 impl Error {
-    pub(crate) fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
+    /// An error of this kind that says `message`, for what is built on a spool.
+    pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
         let (unsaved, is_final) = (Vec::new(), false);
         Error { kind, message: message.into(), unsaved, is_final, source: None }
     }
 
-    pub(crate) fn caused_by(mut self, source: impl StdError + Send + Sync + 'static) -> Self {
+    /// The same, with what it comes from.
+    #[must_use]
+    pub fn caused_by(mut self, source: impl StdError + Send + Sync + 'static) -> Self {
         self.source = Some(Box::new(source));
         self
     }

@@ -12,6 +12,7 @@ const GPU_CODEC: &str = "unspool-gpu-codec";
 const TIERS: &str = "unspool-tiers";
 const TRANSFER: &str = "unspool-transfer";
 const SPOOL: &str = "unspool";
+const RESTART: &str = "unspool-restart";
 const WAVE: &str = "unspool-wave";
 const TESTKIT: &str = "unspool-testkit";
 const SIM: &str = "unspool-sim";
@@ -25,8 +26,9 @@ const STUDIES: &str = "unspool-studies";
 const XTASK: &str = "xtask";
 
 /// Everything but the bindings: what test beds and benchmarks may import.
-const ALL_BUT_BINDINGS: &[&str] =
-    &[CORE, SCHEDULE, VERIFY, CODEC, CUDA, GPU_CODEC, TIERS, TRANSFER, SPOOL, TESTKIT, SIM];
+const ALL_BUT_BINDINGS: &[&str] = &[
+    CORE, SCHEDULE, VERIFY, CODEC, CUDA, GPU_CODEC, TIERS, TRANSFER, SPOOL, RESTART, TESTKIT, SIM,
+];
 
 /// Who may import whom, as a normal or build dependency.
 const TABLE: &[(&str, &[&str])] = &[
@@ -39,10 +41,11 @@ const TABLE: &[(&str, &[&str])] = &[
     (TIERS, &[CORE, CUDA, VERIFY]),
     (TRANSFER, &[CORE, CODEC, CUDA, TIERS]),
     (SPOOL, &[CORE, VERIFY, CODEC, CUDA, GPU_CODEC, TIERS, TRANSFER]),
+    (RESTART, &[SPOOL, CODEC]),
     (WAVE, &[]),
     (STUDIES, &[WAVE]),
-    (PYTHON, &[SPOOL, CORE, SCHEDULE, VERIFY, CODEC]),
-    (C, &[SPOOL, CORE, SCHEDULE, CODEC]),
+    (PYTHON, &[SPOOL, RESTART, CORE, SCHEDULE, VERIFY, CODEC]),
+    (C, &[SPOOL, RESTART, CORE, SCHEDULE, CODEC]),
     (TESTKIT, ALL_BUT_BINDINGS),
     (SIM, ALL_BUT_BINDINGS),
     (FAKECUDA, &[CODEC, CORE]),

@@ -27,6 +27,7 @@ import atexit as _atexit
 from . import accumulate, codecs, errors, planning, schedules, stats, types
 from ._adjoint import adjoint
 from ._doctor import doctor
+from ._restart import Checkpointer
 from ._types import Debug, Disk
 from ._unspool import Spool, __version__, trim
 from ._unspool import close_all as _close_all
@@ -36,6 +37,7 @@ from .planning import plan
 
 __all__ = [
     "Bound",
+    "Checkpointer",
     "Debug",
     "Disk",
     "Error",

@@ -1,7 +1,7 @@
-"""`unspool ls`, `verify`, `export` and `clean`: a directory of checkpoints, seen from outside.
+"""`unspool ls`, `verify`, `export`, `clean`, `rm`: checkpoints in a directory, seen from outside.
 
-All but `clean` open it for reading, so they work on a read-only file system, on what belongs to
-somebody else, and while a run still writes it.
+All but `clean` and `rm` open it for reading, so they work on a read-only file system, on what
+belongs to somebody else, and while a run still writes it.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import Any
 
 from . import Disk, Spool
 from ._files import whole
+from ._restart.command import holds_run, list_run, remove_steps, verify_run
 from ._trees import REGION
 from .errors import (
     ArrayError,
@@ -63,9 +64,16 @@ def add_commands(commands: Any) -> None:
             parser.add_argument("--versions", metavar="VERSIONS", help="only these")
         parser.epilog = VERSIONS
         parser.set_defaults(command=command)
+    text = "remove checkpoints of a run that a Checkpointer has saved"
+    parser = commands.add_parser("rm", help=text, description=f"{text.capitalize()}.")
+    parser.add_argument("directory", metavar="DIR", type=Path, help="the folder of the run")
+    parser.add_argument("steps", metavar="STEPS", help="these, as in 300 or 100:200")
+    parser.set_defaults(command=lambda options: remove_steps(options, _steps))
 
 
 def _ls(options: argparse.Namespace) -> int:
+    if holds_run(options.directory):
+        return list_run(options, _steps)
     with _reading(options.directory) as spool:
         found = {v: _described(spool, v) for v in _chosen(spool, options.versions)}
         lost = spool.lost()
@@ -116,6 +124,8 @@ def _arrays(arrays: Iterable[dict[str, Any]]) -> str:
 
 
 def _verify(options: argparse.Namespace) -> int:
+    if holds_run(options.directory):
+        return verify_run(options, _steps, _fault)
     with _reading(options.directory) as spool:
         versions = _chosen(spool, options.versions)
         damaged = spool.lost()
@@ -263,6 +273,8 @@ def _holds_history(directory: Path) -> bool:
 
 
 def _no_history(directory: Path) -> str:
+    if holds_run(directory):
+        return f"{directory} is the folder of a run: name the `data` folder of a rank in it"
     return f"{directory} holds no durable checkpoints: no spool had it as Disk(..., durable=True)"
 
 
@@ -273,8 +285,15 @@ def _chosen(spool: Spool, text: str | None) -> list[int]:
         OptionError: the text is not one of versions, or none of them is there.
     """
     there = spool.versions()
-    if text is None:
-        return there
+    return there if text is None else _steps(text, there)
+
+
+def _steps(text: str, there: list[int]) -> list[int]:
+    """Those of the versions that are there that a text names.
+
+    Raises:
+        OptionError: the text is not one of versions, or none of them is there.
+    """
     chosen: set[int] = set()
     for part in text.split(","):
         found = _matching(part, there)

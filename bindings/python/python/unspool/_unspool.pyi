@@ -768,6 +768,9 @@ class Uses:
     def draw(self, core: ScheduleCore) -> None: ...
     def only_reversed(self, number: int) -> bool: ...
 
+# What `unspool.Checkpointer` is made of; its methods are in `_restart/core.py`.
+RestartCore: Any
+
 def trace_text(words: Iterable[_Word]) -> str:
     """A schedule in GPUZIP's text format, which has no tiers and no discards.
 

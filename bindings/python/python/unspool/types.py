@@ -2,7 +2,16 @@
 
 from ._adjoint import AdjointReport, Progress
 from ._doctor import Diagnosis
+from ._restart import CheckpointPart
 from ._types import Region
 from ._unspool import DeviceBuffer, HostBuffer
 
-__all__ = ["AdjointReport", "DeviceBuffer", "Diagnosis", "HostBuffer", "Progress", "Region"]
+__all__ = [
+    "AdjointReport",
+    "CheckpointPart",
+    "DeviceBuffer",
+    "Diagnosis",
+    "HostBuffer",
+    "Progress",
+    "Region",
+]

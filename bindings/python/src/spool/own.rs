@@ -29,6 +29,11 @@ impl Spool {
         self.front.spool()
     }
 
+    /// The same for what is built on a spool.
+    pub(crate) fn shared(&self) -> Arc<unspool::Spool> {
+        Arc::clone(self.spool())
+    }
+
     /// Lets the spool know of `version`, should it wait in front of it.
     pub(super) fn bring(&self, py: Python<'_>, version: i64) -> PyResult<()> {
         if self.front.batched().is_none() {

@@ -1,0 +1,458 @@
+"""The class `unspool.Checkpointer`: what decides and what talks to other ranks is in Rust."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import warnings
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any, Literal, Self
+
+from .._types import Disk
+from .._unspool import Spool
+from ..codecs.values import Codecs
+from ..errors import (
+    ArrayError,
+    CapacityError,
+    ClosedError,
+    CorruptCheckpointError,
+    Error,
+    LostCheckpointError,
+    OptionError,
+    StorageError,
+    UnknownVersionError,
+    WaitTimeoutError,
+)
+from . import random
+from .core import Core, Outcome, RestartCore
+from .parts import CheckpointPart, parts
+from .ranks import ranks_of
+from .signals import Signals
+from .values import read, sort
+
+__all__ = ["Checkpointer"]
+
+#: What the bytes of a checkpoint may be the reason of, and not the program.
+_UNREADABLE = (CorruptCheckpointError, LostCheckpointError, StorageError, UnknownVersionError)
+
+#: What a save may fail with where a run that does not depend on it can go on.
+_NO_ROOM = (CapacityError, StorageError, WaitTimeoutError)
+
+
+class Checkpointer:
+    """Saves what a long job needs to go on after it was ended, and restores it.
+
+    `save` returns when copies are under way, or done for arrays in main memory; afterwards the
+    arrays are encoded, written and synced. A checkpoint *counts* when all of it is durable, on all
+    ranks; then older ones go. Restart takes the newest one that counts.
+
+        with unspool.Checkpointer("run", every="10min") as checkpoints:
+            step = checkpoints.restore(u=u) or 0
+            while step < steps and not checkpoints.stopping:
+                step += 1
+                advance(u)
+                checkpoints.step(step, u=u, time=step * dt)
+
+    Its methods are called by one thread. With `ranks`, all ranks make the same calls in the same
+    order; no wait for another rank lasts longer than `timeout`, and the error names the rank.
+
+    Arguments:
+        path: the folder of the run, on a file system that outlives the job. It is made when the one
+            that is to hold it exists. Each rank has a folder in it.
+        every: when `due` says yes: a duration such as `"10min"` after the last checkpoint, a number
+            of steps as an integer, `"auto"` for the interval that loses least by what a checkpoint
+            costs (Daly 2006), or None.
+        keep: how many checkpoints that count stay; one or two more may lie there for a while.
+        codec: what is done with the bytes of arrays, as for a `Spool`.
+        device: the size of a device tier, as for a `Spool`: arrays of a GPU are copied there first.
+        host: the size of the host tier, as for a `Spool`.
+        on: where the device tier is, as for a `Spool`.
+        ranks: None, a communicator of mpi4py, a process group of PyTorch, `"torch"` for its default
+            one, or an object with `rank`, `size` and `all_gather(message, seconds)`.
+        limit: the time after which the run is asked to stop, such as `"23h50min"`.
+        signals: the signals that ask the run to stop.
+        mtbf: the mean time between two failures of the job, for `"auto"`. Without it, five years
+            divided by the number of ranks, and at most a day.
+        share: the largest share of the run time for which saves may make the job wait, for
+            `"auto"`.
+        on_error: `"raise"` raises what went wrong after an earlier `save`; `"warn"` makes it a
+            `RuntimeWarning`, and the run goes on.
+        timeout: the longest wait for the disk and for other ranks, in seconds.
+
+    Raises:
+        OptionError: an argument makes no sense, or checkpoints of another number of ranks lie
+            there.
+        StorageError: the folder cannot be made or read, or another process has it open; or this is
+            so on another rank.
+        WaitTimeoutError: another rank did not answer.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        every: int | str | None = "auto",
+        keep: int = 2,
+        codec: Codecs = None,
+        device: int | str | None = None,
+        host: int | str | None = "auto",
+        on: str = "auto",
+        ranks: Any = None,
+        limit: str | float | None = None,
+        signals: Iterable[str] = ("SIGTERM", "SIGUSR1"),
+        mtbf: str | float | None = None,
+        share: float = 0.05,
+        on_error: Literal["raise", "warn"] = "raise",
+        timeout: float = 300.0,
+    ) -> None:
+        if type(keep) is not int or not 0 < keep < 1 << 32:
+            raise OptionError(f"keep={keep!r}: write how many checkpoints stay, at least 1.")
+        if on_error not in ("raise", "warn"):
+            raise OptionError(f'on_error={on_error!r}: write "raise" or "warn".')
+        names = (signals,) if isinstance(signals, str) else tuple(signals)
+        self._signals = Signals(names)
+        opened: list[Spool] = []
+
+        def make(data: Path) -> Spool:
+            disk = Disk(data, durable=True)
+            spool = Spool(device, host, disk, codec=codec, on=on, timeout=timeout)
+            opened.append(spool)
+            return spool
+
+        try:
+            self._core: Core = RestartCore(
+                Path(path),
+                ranks_of(ranks, timeout),
+                make,
+                every=every,
+                keep=keep,
+                stops=bool(names),
+                limit=limit,
+                mtbf=mtbf,
+                share=share,
+                timeout=timeout,
+            )
+        except BaseException:
+            for spool in opened:
+                spool.close()
+            raise
+        self._spool = opened[0]
+        self._on_error = on_error
+        self._restored: int | None = None
+        self._open, self._process = True, os.getpid()
+        self._signals.install(self._core.stop)
+        # It is finished while the interpreter still works; until then it stays.
+        atexit.register(self._last)
+        for text in self._core.warnings:
+            warnings.warn(text, RuntimeWarning, stacklevel=2)
+
+    def due(self, step: int, /) -> bool:
+        """Whether the checkpoint of `step` is due: by `every`, or once when the run is to stop. The
+        same on all ranks, which ask each other about once a second.
+
+        Raises:
+            WaitTimeoutError: another rank did not answer.
+            ClosedError.
+        """
+        self._check()
+        return self._core.due(_step(step))
+
+    def save(self, step: int, /, **what: Any) -> None:
+        """Saves the checkpoint of `step`, due or not: arrays as a `Spool` takes them, and beside
+        them numbers, texts, True, False, None, lists and dictionaries of those (tuples come back as
+        lists), and random number generators of Python, NumPy and PyTorch, whose state is saved.
+
+        Arrays may be changed when this returns. It waits only where every tier is full of
+        checkpoints that are still on their way. What goes wrong later is told by the next call.
+
+        Raises:
+            OptionError: the step does not come after the last one, or after what lies in the folder
+                when nothing was restored; or the small values take more than 1 MiB.
+            ArrayError, DeviceError: as for `Spool.save`.
+            CapacityError, StorageError, WaitTimeoutError: there was no room for the arrays; or an
+                earlier checkpoint does not count, and why. The last one that counts stays.
+            WaitTimeoutError: another rank did not answer.
+            ClosedError.
+        """
+        self._check()
+        self._tell()
+        sorted_ = sort(what)
+        self._core.begin(_step(step), sorted_.text)
+        try:
+            self._spool.save(step, sorted_.arrays)
+            self._core.commit()
+        except BaseException as error:
+            self._core.abandon()
+            if self._on_error == "warn" and isinstance(error, _NO_ROOM):
+                warnings.warn(f"Step {step} was not saved: {error}", RuntimeWarning, stacklevel=2)
+                return
+            raise
+
+    def step(self, step: int, /, **what: Any) -> bool:
+        """Saves the checkpoint of `step` if it is due; whether it was.
+
+        Raises:
+            All that `due` and `save` raise.
+        """
+        self._check()
+        self._tell()
+        if not self._core.due(_step(step)):
+            return False
+        self.save(step, **what)
+        return True
+
+    def latest(self) -> int | None:
+        """The step of the newest checkpoint that counts, or None.
+
+        Raises:
+            WaitTimeoutError: another rank did not answer.
+            ClosedError.
+        """
+        self._check()
+        return self._core.candidate()
+
+    def restore(self, **targets: Any) -> int | None:
+        """Copies the newest checkpoint that counts into arrays, and gives random number generators
+        the state that they had; returns its step, or None when there is none. Some of what was
+        saved may be given. `values` has the small values.
+
+        When the bytes of a rank are damaged, all ranks take the next older checkpoint, with a
+        `RuntimeWarning` that names the file; those that are newer go with the next save.
+
+        Raises:
+            ArrayError: names, shapes or dtypes are not those that were saved, here or on another
+                rank.
+            WaitTimeoutError: another rank did not answer.
+            DeviceError, ClosedError.
+        """
+        generators = {name: one for name, one in targets.items() if random.is_generator(one)}
+        arrays = {name: one for name, one in targets.items() if name not in generators}
+
+        def take(step: int) -> dict[str, Any]:
+            states = read(self._core.values(step))[1]
+            for name, generator in generators.items():
+                if name not in states:
+                    raise ArrayError(f"{name}: no random numbers were saved under this name.")
+                random.check(name, generator, states[name])
+            if arrays:
+                self._spool.restore(step, arrays)
+            return states
+
+        step, states = self._newest(take)
+        for name, generator in generators.items():
+            if states is not None:
+                random.set_state(generator, states[name])
+        return step
+
+    def load(
+        self,
+        step: int | None = None,
+        *,
+        to: Literal["numpy", "cupy", "torch", "jax"] = "numpy",
+        device: str | None = None,
+    ) -> dict[str, Any]:
+        """Everything that was saved under `step`, arrays as new ones of the library `to` on
+        `device`, and small values. Without a step it is the newest checkpoint that counts, taken as
+        by `restore`: arrays of JAX, which cannot be written, come back so. Empty when there is
+        none.
+
+        Raises:
+            UnknownVersionError: the step does not count on this rank.
+            All that `Spool.load` and `restore` raise.
+        """
+
+        def take(step: int) -> dict[str, Any]:
+            small = read(self._core.values(step))[0]
+            return {**small, **self._spool.load(step, to=to, device=device)}
+
+        self._check()
+        if step is not None:
+            return take(_step(step))
+        return self._newest(take)[1] or {}
+
+    def values(self, step: int | None = None) -> dict[str, Any]:
+        """The small values of `step`; without one, of what was restored, or else of the newest
+        checkpoint that counts. Empty when there is none.
+
+        Raises:
+            UnknownVersionError: the step does not count on this rank.
+            WaitTimeoutError, StorageError, ClosedError.
+        """
+        self._check()
+        if step is None:
+            step = self._restored if self._restored is not None else self._core.candidate()
+        return {} if step is None else read(self._core.values(_step(step)))[0]
+
+    @staticmethod
+    def parts(path: str | os.PathLike[str], step: int | None = None) -> list[CheckpointPart]:
+        """What each rank has of a checkpoint, by rank: for a program that has another number of
+        ranks. Nothing is changed in the folder. Without a step it is the newest checkpoint of which
+        all parts are there.
+
+        Raises:
+            UnknownVersionError: not all parts of the step are there.
+            StorageError.
+        """
+        return parts(path, step)
+
+    @property
+    def stopping(self) -> bool:
+        """Whether the run is to stop, as the last `due` or `step` has found out: a signal came, or
+        the limit was reached, on any rank. The checkpoint of that step was due, so that a loop may
+        end when it is saved."""
+        return self._core.stopping
+
+    @property
+    def interval(self) -> float | None:
+        """The seconds between two checkpoints by what is known now; None where steps decide."""
+        return self._core.interval
+
+    @property
+    def spool(self) -> Spool:
+        """The spool that has the arrays of this rank, for its statistics; it is not to be changed
+        by other means."""
+        return self._spool
+
+    def stop(self) -> None:
+        """Asks the run to stop, as a signal does."""
+        self._core.stop()
+
+    def flush(self, *, timeout: float | None = None) -> None:
+        """Waits until everything that was saved is durable on this rank; it counts when it is so on
+        all of them.
+
+        Raises:
+            CapacityError, StorageError, WaitTimeoutError: a checkpoint does not count, and why.
+            ClosedError.
+        """
+        self._check()
+        self._core.flush(timeout)
+
+    def close(self, *, timeout: float | None = None) -> None:
+        """Waits until everything that was saved counts, deletes what is not kept, and ends. A
+        second call does nothing.
+
+        What cannot be made durable is tried once more, and then this raises, and the Checkpointer
+        stays open, so that it can be closed again; with `on_error="warn"` it is given up.
+
+        Raises:
+            CapacityError, StorageError, WaitTimeoutError: a checkpoint does not count, and why.
+            WaitTimeoutError: another rank did not answer.
+        """
+        self._end(agree=True, timeout=timeout)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: object, raised: BaseException | None, trace: object) -> None:
+        if raised is None:
+            self.close()
+            return
+        # The other ranks may not be here, so they are not asked.
+        try:
+            self._end(agree=False, timeout=None)
+        except Exception as why:
+            raised.add_note(f"Closing the Checkpointer failed as well: {why}")
+            self._give_up()
+
+    def __repr__(self) -> str:
+        state = "open" if self._open else "closed"
+        return f"<unspool.Checkpointer: {state}>"
+
+    def _newest(
+        self, take: Callable[[int], dict[str, Any]]
+    ) -> tuple[int | None, dict[str, Any] | None]:
+        """The newest checkpoint that all ranks can take, and what `take` made of it here."""
+        self._check()
+        unreadable: list[int] = []
+        while (step := self._core.candidate(unreadable)) is not None:
+            taken, refused = None, None
+            outcome: tuple[Outcome, str] = ("restored", "")
+            try:
+                taken = take(step)
+            except _UNREADABLE as why:
+                outcome = ("unreadable", str(why))
+            except Exception as why:
+                outcome, refused = ("refused", str(why)), why
+            try:
+                reasons = self._core.restored(step, *outcome)
+            except Error as told:
+                raise refused or ArrayError(str(told)) from None
+            if not reasons:
+                self._restored = step
+                return step, taken
+            for text in reasons:
+                warnings.warn(text, RuntimeWarning, stacklevel=3)
+            unreadable.append(step)
+        return None, None
+
+    def _check(self) -> None:
+        if not self._open:
+            raise ClosedError("The Checkpointer is closed.")
+        if os.getpid() != self._process:
+            raise ClosedError("The Checkpointer belongs to the process that forked this one.")
+
+    def _tell(self) -> None:
+        """Tells what went wrong after an earlier call."""
+        failure = self._core.take_failure()
+        if failure is None:
+            return
+        if self._on_error == "raise":
+            raise failure
+        warnings.warn(str(failure), RuntimeWarning, stacklevel=3)
+
+    def _end(self, *, agree: bool, timeout: float | None) -> None:
+        if not self._open or os.getpid() != self._process:
+            return
+        failure: Error | None = None
+        try:
+            self._core.close(agree, timeout)
+        except Error as why:
+            if not self._core.closed and self._on_error == "raise":
+                raise
+            failure = why
+        if not self._core.closed:
+            self._give_up(timeout)
+        else:
+            self._finish()
+            # What is not durable now does not count, and was told.
+            self._spool.close(timeout=timeout, discard_unflushed=True)
+        if failure is not None and self._on_error == "raise":
+            raise failure
+        if failure is not None:
+            warnings.warn(str(failure), RuntimeWarning, stacklevel=3)
+
+    def _give_up(self, timeout: float | None = None) -> None:
+        """Ends without what is not durable."""
+        if not self._open:
+            return
+        self._core.give_up()
+        self._finish()
+        with warnings.catch_warnings():
+            # Its own error was told, and says more.
+            warnings.simplefilter("ignore", RuntimeWarning)
+            self._spool.close(timeout=timeout, discard_unflushed=True)
+
+    def _finish(self) -> None:
+        self._signals.restore()
+        atexit.unregister(self._last)
+        self._open = False
+
+    def _last(self) -> None:
+        """Ends when the interpreter does."""
+        try:
+            self._end(agree=False, timeout=None)
+        except Error as why:
+            warnings.warn(str(why), RuntimeWarning, stacklevel=2)
+            self._give_up()
+
+
+def _step(step: Any) -> int:
+    try:
+        number = step.__index__()
+    except AttributeError:
+        raise OptionError(f"step={step!r:.60}: a step is an integer.") from None
+    if not 0 <= number < 1 << 63:
+        raise OptionError(f"step={number}: a step is not negative, and below 2**63.")
+    return int(number)

@@ -1,0 +1,61 @@
+"""All parts of a checkpoint, for those who go on with another number of ranks."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from .._types import Disk
+from .._unspool import Spool
+from .core import RestartCore
+from .values import read
+
+__all__ = ["CheckpointPart", "parts"]
+
+
+class CheckpointPart(Mapping[str, Any]):
+    """The arrays that one rank has saved, by name; NumPy has them. They are read together when one
+    of them is first asked for, and are kept for as long as this object is.
+
+    Attributes:
+        step: the step of the checkpoint.
+        rank: the rank that saved this part.
+        ranks: the number of ranks that have a part.
+        small: the small values.
+    """
+
+    def __init__(self, rank: int, ranks: int, step: int, text: str, data: str) -> None:
+        self.rank, self.ranks, self.step = rank, ranks, step
+        self.small, _ = read(text)
+        self._data = data
+
+    @cached_property
+    def _arrays(self) -> dict[str, Any]:
+        with warnings.catch_warnings():
+            # What else is damaged there does not matter here.
+            warnings.simplefilter("ignore", RuntimeWarning)
+            spool = Spool(on="cpu", disk=Disk(self._data, mode="r"))
+        with spool:
+            found: dict[str, Any] = spool.load(self.step)
+            return found
+
+    def __getitem__(self, name: str) -> Any:
+        return self._arrays[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._arrays)
+
+    def __len__(self) -> int:
+        return len(self._arrays)
+
+    def __repr__(self) -> str:
+        return f"<part of rank {self.rank} of {self.ranks}, step {self.step}>"
+
+
+def parts(path: str | os.PathLike[str], step: int | None) -> list[CheckpointPart]:
+    """All parts of a checkpoint, by rank."""
+    return [CheckpointPart(*found) for found in RestartCore.found(Path(path), step)]

@@ -1,0 +1,141 @@
+"""The ranks of a job as the Checkpointer needs them, found without importing anything.
+
+An object with `rank`, `size` and `all_gather(message, seconds)`: each rank gives bytes and gets the
+list of what all gave, with None for those that did not answer within so many seconds.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from datetime import timedelta
+from typing import Any, Protocol
+
+from ..errors import OptionError, WaitTimeoutError
+
+__all__ = ["Ranks", "ranks_of"]
+
+#: How much longer than rank 0 the others wait, who hear from it which rank is missing.
+_GRACE = 2.0
+
+
+class Ranks(Protocol):
+    """The ranks of a job."""
+
+    rank: int
+    size: int
+
+    def all_gather(self, message: bytes, seconds: float) -> list[bytes | None]:
+        """What each rank gave, by rank."""
+
+
+class Alone:
+    """A job of one rank."""
+
+    rank, size = 0, 1
+
+    def all_gather(self, message: bytes, seconds: float) -> list[bytes | None]:
+        """What this rank gave."""
+        return [message]
+
+
+class Mpi:
+    """The ranks of a communicator of mpi4py, of which it makes one of its own."""
+
+    def __init__(self, given: Any, seconds: float) -> None:
+        self.rank, self.size = given.Get_rank(), given.Get_size()
+        self._comm, made = given.Idup()
+        end = time.monotonic() + seconds
+        nap = _Nap()
+        while not made.Test():
+            if time.monotonic() > end:
+                text = f"Not all {self.size} ranks opened a Checkpointer within {seconds:.0f} s."
+                raise WaitTimeoutError(text)
+            nap.take()
+        # Messages that nobody has taken yet; their memory has to stay.
+        self._sent: list[Any] = []
+
+    def all_gather(self, message: bytes, seconds: float) -> list[bytes | None]:
+        """What each rank gave: rank 0 gathers it, and gives it to all."""
+        self._sent = [sent for sent in self._sent if not sent.test()[0]]
+        if self.rank:
+            self._sent.append(self._comm.isend(message, 0))
+            answer = self._received([0], seconds * 1.1 + _GRACE)[0]
+            if answer is None:
+                return [None] + [message] * (self.size - 1)
+            return list(answer)
+        given = self._received(list(range(1, self.size)), seconds)
+        everything = [message, *(given[rank] for rank in range(1, self.size))]
+        self._sent += [self._comm.isend(everything, rank) for rank in range(1, self.size)]
+        return everything
+
+    def _received(self, ranks: list[int], seconds: float) -> dict[int, Any]:
+        """A message of each of these ranks, None for those that sent none in time."""
+        found: dict[int, Any] = dict.fromkeys(ranks)
+        missing, end, nap = set(ranks), time.monotonic() + seconds, _Nap()
+        while missing and time.monotonic() < end:
+            there = {rank for rank in missing if self._comm.iprobe(source=rank)}
+            found |= {rank: self._comm.recv(source=rank) for rank in there}
+            missing -= there
+            if not there:
+                nap.take()
+        return found
+
+
+class Torch:
+    """The ranks of a process group of PyTorch, of which it makes one of its own, with Gloo."""
+
+    def __init__(self, given: Any, seconds: float) -> None:
+        self._distributed = sys.modules["torch.distributed"]
+        members = self._distributed.get_process_group_ranks(given)
+        self.rank = self._distributed.get_rank(given)
+        self.size = self._distributed.get_world_size(given)
+        self._group = self._distributed.new_group(
+            members, timeout=timedelta(seconds=seconds), backend="gloo"
+        )
+
+    def all_gather(self, message: bytes, seconds: float) -> list[bytes | None]:
+        """What each rank gave. A rank that does not answer is named by PyTorch's own error."""
+        self._distributed.monitored_barrier(self._group, timeout=timedelta(seconds=seconds))
+        everything: list[bytes | None] = [None] * self.size
+        self._distributed.all_gather_object(everything, message, self._group)
+        return everything
+
+
+class _Nap:
+    """Naps that become longer: a wait that is over soon ends soon."""
+
+    def __init__(self) -> None:
+        self._seconds = 2e-5
+
+    def take(self) -> None:
+        time.sleep(self._seconds)
+        self._seconds = min(self._seconds * 1.5, 5e-3)
+
+
+def ranks_of(given: Any, seconds: float) -> Ranks:
+    """The ranks that the option `ranks` names.
+
+    Raises:
+        OptionError: it names none.
+    """
+    if given is None:
+        return Alone()
+    if given == "torch":
+        distributed = sys.modules.get("torch.distributed")
+        if distributed is None or not distributed.is_initialized():
+            text = 'ranks="torch": call torch.distributed.init_process_group first.'
+            raise OptionError(text)
+        return Torch(distributed.group.WORLD, seconds)
+    modules = {base.__module__.split(".")[0] for base in type(given).__mro__}
+    if "mpi4py" in modules and hasattr(given, "Idup"):
+        return Mpi(given, seconds)
+    if "torch" in modules or type(given).__name__ == "ProcessGroup":
+        return Torch(given, seconds)
+    if all(hasattr(given, name) for name in ("rank", "size", "all_gather")):
+        ranks: Ranks = given
+        return ranks
+    raise OptionError(
+        f"ranks={given!r:.60}: write None, a communicator of mpi4py such as MPI.COMM_WORLD, "
+        'a process group of torch.distributed, or "torch" for its default one.'
+    )

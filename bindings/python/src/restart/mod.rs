@@ -1,0 +1,246 @@
+//! The class `_unspool.RestartCore`: what `unspool.Checkpointer` is made of.
+
+mod options;
+mod ranks;
+
+use std::fmt;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use unspool::Wait;
+use unspool_restart::{Checkpointer, Listed, Outcome, Settings, find, list, remove};
+
+use self::ranks::PyRanks;
+use crate::errors::from_spool;
+use crate::panics::guarded;
+use crate::spool::Spool;
+use crate::waiting::{detached, waiting_for};
+
+/// One rank's hold on the folder of a run.
+#[pyclass(frozen, module = "unspool._unspool")]
+pub(crate) struct RestartCore {
+    checkpointer: Checkpointer,
+    ranks: PyRanks,
+}
+
+/// Why a Checkpointer could not be opened: an error of ours, or what Python raised.
+enum Unopened {
+    Ours(unspool::Error),
+    Raised(PyErr),
+}
+
+impl From<unspool::Error> for Unopened {
+    fn from(error: unspool::Error) -> Unopened {
+        Unopened::Ours(error)
+    }
+}
+
+impl From<PyErr> for Unopened {
+    fn from(raised: PyErr) -> Unopened {
+        Unopened::Raised(raised)
+    }
+}
+
+impl fmt::Display for Unopened {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Unopened::Ours(error) => error.fmt(f),
+            Unopened::Raised(raised) => Python::attach(|py| raised.value(py).fmt(f)),
+        }
+    }
+}
+
+#[pymethods]
+impl RestartCore {
+    /// `make`: opens a durable `unspool.Spool` in the directory that it is given.
+    #[new]
+    #[pyo3(signature = (path, ranks, make, *, every, keep, stops, limit, mtbf, share, timeout))]
+    #[expect(clippy::too_many_arguments, reason = "each one is an option of the Python class")]
+    fn new(
+        py: Python<'_>,
+        path: PathBuf,
+        ranks: Py<PyAny>,
+        make: Py<PyAny>,
+        every: &Bound<'_, PyAny>,
+        keep: u32,
+        stops: bool,
+        limit: Option<&Bound<'_, PyAny>>,
+        mtbf: Option<&Bound<'_, PyAny>>,
+        share: f64,
+        timeout: f64,
+    ) -> PyResult<RestartCore> {
+        let ranks = PyRanks::of(py, ranks)?;
+        let rule = options::rule(every, mtbf, share, unspool_restart::Ranks::size(&ranks))?;
+        let limit = limit.map(|limit| options::time("limit", limit)).transpose()?;
+        let timeout = crate::options::timeout(py, timeout)?;
+        let settings = Settings { path, rule, keep: keep.max(1), stops, limit, timeout };
+        guarded(py, || {
+            let opened = py.detach(|| {
+                Checkpointer::open(settings, &ranks, |data| -> Result<_, Unopened> {
+                    Python::attach(|py| {
+                        let spool = make.bind(py).call1((data,))?;
+                        Ok(spool.cast::<Spool>().map_err(PyErr::from)?.get().shared())
+                    })
+                })
+            });
+            let opened = opened.map_err(|why| match why {
+                Unopened::Ours(error) => ranks.raised(py).unwrap_or(from_spool(py, &error, None)),
+                Unopened::Raised(raised) => raised,
+            });
+            Ok(RestartCore { checkpointer: opened?, ranks })
+        })
+    }
+
+    /// What was found damaged at the opening, in sentences.
+    #[getter]
+    fn warnings(&self) -> Vec<String> {
+        self.checkpointer.warnings().to_vec()
+    }
+
+    /// What went wrong in the background and was not told yet: an exception, or None.
+    fn take_failure(&self, py: Python<'_>) -> Option<Py<PyAny>> {
+        let failure = self.checkpointer.take_failure()?;
+        Some(from_spool(py, &failure, None).into_value(py).into_any())
+    }
+
+    fn stop(&self) {
+        self.checkpointer.stop();
+    }
+
+    #[getter]
+    fn stopping(&self) -> bool {
+        self.checkpointer.stopping()
+    }
+
+    #[getter]
+    fn closed(&self) -> bool {
+        self.checkpointer.is_closed()
+    }
+
+    #[getter]
+    fn interval(&self) -> Option<f64> {
+        self.checkpointer.interval()
+    }
+
+    fn due(&self, py: Python<'_>, step: u64) -> PyResult<bool> {
+        self.talking(py, None, |_| self.checkpointer.due(step, &self.ranks))
+    }
+
+    fn begin(&self, py: Python<'_>, step: u64, values: String) -> PyResult<()> {
+        self.talking(py, None, |wait| self.checkpointer.begin(step, values, &self.ranks, wait))
+    }
+
+    fn commit(&self, py: Python<'_>) -> PyResult<()> {
+        guarded(py, || detached(py, None, || self.checkpointer.commit()))
+    }
+
+    fn abandon(&self) {
+        self.checkpointer.abandon();
+    }
+
+    #[pyo3(signature = (unreadable=Vec::new()))]
+    fn candidate(&self, py: Python<'_>, unreadable: Vec<u64>) -> PyResult<Option<u64>> {
+        self.talking(py, None, |_| self.checkpointer.candidate(&unreadable, &self.ranks))
+    }
+
+    /// `outcome`: `"restored"`, `"unreadable"` or `"refused"`.
+    fn restored(
+        &self,
+        py: Python<'_>,
+        step: u64,
+        outcome: &str,
+        why: String,
+    ) -> PyResult<Vec<String>> {
+        let outcome = match outcome {
+            "restored" => Outcome::Restored,
+            "unreadable" => Outcome::Unreadable(why),
+            _ => Outcome::Refused(why),
+        };
+        self.talking(py, None, |_| self.checkpointer.restored(step, &outcome, &self.ranks))
+    }
+
+    fn values(&self, py: Python<'_>, step: u64) -> PyResult<String> {
+        guarded(py, || detached(py, i64::try_from(step).ok(), || self.checkpointer.values(step)))
+    }
+
+    #[pyo3(signature = (timeout=None))]
+    fn flush(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<()> {
+        let timeout = timeout.map(|seconds| crate::options::timeout(py, seconds)).transpose()?;
+        self.talking(py, timeout, |wait| self.checkpointer.flush(wait))
+    }
+
+    /// `agree`: whether all ranks close, so that they can agree on what is there.
+    #[pyo3(signature = (agree, timeout=None))]
+    fn close(&self, py: Python<'_>, agree: bool, timeout: Option<f64>) -> PyResult<()> {
+        let timeout = timeout.map(|seconds| crate::options::timeout(py, seconds)).transpose()?;
+        let ranks = agree.then_some(&self.ranks as &(dyn unspool_restart::Ranks + Sync));
+        self.talking(py, timeout, |wait| {
+            self.checkpointer.close(ranks.map(|ranks| ranks as &dyn unspool_restart::Ranks), wait)
+        })
+    }
+
+    fn give_up(&self) {
+        self.checkpointer.give_up();
+    }
+
+    /// The checkpoints in a folder, and sentences about what is damaged there.
+    #[staticmethod]
+    fn listed(py: Python<'_>, path: PathBuf) -> PyResult<(Vec<Bound<'_, PyDict>>, Vec<String>)> {
+        guarded(py, || {
+            let (listed, damaged) = detached(py, None, || list(&path))?;
+            let listed = listed.iter().map(|one| described(py, one)).collect::<PyResult<_>>()?;
+            Ok((listed, damaged))
+        })
+    }
+
+    /// All parts of a checkpoint: rank, number of ranks, step, values, and the directory of arrays.
+    #[staticmethod]
+    #[pyo3(signature = (path, step=None))]
+    fn found(py: Python<'_>, path: PathBuf, step: Option<u64>) -> PyResult<Vec<FoundWord>> {
+        guarded(py, || {
+            let found = detached(py, None, || find(&path, step))?;
+            let word = |part: unspool_restart::FoundPart| {
+                let manifest = part.manifest;
+                (manifest.rank, manifest.ranks, manifest.step, manifest.values, part.data)
+            };
+            Ok(found.into_iter().map(word).collect())
+        })
+    }
+
+    /// Makes one rank's part of a step count no more.
+    #[staticmethod]
+    fn remove(py: Python<'_>, path: PathBuf, rank: u32, ranks: u32, step: u64) -> PyResult<()> {
+        guarded(py, || detached(py, None, || remove(&path, rank, ranks, step)))
+    }
+}
+
+/// A part of a checkpoint.
+type FoundWord = (u32, u32, u64, String, PathBuf);
+
+impl RestartCore {
+    /// Runs a call in which ranks may talk. What Python raises there is what the call raises.
+    fn talking<T: Send>(
+        &self,
+        py: Python<'_>,
+        timeout: Option<Duration>,
+        work: impl FnOnce(&Wait<'_>) -> Result<T, unspool::Error> + Send,
+    ) -> PyResult<T> {
+        let done = guarded(py, || waiting_for(py, None, timeout, work));
+        done.map_err(|raised| self.ranks.raised(py).unwrap_or(raised))
+    }
+}
+
+fn described<'py>(py: Python<'py>, one: &Listed) -> PyResult<Bound<'py, PyDict>> {
+    let fields = PyDict::new(py);
+    fields.set_item("step", one.part.step)?;
+    fields.set_item("run", one.part.run.to_string())?;
+    fields.set_item("ranks", one.ranks)?;
+    fields.set_item("has", &one.has)?;
+    fields.set_item("counts", one.counts())?;
+    fields.set_item("nbytes", one.bytes)?;
+    fields.set_item("seconds", one.milliseconds as f64 / 1e3)?;
+    fields.set_item("written", one.written)?;
+    Ok(fields)
+}

@@ -1,0 +1,78 @@
+"""`unspool.Checkpointer(ranks="torch")`: processes of `torch.distributed`."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import unspool
+from unspool import errors
+from unspool._restart.core import RestartCore
+
+from rank_processes import finish
+
+torch = pytest.importorskip("torch")
+if not torch.distributed.is_available() or not torch.distributed.is_gloo_available():
+    pytest.skip("this PyTorch has no Gloo", allow_module_level=True)
+
+
+def ranked(rank: int, size: int, work: Callable[..., None], path: Path) -> None:
+    store = f"file://{path}.store-{work.__name__}"
+    torch.distributed.init_process_group("gloo", init_method=store, rank=rank, world_size=size)
+    work(path)
+    os._exit(0)
+
+
+def start(size: int, work: Callable[..., None], path: Path) -> list[int | None]:
+    context = multiprocessing.get_context("spawn")
+    arguments = [(rank, size, work, path) for rank in range(size)]
+    processes = [context.Process(target=ranked, args=words) for words in arguments]
+    for process in processes:
+        process.start()
+    return finish(list(processes))
+
+
+def opened(path: Path, **options: float) -> unspool.Checkpointer:
+    return unspool.Checkpointer(path, ranks="torch", every=1, host="4MiB", on="cpu", **options)
+
+
+def save_two(path: Path) -> None:
+    rank = torch.distributed.get_rank()
+    with opened(path) as checkpoints:
+        for step in (1, 2, 3):
+            checkpoints.step(step, u=torch.full((10,), step + rank))
+
+
+def restore_both(path: Path) -> None:
+    u, rank = torch.zeros(10, dtype=torch.int64), torch.distributed.get_rank()
+    with opened(path) as checkpoints:
+        assert checkpoints.restore(u=u) == 3
+        assert (u == 3 + rank).all()
+
+
+def hang(path: Path) -> None:
+    checkpoints = opened(path, timeout=2.0 if torch.distributed.get_rank() == 0 else 30.0)
+    checkpoints.save(1, u=np.ones(3))
+    if torch.distributed.get_rank() == 1:
+        while not path.with_suffix(".done").exists():
+            time.sleep(0.01)
+        return
+    with pytest.raises(errors.StorageError, match=r"could not talk.*saves step 2.*[Rr]anks? 1"):
+        checkpoints.save(2, u=np.ones(3))
+    path.with_suffix(".done").touch()
+
+
+def test_processes_of_a_group_agree_on_what_counts(tmp_path: Path) -> None:
+    assert start(2, save_two, tmp_path / "run") == [0, 0]
+    found, _ = RestartCore.listed(tmp_path / "run")
+    assert [(one["step"], one["counts"]) for one in found] == [(2, True), (3, True)]
+    assert start(2, restore_both, tmp_path / "run") == [0, 0]
+
+
+def test_a_process_that_does_not_answer_is_named(tmp_path: Path) -> None:
+    assert start(2, hang, tmp_path / "run") == [0, 0]

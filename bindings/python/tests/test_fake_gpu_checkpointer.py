@@ -1,0 +1,65 @@
+"""`unspool.Checkpointer` with arrays on a GPU, on the driver that `UNSPOOL_CUDA_DRIVER` names."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import unspool
+
+from fake_gpu import CaiArray, Driver
+from helpers import same_bits
+
+pytestmark = pytest.mark.fake_gpu
+
+
+def opened(path: Path, **options: Any) -> unspool.Checkpointer:
+    tiers = {"device": "8MiB", "host": "8MiB", "on": "cuda"}
+    return unspool.Checkpointer(path, **{"every": 1, "signals": (), **tiers, **options})
+
+
+def numbers() -> np.ndarray:
+    return np.arange(4800, dtype="f4").reshape(60, 80)
+
+
+@pytest.mark.parametrize("codec", [None, "lossless"])
+def test_a_save_returns_when_the_copy_is_enqueued(
+    driver: Driver, tmp_path: Path, codec: str | None
+) -> None:
+    with opened(tmp_path / "run", codec=codec) as checkpoints:
+        # What the codec needs is made with the first save.
+        checkpoints.save(1, u=CaiArray(driver, numbers()))
+        checkpoints.flush()
+        array = CaiArray(driver, numbers() + 1)
+        driver.control("hold")
+        checkpoints.save(2, u=array)
+        assert not checkpoints.spool.durable(2), "nothing has run on the GPU yet"
+        driver.control("release")
+        driver.synchronize()
+        driver.write(array.block, np.zeros(array.count, np.uint8))
+        checkpoints.flush()
+        assert checkpoints.latest() == 2
+    again = CaiArray(driver, np.zeros((60, 80), "f4"))
+    with opened(tmp_path / "run", codec=codec) as checkpoints:
+        assert checkpoints.restore(u=again) == 2
+        driver.synchronize()
+    assert same_bits(again.numpy(), numbers() + 1)
+
+
+def test_a_device_that_hangs_ends_no_close_and_costs_no_checkpoint_that_counts(
+    driver: Driver, tmp_path: Path
+) -> None:
+    checkpoints = opened(tmp_path / "run", on_error="warn")
+    checkpoints.save(1, u=numbers())
+    checkpoints.flush()
+    array = CaiArray(driver, numbers())
+    driver.control("hold")
+    checkpoints.save(2, u=array)
+    with pytest.warns(RuntimeWarning, match="still waits for checkpoints to become durable"):
+        checkpoints.close(timeout=0.2)
+    (part,) = unspool.Checkpointer.parts(tmp_path / "run")
+    assert part.step == 1 and same_bits(part["u"], numbers())
+    driver.control("release")
+    driver.synchronize()

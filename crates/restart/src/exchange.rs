@@ -1,0 +1,212 @@
+//! Exchanges between ranks, each marked with its number and its call, so that ranks which do not do
+//! the same are told so, and do not take one answer for another.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use unspool::{Error, ErrorKind};
+
+use crate::ranks::{Ranks, Unanswered, named};
+
+/// What an exchange is for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Call {
+    Open,
+    Due,
+    Save(u64),
+    Latest,
+    Outcome,
+    Close,
+}
+
+impl Call {
+    /// Its number in a message, and the step that it is about.
+    fn code(self) -> (u8, u64) {
+        match self {
+            Call::Open => (0, 0),
+            Call::Due => (1, 0),
+            Call::Save(step) => (2, step),
+            Call::Latest => (3, 0),
+            Call::Outcome => (4, 0),
+            Call::Close => (5, 0),
+        }
+    }
+
+    fn words(code: u8, step: u64) -> String {
+        match code {
+            0 => "opens its Checkpointer".into(),
+            1 => "asks whether a checkpoint is due".into(),
+            2 => format!("saves step {step}"),
+            3 => "asks for the latest checkpoint".into(),
+            4 => "restores a checkpoint".into(),
+            _ => "closes its Checkpointer".into(),
+        }
+    }
+}
+
+/// The bytes before the payload: number of the exchange, call, step.
+const HEAD: usize = 17;
+
+/// How far the exchanges of a rank are.
+#[derive(Debug, Default)]
+pub(crate) struct Exchanges {
+    state: Mutex<Count>,
+}
+
+#[derive(Debug, Default)]
+struct Count {
+    done: u64,
+    /// Why there will be no more of them: an answer that was late would be taken for the next one.
+    broken: Option<String>,
+}
+
+impl Exchanges {
+    /// Gives `payload` to all ranks and returns what they gave, by rank.
+    pub(crate) fn all(
+        &self,
+        ranks: &dyn Ranks,
+        call: Call,
+        payload: &[u8],
+        timeout: Duration,
+    ) -> Result<Vec<Vec<u8>>, Error> {
+        if ranks.size() == 1 {
+            return Ok(vec![payload.to_vec()]);
+        }
+        let number = self.begin()?;
+        let (code, step) = call.code();
+        let head = [&number.to_le_bytes()[..], &[code], &step.to_le_bytes()].concat();
+        // No lock is held: this runs code of the application.
+        let gathered = ranks.all_gather(&[&head, payload].concat(), timeout);
+        let checked = gathered
+            .map_err(|why| unanswered(&why, call, timeout))
+            .and_then(|all| check(&all, ranks.size(), &head, call));
+        checked.inspect_err(|error| self.end(error.message()))
+    }
+
+    /// Whether exchanges still work.
+    pub(crate) fn work(&self) -> bool {
+        self.lock().broken.is_none()
+    }
+
+    fn begin(&self) -> Result<u64, Error> {
+        let mut state = self.lock();
+        if let Some(why) = &state.broken {
+            let message = format!(
+                "The ranks do not agree any more, since an earlier call: {why} Open the \
+                 Checkpointer again on all of them."
+            );
+            return Err(Error::new(ErrorKind::Timeout, message));
+        }
+        state.done += 1;
+        Ok(state.done)
+    }
+
+    fn end(&self, why: &str) {
+        self.lock().broken = Some(why.to_owned());
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Count> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn unanswered(why: &Unanswered, call: Call, timeout: Duration) -> Error {
+    let (code, step) = call.code();
+    let what = Call::words(code, step);
+    match why {
+        Unanswered::Late(ranks) => {
+            let (verb, who) = (if ranks.len() > 1 { "have" } else { "has" }, named(ranks));
+            let message = format!(
+                "After {:.0} s {who} {verb} not answered, while this rank {what}. All ranks have \
+                 to make the same calls in the same order; one that failed or hangs has to \
+                 be ended with all others. What counted before still counts.",
+                timeout.as_secs_f64()
+            );
+            Error::new(ErrorKind::Timeout, message)
+        }
+        Unanswered::Failed(why) => {
+            let message = format!("The ranks could not talk, while this rank {what}: {why}");
+            Error::new(ErrorKind::Io, message)
+        }
+    }
+}
+
+/// The payloads, when all ranks were at the same exchange.
+fn check(all: &[Vec<u8>], size: u32, head: &[u8], call: Call) -> Result<Vec<Vec<u8>>, Error> {
+    let (code, step) = call.code();
+    if all.len() != size as usize {
+        let message = format!("{} ranks answered, of {size}.", all.len());
+        return Err(Error::new(ErrorKind::Invalid, message));
+    }
+    let differing = all.iter().position(|message| message.get(..HEAD) != Some(head));
+    let Some(rank) = differing else {
+        return Ok(all.iter().map(|message| message[HEAD..].to_vec()).collect());
+    };
+    let theirs = all[rank].get(8..HEAD).map(|head| {
+        let step = head[1..].try_into().map(u64::from_le_bytes).unwrap_or_default();
+        Call::words(head[0], step)
+    });
+    let message = format!(
+        "Rank {rank} {} where this rank {}: all ranks have to make the same calls in the same \
+         order.",
+        theirs.unwrap_or_else(|| "says something else".into()),
+        Call::words(code, step)
+    );
+    Err(Error::new(ErrorKind::Invalid, message))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Another rank that says this.
+    struct Other(Result<Vec<u8>, Unanswered>);
+
+    impl Ranks for Other {
+        fn rank(&self) -> u32 {
+            0
+        }
+        fn size(&self) -> u32 {
+            2
+        }
+        fn all_gather(&self, mine: &[u8], _: Duration) -> Result<Vec<Vec<u8>>, Unanswered> {
+            self.0.clone().map(|other| vec![mine.to_vec(), other])
+        }
+    }
+
+    fn head(number: u64, code: u8, step: u64, payload: &[u8]) -> Vec<u8> {
+        [&number.to_le_bytes()[..], &[code], &step.to_le_bytes(), payload].concat()
+    }
+
+    fn said(answer: Result<Vec<u8>, Unanswered>, call: Call) -> Result<Vec<Vec<u8>>, String> {
+        let all = Exchanges::default().all(&Other(answer), call, b"mine", Duration::from_secs(9));
+        all.map_err(|error| error.message().to_owned())
+    }
+
+    #[test]
+    fn payloads_of_the_same_call_arrive() {
+        let all = said(Ok(head(1, 2, 30, b"theirs")), Call::Save(30)).unwrap();
+        assert_eq!(all, [b"mine".to_vec(), b"theirs".to_vec()]);
+    }
+
+    #[test]
+    fn a_rank_at_another_call_is_told() {
+        let told = said(Ok(head(1, 2, 40, b"")), Call::Save(30)).unwrap_err();
+        assert!(told.contains("Rank 1 saves step 40 where this rank saves step 30"), "{told}");
+        assert!(said(Ok(head(2, 3, 0, b"")), Call::Latest).unwrap_err().contains("Rank 1"));
+        assert!(said(Ok(vec![]), Call::Latest).unwrap_err().contains("Rank 1"));
+    }
+
+    #[test]
+    fn a_late_rank_is_named_and_later_exchanges_end_at_once() {
+        let exchanges = Exchanges::default();
+        let late = Other(Err(Unanswered::Late(vec![1])));
+        let all = |ranks: &Other| exchanges.all(ranks, Call::Due, b"", Duration::from_secs(9));
+        let told = all(&late).unwrap_err();
+        assert!(told.message().contains("After 9 s rank 1 has not answered"), "{told}");
+        assert_eq!(told.kind(), ErrorKind::Timeout);
+        let again = all(&Other(Ok(head(2, 1, 0, b"")))).unwrap_err();
+        assert!(again.message().contains("rank 1 has not"), "{again}");
+        assert!(!exchanges.work());
+    }
+}

@@ -1,0 +1,203 @@
+//! One rank's folder: `data/` with the frames of its spool, and a manifest for each step that is
+//! complete.
+//!
+//! A manifest is written to another name, synced, renamed, and then the folder is synced: it is
+//! there as a whole or not at all. It is removed, and that made durable, before its frame is.
+
+use std::fs;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use unspool::{Error, ErrorKind};
+
+use crate::manifest::{MOST_BYTES, Manifest};
+use crate::medium::{Files, Medium};
+use crate::names;
+
+/// One rank's folder.
+#[derive(Clone, Debug)]
+pub(crate) struct Folder {
+    path: PathBuf,
+    rank: u32,
+    size: u32,
+    medium: Arc<dyn Medium>,
+}
+
+/// A manifest that does not count, with what is wrong with it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Damaged {
+    pub(crate) path: PathBuf,
+    pub(crate) why: String,
+}
+
+/// The manifests in a folder.
+#[derive(Debug, Default)]
+pub(crate) struct Manifests {
+    /// Those that are whole, by step.
+    pub(crate) whole: Vec<Manifest>,
+    pub(crate) damaged: Vec<Damaged>,
+}
+
+impl Folder {
+    /// Makes the folder of a rank in `root`, of which only the last part is made as well, and
+    /// removes what was not finished there.
+    pub(crate) fn make(root: &Path, rank: u32, size: u32) -> Result<Folder, Error> {
+        Folder::make_on(root, rank, size, Arc::new(Files))
+    }
+
+    pub(crate) fn make_on(
+        root: &Path,
+        rank: u32,
+        size: u32,
+        medium: Arc<dyn Medium>,
+    ) -> Result<Folder, Error> {
+        let folder = Folder { path: root.join(names::rank_folder(rank, size)), rank, size, medium };
+        folder.make_all(root).map_err(|cause| failed("made", &folder.path, cause))?;
+        Ok(folder)
+    }
+
+    fn make_all(&self, root: &Path) -> io::Result<()> {
+        // A link to a folder of the user's is the user's own.
+        if !root.is_dir() {
+            self.medium.make_folder(root)?;
+            let parent = root.parent().filter(|parent| !parent.as_os_str().is_empty());
+            self.medium.sync_folder(parent.unwrap_or(Path::new(".")))?;
+        }
+        self.medium.make_folder(&self.path)?;
+        self.medium.make_folder(&self.data())?;
+        self.medium.sync_folder(&self.path)?;
+        self.medium.sync_folder(root)?;
+        for name in entries(&self.path)? {
+            if names::parse_unfinished(&name).is_some() {
+                self.medium.remove(&self.path.join(name))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The directory of the spool.
+    pub(crate) fn data(&self) -> PathBuf {
+        self.path.join("data")
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The manifests of this rank.
+    pub(crate) fn manifests(&self) -> Result<Manifests, Error> {
+        manifests(&self.path, self.rank, self.size)
+    }
+
+    /// Makes a step count.
+    pub(crate) fn write(&self, manifest: &Manifest) -> Result<(), Error> {
+        let part = self.path.join(names::unfinished(manifest.step));
+        let path = self.path.join(names::manifest(manifest.step));
+        let write = || {
+            // What an earlier try has left.
+            gone(self.medium.remove(&part))?;
+            self.medium.write(&part, &manifest.render())?;
+            self.medium.rename(&part, &path)?;
+            self.medium.sync_folder(&self.path)
+        };
+        write().map_err(|cause| {
+            // It has no name that counts; the next opening removes it otherwise.
+            let _ = self.medium.remove(&part);
+            failed("written", &path, cause)
+        })
+    }
+
+    /// Makes steps count no more, whatever their manifests hold.
+    pub(crate) fn remove(&self, wanted: impl Fn(u64) -> bool) -> Result<(), Error> {
+        let remove = || {
+            let mut removed = false;
+            for name in entries(&self.path)? {
+                if names::parse_manifest(&name).is_some_and(&wanted) {
+                    gone(self.medium.remove(&self.path.join(name)))?;
+                    removed = true;
+                }
+            }
+            if removed { self.medium.sync_folder(&self.path) } else { Ok(()) }
+        };
+        remove().map_err(|cause| failed("removed from", &self.path, cause))
+    }
+}
+
+/// Fine when there was nothing to remove.
+fn gone(removed: io::Result<()>) -> io::Result<()> {
+    removed.or_else(|error| match error.kind() {
+        io::ErrorKind::NotFound => Ok(()),
+        _ => Err(error),
+    })
+}
+
+/// The names in a folder; what is not text is somebody else's.
+pub(crate) fn entries(path: &Path) -> io::Result<Vec<String>> {
+    let names = fs::read_dir(path)?.map(|entry| Ok(entry?.file_name().into_string().ok()));
+    names.filter_map(io::Result::transpose).collect()
+}
+
+/// The manifests of a rank in its folder.
+pub(crate) fn manifests(folder: &Path, rank: u32, size: u32) -> Result<Manifests, Error> {
+    let names = entries(folder).map_err(|cause| failed("read in", folder, cause))?;
+    let mut found = Manifests::default();
+    let mut steps: Vec<u64> = names.iter().filter_map(|name| names::parse_manifest(name)).collect();
+    steps.sort_unstable();
+    for step in steps {
+        let path = folder.join(names::manifest(step));
+        match read(&path) {
+            // Its owner has removed it meanwhile.
+            Err(cause) if cause.kind() == io::ErrorKind::NotFound => {}
+            Err(cause) => return Err(failed("read", &path, cause)),
+            Ok(bytes) => match Manifest::parse(&bytes) {
+                Ok(whole) if (whole.step, whole.rank, whole.ranks) == (step, rank, size) => {
+                    found.whole.push(whole);
+                }
+                Ok(_) => {
+                    let why = "it is that of another step or rank".to_owned();
+                    found.damaged.push(Damaged { path, why });
+                }
+                Err(why) => found.damaged.push(Damaged { path, why: why.to_string() }),
+            },
+        }
+    }
+    Ok(found)
+}
+
+/// The bytes of a file that is not a link, and not many more than a manifest may have.
+fn read(path: &Path) -> io::Result<Vec<u8>> {
+    if !fs::symlink_metadata(path)?.is_file() {
+        return Ok(Vec::new());
+    }
+    let mut bytes = Vec::new();
+    fs::File::open(path)?.take(MOST_BYTES as u64 + 1).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+fn failed(what: &str, path: &Path, cause: io::Error) -> Error {
+    let message = format!("{} cannot be {what}: {cause}.{}", path.display(), advice(&cause));
+    let kind = match cause.raw_os_error() {
+        Some(28 | 122) => ErrorKind::Full,
+        _ => ErrorKind::Io,
+    };
+    Error::new(kind, message).caused_by(cause)
+}
+
+/// What to do about an error of a file system.
+fn advice(cause: &io::Error) -> &'static str {
+    match cause.raw_os_error() {
+        // ENOSPC, EDQUOT, EROFS, EACCES and EPERM, ENOENT, ESTALE on Linux.
+        Some(28) => " Free space on that file system, or lower `keep`.",
+        Some(122) => " Free space within the quota, or lower `keep`.",
+        Some(30) => " The file system is read-only.",
+        Some(1 | 13) => " Ask for permission, or choose another path.",
+        Some(2) => " Only the last part of a path is made: make the one that is to hold it.",
+        Some(116) => " The network file system has lost the file: mount it again.",
+        _ => "",
+    }
+}
+
+#[cfg(test)]
+#[path = "folder_tests.rs"]
+mod tests;

@@ -1,0 +1,188 @@
+//! The folder of a run, seen from outside: which steps it has, and where all parts of one are.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+use unspool::{Error, ErrorKind};
+
+use crate::agreement::Part;
+use crate::folder::{self, Folder};
+use crate::manifest::Manifest;
+use crate::names;
+
+/// One rank's part of a checkpoint, in its folder.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct FoundPart {
+    /// The directory of the spool that has its arrays, under the step as version.
+    pub data: PathBuf,
+    /// What its manifest says.
+    pub manifest: Manifest,
+}
+
+/// One checkpoint, as a list of a folder shows it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Listed {
+    /// The step, and the run that wrote it.
+    pub part: Part,
+    /// The number of ranks of the run.
+    pub ranks: u32,
+    /// The ranks that have their part.
+    pub has: Vec<u32>,
+    /// The bytes of all arrays.
+    pub bytes: u64,
+    /// The longest time from a save to where its arrays were durable, in milliseconds.
+    pub milliseconds: u64,
+    /// When the last part was written, in seconds since 1970.
+    pub written: u64,
+}
+
+impl Listed {
+    /// Whether every rank has its part, as far as manifests say.
+    #[must_use]
+    pub fn counts(&self) -> bool {
+        self.has.len() == self.ranks as usize
+    }
+}
+
+/// All parts in the folder of a run, and sentences about manifests that are damaged.
+type All = (BTreeMap<(Part, u32), Vec<FoundPart>>, Vec<String>);
+
+fn all(path: &Path) -> Result<All, Error> {
+    let (mut parts, mut damaged): All = Default::default();
+    for (rank, size) in rank_folders(path)? {
+        let folder = path.join(names::rank_folder(rank, size));
+        let found = folder::manifests(&folder, rank, size)?;
+        damaged.extend(found.damaged.iter().map(sentence));
+        for manifest in found.whole {
+            let part = Part { step: manifest.step, run: manifest.run };
+            let found = FoundPart { data: folder.join("data"), manifest };
+            parts.entry((part, size)).or_default().push(found);
+        }
+    }
+    Ok((parts, damaged))
+}
+
+/// What a damaged manifest means, in a sentence.
+pub(crate) fn sentence(damaged: &folder::Damaged) -> String {
+    let path = damaged.path.display();
+    format!("{path} makes no checkpoint count: {}.", damaged.why)
+}
+
+/// The folders of ranks, in order.
+fn rank_folders(path: &Path) -> Result<BTreeSet<(u32, u32)>, Error> {
+    let names = folder::entries(path).map_err(|cause| {
+        let message = format!("{} cannot be read: {cause}.", path.display());
+        Error::new(ErrorKind::Io, message).caused_by(cause)
+    })?;
+    Ok(names.iter().filter_map(|name| names::parse_rank_folder(name)).collect())
+}
+
+/// The numbers of ranks, other than `size`, of runs that have parts in a folder.
+pub(crate) fn other_sizes(path: &Path, size: u32) -> Result<BTreeSet<u32>, Error> {
+    let mut others = BTreeSet::new();
+    for (rank, theirs) in rank_folders(path)? {
+        let folder = path.join(names::rank_folder(rank, theirs));
+        if theirs != size && !folder::manifests(&folder, rank, theirs)?.whole.is_empty() {
+            others.insert(theirs);
+        }
+    }
+    Ok(others)
+}
+
+/// The checkpoints in the folder of a run, oldest first, and sentences about damaged manifests.
+///
+/// # Errors
+/// `Io`.
+pub fn list(path: &Path) -> Result<(Vec<Listed>, Vec<String>), Error> {
+    let (parts, damaged) = all(path)?;
+    let listed = parts.into_iter().map(|((part, ranks), found)| {
+        let manifests = || found.iter().map(|one| &one.manifest);
+        Listed {
+            part,
+            ranks,
+            has: manifests().map(|one| one.rank).collect(),
+            bytes: manifests().map(|one| one.bytes).sum(),
+            milliseconds: manifests().map(|one| one.milliseconds).max().unwrap_or(0),
+            written: manifests().map(|one| one.written).max().unwrap_or(0),
+        }
+    });
+    Ok((listed.collect(), damaged))
+}
+
+/// All parts of the checkpoint of `step`, or of the newest one, by rank.
+///
+/// # Errors
+/// `Unknown` when no such checkpoint counts, `Io`.
+pub fn find(path: &Path, step: Option<u64>) -> Result<Vec<FoundPart>, Error> {
+    let (parts, _) = all(path)?;
+    let complete = |((_, ranks), found): &((Part, u32), Vec<FoundPart>)| {
+        found.len() == *ranks as usize && step.is_none_or(|step| found[0].manifest.step == step)
+    };
+    let there: Vec<u64> = parts.keys().map(|(part, _)| part.step).collect();
+    let newest = parts.into_iter().rfind(complete).map(|(_, found)| found);
+    newest.ok_or_else(|| {
+        let what = step.map_or("any step".to_owned(), |step| format!("step {step}"));
+        let message = format!(
+            "{} does not have all parts of {what}; it has parts of {there:?}.",
+            path.display()
+        );
+        Error::new(ErrorKind::Unknown, message)
+    })
+}
+
+/// Makes one rank's part of a step count no more. Its frame is the caller's to discard, who holds
+/// the spool.
+///
+/// # Errors
+/// `Io`.
+pub fn remove(path: &Path, rank: u32, ranks: u32, step: u64) -> Result<(), Error> {
+    Folder::make(path, rank, ranks)?.remove(|one| one == step)
+}
+
+#[cfg(test)]
+mod tests {
+    use unspool_testkit::Scratch;
+
+    use super::*;
+    use crate::manifest::Run;
+    use crate::manifest::tests::sample;
+
+    fn write(scratch: &Scratch, step: u64, rank: u32, ranks: u32, run: u128) {
+        let folder = Folder::make(scratch.path(), rank, ranks).unwrap();
+        folder.write(&Manifest { rank, ranks, run: Run(run), ..sample(step) }).unwrap();
+    }
+
+    #[test]
+    fn the_newest_checkpoint_of_which_all_parts_are_there_is_found() {
+        let scratch = Scratch::new();
+        (0..3).for_each(|rank| write(&scratch, 100, rank, 3, 1));
+        (0..2).for_each(|rank| write(&scratch, 200, rank, 3, 1));
+        // Two runs.
+        (0..3).for_each(|rank| write(&scratch, 300, rank, 3, u128::from(rank / 2)));
+        let found = find(scratch.path(), None).unwrap();
+        let parts: Vec<(u64, u32)> =
+            found.iter().map(|p| (p.manifest.step, p.manifest.rank)).collect();
+        assert_eq!(parts, [(100, 0), (100, 1), (100, 2)]);
+        assert!(found[2].data.ends_with("rank-0002-of-0003/data"));
+        let error = find(scratch.path(), Some(200)).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unknown);
+        let counts: Vec<(u64, bool)> = list(scratch.path())
+            .unwrap()
+            .0
+            .iter()
+            .map(|one| (one.part.step, one.counts()))
+            .collect();
+        assert_eq!(counts, [(100, true), (200, false), (300, false), (300, false)]);
+        remove(scratch.path(), 1, 3, 100).unwrap();
+        assert!(find(scratch.path(), None).is_err());
+    }
+
+    #[test]
+    fn runs_of_another_number_of_ranks_are_seen_when_they_have_parts() {
+        let scratch = Scratch::new();
+        Folder::make(scratch.path(), 0, 8).unwrap();
+        write(&scratch, 100, 1, 4, 1);
+        assert_eq!(other_sizes(scratch.path(), 2).unwrap(), BTreeSet::from([4]));
+        assert_eq!(other_sizes(scratch.path(), 4).unwrap(), BTreeSet::new());
+    }
+}
