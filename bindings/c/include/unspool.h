@@ -99,6 +99,12 @@ typedef enum unspool_action_kind {
   UNSPOOL_END = 5,
 } unspool_action_kind;
 
+// One rank's hold on the folder of a run. Used by one thread, but for `unspool_checkpointer_stop`.
+typedef struct unspool_checkpointer unspool_checkpointer;
+
+// What a rank has heard from the others: `all_gather` of `unspool_ranks` fills it.
+typedef struct unspool_gathered unspool_gathered;
+
 // The arrays of one checkpoint.
 typedef struct unspool_info unspool_info;
 
@@ -126,6 +132,26 @@ typedef struct unspool_array {
   // Its dimensions, `ndim` of them. May be null for a scalar.
   const int64_t *shape;
 } unspool_array;
+
+// The ranks of a job, as the program has them. `unspool_mpi.h` makes them of a communicator of MPI.
+//
+// `all_gather` gives `bytes` bytes at `message` to every rank, and calls `unspool_gathered_set` for
+// each rank that has answered within `seconds`, itself included. Every rank calls it equally often.
+// It returns 0 also when ranks are missing, and another number when it failed.
+typedef struct unspool_ranks {
+  // Is given to `all_gather`.
+  void *context;
+  // The number of this rank.
+  uint32_t rank;
+  // The number of ranks.
+  uint32_t size;
+  // See above.
+  int (*all_gather)(void *context,
+                    const void *message,
+                    size_t bytes,
+                    double seconds,
+                    struct unspool_gathered *gathered);
+} unspool_ranks;
 
 // One action of a schedule.
 typedef struct unspool_action {
@@ -172,9 +198,11 @@ int unspool_options_new(struct unspool_options **options);
 // | `codec` | `none`, `lossless`, `auto`, a bound such as `abs=1e-3`, `zfp-rate=8` |
 // | `codec.NAME` | the same for the arrays of this name |
 // | `discard_after_restore` | whether a checkpoint goes after its last expected restore |
-// | `timeout` | seconds that one call waits at most: 300 |
+// | `timeout` | the longest that one call waits, such as `30s`: 300 s |
 // | `verify` | whether checksums of what comes from the disk are compared: `true` |
 // | `trace` | whether what happens is kept for `unspool_write_trace` |
+//
+// Those of a checkpointer are at `unspool_checkpointer_open`.
 //
 // Returns `UNSPOOL_INVALID` when there is no such option or the value makes no sense; the options
 // are then as before.
@@ -273,6 +301,108 @@ int unspool_close(const struct unspool_spool *spool,
 // Gives a spool back. One that is not closed is closed first, and what it cannot make durable is
 // given up without a word: close it before.
 void unspool_free(struct unspool_spool *spool);
+
+// Takes in what `rank` has given; the bytes are copied.
+int unspool_gathered_set(struct unspool_gathered *gathered,
+                         uint32_t rank,
+                         const void *message,
+                         size_t bytes);
+
+// Opens the folder of a run, on all ranks: each has a folder in it. `options` has what a spool is
+// opened with, but for the disk, and when a checkpoint is due:
+//
+// | option | value |
+// | --- | --- |
+// | `every` | a duration such as `10min`, `100 steps`, `auto` (the default) or `never` |
+// | `keep` | how many checkpoints that count stay: 2 |
+// | `mtbf`, `share` | for `auto`: the mean time between failures, and the most that saves may cost |
+// | `limit` | the time after which the run is asked to stop |
+//
+// `ranks` is null for a job of one rank; it is copied, and what its context points to has to stay.
+// A checkpoint counts when all ranks have all of it on the disk. Close it with
+// `unspool_checkpointer_close`, and give it back with `unspool_checkpointer_free`.
+//
+// Errors: `UNSPOOL_INVALID` when another number of ranks has left checkpoints there,
+// `UNSPOOL_IO`, `UNSPOOL_TIMEOUT` when ranks do not answer; the error of another rank.
+int unspool_checkpointer_open(const char *path,
+                              const struct unspool_options *options,
+                              const struct unspool_ranks *ranks,
+                              struct unspool_checkpointer **checkpointer);
+
+// Writes whether the checkpoint of `step` is due (1 or 0) to `answer`: the same on all ranks, which
+// ask each other about once a second. Errors: `UNSPOOL_TIMEOUT` when a rank does not answer.
+int unspool_checkpointer_due(const struct unspool_checkpointer *checkpointer,
+                             int64_t step,
+                             int *answer);
+
+// Saves the checkpoint of `step`, due or not: arrays as for `unspool_save`, and with them `values`,
+// a text of the program's own of at most 1 MiB, or null. When it returns, arrays may be changed; the
+// checkpoint counts later. What goes wrong until then is told by the next call, and the last one
+// that counts stays.
+//
+// Errors: `UNSPOOL_INVALID` when the step does not come after the last one, or after what lies in
+// the folder when nothing was restored; those of `unspool_save`; `UNSPOOL_IO`, `UNSPOOL_FULL` for an
+// earlier checkpoint that does not count; `UNSPOOL_TIMEOUT` when a rank does not answer.
+int unspool_checkpointer_save(const struct unspool_checkpointer *checkpointer,
+                              int64_t step,
+                              const struct unspool_array *arrays,
+                              size_t count,
+                              const char *values,
+                              void *stream);
+
+// Writes the step of the newest checkpoint that counts to `step`; -1 when there is none.
+int unspool_checkpointer_latest(const struct unspool_checkpointer *checkpointer, int64_t *step);
+
+// Copies the newest checkpoint that counts into arrays, as `unspool_restore` does, and writes its
+// step to `step`; -1 when there is none. When the bytes of a rank are damaged, all ranks take the
+// next older one, and `unspool_checkpointer_notes` says why.
+//
+// Errors: `UNSPOOL_INVALID` when an array does not fit, here or on another rank; `UNSPOOL_TIMEOUT`
+// when a rank does not answer; `UNSPOOL_DEVICE`.
+int unspool_checkpointer_restore(const struct unspool_checkpointer *checkpointer,
+                                 const struct unspool_array *arrays,
+                                 size_t count,
+                                 void *stream,
+                                 int64_t *step);
+
+// Writes the text that was saved with `step` to `values`, which has room for `room` bytes, its zero
+// byte included, and its length without that to `length`. With less room than that it is cut off.
+//
+// Errors: `UNSPOOL_UNKNOWN` when the step does not count on this rank.
+int unspool_checkpointer_values(const struct unspool_checkpointer *checkpointer,
+                                int64_t step,
+                                char *values,
+                                size_t room,
+                                size_t *length);
+
+// Writes what was found damaged, in sentences, one in a line, as `unspool_checkpointer_values` does
+// for its text; empty when nothing was.
+int unspool_checkpointer_notes(const struct unspool_checkpointer *checkpointer,
+                               char *notes,
+                               size_t room,
+                               size_t *length);
+
+// Asks the run to stop: a checkpoint is due then, once, on all ranks. May be called from any thread
+// and from a signal handler.
+void unspool_checkpointer_stop(const struct unspool_checkpointer *checkpointer);
+
+// Whether the run is to stop (1 or 0), as the last `unspool_checkpointer_due` has found out: it was
+// asked to, or its limit was reached, on any rank.
+int unspool_checkpointer_stopping(const struct unspool_checkpointer *checkpointer);
+
+// Waits until everything that was saved is durable on this rank, at most `timeout` seconds; 0 is as
+// long as the spool was told. Errors: why something is not.
+int unspool_checkpointer_flush(const struct unspool_checkpointer *checkpointer,
+                               double timeout);
+
+// Waits until everything that was saved counts, deletes what is not kept, and ends, on all ranks.
+// What cannot be made durable is tried once more; then this is an error, and it is open as before
+// and can be closed again.
+int unspool_checkpointer_close(const struct unspool_checkpointer *checkpointer,
+                               double timeout);
+
+// Gives it back. What is not closed gives up what does not count yet, without a word.
+void unspool_checkpointer_free(struct unspool_checkpointer *checkpointer);
 
 // Looks up what the arrays of `version` are. Give the answer back with `unspool_info_free`.
 //

@@ -12,6 +12,7 @@
 #![allow(clippy::missing_safety_doc)]
 
 mod array;
+mod checkpointer;
 mod codec;
 mod info;
 mod options;

@@ -6,17 +6,15 @@ use std::time::Duration;
 
 use unspool::{DiskMode, DiskSettings, On, Settings, TierKind, auto, sizes};
 use unspool_codec::Outer;
+use unspool_restart::{Every, Rule, duration};
 
 use crate::codec;
 use crate::status::{Failure, call};
 use crate::text::{free, give, handle_mut, text};
 
-/// The longest time-out: a year; every wait has an end.
-const LONGEST: f64 = 366.0 * 86_400.0;
-
 const NAMES: &str = "device, host, on, shrink_ok, disk, disk.capacity, disk.durable, disk.mode, \
                      disk.permissions, disk.compress, codec, codec.NAME, discard_after_restore, \
-                     timeout, verify, trace";
+                     timeout, verify, trace; of a checkpointer also every, keep, mtbf, share, limit";
 
 /// The options of a spool.
 #[derive(Debug, Default)]
@@ -25,6 +23,23 @@ pub struct UnspoolOptions {
     device_is_picked: bool,
     host_is_picked: bool,
     disk: Disk,
+    run: Run,
+}
+
+/// The options of a checkpointer.
+#[derive(Debug)]
+struct Run {
+    every: Every,
+    keep: u32,
+    mtbf: Option<Duration>,
+    share: Option<f64>,
+    limit: Option<Duration>,
+}
+
+impl Default for Run {
+    fn default() -> Run {
+        Run { every: Every::Auto, keep: 2, mtbf: None, share: None, limit: None }
+    }
 }
 
 /// The options of the disk, of which the path may come last.
@@ -54,9 +69,14 @@ impl UnspoolOptions {
             "disk.compress" => self.disk.compress = Some(compress(value)?),
             "codec" => settings.codec.default = codec::parse(value)?,
             "discard_after_restore" => settings.discard_after_restore = truth(value)?,
-            "timeout" => settings.timeout = seconds(value)?,
+            "timeout" => settings.timeout = time(value)?,
             "verify" => settings.verify = truth(value)?,
             "trace" => settings.trace = truth(value)?,
+            "every" => self.run.every = every(value)?,
+            "keep" => self.run.keep = count(value)?,
+            "mtbf" => self.run.mtbf = Some(time(value)?),
+            "share" => self.run.share = Some(share(value)?),
+            "limit" => self.run.limit = Some(time(value)?),
             _ => {
                 let array = name.strip_prefix("codec.").filter(|array| !array.is_empty());
                 let Some(array) = array else {
@@ -68,13 +88,45 @@ impl UnspoolOptions {
         Ok(())
     }
 
-    /// The settings of a spool, with what is picked now.
+    /// When a checkpoint is due, in a job of so many ranks.
+    pub(crate) fn rule(&self, ranks: u32) -> Rule {
+        let usual = Rule::of(self.run.every, ranks);
+        let (mtbf, share) = (self.run.mtbf, self.run.share);
+        Rule { mtbf: mtbf.unwrap_or(usual.mtbf), share: share.unwrap_or(usual.share), ..usual }
+    }
+
+    /// How many checkpoints that count stay.
+    pub(crate) fn keep(&self) -> u32 {
+        self.run.keep
+    }
+
+    /// The time after which a run is asked to stop.
+    pub(crate) fn limit(&self) -> Option<Duration> {
+        self.run.limit
+    }
+
+    /// The longest wait of a call.
+    pub(crate) fn timeout(&self) -> Duration {
+        self.settings.timeout
+    }
+
+    /// The settings of a spool, with what is picked now, and on this disk if one is given.
     ///
     /// # Errors
     /// Those of picking a size; options of a disk without its path.
-    pub(crate) fn settings(&self) -> Result<(Settings, Vec<auto::Picked>), Failure> {
+    pub(crate) fn settings(
+        &self,
+        disk: Option<DiskSettings>,
+    ) -> Result<(Settings, Vec<auto::Picked>), Failure> {
         let mut settings = self.settings.clone();
-        settings.disk = self.disk.settings()?;
+        settings.disk = match (disk, self.disk.settings()?) {
+            (Some(_), Some(_)) => {
+                return Err(Failure::invalid(
+                    "A checkpointer has a disk of its own: unset `disk`.",
+                ));
+            }
+            (disk, own) => disk.or(own),
+        };
         settings.rates = unspool::rates_file();
         let mut picks = Vec::new();
         if self.device_is_picked {
@@ -155,10 +207,33 @@ fn compress(value: &str) -> Result<Outer, String> {
     Outer::named(value).ok_or_else(|| "write zstd, lz4 or archive".to_owned())
 }
 
-fn seconds(value: &str) -> Result<Duration, String> {
-    let seconds = value.parse::<f64>().ok().filter(|seconds| *seconds > 0.0 && *seconds <= LONGEST);
-    let none = || "write seconds above 0, and at most a year of them".to_owned();
-    seconds.map(Duration::from_secs_f64).ok_or_else(none)
+/// A duration such as `10min`, or seconds.
+fn time(value: &str) -> Result<Duration, String> {
+    match value.parse::<f64>() {
+        Ok(_) => duration(&format!("{value}s")),
+        Err(_) => duration(value),
+    }
+}
+
+fn every(value: &str) -> Result<Every, String> {
+    let steps = value.strip_suffix("steps").map(|steps| steps.trim().parse::<u64>());
+    match (value, steps) {
+        ("auto", _) => Ok(Every::Auto),
+        ("never", _) => Ok(Every::Never),
+        (_, Some(Ok(steps))) if steps > 0 => Ok(Every::Steps(steps)),
+        (_, Some(_)) => Err("write a number of steps above 0, such as 100 steps".to_owned()),
+        _ => time(value).map(Every::Time),
+    }
+}
+
+fn count(value: &str) -> Result<u32, String> {
+    let count = value.parse().ok().filter(|count| *count > 0);
+    count.ok_or_else(|| "write how many checkpoints stay, at least 1".to_owned())
+}
+
+fn share(value: &str) -> Result<f64, String> {
+    let share = value.parse().ok().filter(|share| *share > 0.0 && *share < 1.0);
+    share.ok_or_else(|| "write the largest share of the run time, such as 0.05".to_owned())
 }
 
 /// Makes options, all of them as they are by default: no tier yet. Give them back with
@@ -185,9 +260,11 @@ pub unsafe extern "C" fn unspool_options_new(options: *mut *mut UnspoolOptions) 
 /// | `codec` | `none`, `lossless`, `auto`, a bound such as `abs=1e-3`, `zfp-rate=8` |
 /// | `codec.NAME` | the same for the arrays of this name |
 /// | `discard_after_restore` | whether a checkpoint goes after its last expected restore |
-/// | `timeout` | seconds that one call waits at most: 300 |
+/// | `timeout` | the longest that one call waits, such as `30s`: 300 s |
 /// | `verify` | whether checksums of what comes from the disk are compared: `true` |
 /// | `trace` | whether what happens is kept for `unspool_write_trace` |
+///
+/// Those of a checkpointer are at `unspool_checkpointer_open`.
 ///
 /// Returns `UNSPOOL_INVALID` when there is no such option or the value makes no sense; the options
 /// are then as before.

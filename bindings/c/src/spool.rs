@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use unspool::gpu::{DeviceArray, Stream};
-use unspool::{RestoreTicket, Spool, Unflushed, Wait};
+use unspool::{DiskSettings, RestoreTicket, Spool, Unflushed, Wait};
 
 use crate::array::{Given, Place, UnspoolArray, given, places, stream_on};
 use crate::options::UnspoolOptions;
@@ -22,7 +22,7 @@ pub struct UnspoolSpool {
 }
 
 /// How long a call waits: as the spool was told, or `timeout` seconds if that is above 0.
-fn wait(timeout: f64) -> Wait<'static> {
+pub(crate) fn wait(timeout: f64) -> Wait<'static> {
     let longest = 366.0 * 86_400.0;
     let given = (timeout > 0.0).then(|| Duration::from_secs_f64(timeout.min(longest)));
     Wait { timeout: given, ..Wait::default() }
@@ -43,12 +43,24 @@ pub unsafe extern "C" fn unspool_open(
         // A place for the handle is needed before anything is opened.
         // SAFETY: as above.
         unsafe { give(spool, std::ptr::null_mut(), "spool") }?;
-        unspool::ship_kernels(KERNELS).map_err(unspool::Error::from)?;
-        let (settings, _picks) = options.settings()?;
-        let opened = Box::new(UnspoolSpool { spool: Spool::open(settings)? });
+        let opened = Box::new(UnspoolSpool { spool: opened(options, None)? });
         // SAFETY: as above.
         unsafe { give(spool, Box::into_raw(opened), "spool") }
     })
+}
+
+/// A spool with these options, and on this disk if one is given.
+///
+/// # Errors
+/// As the header says.
+pub(crate) fn opened(
+    options: &UnspoolOptions,
+    disk: Option<DiskSettings>,
+) -> Result<Spool, Failure> {
+    unspool::ship_kernels(KERNELS).map_err(unspool::Error::from)?;
+    // What was picked keeps the context of the device until the spool has it.
+    let (settings, _picks) = options.settings(disk)?;
+    Ok(Spool::open(settings)?)
 }
 
 /// Saves arrays under `version`, a number that is not saved already.
@@ -79,7 +91,7 @@ pub unsafe extern "C" fn unspool_save(
 
 /// # Safety
 /// The arrays and the stream are as the header says.
-unsafe fn save(
+pub(crate) unsafe fn save(
     spool: &Spool,
     version: i64,
     arrays: &[Given<'_>],
@@ -148,7 +160,7 @@ pub unsafe extern "C" fn unspool_restore(
 
 /// # Safety
 /// The arrays and the stream are as the header says.
-unsafe fn restore(
+pub(crate) unsafe fn restore(
     spool: &Spool,
     version: i64,
     arrays: &[Given<'_>],

@@ -3,6 +3,7 @@
 use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::ffi::{CString, c_char, c_int};
+use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind, set_hook, take_hook};
 use std::sync::Once;
 
@@ -63,9 +64,25 @@ pub(crate) struct Failure {
 }
 
 impl Failure {
+    /// The sentence.
+    pub(crate) fn message(&self) -> &str {
+        &self.message
+    }
+
+    /// Whether it is an error of one of these kinds.
+    pub(crate) fn is_one_of(&self, kinds: &[ErrorKind]) -> bool {
+        kinds.iter().any(|kind| status_of(*kind) == self.status)
+    }
+
     /// An argument that makes no sense.
     pub(crate) fn invalid(message: impl Into<String>) -> Failure {
         Failure { status: UnspoolStatus::Invalid, message: message.into() }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
     }
 }
 

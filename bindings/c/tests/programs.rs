@@ -104,6 +104,43 @@ fn valgrind_finds_no_wrong_access_and_no_leak() {
 }
 
 #[test]
+fn a_job_of_four_ranks_goes_on_where_all_of_them_were() {
+    let folder = tempfile::tempdir().unwrap();
+    let flags = [&["-std=c99", "-D_POSIX_C_SOURCE=200809L"], &STRICT[..]].concat();
+    let program = compiled(folder.path(), "cc", &flags, &["tests/programs/ranks.c"]);
+    let mut command = run(&program);
+    command.arg(folder.path().join("job"));
+    assert_eq!(succeeded(command).stdout, b"ranks: all right\n");
+}
+
+#[test]
+#[allow(clippy::print_stdout)]
+fn a_program_over_mpi_goes_on_where_it_was_when_it_was_aborted() {
+    if !is_there("mpicc") || !is_there("mpirun") {
+        return println!("skipped: no mpicc or mpirun");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let flags = ["-std=c99", "-D_POSIX_C_SOURCE=200809L", "-Wall", "-Wextra", "-Werror"];
+    let program = compiled(folder.path(), "mpicc", &flags, &["../../examples/c/heat.c"]);
+    let start = |ranks: &str, job: &str, more: &[&str]| {
+        let mut command = Command::new("mpirun");
+        command.args(["--oversubscribe", "-n", ranks]).arg(&program).arg(folder.path().join(job));
+        command.args(more).env("LD_LIBRARY_PATH", folder.path());
+        command.env("OMPI_ALLOW_RUN_AS_ROOT", "1").env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
+        command
+    };
+    let whole = String::from_utf8(succeeded(start("3", "whole", &["300"])).stdout).unwrap();
+    assert!(whole.starts_with("step 300: "), "{whole}");
+    let aborted = start("3", "cut", &["300", "170"]).output().unwrap();
+    assert!(!aborted.status.success());
+    let rest = String::from_utf8(succeeded(start("3", "cut", &["300"])).stdout).unwrap();
+    assert!(rest.starts_with("goes on from step 1") && rest.ends_with(&whole), "{rest} {whole}");
+    let other = start("2", "cut", &["300"]).output().unwrap();
+    let text = String::from_utf8_lossy(&other.stderr).into_owned();
+    assert!(!other.status.success() && text.contains("has checkpoints of 3 ranks"), "{text}");
+}
+
+#[test]
 fn arrays_of_a_gpu_are_saved_in_the_order_of_their_stream() {
     let folder = tempfile::tempdir().unwrap();
     let flags = [&["-std=c99", "-D_POSIX_C_SOURCE=200809L"], &STRICT[..]].concat();

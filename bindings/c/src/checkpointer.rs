@@ -1,0 +1,448 @@
+//! Restart of long jobs: what a run needs to go on, saved now and then over all of its ranks.
+
+use std::cell::RefCell;
+use std::ffi::{c_char, c_double, c_int, c_void};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use unspool::{DiskSettings, ErrorKind, Spool, Wait};
+use unspool_restart::{Alone, Checkpointer, Outcome, Ranks, Settings, Unanswered};
+
+use crate::array::{UnspoolArray, given};
+use crate::options::UnspoolOptions;
+use crate::spool::{opened, restore, save, wait};
+use crate::status::{Failure, call};
+use crate::text::{free, give, handle, handle_mut, optional, slice, text};
+
+/// What a rank has heard from the others: `all_gather` of `unspool_ranks` fills it.
+#[derive(Debug)]
+pub struct UnspoolGathered {
+    messages: Vec<Option<Vec<u8>>>,
+}
+
+/// The ranks of a job, as the program has them. `unspool_mpi.h` makes them of a communicator of MPI.
+///
+/// `all_gather` gives `bytes` bytes at `message` to every rank, and calls `unspool_gathered_set` for
+/// each rank that has answered within `seconds`, itself included. Every rank calls it equally often.
+/// It returns 0 also when ranks are missing, and another number when it failed.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct UnspoolRanks {
+    /// Is given to `all_gather`.
+    pub context: *mut c_void,
+    /// The number of this rank.
+    pub rank: u32,
+    /// The number of ranks.
+    pub size: u32,
+    /// See above.
+    pub all_gather: Option<
+        unsafe extern "C" fn(
+            context: *mut c_void,
+            message: *const c_void,
+            bytes: usize,
+            seconds: c_double,
+            gathered: *mut UnspoolGathered,
+        ) -> c_int,
+    >,
+}
+
+impl Ranks for UnspoolRanks {
+    fn rank(&self) -> u32 {
+        self.rank
+    }
+
+    fn size(&self) -> u32 {
+        self.size
+    }
+
+    fn all_gather(&self, mine: &[u8], timeout: Duration) -> Result<Vec<Vec<u8>>, Unanswered> {
+        let failed = |what: &str| Unanswered::Failed(what.to_owned());
+        let Some(gather) = self.all_gather else { return Err(failed("there is no all_gather.")) };
+        let mut gathered = UnspoolGathered { messages: vec![None; self.size as usize] };
+        let (message, seconds) = (mine.as_ptr().cast(), timeout.as_secs_f64());
+        // SAFETY: the program's function, with what it takes; both live for the call.
+        let code = unsafe { gather(self.context, message, mine.len(), seconds, &raw mut gathered) };
+        if code != 0 {
+            return Err(Unanswered::Failed(format!("all_gather returned {code}.")));
+        }
+        let late: Vec<u32> = (0..self.size).filter(|rank| gathered.is_missing(*rank)).collect();
+        if !late.is_empty() {
+            return Err(Unanswered::Late(late));
+        }
+        Ok(gathered.messages.into_iter().flatten().collect())
+    }
+}
+
+impl UnspoolGathered {
+    fn is_missing(&self, rank: u32) -> bool {
+        self.messages.get(rank as usize).is_none_or(Option::is_none)
+    }
+}
+
+/// Takes in what `rank` has given; the bytes are copied.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn unspool_gathered_set(
+    gathered: *mut UnspoolGathered,
+    rank: u32,
+    message: *const c_void,
+    bytes: usize,
+) -> c_int {
+    call(|| {
+        // SAFETY: the caller's duty.
+        let (gathered, message) = unsafe {
+            (handle_mut(gathered, "gathered")?, slice(message.cast::<u8>(), bytes, "message")?)
+        };
+        let place = gathered.messages.get_mut(rank as usize);
+        let place = place.ok_or_else(|| Failure::invalid(format!("There is no rank {rank}.")))?;
+        *place = Some(message.to_vec());
+        Ok(())
+    })
+}
+
+/// One rank's hold on the folder of a run. Used by one thread, but for `unspool_checkpointer_stop`.
+#[derive(Debug)]
+pub struct UnspoolCheckpointer {
+    checkpointer: Checkpointer,
+    ranks: Option<UnspoolRanks>,
+    timeout: Duration,
+    /// What was found out about a checkpoint that was not the newest one.
+    notes: RefCell<String>,
+}
+
+impl UnspoolCheckpointer {
+    fn ranks(&self) -> &dyn Ranks {
+        self.ranks.as_ref().map_or(&Alone, |ranks| ranks)
+    }
+
+    /// Tells what went wrong after an earlier call.
+    fn tell(&self) -> Result<(), Failure> {
+        self.checkpointer.take_failure().map_or(Ok(()), |failure| Err(failure.into()))
+    }
+}
+
+/// Opens the folder of a run, on all ranks: each has a folder in it. `options` has what a spool is
+/// opened with, but for the disk, and when a checkpoint is due:
+///
+/// | option | value |
+/// | --- | --- |
+/// | `every` | a duration such as `10min`, `100 steps`, `auto` (the default) or `never` |
+/// | `keep` | how many checkpoints that count stay: 2 |
+/// | `mtbf`, `share` | for `auto`: the mean time between failures, and the most that saves may cost |
+/// | `limit` | the time after which the run is asked to stop |
+///
+/// `ranks` is null for a job of one rank; it is copied, and what its context points to has to stay.
+/// A checkpoint counts when all ranks have all of it on the disk. Close it with
+/// `unspool_checkpointer_close`, and give it back with `unspool_checkpointer_free`.
+///
+/// Errors: `UNSPOOL_INVALID` when another number of ranks has left checkpoints there,
+/// `UNSPOOL_IO`, `UNSPOOL_TIMEOUT` when ranks do not answer; the error of another rank.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn unspool_checkpointer_open(
+    path: *const c_char,
+    options: *const UnspoolOptions,
+    ranks: *const UnspoolRanks,
+    checkpointer: *mut *mut UnspoolCheckpointer,
+) -> c_int {
+    call(|| {
+        // SAFETY: the caller's duty.
+        let (path, options) = unsafe { (text(path, "path")?, handle(options, "options")?) };
+        // SAFETY: as above. A place for the handle is needed before anything is opened.
+        unsafe { give(checkpointer, std::ptr::null_mut(), "checkpointer") }?;
+        // SAFETY: as above.
+        let ranks = unsafe { ranks.as_ref() }.copied();
+        if ranks.is_some_and(|ranks| ranks.rank >= ranks.size || ranks.all_gather.is_none()) {
+            return Err(Failure::invalid("The ranks make no sense: give a rank below the size."));
+        }
+        let opened = Box::new(open(Path::new(path), options, ranks)?);
+        // SAFETY: as above.
+        unsafe { give(checkpointer, Box::into_raw(opened), "checkpointer") }
+    })
+}
+
+fn open(
+    path: &Path,
+    options: &UnspoolOptions,
+    ranks: Option<UnspoolRanks>,
+) -> Result<UnspoolCheckpointer, Failure> {
+    let make = |data: &Path| -> Result<Arc<Spool>, Failure> {
+        let disk = DiskSettings { durable: true, ..DiskSettings::new(data) };
+        Ok(Arc::new(opened(options, Some(disk))?))
+    };
+    let timeout = options.timeout();
+    let size = ranks.map_or(1, |ranks| ranks.size);
+    let settings = Settings {
+        path: PathBuf::from(path),
+        rule: options.rule(size),
+        keep: options.keep(),
+        stops: true,
+        limit: options.limit(),
+        timeout,
+    };
+    let all: &dyn Ranks = match &ranks {
+        Some(ranks) => ranks,
+        None => &Alone,
+    };
+    let checkpointer = Checkpointer::open(settings, all, make)?;
+    let notes = RefCell::new(checkpointer.warnings().join("\n"));
+    Ok(UnspoolCheckpointer { checkpointer, ranks, timeout, notes })
+}
+
+/// Writes whether the checkpoint of `step` is due (1 or 0) to `answer`: the same on all ranks, which
+/// ask each other about once a second. Errors: `UNSPOOL_TIMEOUT` when a rank does not answer.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn unspool_checkpointer_due(
+    checkpointer: *const UnspoolCheckpointer,
+    step: i64,
+    answer: *mut c_int,
+) -> c_int {
+    call(|| {
+        // SAFETY: the caller's duty.
+        let checkpointer = unsafe { handle(checkpointer, "checkpointer") }?;
+        let due = checkpointer.checkpointer.due(number(step)?, checkpointer.ranks())?;
+        // SAFETY: as above.
+        unsafe { give(answer, c_int::from(due), "answer") }
+    })
+}
+
+/// Saves the checkpoint of `step`, due or not: arrays as for `unspool_save`, and with them `values`,
+/// a text of the program's own of at most 1 MiB, or null. When it returns, arrays may be changed; the
+/// checkpoint counts later. What goes wrong until then is told by the next call, and the last one
+/// that counts stays.
+///
+/// Errors: `UNSPOOL_INVALID` when the step does not come after the last one, or after what lies in
+/// the folder when nothing was restored; those of `unspool_save`; `UNSPOOL_IO`, `UNSPOOL_FULL` for an
+/// earlier checkpoint that does not count; `UNSPOOL_TIMEOUT` when a rank does not answer.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn unspool_checkpointer_save(
+    checkpointer: *const UnspoolCheckpointer,
+    step: i64,
+    arrays: *const UnspoolArray,
+    count: usize,
+    values: *const c_char,
+    stream: *mut c_void,
+) -> c_int {
+    call(|| {
+        // SAFETY: the caller's duty.
+        let (held, arrays, values) = unsafe {
+            let held = handle(checkpointer, "checkpointer")?;
+            (held, given(arrays, count)?, optional(values, "values")?)
+        };
+        held.tell()?;
+        let checkpointer = &held.checkpointer;
+        let values = values.unwrap_or_default().to_owned();
+        checkpointer.begin(number(step)?, values, held.ranks(), &Wait::default())?;
+        // SAFETY: as above.
+        let saved = unsafe { save(checkpointer.spool(), step, &arrays, stream) };
+        let done = saved.and_then(|()| Ok(checkpointer.commit()?));
+        done.inspect_err(|_| checkpointer.abandon())
+    })
+}
+
+/// Writes the step of the newest checkpoint that counts to `step`; -1 when there is none.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn unspool_checkpointer_latest(
+    checkpointer: *const UnspoolCheckpointer,
+    step: *mut i64,
+) -> c_int {
+    call(|| {
+        // SAFETY: the caller's duty.
+        let held = unsafe { handle(checkpointer, "checkpointer") }?;
+        let latest = held.checkpointer.latest(held.ranks())?;
+        // SAFETY: as above.
+        unsafe { give(step, latest.map_or(-1, u64::cast_signed), "step") }
+    })
+}
+
+/// Copies the newest checkpoint that counts into arrays, as `unspool_restore` does, and writes its
+/// step to `step`; -1 when there is none. When the bytes of a rank are damaged, all ranks take the
+/// next older one, and `unspool_checkpointer_notes` says why.
+///
+/// Errors: `UNSPOOL_INVALID` when an array does not fit, here or on another rank; `UNSPOOL_TIMEOUT`
+/// when a rank does not answer; `UNSPOOL_DEVICE`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn unspool_checkpointer_restore(
+    checkpointer: *const UnspoolCheckpointer,
+    arrays: *const UnspoolArray,
+    count: usize,
+    stream: *mut c_void,
+    step: *mut i64,
+) -> c_int {
+    call(|| {
+        // SAFETY: the caller's duty.
+        let (held, arrays) =
+            unsafe { (handle(checkpointer, "checkpointer")?, given(arrays, count)?) };
+        let mut unreadable = Vec::new();
+        loop {
+            let found = held.checkpointer.candidate(&unreadable, held.ranks())?;
+            let Some(candidate) = found else {
+                // SAFETY: as above.
+                return unsafe { give(step, -1, "step") };
+            };
+            let version = candidate.cast_signed();
+            // SAFETY: as above.
+            let done = unsafe { restore(held.checkpointer.spool(), version, &arrays, stream) };
+            let outcome = outcome_of(&done);
+            let reasons = held.checkpointer.restored(candidate, &outcome, held.ranks());
+            // The reason of this rank says more than that of all.
+            let reasons =
+                if outcome_is_refused(&outcome) { done.map(|()| vec![])? } else { reasons? };
+            if reasons.is_empty() {
+                // SAFETY: as above.
+                return unsafe { give(step, version, "step") };
+            }
+            let mut notes = held.notes.borrow_mut();
+            reasons.iter().for_each(|reason| add_line(&mut notes, reason));
+            unreadable.push(candidate);
+        }
+    })
+}
+
+fn add_line(text: &mut String, line: &str) {
+    if !text.is_empty() {
+        text.push('\n');
+    }
+    text.push_str(line);
+}
+
+fn outcome_of(done: &Result<(), Failure>) -> Outcome {
+    use ErrorKind::{Corrupt, Io, Lost, Unknown};
+    match done {
+        Ok(()) => Outcome::Restored,
+        Err(failure) if failure.is_one_of(&[Corrupt, Io, Lost, Unknown]) => {
+            Outcome::Unreadable(failure.message().to_owned())
+        }
+        Err(failure) => Outcome::Refused(failure.message().to_owned()),
+    }
+}
+
+fn outcome_is_refused(outcome: &Outcome) -> bool {
+    matches!(outcome, Outcome::Refused(_))
+}
+
+/// Writes the text that was saved with `step` to `values`, which has room for `room` bytes, its zero
+/// byte included, and its length without that to `length`. With less room than that it is cut off.
+///
+/// Errors: `UNSPOOL_UNKNOWN` when the step does not count on this rank.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn unspool_checkpointer_values(
+    checkpointer: *const UnspoolCheckpointer,
+    step: i64,
+    values: *mut c_char,
+    room: usize,
+    length: *mut usize,
+) -> c_int {
+    call(|| {
+        // SAFETY: the caller's duty.
+        let held = unsafe { handle(checkpointer, "checkpointer") }?;
+        let found = held.checkpointer.values(number(step)?)?;
+        // SAFETY: as above.
+        unsafe { copy_text(&found, values, room, length) }
+    })
+}
+
+/// Writes what was found damaged, in sentences, one in a line, as `unspool_checkpointer_values` does
+/// for its text; empty when nothing was.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn unspool_checkpointer_notes(
+    checkpointer: *const UnspoolCheckpointer,
+    notes: *mut c_char,
+    room: usize,
+    length: *mut usize,
+) -> c_int {
+    call(|| {
+        // SAFETY: the caller's duty.
+        let held = unsafe { handle(checkpointer, "checkpointer") }?;
+        // SAFETY: as above.
+        unsafe { copy_text(&held.notes.borrow(), notes, room, length) }
+    })
+}
+
+/// # Safety
+/// There is room for so many bytes, and for the length.
+unsafe fn copy_text(
+    found: &str,
+    target: *mut c_char,
+    room: usize,
+    length: *mut usize,
+) -> Result<(), Failure> {
+    let fits = found.len().min(room.saturating_sub(1));
+    for (index, byte) in found.bytes().take(fits).chain([0]).enumerate().take(room) {
+        // SAFETY: the index is below the room.
+        unsafe { give(target.cast::<u8>().wrapping_add(index), byte, "values") }?;
+    }
+    // SAFETY: the caller's duty.
+    unsafe { give(length, found.len(), "length") }
+}
+
+/// Asks the run to stop: a checkpoint is due then, once, on all ranks. May be called from any thread
+/// and from a signal handler.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn unspool_checkpointer_stop(checkpointer: *const UnspoolCheckpointer) {
+    // SAFETY: the caller's duty.
+    if let Some(held) = unsafe { checkpointer.as_ref() } {
+        held.checkpointer.stop();
+    }
+}
+
+/// Whether the run is to stop (1 or 0), as the last `unspool_checkpointer_due` has found out: it was
+/// asked to, or its limit was reached, on any rank.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn unspool_checkpointer_stopping(
+    checkpointer: *const UnspoolCheckpointer,
+) -> c_int {
+    // SAFETY: the caller's duty.
+    let held = unsafe { checkpointer.as_ref() };
+    c_int::from(held.is_some_and(|held| held.checkpointer.stopping()))
+}
+
+/// Waits until everything that was saved is durable on this rank, at most `timeout` seconds; 0 is as
+/// long as the spool was told. Errors: why something is not.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn unspool_checkpointer_flush(
+    checkpointer: *const UnspoolCheckpointer,
+    timeout: c_double,
+) -> c_int {
+    // SAFETY: the caller's duty.
+    call(|| {
+        Ok(unsafe { handle(checkpointer, "checkpointer") }?.checkpointer.flush(&wait(timeout))?)
+    })
+}
+
+/// Waits until everything that was saved counts, deletes what is not kept, and ends, on all ranks.
+/// What cannot be made durable is tried once more; then this is an error, and it is open as before
+/// and can be closed again.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn unspool_checkpointer_close(
+    checkpointer: *const UnspoolCheckpointer,
+    timeout: c_double,
+) -> c_int {
+    call(|| {
+        // SAFETY: the caller's duty.
+        let held = unsafe { handle(checkpointer, "checkpointer") }?;
+        let limit = if timeout > 0.0 { timeout } else { held.timeout.as_secs_f64() };
+        let ended = held.checkpointer.close(Some(held.ranks()), &wait(limit));
+        if held.checkpointer.is_closed() {
+            // What is not durable now does not count, and was told.
+            let _ = held.checkpointer.spool().close_as(unspool::Unflushed::Discard, &wait(limit));
+        }
+        Ok(ended?)
+    })
+}
+
+/// Gives it back. What is not closed gives up what does not count yet, without a word.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn unspool_checkpointer_free(checkpointer: *mut UnspoolCheckpointer) {
+    // SAFETY: the caller's duty.
+    if let Some(held) = unsafe { checkpointer.as_ref() }
+        && !held.checkpointer.is_closed()
+    {
+        held.checkpointer.give_up();
+    }
+    // SAFETY: as above.
+    unsafe { free(checkpointer) };
+}
+
+fn number(step: i64) -> Result<u64, Failure> {
+    u64::try_from(step).map_err(|_| Failure::invalid(format!("The step {step} is negative.")))
+}
