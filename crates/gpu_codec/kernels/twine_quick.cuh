@@ -134,14 +134,13 @@ DEVICE void note_lane_errors(LaneErrors &errors, float largest, float sum) {
 }
 
 // Adds the errors of a lane to those of the warp.
-DEVICE void keep_lane_errors(const EncodeLaunch &a, Shared &shared, LaneErrors &own, u32 warp,
-                             u32 lane) {
+DEVICE void keep_lane_errors(Shared &shared, LaneErrors &own, u32 warp, u32 lane) {
     const u32 most = max_of_warp(__float_as_uint(own.largest));
     const double sum = sum_of_warp(own.sum);
     own.largest = 0;
     own.sum = 0;
     if (lane != 0 || most == 0) return;
-    const Step32 step = narrow_step(step_of(a, shared.job, shared.number));
+    const Step32 step = narrow_step(shared.step);
     const double scale = scale_of(step), largest = __uint_as_float(most);
     // 1 / scale: the step is nearly that of its inverse, and a division takes long.
     double unit = step.inv < 0x1p60f ? step.step * 0x1p-60 : 0x1p-120;
@@ -218,16 +217,22 @@ DEVICE void encode_small(const u32 *values, u32 lane, Chunk &chunk) {
 }
 
 template <int PROFILE>
-DEVICE bool encode_quick_in(const Step32 &step, u32 *stage, LaneErrors &errors, u32 lane,
-                            Chunk &chunk) {
+DEVICE bool encode_quick_in(Shared &shared, LaneErrors &errors, u32 warp, u32 lane, Chunk &chunk,
+                            bool &measured) {
+    const Step32 step = narrow_step(shared.step);
+    u32 *stage = shared.stage[warp];
     float q[32];
     read_fetched(stage, q, lane);
+    Measured<float> found;
+    if (shared.measure) found = measure_finite(q, (shared.job.rule & 0xff) == RULE_RMS);
     const float scale = scale_of(step);
     float largest, sum;
     u32 widths[3];
     bool some;
     bool fits = quick_coefficients(q, step, scale, largest, sum, some);
     if (!__all_sync(ALL, fits)) return false;
+    if (shared.measure) note_measured(shared, found, warp, lane);
+    measured = true;
     if (!__any_sync(ALL, some)) {
         encode_small(stage, lane, chunk);
         if (chunk.what == CHUNK_EMPTY) note_lane_errors(errors, largest, sum);
@@ -256,11 +261,12 @@ DEVICE bool encode_quick_in(const Step32 &step, u32 *stage, LaneErrors &errors, 
     return true;
 }
 
-// Encodes a full chunk that was fetched; false if it has to go the general way.
-DEVICE bool encode_quick(const Step32 &step, u32 *stage, LaneErrors &errors, u32 lane,
-                         Chunk &chunk) {
-    return encode_quick_in<(FORM >> 16 & 0xff)>(step, stage, errors, lane, chunk);
+// Encodes a full chunk that was fetched; false if it has to go the general way. Says whether the
+// chunk has been measured.
+DEVICE bool encode_quick(Shared &shared, LaneErrors &errors, u32 warp, u32 lane, Chunk &chunk,
+                         bool &measured) {
+    return encode_quick_in<(FORM >> 16 & 0xff)>(shared, errors, warp, lane, chunk, measured);
 }
 #else
-DEVICE void keep_lane_errors(const EncodeLaunch &, Shared &, LaneErrors &, u32, u32) {}
+DEVICE void keep_lane_errors(Shared &, LaneErrors &, u32, u32) {}
 #endif

@@ -26,6 +26,17 @@ DEVICE bool is_exact(const Job &job) { return (job.rule & 0xff) == RULE_EXACT; }
 DEVICE bool is_relative(const Job &job) { return (job.rule & 0xff) == RULE_RELATIVE; }
 #endif
 
+// Whether there may be bounds that depend on the values.
+#if defined(MODE) && MODE == 0
+#define MEASURES 0
+#else
+#define MEASURES 1
+#endif
+
+#define MEASURE_NOTHING 0
+#define MEASURE_TOO 1   // and encode with a guess
+#define MEASURE_ONLY 2
+
 // What a chunk becomes.
 #define CHUNK_EMPTY 0
 #define CHUNK_RAW 1
@@ -74,6 +85,15 @@ struct Shared {
     u64 start;  // of the job; 0 while it is not known
     u32 next[2], number;
     u32 header[16];
+    Step step;  // of the job, or a guess
+#if MEASURES
+    // What is found out about the values of the job: MEASURE_... and the bits of the guess that is
+    // used, 0 for none. Of the warps: as in `Found`, and sums of squares that belong to a bin.
+    u32 measure;
+    u64 used;
+    u64 high[WARPS], low[WARPS], squares[WARPS];
+    u32 finite[WARPS], bin[WARPS];
+#endif
 };
 
 DEVICE const Job *job_at(const EncodeLaunch &a, u32 j) {
@@ -84,7 +104,14 @@ DEVICE const Entry *entry_at(const EncodeLaunch &a, u32 e) {
     return a.entry_table ? (const Entry *)a.entry_table + e : &a.inline_entries[e];
 }
 
-DEVICE Sum *sum_at(const EncodeLaunch &a, u32 j) { return (Sum *)a.sums + j; }
+DEVICE Sum *first_sum_at(const EncodeLaunch &a, u32 j) { return &((Tally *)a.sums + j)->first; }
+
+// What the launch sums up of a job.
+DEVICE Sum *sum_at(const EncodeLaunch &a, u32 j) {
+    return first_sum_at(a, j) + (a.pass == PASS_SECOND ? 1 : 0);
+}
+
+DEVICE Found *found_at(const EncodeLaunch &a, u32 j) { return &((Tally *)a.sums + j)->found; }
 
 // The job of a tile: the last one that does not begin after it. By a whole warp.
 DEVICE u32 find_job(const EncodeLaunch &a, u32 tile, u32 lane) {
@@ -222,14 +249,6 @@ DEVICE u64 read_value(const Job &job, u64 index) {
 struct Step32 {
     float e, step, inv;
 };
-
-// The step of a job: the host's, or what the launch before has found.
-DEVICE Step step_of(const EncodeLaunch &a, const Job &job, u32 number) {
-    u32 rule = job.rule & 0xff;
-    if (rule == RULE_RANGE || rule == RULE_RMS) return ((const Step *)a.steps)[number];
-    Step step = {job.bound, job.e, job.step, job.inv};
-    return step;
-}
 
 DEVICE float quiet_nan() { return __uint_as_float(0x7fffffff); }
 

@@ -1,0 +1,329 @@
+// The bounds that depend on the values: the extremes and the sum of squares of an array, found out
+// while its chunks are encoded with a guess of the bound, or without encoding them where there is
+// no guess to rely on. docs/reference/twine.md ("Bounds") says what is computed. A call with such
+// bounds has two launches: the second one encodes again where a guess was wrong, and else reports.
+
+#define BINS 128     // of the sums of squares, of 16 powers of two each
+#define WEIGHTY 8    // bins that count, from the highest one with something in it on
+#define RELIABLE 2   // the score of a guess from which on it is used
+#define MOST_SCORE 3
+
+// The guess for an array: the bound of the one before. Other launches may write it at any time, so
+// that blocks of a launch may have read different ones.
+struct Guess {
+    u64 bits;  // of the bound, as a double; 0 for none
+    u32 score;
+    u32 unused;
+};
+
+DEVICE double least(double a, double b) { return b < a ? b : a; }
+
+// The step of an absolute bound.
+DEVICE Step step_for(u32 kind, double eb) {
+    const double infinite = __longlong_as_double(0x7ff0000000000000ll);
+    Step step = {eb, 0, 0, 0};
+    bool usable = eb > 0 && eb < infinite;
+    if (kind == KIND_F64) {
+        double smallest = __longlong_as_double((1023ll - 900) << 52);
+        double largest = __longlong_as_double((1023ll + 1021) << 52);
+        double e = __dmul_rn(eb, 1.0 - 3.552713678800501e-15);  // 2^-48
+        step.e = usable && !(e < smallest) ? least(e, largest) : 0;
+        step.step = 2 * step.e;
+        step.inv = __ddiv_rn(1.0, step.step);
+    } else {
+        float smallest = __uint_as_float((127 - 100) << 23);
+        float largest = __uint_as_float((127 + 125) << 23);
+        float e = __double2float_rd(__dmul_rn(eb, 1.0 - 4.76837158203125e-7));  // 2^-21
+        e = e > largest ? largest : e;
+        step.e = usable && !(e < smallest) ? (double)e : 0;
+        step.step = 2 * step.e;
+        step.inv = (double)__fdiv_rn(1.0f, (float)step.step);
+    }
+    if (!(step.e > 0)) step.bound = 0;
+    return step;
+}
+
+// The bound of the grid that is not above `eb`, as its bits.
+DEVICE u64 on_grid(double eb) { return (u64)__double_as_longlong(eb) >> 49 << 49; }
+
+// The flag that says that the launch of this epoch has guessed wrong.
+DEVICE volatile u32 *again_at(const EncodeLaunch &a) { return (volatile u32 *)a.ticket + 2; }
+
+DEVICE bool depends_on_values(const Job &job) {
+    const u32 rule = job.rule & 0xff;
+    return rule == RULE_RANGE || rule == RULE_RMS;
+}
+
+// The step of the block's job, and what is measured meanwhile. By one lane.
+DEVICE void take_step(const EncodeLaunch &a, Shared &shared) {
+    const Job &job = shared.job;
+    Step known = {job.bound, job.e, job.step, job.inv};
+    shared.step = known;
+#if MEASURES
+    shared.measure = MEASURE_NOTHING;
+    if (!depends_on_values(job)) return;
+    if (a.pass == PASS_SECOND) {
+        shared.step = ((const Step *)a.steps)[shared.number];
+        return;
+    }
+    const volatile Guess *guess = (const volatile Guess *)job.guess;
+    const u64 bits = guess->bits;
+    const bool used = bits != 0 && guess->score >= RELIABLE;
+    shared.measure = used ? MEASURE_TOO : MEASURE_ONLY;
+    shared.used = used ? bits : 0;
+    shared.step = step_for(kind_of(job.cut), __longlong_as_double((i64)shared.used));
+#endif
+}
+
+#if MEASURES
+// The order of floats as unsigned numbers above 0, which stands for none.
+DEVICE u32 rising(float x) {
+    u32 b = __float_as_uint(x);
+    return b >> 31 ? ~b : b | 1u << 31;
+}
+DEVICE u64 rising(double x) {
+    u64 b = (u64)__double_as_longlong(x);
+    return b >> 63 ? ~b : b | 1ull << 63;
+}
+
+// What a lane's values are: T is the arithmetic type. Sum j has the squares of the values 4 i + j.
+template <typename T>
+struct Measured {
+    T low, high;
+    double sums[4];
+    u32 finite;
+};
+
+template <typename T>
+DEVICE Measured<T> nothing_measured() {
+    const T infinite = (T)__uint_as_float(0x7f800000);
+    Measured<T> none = {infinite, -infinite, {0, 0, 0, 0}, 0};
+    return none;
+}
+
+// The square of a float is exact in double precision.
+DEVICE double plus_square(double sum, float x) {
+    return __fma_rn((double)x, (double)x, sum);
+}
+DEVICE double plus_square(double sum, double x) { return __dadd_rn(sum, __dmul_rn(x, x)); }
+
+DEVICE float without_negligible(float x) { return without_subnormal(x); }
+DEVICE double without_negligible(double x) {
+    return fabs(x) < __longlong_as_double((1023ll - 500) << 52) ? 0.0 : x;
+}
+
+DEVICE float lower(float a, float b) { return fminf(a, b); }
+DEVICE float higher(float a, float b) { return fmaxf(a, b); }
+DEVICE double lower(double a, double b) { return b < a ? b : a; }
+DEVICE double higher(double a, double b) { return b > a ? b : a; }
+
+template <typename T>
+DEVICE void measure_value(Measured<T> &own, T x, u32 i, bool summed) {
+    if (!(fabs(x) < (T)__uint_as_float(0x7f800000))) return;
+    own.finite++;
+    own.low = lower(own.low, x);
+    own.high = higher(own.high, x);
+    if (summed) own.sums[i & 3] = plus_square(own.sums[i & 3], without_negligible(x));
+}
+
+// What the warp has kept of the squares, to the job's bins. By one lane.
+DEVICE void add_squares(Shared &shared, u32 warp) {
+    u64 *bins = (u64 *)shared.job.bins;
+    if (shared.squares[warp]) atomicAdd(bins + shared.bin[warp], shared.squares[warp]);
+    shared.squares[warp] = 0;
+}
+
+// The sum of the squares of a chunk. By one lane.
+DEVICE void note_squares(Shared &shared, double sum, u32 warp) {
+    const u64 bits = (u64)__double_as_longlong(sum);
+    const u32 exponent = (u32)(bits >> 52), bin = exponent / 16;
+    if (exponent == 0) return;
+    if (bin != shared.bin[warp]) {
+        add_squares(shared, warp);
+        shared.bin[warp] = bin;
+    }
+    const u64 leading = ((bits & ((1ull << 52) - 1)) | 1ull << 52) >> 36;
+    shared.squares[warp] += leading << (exponent % 16);
+}
+
+// Adds what the lanes have of a chunk to what the warp knows.
+template <typename T>
+DEVICE void note_measured(Shared &shared, const Measured<T> &own, u32 warp, u32 lane) {
+    const bool some = own.finite != 0;
+    const auto high = max_of_warp(some ? rising(own.high) : 0);
+    const auto low = max_of_warp(some ? ~rising(own.low) : 0);
+    const u32 finite = sum_of_warp(own.finite);
+    double sum = 0;
+    if ((shared.job.rule & 0xff) == RULE_RMS) {
+        sum = __dadd_rn(__dadd_rn(own.sums[0], own.sums[2]), __dadd_rn(own.sums[1], own.sums[3]));
+        UNROLL for (u32 d = 16; d; d >>= 1) sum = __dadd_rn(sum, __shfl_xor_sync(ALL, sum, d));
+    }
+    if (lane != 0) return;
+    shared.high[warp] = max(shared.high[warp], (u64)high);
+    shared.low[warp] = max(shared.low[warp], (u64)low);
+    shared.finite[warp] += finite;
+    note_squares(shared, sum, warp);
+}
+
+// A chunk whose values are in shared memory as their bits.
+DEVICE void measure_staged(Shared &shared, const u32 *mine, u32 inside, u32 warp, u32 lane) {
+    const u32 kind = kind_of(shared.job.cut);
+    const bool summed = (shared.job.rule & 0xff) == RULE_RMS;
+    Measured<float> own = nothing_measured<float>();
+    UNROLL1 for (u32 i = 0; i < inside; i += 4) {
+        UNROLL for (u32 j = 0; j < 4; j++) {
+            if (i + j < inside) measure_value(own, widen(kind, mine[i + j]), j, summed);
+        }
+    }
+    note_measured(shared, own, warp, lane);
+}
+DEVICE void measure_staged(Shared &shared, const u64 *mine, u32 inside, u32 warp, u32 lane) {
+    const bool summed = (shared.job.rule & 0xff) == RULE_RMS;
+    Measured<double> own = nothing_measured<double>();
+    UNROLL1 for (u32 i = 0; i < inside; i += 4) {
+        UNROLL for (u32 j = 0; j < 4; j++) {
+            if (i + j >= inside) continue;
+            measure_value(own, __longlong_as_double((i64)mine[i + j]), j, summed);
+        }
+    }
+    note_measured(shared, own, warp, lane);
+}
+
+// A chunk of m zeros.
+DEVICE void measure_zeros(Shared &shared, u32 m, u32 warp, u32 lane) {
+    if (lane != 0) return;
+    const bool wide = kind_of(shared.job.cut) == KIND_F64;
+    const u64 high = wide ? rising(0.0) : rising(0.0f);
+    const u64 low = wide ? ~rising(0.0) : ~rising(0.0f);
+    shared.high[warp] = max(shared.high[warp], high);
+    shared.low[warp] = max(shared.low[warp], low);
+    shared.finite[warp] += m;
+}
+
+#if QUICK
+// The values of a lane, which are finite if those of the chunk are coded.
+DEVICE Measured<float> measure_finite(const float (&x)[32], bool summed) {
+    Measured<float> own = nothing_measured<float>();
+    own.finite = 32;
+    UNROLL for (int i = 0; i < 32; i++) {
+        own.low = fminf(own.low, x[i]);
+        own.high = fmaxf(own.high, x[i]);
+    }
+    if (summed) {
+        UNROLL for (int i = 0; i < 32; i++) {
+            own.sums[i & 3] = plus_square(own.sums[i & 3], without_subnormal(x[i]));
+        }
+    }
+    return own;
+}
+
+// A chunk that was fetched, of any values.
+DEVICE void measure_fetched(Shared &shared, u32 warp, u32 lane) {
+    const bool summed = (shared.job.rule & 0xff) == RULE_RMS;
+    float x[32];
+    read_fetched(shared.stage[warp], x, lane);
+    Measured<float> own = nothing_measured<float>();
+    UNROLL for (int i = 0; i < 32; i++) measure_value(own, x[i], i, summed);
+    note_measured(shared, own, warp, lane);
+}
+#endif
+
+// Nothing is known of the block's job yet. By a warp.
+DEVICE void begin_measuring(Shared &shared, u32 lane) {
+    if (lane >= WARPS) return;
+    shared.high[lane] = shared.low[lane] = shared.squares[lane] = 0;
+    shared.finite[lane] = shared.bin[lane] = 0;
+}
+
+// Adds what the warps know of the block's job to what others do. By one lane.
+DEVICE void add_measured(const EncodeLaunch &a, Shared &shared) {
+    if (shared.measure == MEASURE_NOTHING) return;
+    u64 high = 0, low = 0, finite = 0;
+    for (u32 i = 0; i < WARPS; i++) {
+        high = max(high, shared.high[i]);
+        low = max(low, shared.low[i]);
+        finite += shared.finite[i];
+        add_squares(shared, i);
+    }
+    Found *found = found_at(a, shared.number);
+    if (high) atomicMax(&found->high, high);
+    if (low) atomicMax(&found->low, low);
+    if (finite) atomicAdd(&found->finite, finite);
+    atomicMax(&found->most_used, shared.used);
+    atomicMax(&found->least_used, ~shared.used);
+}
+
+// The extremes as numbers. Those below Tiny count as 0.
+DEVICE double extreme_of(u64 rising, u32 kind) {
+    if (kind == KIND_F64) {
+        u64 bits = rising >> 63 ? rising & ~(1ull << 63) : ~rising;
+        return bits << 1 < 2ull << 52 ? 0.0 : __longlong_as_double((i64)bits);
+    }
+    u32 narrow = (u32)rising, bits = narrow >> 31 ? narrow & ~(1u << 31) : ~narrow;
+    return bits << 1 < 2u << 23 ? 0.0 : (double)__uint_as_float(bits);
+}
+
+// The root of the mean of the squares; the bins are 0 again. By a whole warp.
+DEVICE double root_of_mean(u64 *bins, u64 n, u32 lane) {
+    u32 highest = 0;
+    for (u32 g = lane; g < BINS; g += 32) highest = *(volatile u64 *)(bins + g) ? g + 1 : highest;
+    highest = max_of_warp(highest);
+    double root = 0;
+    if (lane == 0 && highest) {
+        double sum = 0;
+        for (u32 g = highest > WEIGHTY ? highest - WEIGHTY : 0; g < highest; g++) {
+            double own = __ull2double_rn(*(volatile u64 *)(bins + g));
+            sum = __dadd_rn(__dmul_rn(sum, 0x1p-16), own);
+        }
+        // A unit is an odd power of two: half of it is a square.
+        root = __dsqrt_rn(__ddiv_rn(2 * sum, __ull2double_rn(n)));
+        root *= __longlong_as_double((i64)(1023 + 8 * (highest - 1) - 520) << 52);
+    }
+    __syncwarp();
+    for (u32 g = lane; g < highest; g += 32) *(volatile u64 *)(bins + g) = 0;
+    return root;
+}
+
+// The bound for the next array of the kind, and how well it has been guessed lately.
+DEVICE void note_guess(volatile Guess *guess, u64 bits) {
+    const u64 before = guess->bits;
+    const u32 score = guess->score;
+    const u32 better = score < MOST_SCORE ? score + 1 : MOST_SCORE, worse = score ? score - 1 : 0;
+    guess->score = before == 0 ? MOST_SCORE : before == bits ? better : worse;
+    guess->bits = bits;
+}
+
+// All of the block's job has been measured: its bound, and whether all blocks have guessed that. By
+// a whole warp.
+DEVICE void settle_bound(const EncodeLaunch &a, Shared &shared, u32 lane) {
+    if (shared.measure == MEASURE_NOTHING) return;
+    const Job &job = shared.job;
+    volatile Found *found = found_at(a, shared.number);
+    const u64 finite = found->finite;
+    double eb = 0;
+    if ((job.rule & 0xff) == RULE_RMS) {
+        eb = __dmul_rn(job.bound, root_of_mean((u64 *)job.bins, finite, lane));
+    } else if (finite) {
+        const u32 kind = kind_of(job.cut);
+        eb = __dsub_rn(extreme_of(found->high, kind), extreme_of(~found->low, kind));
+        eb = __dmul_rn(job.bound, eb);
+    }
+    if (lane == 0) {
+        const u64 bits = on_grid(eb);
+        const bool same = found->most_used == bits && found->least_used == ~bits;
+        // A block without a guess has encoded nothing.
+        const bool held = same && bits != 0;
+        if (!held) *again_at(a) = a.epoch;
+        ((Step *)a.steps)[shared.number] =
+            step_for(kind_of(job.cut), __longlong_as_double((i64)bits));
+        note_guess((volatile Guess *)job.guess, bits);
+        found->high = found->low = found->finite = 0;
+        found->most_used = found->least_used = 0;
+    }
+    __syncwarp();
+}
+#else
+DEVICE void begin_measuring(Shared &, u32) {}
+DEVICE void add_measured(const EncodeLaunch &, Shared &) {}
+DEVICE void settle_bound(const EncodeLaunch &, Shared &, u32) {}
+#endif

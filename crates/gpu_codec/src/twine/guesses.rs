@@ -1,0 +1,51 @@
+//! Guesses of bounds that depend on the values: for each kind of array that a stream encodes, the
+//! bounds of the last ones. The device reads and writes them; the host only says where they are.
+//!
+//! A guess saves time and changes no byte, for the device compares it with the bound that it finds:
+//! launches on other streams may write it meanwhile, and arrays of different kinds may share one.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::{Mutex, PoisonError};
+
+use unspool_cuda::{DeviceError, DeviceMemory, Stream, copy};
+
+use super::plan::LaunchPlan;
+use super::words::{GUESS_BYTES, Job};
+
+/// A power of two that is large beside the number of kinds of arrays of an application.
+const COUNT: u64 = 4096;
+
+/// The guesses of one device.
+#[derive(Debug, Default)]
+pub(super) struct Guesses(Mutex<Option<DeviceMemory>>);
+
+impl Guesses {
+    /// Sets the addresses that jobs need whose bounds depend on their values; sums of squares begin
+    /// at `bins`.
+    pub(super) fn assign(
+        &self,
+        stream: &Stream,
+        plan: &mut LaunchPlan,
+        bins: u64,
+    ) -> Result<(), DeviceError> {
+        let first = self.address(stream)?;
+        let place = |job: &Job, number: u32| {
+            let mut hash = DefaultHasher::new();
+            (stream.handle(), number, job.n, job.rule, job.bound.to_bits()).hash(&mut hash);
+            (job.cut.form, job.cut.nx, job.cut.ny, job.cut.nz).hash(&mut hash);
+            first + GUESS_BYTES * (hash.finish() % COUNT)
+        };
+        plan.measure_at(place, bins);
+        Ok(())
+    }
+
+    fn address(&self, stream: &Stream) -> Result<u64, DeviceError> {
+        let mut memory = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(memory) = &*memory {
+            return Ok(memory.span().address());
+        }
+        let new = DeviceMemory::new(stream.context(), GUESS_BYTES * COUNT)?;
+        copy::fill(stream, &new.span(), 0)?;
+        Ok(memory.insert(new).span().address())
+    }
+}
