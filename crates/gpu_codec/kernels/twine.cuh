@@ -121,14 +121,10 @@ struct DecodeLaunch {
 #ifdef EMULATED
 #define DEVICE static inline
 #define DEVICE_MEMBER inline
-#define APART static
 #define BOUNDS
 #else
 #define DEVICE static __device__ __forceinline__
 #define DEVICE_MEMBER __device__ __forceinline__
-// What has several callers is there once.
-#define APART static __device__ __noinline__
-
 // So many registers that a multiprocessor holds this many blocks; what there is room for otherwise.
 #ifdef LEAST_BLOCKS
 #define BOUNDS __launch_bounds__(32 * WARPS, LEAST_BLOCKS)

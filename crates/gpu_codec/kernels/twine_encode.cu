@@ -148,7 +148,7 @@ DEVICE void clear(Sum *sum) {
 // The result of a checkpoint all of whose jobs are done: its last one as `last` says, which is the
 // only one where it has one. What is known of a job is in its first sums, or `after` those. By a
 // whole warp.
-APART void end_entry(const EncodeLaunch &a, const Entry &entry, const Done &last, u32 after,
+DEVICE void end_entry(const EncodeLaunch &a, const Entry &entry, const Done &last, u32 after,
                     u32 lane) {
     u64 *slot = (u64 *)entry.slot, *record = (u64 *)entry.record;
     u64 start = last.start, end = last.start + last.stored;

@@ -86,19 +86,28 @@ DEVICE u64 rising(double x) {
     return b >> 63 ? ~b : b | 1ull << 63;
 }
 
-// What a lane's values are: T is the arithmetic type. Sum j has the squares of the values 4 i + j.
+// What is found out about a lane's values, in their arithmetic type.
 template <typename T>
 struct Measured {
     T low, high;
-    double sums[4];
+    double squares;
     u32 finite;
 };
 
 template <typename T>
 DEVICE Measured<T> nothing_measured() {
     const T infinite = (T)__uint_as_float(0x7f800000);
-    Measured<T> none = {infinite, -infinite, {0, 0, 0, 0}, 0};
+    Measured<T> none = {infinite, -infinite, 0, 0};
     return none;
+}
+
+// Sum j has the squares of the values 4 i + j of a lane.
+struct Squares {
+    double sums[4];
+};
+
+DEVICE double sum_of(const Squares &own) {
+    return __dadd_rn(__dadd_rn(own.sums[0], own.sums[2]), __dadd_rn(own.sums[1], own.sums[3]));
 }
 
 // The square of a float is exact in double precision.
@@ -118,12 +127,13 @@ DEVICE double lower(double a, double b) { return b < a ? b : a; }
 DEVICE double higher(double a, double b) { return b > a ? b : a; }
 
 template <typename T>
-DEVICE void measure_value(Measured<T> &own, T x, u32 i, bool summed) {
+DEVICE void measure_value(Measured<T> &own, Squares &squares, T x, u32 i, bool summed) {
     if (!(fabs(x) < (T)__uint_as_float(0x7f800000))) return;
     own.finite++;
     own.low = lower(own.low, x);
     own.high = higher(own.high, x);
-    if (summed) own.sums[i & 3] = plus_square(own.sums[i & 3], without_negligible(x));
+    double &sum = squares.sums[i & 3];
+    if (summed) sum = plus_square(sum, without_negligible(x));
 }
 
 // What the warp has kept of the squares, to the job's bins. By one lane.
@@ -153,9 +163,8 @@ DEVICE void note_measured(Shared &shared, const Measured<T> &own, u32 warp, u32 
     const auto high = max_of_warp(some ? rising(own.high) : 0);
     const auto low = max_of_warp(some ? ~rising(own.low) : 0);
     const u32 finite = sum_of_warp(own.finite);
-    double sum = 0;
+    double sum = own.squares;
     if ((shared.job.rule & 0xff) == RULE_RMS) {
-        sum = __dadd_rn(__dadd_rn(own.sums[0], own.sums[2]), __dadd_rn(own.sums[1], own.sums[3]));
         UNROLL for (u32 d = 16; d; d >>= 1) sum = __dadd_rn(sum, __shfl_xor_sync(ALL, sum, d));
     }
     if (lane != 0) return;
@@ -170,22 +179,26 @@ DEVICE void measure_staged(Shared &shared, const u32 *mine, u32 inside, u32 warp
     const u32 kind = kind_of(shared.job.cut);
     const bool summed = (shared.job.rule & 0xff) == RULE_RMS;
     Measured<float> own = nothing_measured<float>();
+    Squares squares = {{0, 0, 0, 0}};
     UNROLL1 for (u32 i = 0; i < inside; i += 4) {
         UNROLL for (u32 j = 0; j < 4; j++) {
-            if (i + j < inside) measure_value(own, widen(kind, mine[i + j]), j, summed);
+            if (i + j < inside) measure_value(own, squares, widen(kind, mine[i + j]), j, summed);
         }
     }
+    own.squares = sum_of(squares);
     note_measured(shared, own, warp, lane);
 }
 DEVICE void measure_staged(Shared &shared, const u64 *mine, u32 inside, u32 warp, u32 lane) {
     const bool summed = (shared.job.rule & 0xff) == RULE_RMS;
     Measured<double> own = nothing_measured<double>();
+    Squares squares = {{0, 0, 0, 0}};
     UNROLL1 for (u32 i = 0; i < inside; i += 4) {
         UNROLL for (u32 j = 0; j < 4; j++) {
             if (i + j >= inside) continue;
-            measure_value(own, __longlong_as_double((i64)mine[i + j]), j, summed);
+            measure_value(own, squares, __longlong_as_double((i64)mine[i + j]), j, summed);
         }
     }
+    own.squares = sum_of(squares);
     note_measured(shared, own, warp, lane);
 }
 
@@ -210,9 +223,11 @@ DEVICE Measured<float> measure_finite(const float (&x)[32], bool summed) {
         own.high = fmaxf(own.high, x[i]);
     }
     if (summed) {
+        Squares squares = {{0, 0, 0, 0}};
         UNROLL for (int i = 0; i < 32; i++) {
-            own.sums[i & 3] = plus_square(own.sums[i & 3], without_subnormal(x[i]));
+            squares.sums[i & 3] = plus_square(squares.sums[i & 3], without_subnormal(x[i]));
         }
+        own.squares = sum_of(squares);
     }
     return own;
 }
@@ -223,7 +238,9 @@ DEVICE void measure_fetched(Shared &shared, u32 warp, u32 lane) {
     float x[32];
     read_fetched(shared.stage[warp], x, lane);
     Measured<float> own = nothing_measured<float>();
-    UNROLL for (int i = 0; i < 32; i++) measure_value(own, x[i], i, summed);
+    Squares squares = {{0, 0, 0, 0}};
+    UNROLL for (int i = 0; i < 32; i++) measure_value(own, squares, x[i], i, summed);
+    own.squares = sum_of(squares);
     note_measured(shared, own, warp, lane);
 }
 #endif

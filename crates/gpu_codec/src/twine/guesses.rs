@@ -5,7 +5,7 @@
 //! launches on other streams may write it meanwhile, and arrays of different kinds may share one.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::sync::{Mutex, PoisonError};
+use std::sync::OnceLock;
 
 use unspool_cuda::{DeviceError, DeviceMemory, Stream, copy};
 
@@ -17,7 +17,7 @@ const COUNT: u64 = 4096;
 
 /// The guesses of one device.
 #[derive(Debug, Default)]
-pub(super) struct Guesses(Mutex<Option<DeviceMemory>>);
+pub(super) struct Guesses(OnceLock<DeviceMemory>);
 
 impl Guesses {
     /// Sets the addresses that jobs need whose bounds depend on their values; sums of squares begin
@@ -40,12 +40,13 @@ impl Guesses {
     }
 
     fn address(&self, stream: &Stream) -> Result<u64, DeviceError> {
-        let mut memory = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(memory) = &*memory {
+        if let Some(memory) = self.0.get() {
             return Ok(memory.span().address());
         }
         let new = DeviceMemory::new(stream.context(), GUESS_BYTES * COUNT)?;
-        copy::fill(stream, &new.span(), 0)?;
-        Ok(memory.insert(new).span().address())
+        // Another thread may use it before it is cleared: a guess more that does not hold.
+        let memory = self.0.get_or_init(|| new);
+        copy::fill(stream, &memory.span(), 0)?;
+        Ok(memory.span().address())
     }
 }
