@@ -69,7 +69,7 @@ struct Entry {
 };
 
 struct EncodeLaunch {
-    u64 job_table, entry_table, status, totals, sums, steps, counts, ticket;
+    u64 job_table, entry_table, status, totals, sums, steps, counts, ticket, doubt;
     u32 first_ticket, end_tile, jobs, entries, epoch, pass, first_tile, first_job, end_job;
     u32 tickets;
     Job inline_jobs[INLINE_JOBS];

@@ -15,10 +15,10 @@ DEVICE void keep_errors(Shared &shared, const Errors &errors, u32 outliers, u32 
 template <typename U>
 DEVICE bool only_measures(Shared &shared, U *stage, bool measured, u32 warp, u32 lane) {
 #if MEASURES
-    if (shared.measure == MEASURE_NOTHING) return false;
+    if (!measures(shared)) return false;
     const u32 inside = inside_of_block(shared.windows[warp], lane);
     if (!measured) measure_staged(shared, stage + lane * STRIDE, inside, warp, lane);
-    return shared.measure == MEASURE_ONLY;
+    return shared.work == WORK_MEASURE;
 #else
     return false;
 #endif
@@ -130,7 +130,7 @@ DEVICE bool begin_chunk(Shared &shared, u32 c, u32 warp, u32 lane) {
 // A chunk of zeros.
 DEVICE Chunk encode_zeros(Shared &shared, bool measured, u32 warp, u32 lane) {
 #if MEASURES
-    if (shared.measure && !measured) measure_zeros(shared, shared.windows[warp].m, warp, lane);
+    if (measures(shared) && !measured) measure_zeros(shared, shared.windows[warp].m, warp, lane);
 #endif
     Chunk chunk = {CHUNK_EMPTY, 0, 0};
     return chunk;
@@ -168,7 +168,7 @@ DEVICE Chunk encode_chunk(Shared &shared, LaneErrors &errors, bool fetched, u32 
     bool measured = false;
 #if QUICK
     Chunk chunk = {CHUNK_EMPTY, 0, 0};
-    if (fetched && shared.measure == MEASURE_ONLY) {
+    if (fetched && shared.work == WORK_MEASURE) {
         measure_fetched(shared, warp, lane);
         return chunk;
     }

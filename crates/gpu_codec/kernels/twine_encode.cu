@@ -379,6 +379,7 @@ DEVICE void copy_tile(const EncodeLaunch &a, Shared &shared, Own &own, u32 tile,
         say_end(a, shared, start, shared.job.n);
         *(volatile u64 *)&sum_at(a, shared.number)->start = start;
     }
+    if (shared.work == WORK_NOTHING) return;
     u64 part = (u64)(tile - shared.job.tile0) * WARPS + warp;
     copy_part(shared.job, start, shared.entry.limit, part, lane);
 }
@@ -389,7 +390,7 @@ DEVICE void encode_tile(const EncodeLaunch &a, Shared &shared, Own &own, u32 til
                         u32 warp, u32 lane) {
     const Job &job = shared.job;
     const u32 c = (tile - job.tile0) * WARPS + warp;
-    const bool has_chunk = c < job.cut.n_chunks;
+    const bool has_chunk = c < job.cut.n_chunks && shared.work != WORK_NOTHING;
     Chunk chunk = {CHUNK_EMPTY, 0, 0};
     if (!has_one_tile(a)) look_at_kept(a, own, lane);
     const bool fetched = has_chunk && begin_chunk(shared, c, warp, lane);
@@ -474,9 +475,12 @@ twine_encode(const __grid_constant__ EncodeLaunch a) {
     __shared__ Shared shared;
     const u32 lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
     const bool has_one = has_one_tile(a);
-    if (a.pass == PASS_SECOND && *again_at(a) != a.epoch - 1) {
-        if (warp == 0) report_all(a, lane);
-        return;
+    if (a.pass == PASS_SECOND) {
+        if (a.first_job == 0 && blockIdx.x == 0 && threadIdx.x == 0) note_guesses(a);
+        if (*again_at(a) != a.epoch - 1) {
+            if (warp == 0) report_all(a, lane);
+            return;
+        }
     }
     Own own = {0, 0, 0, 0, 0, 0, 0, 0, 0, {0, 0}};
     u32 tile = a.first_tile + blockIdx.x;

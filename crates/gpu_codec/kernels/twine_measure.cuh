@@ -5,16 +5,8 @@
 
 #define BINS 128     // of the sums of squares, of 16 powers of two each
 #define WEIGHTY 8    // bins that count, from the highest one with something in it on
-#define RELIABLE 2   // the score of a guess from which on it is used
-#define MOST_SCORE 3
-
-// The guess for an array: the bound of the one before. Other launches may write it at any time, so
-// that blocks of a launch may have read different ones.
-struct Guess {
-    u64 bits;  // of the bound, as a double; 0 for none
-    u32 score;
-    u32 unused;
-};
+#define DOUBTFUL 2   // the doubt about a call from which on nothing is guessed
+#define MOST_DOUBT 3
 
 DEVICE double least(double a, double b) { return b < a ? b : a; }
 
@@ -46,31 +38,40 @@ DEVICE Step step_for(u32 kind, double eb) {
 // The bound of the grid that is not above `eb`, as its bits.
 DEVICE u64 on_grid(double eb) { return (u64)__double_as_longlong(eb) >> 49 << 49; }
 
-// The flag that says that the launch of this epoch has guessed wrong.
+// The epoch of the last launch after which all has to be encoded again, and of the last one with a
+// guess that was not right.
 DEVICE volatile u32 *again_at(const EncodeLaunch &a) { return (volatile u32 *)a.ticket + 2; }
+DEVICE volatile u32 *missed_at(const EncodeLaunch &a) { return (volatile u32 *)a.ticket + 3; }
+
+// The second launch of a call changes how much its guesses are doubted. By one thread of it.
+DEVICE void note_guesses(const EncodeLaunch &a) {
+    const u32 doubt = min(*(volatile u32 *)a.doubt, (u32)MOST_DOUBT);
+    const bool missed = *missed_at(a) == a.epoch - 1;
+    *(volatile u32 *)a.doubt = missed ? min(doubt + 1, (u32)MOST_DOUBT) : doubt ? doubt - 1 : 0;
+}
 
 DEVICE bool depends_on_values(const Job &job) {
     const u32 rule = job.rule & 0xff;
     return rule == RULE_RANGE || rule == RULE_RMS;
 }
 
-// The step of the block's job, and what is measured meanwhile. By one lane.
+// The step of the block's job, and what is done with its values. The guess may be written by other
+// launches at any time, so that blocks may have read different ones. By one lane.
 DEVICE void take_step(const EncodeLaunch &a, Shared &shared) {
     const Job &job = shared.job;
+    const bool doubted = a.pass == PASS_FIRST && *(const volatile u32 *)a.doubt >= DOUBTFUL;
     Step known = {job.bound, job.e, job.step, job.inv};
     shared.step = known;
+    shared.work = doubted ? WORK_NOTHING : WORK_ENCODE;
 #if MEASURES
-    shared.measure = MEASURE_NOTHING;
     if (!depends_on_values(job)) return;
     if (a.pass == PASS_SECOND) {
         shared.step = ((const Step *)a.steps)[shared.number];
         return;
     }
-    const volatile Guess *guess = (const volatile Guess *)job.guess;
-    const u64 bits = guess->bits;
-    const bool used = bits != 0 && guess->score >= RELIABLE;
-    shared.measure = used ? MEASURE_TOO : MEASURE_ONLY;
-    shared.used = used ? bits : 0;
+    const u64 bits = *(const volatile u64 *)job.guess;
+    shared.used = doubted ? 0 : bits;
+    shared.work = shared.used ? WORK_MEASURE_TOO : WORK_MEASURE;
     shared.step = step_for(kind_of(job.cut), __longlong_as_double((i64)shared.used));
 #endif
 }
@@ -254,7 +255,7 @@ DEVICE void begin_measuring(Shared &shared, u32 lane) {
 
 // Adds what the warps know of the block's job to what others do. By one lane.
 DEVICE void add_measured(const EncodeLaunch &a, Shared &shared) {
-    if (shared.measure == MEASURE_NOTHING) return;
+    if (!measures(shared)) return;
     u64 high = 0, low = 0, finite = 0;
     for (u32 i = 0; i < WARPS; i++) {
         high = max(high, shared.high[i]);
@@ -301,19 +302,10 @@ DEVICE double root_of_mean(u64 *bins, u64 n, u32 lane) {
     return root;
 }
 
-// The bound for the next array of the kind, and how well it has been guessed lately.
-DEVICE void note_guess(volatile Guess *guess, u64 bits) {
-    const u64 before = guess->bits;
-    const u32 score = guess->score;
-    const u32 better = score < MOST_SCORE ? score + 1 : MOST_SCORE, worse = score ? score - 1 : 0;
-    guess->score = before == 0 ? MOST_SCORE : before == bits ? better : worse;
-    guess->bits = bits;
-}
-
 // All of the block's job has been measured: its bound, and whether all blocks have guessed that. By
 // a whole warp.
 DEVICE void settle_bound(const EncodeLaunch &a, Shared &shared, u32 lane) {
-    if (shared.measure == MEASURE_NOTHING) return;
+    if (!measures(shared)) return;
     const Job &job = shared.job;
     volatile Found *found = found_at(a, shared.number);
     const u64 finite = found->finite;
@@ -333,7 +325,10 @@ DEVICE void settle_bound(const EncodeLaunch &a, Shared &shared, u32 lane) {
         if (!held) *again_at(a) = a.epoch;
         ((Step *)a.steps)[shared.number] =
             step_for(kind_of(job.cut), __longlong_as_double((i64)bits));
-        note_guess((volatile Guess *)job.guess, bits);
+        volatile u64 *guess = (volatile u64 *)job.guess;
+        const u64 before = *guess;
+        if (before != 0 && before != bits) *missed_at(a) = a.epoch;
+        *guess = bits;
         found->high = found->low = found->finite = 0;
         found->most_used = found->least_used = 0;
     }

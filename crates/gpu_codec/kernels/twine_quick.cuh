@@ -224,14 +224,14 @@ DEVICE bool encode_quick_in(Shared &shared, LaneErrors &errors, u32 warp, u32 la
     float q[32];
     read_fetched(stage, q, lane);
     Measured<float> found;
-    if (shared.measure) found = measure_finite(q, (shared.job.rule & 0xff) == RULE_RMS);
+    if (measures(shared)) found = measure_finite(q, (shared.job.rule & 0xff) == RULE_RMS);
     const float scale = scale_of(step);
     float largest, sum;
     u32 widths[3];
     bool some;
     bool fits = quick_coefficients(q, step, scale, largest, sum, some);
     if (!__all_sync(ALL, fits)) return false;
-    if (shared.measure) note_measured(shared, found, warp, lane);
+    if (measures(shared)) note_measured(shared, found, warp, lane);
     measured = true;
     if (!__any_sync(ALL, some)) {
         encode_small(stage, lane, chunk);

@@ -33,9 +33,11 @@ DEVICE bool is_relative(const Job &job) { return (job.rule & 0xff) == RULE_RELAT
 #define MEASURES 1
 #endif
 
-#define MEASURE_NOTHING 0
-#define MEASURE_TOO 1   // and encode with a guess
-#define MEASURE_ONLY 2
+// What a launch does with the values of a job.
+#define WORK_ENCODE 0
+#define WORK_MEASURE_TOO 1  // and encode with a guess of the bound
+#define WORK_MEASURE 2
+#define WORK_NOTHING 3      // the launch after this one encodes
 
 // What a chunk becomes.
 #define CHUNK_EMPTY 0
@@ -86,15 +88,19 @@ struct Shared {
     u32 next[2], number;
     u32 header[16];
     Step step;  // of the job, or a guess
+    u32 work;   // WORK_...
 #if MEASURES
-    // What is found out about the values of the job: MEASURE_... and the bits of the guess that is
-    // used, 0 for none. Of the warps: as in `Found`, and sums of squares that belong to a bin.
-    u32 measure;
+    // What is found out about the values of the job. The bits of the guess that is used, 0 for none;
+    // of the warps: as in `Found`, and sums of squares that belong to a bin.
     u64 used;
     u64 high[WARPS], low[WARPS], squares[WARPS];
     u32 finite[WARPS], bin[WARPS];
 #endif
 };
+
+DEVICE bool measures(const Shared &shared) {
+    return MEASURES && (shared.work == WORK_MEASURE_TOO || shared.work == WORK_MEASURE);
+}
 
 DEVICE const Job *job_at(const EncodeLaunch &a, u32 j) {
     return a.job_table ? (const Job *)a.job_table + j : &a.inline_jobs[j];

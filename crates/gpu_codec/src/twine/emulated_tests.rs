@@ -13,7 +13,7 @@ use super::job::Coded;
 use super::modules::{COMMON, DECODE_WARPS, Kernel, Special, Tiles, Variant};
 use super::parts::Ways;
 use super::plan::LaunchPlan;
-use super::words::{BINS, DecodeLaunch, EncodeLaunch, INLINE, Job, pass};
+use super::words::{BINS, DecodeLaunch, EncodeLaunch, INLINE, pass};
 use super::{Places, words_at};
 use crate::codec::{EncodeJob, GpuLayout, StoredCheckpoint};
 use crate::pending::Start;
@@ -133,10 +133,7 @@ pub(super) fn kernels_of(warps: u32, kept: u32, head: &str) -> Option<Kernels> {
             let folder = &folder.0;
             scope.spawn(move || build(folder, kernel, (warps, kept), head))
         };
-        let all = [
-            build(Kernel::Encode, warps),
-            build(Kernel::Decode, DECODE_WARPS),
-        ];
+        let all = [build(Kernel::Encode, warps), build(Kernel::Decode, DECODE_WARPS)];
         all.map(|thread| thread.join().unwrap())
     });
     let [encode, decode] = found;
@@ -153,9 +150,9 @@ pub(super) struct Scratch {
     pub(super) tables: Vec<u64>,
     pub(super) ticket: u32,
     pub(super) epoch: u32,
-    /// The guess of each job's bound: its bits, and its score; and what they are set to before a
+    /// The guess of each job's bound, after the doubt about them; and what they are set to before a
     /// call, if they are not left as the call before has set them.
-    pub(super) guesses: Vec<[u64; 2]>,
+    pub(super) guesses: Vec<u64>,
     pub(super) guess: Option<Guess>,
     /// How tiles are assigned to blocks, and whether the kernels are compiled for that.
     pub(super) tiles: Tiles,
@@ -184,7 +181,7 @@ impl Scratch {
             tables: vec![0; JOBS * 24],
             ticket: 0,
             epoch: 0,
-            guesses: vec![[0; 2]; JOBS],
+            guesses: vec![0; 1 + JOBS],
             guess: None,
             tiles: Tiles::Many,
             compiled: false,
@@ -208,15 +205,16 @@ impl Scratch {
     pub(super) fn run(&mut self, kernels: &Kernels, plan: &mut LaunchPlan, in_tables: bool) {
         let bins = vec![0u64; (BINS * plan.squares) as usize];
         let guesses = self.guesses.as_ptr().addr() as u64;
-        let mut count = 0..JOBS as u64;
-        let mut guess = |_: &Job, _| guesses + 16 * count.next().unwrap();
-        plan.measure_at(&mut guess, bins.as_ptr().addr() as u64);
+        plan.measure_at(|_, _| 0, bins.as_ptr().addr() as u64);
+        for (number, job) in (1..).zip(&mut plan.jobs) {
+            job.guess = guesses + 8 * number;
+        }
         let mut places = self.places();
         if in_tables {
             places.tables = Some((plan.jobs.as_ptr() as u64, plan.entries.as_ptr() as u64));
         }
         self.epoch += 2;
-        let mut words = words_at(plan, &places, self.epoch);
+        let mut words = EncodeLaunch { doubt: guesses, ..words_at(plan, &places, self.epoch) };
         let passes: &[u32] =
             if plan.measures { &[pass::FIRST, pass::SECOND] } else { &[pass::ONLY] };
         for (&pass, epoch) in passes.iter().zip(self.epoch..) {
@@ -294,8 +292,8 @@ impl Room {
     }
 }
 
-/// The guess of a bound and its score, from the right one.
-pub(super) type Guess = fn(&mut Dice, u64) -> [u64; 2];
+/// The guess of a bound from the right one; from 0 the doubt about guesses.
+pub(super) type Guess = fn(&mut Dice, u64) -> u64;
 
 fn as_word(bytes: &[u8]) -> u64 {
     bytes.as_chunks::<8>().0.iter().fold(0, |_, &word| u64::from_le_bytes(word))
@@ -373,7 +371,8 @@ pub(super) fn check_batch(kernels: &Kernels, scratch: &mut Scratch, seed: u64, m
     }
     let in_tables = dice.below(3) == 0 || plan.jobs.len() > INLINE;
     if let Some(guess) = scratch.guess {
-        right.iter().zip(&mut scratch.guesses).for_each(|(&right, to)| *to = guess(dice, right));
+        let all = [0].iter().chain(&right).zip(&mut scratch.guesses);
+        all.for_each(|(&right, to)| *to = guess(dice, right));
     }
     scratch.run(kernels, &mut plan, in_tables);
     for gap in gaps.into_iter().filter(|_| plan.measures) {

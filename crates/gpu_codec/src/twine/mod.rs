@@ -140,11 +140,12 @@ impl Twine {
         let encoders = self.encoders(plan)?;
         let fence = self.fences.prepare()?;
         let mut set = self.pool.take(stream, u64::from(plan.tiles), plan.jobs.len() as u64)?;
+        let mut doubt = 0;
         if plan.measures {
             let bins = set.squares(stream, plan.squares)?;
-            self.guesses.assign(stream, plan, bins)?;
+            doubt = self.guesses.assign(stream, plan, bins)?;
         }
-        let mut words = launch_words(stream, plan, &mut set)?;
+        let mut words = EncodeLaunch { doubt, ..launch_words(stream, plan, &mut set)? };
         let passes: &[u32] =
             if plan.measures { &[pass::FIRST, pass::SECOND] } else { &[pass::ONLY] };
         let mut is_first = true;
@@ -300,6 +301,7 @@ fn words_at(plan: &LaunchPlan, places: &Places, epoch: u32) -> EncodeLaunch {
         steps: places.steps,
         counts: places.counts,
         ticket: places.ticket,
+        doubt: 0,
         first_ticket: 0,
         end_tile: plan.tiles,
         jobs: plan.jobs.len() as u32,

@@ -9,8 +9,6 @@ pub(super) const PIECES: usize = 32;
 /// Bytes of all sums of a job, and of the step that the device computes for it.
 pub(super) const TALLY_BYTES: u64 = 192;
 pub(super) const STEP_BYTES: u64 = 32;
-/// Bytes of the guess of a bound.
-pub(super) const GUESS_BYTES: u64 = 16;
 /// 64-bit words for the sum of the squares of a job.
 pub(super) const BINS: u64 = 128;
 
@@ -131,6 +129,8 @@ pub(super) struct EncodeLaunch {
     /// A counter for each checkpoint, and the ticket counter.
     pub(super) counts: u64,
     pub(super) ticket: u64,
+    /// How much the guesses of bounds are doubted in calls like this.
+    pub(super) doubt: u64,
     /// The value of the ticket counter before the launch.
     pub(super) first_ticket: u32,
     /// One past the launch's last tile.
@@ -184,6 +184,6 @@ pub(super) struct DecodeLaunch {
 // A kernel's parameters are limited to 4 KiB.
 const _: () = {
     assert!(size_of::<Job>() == 128 && size_of::<Entry>() == 64 && size_of::<Piece>() == 80);
-    assert!(size_of::<EncodeLaunch>() == 64 + 40 + INLINE * (128 + 64));
+    assert!(size_of::<EncodeLaunch>() == 72 + 40 + INLINE * (128 + 64));
     assert!(size_of::<EncodeLaunch>() <= 4096 && size_of::<DecodeLaunch>() <= 4096);
 };

@@ -16,7 +16,7 @@ const PIECES: usize = 32;
 const JOB: usize = 16;
 const ENTRY: usize = 8;
 const PIECE: usize = 10;
-const FIRST_JOB: usize = 13;
+const FIRST_JOB: usize = 14;
 
 /// 64-bit words of an encoding launch, and of a decoding one.
 pub(super) const ENCODE_WORDS: usize = FIRST_JOB + INLINE * (JOB + ENTRY);
@@ -141,7 +141,7 @@ impl Launch {
             0 => Ok(words[inline..inline + len].to_vec()),
             _ => read_words(world, device, address, len),
         };
-        let (jobs, entries) = (low(words[9]) as usize, high(words[9]) as usize);
+        let (jobs, entries) = (low(words[10]) as usize, high(words[10]) as usize);
         let jobs = table(words[0], FIRST_JOB, jobs * JOB)?;
         let entries = table(words[1], FIRST_JOB + INLINE * JOB, entries * ENTRY)?;
         Ok(Launch { jobs, entries })
@@ -189,7 +189,7 @@ fn write(world: &World, device: u32, to: u64, from: &[u8], limit: u64) -> Outcom
 
 /// Encodes all checkpoints, one after the other, in the last launch of a call.
 pub(super) fn encode(world: &World, device: u32, words: &[u64]) -> Outcome {
-    let (jobs, pass, end_job) = (low(words[9]), high(words[10]), low(words[12]));
+    let (jobs, pass, end_job) = (low(words[10]), high(words[11]), low(words[13]));
     if end_job < jobs || pass == FIRST_PASS {
         return Ok(());
     }
