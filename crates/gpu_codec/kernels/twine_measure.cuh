@@ -215,20 +215,37 @@ DEVICE void measure_zeros(Shared &shared, u32 m, u32 warp, u32 lane) {
 }
 
 #if QUICK
-// The values of a lane, which are finite if those of the chunk are coded.
-DEVICE Measured<float> measure_finite(const float (&x)[32], bool summed) {
+// The squares of the values of a lane, which are finite if those of the chunk are coded.
+DEVICE Measured<float> measure_finite(const float (&x)[32]) {
+    Measured<float> own = {0, 0, 0, 32};
+    Squares squares = {{0, 0, 0, 0}};
+    UNROLL for (int i = 0; i < 32; i++) {
+        squares.sums[i & 3] = plus_square(squares.sums[i & 3], without_subnormal(x[i]));
+    }
+    own.squares = sum_of(squares);
+    return own;
+}
+
+// Whether a chunk may have values beyond those that the warp has seen: not if twice its largest
+// coefficients, and so its values, are smaller in magnitude than both extremes.
+DEVICE bool may_extend(const Shared &shared, const Step32 &step, float twice, u32 warp) {
+    const u32 high = (u32)shared.high[warp], low = ~(u32)shared.low[warp];
+    // NaN while there are none.
+    const float top = __uint_as_float(high >> 31 ? high & ~(1u << 31) : ~high);
+    const float bottom = __uint_as_float(low >> 31 ? low & ~(1u << 31) : ~low);
+    const float most = __fmul_rn(__fmaf_rn(twice, step.e, step.e), 1.0f + 0x1p-20f);
+    return __any_sync(ALL, !(most <= top && most <= -bottom));
+}
+
+// The extremes of a lane's values that were fetched, which are finite.
+DEVICE Measured<float> measure_extremes(const u32 *values, u32 lane) {
+    const float4 *mine = (const float4 *)(values + FETCHED_STRIDE * lane);
     Measured<float> own = nothing_measured<float>();
     own.finite = 32;
-    UNROLL for (int i = 0; i < 32; i++) {
-        own.low = fminf(own.low, x[i]);
-        own.high = fmaxf(own.high, x[i]);
-    }
-    if (summed) {
-        Squares squares = {{0, 0, 0, 0}};
-        UNROLL for (int i = 0; i < 32; i++) {
-            squares.sums[i & 3] = plus_square(squares.sums[i & 3], without_subnormal(x[i]));
-        }
-        own.squares = sum_of(squares);
+    UNROLL for (int i = 0; i < 8; i++) {
+        float4 four = mine[i];
+        own.low = fminf(fminf(own.low, four.x), fminf(four.y, fminf(four.z, four.w)));
+        own.high = fmaxf(fmaxf(own.high, four.x), fmaxf(four.y, fmaxf(four.z, four.w)));
     }
     return own;
 }

@@ -97,11 +97,16 @@ thread_local! {
 fn wave(dice: &mut Dice) -> Region {
     let bound = dice.pick(&[Bound::Range(1e-3), Bound::Rms(1e-2)]);
     let mut region = array(dice, Dtype::Float32, vec![3000], Some(bound));
-    for (i, word) in region.source.iter_mut().enumerate() {
-        let value = |i: usize| u64::from((AMPLITUDE.get() * (i as f32 * 0.01).sin()).to_bits());
-        *word = value(2 * i) | value(2 * i + 1) << 32;
-    }
+    fill(&mut region, |i| AMPLITUDE.get() * (i as f32 * 0.01).sin());
     region
+}
+
+/// Replaces the values of an array of float32.
+fn fill(region: &mut Region, value: impl Fn(usize) -> f32) {
+    for (i, word) in region.source.iter_mut().enumerate() {
+        let bits = |i| u64::from(value(i).to_bits());
+        *word = bits(2 * i) | bits(2 * i + 1) << 32;
+    }
 }
 
 #[test]
@@ -153,30 +158,81 @@ fn guesses_that_fail_are_given_up_and_taken_up_again_when_they_would_have_held()
     assert_eq!(seen, expected);
 }
 
+/// Ends what waits for it, also when a check fails.
+struct Stop<'a>(&'a AtomicBool);
+
+impl Drop for Stop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 #[test]
 fn guesses_may_change_while_blocks_read_them() {
+    let make: Make = |dice| {
+        let mut region = array(dice, Dtype::Float32, vec![30_000], Some(Bound::Range(1e-3)));
+        fill(&mut region, |i| (i as f32 * 0.01).sin());
+        region
+    };
     let Some(kernels) = kernels("") else { return skipped() };
     let mut scratch = Scratch { blocks: 4, workers: 4, regions: 1, ..Scratch::new() };
-    let cell = scratch.guesses[1..].as_mut_ptr().addr();
-    let stop = AtomicBool::new(false);
+    check_batch(&kernels, &mut scratch, 0, make);
+    let right = scratch.guesses[1];
+    let first = scratch.guesses.as_mut_ptr().addr();
+    let (ended, jobs) = (AtomicBool::new(false), 3);
     std::thread::scope(|scope| {
         scope.spawn(|| {
             let mut dice = Dice(1);
-            while !stop.load(Ordering::Relaxed) {
-                let values = [0, 0x3f50_0000_0000_0000, 0x3f60_0000_0000_0000, dice.next()];
-                // SAFETY: a word of `guesses`, which nothing moves or reads otherwise meanwhile but
-                // the kernels, as a word that others write.
-                let cell = unsafe { AtomicU64::from_ptr(cell as *mut u64) };
-                cell.store(dice.pick(&values), Ordering::Relaxed);
+            while !ended.load(Ordering::Relaxed) {
+                let guess = dice.pick(&[right, right, right - (1 << 49), right + (1 << 49), 0]);
+                for cell in 0..=jobs {
+                    let value = if cell == 0 { 0 } else { guess };
+                    // SAFETY: a word of `guesses`, which nothing moves or reads otherwise meanwhile
+                    // but the kernels, as a word that others write.
+                    let cell = unsafe { AtomicU64::from_ptr((first + 8 * cell) as *mut u64) };
+                    cell.store(value, Ordering::Relaxed);
+                }
                 std::thread::yield_now();
             }
         });
-        for seed in 0..rounds() / 4 {
-            check_batch(&kernels, &mut scratch, seed, |dice| {
-                let shape = vec![20_000 + dice.below(20_000)];
-                of_values(dice, shape)
-            });
+        let _stop = Stop(&ended);
+        for seed in 0..rounds() / 2 {
+            check_batch(&kernels, &mut scratch, seed, make);
         }
-        stop.store(true, Ordering::Relaxed);
     });
+}
+
+#[test]
+fn extremes_are_seen_wherever_they_are() {
+    // Each chunk is a little larger than the one before, or the largest is among smaller ones.
+    let make: Make = |dice| {
+        let bound = dice.pick(&[Bound::Range(1e-2), Bound::Range(1e-4)]);
+        let mut region = array(dice, Dtype::Float32, vec![40_000], Some(bound));
+        let (growth, offset) =
+            (dice.pick(&[0.0, 0.001, 0.1, 1.0]), dice.pick(&[0.0, 0.5, 0.99, -0.7, -3.0]));
+        let (most, place) = (dice.pick(&[0.9, -1.001, 1.02, -4.0]), dice.below(40_000) as usize);
+        fill(&mut region, |i| {
+            let scale = 1.0 + growth * (i / 1024) as f32;
+            let wave = (i as f32 * 0.01).sin() + offset;
+            scale * if i == place { most } else { wave }
+        });
+        region
+    };
+    for tiles in [Tiles::Many, Tiles::Own] {
+        let head =
+            format!("#define FORM 0x01010220u\n#define MODE 1\n#define ONCE {}\n", tiles as u32);
+        let Some(kernels) = kernels(&head) else { return skipped() };
+        let mut scratch = Scratch {
+            tiles,
+            compiled: true,
+            guess: Some(|_, right| right),
+            blocks: 2,
+            workers: 2,
+            ..Scratch::new()
+        };
+        for seed in 0..rounds() {
+            check_batch(&kernels, &mut scratch, seed, make);
+            assert!(!scratch.has_encoded_again(), "seed {seed}");
+        }
+    }
 }
