@@ -154,8 +154,11 @@ fn streams_with_any_step_are_read() {
 
 fn bytes_of(hex: &str) -> Vec<u8> {
     let pairs = hex.as_bytes().as_chunks::<2>().0;
-    let byte = |pair| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap();
-    pairs.iter().map(|pair| byte(pair)).collect()
+    let byte = |pair: &[u8; 2]| {
+        let digits = std::str::from_utf8(pair).expect("ASCII");
+        u8::from_str_radix(digits, 16).expect("hexadecimal")
+    };
+    pairs.iter().map(byte).collect()
 }
 
 #[test]

@@ -11,6 +11,10 @@
 //! therefore waits only for blocks that have started before it, and for the block that adds up
 //! sizes, for which the launch leaves room on the device. The host reads the sizes whenever it
 //! needs them.
+//!
+//! Where bounds depend on the values, a call has every launch twice. The first ones encode with a
+//! guess of each bound, that of the array before, and measure the values on the way. The second ones
+//! encode again if a guess was wrong, and report otherwise.
 
 mod decode;
 #[cfg(test)]
@@ -140,14 +144,13 @@ impl Twine {
         let encoders = self.encoders(plan)?;
         let fence = self.fences.prepare()?;
         let mut set = self.pool.take(stream, u64::from(plan.tiles), plan.jobs.len() as u64)?;
-        let mut doubt = 0;
+        let (mut doubt, mut passes) = (0, &[pass::ONLY][..]);
         if plan.measures {
             let bins = set.squares(stream, plan.squares)?;
             doubt = self.guesses.assign(stream, plan, bins)?;
+            passes = &[pass::FIRST, pass::SECOND];
         }
         let mut words = EncodeLaunch { doubt, ..launch_words(stream, plan, &mut set)? };
-        let passes: &[u32] =
-            if plan.measures { &[pass::FIRST, pass::SECOND] } else { &[pass::ONLY] };
         let mut is_first = true;
         for (&pass, epoch) in passes.iter().zip(set.epoch..) {
             (words.pass, words.epoch) = (pass, epoch);

@@ -154,6 +154,9 @@ impl Set {
 
     /// Address of the sums of the squares of `jobs` jobs. New ones are cleared on `stream`.
     pub(super) fn squares(&mut self, stream: &Stream, jobs: u64) -> Result<u64, DeviceError> {
+        if jobs == 0 {
+            return Ok(0);
+        }
         let bytes = 8 * BINS * jobs.next_power_of_two();
         let kept = self.squares.take().filter(|memory| memory.span().len() >= bytes);
         let memory = match kept {
