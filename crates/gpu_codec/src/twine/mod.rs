@@ -13,8 +13,8 @@
 //! needs them.
 //!
 //! Where bounds depend on the values, a call has every launch twice. The first ones encode with a
-//! guess of each bound, that of the array before, and measure the values on the way. The second ones
-//! encode again if a guess was wrong, and report otherwise.
+//! guess of each bound, that of the array before, and measure the values on the way. The second
+//! ones encode again if a guess was wrong, and report otherwise.
 
 mod decode;
 #[cfg(test)]

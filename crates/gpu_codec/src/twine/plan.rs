@@ -97,9 +97,9 @@ impl LaunchPlan {
         Ok(())
     }
 
-    /// Sets the addresses of what jobs need whose bounds depend on their values: the guess for each,
-    /// and of sums of squares the one after the other from `bins` on.
-    /// `guess` gets a job and its number in its checkpoint.
+    /// Sets the addresses of what jobs need whose bounds depend on their values: of the guess for
+    /// each, which `guess` gives for a job and its number in its checkpoint, and of the sums of
+    /// squares, one after the other from `bins` on.
     pub(super) fn measure_at(&mut self, mut guess: impl FnMut(&Job, u32) -> u64, mut bins: u64) {
         for (number, job) in (0..).zip(&mut self.jobs) {
             if matches!(job.rule & 0xff, rule::RANGE | rule::RMS) {
