@@ -96,22 +96,34 @@ fn power_of_two(exponent: i64) -> f64 {
 /// Chunks that a thread summarises at once.
 const GROUP: usize = 64;
 
-/// Summarises the values of an array, by several threads if asked to.
-pub(super) fn summarise(layout: &Layout, source: &[u8], parallel: bool) -> Summary {
-    match layout.kind {
-        ValueKind::Float16 => reduce_as::<F16>(layout, source, parallel),
-        ValueKind::BFloat16 => reduce_as::<Bf16>(layout, source, parallel),
-        ValueKind::Float32 => reduce_as::<F32>(layout, source, parallel),
-        ValueKind::Float64 => reduce_as::<F64>(layout, source, parallel),
+/// What is summarised.
+#[derive(Clone, Copy)]
+pub(super) struct Values<'a> {
+    pub layout: &'a Layout,
+    pub source: &'a [u8],
+    /// Whether several threads do it.
+    pub parallel: bool,
+    /// Whether the squares are asked for; else they count as 0.
+    pub squares: bool,
+}
+
+/// Summarises the values of an array.
+pub(super) fn summarise(values: Values<'_>) -> Summary {
+    match values.layout.kind {
+        ValueKind::Float16 => reduce_as::<F16>(values),
+        ValueKind::BFloat16 => reduce_as::<Bf16>(values),
+        ValueKind::Float32 => reduce_as::<F32>(values),
+        ValueKind::Float64 => reduce_as::<F64>(values),
         ValueKind::Signed | ValueKind::Unsigned => Summary::EMPTY,
     }
 }
 
-fn reduce_as<R: Real>(layout: &Layout, source: &[u8], parallel: bool) -> Summary {
+fn reduce_as<R: Real>(Values { layout, source, parallel, squares }: Values<'_>) -> Summary {
     let group = |first: u32| {
         let (mut values, mut summary) = (boxed::<R::V, CHUNK>(R::V::ZERO), Summary::EMPTY);
         for c in (first..layout.n_chunks).take(GROUP) {
-            summary.add(&chunk::<R>(&layout.chunk(c), source, &mut values));
+            read(&layout.chunk(c), source, &mut values);
+            summary.add(&lanes::<R>(Arch::new(), &values, squares));
         }
         summary
     };
@@ -123,28 +135,37 @@ fn reduce_as<R: Real>(layout: &Layout, source: &[u8], parallel: bool) -> Summary
     firsts.map(group).fold(Summary::EMPTY, Summary::and)
 }
 
-fn chunk<R: Real>(chunk: &Chunk, source: &[u8], values: &mut [R::V; CHUNK]) -> Lanes<R::A> {
+/// Reads the values of a chunk.
+fn read<V: Word>(chunk: &Chunk, source: &[u8], values: &mut [V; CHUNK]) {
     chunk.gather(source, values);
     if !chunk.is_full() {
         // Positions outside are NaN, which does not count.
         for (block, inside) in values.as_chunks_mut::<BLOCK>().0.iter_mut().zip(chunk.inside()) {
-            block[usize::from(inside)..].fill(R::V::ONES);
+            block[usize::from(inside)..].fill(V::ONES);
         }
     }
-    lanes::<R>(Arch::new(), values)
 }
 
 vectorised! {
     /// The summaries of the lanes of a chunk.
-    fn lanes<'a, R: Real>(values: &'a [R::V; CHUNK]) -> Lanes<R::A> {
+    fn lanes<'a, R: Real>(values: &'a [R::V; CHUNK], squares: bool) -> Lanes<R::A> {
         let mut lanes = Lanes::<R::A>::new();
-        for (b, block) in values.as_chunks::<BLOCK>().0.iter().enumerate() {
-            let mut sums = [0.0; PARTS];
+        let blocks = values.as_chunks::<BLOCK>().0;
+        for block in blocks {
             for (i, &bits) in block.iter().enumerate() {
-                let square = lanes.add(i, R::widen(bits));
-                sums[i % PARTS] += square;
+                lanes.add(i, R::widen(bits));
             }
-            lanes.sums[b] = (sums[0] + sums[2]) + (sums[1] + sums[3]);
+        }
+        if squares {
+            for (sum, block) in lanes.sums.iter_mut().zip(blocks) {
+                let mut parts = [0.0; PARTS];
+                for four in block.as_chunks::<PARTS>().0 {
+                    for (part, &bits) in parts.iter_mut().zip(four) {
+                        *part += square(R::widen(bits));
+                    }
+                }
+                *sum = (parts[0] + parts[2]) + (parts[1] + parts[3]);
+            }
         }
         lanes
     }
@@ -173,9 +194,9 @@ impl<A: Arithmetic> Lanes<A> {
         }
     }
 
-    /// Adds a value of position `i` of a block; returns its square.
+    /// Adds a value of position `i` of a block.
     #[inline(always)]
-    fn add(&mut self, i: usize, x: A) -> f64 {
+    fn add(&mut self, i: usize, x: A) {
         let (magnitude, zero) = (x.magnitude(), A::default());
         let finite = magnitude < A::from_f64(f64::INFINITY);
         // Subnormal numbers count as 0 here, as they do where a program has set the processor so.
@@ -183,10 +204,16 @@ impl<A: Arithmetic> Lanes<A> {
         self.min[i] = if finite & (x < self.min[i]) { x } else { self.min[i] };
         self.max[i] = if finite & (x > self.max[i]) { x } else { self.max[i] };
         self.finite[i] += u32::from(finite);
-        let weighs = finite & (magnitude >= A::NEGLIGIBLE);
-        let wide = (if weighs { x } else { zero }).to_f64();
-        wide * wide
     }
+}
+
+/// The square of a value; 0 of one that does not count.
+#[inline(always)]
+fn square<A: Arithmetic>(x: A) -> f64 {
+    let magnitude = x.magnitude();
+    let weighs = (magnitude < A::from_f64(f64::INFINITY)) & (magnitude >= A::NEGLIGIBLE);
+    let wide = (if weighs { x } else { A::default() }).to_f64();
+    wide * wide
 }
 
 /// The sum of the sums of all blocks in the order of the format.
