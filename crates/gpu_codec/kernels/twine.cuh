@@ -36,6 +36,11 @@ typedef long long i64;
 
 #define HOW_AFTER 1
 
+// The launches of a call: one, or two where bounds depend on the values.
+#define PASS_ONLY 0
+#define PASS_FIRST 1
+#define PASS_SECOND 2
+
 #define STATUS_DONE 0
 #define STATUS_OVERFLOW 1
 #define STATUS_REFUSED 2
@@ -54,8 +59,8 @@ struct Job {
     u32 entry, rule;
     double bound, e, step, inv;
     u64 floor_bits;
-    u32 kept, shift, reduce0, reduces;
-    u64 partials;
+    u32 kept, shift;
+    u64 guess, bins;  // addresses, where the bound depends on the values
 };
 
 struct Entry {
@@ -64,15 +69,14 @@ struct Entry {
 };
 
 struct EncodeLaunch {
-    u64 job_table, entry_table, status, totals, sums, steps, counts, ticket;
-    u32 first_ticket, end_tile, jobs, entries, epoch, reduces, first_tile, first_job, end_job;
-    u32 unused;
+    u64 job_table, entry_table, status, totals, sums, steps, counts, ticket, doubt;
+    u32 first_ticket, end_tile, jobs, entries, epoch, pass, first_tile, first_job, end_job;
+    u32 tickets;
     Job inline_jobs[INLINE_JOBS];
     Entry inline_entries[INLINE_JOBS];
 };
 
-// What a job accumulates. Between launches all are 0 but the last two of u64, which are set anew;
-// for the launch that looks for the smallest value an address counts as none.
+// What a job accumulates. Between calls all are 0 but the last two of u64, which are set anew.
 struct Sum {
     u64 max_bits;  // the largest error, as the bits of a double
     double sum_sq;
@@ -81,6 +85,21 @@ struct Sum {
     u64 stored;  // its bytes
     u32 done;    // its tiles that are done
     u32 unused[5];
+};
+
+// What is found out about a job's values, as the largest of numbers for which 0 stands for none.
+struct Found {
+    u64 high, low;  // the extremes, in the order of `rising`; the complement of the smallest
+    u64 finite;     // finite values
+    // The guesses of the bound that blocks have used, as bits; the complement of the smallest.
+    u64 most_used, least_used;
+    u64 unused[3];
+};
+
+// A job may be encoded twice in a call.
+struct Tally {
+    Sum first, second;
+    Found found;
 };
 
 struct Step {
@@ -102,18 +121,10 @@ struct DecodeLaunch {
 #ifdef EMULATED
 #define DEVICE static inline
 #define DEVICE_MEMBER inline
-#define APART static
 #define BOUNDS
 #else
 #define DEVICE static __device__ __forceinline__
 #define DEVICE_MEMBER __device__ __forceinline__
-// What has several callers is there once, unless there is only one.
-#if defined(ONCE) && ONCE
-#define APART DEVICE
-#else
-#define APART static __device__ __noinline__
-#endif
-
 // So many registers that a multiprocessor holds this many blocks; what there is room for otherwise.
 #ifdef LEAST_BLOCKS
 #define BOUNDS __launch_bounds__(32 * WARPS, LEAST_BLOCKS)
@@ -135,6 +146,13 @@ DEVICE u64 look_at(const u64 *from) {
 // To the host, after everything of this thread and what it has seen.
 DEVICE void store_for_host(u64 *to, u64 value) {
     asm volatile("st.release.sys.global.u64 [%0], %1;" ::"l"(to), "l"(value) : "memory");
+}
+
+// 0 instead of a subnormal number.
+DEVICE float without_subnormal(float x) {
+    float same;
+    asm("mul.ftz.f32 %0, %1, 0f3f800000;" : "=f"(same) : "f"(x));
+    return same;
 }
 
 DEVICE void pause() { __nanosleep(20); }

@@ -11,9 +11,22 @@ DEVICE void keep_errors(Shared &shared, const Errors &errors, u32 outliers, u32 
     }
 }
 
+// Measures a chunk from values in shared memory, if it is asked for. True if that is all.
+template <typename U>
+DEVICE bool only_measures(Shared &shared, U *stage, bool measured, u32 warp, u32 lane) {
+#if MEASURES
+    if (!measures(shared)) return false;
+    const u32 inside = inside_of_block(shared.windows[warp], lane);
+    if (!measured) measure_staged(shared, stage + lane * STRIDE, inside, warp, lane);
+    return shared.work == WORK_MEASURE;
+#else
+    return false;
+#endif
+}
+
 // From values in shared memory to what the chunk becomes, packed there if it is coded.
 template <typename U>
-DEVICE Chunk encode_staged(const EncodeLaunch &a, Shared &shared, U *stage, u32 warp, u32 lane) {
+DEVICE Chunk encode_staged(Shared &shared, U *stage, u32 warp, u32 lane) {
     const Job &job = shared.job;
     const Window &w = shared.windows[warp];
     U q[32], differ = 0;
@@ -44,11 +57,11 @@ DEVICE Chunk encode_staged(const EncodeLaunch &a, Shared &shared, U *stage, u32 
     if (exact) {
         order(q, width, kind_of(job.cut) < KIND_SIGNED);
     } else if (sizeof(U) == 4 && !is_relative(job) && kind_of(job.cut) == KIND_F32) {
-        const Step32 step = narrow_step(step_of(a, job, shared.number));
+        const Step32 step = narrow_step(shared.step);
         bad = quantise_f32((i32(&)[32])q, (const u32 *)mine, errors, step);
     } else {
         __syncwarp();
-        bad = quantise_staged<U>(mine, inside, job, step_of(a, job, shared.number), errors);
+        bad = quantise_staged<U>(mine, inside, job, shared.step, errors);
         UNROLL for (int i = 0; i < 32; i++) q[i] = mine[i];
     }
     if (inside < 32) bad &= (1u << inside) - 1;
@@ -114,8 +127,17 @@ DEVICE bool begin_chunk(Shared &shared, u32 c, u32 warp, u32 lane) {
 #endif
 }
 
-// The general way.
-DEVICE Chunk encode_any(const EncodeLaunch &a, Shared &shared, u32 warp, u32 lane) {
+// A chunk of zeros.
+DEVICE Chunk encode_zeros(Shared &shared, bool measured, u32 warp, u32 lane) {
+#if MEASURES
+    if (measures(shared) && !measured) measure_zeros(shared, shared.windows[warp].m, warp, lane);
+#endif
+    Chunk chunk = {CHUNK_EMPTY, 0, 0};
+    return chunk;
+}
+
+// The general way; `measured` says whether the chunk has been measured before.
+DEVICE Chunk encode_any(Shared &shared, bool measured, u32 warp, u32 lane) {
     Coeff *stage = shared.stage[warp];
     const Job &job = shared.job;
     const Window &w = shared.windows[warp];
@@ -124,9 +146,10 @@ DEVICE Chunk encode_any(const EncodeLaunch &a, Shared &shared, u32 warp, u32 lan
 #if WIDE
     if (bits_of(job.cut) == 64) {
         some = stage_values<u64, u64>(stage, (const u64 *)job.source, w, lane);
-        if (!__any_sync(ALL, some != 0)) return chunk;
+        if (!__any_sync(ALL, some != 0)) return encode_zeros(shared, measured, warp, lane);
         __syncwarp();
-        return encode_staged<u64>(a, shared, stage, warp, lane);
+        if (only_measures(shared, stage, measured, warp, lane)) return chunk;
+        return encode_staged<u64>(shared, stage, warp, lane);
     }
 #endif
     u32 *narrow = (u32 *)stage;
@@ -135,18 +158,22 @@ DEVICE Chunk encode_any(const EncodeLaunch &a, Shared &shared, u32 warp, u32 lan
         case 16: some = stage_values<u16, u32>(narrow, (const u16 *)job.source, w, lane); break;
         default: some = stage_values<u32, u32>(narrow, (const u32 *)job.source, w, lane);
     }
-    if (!__any_sync(ALL, some != 0)) return chunk;
+    if (!__any_sync(ALL, some != 0)) return encode_zeros(shared, measured, warp, lane);
     __syncwarp();
-    return encode_staged<u32>(a, shared, narrow, warp, lane);
+    if (only_measures(shared, narrow, measured, warp, lane)) return chunk;
+    return encode_staged<u32>(shared, narrow, warp, lane);
 }
 
-DEVICE Chunk encode_chunk(const EncodeLaunch &a, Shared &shared, LaneErrors &errors, bool fetched,
-                          u32 warp, u32 lane) {
+DEVICE Chunk encode_chunk(Shared &shared, LaneErrors &errors, bool fetched, u32 warp, u32 lane) {
+    bool measured = false;
 #if QUICK
     Chunk chunk = {CHUNK_EMPTY, 0, 0};
-    const Step32 step = narrow_step(step_of(a, shared.job, shared.number));
-    if (fetched && encode_quick(step, shared.stage[warp], errors, lane, chunk)) return chunk;
+    if (fetched && shared.work == WORK_MEASURE) {
+        measure_fetched(shared, warp, lane);
+        return chunk;
+    }
+    if (fetched && encode_quick(shared, errors, warp, lane, chunk, measured)) return chunk;
     __syncwarp();
 #endif
-    return encode_any(a, shared, warp, lane);
+    return encode_any(shared, measured, warp, lane);
 }

@@ -76,11 +76,10 @@ DEVICE u64 settled_error(u64 max_bits, const Job &job) {
     return max_bits < tiny ? 0 : max_bits;
 }
 
-DEVICE void write_header(const EncodeLaunch &a, Shared &shared, u64 start, u64 payload,
-                         u64 max_bits, u32 lane) {
+DEVICE void write_header(Shared &shared, u64 start, u64 payload, u64 max_bits, u32 lane) {
     const Job &job = shared.job;
     if (lane == 0) {
-        const Step step = step_of(a, job, shared.number);
+        const Step &step = shared.step;
         u32 rule = job.rule & 0xff, mode = rule == RULE_EXACT ? 0 : rule == RULE_RELATIVE ? 2 : 1;
         double bound = mode == 1 && !(step.e > 0) ? 0.0 : step.bound;
         u64 words[8] = {
@@ -127,31 +126,41 @@ DEVICE Done end_job(const EncodeLaunch &a, Shared &shared, u32 lane) {
     const bool is_raw = (job.rule & 0xff) == RULE_RAW;
     const u64 payload = is_raw ? 0 : payload_of(a, job);
     done.stored = is_raw ? job.n : table_end(job) + 4 * payload;
-    if (!is_raw) write_header(a, shared, done.start, payload, done.max_bits, lane);
+    if (!is_raw) write_header(shared, done.start, payload, done.max_bits, lane);
     if (lane == 0) *(volatile u64 *)&sum->stored = done.stored;
     if (shared.number + 1 < shared.entry.job0 + shared.entry.jobs) {
         u64 end = done.start + done.stored;
         u64 next = min(align_up(end, UNIT), shared.entry.limit);
         for (u64 at = end + lane; at < next; at += 32) *(u8 *)at = 0;
     }
+    settle_bound(a, shared, lane);
     __syncwarp();
     return done;
 }
 
+// Nothing is known any more of the errors of a job.
+DEVICE void clear(Sum *sum) {
+    *(volatile u64 *)&sum->max_bits = 0;
+    *(volatile u64 *)&sum->sum_sq = 0;
+    *(volatile u64 *)&sum->outliers = 0;
+}
+
 // The result of a checkpoint all of whose jobs are done: its last one as `last` says, which is the
-// only one where it has one. By a whole warp.
-DEVICE void end_entry(const EncodeLaunch &a, const Entry &entry, const Done &last, u32 lane) {
+// only one where it has one. What is known of a job is in its first sums, or `after` those. By a
+// whole warp.
+DEVICE void end_entry(const EncodeLaunch &a, const Entry &entry, const Done &last, u32 after,
+                    u32 lane) {
     u64 *slot = (u64 *)entry.slot, *record = (u64 *)entry.record;
     u64 start = last.start, end = last.start + last.stored;
     if (entry.jobs > 1) {
-        const Sum *other = sum_at(a, entry.job0 + entry.jobs - 1);
-        start = *(volatile u64 *)&sum_at(a, entry.job0)->start;
+        const Sum *other = first_sum_at(a, entry.job0 + entry.jobs - 1) + after;
+        start = *(volatile u64 *)&(first_sum_at(a, entry.job0) + after)->start;
         end = *(volatile u64 *)&other->start + *(volatile u64 *)&other->stored;
     }
     for (u32 j = lane; j < entry.jobs; j += 32) {
         const Job *job = job_at(a, entry.job0 + j);
-        Sum *sum = sum_at(a, entry.job0 + j);
-        const Done done = entry.jobs > 1 ? look_at_done(sum) : last;
+        Sum *first = first_sum_at(a, entry.job0 + j);
+        const Done done = entry.jobs > 1 ? look_at_done(first + after) : last;
         u64 *words = slot + 4 + 6 * j;
         words[0] = done.start - start;
         words[1] = done.stored;
@@ -159,9 +168,8 @@ DEVICE void end_entry(const EncodeLaunch &a, const Entry &entry, const Done &las
         words[3] = done.sum_sq;
         words[4] = (job->rule & 0xff) == RULE_RAW ? 0 : job->n;
         words[5] = done.outliers;
-        *(volatile u64 *)&sum->max_bits = 0;
-        *(volatile u64 *)&sum->sum_sq = 0;
-        *(volatile u64 *)&sum->outliers = 0;
+        clear(first);
+        clear(first + after);
     }
     if (lane == 0) {
         bool fits = end <= entry.limit;
@@ -210,12 +218,28 @@ DEVICE void add_errors(const EncodeLaunch &a, const Shared &shared) {
 // the checkpoint. By the first warp, when the others are done.
 DEVICE void end_tiles(const EncodeLaunch &a, Shared &shared, u32 lane) {
     const Job &job = shared.job;
-    if (lane == 0) add_errors(a, shared);
+    if (lane == 0) {
+        add_errors(a, shared);
+        add_measured(a, shared);
+    }
     if (!completes(&sum_at(a, shared.number)->done, shared.done, job.tiles, lane)) return;
     const Done last = end_job(a, shared, lane);
+    // The second launch reports what has been encoded with guesses.
+    if (a.pass == PASS_FIRST) return;
     const u32 jobs = shared.entry.jobs;
     if (jobs > 1 && !completes((u32 *)a.counts + job.entry, 1, jobs, lane)) return;
-    end_entry(a, shared.entry, last, lane);
+    end_entry(a, shared.entry, last, a.pass == PASS_SECOND ? 1 : 0, lane);
+}
+
+// All guesses of the first launch were right: reports all checkpoints, and takes the tickets that
+// the launch has not taken.
+DEVICE void report_all(const EncodeLaunch &a, u32 lane) {
+    if (blockIdx.x == 0 && lane == 0) *(volatile u32 *)a.ticket += a.tickets;
+    const u32 entries = a.first_job == 0 ? a.entries : 0;
+    for (u32 e = blockIdx.x; e < entries; e += gridDim.x) {
+        const Entry &entry = *entry_at(a, e);
+        end_entry(a, entry, look_at_done(first_sum_at(a, entry.job0)), 0, lane);
+    }
 }
 
 // ---- Tiles -------------------------------------------------------------------------------------
@@ -355,6 +379,7 @@ DEVICE void copy_tile(const EncodeLaunch &a, Shared &shared, Own &own, u32 tile,
         say_end(a, shared, start, shared.job.n);
         *(volatile u64 *)&sum_at(a, shared.number)->start = start;
     }
+    if (shared.work == WORK_NOTHING) return;
     u64 part = (u64)(tile - shared.job.tile0) * WARPS + warp;
     copy_part(shared.job, start, shared.entry.limit, part, lane);
 }
@@ -365,13 +390,13 @@ DEVICE void encode_tile(const EncodeLaunch &a, Shared &shared, Own &own, u32 til
                         u32 warp, u32 lane) {
     const Job &job = shared.job;
     const u32 c = (tile - job.tile0) * WARPS + warp;
-    const bool has_chunk = c < job.cut.n_chunks;
+    const bool has_chunk = c < job.cut.n_chunks && shared.work != WORK_NOTHING;
     Chunk chunk = {CHUNK_EMPTY, 0, 0};
     if (!has_one_tile(a)) look_at_kept(a, own, lane);
     const bool fetched = has_chunk && begin_chunk(shared, c, warp, lane);
     // The next one is on its way meanwhile. Not earlier: those after it wait for it.
     const u32 ticket = has_one_tile(a) || LATE ? a.end_tile : take_ticket(a);
-    if (has_chunk) chunk = encode_chunk(a, shared, own.errors, fetched, warp, lane);
+    if (has_chunk) chunk = encode_chunk(shared, own.errors, fetched, warp, lane);
     if (lane == 0) shared.words[parity][warp] = chunk.words;
     if (threadIdx.x == 0) shared.next[parity] = ticket;
     __syncthreads();
@@ -385,7 +410,7 @@ DEVICE void encode_tile(const EncodeLaunch &a, Shared &shared, Own &own, u32 til
         publish((u64 *)a.status + tile, word_of(a, state, all));
     }
     if (has_one_tile(a)) {
-        keep_lane_errors(a, shared, own.errors, warp, lane);
+        keep_lane_errors(shared, own.errors, warp, lane);
     } else {
         const bool is_kept = chunk.what == CHUNK_CODED || chunk.what == CHUNK_EMPTY;
         make_room(a, shared, own, is_kept && chunk.words <= KEPT ? chunk.words : 0, warp, lane);
@@ -413,10 +438,13 @@ DEVICE void take_job(const EncodeLaunch &a, Shared &shared, u32 tile, u32 lane) 
         shared.sum_sq[lane] = 0;
         shared.outliers[lane] = 0;
     }
+    begin_measuring(shared, lane);
     if (lane == 0) {
         shared.number = number;
         shared.done = 0;
     }
+    __syncwarp();
+    if (lane == 0) take_step(a, shared);
 }
 
 // What is asked for later: the checkpoint of the block's job, and where its chain begins. By one
@@ -435,7 +463,7 @@ DEVICE void take_entry(const EncodeLaunch &a, Shared &shared, u32 lane) {
 DEVICE void leave_job(const EncodeLaunch &a, Shared &shared, Own &own, u32 warp, u32 lane) {
     if (!has_one_tile(a)) {
         make_room(a, shared, own, KEPT + 1, warp, lane);
-        keep_lane_errors(a, shared, own.errors, warp, lane);
+        keep_lane_errors(shared, own.errors, warp, lane);
         own.start = 0;
     }
     __syncthreads();
@@ -447,6 +475,13 @@ twine_encode(const __grid_constant__ EncodeLaunch a) {
     __shared__ Shared shared;
     const u32 lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
     const bool has_one = has_one_tile(a);
+    if (a.pass == PASS_SECOND) {
+        if (a.first_job == 0 && blockIdx.x == 0 && threadIdx.x == 0) note_guesses(a);
+        if (*again_at(a) != a.epoch - 1) {
+            if (warp == 0) report_all(a, lane);
+            return;
+        }
+    }
     Own own = {0, 0, 0, 0, 0, 0, 0, 0, 0, {0, 0}};
     u32 tile = a.first_tile + blockIdx.x;
     if (!has_one) {

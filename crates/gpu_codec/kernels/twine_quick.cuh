@@ -86,9 +86,10 @@ DEVICE void quick_residuals(float (&q)[32], u32 lane) {
 // z + 0.5 of the largest residual, as its width: its exponent says it, for 0.5 as well.
 DEVICE u32 quick_width(float most) { return (__float_as_uint(most) >> 23) - 126; }
 
-// The widths of the lane's block in kinds 0, 1, 2; false if the coefficients are too large.
+// The widths of the lane's block in kinds 0, 1, 2, and twice its largest coefficient and 0.5 at
+// least; false if the coefficients are too large.
 template <int PROFILE>
-DEVICE bool quick_widths(const float (&q)[32], u32 lane, u32 (&widths)[3]) {
+DEVICE bool quick_widths(const float (&q)[32], u32 lane, u32 (&widths)[3], float &twice) {
     QuickWalker<PROFILE> walker;
     walker.begin(q, lane);
     float most[3] = {0.5f, 0.5f, 0.5f};
@@ -98,6 +99,7 @@ DEVICE bool quick_widths(const float (&q)[32], u32 lane, u32 (&widths)[3]) {
         UNROLL for (int k = 0; k < 3; k++) most[k] = fmaxf(most[k], fabsf(t[k]));
     }
     UNROLL for (int k = 0; k < 3; k++) widths[k] = quick_width(most[k]);
+    twice = __fadd_rn(most[0], 0.5f);
     return most[0] < 2 * QUICK_LIMIT;
 }
 
@@ -134,14 +136,13 @@ DEVICE void note_lane_errors(LaneErrors &errors, float largest, float sum) {
 }
 
 // Adds the errors of a lane to those of the warp.
-DEVICE void keep_lane_errors(const EncodeLaunch &a, Shared &shared, LaneErrors &own, u32 warp,
-                             u32 lane) {
+DEVICE void keep_lane_errors(Shared &shared, LaneErrors &own, u32 warp, u32 lane) {
     const u32 most = max_of_warp(__float_as_uint(own.largest));
     const double sum = sum_of_warp(own.sum);
     own.largest = 0;
     own.sum = 0;
     if (lane != 0 || most == 0) return;
-    const Step32 step = narrow_step(step_of(a, shared.job, shared.number));
+    const Step32 step = narrow_step(shared.step);
     const double scale = scale_of(step), largest = __uint_as_float(most);
     // 1 / scale: the step is nearly that of its inverse, and a division takes long.
     double unit = step.inv < 0x1p60f ? step.step * 0x1p-60 : 0x1p-120;
@@ -218,23 +219,37 @@ DEVICE void encode_small(const u32 *values, u32 lane, Chunk &chunk) {
 }
 
 template <int PROFILE>
-DEVICE bool encode_quick_in(const Step32 &step, u32 *stage, LaneErrors &errors, u32 lane,
-                            Chunk &chunk) {
+DEVICE bool encode_quick_in(Shared &shared, LaneErrors &errors, u32 warp, u32 lane, Chunk &chunk,
+                            bool &measured) {
+    const Step32 step = narrow_step(shared.step);
+    u32 *stage = shared.stage[warp];
     float q[32];
     read_fetched(stage, q, lane);
+    Measured<float> found;
+    const bool summed = (shared.job.rule & 0xff) == RULE_RMS;
+    if (measures(shared) && summed) found = measure_finite(q);
     const float scale = scale_of(step);
-    float largest, sum;
+    float largest, sum, twice = 0.5f;
     u32 widths[3];
     bool some;
     bool fits = quick_coefficients(q, step, scale, largest, sum, some);
     if (!__all_sync(ALL, fits)) return false;
-    if (!__any_sync(ALL, some)) {
+    const bool nothing = !__any_sync(ALL, some);
+    if (!nothing) fits = quick_widths<PROFILE>(q, lane, widths, twice);
+    if (!__all_sync(ALL, fits)) return false;
+    if (measures(shared)) {
+        if (summed) {
+            note_measured(shared, found, warp, lane);
+        } else if (may_extend(shared, step, twice, warp)) {
+            note_measured(shared, measure_extremes(stage, lane), warp, lane);
+        }
+        measured = true;
+    }
+    if (nothing) {
         encode_small(stage, lane, chunk);
         if (chunk.what == CHUNK_EMPTY) note_lane_errors(errors, largest, sum);
         return true;
     }
-    fits = quick_widths<PROFILE>(q, lane, widths);
-    if (!__all_sync(ALL, fits)) return false;
     // Below 23 each, so that the sums do not run into each other.
     const u32 sums = sum_of_warp(widths[0] | widths[1] << 10 | widths[2] << 20);
     const u32 words0 = sums & 0x3ff, words1 = sums >> 10 & 0x3ff, words2 = sums >> 20;
@@ -256,11 +271,12 @@ DEVICE bool encode_quick_in(const Step32 &step, u32 *stage, LaneErrors &errors, 
     return true;
 }
 
-// Encodes a full chunk that was fetched; false if it has to go the general way.
-DEVICE bool encode_quick(const Step32 &step, u32 *stage, LaneErrors &errors, u32 lane,
-                         Chunk &chunk) {
-    return encode_quick_in<(FORM >> 16 & 0xff)>(step, stage, errors, lane, chunk);
+// Encodes a full chunk that was fetched; false if it has to go the general way. Says whether the
+// chunk has been measured.
+DEVICE bool encode_quick(Shared &shared, LaneErrors &errors, u32 warp, u32 lane, Chunk &chunk,
+                         bool &measured) {
+    return encode_quick_in<(FORM >> 16 & 0xff)>(shared, errors, warp, lane, chunk, measured);
 }
 #else
-DEVICE void keep_lane_errors(const EncodeLaunch &, Shared &, LaneErrors &, u32, u32) {}
+DEVICE void keep_lane_errors(Shared &, LaneErrors &, u32, u32) {}
 #endif

@@ -26,6 +26,19 @@ DEVICE bool is_exact(const Job &job) { return (job.rule & 0xff) == RULE_EXACT; }
 DEVICE bool is_relative(const Job &job) { return (job.rule & 0xff) == RULE_RELATIVE; }
 #endif
 
+// Whether there may be bounds that depend on the values.
+#if defined(MODE) && MODE == 0
+#define MEASURES 0
+#else
+#define MEASURES 1
+#endif
+
+// What a launch does with the values of a job.
+#define WORK_ENCODE 0
+#define WORK_MEASURE_TOO 1  // and encode with a guess of the bound
+#define WORK_MEASURE 2
+#define WORK_NOTHING 3      // the launch after this one encodes
+
 // What a chunk becomes.
 #define CHUNK_EMPTY 0
 #define CHUNK_RAW 1
@@ -74,7 +87,20 @@ struct Shared {
     u64 start;  // of the job; 0 while it is not known
     u32 next[2], number;
     u32 header[16];
+    Step step;  // of the job, or a guess
+    u32 work;   // WORK_...
+#if MEASURES
+    // What is found out about the values of the job. The bits of the guess that is used, 0 for none;
+    // of the warps: as in `Found`, and sums of squares that belong to a bin.
+    u64 used;
+    u64 high[WARPS], low[WARPS], squares[WARPS];
+    u32 finite[WARPS], bin[WARPS];
+#endif
 };
+
+DEVICE bool measures(const Shared &shared) {
+    return MEASURES && (shared.work == WORK_MEASURE_TOO || shared.work == WORK_MEASURE);
+}
 
 DEVICE const Job *job_at(const EncodeLaunch &a, u32 j) {
     return a.job_table ? (const Job *)a.job_table + j : &a.inline_jobs[j];
@@ -84,7 +110,14 @@ DEVICE const Entry *entry_at(const EncodeLaunch &a, u32 e) {
     return a.entry_table ? (const Entry *)a.entry_table + e : &a.inline_entries[e];
 }
 
-DEVICE Sum *sum_at(const EncodeLaunch &a, u32 j) { return (Sum *)a.sums + j; }
+DEVICE Sum *first_sum_at(const EncodeLaunch &a, u32 j) { return &((Tally *)a.sums + j)->first; }
+
+// What the launch sums up of a job.
+DEVICE Sum *sum_at(const EncodeLaunch &a, u32 j) {
+    return first_sum_at(a, j) + (a.pass == PASS_SECOND ? 1 : 0);
+}
+
+DEVICE Found *found_at(const EncodeLaunch &a, u32 j) { return &((Tally *)a.sums + j)->found; }
 
 // The job of a tile: the last one that does not begin after it. By a whole warp.
 DEVICE u32 find_job(const EncodeLaunch &a, u32 tile, u32 lane) {
@@ -222,14 +255,6 @@ DEVICE u64 read_value(const Job &job, u64 index) {
 struct Step32 {
     float e, step, inv;
 };
-
-// The step of a job: the host's, or what the launch before has found.
-DEVICE Step step_of(const EncodeLaunch &a, const Job &job, u32 number) {
-    u32 rule = job.rule & 0xff;
-    if (rule == RULE_RANGE || rule == RULE_RMS) return ((const Step *)a.steps)[number];
-    Step step = {job.bound, job.e, job.step, job.inv};
-    return step;
-}
 
 DEVICE float quiet_nan() { return __uint_as_float(0x7fffffff); }
 

@@ -64,7 +64,6 @@ const KERNELS: &[Kernel] = &[
     Kernel { name: c"copy_units_16_32", parameters: COPY, run: walk::copy::<16> },
     Kernel { name: c"copy_many", parameters: &[MANY], run: copy_many },
     Kernel { name: c"twine_encode", parameters: &[twine::ENCODE_WORDS], run: twine::encode },
-    Kernel { name: c"twine_reduce", parameters: &[twine::ENCODE_WORDS], run: twine::reduce },
     Kernel { name: c"twine_decode", parameters: &[twine::DECODE_WORDS], run: twine::decode },
     Kernel { name: c"nvcomp_arrays", parameters: nvcomp::ARRAYS, run: nvcomp::arrays },
     Kernel { name: c"nvcomp_table", parameters: nvcomp::TABLE, run: nvcomp::table },

@@ -103,14 +103,22 @@ impl Step {
     /// The step of [`BoundRule::Range`] for values with this summary.
     #[must_use]
     pub fn of_range(kind: ValueKind, factor: f64, summary: &Summary) -> Step {
-        Step::new(kind, factor * (summary.max - summary.min))
+        Step::new(kind, on_grid(factor * (summary.max - summary.min)))
     }
 
     /// The step of [`BoundRule::Rms`] for values with this summary.
     #[must_use]
     pub fn of_rms(kind: ValueKind, factor: f64, summary: &Summary) -> Step {
-        Step::new(kind, factor * summary.rms())
+        Step::new(kind, on_grid(factor * summary.rms()))
     }
+}
+
+/// The largest bound of the grid that is not above `eb`: the grid has 2^3 members for each power of
+/// two. Arrays that differ a little have the same bound that way, so that an encoder can guess it
+/// from the array before.
+fn on_grid(eb: f64) -> f64 {
+    const GRID_BITS: u32 = 3;
+    f64::from_bits(eb.to_bits() & (u64::MAX << (52 - GRID_BITS)))
 }
 
 impl Step {

@@ -9,7 +9,7 @@ use super::encode::{Encoder, Totals};
 use super::header::{HEADER_BYTES, Header, Mode, damaged};
 use super::layout::{CHUNK, Layout, ValueKind};
 use super::real::{Bf16, F16, F32, F64};
-use super::reduce::{Summary, summarise};
+use super::reduce::{Summary, Values, summarise};
 use super::rule::{Array, BoundRule, Step};
 use super::values::{Coding, Cut, Exact, Order, Stepped};
 use super::word::Word;
@@ -76,18 +76,19 @@ pub fn encode(array: &Array, source: &[u8], out: &mut [u8]) -> Result<EncodedStr
         ));
     }
     Ok(with_threads(layout, |parallel| {
-        let mode = mode_of(rule, || summarise(layout, source, parallel), layout.kind);
+        let summary = |squares| summarise(Values { layout, source, parallel, squares });
+        let mode = mode_of(rule, summary, layout.kind);
         with_coding(layout, &mode, Encode { layout, mode: &mode, source, out, parallel })
     }))
 }
 
-/// The mode that a rule means for values with this summary.
-fn mode_of(rule: BoundRule, summary: impl FnOnce() -> Summary, kind: ValueKind) -> Mode {
+/// The mode that a rule means for values with this summary, with or without their squares.
+fn mode_of(rule: BoundRule, summary: impl FnOnce(bool) -> Summary, kind: ValueKind) -> Mode {
     match rule {
         BoundRule::Exact => Mode::Exact,
         BoundRule::Step(step) => Mode::Step(step),
-        BoundRule::Range(factor) => Mode::Step(Step::of_range(kind, factor, &summary())),
-        BoundRule::Rms(factor) => Mode::Step(Step::of_rms(kind, factor, &summary())),
+        BoundRule::Range(factor) => Mode::Step(Step::of_range(kind, factor, &summary(false))),
+        BoundRule::Rms(factor) => Mode::Step(Step::of_rms(kind, factor, &summary(true))),
         BoundRule::Relative(relative) => Mode::Relative(relative),
     }
 }
@@ -96,7 +97,7 @@ fn mode_of(rule: BoundRule, summary: impl FnOnce() -> Summary, kind: ValueKind) 
 /// have an empty summary.
 #[must_use]
 pub fn reduce(layout: &Layout, source: &[u8]) -> Summary {
-    with_threads(layout, |parallel| summarise(layout, source, parallel))
+    with_threads(layout, |parallel| summarise(Values { layout, source, parallel, squares: true }))
 }
 
 /// Decodes a stream to the little-endian items of the array.

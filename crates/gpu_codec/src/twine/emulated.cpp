@@ -181,6 +181,7 @@ static inline unsigned load_acquire(const unsigned *from) {
 static inline void store_for_host(unsigned long long *to, unsigned long long value) {
     __atomic_store_n(to, value, __ATOMIC_RELEASE);
 }
+static inline float without_subnormal(float x) { return fabsf(x) < 0x1p-126f ? 0.0f : x; }
 static inline void pause() { sched_yield(); }
 static inline void pause_long() { sched_yield(); }
 
@@ -247,6 +248,8 @@ static double __dmul_rn(double a, double b) { return a * b; }
 static double __dadd_rn(double a, double b) { return a + b; }
 static double __dsub_rn(double a, double b) { return a - b; }
 static double __ddiv_rn(double a, double b) { return a / b; }
+static double __fma_rn(double a, double b, double c) { return fma(a, b, c); }
+static double __ull2double_rn(unsigned long long a) { return (double)a; }
 static double __dsqrt_rn(double a) { return sqrt(a); }
 static int __float2int_rn(float a) {
     if (!(fabsf(a) < 2147483648.0f)) return a > 0 ? 2147483647 : a < 0 ? -2147483647 - 1 : 0;

@@ -13,7 +13,7 @@ use super::job::Coded;
 use super::modules::{COMMON, DECODE_WARPS, Kernel, Special, Tiles, Variant};
 use super::parts::Ways;
 use super::plan::LaunchPlan;
-use super::words::{DecodeLaunch, EncodeLaunch, INLINE};
+use super::words::{BINS, DecodeLaunch, EncodeLaunch, INLINE, pass};
 use super::{Places, words_at};
 use crate::codec::{EncodeJob, GpuLayout, StoredCheckpoint};
 use crate::pending::Start;
@@ -57,7 +57,6 @@ type Decode = unsafe extern "C" fn(*const DecodeLaunch, u32, u32);
 pub(super) struct Kernels {
     pub(super) warps: u32,
     pub(super) encode: libloading::Library,
-    reduce: libloading::Library,
     decode: libloading::Library,
 }
 
@@ -134,15 +133,11 @@ pub(super) fn kernels_of(warps: u32, kept: u32, head: &str) -> Option<Kernels> {
             let folder = &folder.0;
             scope.spawn(move || build(folder, kernel, (warps, kept), head))
         };
-        let all = [
-            build(Kernel::Encode, warps),
-            build(Kernel::Reduce, 8),
-            build(Kernel::Decode, DECODE_WARPS),
-        ];
+        let all = [build(Kernel::Encode, warps), build(Kernel::Decode, DECODE_WARPS)];
         all.map(|thread| thread.join().unwrap())
     });
-    let [encode, reduce, decode] = found;
-    Some(Kernels { warps, encode: encode?, reduce: reduce?, decode: decode? })
+    let [encode, decode] = found;
+    Some(Kernels { warps, encode: encode?, decode: decode? })
 }
 
 pub(super) fn skipped() {
@@ -155,6 +150,10 @@ pub(super) struct Scratch {
     pub(super) tables: Vec<u64>,
     pub(super) ticket: u32,
     pub(super) epoch: u32,
+    /// The guess of each job's bound, after the doubt about them; and what they are set to before a
+    /// call, if they are not left as the call before has set them.
+    pub(super) guesses: Vec<u64>,
+    pub(super) guess: Option<Guess>,
     /// How tiles are assigned to blocks, and whether the kernels are compiled for that.
     pub(super) tiles: Tiles,
     pub(super) compiled: bool,
@@ -170,16 +169,20 @@ pub(super) struct Scratch {
 }
 
 const JOBS: usize = 64;
+/// Words of the sums of a job.
+const TALLY: usize = 24;
 const TILES: usize = 4096;
 
 impl Scratch {
     pub(super) fn new() -> Scratch {
-        let words = vec![0; 8 + JOBS * (1 + 1 + 8 + 4) + TILES];
+        let words = vec![0; 8 + JOBS * (1 + 1 + TALLY + 4) + TILES];
         Scratch {
             words,
             tables: vec![0; JOBS * 24],
             ticket: 0,
             epoch: 0,
+            guesses: vec![0; 1 + JOBS],
+            guess: None,
             tiles: Tiles::Many,
             compiled: false,
             blocks: MOST_BLOCKS,
@@ -193,48 +196,69 @@ impl Scratch {
     pub(super) fn places(&self) -> Places {
         let at = |word: usize| self.words.as_ptr().addr() as u64 + 8 * word as u64;
         let (ticket, totals, counts) = (at(0), at(8), at(8 + JOBS));
-        let (sums, steps) = (at(8 + 2 * JOBS), at(8 + 10 * JOBS));
-        let status = at(8 + 14 * JOBS);
+        let (sums, steps) = (at(8 + 2 * JOBS), at(8 + (2 + TALLY) * JOBS));
+        let status = at(8 + (2 + TALLY + 4) * JOBS);
         Places { ticket, totals, counts, sums, steps, status, tables: None }
     }
 
     /// Runs a plan whose entries have their places.
     pub(super) fn run(&mut self, kernels: &Kernels, plan: &mut LaunchPlan, in_tables: bool) {
-        let partials = vec![f64::NAN; plan.partials as usize];
-        for job in &mut plan.jobs {
-            job.partials = partials.as_ptr().addr() as u64 + 8 * job.partials;
+        let bins = vec![0u64; (BINS * plan.squares) as usize];
+        let guesses = self.guesses.as_ptr().addr() as u64;
+        plan.measure_at(|_, _| 0, bins.as_ptr().addr() as u64);
+        for (number, job) in (1..).zip(&mut plan.jobs) {
+            job.guess = guesses + 8 * number;
         }
         let mut places = self.places();
         if in_tables {
             places.tables = Some((plan.jobs.as_ptr() as u64, plan.entries.as_ptr() as u64));
         }
-        self.epoch += 1;
-        let mut words = words_at(plan, &places, self.epoch);
-        if plan.reduces > 0 {
-            // SAFETY: our own text with its types; all memory that the words name is allocated.
-            unsafe {
-                let reduce = kernels.reduce.get::<Encode>(b"run").unwrap();
-                reduce(&raw const words, plan.reduces, 1);
-            }
+        self.epoch += 2;
+        let mut words = EncodeLaunch { doubt: guesses, ..words_at(plan, &places, self.epoch) };
+        let passes: &[u32] =
+            if plan.measures { &[pass::FIRST, pass::SECOND] } else { &[pass::ONLY] };
+        for (&pass, epoch) in passes.iter().zip(self.epoch..) {
+            (words.pass, words.epoch) = (pass, epoch);
+            self.run_parts(kernels, plan, &mut words);
         }
+        assert!(self.tables.iter().all(|&word| word == 0));
+        assert!(bins.iter().all(|&word| word == 0));
+        self.assert_counters_are_reset();
+    }
+
+    fn run_parts(&mut self, kernels: &Kernels, plan: &LaunchPlan, words: &mut EncodeLaunch) {
         for part in &plan.parts {
             let special = self.compiled.then_some(Special { form: 0, mode: None });
             let variant = Variant { tiles: self.tiles, special, ..Variant::encoder(true) };
             let (blocks, tickets) = variant.blocks(part.count(), self.blocks);
-            words.is_for(part, self.ticket);
+            words.first_ticket = self.ticket;
+            words.is_for(part, tickets);
             self.launches += 1;
             self.ticket = self.ticket.wrapping_add(tickets);
-            // SAFETY: as above.
+            // SAFETY: our own text with its types; all memory that the words name is allocated.
             unsafe {
                 let encode = kernels.encode.get::<Encode>(b"run").unwrap();
-                encode(&raw const words, blocks, self.workers);
+                encode(std::ptr::from_ref(words), blocks, self.workers);
+            }
+            assert_eq!(self.words[0] as u32, self.ticket, "the ticket counter");
+        }
+    }
+
+    /// Begins and sizes may keep their values.
+    fn assert_counters_are_reset(&self) {
+        assert_eq!(self.words[8 + JOBS..8 + 2 * JOBS], [0; JOBS]);
+        for tally in self.words[8 + 2 * JOBS..8 + (2 + TALLY) * JOBS].chunks(TALLY) {
+            let [first, second, found] = [0, 8, 16].map(|at| &tally[at..at + 8]);
+            assert!(found.iter().all(|&word| word == 0), "{found:?}");
+            for sums in [first, second] {
+                assert_eq!((&sums[..3], sums[5] as u32), (&[0; 3][..], 0));
             }
         }
-        assert!(self.tables.iter().all(|&word| word == 0));
-        let counters = &self.words[8 + JOBS..8 + 10 * JOBS];
-        let left: Vec<u64> = counters.iter().copied().filter(|&word| word != 0).collect();
-        // Begins and sizes may keep their values, counters are reset.
-        assert_eq!(self.words[8 + JOBS..8 + 2 * JOBS], [0; JOBS], "{left:?}");
+    }
+
+    /// Whether the last call has encoded twice.
+    pub(super) fn has_encoded_again(&self) -> bool {
+        self.words[1] as u32 == self.epoch
     }
 }
 
@@ -268,6 +292,13 @@ impl Room {
     }
 }
 
+/// The guess of a bound from the right one; from 0 the doubt about guesses.
+pub(super) type Guess = fn(&mut Dice, u64) -> u64;
+
+fn as_word(bytes: &[u8]) -> u64 {
+    bytes.as_chunks::<8>().0.iter().fold(0, |_, &word| u64::from_le_bytes(word))
+}
+
 /// Makes a region.
 pub(super) type Make = fn(&mut Dice) -> Region;
 
@@ -278,11 +309,13 @@ pub(super) fn check_batch(kernels: &Kernels, scratch: &mut Scratch, seed: u64, m
         .map(|_| (0..1 + dice.below(scratch.regions)).map(|_| make(dice)).collect())
         .collect();
     let align = dice.pick(&[64, 256, 512]);
-    let mut expected = Vec::new();
-    let mut results = Vec::new();
+    let (mut expected, mut right) = (Vec::new(), Vec::new());
+    let (mut results, mut gaps) = (Vec::new(), Vec::new());
     for regions in &checkpoints {
-        expected.resize(expected.len().next_multiple_of(align as usize), GUARD);
+        let end = expected.len();
+        expected.resize(end.next_multiple_of(align as usize), GUARD);
         let start = expected.len();
+        gaps.push(end..start);
         let mut words = vec![0, start as u64, 0];
         for (number, region) in regions.iter().enumerate() {
             let (stream, achieved) = region.expected();
@@ -292,6 +325,7 @@ pub(super) fn check_batch(kernels: &Kernels, scratch: &mut Scratch, seed: u64, m
             words.extend([(expected.len() - start) as u64, stream.len() as u64]);
             words.extend([achieved.max_error.to_bits(), achieved.sum_sq_error.to_bits()]);
             words.extend([achieved.values * u64::from(region.spec.is_some()), achieved.outliers]);
+            right.push(stream.get(16..24).map_or(0, as_word));
             expected.extend(stream);
         }
         words[2] = (expected.len() - start) as u64;
@@ -336,7 +370,15 @@ pub(super) fn check_batch(kernels: &Kernels, scratch: &mut Scratch, seed: u64, m
         }
     }
     let in_tables = dice.below(3) == 0 || plan.jobs.len() > INLINE;
+    if let Some(guess) = scratch.guess {
+        let all = [0].iter().chain(&right).zip(&mut scratch.guesses);
+        all.for_each(|(&right, to)| *to = guess(dice, right));
+    }
     scratch.run(kernels, &mut plan, in_tables);
+    for gap in gaps.into_iter().filter(|_| plan.measures) {
+        // Guesses may have written there.
+        expected[gap.clone()].copy_from_slice(&room.content()[gap]);
+    }
     let what = || {
         format!("seed {seed}: {:?}", checkpoints.iter().flatten().map(label).collect::<Vec<_>>())
     };

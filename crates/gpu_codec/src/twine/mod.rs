@@ -11,14 +11,21 @@
 //! therefore waits only for blocks that have started before it, and for the block that adds up
 //! sizes, for which the launch leaves room on the device. The host reads the sizes whenever it
 //! needs them.
+//!
+//! Where bounds depend on the values, a call has every launch twice. The first ones encode with a
+//! guess of each bound, that of the array before, and measure the values on the way. The second
+//! ones encode again if a guess was wrong, and report otherwise.
 
 mod decode;
+#[cfg(test)]
+mod emulated_guess_tests;
 #[cfg(test)]
 mod emulated_many_tests;
 #[cfg(test)]
 mod emulated_tests;
 #[cfg(test)]
 mod fields;
+mod guesses;
 mod job;
 mod modules;
 mod parts;
@@ -42,12 +49,13 @@ use unspool_cuda::{Fence, FencePool};
 
 pub(crate) use modules::sources;
 
+use guesses::Guesses;
 use job::Coded;
-use modules::{BUSY_WARPS, Kernel, REDUCE_THREADS, Variant};
+use modules::{BUSY_WARPS, Kernel, Variant};
 use parts::{LaunchPart, WORTH_A_LAUNCH, Ways, blocks_at_once};
 use plan::LaunchPlan;
 use scratch::{Pool, Set};
-use words::{EncodeLaunch, Entry, INLINE, Job};
+use words::{EncodeLaunch, Entry, INLINE, Job, pass};
 
 /// The encoder and decoder of one device. It may be used from several threads at once.
 #[derive(Debug)]
@@ -57,6 +65,7 @@ pub struct Twine {
     slots: Arc<Slots>,
     fences: Arc<FencePool>,
     pool: Pool,
+    guesses: Guesses,
     /// Warps of a tile, if not chosen by size.
     warps: Option<u32>,
     /// Minimum number of chunks for which arrays of one form get their own launch.
@@ -65,9 +74,6 @@ pub struct Twine {
 
 /// How long the launches before a refused one are waited for.
 const LIMIT: Duration = Duration::from_secs(10);
-
-/// The kernels of a call: that of each encoding launch, and optionally the one before them.
-type Encoders = (Vec<Arc<Module>>, Option<Arc<Module>>);
 
 impl Twine {
     /// Nothing is loaded until a kernel is first needed. Where none was shipped for the device, the
@@ -80,6 +86,7 @@ impl Twine {
             slots: Slots::new(context),
             fences: FencePool::new(context),
             pool: Pool::default(),
+            guesses: Guesses::default(),
             warps: None,
             apart: WORTH_A_LAUNCH,
         }
@@ -105,11 +112,10 @@ impl Twine {
         &self.slots
     }
 
-    /// The encoder's kernel for each part, and that for bounds if it is needed.
-    fn encoders(&self, plan: &LaunchPlan) -> Result<Encoders, DeviceError> {
-        let reduce = (plan.reduces > 0).then(|| self.module(Variant::reducer())).transpose()?;
+    /// The encoder's kernel for each part.
+    fn encoders(&self, plan: &LaunchPlan) -> Result<Vec<Arc<Module>>, DeviceError> {
         let module = |part: &LaunchPart| self.module(part.variant().compiled());
-        Ok((plan.parts.iter().map(module).collect::<Result<_, _>>()?, reduce))
+        plan.parts.iter().map(module).collect()
     }
 
     fn module(&self, variant: Variant) -> Result<Arc<Module>, DeviceError> {
@@ -135,45 +141,63 @@ impl Twine {
         plan: &mut LaunchPlan,
         checkpoints: &[StoredCheckpoint<'_>],
     ) -> Result<Fence, DeviceError> {
-        let (encode, reduce) = self.encoders(plan)?;
+        let encoders = self.encoders(plan)?;
         let fence = self.fences.prepare()?;
         let mut set = self.pool.take(stream, u64::from(plan.tiles), plan.jobs.len() as u64)?;
-        if reduce.is_some() {
-            let first = set.partials(&self.context, plan.partials)?;
-            plan.jobs.iter_mut().for_each(|job| job.partials = first + 8 * job.partials);
+        let (mut doubt, mut passes) = (0, &[pass::ONLY][..]);
+        if plan.measures {
+            let bins = set.squares(stream, plan.squares)?;
+            doubt = self.guesses.assign(stream, plan, bins)?;
+            passes = &[pass::FIRST, pass::SECOND];
         }
-        let mut words = launch_words(stream, plan, &mut set)?;
-        if let Some(module) = reduce {
-            let mut list: [*mut c_void; 1] = [(&raw mut words).cast()];
-            let shape = (plan.reduces, REDUCE_THREADS);
-            // SAFETY: the kernel takes these words; they name memory that the caller guarantees, or
-            // that of the set and the slots.
-            unsafe { module.launch_with(stream, Kernel::Reduce.name(), shape, &mut list) }?;
-        }
-        for (number, (part, encode)) in plan.parts.iter().zip(encode).enumerate() {
-            let most = blocks_at_once(self.warps_at_once(), part.warps);
-            let (blocks, tickets) = part.variant().blocks(part.count(), most);
-            words.is_for(part, set.ticket);
-            let mut list: [*mut c_void; 1] = [(&raw mut words).cast()];
-            let shape = (blocks, 32 * part.warps);
-            // SAFETY: as above.
-            let launched =
-                unsafe { encode.launch_with(stream, Kernel::Encode.name(), shape, &mut list) };
-            if let Err(error) = launched {
-                if number > 0 {
-                    // The caller reuses the room, so the earlier launches have to end first. The
-                    // counters of the set may not be reset, so it is not returned to the pool.
-                    let _ = fence.record(stream)?.wait(LIMIT);
+        let mut words = EncodeLaunch { doubt, ..launch_words(stream, plan, &mut set)? };
+        let mut is_first = true;
+        for (&pass, epoch) in passes.iter().zip(set.epoch..) {
+            (words.pass, words.epoch) = (pass, epoch);
+            for (part, encode) in plan.parts.iter().zip(&encoders) {
+                // SAFETY: the caller's duty.
+                let launched = unsafe { self.launch_part(stream, part, encode, &mut words) };
+                if let Err(error) = launched {
+                    if !is_first {
+                        // The caller reuses the room, so the earlier launches have to end first.
+                        // The counters of the set may not be reset, so it is not returned to the
+                        // pool.
+                        let _ = fence.record(stream)?.wait(LIMIT);
+                    }
+                    return Err(error);
                 }
-                return Err(error);
+                is_first = false;
             }
-            set.ticket = set.ticket.wrapping_add(tickets);
         }
+        set.ticket = words.first_ticket;
         // Reported to the watch before the fence is recorded, which comes after it.
         report(stream, checkpoints);
         let fence = fence.record(stream)?;
         self.pool.put(set, &fence);
         Ok(fence)
+    }
+
+    /// Launches a part, and passes over its tickets.
+    ///
+    /// # Safety
+    /// As [`encode`](GpuCodec::encode).
+    unsafe fn launch_part(
+        &self,
+        stream: &Stream,
+        part: &LaunchPart,
+        encode: &Module,
+        words: &mut EncodeLaunch,
+    ) -> Result<(), DeviceError> {
+        let most = blocks_at_once(self.warps_at_once(), part.warps);
+        let (blocks, tickets) = part.variant().blocks(part.count(), most);
+        words.is_for(part, tickets);
+        let mut list: [*mut c_void; 1] = [std::ptr::from_mut(words).cast()];
+        let shape = (blocks, 32 * part.warps);
+        // SAFETY: the kernel takes these words; they name memory that the caller guarantees, or
+        // that of the set, the slots and the guesses.
+        unsafe { encode.launch_with(stream, Kernel::Encode.name(), shape, &mut list) }?;
+        words.first_ticket = words.first_ticket.wrapping_add(tickets);
+        Ok(())
     }
 }
 
@@ -195,7 +219,8 @@ impl GpuCodec for Twine {
     }
 
     /// One launch encodes all of them; there are more where large arrays have different forms, and
-    /// one before them when a bound depends on the values.
+    /// twice as many when a bound depends on the values: the first ones encode with guesses of the
+    /// bounds, the second ones encode again if one was wrong.
     unsafe fn encode(
         &self,
         stream: &Stream,
@@ -258,7 +283,7 @@ fn launch_words(
     if plan.jobs.len() > INLINE {
         places.tables = Some(set.tables(stream, &plan.jobs, &plan.entries)?);
     }
-    Ok(words_at(plan, &places, set.epoch))
+    Ok(EncodeLaunch { first_ticket: set.ticket, ..words_at(plan, &places, set.epoch) })
 }
 
 /// The words that all parts of a call share.
@@ -279,25 +304,26 @@ fn words_at(plan: &LaunchPlan, places: &Places, epoch: u32) -> EncodeLaunch {
         steps: places.steps,
         counts: places.counts,
         ticket: places.ticket,
+        doubt: 0,
         first_ticket: 0,
         end_tile: plan.tiles,
         jobs: plan.jobs.len() as u32,
         entries: plan.entries.len() as u32,
         epoch,
-        reduces: plan.reduces,
+        pass: pass::ONLY,
         first_tile: 0,
         first_job: 0,
         end_job: plan.jobs.len() as u32,
-        unused: 0,
+        tickets: 0,
         inline_jobs,
         inline_entries,
     }
 }
 
 impl EncodeLaunch {
-    /// Specialises the words for a part, whose first ticket is `first_ticket`.
-    fn is_for(&mut self, part: &LaunchPart, first_ticket: u32) {
-        self.first_ticket = first_ticket;
+    /// Specialises the words for a part that takes `tickets` tickets.
+    fn is_for(&mut self, part: &LaunchPart, tickets: u32) {
+        self.tickets = tickets;
         (self.first_tile, self.end_tile) = (part.tiles.start, part.tiles.end);
         (self.first_job, self.end_job) = (part.jobs.start as u32, part.jobs.end as u32);
     }

@@ -13,6 +13,7 @@ macro_rules! encoder {
     () => {
         concat!(
             include_str!("../../kernels/twine_values.cuh"),
+            include_str!("../../kernels/twine_measure.cuh"),
             include_str!("../../kernels/twine_pack.cuh"),
             include_str!("../../kernels/twine_quick.cuh"),
             include_str!("../../kernels/twine_chunk.cuh"),
@@ -24,14 +25,12 @@ macro_rules! encoder {
 
 pub(super) const COMMON: &str = include_str!("../../kernels/twine.cuh");
 const ENCODE: &str = encoder!();
-const REDUCE: &str = include_str!("../../kernels/twine_reduce.cu");
 const DECODE: &str = include_str!("../../kernels/twine_decode.cu");
 
 /// The purpose of a kernel.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Kernel {
     Encode,
-    Reduce,
     Decode,
 }
 
@@ -43,7 +42,6 @@ impl Kernel {
     fn names(self) -> &'static [&'static str] {
         match self {
             Kernel::Encode => &["twine_encode"],
-            Kernel::Reduce => &["twine_reduce"],
             Kernel::Decode => &["twine_decode"],
         }
     }
@@ -52,7 +50,6 @@ impl Kernel {
     pub(super) fn text(self) -> &'static str {
         match self {
             Kernel::Encode => ENCODE,
-            Kernel::Reduce => REDUCE,
             Kernel::Decode => DECODE,
         }
     }
@@ -92,9 +89,8 @@ pub(super) struct Variant {
 /// Warps of an encoder on a multiprocessor: as many as have room for the words that they keep.
 pub(super) const BUSY_WARPS: u32 = 16;
 
-/// Warps of a tile of the decoder, and of a block of the launch that computes bounds.
+/// Warps of a tile of the decoder.
 pub(super) const DECODE_WARPS: u32 = 4;
-pub(super) const REDUCE_THREADS: u32 = 256;
 
 impl Variant {
     /// Number of blocks of a launch of the encoder, `most` of which run concurrently, and the
@@ -156,12 +152,6 @@ impl Variant {
         Variant { kernel: Kernel::Encode, wide, warps, tiles: Tiles::Many, special: None }
     }
 
-    /// The kernel for bounds that depend on the values.
-    pub(super) fn reducer() -> Variant {
-        let (kernel, warps) = (Kernel::Reduce, REDUCE_THREADS / 32);
-        Variant { kernel, wide: false, warps, tiles: Tiles::Many, special: None }
-    }
-
     /// The decoder for all forms.
     pub(super) fn decoder(wide: bool) -> Variant {
         let (kernel, warps) = (Kernel::Decode, DECODE_WARPS);
@@ -171,7 +161,7 @@ impl Variant {
     /// The variants that take every array.
     fn general() -> impl Iterator<Item = Variant> {
         let both = [true, false].map(|wide| [Variant::encoder(wide), Variant::decoder(wide)]);
-        both.into_iter().flatten().chain([Variant::reducer()])
+        both.into_iter().flatten()
     }
 
     /// The variants for arrays of one form that most applications have: float32 and float64 in one

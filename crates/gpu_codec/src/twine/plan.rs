@@ -5,7 +5,7 @@ use unspool_codec::twine::{Array, BoundRule, Layout, Relative, Step, ValueKind};
 
 use super::job::Coded;
 use super::parts::{LaunchPart, Ways};
-use super::words::{Cut, Entry, Job, Piece, how, rule};
+use super::words::{BINS, Cut, Entry, Job, Piece, how, rule};
 use crate::codec::{EncodeJob, GpuLayout, StoredCheckpoint};
 use crate::pending::{Slot, Start};
 use unspool_cuda::Stream;
@@ -18,12 +18,6 @@ pub(super) const RAW_BYTES: u64 = 8192;
 /// Codes of kinds of values.
 pub(super) const FLOAT32: u32 = 2;
 pub(super) const FLOAT64: u32 = 3;
-/// Values of a chunk, and chunks of a tile of the launch that computes bounds.
-const CHUNK: u64 = 1024;
-const REDUCE_WARPS: u64 = 8;
-/// Maximum number of blocks of that launch for an array: some for each multiprocessor, because the
-/// final reduction across blocks takes as long per block as several chunks.
-const MOST_REDUCES: u64 = 1024;
 /// Maximum number of jobs of a call.
 const MOST_JOBS: usize = 1 << 16;
 
@@ -33,9 +27,9 @@ pub(super) struct LaunchPlan {
     pub(super) jobs: Vec<Job>,
     pub(super) entries: Vec<Entry>,
     pub(super) tiles: u32,
-    pub(super) reduces: u32,
-    /// 64-bit words for the sums of all jobs.
-    pub(super) partials: u64,
+    /// Whether a bound depends on the values, and on the squares of how many arrays.
+    pub(super) measures: bool,
+    pub(super) squares: u64,
     /// The launches, one after the other.
     pub(super) parts: Vec<LaunchPart>,
 }
@@ -66,6 +60,9 @@ impl LaunchPlan {
         for job in checkpoint.jobs {
             let mut words = job_words(job)?;
             words.entry = number;
+            let measures = matches!(words.rule & 0xff, rule::RANGE | rule::RMS);
+            self.measures |= measures;
+            self.squares += u64::from(words.rule & 0xff == rule::RMS);
             self.jobs.push(words);
         }
         if self.jobs.len() > MOST_JOBS {
@@ -97,15 +94,22 @@ impl LaunchPlan {
         job.tiles = few(parts.div_ceil(u64::from(warps)).max(1))?;
         job.tile0 = self.tiles;
         self.tiles = few(u64::from(self.tiles) + u64::from(job.tiles))?;
-        if matches!(job.rule & 0xff, rule::RANGE | rule::RMS) {
-            let groups = job.n.div_ceil(CHUNK);
-            job.reduces = few(groups.div_ceil(REDUCE_WARPS).clamp(1, MOST_REDUCES))?;
-            job.reduce0 = self.reduces;
-            self.reduces = few(u64::from(self.reduces) + u64::from(job.reduces))?;
-            job.partials = self.partials;
-            self.partials += partials(groups);
-        }
         Ok(())
+    }
+
+    /// Sets the addresses of what jobs need whose bounds depend on their values: of the guess for
+    /// each, which `guess` gives for a job and its number in its checkpoint, and of the sums of
+    /// squares, one after the other from `bins` on.
+    pub(super) fn measure_at(&mut self, mut guess: impl FnMut(&Job, u32) -> u64, mut bins: u64) {
+        for (number, job) in (0..).zip(&mut self.jobs) {
+            if matches!(job.rule & 0xff, rule::RANGE | rule::RMS) {
+                job.guess = guess(job, number - self.entries[job.entry as usize].job0);
+            }
+        }
+        for job in self.jobs.iter_mut().filter(|job| job.rule & 0xff == rule::RMS) {
+            job.bins = bins;
+            bins += 8 * BINS;
+        }
     }
 
     /// Sets the begin of each checkpoint and the place of its result.
@@ -140,16 +144,6 @@ impl LaunchPlan {
         }
         Ok(())
     }
-}
-
-/// Words for the sums of `groups` groups, and of groups of these.
-fn partials(groups: u64) -> u64 {
-    let (mut sum, mut left) = (0, groups);
-    while left > 1 {
-        sum += left;
-        left = left.div_ceil(CHUNK);
-    }
-    sum + 1
 }
 
 fn check(

@@ -5,8 +5,7 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::Places;
-use super::words::{Entry, INLINE, Job, STEP_BYTES, SUM_BYTES};
-use unspool_cuda::Context;
+use super::words::{BINS, Entry, INLINE, Job, STEP_BYTES, TALLY_BYTES};
 use unspool_cuda::DeviceError;
 use unspool_cuda::Fence;
 use unspool_cuda::Stream;
@@ -39,8 +38,8 @@ pub(super) struct Set {
     jobs: u64,
     /// Pinned memory in which tables are written before they are copied to the device.
     staging: Option<PinnedMemory>,
-    /// Memory for the sums of bounds.
-    partials: Option<DeviceMemory>,
+    /// Memory for sums of squares, all 0 between calls.
+    squares: Option<DeviceMemory>,
     pub(super) ticket: u32,
     pub(super) epoch: u32,
     /// A fence after the last launch that used it.
@@ -96,7 +95,7 @@ impl Set {
             tiles,
             jobs,
             staging: None,
-            partials: None,
+            squares: None,
             ticket: 0,
             epoch: 0,
             after: None,
@@ -107,9 +106,10 @@ impl Set {
         self.after.as_ref().is_none_or(Fence::is_done)
     }
 
+    /// Begins an epoch, and leaves another one for the second launch of a call.
     fn next_epoch(&mut self, stream: &Stream) -> Result<(), DeviceError> {
-        self.epoch += 1;
-        if self.epoch == EPOCHS {
+        self.epoch += 2;
+        if self.epoch + 1 >= EPOCHS {
             copy::fill(stream, &self.memory.span(), 0)?;
             (self.ticket, self.epoch) = (0, 1);
         }
@@ -122,7 +122,7 @@ impl Set {
         let totals = ticket + TICKET_BYTES;
         let counts = totals + 8 * self.jobs;
         let sums = counts + 8 * self.jobs;
-        let steps = sums + SUM_BYTES * self.jobs;
+        let steps = sums + TALLY_BYTES * self.jobs;
         let status = steps + (STEP_BYTES + TABLE_BYTES) * self.jobs;
         Places { ticket, totals, counts, sums, steps, status, tables: None }
     }
@@ -152,21 +152,29 @@ impl Set {
         Ok((to.address(), to.address() + first.len() as u64))
     }
 
-    /// Address of `words` words for sums.
-    pub(super) fn partials(&mut self, context: &Context, words: u64) -> Result<u64, DeviceError> {
-        let kept = self.partials.take().filter(|memory| memory.span().len() >= 8 * words);
+    /// Address of the sums of the squares of `jobs` jobs. New ones are cleared on `stream`.
+    pub(super) fn squares(&mut self, stream: &Stream, jobs: u64) -> Result<u64, DeviceError> {
+        if jobs == 0 {
+            return Ok(0);
+        }
+        let bytes = 8 * BINS * jobs.next_power_of_two();
+        let kept = self.squares.take().filter(|memory| memory.span().len() >= bytes);
         let memory = match kept {
             Some(memory) => memory,
-            None => DeviceMemory::new(context, 8 * words.next_power_of_two())?,
+            None => {
+                let memory = DeviceMemory::new(stream.context(), bytes)?;
+                copy::fill(stream, &memory.span(), 0)?;
+                memory
+            }
         };
-        Ok(self.partials.insert(memory).span().address())
+        Ok(self.squares.insert(memory).span().address())
     }
 }
 
 const TABLE_BYTES: u64 = (size_of::<Job>() + size_of::<Entry>()) as u64;
 
 fn bytes(tiles: u64, jobs: u64) -> u64 {
-    TICKET_BYTES + (8 + 8 + SUM_BYTES + STEP_BYTES + TABLE_BYTES) * jobs + 8 * tiles
+    TICKET_BYTES + (8 + 8 + TALLY_BYTES + STEP_BYTES + TABLE_BYTES) * jobs + 8 * tiles
 }
 
 /// The values as bytes.

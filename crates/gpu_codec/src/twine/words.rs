@@ -6,9 +6,21 @@ pub(super) const INLINE: usize = 16;
 /// Maximum number of streams of one decoding launch.
 pub(super) const PIECES: usize = 32;
 
-/// Bytes of a job's sums, and of the step that the device computes for it.
-pub(super) const SUM_BYTES: u64 = 64;
+/// Bytes of all sums of a job, and of the step that the device computes for it.
+pub(super) const TALLY_BYTES: u64 = 192;
 pub(super) const STEP_BYTES: u64 = 32;
+/// 64-bit words for the sum of the squares of a job.
+pub(super) const BINS: u64 = 128;
+
+/// The launches of a call: `EncodeLaunch::pass`.
+pub(super) mod pass {
+    /// There is only one.
+    pub const ONLY: u32 = 0;
+    /// Encodes with guesses of the bounds that depend on the values.
+    pub const FIRST: u32 = 1;
+    /// Encodes again if a guess was wrong, and reports otherwise.
+    pub const SECOND: u32 = 2;
+}
 
 /// The codes of a job: in the lowest byte of `Job::rule`.
 pub(super) mod rule {
@@ -77,11 +89,10 @@ pub(super) struct Job {
     pub(super) floor_bits: u64,
     pub(super) kept: u32,
     pub(super) shift: u32,
-    /// Its first tile in the launch that computes bounds, the number of tiles, and the place of its
-    /// sums.
-    pub(super) reduce0: u32,
-    pub(super) reduces: u32,
-    pub(super) partials: u64,
+    /// Where the bound depends on the values: the address of the guess of it.
+    pub(super) guess: u64,
+    /// Where the bound depends on the squares of the values: the address of their sums.
+    pub(super) bins: u64,
 }
 
 /// A checkpoint.
@@ -118,6 +129,8 @@ pub(super) struct EncodeLaunch {
     /// A counter for each checkpoint, and the ticket counter.
     pub(super) counts: u64,
     pub(super) ticket: u64,
+    /// How much the guesses of bounds are doubted in calls like this.
+    pub(super) doubt: u64,
     /// The value of the ticket counter before the launch.
     pub(super) first_ticket: u32,
     /// One past the launch's last tile.
@@ -127,13 +140,14 @@ pub(super) struct EncodeLaunch {
     pub(super) entries: u32,
     /// Distinguishes the words of this call from those of older ones.
     pub(super) epoch: u32,
-    /// Number of tiles of the launch that computes bounds.
-    pub(super) reduces: u32,
+    /// See [`pass`].
+    pub(super) pass: u32,
     pub(super) first_tile: u32,
     /// The launch's jobs: the first, and one past the last.
     pub(super) first_job: u32,
     pub(super) end_job: u32,
-    pub(super) unused: u32,
+    /// The increment of the ticket counter by a launch that encodes.
+    pub(super) tickets: u32,
     pub(super) inline_jobs: [Job; INLINE],
     pub(super) inline_entries: [Entry; INLINE],
 }
@@ -170,6 +184,6 @@ pub(super) struct DecodeLaunch {
 // A kernel's parameters are limited to 4 KiB.
 const _: () = {
     assert!(size_of::<Job>() == 128 && size_of::<Entry>() == 64 && size_of::<Piece>() == 80);
-    assert!(size_of::<EncodeLaunch>() == 64 + 40 + INLINE * (128 + 64));
+    assert!(size_of::<EncodeLaunch>() == 72 + 40 + INLINE * (128 + 64));
     assert!(size_of::<EncodeLaunch>() <= 4096 && size_of::<DecodeLaunch>() <= 4096);
 };

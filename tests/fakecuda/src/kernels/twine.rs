@@ -3,7 +3,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use unspool_codec::twine::{self, Array, Layout, Step, ValueKind};
+use unspool_codec::twine::{self, Array, Layout};
 use unspool_codec::{Achieved, Bound, Dtype};
 
 use crate::codes::{Code, Outcome};
@@ -16,7 +16,7 @@ const PIECES: usize = 32;
 const JOB: usize = 16;
 const ENTRY: usize = 8;
 const PIECE: usize = 10;
-const FIRST_JOB: usize = 13;
+const FIRST_JOB: usize = 14;
 
 /// 64-bit words of an encoding launch, and of a decoding one.
 pub(super) const ENCODE_WORDS: usize = FIRST_JOB + INLINE * (JOB + ENTRY);
@@ -31,6 +31,9 @@ const RELATIVE: u32 = 5;
 
 const AT: u32 = 0;
 const AFTER: u32 = 1;
+
+/// The launch of a call that encodes with guesses.
+const FIRST_PASS: u32 = 1;
 
 const DONE: u64 = 0;
 const OVERFLOW: u64 = 1;
@@ -88,7 +91,6 @@ impl Cut {
 /// A job of a launch.
 struct Job<'a> {
     words: &'a [u64],
-    number: u64,
 }
 
 impl Job<'_> {
@@ -112,15 +114,12 @@ impl Job<'_> {
         Cut::of(&self.words[3..7]).layout(high(self.words[7]) >> 8 & 0xff, self.n())
     }
 
-    fn method(&self, steps: u64) -> Outcome<Option<Bound>> {
+    fn method(&self) -> Outcome<Option<Bound>> {
         Ok(match self.rule() {
             EXACT => None,
             STEP => Some(Bound::Absolute(self.float(8))),
-            RANGE | RMS => {
-                // SAFETY: the step that an earlier launch wrote to our own memory.
-                let bound = unsafe { ((steps + 32 * self.number) as *const f64).read() };
-                Some(Bound::Absolute(bound))
-            }
+            RANGE => Some(Bound::Range(self.float(8))),
+            RMS => Some(Bound::Rms(self.float(8))),
             RELATIVE => {
                 let (bound, floor) = (self.float(8), self.float(10));
                 Some(Bound::Pointwise { bound, floor })
@@ -131,30 +130,25 @@ impl Job<'_> {
 }
 
 /// An encoding launch.
-struct Launch<'a> {
-    words: &'a [u64],
+struct Launch {
     jobs: Vec<u64>,
     entries: Vec<u64>,
 }
 
-impl<'a> Launch<'a> {
-    fn of(world: &World, device: u32, words: &'a [u64]) -> Outcome<Launch<'a>> {
+impl Launch {
+    fn of(world: &World, device: u32, words: &[u64]) -> Outcome<Launch> {
         let table = |address: u64, inline: usize, len: usize| match address {
             0 => Ok(words[inline..inline + len].to_vec()),
             _ => read_words(world, device, address, len),
         };
-        let (jobs, entries) = (low(words[9]) as usize, high(words[9]) as usize);
+        let (jobs, entries) = (low(words[10]) as usize, high(words[10]) as usize);
         let jobs = table(words[0], FIRST_JOB, jobs * JOB)?;
         let entries = table(words[1], FIRST_JOB + INLINE * JOB, entries * ENTRY)?;
-        Ok(Launch { words, jobs, entries })
-    }
-
-    fn steps(&self) -> u64 {
-        self.words[5]
+        Ok(Launch { jobs, entries })
     }
 
     fn job(&self, number: usize) -> Job<'_> {
-        Job { words: &self.jobs[number * JOB..][..JOB], number: number as u64 }
+        Job { words: &self.jobs[number * JOB..][..JOB] }
     }
 }
 
@@ -193,36 +187,10 @@ fn write(world: &World, device: u32, to: u64, from: &[u8], limit: u64) -> Outcom
     Ok(())
 }
 
-/// Computes the bounds that depend on the values.
-pub(super) fn reduce(world: &World, device: u32, words: &[u64]) -> Outcome {
-    let launch = Launch::of(world, device, words)?;
-    for number in 0..launch.jobs.len() / JOB {
-        let job = launch.job(number);
-        if !matches!(job.rule(), RANGE | RMS) {
-            continue;
-        }
-        let layout = job.layout()?;
-        let source = bytes(world, device, job.source(), layout.bytes())?;
-        let summary = twine::reduce(&layout, source);
-        let step = step_of(job.rule(), layout.kind, job.float(8), &summary);
-        let numbers = [step.bound, step.e, step.step, step.inv].map(f64::to_le_bytes);
-        let to = launch.steps() + 32 * number as u64;
-        write(world, device, to, numbers.as_flattened(), u64::MAX)?;
-    }
-    Ok(())
-}
-
-fn step_of(rule: u32, kind: ValueKind, factor: f64, summary: &twine::Summary) -> Step {
-    match rule {
-        RANGE => Step::of_range(kind, factor, summary),
-        _ => Step::of_rms(kind, factor, summary),
-    }
-}
-
 /// Encodes all checkpoints, one after the other, in the last launch of a call.
 pub(super) fn encode(world: &World, device: u32, words: &[u64]) -> Outcome {
-    let (jobs, end_job) = (low(words[9]), low(words[12]));
-    if end_job < jobs {
+    let (jobs, pass, end_job) = (low(words[10]), high(words[11]), low(words[13]));
+    if end_job < jobs || pass == FIRST_PASS {
         return Ok(());
     }
     let launch = Launch::of(world, device, words)?;
@@ -237,7 +205,7 @@ pub(super) fn encode(world: &World, device: u32, words: &[u64]) -> Outcome {
 fn encode_entry(
     world: &World,
     device: u32,
-    launch: &Launch<'_>,
+    launch: &Launch,
     entry: &[u64],
     before: u64,
 ) -> Outcome<u64> {
@@ -270,7 +238,7 @@ fn encode_entry(
 fn encode_job(
     world: &World,
     device: u32,
-    launch: &Launch<'_>,
+    launch: &Launch,
     number: usize,
     at: u64,
     limit: u64,
@@ -281,7 +249,7 @@ fn encode_job(
         write(world, device, at, source, limit)?;
         return Ok((job.n(), Achieved::default()));
     }
-    let (layout, method) = (job.layout()?, job.method(launch.steps())?);
+    let (layout, method) = (job.layout()?, job.method()?);
     let source = bytes(world, device, job.source(), layout.bytes())?;
     let mut stream = vec![0; twine::max_bytes(&layout) as usize];
     let encoded = twine::encode(&Array { layout, bound: method }, source, &mut stream)

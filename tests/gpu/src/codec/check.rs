@@ -4,7 +4,7 @@
 
 use std::ops::Range;
 
-use unspool_codec::twine as codec;
+use unspool_codec::{Bound, twine as codec};
 use unspool_cuda::{Context, DeviceErrorKind, DeviceMemory, Stream, copy};
 use unspool_gpu_codec::twine::Twine;
 use unspool_gpu_codec::{
@@ -35,7 +35,8 @@ pub fn run(context: &Context, seeds: Range<u64>, warps: &[u32]) {
     for seed in seeds.clone() {
         let coder = &coders[seed as usize % coders.len()];
         let round = Round { context, streams, coder, seed };
-        regions += round.chains();
+        // The second time, bounds that depend on the values are guessed right.
+        regions += round.chains() + round.chains();
         let (refused, all) = round.decode();
         damaged = (damaged.0 + refused, damaged.1 + all);
         round.overflow();
@@ -131,6 +132,11 @@ impl Round<'_> {
         let base = room.span().address();
         let mut expected = vec![GUARD; content.len()];
         let (mut at, mut count) = (begin, 0);
+        if launches.iter().flatten().flatten().any(|loaded| depends_on_values(&loaded.region)) {
+            // With a wrong guess of a bound an encoder writes elsewhere first.
+            let own = (begin - base) as usize..(limit - base) as usize;
+            expected[own.clone()].copy_from_slice(&content[own]);
+        }
         for (regions, result) in launches.iter().flatten().zip(&results) {
             at = at.next_multiple_of(align);
             assert_eq!(result.start, at, "seed {}", self.seed);
@@ -242,6 +248,12 @@ impl Round<'_> {
         let after = &content[(limit - room.span().address()) as usize..];
         assert!(after.iter().all(|&byte| byte == GUARD), "seed {}: overflow", self.seed);
     }
+}
+
+/// Whether its bound depends on its values.
+fn depends_on_values(region: &Region) -> bool {
+    let bound = region.spec.and_then(|spec| spec.bound);
+    matches!(bound, Some(Bound::Range(_) | Bound::Rms(_) | Bound::Psnr(_) | Bound::L2(_)))
 }
 
 /// Maximum size of an encoded region with its gap.

@@ -22,6 +22,8 @@ struct Bench<'a> {
     /// Two- and three-dimensional fields of float32, a field of float64, and space for their
     /// encodings.
     narrow: DeviceMemory,
+    /// The two-dimensional field with twice the amplitude.
+    louder: DeviceMemory,
     space: DeviceMemory,
     wide: DeviceMemory,
     room: DeviceMemory,
@@ -79,12 +81,14 @@ fn range_of(field: &[f32]) -> f64 {
 pub fn run(context: &Context, (least, most): (u64, u64), name: &str) {
     let stream = Stream::new(context).unwrap();
     let field = wave(most.min(64) * MIB / 4 / WIDTH);
+    let louder: Vec<f32> = field.iter().map(|x| 2.0 * x).collect();
     let space = wave_in_space(most.min(64) * MIB / 4 / SIDE / SIDE);
     let bytes = |field: &[f32]| field.iter().flat_map(|x| x.to_le_bytes()).collect::<Vec<u8>>();
     let wide: Vec<u8> = field.iter().flat_map(|&x| f64::from(x).to_le_bytes()).collect();
     let bench = Bench {
         context,
         narrow: repeated(context, &stream, &bytes(&field), most * MIB),
+        louder: repeated(context, &stream, &bytes(&louder), most * MIB),
         space: repeated(context, &stream, &bytes(&space), most * MIB),
         wide: repeated(context, &stream, &wide, most * MIB),
         room: DeviceMemory::new(context, most * MIB / 64 * 65 + MIB).unwrap(),
@@ -98,6 +102,7 @@ pub fn run(context: &Context, (least, most): (u64, u64), name: &str) {
     );
     bench.copies(least, most);
     bench.codecs(least, most, name);
+    bench.guesses(least, most, name);
     if name.is_empty() || name == "batch" {
         bench.batches();
     }
@@ -239,6 +244,44 @@ impl Bench<'_> {
             us(decode_call),
             (size * MIB) as f64 / stored as f64
         );
+    }
+
+    /// Encoding where the bound is not that of the array before: each time, so that it is not
+    /// guessed any more, and every third time.
+    fn guesses(&self, least: u64, most: u64, wanted: &str) {
+        let (quiet, loud) = (self.narrow.span().address(), self.louder.span().address());
+        let ways = [
+            ("other range each time", Bound::Range(1e-3), 1),
+            ("other range third time", Bound::Range(1e-3), 3),
+            ("other rms each time", Bound::Rms(1e-2), 1),
+            ("other rms third time", Bound::Rms(1e-2), 3),
+        ];
+        for (name, bound, run) in ways.into_iter().filter(|way| way.0.contains(wanted)) {
+            for size in sizes(least, most) {
+                let shape = [size * MIB / 4 / WIDTH, WIDTH];
+                let layout = Layout::of(&Dtype::Float32, &shape).unwrap();
+                let spec = Array { layout, bound: Some(bound) };
+                let job = |source| [EncodeJob { source, layout: spec.into() }];
+                let jobs = [job(quiet), job(loud)];
+                let room = self.room.span();
+                let (start, limit) = (Start::At(room.address()), room.address() + room.len());
+                let asked = [0, 1].map(|i| [StoredCheckpoint { jobs: &jobs[i], start, limit }]);
+                let mut number = 0;
+                let encode = || {
+                    number += 1;
+                    let asked = &asked[number / run % 2];
+                    // SAFETY: everything lives until the end of the measurement.
+                    drop(unsafe { self.coder.encode(&self.stream, asked) }.unwrap());
+                };
+                let (device, host) = measure(self, repeats(size) / 3 * 3, encode);
+                println!(
+                    "{name:20} {size:4} MiB  {:8.1} us {:6.0} GB/s  call {:5.1} us",
+                    us(device),
+                    rate(size * MIB, device),
+                    us(host)
+                );
+            }
+        }
     }
 
     /// Several checkpoints in one call, one after the other.
