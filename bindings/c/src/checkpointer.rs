@@ -403,9 +403,10 @@ pub unsafe extern "C" fn unspool_checkpointer_flush(
     checkpointer: *const UnspoolCheckpointer,
     timeout: c_double,
 ) -> c_int {
-    // SAFETY: the caller's duty.
     call(|| {
-        Ok(unsafe { handle(checkpointer, "checkpointer") }?.checkpointer.flush(&wait(timeout))?)
+        // SAFETY: the caller's duty.
+        let held = unsafe { handle(checkpointer, "checkpointer") }?;
+        Ok(held.checkpointer.flush(&wait(timeout))?)
     })
 }
 
