@@ -1,7 +1,7 @@
 //! The C interface of Unspool: `include/unspool.h` is made from these sources.
 //!
 //! What holds for every function:
-//! - It returns a code of [`UnspoolStatus`](status::UnspoolStatus), 0 when all went well. After
+//! - It returns a code of `unspool_status`, 0 when all went well. After
 //!   another code `unspool_last_error` says on the same thread what failed, why, and what to do.
 //! - Handles are opaque. Each is made by one function and given back by another; giving back a null
 //!   pointer does nothing.
