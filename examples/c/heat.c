@@ -1,5 +1,5 @@
-/* A heat equation over the ranks of MPI that goes on where it was when it was ended, by a signal, a limit or
-   a broken node.
+/* A heat equation over the ranks of MPI that goes on where it was when it was ended, by a signal, a
+   limit or a broken node.
 
    mpicc -std=c99 heat.c $(pkg-config --cflags --libs unspool) -o heat
    mpirun -n 4 ./heat FOLDER [STEPS] [STEP AT WHICH RANK 0 ABORTS] */
@@ -42,7 +42,8 @@ static void advance(double *u, int rank, int size) {
 }
 
 int main(int argc, char **argv) {
-    const int64_t steps = argc > 2 ? atoll(argv[2]) : 1000, abort_at = argc > 3 ? atoll(argv[3]) : -1;
+    const int64_t steps = argc > 2 ? atoll(argv[2]) : 1000;
+    const int64_t abort_at = argc > 3 ? atoll(argv[3]) : -1;
     const int64_t shape[1] = {CELLS + 2};
     static double u[CELLS + 2];
     const unspool_array state = {"u", u, UNSPOOL_FLOAT64, 1, shape};

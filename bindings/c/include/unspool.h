@@ -133,11 +133,12 @@ typedef struct unspool_array {
   const int64_t *shape;
 } unspool_array;
 
-// The ranks of a job, as the program has them. `unspool_mpi.h` makes them of a communicator of MPI.
+// The ranks of a job, as the program has them. `unspool_mpi.h` makes them of a communicator of
+// MPI.
 //
-// `all_gather` gives `bytes` bytes at `message` to every rank, and calls `unspool_gathered_set` for
-// each rank that has answered within `seconds`, itself included. Every rank calls it equally often.
-// It returns 0 also when ranks are missing, and another number when it failed.
+// `all_gather` gives `bytes` bytes at `message` to every rank, and calls `unspool_gathered_set`
+// for each rank that has answered within `seconds`, itself included. Every rank calls it
+// equally often. It returns 0 also when ranks are missing, and another number when it failed.
 typedef struct unspool_ranks {
   // Is given to `all_gather`.
   void *context;
@@ -315,7 +316,7 @@ int unspool_gathered_set(struct unspool_gathered *gathered,
 // | --- | --- |
 // | `every` | a duration such as `10min`, `100 steps`, `auto` (the default) or `never` |
 // | `keep` | how many checkpoints that count stay: 2 |
-// | `mtbf`, `share` | for `auto`: the mean time between failures, and the most that saves may cost |
+// | `mtbf`, `share` | for `auto`: mean time between failures; the most that saves may cost |
 // | `limit` | the time after which the run is asked to stop |
 //
 // `ranks` is null for a job of one rank; it is copied, and what its context points to has to stay.
@@ -329,20 +330,22 @@ int unspool_checkpointer_open(const char *path,
                               const struct unspool_ranks *ranks,
                               struct unspool_checkpointer **checkpointer);
 
-// Writes whether the checkpoint of `step` is due (1 or 0) to `answer`: the same on all ranks, which
-// ask each other about once a second. Errors: `UNSPOOL_TIMEOUT` when a rank does not answer.
+// Writes whether the checkpoint of `step` is due (1 or 0) to `answer`: the same on all ranks,
+// which ask each other about once a second. Errors: `UNSPOOL_TIMEOUT` when a rank does not
+// answer.
 int unspool_checkpointer_due(const struct unspool_checkpointer *checkpointer,
                              int64_t step,
                              int *answer);
 
-// Saves the checkpoint of `step`, due or not: arrays as for `unspool_save`, and with them `values`,
-// a text of the program's own of at most 1 MiB, or null. When it returns, arrays may be changed; the
-// checkpoint counts later. What goes wrong until then is told by the next call, and the last one
-// that counts stays.
+// Saves the checkpoint of `step`, due or not: arrays as for `unspool_save`, and with them
+// `values`, a text of the program's own of at most 1 MiB, or null. When it returns, arrays may
+// be changed; the checkpoint counts later. What goes wrong until then is told by the next call,
+// and the last one that counts stays.
 //
-// Errors: `UNSPOOL_INVALID` when the step does not come after the last one, or after what lies in
-// the folder when nothing was restored; those of `unspool_save`; `UNSPOOL_IO`, `UNSPOOL_FULL` for an
-// earlier checkpoint that does not count; `UNSPOOL_TIMEOUT` when a rank does not answer.
+// Errors: `UNSPOOL_INVALID` when the step does not come after the last one, or after what lies
+// in the folder when nothing was restored; those of `unspool_save`; `UNSPOOL_IO`,
+// `UNSPOOL_FULL` for an earlier checkpoint that does not count; `UNSPOOL_TIMEOUT` when a rank
+// does not answer.
 int unspool_checkpointer_save(const struct unspool_checkpointer *checkpointer,
                               int64_t step,
                               const struct unspool_array *arrays,
@@ -365,8 +368,9 @@ int unspool_checkpointer_restore(const struct unspool_checkpointer *checkpointer
                                  void *stream,
                                  int64_t *step);
 
-// Writes the text that was saved with `step` to `values`, which has room for `room` bytes, its zero
-// byte included, and its length without that to `length`. With less room than that it is cut off.
+// Writes the text that was saved with `step` to `values`, which has room for `room` bytes, its
+// zero byte included, and its length without that to `length`. With less room than that it is
+// cut off.
 //
 // Errors: `UNSPOOL_UNKNOWN` when the step does not count on this rank.
 int unspool_checkpointer_values(const struct unspool_checkpointer *checkpointer,
@@ -375,25 +379,24 @@ int unspool_checkpointer_values(const struct unspool_checkpointer *checkpointer,
                                 size_t room,
                                 size_t *length);
 
-// Writes what was found damaged, in sentences, one in a line, as `unspool_checkpointer_values` does
-// for its text; empty when nothing was.
+// Writes what was found damaged, in sentences, one in a line, as `unspool_checkpointer_values`
+// does for its text; empty when nothing was.
 int unspool_checkpointer_notes(const struct unspool_checkpointer *checkpointer,
                                char *notes,
                                size_t room,
                                size_t *length);
 
-// Asks the run to stop: a checkpoint is due then, once, on all ranks. May be called from any thread
-// and from a signal handler.
+// Asks the run to stop: a checkpoint is due then, once, on all ranks. May be called from any
+// thread and from a signal handler.
 void unspool_checkpointer_stop(const struct unspool_checkpointer *checkpointer);
 
-// Whether the run is to stop (1 or 0), as the last `unspool_checkpointer_due` has found out: it was
-// asked to, or its limit was reached, on any rank.
+// Whether the run is to stop (1 or 0), as the last `unspool_checkpointer_due` has found out: it
+// was asked to, or its limit was reached, on any rank.
 int unspool_checkpointer_stopping(const struct unspool_checkpointer *checkpointer);
 
-// Waits until everything that was saved is durable on this rank, at most `timeout` seconds; 0 is as
-// long as the spool was told. Errors: why something is not.
-int unspool_checkpointer_flush(const struct unspool_checkpointer *checkpointer,
-                               double timeout);
+// Waits until everything that was saved is durable on this rank, at most `timeout` seconds; 0
+// is as long as the spool was told. Errors: why something is not.
+int unspool_checkpointer_flush(const struct unspool_checkpointer *checkpointer, double timeout);
 
 // Waits until everything that was saved counts, deletes what is not kept, and ends, on all ranks.
 // What cannot be made durable is tried once more; then this is an error, and it is open as before

@@ -1,5 +1,5 @@
-/* The ranks of a communicator of MPI, for unspool_checkpointer_open. Compiled with the program, so that one
-   libunspool serves every MPI.
+/* The ranks of a communicator of MPI, for unspool_checkpointer_open. Compiled with the program, so
+   that one libunspool serves every MPI.
 
    unspool_mpi ranks;
    unspool_mpi_init(&ranks, MPI_COMM_WORLD);          collective; makes a communicator of its own
@@ -26,7 +26,7 @@ typedef struct unspool_mpi {
 
 enum { UNSPOOL_MPI_TAG = 7711 };
 
-/* Rank 0 waits for so many seconds; the others a little longer, as they hear from it who is missing. */
+/* Rank 0 waits for so many seconds; the others a little longer, as it tells them who is missing. */
 static double unspool_mpi_limit(const unspool_mpi *mpi, double seconds) {
     return mpi->ranks.rank == 0 ? seconds : seconds * 1.1 + 2.0;
 }

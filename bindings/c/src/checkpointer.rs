@@ -21,11 +21,12 @@ pub struct UnspoolGathered {
     messages: Vec<Option<Vec<u8>>>,
 }
 
-/// The ranks of a job, as the program has them. `unspool_mpi.h` makes them of a communicator of MPI.
+/// The ranks of a job, as the program has them. `unspool_mpi.h` makes them of a communicator of
+/// MPI.
 ///
-/// `all_gather` gives `bytes` bytes at `message` to every rank, and calls `unspool_gathered_set` for
-/// each rank that has answered within `seconds`, itself included. Every rank calls it equally often.
-/// It returns 0 also when ranks are missing, and another number when it failed.
+/// `all_gather` gives `bytes` bytes at `message` to every rank, and calls `unspool_gathered_set`
+/// for each rank that has answered within `seconds`, itself included. Every rank calls it
+/// equally often. It returns 0 also when ranks are missing, and another number when it failed.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct UnspoolRanks {
@@ -128,7 +129,7 @@ impl UnspoolCheckpointer {
 /// | --- | --- |
 /// | `every` | a duration such as `10min`, `100 steps`, `auto` (the default) or `never` |
 /// | `keep` | how many checkpoints that count stay: 2 |
-/// | `mtbf`, `share` | for `auto`: the mean time between failures, and the most that saves may cost |
+/// | `mtbf`, `share` | for `auto`: mean time between failures; the most that saves may cost |
 /// | `limit` | the time after which the run is asked to stop |
 ///
 /// `ranks` is null for a job of one rank; it is copied, and what its context points to has to stay.
@@ -188,8 +189,9 @@ fn open(
     Ok(UnspoolCheckpointer { checkpointer, ranks, timeout, notes })
 }
 
-/// Writes whether the checkpoint of `step` is due (1 or 0) to `answer`: the same on all ranks, which
-/// ask each other about once a second. Errors: `UNSPOOL_TIMEOUT` when a rank does not answer.
+/// Writes whether the checkpoint of `step` is due (1 or 0) to `answer`: the same on all ranks,
+/// which ask each other about once a second. Errors: `UNSPOOL_TIMEOUT` when a rank does not
+/// answer.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn unspool_checkpointer_due(
     checkpointer: *const UnspoolCheckpointer,
@@ -205,14 +207,15 @@ pub unsafe extern "C" fn unspool_checkpointer_due(
     })
 }
 
-/// Saves the checkpoint of `step`, due or not: arrays as for `unspool_save`, and with them `values`,
-/// a text of the program's own of at most 1 MiB, or null. When it returns, arrays may be changed; the
-/// checkpoint counts later. What goes wrong until then is told by the next call, and the last one
-/// that counts stays.
+/// Saves the checkpoint of `step`, due or not: arrays as for `unspool_save`, and with them
+/// `values`, a text of the program's own of at most 1 MiB, or null. When it returns, arrays may
+/// be changed; the checkpoint counts later. What goes wrong until then is told by the next call,
+/// and the last one that counts stays.
 ///
-/// Errors: `UNSPOOL_INVALID` when the step does not come after the last one, or after what lies in
-/// the folder when nothing was restored; those of `unspool_save`; `UNSPOOL_IO`, `UNSPOOL_FULL` for an
-/// earlier checkpoint that does not count; `UNSPOOL_TIMEOUT` when a rank does not answer.
+/// Errors: `UNSPOOL_INVALID` when the step does not come after the last one, or after what lies
+/// in the folder when nothing was restored; those of `unspool_save`; `UNSPOOL_IO`,
+/// `UNSPOOL_FULL` for an earlier checkpoint that does not count; `UNSPOOL_TIMEOUT` when a rank
+/// does not answer.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn unspool_checkpointer_save(
     checkpointer: *const UnspoolCheckpointer,
@@ -320,8 +323,9 @@ fn outcome_is_refused(outcome: &Outcome) -> bool {
     matches!(outcome, Outcome::Refused(_))
 }
 
-/// Writes the text that was saved with `step` to `values`, which has room for `room` bytes, its zero
-/// byte included, and its length without that to `length`. With less room than that it is cut off.
+/// Writes the text that was saved with `step` to `values`, which has room for `room` bytes, its
+/// zero byte included, and its length without that to `length`. With less room than that it is
+/// cut off.
 ///
 /// Errors: `UNSPOOL_UNKNOWN` when the step does not count on this rank.
 #[unsafe(no_mangle)]
@@ -341,8 +345,8 @@ pub unsafe extern "C" fn unspool_checkpointer_values(
     })
 }
 
-/// Writes what was found damaged, in sentences, one in a line, as `unspool_checkpointer_values` does
-/// for its text; empty when nothing was.
+/// Writes what was found damaged, in sentences, one in a line, as `unspool_checkpointer_values`
+/// does for its text; empty when nothing was.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn unspool_checkpointer_notes(
     checkpointer: *const UnspoolCheckpointer,
@@ -375,8 +379,8 @@ unsafe fn copy_text(
     unsafe { give(length, found.len(), "length") }
 }
 
-/// Asks the run to stop: a checkpoint is due then, once, on all ranks. May be called from any thread
-/// and from a signal handler.
+/// Asks the run to stop: a checkpoint is due then, once, on all ranks. May be called from any
+/// thread and from a signal handler.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn unspool_checkpointer_stop(checkpointer: *const UnspoolCheckpointer) {
     // SAFETY: the caller's duty.
@@ -385,8 +389,8 @@ pub unsafe extern "C" fn unspool_checkpointer_stop(checkpointer: *const UnspoolC
     }
 }
 
-/// Whether the run is to stop (1 or 0), as the last `unspool_checkpointer_due` has found out: it was
-/// asked to, or its limit was reached, on any rank.
+/// Whether the run is to stop (1 or 0), as the last `unspool_checkpointer_due` has found out: it
+/// was asked to, or its limit was reached, on any rank.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn unspool_checkpointer_stopping(
     checkpointer: *const UnspoolCheckpointer,
@@ -396,8 +400,8 @@ pub unsafe extern "C" fn unspool_checkpointer_stopping(
     c_int::from(held.is_some_and(|held| held.checkpointer.stopping()))
 }
 
-/// Waits until everything that was saved is durable on this rank, at most `timeout` seconds; 0 is as
-/// long as the spool was told. Errors: why something is not.
+/// Waits until everything that was saved is durable on this rank, at most `timeout` seconds; 0
+/// is as long as the spool was told. Errors: why something is not.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn unspool_checkpointer_flush(
     checkpointer: *const UnspoolCheckpointer,

@@ -14,7 +14,8 @@ use crate::text::{free, give, handle_mut, text};
 
 const NAMES: &str = "device, host, on, shrink_ok, disk, disk.capacity, disk.durable, disk.mode, \
                      disk.permissions, disk.compress, codec, codec.NAME, discard_after_restore, \
-                     timeout, verify, trace; of a checkpointer also every, keep, mtbf, share, limit";
+                     timeout, verify, trace; of a checkpointer also every, keep, mtbf, share, \
+                     limit";
 
 /// The options of a spool.
 #[derive(Debug, Default)]

@@ -1,5 +1,5 @@
-/* A checkpointer over four ranks that are processes with sockets between them: restart after one was killed,
-   what is refused, and a rank that does not answer. */
+/* A checkpointer over four ranks that are processes with sockets between them: restart after one
+   was killed, what is refused, and a rank that does not answer. */
 
 #include <poll.h>
 #include <signal.h>
