@@ -1,8 +1,8 @@
 // What the kernels of Twine share: the words that the host gives them (src/twine/words.rs), how an
 // array is cut into chunks, and small arithmetic. docs/reference/twine.md is the specification.
-// WIDE, WARPS and, for one form of arrays, FORM and MODE are defined in front of this text. It is
-// C++ as well: a test compiles it for the processor, with EMULATED defined, and runs the lanes in
-// turn.
+// WIDE, WARPS and, for one form of arrays, FORM, MODE and MEASURES are defined in front of this
+// text. It is C++ as well: a test compiles it for the processor, with EMULATED defined, and runs the
+// lanes in turn.
 
 typedef unsigned char u8;
 typedef unsigned short u16;

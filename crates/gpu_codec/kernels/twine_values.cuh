@@ -26,10 +26,8 @@ DEVICE bool is_exact(const Job &job) { return (job.rule & 0xff) == RULE_EXACT; }
 DEVICE bool is_relative(const Job &job) { return (job.rule & 0xff) == RULE_RELATIVE; }
 #endif
 
-// Whether there may be bounds that depend on the values.
-#if defined(MODE) && MODE == 0
-#define MEASURES 0
-#else
+// Whether there may be bounds that depend on the values: known where the mode is.
+#ifndef MEASURES
 #define MEASURES 1
 #endif
 

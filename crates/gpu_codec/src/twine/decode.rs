@@ -99,7 +99,7 @@ pub(super) fn variant<'a>(layouts: impl IntoIterator<Item = &'a Layout>) -> Vari
     }
     forms.dedup();
     let special = match forms[..] {
-        [form] if is_worth_a_variant(form, chunks) => Some(Special { form, mode: None }),
+        [form] if is_worth_a_variant(form, chunks) => Some(Special { form, task: None }),
         _ => None,
     };
     Variant { kernel: Kernel::Decode, wide, warps: DECODE_WARPS, tiles: Tiles::Many, special }

@@ -228,7 +228,7 @@ impl Scratch {
 
     fn run_parts(&mut self, kernels: &Kernels, plan: &LaunchPlan, words: &mut EncodeLaunch) {
         for part in &plan.parts {
-            let special = self.compiled.then_some(Special { form: 0, mode: None });
+            let special = self.compiled.then_some(Special { form: 0, task: None });
             let variant = Variant { tiles: self.tiles, special, ..Variant::encoder(true) };
             let (blocks, tickets) = variant.blocks(part.count(), self.blocks);
             words.first_ticket = self.ticket;

@@ -55,12 +55,38 @@ impl Kernel {
     }
 }
 
-/// The common properties of all arrays of a launch: the form as in `Cut`, and for an encoder the
-/// mode of the format.
+/// What an encoder does with all arrays of a launch.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Task {
+    /// Mode 0 of the format.
+    Exact,
+    /// Mode 1, with steps that are known.
+    Quantise,
+    /// Mode 1, with steps that depend on the values: they are looked at on the way, which costs
+    /// registers.
+    Measure,
+}
+
+impl Task {
+    const ALL: [Task; 3] = [Task::Exact, Task::Quantise, Task::Measure];
+
+    /// What the text of a variant for it begins with.
+    fn defines(self) -> String {
+        let (mode, measures) = match self {
+            Task::Exact => (0, 0),
+            Task::Quantise => (1, 0),
+            Task::Measure => (1, 1),
+        };
+        format!("#define MODE {mode}\n#define MEASURES {measures}\n")
+    }
+}
+
+/// The common properties of all arrays of a launch: the form as in `Cut`, and for an encoder what
+/// it does.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Special {
     pub(super) form: u32,
-    pub(super) mode: Option<u32>,
+    pub(super) task: Option<Task>,
 }
 
 /// How tiles are assigned to the blocks of an encoder.
@@ -129,9 +155,9 @@ impl Variant {
     pub(super) fn text(&self) -> String {
         let mut text =
             format!("#define WIDE {}\n#define WARPS {}\n", u32::from(self.wide), self.warps);
-        if let Some(Special { form, mode }) = self.special {
+        if let Some(Special { form, task }) = self.special {
             text += &format!("#define FORM {form:#x}u\n");
-            text += &mode.map(|mode| format!("#define MODE {mode}\n")).unwrap_or_default();
+            text += &task.map(Task::defines).unwrap_or_default();
             if self.kernel == Kernel::Encode {
                 let blocks = (BUSY_WARPS / self.warps).max(1);
                 let once = self.tiles as u32;
@@ -165,7 +191,7 @@ impl Variant {
     }
 
     /// The variants for arrays of one form that most applications have: float32 and float64 in one
-    /// to three dimensions, lossless or quantised, with tiles for several sizes.
+    /// to three dimensions, for each task, with tiles for several sizes.
     fn special() -> Vec<Variant> {
         use Tiles::{Many, Own};
         let narrow = [(4, Many), (4, Own), (2, Own), (8, Own)];
@@ -175,10 +201,10 @@ impl Variant {
             for profile in 1..=3 {
                 let form = form(bits, kind, profile, 1);
                 let decoder = Variant::decoder(bits == 64);
-                all.push(Variant { special: Some(Special { form, mode: None }), ..decoder });
-                let encoders = sizes.iter().flat_map(|size| [0, 1].map(|mode| (*size, mode)));
-                all.extend(encoders.map(|((warps, tiles), mode)| {
-                    let special = Some(Special { form, mode: Some(mode) });
+                all.push(Variant { special: Some(Special { form, task: None }), ..decoder });
+                let encoders = sizes.iter().flat_map(|size| Task::ALL.map(|task| (*size, task)));
+                all.extend(encoders.map(|((warps, tiles), task)| {
+                    let special = Some(Special { form, task: Some(task) });
                     Variant { warps, tiles, special, ..Variant::encoder(bits == 64) }
                 }));
             }
@@ -190,9 +216,9 @@ impl Variant {
     pub(super) fn title(&self) -> String {
         let Variant { kernel, wide, warps, tiles, special } = *self;
         let width = if wide { "wide" } else { "narrow" };
-        let of = special.map_or_else(String::new, |Special { form, mode }| {
-            let mode = mode.map_or_else(String::new, |mode| format!(" in mode {mode}"));
-            format!(" for the form {form:#x}{mode}, {tiles:?} tiles")
+        let of = special.map_or_else(String::new, |Special { form, task }| {
+            let task = task.map_or_else(String::new, |task| format!(" to {task:?}"));
+            format!(" for the form {form:#x}{task}, {tiles:?} tiles")
         });
         format!("{}, {width}, {warps} warps{of}", kernel.name())
     }
@@ -214,14 +240,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_variants_are_all_different_and_hold_those_of_both_modes() {
+    fn the_variants_are_all_different_and_hold_those_of_every_task() {
         let special = Variant::special();
-        assert_eq!(special.len(), 3 * (1 + 4 * 2) + 3 * (1 + 2 * 2));
+        assert_eq!(special.len(), 3 * (1 + 4 * 3) + 3 * (1 + 2 * 3));
         let all: Vec<Variant> = Variant::general().chain(special).collect();
         for (index, one) in all.iter().enumerate() {
             assert!(!all[..index].contains(one));
-            let mode = one.special.map(|special| special.mode.is_some());
-            assert!(mode.is_none_or(|is_there| is_there == (one.kernel == Kernel::Encode)));
+            let task = one.special.map(|special| special.task.is_some());
+            assert!(task.is_none_or(|is_there| is_there == (one.kernel == Kernel::Encode)));
         }
     }
 
@@ -241,7 +267,7 @@ mod tests {
 
     #[test]
     fn each_block_has_one_tile_exactly_where_the_kernel_takes_it_so_else_all_get_a_last_ticket() {
-        let special = Some(Special { form: form(32, FLOAT32, 1, 1), mode: Some(1) });
+        let special = Some(Special { form: form(32, FLOAT32, 1, 1), task: Some(Task::Quantise) });
         for (tiles, most) in [(1, 1), (2, 1), (3, 1), (2, 2), (3, 2), (64, 64), (65, 64)] {
             let general = Variant::encoder(false).blocks(tiles, most);
             let many = Variant { special, ..Variant::encoder(false) }.blocks(tiles, most);

@@ -4,7 +4,7 @@
 
 use std::ops::Range;
 
-use super::modules::{Special, Tiles, Variant};
+use super::modules::{Special, Task, Tiles, Variant};
 use super::plan::{FLOAT32, FLOAT64, RAW_BYTES};
 use super::words::{Job, rule};
 
@@ -165,15 +165,16 @@ fn forms(jobs: &[Job]) -> Vec<Option<Special>> {
     jobs.iter().map(known).collect()
 }
 
-/// Form and mode of an array, if a variant for it exists.
+/// Form and task of an array, if a variant for it exists.
 fn form_of(job: &Job) -> Option<Special> {
-    let mode = match job.rule & 0xff {
-        rule::EXACT => 0,
-        rule::STEP | rule::RANGE | rule::RMS => 1,
+    let task = match job.rule & 0xff {
+        rule::EXACT => Task::Exact,
+        rule::STEP => Task::Quantise,
+        rule::RANGE | rule::RMS => Task::Measure,
         _ => return None,
     };
     let form = job.cut.form;
-    has_variants(form).then_some(Special { form, mode: Some(mode) })
+    has_variants(form).then_some(Special { form, task: Some(task) })
 }
 
 /// Chunks of an array, or units of bytes to copy.
