@@ -168,10 +168,12 @@ DEVICE Chunk encode_chunk(Shared &shared, LaneErrors &errors, bool fetched, u32 
     bool measured = false;
 #if QUICK
     Chunk chunk = {CHUNK_EMPTY, 0, 0};
+#if MEASURES
     if (fetched && shared.work == WORK_MEASURE) {
         measure_fetched(shared, warp, lane);
         return chunk;
     }
+#endif
     if (fetched && encode_quick(shared, errors, warp, lane, chunk, measured)) return chunk;
     __syncwarp();
 #endif

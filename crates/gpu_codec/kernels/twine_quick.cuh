@@ -225,9 +225,11 @@ DEVICE bool encode_quick_in(Shared &shared, LaneErrors &errors, u32 warp, u32 la
     u32 *stage = shared.stage[warp];
     float q[32];
     read_fetched(stage, q, lane);
+#if MEASURES
     Measured<float> found;
     const bool summed = (shared.job.rule & 0xff) == RULE_RMS;
     if (measures(shared) && summed) found = measure_finite(q);
+#endif
     const float scale = scale_of(step);
     float largest, sum, twice = 0.5f;
     u32 widths[3];
@@ -237,6 +239,7 @@ DEVICE bool encode_quick_in(Shared &shared, LaneErrors &errors, u32 warp, u32 la
     const bool nothing = !__any_sync(ALL, some);
     if (!nothing) fits = quick_widths<PROFILE>(q, lane, widths, twice);
     if (!__all_sync(ALL, fits)) return false;
+#if MEASURES
     if (measures(shared)) {
         if (summed) {
             note_measured(shared, found, warp, lane);
@@ -245,6 +248,7 @@ DEVICE bool encode_quick_in(Shared &shared, LaneErrors &errors, u32 warp, u32 la
         }
         measured = true;
     }
+#endif
     if (nothing) {
         encode_small(stage, lane, chunk);
         if (chunk.what == CHUNK_EMPTY) note_lane_errors(errors, largest, sum);
