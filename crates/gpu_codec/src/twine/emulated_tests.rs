@@ -10,7 +10,7 @@ use unspool_codec::{Bound, Dtype};
 use super::decode::words_of;
 use super::fields::{Dice, Region, array, damage, label, region};
 use super::job::Coded;
-use super::modules::{COMMON, DECODE_WARPS, Kernel, Special, Tiles, Variant};
+use super::modules::{COMMON, DECODE_WARPS, Kernel, Special, Task, Tiles, Variant};
 use super::parts::Ways;
 use super::plan::LaunchPlan;
 use super::words::{BINS, DecodeLaunch, EncodeLaunch, INLINE, pass};
@@ -497,7 +497,11 @@ fn a_variant_for_one_form_writes_and_reads_the_same() {
         let shape = vec![4 + dice.below(6), 8 + dice.below(12), 32 + dice.below(40)];
         array(dice, Dtype::Float32, shape, None)
     };
-    let all = [("0x01010340u", 1, one), ("0x01020220u", 1, two), ("0x01030220u", 0, three)];
+    let all = [
+        ("0x01010340u", Task::Measure, one),
+        ("0x01020220u", Task::Measure, two),
+        ("0x01030220u", Task::Exact, three),
+    ];
     check_variants(&all);
 }
 
@@ -515,15 +519,45 @@ fn full_chunks_of_small_coefficients_are_written_the_same() {
         let shape = vec![8 + dice.below(6), 16 + dice.below(12), 64 + dice.below(3) * 16];
         bounded(dice, Dtype::Float32, shape)
     };
-    let all = [("0x01010220u", 1, one), ("0x01020220u", 1, two), ("0x01030220u", 1, three)];
+    let all: [(&str, Make); 3] =
+        [("0x01010220u", one), ("0x01020220u", two), ("0x01030220u", three)];
+    let all = all.map(|(form, make)| (form, Task::Measure, make));
     check_variants(&all);
 }
 
-/// Checks variants compiled for one form and mode with arrays of that form.
-fn check_variants(all: &[(&str, u32, Make)]) {
+fn known(dice: &mut Dice, dtype: Dtype, shape: Vec<u64>) -> Region {
+    let bound = Bound::Absolute(dice.pick(&[1e-1, 1e-3, 1e-5, 0.0]));
+    array(dice, dtype, shape, Some(bound))
+}
+
+#[test]
+fn arrays_whose_steps_are_known_need_nothing_that_measures() {
+    let one: Make = |dice| {
+        let shape = vec![1 + dice.below(6000)];
+        known(dice, Dtype::Float32, shape)
+    };
+    let two: Make = |dice| {
+        let shape = vec![32 + dice.below(60), 64 + 4 * dice.below(20)];
+        known(dice, Dtype::Float32, shape)
+    };
+    let three: Make = |dice| {
+        let shape = vec![4 + dice.below(6), 8 + dice.below(12), 32 + dice.below(40)];
+        known(dice, Dtype::Float32, shape)
+    };
+    let wide: Make = |dice| {
+        let shape = vec![1 + dice.below(5000)];
+        known(dice, Dtype::Float64, shape)
+    };
+    let all =
+        [("0x01010220u", one), ("0x01020220u", two), ("0x01030220u", three), ("0x01010340u", wide)];
+    check_variants(&all.map(|(form, make)| (form, Task::Quantise, make)));
+}
+
+/// Checks variants compiled for one form and task with arrays of that form.
+fn check_variants(all: &[(&str, Task, Make)]) {
     let ways = [Tiles::Many, Tiles::Own];
-    for (&(form, mode, make), tiles) in all.iter().flat_map(|one| ways.map(|tiles| (one, tiles))) {
-        let ways = format!("#define MODE {mode}\n#define ONCE {}\n", tiles as u32);
+    for (&(form, task, make), tiles) in all.iter().flat_map(|one| ways.map(|tiles| (one, tiles))) {
+        let ways = format!("{}#define ONCE {}\n", task.defines(), tiles as u32);
         let head = format!("#define FORM {form}\n{ways}");
         let Some(kernels) = kernels(&head) else { return skipped() };
         let mut scratch = Scratch { tiles, compiled: true, ..Scratch::new() };
@@ -580,7 +614,7 @@ fn errors_as_large_as_the_bound_allows_have_a_finite_sum() {
         region.source.fill(u64::from(e) | u64::from(e | 0x8000_0000) << 32);
         region
     };
-    check_variants(&[("0x01010220u", 1, make)]);
+    check_variants(&[("0x01010220u", Task::Measure, make)]);
 }
 
 #[test]
@@ -598,5 +632,5 @@ fn errors_are_summed_alike_whatever_the_size_of_the_step() {
         }
         region
     };
-    check_variants(&[("0x01010220u", 1, make)]);
+    check_variants(&[("0x01010220u", Task::Measure, make)]);
 }

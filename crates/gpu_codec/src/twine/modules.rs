@@ -71,7 +71,7 @@ impl Task {
     const ALL: [Task; 3] = [Task::Exact, Task::Quantise, Task::Measure];
 
     /// What the text of a variant for it begins with.
-    fn defines(self) -> String {
+    pub(super) fn defines(self) -> String {
         let (mode, measures) = match self {
             Task::Exact => (0, 0),
             Task::Quantise => (1, 0),
