@@ -16,7 +16,7 @@ from email.parser import Parser
 from pathlib import Path
 
 TAG = re.compile(r"-cp311-abi3-(manylinux_2_28_(?:x86_64|aarch64))\.whl$")
-MOST_BYTES = 15 << 20
+MOST_BYTES = 20 << 20
 
 
 def main(files):
