@@ -122,9 +122,14 @@ fn a_program_over_mpi_goes_on_where_it_was_when_it_was_aborted() {
     let folder = tempfile::tempdir().unwrap();
     let flags = ["-std=c99", "-D_POSIX_C_SOURCE=200809L", "-Wall", "-Wextra", "-Werror"];
     let program = compiled(folder.path(), "mpicc", &flags, &["../../examples/c/heat.c"]);
+    let version = Command::new("mpirun").arg("--version").output().unwrap().stdout;
+    let is_open_mpi = String::from_utf8_lossy(&version).contains("Open MPI");
     let start = |ranks: &str, job: &str, more: &[&str]| {
         let mut command = Command::new("mpirun");
-        command.args(["--oversubscribe", "-n", ranks]).arg(&program).arg(folder.path().join(job));
+        if is_open_mpi {
+            command.arg("--oversubscribe");
+        }
+        command.args(["-n", ranks]).arg(&program).arg(folder.path().join(job));
         command.args(more).env("LD_LIBRARY_PATH", folder.path());
         command.env("OMPI_ALLOW_RUN_AS_ROOT", "1").env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
         command
