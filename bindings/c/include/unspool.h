@@ -123,7 +123,7 @@ typedef struct unspool_spool unspool_spool;
 typedef struct unspool_array {
   // Its name; with a null pointer in all arrays of a call they are known by their positions.
   const char *name;
-  // Its first item. May be null when there are no items.
+  // The address of its first item; may be null when it has none.
   void *data;
   // The type of its items: a value of `unspool_dtype`.
   int dtype;
@@ -205,8 +205,8 @@ int unspool_options_new(struct unspool_options **options);
 //
 // Those of a checkpointer are at `unspool_checkpointer_open`.
 //
-// Returns `UNSPOOL_INVALID` when there is no such option or the value makes no sense; the options
-// are then as before.
+// Returns `UNSPOOL_INVALID`, and leaves the options as they were, when there is no such option or
+// the value makes no sense.
 int unspool_options_set(struct unspool_options *options,
                         const char *name,
                         const char *value);
@@ -265,7 +265,7 @@ int unspool_forget_expected(const struct unspool_spool *spool);
 int unspool_discard(const struct unspool_spool *spool, int64_t version);
 
 // Brings every checkpoint to its slowest tier; those of a durable disk survive a crash from then
-// on. Waits at most `timeout` seconds; 0 is as long as the spool was told.
+// on. Waits at most `timeout` seconds; 0 stands for the option `timeout`.
 //
 // Errors: `UNSPOOL_FULL`, `UNSPOOL_IO`, `UNSPOOL_TOO_LARGE`, `UNSPOOL_TIMEOUT`. What is not
 // flushed stays where it is.
@@ -292,9 +292,9 @@ int unspool_write_trace(const struct unspool_spool *spool,
                         const char *path);
 
 // Ends the work. A durable spool brings everything to the disk first; when that fails, or takes
-// longer than `timeout` seconds (0: as the spool was told), the spool is open as before and can be
-// closed again. With `discard_unflushed` other than 0 it is closed in any case, and what was not
-// durable is given up and named by the error. A closed spool may be closed again.
+// longer than `timeout` seconds (0 stands for the option `timeout`), the spool stays open and can
+// be closed again. With `discard_unflushed` other than 0 it is closed in any case, and what was
+// not durable is given up and named by the error. A closed spool may be closed again.
 int unspool_close(const struct unspool_spool *spool,
                   double timeout,
                   int discard_unflushed);
@@ -339,8 +339,8 @@ int unspool_checkpointer_due(const struct unspool_checkpointer *checkpointer,
 
 // Saves the checkpoint of `step`, due or not: arrays as for `unspool_save`, and with them
 // `values`, a text of the program's own of at most 1 MiB, or null. When it returns, arrays may
-// be changed; the checkpoint counts later. What goes wrong until then is told by the next call,
-// and the last one that counts stays.
+// be changed; the checkpoint counts later. An error until then is reported by the next call, and
+// the last checkpoint that counts stays.
 //
 // Errors: `UNSPOOL_INVALID` when the step does not come after the last one, or after what lies
 // in the folder when nothing was restored; those of `unspool_save`; `UNSPOOL_IO`,
@@ -395,7 +395,7 @@ void unspool_checkpointer_stop(const struct unspool_checkpointer *checkpointer);
 int unspool_checkpointer_stopping(const struct unspool_checkpointer *checkpointer);
 
 // Waits until everything that was saved is durable on this rank, at most `timeout` seconds; 0
-// is as long as the spool was told. Errors: why something is not.
+// stands for the option `timeout`. An error says what is not durable, and why.
 int unspool_checkpointer_flush(const struct unspool_checkpointer *checkpointer, double timeout);
 
 // Waits until everything that was saved counts, deletes what is not kept, and ends, on all ranks.

@@ -42,7 +42,7 @@ pub enum UnspoolDtype {
 pub struct UnspoolArray {
     /// Its name; with a null pointer in all arrays of a call they are known by their positions.
     pub name: *const c_char,
-    /// Its first item. May be null when there are no items.
+    /// The address of its first item; may be null when it has none.
     pub data: *mut c_void,
     /// The type of its items: a value of `unspool_dtype`.
     pub dtype: c_int,

@@ -67,17 +67,7 @@ impl Ranks for UnspoolRanks {
         if code != 0 {
             return Err(Unanswered::Failed(format!("all_gather returned {code}.")));
         }
-        let late: Vec<u32> = (0..self.size).filter(|rank| gathered.is_missing(*rank)).collect();
-        if !late.is_empty() {
-            return Err(Unanswered::Late(late));
-        }
-        Ok(gathered.messages.into_iter().flatten().collect())
-    }
-}
-
-impl UnspoolGathered {
-    fn is_missing(&self, rank: u32) -> bool {
-        self.messages.get(rank as usize).is_none_or(Option::is_none)
+        Unanswered::unless_all(gathered.messages)
     }
 }
 
@@ -209,8 +199,8 @@ pub unsafe extern "C" fn unspool_checkpointer_due(
 
 /// Saves the checkpoint of `step`, due or not: arrays as for `unspool_save`, and with them
 /// `values`, a text of the program's own of at most 1 MiB, or null. When it returns, arrays may
-/// be changed; the checkpoint counts later. What goes wrong until then is told by the next call,
-/// and the last one that counts stays.
+/// be changed; the checkpoint counts later. An error until then is reported by the next call, and
+/// the last checkpoint that counts stays.
 ///
 /// Errors: `UNSPOOL_INVALID` when the step does not come after the last one, or after what lies
 /// in the folder when nothing was restored; those of `unspool_save`; `UNSPOOL_IO`,
@@ -287,9 +277,11 @@ pub unsafe extern "C" fn unspool_checkpointer_restore(
             let done = unsafe { restore(held.checkpointer.spool(), version, &arrays, stream) };
             let outcome = outcome_of(&done);
             let reasons = held.checkpointer.restored(candidate, &outcome, held.ranks());
-            // The reason of this rank says more than that of all.
-            let reasons =
-                if outcome_is_refused(&outcome) { done.map(|()| vec![])? } else { reasons? };
+            if matches!(outcome, Outcome::Refused(_)) {
+                // The error of this rank says more than what all have heard.
+                return done;
+            }
+            let reasons = reasons?;
             if reasons.is_empty() {
                 // SAFETY: as above.
                 return unsafe { give(step, version, "step") };
@@ -317,10 +309,6 @@ fn outcome_of(done: &Result<(), Failure>) -> Outcome {
         }
         Err(failure) => Outcome::Refused(failure.message().to_owned()),
     }
-}
-
-fn outcome_is_refused(outcome: &Outcome) -> bool {
-    matches!(outcome, Outcome::Refused(_))
 }
 
 /// Writes the text that was saved with `step` to `values`, which has room for `room` bytes, its
@@ -401,7 +389,7 @@ pub unsafe extern "C" fn unspool_checkpointer_stopping(
 }
 
 /// Waits until everything that was saved is durable on this rank, at most `timeout` seconds; 0
-/// is as long as the spool was told. Errors: why something is not.
+/// stands for the option `timeout`. An error says what is not durable, and why.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn unspool_checkpointer_flush(
     checkpointer: *const UnspoolCheckpointer,
@@ -428,7 +416,7 @@ pub unsafe extern "C" fn unspool_checkpointer_close(
         let limit = if timeout > 0.0 { timeout } else { held.timeout.as_secs_f64() };
         let ended = held.checkpointer.close(Some(held.ranks()), &wait(limit));
         if held.checkpointer.is_closed() {
-            // What is not durable now does not count, and was told.
+            // What is not durable now does not count, and an error has said so.
             let _ = held.checkpointer.spool().close_as(unspool::Unflushed::Discard, &wait(limit));
         }
         Ok(ended?)

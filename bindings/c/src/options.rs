@@ -267,8 +267,8 @@ pub unsafe extern "C" fn unspool_options_new(options: *mut *mut UnspoolOptions) 
 ///
 /// Those of a checkpointer are at `unspool_checkpointer_open`.
 ///
-/// Returns `UNSPOOL_INVALID` when there is no such option or the value makes no sense; the options
-/// are then as before.
+/// Returns `UNSPOOL_INVALID`, and leaves the options as they were, when there is no such option or
+/// the value makes no sense.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn unspool_options_set(
     options: *mut UnspoolOptions,

@@ -21,7 +21,7 @@ pub struct UnspoolSpool {
     pub(crate) spool: Spool,
 }
 
-/// How long a call waits: as the spool was told, or `timeout` seconds if that is above 0.
+/// How long a call waits: `timeout` seconds if that is above 0, else as the spool's option says.
 pub(crate) fn wait(timeout: f64) -> Wait<'static> {
     let longest = 366.0 * 86_400.0;
     let given = (timeout > 0.0).then(|| Duration::from_secs_f64(timeout.min(longest)));
@@ -81,11 +81,23 @@ pub unsafe extern "C" fn unspool_save(
     count: usize,
     stream: *mut c_void,
 ) -> c_int {
+    // SAFETY: the caller's duty.
+    unsafe { with_arrays(spool, (arrays, count), |spool, all| save(spool, version, all, stream)) }
+}
+
+/// A call with arrays, after they were checked.
+///
+/// # Safety
+/// The spool and the arrays are as the header says.
+unsafe fn with_arrays(
+    spool: *const UnspoolSpool,
+    (arrays, count): (*const UnspoolArray, usize),
+    work: impl FnOnce(&Spool, &[Given<'_>]) -> Result<(), Failure>,
+) -> c_int {
     call(|| {
         // SAFETY: the caller's duty.
         let (spool, arrays) = unsafe { (handle(spool, "spool")?, given(arrays, count)?) };
-        // SAFETY: as above.
-        unsafe { save(&spool.spool, version, &arrays, stream) }
+        work(&spool.spool, &arrays)
     })
 }
 
@@ -150,12 +162,10 @@ pub unsafe extern "C" fn unspool_restore(
     count: usize,
     stream: *mut c_void,
 ) -> c_int {
-    call(|| {
-        // SAFETY: the caller's duty.
-        let (spool, arrays) = unsafe { (handle(spool, "spool")?, given(arrays, count)?) };
-        // SAFETY: as above.
-        unsafe { restore(&spool.spool, version, &arrays, stream) }
-    })
+    // SAFETY: the caller's duty.
+    unsafe {
+        with_arrays(spool, (arrays, count), |spool, all| restore(spool, version, all, stream))
+    }
 }
 
 /// # Safety
@@ -241,7 +251,7 @@ pub unsafe extern "C" fn unspool_discard(spool: *const UnspoolSpool, version: i6
 }
 
 /// Brings every checkpoint to its slowest tier; those of a durable disk survive a crash from then
-/// on. Waits at most `timeout` seconds; 0 is as long as the spool was told.
+/// on. Waits at most `timeout` seconds; 0 stands for the option `timeout`.
 ///
 /// Errors: `UNSPOOL_FULL`, `UNSPOOL_IO`, `UNSPOOL_TOO_LARGE`, `UNSPOOL_TIMEOUT`. What is not
 /// flushed stays where it is.
@@ -318,9 +328,9 @@ pub unsafe extern "C" fn unspool_write_trace(
 }
 
 /// Ends the work. A durable spool brings everything to the disk first; when that fails, or takes
-/// longer than `timeout` seconds (0: as the spool was told), the spool is open as before and can be
-/// closed again. With `discard_unflushed` other than 0 it is closed in any case, and what was not
-/// durable is given up and named by the error. A closed spool may be closed again.
+/// longer than `timeout` seconds (0 stands for the option `timeout`), the spool stays open and can
+/// be closed again. With `discard_unflushed` other than 0 it is closed in any case, and what was
+/// not durable is given up and named by the error. A closed spool may be closed again.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn unspool_close(
     spool: *const UnspoolSpool,

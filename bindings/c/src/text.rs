@@ -27,7 +27,7 @@ pub(crate) unsafe fn optional<'a>(
     }
     // SAFETY: it is not null, and the rest is the caller's duty.
     let text = unsafe { CStr::from_ptr(pointer) };
-    let wrong = |_| Failure::invalid(format!("The argument `{what}` is no UTF-8."));
+    let wrong = |_| Failure::invalid(format!("The argument `{what}` is not UTF-8."));
     text.to_str().map(Some).map_err(wrong)
 }
 

@@ -28,6 +28,21 @@ pub trait Ranks {
     fn all_gather(&self, mine: &[u8], timeout: Duration) -> Result<Vec<Vec<u8>>, Unanswered>;
 }
 
+impl Unanswered {
+    /// The answers of all ranks; `Late` where one of them is missing.
+    ///
+    /// # Errors
+    /// `Late`, with the ranks that are missing.
+    pub fn unless_all(answers: Vec<Option<Vec<u8>>>) -> Result<Vec<Vec<u8>>, Unanswered> {
+        let missing = (0..).zip(&answers).filter(|(_, answer)| answer.is_none());
+        let missing: Vec<u32> = missing.map(|(rank, _)| rank).collect();
+        if missing.is_empty() {
+            return Ok(answers.into_iter().flatten().collect());
+        }
+        Err(Unanswered::Late(missing))
+    }
+}
+
 /// A job of one rank.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Alone;

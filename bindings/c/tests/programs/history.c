@@ -6,15 +6,7 @@
 
 #include <unspool.h>
 
-#define CHECK(condition)                                                                           \
-    do {                                                                                           \
-        if (!(condition)) {                                                                        \
-            fprintf(stderr, "%s:%d: %s (%s)\n", __FILE__, __LINE__, #condition,                    \
-                    unspool_last_error());                                                         \
-            exit(1);                                                                               \
-        }                                                                                          \
-    } while (0)
-#define OK(call) CHECK((call) == UNSPOOL_OK)
+#include "check.h"
 
 enum { ROWS = 30, COLUMNS = 40, STEPS = 50 };
 

@@ -68,11 +68,6 @@ impl Ranks for PyRanks {
                 Unanswered::Failed(format!("{said}."))
             })
         })?;
-        let missing: Vec<u32> =
-            (0..).zip(&gathered).filter(|(_, said)| said.is_none()).map(|(rank, _)| rank).collect();
-        if missing.is_empty() {
-            return Ok(gathered.into_iter().flatten().collect());
-        }
-        Err(Unanswered::Late(missing))
+        Unanswered::unless_all(gathered)
     }
 }
